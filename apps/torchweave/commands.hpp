@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function a subcommand; each adds itself to the command line.
+#pragma once
+#include <CLI/App.hpp>
+
+namespace tw {
+class Environment;
+}
+
+namespace tw::tool {
+
+/// torchweave train CONFIG [--set key=value]... [--data DIR]
+void add_train(CLI::App& app, Environment& mpi);
+/// torchweave doctor
+void add_doctor(CLI::App& app, Environment& mpi);
+
+}  // namespace tw::tool

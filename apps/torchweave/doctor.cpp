@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands.hpp"
+
+#include <ATen/Parallel.h>
+#include <torch/version.h>
+#include <sys/statvfs.h>
+
+#include <fstream>
+#include <iostream>
+#include <set>
+#include <thread>
+#include <tw/base/concat.hpp>
+#include <tw/mpi/environment.hpp>
+#include <tw/mpi/topology.hpp>
+
+namespace tw::tool {
+namespace {
+
+/// One line of the report; `advice` says what to do and is empty when all is well.
+struct Finding {
+  std::string name;
+  std::string value;
+  std::string advice;
+};
+
+std::set<std::string> openmp_runtimes() {
+  std::set<std::string> found;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    for (const char* name : {"libgomp", "libomp", "libiomp"}) {
+      if (line.find(name) != std::string::npos) found.insert(line.substr(line.find('/')));
+    }
+  }
+  return found;
+}
+
+Finding check_openmp() {
+  const auto runtimes = openmp_runtimes();
+  std::string value = std::to_string(runtimes.size());
+  for (const auto& path : runtimes) value += " " + path;
+  return {"OpenMP runtimes", value, runtimes.size() > 1 ? "build without -fopenmp: LibTorch brings its own, and two fight for the cores" : ""};
+}
+
+Finding check_threads(const Topology& topology) {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int threads = at::get_num_threads();
+  const int wanted = std::max(1, cores / topology.local_size);
+  std::string advice;
+  if (threads * topology.local_size > std::max(cores, topology.local_size)) advice = concat("set OMP_NUM_THREADS=", wanted, ": the ranks' threads outnumber the cores");
+  return {"threads", concat(threads, " per rank, ", topology.local_size, " ranks per node, ", cores, " cores"), advice};
+}
+
+Finding check_shared_memory() {
+  struct statvfs info {};
+  if (::statvfs("/dev/shm", &info) != 0) return {"/dev/shm", "absent", "mount a tmpfs there: Open MPI's messages inside a node need it"};
+  const double mib = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize) / (1 << 20);
+  return {"/dev/shm", concat(static_cast<int64_t>(mib), " MiB free"), mib < 64 ? "give it at least 64 MiB (docker run --shm-size=1g)" : ""};
+}
+
+std::vector<Finding> examine(const Environment& mpi) {
+  const Topology topology = find_topology(mpi.world());
+  return {
+      {"Torchweave", TW_VERSION, ""},
+      {"LibTorch", TORCH_VERSION, ""},
+      {"MPI", Environment::library_version(), ""},
+      {"thread level", std::string(to_string(mpi.thread_level())), ""},
+      {"ranks", concat(mpi.world().size(), " on ", topology.nodes, topology.nodes == 1 ? " node" : " nodes", " (", topology.node, ")"),
+       mpi.world().size() == 1 ? "for more: mpirun -n 2 torchweave doctor" : ""},
+      check_threads(topology),
+      check_openmp(),
+      check_shared_memory(),
+  };
+}
+
+void run_doctor(const Environment& mpi) {
+  const auto findings = examine(mpi);  // on every rank: it is collective
+  if (mpi.world().rank() != 0) return;
+  for (const Finding& finding : findings) {
+    std::cout << finding.name << std::string(18 - std::min<size_t>(17, finding.name.size()), ' ') << finding.value << '\n';
+    if (!finding.advice.empty()) std::cout << std::string(18, ' ') << "-> " << finding.advice << '\n';
+  }
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Environment& mpi) {
+  app.add_subcommand("doctor", "Examine MPI, LibTorch, threads and memory of this machine, and say what to mend")->callback([&mpi] { run_doctor(mpi); });
+}
+
+}  // namespace tw::tool

@@ -1,0 +1,62 @@
+# How our own code is compiled: standard, warnings, sanitizers, ccache. Nothing here reaches a consumer.
+option(TW_TIDY "Run clang-tidy on every unit" OFF)
+option(TW_COVERAGE "Record line coverage" OFF)
+set(TW_SANITIZE "" CACHE STRING "Sanitizers for our own code, as -fsanitize takes them")
+
+if(PROJECT_IS_TOP_LEVEL)
+  if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release)
+  endif()
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+  find_program(TW_CCACHE ccache)
+  if(TW_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    # The precompiled header is a build product with a time stamp; without this, ccache gives up on every unit that uses it.
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
+        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" "${TW_CCACHE}")
+  endif()
+endif()
+
+# tw_compile_options(target): the flags of our own code, never of a consumer's.
+function(tw_compile_options target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON
+                        COMPILE_WARNING_AS_ERROR ${TW_WARNINGS_AS_ERRORS})
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+                         -Wcast-align)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    target_compile_options(${target} PRIVATE -Wno-restrict)  # g++ 12 sees overlaps in std::string that are not there (GCC bug 105329)
+  endif()
+  if(TW_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${TW_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    # LibTorch is built without type information for some of its bases; vptr checks need it in every library.
+    if(TW_SANITIZE MATCHES undefined)
+      target_compile_options(${target} PRIVATE -fno-sanitize=vptr)
+    endif()
+    target_link_options(${target} PUBLIC $<BUILD_INTERFACE:-fsanitize=${TW_SANITIZE}>)
+  endif()
+  if(TW_COVERAGE)
+    target_compile_options(${target} PRIVATE --coverage)
+    target_link_options(${target} PUBLIC $<BUILD_INTERFACE:--coverage>)
+  endif()
+  if(TW_TIDY)
+    find_program(TW_CLANG_TIDY NAMES clang-tidy-19 clang-tidy REQUIRED)
+    set_target_properties(${target} PROPERTIES CXX_CLANG_TIDY "${TW_CLANG_TIDY};--quiet")
+  endif()
+endfunction()
+
+# tw_torch_pch(target): shares the one precompiled <torch/torch.h> of tests, examples and apps.
+function(tw_torch_pch target)
+  if(TW_TIDY)
+    return()
+  endif()
+  if(NOT TARGET tw_pch)
+    add_library(tw_pch OBJECT "${PROJECT_SOURCE_DIR}/cmake/torch_pch.cpp")
+    target_link_libraries(tw_pch PRIVATE tw::tensor)
+    tw_compile_options(tw_pch)
+    target_precompile_headers(tw_pch PRIVATE <torch/torch.h>)
+    if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+      target_compile_options(tw_pch PUBLIC -fpch-instantiate-templates)
+    endif()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM tw_pch)
+endfunction()

@@ -1,0 +1,12 @@
+# Third-party packages. LibTorch is the only one that a consumer must find again; the others stay inside our sources.
+include(TwFindTorch)
+tw_find_torch("${TW_TORCH_DIR}" "${PROJECT_SOURCE_DIR}/build/deps/torch")
+set(MPI_CXX_SKIP_MPICXX ON)
+find_package(MPI REQUIRED COMPONENTS CXX)
+find_package(Threads REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_path(TW_RANDOM123_INCLUDE Random123/philox.h REQUIRED)
+find_path(TW_XXHASH_INCLUDE xxhash.h REQUIRED)

@@ -1,0 +1,16 @@
+# Finds LibTorch once, quietly (its own package warns about static libraries that nobody needs).
+# Shared by the build and by the installed package.
+function(tw_find_torch)
+  if(TARGET torch)
+    return()
+  endif()
+  set(CMAKE_MESSAGE_LOG_LEVEL ERROR)
+  find_package(Torch QUIET CONFIG HINTS ${ARGN} PATH_SUFFIXES share/cmake/Torch)
+  set(CMAKE_MESSAGE_LOG_LEVEL STATUS)
+  if(NOT TARGET torch)
+    message(FATAL_ERROR "LibTorch was not found. Run scripts/setup.sh, or set TW_TORCH_DIR to the folder that holds its include/ and lib/.")
+  endif()
+  set_target_properties(torch torch_cpu c10 PROPERTIES IMPORTED_GLOBAL TRUE)
+  message(STATUS "LibTorch: ${TORCH_INSTALL_PREFIX}")
+  set(TORCH_INSTALL_PREFIX "${TORCH_INSTALL_PREFIX}" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,50 @@
+# Tests lie in modules/<m>/tests beside what they test, and are named in the CMakeLists.txt there.
+#   tw_test(name [LIBRARIES ...])                             a pure test: one process, no MPI, no LibTorch header
+#   tw_torch_test(name [LIBRARIES ...])                       one process, with LibTorch
+#   tw_mpi_test(name RANKS 1 2 3 [TIMEOUT s] [LIBRARIES ...]) one test per number of ranks, with LibTorch
+find_package(GTest REQUIRED)
+
+set(TW_MPI_ENVIRONMENT OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
+    "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0"
+    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/lsan.supp" UBSAN_OPTIONS=print_stacktrace=1)
+
+function(tw_executable_test name)
+  add_executable(${name} "${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp")
+  target_link_libraries(${name} PRIVATE ${ARGN})
+  tw_compile_options(${name})
+  set_property(GLOBAL APPEND PROPERTY TW_REGISTERED_TESTS "${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp")
+endfunction()
+
+function(tw_test name)
+  cmake_parse_arguments(arg "" "" "LIBRARIES" ${ARGN})
+  tw_executable_test(${name} ${arg_LIBRARIES} GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 60 LABELS pure ENVIRONMENT "OMP_NUM_THREADS=1")
+endfunction()
+
+function(tw_torch_test name)
+  cmake_parse_arguments(arg "" "" "LIBRARIES" ${ARGN})
+  tw_executable_test(${name} ${arg_LIBRARIES} GTest::gtest_main)
+  tw_torch_pch(${name})
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS torch ENVIRONMENT "${TW_MPI_ENVIRONMENT}")
+endfunction()
+
+# tw_add_mpi_run(test ranks timeout command...): registers a run under the MPI launcher.
+function(tw_add_mpi_run test ranks timeout)
+  add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${ARGN})
+  set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} LABELS mpi PROCESSORS 2 ENVIRONMENT "${TW_MPI_ENVIRONMENT}")
+endfunction()
+
+function(tw_mpi_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "RANKS;LIBRARIES" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+  tw_executable_test(${name} ${arg_LIBRARIES} tw_test_main)
+  tw_torch_pch(${name})
+  foreach(ranks IN LISTS arg_RANKS)
+    tw_add_mpi_run(${name}.${ranks} ${ranks} ${arg_TIMEOUT} $<TARGET_FILE:${name}>)
+  endforeach()
+endfunction()

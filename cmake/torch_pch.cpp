@@ -1,0 +1,1 @@
+// The unit that owns the shared precompiled header; see tw_torch_pch().

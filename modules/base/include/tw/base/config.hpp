@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace tw {
+
+/// A typed configuration: TOML files and `key=value` settings in, the fields of options structs out.
+///
+/// ```
+/// auto config = Config::from_file("lenet.toml");
+/// config.set("optimizer.lr=0.01");
+/// config.bind("optimizer.lr", options.lr);   // keeps the default that options.lr already holds if nobody set the key
+/// config.finish();                           // throws ConfigError: every unknown key, wrong type and bad value at once
+/// ```
+/// A key is the dotted path of a value. Later settings replace earlier ones. Arrays are not supported.
+class Config {
+ public:
+  /// A value that a reader asked for, and where it came from.
+  struct Entry {
+    std::string key;
+    std::string value;
+    std::string origin;  ///< "default", "file.toml:3" or "--set"
+  };
+
+  Config() = default;
+  /// @throws FileError when the file cannot be read; ConfigError with line and column when it is not TOML.
+  static Config from_file(const std::filesystem::path& path);
+
+  /// Sets one value from "key=value". The value is read as TOML and, failing that, as a string.
+  /// @throws ConfigError without '=' or with an empty key.
+  void set(std::string_view assignment, std::string_view origin = "--set");
+
+  void bind(std::string_view key, bool& field);
+  void bind(std::string_view key, int64_t& field);
+  void bind(std::string_view key, double& field);
+  void bind(std::string_view key, std::string& field);
+  void bind(std::string_view key, std::filesystem::path& field);
+  /// For fields with a fixed set of names.
+  void bind(std::string_view key, std::string& field, const std::vector<std::string>& allowed);
+
+  /// Adds a problem, found by a reader in the meaning of a value, to those that finish() reports.
+  void report(std::string problem);
+
+  /// To be called when every key has been bound. @throws ConfigError with all problems.
+  void finish() const;
+
+  /// What was bound, in the order of the calls, with the values in force.
+  const std::vector<Entry>& entries() const noexcept { return entries_; }
+
+ private:
+  using Value = std::variant<bool, int64_t, double, std::string>;
+  struct Setting {
+    Value value;
+    std::string origin;
+  };
+
+  template <class T>
+  void bind_typed(std::string_view key, T& field, const char* type_name);
+  void insert_toml(std::string_view text, const std::string& source, bool with_lines);
+  const Setting* find(std::string_view key) const;
+
+  std::map<std::string, Setting, std::less<>> settings_;
+  std::vector<Entry> entries_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace tw

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+
+namespace tw::detail {
+
+[[noreturn]] void throw_contract_error(const char* condition, const char* file, int line, const std::string& message);
+[[noreturn]] void abort_on_broken_invariant(const char* condition, const char* file, int line);
+
+}  // namespace tw::detail
+
+/// The caller must have made `condition` true. If not: ContractError with rank, place and the concatenated message parts.
+#define TW_EXPECTS(condition, ...)                                                                          \
+  (static_cast<bool>(condition) ? static_cast<void>(0)                                                      \
+                                : ::tw::detail::throw_contract_error(#condition, __FILE__, __LINE__, \
+                                                                     ::tw::concat(__VA_ARGS__)))
+
+/// Our own invariant. If it is broken: logs and aborts.
+#define TW_ASSERT(condition) \
+  (static_cast<bool>(condition) ? static_cast<void>(0) : ::tw::detail::abort_on_broken_invariant(#condition, __FILE__, __LINE__))

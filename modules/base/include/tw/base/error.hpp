@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tw {
+
+/// Base of what the environment can do to us: files, configuration, MPI. Catch it to survive such a failure.
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message);
+};
+
+/// A file is missing, unreadable or malformed. The message names the file and the byte offset.
+class FileError : public Error {
+ public:
+  FileError(std::filesystem::path path, int64_t offset, const std::string& problem);
+  const std::filesystem::path& path() const noexcept { return path_; }
+  /// Bytes from the start of the (uncompressed) content at which the problem was found.
+  int64_t offset() const noexcept { return offset_; }
+
+ private:
+  std::filesystem::path path_;
+  int64_t offset_;
+};
+
+/// A configuration is wrong. All problems that were found, not only the first, one a line.
+class ConfigError : public Error {
+ public:
+  explicit ConfigError(std::vector<std::string> problems);
+  const std::vector<std::string>& problems() const noexcept { return problems_; }
+
+ private:
+  std::vector<std::string> problems_;
+};
+
+/// A caller's bug, found by TW_EXPECTS. The message names the rank and the place.
+class ContractError : public std::logic_error {
+ public:
+  explicit ContractError(const std::string& message);
+};
+
+/// The message of the last `Error` or `ContractError` made on this thread, or "". `Environment` shows it when it is
+/// destroyed by an exception that nobody has caught yet, whose message C++ does not reveal.
+const std::string& last_error_message() noexcept;
+
+}  // namespace tw

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string_view>
+#include <tw/base/concat.hpp>
+
+namespace tw {
+
+enum class LogLevel { debug, info, warning, error };
+
+/// Writes one line to standard error: time, rank, level, text. Thread-safe.
+void log(LogLevel level, std::string_view text);
+
+/// Lines below `level` are dropped. Default: info.
+void set_log_level(LogLevel level);
+
+template <class... Parts>
+void log_info(const Parts&... parts) {
+  log(LogLevel::info, concat(parts...));
+}
+template <class... Parts>
+void log_warning(const Parts&... parts) {
+  log(LogLevel::warning, concat(parts...));
+}
+template <class... Parts>
+void log_error(const Parts&... parts) {
+  log(LogLevel::error, concat(parts...));
+}
+
+}  // namespace tw

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+
+namespace tw {
+
+/// This process's rank in the world, or -1 before an `Environment` exists. It labels messages and decides nothing.
+int process_rank() noexcept;
+
+/// Called once by `Environment`.
+void set_process_rank(int rank) noexcept;
+
+/// "rank 3", or "this process" before the rank is known.
+std::string process_label();
+
+}  // namespace tw

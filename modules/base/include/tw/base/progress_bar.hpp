@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <tw/base/clock.hpp>
+
+namespace tw {
+
+/// What a progress display shows.
+struct Progress {
+  std::string label;      ///< such as "epoch 1/2"
+  int64_t done = 0;       ///< units finished
+  int64_t total = 0;      ///< units in all
+  Seconds elapsed{0};
+  std::string unit;       ///< such as "images"; the rate is in units a second
+  std::string note;       ///< free text behind the rate, such as "loss 0.412"
+};
+
+/// One line for `progress`: label, bar, percentage, rate, remaining time, note; without a line end.
+/// @param bar_width characters between the brackets; 0 leaves the bar out.
+std::string render_progress(const Progress& progress, int bar_width);
+
+/// Shows progress on a stream: on a terminal one line drawn over and over (at most ten times a second), elsewhere a plain
+/// line at every tenth of the way.
+class ProgressBar {
+ public:
+  /// @param out kept by reference.
+  ProgressBar(std::ostream& out, bool terminal, std::string label, std::string unit, int64_t total);
+
+  /// Reports that `done` units are finished. Cheap when nothing is drawn.
+  void update(int64_t done, const std::string& note = "");
+  /// Draws the state of the last update and ends the line.
+  void finish(const std::string& note = "");
+
+ private:
+  void draw();
+
+  std::ostream& out_;
+  bool terminal_;
+  Progress progress_;
+  Stopwatch since_start_;
+  Seconds last_drawn_{-1};
+  int64_t tenths_drawn_ = 0;
+  size_t drawn_width_ = 0;
+};
+
+/// "0:07", "12:34", "1:02:03"; "?" for what is negative or not finite.
+std::string format_duration(Seconds duration);
+
+/// "987", "12.3k", "4.56M": three significant digits.
+std::string format_count(double count);
+
+}  // namespace tw

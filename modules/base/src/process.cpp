@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/base/process.hpp>
+
+#include <atomic>
+
+namespace tw {
+namespace {
+// A fact about the process, like its pid: the one mutable global of this module.
+std::atomic<int> known_rank{-1};
+}  // namespace
+
+int process_rank() noexcept { return known_rank.load(std::memory_order_relaxed); }
+
+void set_process_rank(int rank) noexcept { known_rank.store(rank, std::memory_order_relaxed); }
+
+std::string process_label() {
+  const int rank = process_rank();
+  return rank < 0 ? "this process" : "rank " + std::to_string(rank);
+}
+
+}  // namespace tw

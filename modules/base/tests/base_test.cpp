@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <tw/base.hpp>
+
+namespace {
+
+TEST(Contract, NamesMessageValuesAndPlace) {
+  const int batch = -3;
+  try {
+    TW_EXPECTS(batch > 0, "batch must be positive, got ", batch);
+    FAIL() << "no exception";
+  } catch (const tw::ContractError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("batch must be positive, got -3"), std::string::npos) << text;
+    EXPECT_NE(text.find("base_test.cpp"), std::string::npos) << text;
+    EXPECT_NE(text.find("batch > 0"), std::string::npos) << text;
+    EXPECT_EQ(tw::last_error_message(), text);
+  }
+}
+
+TEST(Contract, NamesTheRankOnceItIsKnown) {
+  tw::set_process_rank(7);
+  try {
+    TW_EXPECTS(false, "no");
+    FAIL() << "no exception";
+  } catch (const tw::ContractError& error) {
+    EXPECT_EQ(std::string(error.what()).find("rank 7: no"), 0U) << error.what();
+  }
+  tw::set_process_rank(-1);
+}
+
+TEST(Contract, EvaluatesItsConditionOnce) {
+  int calls = 0;
+  TW_EXPECTS(++calls == 1, "twice");
+  TW_ASSERT(calls == 1);
+}
+
+TEST(FileError, NamesFileAndOffset) {
+  const tw::FileError error("train-images", 16, "ends early");
+  EXPECT_STREQ(error.what(), "train-images at byte 16: ends early");
+  EXPECT_EQ(error.offset(), 16);
+}
+
+TEST(NearestName, PicksTheSmallestEditDistance) {
+  const std::vector<std::string> names{"optimizer.lr", "optimizer.name", "epochs"};
+  EXPECT_EQ(tw::nearest_name("optimiser.lr", names), "optimizer.lr");
+  EXPECT_EQ(tw::nearest_name("epoch", names), "epochs");
+  EXPECT_EQ(tw::nearest_name("anything", {}), "");
+}
+
+TEST(ContentHash, IsXxh3) {
+  // The published XXH3_64bits value of no bytes, seed 0.
+  EXPECT_EQ(tw::content_hash(""), 0x2d06800538d394c2ULL);
+  EXPECT_NE(tw::content_hash("weights"), tw::content_hash("weighta"));
+}
+
+}  // namespace

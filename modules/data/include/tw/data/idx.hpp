@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+
+namespace tw {
+
+/// Reads a file in IDX format, the format of MNIST; plain or gzip, as the content says.
+/// @return a contiguous CPU tensor of the file's shape and type: uint8, int8, int16, int32, float32 or float64.
+/// @throws FileError naming file and offset: missing, not IDX, ends early, goes on behind the last element, damaged gzip.
+at::Tensor read_idx(const std::filesystem::path& path);
+
+}  // namespace tw

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "module_tensors.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include <tw/data_parallel/allreduce_gradients.hpp>
+#include <tw/gradients/reducer.hpp>
+
+namespace tw {
+
+void allreduce_gradients(const Communicator& comm, const std::vector<NamedTensor>& tensors, Reduction reduction, int64_t samples) {
+  const at::NoGradGuard no_grad;
+  const std::vector<NamedTensor> parameters = trained(tensors);
+  Reducer reducer(comm, specs_of(parameters), {.reduction = reduction});
+  reducer.begin(samples);
+  for (int64_t id = 0; id < reducer.size(); ++id) {
+    const at::Tensor& gradient = parameters[static_cast<size_t>(id)].tensor.grad();
+    if (gradient.defined()) {
+      reducer.mark_ready(id, gradient);
+    } else {
+      reducer.mark_unused(id);
+    }
+  }
+  reducer.wait();
+  for (int64_t id = 0; id < reducer.size(); ++id) {
+    if (!reducer.used(id)) continue;
+    at::Tensor& gradient = at::Tensor(parameters[static_cast<size_t>(id)].tensor).mutable_grad();
+    if (gradient.defined()) {
+      gradient.copy_(reducer.gradient(id));
+    } else {
+      gradient = reducer.gradient(id).clone();
+    }
+  }
+}
+
+void allreduce_gradients(const Communicator& comm, const NamedParameters& parameters, Reduction reduction, int64_t samples) {
+  allreduce_gradients(comm, tensors_of(parameters), reduction, samples);
+}
+
+}  // namespace tw

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "module_tensors.hpp"
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <tw/base/contract.hpp>
+#include <tw/data_parallel/data_parallel.hpp>
+#include <tw/data_parallel/synchronize.hpp>
+
+namespace tw {
+namespace {
+
+using torch::autograd::variable_list;
+using AccumulatorPtr = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
+
+// Runs `call` before or after autograd adds to a parameter's gradient, and passes everything through.
+template <class Call>
+class BeforeAccumulation : public torch::autograd::FunctionPreHook {
+ public:
+  explicit BeforeAccumulation(Call call) : call_(std::move(call)) {}
+  variable_list operator()(const variable_list& gradients) override {
+    call_();
+    return gradients;
+  }
+
+ private:
+  Call call_;
+};
+
+template <class Call>
+class AfterAccumulation : public torch::autograd::FunctionPostHook {
+ public:
+  explicit AfterAccumulation(Call call) : call_(std::move(call)) {}
+  variable_list operator()(const variable_list& outputs, const variable_list& /*inputs*/) override {
+    call_();
+    return outputs;
+  }
+
+ private:
+  Call call_;
+};
+
+}  // namespace
+
+// A pass, in the order of events: the first accumulated gradient begins it and asks autograd for a callback at the end of this backward(); each
+// gradient is copied into its bucket and marked ready; the callback marks what did not come, waits, and hands out the views.
+class DataParallel::Hooks {
+ public:
+  Hooks(const Communicator& comm, std::vector<NamedTensor> parameters, const DataParallelOptions& options)
+      : comm_(comm.dup()),
+        parameters_(std::move(parameters)),
+        reduction_(options.reduction),
+        reducer_(comm_, specs_of(parameters_), {.reduction = options.reduction, .buckets = options.buckets, .overlap = options.overlap}) {}
+
+  // Autograd keeps the hooks as long as the accumulators live, so they hold this object weakly.
+  static void attach(const std::shared_ptr<Hooks>& hooks) {
+    for (size_t id = 0; id < hooks->parameters_.size(); ++id) {
+      auto accumulator = torch::autograd::impl::grad_accumulator(hooks->parameters_[id].tensor);
+      const auto forward_to = [weak = std::weak_ptr(hooks), id](auto member) {
+        return [weak, id, member] {
+          if (const auto alive = weak.lock()) ((*alive).*member)(static_cast<int64_t>(id));
+        };
+      };
+      auto before = forward_to(&Hooks::before_accumulation);
+      auto after = forward_to(&Hooks::after_accumulation);
+      accumulator->add_pre_hook(std::make_unique<BeforeAccumulation<decltype(before)>>(std::move(before)));
+      accumulator->add_post_hook(std::make_unique<AfterAccumulation<decltype(after)>>(std::move(after)));
+      hooks->accumulators_.push_back(std::move(accumulator));
+    }
+    hooks->self_ = hooks;
+  }
+
+  void set_samples(int64_t samples) {
+    TW_EXPECTS(samples >= 0, "a rank cannot have ", samples, " samples");
+    samples_ = samples;
+  }
+  Seconds exposed_time() const noexcept { return reducer_.exposed_time(); }
+  const BucketPlan& plan() const noexcept { return reducer_.plan(); }
+
+ private:
+  void before_accumulation(int64_t id) {
+    const at::NoGradGuard no_grad;
+    if (!in_pass_) begin_pass();
+    divide_what_is_already_reduced(id);
+  }
+
+  void begin_pass() {
+    TW_EXPECTS(reduction_ != Reduction::sample_weighted || samples_.has_value(),
+               "Reduction::sample_weighted needs set_samples() before the backward pass");
+    reducer_.begin(samples_.value_or(1));
+    in_pass_ = true;
+    torch::autograd::Engine::get_default_engine().queue_callback([weak = self_] {
+      if (const auto alive = weak.lock()) alive->end_pass();
+    });
+  }
+
+  void after_accumulation(int64_t id) {
+    const at::NoGradGuard no_grad;
+    const at::Tensor& gradient = parameter(id).grad();
+    reducer_.mark_ready(id, gradient);
+    if (!gradient.is_same(reducer_.gradient(id))) parameter(id).mutable_grad() = reducer_.gradient(id);
+  }
+
+  void end_pass() {
+    const at::NoGradGuard no_grad;
+    in_pass_ = false;
+    for (int64_t id = 0; id < reducer_.size(); ++id) {
+      if (reducer_.marked(id)) continue;
+      if (parameter(id).grad().defined()) {  // an earlier pass left a gradient, equal on all ranks; others may add to it
+        divide_what_is_already_reduced(id);
+        reducer_.mark_ready(id, parameter(id).grad());
+      } else {
+        reducer_.mark_unused(id);
+      }
+    }
+    reducer_.wait();
+    for (int64_t id = 0; id < reducer_.size(); ++id) {
+      if (reducer_.used(id)) parameter(id).mutable_grad() = reducer_.gradient(id);
+    }
+  }
+
+  // A gradient that is defined before a pass was reduced by an earlier one and is equal on all ranks. Averages leave it as it is; a sum would
+  // count it once a rank.
+  void divide_what_is_already_reduced(int64_t id) {
+    if (reduction_ == Reduction::sum && parameter(id).grad().defined()) parameter(id).mutable_grad().div_(comm_.size());
+  }
+
+  at::Tensor& parameter(int64_t id) { return parameters_[static_cast<size_t>(id)].tensor; }
+
+  Communicator comm_;
+  std::vector<NamedTensor> parameters_;
+  Reduction reduction_;
+  Reducer reducer_;
+  std::optional<int64_t> samples_;
+  bool in_pass_ = false;
+  std::vector<AccumulatorPtr> accumulators_;  // a parameter does not keep its accumulator, and with it the hooks, alive
+  std::weak_ptr<Hooks> self_;
+};
+
+DataParallel::DataParallel(const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options)
+    : DataParallel(comm, trained(tensors_of(module)), tensors_of(module), options) {}
+
+DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options)
+    : DataParallel(comm, trained(parameters), parameters, options) {}
+
+DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& trained, const std::vector<NamedTensor>& synchronised,
+                           const DataParallelOptions& options)
+    : hooks_(std::make_shared<Hooks>(comm, trained, options)) {
+  synchronize(comm, synchronised);
+  Hooks::attach(hooks_);
+}
+
+DataParallel::~DataParallel() = default;
+
+void DataParallel::set_samples(int64_t samples) { hooks_->set_samples(samples); }
+Seconds DataParallel::exposed_time() const noexcept { return hooks_->exposed_time(); }
+const BucketPlan& DataParallel::plan() const noexcept { return hooks_->plan(); }
+
+}  // namespace tw

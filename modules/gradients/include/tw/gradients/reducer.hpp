@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <tw/base/clock.hpp>
+#include <tw/comm/work.hpp>
+#include <tw/gradients/bucket_plan.hpp>
+#include <tw/gradients/reduction.hpp>
+#include <tw/mpi/communicator.hpp>
+#include <tw/tensor/flat_buffer.hpp>
+#include <vector>
+
+namespace tw {
+
+struct ReducerOptions {
+  Reduction reduction;  ///< must be chosen
+  BucketOptions buckets = {};
+  /// Start each bucket's all-reduce as soon as its last gradient is ready, while others are still computed. Otherwise all start in
+  /// wait(). Unset: only when the ranks live on several nodes; on one node the cores are busy computing and overlap gains nothing.
+  std::optional<bool> overlap = {};
+};
+
+/// Reduces a fixed set of gradients over the ranks, once a step, in buckets.
+///
+/// ```
+/// Reducer reducer(comm, specs, {.reduction = Reduction::mean});
+/// reducer.begin();
+/// for (id ...) { compute the gradient; reducer.mark_ready(id, gradient); }   // any order, may differ between ranks
+/// reducer.wait();                                                            // reducer.gradient(id) is now the same on all ranks
+/// ```
+/// Its clients are autograd's hooks (`DataParallel`), pipeline replicas and layer-parallel sweeps. Gradients keep their memory from step
+/// to step. Every rank sums a bucket in the order that MPI chooses; equal runs at an equal number of ranks give equal bits.
+class Reducer {
+ public:
+  /// Collective. @param comm borrowed; must outlive this and carry no other collective between begin() and wait().
+  /// @param gradients what will be reduced, the same on all ranks; float32 or float64. The id of a gradient is its index.
+  /// @throws ContractError on every rank, naming ranks and gradient, when the ranks' `gradients` or reductions differ.
+  Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, const ReducerOptions& options);
+
+  /// Begins a step. @param samples the n_r of Reduction::sample_weighted, ignored by the others.
+  void begin(int64_t samples = 1);
+
+  /// The gradient is complete where it is in `gradient(id)`.
+  void mark_ready(int64_t id);
+  /// The gradient is complete in `value`, of the same shape and dtype; it is copied.
+  void mark_ready(int64_t id, const at::Tensor& value);
+  /// This rank has no gradient `id` in this step: it counts as zero.
+  void mark_unused(int64_t id);
+
+  /// Ends the step: every gradient must have been marked. Collective. Afterwards gradient(id) holds the reduced gradients.
+  void wait();
+
+  /// The place of a gradient: contiguous, of the spec's shape, the same memory for ever.
+  const at::Tensor& gradient(int64_t id) const;
+  int64_t size() const noexcept { return static_cast<int64_t>(specs_.size()); }
+  /// Whether gradient `id` is marked in the step that began last.
+  bool marked(int64_t id) const;
+  /// After wait(): whether any rank had gradient `id` in this step.
+  bool used(int64_t id) const;
+  /// Over all steps: how long this rank did nothing but communicate.
+  Seconds exposed_time() const noexcept { return exposed_time_; }
+  const BucketPlan& plan() const noexcept { return plan_; }
+
+ private:
+  enum class Mark : uint8_t { none, ready, unused };
+
+  double weight() const;
+  void mark(int64_t id, Mark mark);
+  void launch_ready_buckets();
+  void fill_status();
+  void agree_on_unused();
+
+  const Communicator& comm_;
+  std::vector<TensorSpec> specs_;
+  Reduction reduction_;
+  bool overlap_;
+  BucketPlan plan_;
+  std::vector<FlatBuffer> buffers_;      // by bucket
+  std::vector<at::Tensor> views_;        // by gradient
+  at::Tensor status_;                    // [samples of all ranks, gradients that are unused on some rank]
+
+  int64_t samples_ = 1;
+  bool in_step_ = false;
+  std::vector<Mark> marks_;              // by gradient
+  std::vector<int64_t> missing_;         // by bucket: gradients not yet marked
+  std::vector<Work> works_;              // of the buckets launched in this step
+  std::vector<uint8_t> used_;            // by gradient
+  Seconds exposed_time_{0};
+};
+
+}  // namespace tw

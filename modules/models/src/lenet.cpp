@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <torch/nn/functional/pooling.h>
+
+#include <tw/models/lenet.hpp>
+
+namespace tw::models {
+
+LeNetImpl::LeNetImpl(int64_t classes) {
+  conv1_ = register_module("conv1", torch::nn::Conv2d(1, 20, 5));
+  conv2_ = register_module("conv2", torch::nn::Conv2d(20, 50, 5));
+  hidden_ = register_module("hidden", torch::nn::Linear(50 * 4 * 4, 500));
+  output_ = register_module("output", torch::nn::Linear(500, classes));
+}
+
+torch::Tensor LeNetImpl::forward(torch::Tensor x) {
+  x = torch::max_pool2d(conv1_(x).relu(), 2);         // [n, 20, 12, 12]
+  x = torch::max_pool2d(conv2_(x).relu(), 2);         // [n, 50, 4, 4]
+  x = hidden_(x.reshape({x.size(0), 50 * 4 * 4})).relu();  // [n, 500]
+  return output_(x);
+}
+
+}  // namespace tw::models

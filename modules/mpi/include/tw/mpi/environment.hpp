@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tw/mpi/communicator.hpp>
+
+namespace tw {
+
+/// What threads may do with MPI; the levels of the MPI standard.
+enum class ThreadLevel { single, funneled, serialized, multiple };
+
+std::string_view to_string(ThreadLevel level);
+
+struct EnvironmentOptions {
+  /// Asked of MPI_Init_thread; less than this is an error. A running MPI is adopted at whatever level it has.
+  ThreadLevel thread_level = ThreadLevel::funneled;
+  /// Make every collective check first that all ranks agree on it (one more small collective each).
+  /// Unset: on in audit builds, off in others.
+  std::optional<bool> audit;
+  /// How long leaving waits for operations whose handles were dropped before it gives up and aborts the job.
+  std::chrono::milliseconds drain_timeout = std::chrono::seconds(30);
+};
+
+/// MPI's life, tied to a scope. Made in `main`, before anything that communicates.
+///
+/// Leaving the scope normally drains what is in flight, frees communicators and finalises MPI; collective. Leaving it by an
+/// exception aborts the job, because MPI_Finalize would wait for ranks that wait for this one. An exception that nobody
+/// catches ends the job with its message and rank.
+class Environment {
+ public:
+  /// Initialises MPI, or adopts it if it runs already. Collective over the world when it initialises.
+  /// @throws Error when the thread level is not granted, or when MPI was finalised already.
+  Environment(int& argc, char**& argv, const EnvironmentOptions& options = {});
+
+  /// For programs that own MPI: uses it and never finalises it. Not collective. Destroy the result before MPI_Finalize.
+  /// @throws NotInitialisedError when MPI is not running.
+  static Environment adopt(const EnvironmentOptions& options = {});
+
+  ~Environment();
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+  /// All ranks. MPI_COMM_WORLD itself: `dup()` it before use where the program also talks on it.
+  const Communicator& world() const noexcept { return *world_; }
+  ThreadLevel thread_level() const noexcept { return thread_level_; }
+  /// Whether MPI was running before and will not be finalised here.
+  bool adopted() const noexcept { return adopted_; }
+  /// The MPI library's own description of itself, one line.
+  static std::string library_version();
+
+  /// Ends all ranks of the job at once, after writing `message` with this rank.
+  [[noreturn]] static void abort(std::string_view message, int exit_code = 1);
+
+ private:
+  struct AdoptTag {};
+  Environment(AdoptTag, const EnvironmentOptions& options);
+  void attach(const EnvironmentOptions& options);
+
+  bool adopted_ = false;
+  int exceptions_at_entry_ = 0;
+  ThreadLevel thread_level_ = ThreadLevel::single;
+  std::chrono::milliseconds drain_timeout_{};
+  std::shared_ptr<mpi::Runtime> runtime_;
+  std::unique_ptr<Communicator> world_;
+};
+
+}  // namespace tw

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <tw/base/error.hpp>
+
+namespace tw {
+
+/// An MPI call failed. The message holds the call, MPI's own text and the communicator's name.
+class MpiError : public Error {
+ public:
+  MpiError(const std::string& call, int code, const std::string& explanation, const std::string& communicator);
+  /// MPI's error code.
+  int code() const noexcept { return code_; }
+
+ private:
+  int code_;
+};
+
+/// Something needs MPI, and no `Environment` exists.
+class NotInitialisedError : public Error {
+ public:
+  explicit NotInitialisedError(const std::string& what_needs_it);
+};
+
+}  // namespace tw

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// For programs with communicators of their own. Link tw::mpi_interop.
+#pragma once
+#include <mpi.h>
+
+#include <tw/mpi/communicator.hpp>
+#include <tw/mpi/environment.hpp>
+
+namespace tw {
+
+template <>
+inline Communicator Communicator::duplicate_of<MPI_Comm>(MPI_Comm comm) {
+  return duplicate_native(&comm);
+}
+
+/// The MPI communicator behind `comm`, for calls of one's own; owned by `comm`, whose errors it returns as codes.
+inline MPI_Comm native_handle(const Communicator& comm) { return *static_cast<const MPI_Comm*>(comm.native()); }
+
+}  // namespace tw
