@@ -1,0 +1,66 @@
+# Each target does all the set-up that it needs; `make train` and `make test` work as the first command after a clone.
+#   make train [DATA=DIR] [SET="key=value ..."] [RANKS=2]
+#   make test [PRESET=release|dev|asan|tsan|audit] [ONLY=regex]
+PRESET ?= release
+RANKS ?= 2
+BUILD := build/$(PRESET)
+JOBS := $(shell nproc)
+
+# More ranks than cores, containers that run as root, and no threads inside a rank are all normal here.
+export OMP_NUM_THREADS ?= 1
+export OMPI_ALLOW_RUN_AS_ROOT ?= 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
+export OMPI_MCA_rmaps_base_oversubscribe ?= 1
+export OMPI_MCA_hwloc_base_binding_policy ?= none
+
+.PHONY: help train test accept bench lint format docs install clean
+
+help:
+	@echo "make train     train LeNet on Fashion-MNIST on two ranks"
+	@echo "make test      build and run all tests            (PRESET=asan, tsan, audit; ONLY=regex)"
+	@echo "make accept    the long acceptance runs           (ONLY=module)"
+	@echo "make bench     benchmarks into build/bench.jsonl  (ONLY=module)"
+	@echo "make lint      formatting, clang-tidy, headers    make format rewrites the sources"
+	@echo "make docs      the reference, in build/docs/html"
+	@echo "make install   PREFIX=DIR"
+
+train:
+	@scripts/setup.sh build
+	@scripts/build.sh $(PRESET) torchweave
+	@mpirun -n $(RANKS) $(BUILD)/bin/torchweave train configs/lenet_fashion_mnist.toml $(if $(DATA),--data $(DATA)) $(foreach s,$(SET),--set $(s))
+
+test:
+	@scripts/setup.sh build test
+	@scripts/build.sh $(PRESET) all -DTW_BUILD_TESTS=ON -DTW_BUILD_EXAMPLES=ON -DTW_BUILD_BENCHMARKS=ON
+	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS) $(if $(ONLY),-R '$(ONLY)') $(if $(filter tsan,$(PRESET)),-L pure)
+
+accept:
+	@scripts/setup.sh build test
+	@scripts/build.sh $(PRESET) all -DTW_BUILD_TESTS=ON
+	@scripts/accept.sh $(BUILD) $(ONLY)
+
+bench:
+	@scripts/setup.sh build
+	@scripts/build.sh release benchmarks -DTW_BUILD_BENCHMARKS=ON
+	@scripts/bench.sh build/release $(ONLY)
+
+lint:
+	@scripts/setup.sh build test lint
+	@scripts/lint.sh
+
+format:
+	@scripts/setup.sh build lint
+	@git ls-files '*.cpp' '*.hpp' | xargs clang-format-19 -i
+
+docs:
+	@scripts/setup.sh build docs
+	@scripts/build.sh release docs
+
+install:
+	@test -n "$(PREFIX)" || { echo "make install PREFIX=DIR"; exit 2; }
+	@scripts/setup.sh build
+	@scripts/build.sh release all
+	@cmake --install build/release --prefix $(PREFIX)
+
+clean:
+	rm -rf build/release build/dev build/asan build/tsan build/audit build/tidy build/coverage

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# build.sh PRESET TARGET [-DOPTION=VALUE...]: configures build/PRESET where needed and builds TARGET.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=$1
+target=$2
+shift 2
+log=build/$preset/configure.log
+mkdir -p "build/$preset"
+if ! cmake --preset "$preset" "$@" >"$log" 2>&1; then
+  cat "$log" >&2
+  exit 1
+fi
+cmake --build "build/$preset" --target "$target"
