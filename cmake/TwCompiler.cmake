@@ -19,12 +19,12 @@ endif()
 # tw_compile_options(target): the flags of our own code, never of a consumer's.
 function(tw_compile_options target)
   target_compile_features(${target} PUBLIC cxx_std_20)
-  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON
-                        COMPILE_WARNING_AS_ERROR ${TW_WARNINGS_AS_ERRORS})
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF COMPILE_WARNING_AS_ERROR ${TW_WARNINGS_AS_ERRORS})
+  target_compile_options(${target} PRIVATE -fPIC)  # for libraries and programs alike, or they could not share the precompiled header
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
                          -Wcast-align)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    target_compile_options(${target} PRIVATE -Wno-restrict)  # g++ 12 sees overlaps in std::string that are not there (GCC bug 105329)
+    target_compile_options(${target} PRIVATE -Wno-restrict -Wno-stringop-overflow)  # g++ 12 on std::string: GCC bugs 105329, 105651
   endif()
   if(TW_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${TW_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -80,7 +80,7 @@ void add_train(CLI::App& app, Environment& mpi) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App* command = app.add_subcommand("train", "Train a network on all ranks");
   command->add_option("config", arguments->config, "TOML file")->required();
-  command->add_option("--set", arguments->settings, "key=value: replaces a value of the file; may be given several times")->expected(1);
+  command->add_option("--set", arguments->settings, "key=value: replaces a value of the file; may be given several times")->allow_extra_args(false);
   command->add_option("--data", arguments->data, "Directory in MNIST's layout; the same as --set data.directory=DIR");
   command->callback([arguments, &mpi] { run_train(*arguments, mpi); });
 }

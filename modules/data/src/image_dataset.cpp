@@ -54,7 +54,7 @@ Batch ImageDataset::batch(std::span<const int64_t> indices) const {
     TW_EXPECTS(row >= 0 && row < size(), "there is no sample ", row, "; there are ", size());
     targets[i] = labels[row];
     for (int64_t pixel = 0; pixel < pixels; ++pixel) {
-      inputs[i * pixels + pixel] = static_cast<float>(images[row * pixels + pixel]) * (1.0F / 255.0F);
+      inputs[i * pixels + pixel] = static_cast<float>(images[row * pixels + pixel]) * (2.0F / 255.0F) - 1.0F;
     }
   }
   return batch;

@@ -63,9 +63,11 @@ class DataParallel::Hooks {
           if (const auto alive = weak.lock()) ((*alive).*member)(static_cast<int64_t>(id));
         };
       };
-      auto before = forward_to(&Hooks::before_accumulation);
+      if (hooks->reduction_ == Reduction::sum) {
+        auto before = forward_to(&Hooks::divide_what_is_already_reduced);
+        accumulator->add_pre_hook(std::make_unique<BeforeAccumulation<decltype(before)>>(std::move(before)));
+      }
       auto after = forward_to(&Hooks::after_accumulation);
-      accumulator->add_pre_hook(std::make_unique<BeforeAccumulation<decltype(before)>>(std::move(before)));
       accumulator->add_post_hook(std::make_unique<AfterAccumulation<decltype(after)>>(std::move(after)));
       hooks->accumulators_.push_back(std::move(accumulator));
     }
@@ -80,12 +82,6 @@ class DataParallel::Hooks {
   const BucketPlan& plan() const noexcept { return reducer_.plan(); }
 
  private:
-  void before_accumulation(int64_t id) {
-    const at::NoGradGuard no_grad;
-    if (!in_pass_) begin_pass();
-    divide_what_is_already_reduced(id);
-  }
-
   void begin_pass() {
     TW_EXPECTS(reduction_ != Reduction::sample_weighted || samples_.has_value(),
                "Reduction::sample_weighted needs set_samples() before the backward pass");
@@ -98,6 +94,7 @@ class DataParallel::Hooks {
 
   void after_accumulation(int64_t id) {
     const at::NoGradGuard no_grad;
+    if (!in_pass_) begin_pass();
     const at::Tensor& gradient = parameter(id).grad();
     reducer_.mark_ready(id, gradient);
     if (!gradient.is_same(reducer_.gradient(id))) parameter(id).mutable_grad() = reducer_.gradient(id);
@@ -109,7 +106,7 @@ class DataParallel::Hooks {
     for (int64_t id = 0; id < reducer_.size(); ++id) {
       if (reducer_.marked(id)) continue;
       if (parameter(id).grad().defined()) {  // an earlier pass left a gradient, equal on all ranks; others may add to it
-        divide_what_is_already_reduced(id);
+        if (reduction_ == Reduction::sum) divide_what_is_already_reduced(id);
         reducer_.mark_ready(id, parameter(id).grad());
       } else {
         reducer_.mark_unused(id);
@@ -124,7 +121,8 @@ class DataParallel::Hooks {
   // A gradient that is defined before a pass was reduced by an earlier one and is equal on all ranks. Averages leave it as it is; a sum would
   // count it once a rank.
   void divide_what_is_already_reduced(int64_t id) {
-    if (reduction_ == Reduction::sum && parameter(id).grad().defined()) parameter(id).mutable_grad().div_(comm_.size());
+    const at::NoGradGuard no_grad;
+    if (parameter(id).grad().defined()) parameter(id).mutable_grad().div_(comm_.size());
   }
 
   at::Tensor& parameter(int64_t id) { return parameters_[static_cast<size_t>(id)].tensor; }

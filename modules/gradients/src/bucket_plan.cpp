@@ -60,8 +60,6 @@ BucketPlan plan_buckets(std::span<const TensorSpec> gradients, const BucketOptio
     }
     close(next->first);
   }
-  plan.status = {static_cast<int64_t>(plan.buckets.size()) - 1, plan.buckets.back().numel};
-  plan.buckets.back().numel += BucketPlan::status_numel;
   return plan;
 }
 

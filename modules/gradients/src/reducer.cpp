@@ -10,6 +10,8 @@
 #include <ATen/ops/mul.h>
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 namespace tw {
 namespace {
@@ -21,6 +23,48 @@ const char* name_of(Reduction reduction) {
     case Reduction::sample_weighted: return "sample_weighted";
   }
   return "?";
+}
+
+// Calls `call` with a pointer to the elements of a contiguous float32 or float64 tensor.
+template <class Call>
+void on_elements(const at::Tensor& tensor, Call call) {
+  if (tensor.scalar_type() == at::kDouble) {
+    call(tensor.mutable_data_ptr<double>());
+  } else {
+    call(tensor.mutable_data_ptr<float>());
+  }
+}
+
+// to = factor * from, for tensors of one shape and dtype. By hand where memory is contiguous: for small gradients ATen's dispatch takes longer
+// than the work.
+void scaled_copy(const at::Tensor& from, double factor, at::Tensor& to) {
+  if (!from.is_contiguous()) {
+    at::mul_outf(from, factor, to);
+    return;
+  }
+  on_elements(to, [&](auto* out) {
+    using Element = std::remove_pointer_t<decltype(out)>;
+    const Element* in = from.const_data_ptr<Element>();
+    const int64_t n = to.numel();
+    if (factor == 1) {
+      std::memmove(out, in, static_cast<size_t>(n) * sizeof(Element));
+      return;
+    }
+    const auto scale = static_cast<Element>(factor);
+    for (int64_t i = 0; i < n; ++i) out[i] = scale * in[i];
+  });
+}
+
+void scale(at::Tensor tensor, double factor) {
+  if (factor != 1) scaled_copy(tensor, factor, tensor);
+}
+
+// Calls `call` on consecutive pieces of a flat tensor, small enough that what is done to a piece finds it in cache.
+template <class Call>
+void for_pieces(const at::Tensor& flat, Call call) {
+  constexpr int64_t piece_bytes = int64_t{2} << 20;
+  const int64_t piece = piece_bytes / flat.element_size();
+  for (int64_t begin = 0; begin < flat.numel(); begin += piece) call(flat.narrow(0, begin, std::min(piece, flat.numel() - begin)));
 }
 
 void expect_agreement(const Communicator& comm, const std::vector<TensorSpec>& specs, Reduction reduction) {
@@ -44,7 +88,6 @@ Reducer::Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, co
     const Placement& place = plan_.placements[id];
     views_.push_back(buffers_[static_cast<size_t>(place.bucket)].view(place.offset, specs_[id].shape));
   }
-  status_ = buffers_[static_cast<size_t>(plan_.status.bucket)].view(plan_.status.offset, {BucketPlan::status_numel});
   marks_.assign(specs_.size(), Mark::none);
   used_.assign(specs_.size(), 0);
 }
@@ -59,16 +102,6 @@ void Reducer::begin(int64_t samples) {
   for (const Bucket& bucket : plan_.buckets) missing_.push_back(static_cast<int64_t>(bucket.gradients.size()));
 }
 
-// What this rank's gradients are multiplied by before they are summed.
-double Reducer::weight() const {
-  switch (reduction_) {
-    case Reduction::sum: return 1;
-    case Reduction::mean: return 1.0 / comm_.size();
-    case Reduction::sample_weighted: return static_cast<double>(samples_);
-  }
-  return 1;
-}
-
 void Reducer::mark_ready(int64_t id) { mark_ready(id, gradient(id)); }
 
 void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
@@ -77,12 +110,10 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
   TW_EXPECTS(value.sizes() == view.sizes() && value.scalar_type() == view.scalar_type(), "gradient ",
              specs_[static_cast<size_t>(id)].describe(), " was marked ready with a value of ", dtype_name(value.scalar_type()), " ",
              shape_text(value.sizes().vec()));
-  if (const double factor = weight(); factor == 0) {
+  if (const double weight = factor_before_sum(); weight == 0) {
     view.zero_();  // not a product: the gradient of a mean over no samples is not a number
-  } else if (factor != 1) {
-    at::mul_outf(value, factor, view);
-  } else if (!value.is_same(view)) {
-    view.copy_(value);
+  } else if (weight != 1 || !value.is_same(view)) {
+    scaled_copy(value, weight, view);
   }
   mark(id, Mark::ready);
 }
@@ -107,16 +138,8 @@ void Reducer::mark(int64_t id, Mark mark) {
 // call MPI in different orders.
 void Reducer::launch_ready_buckets() {
   while (works_.size() < buffers_.size() && missing_[works_.size()] == 0) {
-    const size_t bucket = works_.size();
-    if (static_cast<int64_t>(bucket) == plan_.status.bucket) fill_status();
-    works_.push_back(iallreduce(comm_, buffers_[bucket].storage(), ReduceOp::sum));
+    works_.push_back(iallreduce(comm_, buffers_[works_.size()].storage(), ReduceOp::sum));
   }
-}
-
-void Reducer::fill_status() {
-  const at::NoGradGuard no_grad;
-  status_[0].fill_(static_cast<double>(samples_));
-  status_[1].fill_(static_cast<double>(std::count(marks_.begin(), marks_.end(), Mark::unused)));
 }
 
 void Reducer::wait() {
@@ -127,22 +150,45 @@ void Reducer::wait() {
   in_step_ = false;
   const at::NoGradGuard no_grad;
   const Stopwatch exposed;
-  if (overlap_) {
-    for (Work& work : works_) work.wait();
-    works_.clear();
-  } else {
-    fill_status();
-    for (const FlatBuffer& buffer : buffers_) allreduce(comm_, buffer.storage(), ReduceOp::sum);
+  const Status status = exchange_status();
+  const double factor = factor_after_sum(status);
+  for (size_t bucket = 0; bucket < buffers_.size(); ++bucket) {
+    const at::Tensor& storage = buffers_[bucket].storage();
+    if (overlap_) {
+      works_[bucket].wait();
+      scale(storage, factor);
+    } else {
+      for_pieces(storage, [&](const at::Tensor& piece) {
+        allreduce(comm_, piece, ReduceOp::sum);
+        scale(piece, factor);
+      });
+    }
   }
-  const bool unused_somewhere = status_[1].item<double>() > 0;
+  works_.clear();
   std::fill(used_.begin(), used_.end(), uint8_t{1});
-  if (unused_somewhere) agree_on_unused();
+  if (status.unused > 0) agree_on_unused();
   exposed_time_ += exposed.elapsed();
+}
 
-  const double samples = status_[0].item<double>();
-  if (reduction_ == Reduction::sample_weighted && samples > 0) {
-    for (const FlatBuffer& buffer : buffers_) at::Tensor(buffer.storage()).mul_(1.0 / samples);
+Reducer::Status Reducer::exchange_status() const {
+  Status status{static_cast<double>(samples_), static_cast<double>(std::count(marks_.begin(), marks_.end(), Mark::unused))};
+  const at::Tensor numbers = at::from_blob(&status, {2}, at::TensorOptions().dtype(at::kDouble));
+  allreduce(comm_, numbers, ReduceOp::sum);
+  return status;
+}
+
+// The copy into the bucket multiplies at no cost; a pass over the buckets after the sum would cost as much as the copy.
+double Reducer::factor_before_sum() const {
+  switch (reduction_) {
+    case Reduction::sum: return 1;
+    case Reduction::mean: return 1.0 / comm_.size();
+    case Reduction::sample_weighted: return static_cast<double>(samples_);
   }
+  return 1;
+}
+
+double Reducer::factor_after_sum(const Status& status) const {
+  return reduction_ == Reduction::sample_weighted && status.samples > 0 ? 1.0 / status.samples : 1.0;
 }
 
 void Reducer::agree_on_unused() {

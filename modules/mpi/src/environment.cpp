@@ -73,21 +73,12 @@ std::string_view to_string(ThreadLevel level) {
 }
 
 Environment::Environment(int& argc, char**& argv, const EnvironmentOptions& options) : adopted_(mpi_runs()) {
-  if (!adopted_) {
-    int finalised = 0;
-    MPI_Finalized(&finalised);
-    if (finalised != 0) throw Error("MPI was finalised already and cannot be started a second time in one process");
-    int provided = MPI_THREAD_SINGLE;
-    mpi::check(MPI_Init_thread(&argc, &argv, native(options.thread_level), &provided), "MPI_Init_thread", "world");
-    if (provided < native(options.thread_level)) {
-      const auto granted = granted_thread_level();
-      MPI_Finalize();
-      throw Error(concat(to_string(options.thread_level), " was asked for and this MPI grants only ", to_string(granted),
-                         ": ask for less in EnvironmentOptions::thread_level, or use an MPI that was built with threads"));
-    }
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    std::set_terminate(abort_with_current_exception);
-  }
+  if (!adopted_) initialise(&argc, &argv, options);
+  attach(options);
+}
+
+Environment::Environment(const EnvironmentOptions& options) : adopted_(mpi_runs()) {
+  if (!adopted_) initialise(nullptr, nullptr, options);
   attach(options);
 }
 
@@ -97,6 +88,22 @@ Environment::Environment(AdoptTag, const EnvironmentOptions& options) : adopted_
 }
 
 Environment Environment::adopt(const EnvironmentOptions& options) { return Environment(AdoptTag{}, options); }
+
+void Environment::initialise(int* argc, char*** argv, const EnvironmentOptions& options) {
+  int finalised = 0;
+  MPI_Finalized(&finalised);
+  if (finalised != 0) throw Error("MPI was finalised already and cannot be started a second time in one process");
+  int provided = MPI_THREAD_SINGLE;
+  mpi::check(MPI_Init_thread(argc, argv, native(options.thread_level), &provided), "MPI_Init_thread", "world");
+  if (provided < native(options.thread_level)) {
+    const auto granted = granted_thread_level();
+    MPI_Finalize();
+    throw Error(concat(to_string(options.thread_level), " was asked for and this MPI grants only ", to_string(granted),
+                       ": ask for less in EnvironmentOptions::thread_level, or use an MPI that was built with threads"));
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  std::set_terminate(abort_with_current_exception);
+}
 
 void Environment::attach(const EnvironmentOptions& options) {
   exceptions_at_entry_ = std::uncaught_exceptions();

@@ -9,7 +9,7 @@ namespace tw {
 
 /// Some samples and what they are.
 struct Batch {
-  at::Tensor inputs;   ///< float32 [n, channels, height, width] in 0..1
+  at::Tensor inputs;   ///< float32 [n, 1, height, width], black -1 to white 1
   at::Tensor targets;  ///< int64 [n]
 
   int64_t size() const { return targets.size(0); }

@@ -35,9 +35,6 @@ struct Placement {
 struct BucketPlan {
   std::vector<Bucket> buckets;        ///< in the order in which they are reduced
   std::vector<Placement> placements;  ///< by gradient id
-  /// Where `status_numel` numbers about the step travel with the last bucket, behind its gradients.
-  Placement status;
-  static constexpr int64_t status_numel = 2;
 
   /// One line a bucket.
   std::string describe() const;

@@ -66,10 +66,17 @@ class Reducer {
  private:
   enum class Mark : uint8_t { none, ready, unused };
 
-  double weight() const;
+  /// What the ranks must know of each other's step.
+  struct Status {
+    double samples = 0;  ///< of all ranks
+    double unused = 0;   ///< gradients that some rank did not have
+  };
+
   void mark(int64_t id, Mark mark);
   void launch_ready_buckets();
-  void fill_status();
+  Status exchange_status() const;
+  double factor_before_sum() const;
+  double factor_after_sum(const Status& status) const;
   void agree_on_unused();
 
   const Communicator& comm_;
@@ -79,7 +86,6 @@ class Reducer {
   BucketPlan plan_;
   std::vector<FlatBuffer> buffers_;      // by bucket
   std::vector<at::Tensor> views_;        // by gradient
-  at::Tensor status_;                    // [samples of all ranks, gradients that are unused on some rank]
 
   int64_t samples_ = 1;
   bool in_step_ = false;

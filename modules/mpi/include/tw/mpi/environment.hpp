@@ -19,7 +19,7 @@ struct EnvironmentOptions {
   ThreadLevel thread_level = ThreadLevel::funneled;
   /// Make every collective check first that all ranks agree on it (one more small collective each).
   /// Unset: on in audit builds, off in others.
-  std::optional<bool> audit;
+  std::optional<bool> audit = {};
   /// How long leaving waits for operations whose handles were dropped before it gives up and aborts the job.
   std::chrono::milliseconds drain_timeout = std::chrono::seconds(30);
 };
@@ -34,6 +34,8 @@ class Environment {
   /// Initialises MPI, or adopts it if it runs already. Collective over the world when it initialises.
   /// @throws Error when the thread level is not granted, or when MPI was finalised already.
   Environment(int& argc, char**& argv, const EnvironmentOptions& options = {});
+  /// The same for a `main` without arguments.
+  explicit Environment(const EnvironmentOptions& options = {});
 
   /// For programs that own MPI: uses it and never finalises it. Not collective. Destroy the result before MPI_Finalize.
   /// @throws NotInitialisedError when MPI is not running.
@@ -57,6 +59,7 @@ class Environment {
  private:
   struct AdoptTag {};
   Environment(AdoptTag, const EnvironmentOptions& options);
+  void initialise(int* argc, char*** argv, const EnvironmentOptions& options);
   void attach(const EnvironmentOptions& options);
 
   bool adopted_ = false;

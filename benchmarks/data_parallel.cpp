@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// data_parallel/step:    a training step with DataParallel against the loop that simulation codes write: backward, then one blocking
+//                        MPI_Allreduce a parameter.
+// data_parallel/scaling: samples a second on all ranks against one rank alone, the others asleep.
+#include "measure.hpp"
+
+#include <torch/torch.h>
+
+#include <thread>
+#include <tw/comm/collectives.hpp>
+#include <tw/data_parallel.hpp>
+#include <tw/models/lenet.hpp>
+#include <tw/models/mlp.hpp>
+#include <tw/mpi/interop.hpp>
+
+namespace {
+
+/// A network, its data and its optimizer on one rank.
+class Trainee {
+ public:
+  using Forward = std::function<at::Tensor(const at::Tensor&)>;
+  Trainee(std::shared_ptr<torch::nn::Module> module, Forward forward, at::Tensor inputs)
+      : module_(std::move(module)),
+        forward_(std::move(forward)),
+        inputs_(std::move(inputs)),
+        targets_(torch::randint(10, {inputs_.size(0)}, torch::kLong)),
+        sgd_(module_->parameters(), torch::optim::SGDOptions(1e-3)) {}
+
+  const torch::nn::Module& module() const { return *module_; }
+
+  /// One step; `reduce` is called between backward and the update.
+  void step(const std::function<void()>& reduce = [] {}) {
+    sgd_.zero_grad();
+    torch::cross_entropy_loss(forward_(inputs_), targets_).backward();
+    reduce();
+    sgd_.step();
+  }
+
+ private:
+  std::shared_ptr<torch::nn::Module> module_;
+  Forward forward_;
+  at::Tensor inputs_;
+  at::Tensor targets_;
+  torch::optim::SGD sgd_;
+};
+
+Trainee make_lenet(int64_t batch) {
+  tw::models::LeNet net;
+  return {net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); }, torch::randn({batch, 1, 28, 28})};
+}
+
+Trainee make_mlp(const std::vector<int64_t>& widths, int64_t batch) {
+  tw::models::Mlp net(widths);
+  return {net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); }, torch::randn({batch, widths.front()})};
+}
+
+void allreduce_each_parameter(const torch::nn::Module& module, MPI_Comm comm, int ranks) {
+  for (const auto& parameter : module.parameters()) {
+    at::Tensor gradient = parameter.grad();
+    MPI_Allreduce(MPI_IN_PLACE, gradient.data_ptr(), static_cast<int>(gradient.numel()), MPI_FLOAT, MPI_SUM, comm);
+    gradient.div_(ranks);
+  }
+}
+
+void compare_step(const tw::Communicator& comm, const std::string& name, int steps, const std::function<Trainee()>& make) {
+  Trainee theirs = make();
+  Trainee ours = make();
+  const tw::DataParallel parallel(comm, ours.module(), {.reduction = tw::Reduction::mean});
+  const MPI_Comm native = tw::native_handle(comm);
+  tw::benchmark::compare(comm, {.benchmark = "data_parallel/step",
+                                .name = name,
+                                .baseline = "mpi_per_parameter",
+                                .steps = steps,
+                                .baseline_step = [&] { theirs.step([&] { allreduce_each_parameter(theirs.module(), native, comm.size()); }); },
+                                .our_step = [&] { ours.step(); }});
+}
+
+// Rank 0 works; the others leave it the machine: they sleep and look every millisecond whether it is done.
+void alone_on_rank_0(const tw::Communicator& comm, const std::function<void()>& step) {
+  if (comm.rank() == 0) step();
+  const at::Tensor done = torch::ones({1});
+  tw::Work work = tw::iallreduce(comm, done, tw::ReduceOp::sum);
+  while (!work.test()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+void compare_scaling(const tw::Communicator& comm) {
+  constexpr int steps = 20;
+  Trainee alone = make_lenet(64);
+  Trainee ours = make_lenet(64);
+  const tw::DataParallel parallel(comm, ours.module(), {.reduction = tw::Reduction::mean});
+  const auto repeated = [](const std::function<void()>& step) {
+    for (int i = 0; i < steps; ++i) step();
+  };
+  tw::benchmark::compare(comm, {.benchmark = "data_parallel/scaling",
+                                .name = "lenet",
+                                .baseline = "one_rank",
+                                .steps = 1,
+                                .baseline_step = [&] { alone_on_rank_0(comm, [&] { repeated([&] { alone.step(); }); }); },
+                                .our_step = [&] { repeated([&] { ours.step(); }); },
+                                .baseline_units = steps,
+                                .our_units = 1.0 * steps * comm.size()});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const tw::Environment mpi(argc, argv);
+  const tw::Communicator comm = mpi.world().dup();
+  torch::set_num_threads(1);
+  compare_step(comm, "mlp_5e4", 100, [] { return make_mlp({64, 192, 192, 10}, 64); });
+  compare_step(comm, "lenet", 10, [] { return make_lenet(64); });
+  compare_step(comm, "mlp_8e6", 5, [] { return make_mlp({1024, 1600, 1600, 1600, 800, 10}, 32); });
+  compare_scaling(comm);
+}

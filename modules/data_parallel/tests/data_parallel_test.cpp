@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi_test.hpp"
+
+#include <torch/torch.h>
+
+#include <tw/data_parallel.hpp>
+
+namespace {
+
+using tw::testing::world;
+
+// Sum over ranks of (rank + 1).
+double triangle() { return world().size() * (world().size() + 1) / 2.0; }
+
+double factor(tw::Reduction reduction) { return reduction == tw::Reduction::sum ? triangle() : triangle() / world().size(); }
+
+at::Tensor parameter(int64_t n = 3) { return torch::ones({n}, torch::requires_grad()); }
+
+// A loss whose gradient with respect to `p` is (rank + 1) * scale.
+at::Tensor loss_of(const at::Tensor& p, double scale = 1) { return (p * scale * (world().rank() + 1)).sum(); }
+
+// Floats of a few units, divided and summed a handful of times.
+constexpr double tolerance = 1e-5;
+
+void expect_gradient(const at::Tensor& p, double value) {
+  ASSERT_TRUE(p.grad().defined());
+  EXPECT_NEAR(p.grad().min().item<double>(), value, tolerance);
+  EXPECT_NEAR(p.grad().max().item<double>(), value, tolerance);
+}
+
+constexpr auto reductions = {tw::Reduction::sum, tw::Reduction::mean, tw::Reduction::sample_weighted};
+
+TEST(DataParallel, ReducesBeforeBackwardReturns) {
+  for (const auto reduction : reductions) {
+    const auto p = parameter();
+    tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = reduction});
+    parallel.set_samples(5);
+    loss_of(p).backward();
+    expect_gradient(p, factor(reduction));
+  }
+}
+
+TEST(DataParallel, GradientsKeepTheirMemoryAndComeBackAfterZeroGrad) {
+  const auto p = parameter();
+  torch::optim::SGD sgd({p}, 0.0);
+  const tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::mean});
+  loss_of(p).backward();
+  const void* place = p.grad().data_ptr();
+  for (const bool to_none : {true, false, true}) {
+    sgd.zero_grad(to_none);
+    EXPECT_EQ(p.grad().defined(), !to_none);
+    loss_of(p, 2).backward();
+    EXPECT_EQ(p.grad().data_ptr(), place);
+    expect_gradient(p, 2 * factor(tw::Reduction::mean));
+    sgd.step();
+  }
+}
+
+TEST(DataParallel, AccumulatesOverPassesLikeOneProcess) {
+  for (const auto reduction : reductions) {
+    const auto p = parameter();
+    tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = reduction});
+    parallel.set_samples(2);
+    loss_of(p).backward();
+    loss_of(p, 3).backward();
+    loss_of(p, -1).backward();
+    expect_gradient(p, 3 * factor(reduction));
+  }
+}
+
+TEST(DataParallel, LeavesWhatNobodyUsesAlone) {
+  for (const auto reduction : reductions) {
+    const auto used = parameter();
+    const auto sometimes = parameter();
+    const auto never = parameter();
+    tw::DataParallel parallel(world(), {{"used", used}, {"sometimes", sometimes}, {"never", never}}, {.reduction = reduction});
+    parallel.set_samples(1);
+    loss_of(used).backward();
+    expect_gradient(used, factor(reduction));
+    EXPECT_FALSE(never.grad().defined());
+    EXPECT_FALSE(sometimes.grad().defined());
+    (loss_of(used) + loss_of(sometimes)).backward();
+    loss_of(used).backward();  // `sometimes` keeps what it has
+    expect_gradient(used, 3 * factor(reduction));
+    expect_gradient(sometimes, factor(reduction));
+    EXPECT_FALSE(never.grad().defined());
+  }
+}
+
+TEST(DataParallel, CountsAMissingGradientAsZero) {
+  for (const auto reduction : reductions) {
+    const auto everywhere = parameter();
+    const auto on_rank_0 = parameter();
+    tw::DataParallel parallel(world(), {{"everywhere", everywhere}, {"on_rank_0", on_rank_0}}, {.reduction = reduction});
+    parallel.set_samples(1);
+    for (int pass = 1; pass <= 2; ++pass) {
+      at::Tensor loss = loss_of(everywhere);
+      if (world().rank() == 0) loss = loss + loss_of(on_rank_0);
+      loss.backward();
+      expect_gradient(everywhere, pass * factor(reduction));
+      expect_gradient(on_rank_0, reduction == tw::Reduction::sum ? pass : pass / static_cast<double>(world().size()));
+    }
+  }
+}
+
+/// Two layers with one weight under two names, and a layer that is not trained.
+struct TiedNet : torch::nn::Module {
+  TiedNet() {
+    weight = register_parameter("first", torch::ones({3, 3}));
+    register_parameter("second", weight);
+    frozen = register_parameter("frozen", torch::full({3}, 7.0), /*requires_grad=*/false);
+  }
+  at::Tensor forward(const at::Tensor& x) { return x.matmul(weight).matmul(weight) + frozen; }
+  at::Tensor weight;
+  at::Tensor frozen;
+};
+
+TEST(DataParallel, TakesSharedAndFrozenParameters) {
+  TiedNet net;
+  const tw::DataParallel parallel(world(), net, {.reduction = tw::Reduction::sum});
+  EXPECT_EQ(parallel.plan().placements.size(), 1U);
+  net.forward(torch::ones({1, 3}) * (world().rank() + 1)).sum().backward();
+  // d/dW of x W W 1: x' (W 1)' + (x W)' 1' = 3 (r+1) + 3 (r+1) in every element.
+  expect_gradient(net.weight, 6 * triangle());
+  EXPECT_FALSE(net.frozen.grad().defined());
+}
+
+TEST(DataParallel, ReducesInSeveralDtypesAndBuckets) {
+  std::vector<tw::NamedTensor> parameters;
+  for (int i = 0; i < 12; ++i) {
+    const auto dtype = i % 3 == 0 ? torch::kDouble : torch::kFloat;
+    parameters.push_back({tw::concat("p", i), torch::ones({50, 7}, torch::dtype(dtype).requires_grad(true))});
+  }
+  for (const bool overlap : {false, true}) {
+    const tw::DataParallel parallel(world(), parameters,
+                                    {.reduction = tw::Reduction::sum, .buckets = {.first_bucket_bytes = 2000, .bucket_bytes = 4000}, .overlap = overlap});
+    EXPECT_GT(parallel.plan().buckets.size(), 3U);
+    at::Tensor loss = torch::zeros({});
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      parameters[i].tensor.mutable_grad() = at::Tensor();
+      loss = loss + loss_of(parameters[i].tensor, static_cast<double>(i));
+    }
+    loss.backward();
+    for (size_t i = 0; i < parameters.size(); ++i) expect_gradient(parameters[i].tensor, static_cast<double>(i) * triangle());
+  }
+}
+
+TEST(DataParallel, AutogradWithoutAccumulationIsUntouched) {
+  const auto p = parameter();
+  const tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sum});
+  const auto gradients = torch::autograd::grad({loss_of(p)}, {p});
+  EXPECT_NEAR(gradients[0][0].item<double>(), world().rank() + 1, tolerance);
+  EXPECT_FALSE(p.grad().defined());
+}
+
+TEST(DataParallel, GradientsAndTheModelOutliveIt) {
+  const auto p = parameter();
+  {
+    const tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sum});
+    loss_of(p).backward();
+  }
+  expect_gradient(p, triangle());
+  p.mutable_grad() = at::Tensor();
+  loss_of(p).backward();  // local again
+  expect_gradient(p, world().rank() + 1);
+}
+
+TEST(DataParallel, SampleWeightedNeedsTheSamples) {
+  const auto p = parameter();
+  tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sample_weighted});
+  EXPECT_THROW(loss_of(p).backward(), tw::ContractError);
+  EXPECT_THROW(parallel.set_samples(-1), tw::ContractError);
+  p.mutable_grad() = at::Tensor();
+  parallel.set_samples(world().rank() == 0 ? 1 : 0);
+  loss_of(p).backward();
+  expect_gradient(p, 1);  // rank 0's gradient alone counts
+}
+
+TEST(DataParallel, CountsTheTimeOfCommunication) {
+  const auto p = parameter();
+  const tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sum});
+  loss_of(p).backward();
+  EXPECT_GT(parallel.exposed_time().count(), 0);
+}
+
+}  // namespace

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Reducer by hand, without autograd. Gradients are small integers and rank counts small, so that sums are exact; means are compared to a
+// few units in the last place of the division.
+#include "mpi_test.hpp"
+
+#include <torch/torch.h>
+
+#include <tw/gradients.hpp>
+
+namespace {
+
+using tw::testing::world;
+
+const std::vector<tw::TensorSpec> specs{{"a", {3, 4}, at::kFloat}, {"b", {1000}, at::kDouble}, {"c", {}, at::kFloat}, {"d", {70000}, at::kFloat}, {"e", {0}, at::kFloat}};
+
+at::Tensor value_of(size_t id, int rank) { return torch::full(specs[id].shape, static_cast<double>(id + 1) * (rank + 1), specs[id].dtype); }
+
+/// Both ways of communicating, and buckets small enough for several of them.
+std::vector<tw::ReducerOptions> variants(tw::Reduction reduction) {
+  const tw::BucketOptions small{.first_bucket_bytes = 256, .bucket_bytes = 65536};
+  return {{.reduction = reduction, .overlap = false}, {.reduction = reduction, .overlap = true}, {.reduction = reduction, .buckets = small, .overlap = true},
+          {.reduction = reduction, .buckets = small, .overlap = false}};
+}
+
+int64_t samples_of(int rank) { return rank == 1 ? 0 : 5 + 3 * rank; }
+
+double expected_factor(tw::Reduction reduction) {
+  double sum = 0;
+  double samples = 0;
+  for (int rank = 0; rank < world().size(); ++rank) {
+    const double weight = reduction == tw::Reduction::sample_weighted ? static_cast<double>(samples_of(rank)) : 1;
+    sum += weight * (rank + 1);
+    samples += weight;
+  }
+  return reduction == tw::Reduction::sum ? sum : sum / samples;
+}
+
+TEST(Reducer, ReducesInAnyOrderOfArrival) {
+  for (const auto reduction : {tw::Reduction::sum, tw::Reduction::mean, tw::Reduction::sample_weighted}) {
+    for (const auto& options : variants(reduction)) {
+      tw::Reducer reducer(world(), specs, options);
+      for (int step = 0; step < 3; ++step) {
+        reducer.begin(samples_of(world().rank()));
+        for (size_t i = 0; i < specs.size(); ++i) {
+          const size_t id = (i * 2 + static_cast<size_t>(world().rank() + step)) % specs.size();  // another order on every rank; 2 and 5 are coprime
+          reducer.mark_ready(static_cast<int64_t>(id), value_of(id, world().rank()));
+        }
+        reducer.wait();
+        for (size_t id = 0; id < specs.size(); ++id) {
+          const at::Tensor& gradient = reducer.gradient(static_cast<int64_t>(id));
+          const at::Tensor expected = torch::full(specs[id].shape, static_cast<double>(id + 1) * expected_factor(reduction), specs[id].dtype);
+          // One rounding each for the weight, the product, at most 3 sums and the last product: 8 units of 1.2e-7.
+          EXPECT_TRUE(torch::allclose(gradient, expected, 1e-6, 0)) << specs[id].name;
+          EXPECT_TRUE(reducer.used(static_cast<int64_t>(id)));
+        }
+      }
+    }
+  }
+}
+
+TEST(Reducer, ReducesWhatIsAlreadyInPlace) {
+  for (const auto& options : variants(tw::Reduction::mean)) {
+    tw::Reducer reducer(world(), specs, options);
+    reducer.begin();
+    for (size_t id = 0; id < specs.size(); ++id) {
+      at::Tensor(reducer.gradient(static_cast<int64_t>(id))).copy_(value_of(id, world().rank()));
+      reducer.mark_ready(static_cast<int64_t>(id));
+    }
+    reducer.wait();
+    EXPECT_NEAR(reducer.gradient(2).item<double>(), 3 * expected_factor(tw::Reduction::mean), 1e-5);
+  }
+}
+
+TEST(Reducer, KeepsItsMemoryAndTakesStridedValues) {
+  tw::Reducer reducer(world(), {{"w", {3, 4}, at::kFloat}}, {.reduction = tw::Reduction::mean});
+  const void* place = reducer.gradient(0).data_ptr();
+  const at::Tensor strided = torch::arange(12, torch::kFloat).reshape({4, 3}).t();
+  for (int step = 0; step < 2; ++step) {
+    reducer.begin();
+    reducer.mark_ready(0, strided);
+    reducer.wait();
+    EXPECT_EQ(reducer.gradient(0).data_ptr(), place);
+    EXPECT_TRUE(torch::allclose(reducer.gradient(0), strided, 1e-6, 0));  // the mean of equal values: two roundings
+  }
+}
+
+TEST(Reducer, UnusedCountsAsZeroAndIsKnownToAll) {
+  for (const auto& options : variants(tw::Reduction::sum)) {
+    tw::Reducer reducer(world(), specs, options);
+    const bool first = world().rank() == 0;
+    reducer.begin();
+    for (size_t id = 0; id < specs.size(); ++id) {
+      const bool used = id == 0 ? first : id != 1;  // a: rank 0 alone; b: nobody
+      if (used) {
+        reducer.mark_ready(static_cast<int64_t>(id), value_of(id, world().rank()));
+      } else {
+        reducer.mark_unused(static_cast<int64_t>(id));
+      }
+    }
+    reducer.wait();
+    EXPECT_TRUE(reducer.used(0));
+    EXPECT_FALSE(reducer.used(1));
+    EXPECT_TRUE(reducer.used(2));
+    EXPECT_TRUE(reducer.gradient(0).eq(1).all().item<bool>());
+    EXPECT_TRUE(reducer.gradient(1).eq(0).all().item<bool>());
+  }
+}
+
+TEST(Reducer, NoSamplesMakeNoNaN) {
+  tw::Reducer reducer(world(), {{"w", {4}, at::kFloat}}, {.reduction = tw::Reduction::sample_weighted});
+  const auto nan = torch::full({4}, std::numeric_limits<float>::quiet_NaN());
+  reducer.begin(0);
+  reducer.mark_ready(0, nan);
+  reducer.wait();
+  EXPECT_TRUE(reducer.gradient(0).eq(0).all().item<bool>());
+}
+
+TEST(Reducer, NamesMisuse) {
+  tw::Reducer reducer(world(), specs, {.reduction = tw::Reduction::mean, .overlap = false});
+  EXPECT_THROW(reducer.mark_ready(0, value_of(0, 0)), tw::ContractError);  // outside a step
+  EXPECT_THROW(reducer.wait(), tw::ContractError);
+  reducer.begin();
+  EXPECT_THROW(reducer.begin(), tw::ContractError);
+  EXPECT_THROW(reducer.mark_ready(0, torch::ones({5})), tw::ContractError);
+  EXPECT_THROW(reducer.mark_ready(99), tw::ContractError);
+  reducer.mark_ready(0, value_of(0, 0));
+  EXPECT_THROW(reducer.mark_ready(0, value_of(0, 0)), tw::ContractError);
+  try {
+    reducer.wait();
+    ADD_FAILURE() << "no exception";
+  } catch (const tw::ContractError& error) {
+    EXPECT_NE(std::string(error.what()).find("gradient b was not marked"), std::string::npos) << error.what();
+  }
+  for (int64_t id = 1; id < reducer.size(); ++id) reducer.mark_unused(id);
+  reducer.wait();
+  EXPECT_THROW(tw::Reducer(world(), {}, {.reduction = tw::Reduction::sum}), tw::ContractError);
+  EXPECT_THROW(tw::Reducer(world(), {{"half", {2}, at::kHalf}}, {.reduction = tw::Reduction::sum}), tw::ContractError);
+}
+
+TEST(Reducer, CountsTheTimeOfCommunication) {
+  tw::Reducer reducer(world(), specs, {.reduction = tw::Reduction::mean});
+  EXPECT_EQ(reducer.exposed_time().count(), 0);
+  reducer.begin();
+  for (int64_t id = 0; id < reducer.size(); ++id) reducer.mark_unused(id);
+  reducer.wait();
+  EXPECT_GT(reducer.exposed_time().count(), 0);
+}
+
+}  // namespace

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <tw/base/contract.hpp>
+#include <tw/models.hpp>
+
+namespace {
+
+int64_t count_parameters(const torch::nn::Module& module) {
+  int64_t count = 0;
+  for (const auto& parameter : module.parameters()) count += parameter.numel();
+  return count;
+}
+
+TEST(LeNet, HasThePublishedSize) {
+  tw::models::LeNet net;
+  EXPECT_EQ(count_parameters(*net), 431080);
+  EXPECT_EQ(net->forward(torch::randn({3, 1, 28, 28})).sizes(), (std::vector<int64_t>{3, 10}));
+}
+
+TEST(LeNet, TakesNoSamplesForwardAndBackward) {
+  tw::models::LeNet net;
+  net->forward(torch::randn({0, 1, 28, 28})).sum().backward();
+  EXPECT_TRUE(net->parameters().front().grad().defined());
+}
+
+TEST(Mlp, HasTheWidthsGiven) {
+  tw::models::Mlp net(std::vector<int64_t>{4, 7, 5, 2});
+  EXPECT_EQ(count_parameters(*net), 4 * 7 + 7 + 7 * 5 + 5 + 5 * 2 + 2);
+  EXPECT_EQ(net->forward(torch::randn({3, 2, 2})).sizes(), (std::vector<int64_t>{3, 2}));
+  EXPECT_EQ(net->forward(torch::randn({0, 4})).sizes(), (std::vector<int64_t>{0, 2}));
+  EXPECT_THROW(tw::models::Mlp(std::vector<int64_t>{4}), tw::ContractError);
+}
+
+TEST(Mlp, IsLinearWithReluBetween) {
+  tw::models::Mlp net(std::vector<int64_t>{3, 4, 2});
+  const auto p = net->named_parameters();
+  const auto x = torch::randn({5, 3});
+  const auto hidden = torch::relu(torch::linear(x, p["layer0.weight"], p["layer0.bias"]));
+  EXPECT_TRUE(torch::allclose(net->forward(x), torch::linear(hidden, p["layer1.weight"], p["layer1.bias"])));
+}
+
+}  // namespace

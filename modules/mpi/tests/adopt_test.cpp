@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// A host program owns MPI: it initialises and finalises, and Torchweave comes and goes in between. No tests' main() here, for the same reason.
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <optional>
+#include <tw/mpi.hpp>
+#include <tw/mpi/interop.hpp>
+
+namespace {
+
+bool finalised() {
+  int flag = 0;
+  MPI_Finalized(&flag);
+  return flag != 0;
+}
+
+TEST(Adopt, LeavesMpiRunning) {
+  for (int visit = 0; visit < 3; ++visit) {
+    const auto mpi = tw::Environment::adopt();
+    EXPECT_TRUE(mpi.adopted());
+    const auto comm = tw::Communicator::duplicate_of(MPI_COMM_WORLD);
+    comm.barrier();
+  }
+  EXPECT_FALSE(finalised());
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST(Adopt, AnOrdinaryEnvironmentAdoptsToo) {
+  { const tw::Environment mpi; }
+  EXPECT_FALSE(finalised());
+}
+
+TEST(Adopt, KeepsTheHostsErrorHandler) {
+  const auto mpi = tw::Environment::adopt();
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  MPI_Comm_get_errhandler(MPI_COMM_WORLD, &handler);
+  EXPECT_EQ(handler, MPI_ERRORS_ARE_FATAL);
+}
+
+TEST(Adopt, WithoutAnEnvironmentTheErrorSaysWhatToDo) {
+  try {
+    (void)tw::Communicator::duplicate_of(MPI_COMM_WORLD);
+    ADD_FAILURE() << "no exception";
+  } catch (const tw::NotInitialisedError& error) {
+    EXPECT_NE(std::string(error.what()).find("tw::Environment::adopt()"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  bool refused = false;
+  try {
+    (void)tw::Environment::adopt();
+  } catch (const tw::NotInitialisedError&) {
+    refused = true;
+  }
+  MPI_Init(&argc, &argv);
+  std::optional<tw::Environment> outlives_mpi;
+  const int outcome = RUN_ALL_TESTS();
+  outlives_mpi.emplace();  // destroyed behind MPI_Finalize, which must do no harm
+  MPI_Finalize();
+  if (!refused) std::cerr << "adopt() did not refuse before MPI_Init\n";
+  return outcome != 0 || !refused ? 1 : 0;
+}

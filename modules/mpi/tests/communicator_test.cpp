@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi_test.hpp"
+
+#include <tw/mpi/interop.hpp>
+
+namespace {
+
+using tw::testing::world;
+
+int sum_of_ranks(const tw::Communicator& comm) {
+  int sum = comm.rank();
+  tw::mpi::allreduce(comm, {&sum, 1, tw::mpi::Datatype::int32}, tw::mpi::Op::sum);
+  return sum;
+}
+
+TEST(Communicator, DupHasTheSameRanksAndMessagesOfItsOwn) {
+  const auto copy = world().dup();
+  EXPECT_EQ(copy.rank(), world().rank());
+  EXPECT_EQ(copy.size(), world().size());
+  EXPECT_NE(tw::native_handle(copy), tw::native_handle(world()));
+  EXPECT_EQ(sum_of_ranks(copy), copy.size() * (copy.size() - 1) / 2);
+}
+
+TEST(Communicator, SplitGroupsByColorAndOrdersByKey) {
+  const int rank = world().rank();
+  const auto part = world().split(rank % 2, /*key=*/-rank);
+  const int members = (world().size() + 1 - rank % 2) / 2;
+  EXPECT_EQ(part.size(), members);
+  EXPECT_EQ(part.rank(), members - 1 - rank / 2);  // reversed by the key
+  EXPECT_THROW((void)world().split(-1, 0), tw::ContractError);
+}
+
+TEST(Communicator, MovesAndKeepsWorking) {
+  auto first = world().dup();
+  auto second = world().dup();
+  first = std::move(second);  // the communicator that first held is retired
+  EXPECT_EQ(sum_of_ranks(first), first.size() * (first.size() - 1) / 2);
+}
+
+TEST(Communicator, DuplicatesTheUsersCommunicator) {
+  MPI_Comm theirs = MPI_COMM_NULL;
+  MPI_Comm_split(tw::native_handle(world()), world().rank() % 2, 0, &theirs);
+  {
+    const auto ours = tw::Communicator::duplicate_of(theirs);
+    int size = 0;
+    MPI_Comm_size(theirs, &size);
+    EXPECT_EQ(ours.size(), size);
+    ours.barrier();
+  }
+  MPI_Comm_free(&theirs);
+  EXPECT_THROW((void)tw::Communicator::duplicate_of(MPI_COMM_NULL), tw::ContractError);
+}
+
+TEST(Communicator, ReportsMpiErrorsAsExceptionsThatNameCallAndCommunicator) {
+  int value = 0;
+  MPI_Comm handle = tw::native_handle(world());
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  MPI_Comm_get_errhandler(handle, &handler);
+  EXPECT_EQ(handler, MPI_ERRORS_RETURN);
+  EXPECT_THROW(tw::mpi::broadcast(world(), {&value, 1, tw::mpi::Datatype::int32}, tw::Rank(world().size())), tw::ContractError);
+  EXPECT_THROW(tw::mpi::broadcast(world(), {&value, int64_t{1} << 31, tw::mpi::Datatype::int32}, tw::Rank(0)), tw::ContractError);
+  try {
+    tw::mpi::broadcast(world(), {nullptr, 1, tw::mpi::Datatype::int32}, tw::Rank(0));  // Open MPI checks its arguments
+    // A rank that is alone may not look at the buffer at all.
+    EXPECT_EQ(world().size(), 1);
+  } catch (const tw::MpiError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("MPI_Bcast failed on communicator 'world/dup'"), std::string::npos) << text;
+  }
+}
+
+TEST(Topology, AllRanksOfThisMachineShareANode) {
+  const auto topology = tw::find_topology(world());
+  EXPECT_EQ(topology.nodes, 1);
+  EXPECT_EQ(topology.local_size, world().size());
+  EXPECT_EQ(topology.local_rank, world().rank());
+  EXPECT_FALSE(topology.node.empty());
+}
+
+TEST(Rank, ReadsAsAnInteger) {
+  constexpr tw::Rank rank(3);
+  static_assert(rank == 3 && rank < 4);
+  static_assert(!std::is_convertible_v<int, tw::Rank>);
+}
+
+}  // namespace

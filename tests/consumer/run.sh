@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# run.sh installed|subdirectory SOURCE BUILD TORCH COMPILER BUILD_TYPE MPIEXEC: builds and runs the project beside this script against Torchweave.
+set -euo pipefail
+kind=$1 source=$2 build=$3 torch=$4 compiler=$5 build_type=$6 mpiexec=$7
+here=$(cd "$(dirname "$0")" && pwd)
+work=$build/tests/consumer/$kind
+rm -rf "$work"
+arguments=(-S "$here/project" -B "$work/build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE="$build_type" -DTW_TORCH_DIR="$torch")
+if [ "$kind" = installed ]; then
+  cmake --install "$build" --prefix "$work/prefix" >/dev/null
+  arguments+=(-DCMAKE_PREFIX_PATH="$work/prefix")
+else
+  arguments+=(-DTORCHWEAVE_SOURCE="$source")
+fi
+command -v ccache >/dev/null && arguments+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+cmake "${arguments[@]}" >"$work.log" 2>&1 || { cat "$work.log"; exit 1; }
+cmake --build "$work/build" --target consumer >"$work.log" 2>&1 || { cat "$work.log"; exit 1; }
+"$mpiexec" -n 2 "$work/build/consumer"
