@@ -4,7 +4,8 @@
 #   tw_mpi_test(name RANKS 1 2 3 [TIMEOUT s] [LIBRARIES ...]) one test per number of ranks, with LibTorch
 find_package(GTest REQUIRED)
 
-set(TW_MPI_ENVIRONMENT OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tmp")
+set(TW_MPI_ENVIRONMENT OMP_NUM_THREADS=1 "TEST_TMPDIR=${PROJECT_BINARY_DIR}/tmp" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
     "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0"
     "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/lsan.supp" UBSAN_OPTIONS=print_stacktrace=1)
@@ -20,7 +21,7 @@ function(tw_test name)
   cmake_parse_arguments(arg "" "" "LIBRARIES" ${ARGN})
   tw_executable_test(${name} ${arg_LIBRARIES} GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 60 LABELS pure ENVIRONMENT "OMP_NUM_THREADS=1")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 60 LABELS pure ENVIRONMENT "${TW_MPI_ENVIRONMENT}")
 endfunction()
 
 function(tw_torch_test name)

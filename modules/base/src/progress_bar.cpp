@@ -40,7 +40,7 @@ std::string format_count(double count) {
     count /= 1000;
     suffix = next;
   }
-  const char* format = *suffix == '\0' || std::abs(count) >= 99.95 ? "%.0f" : std::abs(count) >= 9.995 ? "%.1f" : "%.2f";
+  const char* format = std::abs(count) >= 99.95 ? "%.0f" : std::abs(count) >= 9.995 ? "%.1f" : "%.2f";
   return printed(format, count) + suffix;
 }
 

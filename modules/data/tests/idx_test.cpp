@@ -73,7 +73,8 @@ TEST(Idx, NamesFileAndOffsetOfWhatIsWrong) {
   expect_error(write_plain("type", idx(0x42, "abcdef")), 4, "unknown element type");
   expect_error(write_plain("no_dimension", std::string{0, 0, 8, 0}), 4, "no dimension");
   const char max = static_cast<char>(255);
-  expect_error(write_plain("absurd", std::string{0, 0, 8, 2, max, max, max, max, max, max, max, max}), 12, "too small for its dimensions");
+  expect_error(write_plain("absurd", std::string{0, 0, 8, 2, max, max, max, max, max, max, max, max}), 12, "the dimensions are absurd");
+  expect_error(write_plain("promises_much", std::string{0, 0, 8, 1, 127, 0, 0, 0}), 8, "too small for its dimensions");
 
   const auto packed = write_gzip("cut.gz", idx(0x08, "abcdef"));
   std::filesystem::resize_file(packed, std::filesystem::file_size(packed) - 10);

@@ -68,7 +68,7 @@ TEST(AllreduceGradients, ReducesAndMakesWhatIsMissing) {
 TEST(AllreduceGradients, TakesAModulesParametersAndSampleWeights) {
   torch::nn::Linear layer(2, 1);
   const int64_t samples = world().rank() + 1;
-  layer->forward(torch::full({samples, 2}, int{world().rank()})).mean().backward();
+  layer->forward(torch::full({samples, 2}, int{world().rank()}, torch::kFloat)).mean().backward();
   tw::allreduce_gradients(world(), layer->named_parameters(), tw::Reduction::sample_weighted, samples);
   double weighted = 0;
   double all = 0;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace tw {
 namespace {
@@ -30,35 +31,23 @@ BucketPlan plan_buckets(std::span<const TensorSpec> gradients, const BucketOptio
   BucketPlan plan;
   plan.placements.resize(gradients.size());
   std::map<c10::ScalarType, Bucket> open;  // the bucket being filled, by dtype
-
-  const auto close = [&](c10::ScalarType dtype) {
-    Bucket& bucket = open.at(dtype);
-    for (const int64_t id : bucket.gradients) plan.placements[static_cast<size_t>(id)].bucket = static_cast<int64_t>(plan.buckets.size());
-    plan.buckets.push_back(std::move(bucket));
-    open.erase(dtype);
-  };
-
   for (int64_t id = static_cast<int64_t>(gradients.size()) - 1; id >= 0; --id) {
     const TensorSpec& gradient = gradients[static_cast<size_t>(id)];
     const int64_t bytes_each = element_bytes(gradient.dtype);
     const int64_t numel = rounded_up(gradient.numel(), std::max<int64_t>(1, cache_line_bytes / bytes_each));
     const int64_t limit = plan.buckets.empty() ? options.first_bucket_bytes : options.bucket_bytes;
-    if (const auto found = open.find(gradient.dtype); found != open.end() && (found->second.numel + numel) * bytes_each > limit) {
-      close(gradient.dtype);
-    }
     Bucket& bucket = open[gradient.dtype];
+    if (!bucket.gradients.empty() && (bucket.numel + numel) * bytes_each > limit) plan.buckets.push_back(std::exchange(bucket, Bucket{}));
     bucket.dtype = gradient.dtype;
     plan.placements[static_cast<size_t>(id)].offset = bucket.numel;
     bucket.gradients.push_back(id);
     bucket.numel += numel;
   }
-  // What is still open, in the order of the last gradients: the highest remaining id arrives first.
-  while (!open.empty()) {
-    auto next = open.begin();
-    for (auto it = open.begin(); it != open.end(); ++it) {
-      if (it->second.gradients.back() > next->second.gradients.back()) next = it;
-    }
-    close(next->first);
+  for (auto& [dtype, bucket] : open) plan.buckets.push_back(std::move(bucket));
+
+  std::sort(plan.buckets.begin(), plan.buckets.end(), [](const Bucket& a, const Bucket& b) { return a.gradients.back() > b.gradients.back(); });
+  for (size_t bucket = 0; bucket < plan.buckets.size(); ++bucket) {
+    for (const int64_t id : plan.buckets[bucket].gradients) plan.placements[static_cast<size_t>(id)].bucket = static_cast<int64_t>(bucket);
   }
   return plan;
 }

@@ -59,13 +59,22 @@ TEST(Communicator, ReportsMpiErrorsAsExceptionsThatNameCallAndCommunicator) {
   EXPECT_EQ(handler, MPI_ERRORS_RETURN);
   EXPECT_THROW(tw::mpi::broadcast(world(), {&value, 1, tw::mpi::Datatype::int32}, tw::Rank(world().size())), tw::ContractError);
   EXPECT_THROW(tw::mpi::broadcast(world(), {&value, int64_t{1} << 31, tw::mpi::Datatype::int32}, tw::Rank(0)), tw::ContractError);
+}
+
+TEST(Communicator, MapsAnMpiErrorToAnException) {
+  // In pairs, the first sends more than the second has room for. (With more ranks, those further down the tree would wait for ever.)
+  const auto comm = world().split(world().rank() / 2, 0);
+  std::vector<int32_t> values(16);
+  const int64_t count = comm.rank() == 0 ? 16 : 4;
   try {
-    tw::mpi::broadcast(world(), {nullptr, 1, tw::mpi::Datatype::int32}, tw::Rank(0));  // Open MPI checks its arguments
-    // A rank that is alone may not look at the buffer at all.
-    EXPECT_EQ(world().size(), 1);
+    tw::mpi::broadcast(comm, {values.data(), count, tw::mpi::Datatype::int32}, tw::Rank(0));
+    EXPECT_EQ(comm.rank(), 0);
   } catch (const tw::MpiError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("MPI_Bcast failed on communicator 'world/dup'"), std::string::npos) << text;
+    EXPECT_NE(comm.rank(), 0);
+    EXPECT_NE(text.find("MPI_Bcast failed on communicator 'world/dup/split"), std::string::npos) << text;
+    EXPECT_NE(text.find("MPI_ERR_TRUNCATE"), std::string::npos) << text;
+    EXPECT_NE(error.code(), 0);
   }
 }
 

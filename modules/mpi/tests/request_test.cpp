@@ -36,7 +36,8 @@ TEST(Request, ADroppedOneGoesOnAndKeepsItsMemory) {
   auto numbers = std::make_shared<Numbers>(1);
   const std::weak_ptr<Numbers> memory = numbers;
   {
-    auto request = tw::mpi::iallreduce(world(), numbers->buffer(), tw::mpi::Op::sum, std::move(numbers));
+    const auto buffer = numbers->buffer();
+    auto request = tw::mpi::iallreduce(world(), buffer, tw::mpi::Op::sum, std::move(numbers));
     if (world().rank() != 0) request.wait();
   }
   // Operations that begin later complete what was dropped. How many it takes is MPI's affair, so all ranks go on together until it is done.
