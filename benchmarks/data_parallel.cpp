@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // data_parallel/step:    a training step with DataParallel against the loop that simulation codes write: backward, then one blocking
 //                        MPI_Allreduce a parameter.
-// data_parallel/scaling: samples a second on all ranks against one rank alone, the others asleep.
+// data_parallel/scaling: samples a second on all ranks against one rank alone, the other asleep.
 #include "measure.hpp"
 
 #include <torch/torch.h>
 
-#include <thread>
-#include <tw/comm/collectives.hpp>
+#include <optional>
 #include <tw/data_parallel.hpp>
 #include <tw/models/lenet.hpp>
 #include <tw/models/mlp.hpp>
@@ -62,53 +61,51 @@ void allreduce_each_parameter(const torch::nn::Module& module, MPI_Comm comm, in
   }
 }
 
-void compare_step(const tw::Communicator& comm, const std::string& name, int steps, const std::function<Trainee()>& make) {
-  Trainee theirs = make();
-  Trainee ours = make();
-  const tw::DataParallel parallel(comm, ours.module(), {.reduction = tw::Reduction::mean});
-  const MPI_Comm native = tw::native_handle(comm);
-  tw::benchmark::compare(comm, {.benchmark = "data_parallel/step",
-                                .name = name,
-                                .baseline = "mpi_per_parameter",
-                                .steps = steps,
-                                .baseline_step = [&] { theirs.step([&] { allreduce_each_parameter(theirs.module(), native, comm.size()); }); },
-                                .our_step = [&] { ours.step(); }});
+void compare_step(const tw::benchmark::Contest& contest, const std::string& name, int steps, const std::function<Trainee()>& make) {
+  Trainee trainee = make();
+  tw::benchmark::Case of{.benchmark = "data_parallel/step", .name = name, .baseline = "mpi_per_parameter", .steps = steps};
+  const MPI_Comm native = tw::native_handle(contest.comm());
+  std::optional<tw::DataParallel> parallel;
+  if (contest.is_ours()) {
+    parallel.emplace(contest.comm(), trainee.module(), tw::DataParallelOptions{.reduction = tw::Reduction::mean});
+    of.step = [&] { trainee.step(); };
+  } else {
+    of.step = [&] { trainee.step([&] { allreduce_each_parameter(trainee.module(), native, contest.comm().size()); }); };
+  }
+  tw::benchmark::compare(contest, of);
 }
 
-// Rank 0 works; the others leave it the machine: they sleep and look every millisecond whether it is done.
-void alone_on_rank_0(const tw::Communicator& comm, const std::function<void()>& step) {
-  if (comm.rank() == 0) step();
-  const at::Tensor done = torch::ones({1});
-  tw::Work work = tw::iallreduce(comm, done, tw::ReduceOp::sum);
-  while (!work.test()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-
-void compare_scaling(const tw::Communicator& comm) {
+void compare_scaling(const tw::benchmark::Contest& contest) {
   constexpr int steps = 20;
-  Trainee alone = make_lenet(64);
-  Trainee ours = make_lenet(64);
-  const tw::DataParallel parallel(comm, ours.module(), {.reduction = tw::Reduction::mean});
-  const auto repeated = [](const std::function<void()>& step) {
-    for (int i = 0; i < steps; ++i) step();
+  Trainee trainee = make_lenet(64);
+  const auto repeat = [&] {
+    for (int i = 0; i < steps; ++i) trainee.step();
   };
-  tw::benchmark::compare(comm, {.benchmark = "data_parallel/scaling",
-                                .name = "lenet",
-                                .baseline = "one_rank",
-                                .steps = 1,
-                                .baseline_step = [&] { alone_on_rank_0(comm, [&] { repeated([&] { alone.step(); }); }); },
-                                .our_step = [&] { repeated([&] { ours.step(); }); },
-                                .baseline_units = steps,
-                                .our_units = 1.0 * steps * comm.size()});
+  tw::benchmark::Case of{.benchmark = "data_parallel/scaling", .name = "lenet", .baseline = "one_rank", .steps = 1};
+  std::optional<tw::DataParallel> parallel;
+  if (contest.is_ours()) {
+    parallel.emplace(contest.comm(), trainee.module(), tw::DataParallelOptions{.reduction = tw::Reduction::mean});
+    of.step = repeat;
+    of.units = 1.0 * steps * contest.comm().size();
+  } else {
+    of.step = [&] {
+      if (contest.comm().rank() == 0) repeat();
+      tw::benchmark::sleeping_barrier(contest.comm());
+    };
+    of.units = steps;
+  }
+  tw::benchmark::compare(contest, of);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const tw::Environment mpi(argc, argv);
-  const tw::Communicator comm = mpi.world().dup();
+  const tw::Communicator world = mpi.world().dup();
+  const tw::benchmark::Contest contest(world);
   torch::set_num_threads(1);
-  compare_step(comm, "mlp_5e4", 100, [] { return make_mlp({64, 192, 192, 10}, 64); });
-  compare_step(comm, "lenet", 10, [] { return make_lenet(64); });
-  compare_step(comm, "mlp_8e6", 5, [] { return make_mlp({1024, 1600, 1600, 1600, 800, 10}, 32); });
-  compare_scaling(comm);
+  compare_step(contest, "mlp_5e4", 100, [] { return make_mlp({64, 192, 192, 10}, 64); });
+  compare_step(contest, "lenet", 10, [] { return make_lenet(64); });
+  compare_step(contest, "mlp_8e6", 5, [] { return make_mlp({1024, 1600, 1600, 1600, 800, 10}, 32); });
+  compare_scaling(contest);
 }

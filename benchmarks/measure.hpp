@@ -1,15 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two contestants take turns on the same cores, each in processes of its own: the heap and the caches of one must not serve the other.
 #pragma once
 #include <algorithm>
 #include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <tw/base/clock.hpp>
-#include <tw/mpi/communicator.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/mpi/collectives.hpp>
 #include <vector>
 
 namespace tw::benchmark {
+
+/// Half of the ranks of a run: the first half is the baseline, the second half is ours.
+class Contest {
+ public:
+  /// Collective. @param world an even number of ranks; borrowed.
+  explicit Contest(const Communicator& world) : world_(world), comm_(world.split(2 * world.rank() / world.size(), world.rank())) {
+    TW_EXPECTS(world.size() % 2 == 0, "a contest needs an even number of ranks, got ", world.size());
+  }
+
+  const Communicator& world() const noexcept { return world_; }
+  /// The ranks of this contestant.
+  const Communicator& comm() const noexcept { return comm_; }
+  bool is_ours() const noexcept { return 2 * world_.rank() >= world_.size(); }
+
+ private:
+  const Communicator& world_;
+  Communicator comm_;
+};
+
+/// A barrier that leaves the cores to those who still work: it looks every 0.2 ms.
+inline void sleeping_barrier(const Communicator& comm) {
+  int arrived = 1;
+  mpi::Request request = mpi::iallreduce(comm, {&arrived, 1, mpi::Datatype::int32}, mpi::Op::sum, nullptr);
+  while (!request.test()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+}
 
 /// Value below which `share` of `values` lies, by linear interpolation.
 inline double percentile(std::vector<double> values, double share) {
@@ -25,39 +53,40 @@ struct Case {
   std::string name;       ///< such as "lenet"
   std::string baseline;   ///< such as "mpi_per_parameter"
   int rounds = 20;
-  int steps = 10;                            ///< calls in a round
-  std::function<void()> baseline_step;
-  std::function<void()> our_step;
-  double baseline_units = 1;                 ///< what a call does, in common units; times are per unit
-  double our_units = 1;
+  int steps = 10;                   ///< calls in a round
+  std::function<void()> step = {};  ///< this contestant's
+  double units = 1;                 ///< what one call of this contestant does, in common units; times are per unit
 };
 
-/// Measures both in turn, round by round, after a warm-up of two rounds, and prints one JSON line on rank 0. Collective.
-inline void compare(const Communicator& comm, const Case& of) {
-  const auto round = [&](const std::function<void()>& step) {
-    comm.barrier();
-    const Stopwatch watch;
-    for (int i = 0; i < of.steps; ++i) step();
-    comm.barrier();
-    return 1e3 * watch.elapsed().count() / of.steps;
-  };
-  std::vector<double> baseline;
-  std::vector<double> ours;
-  for (int i = -2; i < of.rounds; ++i) {
-    const bool baseline_first = i % 2 == 0;
-    double first = round(baseline_first ? of.baseline_step : of.our_step);
-    double second = round(baseline_first ? of.our_step : of.baseline_step);
-    if (!baseline_first) std::swap(first, second);
-    if (i < 0) continue;
-    baseline.push_back(first / of.baseline_units);
-    ours.push_back(second / of.our_units);
+/// Lets the contestants take turns, round by round, after a warm-up of three rounds each, and prints one JSON line on the world's rank 0.
+/// Collective over the world.
+inline void compare(const Contest& contest, const Case& of) {
+  constexpr int warm_up = 3;
+  const auto rounds = static_cast<size_t>(of.rounds);
+  std::vector<double> times(2 * rounds);  // ms per unit: the baseline's rounds, then ours
+  for (int round = -warm_up; round < of.rounds; ++round) {
+    for (const bool second : {false, true}) {
+      const bool our_turn = second != (round % 2 != 0);  // who begins changes every round
+      sleeping_barrier(contest.world());
+      if (our_turn != contest.is_ours()) continue;
+      contest.comm().barrier();
+      const Stopwatch watch;
+      for (int i = 0; i < of.steps; ++i) of.step();
+      contest.comm().barrier();
+      const double ms = 1e3 * watch.elapsed().count() / of.steps / of.units;
+      if (round >= 0) times[static_cast<size_t>(round) + (our_turn ? rounds : 0)] = ms;
+    }
   }
-  if (comm.rank() != 0) return;
+  sleeping_barrier(contest.world());
+  mpi::allreduce(contest.world(), {times.data(), static_cast<int64_t>(times.size()), mpi::Datatype::float64}, mpi::Op::max);
+  if (contest.world().rank() != 0) return;
+  const std::vector<double> baseline(times.begin(), times.begin() + of.rounds);
+  const std::vector<double> ours(times.begin() + of.rounds, times.end());
   const double baseline_ms = percentile(baseline, 0.5);
   const double ours_ms = percentile(ours, 0.5);
   std::cout << nlohmann::ordered_json{{"benchmark", of.benchmark},
                                       {"case", of.name},
-                                      {"ranks", comm.size()},
+                                      {"ranks", contest.comm().size()},
                                       {"baseline", of.baseline},
                                       {"baseline_ms", baseline_ms},
                                       {"ours_ms", ours_ms},

@@ -2,10 +2,11 @@
 #include "commands.hpp"
 
 #include <ATen/Parallel.h>
-#include <torch/version.h>
 #include <sys/statvfs.h>
+#include <torch/version.h>
 
 #include <fstream>
+#include <iomanip>
 #include <iostream>
 #include <set>
 #include <thread>
@@ -46,12 +47,14 @@ Finding check_threads(const Topology& topology) {
   const int threads = at::get_num_threads();
   const int wanted = std::max(1, cores / topology.local_size);
   std::string advice;
-  if (threads * topology.local_size > std::max(cores, topology.local_size)) advice = concat("set OMP_NUM_THREADS=", wanted, ": the ranks' threads outnumber the cores");
+  if (threads * topology.local_size > std::max(cores, topology.local_size)) {
+    advice = concat("set OMP_NUM_THREADS=", wanted, ": the ranks' threads outnumber the cores");
+  }
   return {"threads", concat(threads, " per rank, ", topology.local_size, " ranks per node, ", cores, " cores"), advice};
 }
 
 Finding check_shared_memory() {
-  struct statvfs info {};
+  struct statvfs info{};
   if (::statvfs("/dev/shm", &info) != 0) return {"/dev/shm", "absent", "mount a tmpfs there: Open MPI's messages inside a node need it"};
   const double mib = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize) / (1 << 20);
   return {"/dev/shm", concat(static_cast<int64_t>(mib), " MiB free"), mib < 64 ? "give it at least 64 MiB (docker run --shm-size=1g)" : ""};
@@ -76,15 +79,17 @@ void run_doctor(const Environment& mpi) {
   const auto findings = examine(mpi);  // on every rank: it is collective
   if (mpi.world().rank() != 0) return;
   for (const Finding& finding : findings) {
-    std::cout << finding.name << std::string(18 - std::min<size_t>(17, finding.name.size()), ' ') << finding.value << '\n';
-    if (!finding.advice.empty()) std::cout << std::string(18, ' ') << "-> " << finding.advice << '\n';
+    std::cout << std::left << std::setw(18) << finding.name << finding.value << '\n';
+    if (!finding.advice.empty()) std::cout << std::setw(18) << "" << "-> " << finding.advice << '\n';
   }
 }
 
 }  // namespace
 
 void add_doctor(CLI::App& app, Environment& mpi) {
-  app.add_subcommand("doctor", "Examine MPI, LibTorch, threads and memory of this machine, and say what to mend")->callback([&mpi] { run_doctor(mpi); });
+  app.add_subcommand("doctor", "Examine MPI, LibTorch, threads and memory of this machine, and say what to mend")->callback([&mpi] {
+    run_doctor(mpi);
+  });
 }
 
 }  // namespace tw::tool

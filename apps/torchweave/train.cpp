@@ -6,7 +6,9 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <iomanip>
 #include <iostream>
+#include <tw/base/concat.hpp>
 #include <tw/base/terminal.hpp>
 #include <tw/models/lenet.hpp>
 #include <tw/models/mlp.hpp>
@@ -41,14 +43,14 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const OptimizerOptions& 
   if (options.name == "adam") {
     return std::make_unique<torch::optim::Adam>(module.parameters(), torch::optim::AdamOptions(options.lr).weight_decay(options.weight_decay));
   }
-  return std::make_unique<torch::optim::SGD>(
-      module.parameters(), torch::optim::SGDOptions(options.lr).momentum(options.momentum).weight_decay(options.weight_decay));
+  return std::make_unique<torch::optim::SGD>(module.parameters(),
+                                             torch::optim::SGDOptions(options.lr).momentum(options.momentum).weight_decay(options.weight_decay));
 }
 
+// Each value in force, and where it came from.
 void print_settings(const Config& config) {
   for (const Config::Entry& entry : config.entries()) {
-    std::cout << "  " << entry.key << " = " << entry.value << std::string(entry.key.size() + entry.value.size() < 50 ? 50 - entry.key.size() - entry.value.size() : 1, ' ')
-              << entry.origin << '\n';
+    std::cout << "  " << std::left << std::setw(52) << concat(entry.key, " = ", entry.value) << ' ' << entry.origin << '\n';
   }
   std::cout << std::endl;
 }

@@ -12,9 +12,9 @@ struct ModelOptions {
 };
 
 struct OptimizerOptions {
-  std::string name = "sgd";    ///< sgd | adam
+  std::string name = "sgd";  ///< sgd | adam
   double lr = 0.05;
-  double momentum = 0.9;       ///< of sgd
+  double momentum = 0.9;  ///< of sgd
   double weight_decay = 0;
 };
 

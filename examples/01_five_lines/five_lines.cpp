@@ -23,13 +23,13 @@ struct Spirals : torch::data::datasets::Dataset<Spirals> {
 };
 
 int main() {
-  tw::Environment mpi;  // 1
+  tw::Environment mpi;                              // 1
   const tw::Communicator comm = mpi.world().dup();  // 2
   torch::manual_seed(1);
   const auto dataset = Spirals().map(torch::data::transforms::Stack<>());
   torch::nn::Sequential model(torch::nn::Linear(2, 64), torch::nn::ReLU(), torch::nn::Linear(64, 64), torch::nn::ReLU(), torch::nn::Linear(64, 2));
   torch::optim::Adam adam(model->parameters(), 5e-3);
-  tw::DataParallel parallel(comm, *model, {.reduction = tw::Reduction::mean});  // 3
+  tw::DataParallel parallel(comm, *model, {.reduction = tw::Reduction::mean});                                                         // 3
   auto loader = torch::data::make_data_loader(dataset, tw::DistributedSampler(dataset.size().value(), comm.size(), comm.rank()), 40);  // 4
   for (int64_t epoch = 1; epoch <= 30; ++epoch) {
     double correct = 0;

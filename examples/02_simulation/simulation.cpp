@@ -26,10 +26,10 @@ class Solver {
 
   /// The lines that a user adds to a simulation.
   void train_surrogate() {
-    const auto mpi = tw::Environment::adopt();                     // MPI is running; we never finalise it
-    const auto comm = tw::Communicator::duplicate_of(comm_);       // comm_ stays untouched
+    const auto mpi = tw::Environment::adopt();                // MPI is running; we never finalise it
+    const auto comm = tw::Communicator::duplicate_of(comm_);  // comm_ stays untouched
     tw::DataParallel parallel(comm, *surrogate_, {.reduction = tw::Reduction::sample_weighted});
-    parallel.set_samples(before_.size(0));                         // may be 0
+    parallel.set_samples(before_.size(0));  // may be 0
     torch::optim::Adam adam(surrogate_->parameters(), 1e-2);
     first_error_ = error();
     for (int step = 0; step < 600; ++step) {

@@ -2,8 +2,8 @@
 #include <torch/torch.h>
 
 #include <iostream>
-#include <tw/data_parallel.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/data_parallel.hpp>
 
 namespace {
 
@@ -41,7 +41,8 @@ void run(const std::string& scenario, const tw::Communicator& comm) {
     loss.backward();
   }
   if (scenario == "dropped_work") {
-    if (wrong) [[maybe_unused]] const tw::Work dropped = tw::iallreduce(comm, torch::ones({3}), tw::ReduceOp::sum);
+    if (wrong) [[maybe_unused]]
+      const tw::Work dropped = tw::iallreduce(comm, torch::ones({3}), tw::ReduceOp::sum);
     return;
   }
   comm.barrier();  // where the ranks that are well wait for the one that is not

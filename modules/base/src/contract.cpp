@@ -9,9 +9,7 @@
 namespace tw::detail {
 namespace {
 
-std::string place(const char* file, int line) {
-  return concat(std::filesystem::path(file).filename().string(), ":", line);
-}
+std::string place(const char* file, int line) { return concat(std::filesystem::path(file).filename().string(), ":", line); }
 
 }  // namespace
 

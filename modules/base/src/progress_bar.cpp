@@ -27,8 +27,8 @@ std::string format_duration(Seconds duration) {
   if (seconds < 3600) {
     std::snprintf(text.data(), text.size(), "%d:%02d", static_cast<int>(seconds / 60), static_cast<int>(seconds % 60));
   } else {
-    std::snprintf(text.data(), text.size(), "%lld:%02d:%02d", static_cast<long long>(seconds / 3600),
-                  static_cast<int>(seconds / 60 % 60), static_cast<int>(seconds % 60));
+    std::snprintf(text.data(), text.size(), "%lld:%02d:%02d", static_cast<long long>(seconds / 3600), static_cast<int>(seconds / 60 % 60),
+                  static_cast<int>(seconds % 60));
   }
   return text.data();
 }
@@ -45,8 +45,7 @@ std::string format_count(double count) {
 }
 
 std::string render_progress(const Progress& progress, int width) {
-  const double share =
-      progress.total > 0 ? std::clamp(static_cast<double>(progress.done) / static_cast<double>(progress.total), 0.0, 1.0) : 1.0;
+  const double share = progress.total > 0 ? std::clamp(static_cast<double>(progress.done) / static_cast<double>(progress.total), 0.0, 1.0) : 1.0;
   const double rate = progress.elapsed.count() > 0 ? static_cast<double>(progress.done) / progress.elapsed.count() : 0.0;
   const double remaining = rate > 0 ? static_cast<double>(progress.total - progress.done) / rate : -1.0;
 

@@ -49,8 +49,8 @@ TEST(ProgressBar, RedrawsOneLineOnATerminal) {
   const std::string text = out.str();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\r'), 2);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
-  const size_t first = text.find('\r', 1) - 1;                     // characters of the first line
-  EXPECT_GE(text.size() - (first + 2) - 1, first);                 // the second line covers all of them
+  const size_t first = text.find('\r', 1) - 1;      // characters of the first line
+  EXPECT_GE(text.size() - (first + 2) - 1, first);  // the second line covers all of them
 }
 
 }  // namespace

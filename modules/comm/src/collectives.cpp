@@ -44,9 +44,7 @@ void expect_plain(const at::Tensor& tensor, const char* operation) {
 
 mpi::Buffer elements_of(const at::Tensor& tensor) { return {tensor.data_ptr(), tensor.numel(), datatype_of(tensor)}; }
 
-mpi::Buffer bytes_of(const at::Tensor& tensor) {
-  return {tensor.data_ptr(), static_cast<int64_t>(tensor.nbytes()), mpi::Datatype::uint8};
-}
+mpi::Buffer bytes_of(const at::Tensor& tensor) { return {tensor.data_ptr(), static_cast<int64_t>(tensor.nbytes()), mpi::Datatype::uint8}; }
 
 // Calls `call` on consecutive pieces of `whole`.
 template <class Call>

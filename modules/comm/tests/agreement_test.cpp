@@ -25,7 +25,9 @@ TEST(Agreement, NamesTheRanksAndTheFirstDifferenceOnEveryRank) {
     ADD_FAILURE() << "no exception";
   } catch (const tw::ContractError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find(tw::concat("the list must be the same on all ranks of 'world/dup': rank ", last, " has 'B' where rank 0 has 'b'")), std::string::npos) << text;
+    EXPECT_NE(text.find(tw::concat("the list must be the same on all ranks of 'world/dup': rank ", last, " has 'B' where rank 0 has 'b'")),
+              std::string::npos)
+        << text;
   }
 }
 

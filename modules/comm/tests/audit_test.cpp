@@ -35,18 +35,20 @@ TEST(Audit, IsOnForThisCommunicator) {
 }
 
 TEST(Audit, FindsOtherShapes) {
-  expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { sum_over_ranks(torch::ones({8})); }, "allreduce sum of float32 [8]", "allreduce sum of float32 [4]");
+  expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { sum_over_ranks(torch::ones({8})); }, "allreduce sum of float32 [8]",
+                  "allreduce sum of float32 [4]");
 }
 
 TEST(Audit, FindsOtherDtypes) {
-  expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { sum_over_ranks(torch::ones({4}, torch::kDouble)); }, "allreduce sum of float64 [4]", "allreduce sum of float32 [4]");
+  expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { sum_over_ranks(torch::ones({4}, torch::kDouble)); }, "allreduce sum of float64 [4]",
+                  "allreduce sum of float32 [4]");
 }
 
 TEST(Audit, FindsOtherOperations) {
-  expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { tw::allreduce(*audited, torch::ones({4}), tw::ReduceOp::max); }, "allreduce max of float32 [4]",
-                  "allreduce sum of float32 [4]");
-  expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { tw::broadcast(*audited, torch::ones({4}), tw::Rank(0)); }, "broadcast from root 0 of float32 [4]",
-                  "allreduce sum of float32 [4]");
+  expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { tw::allreduce(*audited, torch::ones({4}), tw::ReduceOp::max); },
+                  "allreduce max of float32 [4]", "allreduce sum of float32 [4]");
+  expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { tw::broadcast(*audited, torch::ones({4}), tw::Rank(0)); },
+                  "broadcast from root 0 of float32 [4]", "allreduce sum of float32 [4]");
 }
 
 TEST(Audit, FindsOtherRoots) {

@@ -69,7 +69,8 @@ ImageDataset load_mnist(const std::filesystem::path& directory, Split split) {
   if (images.dim() != 3 || images.scalar_type() != at::kByte) throw FileError(image_path, 2, "must hold bytes in 3 dimensions");
   if (labels.dim() != 1 || labels.scalar_type() != at::kByte) throw FileError(label_path, 2, "must hold bytes in 1 dimension");
   if (images.size(0) != labels.size(0)) {
-    throw FileError(label_path, 4, concat("holds ", labels.size(0), " labels, but ", image_path.filename().string(), " holds ", images.size(0), " images"));
+    throw FileError(label_path, 4,
+                    concat("holds ", labels.size(0), " labels, but ", image_path.filename().string(), " holds ", images.size(0), " images"));
   }
   if (const int64_t bad = first_bad_label(labels, mnist_classes); bad >= 0) {
     throw FileError(label_path, label_header_bytes + bad, concat("the label of row ", bad, " is not below ", mnist_classes));

@@ -53,10 +53,11 @@ TEST(Idx, ReadsEveryTypeAsBigEndian) {
   std::string doubles;
   for (char i = 1; i <= 6; ++i) {
     int32 += std::string{0, 0, i, 0};
-    floats += std::string{0x3f, static_cast<char>(0x80), 0, 0};             // 1.0f
-    doubles += std::string{0x40, 0, 0, 0, 0, 0, 0, 0};                      // 2.0
+    floats += std::string{0x3f, static_cast<char>(0x80), 0, 0};  // 1.0f
+    doubles += std::string{0x40, 0, 0, 0, 0, 0, 0, 0};           // 2.0
   }
-  EXPECT_TRUE(tw::read_idx(write_plain("int32", idx(0x0C, int32))).equal(torch::tensor({256, 512, 768, 1024, 1280, 1536}, torch::kInt).reshape({2, 3})));
+  EXPECT_TRUE(
+      tw::read_idx(write_plain("int32", idx(0x0C, int32))).equal(torch::tensor({256, 512, 768, 1024, 1280, 1536}, torch::kInt).reshape({2, 3})));
   EXPECT_TRUE(tw::read_idx(write_plain("float", idx(0x0D, floats))).equal(torch::ones({2, 3})));
   EXPECT_TRUE(tw::read_idx(write_plain("double", idx(0x0E, doubles))).equal(torch::full({2, 3}, 2.0, torch::kDouble)));
   EXPECT_TRUE(tw::read_idx(write_plain("int8", idx(0x09, "\xff\xff\xff\xff\xff\xff"))).equal(torch::full({2, 3}, -1, torch::kChar)));

@@ -36,8 +36,6 @@ void synchronize(const Communicator& comm, const std::vector<NamedTensor>& tenso
   }
 }
 
-void synchronize(const Communicator& comm, const torch::nn::Module& module, Rank root) {
-  synchronize(comm, tensors_of(module), root);
-}
+void synchronize(const Communicator& comm, const torch::nn::Module& module, Rank root) { synchronize(comm, tensors_of(module), root); }
 
 }  // namespace tw

@@ -132,8 +132,8 @@ TEST(DataParallel, ReducesInSeveralDtypesAndBuckets) {
     parameters.push_back({tw::concat("p", i), torch::ones({50, 7}, torch::dtype(dtype).requires_grad(true))});
   }
   for (const bool overlap : {false, true}) {
-    const tw::DataParallel parallel(world(), parameters,
-                                    {.reduction = tw::Reduction::sum, .buckets = {.first_bucket_bytes = 2000, .bucket_bytes = 4000}, .overlap = overlap});
+    const tw::DataParallel parallel(
+        world(), parameters, {.reduction = tw::Reduction::sum, .buckets = {.first_bucket_bytes = 2000, .bucket_bytes = 4000}, .overlap = overlap});
     EXPECT_GT(parallel.plan().buckets.size(), 3U);
     at::Tensor loss = torch::zeros({});
     for (size_t i = 0; i < parameters.size(); ++i) {

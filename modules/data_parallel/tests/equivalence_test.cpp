@@ -54,7 +54,8 @@ void expect_equivalence(const std::string& optimizer_name, tw::Reduction reducti
   auto ours = make_net();
   const auto reference_optimizer = make_optimizer(optimizer_name, reference);
   const auto our_optimizer = make_optimizer(optimizer_name, ours);
-  tw::DataParallel parallel(world(), *ours, {.reduction = reduction, .buckets = {.first_bucket_bytes = 1024, .bucket_bytes = 8192}, .overlap = overlap});
+  tw::DataParallel parallel(world(), *ours,
+                            {.reduction = reduction, .buckets = {.first_bucket_bytes = 1024, .bucket_bytes = 8192}, .overlap = overlap});
   parallel.set_samples(counts[rank]);
 
   for (int64_t step = 0; step < 20; ++step) {

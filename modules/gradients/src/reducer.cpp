@@ -107,9 +107,8 @@ void Reducer::mark_ready(int64_t id) { mark_ready(id, gradient(id)); }
 void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
   const at::NoGradGuard no_grad;
   at::Tensor view = gradient(id);
-  TW_EXPECTS(value.sizes() == view.sizes() && value.scalar_type() == view.scalar_type(), "gradient ",
-             specs_[static_cast<size_t>(id)].describe(), " was marked ready with a value of ", dtype_name(value.scalar_type()), " ",
-             shape_text(value.sizes().vec()));
+  TW_EXPECTS(value.sizes() == view.sizes() && value.scalar_type() == view.scalar_type(), "gradient ", specs_[static_cast<size_t>(id)].describe(),
+             " was marked ready with a value of ", dtype_name(value.scalar_type()), " ", shape_text(value.sizes().vec()));
   if (const double weight = factor_before_sum(); weight == 0) {
     view.zero_();  // not a product: the gradient of a mean over no samples is not a number
   } else if (weight != 1 || !value.is_same(view)) {

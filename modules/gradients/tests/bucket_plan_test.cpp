@@ -44,7 +44,8 @@ TEST(BucketPlan, PlacesEveryGradientOnceWithoutOverlapWithinTheLimits) {
   for (int round = 0; round < 300; ++round) {
     std::vector<tw::TensorSpec> gradients;
     const uint32_t count = 1 + random.below(40);
-    for (uint32_t i = 0; i < count; ++i) gradients.push_back(gradient(random.below(500), random.below(3) == 0 ? ScalarType::Double : ScalarType::Float));
+    for (uint32_t i = 0; i < count; ++i)
+      gradients.push_back(gradient(random.below(500), random.below(3) == 0 ? ScalarType::Double : ScalarType::Float));
     const tw::BucketOptions options{.first_bucket_bytes = 512, .bucket_bytes = 4096};
     const auto plan = tw::plan_buckets(gradients, options);
 

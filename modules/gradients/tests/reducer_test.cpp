@@ -11,14 +11,17 @@ namespace {
 
 using tw::testing::world;
 
-const std::vector<tw::TensorSpec> specs{{"a", {3, 4}, at::kFloat}, {"b", {1000}, at::kDouble}, {"c", {}, at::kFloat}, {"d", {70000}, at::kFloat}, {"e", {0}, at::kFloat}};
+const std::vector<tw::TensorSpec> specs{
+    {"a", {3, 4}, at::kFloat}, {"b", {1000}, at::kDouble}, {"c", {}, at::kFloat}, {"d", {70000}, at::kFloat}, {"e", {0}, at::kFloat}};
 
 at::Tensor value_of(size_t id, int rank) { return torch::full(specs[id].shape, static_cast<double>(id + 1) * (rank + 1), specs[id].dtype); }
 
 /// Both ways of communicating, and buckets small enough for several of them.
 std::vector<tw::ReducerOptions> variants(tw::Reduction reduction) {
   const tw::BucketOptions small{.first_bucket_bytes = 256, .bucket_bytes = 65536};
-  return {{.reduction = reduction, .overlap = false}, {.reduction = reduction, .overlap = true}, {.reduction = reduction, .buckets = small, .overlap = true},
+  return {{.reduction = reduction, .overlap = false},
+          {.reduction = reduction, .overlap = true},
+          {.reduction = reduction, .buckets = small, .overlap = true},
           {.reduction = reduction, .buckets = small, .overlap = false}};
 }
 

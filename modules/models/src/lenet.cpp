@@ -13,8 +13,8 @@ LeNetImpl::LeNetImpl(int64_t classes) {
 }
 
 torch::Tensor LeNetImpl::forward(torch::Tensor x) {
-  x = torch::max_pool2d(conv1_(x).relu(), 2);         // [n, 20, 12, 12]
-  x = torch::max_pool2d(conv2_(x).relu(), 2);         // [n, 50, 4, 4]
+  x = torch::max_pool2d(conv1_(x).relu(), 2);              // [n, 20, 12, 12]
+  x = torch::max_pool2d(conv2_(x).relu(), 2);              // [n, 50, 4, 4]
   x = hidden_(x.reshape({x.size(0), 50 * 4 * 4})).relu();  // [n, 500]
   return output_(x);
 }

@@ -72,8 +72,8 @@ void broadcast(const Communicator& comm, const Buffer& buffer, Rank root) {
 Request ibroadcast(const Communicator& comm, const Buffer& buffer, Rank root, std::shared_ptr<void> keep_alive) {
   check_root(comm, root);
   auto request = start(comm, "MPI_Ibcast", std::move(keep_alive));
-  check(MPI_Ibcast(buffer.data, narrow_count(buffer.count), native(buffer.datatype), root, comm.state().handle, &request->handle),
-        request->call, comm.name());
+  check(MPI_Ibcast(buffer.data, narrow_count(buffer.count), native(buffer.datatype), root, comm.state().handle, &request->handle), request->call,
+        comm.name());
   return Request(std::move(request));
 }
 
@@ -92,8 +92,8 @@ void allgather(const Communicator& comm, std::span<const std::byte> mine, std::s
     total += sizes[rank];
   }
   TW_EXPECTS(static_cast<int64_t>(all.size()) == total, "allgather needs room for ", total, " bytes, got ", all.size());
-  check(MPI_Allgatherv(mine.data(), narrow_count(static_cast<int64_t>(mine.size())), MPI_BYTE, all.data(), sizes.data(), offsets.data(),
-                       MPI_BYTE, comm.state().handle),
+  check(MPI_Allgatherv(mine.data(), narrow_count(static_cast<int64_t>(mine.size())), MPI_BYTE, all.data(), sizes.data(), offsets.data(), MPI_BYTE,
+                       comm.state().handle),
         "MPI_Allgatherv", comm.name());
 }
 

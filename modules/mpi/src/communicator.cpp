@@ -7,8 +7,7 @@
 namespace tw {
 namespace mpi {
 
-std::unique_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool owned, std::string name,
-                                                           std::shared_ptr<Runtime> runtime) {
+std::unique_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool owned, std::string name, std::shared_ptr<Runtime> runtime) {
   auto state = std::make_unique<CommunicatorState>();
   state->handle = handle;
   state->owned = owned;
@@ -73,8 +72,7 @@ Communicator Communicator::split(int color, int key) const {
   TW_EXPECTS(color >= 0, "split() needs a color of at least 0, got ", color);
   MPI_Comm part = MPI_COMM_NULL;
   mpi::check(MPI_Comm_split(state_->handle, color, key, &part), "MPI_Comm_split", state_->name);
-  return Communicator(
-      mpi::make_communicator_state(part, /*owned=*/true, concat(state_->name, "/split", color), state_->runtime));
+  return Communicator(mpi::make_communicator_state(part, /*owned=*/true, concat(state_->name, "/split", color), state_->runtime));
 }
 
 void Communicator::barrier() const { mpi::check(MPI_Barrier(state_->handle), "MPI_Barrier", state_->name); }

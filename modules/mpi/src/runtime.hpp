@@ -75,7 +75,6 @@ struct RequestState {
 };
 
 /// Describes `handle`, which it takes over when `owned`.
-std::unique_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool owned, std::string name,
-                                                           std::shared_ptr<Runtime> runtime);
+std::unique_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool owned, std::string name, std::shared_ptr<Runtime> runtime);
 
 }  // namespace tw::mpi

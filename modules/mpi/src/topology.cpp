@@ -10,8 +10,7 @@ namespace tw {
 
 Topology find_topology(const Communicator& comm) {
   MPI_Comm node = MPI_COMM_NULL;
-  mpi::check(MPI_Comm_split_type(comm.state().handle, MPI_COMM_TYPE_SHARED, comm.rank(), MPI_INFO_NULL, &node), "MPI_Comm_split_type",
-             comm.name());
+  mpi::check(MPI_Comm_split_type(comm.state().handle, MPI_COMM_TYPE_SHARED, comm.rank(), MPI_INFO_NULL, &node), "MPI_Comm_split_type", comm.name());
   Topology topology;
   MPI_Comm_rank(node, &topology.local_rank);
   MPI_Comm_size(node, &topology.local_size);

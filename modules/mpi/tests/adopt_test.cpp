@@ -27,7 +27,9 @@ TEST(Adopt, LeavesMpiRunning) {
 }
 
 TEST(Adopt, AnOrdinaryEnvironmentAdoptsToo) {
-  { const tw::Environment mpi; }
+  {
+    const tw::Environment mpi;
+  }
   EXPECT_FALSE(finalised());
 }
 

@@ -41,7 +41,8 @@ void Console::on_epoch_end(const EpochReport& report) {
 void Console::on_end(const Summary& summary) {
   const auto line = [&](const char* name, const std::string& value) { out_ << "  " << name << value << '\n'; };
   out_ << '\n' << options_.name << ": done\n";
-  line("test accuracy  ", concat(percent(summary.test_accuracy), " of ", grouped(summary.test_samples), " images, loss ", fixed(summary.test_loss, 3)));
+  line("test accuracy  ",
+       concat(percent(summary.test_accuracy), " of ", grouped(summary.test_samples), " images, loss ", fixed(summary.test_loss, 3)));
   line("trained        ", concat(grouped(summary.parameters), " parameters, ", summary.epochs, " epochs, ", grouped(summary.steps), " steps of ",
                                  summary.ranks, " x ", options_.batch_size, " images, in ", format_duration(summary.train_time)));
   line("speed          ", concat(format_count(summary.samples_per_s), " images/s on ", summary.ranks, summary.ranks == 1 ? " rank" : " ranks"));

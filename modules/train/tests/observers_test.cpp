@@ -10,9 +10,18 @@
 
 namespace {
 
-const tw::train::EpochReport epoch{.epoch = 1, .train_loss = 0.5, .test_loss = 0.4, .test_accuracy = 0.875, .train_time = tw::Seconds(2), .samples = 1000};
-const tw::train::Summary summary{.ranks = 2, .epochs = 1, .steps = 8, .parameters = 431080, .test_samples = 10000, .test_loss = 0.4, .test_accuracy = 0.8912,
-                                 .samples_per_s = 7480, .exposed_comm_share = 0.05, .train_time = tw::Seconds(16)};
+const tw::train::EpochReport epoch{
+    .epoch = 1, .train_loss = 0.5, .test_loss = 0.4, .test_accuracy = 0.875, .train_time = tw::Seconds(2), .samples = 1000};
+const tw::train::Summary summary{.ranks = 2,
+                                 .epochs = 1,
+                                 .steps = 8,
+                                 .parameters = 431080,
+                                 .test_samples = 10000,
+                                 .test_loss = 0.4,
+                                 .test_accuracy = 0.8912,
+                                 .samples_per_s = 7480,
+                                 .exposed_comm_share = 0.05,
+                                 .train_time = tw::Seconds(16)};
 
 TEST(MetricsLog, EndsWithTheSummary) {
   const tw::train::Options options{.name = "observers", .output = std::filesystem::path(testing::TempDir()) / "tw_runs"};
@@ -48,8 +57,9 @@ TEST(Console, ShowsProgressAndASummary) {
   console.on_epoch_end(epoch);
   console.on_end(summary);
   const std::string text = out.str();
-  for (const char* expected : {"epoch 1/1  50%", "loss 0.500  test accuracy 87.50 %", "lenet: done", "test accuracy  89.12 % of 10,000 images",
-                               "431,080 parameters, 1 epochs, 8 steps of 2 x 64 images, in 0:16", "7.48k images/s on 2 ranks", "5.00 % of the step time"}) {
+  for (const char* expected :
+       {"epoch 1/1  50%", "loss 0.500  test accuracy 87.50 %", "lenet: done", "test accuracy  89.12 % of 10,000 images",
+        "431,080 parameters, 1 epochs, 8 steps of 2 x 64 images, in 0:16", "7.48k images/s on 2 ranks", "5.00 % of the step time"}) {
     EXPECT_NE(text.find(expected), std::string::npos) << expected << " in:\n" << text;
   }
 }

@@ -11,10 +11,9 @@ namespace tw::detail {
 }  // namespace tw::detail
 
 /// The caller must have made `condition` true. If not: ContractError with rank, place and the concatenated message parts.
-#define TW_EXPECTS(condition, ...)                                                                          \
-  (static_cast<bool>(condition) ? static_cast<void>(0)                                                      \
-                                : ::tw::detail::throw_contract_error(#condition, __FILE__, __LINE__, \
-                                                                     ::tw::concat(__VA_ARGS__)))
+#define TW_EXPECTS(condition, ...)                     \
+  (static_cast<bool>(condition) ? static_cast<void>(0) \
+                                : ::tw::detail::throw_contract_error(#condition, __FILE__, __LINE__, ::tw::concat(__VA_ARGS__)))
 
 /// Our own invariant. If it is broken: logs and aborts.
 #define TW_ASSERT(condition) \

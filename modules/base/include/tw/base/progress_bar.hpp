@@ -9,12 +9,12 @@ namespace tw {
 
 /// What a progress display shows.
 struct Progress {
-  std::string label;      ///< such as "epoch 1/2"
-  int64_t done = 0;       ///< units finished
-  int64_t total = 0;      ///< units in all
+  std::string label;  ///< such as "epoch 1/2"
+  int64_t done = 0;   ///< units finished
+  int64_t total = 0;  ///< units in all
   Seconds elapsed{0};
-  std::string unit;       ///< such as "images"; the rate is in units a second
-  std::string note;       ///< free text behind the rate, such as "loss 0.412"
+  std::string unit;  ///< such as "images"; the rate is in units a second
+  std::string note;  ///< free text behind the rate, such as "loss 0.412"
 };
 
 /// One line for `progress`: label, bar, percentage, rate, remaining time, note; without a line end.

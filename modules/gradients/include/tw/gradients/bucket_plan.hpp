@@ -21,8 +21,8 @@ struct BucketOptions {
 /// Several gradients of one dtype that travel together.
 struct Bucket {
   c10::ScalarType dtype = c10::ScalarType::Float;
-  int64_t numel = 0;                ///< elements, padding included
-  std::vector<int64_t> gradients;   ///< ids, in the order in which they lie in the bucket
+  int64_t numel = 0;               ///< elements, padding included
+  std::vector<int64_t> gradients;  ///< ids, in the order in which they lie in the bucket
 };
 
 /// Where a gradient lies.

@@ -84,15 +84,15 @@ class Reducer {
   Reduction reduction_;
   bool overlap_;
   BucketPlan plan_;
-  std::vector<FlatBuffer> buffers_;      // by bucket
-  std::vector<at::Tensor> views_;        // by gradient
+  std::vector<FlatBuffer> buffers_;  // by bucket
+  std::vector<at::Tensor> views_;    // by gradient
 
   int64_t samples_ = 1;
   bool in_step_ = false;
-  std::vector<Mark> marks_;              // by gradient
-  std::vector<int64_t> missing_;         // by bucket: gradients not yet marked
-  std::vector<Work> works_;              // of the buckets launched in this step
-  std::vector<uint8_t> used_;            // by gradient
+  std::vector<Mark> marks_;       // by gradient
+  std::vector<int64_t> missing_;  // by bucket: gradients not yet marked
+  std::vector<Work> works_;       // of the buckets launched in this step
+  std::vector<uint8_t> used_;     // by gradient
   Seconds exposed_time_{0};
 };
 

@@ -7,11 +7,11 @@
 namespace tw::train {
 
 struct Options {
-  std::string name = "run";               ///< the run's folder is output / name
+  std::string name = "run";  ///< the run's folder is output / name
   std::filesystem::path output = "runs";
   int64_t epochs = 1;
-  int64_t batch_size = 64;                ///< samples of one rank in one step
-  int64_t seed = 0;                       ///< of the order of samples
+  int64_t batch_size = 64;  ///< samples of one rank in one step
+  int64_t seed = 0;         ///< of the order of samples
 
   /// @throws ContractError naming the wrong field.
   void validate() const;

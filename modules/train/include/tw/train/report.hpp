@@ -14,12 +14,12 @@ struct StepReport {
 
 /// One epoch, exact over all ranks: sums and counts are reduced, not means.
 struct EpochReport {
-  int64_t epoch = 0;           ///< from 1
-  double train_loss = 0;       ///< mean over the samples, each taken before the step it served in
+  int64_t epoch = 0;      ///< from 1
+  double train_loss = 0;  ///< mean over the samples, each taken before the step it served in
   double test_loss = 0;
-  double test_accuracy = 0;    ///< 0 to 1
+  double test_accuracy = 0;  ///< 0 to 1
   Seconds train_time{0};
-  int64_t samples = 0;         ///< trained, by all ranks
+  int64_t samples = 0;  ///< trained, by all ranks
 };
 
 /// A finished run.
@@ -27,7 +27,7 @@ struct Summary {
   int ranks = 1;
   int64_t epochs = 0;
   int64_t steps = 0;
-  int64_t parameters = 0;         ///< trained elements
+  int64_t parameters = 0;  ///< trained elements
   int64_t test_samples = 0;
   double test_loss = 0;
   double test_accuracy = 0;       ///< 0 to 1

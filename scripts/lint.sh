@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Formatting of all sources, clang-tidy on every unit, and every public header compiled alone. Succeeds when there is nothing to say.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+git ls-files '*.cpp' '*.hpp' | xargs clang-format-19 --dry-run --Werror
+bash -n scripts/*.sh .ci/run tests/*.sh tests/*/*.sh
+scripts/build.sh tidy all
+scripts/build.sh tidy all_verify_interface_header_sets
+echo "lint: nothing to mend"
