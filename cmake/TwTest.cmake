@@ -3,6 +3,7 @@
 #   tw_torch_test(name [LIBRARIES ...])                       one process, with LibTorch
 #   tw_mpi_test(name RANKS 1 2 3 [TIMEOUT s] [LIBRARIES ...]) one test per number of ranks, with LibTorch
 find_package(GTest REQUIRED)
+add_custom_target(pure_tests)  # all that tw_test() registers
 
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tmp")
 set(TW_MPI_ENVIRONMENT OMP_NUM_THREADS=1 "TEST_TMPDIR=${PROJECT_BINARY_DIR}/tmp" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -20,6 +21,7 @@ endfunction()
 function(tw_test name)
   cmake_parse_arguments(arg "" "" "LIBRARIES" ${ARGN})
   tw_executable_test(${name} ${arg_LIBRARIES} GTest::gtest_main)
+  add_dependencies(pure_tests ${name})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 60 LABELS pure ENVIRONMENT "${TW_MPI_ENVIRONMENT}")
 endfunction()
