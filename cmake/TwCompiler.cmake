@@ -12,7 +12,7 @@ if(PROJECT_IS_TOP_LEVEL)
   if(TW_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     # The precompiled header is a build product with a time stamp; without this, ccache gives up on every unit that uses it.
     set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
-        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" "${TW_CCACHE}")
+        CCACHE_SLOPPINESS=pch_defines,time_macros "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" "${TW_CCACHE}")
   endif()
 endif()
 

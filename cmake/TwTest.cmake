@@ -8,7 +8,7 @@ add_custom_target(pure_tests)  # all that tw_test() registers
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tmp")
 set(TW_MPI_ENVIRONMENT OMP_NUM_THREADS=1 "TEST_TMPDIR=${PROJECT_BINARY_DIR}/tmp" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
-    "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0"
+    "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=1"
     "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/lsan.supp" UBSAN_OPTIONS=print_stacktrace=1)
 
 function(tw_executable_test name)

@@ -9,7 +9,6 @@
 #include <iomanip>
 #include <iostream>
 #include <set>
-#include <thread>
 #include <tw/base/concat.hpp>
 #include <tw/mpi/environment.hpp>
 #include <tw/mpi/topology.hpp>
@@ -43,14 +42,9 @@ Finding check_openmp() {
 }
 
 Finding check_threads(const Topology& topology) {
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = at::get_num_threads();
-  const int wanted = std::max(1, cores / topology.local_size);
-  std::string advice;
-  if (threads * topology.local_size > std::max(cores, topology.local_size)) {
-    advice = concat("set OMP_NUM_THREADS=", wanted, ": the ranks' threads outnumber the cores");
-  }
-  return {"threads", concat(threads, " per rank, ", topology.local_size, " ranks per node, ", cores, " cores"), advice};
+  return {"threads", concat(threads, " per rank, which has ", topology.cores, topology.cores == 1 ? " core" : " cores"),
+          threads > topology.cores ? concat("set OMP_NUM_THREADS=", topology.cores, ": threads that outnumber the cores slow each other down") : ""};
 }
 
 Finding check_shared_memory() {

@@ -6,6 +6,7 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <cstdlib>
 #include <iomanip>
 #include <iostream>
 #include <tw/base/concat.hpp>
@@ -13,6 +14,7 @@
 #include <tw/models/lenet.hpp>
 #include <tw/models/mlp.hpp>
 #include <tw/mpi/environment.hpp>
+#include <tw/mpi/topology.hpp>
 #include <tw/train/console.hpp>
 #include <tw/train/fit.hpp>
 #include <tw/train/metrics_log.hpp>
@@ -55,8 +57,15 @@ void print_settings(const Config& config) {
   std::cout << std::endl;
 }
 
+// LibTorch would give every rank as many threads as the node has cores.
+void share_the_cores(const Communicator& comm) {
+  const int cores = find_topology(comm).cores;
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) torch::set_num_threads(cores);
+}
+
 void run_train(const TrainArguments& arguments, const Environment& mpi) {
   const Communicator comm = mpi.world().dup();
+  share_the_cores(comm);
   Config config = Config::from_file(arguments.config);
   for (const std::string& setting : arguments.settings) config.set(setting);
   if (!arguments.data.empty()) config.set("data.directory='" + arguments.data + "'", "--data");

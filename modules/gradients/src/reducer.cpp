@@ -46,7 +46,7 @@ void scaled_copy(const at::Tensor& from, double factor, at::Tensor& to) {
     using Element = std::remove_pointer_t<decltype(out)>;
     const Element* in = from.const_data_ptr<Element>();
     const int64_t n = to.numel();
-    if (factor == 1) {
+    if (factor == 1 && n > 0) {
       std::memmove(out, in, static_cast<size_t>(n) * sizeof(Element));
       return;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/nn/functional/pooling.h>
 
+#include <tw/base/contract.hpp>
 #include <tw/models/lenet.hpp>
 
 namespace tw::models {
@@ -13,6 +14,7 @@ LeNetImpl::LeNetImpl(int64_t classes) {
 }
 
 torch::Tensor LeNetImpl::forward(torch::Tensor x) {
+  TW_EXPECTS(x.dim() == 4 && x.size(1) == 1 && x.size(2) == 28 && x.size(3) == 28, "LeNet takes [n, 1, 28, 28], got ", x.sizes());
   x = torch::max_pool2d(conv1_(x).relu(), 2);              // [n, 20, 12, 12]
   x = torch::max_pool2d(conv2_(x).relu(), 2);              // [n, 50, 4, 4]
   x = hidden_(x.reshape({x.size(0), 50 * 4 * 4})).relu();  // [n, 500]

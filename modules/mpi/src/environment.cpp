@@ -109,15 +109,24 @@ void Environment::attach(const EnvironmentOptions& options) {
   exceptions_at_entry_ = std::uncaught_exceptions();
   thread_level_ = granted_thread_level();
   drain_timeout_ = options.drain_timeout;
-  runtime_ = std::make_shared<mpi::Runtime>(options.audit.value_or(audit_by_default));
-  mpi::Runtime::set_current(runtime_);
+  runtime_ = mpi::Runtime::find_current();
+  made_runtime_ = runtime_ == nullptr;
+  if (made_runtime_) {
+    runtime_ = std::make_shared<mpi::Runtime>(options.audit.value_or(audit_by_default));
+    mpi::Runtime::set_current(runtime_);
+  }
   world_ = std::make_unique<Communicator>(mpi::make_communicator_state(MPI_COMM_WORLD, /*owned=*/false, "world", runtime_));
   set_process_rank(world_->rank());
 }
 
 Environment::~Environment() {
-  if (!mpi_runs()) return;  // the host of an adopted MPI has finalised it: nothing can be freed any more
+  if (!mpi_runs()) return;     // the host of an adopted MPI has finalised it: nothing can be freed any more
+  if (!made_runtime_) return;  // the one outside does the rest
   if (std::uncaught_exceptions() > exceptions_at_entry_) {
+    if (adopted_) {
+      runtime_->abandon();
+      return;
+    }
     const std::string& last = last_error_message();
     abort(last.empty() ? "an exception left the scope of tw::Environment; catch it inside to see its message"
                        : concat("an exception left the scope of tw::Environment; the last error was: ", last));

@@ -22,9 +22,13 @@ void check(int code, const char* call, const std::string& communicator) {
   throw MpiError(call, code, std::string(text.data(), static_cast<size_t>(length)), communicator);
 }
 
-std::shared_ptr<Runtime> Runtime::current(const std::string& user) {
+std::shared_ptr<Runtime> Runtime::find_current() {
   const std::lock_guard lock(current_mutex);
-  auto runtime = current_runtime.lock();
+  return current_runtime.lock();
+}
+
+std::shared_ptr<Runtime> Runtime::current(const std::string& user) {
+  auto runtime = find_current();
   if (!runtime) throw NotInitialisedError(user);
   return runtime;
 }
@@ -72,6 +76,13 @@ void Runtime::free_communicators() {
   const std::lock_guard lock(mutex_);
   std::sort(retired_.begin(), retired_.end(), [](const Retired& a, const Retired& b) { return a.age < b.age; });
   for (Retired& retired : retired_) MPI_Comm_free(&retired.comm);
+  retired_.clear();
+}
+
+void Runtime::abandon() {
+  const std::lock_guard lock(mutex_);
+  [[maybe_unused]] const auto* leaked = new std::vector<Parked>(std::move(parked_));
+  parked_.clear();
   retired_.clear();
 }
 

@@ -20,7 +20,9 @@ class Runtime {
  public:
   explicit Runtime(bool audit) : audit_(audit) {}
 
-  /// The runtime of the Environment that exists. @throws NotInitialisedError, naming `user`.
+  /// The runtime of the Environment that exists, or null.
+  static std::shared_ptr<Runtime> find_current();
+  /// The same. @throws NotInitialisedError, naming `user`, where there is none.
   static std::shared_ptr<Runtime> current(const std::string& user);
   static void set_current(const std::shared_ptr<Runtime>& runtime);
 
@@ -37,6 +39,8 @@ class Runtime {
   bool drain(std::chrono::milliseconds timeout);
   /// Frees the queued communicators, oldest first. Collective over each of them.
   void free_communicators();
+  /// Lets go of everything without touching it: buffers of messages that may still be on their way are leaked, not freed.
+  void abandon();
 
  private:
   struct Parked {

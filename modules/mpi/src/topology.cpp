@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime.hpp"
 
+#include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <tw/mpi/topology.hpp>
 
 namespace tw {
+namespace {
+
+int cores_of_a_rank(int local_size) {
+  const auto of_node = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  cpu_set_t bound;
+  CPU_ZERO(&bound);
+  const int usable = ::sched_getaffinity(0, sizeof bound, &bound) == 0 ? CPU_COUNT(&bound) : of_node;
+  return usable < of_node ? usable : std::max(1, of_node / local_size);
+}
+
+}  // namespace
 
 Topology find_topology(const Communicator& comm) {
   MPI_Comm node = MPI_COMM_NULL;
@@ -21,6 +34,7 @@ Topology find_topology(const Communicator& comm) {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   topology.node = name.data();
+  topology.cores = cores_of_a_rank(topology.local_size);
   return topology;
 }
 

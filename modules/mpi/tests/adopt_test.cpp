@@ -33,6 +33,28 @@ TEST(Adopt, AnOrdinaryEnvironmentAdoptsToo) {
   EXPECT_FALSE(finalised());
 }
 
+TEST(Adopt, AnExceptionThatTheHostCatchesEndsNothing) {
+  EXPECT_THROW(
+      {
+        const auto mpi = tw::Environment::adopt();
+        const auto comm = tw::Communicator::duplicate_of(MPI_COMM_WORLD);
+        throw tw::Error("no surrogate today");
+      },
+      tw::Error);
+  EXPECT_FALSE(finalised());
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST(Adopt, OneInsideAnotherLeavesTheOtherWorking) {
+  const auto outer = tw::Environment::adopt();
+  const auto comm = tw::Communicator::duplicate_of(MPI_COMM_WORLD);
+  {
+    const auto inner = tw::Environment::adopt();
+  }
+  comm.dup().barrier();
+  (void)tw::Communicator::duplicate_of(MPI_COMM_WORLD);
+}
+
 TEST(Adopt, KeepsTheHostsErrorHandler) {
   const auto mpi = tw::Environment::adopt();
   MPI_Errhandler handler = MPI_ERRHANDLER_NULL;

@@ -84,6 +84,7 @@ TEST(Topology, AllRanksOfThisMachineShareANode) {
   EXPECT_EQ(topology.local_size, world().size());
   EXPECT_EQ(topology.local_rank, world().rank());
   EXPECT_FALSE(topology.node.empty());
+  EXPECT_GE(topology.cores, 1);
 }
 
 TEST(Rank, ReadsAsAnInteger) {

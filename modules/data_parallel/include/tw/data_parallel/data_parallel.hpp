@@ -26,7 +26,8 @@ struct DataParallelOptions {
 /// no part in a pass on any rank keeps its gradient as it is; one that takes part on some ranks counts as zero on the others.
 /// `.grad()` is a view of a buffer that lives as long as this object or the gradient; `zero_grad()` may drop it, it comes back.
 ///
-/// Thread: backward passes on one thread at a time. Not for `backward(create_graph = true)`, whose graph is dropped.
+/// Backward passes on one thread at a time; if one throws, make a new DataParallel before the next. Not for `backward(create_graph = true)`, whose
+/// graph is dropped.
 class DataParallel {
  public:
   /// Collective. @param comm duplicated, so that messages cannot mix. @param module borrowed parameters; must keep them while this lives.

@@ -26,9 +26,11 @@ struct EnvironmentOptions {
 
 /// MPI's life, tied to a scope. Made in `main`, before anything that communicates.
 ///
-/// Leaving the scope normally drains what is in flight, frees communicators and finalises MPI; collective. Leaving it by an
-/// exception aborts the job, because MPI_Finalize would wait for ranks that wait for this one. An exception that nobody
-/// catches ends the job with its message and rank.
+/// Leaving the scope normally drains what is in flight, frees communicators and finalises MPI; collective. Leaving it by an exception aborts the
+/// job, because MPI_Finalize would wait for ranks that wait for this one. An exception that nobody catches ends the job with its message and rank.
+///
+/// Where the program owns MPI, the Environment only adopts it: it never finalises, and when an exception leaves its scope it aborts nothing and frees
+/// nothing, since the program may know what to do. One inside the scope of another shares the other's state and its `audit`.
 class Environment {
  public:
   /// Initialises MPI, or adopts it if it runs already. Collective over the world when it initialises.
@@ -67,6 +69,7 @@ class Environment {
   ThreadLevel thread_level_ = ThreadLevel::single;
   std::chrono::milliseconds drain_timeout_{};
   std::shared_ptr<mpi::Runtime> runtime_;
+  bool made_runtime_ = false;
   std::unique_ptr<Communicator> world_;
 };
 

@@ -11,6 +11,7 @@ struct Topology {
   int local_size = 1;  ///< ranks of this node
   int nodes = 1;       ///< nodes in all
   std::string node;    ///< this node's host name
+  int cores = 1;       ///< cores for this rank: those it is bound to, else its share of the node's; at least 1
 };
 
 /// Finds who shares memory with whom (MPI_Comm_split_type). Collective.
