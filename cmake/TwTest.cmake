@@ -8,8 +8,12 @@ add_custom_target(pure_tests)  # all that tw_test() registers
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tmp")
 set(TW_MPI_ENVIRONMENT OMP_NUM_THREADS=1 "TEST_TMPDIR=${PROJECT_BINARY_DIR}/tmp" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
-    "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=1"
-    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/lsan.supp" UBSAN_OPTIONS=print_stacktrace=1)
+    UBSAN_OPTIONS=print_stacktrace=1)
+# LibTorch is not instrumented, so its containers do not tell ASan where they end. Leaks are looked for without MPI only: Open MPI leaves memory behind
+# in plug-ins that are unloaded when LSan looks, so that no suppression can name them.
+list(APPEND TW_MPI_ENVIRONMENT "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0")
+set(TW_TEST_ENVIRONMENT ${TW_MPI_ENVIRONMENT})
+list(TRANSFORM TW_TEST_ENVIRONMENT REPLACE "detect_leaks=0" "detect_leaks=1")
 
 function(tw_executable_test name)
   add_executable(${name} "${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp")
@@ -23,7 +27,7 @@ function(tw_test name)
   tw_executable_test(${name} ${arg_LIBRARIES} GTest::gtest_main)
   add_dependencies(pure_tests ${name})
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 60 LABELS pure ENVIRONMENT "${TW_MPI_ENVIRONMENT}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 60 LABELS pure ENVIRONMENT "${TW_TEST_ENVIRONMENT}")
 endfunction()
 
 function(tw_torch_test name)
@@ -31,7 +35,7 @@ function(tw_torch_test name)
   tw_executable_test(${name} ${arg_LIBRARIES} GTest::gtest_main)
   tw_torch_pch(${name})
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS torch ENVIRONMENT "${TW_MPI_ENVIRONMENT}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS torch ENVIRONMENT "${TW_TEST_ENVIRONMENT}")
 endfunction()
 
 # tw_add_mpi_run(test ranks timeout command...): registers a run under the MPI launcher.

@@ -81,7 +81,8 @@ void Runtime::free_communicators() {
 
 void Runtime::abandon() {
   const std::lock_guard lock(mutex_);
-  [[maybe_unused]] const auto* leaked = new std::vector<Parked>(std::move(parked_));
+  if (!parked_.empty()) [[maybe_unused]]
+    const auto* leaked = new std::vector<Parked>(std::move(parked_));
   parked_.clear();
   retired_.clear();
 }
