@@ -1,5 +1,5 @@
 # How our own code is compiled: standard, warnings, sanitizers, ccache. Nothing here reaches a consumer.
-option(TW_TIDY "Run clang-tidy on every unit" OFF)
+option(TW_TIDY "Run clang-tidy on every unit of the libraries and the tool" OFF)
 option(TW_COVERAGE "Record line coverage" OFF)
 set(TW_SANITIZE "" CACHE STRING "Sanitizers for our own code, as -fsanitize takes them")
 
@@ -40,17 +40,19 @@ function(tw_compile_options target)
     target_compile_options(${target} PRIVATE --coverage)
     target_link_options(${target} PUBLIC $<BUILD_INTERFACE:--coverage>)
   endif()
+endfunction()
+
+# tw_tidy(target): clang-tidy on every unit of a library or a tool, where TW_TIDY asks for it.
+function(tw_tidy target)
   if(TW_TIDY)
     find_program(TW_CLANG_TIDY NAMES clang-tidy-19 clang-tidy REQUIRED)
     set_target_properties(${target} PROPERTIES CXX_CLANG_TIDY "${TW_CLANG_TIDY};--quiet")
   endif()
 endfunction()
 
-# tw_torch_pch(target): shares the one precompiled <torch/torch.h> of tests, examples and apps.
+# tw_torch_pch(target): shares the one precompiled <torch/torch.h> of tests, examples and benchmarks. (The tool goes without: it is the
+# first thing that a newcomer builds, and making the header takes longer than its two units that would gain.)
 function(tw_torch_pch target)
-  if(TW_TIDY)
-    return()
-  endif()
   if(NOT TARGET tw_pch)
     add_library(tw_pch OBJECT "${PROJECT_SOURCE_DIR}/cmake/torch_pch.cpp")
     target_link_libraries(tw_pch PRIVATE tw::tensor)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Formatting of all sources, clang-tidy on every unit, and every public header compiled alone. Succeeds when there is nothing to say.
+# Formatting of all sources; everything compiled by clang, warnings as errors; clang-tidy on libraries and tool; every public header compiled alone.
+# Succeeds when there is nothing to say.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 git ls-files '*.cpp' '*.hpp' | xargs clang-format-19 --dry-run --Werror

@@ -6,7 +6,7 @@ namespace tw {
 
 Work::Work(mpi::Request request, at::Tensor tensor, std::string operation, bool audited)
     : request_(std::move(request)), tensor_(std::move(tensor)), operation_(std::move(operation)) {
-  if (audited && !tensor_.is_inference()) version_at_start_ = static_cast<int64_t>(tensor_._version());
+  if (audited && !tensor_.is_inference()) version_at_start_ = tensor_._version();
 }
 
 bool Work::test() {
@@ -23,7 +23,7 @@ void Work::wait() {
 void Work::complete() {
   const at::Tensor tensor = std::exchange(tensor_, at::Tensor());
   if (!tensor.defined() || version_at_start_ < 0) return;
-  TW_EXPECTS(static_cast<int64_t>(tensor._version()) == version_at_start_, "the tensor of a non-blocking ", operation_,
+  TW_EXPECTS(tensor._version() == version_at_start_, "the tensor of a non-blocking ", operation_,
              " was changed while it was in flight; wait() first");
 }
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 
-struct gzFile_s;
+struct gzFile_s;  // NOLINT(readability-identifier-naming): zlib's
 
 namespace tw {
 

@@ -37,9 +37,10 @@ void on_elements(const at::Tensor& tensor, Call call) {
 
 // to = factor * from, for tensors of one shape and dtype. By hand where memory is contiguous: for small gradients ATen's dispatch takes longer
 // than the work.
-void scaled_copy(const at::Tensor& from, double factor, at::Tensor& to) {
+void scaled_copy(const at::Tensor& from, double factor, const at::Tensor& to) {
   if (!from.is_contiguous()) {
-    at::mul_outf(from, factor, to);
+    at::Tensor out = to;
+    at::mul_outf(from, factor, out);
     return;
   }
   on_elements(to, [&](auto* out) {
@@ -55,16 +56,8 @@ void scaled_copy(const at::Tensor& from, double factor, at::Tensor& to) {
   });
 }
 
-void scale(at::Tensor tensor, double factor) {
+void scale(const at::Tensor& tensor, double factor) {
   if (factor != 1) scaled_copy(tensor, factor, tensor);
-}
-
-// Calls `call` on consecutive pieces of a flat tensor, small enough that what is done to a piece finds it in cache.
-template <class Call>
-void for_pieces(const at::Tensor& flat, Call call) {
-  constexpr int64_t piece_bytes = int64_t{2} << 20;
-  const int64_t piece = piece_bytes / flat.element_size();
-  for (int64_t begin = 0; begin < flat.numel(); begin += piece) call(flat.narrow(0, begin, std::min(piece, flat.numel() - begin)));
 }
 
 void expect_agreement(const Communicator& comm, const std::vector<TensorSpec>& specs, Reduction reduction) {
@@ -105,8 +98,9 @@ void Reducer::begin(int64_t samples) {
 void Reducer::mark_ready(int64_t id) { mark_ready(id, gradient(id)); }
 
 void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
+  expect_unmarked(id);
   const at::NoGradGuard no_grad;
-  at::Tensor view = gradient(id);
+  const at::Tensor& view = gradient(id);
   TW_EXPECTS(value.sizes() == view.sizes() && value.scalar_type() == view.scalar_type(), "gradient ", specs_[static_cast<size_t>(id)].describe(),
              " was marked ready with a value of ", dtype_name(value.scalar_type()), " ", shape_text(value.sizes().vec()));
   if (const double weight = factor_before_sum(); weight == 0) {
@@ -118,17 +112,20 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
 }
 
 void Reducer::mark_unused(int64_t id) {
+  expect_unmarked(id);
   const at::NoGradGuard no_grad;
-  at::Tensor view = gradient(id);
-  view.zero_();
+  gradient(id).zero_();
   mark(id, Mark::unused);
 }
 
-void Reducer::mark(int64_t id, Mark mark) {
+void Reducer::expect_unmarked(int64_t id) const {
+  TW_EXPECTS(id >= 0 && id < size(), "there is no gradient ", id, "; there are ", size());
   TW_EXPECTS(in_step_, "gradient ", specs_[static_cast<size_t>(id)].name, " was marked outside a step: begin() first");
-  Mark& current = marks_[static_cast<size_t>(id)];
-  TW_EXPECTS(current == Mark::none, "gradient ", specs_[static_cast<size_t>(id)].name, " was marked twice in one step");
-  current = mark;
+  TW_EXPECTS(!marked(id), "gradient ", specs_[static_cast<size_t>(id)].name, " was marked twice in one step");
+}
+
+void Reducer::mark(int64_t id, Mark mark) {
+  marks_[static_cast<size_t>(id)] = mark;
   --missing_[static_cast<size_t>(plan_.placements[static_cast<size_t>(id)].bucket)];
   if (overlap_) launch_ready_buckets();
 }
@@ -155,13 +152,10 @@ void Reducer::wait() {
     const at::Tensor& storage = buffers_[bucket].storage();
     if (overlap_) {
       works_[bucket].wait();
-      scale(storage, factor);
     } else {
-      for_pieces(storage, [&](const at::Tensor& piece) {
-        allreduce(comm_, piece, ReduceOp::sum);
-        scale(piece, factor);
-      });
+      allreduce(comm_, storage, ReduceOp::sum);
     }
+    scale(storage, factor);
   }
   works_.clear();
   std::fill(used_.begin(), used_.end(), uint8_t{1});

@@ -72,6 +72,7 @@ class Reducer {
     double unused = 0;   ///< gradients that some rank did not have
   };
 
+  void expect_unmarked(int64_t id) const;
   void mark(int64_t id, Mark mark);
   void launch_ready_buckets();
   Status exchange_status() const;
