@@ -38,9 +38,9 @@ function(tw_torch_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS torch ENVIRONMENT "${TW_TEST_ENVIRONMENT}")
 endfunction()
 
-# tw_add_mpi_run(test ranks timeout command...): registers a run under the MPI launcher.
-function(tw_add_mpi_run test ranks timeout)
-  add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${ARGN})
+# tw_add_mpi_run(test ranks timeout regex command...): registers a run under the MPI launcher that must succeed and print `regex`.
+function(tw_add_mpi_run test ranks timeout regex)
+  add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/tests/expect_output.sh" "${regex}" ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${ARGN})
   set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} LABELS mpi PROCESSORS 2 ENVIRONMENT "${TW_MPI_ENVIRONMENT}")
 endfunction()
 
@@ -52,6 +52,6 @@ function(tw_mpi_test name)
   tw_executable_test(${name} ${arg_LIBRARIES} tw_test_main)
   tw_torch_pch(${name})
   foreach(ranks IN LISTS arg_RANKS)
-    tw_add_mpi_run(${name}.${ranks} ${ranks} ${arg_TIMEOUT} $<TARGET_FILE:${name}>)
+    tw_add_mpi_run(${name}.${ranks} ${ranks} ${arg_TIMEOUT} "       OK \\]" $<TARGET_FILE:${name}>)
   endforeach()
 endfunction()

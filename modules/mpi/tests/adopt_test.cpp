@@ -62,7 +62,7 @@ TEST(Adopt, KeepsTheHostsErrorHandler) {
   EXPECT_EQ(handler, MPI_ERRORS_ARE_FATAL);
 }
 
-TEST(Adopt, WithoutAnEnvironmentTheErrorSaysWhatToDo) {
+TEST(Adopt, WithoutAnEnvironmentTheErrorNamesTheRemedy) {
   try {
     (void)tw::Communicator::duplicate_of(MPI_COMM_WORLD);
     ADD_FAILURE() << "no exception";
