@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tw/base/element.hpp>
+
+namespace tw {
+
+/// What ranks do together, or one with another.
+enum class Collective : uint8_t {
+  none,
+  barrier,
+  broadcast,
+  allreduce,
+  reduce,
+  allgather,
+  reduce_scatter,
+  alltoall,
+  gather,
+  scatter,
+  send,
+  receive,
+  make_communicator,
+  make_shared_memory,
+};
+
+std::string_view name_of(Collective collective) noexcept;
+
+/// One call as its ranks must agree on it: for audits, for shared memory's headers, and for the record of what a rank was last seen doing.
+/// Plain bytes: it lies in shared memory.
+struct Call {
+  Collective collective = Collective::none;
+  ReduceOp op = ReduceOp::sum;              ///< of reductions
+  ElementType type = ElementType::uint8;
+  int32_t peer = -1;                        ///< the root, or the other rank of a send or receive; -1: none
+  int64_t count = 0;                        ///< elements that this rank contributes (of a broadcast or scatter: receives)
+
+  bool operator==(const Call&) const = default;
+  /// Such as "allreduce sum of 16 float32" or "broadcast from rank 1 of 4 int64".
+  std::string describe() const;
+};
+
+}  // namespace tw

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace tw::shared_memory {
+
+/// A file descriptor that closes itself. Move-only.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int value) noexcept : value_(value) {}
+  Descriptor(Descriptor&& other) noexcept;
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+  int get() const noexcept { return value_; }
+
+ private:
+  int value_ = -1;
+};
+
+/// Anonymous memory that the processes of a node can map: it has no name, so nothing is left behind when they die, and it does not count against the
+/// size of /dev/shm. Zeroed.
+/// @throws Error naming the size when the system has not that much.
+Descriptor make_memory(int64_t bytes);
+
+/// Memory of make_memory(), mapped into this process. It stays until every process that mapped it is gone or has unmapped it. Move-only.
+class Mapping {
+ public:
+  Mapping() = default;
+  /// @throws Error when the address space has not that much room.
+  Mapping(const Descriptor& memory, int64_t bytes);
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping();
+  std::span<std::byte> bytes() const noexcept { return bytes_; }
+
+ private:
+  std::span<std::byte> bytes_;
+};
+
+/// Hands a descriptor to other processes of the node: a Unix socket in the abstract namespace, which leaves no file behind.
+class DescriptorServer {
+ public:
+  /// @throws Error
+  DescriptorServer();
+  /// What the others need; sent to them by other means.
+  const std::string& address() const noexcept { return address_; }
+  /// Gives `descriptor` to `receivers` processes. Waits for them. @throws Error when they have not all come within `timeout`.
+  void serve(const Descriptor& descriptor, int receivers, std::chrono::milliseconds timeout);
+
+ private:
+  std::string address_;
+  Descriptor socket_;
+};
+
+/// The other side of serve(). @throws Error
+Descriptor receive_descriptor(const std::string& address, std::chrono::milliseconds timeout);
+
+}  // namespace tw::shared_memory

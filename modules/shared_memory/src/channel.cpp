@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/shared_memory/channel.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <tw/base/contract.hpp>
+
+namespace tw::shared_memory {
+namespace {
+
+constexpr int64_t line = 128;  // bytes; two cache lines, because processors fetch them in pairs
+
+int64_t round_up(int64_t bytes) { return (bytes + line - 1) / line * line; }
+
+}  // namespace
+
+int64_t Channel::bytes_needed(int ranks, int64_t slot_bytes) {
+  return ranks * static_cast<int64_t>(sizeof(Counter) + sizeof(Record)) + round_up(2 * ranks * static_cast<int64_t>(sizeof(Header))) +
+         2 * ranks * slot_bytes;
+}
+
+// Zeroed memory is a valid beginning for all of it: counters at 0, nothing recorded.
+Channel::Channel(std::shared_ptr<void> owner, std::byte* memory, int rank, int ranks, int64_t slot_bytes)
+    : owner_(std::move(owner)), rank_(rank), ranks_(ranks), slot_bytes_(slot_bytes) {
+  static_assert(std::atomic<uint64_t>::is_always_lock_free);  // or it would not work between processes
+  TW_EXPECTS(slot_bytes % 64 == 0 && slot_bytes >= 64 * ranks, "a slot must have a multiple of 64 bytes and 64 for each of ", ranks, " ranks, got ",
+             slot_bytes);
+  counters_ = reinterpret_cast<Counter*>(memory);
+  records_ = reinterpret_cast<Record*>(counters_ + ranks);
+  headers_ = reinterpret_cast<Header*>(records_ + ranks);
+  slots_ = memory + bytes_needed(ranks, slot_bytes) - 2 * ranks * slot_bytes;
+}
+
+bool Channel::all_reached(uint64_t step) const noexcept {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (!reached(rank, step)) return false;
+  }
+  return true;
+}
+
+int64_t Channel::add_window(const std::shared_ptr<std::byte>& memory, int64_t share_bytes) {
+  std::erase_if(windows_, [](const Window& window) { return window.memory.expired(); });
+  windows_.push_back({next_window_, memory, share_bytes});
+  return next_window_++;
+}
+
+WindowPlace Channel::find(const std::byte* begin, int64_t bytes) const {
+  for (const Window& window : windows_) {
+    const auto memory = window.memory.lock();
+    if (!memory) continue;
+    const std::byte* mine = memory.get() + rank_ * window.share_bytes;
+    if (begin >= mine && begin + bytes <= mine + window.share_bytes) return {window.number, begin - mine};
+  }
+  return {};
+}
+
+std::byte* Channel::share(int rank, WindowPlace place) const {
+  for (const Window& window : windows_) {
+    if (window.number == place.window) return window.memory.lock().get() + rank * window.share_bytes + place.offset;
+  }
+  return nullptr;  // a peer still uses a window that I have let go: `arrive` then takes the staged way
+}
+
+void Channel::record(const Call& call) {
+  Record& mine = record_of(rank_);
+  std::array<uint64_t, sizeof(Call) / 8> words{};
+  std::memcpy(words.data(), &call, sizeof call);
+  mine.version.fetch_add(1, std::memory_order_acquire);
+  for (size_t i = 0; i < words.size(); ++i) mine.call[i].store(words[i], std::memory_order_relaxed);
+  mine.since.store(std::chrono::steady_clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+  mine.version.fetch_add(1, std::memory_order_release);
+  mine.calls.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Channel::record_end() {
+  Record& mine = record_of(rank_);
+  mine.since.store(std::chrono::steady_clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+  mine.finished.fetch_add(1, std::memory_order_relaxed);
+}
+
+LastSeen Channel::last_seen(int rank) const {
+  const Record& record = record_of(rank);
+  LastSeen seen;
+  for (int attempt = 0; attempt < 100; ++attempt) {  // a rank that was stopped while it wrote leaves half a record: then the last attempt serves
+    const uint64_t version = record.version.load(std::memory_order_acquire);
+    std::array<uint64_t, sizeof(Call) / 8> words{};
+    for (size_t i = 0; i < words.size(); ++i) words[i] = record.call[i].load(std::memory_order_acquire);
+    std::memcpy(&seen.call, words.data(), sizeof seen.call);
+    if (version % 2 == 0 && record.version.load(std::memory_order_relaxed) == version) break;
+  }
+  seen.calls = record.calls.load(std::memory_order_relaxed);
+  seen.finished = record.finished.load(std::memory_order_relaxed);
+  const std::chrono::steady_clock::time_point since{std::chrono::steady_clock::duration(record.since.load(std::memory_order_relaxed))};
+  seen.since = std::chrono::steady_clock::now() - since;
+  return seen;
+}
+
+}  // namespace tw::shared_memory

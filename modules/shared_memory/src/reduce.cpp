@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/shared_memory/reduce.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <complex>
+#include <cstring>
+#include <type_traits>
+
+// One copy of each loop per generation of x86 processors, chosen when the program is loaded. Sanitizers cannot run so early.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
+#define TW_FOR_EACH_PROCESSOR
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TW_FOR_EACH_PROCESSOR
+#endif
+#endif
+#ifndef TW_FOR_EACH_PROCESSOR
+#define TW_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#endif
+
+namespace tw::shared_memory {
+namespace {
+
+/// The upper half of a float32.
+struct BFloat16 {
+  uint16_t bits;
+};
+
+// How elements lie in memory, what they are computed in, and the way between.
+template <class T>
+struct Plain {
+  using Stored = T;
+  using Computed = T;
+  static T load(T value) { return value; }
+  static T store(T value) { return value; }
+};
+
+// Integers wrap around on overflow, which C++ grants to unsigned ones only. The small ones would be promoted to int, so they are computed in 32 bits.
+template <class T>
+struct Integer {
+  using Stored = T;
+  using Computed = std::conditional_t<sizeof(T) == 8, T, std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>>;
+  static Computed load(T value) { return value; }
+  static T store(Computed value) { return static_cast<T>(value); }
+};
+
+struct Boolean {
+  using Stored = uint8_t;
+  using Computed = uint8_t;
+  static uint8_t load(uint8_t value) { return value != 0 ? 1 : 0; }
+  static uint8_t store(uint8_t value) { return value; }
+};
+
+struct Half {
+  using Stored = _Float16;
+  using Computed = float;
+  static float load(_Float16 value) { return static_cast<float>(value); }
+  static _Float16 store(float value) { return static_cast<_Float16>(value); }
+};
+
+struct Brain {
+  using Stored = BFloat16;
+  using Computed = float;
+  static float load(BFloat16 value) { return std::bit_cast<float>(uint32_t{value.bits} << 16); }
+  // To nearest, ties to even; a NaN stays one.
+  static BFloat16 store(float value) {
+    const auto bits = std::bit_cast<uint32_t>(value);
+    const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+    return {static_cast<uint16_t>(value != value ? 0x7fc0U : rounded)};
+  }
+};
+
+template <ReduceOp op, class T>
+T combine(T a, T b) {
+  if constexpr (std::is_integral_v<T> && (op == ReduceOp::sum || op == ReduceOp::product)) {
+    using Wide = std::make_unsigned_t<T>;
+    return static_cast<T>(op == ReduceOp::sum ? static_cast<Wide>(a) + static_cast<Wide>(b) : static_cast<Wide>(a) * static_cast<Wide>(b));
+  } else if constexpr (op == ReduceOp::sum || op == ReduceOp::average) {
+    return a + b;
+  } else if constexpr (op == ReduceOp::product) {
+    return a * b;
+  } else if constexpr (op == ReduceOp::min) {
+    return b < a ? b : a;
+  } else if constexpr (op == ReduceOp::max) {
+    return a < b ? b : a;
+  } else if constexpr (op == ReduceOp::logical_and) {
+    return static_cast<T>((a != 0) & (b != 0));
+  } else if constexpr (op == ReduceOp::logical_or) {
+    return static_cast<T>((a != 0) | (b != 0));
+  } else if constexpr (op == ReduceOp::logical_xor) {
+    return static_cast<T>((a != 0) ^ (b != 0));
+  } else if constexpr (op == ReduceOp::bitwise_and) {
+    return a & b;
+  } else if constexpr (op == ReduceOp::bitwise_or) {
+    return a | b;
+  } else {
+    return a ^ b;
+  }
+}
+
+template <class T>
+T divide(T value, size_t ranks) {
+  return value / static_cast<T>(ranks);
+}
+
+template <class T>
+std::complex<T> divide(std::complex<T> value, size_t ranks) {
+  return value / static_cast<T>(ranks);
+}
+
+constexpr int64_t block = 512;  // elements: their partial results stay in the first-level cache
+
+template <class Element, ReduceOp op>
+struct Loop {
+  using Stored = typename Element::Stored;
+  using Computed = typename Element::Computed;
+
+  TW_FOR_EACH_PROCESSOR static void run(const std::byte* const* inputs, size_t input_count, std::byte* const* outputs, size_t output_count,
+                                        int64_t count) {
+    Computed partial[block];  // overlaps nothing, or the compiler could not vectorise
+    for (int64_t begin = 0; begin < count; begin += block) {
+      const int64_t n = std::min(block, count - begin);
+      const auto* first = reinterpret_cast<const Stored*>(inputs[0]) + begin;
+      for (int64_t i = 0; i < n; ++i) partial[i] = start(Element::load(first[i]));
+      for (size_t k = 1; k < input_count; ++k) {
+        const auto* in = reinterpret_cast<const Stored*>(inputs[k]) + begin;
+        for (int64_t i = 0; i < n; ++i) partial[i] = combine<op, Computed>(partial[i], Element::load(in[i]));
+      }
+      if constexpr (op == ReduceOp::average) {
+        for (int64_t i = 0; i < n; ++i) partial[i] = divide(partial[i], input_count);
+      }
+      auto* out = reinterpret_cast<Stored*>(outputs[0]) + begin;
+      for (int64_t i = 0; i < n; ++i) out[i] = Element::store(partial[i]);
+      for (size_t k = 1; k < output_count; ++k) {
+        std::memcpy(reinterpret_cast<Stored*>(outputs[k]) + begin, out, static_cast<size_t>(n) * sizeof(Stored));
+      }
+    }
+  }
+
+  // A logical operation gives 0 or 1 even over one rank.
+  static Computed start(Computed value) {
+    if constexpr (op == ReduceOp::logical_and || op == ReduceOp::logical_or || op == ReduceOp::logical_xor) {
+      return static_cast<Computed>(value != Computed{});
+    } else {
+      return value;
+    }
+  }
+
+};
+
+using Run = void (*)(const std::byte* const*, size_t, std::byte* const*, size_t, int64_t);
+
+template <class Element>
+Run find_loop(ReduceOp op) {
+  using Computed = typename Element::Computed;
+  constexpr bool whole = std::is_integral_v<Computed>;
+  constexpr bool ordered = std::is_arithmetic_v<Computed>;
+  switch (op) {
+    case ReduceOp::sum: return Loop<Element, ReduceOp::sum>::run;
+    case ReduceOp::product: return Loop<Element, ReduceOp::product>::run;
+    default: break;
+  }
+  if constexpr (ordered) {
+    if (op == ReduceOp::min) return Loop<Element, ReduceOp::min>::run;
+    if (op == ReduceOp::max) return Loop<Element, ReduceOp::max>::run;
+  }
+  if constexpr (!whole) {
+    if (op == ReduceOp::average) return Loop<Element, ReduceOp::average>::run;
+  } else {
+    switch (op) {
+      case ReduceOp::logical_and: return Loop<Element, ReduceOp::logical_and>::run;
+      case ReduceOp::logical_or: return Loop<Element, ReduceOp::logical_or>::run;
+      case ReduceOp::logical_xor: return Loop<Element, ReduceOp::logical_xor>::run;
+      case ReduceOp::bitwise_and: return Loop<Element, ReduceOp::bitwise_and>::run;
+      case ReduceOp::bitwise_or: return Loop<Element, ReduceOp::bitwise_or>::run;
+      case ReduceOp::bitwise_xor: return Loop<Element, ReduceOp::bitwise_xor>::run;
+      default: break;
+    }
+  }
+  return nullptr;
+}
+
+Run find_loop(ReduceOp op, ElementType type) {
+  switch (type) {
+    case ElementType::boolean: return find_loop<Boolean>(op);
+    case ElementType::uint8: return find_loop<Integer<uint8_t>>(op);
+    case ElementType::int8: return find_loop<Integer<int8_t>>(op);
+    case ElementType::int16: return find_loop<Integer<int16_t>>(op);
+    case ElementType::int32: return find_loop<Integer<int32_t>>(op);
+    case ElementType::int64: return find_loop<Integer<int64_t>>(op);
+    case ElementType::float16: return find_loop<Half>(op);
+    case ElementType::bfloat16: return find_loop<Brain>(op);
+    case ElementType::float32: return find_loop<Plain<float>>(op);
+    case ElementType::float64: return find_loop<Plain<double>>(op);
+    case ElementType::complex64: return find_loop<Plain<std::complex<float>>>(op);
+    case ElementType::complex128: return find_loop<Plain<std::complex<double>>>(op);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void reduce(ReduceOp op, ElementType type, std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs, int64_t count) {
+  find_loop(op, type)(inputs.data(), inputs.size(), outputs.data(), outputs.size(), count);
+}
+
+}  // namespace tw::shared_memory
