@@ -34,9 +34,8 @@ class Contest {
 
 /// A barrier that leaves the cores to those who still work: it looks every 0.2 ms.
 inline void sleeping_barrier(const Communicator& comm) {
-  int arrived = 1;
-  mpi::Request request = mpi::iallreduce(comm, {&arrived, 1, mpi::Datatype::int32}, mpi::Op::sum, nullptr);
-  while (!request.test()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  Work work = mpi::start(comm, {.collective = Collective::barrier}, mpi::barrier_transfer(comm));
+  while (!work.test()) std::this_thread::sleep_for(std::chrono::microseconds(200));
 }
 
 /// Value below which `share` of `values` lies, by linear interpolation.
@@ -78,7 +77,7 @@ inline void compare(const Contest& contest, const Case& of) {
     }
   }
   sleeping_barrier(contest.world());
-  mpi::allreduce(contest.world(), {times.data(), static_cast<int64_t>(times.size()), mpi::Datatype::float64}, mpi::Op::max);
+  mpi::allreduce(contest.world(), {times.data(), static_cast<int64_t>(times.size()), ElementType::float64}, ReduceOp::max);
   if (contest.world().rank() != 0) return;
   const std::vector<double> baseline(times.begin(), times.begin() + of.rounds);
   const std::vector<double> ours(times.begin() + of.rounds, times.end());

@@ -1,27 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/comm/objects.hpp>
 
+#include <algorithm>
 #include <numeric>
 #include <span>
+#include <tw/base/hash.hpp>
 #include <tw/mpi/collectives.hpp>
 
 namespace tw {
+namespace {
+
+template <class Value>
+std::vector<Value> allgather_value(const Communicator& comm, Value mine) {
+  std::vector<Value> all(static_cast<size_t>(comm.size()));
+  mpi::allgather(comm, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  return all;
+}
+
+// Cuts `all` into pieces of these sizes.
+std::vector<std::string> cut(const std::string& all, const std::vector<int64_t>& sizes) {
+  std::vector<std::string> pieces;
+  size_t begin = 0;
+  for (const int64_t size : sizes) {
+    pieces.push_back(all.substr(begin, static_cast<size_t>(size)));
+    begin += static_cast<size_t>(size);
+  }
+  return pieces;
+}
+
+}  // namespace
 
 std::vector<std::string> allgather_strings(const Communicator& comm, const std::string& mine) {
-  const int size = static_cast<int>(mine.size());
-  std::vector<int> sizes(static_cast<size_t>(comm.size()));
-  mpi::allgather(comm, std::as_bytes(std::span(&size, 1)), std::as_writable_bytes(std::span(sizes)));
-
+  const auto sizes = allgather_value(comm, static_cast<int64_t>(mine.size()));
   std::string all(std::accumulate(sizes.begin(), sizes.end(), size_t{0}), '\0');
   mpi::allgather(comm, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), sizes);
+  return cut(all, sizes);
+}
 
-  std::vector<std::string> strings;
-  size_t begin = 0;
-  for (const int length : sizes) {
-    strings.push_back(all.substr(begin, static_cast<size_t>(length)));
-    begin += static_cast<size_t>(length);
+std::vector<std::string> gather_strings(const Communicator& comm, const std::string& mine, Rank root) {
+  const auto sizes = allgather_value(comm, static_cast<int64_t>(mine.size()));
+  const bool receives = comm.rank() == root;
+  std::vector<std::string> all(static_cast<size_t>(receives ? comm.size() : 0));
+  std::vector<std::span<const std::byte>> to(sizes.size());
+  std::vector<std::span<std::byte>> from(sizes.size());
+  to[static_cast<size_t>(int{root})] = std::as_bytes(std::span(mine));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    all[rank].resize(static_cast<size_t>(sizes[rank]));
+    from[rank] = std::as_writable_bytes(std::span(all[rank]));
   }
-  return strings;
+  mpi::start(comm, {.collective = Collective::gather, .peer = root}, mpi::exchange_transfer(comm, to, from)).wait();
+  return all;
+}
+
+std::string broadcast_string(const Communicator& comm, const std::string& text, Rank root) {
+  auto size = static_cast<int64_t>(text.size());
+  mpi::broadcast(comm, {&size, 1, ElementType::int64}, root);
+  std::string result = comm.rank() == root ? text : std::string(static_cast<size_t>(size), '\0');
+  mpi::broadcast(comm, {result.data(), size, ElementType::uint8}, root);
+  return result;
+}
+
+bool all_agree(const Communicator& comm, std::string_view value) {
+  const auto hashes = allgather_value(comm, content_hash(value));
+  return std::all_of(hashes.begin(), hashes.end(), [&](uint64_t hash) { return hash == hashes[0]; });
 }
 
 }  // namespace tw

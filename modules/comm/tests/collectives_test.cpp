@@ -1,115 +1,290 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operation equals a serial reduction of the gathered inputs. Values are small integers, so that sums are exact in every dtype.
+// Every collective x back end x dtype x size equals a serial reduction, in float64, of what the ranks put in.
+//
+// Values are small whole numbers, so that all sums and products below are exact in every dtype: the comparison is for equality. (float16 holds whole
+// numbers to 2048, bfloat16 to 256.) Averages divide by the number of ranks, once, of an exact sum: the result is the float64 quotient rounded to the
+// dtype, except that halves divide in float32 first; rounding twice may differ from rounding once by one unit in the last place of the dtype.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
 
+#include <functional>
+#include <numeric>
+#include <random>
 #include <tw/comm.hpp>
 
 namespace {
 
+using tw::ReduceOp;
 using tw::testing::world;
 
-const std::vector<at::ScalarType> reducible{at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kFloat, at::kDouble};
-// 0, 1, odd, and around the size (4 MiB) at which large tensors are cut.
-const std::vector<int64_t> sizes{0, 1, 7, 1000, (1 << 20) - 1, (1 << 20) + 3};
+const std::vector<at::ScalarType> all_dtypes{at::kBool,     at::kByte,  at::kChar,   at::kShort,        at::kInt,          at::kLong,
+                                             at::kHalf,     at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble};
 
-// What rank `rank` holds: small integers that depend on rank and place.
-at::Tensor input_of(int rank, int64_t size, at::ScalarType dtype) { return (torch::arange(size, torch::kLong) * (rank + 1) % 11 + rank).to(dtype); }
+const std::vector<ReduceOp> all_ops{ReduceOp::sum,        ReduceOp::average,     ReduceOp::min,         ReduceOp::max,        ReduceOp::product,
+                                    ReduceOp::logical_and, ReduceOp::logical_or, ReduceOp::logical_xor, ReduceOp::bitwise_and, ReduceOp::bitwise_or,
+                                    ReduceOp::bitwise_xor};
 
-at::Tensor reduced(int64_t size, at::ScalarType dtype, tw::ReduceOp op) {
-  at::Tensor result = input_of(0, size, at::kDouble);
-  for (int rank = 1; rank < world().size(); ++rank) {
-    const at::Tensor other = input_of(rank, size, at::kDouble);
-    result = op == tw::ReduceOp::sum ? result + other : op == tw::ReduceOp::min ? torch::minimum(result, other) : torch::maximum(result, other);
+// 0, 1, odd, and 2^i + random below 128 for i = 8..23; the same on all ranks. Large ones only for some dtypes, or the test would take minutes.
+std::vector<int64_t> sizes_up_to(int largest_power) {
+  std::mt19937 random(7);
+  std::vector<int64_t> sizes{0, 1, 7};
+  for (int i = 8; i <= largest_power; ++i) sizes.push_back((int64_t{1} << i) + static_cast<int64_t>(random() % 128));
+  return sizes;
+}
+
+bool is_defined(ReduceOp op, at::ScalarType dtype) { return tw::why_undefined(op, tw::element_type(dtype)).empty(); }
+
+// What rank `rank` puts in: whole numbers 0 to 3 that depend on rank and place; products of four stay below 82.
+at::Tensor input_of(int rank, int64_t size, at::ScalarType dtype) {
+  const at::Tensor numbers = (torch::arange(size, torch::kLong) * (rank + 1) + 5 * rank) % 4;
+  return (dtype == at::kBool ? numbers.gt(1) : numbers).to(dtype);
+}
+
+at::Tensor to_float64(const at::Tensor& tensor) { return tensor.is_complex() ? tensor.to(at::kComplexDouble) : tensor.to(at::kDouble); }
+
+at::Tensor combine(const at::Tensor& a, const at::Tensor& b, ReduceOp op) {
+  const auto whole = [](const at::Tensor& t) { return t.to(at::kLong); };
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::average: return a + b;
+    case ReduceOp::product: return a * b;
+    case ReduceOp::min: return torch::minimum(a, b);
+    case ReduceOp::max: return torch::maximum(a, b);
+    case ReduceOp::logical_and: return torch::logical_and(a, b).to(at::kDouble);
+    case ReduceOp::logical_or: return torch::logical_or(a, b).to(at::kDouble);
+    case ReduceOp::logical_xor: return torch::logical_xor(a, b).to(at::kDouble);
+    case ReduceOp::bitwise_and: return whole(a).bitwise_and(whole(b)).to(at::kDouble);
+    case ReduceOp::bitwise_or: return whole(a).bitwise_or(whole(b)).to(at::kDouble);
+    default: return whole(a).bitwise_xor(whole(b)).to(at::kDouble);
   }
+}
+
+bool is_logical(ReduceOp op) { return op == ReduceOp::logical_and || op == ReduceOp::logical_or || op == ReduceOp::logical_xor; }
+
+/// The serial reduction of the inputs of `ranks` ranks.
+at::Tensor reduced(int64_t size, at::ScalarType dtype, ReduceOp op, int ranks) {
+  at::Tensor result = to_float64(input_of(0, size, dtype));
+  if (is_logical(op)) result = result.ne(0).to(at::kDouble);
+  for (int rank = 1; rank < ranks; ++rank) result = combine(result, to_float64(input_of(rank, size, dtype)), op);
+  if (op == ReduceOp::average) result = result / ranks;
   return result.to(dtype);
 }
 
-TEST(Allreduce, EqualsASerialReduction) {
-  for (const auto dtype : reducible) {
-    for (const int64_t size : sizes) {
-      for (const auto op : {tw::ReduceOp::sum, tw::ReduceOp::min, tw::ReduceOp::max}) {
-        const at::Tensor expected = reduced(size, dtype, op);
-        at::Tensor blocking = input_of(world().rank(), size, dtype);
-        tw::allreduce(world(), blocking, op);
-        EXPECT_TRUE(blocking.equal(expected)) << tw::dtype_name(dtype) << " " << size;
-        at::Tensor started = input_of(world().rank(), size, dtype);
-        tw::iallreduce(world(), started, op).wait();
-        EXPECT_TRUE(started.equal(expected)) << tw::dtype_name(dtype) << " " << size;
-      }
+// See the top of the file.
+bool is_result(const at::Tensor& got, const at::Tensor& expected, ReduceOp op) {
+  if (op != ReduceOp::average || got.numel() == 0) return got.equal(expected);
+  const double unit = got.scalar_type() == at::kHalf ? 0x1p-10 : got.scalar_type() == at::kBFloat16 ? 0x1p-7 : got.scalar_type() == at::kFloat || got.scalar_type() == at::kComplexFloat ? 0x1p-23 : 0x1p-52;
+  return torch::allclose(to_float64(got), to_float64(expected), unit, 0);
+}
+
+/// On both back ends in turn.
+class Collectives : public testing::TestWithParam<const char*> {
+ protected:
+  Collectives() : comm_(world().dup()) { tw::choose_back_end(comm_, std::string(GetParam())); }
+  const tw::Communicator& comm() const { return comm_; }
+  int rank() const { return comm_.rank(); }
+  int size() const { return comm_.size(); }
+
+  /// Calls `check(dtype, size)`: all dtypes at small sizes, float32 at large ones.
+  static void for_dtypes_and_sizes(const std::function<void(at::ScalarType, int64_t)>& check) {
+    for (const auto dtype : all_dtypes) {
+      for (const int64_t size : sizes_up_to(dtype == at::kFloat ? 23 : dtype == at::kDouble || dtype == at::kHalf ? 16 : 11)) check(dtype, size);
     }
   }
+
+ private:
+  tw::Communicator comm_;
+};
+
+std::string label(at::ScalarType dtype, int64_t size, ReduceOp op = ReduceOp::sum) {
+  return tw::concat(tw::dtype_name(dtype), " [", size, "] ", tw::name_of(op));
 }
 
-TEST(Allreduce, TakesAnyShape) {
-  at::Tensor matrix = torch::full({3, 5}, int{world().rank()}, torch::kFloat);
-  tw::allreduce(world(), matrix, tw::ReduceOp::sum);
-  const int size = world().size();
-  EXPECT_TRUE(matrix.eq(size * (size - 1) / 2).all().item<bool>());
-  at::Tensor scalar = torch::tensor(1.0);
-  tw::allreduce(world(), scalar, tw::ReduceOp::sum);
-  EXPECT_EQ(scalar.item<double>(), size);
+TEST_P(Collectives, AllreduceEqualsASerialReduction) {
+  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+    for (const ReduceOp op : all_ops) {
+      if (!is_defined(op, dtype) || (count > 5000 && op != ReduceOp::sum && op != ReduceOp::average)) continue;
+      const at::Tensor tensor = input_of(rank(), count, dtype);
+      tw::allreduce(comm(), tensor, op);
+      EXPECT_TRUE(is_result(tensor, reduced(count, dtype, op, size()), op)) << label(dtype, count, op);
+    }
+  });
 }
 
-TEST(Allreduce, RefusesWhatItCannotReduce) {
-  EXPECT_THROW(tw::allreduce(world(), at::Tensor(), tw::ReduceOp::sum), tw::ContractError);
-  EXPECT_THROW(tw::allreduce(world(), torch::ones({2, 3}).t(), tw::ReduceOp::sum), tw::ContractError);
-  try {
-    tw::allreduce(world(), torch::ones({2}, torch::kHalf), tw::ReduceOp::sum);
-    ADD_FAILURE() << "no exception";
-  } catch (const tw::ContractError& error) {
-    EXPECT_NE(std::string(error.what()).find("float16 cannot be reduced"), std::string::npos) << error.what();
-  }
-}
-
-TEST(Broadcast, CopiesTheRootsBytesOfAnyDtype) {
-  const auto dtypes = {at::kByte, at::kBool, at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexDouble, at::kLong};
-  for (const auto dtype : dtypes) {
-    for (const int64_t size : sizes) {
-      for (int root = 0; root < world().size(); ++root) {
-        const at::Tensor expected = input_of(root, size, at::kDouble).to(dtype);
-        at::Tensor tensor = world().rank() == root ? expected.clone() : torch::zeros({size}, dtype);
-        tw::broadcast(world(), tensor, tw::Rank(root));
-        EXPECT_TRUE(tensor.equal(expected)) << tw::dtype_name(dtype) << " " << size;
+TEST_P(Collectives, ReduceChangesTheRootAlone) {
+  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+    if (count > 100000) return;
+    const int root = static_cast<int>(count) % size();
+    for (const ReduceOp op : all_ops) {
+      if (!is_defined(op, dtype) || (count > 5000 && op != ReduceOp::sum && op != ReduceOp::average)) continue;
+      const at::Tensor tensor = input_of(rank(), count, dtype);
+      tw::reduce(comm(), tensor, op, tw::Rank(root));
+      if (rank() == root) {
+        EXPECT_TRUE(is_result(tensor, reduced(count, dtype, op, size()), op)) << label(dtype, count, op);
+      } else {
+        EXPECT_TRUE(tensor.equal(input_of(rank(), count, dtype))) << label(dtype, count, op);
       }
     }
-  }
-  at::Tensor started = torch::full({100}, int{world().rank()}, torch::kLong);
-  tw::ibroadcast(world(), started, tw::Rank(world().size() - 1)).wait();
-  EXPECT_TRUE(started.eq(world().size() - 1).all().item<bool>());
+  });
 }
 
-TEST(Work, ManyInFlightCompleteInAnyOrder) {
+TEST_P(Collectives, ReduceScatterGivesEveryRankItsPart) {
+  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+    for (const ReduceOp op : all_ops) {
+      if (!is_defined(op, dtype) || (count > 5000 && op != ReduceOp::sum)) continue;
+      const at::Tensor input = input_of(rank(), count * size(), dtype).view({size(), count});
+      const at::Tensor before = input.clone();
+      const at::Tensor output = torch::empty({count}, dtype);
+      tw::reduce_scatter(comm(), input, output, op);
+      const at::Tensor expected = reduced(count * size(), dtype, op, size()).view({size(), count})[rank()];
+      EXPECT_TRUE(is_result(output, expected, op)) << label(dtype, count, op);
+      EXPECT_TRUE(input.equal(before)) << label(dtype, count, op);
+    }
+  });
+}
+
+TEST_P(Collectives, AllgatherConcatenates) {
+  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+    const at::Tensor input = input_of(rank(), count, dtype);
+    const at::Tensor output = torch::empty({size(), count}, dtype);
+    tw::allgather(comm(), input, output);
+    for (int other = 0; other < size(); ++other) EXPECT_TRUE(output[other].equal(input_of(other, count, dtype))) << label(dtype, count);
+    EXPECT_TRUE(input.equal(input_of(rank(), count, dtype))) << label(dtype, count);
+  });
+}
+
+TEST_P(Collectives, BroadcastCopiesTheRoots) {
+  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+    for (int root = 0; root < size(); ++root) {
+      const at::Tensor tensor = input_of(rank(), count, dtype);
+      tw::broadcast(comm(), tensor, tw::Rank(root));
+      EXPECT_TRUE(tensor.equal(input_of(root, count, dtype))) << label(dtype, count);
+    }
+  });
+}
+
+TEST_P(Collectives, AlltoallTransposes) {
+  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+    const at::Tensor input = input_of(rank(), count * size(), dtype).view({size(), count});
+    const at::Tensor before = input.clone();
+    const at::Tensor output = torch::empty({size(), count}, dtype);
+    tw::alltoall(comm(), input, output);
+    for (int other = 0; other < size(); ++other) {
+      EXPECT_TRUE(output[other].equal(input_of(other, count * size(), dtype).view({size(), count})[rank()])) << label(dtype, count);
+    }
+    EXPECT_TRUE(input.equal(before)) << label(dtype, count);
+  });
+}
+
+TEST_P(Collectives, BarrierLetsNobodyThroughAlone) {
+  // What a rank sends in front of the barrier has arrived behind it: else the sum would miss somebody's turn.
+  for (int64_t turn = 1; turn <= 50; ++turn) {
+    tw::barrier(comm());
+    const at::Tensor turns = torch::full({1}, turn, torch::kLong);
+    tw::allreduce(comm(), turns, ReduceOp::sum);
+    EXPECT_EQ(turns.item<int64_t>(), turn * size());
+  }
+}
+
+TEST_P(Collectives, TakeNonContiguousZeroDimensionalAndExpandedTensors) {
+  const at::Tensor matrix = input_of(rank(), 35, at::kFloat).view({5, 7});
+  const at::Tensor transposed = matrix.clone().t();
+  tw::allreduce(comm(), transposed, ReduceOp::sum);
+  EXPECT_TRUE(transposed.equal(reduced(35, at::kFloat, ReduceOp::sum, size()).view({5, 7}).t()));
+
+  const at::Tensor whole = matrix.clone();
+  tw::broadcast(comm(), whole.slice(/*dim=*/1, 1, 7, 2), tw::Rank(size() - 1));  // every second column
+  EXPECT_TRUE(whole.slice(1, 1, 7, 2).equal(input_of(size() - 1, 35, at::kFloat).view({5, 7}).slice(1, 1, 7, 2)));
+  EXPECT_TRUE(whole.slice(1, 0, 7, 2).equal(matrix.slice(1, 0, 7, 2)));
+
+  const at::Tensor scalar = torch::tensor(1.0);
+  tw::allreduce(comm(), scalar, ReduceOp::sum);
+  EXPECT_EQ(scalar.item<double>(), size());
+
+  const at::Tensor gathered = torch::zeros({7, size()}).t();  // strided output
+  tw::allgather(comm(), torch::full({1}, int{rank()}, torch::kFloat).expand({7}), gathered);
+  for (int other = 0; other < size(); ++other) EXPECT_TRUE(gathered[other].eq(other).all().item<bool>());
+
+  const at::Tensor conjugated = torch::full({3}, c10::complex<double>(1, rank()), torch::kComplexDouble).conj();
+  tw::allreduce(comm(), conjugated, ReduceOp::sum);
+  EXPECT_TRUE(conjugated.resolve_conj().eq(c10::complex<double>(size(), -size() * (size() - 1) / 2)).all().item<bool>());
+}
+
+TEST_P(Collectives, AGroupIsOneOperation) {
+  std::vector<at::Tensor> tensors;
+  std::vector<at::Tensor> expected;
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kFloat, at::kLong}) {
+    for (const int64_t count : {0, 3, 1000}) {
+      tensors.push_back(input_of(rank(), count, dtype));
+      expected.push_back(reduced(count, dtype, ReduceOp::sum, size()));
+    }
+  }
+  tensors.push_back(input_of(rank(), 6, at::kFloat).view({2, 3}).t());
+  expected.push_back(reduced(6, at::kFloat, ReduceOp::sum, size()).view({2, 3}).t());
+  tw::Work work = tw::iallreduce(comm(), tensors, ReduceOp::sum);
+  work.wait();
+  for (size_t i = 0; i < tensors.size(); ++i) EXPECT_TRUE(tensors[i].equal(expected[i])) << i;
+  tw::broadcast(comm(), tensors, tw::Rank(0));
+  tw::allreduce(comm(), std::vector<at::Tensor>(), ReduceOp::sum);
+}
+
+TEST_P(Collectives, AHundredAreInFlightAndWaitedForInRandomOrder) {
   std::vector<at::Tensor> tensors;
   std::vector<tw::Work> works;
-  for (int i = 0; i < 30; ++i) {
-    tensors.push_back(torch::full({1000 + i}, i, torch::kLong));
-    works.push_back(tw::iallreduce(world(), tensors.back(), tw::ReduceOp::sum));
+  std::vector<std::function<bool()>> checks;
+  for (int64_t i = 0; i < 100; ++i) {
+    const int64_t count = i % 5 == 0 ? 70000 : 10 + i;
+    if (i % 3 == 0) {
+      const at::Tensor output = torch::empty({size(), count});
+      works.push_back(tw::iallgather(comm(), input_of(rank(), count, at::kFloat), output));
+      checks.emplace_back([=, this] { return output[size() - 1].equal(input_of(size() - 1, count, at::kFloat)); });
+    } else if (i % 3 == 1) {
+      const at::Tensor tensor = input_of(rank(), count, at::kFloat);
+      works.push_back(tw::iallreduce(comm(), tensor, ReduceOp::sum));
+      checks.emplace_back([=, this] { return tensor.equal(reduced(count, at::kFloat, ReduceOp::sum, size())); });
+    } else {
+      const at::Tensor tensor = input_of(rank(), count, at::kLong);
+      works.push_back(tw::ibroadcast(comm(), tensor, tw::Rank(static_cast<int>(i) % size())));
+      checks.emplace_back([=, this] { return tensor.equal(input_of(static_cast<int>(i) % size(), count, at::kLong)); });
+    }
   }
-  for (size_t i = 0; i < works.size(); ++i) works[(i * 7 + 3) % works.size()].wait();
-  for (int i = 0; i < 30; ++i) EXPECT_TRUE(tensors[static_cast<size_t>(i)].eq(i * world().size()).all().item<bool>());
+  std::vector<size_t> order(works.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(rank())));  // another order on every rank
+  for (const size_t i : order) {
+    works[i].wait();
+    EXPECT_TRUE(checks[i]()) << i;
+  }
 }
 
-TEST(Work, KeepsItsTensorAliveAndMayBeWaitedTwice) {
-  tw::Work work;
-  EXPECT_TRUE(work.test());
-  at::Tensor tensor = torch::ones({5000});
-  const at::Tensor other_handle = tensor;
-  work = tw::iallreduce(world(), tensor, tw::ReduceOp::sum);
-  EXPECT_EQ(other_handle.use_count(), 4);  // tensor, other_handle, the work's, the request's
-  tensor.reset();
-  work.wait();
-  work.wait();
-  EXPECT_TRUE(work.test());
-  EXPECT_EQ(other_handle.use_count(), 1);
-  EXPECT_TRUE(other_handle.eq(world().size()).all().item<bool>());
+TEST_P(Collectives, TheResultHasTheSameBitsOnAllRanks) {
+  const at::Tensor tensor = torch::rand({100003}) + int{rank()};
+  tw::allreduce(comm(), tensor, ReduceOp::sum);
+  EXPECT_TRUE(tw::check_with_allreduce(comm(), tensor).identical);
 }
 
-TEST(AllgatherStrings, KeepsOrderAndLengths) {
-  const auto all = tw::allgather_strings(world(), std::string(static_cast<size_t>(world().rank()) * 3, 'x') + "|");
-  ASSERT_EQ(all.size(), static_cast<size_t>(world().size()));
-  for (size_t rank = 0; rank < all.size(); ++rank) EXPECT_EQ(all[rank], std::string(rank * 3, 'x') + "|");
+INSTANTIATE_TEST_SUITE_P(BackEnds, Collectives, testing::Values("shared_memory", "mpi"), [](const auto& back_end) { return std::string(back_end.param); });
+
+TEST(CollectiveCalls, RefuseWhatDoesNotFit) {
+  EXPECT_THROW(tw::allreduce(world(), at::Tensor(), ReduceOp::sum), tw::ContractError);
+  EXPECT_THROW(tw::allgather(world(), torch::ones({3}), torch::ones({3 * world().size() + 1})), tw::ContractError);
+  EXPECT_THROW(tw::allgather(world(), torch::ones({3}), torch::ones({3 * world().size()}, torch::kDouble)), tw::ContractError);
+  EXPECT_THROW(tw::reduce_scatter(world(), torch::ones({3 * world().size() + 1}), torch::ones({3}), ReduceOp::sum), tw::ContractError);
+  EXPECT_THROW(tw::alltoall(world(), std::vector<at::Tensor>(), {}), tw::ContractError);
+  EXPECT_THROW(tw::broadcast(world(), torch::ones({3}), tw::Rank(world().size())), tw::ContractError);
+  EXPECT_THROW(tw::allreduce(world(), torch::ones({3}).to_sparse(), ReduceOp::sum), tw::ContractError);
+  const auto refusal = [](ReduceOp op, at::ScalarType dtype) -> std::string {
+    try {
+      tw::allreduce(world(), torch::zeros({2}, dtype), op);
+    } catch (const tw::ContractError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal(ReduceOp::average, at::kInt).find("average is not defined for int32: it would be rounded"), std::string::npos);
+  EXPECT_NE(refusal(ReduceOp::sum, at::kBool).find("sum is not defined for bool: use logical_or"), std::string::npos);
+  EXPECT_NE(refusal(ReduceOp::max, at::kComplexFloat).find("complex numbers have no order"), std::string::npos);
 }
 
 }  // namespace

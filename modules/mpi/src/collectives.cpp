@@ -1,100 +1,275 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime.hpp"
-
-#include <limits>
-#include <tw/base/contract.hpp>
 #include <tw/mpi/collectives.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <tw/base/contract.hpp>
+#include <tw/mpi/error.hpp>
+
+#include "runtime.hpp"
 
 namespace tw::mpi {
 namespace {
 
-MPI_Datatype native(Datatype datatype) {
-  switch (datatype) {
-    case Datatype::uint8: return MPI_UINT8_T;
-    case Datatype::int8: return MPI_INT8_T;
-    case Datatype::int16: return MPI_INT16_T;
-    case Datatype::int32: return MPI_INT32_T;
-    case Datatype::int64: return MPI_INT64_T;
-    case Datatype::float32: return MPI_FLOAT;
-    case Datatype::float64: return MPI_DOUBLE;
+MPI_Datatype native(ElementType type) {
+  switch (type) {
+    case ElementType::boolean:
+    case ElementType::uint8: return MPI_UINT8_T;
+    case ElementType::int8: return MPI_INT8_T;
+    case ElementType::int16: return MPI_INT16_T;
+    case ElementType::int32: return MPI_INT32_T;
+    case ElementType::int64: return MPI_INT64_T;
+    case ElementType::float32: return MPI_FLOAT;
+    case ElementType::float64: return MPI_DOUBLE;
+    case ElementType::complex64: return MPI_C_FLOAT_COMPLEX;
+    case ElementType::complex128: return MPI_C_DOUBLE_COMPLEX;
+    case ElementType::float16:
+    case ElementType::bfloat16: break;
   }
+  TW_ASSERT(false);  // MPI has no halves; `comm` reduces them as float32
   return MPI_DATATYPE_NULL;
 }
 
-MPI_Op native(Op op) {
+MPI_Op native(ReduceOp op) {
   switch (op) {
-    case Op::sum: return MPI_SUM;
-    case Op::min: return MPI_MIN;
-    case Op::max: return MPI_MAX;
+    case ReduceOp::sum:
+    case ReduceOp::average: return MPI_SUM;
+    case ReduceOp::min: return MPI_MIN;
+    case ReduceOp::max: return MPI_MAX;
+    case ReduceOp::product: return MPI_PROD;
+    case ReduceOp::logical_and: return MPI_LAND;
+    case ReduceOp::logical_or: return MPI_LOR;
+    case ReduceOp::logical_xor: return MPI_LXOR;
+    case ReduceOp::bitwise_and: return MPI_BAND;
+    case ReduceOp::bitwise_or: return MPI_BOR;
+    case ReduceOp::bitwise_xor: return MPI_BXOR;
   }
   return MPI_OP_NULL;
 }
 
-int narrow_count(int64_t count) {
-  TW_EXPECTS(count >= 0 && count <= std::numeric_limits<int>::max(), "one message holds at most 2^31 - 1 elements, got ", count);
-  return static_cast<int>(count);
+std::byte* bytes(void* data) { return static_cast<std::byte*>(data); }
+
+Buffer raw(std::span<const std::byte> memory) {
+  return {const_cast<std::byte*>(memory.data()), static_cast<int64_t>(memory.size()), ElementType::uint8};
 }
+
+// The bytes of `buffer`.
+Buffer raw(const Buffer& buffer) { return {buffer.data, buffer.count * element_bytes(buffer.type), ElementType::uint8}; }
+
+/// Requests of one operation, begun together. Long buffers are cut here, and only here: MPI 3.1 counts with an int.
+class Requests : public Transfer {
+ public:
+  explicit Requests(const Communicator& comm) : comm_(*comm.state()) {
+    if (const auto* revoked = comm_.revoked_ancestor()) throw RevokedError(revoked->name, "the start of an operation", revoked->revoked_because);
+  }
+
+  /// `begin(piece, count, request)` begins one of the pieces that `buffer` is cut into. Nothing is begun for an empty buffer.
+  template <class Begin>
+  void add(const char* call, const Buffer& buffer, Begin begin) {
+    const int64_t largest = comm_.runtime->largest_message();
+    for (int64_t at = 0; at < buffer.count; at += largest) {
+      requests_.push_back(MPI_REQUEST_NULL);
+      const auto count = static_cast<int>(std::min(largest, buffer.count - at));
+      check(begin(bytes(buffer.data) + at * element_bytes(buffer.type), count, &requests_.back()), call, comm_.name);
+    }
+  }
+
+  /// For calls of which no buffer is cut.
+  template <class Begin>
+  void add(const char* call, Begin begin) {
+    requests_.push_back(MPI_REQUEST_NULL);
+    check(begin(&requests_.back()), call, comm_.name);
+  }
+
+  /// @param buffer bytes
+  void send(const Buffer& buffer, int to, int tag) {
+    add("MPI_Isend", buffer, [&](void* piece, int count, MPI_Request* request) {
+      return MPI_Isend(piece, count, MPI_BYTE, to, tag, comm_.handle, request);
+    });
+  }
+
+  /// @param buffer bytes
+  void receive(const Buffer& buffer, int from, int tag) {
+    add("MPI_Irecv", buffer, [&](void* piece, int count, MPI_Request* request) {
+      return MPI_Irecv(piece, count, MPI_BYTE, from, tag, comm_.handle, request);
+    });
+  }
+
+  bool advance() override {
+    if (requests_.size() == 1) return test(MPI_Test(requests_.data(), &done_, MPI_STATUS_IGNORE));
+    return test(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done_, MPI_STATUSES_IGNORE));
+  }
+
+  const CommunicatorState& comm() const noexcept { return comm_; }
+
+  /// What must live until completion: offsets, sizes.
+  std::vector<int> kept;
+
+ private:
+  bool test(int code) {
+    check(code, "MPI_Test", comm_.name);
+    return done_ != 0;
+  }
+
+  const CommunicatorState& comm_;  // kept alive by the operation
+  std::vector<MPI_Request> requests_;
+  int done_ = 0;
+};
 
 void check_root(const Communicator& comm, Rank root) {
-  TW_EXPECTS(root >= 0 && root < comm.size(), "root ", root, " is not a rank of '", comm.name(), "', which has ", comm.size());
+  TW_EXPECTS(root >= 0 && root < comm.size(), "rank ", root, " is not a rank of '", comm.name(), "', which has ", comm.size());
 }
 
-std::unique_ptr<RequestState> start(const Communicator& comm, const char* call, std::shared_ptr<void> keep_alive) {
-  auto request = std::make_unique<RequestState>();
-  request->call = call;
-  request->communicator = comm.name();
-  request->keep_alive = std::move(keep_alive);
-  request->runtime = comm.state().runtime;
-  request->runtime->reap();
-  return request;
-}
+void wait_for(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer) { start(comm, call, std::move(transfer)).wait(); }
 
 }  // namespace
 
-void allreduce(const Communicator& comm, const Buffer& buffer, Op op) {
-  check(MPI_Allreduce(MPI_IN_PLACE, buffer.data, narrow_count(buffer.count), native(buffer.datatype), native(op), comm.state().handle),
-        "MPI_Allreduce", comm.name());
+std::unique_ptr<Transfer> barrier_transfer(const Communicator& comm) {
+  auto requests = std::make_unique<Requests>(comm);
+  requests->add("MPI_Ibarrier", [&](MPI_Request* request) { return MPI_Ibarrier(requests->comm().handle, request); });
+  return requests;
 }
 
-Request iallreduce(const Communicator& comm, const Buffer& buffer, Op op, std::shared_ptr<void> keep_alive) {
-  auto request = start(comm, "MPI_Iallreduce", std::move(keep_alive));
-  check(MPI_Iallreduce(MPI_IN_PLACE, buffer.data, narrow_count(buffer.count), native(buffer.datatype), native(op), comm.state().handle,
-                       &request->handle),
-        request->call, comm.name());
-  return Request(std::move(request));
+std::unique_ptr<Transfer> broadcast_transfer(const Communicator& comm, const Buffer& buffer, Rank root) {
+  check_root(comm, root);
+  auto requests = std::make_unique<Requests>(comm);
+  requests->add("MPI_Ibcast", raw(buffer), [&](void* piece, int count, MPI_Request* request) {
+    return MPI_Ibcast(piece, count, MPI_BYTE, root, requests->comm().handle, request);
+  });
+  return requests;
+}
+
+std::unique_ptr<Transfer> allreduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op) {
+  auto requests = std::make_unique<Requests>(comm);
+  requests->add("MPI_Iallreduce", buffer, [&](void* piece, int count, MPI_Request* request) {
+    return MPI_Iallreduce(MPI_IN_PLACE, piece, count, native(buffer.type), native(op), requests->comm().handle, request);
+  });
+  return requests;
+}
+
+std::unique_ptr<Transfer> reduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op, Rank root) {
+  check_root(comm, root);
+  auto requests = std::make_unique<Requests>(comm);
+  requests->add("MPI_Ireduce", buffer, [&](void* piece, int count, MPI_Request* request) {
+    const bool at_root = comm.rank() == root;
+    return MPI_Ireduce(at_root ? MPI_IN_PLACE : piece, at_root ? piece : nullptr, count, native(buffer.type), native(op), root,
+                       requests->comm().handle, request);
+  });
+  return requests;
+}
+
+std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, const Buffer& input, void* output, ReduceOp op) {
+  auto requests = std::make_unique<Requests>(comm);
+  const int64_t part = input.count / comm.size();
+  const int64_t part_bytes = part * element_bytes(input.type);
+  if (part <= comm.state()->runtime->largest_message()) {
+    requests->add("MPI_Ireduce_scatter_block", [&](MPI_Request* request) {
+      return MPI_Ireduce_scatter_block(input.data, output, static_cast<int>(part), native(input.type), native(op), requests->comm().handle, request);
+    });
+    return requests;
+  }
+  for (int root = 0; root < comm.size(); ++root) {  // cut: a reduction to each rank, of pieces that lie at the same place in input and output
+    const Buffer of_root{bytes(input.data) + root * part_bytes, part, input.type};
+    requests->add("MPI_Ireduce", of_root, [&](void* piece, int count, MPI_Request* request) {
+      void* result = bytes(output) + (bytes(piece) - bytes(of_root.data));
+      return MPI_Ireduce(piece, result, count, native(input.type), native(op), root, requests->comm().handle, request);
+    });
+  }
+  return requests;
+}
+
+std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span<const std::byte> mine, std::byte* all,
+                                             std::span<const int64_t> sizes) {
+  TW_EXPECTS(sizes.size() == static_cast<size_t>(comm.size()), "allgather needs one size per rank, got ", sizes.size());
+  TW_EXPECTS(sizes[static_cast<size_t>(int{comm.rank()})] == static_cast<int64_t>(mine.size()), "allgather was told that rank ", comm.rank(), " gives ",
+             sizes[static_cast<size_t>(int{comm.rank()})], " bytes, it gives ", mine.size());
+  const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  if (total > comm.state()->runtime->largest_message()) {  // as messages, which are cut. `sizes` are the same on all ranks, so all come here
+    const std::vector<std::span<const std::byte>> to(sizes.size(), mine);
+    std::vector<std::span<std::byte>> from;
+    for (std::byte* at = all; const int64_t size : sizes) {
+      from.emplace_back(at, static_cast<size_t>(size));
+      at += size;
+    }
+    return exchange_transfer(comm, to, from);
+  }
+  auto requests = std::make_unique<Requests>(comm);
+  std::vector<int>& numbers = requests->kept;  // sizes, then offsets
+  numbers.assign(sizes.begin(), sizes.end());
+  numbers.resize(2 * sizes.size());
+  std::exclusive_scan(numbers.begin(), numbers.begin() + comm.size(), numbers.begin() + comm.size(), 0);
+  requests->add("MPI_Iallgatherv", [&](MPI_Request* request) {
+    return MPI_Iallgatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all, numbers.data(), numbers.data() + comm.size(), MPI_BYTE,
+                           requests->comm().handle, request);
+  });
+  return requests;
+}
+
+std::unique_ptr<Transfer> alltoall_transfer(const Communicator& comm, const std::byte* input, std::byte* output, int64_t bytes_each) {
+  if (bytes_each > comm.state()->runtime->largest_message()) {
+    std::vector<std::span<const std::byte>> to;
+    std::vector<std::span<std::byte>> from;
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      to.emplace_back(input + rank * bytes_each, static_cast<size_t>(bytes_each));
+      from.emplace_back(output + rank * bytes_each, static_cast<size_t>(bytes_each));
+    }
+    return exchange_transfer(comm, to, from);
+  }
+  auto requests = std::make_unique<Requests>(comm);
+  requests->add("MPI_Ialltoall", [&](MPI_Request* request) {
+    const int count = static_cast<int>(bytes_each);
+    return MPI_Ialltoall(input, count, MPI_BYTE, output, count, MPI_BYTE, requests->comm().handle, request);
+  });
+  return requests;
+}
+
+std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, std::span<const std::span<const std::byte>> to,
+                                            std::span<const std::span<std::byte>> from) {
+  auto requests = std::make_unique<Requests>(comm);
+  for (int i = 0; i < comm.size(); ++i) {  // everyone begins with another rank
+    const int rank = (comm.rank() + i) % comm.size();
+    const auto at = static_cast<size_t>(rank);
+    requests->receive(raw(from[at]), rank, exchange_tag);
+    requests->send(raw(to[at]), rank, exchange_tag);
+  }
+  return requests;
+}
+
+std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag) {
+  check_root(comm, to);
+  TW_EXPECTS(tag >= 0 && tag <= Tag::largest, "a tag is 0 to ", Tag::largest, ", got ", tag);
+  auto requests = std::make_unique<Requests>(comm);
+  requests->send(raw(buffer), to, tag);
+  return requests;
+}
+
+std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag) {
+  check_root(comm, from);
+  TW_EXPECTS(tag >= 0 && tag <= Tag::largest, "a tag is 0 to ", Tag::largest, ", got ", tag);
+  auto requests = std::make_unique<Requests>(comm);
+  requests->receive(raw(buffer), from, tag);
+  return requests;
+}
+
+void allreduce(const Communicator& comm, const Buffer& buffer, ReduceOp op) {
+  wait_for(comm, {.collective = Collective::allreduce, .op = op, .type = buffer.type, .count = buffer.count}, allreduce_transfer(comm, buffer, op));
 }
 
 void broadcast(const Communicator& comm, const Buffer& buffer, Rank root) {
-  check_root(comm, root);
-  check(MPI_Bcast(buffer.data, narrow_count(buffer.count), native(buffer.datatype), root, comm.state().handle), "MPI_Bcast", comm.name());
-}
-
-Request ibroadcast(const Communicator& comm, const Buffer& buffer, Rank root, std::shared_ptr<void> keep_alive) {
-  check_root(comm, root);
-  auto request = start(comm, "MPI_Ibcast", std::move(keep_alive));
-  check(MPI_Ibcast(buffer.data, narrow_count(buffer.count), native(buffer.datatype), root, comm.state().handle, &request->handle), request->call,
-        comm.name());
-  return Request(std::move(request));
+  wait_for(comm, {.collective = Collective::broadcast, .type = buffer.type, .peer = root, .count = buffer.count},
+           broadcast_transfer(comm, buffer, root));
 }
 
 void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all) {
-  TW_EXPECTS(all.size() == mine.size() * static_cast<size_t>(comm.size()), "allgather needs ", mine.size(), " bytes per rank, got ", all.size());
-  const int count = narrow_count(static_cast<int64_t>(mine.size()));
-  check(MPI_Allgather(mine.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, comm.state().handle), "MPI_Allgather", comm.name());
+  const std::vector<int64_t> sizes(static_cast<size_t>(comm.size()), static_cast<int64_t>(mine.size()));
+  allgather(comm, mine, all, sizes);
 }
 
-void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int> sizes) {
-  TW_EXPECTS(sizes.size() == static_cast<size_t>(comm.size()), "allgather needs one size per rank, got ", sizes.size());
-  std::vector<int> offsets(sizes.size());
-  int64_t total = 0;
-  for (size_t rank = 0; rank < sizes.size(); ++rank) {
-    offsets[rank] = narrow_count(total);
-    total += sizes[rank];
-  }
+void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int64_t> sizes) {
+  const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   TW_EXPECTS(static_cast<int64_t>(all.size()) == total, "allgather needs room for ", total, " bytes, got ", all.size());
-  check(MPI_Allgatherv(mine.data(), narrow_count(static_cast<int64_t>(mine.size())), MPI_BYTE, all.data(), sizes.data(), offsets.data(), MPI_BYTE,
-                       comm.state().handle),
-        "MPI_Allgatherv", comm.name());
+  // The sizes of the others may differ from call to call and from rank to rank, so the count is not part of what ranks compare.
+  wait_for(comm, {.collective = Collective::allgather}, allgather_transfer(comm, mine, all.data(), sizes));
 }
 
 }  // namespace tw::mpi

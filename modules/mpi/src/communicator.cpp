@@ -1,80 +1,194 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime.hpp"
-
-#include <tw/base/contract.hpp>
 #include <tw/mpi/communicator.hpp>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <tw/base/contract.hpp>
+#include <tw/base/hash.hpp>
+#include <tw/mpi/collectives.hpp>
+#include <tw/mpi/error.hpp>
+
+#include "runtime.hpp"
 
 namespace tw {
 namespace mpi {
 
-std::unique_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool owned, std::string name, std::shared_ptr<Runtime> runtime) {
-  auto state = std::make_unique<CommunicatorState>();
+std::shared_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool owned, std::string name, std::shared_ptr<Runtime> runtime,
+                                                           std::shared_ptr<CommunicatorState> parent) {
+  auto state = std::make_shared<CommunicatorState>();
   state->handle = handle;
   state->owned = owned;
   state->age = runtime->next_communicator();
   state->name = std::move(name);
   state->runtime = std::move(runtime);
+  state->parent = std::move(parent);
   if (owned) {
     check(MPI_Comm_set_errhandler(handle, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", state->name);
     check(MPI_Comm_set_name(handle, state->name.c_str()), "MPI_Comm_set_name", state->name);
   }
   check(MPI_Comm_rank(handle, &state->rank), "MPI_Comm_rank", state->name);
   check(MPI_Comm_size(handle, &state->size), "MPI_Comm_size", state->name);
+  if (owned) {  // all members are here, just having made it
+    state->key = (uint64_t{std::random_device{}()} << 32) + std::random_device{}();
+    check(MPI_Bcast(&state->key, 1, MPI_UINT64_T, 0, handle), "MPI_Bcast", state->name);
+  }
   return state;
 }
+
+CommunicatorState::~CommunicatorState() {
+  if (owned && runtime) runtime->free_later(handle, age, key);
+}
+
+const CommunicatorState* CommunicatorState::revoked_ancestor() const noexcept {
+  for (const CommunicatorState* state = this; state != nullptr; state = state->parent.get()) {
+    if (state->revoked) return state;
+  }
+  return nullptr;
+}
+
+void meet(const Communicator& comm) { start(comm, {.collective = Collective::make_communicator}, barrier_transfer(comm)).wait(); }
 
 }  // namespace mpi
 
 namespace {
 
-Communicator duplicate(MPI_Comm handle, const std::string& name, const std::shared_ptr<mpi::Runtime>& runtime) {
-  MPI_Comm copy = MPI_COMM_NULL;
-  mpi::check(MPI_Comm_dup(handle, &copy), "MPI_Comm_dup", name);
-  return Communicator(mpi::make_communicator_state(copy, /*owned=*/true, name + "/dup", runtime));
+Communicator make_child(const Communicator& parent, MPI_Comm handle, const std::string& suffix) {
+  return Communicator(mpi::make_communicator_state(handle, /*owned=*/true, parent.name() + "/" + suffix, parent.state()->runtime, parent.state()));
 }
 
-// The MPI handle is not freed here: MPI_Comm_free is collective, and a destructor may run while only this rank unwinds.
-void retire(std::unique_ptr<mpi::CommunicatorState>& state) noexcept {
-  if (state && state->owned) state->runtime->free_later(state->handle, state->age);
-  state.reset();
+/// The members of a subset meet, over the communicator that they leave, which may be revoked: each tells the first, and the first tells each.
+class Meeting : public mpi::Transfer {
+ public:
+  Meeting(const mpi::CommunicatorState& comm, const std::vector<Rank>& members) : comm_(comm), members_(members) {
+    const bool first = comm.rank == members[0];
+    for (size_t i = 1; i < members.size(); ++i) {
+      if (first) {
+        receive(members[i]);
+      } else if (comm.rank == members[i]) {
+        send(members[0]);
+        receive(members[0]);
+      }
+    }
+  }
+
+  bool advance() override {
+    int done = 0;
+    mpi::check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall", comm_.name);
+    if (done == 0) return false;
+    if (comm_.rank != members_[0] || answered_) return true;
+    answered_ = true;
+    for (size_t i = 1; i < members_.size(); ++i) send(members_[i]);
+    return advance();
+  }
+
+ private:
+  void send(int to) {
+    requests_.emplace_back();
+    mpi::check(MPI_Isend(&byte_, 1, MPI_BYTE, to, mpi::subset_tag, comm_.handle, &requests_.back()), "MPI_Isend", comm_.name);
+  }
+  void receive(int from) {
+    requests_.emplace_back();
+    mpi::check(MPI_Irecv(&byte_, 1, MPI_BYTE, from, mpi::subset_tag, comm_.handle, &requests_.back()), "MPI_Irecv", comm_.name);
+  }
+
+  const mpi::CommunicatorState& comm_;
+  std::vector<Rank> members_;
+  std::vector<MPI_Request> requests_;
+  char byte_ = 0;
+  bool answered_ = false;
+};
+
+void meet_members(const std::shared_ptr<mpi::CommunicatorState>& comm, const std::vector<Rank>& members, std::chrono::milliseconds timeout) {
+  auto operation = std::make_shared<mpi::Operation>();
+  operation->call = {.collective = Collective::make_communicator};
+  operation->comm = comm;
+  operation->transfer = std::make_unique<Meeting>(*comm, members);
+  operation->survives_revocation = true;
+  comm->runtime->engine().add(operation);
+  if (!Work(operation).wait_for(timeout)) {
+    throw Error(concat("the ", members.size(), " members of a subset of '", comm->name, "' have not all come within ", timeout.count(), " ms"));
+  }
 }
 
 }  // namespace
 
-Communicator::Communicator(std::unique_ptr<mpi::CommunicatorState> state) noexcept : state_(std::move(state)) {}
+Communicator::Communicator(std::shared_ptr<mpi::CommunicatorState> state) noexcept : state_(std::move(state)) {}
 Communicator::Communicator(Communicator&&) noexcept = default;
-
-Communicator& Communicator::operator=(Communicator&& other) noexcept {
-  if (this != &other) {
-    retire(state_);
-    state_ = std::move(other.state_);
-  }
-  return *this;
-}
-
-Communicator::~Communicator() { retire(state_); }
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
 
 Communicator Communicator::duplicate_native(const void* mpi_comm) {
   const MPI_Comm handle = *static_cast<const MPI_Comm*>(mpi_comm);
   TW_EXPECTS(handle != MPI_COMM_NULL, "duplicate_of() was given MPI_COMM_NULL");
-  return duplicate(handle, "user", mpi::Runtime::current("Communicator::duplicate_of"));
+  MPI_Comm copy = MPI_COMM_NULL;
+  const auto runtime = mpi::Runtime::current("Communicator::duplicate_of");
+  mpi::check(MPI_Comm_dup(handle, &copy), "MPI_Comm_dup", "user");
+  return Communicator(mpi::make_communicator_state(copy, /*owned=*/true, "user/dup", runtime, nullptr));
 }
 
 Rank Communicator::rank() const noexcept { return Rank(state_->rank); }
 int Communicator::size() const noexcept { return state_->size; }
 const std::string& Communicator::name() const noexcept { return state_->name; }
 bool Communicator::audited() const noexcept { return state_->runtime->audit(); }
+bool Communicator::revoked() const noexcept { return state_->revoked_ancestor() != nullptr; }
 const void* Communicator::native() const noexcept { return &state_->handle; }
+std::shared_ptr<void>& Communicator::attachment() const noexcept { return state_->attachment; }
+void Communicator::set_board(std::shared_ptr<mpi::Board> board) const { state_->board = std::move(board); }
 
-Communicator Communicator::dup() const { return duplicate(state_->handle, state_->name, state_->runtime); }
+Communicator Communicator::dup() const {
+  mpi::meet(*this);
+  MPI_Comm copy = MPI_COMM_NULL;
+  mpi::check(MPI_Comm_dup(state_->handle, &copy), "MPI_Comm_dup", state_->name);
+  return make_child(*this, copy, "dup");
+}
 
 Communicator Communicator::split(int color, int key) const {
   TW_EXPECTS(color >= 0, "split() needs a color of at least 0, got ", color);
+  mpi::meet(*this);
   MPI_Comm part = MPI_COMM_NULL;
   mpi::check(MPI_Comm_split(state_->handle, color, key, &part), "MPI_Comm_split", state_->name);
-  return Communicator(mpi::make_communicator_state(part, /*owned=*/true, concat(state_->name, "/split", color), state_->runtime));
+  return make_child(*this, part, concat("split", color));
 }
 
-void Communicator::barrier() const { mpi::check(MPI_Barrier(state_->handle), "MPI_Barrier", state_->name); }
+// The color of a group is the first rank that gives its name, or rather its hash of 64 bits.
+Communicator Communicator::split(std::string_view group) const {
+  const uint64_t mine = content_hash(group);
+  std::vector<uint64_t> all(static_cast<size_t>(size()));
+  mpi::allgather(*this, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  const auto color = static_cast<int>(std::find(all.begin(), all.end(), mine) - all.begin());
+  MPI_Comm part = MPI_COMM_NULL;
+  mpi::check(MPI_Comm_split(state_->handle, color, state_->rank, &part), "MPI_Comm_split", state_->name);
+  return make_child(*this, part, std::string(group));
+}
+
+Communicator Communicator::split_by_node() const {
+  mpi::meet(*this);
+  MPI_Comm node = MPI_COMM_NULL;
+  mpi::check(MPI_Comm_split_type(state_->handle, MPI_COMM_TYPE_SHARED, state_->rank, MPI_INFO_NULL, &node), "MPI_Comm_split_type", state_->name);
+  return make_child(*this, node, "node");
+}
+
+void Communicator::barrier() const { mpi::start(*this, {.collective = Collective::barrier}, mpi::barrier_transfer(*this)).wait(); }
+
+void Communicator::revoke(std::string_view reason) const { state_->runtime->engine().revoke(*state_, std::string(reason)); }
+
+Communicator Communicator::subset(const std::vector<Rank>& members, std::chrono::milliseconds timeout) const {
+  const auto is_valid = [&](Rank member) { return member >= 0 && member < size(); };
+  TW_EXPECTS(std::all_of(members.begin(), members.end(), is_valid), "subset() of '", name(), "' was given ranks that it does not have");
+  TW_EXPECTS(std::count(members.begin(), members.end(), rank()) == 1, "subset() needs this rank, ", rank(), ", once among its members");
+  meet_members(state_, members, timeout);
+  MPI_Group all = MPI_GROUP_NULL;
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Comm part = MPI_COMM_NULL;
+  const std::vector<int> ranks(members.begin(), members.end());
+  mpi::check(MPI_Comm_group(state_->handle, &all), "MPI_Comm_group", name());
+  mpi::check(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &group), "MPI_Group_incl", name());
+  const int code = MPI_Comm_create_group(state_->handle, group, mpi::subset_tag, &part);
+  MPI_Group_free(&group);
+  MPI_Group_free(&all);
+  mpi::check(code, "MPI_Comm_create_group", name());
+  return Communicator(mpi::make_communicator_state(part, /*owned=*/true, name() + "/subset", state_->runtime, state_->parent));
+}
 
 }  // namespace tw

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime.hpp"
+#include <tw/mpi/environment.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <exception>
+#include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/process.hpp>
-#include <tw/mpi/environment.hpp>
 #include <tw/mpi/error.hpp>
+
+#include "runtime.hpp"
 
 namespace tw {
 namespace {
@@ -43,6 +46,19 @@ ThreadLevel granted_thread_level() {
     if (provided == native(level)) return level;
   }
   return ThreadLevel::single;
+}
+
+// A thread of our own may call MPI only at the highest level.
+ThreadLevel level_asked_for(const EnvironmentOptions& options) {
+  return options.progress == ProgressDriver::thread ? ThreadLevel::multiple : options.thread_level;
+}
+
+// On an adopted MPI, the host may finalise while our Environment still exists. MPI_Finalize first deletes the attributes of MPI_COMM_SELF; ours holds a
+// weak reference to the runtime, and its deletion drains it.
+int drain_before_finalize(MPI_Comm, int, void* value, void*) {
+  const std::unique_ptr<std::weak_ptr<mpi::Runtime>> holder(static_cast<std::weak_ptr<mpi::Runtime>*>(value));
+  if (const auto runtime = holder->lock()) runtime->close();
+  return MPI_SUCCESS;
 }
 
 // Nobody catches the exception, so nobody unwinds: without this the other ranks would learn of it from the launcher alone.
@@ -94,11 +110,11 @@ void Environment::initialise(int* argc, char*** argv, const EnvironmentOptions& 
   MPI_Finalized(&finalised);
   if (finalised != 0) throw Error("MPI was finalised already and cannot be started a second time in one process");
   int provided = MPI_THREAD_SINGLE;
-  mpi::check(MPI_Init_thread(argc, argv, native(options.thread_level), &provided), "MPI_Init_thread", "world");
-  if (provided < native(options.thread_level)) {
+  mpi::check(MPI_Init_thread(argc, argv, native(level_asked_for(options)), &provided), "MPI_Init_thread", "world");
+  if (provided < native(level_asked_for(options))) {
     const auto granted = granted_thread_level();
     MPI_Finalize();
-    throw Error(concat(to_string(options.thread_level), " was asked for and this MPI grants only ", to_string(granted),
+    throw Error(concat(to_string(level_asked_for(options)), " was asked for and this MPI grants only ", to_string(granted),
                        ": ask for less in EnvironmentOptions::thread_level, or use an MPI that was built with threads"));
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -108,14 +124,23 @@ void Environment::initialise(int* argc, char*** argv, const EnvironmentOptions& 
 void Environment::attach(const EnvironmentOptions& options) {
   exceptions_at_entry_ = std::uncaught_exceptions();
   thread_level_ = granted_thread_level();
-  drain_timeout_ = options.drain_timeout;
   runtime_ = mpi::Runtime::find_current();
   made_runtime_ = runtime_ == nullptr;
   if (made_runtime_) {
-    runtime_ = std::make_shared<mpi::Runtime>(options.audit.value_or(audit_by_default));
+    TW_EXPECTS(options.largest_message > 0 && options.largest_message <= 2147483647, "largest_message must be 1 to 2147483647, got ",
+               options.largest_message);
+    if (options.progress == ProgressDriver::thread && thread_level_ != ThreadLevel::multiple) {
+      throw Error(concat("ProgressDriver::thread needs MPI_THREAD_MULTIPLE, and the adopted MPI runs at ", to_string(thread_level_),
+                         ": let the host ask for it in MPI_Init_thread, or use ProgressDriver::inlined"));
+    }
+    runtime_ = std::make_shared<mpi::Runtime>(options, options.audit.value_or(audit_by_default));
     mpi::Runtime::set_current(runtime_);
+    if (adopted_) {
+      MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, drain_before_finalize, &finalize_key_, nullptr);
+      MPI_Comm_set_attr(MPI_COMM_SELF, finalize_key_, new std::weak_ptr<mpi::Runtime>(runtime_));
+    }
   }
-  world_ = std::make_unique<Communicator>(mpi::make_communicator_state(MPI_COMM_WORLD, /*owned=*/false, "world", runtime_));
+  world_ = std::make_unique<Communicator>(mpi::make_communicator_state(MPI_COMM_WORLD, /*owned=*/false, "world", runtime_, nullptr));
   set_process_rank(world_->rank());
 }
 
@@ -131,17 +156,17 @@ Environment::~Environment() {
     abort(last.empty() ? "an exception left the scope of tw::Environment; catch it inside to see its message"
                        : concat("an exception left the scope of tw::Environment; the last error was: ", last));
   }
-  try {
-    if (!runtime_->drain(drain_timeout_)) {
-      abort(concat("operations that were dropped before their completion did not complete within ", drain_timeout_.count(),
-                   " ms: did every rank make the same calls?"));
-    }
-    runtime_->free_communicators();
-  } catch (const std::exception& error) {
-    abort(error.what());
+  runtime_->close();
+  if (adopted_) {
+    MPI_Comm_delete_attr(MPI_COMM_SELF, finalize_key_);
+    MPI_Comm_free_keyval(&finalize_key_);
+    return;
   }
-  if (!adopted_) MPI_Finalize();
+  MPI_Finalize();
 }
+
+void Environment::free_communicators() { runtime_->free_communicators_queued_everywhere(*world_); }
+
 
 std::string Environment::library_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};

@@ -8,6 +8,9 @@ namespace tw {
 MpiError::MpiError(const std::string& call, int code, const std::string& explanation, const std::string& communicator)
     : Error(concat(process_label(), ": ", call, " failed on communicator '", communicator, "': ", explanation, " (code ", code, ")")), code_(code) {}
 
+RevokedError::RevokedError(const std::string& communicator, const std::string& during, const std::string& reason)
+    : Error(concat(process_label(), ": communicator '", communicator, "' was revoked during ", during, ": ", reason)) {}
+
 NotInitialisedError::NotInitialisedError(const std::string& what_needs_it)
     : Error(concat(what_needs_it, " needs MPI: make a tw::Environment first (or tw::Environment::adopt() where MPI runs already)")) {}
 

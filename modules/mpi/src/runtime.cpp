@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
+#include <tw/base/contract.hpp>
+#include <tw/mpi/collectives.hpp>
 #include <tw/mpi/error.hpp>
 
 namespace tw::mpi {
@@ -20,6 +20,14 @@ void check(int code, const char* call, const std::string& communicator) {
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
   throw MpiError(call, code, std::string(text.data(), static_cast<size_t>(length)), communicator);
+}
+
+Runtime::Runtime(const EnvironmentOptions& options, bool audit)
+    : audit_(audit),
+      largest_message_(options.largest_message),
+      drain_timeout_(options.drain_timeout),
+      engine_({.warning = options.stall_warning, .abort = options.stall_abort}) {
+  if (options.progress == ProgressDriver::thread) engine_.drive_by_thread();
 }
 
 std::shared_ptr<Runtime> Runtime::find_current() {
@@ -38,38 +46,9 @@ void Runtime::set_current(const std::shared_ptr<Runtime>& runtime) {
   current_runtime = runtime;
 }
 
-void Runtime::free_later(MPI_Comm comm, uint64_t age) {
+void Runtime::free_later(MPI_Comm comm, uint64_t age, uint64_t key) {
   const std::lock_guard lock(mutex_);
-  retired_.push_back({comm, age});
-}
-
-void Runtime::park(MPI_Request request, std::shared_ptr<void> keep_alive) {
-  const std::lock_guard lock(mutex_);
-  parked_.push_back({request, std::move(keep_alive)});
-}
-
-bool Runtime::reap_locked() {
-  std::erase_if(parked_, [](Parked& parked) {
-    int done = 0;
-    check(MPI_Test(&parked.request, &done, MPI_STATUS_IGNORE), "MPI_Test", "of a dropped operation");
-    return done != 0;
-  });
-  return parked_.empty();
-}
-
-void Runtime::reap() {
-  const std::lock_guard lock(mutex_);
-  reap_locked();
-}
-
-bool Runtime::drain(std::chrono::milliseconds timeout) {
-  const std::lock_guard lock(mutex_);
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  while (!reap_locked()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    sched_yield();
-  }
-  return true;
+  if (!closed_) retired_.push_back({comm, age, key});
 }
 
 void Runtime::free_communicators() {
@@ -79,11 +58,48 @@ void Runtime::free_communicators() {
   retired_.clear();
 }
 
-void Runtime::abandon() {
+void Runtime::free_communicators_queued_everywhere(const Communicator& world) {
   const std::lock_guard lock(mutex_);
-  if (!parked_.empty()) [[maybe_unused]]
-    const auto* leaked = new std::vector<Parked>(std::move(parked_));
-  parked_.clear();
+  std::vector<uint64_t> mine;
+  for (const Retired& retired : retired_) mine.push_back(retired.key);
+  const auto bytes = static_cast<int64_t>(mine.size() * sizeof(uint64_t));
+  std::vector<int64_t> sizes(static_cast<size_t>(world.size()));
+  allgather(world, std::as_bytes(std::span(&bytes, 1)), std::as_writable_bytes(std::span(sizes)));
+  size_t total = 0;
+  for (const int64_t size : sizes) total += static_cast<size_t>(size) / sizeof(uint64_t);
+  std::vector<uint64_t> all(total);
+  allgather(world, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), sizes);
+
+  std::sort(retired_.begin(), retired_.end(), [](const Retired& a, const Retired& b) { return a.age < b.age; });
+  std::erase_if(retired_, [&](Retired& retired) {
+    int members = 0;
+    MPI_Comm_size(retired.comm, &members);
+    if (std::count(all.begin(), all.end(), retired.key) < members) return false;
+    MPI_Comm_free(&retired.comm);
+    return true;
+  });
+}
+
+void Runtime::close() {
+  if (closed_) return;
+  engine_.stop_thread();
+  try {
+    if (!engine_.drain(drain_timeout_)) {
+      Environment::abort(concat("operations that were dropped before their completion did not complete within ", drain_timeout_.count(),
+                                " ms: did every rank make the same calls?"));
+    }
+    free_communicators();
+  } catch (const std::exception& error) {
+    Environment::abort(error.what());
+  }
+  closed_ = true;
+}
+
+void Runtime::abandon() {
+  engine_.stop_thread();
+  engine_.abandon();
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
   retired_.clear();
 }
 

@@ -2,23 +2,36 @@
 #pragma once
 #include <mpi.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <tw/base/call.hpp>
+#include <tw/mpi/engine.hpp>
+#include <tw/mpi/environment.hpp>
 #include <vector>
+
+#include "engine.hpp"
 
 namespace tw::mpi {
 
 /// @throws MpiError unless `code` is MPI_SUCCESS.
 void check(int code, const char* call, const std::string& communicator);
 
-/// What outlives the handles of users: operations whose handle was dropped, and communicators that wait to be freed.
-/// One per Environment; shared by its communicators, so that it lives as long as any of them.
+// Tags that the library keeps for itself, behind Tag::largest.
+constexpr int control_tag = Tag::largest + 1;   // see control.hpp
+constexpr int exchange_tag = Tag::largest + 2;  // collectives over send and receive
+constexpr int subset_tag = Tag::largest + 3;    // members of a subset meet
+
+/// What outlives the handles of users: the engine, and communicators that wait to be freed. One per Environment; shared by its communicators, so that
+/// it lives as long as any of them.
 class Runtime {
  public:
-  explicit Runtime(bool audit) : audit_(audit) {}
+  explicit Runtime(const EnvironmentOptions& options, bool audit);
 
   /// The runtime of the Environment that exists, or null.
   static std::shared_ptr<Runtime> find_current();
@@ -26,59 +39,77 @@ class Runtime {
   static std::shared_ptr<Runtime> current(const std::string& user);
   static void set_current(const std::shared_ptr<Runtime>& runtime);
 
+  Engine& engine() noexcept { return engine_; }
   bool audit() const noexcept { return audit_; }
+  int64_t largest_message() const noexcept { return largest_message_; }
 
   /// Orders communicators by age, so that all ranks free them in one order.
   uint64_t next_communicator() noexcept { return made_communicators_++; }
-  void free_later(MPI_Comm comm, uint64_t age);
-
-  void park(MPI_Request request, std::shared_ptr<void> keep_alive);
-  /// Completes what it can of the parked operations, without waiting.
-  void reap();
-  /// Completes all parked operations. False when `timeout` passed first.
-  bool drain(std::chrono::milliseconds timeout);
+  /// @param key the same on all members of `comm`.
+  void free_later(MPI_Comm comm, uint64_t age, uint64_t key);
   /// Frees the queued communicators, oldest first. Collective over each of them.
   void free_communicators();
+  /// Frees those that are queued on all their members. Collective over `world`.
+  void free_communicators_queued_everywhere(const Communicator& world);
+
+  /// Completes what was dropped and frees what was queued; aborts the job where that fails. Nothing happens the second time.
+  void close();
   /// Lets go of everything without touching it: buffers of messages that may still be on their way are leaked, not freed.
   void abandon();
 
  private:
-  struct Parked {
-    MPI_Request request;
-    std::shared_ptr<void> keep_alive;
-  };
   struct Retired {
     MPI_Comm comm;
     uint64_t age;
+    uint64_t key;
   };
-  bool reap_locked();
 
   const bool audit_;
-  uint64_t made_communicators_ = 0;
+  const int64_t largest_message_;
+  const std::chrono::milliseconds drain_timeout_;
+  std::atomic<bool> closed_ = false;
+  std::atomic<uint64_t> made_communicators_ = 0;
   std::mutex mutex_;
-  std::vector<Parked> parked_;
   std::vector<Retired> retired_;
+  Engine engine_;  // last: its operations hold communicators
 };
 
 struct CommunicatorState {
+  CommunicatorState() = default;
+  CommunicatorState(const CommunicatorState&) = delete;
+  CommunicatorState& operator=(const CommunicatorState&) = delete;
+  /// Queues the MPI handle to be freed: MPI_Comm_free is collective, and this may run while only this rank unwinds.
+  ~CommunicatorState();
+
   MPI_Comm handle = MPI_COMM_NULL;
   bool owned = true;
   uint64_t age = 0;
+  uint64_t key = 0;  // drawn when it was made; the same on all members
   int rank = 0;
   int size = 1;
   std::string name;
   std::shared_ptr<Runtime> runtime;
+  std::shared_ptr<CommunicatorState> parent;  // whose revocation is ours too
+
+  // Used under the engine's lock.
+  uint64_t calls = 0;     // collective calls begun
+  uint64_t finished = 0;  // and ended
+  std::shared_ptr<Board> board;
+  std::map<int, LastSeen> notes;  // what ranks wrote of themselves while they waited
+  std::atomic<bool> revoked = false;
+  std::string revoked_because;
+
+  std::shared_ptr<void> attachment;
+
+  /// This one or the nearest it was made from that is revoked; null if none.
+  const CommunicatorState* revoked_ancestor() const noexcept;
 };
 
-struct RequestState {
-  MPI_Request handle = MPI_REQUEST_NULL;
-  const char* call = "";
-  std::string communicator;
-  std::shared_ptr<void> keep_alive;
-  std::shared_ptr<Runtime> runtime;
-};
+/// MPI makes communicators by calls that cannot be interrupted. So their members meet first, which can be; then the call is short.
+void meet(const Communicator& comm);
 
-/// Describes `handle`, which it takes over when `owned`.
-std::unique_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool owned, std::string name, std::shared_ptr<Runtime> runtime);
+/// Describes `handle`, which it takes over when `owned`. @param parent null: none.
+std::shared_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool owned, std::string name, std::shared_ptr<Runtime> runtime,
+                                                           std::shared_ptr<CommunicatorState> parent);
 
 }  // namespace tw::mpi

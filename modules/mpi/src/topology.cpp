@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime.hpp"
+#include <tw/mpi/topology.hpp>
 
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <tw/mpi/topology.hpp>
+#include <iterator>
+#include <set>
+#include <span>
+#include <tw/mpi/collectives.hpp>
+#include <vector>
+
+#include "runtime.hpp"
 
 namespace tw {
 namespace {
@@ -21,16 +27,29 @@ int cores_of_a_rank(int local_size) {
 
 }  // namespace
 
-Topology find_topology(const Communicator& comm) {
+std::vector<int> ranks_of_this_node(const Communicator& comm) {
+  mpi::meet(comm);
   MPI_Comm node = MPI_COMM_NULL;
-  mpi::check(MPI_Comm_split_type(comm.state().handle, MPI_COMM_TYPE_SHARED, comm.rank(), MPI_INFO_NULL, &node), "MPI_Comm_split_type", comm.name());
-  Topology topology;
-  MPI_Comm_rank(node, &topology.local_rank);
-  MPI_Comm_size(node, &topology.local_size);
+  mpi::check(MPI_Comm_split_type(comm.state()->handle, MPI_COMM_TYPE_SHARED, comm.rank(), MPI_INFO_NULL, &node), "MPI_Comm_split_type", comm.name());
+  int size = 0;
+  MPI_Comm_size(node, &size);
+  std::vector<int> ranks(static_cast<size_t>(size));
+  int mine = comm.rank();
+  MPI_Allgather(&mine, 1, MPI_INT, ranks.data(), 1, MPI_INT, node);
   MPI_Comm_free(&node);
+  return ranks;
+}
 
-  topology.nodes = topology.local_rank == 0 ? 1 : 0;
-  mpi::check(MPI_Allreduce(MPI_IN_PLACE, &topology.nodes, 1, MPI_INT, MPI_SUM, comm.state().handle), "MPI_Allreduce", comm.name());
+Topology find_topology(const Communicator& comm) {
+  const std::vector<int> neighbours = ranks_of_this_node(comm);
+  Topology topology;
+  topology.local_rank = static_cast<int>(std::find(neighbours.begin(), neighbours.end(), comm.rank()) - neighbours.begin());
+  topology.local_size = static_cast<int>(neighbours.size());
+  std::vector<int> firsts(static_cast<size_t>(comm.size()));  // by rank: the lowest rank of its node
+  mpi::allgather(comm, std::as_bytes(std::span(neighbours.data(), 1)), std::as_writable_bytes(std::span(firsts)));
+  const std::set<int> nodes(firsts.begin(), firsts.end());
+  topology.nodes = static_cast<int>(nodes.size());
+  topology.node_index = static_cast<int>(std::distance(nodes.begin(), nodes.find(neighbours.front())));
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   topology.node = name.data();

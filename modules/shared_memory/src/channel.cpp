@@ -2,7 +2,7 @@
 #include <tw/shared_memory/channel.hpp>
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <tw/base/contract.hpp>
 
 namespace tw::shared_memory {
@@ -61,21 +61,20 @@ std::byte* Channel::share(int rank, WindowPlace place) const {
   return nullptr;  // a peer still uses a window that I have let go: `arrive` then takes the staged way
 }
 
-void Channel::record(const Call& call) {
+void Channel::record(const Call& call, uint64_t number) {
   Record& mine = record_of(rank_);
-  std::array<uint64_t, sizeof(Call) / 8> words{};
-  std::memcpy(words.data(), &call, sizeof call);
+  const auto words = std::bit_cast<std::array<uint64_t, sizeof(Call) / 8>>(call);
   mine.version.fetch_add(1, std::memory_order_acquire);
   for (size_t i = 0; i < words.size(); ++i) mine.call[i].store(words[i], std::memory_order_relaxed);
   mine.since.store(std::chrono::steady_clock::now().time_since_epoch().count(), std::memory_order_relaxed);
   mine.version.fetch_add(1, std::memory_order_release);
-  mine.calls.fetch_add(1, std::memory_order_relaxed);
+  mine.calls.store(number, std::memory_order_relaxed);
 }
 
-void Channel::record_end() {
+void Channel::record_end(uint64_t finished) {
   Record& mine = record_of(rank_);
   mine.since.store(std::chrono::steady_clock::now().time_since_epoch().count(), std::memory_order_relaxed);
-  mine.finished.fetch_add(1, std::memory_order_relaxed);
+  mine.finished.store(finished, std::memory_order_relaxed);
 }
 
 LastSeen Channel::last_seen(int rank) const {
@@ -85,13 +84,13 @@ LastSeen Channel::last_seen(int rank) const {
     const uint64_t version = record.version.load(std::memory_order_acquire);
     std::array<uint64_t, sizeof(Call) / 8> words{};
     for (size_t i = 0; i < words.size(); ++i) words[i] = record.call[i].load(std::memory_order_acquire);
-    std::memcpy(&seen.call, words.data(), sizeof seen.call);
+    seen.call = std::bit_cast<Call>(words);
     if (version % 2 == 0 && record.version.load(std::memory_order_relaxed) == version) break;
   }
   seen.calls = record.calls.load(std::memory_order_relaxed);
   seen.finished = record.finished.load(std::memory_order_relaxed);
   const std::chrono::steady_clock::time_point since{std::chrono::steady_clock::duration(record.since.load(std::memory_order_relaxed))};
-  seen.since = std::chrono::steady_clock::now() - since;
+  seen.ago = std::chrono::steady_clock::now() - since;
   return seen;
 }
 

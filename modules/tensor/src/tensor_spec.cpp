@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <numeric>
+#include <optional>
+#include <tw/base/contract.hpp>
 
 namespace tw {
 
@@ -10,22 +12,37 @@ int64_t TensorSpec::numel() const noexcept { return std::accumulate(shape.begin(
 
 std::string TensorSpec::describe() const { return name + " " + dtype_name(dtype) + " " + shape_text(shape); }
 
-std::string dtype_name(c10::ScalarType dtype) {
+namespace {
+
+std::optional<ElementType> find_element_type(c10::ScalarType dtype) {
   switch (dtype) {
-    case c10::ScalarType::Byte: return "uint8";
-    case c10::ScalarType::Char: return "int8";
-    case c10::ScalarType::Short: return "int16";
-    case c10::ScalarType::Int: return "int32";
-    case c10::ScalarType::Long: return "int64";
-    case c10::ScalarType::Half: return "float16";
-    case c10::ScalarType::BFloat16: return "bfloat16";
-    case c10::ScalarType::Float: return "float32";
-    case c10::ScalarType::Double: return "float64";
-    case c10::ScalarType::ComplexFloat: return "complex64";
-    case c10::ScalarType::ComplexDouble: return "complex128";
-    case c10::ScalarType::Bool: return "bool";
-    default: return c10::toString(dtype);
+    case c10::ScalarType::Bool: return ElementType::boolean;
+    case c10::ScalarType::Byte: return ElementType::uint8;
+    case c10::ScalarType::Char: return ElementType::int8;
+    case c10::ScalarType::Short: return ElementType::int16;
+    case c10::ScalarType::Int: return ElementType::int32;
+    case c10::ScalarType::Long: return ElementType::int64;
+    case c10::ScalarType::Half: return ElementType::float16;
+    case c10::ScalarType::BFloat16: return ElementType::bfloat16;
+    case c10::ScalarType::Float: return ElementType::float32;
+    case c10::ScalarType::Double: return ElementType::float64;
+    case c10::ScalarType::ComplexFloat: return ElementType::complex64;
+    case c10::ScalarType::ComplexDouble: return ElementType::complex128;
+    default: return std::nullopt;
   }
+}
+
+}  // namespace
+
+ElementType element_type(c10::ScalarType dtype) {
+  const auto type = find_element_type(dtype);
+  TW_EXPECTS(type.has_value(), "a tensor of ", c10::toString(dtype), " cannot travel between ranks; convert it first");
+  return *type;
+}
+
+std::string dtype_name(c10::ScalarType dtype) {
+  const auto type = find_element_type(dtype);
+  return type ? std::string(name_of(*type)) : c10::toString(dtype);
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -39,6 +40,14 @@ struct Call {
   bool operator==(const Call&) const = default;
   /// Such as "allreduce sum of 16 float32" or "broadcast from rank 1 of 4 int64".
   std::string describe() const;
+};
+
+/// What a rank was last seen doing on one communicator.
+struct LastSeen {
+  uint64_t calls = 0;     ///< begun
+  uint64_t finished = 0;  ///< ended
+  Call call;              ///< the last that was begun
+  std::chrono::nanoseconds ago{};  ///< since its beginning, or since the last end where that is later
 };
 
 }  // namespace tw

@@ -1,32 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on tensors. Every rank of the communicator makes the same calls in the same order, with the same shapes and dtypes;
-// audit builds check that and name the ranks that differ. Tensors are contiguous and on the CPU.
+// Collectives on tensors. Every rank of the communicator makes the same calls in the same order, with the same dtypes and matching shapes. Audited
+// communicators check that before each call, shared memory does it by the way; both name the ranks that differ.
+//
+// - `i...` begins an operation and returns at once; the others are complete when they return. Several may be in flight, waited for in any order.
+// - dtypes: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128. Reductions: see ReduceOp in
+//   <tw/base/element.hpp>, which says what is defined for which type; the result has the same bits on all ranks.
+// - Tensors lie on the CPU and may have any strides; those that are not contiguous are packed and unpacked. 0-dimensional and empty ones are fine.
+//   Autograd does not see these calls; <tw/comm/differentiable.hpp> has those it does.
+// - Every one throws ContractError for tensors that do not fit, RevokedError, and MpiError.
+// - P is comm.size(). docs/algorithms.md has the cost of each.
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <tw/comm/work.hpp>
+#include <tw/base/element.hpp>
 #include <tw/mpi/communicator.hpp>
-#include <tw/mpi/datatype.hpp>
+#include <tw/mpi/work.hpp>
+#include <vector>
 
 namespace tw {
 
-/// Element-wise reductions: sum, min, max.
-using ReduceOp = mpi::Op;
+/// Returns when every rank has called it. Collective.
+void barrier(const Communicator& comm);
+Work ibarrier(const Communicator& comm);
 
-/// Reduces `tensor` element by element over all ranks, in place. Collective.
-/// @param tensor any shape; uint8, int8, int16, int32, int64, float32 or float64.
-/// @throws ContractError for other tensors, MpiError.
-/// Large tensors go through MPI in pieces that stay in cache.
-void allreduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op);
-
-/// Starts the same. Collective. @param tensor at most 2^31 - 1 elements; kept alive by the result.
-Work iallreduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op);
-
-/// Copies `tensor` of `root` to all ranks, in place. Collective. @param tensor any shape and dtype.
-/// @throws ContractError, MpiError.
+/// Copies `tensor` of `root` to all ranks, in place. Collective. @param tensor any shape.
 void broadcast(const Communicator& comm, const at::Tensor& tensor, Rank root);
-
-/// Starts the same. Collective. @param tensor at most 2^31 - 1 bytes; kept alive by the result.
 Work ibroadcast(const Communicator& comm, const at::Tensor& tensor, Rank root);
+/// The same for several tensors as one operation. Collective.
+void broadcast(const Communicator& comm, const std::vector<at::Tensor>& tensors, Rank root);
+Work ibroadcast(const Communicator& comm, const std::vector<at::Tensor>& tensors, Rank root);
+
+/// Reduces `tensor` element by element over all ranks, in place. Collective. @param tensor any shape.
+void allreduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op);
+Work iallreduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op);
+/// The same for several tensors as one operation. Collective.
+void allreduce(const Communicator& comm, const std::vector<at::Tensor>& tensors, ReduceOp op);
+Work iallreduce(const Communicator& comm, const std::vector<at::Tensor>& tensors, ReduceOp op);
+
+/// Reduces `tensor` over all ranks, in place on `root`; unchanged elsewhere. Collective.
+void reduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op, Rank root);
+Work ireduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op, Rank root);
+
+/// Concatenates the `input` of all ranks in rank order. Collective.
+/// @param output P times the elements of `input`, such as shape [P, ...].
+void allgather(const Communicator& comm, const at::Tensor& input, const at::Tensor& output);
+Work iallgather(const Communicator& comm, const at::Tensor& input, const at::Tensor& output);
+/// The `input` of every rank, by rank. Shapes may differ, dtypes not. Collective.
+std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::Tensor& input);
+
+/// Reduces P parts over all ranks and gives rank r the r-th. Collective.
+/// @param input P times the elements of `output`, such as shape [P, ...].
+void reduce_scatter(const Communicator& comm, const at::Tensor& input, const at::Tensor& output, ReduceOp op);
+Work ireduce_scatter(const Communicator& comm, const at::Tensor& input, const at::Tensor& output, ReduceOp op);
+
+/// Gives rank r the r-th of P parts, and concatenates what comes from all ranks in rank order. Collective.
+/// @param input, output the same number of elements, a multiple of P; shape [P, ...] for example.
+void alltoall(const Communicator& comm, const at::Tensor& input, const at::Tensor& output);
+Work ialltoall(const Communicator& comm, const at::Tensor& input, const at::Tensor& output);
+/// The same with a tensor for every rank, of any sizes: inputs[r] travels to rank r, into its outputs[this rank]. Collective.
+void alltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
+Work ialltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
+
+/// Brings the `input` of every rank to `root`. Collective. @param outputs on the root one tensor for each rank, of any sizes; elsewhere ignored.
+void gather(const Communicator& comm, const at::Tensor& input, const std::vector<at::Tensor>& outputs, Rank root);
+Work igather(const Communicator& comm, const at::Tensor& input, const std::vector<at::Tensor>& outputs, Rank root);
+
+/// Gives rank r the inputs[r] of `root`. Collective. @param inputs on the root one tensor for each rank, of any sizes; elsewhere ignored.
+void scatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root);
+Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root);
+
+/// Sends `tensor` to one rank, which receives it into a tensor of the same dtype and size. Between two ranks, messages of one tag arrive in order.
+void send(const Communicator& comm, const at::Tensor& tensor, Rank to, Tag tag = Tag(0));
+Work isend(const Communicator& comm, const at::Tensor& tensor, Rank to, Tag tag = Tag(0));
+void recv(const Communicator& comm, const at::Tensor& tensor, Rank from, Tag tag = Tag(0));
+Work irecv(const Communicator& comm, const at::Tensor& tensor, Rank from, Tag tag = Tag(0));
+/// Both at once; neither waits for the other. The two tensors may differ in all but must not share memory.
+void sendrecv(const Communicator& comm, const at::Tensor& outgoing, Rank to, const at::Tensor& incoming, Rank from, Tag tag = Tag(0));
+Work isendrecv(const Communicator& comm, const at::Tensor& outgoing, Rank to, const at::Tensor& incoming, Rank from, Tag tag = Tag(0));
 
 }  // namespace tw

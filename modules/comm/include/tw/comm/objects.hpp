@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Small things that are not tensors: text, or bytes in a string, of any length.
 #pragma once
 #include <string>
+#include <string_view>
 #include <tw/mpi/communicator.hpp>
 #include <vector>
 
@@ -8,5 +10,14 @@ namespace tw {
 
 /// The `mine` of every rank, in rank order, on every rank. Collective; sizes may differ.
 std::vector<std::string> allgather_strings(const Communicator& comm, const std::string& mine);
+
+/// The same on `root` alone; elsewhere nothing. Collective.
+std::vector<std::string> gather_strings(const Communicator& comm, const std::string& mine, Rank root);
+
+/// The `text` of `root`, on every rank. Collective. @param text ignored elsewhere.
+std::string broadcast_string(const Communicator& comm, const std::string& text, Rank root);
+
+/// Whether all ranks give the same `value`: by a hash of 64 bits. The same answer on all ranks. Collective.
+bool all_agree(const Communicator& comm, std::string_view value);
 
 }  // namespace tw

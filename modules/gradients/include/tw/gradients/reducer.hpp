@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <tw/base/clock.hpp>
-#include <tw/comm/work.hpp>
 #include <tw/gradients/bucket_plan.hpp>
 #include <tw/gradients/reduction.hpp>
 #include <tw/mpi/communicator.hpp>
+#include <tw/mpi/work.hpp>
 #include <tw/tensor/flat_buffer.hpp>
 #include <vector>
 

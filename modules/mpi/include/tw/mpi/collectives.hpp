@@ -1,40 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on raw memory. `comm` wraps them for tensors; users want that one.
+// MPI's own operations on raw memory, of any length. `comm` wraps them for tensors; users want that one.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <tw/base/element.hpp>
 #include <tw/mpi/communicator.hpp>
-#include <tw/mpi/datatype.hpp>
-#include <tw/mpi/request.hpp>
+#include <tw/mpi/engine.hpp>
 
 namespace tw::mpi {
 
-/// A buffer of `count` elements, at most 2^31 - 1.
+/// `count` elements of `type` in memory.
 struct Buffer {
   void* data = nullptr;
   int64_t count = 0;
-  Datatype datatype = Datatype::uint8;
+  ElementType type = ElementType::uint8;
 };
 
-/// Reduces `buffer` element by element over all ranks, in place. Collective.
-void allreduce(const Communicator& comm, const Buffer& buffer, Op op);
+// Each begins an operation, to be given to `start()`. Collective, except send and receive. Memory must stay until completion.
+// float16 and bfloat16 cannot be reduced by MPI; `average` is its sum.
 
-/// Starts the same. @param keep_alive whatever owns the memory; released on completion.
-Request iallreduce(const Communicator& comm, const Buffer& buffer, Op op, std::shared_ptr<void> keep_alive);
+std::unique_ptr<Transfer> barrier_transfer(const Communicator& comm);
+std::unique_ptr<Transfer> broadcast_transfer(const Communicator& comm, const Buffer& buffer, Rank root);
+/// In place.
+std::unique_ptr<Transfer> allreduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op);
+/// In place on `root`; unchanged elsewhere.
+std::unique_ptr<Transfer> reduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op, Rank root);
+/// @param output `input.count` / size elements.
+std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, const Buffer& input, void* output, ReduceOp op);
 
-/// Copies `buffer` of `root` to all ranks. Collective.
+/// Concatenates `mine` of all ranks. @param sizes bytes by rank, the same list on every rank.
+std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span<const std::byte> mine, std::byte* all, std::span<const int64_t> sizes);
+/// Rank r gets the r-th `bytes` of `input`, and puts what it gets from rank q at the q-th of `output`.
+std::unique_ptr<Transfer> alltoall_transfer(const Communicator& comm, const std::byte* input, std::byte* output, int64_t bytes);
+
+/// Sends `to[r]` to each rank r and receives `from[r]` from it, each as messages of their own: all-to-all of unequal sizes, gather, scatter. Both sides
+/// know the sizes; nothing travels for an empty one.
+std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, std::span<const std::span<const std::byte>> to,
+                                            std::span<const std::span<std::byte>> from);
+
+std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag);
+std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag);
+
+// For the library's own small messages; complete on return.
+
+/// Reduces in place.
+void allreduce(const Communicator& comm, const Buffer& buffer, ReduceOp op);
 void broadcast(const Communicator& comm, const Buffer& buffer, Rank root);
-
-/// Starts the same. @param keep_alive whatever owns the memory; released on completion.
-Request ibroadcast(const Communicator& comm, const Buffer& buffer, Rank root, std::shared_ptr<void> keep_alive);
-
-/// Concatenates equal-sized `mine` of all ranks into `all`, in rank order. Collective.
-/// @param all mine.size() * comm.size() bytes.
+/// Concatenates equal-sized `mine` of all ranks into `all`, in rank order. @param all mine.size() * comm.size() bytes.
 void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all);
-
 /// The same with a size per rank. @param sizes bytes of each rank; their sum is all.size().
-void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int> sizes);
+void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int64_t> sizes);
 
 }  // namespace tw::mpi

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tw/mpi/rank.hpp>
+#include <vector>
 
 namespace tw {
 
 namespace mpi {
+class Board;
 class Runtime;
 struct CommunicatorState;
 }  // namespace mpi
 
 /// A group of ranks that talk among themselves. Owns its MPI communicator; move-only. Errors are reported as MpiError.
 ///
-/// Destroying one is not collective: the MPI handle is queued and freed when the `Environment` is left.
+/// Destroying one is not collective: the MPI handle is queued and freed at Environment::free_communicators() or when the `Environment` is left.
 class Communicator {
  public:
   /// An independent copy of `comm`; `comm` stays untouched. Collective over `comm`. Defined in <tw/mpi/interop.hpp>.
@@ -31,24 +35,49 @@ class Communicator {
   /// For messages, such as "world/dup".
   const std::string& name() const noexcept;
 
-  /// A communicator of the same ranks with messages of its own. Collective.
+  // Communicators made from this one. Where it is revoked, so are they.
+
+  /// The same ranks with messages of their own. Collective.
   Communicator dup() const;
   /// The ranks that give the same `color`, ordered by `key` and then by rank here. Collective. @param color at least 0.
   Communicator split(int color, int key) const;
+  /// The ranks that give the same `group`, in their order here. Collective. @param group any text; it becomes part of the name.
+  Communicator split(std::string_view group) const;
+  /// The ranks that share memory with this one, in their order here. Collective.
+  Communicator split_by_node() const;
+
   /// Returns when every rank has called it. Collective.
   void barrier() const;
+
+  // When something went wrong.
+
+  /// Ends every wait of every member on this communicator, and on those made from it, with a RevokedError: those under way and those to come. Local:
+  /// the others learn of it while they wait. Operations in flight never complete; their tensors are kept until the `Environment` is left.
+  /// @param reason for the message that the others get; 200 characters at most.
+  void revoke(std::string_view reason) const;
+  bool revoked() const noexcept;
+  /// A new communicator of `members` alone, in this order; the only thing that a revoked communicator is still good for. It does not depend on this
+  /// one. Collective over `members`. @param members ranks here, this one among them; the same list on each.
+  /// @throws Error when the members have not all come within `timeout`.
+  Communicator subset(const std::vector<Rank>& members, std::chrono::milliseconds timeout = std::chrono::seconds(30)) const;
 
   /// Whether collectives check that all ranks agree; see EnvironmentOptions::audit.
   bool audited() const noexcept;
 
-  /// For the sources of `mpi` and for interop.hpp.
-  const mpi::CommunicatorState& state() const noexcept { return *state_; }
-  explicit Communicator(std::unique_ptr<mpi::CommunicatorState> state) noexcept;
+  // For the library itself.
+
+  const std::shared_ptr<mpi::CommunicatorState>& state() const noexcept { return state_; }
+  explicit Communicator(std::shared_ptr<mpi::CommunicatorState> state) noexcept;
+  /// Another handle to the same communicator, for operations that outlive the user's.
+  Communicator share() const noexcept { return Communicator(state_); }
   static Communicator duplicate_native(const void* mpi_comm);
   const void* native() const noexcept;
+  /// What a floor above keeps for this communicator, for as long as it lives. Null at first.
+  std::shared_ptr<void>& attachment() const noexcept;
+  void set_board(std::shared_ptr<mpi::Board> board) const;
 
  private:
-  std::unique_ptr<mpi::CommunicatorState> state_;
+  std::shared_ptr<mpi::CommunicatorState> state_;
 };
 
 }  // namespace tw

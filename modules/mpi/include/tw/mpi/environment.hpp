@@ -14,12 +14,25 @@ enum class ThreadLevel { single, funneled, serialized, multiple };
 
 std::string_view to_string(ThreadLevel level);
 
+/// Who advances operations in flight while the program computes.
+enum class ProgressDriver {
+  inlined,  ///< waits, tests and progress() of the program itself; needs no thread. Best where all cores compute.
+  thread,   ///< also a thread of our own; needs MPI_THREAD_MULTIPLE and pays where the node has a core to spare, or a slow network to wait for
+};
+
 struct EnvironmentOptions {
   /// Asked of MPI_Init_thread; less than this is an error. A running MPI is adopted at whatever level it has.
   ThreadLevel thread_level = ThreadLevel::funneled;
   /// Make every collective check first that all ranks agree on it (one more small collective each).
   /// Unset: on in audit builds, off in others.
   std::optional<bool> audit = {};
+  ProgressDriver progress = ProgressDriver::inlined;
+  /// After so long a wait, this rank writes which ranks are late and what they were last seen doing.
+  std::chrono::milliseconds stall_warning = std::chrono::seconds(60);
+  /// After so long a wait, it writes the same and aborts the job.
+  std::chrono::milliseconds stall_abort = std::chrono::seconds(600);
+  /// The most elements (or bytes) of one MPI call; longer messages are cut. At most 2^31 - 1, the default; less for an MPI that fails before.
+  int64_t largest_message = 2147483647;
   /// How long leaving waits for operations whose handles were dropped before it gives up and aborts the job.
   std::chrono::milliseconds drain_timeout = std::chrono::seconds(30);
 };
@@ -52,6 +65,9 @@ class Environment {
   ThreadLevel thread_level() const noexcept { return thread_level_; }
   /// Whether MPI was running before and will not be finalised here.
   bool adopted() const noexcept { return adopted_; }
+  /// Frees the MPI handles of communicators that every one of their members has destroyed. Collective over the world. For programs that make many:
+  /// MPI has room for some ten thousand.
+  void free_communicators();
   /// The MPI library's own description of itself, one line.
   static std::string library_version();
 
@@ -67,9 +83,9 @@ class Environment {
   bool adopted_ = false;
   int exceptions_at_entry_ = 0;
   ThreadLevel thread_level_ = ThreadLevel::single;
-  std::chrono::milliseconds drain_timeout_{};
   std::shared_ptr<mpi::Runtime> runtime_;
   bool made_runtime_ = false;
+  int finalize_key_ = 0;  // of an adopted MPI: an attribute whose deletion drains before the host finalises
   std::unique_ptr<Communicator> world_;
 };
 

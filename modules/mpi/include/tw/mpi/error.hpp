@@ -16,6 +16,12 @@ class MpiError : public Error {
   int code_;
 };
 
+/// The communicator was revoked: a member of it gave up (Communicator::revoke). Its operations never complete; `subset()` makes a new one.
+class RevokedError : public Error {
+ public:
+  RevokedError(const std::string& communicator, const std::string& during, const std::string& reason);
+};
+
 /// Something needs MPI, and no `Environment` exists.
 class NotInitialisedError : public Error {
  public:

@@ -13,4 +13,15 @@ class Rank {
   int value_;
 };
 
+/// Tells messages between two ranks apart: 0 to Tag::largest. Those above serve the library itself.
+class Tag {
+ public:
+  static constexpr int largest = 32759;
+  constexpr explicit Tag(int value) noexcept : value_(value) {}
+  constexpr operator int() const noexcept { return value_; }
+
+ private:
+  int value_;
+};
+
 }  // namespace tw

@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 #include <tw/mpi/communicator.hpp>
+#include <vector>
 
 namespace tw {
 
@@ -10,9 +11,13 @@ struct Topology {
   int local_rank = 0;  ///< this rank among those of its node
   int local_size = 1;  ///< ranks of this node
   int nodes = 1;       ///< nodes in all
+  int node_index = 0;  ///< of this node, 0 to nodes - 1, by lowest rank
   std::string node;    ///< this node's host name
   int cores = 1;       ///< cores for this rank: those it is bound to, else its share of the node's; at least 1
 };
+
+/// The ranks of `comm` that share memory with this one, itself included, ascending. Collective.
+std::vector<int> ranks_of_this_node(const Communicator& comm);
 
 /// Finds who shares memory with whom (MPI_Comm_split_type). Collective.
 Topology find_topology(const Communicator& comm);

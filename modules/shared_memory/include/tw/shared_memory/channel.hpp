@@ -2,7 +2,6 @@
 #pragma once
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,14 +18,6 @@ struct WindowPlace {
   int64_t window = -1;  ///< its number, the same on all ranks; -1: ordinary memory
   int64_t offset = 0;   ///< bytes from the start of the rank's share
   bool operator==(const WindowPlace&) const = default;
-};
-
-/// What a rank was last seen doing on this channel's communicator.
-struct LastSeen {
-  uint64_t calls = 0;     ///< calls begun, on whichever back end
-  uint64_t finished = 0;  ///< calls ended
-  Call call;              ///< the last that was begun
-  std::chrono::steady_clock::duration since{};  ///< of its beginning, or of the last end where that is later
 };
 
 /// The part of a node's shared memory through which the ranks of one communicator speak: for each rank a step counter on cache lines of its own,
@@ -51,8 +42,9 @@ class Channel {
   WindowPlace find(const std::byte* begin, int64_t bytes) const;
 
   /// Writes what this rank does, for the others to read.
-  void record(const Call& call);
-  void record_end();
+  /// @param number of calls begun, this one included. @param finished number of calls ended.
+  void record(const Call& call, uint64_t number);
+  void record_end(uint64_t finished);
   /// What `rank` does. A moment's view; never waits.
   LastSeen last_seen(int rank) const;
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tw/base/element.hpp>
 #include <vector>
 
 namespace tw {
@@ -19,6 +20,9 @@ struct TensorSpec {
   /// Such as "conv1.weight float32 [20, 1, 5, 5]".
   std::string describe() const;
 };
+
+/// @throws ContractError for dtypes that cannot travel between ranks (quantised ones, float8 and the like).
+ElementType element_type(c10::ScalarType dtype);
 
 /// "float32", "float64", "int64", "bool" and so on.
 std::string dtype_name(c10::ScalarType dtype);

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives that autograd sees. The loss of the whole program is the sum of the ranks' losses, so a value that reaches several ranks gets the sum of
+// their gradients; divide the losses by the number of ranks for their mean. Each backward pass is a collective too: all ranks run it, and meet these
+// operations in the same order. They do not change their inputs, and may be differentiated twice.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <tw/base/element.hpp>
+#include <tw/mpi/communicator.hpp>
+
+namespace tw::differentiable {
+
+/// y = sum_r x_r, or their average. dL/dx_r = sum_q dL_q/dy_q, divided by P for the average. Collective.
+/// @param input floating point or complex, any shape. @param op sum or average. @throws ContractError for others.
+at::Tensor allreduce(const Communicator& comm, const at::Tensor& input, ReduceOp op);
+
+/// The x_r of all ranks: shape [P, ...]. dL/dx_r = sum_q (dL_q/dy_q)[r]. Collective.
+at::Tensor allgather(const Communicator& comm, const at::Tensor& input);
+
+/// y_r = sum_q x_q[r], or their average. dL/dx_q[r] = dL_r/dy_r, divided by P for the average. Collective.
+/// @param input shape [P, ...]; the result has shape [...]. @param op sum or average.
+at::Tensor reduce_scatter(const Communicator& comm, const at::Tensor& input, ReduceOp op);
+
+/// y_r[q] = x_q[r]. dL/dx_q[r] = dL_r/dy_r[q]. Collective. @param input shape [P, ...]; the result has the same.
+at::Tensor alltoall(const Communicator& comm, const at::Tensor& input);
+
+/// y_r = x_root. dL/dx_root = sum_r dL_r/dy_r; the inputs of the others get zeros. Collective.
+at::Tensor broadcast(const Communicator& comm, const at::Tensor& input, Rank root);
+
+}  // namespace tw::differentiable

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/comm/collectives.hpp>
+
+#include <tw/base/contract.hpp>
+#include <tw/mpi/collectives.hpp>
+#include <tw/tensor/tensor_spec.hpp>
+
+#include "group.hpp"
+#include "operands.hpp"
+
+namespace tw {
+namespace {
+
+Call make_call(Collective collective, Rank peer, const at::Tensor& tensor) {
+  TW_EXPECTS(tensor.defined(), name_of(collective), " was given an undefined tensor");
+  return {.collective = collective, .type = element_type(tensor.scalar_type()), .peer = peer, .count = tensor.numel()};
+}
+
+mpi::Buffer buffer_of(const Call& call, std::span<const std::byte> memory) {
+  return {const_cast<std::byte*>(memory.data()), call.count, call.type};
+}
+
+}  // namespace
+
+Work isend(const Communicator& comm, const at::Tensor& tensor, Rank to, Tag tag) {
+  const Call call = make_call(Collective::send, to, tensor);
+  auto operands = std::make_shared<Operands>("send", comm.audited());
+  auto transfer = mpi::send_transfer(comm, buffer_of(call, operands->in(tensor)), to, tag);
+  return start(comm, call, std::move(transfer), std::move(operands));
+}
+
+Work irecv(const Communicator& comm, const at::Tensor& tensor, Rank from, Tag tag) {
+  const Call call = make_call(Collective::receive, from, tensor);
+  auto operands = std::make_shared<Operands>("recv", comm.audited());
+  auto transfer = mpi::receive_transfer(comm, buffer_of(call, operands->out(tensor)), from, tag);
+  return start(comm, call, std::move(transfer), std::move(operands));
+}
+
+Work isendrecv(const Communicator& comm, const at::Tensor& outgoing, Rank to, const at::Tensor& incoming, Rank from, Tag tag) {
+  const Call received = make_call(Collective::receive, from, incoming);
+  const Call sent = make_call(Collective::send, to, outgoing);
+  auto operands = std::make_shared<Operands>("sendrecv", comm.audited());
+  auto group = std::make_unique<Group>();
+  group->add(mpi::receive_transfer(comm, buffer_of(received, operands->out(incoming)), from, tag));
+  group->add(mpi::send_transfer(comm, buffer_of(sent, operands->in(outgoing)), to, tag));
+  return start(comm, received, std::move(group), std::move(operands));
+}
+
+void send(const Communicator& comm, const at::Tensor& tensor, Rank to, Tag tag) { isend(comm, tensor, to, tag).wait(); }
+void recv(const Communicator& comm, const at::Tensor& tensor, Rank from, Tag tag) { irecv(comm, tensor, from, tag).wait(); }
+void sendrecv(const Communicator& comm, const at::Tensor& outgoing, Rank to, const at::Tensor& incoming, Rank from, Tag tag) {
+  isendrecv(comm, outgoing, to, incoming, from, tag).wait();
+}
+
+}  // namespace tw

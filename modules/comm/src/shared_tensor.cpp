@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/comm/shared_tensor.hpp>
+
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <c10/util/accumulate.h>
+#include <tw/tensor/tensor_spec.hpp>
+
+#include "link.hpp"
+#include "node_memory.hpp"
+
+namespace tw {
+
+at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, c10::ScalarType dtype) {
+  constexpr int64_t page = 4096;  // shares begin on pages of their own
+  const Link& link = Link::of(comm);
+  const int64_t bytes = c10::multiply_integers(shape) * element_bytes(element_type(dtype));
+  const int64_t share = std::max<int64_t>(1, (bytes + page - 1) / page) * page;
+  const auto& neighbours = link.neighbours();
+  const auto memory = make_node_memory(comm, neighbours, share * static_cast<int64_t>(neighbours.size()));
+  link.channel()->add_window(memory, share);
+  std::byte* mine = memory.get() + link.channel()->rank() * share;
+  return at::from_blob(mine, shape, [memory](void*) {}, at::TensorOptions().dtype(dtype));
+}
+
+}  // namespace tw

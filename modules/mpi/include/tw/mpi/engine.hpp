@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one engine behind every communication, for those who add ways to communicate. Programs need `progress()` at most.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <tw/base/call.hpp>
+#include <tw/mpi/communicator.hpp>
+#include <tw/mpi/work.hpp>
+
+namespace tw {
+
+namespace mpi {
+
+/// What moves the data of an operation: requests of MPI, an exchange through shared memory.
+class Transfer {
+ public:
+  Transfer() = default;
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+  virtual ~Transfer() = default;
+  /// Does what can be done without waiting; true once complete, and then it is not called again. Called by one thread at a time. @throws on failure
+  virtual bool advance() = 0;
+};
+
+/// Puts `transfer` into the engine and advances it once. Local.
+/// @param call for messages, and for the record of what this rank was last seen doing.
+/// @param finish runs once behind the transfer, wherever the engine is driven from; it may hold what must stay alive until then.
+/// The result throws RevokedError when `comm` is revoked.
+Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, std::function<void()> finish = {});
+
+/// Where the ranks of a communicator write what they do, so that others can read it without their help.
+class Board {
+ public:
+  virtual ~Board() = default;
+  /// @param number of collective calls begun, this one included. @param finished collective calls ended.
+  virtual void record(const Call& call, uint64_t number) = 0;
+  virtual void record_end(uint64_t finished) = 0;
+  /// Nothing where `rank` does not write here.
+  virtual std::optional<LastSeen> last_seen(int rank) const = 0;
+};
+
+}  // namespace mpi
+
+/// Advances all operations in flight, without waiting. For programs that compute for long between calls; where a thread drives the engine it has
+/// nothing to do. Local.
+void progress(const Communicator& comm);
+
+}  // namespace tw

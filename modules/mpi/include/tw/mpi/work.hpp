@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <chrono>
+#include <memory>
+
+namespace tw {
+
+namespace mpi {
+struct Operation;
+}
+
+/// An operation in flight. It keeps its tensors alive; leave them alone until completion (checked in audit builds). Move-only.
+///
+/// Dropping it neither waits, throws nor frees: the operation goes on with its tensors, completed by later calls or when the `Environment` is left.
+/// Every wait yields the core, is watched (see EnvironmentOptions::stall_warning), and ends with a RevokedError when the communicator is revoked.
+class [[nodiscard]] Work {
+ public:
+  /// Holds nothing; complete.
+  Work() noexcept;
+  explicit Work(std::shared_ptr<mpi::Operation> operation) noexcept;
+  Work(Work&&) noexcept;
+  Work& operator=(Work&&) noexcept;
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+  ~Work();
+
+  /// Whether the operation is complete; advances it and all others; may be called again. @throws what made the operation fail
+  bool test();
+  /// Returns when the operation is complete; may be called again. @throws what made the operation fail
+  void wait();
+  /// The same, but gives up after `timeout`: false then, and the operation goes on. @throws what made the operation fail
+  bool wait_for(std::chrono::nanoseconds timeout);
+
+ private:
+  std::shared_ptr<mpi::Operation> operation_;
+};
+
+/// Completes every one of `works`. @throws the first failure
+template <class Works>
+void wait_all(Works& works) {
+  for (Work& work : works) work.wait();
+}
+
+}  // namespace tw

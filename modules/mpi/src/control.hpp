@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small messages between members of a communicator that no call announces: "I revoke it", "this is what I wait for". They travel beside the
+// collectives, on a tag of their own, and are read by ranks that wait.
+#pragma once
+#include "runtime.hpp"
+
+namespace tw::mpi {
+
+/// Reads what has arrived for `comm` and those it was made from; never waits.
+void listen(CommunicatorState& comm);
+/// Tells the other members that `comm` is revoked, and why.
+void tell_revoked(CommunicatorState& comm);
+/// Tells the other members what this rank waits for.
+void tell_waiting(CommunicatorState& comm, const Call& call, uint64_t number);
+
+}  // namespace tw::mpi

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime.hpp"
+
+#include <sched.h>
+
+#include <tw/base/concat.hpp>
+#include <tw/base/log.hpp>
+#include <tw/mpi/error.hpp>
+
+#include "control.hpp"
+#include "stall.hpp"
+
+namespace tw::mpi {
+namespace {
+
+bool is_collective(const Call& call) { return call.collective != Collective::send && call.collective != Collective::receive; }
+
+}  // namespace
+
+Engine::~Engine() { stop_thread(); }
+
+void Engine::drive_by_thread() { thread_ = std::thread([this] { run_thread(); }); }
+
+void Engine::add(const std::shared_ptr<Operation>& operation) {
+  const std::lock_guard lock(mutex_);
+  CommunicatorState& comm = *operation->comm;
+  if (is_collective(operation->call)) {
+    operation->number = ++comm.calls;
+    if (comm.board) comm.board->record(operation->call, operation->number);
+  }
+  if (advance(*operation)) return;
+  active_.push_back(operation);
+  if (thread_.joinable()) work_arrived_.notify_one();
+}
+
+void Engine::progress() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) progress_locked();
+}
+
+void Engine::progress_locked() {
+  std::erase_if(active_, [this](const std::shared_ptr<Operation>& operation) {
+    const bool done = advance(*operation);
+    if (done && operation->failure && operation.use_count() == 1) log_error(concat("a dropped operation failed: ", operation->call.describe()));
+    return done;
+  });
+}
+
+// True when `operation` is over, with success or not.
+bool Engine::advance(Operation& operation) {
+  try {
+    if (const auto* revoked = operation.comm->revoked_ancestor(); revoked != nullptr && !operation.survives_revocation) {
+      throw RevokedError(revoked->name, operation.call.describe(), revoked->revoked_because);
+    }
+    if (!operation.transfer->advance()) return false;
+    if (operation.finish) operation.finish();
+  } catch (...) {
+    operation.failure = std::current_exception();
+    keep_for_ever(operation);
+  }
+  end(operation);
+  return true;
+}
+
+void Engine::end(Operation& operation) {
+  CommunicatorState& comm = *operation.comm;
+  if (operation.number > 0) {
+    ++comm.finished;
+    if (comm.board) comm.board->record_end(comm.finished);
+  }
+  operation.transfer.reset();
+  operation.finish = nullptr;
+  operation.done.store(true, std::memory_order_release);
+}
+
+// A failed operation may have messages under way: MPI or a peer may still touch its memory, which must not be freed before the process ends.
+void Engine::keep_for_ever(Operation& operation) {
+  [[maybe_unused]] const auto* kept = new std::pair(std::move(operation.transfer), std::move(operation.finish));
+}
+
+bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadline) {
+  constexpr int rounds_before_yield = 16;    // what is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer
+  constexpr int rounds_before_clock = 1024;  // some hundred microseconds
+  std::optional<Stall> stall;
+  for (uint64_t round = 1;; ++round) {
+    if (operation.done.load(std::memory_order_acquire)) return true;
+    progress();
+    if (round % rounds_before_yield == 0) sched_yield();
+    if (round % rounds_before_clock != 0) continue;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock || operation.done.load(std::memory_order_acquire)) continue;
+    const auto now = Clock::now();
+    if (deadline && now > *deadline) return false;
+    listen(*operation.comm);
+    if (!stall) stall.emplace(now, watch_.warning, watch_.abort);
+    stall->look(operation, now);
+  }
+}
+
+bool Engine::drain(std::chrono::milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  const std::lock_guard lock(mutex_);
+  while (true) {
+    progress_locked();
+    if (active_.empty()) return true;
+    if (Clock::now() > deadline) return false;
+    sched_yield();
+  }
+}
+
+void Engine::revoke(CommunicatorState& comm, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (comm.revoked) return;
+  comm.revoked_because = reason;
+  comm.revoked = true;
+  tell_revoked(comm);
+  progress_locked();
+}
+
+void Engine::abandon() {
+  const std::lock_guard lock(mutex_);
+  if (!active_.empty()) [[maybe_unused]]
+    const auto* kept = new std::vector(std::move(active_));
+  active_.clear();
+}
+
+void Engine::stop_thread() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_arrived_.notify_one();
+  thread_.join();
+}
+
+size_t Engine::in_flight() {
+  const std::lock_guard lock(mutex_);
+  return active_.size();
+}
+
+// Sleeps while nothing is in flight. Otherwise it looks often enough for a network, and leaves the core to those who compute in between.
+void Engine::run_thread() {
+  constexpr auto pause = std::chrono::microseconds(50);
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (active_.empty()) {
+      work_arrived_.wait(lock);
+      continue;
+    }
+    progress_locked();
+    lock.unlock();
+    std::this_thread::sleep_for(pause);
+    lock.lock();
+  }
+}
+
+Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, std::function<void()> finish) {
+  auto operation = std::make_shared<Operation>();
+  operation->call = call;
+  operation->comm = comm.state();
+  operation->transfer = std::move(transfer);
+  operation->finish = std::move(finish);
+  operation->comm->runtime->engine().add(operation);
+  return Work(std::move(operation));
+}
+
+}  // namespace tw::mpi
+
+namespace tw {
+
+void progress(const Communicator& comm) { comm.state()->runtime->engine().progress(); }
+
+}  // namespace tw

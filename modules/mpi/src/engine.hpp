@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <tw/base/call.hpp>
+#include <tw/mpi/engine.hpp>
+#include <vector>
+
+namespace tw::mpi {
+
+using Clock = std::chrono::steady_clock;
+
+struct CommunicatorState;
+
+/// What a Work stands for.
+struct Operation {
+  Call call;
+  uint64_t number = 0;  // among the collective calls of its communicator; 0: not a collective
+  std::shared_ptr<CommunicatorState> comm;
+  std::unique_ptr<Transfer> transfer;
+  std::function<void()> finish;
+  std::exception_ptr failure;
+  bool survives_revocation = false;
+  std::atomic<bool> done = false;
+};
+
+/// Advances the operations in flight: from waits and tests (the inline driver), or also from a thread of its own. An operation is here until it is
+/// complete, whether or not anybody holds its Work.
+class Engine {
+ public:
+  struct Watch {
+    std::chrono::milliseconds warning;
+    std::chrono::milliseconds abort;
+  };
+
+  explicit Engine(const Watch& watch) : watch_(watch) {}
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine();
+
+  void drive_by_thread();
+
+  /// Begins `operation`, and advances it once.
+  void add(const std::shared_ptr<Operation>& operation);
+  /// Advances everything once; does nothing where another thread is at it.
+  void progress();
+  /// Advances everything until `operation` is complete, or `deadline` has passed: false then.
+  bool wait(Operation& operation, std::optional<Clock::time_point> deadline);
+  /// Advances everything until nothing is left, or `timeout` has passed: false then.
+  bool drain(std::chrono::milliseconds timeout);
+
+  /// Marks `comm` revoked, tells its other members, and fails its operations.
+  void revoke(CommunicatorState& comm, const std::string& reason);
+
+  /// Lets go of what is in flight without freeing it.
+  void abandon();
+  void stop_thread();
+  size_t in_flight();
+
+ private:
+  void progress_locked();
+  bool advance(Operation& operation);
+  void end(Operation& operation);
+  void keep_for_ever(Operation& operation);
+  void run_thread();
+
+  const Watch watch_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Operation>> active_;
+  std::condition_variable work_arrived_;
+  std::thread thread_;
+  bool stopping_ = false;
+};
+
+}  // namespace tw::mpi

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stall.hpp"
+
+#include <cmath>
+#include <tw/base/concat.hpp>
+#include <tw/base/log.hpp>
+
+#include "control.hpp"
+
+namespace tw::mpi {
+namespace {
+
+std::string seconds(std::chrono::nanoseconds time) {
+  return concat(std::round(std::chrono::duration<double>(time).count() * 10) / 10, " s");
+}
+
+std::optional<LastSeen> last_seen(const CommunicatorState& comm, int rank) {
+  if (comm.board) {
+    if (const auto seen = comm.board->last_seen(rank)) return seen;
+  }
+  const auto note = comm.notes.find(rank);
+  return note == comm.notes.end() ? std::nullopt : std::optional(note->second);
+}
+
+// What to say of `rank`; nothing where it is in the same call.
+std::string describe_other(const Operation& operation, int rank) {
+  const auto seen = last_seen(*operation.comm, rank);
+  if (!seen) return concat("rank ", rank, " has not been heard of: it computes, was stopped, or waits elsewhere");
+  if (operation.number > 0 && seen->calls > operation.number) return "";
+  if (operation.number > 0 && seen->calls == operation.number) {
+    return seen->call == operation.call ? "" : concat("rank ", rank, " is in another call: ", seen->call.describe());
+  }
+  const std::string ago = seen->ago.count() > 0 ? concat(seconds(seen->ago), " ago ") : "";
+  if (seen->calls == 0) return concat("rank ", rank, " is late: it has made no call yet");
+  return seen->finished < seen->calls ? concat("rank ", rank, " is late: last seen ", ago, "in call ", seen->calls, ", ", seen->call.describe())
+                                      : concat("rank ", rank, " is late: last seen ", ago, "leaving call ", seen->calls, ", ", seen->call.describe());
+}
+
+// One of the ranks that wait is enough to report what all of them see: the lowest.
+bool reports(const Operation& operation) {
+  if (operation.number == 0) return true;
+  for (int rank = 0; rank < operation.comm->rank; ++rank) {
+    const auto seen = last_seen(*operation.comm, rank);
+    if (seen && seen->calls == operation.number && seen->finished < seen->calls) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string explain_wait(const Operation& operation, std::chrono::milliseconds waited) {
+  const CommunicatorState& comm = *operation.comm;
+  std::string text = concat("rank ", comm.rank, " of '", comm.name, "' has waited ", seconds(waited), " in ");
+  if (operation.number > 0) text += concat("call ", operation.number, ", ");
+  text += operation.call.describe();
+  for (int rank = 0; rank < comm.size; ++rank) {
+    const bool concerned = operation.number > 0 || operation.call.peer == rank;
+    const std::string line = rank == comm.rank || !concerned ? "" : describe_other(operation, rank);
+    if (!line.empty()) text += "\n  " + line;
+  }
+  return text;
+}
+
+// Ranks on other nodes are asked by telling them: whoever waits tells everyone, shortly before the first of them reports.
+void Stall::look(const Operation& operation, Clock::time_point now) {
+  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - begin_);
+  if (!told_ && waited > warning_ * 3 / 4) {
+    told_ = true;
+    tell_waiting(*operation.comm, operation.call, operation.number);
+  }
+  if (!warned_ && waited > warning_) {
+    warned_ = true;
+    if (reports(operation)) log_warning(explain_wait(operation, waited));
+  }
+  if (waited > abort_) {
+    if (reports(operation) || waited > abort_ * 5 / 4) {
+      Environment::abort(concat(explain_wait(operation, waited), "\n  this is longer than EnvironmentOptions::stall_abort: the job ends"));
+    }
+  }
+}
+
+}  // namespace tw::mpi

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "runtime.hpp"
+
+namespace tw::mpi {
+
+/// Looks after one long wait: names the late ranks after one time, and aborts the job after another.
+class Stall {
+ public:
+  Stall(Clock::time_point begin, std::chrono::milliseconds warning, std::chrono::milliseconds abort) : begin_(begin), warning_(warning), abort_(abort) {}
+
+  /// To be called every now and then, under the engine's lock.
+  void look(const Operation& operation, Clock::time_point now);
+
+ private:
+  Clock::time_point begin_;
+  std::chrono::milliseconds warning_;
+  std::chrono::milliseconds abort_;
+  bool told_ = false;
+  bool warned_ = false;
+};
+
+/// Which ranks keep `operation` waiting, and what they were last seen doing. Pure but for reading the board.
+std::string explain_wait(const Operation& operation, std::chrono::milliseconds waited);
+
+}  // namespace tw::mpi

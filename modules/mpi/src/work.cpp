@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/mpi/work.hpp>
+
+#include "runtime.hpp"
+
+namespace tw {
+
+Work::Work() noexcept = default;
+Work::Work(std::shared_ptr<mpi::Operation> operation) noexcept : operation_(std::move(operation)) {}
+Work::Work(Work&&) noexcept = default;
+Work& Work::operator=(Work&&) noexcept = default;
+Work::~Work() = default;
+
+namespace {
+
+bool is_done(const mpi::Operation& operation) { return operation.done.load(std::memory_order_acquire); }
+
+// What a complete operation leaves to say. Each call says it again.
+void report(const mpi::Operation& operation) {
+  if (operation.failure) std::rethrow_exception(operation.failure);
+}
+
+mpi::Engine& engine_of(const mpi::Operation& operation) { return operation.comm->runtime->engine(); }
+
+}  // namespace
+
+bool Work::test() {
+  if (!operation_) return true;
+  if (!is_done(*operation_)) engine_of(*operation_).progress();
+  if (!is_done(*operation_)) return false;
+  report(*operation_);
+  return true;
+}
+
+void Work::wait() {
+  if (!operation_) return;
+  if (!is_done(*operation_)) engine_of(*operation_).wait(*operation_, std::nullopt);
+  report(*operation_);
+}
+
+bool Work::wait_for(std::chrono::nanoseconds timeout) {
+  if (!operation_) return true;
+  if (!is_done(*operation_) && !engine_of(*operation_).wait(*operation_, mpi::Clock::now() + timeout)) return false;
+  report(*operation_);
+  return true;
+}
+
+}  // namespace tw

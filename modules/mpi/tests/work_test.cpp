@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi_test.hpp"
+
+#include <memory>
+#include <tw/mpi/collectives.hpp>
+#include <vector>
+
+namespace {
+
+using tw::testing::world;
+
+struct Numbers {
+  explicit Numbers(int value) : values(1000, value) {}
+  std::vector<int> values;
+};
+
+tw::Work begin_allreduce(const tw::Communicator& comm, std::shared_ptr<Numbers> numbers, tw::ReduceOp op) {
+  const tw::mpi::Buffer buffer{numbers->values.data(), static_cast<int64_t>(numbers->values.size()), tw::ElementType::int32};
+  return tw::mpi::start(comm, {.collective = tw::Collective::allreduce, .op = op, .type = buffer.type, .count = buffer.count},
+                        tw::mpi::allreduce_transfer(comm, buffer, op), [kept = std::move(numbers)] {});
+}
+
+TEST(Work, CompletesAndLetsItsMemoryGo) {
+  auto numbers = std::make_shared<Numbers>(world().rank() + 1);
+  tw::Work work = begin_allreduce(world(), numbers, tw::ReduceOp::max);
+  work.wait();
+  EXPECT_EQ(numbers.use_count(), 1);
+  for (const int value : numbers->values) EXPECT_EQ(value, world().size());
+  EXPECT_TRUE(work.test());
+  work.wait();  // again: nothing happens
+  EXPECT_TRUE(work.wait_for(std::chrono::nanoseconds(0)));
+}
+
+TEST(Work, AnEmptyOneIsComplete) {
+  tw::Work work;
+  EXPECT_TRUE(work.test());
+  work.wait();
+}
+
+TEST(Work, ADroppedOneGoesOnAndKeepsItsMemory) {
+  auto numbers = std::make_shared<Numbers>(1);
+  const std::weak_ptr<Numbers> memory = numbers;
+  {
+    tw::Work work = begin_allreduce(world(), std::move(numbers), tw::ReduceOp::sum);
+    if (world().rank() != 0) work.wait();
+  }
+  // Operations that begin later complete what was dropped. How many it takes is MPI's affair, so all ranks go on together until it is done.
+  bool released_everywhere = false;
+  for (int round = 0; round < 10000 && !released_everywhere; ++round) {
+    int released = memory.expired() ? 1 : 0;
+    tw::mpi::allreduce(world(), {&released, 1, tw::ElementType::int32}, tw::ReduceOp::min);
+    released_everywhere = released == 1;
+  }
+  EXPECT_TRUE(released_everywhere);
+}
+
+TEST(Work, OutlivesItsCommunicator) {
+  auto numbers = std::make_shared<Numbers>(1);
+  tw::Work work;
+  {
+    const tw::Communicator copy = world().dup();
+    work = begin_allreduce(copy, numbers, tw::ReduceOp::sum);
+  }
+  work.wait();
+  for (const int value : numbers->values) EXPECT_EQ(value, world().size());
+}
+
+TEST(Work, ManyAreInFlightAndCompleteInAnyOrder) {
+  std::vector<std::shared_ptr<Numbers>> all;
+  std::vector<tw::Work> works;
+  for (int i = 0; i < 20; ++i) {
+    all.push_back(std::make_shared<Numbers>(i));
+    works.push_back(begin_allreduce(world(), all.back(), tw::ReduceOp::sum));
+  }
+  for (size_t i = works.size(); i-- > 0;) works[i].wait();
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(all[static_cast<size_t>(i)]->values.back(), i * world().size());
+}
+
+TEST(Work, ATimedWaitGivesUpAndTheOperationGoesOn) {
+  // Rank 0 begins long before the others, who wait for its word that the time is over.
+  int over = 0;
+  if (world().size() == 1) return;  // nobody to wait for
+  const tw::Communicator words = world().dup();
+  if (world().rank() == 0) {
+    tw::Work work = tw::mpi::start(world(), {.collective = tw::Collective::barrier}, tw::mpi::barrier_transfer(world()));
+    EXPECT_FALSE(work.wait_for(std::chrono::milliseconds(20)));
+    EXPECT_FALSE(work.test());
+    tw::mpi::broadcast(words, {&over, 1, tw::ElementType::int32}, tw::Rank(0));
+    work.wait();
+  } else {
+    tw::mpi::broadcast(words, {&over, 1, tw::ElementType::int32}, tw::Rank(0));
+    world().barrier();
+  }
+}
+
+}  // namespace
