@@ -54,8 +54,30 @@ struct Case {
   int rounds = 20;
   int steps = 10;                   ///< calls in a round
   std::function<void()> step = {};  ///< this contestant's
+  /// Not timed, before every step, and followed by a barrier: fresh data for a communication. Without it the steps of a round follow each other.
+  std::function<void()> prepare = {};
   double units = 1;                 ///< what one call of this contestant does, in common units; times are per unit
 };
+
+/// One round of this contestant.
+inline Seconds time_round(const Contest& contest, const Case& of) {
+  contest.comm().barrier();
+  if (!of.prepare) {
+    const Stopwatch watch;
+    for (int i = 0; i < of.steps; ++i) of.step();
+    contest.comm().barrier();
+    return watch.elapsed();
+  }
+  Seconds total{0};
+  for (int i = 0; i < of.steps; ++i) {
+    of.prepare();
+    contest.comm().barrier();
+    const Stopwatch watch;
+    of.step();
+    total += watch.elapsed();
+  }
+  return total;
+}
 
 /// Lets the contestants take turns, round by round, after a warm-up of three rounds each, and prints one JSON line on the world's rank 0.
 /// Collective over the world.
@@ -68,11 +90,7 @@ inline void compare(const Contest& contest, const Case& of) {
       const bool our_turn = second != (round % 2 != 0);  // who begins changes every round
       sleeping_barrier(contest.world());
       if (our_turn != contest.is_ours()) continue;
-      contest.comm().barrier();
-      const Stopwatch watch;
-      for (int i = 0; i < of.steps; ++i) of.step();
-      contest.comm().barrier();
-      const double ms = 1e3 * watch.elapsed().count() / of.steps / of.units;
+      const double ms = 1e3 * time_round(contest, of).count() / of.steps / of.units;
       if (round >= 0) times[static_cast<size_t>(round) + (our_turn ? rounds : 0)] = ms;
     }
   }
