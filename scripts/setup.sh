@@ -14,7 +14,7 @@ packages=(g++ cmake ninja-build ccache libopenmpi-dev openmpi-bin libspdlog-dev 
 for group in "$@"; do
   case "$group" in
     build) ;;
-    test) packages+=(libgtest-dev) ;;
+    test) packages+=(libgtest-dev iproute2) ;;
     lint) packages+=(clang-19 clang-tidy-19 clang-format-19) ;;
     docs) packages+=(doxygen graphviz) ;;
     *) echo "setup: unknown group '$group' (build, test, lint, docs)" >&2; exit 2 ;;
