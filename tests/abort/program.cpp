@@ -22,6 +22,7 @@ void make_parallel(const tw::Communicator& comm, int odd_rank, const Net& usual,
 
 void run(const std::string& scenario, const tw::Communicator& comm) {
   const bool wrong = comm.rank() == 1;
+  tw::barrier(comm);  // the first use of a communicator takes everyone
   const Net usual(8, "second", torch::kFloat);
   if (scenario == "uncaught" && wrong) throw std::runtime_error("the mesh is tangled");
   if (scenario == "leaves_scope" && wrong) throw tw::Error("the disk is full");

@@ -35,32 +35,48 @@ TEST(Audit, IsOnForThisCommunicator) {
 }
 
 TEST(Audit, FindsOtherShapes) {
-  expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { sum_over_ranks(torch::ones({8})); }, "allreduce sum of float32 [8]",
-                  "allreduce sum of float32 [4]");
+  expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { sum_over_ranks(torch::ones({8})); }, "allreduce sum of 8 float32 [8]",
+                  "allreduce sum of 4 float32 [4]");
 }
 
 TEST(Audit, FindsOtherDtypes) {
-  expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { sum_over_ranks(torch::ones({4}, torch::kDouble)); }, "allreduce sum of float64 [4]",
-                  "allreduce sum of float32 [4]");
+  expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { sum_over_ranks(torch::ones({4}, torch::kDouble)); }, "allreduce sum of 4 float64 [4]",
+                  "allreduce sum of 4 float32 [4]");
 }
 
 TEST(Audit, FindsOtherOperations) {
   expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { tw::allreduce(*audited, torch::ones({4}), tw::ReduceOp::max); },
-                  "allreduce max of float32 [4]", "allreduce sum of float32 [4]");
+                  "allreduce max of 4 float32 [4]", "allreduce sum of 4 float32 [4]");
   expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { tw::broadcast(*audited, torch::ones({4}), tw::Rank(0)); },
-                  "broadcast from root 0 of float32 [4]", "allreduce sum of float32 [4]");
+                  "broadcast from rank 0 of 4 float32 [4]", "allreduce sum of 4 float32 [4]");
 }
 
 TEST(Audit, FindsOtherRoots) {
   expect_mismatch([] { tw::broadcast(*audited, torch::ones({4}), tw::Rank(0)); }, [] { tw::broadcast(*audited, torch::ones({4}), tw::Rank(1)); },
-                  "broadcast from root 1 of float32 [4]", "broadcast from root 0 of float32 [4]");
+                  "broadcast from rank 1 of 4 float32 [4]", "broadcast from rank 0 of 4 float32 [4]");
+}
+
+TEST(Audit, FindsOtherOperationsOfAnyKind) {
+  const at::Tensor all = torch::ones({audited->size(), 2});
+  expect_mismatch([&] { tw::alltoall(*audited, all, all.clone()); }, [&] { tw::reduce_scatter(*audited, all, torch::ones({2}), tw::ReduceOp::min); },
+                  tw::concat("reduce_scatter min of ", all.numel(), " float32 [", audited->size(), ", 2]"),
+                  tw::concat("alltoall of ", all.numel(), " float32 [", audited->size(), ", 2]"));
+  const std::vector<at::Tensor> one_each(static_cast<size_t>(audited->size()), all);
+  expect_mismatch([&] { tw::gather(*audited, all, one_each, tw::Rank(0)); }, [&] { tw::gather(*audited, all, one_each, tw::Rank(1)); }, "gather to rank 1 of 0 float32", "gather to rank 0 of 0 float32");
 }
 
 TEST(Audit, FindsATensorThatIsChangedInFlight) {
-  const at::Tensor tensor = torch::ones({4});
-  tw::Work work = tw::iallreduce(*audited, tensor, tw::ReduceOp::sum);
-  tensor.add_(1);
-  EXPECT_THROW(work.wait(), tw::ContractError);
+  if (audited->size() == 1) return;  // nothing is in flight
+  const at::Tensor tensor = torch::zeros({4});
+  if (audited->rank() == 0) {
+    tw::Work work = tw::irecv(*audited, tensor, tw::Rank(1));
+    tensor.add_(1);
+    tw::send(*audited, torch::ones({1}), tw::Rank(1), tw::Tag(1));  // only now rank 1 may send
+    EXPECT_THROW(work.wait(), tw::ContractError);
+  } else if (audited->rank() == 1) {
+    tw::recv(*audited, torch::zeros({1}), tw::Rank(0), tw::Tag(1));
+    tw::send(*audited, tensor, tw::Rank(0));
+  }
   const at::Tensor left_alone = torch::ones({4});
   EXPECT_NO_THROW(tw::iallreduce(*audited, left_alone, tw::ReduceOp::sum).wait());
 }

@@ -35,11 +35,22 @@ std::vector<int64_t> sizes_up_to(int largest_power) {
 
 bool is_defined(ReduceOp op, at::ScalarType dtype) { return tw::why_undefined(op, tw::element_type(dtype)).empty(); }
 
-// What rank `rank` puts in: whole numbers 0 to 3 that depend on rank and place; products of four stay below 82.
-at::Tensor input_of(int rank, int64_t size, at::ScalarType dtype) {
-  const at::Tensor numbers = (torch::arange(size, torch::kLong) * (rank + 1) + 5 * rank) % 4;
-  return (dtype == at::kBool ? numbers.gt(1) : numbers).to(dtype);
+// Inputs repeat every 1021 elements (a prime: no chunk or part is a multiple of it), so that what is expected of millions is quickly computed.
+constexpr int64_t period = 1021;
+
+at::Tensor repeat(const at::Tensor& pattern, int64_t size) { return pattern.repeat({size / period + 1}).narrow(0, 0, size).clone(); }
+
+// Whole numbers 0 to 3 at random, drawn for each rank; products of four stay below 82.
+at::Tensor pattern_of(int rank, at::ScalarType dtype) {
+  std::mt19937 random(static_cast<unsigned>(rank));
+  std::vector<int64_t> numbers(period);
+  for (int64_t& number : numbers) number = static_cast<int64_t>(random() % 4);
+  const at::Tensor pattern = torch::tensor(numbers);
+  return (dtype == at::kBool ? pattern.gt(1) : pattern).to(dtype);
 }
+
+/// What rank `rank` puts in.
+at::Tensor input_of(int rank, int64_t size, at::ScalarType dtype) { return repeat(pattern_of(rank, dtype), size); }
 
 at::Tensor to_float64(const at::Tensor& tensor) { return tensor.is_complex() ? tensor.to(at::kComplexDouble) : tensor.to(at::kDouble); }
 
@@ -64,11 +75,11 @@ bool is_logical(ReduceOp op) { return op == ReduceOp::logical_and || op == Reduc
 
 /// The serial reduction of the inputs of `ranks` ranks.
 at::Tensor reduced(int64_t size, at::ScalarType dtype, ReduceOp op, int ranks) {
-  at::Tensor result = to_float64(input_of(0, size, dtype));
+  at::Tensor result = to_float64(pattern_of(0, dtype));
   if (is_logical(op)) result = result.ne(0).to(at::kDouble);
-  for (int rank = 1; rank < ranks; ++rank) result = combine(result, to_float64(input_of(rank, size, dtype)), op);
+  for (int rank = 1; rank < ranks; ++rank) result = combine(result, to_float64(pattern_of(rank, dtype)), op);
   if (op == ReduceOp::average) result = result / ranks;
-  return result.to(dtype);
+  return repeat(result.to(dtype), size);
 }
 
 // See the top of the file.

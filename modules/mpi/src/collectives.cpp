@@ -66,6 +66,7 @@ class Requests : public Transfer {
   /// `begin(piece, count, request)` begins one of the pieces that `buffer` is cut into. Nothing is begun for an empty buffer.
   template <class Begin>
   void add(const char* call, const Buffer& buffer, Begin begin) {
+    call_ = call;
     const int64_t largest = comm_.runtime->largest_message();
     for (int64_t at = 0; at < buffer.count; at += largest) {
       requests_.push_back(MPI_REQUEST_NULL);
@@ -77,6 +78,7 @@ class Requests : public Transfer {
   /// For calls of which no buffer is cut.
   template <class Begin>
   void add(const char* call, Begin begin) {
+    call_ = call;
     requests_.push_back(MPI_REQUEST_NULL);
     check(begin(&requests_.back()), call, comm_.name);
   }
@@ -107,11 +109,12 @@ class Requests : public Transfer {
 
  private:
   bool test(int code) {
-    check(code, "MPI_Test", comm_.name);
+    check(code, call_, comm_.name);
     return done_ != 0;
   }
 
   const CommunicatorState& comm_;  // kept alive by the operation
+  const char* call_ = "";
   std::vector<MPI_Request> requests_;
   int done_ = 0;
 };

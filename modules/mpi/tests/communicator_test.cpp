@@ -71,7 +71,7 @@ TEST(Communicator, MapsAnMpiErrorToAnException) {
   } catch (const tw::MpiError& error) {
     const std::string text = error.what();
     EXPECT_NE(comm.rank(), 0);
-    EXPECT_NE(text.find("MPI_Bcast failed on communicator 'world/dup/split"), std::string::npos) << text;
+    EXPECT_NE(text.find("MPI_Ibcast failed on communicator 'world/dup/split"), std::string::npos) << text;
     EXPECT_NE(text.find("MPI_ERR_TRUNCATE"), std::string::npos) << text;
     EXPECT_NE(error.code(), 0);
   }
