@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong in a distributed program, one scenario a run: program SCENARIO [BACK_END]. Rank 1 is the one with the fault.
+#include <sys/resource.h>
+#include <torch/torch.h>
+
+#include <csignal>
+#include <fstream>
+#include <iostream>
+#include <thread>
+#include <tw/comm.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Scene {
+  tw::Environment& mpi;
+  const tw::Communicator& comm;
+  bool faulty;
+
+  void say(const std::string& text) const {
+    if (comm.rank() == 0) std::cout << text << std::endl;
+  }
+};
+
+void sum(const tw::Communicator& comm, int64_t size = 4) { tw::allreduce(comm, torch::ones({size}), tw::ReduceOp::sum); }
+
+[[noreturn]] void compute_for_ever() {
+  while (true) std::this_thread::sleep_for(10ms);
+}
+
+// ---- the job must end, with a message ----
+
+void other_sizes(const Scene& scene) { sum(scene.comm, scene.faulty ? 8 : 4); }
+
+void other_order(const Scene& scene) {
+  if (scene.faulty) tw::broadcast(scene.comm, torch::ones({4}), tw::Rank(0));
+  sum(scene.comm);
+}
+
+void late(const Scene& scene) {
+  if (scene.faulty) compute_for_ever();
+  sum(scene.comm, 16);
+}
+
+void never_sends(const Scene& scene) {
+  if (scene.faulty) compute_for_ever();
+  if (scene.comm.rank() == 0) tw::recv(scene.comm, torch::ones({4}), tw::Rank(1));
+  compute_for_ever();
+}
+
+void killed(const Scene& scene) {
+  if (scene.faulty) std::raise(SIGKILL);
+  sum(scene.comm);
+}
+
+void stopped(const Scene& scene) {
+  if (scene.faulty) std::raise(SIGSTOP);
+  sum(scene.comm);
+}
+
+void thrown_out(const Scene& scene) {
+  if (scene.faulty) throw tw::Error("the sensor is gone");
+  sum(scene.comm);
+}
+
+// A stopped rank cannot be waited for, nor leave MPI cleanly: the others go on without it, and end the job when they have what they came for.
+void revoke_and_go_on(const Scene& scene) {
+  if (scene.faulty) std::raise(SIGSTOP);
+  try {
+    tw::Work work = tw::iallreduce(scene.comm, torch::ones({4}), tw::ReduceOp::sum);
+    if (scene.comm.rank() != 0) work.wait();  // released by rank 0
+    if (work.wait_for(300ms)) throw tw::Error("it should not have completed");
+    scene.comm.revoke("rank 1 does not answer");
+    work.wait();
+  } catch (const tw::RevokedError&) {
+    std::vector<tw::Rank> survivors;
+    for (int rank = 0; rank < scene.comm.size(); ++rank) {
+      if (rank != 1) survivors.emplace_back(rank);
+    }
+    const tw::Communicator rest = scene.comm.subset(survivors);
+    const at::Tensor count = torch::ones({1000});
+    tw::allreduce(rest, count, tw::ReduceOp::sum);
+    tw::barrier(rest);
+    if (rest.rank() == 0) tw::Environment::abort(tw::concat("done with ", count[0].item<float>(), " survivors"));
+    compute_for_ever();  // until rank 0 ends the job
+  }
+}
+
+// ---- the job goes on ----
+
+// A trial on part of the ranks: one of them gives up, and all are back for the next.
+void revoke(const Scene& scene) {
+  for (int trial = 0; trial < 20; ++trial) {
+    const tw::Communicator comm = scene.comm.dup();
+    const tw::Communicator part = comm.split(0, scene.comm.rank());  // what a strategy inside the trial makes for itself
+    std::string heard = "nothing";
+    try {
+      sum(part);
+      if (scene.faulty) {
+        comm.revoke("the loss is not a number");
+        throw tw::Error("given up");
+      }
+      while (true) sum(part, 1000);
+    } catch (const tw::RevokedError& error) {
+      heard = error.what();
+    } catch (const tw::Error& error) {
+      heard = error.what();
+    }
+    const bool right = heard.find(scene.faulty ? "given up" : "rank 1 revoked it: the loss is not a number") != std::string::npos;
+    if (!right) throw tw::Error("heard: " + heard);
+    try {
+      sum(comm);
+      throw tw::Error("a revoked communicator was used");
+    } catch (const tw::RevokedError&) {
+    }
+  }
+  sum(scene.comm);
+  scene.say("all are back after 20 trials");
+}
+
+void mismatch_and_go_on(const Scene& scene) {
+  for (int round = 0; round < 10; ++round) {
+    try {
+      sum(scene.comm, scene.faulty ? 8 : 4);
+      throw tw::Error("no mismatch was found");
+    } catch (const tw::ContractError&) {
+    }
+    sum(scene.comm);
+  }
+  scene.say("ten mismatches survived");
+}
+
+int64_t address_space() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * 4096;
+}
+
+void small_memory(const Scene& scene) {
+  if (scene.faulty) {
+    const auto limit = static_cast<rlim_t>(address_space() + (int64_t{256} << 20));
+    const rlimit address_limit{limit, limit};
+    ::setrlimit(RLIMIT_AS, &address_limit);
+  }
+  try {
+    (void)tw::shared_tensor(scene.comm, {int64_t{1} << 28}, torch::kFloat);
+    throw tw::ContractError("there was room");
+  } catch (const tw::Error& error) {
+    scene.say(error.what());
+  }
+  sum(scene.comm);
+  scene.say("and it goes on");
+}
+
+void stall_warning_only(const Scene& scene) {
+  if (scene.faulty) std::this_thread::sleep_for(800ms);  // late, but it comes
+  sum(scene.comm);
+  scene.say("it came");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string scenario = argv[1];
+  const bool warns_only = scenario == "stall_warning_only";
+  const bool patient = scenario == "killed" || scenario == "thrown_out";  // what ends the job there is not the watchdog
+  tw::Environment mpi(argc, argv, {.audit = false, .stall_warning = patient ? 60s : 300ms, .stall_abort = warns_only || patient ? 60s : 900ms});
+  const tw::Communicator comm = mpi.world().dup();
+  if (argc > 2) tw::choose_back_end(comm, std::string(argv[2]));
+  tw::barrier(comm);
+  const Scene scene{mpi, comm, comm.rank() == 1};
+  const std::map<std::string, void (*)(const Scene&)> scenes{{"other_sizes", other_sizes},
+                                                             {"other_order", other_order},
+                                                             {"late", late},
+                                                             {"never_sends", never_sends},
+                                                             {"killed", killed},
+                                                             {"stopped", stopped},
+                                                             {"thrown_out", thrown_out},
+                                                             {"revoke_and_go_on", revoke_and_go_on},
+                                                             {"revoke", revoke},
+                                                             {"mismatch_and_go_on", mismatch_and_go_on},
+                                                             {"small_memory", small_memory},
+                                                             {"stall_warning_only", stall_warning_only}};
+  scenes.at(scenario)(scene);
+}
