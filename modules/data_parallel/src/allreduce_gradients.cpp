@@ -11,7 +11,7 @@ namespace tw {
 void allreduce_gradients(const Communicator& comm, const std::vector<NamedTensor>& tensors, Reduction reduction, int64_t samples) {
   const at::NoGradGuard no_grad;
   const std::vector<NamedTensor> parameters = trained(tensors);
-  Reducer reducer(comm, specs_of(parameters), {.reduction = reduction, .overlap = false});  // all gradients are there: nothing to overlap with
+  Reducer reducer(comm, specs_of(parameters), {.reduction = reduction, .overlap = false, .shared_memory = false});  // once, with all gradients there
   reducer.begin(samples);
   for (int64_t id = 0; id < reducer.size(); ++id) {
     const at::Tensor& gradient = parameters[static_cast<size_t>(id)].tensor.grad();

@@ -2,6 +2,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/comm/shared_tensor.hpp>
 #include <tw/gradients/reducer.hpp>
 #include <tw/mpi/topology.hpp>
 
@@ -76,7 +77,9 @@ Reducer::Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, co
   expect_agreement(comm_, specs_, reduction_);
   plan_ = plan_buckets(specs_, options.buckets);
   overlap_ = options.overlap.has_value() ? *options.overlap : find_topology(comm_).nodes > 1;
-  for (const Bucket& bucket : plan_.buckets) buffers_.emplace_back(bucket.numel, bucket.dtype);
+  for (const Bucket& bucket : plan_.buckets) {
+    buffers_.push_back(options.shared_memory ? FlatBuffer(shared_tensor(comm_, {bucket.numel}, bucket.dtype)) : FlatBuffer(bucket.numel, bucket.dtype));
+  }
   for (size_t id = 0; id < specs_.size(); ++id) {
     const Placement& place = plan_.placements[id];
     views_.push_back(buffers_[static_cast<size_t>(place.bucket)].view(place.offset, specs_[id].shape));

@@ -49,6 +49,10 @@ FlatBuffer::FlatBuffer(int64_t numel, c10::ScalarType dtype) {
   storage_ = at::from_blob(memory, {numel}, [](void* unused) { std::free(unused); }, options);
 }
 
+FlatBuffer::FlatBuffer(at::Tensor storage) : storage_(std::move(storage)) {
+  TW_EXPECTS(storage_.dim() == 1 && storage_.is_contiguous(), "a flat buffer needs contiguous memory of one dimension");
+}
+
 // Not storage_.narrow(): Optimizer::zero_grad() calls detach_() on gradients, which autograd refuses for its own kind of view.
 at::Tensor FlatBuffer::view(int64_t offset, at::IntArrayRef shape) const {
   const int64_t numel = c10::multiply_integers(shape);

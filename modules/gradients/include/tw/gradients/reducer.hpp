@@ -20,6 +20,9 @@ struct ReducerOptions {
   /// Start each bucket's all-reduce as soon as its last gradient is ready, while others are still computed. Otherwise all start in
   /// wait(). Unset: only when the ranks live on several nodes; on one node the cores are busy computing and overlap gains nothing.
   std::optional<bool> overlap = {};
+  /// Keep buckets in memory that the ranks of a node share, where they are reduced without being copied. Making it takes some milliseconds: not for a
+  /// Reducer of a single step.
+  bool shared_memory = true;
 };
 
 /// Reduces a fixed set of gradients over the ranks, once a step, in buckets.

@@ -23,6 +23,8 @@ class FlatBuffer {
   FlatBuffer() = default;
   /// @param numel elements in all. CPU memory.
   FlatBuffer(int64_t numel, c10::ScalarType dtype);
+  /// On memory that exists: a contiguous tensor of shape [numel].
+  explicit FlatBuffer(at::Tensor storage);
 
   /// The whole, shape [numel].
   const at::Tensor& storage() const noexcept { return storage_; }
