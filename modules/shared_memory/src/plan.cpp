@@ -17,7 +17,8 @@ Plan::Plan(const Call& call, Mode mode, int rank, int ranks, const PlanOptions& 
   chunk_ = options_.slot_elements;
   divided_ = call_.count;
   if (call_.collective == Collective::reduce_scatter) {  // a slot holds a piece for every rank
-    chunk_ = std::max(options_.alignment, options_.slot_elements / ranks_ / options_.alignment * options_.alignment);
+    chunk_ = options_.slot_elements / ranks_;
+    if (chunk_ > options_.alignment) chunk_ -= chunk_ % options_.alignment;
     divided_ = call_.count / ranks_;
   }
   rounds_ = std::max<int64_t>(1, (divided_ + chunk_ - 1) / chunk_);
@@ -33,7 +34,7 @@ const std::vector<Step>& Plan::round(int64_t round) {
   } else {
     switch (call_.collective) {
       case Collective::allreduce:
-        if (divided_ <= options_.flat_elements) {
+        if (rounds_ == 1 && divided_ <= options_.flat_elements) {
           plan_flat_allreduce();
           break;
         }
