@@ -31,7 +31,12 @@ void run(const tw::benchmark::Contest& contest, const Contestants& contestants, 
   tw::benchmark::Case of{.benchmark = contestants.benchmark, .name = size_name(bytes), .baseline = "mpi"};
   of.steps = static_cast<int>(std::clamp<int64_t>((int64_t{16} << 20) / bytes, 2, bytes < 4096 ? 1000 : 200));
   of.step = contest.is_ours() ? contestants.ours(data) : contestants.mpi(data);
-  if (bytes >= 4096) of.prepare = [data] { data.fill_(1); };
+  if (bytes >= 4096) {
+    of.prepare = [data, &contest] {
+      data.fill_(1);
+      tw::barrier(contest.comm());
+    };
+  }
   tw::benchmark::compare(contest, of);
 }
 

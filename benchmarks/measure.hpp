@@ -54,7 +54,7 @@ struct Case {
   int rounds = 20;
   int steps = 10;                   ///< calls in a round
   std::function<void()> step = {};  ///< this contestant's
-  /// Not timed, before every step, and followed by a barrier: fresh data for a communication. Without it the steps of a round follow each other.
+  /// Not timed, before every step: fresh data for a communication, and a barrier. Without it the steps of a round follow each other.
   std::function<void()> prepare = {};
   double units = 1;                 ///< what one call of this contestant does, in common units; times are per unit
 };
@@ -71,7 +71,6 @@ inline Seconds time_round(const Contest& contest, const Case& of) {
   Seconds total{0};
   for (int i = 0; i < of.steps; ++i) {
     of.prepare();
-    contest.comm().barrier();
     const Stopwatch watch;
     of.step();
     total += watch.elapsed();

@@ -14,7 +14,7 @@ struct Wording {
   bool reduces;
 };
 
-constexpr std::array<Wording, 14> wordings{{{"nothing", "", false},
+constexpr std::array<Wording, collectives> wordings{{{"nothing", "", false},
                                             {"barrier", "", false},
                                             {"broadcast", " from rank ", false},
                                             {"allreduce", "", true},

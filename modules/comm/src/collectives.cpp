@@ -40,7 +40,7 @@ Call make_call(Collective collective, const at::Tensor& tensor) {
 Work begin_in_place(const Communicator& comm, const Call& call, const at::Tensor& tensor) {
   audit_call(comm, call, tensor);
   BackEnd& back_end = Link::of(comm).back_end(call.collective);
-  auto operands = std::make_shared<Operands>(std::string(name_of(call.collective)), comm.audited());
+  auto operands = std::make_shared<Operands>(call.collective, comm.audited());
   const bool writes = call.collective == Collective::allreduce || (call.collective == Collective::broadcast) == (call.peer != comm.rank());
   std::byte* memory = writes ? operands->in_place(tensor).data() : const_cast<std::byte*>(operands->in(tensor).data());
   return start(comm, call, back_end.begin(comm, {call, memory, memory}), std::move(operands));
@@ -52,7 +52,7 @@ Work begin(const Communicator& comm, const Call& call, const at::Tensor& input, 
              " and an output of ", dtype_name(output.scalar_type()));
   audit_call(comm, call, input);
   BackEnd& back_end = Link::of(comm).back_end(call.collective);
-  auto operands = std::make_shared<Operands>(std::string(name_of(call.collective)), comm.audited());
+  auto operands = std::make_shared<Operands>(call.collective, comm.audited());
   const std::byte* from = operands->in(input).data();
   std::byte* to = operands->out(output).data();
   return start(comm, call, back_end.begin(comm, {call, from, to}), std::move(operands));
@@ -63,7 +63,7 @@ Work begin_group(const Communicator& comm, Call call, const std::vector<at::Tens
   std::map<ElementType, std::vector<at::Tensor>> by_type;
   for (const at::Tensor& tensor : tensors) by_type[make_call(call.collective, tensor).type].push_back(tensor);
   BackEnd& back_end = Link::of(comm).back_end(call.collective);
-  auto operands = std::make_shared<Operands>(std::string(name_of(call.collective)), comm.audited());
+  auto operands = std::make_shared<Operands>(call.collective, comm.audited());
   auto group = std::make_unique<Group>();
   for (const auto& [type, of_type] : by_type) {
     const std::span<std::byte> memory = operands->in_place(of_type);
@@ -153,7 +153,7 @@ Work ialltoall(const Communicator& comm, const at::Tensor& input, const at::Tens
 Work ialltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
   expect_one_each(comm, "the input of alltoall", inputs);
   expect_one_each(comm, "the output of alltoall", outputs);
-  auto operands = std::make_shared<Operands>("alltoall", comm.audited());
+  auto operands = std::make_shared<Operands>(Collective::alltoall, comm.audited());
   Inputs to;
   Outputs from;
   for (const at::Tensor& input : inputs) to.push_back(operands->in(input));
@@ -163,7 +163,7 @@ Work ialltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, 
 
 Work igather(const Communicator& comm, const at::Tensor& input, const std::vector<at::Tensor>& outputs, Rank root) {
   expect_rank(comm, root);
-  auto operands = std::make_shared<Operands>("gather", comm.audited());
+  auto operands = std::make_shared<Operands>(Collective::gather, comm.audited());
   Inputs to(static_cast<size_t>(comm.size()));
   Outputs from(static_cast<size_t>(comm.size()));
   to[static_cast<size_t>(int{root})] = operands->in(input);
@@ -177,7 +177,7 @@ Work igather(const Communicator& comm, const at::Tensor& input, const std::vecto
 
 Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root) {
   expect_rank(comm, root);
-  auto operands = std::make_shared<Operands>("scatter", comm.audited());
+  auto operands = std::make_shared<Operands>(Collective::scatter, comm.audited());
   Inputs to(static_cast<size_t>(comm.size()));
   Outputs from(static_cast<size_t>(comm.size()));
   if (comm.rank() == root) {
@@ -191,7 +191,7 @@ Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, c
 
 // First the shapes, then all elements one behind the other.
 std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::Tensor& input) {
-  Operands operands("allgather", comm.audited());
+  Operands operands(Collective::allgather, comm.audited());
   const std::span<const std::byte> mine = operands.in(input);
   audit_call(comm, {.collective = Collective::allgather, .type = element_type(input.scalar_type())});
   const auto shapes = allgather_strings(comm, std::string(reinterpret_cast<const char*>(input.sizes().data()), input.sizes().size() * sizeof(int64_t)));

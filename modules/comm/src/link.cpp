@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/mpi/topology.hpp>
 
 #include "back_ends.hpp"
@@ -44,6 +45,8 @@ Link& Link::make(const Communicator& comm, const SharedMemoryOptions& options) {
 }
 
 Link::Link(const Communicator& comm, const SharedMemoryOptions& options) : neighbours_(ranks_of_this_node(comm)) {
+  expect_same_on_all_ranks(comm, "SharedMemoryOptions",
+                           {concat("slot_bytes ", options.slot_bytes), concat("flat_bytes ", options.flat_bytes)});
   const int here = static_cast<int>(neighbours_.size());
   const auto place = std::find(neighbours_.begin(), neighbours_.end(), comm.rank());
   auto memory = make_node_memory(comm, neighbours_, shared_memory::Channel::bytes_needed(here, options.slot_bytes));
@@ -52,9 +55,10 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options) : neigh
   comm.set_board(std::make_shared<ChannelBoard>(channel_, neighbours_));
   back_ends_.push_back(make_shared_memory_back_end(here == comm.size() ? channel_ : nullptr, options.flat_bytes));
   back_ends_.push_back(make_mpi_back_end());
+  choose(std::nullopt);
 }
 
-BackEnd& Link::back_end(Collective collective) const {
+BackEnd& Link::find_back_end(Collective collective) const {
   if (chosen_) {
     for (const auto& back_end : back_ends_) {
       if (back_end->name() == *chosen_ && back_end->why_not(collective).empty()) return *back_end;
@@ -72,6 +76,7 @@ void Link::choose(std::optional<std::string> name) {
   TW_EXPECTS(!name || std::any_of(back_ends_.begin(), back_ends_.end(), is_called), "there is no back end '", name.value_or(""),
              "'; there are shared_memory and mpi");
   chosen_ = std::move(name);
+  for (int i = 0; i < collectives; ++i) for_collective_[static_cast<size_t>(i)] = &find_back_end(static_cast<Collective>(i));
 }
 
 std::vector<Availability> availability(const Communicator& comm) {

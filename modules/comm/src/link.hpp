@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,7 +18,7 @@ class Link {
   static Link& make(const Communicator& comm, const SharedMemoryOptions& options);
 
   /// The back end for `collective`: the one that was chosen, where it can do it, or the first that can.
-  BackEnd& back_end(Collective collective) const;
+  BackEnd& back_end(Collective collective) const { return *for_collective_[static_cast<size_t>(collective)]; }
   const std::vector<std::unique_ptr<BackEnd>>& back_ends() const noexcept { return back_ends_; }
   void choose(std::optional<std::string> name);
 
@@ -27,11 +28,13 @@ class Link {
 
  private:
   Link(const Communicator& comm, const SharedMemoryOptions& options);
+  BackEnd& find_back_end(Collective collective) const;
 
   std::vector<int> neighbours_;
   std::shared_ptr<shared_memory::Channel> channel_;
   std::vector<std::unique_ptr<BackEnd>> back_ends_;
   std::optional<std::string> chosen_;
+  std::array<BackEnd*, collectives> for_collective_{};
 };
 
 }  // namespace tw

@@ -21,11 +21,11 @@ void bump_version(const at::Tensor& tensor) {
 
 }  // namespace
 
-Operands::Operands(std::string operation, bool audited) : operation_(std::move(operation)), audited_(audited) {}
+Operands::Operands(Collective operation, bool audited) : operation_(operation), audited_(audited) {}
 
 void Operands::expect_usable(const at::Tensor& tensor) const {
-  TW_EXPECTS(tensor.defined(), operation_, " was given an undefined tensor");
-  TW_EXPECTS(tensor.is_cpu() && tensor.layout() == at::kStrided, operation_, " needs a dense tensor on the CPU, got one on ", tensor.device().str());
+  TW_EXPECTS(tensor.defined(), name_of(operation_), " was given an undefined tensor");
+  TW_EXPECTS(tensor.is_cpu() && tensor.layout() == at::kStrided, name_of(operation_), " needs a dense tensor on the CPU, got one on ", tensor.device().str());
   element_type(tensor.scalar_type());  // throws for dtypes that do not travel
 }
 
@@ -62,7 +62,7 @@ std::span<std::byte> Operands::in_place(const std::vector<at::Tensor>& tensors) 
   int64_t total = 0;
   for (const at::Tensor& tensor : tensors) {
     expect_usable(tensor);
-    TW_EXPECTS(tensor.scalar_type() == tensors[0].scalar_type(), operation_, " of several tensors needs one dtype");
+    TW_EXPECTS(tensor.scalar_type() == tensors[0].scalar_type(), name_of(operation_), " of several tensors needs one dtype");
     watch(tensor);
     total += tensor.numel();
   }
@@ -81,7 +81,7 @@ std::span<std::byte> Operands::in_place(const std::vector<at::Tensor>& tensors) 
 void Operands::finish() {
   const at::NoGradGuard no_grad;
   for (const auto& [tensor, version] : versions_) {
-    TW_EXPECTS(tensor._version() == version, "the tensor of a non-blocking ", operation_, " was changed while it was in flight; wait() first");
+    TW_EXPECTS(tensor._version() == version, "the tensor of a non-blocking ", name_of(operation_), " was changed while it was in flight; wait() first");
   }
   for (const Result& result : results_) {
     if (result.packed.is_same(result.tensor)) {

@@ -2,10 +2,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <functional>
+#include <c10/util/SmallVector.h>
 #include <memory>
 #include <span>
-#include <string>
 #include <tw/base/call.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/mpi/engine.hpp>
@@ -16,8 +15,8 @@ namespace tw {
 /// The tensors of one operation as flat memory: packs those that are not contiguous, unpacks results at the end, and keeps all alive until then.
 class Operands {
  public:
-  /// @param operation for messages, such as "allreduce". @param audited whether the end checks that nobody changed the tensors meanwhile.
-  Operands(std::string operation, bool audited);
+  /// @param operation for messages. @param audited whether the end checks that nobody changed the tensors meanwhile.
+  Operands(Collective operation, bool audited);
 
   /// Memory to read. @throws ContractError unless it lies on the CPU and has a dtype that travels.
   std::span<const std::byte> in(const at::Tensor& tensor);
@@ -39,10 +38,10 @@ class Operands {
   void expect_usable(const at::Tensor& tensor) const;
   void watch(const at::Tensor& tensor);
 
-  std::string operation_;
+  Collective operation_;
   bool audited_;
-  std::vector<at::Tensor> inputs_;
-  std::vector<Result> results_;
+  c10::SmallVector<at::Tensor, 1> inputs_;
+  c10::SmallVector<Result, 1> results_;
   std::vector<std::pair<at::Tensor, int64_t>> versions_;  // at the beginning
 };
 

@@ -24,14 +24,14 @@ mpi::Buffer buffer_of(const Call& call, std::span<const std::byte> memory) {
 
 Work isend(const Communicator& comm, const at::Tensor& tensor, Rank to, Tag tag) {
   const Call call = make_call(Collective::send, to, tensor);
-  auto operands = std::make_shared<Operands>("send", comm.audited());
+  auto operands = std::make_shared<Operands>(Collective::send, comm.audited());
   auto transfer = mpi::send_transfer(comm, buffer_of(call, operands->in(tensor)), to, tag);
   return start(comm, call, std::move(transfer), std::move(operands));
 }
 
 Work irecv(const Communicator& comm, const at::Tensor& tensor, Rank from, Tag tag) {
   const Call call = make_call(Collective::receive, from, tensor);
-  auto operands = std::make_shared<Operands>("recv", comm.audited());
+  auto operands = std::make_shared<Operands>(Collective::receive, comm.audited());
   auto transfer = mpi::receive_transfer(comm, buffer_of(call, operands->out(tensor)), from, tag);
   return start(comm, call, std::move(transfer), std::move(operands));
 }
@@ -39,7 +39,7 @@ Work irecv(const Communicator& comm, const at::Tensor& tensor, Rank from, Tag ta
 Work isendrecv(const Communicator& comm, const at::Tensor& outgoing, Rank to, const at::Tensor& incoming, Rank from, Tag tag) {
   const Call received = make_call(Collective::receive, from, incoming);
   const Call sent = make_call(Collective::send, to, outgoing);
-  auto operands = std::make_shared<Operands>("sendrecv", comm.audited());
+  auto operands = std::make_shared<Operands>(Collective::receive, comm.audited());
   auto group = std::make_unique<Group>();
   group->add(mpi::receive_transfer(comm, buffer_of(received, operands->out(incoming)), from, tag));
   group->add(mpi::send_transfer(comm, buffer_of(sent, operands->in(outgoing)), to, tag));

@@ -26,7 +26,7 @@ struct Fingerprint {
 };
 
 Fingerprint fingerprint(const at::Tensor& tensor) {
-  Operands operands("check_with_allreduce", false);
+  Operands operands(Collective::allreduce, false);
   const auto memory = operands.in(tensor);
   Fingerprint of;
   of.hash = content_hash({reinterpret_cast<const char*>(memory.data()), memory.size()});

@@ -10,13 +10,12 @@ namespace {
 
 constexpr int64_t line = 128;  // bytes; two cache lines, because processors fetch them in pairs
 
-int64_t round_up(int64_t bytes) { return (bytes + line - 1) / line * line; }
-
 }  // namespace
 
+int64_t Channel::stride_of(int64_t slot_bytes) { return (static_cast<int64_t>(sizeof(Header)) + slot_bytes + line - 1) / line * line; }
+
 int64_t Channel::bytes_needed(int ranks, int64_t slot_bytes) {
-  return ranks * static_cast<int64_t>(sizeof(Counter) + sizeof(Record)) + round_up(2 * ranks * static_cast<int64_t>(sizeof(Header))) +
-         2 * ranks * slot_bytes;
+  return ranks * (static_cast<int64_t>(sizeof(Counter) + sizeof(Record)) + 2 * stride_of(slot_bytes));
 }
 
 // Zeroed memory is a valid beginning for all of it: counters at 0, nothing recorded.
@@ -27,8 +26,8 @@ Channel::Channel(std::shared_ptr<void> owner, std::byte* memory, int rank, int r
              slot_bytes);
   counters_ = reinterpret_cast<Counter*>(memory);
   records_ = reinterpret_cast<Record*>(counters_ + ranks);
-  headers_ = reinterpret_cast<Header*>(records_ + ranks);
-  slots_ = memory + bytes_needed(ranks, slot_bytes) - 2 * ranks * slot_bytes;
+  slots_ = reinterpret_cast<std::byte*>(records_ + ranks);
+  slot_stride_ = stride_of(slot_bytes);
 }
 
 bool Channel::all_reached(uint64_t step) const noexcept {
@@ -65,7 +64,7 @@ void Channel::record(const Call& call, uint64_t number) {
   Record& mine = record_of(rank_);
   const auto words = std::bit_cast<std::array<uint64_t, sizeof(Call) / 8>>(call);
   mine.version.fetch_add(1, std::memory_order_acquire);
-  for (size_t i = 0; i < words.size(); ++i) mine.call[i].store(words[i], std::memory_order_relaxed);
+  for (size_t i = 0; i < words.size(); ++i) mine.call[i].store(words[i], std::memory_order_release);
   mine.since.store(std::chrono::steady_clock::now().time_since_epoch().count(), std::memory_order_relaxed);
   mine.version.fetch_add(1, std::memory_order_release);
   mine.calls.store(number, std::memory_order_relaxed);

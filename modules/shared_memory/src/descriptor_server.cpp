@@ -105,7 +105,9 @@ Descriptor receive_descriptor(const std::string& name, std::chrono::milliseconds
   if (::connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), address_length(name)) != 0) fail("connect");
   wait_readable(connection, deadline);
   Message message;
-  if (::recvmsg(connection.get(), &message.header, MSG_CMSG_CLOEXEC) != 1) fail("recvmsg");
+  const ssize_t received = ::recvmsg(connection.get(), &message.header, MSG_CMSG_CLOEXEC);
+  if (received == 0) errno = ECONNRESET;
+  if (received != 1) fail("recvmsg");
   const cmsghdr* control = CMSG_FIRSTHDR(&message.header);
   if (control == nullptr || control->cmsg_type != SCM_RIGHTS) {
     errno = EPROTO;

@@ -26,6 +26,8 @@ enum class Collective : uint8_t {
   make_shared_memory,
 };
 
+inline constexpr int collectives = 14;
+
 std::string_view name_of(Collective collective) noexcept;
 
 /// One call as its ranks must agree on it: for audits, for shared memory's headers, and for the record of what a rank was last seen doing.

@@ -23,7 +23,7 @@ inline constexpr int reduce_ops = 11;
 /// "sum", "average", ...
 std::string_view name_of(ReduceOp op) noexcept;
 
-/// Why `op` means nothing for `type` and what to do instead, such as "bool has no sum: use logical_or"; empty where it is defined.
+/// Why `op` means nothing for `type`, or what to do instead, such as "complex numbers have no order"; empty where it is defined.
 /// sum, product, min, max: all numbers (complex has no order); average: floating point and complex; logical: integers and bool (0 or 1 comes
 /// out); bitwise: integers and bool.
 std::string_view why_undefined(ReduceOp op, ElementType type) noexcept;

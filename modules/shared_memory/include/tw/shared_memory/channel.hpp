@@ -71,12 +71,13 @@ class Channel {
     int64_t share_bytes;
   };
 
+  static int64_t stride_of(int64_t slot_bytes);
   Counter& counter(int rank) const noexcept { return counters_[rank]; }
   bool all_reached(uint64_t step) const noexcept;
   bool reached(int rank, uint64_t step) const noexcept { return counter(rank).value.load(std::memory_order_acquire) >= step; }
   void post() noexcept { counter(rank_).value.store(++step_, std::memory_order_release); }
-  Header& header(int rank) const noexcept { return headers_[slot_ * ranks_ + rank]; }
-  std::byte* slot(int rank) const noexcept { return slots_ + (slot_ * ranks_ + rank) * slot_bytes_; }
+  Header& header(int rank) const noexcept { return *reinterpret_cast<Header*>(slots_ + (slot_ * ranks_ + rank) * slot_stride_); }
+  std::byte* slot(int rank) const noexcept { return reinterpret_cast<std::byte*>(&header(rank) + 1); }
   std::byte* share(int rank, WindowPlace place) const;
   Record& record_of(int rank) const noexcept { return records_[rank]; }
 
@@ -86,8 +87,8 @@ class Channel {
   int64_t slot_bytes_;
   Counter* counters_;
   Record* records_;
-  Header* headers_;
-  std::byte* slots_;
+  std::byte* slots_;     // each behind its header: small data comes with it, since processors fetch cache lines in pairs
+  int64_t slot_stride_;  // bytes
 
   uint64_t step_ = 0;   // mine
   uint64_t guard_ = 0;  // my first post of the round that began last

@@ -23,8 +23,8 @@ class Descriptor {
 };
 
 /// Anonymous memory that the processes of a node can map: it has no name, so nothing is left behind when they die, and it does not count against the
-/// size of /dev/shm. Zeroed.
-/// @throws Error naming the size when the system has not that much.
+/// size of /dev/shm. Zeroed. Pages are taken when they are first touched, by the process that touches them.
+/// @throws Error naming the size when the system refuses.
 Descriptor make_memory(int64_t bytes);
 
 /// Memory of make_memory(), mapped into this process. It stays until every process that mapped it is gone or has unmapped it. Move-only.
