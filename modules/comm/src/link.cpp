@@ -2,6 +2,7 @@
 #include "link.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/mpi/topology.hpp>
@@ -45,15 +46,15 @@ Link& Link::make(const Communicator& comm, const SharedMemoryOptions& options) {
 }
 
 Link::Link(const Communicator& comm, const SharedMemoryOptions& options) : neighbours_(ranks_of_this_node(comm)) {
-  expect_same_on_all_ranks(comm, "SharedMemoryOptions",
-                           {concat("slot_bytes ", options.slot_bytes), concat("flat_bytes ", options.flat_bytes)});
   const int here = static_cast<int>(neighbours_.size());
+  const int64_t flat_bytes = options.flat_bytes.value_or(comm.size() == 2 ? std::numeric_limits<int64_t>::max() : int64_t{8} << 10);
+  expect_same_on_all_ranks(comm, "SharedMemoryOptions", {concat("slot_bytes ", options.slot_bytes), concat("flat_bytes ", flat_bytes)});
   const auto place = std::find(neighbours_.begin(), neighbours_.end(), comm.rank());
   auto memory = make_node_memory(comm, neighbours_, shared_memory::Channel::bytes_needed(here, options.slot_bytes));
   std::byte* begin = memory.get();
   channel_ = std::make_shared<shared_memory::Channel>(std::move(memory), begin, static_cast<int>(place - neighbours_.begin()), here, options.slot_bytes);
   comm.set_board(std::make_shared<ChannelBoard>(channel_, neighbours_));
-  back_ends_.push_back(make_shared_memory_back_end(here == comm.size() ? channel_ : nullptr, options.flat_bytes));
+  back_ends_.push_back(make_shared_memory_back_end(here == comm.size() ? channel_ : nullptr, flat_bytes));
   back_ends_.push_back(make_mpi_back_end());
   choose(std::nullopt);
 }

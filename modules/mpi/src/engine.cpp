@@ -79,7 +79,7 @@ void Engine::keep_for_ever(Operation& operation) {
 }
 
 bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadline) {
-  constexpr int rounds_before_yield = 64;    // what is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer
+  constexpr int rounds_before_yield = 16;    // what is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer
   constexpr int rounds_before_clock = 1024;  // some hundred microseconds
   std::optional<Stall> stall;
   for (uint64_t round = 1;; ++round) {

@@ -34,11 +34,12 @@ const std::vector<Step>& Plan::round(int64_t round) {
   } else {
     switch (call_.collective) {
       case Collective::allreduce:
-        if (rounds_ == 1 && divided_ <= options_.flat_elements) {
-          plan_flat_allreduce();
-          break;
+        if (divided_ <= options_.flat_elements) {
+          plan_flat_allreduce(chunk, first);
+        } else {
+          plan_allreduce(chunk, first);
         }
-        [[fallthrough]];
+        break;
       case Collective::reduce: plan_allreduce(chunk, first); break;
       case Collective::reduce_scatter: plan_reduce_scatter(chunk, first); break;
       case Collective::allgather: plan_allgather(chunk, first); break;
@@ -49,11 +50,11 @@ const std::vector<Step>& Plan::round(int64_t round) {
   return steps_;
 }
 
-// Everyone shows everything, and reduces everything for itself.
-void Plan::plan_flat_allreduce() {
-  copy(Area::input, rank_, 0, Area::slot, 0, divided_);
-  sync(/*first=*/true);
-  reduce(Area::slot, 0, 0, 0, divided_, Step::Spread::output);
+// Everyone shows the whole chunk, and reduces it for itself.
+void Plan::plan_flat_allreduce(Range chunk, bool first) {
+  copy(Area::input, rank_, chunk.begin, Area::slot, 0, chunk.count());
+  sync(first);
+  reduce(Area::slot, 0, chunk.begin, chunk.begin, chunk.count(), Step::Spread::output);
 }
 
 // I show what others will reduce, reduce my part of the chunk, show the result, and take theirs. Of a reduce, only the root takes.

@@ -109,6 +109,14 @@ std::complex<T> divide(std::complex<T> value, size_t ranks) {
   return value / static_cast<T>(ranks);
 }
 
+// Asks for the bytes [begin, end) of every input. What another core has just written takes long to come, and the processor's own prefetcher stops at
+// every page; without this an all-reduce of 1 MiB takes 1.4 times as long.
+void prefetch(const std::byte* const* inputs, size_t input_count, int64_t begin, int64_t end) {
+  for (size_t k = 0; k < input_count; ++k) {
+    for (int64_t at = begin; at < end; at += 64) __builtin_prefetch(inputs[k] + at, /*for writing=*/0, /*locality=*/2);
+  }
+}
+
 constexpr int64_t block = 512;  // elements: their partial results stay in the first-level cache
 
 template <class Element, ReduceOp op>
@@ -118,9 +126,11 @@ struct Loop {
 
   TW_FOR_EACH_PROCESSOR static void run(const std::byte* const* inputs, size_t input_count, std::byte* const* outputs, size_t output_count,
                                         int64_t count) {
+    constexpr auto element = static_cast<int64_t>(sizeof(Stored));
     Computed partial[block];  // overlaps nothing, or the compiler could not vectorise
     for (int64_t begin = 0; begin < count; begin += block) {
       const int64_t n = std::min(block, count - begin);
+      prefetch(inputs, input_count, (begin + n) * element, std::min(begin + n + block, count) * element);
       const auto* first = reinterpret_cast<const Stored*>(inputs[0]) + begin;
       for (int64_t i = 0; i < n; ++i) partial[i] = start(Element::load(first[i]));
       for (size_t k = 1; k < input_count; ++k) {

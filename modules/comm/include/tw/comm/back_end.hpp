@@ -51,9 +51,10 @@ void choose_back_end(const Communicator& comm, std::optional<std::string> name);
 struct SharedMemoryOptions {
   /// Bytes of a slot, of which every rank has two: how much a rank shows at a time of a tensor in ordinary memory. Larger slots wait less often; two slots
   /// of every rank should stay in the cache. A multiple of 64, at least 64 a rank.
-  int64_t slot_bytes = int64_t{256} << 10;
-  /// An all-reduce up to this many bytes is reduced by every rank for itself, which saves a wait.
-  int64_t flat_bytes = int64_t{8} << 10;
+  int64_t slot_bytes = int64_t{512} << 10;
+  /// An all-reduce up to this many bytes is reduced by every rank for itself, which saves a wait in every round. Unset: any on two ranks, where it reads
+  /// as much of the other's memory as exchanging halves does; 8 KiB on more.
+  std::optional<int64_t> flat_bytes = {};
 };
 
 /// Replaces the default sizes. Collective; before the first collective on `comm`, with the same sizes on all ranks.

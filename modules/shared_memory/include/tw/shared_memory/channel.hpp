@@ -107,7 +107,7 @@ class Exchange {
   /// @param input `call.count` elements; of reduce_scatter for every rank `call.count / ranks`. Null for barrier.
   /// @param output allreduce, reduce: `call.count` elements, may be `input`; broadcast: is `input`; allgather: ranks * `call.count`;
   ///               reduce_scatter: `call.count / ranks`.
-  /// @param flat_bytes an allreduce up to this size that fits a slot is reduced by every rank for itself. The same on all ranks.
+  /// @param flat_bytes an allreduce up to this size is reduced by every rank for itself. The same on all ranks.
   Exchange(std::shared_ptr<Channel> channel, const Call& call, const std::byte* input, std::byte* output, int64_t flat_bytes);
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;

@@ -47,7 +47,7 @@ enum class Mode : uint8_t {
 
 struct PlanOptions {
   int64_t slot_elements = 0;  ///< what a slot holds; at least one for each rank
-  int64_t flat_elements = 0;  ///< an allreduce up to this size that fits a slot is reduced by every rank for itself: more work, one wait less
+  int64_t flat_elements = 0;  ///< an allreduce up to this size is reduced by every rank for itself: more work, one wait less
   int64_t alignment = 1;      ///< parts begin at multiples of this many elements, so that no two ranks write one cache line
 };
 
@@ -72,7 +72,7 @@ class Plan {
 
  private:
   void plan_allreduce(Range chunk, bool first);
-  void plan_flat_allreduce();
+  void plan_flat_allreduce(Range chunk, bool first);
   void plan_reduce_scatter(Range chunk, bool first);
   void plan_allgather(Range chunk, bool first);
   void plan_broadcast(Range chunk, bool first);
