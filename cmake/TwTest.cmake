@@ -44,6 +44,11 @@ function(tw_add_mpi_run test ranks timeout regex)
   set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} LABELS mpi PROCESSORS 2 ENVIRONMENT "${TW_MPI_ENVIRONMENT}")
 endfunction()
 
+# tw_mpi_test_with(name label ranks timeout arguments...): the program of tw_mpi_test(name) once more, with arguments.
+function(tw_mpi_test_with name label ranks timeout)
+  tw_add_mpi_run(${name}.${label}.${ranks} ${ranks} ${timeout} "       OK \\]" $<TARGET_FILE:${name}> ${ARGN})
+endfunction()
+
 function(tw_mpi_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "RANKS;LIBRARIES" ${ARGN})
   if(NOT arg_TIMEOUT)

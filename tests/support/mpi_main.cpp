@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main() of every MPI test: all ranks run the same tests; rank 0 prints what any of them found.
+// The main() of every MPI test: all ranks run the same tests; rank 0 prints what any of them found. With --progress-thread, a thread drives the engine.
 #include "mpi_test.hpp"
 
 #include <iostream>
+#include <string_view>
 #include <tw/comm/objects.hpp>
 
 namespace {
@@ -45,7 +46,8 @@ const tw::Communicator& tw::testing::world() { return *world_of_tests; }
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  tw::Environment mpi(argc, argv);
+  const bool by_thread = argc > 1 && std::string_view(argv[1]) == "--progress-thread";
+  tw::Environment mpi(argc, argv, {.progress = by_thread ? tw::ProgressDriver::thread : tw::ProgressDriver::inlined});
   const tw::Communicator comm = mpi.world().dup();
   world_of_tests = &comm;
 

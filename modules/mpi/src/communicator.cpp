@@ -107,6 +107,7 @@ void meet_members(const std::shared_ptr<mpi::CommunicatorState>& comm, const std
   operation->survives_revocation = true;
   comm->runtime->engine().add(operation);
   if (!Work(operation).wait_for(timeout)) {
+    operation->given_up = true;
     throw Error(concat("the ", members.size(), " members of a subset of '", comm->name, "' have not all come within ", timeout.count(), " ms"));
   }
 }

@@ -165,6 +165,8 @@ Environment::~Environment() {
   MPI_Finalize();
 }
 
+int64_t Environment::communicators_to_free() const { return runtime_->communicators_to_free(); }
+
 void Environment::free_communicators() { runtime_->free_communicators_queued_everywhere(*world_); }
 
 

@@ -51,6 +51,11 @@ void Runtime::free_later(MPI_Comm comm, uint64_t age, uint64_t key) {
   if (!closed_) retired_.push_back({comm, age, key});
 }
 
+int64_t Runtime::communicators_to_free() {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int64_t>(retired_.size());
+}
+
 void Runtime::free_communicators() {
   const std::lock_guard lock(mutex_);
   std::sort(retired_.begin(), retired_.end(), [](const Retired& a, const Retired& b) { return a.age < b.age; });

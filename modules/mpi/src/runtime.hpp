@@ -47,6 +47,7 @@ class Runtime {
   uint64_t next_communicator() noexcept { return made_communicators_++; }
   /// @param key the same on all members of `comm`.
   void free_later(MPI_Comm comm, uint64_t age, uint64_t key);
+  int64_t communicators_to_free();
   /// Frees the queued communicators, oldest first. Collective over each of them.
   void free_communicators();
   /// Frees those that are queued on all their members. Collective over `world`.

@@ -71,6 +71,15 @@ TEST(Adopt, WithoutAnEnvironmentTheErrorNamesTheRemedy) {
   }
 }
 
+// Begins an operation and lets go of all handles to it. @return the memory that it keeps alive
+std::weak_ptr<int> drop_an_allreduce() {
+  const auto comm = tw::Communicator::duplicate_of(MPI_COMM_WORLD);
+  const auto number = std::make_shared<int>(1);
+  (void)tw::mpi::start(comm, {.collective = tw::Collective::allreduce},
+                       tw::mpi::allreduce_transfer(comm, {number.get(), 1, tw::ElementType::int32}, tw::ReduceOp::sum), [number] {});
+  return number;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -85,7 +94,9 @@ int main(int argc, char** argv) {
   std::optional<tw::Environment> outlives_mpi;
   const int outcome = RUN_ALL_TESTS();
   outlives_mpi.emplace();  // destroyed behind MPI_Finalize, which must do no harm
+  const std::weak_ptr<int> memory = drop_an_allreduce();
   MPI_Finalize();
   if (!refused) std::cerr << "adopt() did not refuse before MPI_Init\n";
-  return outcome != 0 || !refused ? 1 : 0;
+  if (!memory.expired()) std::cerr << "a dropped operation was not completed in front of the host's MPI_Finalize\n";
+  return outcome != 0 || !refused || !memory.expired() ? 1 : 0;
 }

@@ -46,4 +46,7 @@ class Board {
 /// nothing to do. Local.
 void progress(const Communicator& comm);
 
+/// How many operations this rank has in flight, on all communicators. Local.
+int64_t operations_in_flight(const Communicator& comm);
+
 }  // namespace tw

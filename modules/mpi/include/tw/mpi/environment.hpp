@@ -68,6 +68,8 @@ class Environment {
   /// Frees the MPI handles of communicators that every one of their members has destroyed. Collective over the world. For programs that make many:
   /// MPI has room for some ten thousand.
   void free_communicators();
+  /// How many MPI handles wait for that on this rank. Local.
+  int64_t communicators_to_free() const;
   /// The MPI library's own description of itself, one line.
   static std::string library_version();
 

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi_test.hpp"
+
+#include <tw/mpi/collectives.hpp>
+
+namespace {
+
+using tw::testing::world;
+
+int last() { return world().size() - 1; }
+
+// Where the ranks meet for the next test; not the communicator that is revoked.
+int sum_of_ranks(const tw::Communicator& comm) {
+  int sum = comm.rank();
+  tw::mpi::allreduce(comm, {&sum, 1, tw::ElementType::int32}, tw::ReduceOp::sum);
+  return sum;
+}
+
+std::string error_of_barrier(const tw::Communicator& comm) {
+  try {
+    comm.barrier();
+    return "";
+  } catch (const tw::RevokedError& error) {
+    return error.what();
+  }
+}
+
+TEST(Revoke, ReleasesThoseWhoWaitAndRefusesThoseWhoCome) {
+  const tw::Communicator comm = world().dup();
+  if (comm.rank() == last()) comm.revoke("the last rank gives up");
+  const std::string error = error_of_barrier(comm);
+  EXPECT_NE(error.find("was revoked during"), std::string::npos) << error;
+  EXPECT_NE(error.find("the last rank gives up"), std::string::npos) << error;
+  if (comm.rank() != last()) {
+    EXPECT_NE(error.find(tw::concat("rank ", last(), " revoked it")), std::string::npos) << error;
+  }
+  EXPECT_TRUE(comm.revoked());
+  EXPECT_THROW((void)comm.dup(), tw::RevokedError);
+  EXPECT_THROW((void)comm.split(0, 0), tw::RevokedError);
+  EXPECT_THROW((void)comm.split("all"), tw::RevokedError);
+  EXPECT_FALSE(world().revoked());
+  EXPECT_EQ(sum_of_ranks(world()), world().size() * last() / 2);
+}
+
+TEST(Revoke, ReachesCommunicatorsMadeFromIt) {
+  const tw::Communicator comm = world().dup();
+  const tw::Communicator child = comm.dup();
+  const tw::Communicator grandchild = child.split(0, -child.rank());
+  if (comm.rank() == last()) comm.revoke("enough");
+  EXPECT_NE(error_of_barrier(grandchild).find("enough"), std::string::npos);
+  EXPECT_TRUE(child.revoked());
+  EXPECT_FALSE(world().revoked());
+}
+
+TEST(Revoke, DoesNotReachTheParent) {
+  const tw::Communicator comm = world().dup();
+  const tw::Communicator child = comm.dup();
+  child.revoke("only here");  // by everyone at once
+  EXPECT_NE(error_of_barrier(child).find("only here"), std::string::npos);
+  EXPECT_EQ(error_of_barrier(comm), "");
+}
+
+TEST(Revoke, LeavesSubsetAsAWayToGoOn) {
+  const tw::Communicator comm = world().dup();
+  comm.revoke("");
+  std::vector<tw::Rank> members;
+  for (int rank = last(); rank >= 0; rank -= 2) members.emplace_back(rank);  // every second, in reverse
+  if ((last() - comm.rank()) % 2 == 0) {
+    const tw::Communicator rest = comm.subset(members);
+    EXPECT_EQ(rest.size(), static_cast<int>(members.size()));
+    EXPECT_EQ(rest.rank(), (last() - comm.rank()) / 2);
+    EXPECT_EQ(error_of_barrier(rest), "");
+    EXPECT_EQ(error_of_barrier(rest.dup()), "");
+  }
+}
+
+TEST(Subset, SaysWhenNotAllMembersCome) {
+  if (world().size() == 1) return;
+  const tw::Communicator comm = world().dup();
+  if (comm.rank() == 0) {
+    try {
+      (void)comm.subset({tw::Rank(0), tw::Rank(1)}, std::chrono::milliseconds(50));
+      ADD_FAILURE() << "no exception";
+    } catch (const tw::Error& error) {
+      EXPECT_NE(std::string(error.what()).find("have not all come within 50 ms"), std::string::npos) << error.what();
+    }
+    comm.revoke("nobody comes");  // what it began never completes
+  }
+  EXPECT_THROW((void)comm.subset({tw::Rank(comm.size())}), tw::ContractError);
+  EXPECT_THROW((void)comm.subset({}), tw::ContractError);
+}
+
+TEST(Split, GroupsByName) {
+  const std::string group = world().rank() % 2 == 0 ? "even" : "odd";
+  const tw::Communicator part = world().split(group);
+  EXPECT_EQ(part.size(), (world().size() + 1 - world().rank() % 2) / 2);
+  EXPECT_EQ(part.rank(), world().rank() / 2);
+  EXPECT_NE(part.name().find(group), std::string::npos);
+}
+
+TEST(Split, ByNode) {
+  EXPECT_EQ(world().split_by_node().size(), world().size());  // all ranks of a test are on this machine
+}
+
+}  // namespace
