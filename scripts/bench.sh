@@ -1,14 +1,27 @@
 #!/usr/bin/env bash
-# bench.sh BUILD [MODULE]: runs the benchmarks and gathers their JSON lines in build/bench.jsonl. Of the four ranks two are the baseline and two are
-# ours; they take turns, so two work at a time.
+# bench.sh BUILD [SUBJECT]: runs the benchmarks and gathers their JSON lines in build/bench.jsonl. Of the ranks of a contest one half is the baseline
+# and the other half is ours; they take turns, so half of them work at a time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1
 only=${2:-}
 : >build/bench.jsonl
-for driver in "$build"/bin/bench_*; do
-  module=${driver##*/bench_}
-  [ -z "$only" ] || [ "$only" = "$module" ] || continue
-  mpirun -n 4 "$driver" | tee -a build/bench.jsonl
+
+bench() {  # bench SUBJECT COMMAND...
+  [ -z "$only" ] || [ "$only" = "$1" ] || return 0
+  shift
+  "$@" | tee -a build/bench.jsonl
+}
+
+two_hosts() {  # two_hosts RATE DRIVER
+  tests/cluster/two_hosts.sh --rate "$1" --timeout 600 -- "$PWD/$build/bin/bench_overlap" "$2" "$1" || [ $? -eq 77 ]
+}
+
+bench data_parallel mpirun -n 4 "$build/bin/bench_data_parallel"
+bench comm mpirun -n 4 "$build/bin/bench_comm"
+bench comm mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_comm" comm/allreduce
+bench comm mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_comm" comm/allreduce_shared
+for rate in 1gbit 100mbit; do
+  for driver in inlined thread; do bench overlap two_hosts $rate $driver; done
 done
 echo "written to build/bench.jsonl"

@@ -10,6 +10,11 @@
 #include <iostream>
 #include <set>
 #include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/comm/back_end.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/comm/shared_tensor.hpp>
 #include <tw/mpi/environment.hpp>
 #include <tw/mpi/topology.hpp>
 
@@ -54,9 +59,33 @@ Finding check_shared_memory() {
   return {"/dev/shm", concat(static_cast<int64_t>(mib), " MiB free"), mib < 64 ? "give it at least 64 MiB (docker run --shm-size=1g)" : ""};
 }
 
+// Makes memory that the ranks of a node share, and reduces in it.
+Finding check_node_memory(const Communicator& comm) {
+  try {
+    const at::Tensor tensor = shared_tensor(comm, {1 << 18}, at::kFloat);
+    allreduce(comm, tensor, ReduceOp::sum);
+    std::string value = "works";
+    for (const Availability& entry : availability(comm)) {
+      if (entry.collective != Collective::allreduce) continue;
+      value += concat("; all-reduce by ", entry.back_end, ": ", entry.why_not.empty() ? "available" : entry.why_not, entry.chosen ? ", chosen" : "");
+    }
+    return {"node's memory", value, ""};
+  } catch (const Error& error) {
+    return {"node's memory", error.what(), "without it, ranks of a node cannot work together"};
+  }
+}
+
+// One line a rank: where it is, and what it may use.
+std::vector<std::string> placements(const Communicator& comm, const Topology& topology) {
+  return allgather_strings(comm, concat("rank ", comm.rank(), ": node ", topology.node_index, " (", topology.node, "), local rank ", topology.local_rank,
+                                        " of ", topology.local_size, ", ", topology.cores, topology.cores == 1 ? " core, " : " cores, ",
+                                        at::get_num_threads(), at::get_num_threads() == 1 ? " thread" : " threads"));
+}
+
 std::vector<Finding> examine(const Environment& mpi) {
-  const Topology topology = find_topology(mpi.world());
-  return {
+  const Communicator comm = mpi.world().dup();
+  const Topology topology = find_topology(comm);
+  std::vector<Finding> findings{
       {"Torchweave", TW_VERSION, ""},
       {"LibTorch", TORCH_VERSION, ""},
       {"MPI", Environment::library_version(), ""},
@@ -66,7 +95,10 @@ std::vector<Finding> examine(const Environment& mpi) {
       check_threads(topology),
       check_openmp(),
       check_shared_memory(),
+      check_node_memory(comm),
   };
+  for (const std::string& placement : placements(comm, topology)) findings.push_back({"placement", placement, ""});
+  return findings;
 }
 
 void run_doctor(const Environment& mpi) {

@@ -6,11 +6,12 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
-#include <cstdlib>
+
 #include <iomanip>
 #include <iostream>
 #include <tw/base/concat.hpp>
 #include <tw/base/terminal.hpp>
+#include <tw/comm/threads.hpp>
 #include <tw/models/lenet.hpp>
 #include <tw/models/mlp.hpp>
 #include <tw/mpi/environment.hpp>
@@ -57,15 +58,9 @@ void print_settings(const Config& config) {
   std::cout << std::endl;
 }
 
-// LibTorch would give every rank as many threads as the node has cores.
-void share_the_cores(const Communicator& comm) {
-  const int cores = find_topology(comm).cores;
-  if (std::getenv("OMP_NUM_THREADS") == nullptr) torch::set_num_threads(cores);
-}
-
 void run_train(const TrainArguments& arguments, const Environment& mpi) {
   const Communicator comm = mpi.world().dup();
-  share_the_cores(comm);
+  set_threads_per_rank(find_topology(comm));
   Config config = Config::from_file(arguments.config);
   for (const std::string& setting : arguments.settings) config.set(setting);
   if (!arguments.data.empty()) config.set("data.directory='" + arguments.data + "'", "--data");
