@@ -11,6 +11,8 @@ namespace tw::tool {
 
 /// torchweave train CONFIG [--set key=value]... [--data DIR]
 void add_train(CLI::App& app, Environment& mpi);
+/// torchweave bench comm [--op NAME...] [--back-end NAME...] [--compare mpi] ...
+void add_bench(CLI::App& app, Environment& mpi);
 /// torchweave doctor
 void add_doctor(CLI::App& app, Environment& mpi);
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench_report.hpp"
+
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+
+namespace tw::tool {
+namespace {
+
+void open(std::ofstream& file, const std::filesystem::path& path) {
+  if (path.empty()) return;
+  file.open(path, std::ios::trunc);
+  if (!file) throw FileError(path, 0, "cannot be written");
+}
+
+void expect_written(std::ofstream& file, const std::filesystem::path& path) {
+  file.flush();
+  if (!file) throw FileError(path, 0, "cannot be written to its end");
+}
+
+std::string place_text(const BenchReportOptions& options) {
+  return concat(options.ranks, options.ranks == 1 ? " rank on " : " ranks on ", options.nodes, options.nodes == 1 ? " node" : " nodes");
+}
+
+// With so many digits behind the point.
+std::string fixed(double value, int digits) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(digits) << value;
+  return out.str();
+}
+
+}  // namespace
+
+BenchReport::BenchReport(std::ostream& table, BenchReportOptions options)
+    : table_(table),
+      options_(std::move(options)),
+      chart_("Collectives on " + place_text(options_) + ", float32", "message size", "bus bandwidth, GB/s") {
+  open(json_, options_.json);
+  open(chart_file_, options_.chart);
+}
+
+void BenchReport::begin_operation(Collective operation) {
+  table_ << '\n' << bench_name(operation) << ", " << place_text(options_) << '\n';
+  table_ << "        size  back end                median us  spread  alg. GB/s  bus GB/s" << (options_.compares ? "  MPI's us    ratio" : "")
+         << std::endl;
+}
+
+void BenchReport::skip(Collective operation, const std::string& back_end, const std::string& why) {
+  table_ << "           -  " << std::left << std::setw(22) << back_end << "  no " << bench_name(operation) << ": " << why << std::right << std::endl;
+}
+
+void BenchReport::add(const Measurement& measurement) {
+  const auto [algorithm_gbps, bus_gbps] = bandwidth(measurement.operation, measurement.bytes, options_.ranks, measurement.times.median_us);
+  const bool has_bandwidth = measurement.bytes > 0;
+  table_ << std::setw(12) << size_text(measurement.bytes) << "  " << std::left << std::setw(22) << measurement.back_end << std::right << std::setw(11)
+         << fixed(measurement.times.median_us, 2) << std::setw(8) << fixed(measurement.times.spread, 2) << std::setw(11)
+         << (has_bandwidth ? fixed(algorithm_gbps, 3) : "-") << std::setw(10) << (has_bandwidth ? fixed(bus_gbps, 3) : "-");
+  if (measurement.baseline) table_ << std::setw(10) << fixed(measurement.baseline->median_us, 2) << std::setw(9) << fixed(measurement.ratio(), 2);
+  table_ << std::endl;
+
+  const auto x = static_cast<double>(measurement.bytes);
+  chart_.add(bench_name(measurement.operation), measurement.back_end, x, bus_gbps);
+  if (!json_.is_open()) return;
+  nlohmann::ordered_json line{{"benchmark", "comm/" + bench_name(measurement.operation)},
+                              {"back_end", measurement.back_end},
+                              {"bytes", measurement.bytes},
+                              {"ranks", options_.ranks},
+                              {"nodes", options_.nodes},
+                              {"median_us", measurement.times.median_us},
+                              {"spread", measurement.times.spread},
+                              {"algorithm_gbps", algorithm_gbps},
+                              {"bus_gbps", bus_gbps},
+                              {"rounds", measurement.rounds}};
+  if (measurement.baseline) {
+    line["baseline"] = "mpi";
+    line["baseline_us"] = measurement.baseline->median_us;
+    line["ratio"] = measurement.ratio();
+  }
+  json_ << line << '\n';
+  expect_written(json_, options_.json);
+}
+
+void BenchReport::add_baseline(Collective operation, int64_t bytes, const Times& times) {
+  chart_.add(bench_name(operation), "MPI called directly", static_cast<double>(bytes),
+             bandwidth(operation, bytes, options_.ranks, times.median_us).bus_gbps);
+}
+
+void BenchReport::finish() {
+  if (!chart_file_.is_open()) return;
+  chart_file_ << chart_.draw();
+  expect_written(chart_file_, options_.chart);
+}
+
+}  // namespace tw::tool

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <ostream>
+
+#include "bench_figures.hpp"
+#include "svg_chart.hpp"
+
+namespace tw::tool {
+
+/// One operation, back end and size.
+struct Measurement {
+  Collective operation = Collective::none;
+  std::string back_end;
+  int64_t bytes = 0;
+  int rounds = 0;
+  Times times;
+  std::optional<Times> baseline = {};  ///< MPI called directly, in turns with this back end
+
+  /// Above 1: the back end is faster.
+  double ratio() const { return baseline->median_us / times.median_us; }
+};
+
+struct BenchReportOptions {
+  int ranks = 1;
+  int nodes = 1;
+  bool compares = false;             ///< every measurement has a baseline
+  std::filesystem::path json = {};   ///< empty: none
+  std::filesystem::path chart = {};  ///< empty: none
+};
+
+/// What one rank writes of all measurements: a table as they come, JSON lines, and a chart at the end.
+class BenchReport {
+ public:
+  /// @param table borrowed. @throws FileError when a file cannot be written.
+  BenchReport(std::ostream& table, BenchReportOptions options);
+
+  void begin_operation(Collective operation);
+  /// Says why `operation` is not measured on `back_end`.
+  void skip(Collective operation, const std::string& back_end, const std::string& why);
+  /// @throws FileError
+  void add(const Measurement& measurement);
+  /// MPI called directly: a line of the chart.
+  void add_baseline(Collective operation, int64_t bytes, const Times& times);
+  /// Writes the chart. @throws FileError
+  void finish();
+
+ private:
+  std::ostream& table_;
+  BenchReportOptions options_;
+  std::ofstream json_;
+  std::ofstream chart_file_;
+  SvgChart chart_;
+};
+
+}  // namespace tw::tool
