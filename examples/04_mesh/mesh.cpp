@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks laid out on named axes. Along "data" they hold replicas of a model, along "stage" its parts; each axis has communicators of its own.
+//
+// Build:   cmake --build build/release --target 04_mesh
+// Run:     mpirun -n 4 build/release/bin/04_mesh
+// Expect:  the mesh is data=2 x stage=2     (one stage where the number of ranks is odd; the times are those of your clock)
+//          12:34:56.789 rank 0: data 0, stage 0; gradient 2 over 2 replicas; 3 at the end of 2 stages; rank 0 by stage
+//          12:34:56.789 rank 1: data 0, stage 1; gradient 3 over 2 replicas; 3 at the end of 2 stages; rank 2 by stage
+//          12:34:56.789 rank 2: data 1, stage 0; gradient 2 over 2 replicas; 13 at the end of 2 stages; rank 1 by stage
+//          12:34:56.789 rank 3: data 1, stage 1; gradient 3 over 2 replicas; 13 at the end of 2 stages; rank 3 by stage
+//          refused: rank 0: the mesh data=2 x stage=2 has no axis 'stages' [and where]
+#include <torch/torch.h>
+
+#include <iostream>
+#include <sstream>
+#include <tw/comm.hpp>
+
+/// The replicas of a stage average its gradient: here stage + 1 of the first replica, stage + 3 of the second, and so on.
+double averaged_gradient(const tw::Mesh& mesh) {
+  const at::Tensor gradient = torch::tensor(1.0 + mesh.coordinate("stage") + 2 * mesh.coordinate("data"));
+  tw::allreduce(mesh["data"], gradient, tw::ReduceOp::average);
+  return gradient.item<double>();
+}
+
+/// A value goes from stage to stage; each adds its number plus 1. Everybody hears what came out of the last.
+double through_the_stages(const tw::Mesh& mesh) {
+  const tw::Communicator& line = mesh["stage"];
+  const at::Tensor value = torch::tensor(10.0 * mesh.coordinate("data"));
+  if (line.rank() > 0) tw::recv(line, value, tw::Rank(line.rank() - 1));
+  value.add_(line.rank() + 1);
+  if (line.rank() + 1 < line.size()) tw::send(line, value, tw::Rank(line.rank() + 1));
+  tw::broadcast(line, value, tw::Rank(line.size() - 1));
+  return value.item<double>();
+}
+
+int main() {
+  const tw::Environment mpi;
+  const int stages = mpi.world().size() % 2 == 0 ? 2 : 1;
+  const tw::Mesh mesh(mpi.world(), {{"data", -1}, {"stage", stages}});  // -1: whatever is left
+  const tw::Communicator& comm = mesh.comm();
+  if (comm.rank() == 0) std::cout << "the mesh is " << mesh.shape().describe() << std::endl;
+
+  const tw::Mesh by_stage = mesh.sub({"stage", "data"});  // the same ranks, "data" running fastest; mesh.sub({"data"}) would be my replicas alone
+  std::ostringstream text;
+  text << "data " << mesh.coordinate("data") << ", stage " << mesh.coordinate("stage");
+  text << "; gradient " << averaged_gradient(mesh) << " over " << mesh["data"].size() << " replicas";
+  text << "; " << through_the_stages(mesh) << " at the end of " << mesh["stage"].size() << " stages";
+  text << "; rank " << by_stage.comm().rank() << " by stage";
+  tw::print_ordered(comm, text.str());
+
+  try {
+    mesh["stages"];
+  } catch (const tw::ContractError& error) {
+    if (comm.rank() == 0) std::cout << "refused: " << error.what() << std::endl;
+  }
+}
