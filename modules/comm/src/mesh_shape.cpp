@@ -2,6 +2,7 @@
 #include <tw/comm/mesh.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <tw/base/contract.hpp>
 
 namespace tw {
@@ -19,6 +20,7 @@ MeshShape::MeshShape(int ranks, std::vector<MeshAxis> axes) : ranks_(ranks), axe
   const std::string given = describe_axes(axes_);
   TW_EXPECTS(!axes_.empty(), "a mesh needs an axis");
   MeshAxis* open = nullptr;
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
   int64_t known = 1;
   for (MeshAxis& axis : axes_) {
     const auto same_name = [&](const MeshAxis& other) { return other.name == axis.name; };
@@ -29,7 +31,7 @@ MeshShape::MeshShape(int ranks, std::vector<MeshAxis> axes) : ranks_(ranks), axe
     if (axis.size == -1) {
       open = &axis;
     } else {
-      known *= axis.size;
+      known = known > most / axis.size ? most : known * axis.size;
     }
   }
   if (open != nullptr) {

@@ -152,6 +152,14 @@ TEST(MeshShape, RefusesSizesThatDoNotMultiplyToTheRanks) {
   expect_refusal(2, {{"a", 4}, {"b", -1}}, "the mesh a=4 x b=-1 does not fit 2 ranks: 4 does not divide 2");
 }
 
+TEST(MeshShape, RefusesSizesBeyondAllIntegers) {
+  const int large = 1 << 16;  // four of them multiply to 2^64, which is 0 in 64 bits
+  expect_refusal(4, {{"a", large}, {"b", large}, {"c", large}, {"d", large}, {"e", -1}},
+                 "the mesh a=65536 x b=65536 x c=65536 x d=65536 x e=-1 does not fit 4 ranks: 9223372036854775807 does not divide 4");
+  expect_refusal(4, {{"a", large}, {"b", large}, {"c", large}, {"d", large}, {"e", 4}},
+                 "the mesh a=65536 x b=65536 x c=65536 x d=65536 x e=4 needs 9223372036854775807 ranks and there are 4");
+}
+
 TEST(MeshShape, RefusesRanksAndCoordinatesThatItDoesNotHave) {
   const MeshShape shape(6, {{"a", 2}, {"b", 3}});
   const auto expect = [](const std::function<void()>& call, const std::string& message) {
