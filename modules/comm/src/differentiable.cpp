@@ -30,6 +30,13 @@ void expect_sum_or_average(ReduceOp op) {
   TW_EXPECTS(op == ReduceOp::sum || op == ReduceOp::average, "only sum and average have a derivative here, not ", name_of(op));
 }
 
+// Others would come out without a gradient, and nobody would notice.
+void expect_differentiable(const at::Tensor& input, const char* operation) {
+  const bool fits = input.defined() && (input.is_floating_point() || input.is_complex());
+  TW_EXPECTS(fits, operation, " needs a floating point or complex tensor, got ",
+             input.defined() ? dtype_name(input.scalar_type()) : "an undefined one");
+}
+
 void expect_parts(const Communicator& comm, const at::Tensor& input, const char* operation) {
   TW_EXPECTS(input.dim() > 0 && input.size(0) == comm.size(), operation, " needs an input of shape [", comm.size(), ", ...], got ",
              shape_text(input.sizes().vec()));
@@ -123,24 +130,31 @@ SettingPointer make_setting(const Communicator& comm, ReduceOp op, int root = 0)
 }  // namespace
 
 at::Tensor allreduce(const Communicator& comm, const at::Tensor& input, ReduceOp op) {
+  expect_differentiable(input, "allreduce");
   expect_sum_or_average(op);
   return apply<Allreduce>(input, make_setting(comm, op));
 }
 
-at::Tensor allgather(const Communicator& comm, const at::Tensor& input) { return apply<Allgather>(input, make_setting(comm, ReduceOp::sum)); }
+at::Tensor allgather(const Communicator& comm, const at::Tensor& input) {
+  expect_differentiable(input, "allgather");
+  return apply<Allgather>(input, make_setting(comm, ReduceOp::sum));
+}
 
 at::Tensor reduce_scatter(const Communicator& comm, const at::Tensor& input, ReduceOp op) {
+  expect_differentiable(input, "reduce_scatter");
   expect_sum_or_average(op);
   expect_parts(comm, input, "reduce_scatter");
   return apply<ReduceScatter>(input, make_setting(comm, op));
 }
 
 at::Tensor alltoall(const Communicator& comm, const at::Tensor& input) {
+  expect_differentiable(input, "alltoall");
   expect_parts(comm, input, "alltoall");
   return apply<Alltoall>(input, make_setting(comm, ReduceOp::sum));
 }
 
 at::Tensor broadcast(const Communicator& comm, const at::Tensor& input, Rank root) {
+  expect_differentiable(input, "broadcast");
   return apply<Broadcast>(input, make_setting(comm, ReduceOp::sum, root));
 }
 

@@ -262,4 +262,20 @@ TEST(DifferentiableCalls, RefuseWhatDoesNotFit) {
          tw::concat("rank ", ranks, " is not a rank of 'world/dup'"));
 }
 
+TEST(DifferentiableCalls, RefuseWhatHasNoDerivative) {
+  const at::Tensor whole = torch::ones({world().size(), 2}, at::kLong);
+  for (const at::Tensor& input : {whole, whole.to(at::kBool), at::Tensor()}) {
+    const std::string given = input.defined() ? tw::dtype_name(input.scalar_type()) : "an undefined one";
+    for (const Case& of : cases) {
+      try {
+        of.ours(world(), input);
+        ADD_FAILURE() << of.name << " accepts " << given;
+      } catch (const tw::ContractError& error) {
+        const std::string text = error.what();
+        EXPECT_NE(text.find(" needs a floating point or complex tensor, got " + given), std::string::npos) << text;
+      }
+    }
+  }
+}
+
 }  // namespace

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives that autograd sees. The loss of the whole program is the sum of the ranks' losses, so a value that reaches several ranks gets the sum of
 // their gradients; divide the losses by the number of ranks for their mean. Each backward pass is a collective too: all ranks run it, and meet these
-// operations in the same order. They do not change their inputs, and may be differentiated twice.
+// operations in the same order. They do not change their inputs, and may be differentiated twice. Inputs are floating point or complex.
+// Every one throws ContractError for inputs that do not fit.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -11,7 +12,7 @@
 namespace tw::differentiable {
 
 /// y = sum_r x_r, or their average. dL/dx_r = sum_q dL_q/dy_q, divided by P for the average. Collective.
-/// @param input floating point or complex, any shape. @param op sum or average. @throws ContractError for others.
+/// @param input any shape. @param op sum or average. @throws ContractError for others.
 at::Tensor allreduce(const Communicator& comm, const at::Tensor& input, ReduceOp op);
 
 /// The x_r of all ranks: shape [P, ...]. dL/dx_r = sum_q (dL_q/dy_q)[r]. Collective.
