@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi_test.hpp"
+
+#include <tw/comm.hpp>
+
+namespace {
+
+using tw::testing::world;
+
+/// What rank `rank` says, of one kind.
+struct Kind {
+  std::string name;
+  std::string (*text)(int rank);
+};
+
+const std::vector<Kind> kinds{
+    {"empty", [](int) { return std::string(); }},
+    {"short", [](int rank) { return "from rank " + std::to_string(rank); }},
+    {"empty on every second rank", [](int rank) { return rank % 2 == 0 ? std::string() : std::string("odd"); }},
+    {"binary with zeros", [](int rank) { return std::string("a\0\xff\n\0", 5) + std::string(static_cast<size_t>(rank), '\0'); }},
+    {"long, of lengths of their own", [](int rank) {
+       std::string text(static_cast<size_t>(1000003 + 70001 * rank), 'x');
+       for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>((i * 31 + static_cast<size_t>(rank)) % 251);
+       return text;
+     }}};
+
+std::vector<std::string> texts_of_all(const Kind& kind) {
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < world().size(); ++rank) texts.push_back(kind.text(rank));
+  return texts;
+}
+
+// Without printing a million characters.
+void expect_same(const std::vector<std::string>& got, const std::vector<std::string>& expected, const std::string& what) {
+  EXPECT_EQ(got.size(), expected.size()) << what;
+  for (size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
+    EXPECT_EQ(got[i].size(), expected[i].size()) << what << ", " << i;
+    EXPECT_TRUE(got[i] == expected[i]) << what << ", " << i;
+  }
+}
+
+TEST(AllgatherStrings, GivesEveryRankAllInRankOrder) {
+  for (const Kind& kind : kinds) expect_same(tw::allgather_strings(world(), kind.text(world().rank())), texts_of_all(kind), kind.name);
+}
+
+TEST(GatherStrings, GivesTheRootAllInRankOrderAndTheOthersNothing) {
+  for (const Kind& kind : kinds) {
+    for (int root = 0; root < world().size(); ++root) {
+      const auto gathered = tw::gather_strings(world(), kind.text(world().rank()), tw::Rank(root));
+      expect_same(gathered, world().rank() == root ? texts_of_all(kind) : std::vector<std::string>(), kind.name);
+    }
+  }
+}
+
+TEST(BroadcastString, GivesEveryRankTheRoots) {
+  for (const Kind& kind : kinds) {
+    for (int root = 0; root < world().size(); ++root) {
+      const std::string mine = world().rank() == root ? kind.text(root) : "ignored, and of another length";
+      expect_same({tw::broadcast_string(world(), mine, tw::Rank(root))}, {kind.text(root)}, kind.name);
+    }
+  }
+}
+
+TEST(AllAgree, IsTrueOnEveryRankWhereAllSayTheSame) {
+  for (const Kind& kind : kinds) EXPECT_TRUE(tw::all_agree(world(), kind.text(7))) << kind.name;
+}
+
+TEST(AllAgree, IsFalseOnEveryRankWhereOneDiffers) {
+  for (const Kind& kind : kinds) {
+    for (int odd = 0; odd < world().size(); ++odd) {
+      const std::string usual = kind.text(7);
+      const std::string mine = world().rank() == odd ? usual + '\0' : usual;
+      EXPECT_EQ(tw::all_agree(world(), mine), world().size() == 1) << kind.name;
+    }
+  }
+}
+
+TEST(AllAgree, LooksAtMoreThanRankZero) {
+  if (world().size() < 3) return;
+  EXPECT_FALSE(tw::all_agree(world(), world().rank() == 0 ? "a" : "b"));
+  EXPECT_FALSE(tw::all_agree(world(), std::to_string(int{world().rank()})));
+}
+
+}  // namespace
