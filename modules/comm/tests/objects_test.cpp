@@ -81,4 +81,12 @@ TEST(AllAgree, LooksAtMoreThanRankZero) {
   EXPECT_FALSE(tw::all_agree(world(), std::to_string(int{world().rank()})));
 }
 
+TEST(Strings, RefuseARootThatIsNoRank) {
+  for (const int root : {-1, world().size()}) {
+    EXPECT_THROW(tw::gather_strings(world(), "text", tw::Rank(root)), tw::ContractError) << root;
+    EXPECT_THROW(tw::broadcast_string(world(), "text", tw::Rank(root)), tw::ContractError) << root;
+  }
+  expect_same(tw::allgather_strings(world(), "text"), std::vector<std::string>(static_cast<size_t>(world().size()), "text"), "afterwards");
+}
+
 }  // namespace
