@@ -76,7 +76,8 @@ int main(int argc, char** argv) {
       [&](const at::Tensor& data) { return [&, data, all = torch::empty({ranks, data.numel()})] { tw::allgather(comm, data, all); }; },
       [&](const at::Tensor& data) {
         return [=, all = torch::empty({ranks, data.numel()})] {
-          MPI_Allgather(data.data_ptr(), static_cast<int>(data.numel()), MPI_FLOAT, all.data_ptr(), static_cast<int>(data.numel()), MPI_FLOAT, native);
+          MPI_Allgather(data.data_ptr(), static_cast<int>(data.numel()), MPI_FLOAT, all.data_ptr(), static_cast<int>(data.numel()), MPI_FLOAT,
+                        native);
         };
       },
       true};

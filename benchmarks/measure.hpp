@@ -56,7 +56,7 @@ struct Case {
   std::function<void()> step = {};  ///< this contestant's
   /// Not timed, before every step: fresh data for a communication, and a barrier. Without it the steps of a round follow each other.
   std::function<void()> prepare = {};
-  double units = 1;                 ///< what one call of this contestant does, in common units; times are per unit
+  double units = 1;  ///< what one call of this contestant does, in common units; times are per unit
 };
 
 /// One round of this contestant.

@@ -77,9 +77,10 @@ Finding check_node_memory(const Communicator& comm) {
 
 // One line a rank: where it is, and what it may use.
 std::vector<std::string> placements(const Communicator& comm, const Topology& topology) {
-  return allgather_strings(comm, concat("rank ", comm.rank(), ": node ", topology.node_index, " (", topology.node, "), local rank ", topology.local_rank,
-                                        " of ", topology.local_size, ", ", topology.cores, topology.cores == 1 ? " core, " : " cores, ",
-                                        at::get_num_threads(), at::get_num_threads() == 1 ? " thread" : " threads"));
+  return allgather_strings(
+      comm, concat("rank ", comm.rank(), ": node ", topology.node_index, " (", topology.node, "), local rank ", topology.local_rank, " of ",
+                   topology.local_size, ", ", topology.cores, topology.cores == 1 ? " core, " : " cores, ", at::get_num_threads(),
+                   at::get_num_threads() == 1 ? " thread" : " threads"));
 }
 
 std::vector<Finding> examine(const Environment& mpi) {

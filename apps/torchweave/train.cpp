@@ -6,7 +6,6 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
-
 #include <iomanip>
 #include <iostream>
 #include <tw/base/concat.hpp>

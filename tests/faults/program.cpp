@@ -126,6 +126,12 @@ void mismatch_and_go_on(const Scene& scene) {
       throw tw::Error("no mismatch was found");
     } catch (const tw::ContractError&) {
     }
+    try {  // in a group, of which only one call differs
+      tw::allreduce(scene.comm, {torch::ones({3}, torch::kLong), torch::ones({scene.faulty ? 8 : 4}), torch::ones({5}, torch::kDouble)},
+                    tw::ReduceOp::sum);
+      throw tw::Error("no mismatch was found");
+    } catch (const tw::ContractError&) {
+    }
     sum(scene.comm);
   }
   scene.say("ten mismatches survived");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main() of every MPI test: all ranks run the same tests; rank 0 prints what any of them found. With --progress-thread, a thread drives the engine.
+// The main() of every MPI test: all ranks run the same tests; rank 0 prints what any of them found. With --progress-thread, a thread drives the
+// engine.
 #include "mpi_test.hpp"
 
 #include <iostream>

@@ -15,19 +15,19 @@ struct Wording {
 };
 
 constexpr std::array<Wording, collectives> wordings{{{"nothing", "", false},
-                                            {"barrier", "", false},
-                                            {"broadcast", " from rank ", false},
-                                            {"allreduce", "", true},
-                                            {"reduce", " to rank ", true},
-                                            {"allgather", "", false},
-                                            {"reduce_scatter", "", true},
-                                            {"alltoall", "", false},
-                                            {"gather", " to rank ", false},
-                                            {"scatter", " from rank ", false},
-                                            {"send", " to rank ", false},
-                                            {"receive", " from rank ", false},
-                                            {"making a communicator", "", false},
-                                            {"making shared memory", "", false}}};
+                                                     {"barrier", "", false},
+                                                     {"broadcast", " from rank ", false},
+                                                     {"allreduce", "", true},
+                                                     {"reduce", " to rank ", true},
+                                                     {"allgather", "", false},
+                                                     {"reduce_scatter", "", true},
+                                                     {"alltoall", "", false},
+                                                     {"gather", " to rank ", false},
+                                                     {"scatter", " from rank ", false},
+                                                     {"send", " to rank ", false},
+                                                     {"receive", " from rank ", false},
+                                                     {"making a communicator", "", false},
+                                                     {"making shared memory", "", false}}};
 
 const Wording& wording(Collective collective) noexcept { return wordings[static_cast<size_t>(collective)]; }
 

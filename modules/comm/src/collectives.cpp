@@ -146,7 +146,8 @@ Work ireduce_scatter(const Communicator& comm, const at::Tensor& input, const at
 Work ialltoall(const Communicator& comm, const at::Tensor& input, const at::Tensor& output) {
   const Call call = make_call(Collective::alltoall, input);
   TW_EXPECTS(output.defined() && output.numel() == call.count && call.count % comm.size() == 0, "alltoall over ", comm.size(),
-             " ranks needs input and output of one size that is a multiple of that, got ", call.count, " and ", output.defined() ? output.numel() : 0);
+             " ranks needs input and output of one size that is a multiple of that, got ", call.count, " and ",
+             output.defined() ? output.numel() : 0);
   return begin(comm, call, input, output);
 }
 
@@ -194,7 +195,8 @@ std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::T
   Operands operands(Collective::allgather, comm.audited());
   const std::span<const std::byte> mine = operands.in(input);
   audit_call(comm, {.collective = Collective::allgather, .type = element_type(input.scalar_type())});
-  const auto shapes = allgather_strings(comm, std::string(reinterpret_cast<const char*>(input.sizes().data()), input.sizes().size() * sizeof(int64_t)));
+  const auto shapes =
+      allgather_strings(comm, std::string(reinterpret_cast<const char*>(input.sizes().data()), input.sizes().size() * sizeof(int64_t)));
   std::vector<std::vector<int64_t>> sizes;
   std::vector<int64_t> bytes;
   for (const std::string& shape : shapes) {

@@ -52,7 +52,8 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options) : neigh
   const auto place = std::find(neighbours_.begin(), neighbours_.end(), comm.rank());
   auto memory = make_node_memory(comm, neighbours_, shared_memory::Channel::bytes_needed(here, options.slot_bytes));
   std::byte* begin = memory.get();
-  channel_ = std::make_shared<shared_memory::Channel>(std::move(memory), begin, static_cast<int>(place - neighbours_.begin()), here, options.slot_bytes);
+  channel_ =
+      std::make_shared<shared_memory::Channel>(std::move(memory), begin, static_cast<int>(place - neighbours_.begin()), here, options.slot_bytes);
   comm.set_board(std::make_shared<ChannelBoard>(channel_, neighbours_));
   back_ends_.push_back(make_shared_memory_back_end(here == comm.size() ? channel_ : nullptr, flat_bytes));
   back_ends_.push_back(make_mpi_back_end());

@@ -25,7 +25,8 @@ Operands::Operands(Collective operation, bool audited) : operation_(operation), 
 
 void Operands::expect_usable(const at::Tensor& tensor) const {
   TW_EXPECTS(tensor.defined(), name_of(operation_), " was given an undefined tensor");
-  TW_EXPECTS(tensor.is_cpu() && tensor.layout() == at::kStrided, name_of(operation_), " needs a dense tensor on the CPU, got one on ", tensor.device().str());
+  TW_EXPECTS(tensor.is_cpu() && tensor.layout() == at::kStrided, name_of(operation_), " needs a dense tensor on the CPU, got one on ",
+             tensor.device().str());
   element_type(tensor.scalar_type());  // throws for dtypes that do not travel
 }
 
@@ -81,7 +82,8 @@ std::span<std::byte> Operands::in_place(const std::vector<at::Tensor>& tensors) 
 void Operands::finish() {
   const at::NoGradGuard no_grad;
   for (const auto& [tensor, version] : versions_) {
-    TW_EXPECTS(tensor._version() == version, "the tensor of a non-blocking ", name_of(operation_), " was changed while it was in flight; wait() first");
+    TW_EXPECTS(tensor._version() == version, "the tensor of a non-blocking ", name_of(operation_),
+               " was changed while it was in flight; wait() first");
   }
   for (const Result& result : results_) {
     if (result.packed.is_same(result.tensor)) {

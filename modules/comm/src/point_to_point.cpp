@@ -16,9 +16,7 @@ Call make_call(Collective collective, Rank peer, const at::Tensor& tensor) {
   return {.collective = collective, .type = element_type(tensor.scalar_type()), .peer = peer, .count = tensor.numel()};
 }
 
-mpi::Buffer buffer_of(const Call& call, std::span<const std::byte> memory) {
-  return {const_cast<std::byte*>(memory.data()), call.count, call.type};
-}
+mpi::Buffer buffer_of(const Call& call, std::span<const std::byte> memory) { return {const_cast<std::byte*>(memory.data()), call.count, call.type}; }
 
 }  // namespace
 

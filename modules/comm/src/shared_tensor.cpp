@@ -3,8 +3,8 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include <algorithm>
 #include <c10/util/accumulate.h>
+#include <algorithm>
 #include <tw/tensor/tensor_spec.hpp>
 
 #include "link.hpp"

@@ -40,8 +40,8 @@ TEST(Audit, FindsOtherShapes) {
 }
 
 TEST(Audit, FindsOtherDtypes) {
-  expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { sum_over_ranks(torch::ones({4}, torch::kDouble)); }, "allreduce sum of 4 float64 [4]",
-                  "allreduce sum of 4 float32 [4]");
+  expect_mismatch([] { sum_over_ranks(torch::ones({4})); }, [] { sum_over_ranks(torch::ones({4}, torch::kDouble)); },
+                  "allreduce sum of 4 float64 [4]", "allreduce sum of 4 float32 [4]");
 }
 
 TEST(Audit, FindsOtherOperations) {
@@ -62,7 +62,8 @@ TEST(Audit, FindsOtherOperationsOfAnyKind) {
                   tw::concat("reduce_scatter min of ", all.numel(), " float32 [", audited->size(), ", 2]"),
                   tw::concat("alltoall of ", all.numel(), " float32 [", audited->size(), ", 2]"));
   const std::vector<at::Tensor> one_each(static_cast<size_t>(audited->size()), all);
-  expect_mismatch([&] { tw::gather(*audited, all, one_each, tw::Rank(0)); }, [&] { tw::gather(*audited, all, one_each, tw::Rank(1)); }, "gather to rank 1 of 0 float32", "gather to rank 0 of 0 float32");
+  expect_mismatch([&] { tw::gather(*audited, all, one_each, tw::Rank(0)); }, [&] { tw::gather(*audited, all, one_each, tw::Rank(1)); },
+                  "gather to rank 1 of 0 float32", "gather to rank 0 of 0 float32");
 }
 
 TEST(Audit, FindsATensorThatIsChangedInFlight) {

@@ -18,12 +18,12 @@ namespace {
 using tw::ReduceOp;
 using tw::testing::world;
 
-const std::vector<at::ScalarType> all_dtypes{at::kBool,     at::kByte,  at::kChar,   at::kShort,        at::kInt,          at::kLong,
-                                             at::kHalf,     at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble};
+const std::vector<at::ScalarType> all_dtypes{at::kBool, at::kByte,     at::kChar,  at::kShort,  at::kInt,          at::kLong,
+                                             at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble};
 
-const std::vector<ReduceOp> all_ops{ReduceOp::sum,        ReduceOp::average,     ReduceOp::min,         ReduceOp::max,        ReduceOp::product,
-                                    ReduceOp::logical_and, ReduceOp::logical_or, ReduceOp::logical_xor, ReduceOp::bitwise_and, ReduceOp::bitwise_or,
-                                    ReduceOp::bitwise_xor};
+const std::vector<ReduceOp> all_ops{ReduceOp::sum,         ReduceOp::average,     ReduceOp::min,        ReduceOp::max,
+                                    ReduceOp::product,     ReduceOp::logical_and, ReduceOp::logical_or, ReduceOp::logical_xor,
+                                    ReduceOp::bitwise_and, ReduceOp::bitwise_or,  ReduceOp::bitwise_xor};
 
 // 0, 1, odd, and 2^i + random below 128 for i = 8..23; the same on all ranks. Large ones only for some dtypes, or the test would take minutes.
 std::vector<int64_t> sizes_up_to(int largest_power) {
@@ -85,7 +85,10 @@ at::Tensor reduced(int64_t size, at::ScalarType dtype, ReduceOp op, int ranks) {
 // See the top of the file.
 bool is_result(const at::Tensor& got, const at::Tensor& expected, ReduceOp op) {
   if (op != ReduceOp::average || got.numel() == 0) return got.equal(expected);
-  const double unit = got.scalar_type() == at::kHalf ? 0x1p-10 : got.scalar_type() == at::kBFloat16 ? 0x1p-7 : got.scalar_type() == at::kFloat || got.scalar_type() == at::kComplexFloat ? 0x1p-23 : 0x1p-52;
+  const double unit = got.scalar_type() == at::kHalf                                              ? 0x1p-10
+                      : got.scalar_type() == at::kBFloat16                                        ? 0x1p-7
+                      : got.scalar_type() == at::kFloat || got.scalar_type() == at::kComplexFloat ? 0x1p-23
+                                                                                                  : 0x1p-52;
   return torch::allclose(to_float64(got), to_float64(expected), unit, 0);
 }
 
@@ -275,7 +278,8 @@ TEST_P(Collectives, TheResultHasTheSameBitsOnAllRanks) {
   EXPECT_TRUE(tw::check_with_allreduce(comm(), tensor).identical);
 }
 
-INSTANTIATE_TEST_SUITE_P(BackEnds, Collectives, testing::Values("shared_memory", "mpi"), [](const auto& back_end) { return std::string(back_end.param); });
+INSTANTIATE_TEST_SUITE_P(BackEnds, Collectives, testing::Values("shared_memory", "mpi"),
+                         [](const auto& back_end) { return std::string(back_end.param); });
 
 TEST(CollectiveCalls, RefuseWhatDoesNotFit) {
   EXPECT_THROW(tw::allreduce(world(), at::Tensor(), ReduceOp::sum), tw::ContractError);

@@ -40,7 +40,9 @@ void one_round(const tw::Communicator& comm, int round) {
   tw::allreduce(comm, tensor, tw::ReduceOp::max);
   tw::Work first = tw::iallgather(comm, tensor, all);
   tw::Work second = tw::ibroadcast(comm, tensor, tw::Rank(round % comm.size()));
-  { [[maybe_unused]] const tw::Work dropped = tw::iallreduce(comm, torch::ones({7}, torch::kLong), tw::ReduceOp::sum); }
+  {
+    [[maybe_unused]] const tw::Work dropped = tw::iallreduce(comm, torch::ones({7}, torch::kLong), tw::ReduceOp::sum);
+  }
   const int next = (comm.rank() + 1) % comm.size();
   const int previous = (comm.rank() + comm.size() - 1) % comm.size();
   tw::Work ring = tw::isendrecv(comm, torch::ones({5}), tw::Rank(next), torch::empty({5}), tw::Rank(previous));

@@ -78,7 +78,8 @@ Reducer::Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, co
   plan_ = plan_buckets(specs_, options.buckets);
   overlap_ = options.overlap.has_value() ? *options.overlap : find_topology(comm_).nodes > 1;
   for (const Bucket& bucket : plan_.buckets) {
-    buffers_.push_back(options.shared_memory ? FlatBuffer(shared_tensor(comm_, {bucket.numel}, bucket.dtype)) : FlatBuffer(bucket.numel, bucket.dtype));
+    buffers_.push_back(options.shared_memory ? FlatBuffer(shared_tensor(comm_, {bucket.numel}, bucket.dtype))
+                                             : FlatBuffer(bucket.numel, bucket.dtype));
   }
   for (size_t id = 0; id < specs_.size(); ++id) {
     const Placement& place = plan_.placements[id];

@@ -85,16 +85,14 @@ class Requests : public Transfer {
 
   /// @param buffer bytes
   void send(const Buffer& buffer, int to, int tag) {
-    add("MPI_Isend", buffer, [&](void* piece, int count, MPI_Request* request) {
-      return MPI_Isend(piece, count, MPI_BYTE, to, tag, comm_.handle, request);
-    });
+    add("MPI_Isend", buffer,
+        [&](void* piece, int count, MPI_Request* request) { return MPI_Isend(piece, count, MPI_BYTE, to, tag, comm_.handle, request); });
   }
 
   /// @param buffer bytes
   void receive(const Buffer& buffer, int from, int tag) {
-    add("MPI_Irecv", buffer, [&](void* piece, int count, MPI_Request* request) {
-      return MPI_Irecv(piece, count, MPI_BYTE, from, tag, comm_.handle, request);
-    });
+    add("MPI_Irecv", buffer,
+        [&](void* piece, int count, MPI_Request* request) { return MPI_Irecv(piece, count, MPI_BYTE, from, tag, comm_.handle, request); });
   }
 
   bool advance() override {
@@ -184,8 +182,8 @@ std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, cons
 std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span<const std::byte> mine, std::byte* all,
                                              std::span<const int64_t> sizes) {
   TW_EXPECTS(sizes.size() == static_cast<size_t>(comm.size()), "allgather needs one size per rank, got ", sizes.size());
-  TW_EXPECTS(sizes[static_cast<size_t>(int{comm.rank()})] == static_cast<int64_t>(mine.size()), "allgather was told that rank ", comm.rank(), " gives ",
-             sizes[static_cast<size_t>(int{comm.rank()})], " bytes, it gives ", mine.size());
+  TW_EXPECTS(sizes[static_cast<size_t>(int{comm.rank()})] == static_cast<int64_t>(mine.size()), "allgather was told that rank ", comm.rank(),
+             " gives ", sizes[static_cast<size_t>(int{comm.rank()})], " bytes, it gives ", mine.size());
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   if (total > comm.state()->runtime->largest_message()) {  // as messages, which are cut. `sizes` are the same on all ranks, so all come here
     const std::vector<std::span<const std::byte>> to(sizes.size(), mine);

@@ -19,7 +19,9 @@ bool is_collective(const Call& call) { return call.collective != Collective::sen
 
 Engine::~Engine() { stop_thread(); }
 
-void Engine::drive_by_thread() { thread_ = std::thread([this] { run_thread(); }); }
+void Engine::drive_by_thread() {
+  thread_ = std::thread([this] { run_thread(); });
+}
 
 void Engine::add(const std::shared_ptr<Operation>& operation) {
   const std::lock_guard lock(mutex_);
@@ -41,7 +43,8 @@ void Engine::progress() {
 void Engine::progress_locked() {
   std::erase_if(active_, [this](const std::shared_ptr<Operation>& operation) {
     const bool done = advance(*operation);
-    if (done && operation->failure && !operation->given_up && operation.use_count() == 1) log_error(concat("a dropped operation failed: ", operation->call.describe()));
+    if (done && operation->failure && !operation->given_up && operation.use_count() == 1)
+      log_error(concat("a dropped operation failed: ", operation->call.describe()));
     return done;
   });
 }

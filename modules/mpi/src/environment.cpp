@@ -53,8 +53,8 @@ ThreadLevel level_asked_for(const EnvironmentOptions& options) {
   return options.progress == ProgressDriver::thread ? ThreadLevel::multiple : options.thread_level;
 }
 
-// On an adopted MPI, the host may finalise while our Environment still exists. MPI_Finalize first deletes the attributes of MPI_COMM_SELF; ours holds a
-// weak reference to the runtime, and its deletion drains it.
+// On an adopted MPI, the host may finalise while our Environment still exists. MPI_Finalize first deletes the attributes of MPI_COMM_SELF; ours holds
+// a weak reference to the runtime, and its deletion drains it.
 int drain_before_finalize(MPI_Comm, int, void* value, void*) {
   const std::unique_ptr<std::weak_ptr<mpi::Runtime>> holder(static_cast<std::weak_ptr<mpi::Runtime>*>(value));
   if (const auto runtime = holder->lock()) runtime->close();
@@ -168,7 +168,6 @@ Environment::~Environment() {
 int64_t Environment::communicators_to_free() const { return runtime_->communicators_to_free(); }
 
 void Environment::free_communicators() { runtime_->free_communicators_queued_everywhere(*world_); }
-
 
 std::string Environment::library_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};

@@ -10,9 +10,7 @@
 namespace tw::mpi {
 namespace {
 
-std::string seconds(std::chrono::nanoseconds time) {
-  return concat(std::round(std::chrono::duration<double>(time).count() * 10) / 10, " s");
-}
+std::string seconds(std::chrono::nanoseconds time) { return concat(std::round(std::chrono::duration<double>(time).count() * 10) / 10, " s"); }
 
 std::optional<LastSeen> last_seen(const CommunicatorState& comm, int rank) {
   if (comm.board) {

@@ -7,7 +7,8 @@ namespace tw::mpi {
 /// Looks after one long wait: names the late ranks after one time, and aborts the job after another.
 class Stall {
  public:
-  Stall(Clock::time_point begin, std::chrono::milliseconds warning, std::chrono::milliseconds abort) : begin_(begin), warning_(warning), abort_(abort) {}
+  Stall(Clock::time_point begin, std::chrono::milliseconds warning, std::chrono::milliseconds abort)
+      : begin_(begin), warning_(warning), abort_(abort) {}
 
   /// To be called every now and then, under the engine's lock.
   void look(const Operation& operation, Clock::time_point now);

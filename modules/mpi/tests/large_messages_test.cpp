@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is longer than one MPI call may be is cut. The limit is lowered to 1000 here, so that small messages are long; `make accept` runs with real ones.
+// What is longer than one MPI call may be is cut. The limit is lowered to 1000 here, so that small messages are long; `make accept` runs with real
+// ones.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -21,9 +22,7 @@ std::vector<int64_t> numbers_of(int rank) {
 
 void run(const tw::Call& call, std::unique_ptr<tw::mpi::Transfer> transfer) { tw::mpi::start(*comm, call, std::move(transfer)).wait(); }
 
-tw::mpi::Buffer buffer_of(std::vector<int64_t>& numbers) {
-  return {numbers.data(), static_cast<int64_t>(numbers.size()), tw::ElementType::int64};
-}
+tw::mpi::Buffer buffer_of(std::vector<int64_t>& numbers) { return {numbers.data(), static_cast<int64_t>(numbers.size()), tw::ElementType::int64}; }
 
 TEST(LargeMessages, AllreduceAndReduce) {
   const int ranks = comm->size();
@@ -53,7 +52,8 @@ TEST(LargeMessages, AllgatherOfUnequalSizes) {
     expected.insert(expected.end(), theirs.begin(), theirs.end() - rank);
   }
   std::vector<int64_t> all(expected.size());
-  tw::mpi::allgather(*comm, std::as_bytes(std::span(mine).first(static_cast<size_t>(count - comm->rank()))), std::as_writable_bytes(std::span(all)), sizes);
+  tw::mpi::allgather(*comm, std::as_bytes(std::span(mine).first(static_cast<size_t>(count - comm->rank()))), std::as_writable_bytes(std::span(all)),
+                     sizes);
   EXPECT_EQ(all, expected);
 }
 

@@ -26,8 +26,9 @@ Exchange::Exchange(std::shared_ptr<Channel> channel, const Call& call, const std
 void Exchange::begin(Mode mode) {
   mode_ = mode;
   const int64_t bytes = element_bytes(call_.type);
-  plan_.emplace(call_, mode, channel_->rank_, channel_->ranks_,
-                PlanOptions{.slot_elements = channel_->slot_bytes_ / bytes, .flat_elements = flat_bytes_ / bytes, .alignment = part_alignment / bytes});
+  plan_.emplace(
+      call_, mode, channel_->rank_, channel_->ranks_,
+      PlanOptions{.slot_elements = channel_->slot_bytes_ / bytes, .flat_elements = flat_bytes_ / bytes, .alignment = part_alignment / bytes});
   round_ = 0;
   steps_ = &plan_->round(0);
   next_step_ = 0;
@@ -99,7 +100,8 @@ void Exchange::compare_calls() const {
     const Call& theirs = channel_->header(rank).call;
     const Call& reference = channel_->header(0).call;
     if (theirs == reference) continue;
-    differences += concat(differences.empty() ? "" : "; ", "rank ", rank, " has '", theirs.describe(), "' where rank 0 has '", reference.describe(), "'");
+    differences +=
+        concat(differences.empty() ? "" : "; ", "rank ", rank, " has '", theirs.describe(), "' where rank 0 has '", reference.describe(), "'");
   }
   if (differences.empty()) return;
   ++channel_->serving_;

@@ -156,7 +156,6 @@ struct Loop {
       return value;
     }
   }
-
 };
 
 using Run = void (*)(const std::byte* const*, size_t, std::byte* const*, size_t, int64_t);

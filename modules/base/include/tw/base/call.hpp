@@ -34,10 +34,10 @@ std::string_view name_of(Collective collective) noexcept;
 /// Plain bytes: it lies in shared memory.
 struct Call {
   Collective collective = Collective::none;
-  ReduceOp op = ReduceOp::sum;              ///< of reductions
+  ReduceOp op = ReduceOp::sum;  ///< of reductions
   ElementType type = ElementType::uint8;
-  int32_t peer = -1;                        ///< the root, or the other rank of a send or receive; -1: none
-  int64_t count = 0;                        ///< elements that this rank contributes (of a broadcast or scatter: receives)
+  int32_t peer = -1;  ///< the root, or the other rank of a send or receive; -1: none
+  int64_t count = 0;  ///< elements that this rank contributes (of a broadcast or scatter: receives)
 
   bool operator==(const Call&) const = default;
   /// Such as "allreduce sum of 16 float32" or "broadcast from rank 1 of 4 int64".
@@ -46,9 +46,9 @@ struct Call {
 
 /// What a rank was last seen doing on one communicator.
 struct LastSeen {
-  uint64_t calls = 0;     ///< begun
-  uint64_t finished = 0;  ///< ended
-  Call call;              ///< the last that was begun
+  uint64_t calls = 0;              ///< begun
+  uint64_t finished = 0;           ///< ended
+  Call call;                       ///< the last that was begun
   std::chrono::nanoseconds ago{};  ///< since its beginning, or since the last end where that is later
 };
 

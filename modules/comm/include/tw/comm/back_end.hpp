@@ -42,18 +42,18 @@ struct Availability {
 /// Every collective x back end on this communicator. Collective at the first use of `comm`.
 std::vector<Availability> availability(const Communicator& comm);
 
-/// Sends the collectives of `comm` to the back end of this name where it can do them: "shared_memory" or "mpi". By default a collective goes to the first
-/// in this order that can. Every rank must choose the same. Collective at the first use of `comm`.
+/// Sends the collectives of `comm` to the back end of this name where it can do them: "shared_memory" or "mpi". By default a collective goes to the
+/// first in this order that can. Every rank must choose the same. Collective at the first use of `comm`.
 /// @param name nothing: the default. @throws ContractError for an unknown name.
 void choose_back_end(const Communicator& comm, std::optional<std::string> name);
 
 /// Sizes of what the ranks of a node share.
 struct SharedMemoryOptions {
-  /// Bytes of a slot, of which every rank has two: how much a rank shows at a time of a tensor in ordinary memory. Larger slots wait less often; two slots
-  /// of every rank should stay in the cache. A multiple of 64, at least 64 a rank.
+  /// Bytes of a slot, of which every rank has two: how much a rank shows at a time of a tensor in ordinary memory. Larger slots wait less often; two
+  /// slots of every rank should stay in the cache. A multiple of 64, at least 64 a rank.
   int64_t slot_bytes = int64_t{512} << 10;
-  /// An all-reduce up to this many bytes is reduced by every rank for itself, which saves a wait in every round. Unset: any on two ranks, where it reads
-  /// as much of the other's memory as exchanging halves does; 8 KiB on more.
+  /// An all-reduce up to this many bytes is reduced by every rank for itself, which saves a wait in every round. Unset: any on two ranks, where it
+  /// reads as much of the other's memory as exchanging halves does; 8 KiB on more.
   std::optional<int64_t> flat_bytes = {};
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives that autograd sees. The loss of the whole program is the sum of the ranks' losses, so a value that reaches several ranks gets the sum of
-// their gradients; divide the losses by the number of ranks for their mean. Each backward pass is a collective too: all ranks run it, and meet these
-// operations in the same order. They do not change their inputs, and may be differentiated twice. Inputs are floating point or complex.
-// Every one throws ContractError for inputs that do not fit.
+// Collectives that autograd sees. The loss of the whole program is the sum of the ranks' losses, so a value that reaches several ranks gets the sum
+// of their gradients; divide the losses by the number of ranks for their mean. Each backward pass is a collective too: all ranks run it, and meet
+// these operations in the same order. They do not change their inputs, and may be differentiated twice. Inputs are floating point or complex. Every
+// one throws ContractError for inputs that do not fit.
 #pragma once
 #include <ATen/core/Tensor.h>
 

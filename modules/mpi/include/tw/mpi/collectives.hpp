@@ -31,12 +31,13 @@ std::unique_ptr<Transfer> reduce_transfer(const Communicator& comm, const Buffer
 std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, const Buffer& input, void* output, ReduceOp op);
 
 /// Concatenates `mine` of all ranks. @param sizes bytes by rank, the same list on every rank.
-std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span<const std::byte> mine, std::byte* all, std::span<const int64_t> sizes);
+std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span<const std::byte> mine, std::byte* all,
+                                             std::span<const int64_t> sizes);
 /// Rank r gets the r-th `bytes` of `input`, and puts what it gets from rank q at the q-th of `output`.
 std::unique_ptr<Transfer> alltoall_transfer(const Communicator& comm, const std::byte* input, std::byte* output, int64_t bytes);
 
-/// Sends `to[r]` to each rank r and receives `from[r]` from it, each as messages of their own: all-to-all of unequal sizes, gather, scatter. Both sides
-/// know the sizes; nothing travels for an empty one.
+/// Sends `to[r]` to each rank r and receives `from[r]` from it, each as messages of their own: all-to-all of unequal sizes, gather, scatter. Both
+/// sides know the sizes; nothing travels for an empty one.
 std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, std::span<const std::span<const std::byte>> to,
                                             std::span<const std::span<std::byte>> from);
 

@@ -27,13 +27,13 @@ struct Step {
   enum class Spread : uint8_t { output, output_and_slot, slot, everyone };
 
   Kind kind = Kind::next_round;
-  int rank = -1;             ///< wait: for this rank; -1: for all. copy: whose `from`
-  Area from = Area::input;   ///< copy: of `rank`. reduce: of every other rank; mine is always my input
-  Area to = Area::output;    ///< copy: mine
-  int64_t from_begin = 0;    ///< in elements
-  int64_t to_begin = 0;      ///< in elements
-  int64_t own_begin = 0;     ///< reduce: where the range lies in my input
-  int64_t count = 0;         ///< elements
+  int rank = -1;            ///< wait: for this rank; -1: for all. copy: whose `from`
+  Area from = Area::input;  ///< copy: of `rank`. reduce: of every other rank; mine is always my input
+  Area to = Area::output;   ///< copy: mine
+  int64_t from_begin = 0;   ///< in elements
+  int64_t to_begin = 0;     ///< in elements
+  int64_t own_begin = 0;    ///< reduce: where the range lies in my input
+  int64_t count = 0;        ///< elements
   Spread spread = Spread::output;
 
   bool operator==(const Step&) const = default;
@@ -88,8 +88,8 @@ class Plan {
   int rank_;
   int ranks_;
   PlanOptions options_;
-  int64_t chunk_ = 0;   // elements of `divided_` in a round
-  int64_t divided_ = 0; // elements that the rounds divide among themselves
+  int64_t chunk_ = 0;    // elements of `divided_` in a round
+  int64_t divided_ = 0;  // elements that the rounds divide among themselves
   int64_t rounds_ = 1;
   std::vector<Step> steps_;
 };
