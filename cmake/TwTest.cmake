@@ -40,6 +40,9 @@ endfunction()
 
 # tw_add_mpi_run(test ranks timeout regex command...): registers a run under the MPI launcher that must succeed and print `regex`.
 function(tw_add_mpi_run test ranks timeout regex)
+  if(TW_SANITIZE)
+    math(EXPR timeout "${timeout} * 5")
+  endif()
   add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/tests/expect_output.sh" "${regex}" ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${ARGN})
   set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} LABELS mpi PROCESSORS 2 ENVIRONMENT "${TW_MPI_ENVIRONMENT}")
 endfunction()
