@@ -83,21 +83,27 @@ void Engine::keep_for_ever(Operation& operation) {
 }
 
 bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadline) {
-  constexpr int rounds_before_yield = 16;    // what is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer
-  constexpr int rounds_before_clock = 1024;  // some hundred microseconds
+  constexpr int rounds_before_yield = 16;  // what is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer
+  constexpr auto look_every = std::chrono::microseconds(200);
   std::optional<Stall> stall;
+  Clock::time_point next_look;
   for (uint64_t round = 1;; ++round) {
     if (operation.done.load(std::memory_order_acquire)) return true;
     progress();
-    if (round % rounds_before_yield == 0) sched_yield();
-    if (round % rounds_before_clock != 0) continue;
+    if (round % rounds_before_yield != 0) continue;
+    sched_yield();
+    const auto now = Clock::now();
+    if (!stall) {
+      stall.emplace(now, watch_.warning, watch_.abort);
+      next_look = now + look_every;
+    }
+    if (now < next_look) continue;
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || operation.done.load(std::memory_order_acquire)) continue;
-    const auto now = Clock::now();
     if (deadline && now > *deadline) return false;
     listen(*operation.comm);
-    if (!stall) stall.emplace(now, watch_.warning, watch_.abort);
     stall->look(operation, now);
+    next_look = now + look_every;
   }
 }
 
