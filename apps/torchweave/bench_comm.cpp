@@ -4,9 +4,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <algorithm>
 #include <iostream>
 #include <tw/base/clock.hpp>

@@ -34,11 +34,11 @@ int call_mpi_itself(const Communicator& comm, Collective operation, const BenchD
     default: break;
   }
   if (!has_partner(comm)) return MPI_SUCCESS;
-  const auto send_it = [&] { return MPI_Send(input, count, MPI_FLOAT, partner_of(comm), 0, native); };
-  const auto receive_it = [&] { return MPI_Recv(input, count, MPI_FLOAT, partner_of(comm), 0, native, MPI_STATUS_IGNORE); };
-  const int code = serves(comm) ? send_it() : receive_it();
+  const auto send_it = [&](const void* from) { return MPI_Send(from, count, MPI_FLOAT, partner_of(comm), 0, native); };
+  const auto receive_it = [&] { return MPI_Recv(output, count, MPI_FLOAT, partner_of(comm), 0, native, MPI_STATUS_IGNORE); };
+  const int code = serves(comm) ? send_it(input) : receive_it();
   if (code != MPI_SUCCESS) return code;
-  return serves(comm) ? receive_it() : send_it();
+  return serves(comm) ? receive_it() : send_it(output);
 }
 
 }  // namespace
@@ -49,7 +49,8 @@ BenchData make_bench_data(Collective operation, int64_t bytes, int ranks, const 
     case Collective::barrier: return {};
     case Collective::allgather: return {make(floats / ranks), make(floats)};
     case Collective::reduce_scatter: return {make(floats), make(floats / ranks)};
-    case Collective::alltoall: return {make(floats), make(floats)};
+    case Collective::alltoall:
+    case Collective::send: return {make(floats), make(floats)};
     default: return {make(floats), {}};
   }
 }
@@ -69,10 +70,10 @@ void call_torchweave(const Communicator& comm, Collective operation, const Bench
   const Rank partner(partner_of(comm));
   if (serves(comm)) {
     send(comm, data.input, partner);
-    recv(comm, data.input, partner);
+    recv(comm, data.output, partner);
   } else {
-    recv(comm, data.input, partner);
-    send(comm, data.input, partner);
+    recv(comm, data.output, partner);
+    send(comm, data.output, partner);
   }
 }
 
