@@ -1,4 +1,9 @@
 #!/usr/bin/env bash
-# comm.sh BUILD: collectives of more than 2^31 elements, which MPI 3.1 cannot count in one call, on two ranks and both back ends. Takes 14 GiB of memory.
+# comm.sh BUILD: every collective of every dtype at every size on 1 to 4 ranks, and collectives of more than 2^31 elements, which MPI 3.1 cannot count in
+# one call, on two ranks; both over both back ends. Takes 14 GiB of memory.
 set -euo pipefail
+for ranks in 1 2 3 4; do
+  TW_TEST_EVERY_SIZE=1 mpirun -n $ranks "$1/bin/collectives_test"
+  echo "every size on $ranks ranks: all right"
+done
 mpirun -n 2 "$1/bin/accept_comm"

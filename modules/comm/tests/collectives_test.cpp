@@ -8,6 +8,7 @@
 
 #include <torch/torch.h>
 
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -25,7 +26,21 @@ const std::vector<ReduceOp> all_ops{ReduceOp::sum,         ReduceOp::average,   
                                     ReduceOp::product,     ReduceOp::logical_and, ReduceOp::logical_or, ReduceOp::logical_xor,
                                     ReduceOp::bitwise_and, ReduceOp::bitwise_or,  ReduceOp::bitwise_xor};
 
-// 0, 1, odd, and 2^i + random below 128 for i = 8..23; the same on all ranks. Large ones only for some dtypes, or the test would take minutes.
+// Large sizes of some dtypes only, or the test would take many minutes; `make accept ONLY=comm` takes all.
+bool every_size() { return std::getenv("TW_TEST_EVERY_SIZE") != nullptr; }
+
+int largest_power(at::ScalarType dtype) {
+  if (every_size() || dtype == at::kFloat) return 23;
+  return dtype == at::kDouble || dtype == at::kHalf ? 16 : 11;
+}
+
+// Of millions of elements sums and averages; of fewer every op.
+bool is_tried(ReduceOp op, int64_t count) {
+  const int64_t largest = every_size() ? 100000 : 5000;
+  return count <= largest || op == ReduceOp::sum || op == ReduceOp::average;
+}
+
+// 0, 1, odd, and 2^i + random below 128 for i = 8..`largest_power`; the same on all ranks.
 std::vector<int64_t> sizes_up_to(int largest_power) {
   std::mt19937 random(7);
   std::vector<int64_t> sizes{0, 1, 7};
@@ -100,10 +115,10 @@ class Collectives : public testing::TestWithParam<const char*> {
   int rank() const { return comm_.rank(); }
   int size() const { return comm_.size(); }
 
-  /// Calls `check(dtype, size)`: all dtypes at small sizes, float32 at large ones.
+  /// Calls `check(dtype, size)`.
   static void for_dtypes_and_sizes(const std::function<void(at::ScalarType, int64_t)>& check) {
     for (const auto dtype : all_dtypes) {
-      for (const int64_t size : sizes_up_to(dtype == at::kFloat ? 23 : dtype == at::kDouble || dtype == at::kHalf ? 16 : 11)) check(dtype, size);
+      for (const int64_t size : sizes_up_to(largest_power(dtype))) check(dtype, size);
     }
   }
 
@@ -118,7 +133,7 @@ std::string label(at::ScalarType dtype, int64_t size, ReduceOp op = ReduceOp::su
 TEST_P(Collectives, AllreduceEqualsASerialReduction) {
   for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
     for (const ReduceOp op : all_ops) {
-      if (!is_defined(op, dtype) || (count > 5000 && op != ReduceOp::sum && op != ReduceOp::average)) continue;
+      if (!is_defined(op, dtype) || !is_tried(op, count)) continue;
       const at::Tensor tensor = input_of(rank(), count, dtype);
       tw::allreduce(comm(), tensor, op);
       EXPECT_TRUE(is_result(tensor, reduced(count, dtype, op, size()), op)) << label(dtype, count, op);
@@ -128,10 +143,10 @@ TEST_P(Collectives, AllreduceEqualsASerialReduction) {
 
 TEST_P(Collectives, ReduceChangesTheRootAlone) {
   for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
-    if (count > 100000) return;
+    if (count > 100000 && !every_size()) return;
     const int root = static_cast<int>(count) % size();
     for (const ReduceOp op : all_ops) {
-      if (!is_defined(op, dtype) || (count > 5000 && op != ReduceOp::sum && op != ReduceOp::average)) continue;
+      if (!is_defined(op, dtype) || !is_tried(op, count)) continue;
       const at::Tensor tensor = input_of(rank(), count, dtype);
       tw::reduce(comm(), tensor, op, tw::Rank(root));
       if (rank() == root) {
@@ -146,7 +161,7 @@ TEST_P(Collectives, ReduceChangesTheRootAlone) {
 TEST_P(Collectives, ReduceScatterGivesEveryRankItsPart) {
   for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
     for (const ReduceOp op : all_ops) {
-      if (!is_defined(op, dtype) || (count > 5000 && op != ReduceOp::sum)) continue;
+      if (!is_defined(op, dtype) || !is_tried(op, count)) continue;
       const at::Tensor input = input_of(rank(), count * size(), dtype).view({size(), count});
       const at::Tensor before = input.clone();
       const at::Tensor output = torch::empty({count}, dtype);
