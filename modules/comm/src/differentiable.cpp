@@ -8,6 +8,7 @@
 
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/mpi/library.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 namespace tw::differentiable {
@@ -19,7 +20,7 @@ using torch::autograd::variable_list;
 
 /// What a backward pass needs to know: a handle of its own to the communicator, which the user may have dropped by then.
 struct Setting : torch::CustomClassHolder {
-  Setting(const Communicator& comm, ReduceOp of_op, int of_root) : communicator(comm.share()), op(of_op), root(of_root) {}
+  Setting(const Communicator& comm, ReduceOp of_op, int of_root) : communicator(mpi::share(comm)), op(of_op), root(of_root) {}
   Communicator communicator;
   ReduceOp op;
   int root;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/mpi/library.hpp>
 #include <tw/mpi/topology.hpp>
 
 #include "back_ends.hpp"
@@ -35,13 +36,13 @@ class ChannelBoard : public mpi::Board {
 }  // namespace
 
 Link& Link::of(const Communicator& comm) {
-  const auto& attached = comm.attachment();
+  const auto& attached = mpi::attachment(comm);
   return attached ? *static_cast<Link*>(attached.get()) : make(comm, SharedMemoryOptions());
 }
 
 Link& Link::make(const Communicator& comm, const SharedMemoryOptions& options) {
   std::shared_ptr<Link> link(new Link(comm, options));
-  comm.attachment() = link;
+  mpi::attachment(comm) = link;
   return *link;
 }
 
@@ -54,7 +55,7 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options) : neigh
   std::byte* begin = memory.get();
   channel_ =
       std::make_shared<shared_memory::Channel>(std::move(memory), begin, static_cast<int>(place - neighbours_.begin()), here, options.slot_bytes);
-  comm.set_board(std::make_shared<ChannelBoard>(channel_, neighbours_));
+  mpi::set_board(comm, std::make_shared<ChannelBoard>(channel_, neighbours_));
   back_ends_.push_back(make_shared_memory_back_end(here == comm.size() ? channel_ : nullptr, flat_bytes));
   back_ends_.push_back(make_mpi_back_end());
   choose(std::nullopt);
@@ -96,7 +97,7 @@ std::vector<Availability> availability(const Communicator& comm) {
 void choose_back_end(const Communicator& comm, std::optional<std::string> name) { Link::of(comm).choose(std::move(name)); }
 
 void prepare_shared_memory(const Communicator& comm, const SharedMemoryOptions& options) {
-  TW_EXPECTS(!comm.attachment(), "prepare_shared_memory() must come before the first collective on '", comm.name(), "'");
+  TW_EXPECTS(!mpi::attachment(comm), "prepare_shared_memory() must come before the first collective on '", comm.name(), "'");
   Link::make(comm, options);
 }
 

@@ -8,6 +8,7 @@
 #include <tw/base/hash.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/error.hpp>
+#include <tw/mpi/library.hpp>
 
 #include "runtime.hpp"
 
@@ -45,6 +46,20 @@ const CommunicatorState* CommunicatorState::revoked_ancestor() const noexcept {
     if (state->revoked) return state;
   }
   return nullptr;
+}
+
+std::shared_ptr<void>& attachment(const Communicator& comm) noexcept { return comm.state()->attachment; }
+void set_board(const Communicator& comm, std::shared_ptr<Board> board) { comm.state()->board = std::move(board); }
+
+const void* native(const Communicator& comm) noexcept { return &comm.state()->handle; }
+
+Communicator duplicate_native(const void* mpi_comm) {
+  const MPI_Comm handle = *static_cast<const MPI_Comm*>(mpi_comm);
+  TW_EXPECTS(handle != MPI_COMM_NULL, "duplicate_of() was given MPI_COMM_NULL");
+  MPI_Comm copy = MPI_COMM_NULL;
+  const auto runtime = Runtime::current("Communicator::duplicate_of");
+  check(MPI_Comm_dup(handle, &copy), "MPI_Comm_dup", "user");
+  return Communicator(make_communicator_state(copy, /*owned=*/true, "user/dup", runtime, nullptr));
 }
 
 void meet(const Communicator& comm) { start(comm, {.collective = Collective::make_communicator}, barrier_transfer(comm)).wait(); }
@@ -119,23 +134,11 @@ Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 Communicator::~Communicator() = default;
 
-Communicator Communicator::duplicate_native(const void* mpi_comm) {
-  const MPI_Comm handle = *static_cast<const MPI_Comm*>(mpi_comm);
-  TW_EXPECTS(handle != MPI_COMM_NULL, "duplicate_of() was given MPI_COMM_NULL");
-  MPI_Comm copy = MPI_COMM_NULL;
-  const auto runtime = mpi::Runtime::current("Communicator::duplicate_of");
-  mpi::check(MPI_Comm_dup(handle, &copy), "MPI_Comm_dup", "user");
-  return Communicator(mpi::make_communicator_state(copy, /*owned=*/true, "user/dup", runtime, nullptr));
-}
-
 Rank Communicator::rank() const noexcept { return Rank(state_->rank); }
 int Communicator::size() const noexcept { return state_->size; }
 const std::string& Communicator::name() const noexcept { return state_->name; }
 bool Communicator::audited() const noexcept { return state_->runtime->audit(); }
 bool Communicator::revoked() const noexcept { return state_->revoked_ancestor() != nullptr; }
-const void* Communicator::native() const noexcept { return &state_->handle; }
-std::shared_ptr<void>& Communicator::attachment() const noexcept { return state_->attachment; }
-void Communicator::set_board(std::shared_ptr<mpi::Board> board) const { state_->board = std::move(board); }
 
 Communicator Communicator::dup() const {
   mpi::meet(*this);

@@ -11,7 +11,6 @@
 namespace tw {
 
 namespace mpi {
-class Board;
 class Runtime;
 struct CommunicatorState;
 }  // namespace mpi
@@ -64,17 +63,10 @@ class Communicator {
   /// Whether collectives check that all ranks agree; see EnvironmentOptions::audit.
   bool audited() const noexcept;
 
-  // For the library itself.
+  // For the library itself; the rest of that is in <tw/mpi/library.hpp>.
 
   const std::shared_ptr<mpi::CommunicatorState>& state() const noexcept { return state_; }
   explicit Communicator(std::shared_ptr<mpi::CommunicatorState> state) noexcept;
-  /// Another handle to the same communicator, for operations that outlive the user's.
-  Communicator share() const noexcept { return Communicator(state_); }
-  static Communicator duplicate_native(const void* mpi_comm);
-  const void* native() const noexcept;
-  /// What a floor above keeps for this communicator, for as long as it lives. Null at first.
-  std::shared_ptr<void>& attachment() const noexcept;
-  void set_board(std::shared_ptr<mpi::Board> board) const;
 
  private:
   std::shared_ptr<mpi::CommunicatorState> state_;

@@ -5,15 +5,16 @@
 
 #include <tw/mpi/communicator.hpp>
 #include <tw/mpi/environment.hpp>
+#include <tw/mpi/library.hpp>
 
 namespace tw {
 
 template <>
 inline Communicator Communicator::duplicate_of<MPI_Comm>(MPI_Comm comm) {
-  return duplicate_native(&comm);
+  return mpi::duplicate_native(&comm);
 }
 
 /// The MPI communicator behind `comm`, for calls of one's own; owned by `comm`, whose errors it returns as codes.
-inline MPI_Comm native_handle(const Communicator& comm) { return *static_cast<const MPI_Comm*>(comm.native()); }
+inline MPI_Comm native_handle(const Communicator& comm) { return *static_cast<const MPI_Comm*>(mpi::native(comm)); }
 
 }  // namespace tw

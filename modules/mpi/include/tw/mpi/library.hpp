@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the floors above need of a communicator, and users do not.
+#pragma once
+#include <memory>
+#include <tw/mpi/communicator.hpp>
+
+namespace tw::mpi {
+
+class Board;
+
+/// Another handle to the same communicator, for operations that outlive the user's.
+inline Communicator share(const Communicator& comm) { return Communicator(comm.state()); }
+/// What a floor above keeps for this communicator, for as long as it lives. Null at first.
+std::shared_ptr<void>& attachment(const Communicator& comm) noexcept;
+/// Where the engine writes down what this rank was called to do, for the others' watchdogs.
+void set_board(const Communicator& comm, std::shared_ptr<Board> board);
+
+/// The MPI_Comm, by its address, so that this header does without <mpi.h>.
+const void* native(const Communicator& comm) noexcept;
+/// An independent copy of the MPI_Comm at `mpi_comm`. Collective over it.
+Communicator duplicate_native(const void* mpi_comm);
+
+}  // namespace tw::mpi
