@@ -52,7 +52,12 @@ class DataParallel::Hooks {
       : comm_(comm.dup()),
         parameters_(std::move(parameters)),
         reduction_(options.reduction),
-        reducer_(comm_, specs_of(parameters_), {.reduction = options.reduction, .buckets = options.buckets, .overlap = options.overlap}) {}
+        reducer_(comm_, specs_of(parameters_),
+                 {.reduction = options.reduction,
+                  .buckets = options.buckets,
+                  .overlap = options.overlap,
+                  .check_finite = options.check_finite,
+                  .on_bucket = options.on_bucket}) {}
 
   // Autograd keeps the hooks as long as the accumulators live, so they hold this object weakly.
   static void attach(const std::shared_ptr<Hooks>& hooks) {
@@ -78,8 +83,7 @@ class DataParallel::Hooks {
     TW_EXPECTS(samples >= 0, "a rank cannot have ", samples, " samples");
     samples_ = samples;
   }
-  Seconds exposed_time() const noexcept { return reducer_.exposed_time(); }
-  const BucketPlan& plan() const noexcept { return reducer_.plan(); }
+  Reducer& reducer() noexcept { return reducer_; }
 
  private:
   void begin_pass() {
@@ -153,7 +157,10 @@ DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTens
 DataParallel::~DataParallel() = default;
 
 void DataParallel::set_samples(int64_t samples) { hooks_->set_samples(samples); }
-Seconds DataParallel::exposed_time() const noexcept { return hooks_->exposed_time(); }
-const BucketPlan& DataParallel::plan() const noexcept { return hooks_->plan(); }
+void DataParallel::give_notice(int kind) { hooks_->reducer().give_notice(kind); }
+int64_t DataParallel::notices(int kind) const { return hooks_->reducer().notices(kind); }
+bool DataParallel::gradients_finite() const noexcept { return hooks_->reducer().finite(); }
+Seconds DataParallel::exposed_time() const noexcept { return hooks_->reducer().exposed_time(); }
+const BucketPlan& DataParallel::plan() const noexcept { return hooks_->reducer().plan(); }
 
 }  // namespace tw

@@ -11,7 +11,9 @@
 #include <ATen/ops/mul.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 namespace tw {
@@ -61,6 +63,29 @@ void scale(const at::Tensor& tensor, double factor) {
   if (factor != 1) scaled_copy(tensor, factor, tensor);
 }
 
+// Scales, and says whether every product is finite. A number is not when its exponent is all ones; as whole numbers, comparisons vectorise.
+bool scale_finite(const at::Tensor& tensor, double factor) {
+  bool finite = true;
+  on_elements(tensor, [&](auto* values) {
+    using Element = std::remove_pointer_t<decltype(values)>;
+    using Bits = std::conditional_t<sizeof(Element) == 8, uint64_t, uint32_t>;
+    constexpr Bits exponent = std::bit_cast<Bits>(std::numeric_limits<Element>::infinity());
+    constexpr int64_t block = 4096;
+    const auto scale = static_cast<Element>(factor);
+    const int64_t n = tensor.numel();
+    for (int64_t begin = 0; begin < n; begin += block) {
+      const int64_t end = std::min(n, begin + block);
+      Bits bad = 0;
+      for (int64_t i = begin; i < end; ++i) {
+        values[i] *= scale;
+        bad |= static_cast<Bits>((std::bit_cast<Bits>(values[i]) & exponent) == exponent);
+      }
+      finite = finite && bad == 0;
+    }
+  });
+  return finite;
+}
+
 void expect_agreement(const Communicator& comm, const std::vector<TensorSpec>& specs, Reduction reduction) {
   std::vector<std::string> lines{concat("reduction ", name_of(reduction))};
   for (const TensorSpec& spec : specs) lines.push_back(spec.describe());
@@ -73,7 +98,7 @@ void expect_agreement(const Communicator& comm, const std::vector<TensorSpec>& s
 }  // namespace
 
 Reducer::Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, const ReducerOptions& options)
-    : comm_(comm), specs_(std::move(gradients)), reduction_(options.reduction) {
+    : comm_(comm), specs_(std::move(gradients)), reduction_(options.reduction), check_finite_(options.check_finite), on_bucket_(options.on_bucket) {
   expect_agreement(comm_, specs_, reduction_);
   plan_ = plan_buckets(specs_, options.buckets);
   overlap_ = options.overlap.has_value() ? *options.overlap : find_topology(comm_).nodes > 1;
@@ -138,6 +163,7 @@ void Reducer::mark(int64_t id, Mark mark) {
 // call MPI in different orders.
 void Reducer::launch_ready_buckets() {
   while (works_.size() < buffers_.size() && missing_[works_.size()] == 0) {
+    launched_.push_back(std::chrono::steady_clock::now());
     works_.push_back(iallreduce(comm_, buffers_[works_.size()].storage(), ReduceOp::sum));
   }
 }
@@ -152,25 +178,38 @@ void Reducer::wait() {
   const Stopwatch exposed;
   const Status status = exchange_status();
   const double factor = factor_after_sum(status);
-  for (size_t bucket = 0; bucket < buffers_.size(); ++bucket) {
-    const at::Tensor& storage = buffers_[bucket].storage();
-    if (overlap_) {
-      works_[bucket].wait();
-    } else {
-      allreduce(comm_, storage, ReduceOp::sum);
-    }
-    scale(storage, factor);
-  }
+  finite_ = true;
+  for (size_t bucket = 0; bucket < buffers_.size(); ++bucket) reduce_bucket(bucket, factor);
+  launched_.clear();
   works_.clear();
   std::fill(used_.begin(), used_.end(), uint8_t{1});
   if (status.unused > 0) agree_on_unused();
   exposed_time_ += exposed.elapsed();
 }
 
-Reducer::Status Reducer::exchange_status() const {
-  Status status{static_cast<double>(samples_), static_cast<double>(std::count(marks_.begin(), marks_.end(), Mark::unused))};
-  const at::Tensor numbers = at::from_blob(&status, {2}, at::TensorOptions().dtype(at::kDouble));
+void Reducer::reduce_bucket(size_t bucket, double factor) {
+  const at::Tensor& storage = buffers_[bucket].storage();
+  const auto begin = overlap_ ? launched_[bucket] : std::chrono::steady_clock::now();
+  if (overlap_) {
+    works_[bucket].wait();
+  } else {
+    allreduce(comm_, storage, ReduceOp::sum);
+  }
+  if (on_bucket_) on_bucket_(static_cast<int64_t>(bucket), begin, std::chrono::steady_clock::now());
+  if (check_finite_) {
+    finite_ = scale_finite(storage, factor) && finite_;
+  } else {
+    scale(storage, factor);
+  }
+}
+
+Reducer::Status Reducer::exchange_status() {
+  Status status{static_cast<double>(samples_), static_cast<double>(std::count(marks_.begin(), marks_.end(), Mark::unused)), my_notices_};
+  static_assert(sizeof(Status) == 4 * sizeof(double));
+  const at::Tensor numbers = at::from_blob(&status, {4}, at::TensorOptions().dtype(at::kDouble));
   allreduce(comm_, numbers, ReduceOp::sum);
+  notices_ = status.notices;
+  my_notices_ = {};
   return status;
 }
 
@@ -197,6 +236,9 @@ const at::Tensor& Reducer::gradient(int64_t id) const {
   TW_EXPECTS(id >= 0 && id < size(), "there is no gradient ", id, "; there are ", size());
   return views_[static_cast<size_t>(id)];
 }
+
+void Reducer::give_notice(int kind) { my_notices_.at(static_cast<size_t>(kind)) = 1; }
+int64_t Reducer::notices(int kind) const { return static_cast<int64_t>(notices_.at(static_cast<size_t>(kind))); }
 
 bool Reducer::marked(int64_t id) const { return marks_.at(static_cast<size_t>(id)) != Mark::none; }
 bool Reducer::used(int64_t id) const { return used_.at(static_cast<size_t>(id)) != 0; }

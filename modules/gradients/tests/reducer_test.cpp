@@ -5,6 +5,9 @@
 
 #include <torch/torch.h>
 
+#include <cmath>
+#include <limits>
+#include <numeric>
 #include <tw/gradients.hpp>
 
 namespace {
@@ -71,6 +74,60 @@ TEST(Reducer, ReducesWhatIsAlreadyInPlace) {
     }
     reducer.wait();
     EXPECT_NEAR(reducer.gradient(2).item<double>(), 3 * expected_factor(tw::Reduction::mean), 1e-5);
+  }
+}
+
+TEST(Reducer, CarriesNoticesWithTheStep) {
+  tw::Reducer reducer(world(), {{"w", {3}, at::kFloat}}, {.reduction = tw::Reduction::mean});
+  for (int step = 0; step < 3; ++step) {
+    reducer.begin();
+    if (step == 1) reducer.give_notice(0);
+    if (step == 1 && world().rank() == world().size() - 1) reducer.give_notice(1);
+    reducer.mark_ready(0, torch::ones({3}));
+    reducer.wait();
+    EXPECT_EQ(reducer.notices(0), step == 1 ? world().size() : 0) << step;
+    EXPECT_EQ(reducer.notices(1), step == 1 ? 1 : 0) << step;
+  }
+}
+
+TEST(Reducer, SeesWhatIsNotFinite) {
+  const int last = world().size() - 1;
+  for (const auto reduction : {tw::Reduction::sum, tw::Reduction::mean, tw::Reduction::sample_weighted}) {
+    for (auto options : variants(reduction)) {
+      options.check_finite = true;
+      tw::Reducer reducer(world(), specs, options);
+      for (const double bad : {1.0, std::numeric_limits<double>::quiet_NaN(), 2.0, -std::numeric_limits<double>::infinity()}) {
+        reducer.begin(3);
+        for (size_t id = 0; id < specs.size(); ++id) {
+          const at::Tensor value = value_of(id, world().rank());
+          if (id == 3 && world().rank() == last) value[69999].fill_(bad);
+          reducer.mark_ready(static_cast<int64_t>(id), value);
+        }
+        reducer.wait();
+        EXPECT_EQ(reducer.finite(), std::isfinite(bad)) << bad;
+        EXPECT_NEAR(reducer.gradient(2).item<double>(), 3 * (reduction == tw::Reduction::sum ? (last + 1) * (last + 2) / 2.0 : (last + 2) / 2.0),
+                    1e-5);
+      }
+    }
+  }
+}
+
+TEST(Reducer, TellsWhenBucketsTravel) {
+  for (auto options : variants(tw::Reduction::mean)) {
+    std::vector<int64_t> buckets;
+    const auto before = std::chrono::steady_clock::now();
+    options.on_bucket = [&](int64_t bucket, auto begin, auto end) {
+      EXPECT_LE(before, begin);
+      EXPECT_LE(begin, end);
+      buckets.push_back(bucket);
+    };
+    tw::Reducer reducer(world(), specs, options);
+    reducer.begin();
+    for (size_t id = 0; id < specs.size(); ++id) reducer.mark_ready(static_cast<int64_t>(id), value_of(id, world().rank()));
+    reducer.wait();
+    std::vector<int64_t> all(reducer.plan().buckets.size());
+    std::iota(all.begin(), all.end(), int64_t{0});
+    EXPECT_EQ(buckets, all);
   }
 }
 

@@ -17,6 +17,10 @@ struct DataParallelOptions {
   BucketOptions buckets = {};
   /// See ReducerOptions::overlap.
   std::optional<bool> overlap = {};
+  /// See ReducerOptions::check_finite.
+  bool check_finite = false;
+  /// See ReducerOptions::on_bucket.
+  decltype(ReducerOptions::on_bucket) on_bucket = {};
 };
 
 /// Makes a model train on all ranks of a communicator: from its construction on, every rank holds rank 0's parameters and buffers, and when
@@ -44,6 +48,13 @@ class DataParallel {
   /// How many samples this rank's loss averages over in the backward passes to come; may be 0. Needed by Reduction::sample_weighted before the
   /// first pass; holds until it is set again.
   void set_samples(int64_t samples);
+
+  /// A word to all ranks that travels with the next backward pass; see Reducer::give_notice().
+  void give_notice(int kind);
+  /// How many ranks gave notice `kind` with the last backward pass.
+  int64_t notices(int kind) const;
+  /// Whether the gradients of the last backward pass are finite; the same on all ranks. Needs DataParallelOptions::check_finite.
+  bool gradients_finite() const noexcept;
 
   /// Over all passes: how long this rank did nothing but communicate.
   Seconds exposed_time() const noexcept;

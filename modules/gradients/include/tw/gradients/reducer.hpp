@@ -2,7 +2,10 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <tw/base/clock.hpp>
 #include <tw/gradients/bucket_plan.hpp>
@@ -23,6 +26,10 @@ struct ReducerOptions {
   /// Keep buckets in memory that the ranks of a node share, where they are reduced without being copied. Making it takes some milliseconds: not for a
   /// Reducer of a single step.
   bool shared_memory = true;
+  /// Look whether the reduced gradients are finite, in the pass that scales them.
+  bool check_finite = false;
+  /// Told when a bucket's all-reduce began and ended on this rank, for timelines.
+  std::function<void(int64_t bucket, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)> on_bucket = {};
 };
 
 /// Reduces a fixed set of gradients over the ranks, once a step, in buckets.
@@ -52,6 +59,10 @@ class Reducer {
   /// This rank has no gradient `id` in this step: it counts as zero.
   void mark_unused(int64_t id);
 
+  /// A word to all ranks that travels with the step and costs nothing: counted by notices() after wait(). @param kind 0 or 1; the caller gives them
+  /// their meaning. Before wait(); forgotten with the next one.
+  void give_notice(int kind);
+
   /// Ends the step: every gradient must have been marked. Collective. Afterwards gradient(id) holds the reduced gradients.
   void wait();
 
@@ -62,6 +73,10 @@ class Reducer {
   bool marked(int64_t id) const;
   /// After wait(): whether any rank had gradient `id` in this step.
   bool used(int64_t id) const;
+  /// After wait(): how many ranks gave notice `kind` in this step.
+  int64_t notices(int kind) const;
+  /// After wait(): whether all reduced gradients are finite; the same on all ranks. Needs ReducerOptions::check_finite.
+  bool finite() const noexcept { return finite_; }
   /// Over all steps: how long this rank did nothing but communicate.
   Seconds exposed_time() const noexcept { return exposed_time_; }
   const BucketPlan& plan() const noexcept { return plan_; }
@@ -73,12 +88,14 @@ class Reducer {
   struct Status {
     double samples = 0;  ///< of all ranks
     double unused = 0;   ///< gradients that some rank did not have
+    std::array<double, 2> notices{};
   };
 
   void expect_unmarked(int64_t id) const;
   void mark(int64_t id, Mark mark);
   void launch_ready_buckets();
-  Status exchange_status() const;
+  Status exchange_status();
+  void reduce_bucket(size_t bucket, double factor);
   double factor_before_sum() const;
   double factor_after_sum(const Status& status) const;
   void agree_on_unused();
@@ -87,6 +104,8 @@ class Reducer {
   std::vector<TensorSpec> specs_;
   Reduction reduction_;
   bool overlap_;
+  bool check_finite_;
+  decltype(ReducerOptions::on_bucket) on_bucket_;
   BucketPlan plan_;
   std::vector<FlatBuffer> buffers_;  // by bucket
   std::vector<at::Tensor> views_;    // by gradient
@@ -96,7 +115,11 @@ class Reducer {
   std::vector<Mark> marks_;       // by gradient
   std::vector<int64_t> missing_;  // by bucket: gradients not yet marked
   std::vector<Work> works_;       // of the buckets launched in this step
-  std::vector<uint8_t> used_;     // by gradient
+  std::vector<std::chrono::steady_clock::time_point> launched_;
+  std::array<double, 2> my_notices_{};
+  std::array<double, 2> notices_{};
+  bool finite_ = true;
+  std::vector<uint8_t> used_;  // by gradient
   Seconds exposed_time_{0};
 };
 
