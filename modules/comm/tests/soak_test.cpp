@@ -40,7 +40,7 @@ void one_round(const tw::Communicator& comm, int round) {
   const at::Tensor all = torch::empty({comm.size(), size});
   tw::allreduce(comm, tensor, tw::ReduceOp::max);
   tw::Work first = tw::iallgather(comm, tensor, all);
-  tw::Work second = tw::ibroadcast(comm, tensor, tw::Rank(round % comm.size()));
+  tw::Work second = tw::ibroadcast(comm, torch::ones({size}), tw::Rank(round % comm.size()));  // not `tensor`, which `first` still reads
   {
     [[maybe_unused]] const tw::Work dropped = tw::iallreduce(comm, torch::ones({7}, torch::kLong), tw::ReduceOp::sum);
   }
