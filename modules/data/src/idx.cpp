@@ -40,11 +40,13 @@ at::Tensor read_idx(const std::filesystem::path& path) {
 
   std::vector<int64_t> shape;
   int64_t numel = 1;
+  int64_t extent = static_cast<int64_t>(c10::elementSize(dtype));  // bytes, zeros left out: a tensor's strides must fit as well
   for (int dimension = 0; dimension < magic[3]; ++dimension) {
     std::array<uint8_t, 4> bytes{};
     reader.read(bytes.data(), 4);
     shape.push_back((int64_t{bytes[0]} << 24) | (bytes[1] << 16) | (bytes[2] << 8) | bytes[3]);
-    if (__builtin_mul_overflow(numel, shape.back(), &numel)) reader.fail("the dimensions are absurd");
+    if (__builtin_mul_overflow(extent, std::max<int64_t>(shape.back(), 1), &extent)) reader.fail("the dimensions are absurd");
+    numel *= shape.back();
   }
   const auto size = static_cast<int64_t>(c10::elementSize(dtype));
   // Checked before memory is asked for: deflate never shrinks by more than 1032:1 (zlib's technical details).

@@ -75,6 +75,8 @@ TEST(Idx, NamesFileAndOffsetOfWhatIsWrong) {
   expect_error(write_plain("no_dimension", std::string{0, 0, 8, 0}), 4, "no dimension");
   const char max = static_cast<char>(255);
   expect_error(write_plain("absurd", std::string{0, 0, 8, 2, max, max, max, max, max, max, max, max}), 12, "the dimensions are absurd");
+  const std::string huge(4, max);
+  expect_error(write_plain("empty_but_absurd", std::string{0, 0, 8, 3} + std::string(4, '\0') + huge + huge), 16, "the dimensions are absurd");
   expect_error(write_plain("promises_much", std::string{0, 0, 8, 1, 127, 0, 0, 0}), 8, "too small for its dimensions");
 
   const auto packed = write_gzip("cut.gz", idx(0x08, "abcdef"));
