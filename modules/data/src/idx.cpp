@@ -2,6 +2,7 @@
 #include "gzip_reader.hpp"
 
 #include <ATen/ops/empty.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -26,6 +27,15 @@ at::ScalarType dtype_of(uint8_t code, const GzipReader& reader) {
 // IDX is big-endian, and so far every machine that we run on is not.
 void swap_bytes(char* data, int64_t count, size_t size) {
   for (int64_t i = 0; i < count; ++i) std::reverse(data + i * static_cast<int64_t>(size), data + (i + 1) * static_cast<int64_t>(size));
+}
+
+// Fresh memory is zeroed by the operating system page by page as it is touched, which costs a tenth of the time of inflating into it; large pages
+// make that cheap. A hint, which may be ignored.
+void hint_large_pages(void* data, int64_t bytes) {
+  constexpr uintptr_t page = 4096;
+  const auto begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(bytes)) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
 }  // namespace
@@ -53,6 +63,7 @@ at::Tensor read_idx(const std::filesystem::path& path) {
   const auto most = 1032 * (static_cast<int64_t>(std::filesystem::file_size(path)) + 1);
   if (numel > most / size) reader.fail("the file is too small for its dimensions");
   at::Tensor tensor = at::empty(shape, at::TensorOptions().dtype(dtype));
+  hint_large_pages(tensor.data_ptr(), numel * size);
   reader.read(tensor.data_ptr(), numel * size);
   reader.expect_end();
   if (size > 1) swap_bytes(static_cast<char*>(tensor.data_ptr()), numel, static_cast<size_t>(size));
