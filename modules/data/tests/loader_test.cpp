@@ -157,7 +157,8 @@ class Gated : public tw::Dataset {
     ++asked_;
     changed_.notify_all();
     changed_.wait(lock, [&] { return open_; });
-    return {torch::zeros({static_cast<int64_t>(indices.size()), 1}), torch::zeros({static_cast<int64_t>(indices.size())})};
+    const auto targets = torch::tensor(Indices(indices.begin(), indices.end()));
+    return {targets.reshape({-1, 1}).to(torch::kFloat), targets};
   }
   void open() {
     const std::lock_guard lock(mutex_);
@@ -192,6 +193,18 @@ TEST(Loader, MakesNoMoreAheadThanAskedAndEachWorkerKeepsToOneThread) {
     EXPECT_EQ(dataset.threads(), 1);
   }
   at::set_num_threads(1);
+}
+
+TEST(Loader, DropsWhatIsInTheMakingWhenAnEpochIsBegun) {
+  Gated dataset;
+  auto loader = make_loader(dataset, 1, 0, {.global_batch = 4, .workers = 2, .prefetch = 3});
+  loader.begin_epoch(0);
+  dataset.expect_asked(2);
+  loader.begin_epoch(1);
+  dataset.open();
+  auto alone = make_loader(dataset, 1, 0, {.global_batch = 4, .workers = 0});
+  alone.begin_epoch(1);
+  EXPECT_TRUE(equal(drain(loader), drain(alone)));
 }
 
 // Takes 2 ms a batch.
