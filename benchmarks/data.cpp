@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // data/idx_gzip:    reading Fashion-MNIST's training images (gzip IDX) against zlib alone inflating the same file.
-// data/loader:      the time that a LeNet step of 64 images waits for its data, against the whole step; wanted: ratio above 100.
+// data/loader:      the time that a LeNet step of 64 images spends in Loader::next(), against the whole step; wanted: ratio above 100.
+// (`waited_share`
+//                   is the part of the step that next() slept or made batches itself, by its own account.)
 // data/loader_step: a LeNet step with a loader against one whose data lies ready: what making batches costs the step in all, also when the worker
 //                   takes time from the cores that compute.
 #include "measure.hpp"
@@ -92,23 +94,38 @@ void measure_waiting(const tw::benchmark::Contest& contest, const tw::Dataset& d
     Stream stream(dataset, of.options);
     Trainee trainee;
     std::vector<double> step_ms;
-    std::vector<double> waited_ms;
+    std::vector<double> next_ms;
+    tw::Seconds waited{0};
+    tw::Seconds all{0};
     for (int round = -3; round < rounds; ++round) {
-      const tw::Stopwatch watch;
       const tw::Seconds before = stream.waited();
-      for (int i = 0; i < steps; ++i) trainee.step(stream.next());
+      tw::Seconds in_next{0};
+      const tw::Stopwatch watch;
+      for (int i = 0; i < steps; ++i) {
+        const tw::Stopwatch asking;
+        const tw::Batch batch = stream.next();
+        in_next += asking.elapsed();
+        trainee.step(batch);
+      }
       if (round < 0) continue;
-      waited_ms.push_back(1e3 * (stream.waited() - before).count() / steps);
-      step_ms.push_back(1e3 * watch.elapsed().count() / steps);
+      const tw::Seconds passed = watch.elapsed();
+      all += passed;
+      waited += stream.waited() - before;
+      next_ms.push_back(1e3 * in_next.count() / steps);
+      step_ms.push_back(1e3 * passed.count() / steps);
     }
     const double step = tw::benchmark::percentile(step_ms, 0.5);
-    // The mean: most rounds wait for nothing. Not less than the clock can tell, or there would be no ratio.
-    const double waited = std::max(std::accumulate(waited_ms.begin(), waited_ms.end(), 0.0) / rounds, 1e-6);
-    const double spread = tw::benchmark::percentile(waited_ms, 0.9) - tw::benchmark::percentile(waited_ms, 0.1);
-    std::cout << nlohmann::ordered_json{{"benchmark", "data/loader"}, {"case", of.name},        {"ranks", 1},
-                                        {"baseline", "lenet_step"},   {"baseline_ms", step},    {"ours_ms", waited},
-                                        {"ratio", step / waited},     {"share", waited / step}, {"rounds", rounds},
-                                        {"spread", spread / waited}}
+    const double next = std::accumulate(next_ms.begin(), next_ms.end(), 0.0) / rounds;  // the mean: a rare long wait counts
+    std::cout << nlohmann::ordered_json{{"benchmark", "data/loader"},
+                                        {"case", of.name},
+                                        {"ranks", 1},
+                                        {"baseline", "lenet_step"},
+                                        {"baseline_ms", step},
+                                        {"ours_ms", next},
+                                        {"ratio", step / next},
+                                        {"rounds", rounds},
+                                        {"spread", (tw::benchmark::percentile(next_ms, 0.9) - tw::benchmark::percentile(next_ms, 0.1)) / next},
+                                        {"waited_share", waited / all}}
               << std::endl;
   }
   tw::benchmark::sleeping_barrier(contest.world());
