@@ -81,8 +81,9 @@ const char* parse_number(std::string_view field, double& value) {
   std::string_view text = unquoted(field);
   if (text.empty()) return "is empty";
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);  // which from_chars() does not know
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  const char* begin = text.data();
+  const char* end = begin + text.size();
+  const auto [stopped, error] = std::from_chars(begin, end, value);
   if (error == std::errc::result_out_of_range && stopped == end) return "does not fit into a float64";
   return error == std::errc{} && stopped == end ? nullptr : "is not a number";
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mapped_file.hpp"
 #include "npy_format.hpp"
+#include "npy_tensor.hpp"
 
 #include <ATen/ops/empty.h>
 
@@ -36,20 +37,21 @@ void copy_fortran_row(const char* data, const NpyFormat& format, int64_t row, ch
 
 }  // namespace
 
-at::Tensor read_npy(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  const NpyFormat format = parse_npy(file.content(), path);
+at::Tensor tensor_from_npy(std::string_view content, const std::filesystem::path& path) {
+  const NpyFormat format = parse_npy(content, path);
   std::vector<int64_t> shape = format.shape;
   if (format.fortran) std::reverse(shape.begin(), shape.end());
-  at::Tensor tensor = at::empty(shape, options_of(format));
+  const at::Tensor tensor = at::empty(shape, options_of(format));
   auto* data = static_cast<char*>(tensor.data_ptr());
-  if (tensor.numel() > 0) std::memcpy(data, file.content().data() + format.offset, tensor.nbytes());
+  if (tensor.numel() > 0) std::memcpy(data, content.data() + format.offset, tensor.nbytes());
   to_native(data, tensor.numel(), format);
   if (!format.fortran) return tensor;
   std::vector<int64_t> backwards(shape.size());
   for (size_t i = 0; i < backwards.size(); ++i) backwards[i] = static_cast<int64_t>(backwards.size() - 1 - i);
   return tensor.permute(backwards).contiguous();
 }
+
+at::Tensor read_npy(const std::filesystem::path& path) { return tensor_from_npy(MappedFile(path).content(), path); }
 
 void write_npy(const std::filesystem::path& path, const at::Tensor& tensor) {
   const std::string header = npy_header(tensor.scalar_type(), tensor.sizes().vec());
