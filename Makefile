@@ -3,6 +3,7 @@
 #   make test [PRESET=release|dev|asan|tsan|audit] [ONLY=regex]
 PRESET ?= release
 RANKS ?= 2
+FUZZ_SECONDS ?= 20
 BUILD := build/$(PRESET)
 JOBS := $(shell nproc)
 
@@ -13,13 +14,14 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 export OMPI_MCA_rmaps_base_oversubscribe ?= 1
 export OMPI_MCA_hwloc_base_binding_policy ?= none
 
-.PHONY: help train test accept bench lint format docs install clean
+.PHONY: help train test accept bench fuzz lint format docs install clean
 
 help:
 	@echo "make train     train LeNet on Fashion-MNIST on two ranks"
 	@echo "make test      build and run all tests            (PRESET=asan, tsan, audit; ONLY=regex)"
 	@echo "make accept    the long acceptance runs           (ONLY=module)"
 	@echo "make bench     benchmarks into build/bench.jsonl  (ONLY=module)"
+	@echo "make fuzz      every parser, for FUZZ_SECONDS=20 each (ONLY=target)"
 	@echo "make lint      formatting, clang-tidy, headers    make format rewrites the sources"
 	@echo "make docs      the reference, in build/docs/html"
 	@echo "make install   PREFIX=DIR"
@@ -44,6 +46,11 @@ bench:
 	@scripts/build.sh release benchmarks -DTW_BUILD_BENCHMARKS=ON
 	@scripts/bench.sh build/release $(ONLY)
 
+fuzz:
+	@scripts/setup.sh build fuzz
+	@scripts/build.sh fuzz fuzz_targets
+	@scripts/fuzz.sh build/fuzz $(FUZZ_SECONDS) $(ONLY)
+
 lint:
 	@scripts/setup.sh build test lint
 	@scripts/lint.sh
@@ -63,4 +70,4 @@ install:
 	@cmake --install build/release --prefix $(PREFIX)
 
 clean:
-	rm -rf build/release build/dev build/asan build/tsan build/audit build/tidy build/coverage
+	rm -rf build/release build/dev build/asan build/tsan build/audit build/tidy build/coverage build/fuzz

@@ -29,7 +29,7 @@ function(tw_compile_options target)
   if(TW_SANITIZE)
     # Instrumented code makes the optimiser's warnings wrong more often than right (GCC's manual says so of -fsanitize).
     set_target_properties(${target} PROPERTIES COMPILE_WARNING_AS_ERROR OFF)
-    target_compile_options(${target} PRIVATE -fsanitize=${TW_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -Wno-maybe-uninitialized)
+    target_compile_options(${target} PRIVATE -fsanitize=${TW_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     # LibTorch is built without type information for some of its bases; vptr checks need it in every library.
     if(TW_SANITIZE MATCHES undefined)
       target_compile_options(${target} PRIVATE -fno-sanitize=vptr)

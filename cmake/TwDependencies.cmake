@@ -11,3 +11,6 @@ find_package(tomlplusplus REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_path(TW_RANDOM123_INCLUDE Random123/philox.h REQUIRED)
 find_path(TW_XXHASH_INCLUDE xxhash.h REQUIRED)
+# Debian's CMake package of libzip insists on its command-line tools.
+find_path(TW_LIBZIP_INCLUDE zip.h REQUIRED)
+find_library(TW_LIBZIP_LIBRARY zip REQUIRED)

@@ -1,10 +1,11 @@
-# tw_module(NAME FLOOR n [PUBLIC targets...] [PRIVATE targets...])
+# tw_module(NAME FLOOR n [PUBLIC targets...] [PRIVATE targets...] [NOT_FORWARDED headers...])
 #
 # A module is its folder: the public headers are include/tw/NAME/*.hpp, the sources are src/*.cpp. It becomes target
 # tw_NAME (tw::NAME) with an include root of its own, so that only what is linked can be included, and a generated header
-# <tw/NAME.hpp> that includes its public headers and those of the modules that it links publicly.
+# <tw/NAME.hpp> that includes its public headers and those of the modules that it links publicly. Headers NOT_FORWARDED are
+# left out there: those that take long to compile and that few users need, who include them by name.
 function(tw_module name)
-  cmake_parse_arguments(arg "" "FLOOR" "PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(arg "" "FLOOR" "PUBLIC;PRIVATE;NOT_FORWARDED" ${ARGN})
   file(GLOB headers CONFIGURE_DEPENDS "include/tw/${name}/*.hpp")
   list(FILTER headers EXCLUDE REGEX "/interop.hpp$")  # these need <mpi.h> and have a target of their own
   file(GLOB sources CONFIGURE_DEPENDS "src/*.cpp")
@@ -13,7 +14,10 @@ function(tw_module name)
   set(forwards "")
   foreach(header IN LISTS headers)
     cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/include")
-    string(APPEND own_includes "#include <${header}>\n")
+    cmake_path(GET header FILENAME file)
+    if(NOT file IN_LIST arg_NOT_FORWARDED)
+      string(APPEND own_includes "#include <${header}>\n")
+    endif()
   endforeach()
   foreach(target IN LISTS arg_PUBLIC arg_PRIVATE)
     if(target MATCHES "^tw::(.*)$")

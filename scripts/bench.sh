@@ -17,6 +17,7 @@ two_hosts() {  # two_hosts RATE DRIVER
   tests/cluster/two_hosts.sh --rate "$1" --timeout 600 -- "$PWD/$build/bin/bench_overlap" "$2" "$1" || [ $? -eq 77 ]
 }
 
+bench data mpirun -n 2 "$build/bin/bench_data"
 bench data_parallel mpirun -n 4 "$build/bin/bench_data_parallel"
 bench comm mpirun -n 4 "$build/bin/bench_comm"
 bench comm mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_comm" comm/allreduce

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what a fresh Debian or Ubuntu machine lacks to build Torchweave: system packages, and LibTorch into build/deps.
 #
-#   scripts/setup.sh [GROUP...]      groups: build (the library and the tool; always), test, lint, docs
+#   scripts/setup.sh [GROUP...]      groups: build (the library and the tool; always), test, lint, fuzz, docs
 #
 # It does nothing, and needs no network, where everything is there. LibTorch is left alone where TW_TORCH_DIR names one.
 set -euo pipefail
@@ -10,14 +10,15 @@ cd "$(dirname "$0")/.."
 torch_version=2.13.0
 
 packages=(g++ cmake ninja-build ccache libopenmpi-dev openmpi-bin libspdlog-dev libfmt-dev libtomlplusplus-dev libcli11-dev
-          nlohmann-json3-dev zlib1g-dev librandom123-dev libxxhash-dev dataset-fashion-mnist)
+          nlohmann-json3-dev zlib1g-dev libzip-dev librandom123-dev libxxhash-dev dataset-fashion-mnist)
 for group in "$@"; do
   case "$group" in
     build) ;;
     test) packages+=(libgtest-dev iproute2) ;;
     lint) packages+=(clang-19 clang-tidy-19 clang-format-19) ;;
+    fuzz) packages+=(clang-19 libclang-rt-19-dev) ;;
     docs) packages+=(doxygen graphviz) ;;
-    *) echo "setup: unknown group '$group' (build, test, lint, docs)" >&2; exit 2 ;;
+    *) echo "setup: unknown group '$group' (build, test, lint, fuzz, docs)" >&2; exit 2 ;;
   esac
 done
 

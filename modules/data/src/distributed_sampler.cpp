@@ -7,9 +7,14 @@
 #include <numeric>
 
 namespace tw {
+namespace {
+
+int64_t divided_up(int64_t dividend, int64_t divisor) { return dividend / divisor + (dividend % divisor == 0 ? 0 : 1); }
+
+}  // namespace
 
 DistributedSampler::DistributedSampler(size_t samples, int size, int rank, const SamplerOptions& options)
-    : samples_(samples), size_(static_cast<size_t>(size)), rank_(static_cast<size_t>(rank)), options_(options) {
+    : samples_(static_cast<int64_t>(samples)), size_(size), rank_(rank), options_(options) {
   TW_EXPECTS(size > 0, "there must be at least one rank, got ", size);
   TW_EXPECTS(rank >= 0 && rank < size, "rank ", rank, " is not one of ", size);
 }
@@ -17,37 +22,98 @@ DistributedSampler::DistributedSampler(size_t samples, int size, int rank, const
 void DistributedSampler::set_epoch(int64_t epoch) {
   TW_EXPECTS(epoch >= 0, "epochs are counted from 0, got ", epoch);
   epoch_ = epoch;
-  position_ = 0;
+  consumed_ = 0;
+  end_ = end_of_epoch(0);
   if (options_.shuffle) {
-    order_ = random_permutation(static_cast<int64_t>(samples_), options_.seed, static_cast<uint64_t>(epoch));
+    order_ = random_permutation(samples_, options_.seed, static_cast<uint64_t>(epoch));
   } else {
-    order_.resize(samples_);
+    order_.resize(static_cast<size_t>(samples_));
     std::iota(order_.begin(), order_.end(), int64_t{0});
   }
 }
 
+void DistributedSampler::resume(int64_t epoch, int64_t consumed, std::optional<int> dealt_by) {
+  const bool blocks = options_.dealing == Dealing::blocks;
+  TW_EXPECTS(consumed >= 0, "the consumed samples must not be negative, got ", consumed);
+  TW_EXPECTS(consumed <= samples_ || options_.uneven == Uneven::pad, consumed, " samples are consumed of ", samples_);
+  TW_EXPECTS(!blocks || consumed == 0 || dealt_by.has_value(),
+             "contiguous blocks can be resumed only by the number of ranks that dealt them: name it");
+  TW_EXPECTS(!blocks || consumed == 0 || *dealt_by == size_, "contiguous blocks dealt by ", *dealt_by, " ranks cannot be resumed by ", size_,
+             ": the consumed samples lie at the beginning of each old block, not of the order. Begin a new epoch, or deal interleaved");
+  set_epoch(epoch);
+  consumed_ = consumed;
+  if (!blocks) end_ = end_of_epoch(consumed);
+}
+
 void DistributedSampler::reset(std::optional<size_t> samples) {
-  samples_ = samples.value_or(samples_);
+  if (samples) samples_ = static_cast<int64_t>(*samples);
   set_epoch(epoch_ + 1);
 }
 
-std::optional<std::vector<size_t>> DistributedSampler::next(size_t batch_size) {
+// Positions are dealt round: position i of the epoch is this rank's if i mod size is its number, counted from where a step begins (interleaved), or
+// from 0 (blocks, where the i-th position of a rank is the i-th sample of its block).
+std::vector<int64_t> DistributedSampler::next_share(int64_t global_batch) {
   TW_EXPECTS(epoch_ >= 0, "the sampler has not begun an epoch: call set_epoch() or reset()");
-  TW_EXPECTS(batch_size > 0, "a batch must hold at least one sample");
-  std::vector<size_t> indices;
-  for (; indices.size() < batch_size && position_ < samples_here(); ++position_) {
-    indices.push_back(static_cast<size_t>(order_[position_ * size_ + rank_]));
-  }
-  if (indices.empty()) return std::nullopt;
-  return indices;
+  TW_EXPECTS(global_batch > 0, "a batch must hold at least one sample");
+  TW_EXPECTS(options_.uneven == Uneven::exact || global_batch % size_ == 0, "a global batch of ", global_batch, " cannot be shared evenly by ", size_,
+             " ranks");
+  const int64_t end = global_batch < end_ - consumed_ ? consumed_ + global_batch : std::max(end_, consumed_);
+  const bool blocks = options_.dealing == Dealing::blocks;
+  const int64_t first = blocks ? consumed_ + (rank_ + size_ - consumed_ % size_) % size_ : consumed_ + rank_;
+  std::vector<int64_t> share;
+  for (int64_t position = first; position < end; position += size_) share.push_back(sample_at(position));
+  consumed_ = end;
+  return share;
 }
 
-size_t DistributedSampler::samples_here() const noexcept { return (samples_ + size_ - 1 - rank_) / size_; }
+std::optional<std::vector<size_t>> DistributedSampler::next(size_t batch_size) {
+  TW_EXPECTS(batch_size > 0, "a batch must hold at least one sample");
+  const auto most = static_cast<size_t>(divided_up(std::max<int64_t>(samples_, 1), size_));  // no rank has more: no overflow below
+  const auto share = next_share(static_cast<int64_t>(std::min(batch_size, most)) * size_);
+  if (share.empty()) return std::nullopt;
+  return std::vector<size_t>(share.begin(), share.end());
+}
+
+int64_t DistributedSampler::steps(int64_t global_batch) const {
+  TW_EXPECTS(global_batch > 0, "a batch must hold at least one sample");
+  return divided_up(end_of_epoch(0), global_batch);
+}
+
+int64_t DistributedSampler::steps_left(int64_t global_batch) const {
+  TW_EXPECTS(global_batch > 0, "a batch must hold at least one sample");
+  return divided_up(std::max<int64_t>(end_ - consumed_, 0), global_batch);
+}
+
+size_t DistributedSampler::samples_here() const noexcept {
+  return static_cast<size_t>(divided_up(std::max<int64_t>(end_of_epoch(0) - rank_, 0), size_));
+}
 
 size_t DistributedSampler::batches(size_t batch_size) const {
   TW_EXPECTS(batch_size > 0, "a batch must hold at least one sample");
-  const size_t most = (samples_ + size_ - 1) / size_;  // rank 0 has the most
-  return (most + batch_size - 1) / batch_size;
+  const auto most = static_cast<size_t>(divided_up(end_of_epoch(0), size_));  // rank 0 has the most
+  return most / batch_size + (most % batch_size == 0 ? 0 : 1);
+}
+
+// The end of an epoch whose samples from `begin` on are shared by all ranks.
+int64_t DistributedSampler::end_of_epoch(int64_t begin) const noexcept {
+  const int64_t left = samples_ - begin;
+  if (left <= 0) return begin;
+  switch (options_.uneven) {
+    case Uneven::drop: return samples_ - left % size_;
+    case Uneven::pad: return begin + divided_up(left, size_) * size_;
+    case Uneven::exact: break;
+  }
+  return samples_;
+}
+
+int64_t DistributedSampler::sample_at(int64_t position) const {
+  int64_t at = position;
+  if (options_.dealing == Dealing::blocks) {
+    const int64_t least = end_ / size_;
+    const int64_t begin = rank_ * least + std::min(rank_, end_ % size_);  // the first end_ % size_ blocks hold one more
+    at = begin + position / size_;
+  }
+  return order_[static_cast<size_t>(at % samples_)];
 }
 
 }  // namespace tw

@@ -2,6 +2,7 @@
 #include "gzip_reader.hpp"
 
 #include <ATen/ops/empty.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -28,6 +29,15 @@ void swap_bytes(char* data, int64_t count, size_t size) {
   for (int64_t i = 0; i < count; ++i) std::reverse(data + i * static_cast<int64_t>(size), data + (i + 1) * static_cast<int64_t>(size));
 }
 
+// Fresh memory is zeroed by the operating system page by page as it is touched, which costs a tenth of the time of inflating into it; large pages
+// make that cheap. A hint, which may be ignored.
+void hint_large_pages(void* data, int64_t bytes) {
+  constexpr uintptr_t page = 4096;
+  const auto begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(bytes)) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
+
 }  // namespace
 
 at::Tensor read_idx(const std::filesystem::path& path) {
@@ -40,17 +50,20 @@ at::Tensor read_idx(const std::filesystem::path& path) {
 
   std::vector<int64_t> shape;
   int64_t numel = 1;
+  int64_t extent = static_cast<int64_t>(c10::elementSize(dtype));  // bytes, zeros left out: a tensor's strides must fit as well
   for (int dimension = 0; dimension < magic[3]; ++dimension) {
     std::array<uint8_t, 4> bytes{};
     reader.read(bytes.data(), 4);
     shape.push_back((int64_t{bytes[0]} << 24) | (bytes[1] << 16) | (bytes[2] << 8) | bytes[3]);
-    if (__builtin_mul_overflow(numel, shape.back(), &numel)) reader.fail("the dimensions are absurd");
+    if (__builtin_mul_overflow(extent, std::max<int64_t>(shape.back(), 1), &extent)) reader.fail("the dimensions are absurd");
+    numel *= shape.back();
   }
   const auto size = static_cast<int64_t>(c10::elementSize(dtype));
   // Checked before memory is asked for: deflate never shrinks by more than 1032:1 (zlib's technical details).
   const auto most = 1032 * (static_cast<int64_t>(std::filesystem::file_size(path)) + 1);
   if (numel > most / size) reader.fail("the file is too small for its dimensions");
   at::Tensor tensor = at::empty(shape, at::TensorOptions().dtype(dtype));
+  hint_large_pages(tensor.data_ptr(), numel * size);
   reader.read(tensor.data_ptr(), numel * size);
   reader.expect_end();
   if (size > 1) swap_bytes(static_cast<char*>(tensor.data_ptr()), numel, static_cast<size_t>(size));

@@ -28,6 +28,11 @@ std::filesystem::path find_file(const std::filesystem::path& directory, const st
   throw FileError(directory / name, 0, "does not exist, nor does it with the ending .gz");
 }
 
+// Black -1 to white 1. A loop of its own, or the compiler does not vectorise it.
+void to_floats(float* __restrict out, const uint8_t* __restrict in, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(in[i]) * (2.0F / 255.0F) - 1.0F;
+}
+
 }  // namespace
 
 ImageDataset::ImageDataset(at::Tensor images, at::Tensor labels, int64_t classes)
@@ -53,9 +58,7 @@ Batch ImageDataset::batch(std::span<const int64_t> indices) const {
     const int64_t row = indices[static_cast<size_t>(i)];
     TW_EXPECTS(row >= 0 && row < size(), "there is no sample ", row, "; there are ", size());
     targets[i] = labels[row];
-    for (int64_t pixel = 0; pixel < pixels; ++pixel) {
-      inputs[i * pixels + pixel] = static_cast<float>(images[row * pixels + pixel]) * (2.0F / 255.0F) - 1.0F;
-    }
+    to_floats(inputs + i * pixels, images + row * pixels, pixels);
   }
   return batch;
 }

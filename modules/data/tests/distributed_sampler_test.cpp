@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <tw/base/contract.hpp>
+#include <tw/base/random.hpp>
 #include <tw/data/distributed_sampler.hpp>
 
 namespace {
@@ -79,6 +81,208 @@ TEST(DistributedSampler, NamesMisuse) {
   EXPECT_THROW((void)sampler.next(4), tw::ContractError);  // no epoch begun
   sampler.reset();
   EXPECT_THROW((void)sampler.next(0), tw::ContractError);
+}
+
+struct Settings {
+  int64_t samples = 0;
+  int size = 1;
+  int64_t global_batch = 1;
+  tw::SamplerOptions options;
+};
+
+std::vector<tw::DistributedSampler> make_ranks(const Settings& of) {
+  std::vector<tw::DistributedSampler> ranks;
+  for (int rank = 0; rank < of.size; ++rank) ranks.emplace_back(static_cast<size_t>(of.samples), of.size, rank, of.options);
+  return ranks;
+}
+
+std::vector<int64_t> epoch_order(const Settings& of, int64_t epoch) {
+  if (of.options.shuffle) return tw::random_permutation(of.samples, of.options.seed, static_cast<uint64_t>(epoch));
+  std::vector<int64_t> order(static_cast<size_t>(of.samples));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  return order;
+}
+
+// How many samples of the order an epoch deals.
+int64_t expected_end(const Settings& of) {
+  if (of.options.uneven == tw::Uneven::drop) return of.samples / of.size * of.size;
+  if (of.options.uneven == tw::Uneven::pad) return (of.samples + of.size - 1) / of.size * of.size;
+  return of.samples;
+}
+
+std::vector<int64_t> sorted(std::vector<int64_t> values) {
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+// One step on every rank: all that was dealt; shares differ by at most one, and all ranks agree on where they are.
+std::vector<int64_t> deal(std::vector<tw::DistributedSampler>& ranks, int64_t global_batch, std::vector<size_t>& counts) {
+  std::vector<int64_t> dealt;
+  size_t least = SIZE_MAX;
+  size_t most = 0;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto share = ranks[rank].next_share(global_batch);
+    dealt.insert(dealt.end(), share.begin(), share.end());
+    counts[rank] += share.size();
+    least = std::min(least, share.size());
+    most = std::max(most, share.size());
+    EXPECT_EQ(ranks[rank].consumed(), ranks[0].consumed());
+  }
+  EXPECT_LE(most - least, 1U);
+  return dealt;
+}
+
+void check_epoch(const Settings& of) {
+  auto ranks = make_ranks(of);
+  for (auto& rank : ranks) rank.set_epoch(1);
+  const auto order = epoch_order(of, 1);
+  std::vector<int64_t> dealt;
+  std::vector<size_t> counts(ranks.size());
+  int64_t steps = 0;
+  const int64_t end = expected_end(of);
+  while (!ranks[0].epoch_done()) {
+    ASSERT_EQ(ranks[0].steps_left(of.global_batch), ranks[0].steps(of.global_batch) - steps);
+    const auto step = deal(ranks, of.global_batch, counts);
+    ++steps;
+    ASSERT_EQ(static_cast<int64_t>(step.size()), std::min(of.global_batch, end - static_cast<int64_t>(dealt.size())));
+    dealt.insert(dealt.end(), step.begin(), step.end());
+  }
+  for (auto& rank : ranks) {
+    ASSERT_EQ(rank.steps(of.global_batch), steps);
+    ASSERT_EQ(rank.steps_left(of.global_batch), 0);
+    ASSERT_TRUE(rank.next_share(of.global_batch).empty());
+  }
+  std::vector<int64_t> expected;
+  for (int64_t i = 0; i < end; ++i) expected.push_back(order[static_cast<size_t>(i % of.samples)]);
+  ASSERT_EQ(sorted(dealt), sorted(expected));
+  const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+  if (of.options.uneven != tw::Uneven::exact) {
+    ASSERT_EQ(*least, *most);
+  }
+}
+
+TEST(DistributedSampler, DealsTheEpochInStepInEveryMode) {
+  for (const auto dealing : {tw::Dealing::interleaved, tw::Dealing::blocks}) {
+    for (const auto uneven : {tw::Uneven::exact, tw::Uneven::drop, tw::Uneven::pad}) {
+      for (int64_t samples = 0; samples <= 50; ++samples) {
+        for (int size = 1; size <= 50; ++size) {
+          for (int64_t global_batch = 1; global_batch <= 50; ++global_batch) {
+            if (uneven != tw::Uneven::exact && global_batch % size != 0) continue;
+            const tw::SamplerOptions options{.shuffle = (samples + size) % 2 == 0, .seed = 5, .uneven = uneven, .dealing = dealing};
+            check_epoch({samples, size, global_batch, options});
+            if (HasFatalFailure())
+              FAIL() << samples << " samples, " << size << " ranks, batch " << global_batch << ", mode " << static_cast<int>(uneven);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(DistributedSampler, BlocksAreContiguousAndInTheOrdersOrder) {
+  for (const int64_t global_batch : {1, 3, 4, 7}) {
+    auto ranks = make_ranks({10, 3, global_batch, {.shuffle = false, .dealing = tw::Dealing::blocks}});
+    std::vector<std::vector<int64_t>> blocks;
+    for (auto& rank : ranks) {
+      rank.set_epoch(0);
+      auto& block = blocks.emplace_back();
+      while (!rank.epoch_done()) {
+        const auto share = rank.next_share(global_batch);
+        block.insert(block.end(), share.begin(), share.end());
+      }
+    }
+    EXPECT_EQ(blocks, (std::vector<std::vector<int64_t>>{{0, 1, 2, 3}, {4, 5, 6}, {7, 8, 9}}));
+  }
+}
+
+// An epoch begun by `of` and, behind `consumed` samples, finished by `size` ranks.
+void check_resume(const Settings& of, int64_t consumed, int size) {
+  Settings after = of;
+  after.size = size;
+  after.global_batch = of.options.uneven == tw::Uneven::exact ? of.global_batch : 2 * size;
+  auto ranks = make_ranks(after);
+  for (auto& rank : ranks) rank.resume(3, consumed, of.size);
+  ASSERT_EQ(ranks[0].consumed(), consumed);
+  std::vector<int64_t> dealt;
+  std::vector<size_t> counts(ranks.size());
+  while (!ranks[0].epoch_done()) {
+    const int64_t position = ranks[0].consumed();
+    const auto step = deal(ranks, after.global_batch, counts);
+    ASSERT_EQ(static_cast<int64_t>(step.size()), ranks[0].consumed() - position);
+    dealt.insert(dealt.end(), step.begin(), step.end());
+  }
+  const auto order = epoch_order(of, 3);
+  const int64_t left = std::max<int64_t>(of.samples - consumed, 0);
+  int64_t expected_count = left;
+  if (of.options.uneven == tw::Uneven::drop) expected_count = left / size * size;
+  if (of.options.uneven == tw::Uneven::pad) expected_count = (left + size - 1) / size * size;
+  std::vector<int64_t> expected;
+  for (int64_t i = 0; i < expected_count; ++i) expected.push_back(order[static_cast<size_t>((consumed + i) % of.samples)]);
+  ASSERT_EQ(sorted(dealt), sorted(expected));
+}
+
+TEST(DistributedSampler, ResumesAnywhereOnAnyNumberOfRanks) {
+  for (const auto uneven : {tw::Uneven::exact, tw::Uneven::drop, tw::Uneven::pad}) {
+    for (int64_t samples = 0; samples <= 50; samples += 5) {
+      for (int before = 1; before <= 5; ++before) {
+        const Settings of{samples, before, 4, {.seed = 8, .uneven = uneven}};
+        const int64_t last = std::max(expected_end(of), samples);
+        for (int64_t consumed = 0; consumed <= last; ++consumed) {
+          for (int after = 1; after <= 7; ++after) {
+            check_resume(of, consumed, after);
+            if (HasFatalFailure()) FAIL() << samples << " samples, " << consumed << " consumed by " << before << " ranks, resumed by " << after;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(DistributedSampler, ContinuesAsIfNothingHadHappenedOnTheSameRanks) {
+  for (const auto dealing : {tw::Dealing::interleaved, tw::Dealing::blocks}) {
+    for (const auto uneven : {tw::Uneven::exact, tw::Uneven::drop, tw::Uneven::pad}) {
+      const Settings of{47, 3, 6, {.seed = 8, .uneven = uneven, .dealing = dealing}};
+      for (int stop = 0; stop <= 8; ++stop) {
+        auto undisturbed = make_ranks(of);
+        auto resumed = make_ranks(of);
+        for (size_t rank = 0; rank < 3; ++rank) {
+          undisturbed[rank].set_epoch(2);
+          for (int step = 0; step < stop; ++step) (void)undisturbed[rank].next_share(6);
+          resumed[rank].resume(2, undisturbed[rank].consumed(), 3);
+          for (int step = stop; step < 10; ++step) ASSERT_EQ(resumed[rank].next_share(6), undisturbed[rank].next_share(6));
+        }
+      }
+    }
+  }
+}
+
+TEST(DistributedSampler, PaddingMayGoRoundMoreThanOnce) {
+  std::vector<int64_t> dealt;
+  std::vector<size_t> counts(7);
+  auto ranks = make_ranks({3, 7, 7, {.shuffle = false, .uneven = tw::Uneven::pad}});
+  for (auto& rank : ranks) rank.set_epoch(0);
+  EXPECT_EQ(deal(ranks, 7, counts), (std::vector<int64_t>{0, 1, 2, 0, 1, 2, 0}));
+}
+
+TEST(DistributedSampler, SaysWhyItCannotResume) {
+  tw::DistributedSampler blocks(10, 2, 0, {.dealing = tw::Dealing::blocks});
+  try {
+    blocks.resume(0, 4, 3);
+    ADD_FAILURE() << "no exception";
+  } catch (const tw::ContractError& error) {
+    EXPECT_NE(std::string(error.what()).find("dealt by 3 ranks cannot be resumed by 2"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(blocks.resume(0, 4), tw::ContractError);
+  EXPECT_NO_THROW(blocks.resume(0, 4, 2));
+  EXPECT_NO_THROW(blocks.resume(0, 0));
+  tw::DistributedSampler sampler(10, 2, 0);
+  EXPECT_THROW(sampler.resume(0, 11), tw::ContractError);
+  EXPECT_THROW(sampler.resume(0, -1), tw::ContractError);
+  EXPECT_THROW(sampler.resume(-1, 0), tw::ContractError);
+  tw::DistributedSampler padded(10, 4, 0, {.uneven = tw::Uneven::pad});
+  padded.resume(0, 12);
+  EXPECT_TRUE(padded.epoch_done());
+  EXPECT_THROW((void)padded.next_share(6), tw::ContractError);  // not a multiple of 4
 }
 
 }  // namespace

@@ -75,11 +75,53 @@ TEST(Idx, NamesFileAndOffsetOfWhatIsWrong) {
   expect_error(write_plain("no_dimension", std::string{0, 0, 8, 0}), 4, "no dimension");
   const char max = static_cast<char>(255);
   expect_error(write_plain("absurd", std::string{0, 0, 8, 2, max, max, max, max, max, max, max, max}), 12, "the dimensions are absurd");
+  const std::string huge(4, max);
+  expect_error(write_plain("empty_but_absurd", std::string{0, 0, 8, 3} + std::string(4, '\0') + huge + huge), 16, "the dimensions are absurd");
   expect_error(write_plain("promises_much", std::string{0, 0, 8, 1, 127, 0, 0, 0}), 8, "too small for its dimensions");
 
   const auto packed = write_gzip("cut.gz", idx(0x08, "abcdef"));
   std::filesystem::resize_file(packed, std::filesystem::file_size(packed) - 10);
   EXPECT_THROW(tw::read_idx(packed), tw::FileError);
+}
+
+TEST(Idx, RefusesAFileThatIsCutAnywhere) {
+  const std::string good = idx(0x0B, "abcdefghijkl");
+  const auto packed = write_gzip("whole.gz", good);
+  const auto packed_size = static_cast<size_t>(std::filesystem::file_size(packed));
+  std::string packed_bytes(packed_size, '\0');
+  std::ifstream(packed, std::ios::binary).read(packed_bytes.data(), static_cast<std::streamsize>(packed_size));
+  for (size_t length = 0; length < good.size(); ++length)
+    EXPECT_THROW(tw::read_idx(write_plain("cut", good.substr(0, length))), tw::FileError) << length;
+  for (size_t length = 0; length < packed_size; ++length) {
+    EXPECT_THROW(tw::read_idx(write_plain("cut.gz", packed_bytes.substr(0, length))), tw::FileError) << length;
+  }
+}
+
+// Two images of 1 x 1 pixel and as many labels as `labels` has.
+std::filesystem::path write_mnist(const std::string& labels) {
+  const auto directory = file("mnist");
+  std::filesystem::create_directories(directory);
+  write_plain("mnist/train-images-idx3-ubyte",
+              std::string{0, 0, 8, 3} + std::string{0, 0, 0, 2} + std::string{0, 0, 0, 1} + std::string{0, 0, 0, 1} + "ab");
+  write_plain("mnist/train-labels-idx1-ubyte", std::string{0, 0, 8, 1} + std::string{0, 0, 0, static_cast<char>(labels.size())} + labels);
+  return directory;
+}
+
+TEST(ImageDataset, NamesTheLabelThatIsOutOfRange) {
+  EXPECT_EQ(tw::load_mnist(write_mnist({0, 9}), tw::Split::train).size(), 2);
+  const auto expect_refused = [](const std::string& labels, int64_t offset, const std::string& problem) {
+    try {
+      (void)tw::load_mnist(write_mnist(labels), tw::Split::train);
+      ADD_FAILURE() << "no exception";
+    } catch (const tw::FileError& error) {
+      EXPECT_EQ(error.path().filename(), "train-labels-idx1-ubyte");
+      EXPECT_EQ(error.offset(), offset);
+      EXPECT_NE(std::string(error.what()).find(problem), std::string::npos) << error.what();
+    }
+  };
+  expect_refused({0, 10}, 9, "the label of row 1 is not below 10");
+  expect_refused({0}, 4, "holds 1 labels");
+  EXPECT_THROW((void)tw::load_mnist(write_mnist({0, 9}), tw::Split::test), tw::FileError);
 }
 
 TEST(ImageDataset, MakesBatchesInTheGivenOrder) {

@@ -7,15 +7,30 @@
 
 namespace tw {
 
+/// What becomes of samples that cannot be dealt evenly.
+enum class Uneven {
+  exact,  ///< every sample once; the ranks' counts differ by at most one, and are 0 for some where ranks outnumber samples
+  drop,   ///< the last of the order are left out, so that all ranks have equally many; none at all where ranks outnumber samples
+  pad,    ///< the order is continued from its beginning until all ranks have equally many
+};
+
+/// Which part of the epoch's order is a rank's.
+enum class Dealing {
+  interleaved,  ///< every size-th sample, beginning at the rank-th; can be resumed on any number of ranks
+  blocks,       ///< one contiguous part, such as a rank's own files
+};
+
 struct SamplerOptions {
   /// A new order every epoch; otherwise 0, 1, 2, ...
   bool shuffle = true;
   /// The order depends on this and the epoch alone, not on the number of ranks.
   uint64_t seed = 0;
+  Uneven uneven = Uneven::exact;
+  Dealing dealing = Dealing::interleaved;
 };
 
-/// Deals the samples of an epoch to the ranks: rank r gets every size-th sample of the epoch's order, beginning at the r-th. Together the
-/// ranks see each sample exactly once; their counts differ by at most one, and are 0 for some where ranks outnumber samples.
+/// Deals the samples of an epoch to the ranks. All ranks deal in step: each call of next_share() or next() deals to all of them, and every rank
+/// takes its own part, so that they agree on the position without a message.
 ///
 /// Also serves as LibTorch's own sampler: `torch::data::make_data_loader(dataset, DistributedSampler(...), 64)`.
 class DistributedSampler {
@@ -27,25 +42,51 @@ class DistributedSampler {
 
   /// Begins epoch `epoch`.
   void set_epoch(int64_t epoch);
+  /// Begins epoch `epoch` behind its first `consumed` samples, as consumed() counted them. What is left is dealt as if it were an epoch of its own:
+  /// under `drop` and `pad` it is what this number of ranks can or cannot share evenly that counts.
+  /// @param dealt_by the number of ranks that dealt them; needed for `blocks` only, which can be resumed by as many ranks alone.
+  /// @throws ContractError for `blocks` dealt by another or an unknown number of ranks; for more consumed samples than there are (but not
+  ///         under `pad`, whose order goes on).
+  void resume(int64_t epoch, int64_t consumed, std::optional<int> dealt_by = std::nullopt);
   /// Begins the next epoch; the first call begins epoch 0. Called by torch::data's loaders.
   /// @param samples a new size of the data set.
   void reset(std::optional<size_t> samples = std::nullopt);
-  /// At most `batch_size` indices of this rank that come next; nothing at the end of the epoch.
+
+  /// This rank's share of the next `global_batch` samples of the epoch, which all ranks deal together. Shares differ by at most one sample;
+  /// empty at the end of the epoch, and before it where fewer samples are left than ranks.
+  /// @param global_batch the same on every rank; under `drop` and `pad` a multiple of the number of ranks.
+  std::vector<int64_t> next_share(int64_t global_batch);
+  /// The next at most `batch_size` indices of this rank, nothing at the end of the epoch: next_share(batch_size * size).
   std::optional<std::vector<size_t>> next(size_t batch_size);
 
-  /// How many samples this rank has in an epoch.
+  int64_t epoch() const noexcept { return epoch_; }  ///< -1 before the first
+  /// How many samples of the epoch's order all ranks together have dealt: the position to resume() from.
+  int64_t consumed() const noexcept { return consumed_; }
+  /// Whether all samples of the epoch have been dealt.
+  bool epoch_done() const noexcept { return consumed_ >= end_; }
+  /// How many calls of next_share(global_batch) a whole epoch takes; the same on every rank.
+  int64_t steps(int64_t global_batch) const;
+  /// How many it takes from here.
+  int64_t steps_left(int64_t global_batch) const;
+
+  int size() const noexcept { return static_cast<int>(size_); }
+  /// How many samples this rank has in a whole epoch dealt by next().
   size_t samples_here() const noexcept;
-  /// How many batches of `batch_size` the rank with the most samples needs for an epoch.
+  /// How many batches of `batch_size` the rank with the most samples needs for a whole epoch.
   size_t batches(size_t batch_size) const;
 
  private:
-  size_t samples_;
-  size_t size_;
-  size_t rank_;
+  int64_t end_of_epoch(int64_t begin) const noexcept;
+  int64_t sample_at(int64_t position) const;
+
+  int64_t samples_;
+  int64_t size_;
+  int64_t rank_;
   SamplerOptions options_;
   int64_t epoch_ = -1;          // -1: not begun
-  std::vector<int64_t> order_;  // of the whole epoch
-  size_t position_ = 0;         // how many samples of this rank have been dealt
+  std::vector<int64_t> order_;  // of the whole epoch, without padding
+  int64_t consumed_ = 0;
+  int64_t end_ = 0;  // consumed_ at the end of the epoch
 };
 
 }  // namespace tw

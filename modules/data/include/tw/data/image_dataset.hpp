@@ -1,41 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <ATen/core/Tensor.h>
-
 #include <filesystem>
-#include <span>
+#include <tw/data/dataset.hpp>
 
 namespace tw {
 
-/// Some samples and what they are.
-struct Batch {
-  at::Tensor inputs;   ///< float32 [n, 1, height, width], black -1 to white 1
-  at::Tensor targets;  ///< int64 [n]
-
-  int64_t size() const { return targets.size(0); }
-};
-
-/// Grey images with one label each, held in memory as bytes.
-class ImageDataset {
+/// Grey images with one label each, held in memory as bytes. A batch holds float32 inputs [n, 1, height, width], black -1 to white 1, and
+/// int64 targets [n].
+class ImageDataset : public Dataset {
  public:
   /// @param images uint8 [n, height, width]; @param labels uint8 [n], each below `classes`.
   /// @throws ContractError naming the first row that does not fit.
   ImageDataset(at::Tensor images, at::Tensor labels, int64_t classes);
 
-  int64_t size() const { return labels_.size(0); }
+  int64_t size() const override { return labels_.size(0); }
   int64_t classes() const noexcept { return classes_; }
   int64_t height() const { return images_.size(1); }
   int64_t width() const { return images_.size(2); }
-  /// The samples `indices`, in that order; may be none.
-  Batch batch(std::span<const int64_t> indices) const;
+  Batch batch(std::span<const int64_t> indices) const override;
 
  private:
   at::Tensor images_;
   at::Tensor labels_;
   int64_t classes_;
 };
-
-enum class Split { train, test };
 
 /// Reads a directory in MNIST's layout: {train,t10k}-{images-idx3,labels-idx1}-ubyte, each plain or with the ending .gz.
 /// @throws FileError naming the file and the offset of what is wrong with it.

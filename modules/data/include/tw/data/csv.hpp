@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tw {
+
+enum class CsvHeader {
+  automatic,  ///< the first line is a header if none of its fields is a number; an error if only some are
+  present,
+  absent,
+};
+
+struct CsvOptions {
+  char delimiter = ',';
+  CsvHeader header = CsvHeader::automatic;
+};
+
+/// Numbers in rows and columns.
+struct CsvTable {
+  at::Tensor values;                 ///< float64 [rows, columns]
+  std::vector<std::string> columns;  ///< their names; empty where there is no header
+};
+
+/// Reads numbers separated by `delimiter`, one row a line: LF or CRLF; blanks around fields and lines without content are skipped; a field may
+/// stand in double quotes ("" is a quote in it), but not go on in the next line. "nan" and "inf" are numbers.
+/// @throws FileError naming every malformed row (the first 20 in full) by line and byte offset; its own offset is that of the first.
+CsvTable read_csv(const std::filesystem::path& path, const CsvOptions& options = {});
+
+}  // namespace tw

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace tw {
+
+struct NpyFormat;
+class MappedFile;
+
+/// Reads a file in NPY format, NumPy's own: format 1.0 to 3.0, little- or big-endian, C or Fortran order.
+/// @return a contiguous CPU tensor of the file's shape; bool, integers of 8 to 64 bits with or without sign, float16, float32, float64,
+///         complex64 or complex128.
+/// @throws FileError naming file and offset: missing, not NPY, elements of other types, ends early, goes on behind the last element.
+at::Tensor read_npy(const std::filesystem::path& path);
+
+/// Writes `tensor`, of any shape, device and order, as an NPY file (1.0, C order) in place of what was there.
+/// @throws FileError when it cannot be written; ContractError for a dtype that NumPy lacks, such as bfloat16.
+void write_npy(const std::filesystem::path& path, const at::Tensor& tensor);
+
+/// An NPY file opened for reading some of its rows (first index): mapped into memory, so that it may be larger than that. It must not be
+/// shortened meanwhile. Any number of threads may read.
+class NpyFile {
+ public:
+  /// @throws FileError as read_npy(), and for an array without dimensions.
+  explicit NpyFile(const std::filesystem::path& path);
+  ~NpyFile();
+  NpyFile(NpyFile&&) noexcept;
+  NpyFile& operator=(NpyFile&&) noexcept;
+
+  const std::filesystem::path& path() const noexcept;
+  at::ScalarType dtype() const noexcept;
+  int64_t rows() const noexcept;
+  /// The shape of one row: [...] of [rows, ...].
+  at::IntArrayRef row_shape() const noexcept;
+  int64_t row_bytes() const noexcept { return row_bytes_; }
+  /// Where row `row` begins in the file, in bytes (its first element, in Fortran order).
+  int64_t offset_of(int64_t row) const noexcept;
+
+  /// Copies row `row` in C order and this machine's byte order to `out`, row_bytes() long. @param row 0 to rows() - 1, not checked.
+  void copy_row(int64_t row, void* out) const noexcept;
+  /// The rows `indices`, in that order: [n, ...]. @throws ContractError for a row that is not there.
+  at::Tensor read_rows(std::span<const int64_t> indices) const;
+
+ private:
+  std::unique_ptr<MappedFile> file_;
+  std::unique_ptr<NpyFormat> format_;
+  int64_t row_bytes_ = 0;
+};
+
+}  // namespace tw

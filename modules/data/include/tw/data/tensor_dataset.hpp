@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <tw/data/dataset.hpp>
+
+namespace tw {
+
+struct TensorDatasetOptions {
+  /// What messages call the data, such as the file that they come from.
+  std::string name = "the data";
+  /// NaN and infinity are errors otherwise.
+  bool allow_non_finite = false;
+};
+
+/// Samples held in memory as two tensors. A batch has their dtypes and row shapes.
+class TensorDataset : public Dataset {
+ public:
+  /// @param inputs [n, ...] and @param targets [n] or [n, ...], of any dtype, on the CPU; shared where contiguous, so leave them alone.
+  /// @throws ContractError when the shapes do not fit; Error naming the data and the first row that holds NaN or infinity.
+  TensorDataset(at::Tensor inputs, at::Tensor targets, const TensorDatasetOptions& options = {});
+
+  int64_t size() const override { return inputs_.size(0); }
+  Batch batch(std::span<const int64_t> indices) const override;
+
+  /// All inputs [n, ...] and targets.
+  const at::Tensor& inputs() const noexcept { return inputs_; }
+  const at::Tensor& targets() const noexcept { return targets_; }
+
+ private:
+  at::Tensor inputs_;
+  at::Tensor targets_;
+};
+
+}  // namespace tw

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Adapters to and from torch::data. The one header of this module that needs much of LibTorch: <tw/data.hpp> does not include it.
+#include <torch/data/datasets/base.h>
+#include <torch/data/example.h>
+
+#include <memory>
+#include <mutex>
+#include <tw/base/contract.hpp>
+#include <tw/data/dataset.hpp>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace tw {
+
+/// A data set of ours for LibTorch's loaders, which yield an Example<> a batch: `data` [n, ...] and `target` [n, ...].
+class TorchBatches : public torch::data::datasets::BatchDataset<TorchBatches, torch::data::Example<>> {
+ public:
+  /// @param dataset kept by reference, by copies (of which LibTorch's loaders make one a thread) as well.
+  explicit TorchBatches(const Dataset& dataset) : dataset_(&dataset) {}
+
+  torch::data::Example<> get_batch(c10::ArrayRef<size_t> indices) override {
+    Batch batch = dataset_->batch(std::vector<int64_t>(indices.begin(), indices.end()));
+    return {std::move(batch.inputs), std::move(batch.targets)};
+  }
+  std::optional<size_t> size() const override { return static_cast<size_t>(dataset_->size()); }
+
+ private:
+  const Dataset* dataset_;
+};
+
+/// `torch::data::make_data_loader(to_torch(dataset), DistributedSampler(...), 64)`. @param dataset kept by reference.
+inline TorchBatches to_torch(const Dataset& dataset) { return TorchBatches(dataset); }
+
+/// A data set of LibTorch's kind as one of ours, see from_torch().
+template <class Source>
+class FromTorch : public Dataset {
+ public:
+  explicit FromTorch(Source source) : source_(std::make_unique<Guarded>(std::move(source))) {
+    const auto size = source_->dataset.size();
+    TW_EXPECTS(size.has_value(), "a data set without a size cannot be dealt to ranks");
+    size_ = static_cast<int64_t>(*size);
+  }
+
+  int64_t size() const override { return size_; }
+
+  Batch batch(std::span<const int64_t> indices) const override {
+    for (const int64_t index : indices) TW_EXPECTS(index >= 0 && index < size_, "there is no sample ", index, "; there are ", size_);
+    if (!indices.empty()) return ask({indices.begin(), indices.end()});
+    if (size_ == 0) return {at::empty({0}), at::empty({0})};
+    const Batch first = ask({0});  // for shape and dtype
+    return {first.inputs.narrow(0, 0, 0), first.targets.narrow(0, 0, 0)};
+  }
+
+ private:
+  struct Guarded {
+    explicit Guarded(Source source) : dataset(std::move(source)) {}
+    std::mutex mutex;
+    Source dataset;
+  };
+
+  Batch ask(const std::vector<size_t>& indices) const {
+    std::unique_lock lock(source_->mutex);
+    auto examples = source_->dataset.get_batch(indices);
+    lock.unlock();
+    if constexpr (requires { examples.target; }) {
+      return {std::move(examples.data), std::move(examples.target)};
+    } else {
+      std::vector<at::Tensor> inputs;
+      std::vector<at::Tensor> targets;
+      for (auto& example : examples) {
+        inputs.push_back(std::move(example.data));
+        targets.push_back(std::move(example.target));
+      }
+      return {at::stack(inputs), at::stack(targets)};
+    }
+  }
+
+  std::unique_ptr<Guarded> source_;
+  int64_t size_ = 0;
+};
+
+/// A map-style data set of torch::data, whose get_batch(indices) gives one Example<> a sample, which are stacked, or one for all of them: such as
+/// torch::data::datasets::MNIST, with or without `.map(...)`. get_batch() is not const and may not be safe to call from two threads, so that one at
+/// a time calls it.
+template <class Source>
+FromTorch<std::decay_t<Source>> from_torch(Source&& source) {
+  return FromTorch<std::decay_t<Source>>(std::forward<Source>(source));
+}
+
+}  // namespace tw

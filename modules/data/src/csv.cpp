@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mapped_file.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/data/csv.hpp>
+
+namespace tw {
+namespace {
+
+constexpr size_t most_shown = 20;  // malformed rows in one message
+
+struct Line {
+  std::string_view text;  // without its end
+  int64_t number = 0;     // from 1
+  int64_t offset = 0;     // bytes from the start of the file
+};
+
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+// Hands out the lines that have content.
+class Lines {
+ public:
+  explicit Lines(std::string_view text) : text_(text) {
+    if (text_.substr(0, 3) == "\xEF\xBB\xBF") position_ = 3;  // UTF-8's byte order mark
+  }
+
+  std::optional<Line> next() {
+    while (position_ < text_.size()) {
+      const size_t end = std::min(text_.find('\n', position_), text_.size());
+      Line line{text_.substr(position_, end - position_), ++number_, static_cast<int64_t>(position_)};
+      position_ = end + 1;
+      if (!line.text.empty() && line.text.back() == '\r') line.text.remove_suffix(1);
+      if (!trimmed(line.text).empty()) return line;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::string_view text_;
+  size_t position_ = 0;
+  int64_t number_ = 0;
+};
+
+// One field with its blanks and quotes.
+std::string_view take_field(std::string_view& rest, char delimiter, bool& more) {
+  bool quoted = false;
+  size_t end = 0;
+  while (end < rest.size() && (quoted || rest[end] != delimiter)) quoted ^= rest[end++] == '"';
+  const std::string_view field = rest.substr(0, end);
+  more = end < rest.size();
+  rest.remove_prefix(more ? end + 1 : end);
+  return trimmed(field);
+}
+
+std::string_view unquoted(std::string_view field) {
+  if (field.size() < 2 || field.front() != '"' || field.back() != '"') return field;
+  return trimmed(field.substr(1, field.size() - 2));
+}
+
+std::string name_in(std::string_view field) {
+  std::string name(unquoted(field));
+  for (size_t at = name.find("\"\""); at != std::string::npos; at = name.find("\"\"", at + 1)) name.erase(at, 1);
+  return name;
+}
+
+// What is wrong with a field, or nullptr.
+const char* parse_number(std::string_view field, double& value) {
+  std::string_view text = unquoted(field);
+  if (text.empty()) return "is empty";
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);  // which from_chars() does not know
+  const char* begin = text.data();
+  const char* end = begin + text.size();
+  const auto [stopped, error] = std::from_chars(begin, end, value);
+  if (error == std::errc::result_out_of_range && stopped == end) return "does not fit into a float64";
+  return error == std::errc{} && stopped == end ? nullptr : "is not a number";
+}
+
+// What a file says is shown in messages, but neither control characters nor all of a long field.
+std::string shown(std::string_view field) {
+  constexpr size_t most = 40;
+  std::string text(field.substr(0, most));
+  std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
+  return concat("'", text, field.size() > most ? "...'" : "'");
+}
+
+class Parser {
+ public:
+  Parser(const MappedFile& file, const CsvOptions& options) : file_(file), options_(options), lines_(file.content()) {}
+
+  CsvTable parse() {
+    std::optional<Line> line = lines_.next();
+    if (!line) throw FileError(file_.path(), 0, "holds neither header nor numbers");
+    CsvTable table;
+    if (is_header(*line)) {
+      table.columns = names_in(*line);
+      columns_ = table.columns.size();
+      line = lines_.next();
+    }
+    for (; line; line = lines_.next()) add_row(*line);
+    report();
+    const auto columns = static_cast<int64_t>(columns_);
+    table.values = at::empty({columns == 0 ? 0 : static_cast<int64_t>(values_.size()) / columns, columns}, at::kDouble);
+    if (!values_.empty()) std::memcpy(table.values.data_ptr(), values_.data(), values_.size() * sizeof(double));
+    return table;
+  }
+
+ private:
+  bool is_header(const Line& line) const {
+    if (options_.header != CsvHeader::automatic) return options_.header == CsvHeader::present;
+    size_t fields = 0;
+    size_t numbers = 0;
+    std::string_view rest = line.text;
+    for (bool more = true; more; ++fields) {
+      double value = 0;
+      numbers += parse_number(take_field(rest, options_.delimiter, more), value) == nullptr ? 1U : 0U;
+    }
+    if (numbers > 0 && numbers < fields) {
+      throw FileError(
+          file_.path(), line.offset,
+          concat("line ", line.number, ": ", numbers, " of ", fields, " fields are numbers; say whether this is a header (CsvOptions::header)"));
+    }
+    return numbers == 0;
+  }
+
+  std::vector<std::string> names_in(const Line& line) const {
+    std::vector<std::string> names;
+    std::string_view rest = line.text;
+    for (bool more = true; more;) names.push_back(name_in(take_field(rest, options_.delimiter, more)));
+    return names;
+  }
+
+  void add_row(const Line& line) {
+    const size_t begin = values_.size();
+    std::string_view rest = line.text;
+    for (bool more = true; more;) {
+      const std::string_view field = take_field(rest, options_.delimiter, more);
+      double value = 0;
+      if (const char* problem = parse_number(field, value)) {
+        const auto offset = line.offset + (field.data() - line.text.data());
+        malformed(line, offset, concat("column ", values_.size() - begin + 1, " ", problem, ": ", shown(field)));
+        values_.resize(begin);
+        return;
+      }
+      values_.push_back(value);
+    }
+    const size_t fields = values_.size() - begin;
+    if (columns_ == 0) columns_ = fields;
+    if (fields == columns_) return;
+    malformed(line, line.offset, concat(fields, " fields where ", columns_, " are expected"));
+    values_.resize(begin);
+  }
+
+  void malformed(const Line& line, int64_t offset, const std::string& problem) {
+    if (malformed_++ == 0) first_ = offset;
+    if (malformed_ <= most_shown) problems_ += concat("\n  line ", line.number, ", byte ", offset, ": ", problem);
+  }
+
+  void report() const {
+    if (malformed_ == 0) return;
+    std::string text = concat(malformed_, malformed_ == 1 ? " row is malformed:" : " rows are malformed:", problems_);
+    if (malformed_ > most_shown) text += concat("\n  and ", malformed_ - most_shown, " more");
+    throw FileError(file_.path(), first_, text);
+  }
+
+  const MappedFile& file_;
+  const CsvOptions& options_;
+  Lines lines_;
+  size_t columns_ = 0;
+  std::vector<double> values_;
+  size_t malformed_ = 0;
+  int64_t first_ = 0;
+  std::string problems_;
+};
+
+}  // namespace
+
+CsvTable read_csv(const std::filesystem::path& path, const CsvOptions& options) {
+  const MappedFile file(path);
+  return Parser(file, options).parse();
+}
+
+}  // namespace tw

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/base/contract.hpp>
+#include <tw/data/loader.hpp>
+
+#include <ATen/Parallel.h>
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace tw {
+namespace {
+
+// The numbers that one sample's augmentation draws.
+CounterRng random_for(uint64_t seed, int64_t epoch, int64_t sample) {
+  CounterRng of_epoch(seed, static_cast<uint64_t>(epoch));
+  const uint64_t high = of_epoch();
+  return CounterRng(high << 32 | of_epoch(), static_cast<uint64_t>(sample));
+}
+
+}  // namespace
+
+void LoaderOptions::validate() const {
+  TW_EXPECTS(global_batch > 0, "global_batch must be positive, got ", global_batch);
+  TW_EXPECTS(workers >= 0, "workers must not be negative, got ", workers);
+  TW_EXPECTS(workers == 0 || prefetch > 0, "prefetch must be positive where there are workers, got ", prefetch);
+}
+
+// Batches are claimed in the epoch's order under one mutex, made without it, and put into a ring of `prefetch` slots from which next() takes them in
+// the same order. A batch is claimed when its slot is free. begin_epoch() needs not wait: what is made for an earlier beginning is dropped.
+class Loader::Workshop {
+ public:
+  Workshop(const Dataset& dataset, DistributedSampler sampler, LoaderOptions options)
+      : dataset_(dataset), sampler_(std::move(sampler)), options_(std::move(options)), steps_(sampler_.steps(options_.global_batch)) {
+    if (options_.workers == 0) return;
+    slots_.resize(static_cast<size_t>(options_.prefetch));
+    // at::set_num_threads() sets the number of the calling thread, and of threads that have not asked yet; the latter is put right again.
+    const int threads = at::get_num_threads();
+    for (int i = 0; i < options_.workers; ++i) {
+      workers_.emplace_back([this](const std::stop_token& stop) {
+        (void)at::get_num_threads();  // a thread that asks for the first time takes the process's number, also after it has set its own
+        at::set_num_threads(1);
+        work(stop);
+      });
+    }
+    std::unique_lock lock(mutex_);
+    has_batch_.wait(lock, [this] { return at_work_ == options_.workers; });
+    at::set_num_threads(threads);
+  }
+
+  ~Workshop() {
+    for (std::jthread& worker : workers_) worker.request_stop();  // all at once, before the first is joined
+  }
+  Workshop(const Workshop&) = delete;
+  Workshop& operator=(const Workshop&) = delete;
+
+  void begin_epoch(int64_t epoch, int64_t consumed, std::optional<int> dealt_by) {
+    {
+      const std::lock_guard lock(mutex_);
+      sampler_.resume(epoch, consumed, dealt_by);
+      ++beginning_;
+      claimed_ = 0;
+      taken_ = 0;
+      consumed_ = consumed;
+      failure_ = nullptr;
+      for (Slot& slot : slots_) slot = {};
+    }
+    can_claim_.notify_all();
+  }
+
+  std::optional<Batch> next() {
+    TW_EXPECTS(beginning_ > 0, "the loader has not begun an epoch: call begin_epoch()");
+    if (failure_) std::rethrow_exception(failure_);
+    if (workers_.empty()) {
+      if (sampler_.epoch_done()) return std::nullopt;
+      const Stopwatch watch;
+      Slot slot = make(claim());
+      waited_ += watch.elapsed();
+      return hand_out(std::move(slot));
+    }
+    std::unique_lock lock(mutex_);
+    if (taken_ == claimed_ && sampler_.epoch_done()) return std::nullopt;
+    Slot& ready = slots_[static_cast<size_t>(taken_) % slots_.size()];
+    if (!ready.filled) {
+      const Stopwatch watch;
+      has_batch_.wait(lock, [&] { return ready.filled; });
+      waited_ += watch.elapsed();
+    }
+    Slot slot = std::exchange(ready, {});
+    ++taken_;
+    lock.unlock();
+    can_claim_.notify_one();
+    return hand_out(std::move(slot));
+  }
+
+  int64_t steps() const noexcept { return steps_; }
+  int64_t consumed() const noexcept { return consumed_; }
+  Seconds waited() const noexcept { return waited_; }
+
+ private:
+  // What is needed to make one batch.
+  struct Order {
+    std::vector<int64_t> indices;
+    int64_t epoch = 0;
+    int64_t consumed = 0;  // with this batch
+  };
+
+  struct Slot {
+    bool filled = false;
+    Batch batch;
+    int64_t consumed = 0;
+    std::exception_ptr failure;
+  };
+
+  Order claim() {
+    Order order{sampler_.next_share(options_.global_batch), sampler_.epoch()};
+    order.consumed = sampler_.consumed();
+    return order;
+  }
+
+  Slot make(const Order& order) const noexcept {
+    Slot slot{.filled = true, .batch = {}, .consumed = order.consumed, .failure = nullptr};
+    try {
+      slot.batch = dataset_.batch(order.indices);
+      if (options_.augmentation) augment(slot.batch.inputs, order);
+    } catch (...) {
+      slot.failure = std::current_exception();
+    }
+    return slot;
+  }
+
+  void augment(const at::Tensor& inputs, const Order& order) const {
+    for (size_t i = 0; i < order.indices.size(); ++i) {
+      CounterRng random = random_for(options_.seed, order.epoch, order.indices[i]);
+      const at::Tensor sample = inputs.select(0, static_cast<int64_t>(i));
+      const at::Tensor changed = options_.augmentation(sample, random);
+      TW_EXPECTS(changed.sizes() == sample.sizes() && changed.scalar_type() == sample.scalar_type(), "the augmentation made ", changed.sizes(), ' ',
+                 c10::toString(changed.scalar_type()), " of a sample ", sample.sizes(), ' ', c10::toString(sample.scalar_type()));
+      if (!changed.is_same(sample)) sample.copy_(changed.is_alias_of(sample) ? changed.clone() : changed);
+    }
+  }
+
+  std::optional<Batch> hand_out(Slot slot) {
+    failure_ = slot.failure;
+    if (failure_) std::rethrow_exception(failure_);
+    consumed_ = slot.consumed;
+    return std::move(slot.batch);
+  }
+
+  bool may_claim() const { return beginning_ > 0 && !sampler_.epoch_done() && claimed_ - taken_ < static_cast<int64_t>(slots_.size()); }
+
+  void work(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    ++at_work_;
+    has_batch_.notify_one();
+    while (can_claim_.wait(lock, stop, [this] { return may_claim(); })) {
+      if (stop.stop_requested()) return;
+      const int64_t beginning = beginning_;
+      const auto at = static_cast<size_t>(claimed_++) % slots_.size();
+      const Order order = claim();
+      lock.unlock();
+      Slot slot = make(order);
+      lock.lock();
+      if (beginning != beginning_) continue;
+      slots_[at] = std::move(slot);
+      has_batch_.notify_one();
+    }
+  }
+
+  const Dataset& dataset_;
+  DistributedSampler sampler_;
+  const LoaderOptions options_;
+  const int64_t steps_;
+
+  // Of the caller's thread alone.
+  int64_t consumed_ = 0;
+  Seconds waited_{0};
+  std::exception_ptr failure_;
+
+  std::mutex mutex_;  // guards what follows, and sampler_
+  std::condition_variable_any can_claim_;
+  std::condition_variable has_batch_;
+  std::vector<Slot> slots_;
+  int64_t beginning_ = 0;  // how many epochs have been begun
+  int64_t claimed_ = 0;    // batches of this epoch
+  int64_t taken_ = 0;
+  int at_work_ = 0;                    // workers that have begun
+  std::vector<std::jthread> workers_;  // last: they use all of the above, and are joined first
+};
+
+Loader::Loader(const Dataset& dataset, DistributedSampler sampler, LoaderOptions options) {
+  options.validate();
+  workshop_ = std::make_unique<Workshop>(dataset, std::move(sampler), std::move(options));
+}
+
+Loader::~Loader() = default;
+
+void Loader::begin_epoch(int64_t epoch, int64_t consumed, std::optional<int> dealt_by) { workshop_->begin_epoch(epoch, consumed, dealt_by); }
+std::optional<Batch> Loader::next() { return workshop_->next(); }
+int64_t Loader::steps() const { return workshop_->steps(); }
+int64_t Loader::consumed() const noexcept { return workshop_->consumed(); }
+Seconds Loader::waited() const noexcept { return workshop_->waited(); }
+
+}  // namespace tw
