@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <string_view>
+#include <tw/state/layout.hpp>
+#include <vector>
+
+namespace tw {
+
+// How a rank tells the others what it holds.
+
+std::string to_text(const std::vector<ShardSpec>& shards);
+/// @param text made by to_text().
+std::vector<ShardSpec> parse_shards(std::string_view text);
+
+}  // namespace tw
