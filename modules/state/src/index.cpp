@@ -138,7 +138,9 @@ CheckpointIndex read_index(const json& root) {
   if (Reader::text(root, "format") != format) throw Error("not an index of a checkpoint");
   const int64_t found = Reader::size(Reader::field(root, "version"), "version");
   if (found != version) throw Error(concat("its version is ", found, ", only ", version, " is understood"));
-  CheckpointIndex index{.step = Reader::size(Reader::field(root, "step"), "step"), .metadata = Reader::text(root, "metadata")};
+  CheckpointIndex index;
+  index.step = Reader::size(Reader::field(root, "step"), "step");
+  index.metadata = Reader::text(root, "metadata");
   for (const json& entry : Reader::array(root, "files")) {
     const std::string name = file_name(static_cast<int64_t>(index.files.size()));
     if (Reader::text(entry, "name") != name) throw Error("a file is not called " + name);

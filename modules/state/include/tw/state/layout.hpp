@@ -50,7 +50,7 @@ struct StoredTensor {
   std::vector<std::string> aliases;
   ShardKind kind = ShardKind::parameter;
   OnReshard on_reshard = OnReshard::shard;
-  std::vector<StoredPiece> pieces;
+  std::vector<StoredPiece> pieces = {};
 };
 
 /// Why `boxes` do not tile a tensor of `shape`, each element once; empty where they do.
@@ -91,7 +91,7 @@ struct ShardReads {
     keep,  ///< nothing is read
   };
   Combine combine = Combine::copy;
-  std::vector<Read> reads;
+  std::vector<Read> reads = {};
 };
 
 /// Why `stored` cannot fill `by_rank`, the shards of every loading rank: each missing, extra and misshapen tensor. Empty where it can.
