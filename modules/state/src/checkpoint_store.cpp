@@ -137,9 +137,10 @@ class CheckpointStore::Implementation {
       throw Error(concat("the checkpoint of step ", step, " cannot be loaded:", join(problems), "\n  ", offer(complete, step)));
     }
     std::vector<std::vector<ShardSpec>> by_rank;
-    const auto refused = failures_of(comm_, [&] { (void)specs_of(shards); });
+    std::string mine;
+    const auto refused = failures_of(comm_, [&] { mine = to_text(specs_of(shards)); });
     TW_EXPECTS(refused.empty(), "these tensors cannot be loaded:", join(refused));
-    for (const std::string& text : allgather_strings(comm_, to_text(specs_of(shards)))) by_rank.push_back(parse_shards(text));
+    for (const std::string& text : allgather_strings(comm_, mine)) by_rank.push_back(parse_shards(text));
     if (const auto problems = misfits(index.tensors, static_cast<int64_t>(index.files.size()), by_rank); !problems.empty()) {
       throw Error(concat("the checkpoint of step ", step, " in ", directory_.string(), " does not fit:", join(problems)));
     }
@@ -173,25 +174,28 @@ class CheckpointStore::Implementation {
   // Plans anew where any rank's shards are others than last time. Collective.
   void update_layout(int64_t step, const std::vector<NamedShard>& shards) {
     std::vector<ShardSpec> mine;
+    std::string text;
     std::string failure;
     try {
       TW_EXPECTS(step >= 0, "a step cannot be ", step);
       mine = specs_of(shards);
+      if (!planned_ || mine != layout_.mine) text = to_text(mine);
     } catch (const std::exception& error) {
       failure = error.what();
     }
-    const bool same = planned_ && failure.empty() && mine == layout_.mine;
+    const bool same = planned_ && failure.empty() && text.empty();
     // No two ranks that changed say the same, so that "same" is only agreed on where all say it; what is compared beside it is the step.
     if (all_agree(comm_, concat("step ", step, same ? "" : concat(" changed on ", comm_.rank()))) && same) return;
 
     planned_ = false;
     Layout layout;
+    if (text.empty() && failure.empty()) text = to_text(mine);  // known to be good
     layout.mine = std::move(mine);
-    const auto texts = allgather_strings(comm_, to_text(layout.mine));
+    const auto texts = allgather_strings(comm_, text);
     const auto failures = failures_of(comm_, [&] {
       if (!failure.empty()) throw Error(failure);
       std::vector<std::vector<ShardSpec>> by_rank;
-      for (const std::string& text : texts) by_rank.push_back(parse_shards(text));
+      for (const std::string& of_rank : texts) by_rank.push_back(of_rank.empty() ? std::vector<ShardSpec>() : parse_shards(of_rank));
       SavePlan plan = plan_save(by_rank);
       layout.tensors = std::move(plan.tensors);
       layout.pieces = std::move(plan.by_rank[static_cast<size_t>(int{comm_.rank()})]);

@@ -222,7 +222,12 @@ std::string to_text(const std::vector<ShardSpec>& shards) {
     all.back()["offsets"] = shard.box.offsets;
     all.back()["lengths"] = shard.box.lengths;
   }
-  return all.dump(-1, ' ', false, json::error_handler_t::replace);
+  try {
+    return all.dump();
+  } catch (const json::exception& error) {
+    TW_EXPECTS(false, "names must be UTF-8: ", error.what());
+  }
+  return "";
 }
 
 std::vector<ShardSpec> parse_shards(std::string_view text) {
