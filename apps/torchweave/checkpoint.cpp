@@ -107,7 +107,8 @@ void add_checkpoint(CLI::App& app, Environment& mpi) {
   CLI::App* exporting = add("export", "Write parameters and buffers as one file", export_model);
   exporting->add_option("FILE", arguments->file, "The file to write")->required();
   exporting
-      ->add_option("--format", arguments->format, "safetensors, for Python; libtorch, for torch::load(module, FILE) of the same module without Torchweave")
+      ->add_option("--format", arguments->format,
+                   "safetensors, for Python; libtorch, for torch::load(module, FILE) of the same module without Torchweave")
       ->required()
       ->check(CLI::IsMember({"safetensors", "libtorch"}));
 }

@@ -41,7 +41,8 @@ void CheckpointFiles::fill(const std::vector<NamedShard>& shards, const std::vec
   for (size_t i = 0; i < shards.size(); ++i) {
     switch (plan[i].combine) {
       case ShardReads::Combine::copy:
-        for (const Read& read : plan[i].reads) file(read.file).read_into(read.key, read.from, part_of(shards[i].tensor.detach(), read.to, read.lengths));
+        for (const Read& read : plan[i].reads)
+          file(read.file).read_into(read.key, read.from, part_of(shards[i].tensor.detach(), read.to, read.lengths));
         break;
       case ShardReads::Combine::sum:
       case ShardReads::Combine::mean: combine(shards[i], plan[i]); break;

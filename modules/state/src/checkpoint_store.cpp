@@ -144,9 +144,8 @@ class CheckpointStore::Implementation {
     if (const auto problems = misfits(index.tensors, static_cast<int64_t>(index.files.size()), by_rank); !problems.empty()) {
       throw Error(concat("the checkpoint of step ", step, " in ", directory_.string(), " does not fit:", join(problems)));
     }
-    const auto failures = failures_of(comm_, [&] {
-      CheckpointFiles(step_directory(directory_, step)).fill(shards, plan_load(index.tensors, by_rank, comm_.rank()));
-    });
+    const auto failures =
+        failures_of(comm_, [&] { CheckpointFiles(step_directory(directory_, step)).fill(shards, plan_load(index.tensors, by_rank, comm_.rank())); });
     if (!failures.empty()) throw Error(concat("the checkpoint of step ", step, " cannot be loaded:", join(failures), "\n  ", offer(complete, step)));
     return index.metadata;
   }

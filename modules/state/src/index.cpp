@@ -27,9 +27,9 @@ constexpr const char* format = "torchweave checkpoint";
 constexpr int64_t version = 1;
 constexpr std::array kinds{ShardKind::parameter, ShardKind::buffer, ShardKind::optimizer, ShardKind::counter};
 constexpr std::array reshards{OnReshard::shard, OnReshard::replicate, OnReshard::sum, OnReshard::mean, OnReshard::drop};
-constexpr std::array dtypes{c10::ScalarType::Bool,     c10::ScalarType::Byte,         c10::ScalarType::Char,         c10::ScalarType::Short,
-                            c10::ScalarType::Int,      c10::ScalarType::Long,         c10::ScalarType::Half,         c10::ScalarType::BFloat16,
-                            c10::ScalarType::Float,    c10::ScalarType::Double,       c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble};
+constexpr std::array dtypes{c10::ScalarType::Bool,  c10::ScalarType::Byte,   c10::ScalarType::Char,         c10::ScalarType::Short,
+                            c10::ScalarType::Int,   c10::ScalarType::Long,   c10::ScalarType::Half,         c10::ScalarType::BFloat16,
+                            c10::ScalarType::Float, c10::ScalarType::Double, c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble};
 
 std::string hex(uint64_t value) {
   std::ostringstream out;
@@ -98,7 +98,7 @@ struct Header {
 };
 
 ordered_json write_header(const TensorSpec& spec, const std::vector<std::string>& aliases, ShardKind kind, OnReshard on_reshard) {
-  return {{"name", spec.name},   {"aliases", aliases},          {"dtype", dtype_name(spec.dtype)},
+  return {{"name", spec.name},   {"aliases", aliases},    {"dtype", dtype_name(spec.dtype)},
           {"shape", spec.shape}, {"kind", name_of(kind)}, {"on_reshard", name_of(on_reshard)}};
 }
 
@@ -181,7 +181,7 @@ std::string to_text(const CheckpointIndex& index) {
     }
     tensors.push_back(std::move(entry));
   }
-  const ordered_json root{{"format", format},          {"version", version}, {"step", index.step},
+  const ordered_json root{{"format", format},           {"version", version}, {"step", index.step},
                           {"metadata", index.metadata}, {"files", files},     {"tensors", tensors}};
   try {
     return frame(root.dump());

@@ -128,7 +128,7 @@ std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, const
     const bool same_kind = spec.on_reshard == tensor.on_reshard;
     const bool same_ranks = same_kind && now == holders_of(tensor);
     const auto place = static_cast<size_t>(std::find(now.begin(), now.end(), rank) - now.begin());
-    ShardReads reads{.combine = same_ranks                               ? ShardReads::Combine::copy
+    ShardReads reads{.combine = same_ranks                             ? ShardReads::Combine::copy
                                 : tensor.on_reshard == OnReshard::sum  ? ShardReads::Combine::sum
                                 : tensor.on_reshard == OnReshard::mean ? ShardReads::Combine::mean
                                                                        : ShardReads::Combine::keep};

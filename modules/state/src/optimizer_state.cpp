@@ -37,12 +37,12 @@ struct Kind {
 };
 
 template <class State>
-Field tensor_field(const char* name, at::Tensor& (State::*access)()noexcept) {
+Field tensor_field(const char* name, at::Tensor& (State::*access)() noexcept) {
   return {name, [access](OptimizerParamState& state) -> at::Tensor& { return (static_cast<State&>(state).*access)(); }, {}};
 }
 
 template <class State>
-Field counter_field(const char* name, int64_t& (State::*access)()noexcept) {
+Field counter_field(const char* name, int64_t& (State::*access)() noexcept) {
   return {name, {}, [access](OptimizerParamState& state) -> int64_t& { return (static_cast<State&>(state).*access)(); }};
 }
 

@@ -78,7 +78,8 @@ class Planner {
   }
 
   static std::string describe(const ShardSpec& spec) {
-    std::string text = concat(name_of(spec.kind), " ", dtype_name(spec.global.dtype), " ", shape_text(spec.global.shape), " ", name_of(spec.on_reshard));
+    std::string text =
+        concat(name_of(spec.kind), " ", dtype_name(spec.global.dtype), " ", shape_text(spec.global.shape), " ", name_of(spec.on_reshard));
     for (const std::string& alias : spec.aliases) text += " = " + alias;
     return text;
   }

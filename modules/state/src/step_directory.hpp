@@ -33,7 +33,8 @@ constexpr int64_t direct_alignment = 4096;
 /// A whole file, of at most `most` bytes. @throws FileError.
 std::string read_file(const std::filesystem::path& path, int64_t most = int64_t{1} << 32);
 
-/// Gives the partial checkpoint of `index.step`, whose data files are written, its index and its name. One there already is replaced. @throws FileError
+/// Gives the partial checkpoint of `index.step`, whose data files are written, its index and its name. One there already is replaced. @throws
+/// FileError
 void publish(const std::filesystem::path& directory, const CheckpointIndex& index, const std::atomic<bool>& cancelled);
 
 /// Removes all complete checkpoints up to `newest` except the last `keep` of them.

@@ -46,8 +46,8 @@ std::string error_of(const ByRank& shards) {
 }
 
 TEST(SavePlan, WritesWhatAllHoldOnceAndEvenly) {
-  const std::vector<ShardSpec> model{whole("w1", {1600, 1024}), whole("b1", {1600}), whole("w2", {10, 1600}), whole("scale", {}),
-                                     whole("row", {1, 4000000}), whole("empty", {0, 3})};
+  const std::vector<ShardSpec> model{whole("w1", {1600, 1024}), whole("b1", {1600}),        whole("w2", {10, 1600}),
+                                     whole("scale", {}),        whole("row", {1, 4000000}), whole("empty", {0, 3})};
   int64_t total = 0;
   for (const ShardSpec& shard : model) total += 4 * shard.box.numel();
   for (const size_t ranks : {1U, 2U, 3U, 7U}) {

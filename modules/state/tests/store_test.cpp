@@ -142,9 +142,7 @@ TEST(Store, ReshardsByTheRules) {
     shard.on_reshard = on_reshard;
     return shard;
   };
-  const auto all = [&](double value) {
-    return std::vector{own(value, OnReshard::sum), own(value, OnReshard::mean), own(value, OnReshard::drop)};
-  };
+  const auto all = [&](double value) { return std::vector{own(value, OnReshard::sum), own(value, OnReshard::mean), own(value, OnReshard::drop)}; };
   const double mine = 1 + world().rank();
   CheckpointStore store(world(), folder);
   store.save(1, all(mine), "");
@@ -222,7 +220,11 @@ TEST(Store, DroppedSavesLeaveTheOthers) {
     store.save(1, example(world(), 1), "");
     store.wait();
     store.save(2 + round, example(world(), 2 + round), "");
-    for (int i = 0; i < 100 * round; ++i) store.poll();
+    try {
+      for (int i = 0; i < 100 * round; ++i) store.poll();
+    } catch (const tw::Error& error) {  // another rank was quicker to drop it
+      EXPECT_NE(std::string(error.what()).find("dropped"), std::string::npos) << error.what();
+    }
   }
   world().barrier();
   const CheckpointStore store(world(), folder);

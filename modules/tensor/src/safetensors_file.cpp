@@ -47,7 +47,8 @@ void write_all(const Descriptor& file, const std::filesystem::path& path, const 
 
 }  // namespace
 
-void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata) {
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
   const SafetensorsPlan plan = plan_safetensors(specs_of(tensors), metadata);
   const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
   write_all(file, path, plan.header.data(), static_cast<int64_t>(plan.header.size()), 0);

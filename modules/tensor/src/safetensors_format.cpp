@@ -219,7 +219,8 @@ class HeaderReader {
       const auto found = std::find_if(contents.entries.begin(), contents.entries.end(), [&](const auto& entry) { return entry.spec.name == name; });
       if (found == contents.entries.end()) fail_at(complex_key, "there is no tensor " + name);
       TensorSpec& spec = found->spec;
-      if (spec.dtype != c10::ScalarType::Double || spec.shape.empty() || spec.shape.back() != 2) fail_at(name, "is said to be complex128, but is not");
+      if (spec.dtype != c10::ScalarType::Double || spec.shape.empty() || spec.shape.back() != 2)
+        fail_at(name, "is said to be complex128, but is not");
       spec.dtype = c10::ScalarType::ComplexDouble;
       spec.shape.pop_back();
     }

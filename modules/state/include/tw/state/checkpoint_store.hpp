@@ -48,14 +48,15 @@ class CheckpointStore {
 
   const std::filesystem::path& directory() const noexcept;
 
-  /// Begins a checkpoint of `shards`; they may change once this returns. Waits for the one before it, if that is not complete. One of the same step is
-  /// replaced; those of later steps stay. Collective. Costs one copy of the bytes that this rank writes, which is what several ranks hold shared among
-  /// them; the first time also the making of memory for it.
+  /// Begins a checkpoint of `shards`; they may change once this returns. Waits for the one before it, if that is not complete. One of the same step
+  /// is replaced; those of later steps stay. Collective. Costs one copy of the bytes that this rank writes, which is what several ranks hold shared
+  /// among them; the first time also the making of memory for it.
   /// @param step at least 0. @param metadata any text, such as JSON; rank 0's counts.
   /// @throws ContractError on every rank alike when the shards do not make up tensors; what made the one before it fail.
   void save(int64_t step, const std::vector<NamedShard>& shards, const std::string& metadata);
   /// Carries the saving on, without waiting; to be called every now and then, such as at each step.
-  /// @throws Error with file and reason when saving failed: on every rank, each at its own next call. Complete checkpoints are untouched, and the next
+  /// @throws Error with file and reason when saving failed: on every rank, each at its own next call. Complete checkpoints are untouched, and the
+  /// next
   ///         save() begins anew.
   void poll();
   /// Returns when the last save is complete. Collective. @throws as poll(), on every rank alike.

@@ -10,7 +10,8 @@ class Module;
 
 namespace tw {
 
-/// Parameters and then buffers of `module`, for ranks that all hold it whole: each tensor once, under its first name, with its other names as aliases.
+/// Parameters and then buffers of `module`, for ranks that all hold it whole: each tensor once, under its first name, with its other names as
+/// aliases.
 std::vector<NamedShard> module_shards(const torch::nn::Module& module);
 
 /// The names of submodules that have neither parameters nor buffers, such as activations. LibTorch wants to find them in its files; see

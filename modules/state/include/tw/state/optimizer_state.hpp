@@ -11,8 +11,8 @@ class Optimizer;
 
 namespace tw {
 
-/// What one of LibTorch's optimizers remembers of each parameter, as named shards: SGD, Adam, AdamW, RMSprop, Adagrad. Learning rates and other options
-/// are the caller's. For ranks that all hold the parameters whole.
+/// What one of LibTorch's optimizers remembers of each parameter, as named shards: SGD, Adam, AdamW, RMSprop, Adagrad. Learning rates and other
+/// options are the caller's. For ranks that all hold the parameters whole.
 ///
 /// To load:  state.prepare(names in the checkpoint);  auto shards = state.shards();  store.load(step, shards);  state.apply(shards);
 class OptimizerState {
