@@ -22,6 +22,7 @@ bench data_parallel mpirun -n 4 "$build/bin/bench_data_parallel"
 bench comm mpirun -n 4 "$build/bin/bench_comm"
 bench comm mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_comm" comm/allreduce
 bench comm mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_comm" comm/allreduce_shared
+bench state mpirun -n 1 "$build/bin/bench_state" "$PWD/build"
 for rate in 1gbit 100mbit; do
   for driver in inlined thread; do bench overlap two_hosts $rate $driver; done
 done

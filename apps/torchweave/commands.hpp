@@ -13,6 +13,8 @@ namespace tw::tool {
 void add_train(CLI::App& app, Environment& mpi);
 /// torchweave bench comm [--op NAME...] [--back-end NAME...] [--compare mpi] ...
 void add_bench(CLI::App& app, Environment& mpi);
+/// torchweave checkpoint show|verify|export DIR ...
+void add_checkpoint(CLI::App& app, Environment& mpi);
 /// torchweave doctor
 void add_doctor(CLI::App& app, Environment& mpi);
 

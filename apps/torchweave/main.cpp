@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   tw::tool::add_train(app, mpi);
   tw::tool::add_bench(app, mpi);
+  tw::tool::add_checkpoint(app, mpi);
   tw::tool::add_doctor(app, mpi);
   try {
     app.parse(argc, argv);

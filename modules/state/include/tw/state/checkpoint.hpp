@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <tw/state/index.hpp>
+#include <tw/tensor/named_shard.hpp>
+#include <tw/tensor/safetensors.hpp>
+#include <vector>
+
+namespace tw {
+
+/// The data files of one checkpoint, opened when something is read from them.
+class CheckpointFiles {
+ public:
+  explicit CheckpointFiles(std::filesystem::path step_directory);
+  /// Does what `plan`, made by plan_load(), says for `shards`. Local. @throws FileError
+  void fill(const std::vector<NamedShard>& shards, const std::vector<ShardReads>& plan);
+
+ private:
+  const SafetensorsFile& file(int64_t rank);
+  void combine(const NamedShard& shard, const ShardReads& reads);
+
+  std::filesystem::path directory_;
+  std::map<int64_t, SafetensorsFile> open_;
+};
+
+/// One checkpoint, looked at by one process. Not collective.
+class Checkpoint {
+ public:
+  /// @param directory of one step, or of several: the newest then.
+  /// @throws FileError when there is none, or its index is damaged.
+  static Checkpoint open(const std::filesystem::path& directory);
+
+  /// Of the step.
+  const std::filesystem::path& directory() const noexcept { return directory_; }
+  const CheckpointIndex& index() const noexcept { return index_; }
+  /// A whole tensor, by its name or an alias: its slices put together, or the sum or mean of what the ranks had.
+  /// @throws ContractError for names that it does not hold, and for `drop`, which has no whole; FileError.
+  at::Tensor read(const std::string& name) const;
+  /// What is wrong with the data files, one line each.
+  std::vector<std::string> verify() const;
+
+ private:
+  Checkpoint(std::filesystem::path directory, CheckpointIndex index) : directory_(std::move(directory)), index_(std::move(index)) {}
+
+  std::filesystem::path directory_;
+  CheckpointIndex index_;
+};
+
+}  // namespace tw

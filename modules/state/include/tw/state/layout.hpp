@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which rank writes which piece of a checkpoint, and which pieces a rank reads to fill its slices. Pure: values in, values out.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <tw/tensor/shard_kind.hpp>
+#include <tw/tensor/tensor_spec.hpp>
+#include <vector>
+
+namespace tw {
+
+/// A part of a tensor: one offset and one length per dimension.
+struct Box {
+  std::vector<int64_t> offsets;
+  std::vector<int64_t> lengths;
+
+  int64_t numel() const noexcept;
+  bool operator==(const Box&) const = default;
+  auto operator<=>(const Box&) const = default;
+  /// Such as "[0:4, 2:3]".
+  std::string describe() const;
+};
+
+/// All of a tensor.
+Box whole_box(const std::vector<int64_t>& shape);
+
+/// A NamedShard without its values.
+struct ShardSpec {
+  TensorSpec global;  ///< name, shape and dtype of the global tensor
+  std::vector<std::string> aliases;
+  Box box;
+  ShardKind kind = ShardKind::parameter;
+  OnReshard on_reshard = OnReshard::shard;
+
+  bool operator==(const ShardSpec& other) const;
+};
+
+/// A piece of a tensor in a checkpoint.
+struct StoredPiece {
+  int64_t file = 0;  ///< the rank that wrote it
+  std::string key;   ///< its name in that file
+  Box box;
+
+  bool operator==(const StoredPiece&) const = default;
+};
+
+/// A tensor in a checkpoint. The pieces of shard and replicate tile it; those of sum, mean and drop are whole, one of each rank that held it.
+struct StoredTensor {
+  TensorSpec spec;
+  std::vector<std::string> aliases;
+  ShardKind kind = ShardKind::parameter;
+  OnReshard on_reshard = OnReshard::shard;
+  std::vector<StoredPiece> pieces = {};
+};
+
+/// Why `boxes` do not tile a tensor of `shape`, each element once; empty where they do.
+std::string why_no_tiling(const std::vector<int64_t>& shape, const std::vector<Box>& boxes);
+
+/// A piece that a rank writes.
+struct SavePiece {
+  int64_t shard = 0;  ///< which of the rank's shards it is cut from
+  std::string key;
+  Box box;  ///< in the global tensor
+};
+
+struct SavePlan {
+  std::vector<StoredTensor> tensors;            ///< in the order in which ranks 0, 1, ... first name them
+  std::vector<std::vector<SavePiece>> by_rank;  ///< what each writes
+};
+
+/// What several ranks hold is written once, spread over them so that all write equally many bytes as far as possible.
+/// @param by_rank the shards of every rank. @param smallest_cut_bytes tensors below that are not cut for the sake of evenness.
+/// @throws ContractError with every problem: names that come twice, ranks that disagree, slices that do not tile their tensor.
+SavePlan plan_save(const std::vector<std::vector<ShardSpec>>& by_rank, int64_t smallest_cut_bytes = int64_t{1} << 20);
+
+/// Part of a stored piece, and where it goes.
+struct Read {
+  int64_t file = 0;
+  std::string key;
+  std::vector<int64_t> from;     ///< offsets in the stored piece
+  std::vector<int64_t> to;       ///< offsets in the shard
+  std::vector<int64_t> lengths;  ///< of both
+};
+
+/// How one shard is filled.
+struct ShardReads {
+  enum class Combine {
+    copy,  ///< the reads tile the shard
+    sum,   ///< each read covers the shard; their sum, zeros without any
+    mean,  ///< each read covers the shard; their mean
+    keep,  ///< nothing is read
+  };
+  Combine combine = Combine::copy;
+  std::vector<Read> reads = {};
+};
+
+/// Why `stored` cannot fill `by_rank`, the shards of every loading rank: each missing, extra and misshapen tensor. Empty where it can.
+/// A name may match one of a stored tensor's aliases and the other way round. What is `drop` may be missing or extra at another number of ranks.
+std::vector<std::string> misfits(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank);
+
+/// How `rank` fills its shards, in their order. @param by_rank as for misfits(), which must have found none.
+std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, const std::vector<std::vector<ShardSpec>>& by_rank, int64_t rank);
+
+}  // namespace tw

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <tw/state/layout.hpp>
+
+namespace tw {
+
+bool lies_in(const Box& box, const std::vector<int64_t>& shape);
+
+/// What two boxes of one tensor share; nothing where that is empty.
+std::optional<Box> intersection(const Box& a, const Box& b);
+
+/// `offsets` of the global tensor, counted from the beginning of `box`.
+std::vector<int64_t> relative(const std::vector<int64_t>& offsets, const Box& box);
+
+}  // namespace tw

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/state/checkpoint.hpp>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
+
+#include "step_directory.hpp"
+
+namespace tw {
+namespace {
+
+at::Tensor part_of(const at::Tensor& tensor, const std::vector<int64_t>& offsets, const std::vector<int64_t>& lengths) {
+  at::Tensor part = tensor;
+  for (size_t i = 0; i < offsets.size(); ++i) part = part.narrow(static_cast<int64_t>(i), offsets[i], lengths[i]);
+  return part;
+}
+
+// Wide enough that sums over ranks are rounded once.
+c10::ScalarType accumulator(c10::ScalarType dtype) {
+  if (c10::isComplexType(dtype)) return c10::ScalarType::ComplexDouble;
+  return c10::isFloatingType(dtype) ? c10::ScalarType::Double : c10::ScalarType::Long;
+}
+
+}  // namespace
+
+CheckpointFiles::CheckpointFiles(std::filesystem::path step_directory) : directory_(std::move(step_directory)) {}
+
+const SafetensorsFile& CheckpointFiles::file(int64_t rank) {
+  auto found = open_.find(rank);
+  if (found == open_.end()) found = open_.emplace(rank, SafetensorsFile(directory_ / file_name(rank))).first;
+  return found->second;
+}
+
+void CheckpointFiles::fill(const std::vector<NamedShard>& shards, const std::vector<ShardReads>& plan) {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    switch (plan[i].combine) {
+      case ShardReads::Combine::copy:
+        for (const Read& read : plan[i].reads)
+          file(read.file).read_into(read.key, read.from, part_of(shards[i].tensor.detach(), read.to, read.lengths));
+        break;
+      case ShardReads::Combine::sum:
+      case ShardReads::Combine::mean: combine(shards[i], plan[i]); break;
+      case ShardReads::Combine::keep: break;
+    }
+  }
+}
+
+void CheckpointFiles::combine(const NamedShard& shard, const ShardReads& reads) {
+  const at::Tensor destination = shard.tensor.detach();
+  at::Tensor total = at::zeros(destination.sizes(), at::TensorOptions().dtype(accumulator(destination.scalar_type())));
+  const at::Tensor one = at::empty(destination.sizes(), at::TensorOptions().dtype(destination.scalar_type()));
+  for (const Read& read : reads.reads) {
+    file(read.file).read_into(read.key, read.from, one);
+    total.add_(one);
+  }
+  if (reads.combine == ShardReads::Combine::mean && !reads.reads.empty()) total.div_(static_cast<double>(reads.reads.size()));
+  destination.copy_(total);
+}
+
+Checkpoint Checkpoint::open(const std::filesystem::path& directory) {
+  std::filesystem::path step = directory;
+  if (!std::filesystem::exists(step / index_name)) {
+    const std::vector<int64_t> steps = list_steps(directory);
+    if (steps.empty()) throw FileError(directory, 0, "holds no checkpoint");
+    step = step_directory(directory, steps.back());
+  }
+  const std::filesystem::path index = step / index_name;
+  return {step, parse_index(read_file(index), index)};
+}
+
+at::Tensor Checkpoint::read(const std::string& name) const {
+  const auto is_called = [&](const StoredTensor& tensor) {
+    return tensor.spec.name == name || std::find(tensor.aliases.begin(), tensor.aliases.end(), name) != tensor.aliases.end();
+  };
+  const auto found = std::find_if(index_.tensors.begin(), index_.tensors.end(), is_called);
+  TW_EXPECTS(found != index_.tensors.end(), directory_.string(), " holds no tensor ", name);
+  TW_EXPECTS(found->on_reshard != OnReshard::drop, name, " in ", directory_.string(), " is each rank's own");
+  const at::Tensor tensor = at::empty(found->spec.shape, at::TensorOptions().dtype(found->spec.dtype));
+  const NamedShard shard = whole(found->spec.name, tensor, found->kind);
+  const ShardSpec spec{found->spec, {}, whole_box(found->spec.shape), found->kind, OnReshard::replicate};
+  CheckpointFiles(directory_).fill({shard}, plan_load(index_.tensors, {{spec}}, 0));
+  return tensor;
+}
+
+std::vector<std::string> Checkpoint::verify() const {
+  std::vector<std::string> problems;
+  for (size_t rank = 0; rank < index_.files.size(); ++rank) {
+    std::string problem = damage(directory_, static_cast<int64_t>(rank), index_.files[rank]);
+    if (!problem.empty()) problems.push_back(std::move(problem));
+  }
+  return problems;
+}
+
+}  // namespace tw

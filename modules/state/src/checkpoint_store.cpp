@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/state/checkpoint_store.hpp>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
+#include <tw/base/log.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/mpi/engine.hpp>
+#include <tw/state/checkpoint.hpp>
+#include <tw/tensor/flat_buffer.hpp>
+#include <tw/tensor/safetensors.hpp>
+
+#include "boxes.hpp"
+#include "json.hpp"
+#include "save_transfer.hpp"
+#include "step_directory.hpp"
+
+namespace tw {
+namespace {
+
+std::vector<ShardSpec> specs_of(const std::vector<NamedShard>& shards) {
+  std::vector<ShardSpec> specs;
+  for (const NamedShard& shard : shards) {
+    TW_EXPECTS(shard.offsets.size() == shard.global_shape.size(), shard.name, " has ", shard.offsets.size(), " offsets for shape ",
+               shape_text(shard.global_shape));
+    specs.push_back({shard.spec(), shard.aliases, {shard.offsets, shard.tensor.sizes().vec()}, shard.kind, shard.on_reshard});
+  }
+  return specs;
+}
+
+// Runs `local`; what it throws on any rank is returned on all, by rank. Collective.
+std::vector<std::string> failures_of(const Communicator& comm, const std::function<void()>& local) {
+  std::string mine;
+  try {
+    local();
+  } catch (const std::exception& error) {
+    mine = error.what();
+  }
+  std::vector<std::string> all = allgather_strings(comm, mine);
+  std::erase(all, "");
+  return all;
+}
+
+std::string join(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += "\n  " + line;
+  return text;
+}
+
+/// What every rank writes, as long as the shards keep their names, shapes and places.
+struct Layout {
+  std::vector<ShardSpec> mine;
+  std::vector<StoredTensor> tensors;
+  std::vector<SavePiece> pieces;  // this rank's
+  SafetensorsPlan file;           // of the pieces
+};
+
+}  // namespace
+
+void CheckpointOptions::validate() const { TW_EXPECTS(keep >= 1, "CheckpointOptions::keep must be at least 1, got ", keep); }
+
+class CheckpointStore::Implementation {
+ public:
+  Implementation(const Communicator& comm, std::filesystem::path directory, const CheckpointOptions& options)
+      : comm_(comm.dup()), directory_(std::move(directory)), options_(options), writer_(std::make_shared<Writer>()) {
+    const auto failures = failures_of(comm_, [&] {
+      options.validate();
+      if (comm_.rank() != 0) return;
+      std::filesystem::create_directories(directory_);
+      remove_partials(directory_);
+    });
+    if (!failures.empty()) throw Error(concat("checkpoints cannot be kept in ", directory_.string(), ":", join(failures)));
+  }
+
+  ~Implementation() { writer_->stop(); }
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
+
+  const std::filesystem::path& directory() const noexcept { return directory_; }
+
+  void save(int64_t step, const std::vector<NamedShard>& shards, const std::string& metadata) {
+    wait();
+    update_layout(step, shards);
+    copy(shards);
+    SaveJob job;
+    job.directory = directory_;
+    job.keep = options_.keep;
+    job.data = memory();
+    job.bytes = layout_.file.file_bytes;
+    job.index.step = step;
+    if (comm_.rank() == 0) {
+      job.index.metadata = metadata;
+      job.index.tensors = layout_.tensors;
+    }
+    result_ = std::make_shared<SaveResult>();
+    work_ = mpi::start(comm_, {.collective = Collective::allgather, .count = static_cast<int64_t>(sizeof(Verdict))},
+                       std::make_unique<SaveTransfer>(comm_, writer_, std::move(job), result_));
+    if (!options_.background) wait();
+  }
+
+  void poll() {
+    if (result_ && work_.test()) finish();
+  }
+
+  void wait() {
+    // Not in the engine's wait at once: a slow disk is no stalled rank. Also where a save failed: its remains are being removed.
+    while (!writer_->wait_for(std::chrono::milliseconds(1))) progress(comm_);
+    if (!result_) return;
+    work_.wait();
+    finish();
+  }
+
+  std::vector<int64_t> steps() const {
+    std::vector<int64_t> found;
+    const auto failures = failures_of(comm_, [&] {
+      if (comm_.rank() == 0) found = list_steps(directory_);
+    });
+    if (!failures.empty()) throw Error(failures[0]);
+    const std::string bytes(reinterpret_cast<const char*>(found.data()), found.size() * sizeof(int64_t));
+    const std::string all = broadcast_string(comm_, bytes, Rank(0));
+    found.resize(all.size() / sizeof(int64_t));
+    if (!all.empty()) std::memcpy(found.data(), all.data(), all.size());
+    return found;
+  }
+
+  std::string load(int64_t step, const std::vector<NamedShard>& shards) const {
+    const std::vector<int64_t> complete = steps();
+    CheckpointIndex index;
+    if (const auto problems = examine(step, index); !problems.empty()) {
+      throw Error(concat("the checkpoint of step ", step, " cannot be loaded:", join(problems), "\n  ", offer(complete, step)));
+    }
+    std::vector<std::vector<ShardSpec>> by_rank;
+    std::string mine;
+    const auto refused = failures_of(comm_, [&] { mine = to_text(specs_of(shards)); });
+    TW_EXPECTS(refused.empty(), "these tensors cannot be loaded:", join(refused));
+    for (const std::string& text : allgather_strings(comm_, mine)) by_rank.push_back(parse_shards(text));
+    if (const auto problems = misfits(index.tensors, static_cast<int64_t>(index.files.size()), by_rank); !problems.empty()) {
+      throw Error(concat("the checkpoint of step ", step, " in ", directory_.string(), " does not fit:", join(problems)));
+    }
+    const auto failures =
+        failures_of(comm_, [&] { CheckpointFiles(step_directory(directory_, step)).fill(shards, plan_load(index.tensors, by_rank, comm_.rank())); });
+    if (!failures.empty()) throw Error(concat("the checkpoint of step ", step, " cannot be loaded:", join(failures), "\n  ", offer(complete, step)));
+    return index.metadata;
+  }
+
+  std::optional<int64_t> newest_valid() const {
+    std::vector<int64_t> complete = steps();
+    for (auto step = complete.rbegin(); step != complete.rend(); ++step) {
+      CheckpointIndex index;
+      const auto problems = examine(*step, index);
+      if (problems.empty()) return *step;
+      if (comm_.rank() == 0) log_warning("the checkpoint of step ", *step, " is damaged and left out:", join(problems));
+    }
+    return std::nullopt;
+  }
+
+ private:
+  const char* memory() const { return static_cast<const char*>(staging_.storage().const_data_ptr()); }
+
+  void finish() {
+    const std::shared_ptr<SaveResult> result = std::move(result_);
+    result_ = nullptr;
+    if (!result->failure.empty()) throw Error("a checkpoint was not saved: " + result->failure);
+  }
+
+  // Plans anew where any rank's shards are others than last time. Collective.
+  void update_layout(int64_t step, const std::vector<NamedShard>& shards) {
+    std::vector<ShardSpec> mine;
+    std::string text;
+    std::string failure;
+    try {
+      TW_EXPECTS(step >= 0, "a step cannot be ", step);
+      mine = specs_of(shards);
+      if (!planned_ || mine != layout_.mine) text = to_text(mine);
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+    const bool same = planned_ && failure.empty() && text.empty();
+    // No two ranks that changed say the same, so that "same" is only agreed on where all say it; what is compared beside it is the step.
+    if (all_agree(comm_, concat("step ", step, same ? "" : concat(" changed on ", comm_.rank()))) && same) return;
+
+    planned_ = false;
+    Layout layout;
+    if (text.empty() && failure.empty()) text = to_text(mine);  // known to be good
+    layout.mine = std::move(mine);
+    const auto texts = allgather_strings(comm_, text);
+    const auto failures = failures_of(comm_, [&] {
+      if (!failure.empty()) throw Error(failure);
+      std::vector<std::vector<ShardSpec>> by_rank;
+      for (const std::string& of_rank : texts) by_rank.push_back(of_rank.empty() ? std::vector<ShardSpec>() : parse_shards(of_rank));
+      SavePlan plan = plan_save(by_rank);
+      layout.tensors = std::move(plan.tensors);
+      layout.pieces = std::move(plan.by_rank[static_cast<size_t>(int{comm_.rank()})]);
+      std::vector<TensorSpec> pieces;
+      for (const SavePiece& piece : layout.pieces) {
+        pieces.push_back({piece.key, piece.box.lengths, layout.mine[static_cast<size_t>(piece.shard)].global.dtype});
+      }
+      layout.file = plan_safetensors(pieces);
+    });
+    TW_EXPECTS(failures.empty(), "step ", step, " cannot be saved:", join({failures.begin(), failures.begin() + (failures.empty() ? 0 : 1)}));
+    TW_EXPECTS(all_agree(comm_, std::to_string(step)), "the ranks save different steps; rank ", comm_.rank(), " saves ", step);
+    layout_ = std::move(layout);
+    make_room();
+    planned_ = true;
+  }
+
+  void make_room() {
+    constexpr int64_t huge_page_bytes = int64_t{2} << 20;  // from there on FlatBuffer aligns to pages
+    const int64_t needed = std::max(layout_.file.file_bytes + direct_alignment, huge_page_bytes);
+    if (!staging_.storage().defined() || staging_.storage().numel() < needed) staging_ = FlatBuffer(needed, c10::ScalarType::Byte);
+    std::memcpy(staging_.storage().data_ptr(), layout_.file.header.data(), layout_.file.header.size());
+  }
+
+  void copy(const std::vector<NamedShard>& shards) {
+    const at::NoGradGuard no_grad;
+    auto* const memory = static_cast<char*>(staging_.storage().data_ptr());
+    for (size_t i = 0; i < layout_.pieces.size(); ++i) {
+      const SavePiece& piece = layout_.pieces[i];
+      const SafetensorsEntry& place = layout_.file.entries[i];
+      const NamedShard& shard = shards[static_cast<size_t>(piece.shard)];
+      at::Tensor part = shard.tensor.detach();
+      const std::vector<int64_t> begin = relative(piece.box.offsets, {shard.offsets, {}});
+      for (size_t dimension = 0; dimension < begin.size(); ++dimension) {
+        part = part.narrow(static_cast<int64_t>(dimension), begin[dimension], piece.box.lengths[dimension]);
+      }
+      if (part.is_contiguous() && part.is_cpu() && !part.is_conj() && !part.is_neg()) {
+        if (place.bytes > 0) std::memcpy(memory + place.offset, part.const_data_ptr(), static_cast<size_t>(place.bytes));
+      } else {
+        at::from_blob(memory + place.offset, part.sizes(), at::TensorOptions().dtype(part.scalar_type())).copy_(part);
+      }
+    }
+  }
+
+  // Reads the index of `step` and looks at all its files, each on one rank. All that is wrong, the same on all ranks. Collective.
+  std::vector<std::string> examine(int64_t step, CheckpointIndex& index) const {
+    const std::filesystem::path step_path = step_directory(directory_, step);
+    std::string text;
+    auto problems = failures_of(comm_, [&] {
+      if (comm_.rank() == 0) text = read_file(step_path / index_name);
+    });
+    if (!problems.empty()) return problems;
+    text = broadcast_string(comm_, text, Rank(0));
+    try {
+      index = parse_index(text, step_path / index_name);
+    } catch (const std::exception& error) {
+      return {error.what()};
+    }
+    std::string mine;
+    for (size_t file = static_cast<size_t>(int{comm_.rank()}); file < index.files.size(); file += static_cast<size_t>(comm_.size())) {
+      const std::string problem = damage(step_path, static_cast<int64_t>(file), index.files[file]);
+      if (!problem.empty()) mine += (mine.empty() ? "" : "\n  ") + problem;
+    }
+    problems = allgather_strings(comm_, mine);
+    std::erase(problems, "");
+    return problems;
+  }
+
+  static std::string offer(const std::vector<int64_t>& complete, int64_t step) {
+    const auto behind = std::lower_bound(complete.begin(), complete.end(), step);
+    if (behind != complete.begin()) return concat("the checkpoint before it is that of step ", *(behind - 1));
+    return "there is no checkpoint before it";
+  }
+
+  Communicator comm_;
+  std::filesystem::path directory_;
+  CheckpointOptions options_;
+  std::shared_ptr<Writer> writer_;
+  bool planned_ = false;
+  Layout layout_;
+  FlatBuffer staging_;
+  std::shared_ptr<SaveResult> result_;  // of the save under way; null: none
+  Work work_;
+};
+
+CheckpointStore::CheckpointStore(const Communicator& comm, std::filesystem::path directory, const CheckpointOptions& options)
+    : implementation_(std::make_unique<Implementation>(comm, std::move(directory), options)) {}
+
+CheckpointStore::~CheckpointStore() = default;
+
+const std::filesystem::path& CheckpointStore::directory() const noexcept { return implementation_->directory(); }
+
+void CheckpointStore::save(int64_t step, const std::vector<NamedShard>& shards, const std::string& metadata) {
+  implementation_->save(step, shards, metadata);
+}
+
+void CheckpointStore::poll() { implementation_->poll(); }
+
+void CheckpointStore::wait() { implementation_->wait(); }
+
+std::vector<int64_t> CheckpointStore::steps() const { return implementation_->steps(); }
+
+std::string CheckpointStore::load(int64_t step, const std::vector<NamedShard>& shards) const { return implementation_->load(step, shards); }
+
+std::optional<int64_t> CheckpointStore::newest_valid() const { return implementation_->newest_valid(); }
+
+}  // namespace tw

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/state/directory_lock.hpp>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/comm/objects.hpp>
+
+namespace tw {
+namespace {
+
+std::string owner_here() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return concat("process ", ::getpid(), " on ", host.data());
+}
+
+std::string owner_in(int fd) {
+  std::array<char, 512> text{};
+  const ssize_t length = ::pread(fd, text.data(), text.size(), 0);
+  return length > 0 ? std::string(text.data(), static_cast<size_t>(length)) : "another process";
+}
+
+// The descriptor that holds the lock.
+int lock(const std::filesystem::path& directory) {
+  std::filesystem::create_directories(directory);
+  const std::filesystem::path path = directory / "lock";
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) throw FileError(path, 0, concat("cannot be opened: ", std::strerror(errno)));
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    const int code = errno;
+    const std::string why = code == EWOULDBLOCK ? concat(directory.string(), " is in use by another run: ", owner_in(fd))
+                                                : concat(path.string(), " cannot be locked: ", std::strerror(code));
+    ::close(fd);
+    throw Error(why);
+  }
+  const std::string owner = owner_here();
+  const bool written = ::ftruncate(fd, 0) == 0 && ::pwrite(fd, owner.data(), owner.size(), 0) == static_cast<ssize_t>(owner.size());
+  if (!written) {  // a full disk: the lock holds without its owner's name
+    [[maybe_unused]] const int ignored = ::ftruncate(fd, 0);
+  }
+  return fd;
+}
+
+}  // namespace
+
+DirectoryLock::DirectoryLock(const Communicator& comm, const std::filesystem::path& directory) {
+  std::string failure;
+  if (comm.rank() == 0) {
+    try {
+      fd_ = lock(directory);
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+  }
+  failure = broadcast_string(comm, failure, Rank(0));
+  if (!failure.empty()) throw Error(failure);
+}
+
+DirectoryLock::~DirectoryLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+}  // namespace tw

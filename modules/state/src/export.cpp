@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/state/export.hpp>
+
+#include <c10/util/Exception.h>
+#include <torch/serialize/output-archive.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <tw/base/error.hpp>
+
+namespace tw {
+namespace {
+
+bool is_model(const StoredTensor& tensor) {
+  return (tensor.kind == ShardKind::parameter || tensor.kind == ShardKind::buffer) && tensor.on_reshard != OnReshard::drop;
+}
+
+/// A module as LibTorch's archives nest it.
+struct Node {
+  std::map<std::string, std::pair<at::Tensor, bool>> tensors;  // and whether it is a buffer
+  std::map<std::string, Node> children;
+
+  Node& child(const std::string& name) { return name.empty() ? *this : descend(name); }
+
+  void fill_numbers() {
+    int64_t largest = -1;
+    for (const auto& [name, node] : children) {
+      int64_t number = -1;
+      const auto read = std::from_chars(name.data(), name.data() + name.size(), number);
+      if (read.ec == std::errc() && read.ptr == name.data() + name.size() && number < 100'000) largest = std::max(largest, number);
+    }
+    for (int64_t number = 0; number < largest; ++number) children[std::to_string(number)];
+    for (auto& [name, node] : children) node.fill_numbers();
+  }
+
+  void write(torch::serialize::OutputArchive& archive) const {
+    for (const auto& [name, entry] : tensors) archive.write(name, entry.first, entry.second);
+    for (const auto& [name, node] : children) {
+      torch::serialize::OutputArchive nested(archive.compilation_unit());
+      node.write(nested);
+      archive.write(name, nested);
+    }
+  }
+
+ private:
+  Node& descend(const std::string& name) {
+    const size_t dot = name.find('.');
+    Node& first = children[name.substr(0, dot)];
+    return dot == std::string::npos ? first : first.descend(name.substr(dot + 1));
+  }
+};
+
+void add(Node& root, const std::string& name, const at::Tensor& tensor, bool is_buffer) {
+  const size_t dot = name.rfind('.');
+  Node& owner = root.child(dot == std::string::npos ? "" : name.substr(0, dot));
+  owner.tensors[dot == std::string::npos ? name : name.substr(dot + 1)] = {tensor, is_buffer};
+}
+
+std::vector<std::string> listed_in(const std::string& metadata) {
+  const auto json = nlohmann::json::parse(metadata, nullptr, false);
+  std::vector<std::string> names;
+  if (!json.is_object() || !json.contains("empty_submodules") || !json["empty_submodules"].is_array()) return names;
+  for (const auto& name : json["empty_submodules"]) {
+    if (name.is_string()) names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+}  // namespace
+
+void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::path& path) {
+  export_for_libtorch(checkpoint, path, listed_in(checkpoint.index().metadata));
+}
+
+void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::path& path, const std::vector<std::string>& empty_submodules) {
+  Node root;
+  for (const StoredTensor& tensor : checkpoint.index().tensors) {
+    if (!is_model(tensor)) continue;
+    const at::Tensor value = checkpoint.read(tensor.spec.name);
+    add(root, tensor.spec.name, value, tensor.kind == ShardKind::buffer);
+    for (const std::string& alias : tensor.aliases) add(root, alias, value, tensor.kind == ShardKind::buffer);
+  }
+  for (const std::string& name : empty_submodules) root.child(name);
+  root.fill_numbers();
+  torch::serialize::OutputArchive archive;
+  root.write(archive);
+  try {
+    archive.save_to(path.string());
+  } catch (const c10::Error& error) {
+    throw FileError(path, 0, std::string("cannot be written: ") + error.what_without_backtrace());
+  }
+}
+
+void export_safetensors(const Checkpoint& checkpoint, const std::filesystem::path& path) {
+  std::vector<NamedTensor> tensors;
+  std::map<std::string, std::string> metadata{{"format", "pt"}};
+  for (const StoredTensor& tensor : checkpoint.index().tensors) {
+    if (!is_model(tensor)) continue;
+    tensors.push_back({tensor.spec.name, checkpoint.read(tensor.spec.name)});
+    for (const std::string& alias : tensor.aliases) metadata[alias] = tensor.spec.name;
+  }
+  write_safetensors(path, tensors, metadata);
+}
+
+}  // namespace tw

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/base/contract.hpp>
+#include <tw/state/layout.hpp>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "boxes.hpp"
+
+namespace tw {
+namespace {
+
+/// Finds stored tensors by any of their names.
+class Names {
+ public:
+  explicit Names(const std::vector<StoredTensor>& stored) : stored_(stored) {
+    for (size_t i = 0; i < stored.size(); ++i) {
+      of_.emplace(stored[i].spec.name, i);
+      for (const std::string& alias : stored[i].aliases) of_.emplace(alias, i);
+    }
+  }
+
+  /// All stored tensors that are called like `spec`; one, unless something is wrong.
+  std::set<size_t> find(const ShardSpec& spec) const {
+    std::set<size_t> found;
+    const auto look = [&](const std::string& name) {
+      if (const auto at = of_.find(name); at != of_.end()) found.insert(at->second);
+    };
+    look(spec.global.name);
+    for (const std::string& alias : spec.aliases) look(alias);
+    return found;
+  }
+
+  const StoredTensor& only(const ShardSpec& spec) const {
+    const auto found = find(spec);
+    TW_EXPECTS(found.size() == 1, spec.global.name, " does not fit the checkpoint");
+    return stored_[*found.begin()];
+  }
+
+ private:
+  const std::vector<StoredTensor>& stored_;
+  std::map<std::string, size_t> of_;
+};
+
+std::string what(ShardKind kind) { return kind == ShardKind::optimizer ? "optimizer state" : name_of(kind); }
+
+// What is wrong with `spec` on `rank`; empty where nothing is.
+std::string misfit(const std::vector<StoredTensor>& stored, const std::set<size_t>& found, const ShardSpec& spec) {
+  if (!lies_in(spec.box, spec.global.shape)) return concat("slice ", spec.box.describe(), " does not lie in ", spec.global.describe());
+  if (found.empty()) return concat("missing in the checkpoint: ", what(spec.kind), " ", spec.global.describe());
+  if (found.size() > 1) return concat(spec.global.name, " is one tensor here, and several in the checkpoint");
+  const TensorSpec& other = stored[*found.begin()].spec;
+  if (other.shape == spec.global.shape && other.dtype == spec.global.dtype) return "";
+  return concat("misshapen: ", spec.global.describe(), " is ", dtype_name(other.dtype), " ", shape_text(other.shape), " in the checkpoint");
+}
+
+std::vector<int64_t> holders_of(const StoredTensor& tensor) {
+  std::set<int64_t> ranks;
+  for (const StoredPiece& piece : tensor.pieces) ranks.insert(piece.file);
+  return {ranks.begin(), ranks.end()};
+}
+
+bool holds(const std::vector<ShardSpec>& shards, const std::string& name) {
+  return std::any_of(shards.begin(), shards.end(), [&](const ShardSpec& spec) { return spec.global.name == name; });
+}
+
+// The part of `piece` that lies in `box`; nothing where they are apart.
+std::optional<Read> read_of(const StoredPiece& piece, const Box& box) {
+  const auto common = intersection(piece.box, box);
+  if (!common) return std::nullopt;
+  return Read{piece.file, piece.key, relative(common->offsets, piece.box), relative(common->offsets, box), common->lengths};
+}
+
+ShardReads copy_reads(const StoredTensor& tensor, const Box& box) {
+  ShardReads reads;
+  if (box.numel() == 0) return reads;
+  for (const StoredPiece& piece : tensor.pieces) {
+    if (auto read = read_of(piece, box)) reads.reads.push_back(std::move(*read));
+  }
+  return reads;
+}
+
+}  // namespace
+
+std::vector<std::string> misfits(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank) {
+  const Names names(stored);
+  const bool other_ranks = stored_ranks != static_cast<int64_t>(by_rank.size());
+  const auto forgiven = [&](OnReshard on_reshard) { return other_ranks && on_reshard == OnReshard::drop; };
+  std::vector<std::string> problems;
+  std::set<std::string> seen;
+  std::set<size_t> used;
+  for (const auto& shards : by_rank) {
+    for (const ShardSpec& spec : shards) {
+      const auto found = names.find(spec);
+      used.insert(found.begin(), found.end());
+      if (found.empty() && forgiven(spec.on_reshard)) continue;
+      std::string problem = misfit(stored, found, spec);
+      if (!problem.empty() && seen.insert(problem).second) problems.push_back(std::move(problem));
+    }
+  }
+  for (size_t i = 0; i < stored.size(); ++i) {
+    if (used.contains(i) || forgiven(stored[i].on_reshard)) continue;
+    problems.push_back(concat("extra in the checkpoint: ", what(stored[i].kind), " ", stored[i].spec.describe()));
+  }
+  return problems;
+}
+
+std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, const std::vector<std::vector<ShardSpec>>& by_rank, int64_t rank) {
+  const Names names(stored);
+  std::vector<ShardReads> plan;
+  for (const ShardSpec& spec : by_rank[static_cast<size_t>(rank)]) {
+    const auto found = names.find(spec);
+    if (found.empty()) {  // misfits() lets only `drop` pass
+      plan.push_back({.combine = ShardReads::Combine::keep});
+      continue;
+    }
+    const StoredTensor& tensor = names.only(spec);
+    if (tensor.on_reshard == OnReshard::shard || tensor.on_reshard == OnReshard::replicate) {
+      plan.push_back(copy_reads(tensor, spec.box));
+      continue;
+    }
+    // Every old rank had a tensor of its own.
+    std::vector<int64_t> now;
+    for (size_t other = 0; other < by_rank.size(); ++other) {
+      if (holds(by_rank[other], spec.global.name)) now.push_back(static_cast<int64_t>(other));
+    }
+    const bool same_kind = spec.on_reshard == tensor.on_reshard;
+    const bool same_ranks = same_kind && now == holders_of(tensor);
+    const auto place = static_cast<size_t>(std::find(now.begin(), now.end(), rank) - now.begin());
+    ShardReads reads{.combine = same_ranks                             ? ShardReads::Combine::copy
+                                : tensor.on_reshard == OnReshard::sum  ? ShardReads::Combine::sum
+                                : tensor.on_reshard == OnReshard::mean ? ShardReads::Combine::mean
+                                                                       : ShardReads::Combine::keep};
+    for (size_t i = 0; i < tensor.pieces.size() && reads.combine != ShardReads::Combine::keep; ++i) {
+      const StoredPiece& piece = tensor.pieces[i];
+      if (same_ranks && piece.file != rank) continue;
+      if (reads.combine == ShardReads::Combine::sum && same_kind && i % now.size() != place) continue;
+      if (spec.box.numel() == 0) continue;
+      reads.reads.push_back(*read_of(piece, spec.box));
+    }
+    plan.push_back(std::move(reads));
+  }
+  return plan;
+}
+
+}  // namespace tw

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tw/base/contract.hpp>
+#include <tw/base/random.hpp>
+#include <tw/state/layout.hpp>
+
+namespace {
+
+using tw::Box;
+using tw::OnReshard;
+using tw::ShardKind;
+using tw::ShardSpec;
+using Combine = tw::ShardReads::Combine;
+using ByRank = std::vector<std::vector<ShardSpec>>;
+
+ShardSpec slice(const std::string& name, const std::vector<int64_t>& shape, const Box& box, OnReshard on_reshard = OnReshard::shard) {
+  return {{name, shape, c10::ScalarType::Float}, {}, box, ShardKind::parameter, on_reshard};
+}
+
+ShardSpec whole(const std::string& name, const std::vector<int64_t>& shape, OnReshard on_reshard = OnReshard::replicate) {
+  return slice(name, shape, tw::whole_box(shape), on_reshard);
+}
+
+std::vector<int64_t> bytes_by_rank(const ByRank& shards, const tw::SavePlan& plan) {
+  std::vector<int64_t> bytes;
+  for (size_t rank = 0; rank < shards.size(); ++rank) {
+    bytes.push_back(0);
+    for (const tw::SavePiece& piece : plan.by_rank[rank]) bytes.back() += 4 * piece.box.numel();
+    (void)shards;
+  }
+  return bytes;
+}
+
+std::string error_of(const ByRank& shards) {
+  try {
+    (void)tw::plan_save(shards);
+  } catch (const tw::ContractError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(SavePlan, WritesWhatAllHoldOnceAndEvenly) {
+  const std::vector<ShardSpec> model{whole("w1", {1600, 1024}), whole("b1", {1600}),        whole("w2", {10, 1600}),
+                                     whole("scale", {}),        whole("row", {1, 4000000}), whole("empty", {0, 3})};
+  int64_t total = 0;
+  for (const ShardSpec& shard : model) total += 4 * shard.box.numel();
+  for (const size_t ranks : {1U, 2U, 3U, 7U}) {
+    const ByRank shards(ranks, model);
+    const tw::SavePlan plan = tw::plan_save(shards);
+    ASSERT_EQ(plan.tensors.size(), model.size());
+    for (size_t i = 0; i < model.size(); ++i) {
+      std::vector<Box> boxes;
+      for (const auto& piece : plan.tensors[i].pieces) boxes.push_back(piece.box);
+      EXPECT_EQ(tw::why_no_tiling(model[i].global.shape, boxes), "") << model[i].global.name;
+      EXPECT_FALSE(boxes.empty());
+    }
+    const auto bytes = bytes_by_rank(shards, plan);
+    EXPECT_EQ(std::accumulate(bytes.begin(), bytes.end(), int64_t{0}), total);
+    const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
+    EXPECT_LE(*most - *least, 64000 + 4096) << ranks;  // the largest tensor that is not cut, and a row of the one that is
+  }
+}
+
+TEST(SavePlan, FillsUpThoseWhoWriteLeast) {
+  // Rank 0 has 100 floats of its own, rank 1 has 20; 140 are held by both: 130 each.
+  const ByRank shards{{slice("mine", {120}, {{0}, {100}}), whole("both", {140})}, {slice("mine", {120}, {{100}, {20}}), whole("both", {140})}};
+  EXPECT_EQ(bytes_by_rank(shards, tw::plan_save(shards, 1)), (std::vector<int64_t>{520, 520}));
+  // Too little to even it out: all goes to rank 1.
+  const ByRank little{{slice("mine", {120}, {{0}, {100}}), whole("both", {40})}, {slice("mine", {120}, {{100}, {20}}), whole("both", {40})}};
+  EXPECT_EQ(bytes_by_rank(little, tw::plan_save(little, 1)), (std::vector<int64_t>{400, 240}));
+}
+
+TEST(SavePlan, NamesEveryProblem) {
+  EXPECT_NE(error_of({{whole("w", {2})}, {whole("w", {3})}}).find("w is parameter float32 [3] replicate on rank 1, but parameter float32 [2]"),
+            std::string::npos);
+  EXPECT_NE(error_of({{whole("w", {2}), whole("w", {2})}}).find("w comes twice on rank 0"), std::string::npos);
+  EXPECT_NE(error_of({{slice("w", {4}, {{0}, {3}})}, {slice("w", {4}, {{2}, {2}})}}).find("slices [0:3] and [2:4] overlap"), std::string::npos);
+  EXPECT_NE(error_of({{slice("w", {4}, {{0}, {3}})}}).find("its slices hold 3 of 4 elements"), std::string::npos);
+  EXPECT_NE(error_of({{slice("w", {4}, {{2}, {3}})}}).find("[2:5] does not lie in [4]"), std::string::npos);
+  EXPECT_NE(error_of({{slice("w", {4}, {{0}, {3}}, OnReshard::sum)}}).find("w is sum, but rank 0 has [0:3] only"), std::string::npos);
+  ShardSpec tied = whole("a", {2});
+  tied.aliases = {"b"};
+  EXPECT_NE(error_of({{tied, whole("b", {2})}}).find("b is also an alias"), std::string::npos);
+  ShardSpec counter = whole("n", {}, OnReshard::mean);
+  counter.global.dtype = c10::ScalarType::Long;
+  EXPECT_NE(error_of({{counter}}).find("n: int64 has no mean"), std::string::npos);
+  const std::string both = error_of({{whole("w", {2}), slice("v", {4}, {{0}, {3}})}, {whole("w", {3}), slice("v", {4}, {{0}, {3}})}});
+  EXPECT_NE(both.find("w is"), std::string::npos);
+  EXPECT_NE(both.find("v: its"), std::string::npos);
+}
+
+/// A grid of `rows` x `columns` slices of a matrix, one a rank; some ranks repeat others.
+std::vector<ShardSpec> random_slices(tw::CounterRng& random, const std::vector<int64_t>& shape, size_t ranks) {
+  std::vector<ShardSpec> slices;
+  const int64_t parts = 1 + random.below(static_cast<uint32_t>(ranks));
+  const int64_t dimension = random.below(2);
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    Box box = tw::whole_box(shape);
+    const auto part = static_cast<int64_t>(rank) % parts;
+    const int64_t length = shape[static_cast<size_t>(dimension)];
+    box.offsets[static_cast<size_t>(dimension)] = length * part / parts;
+    box.lengths[static_cast<size_t>(dimension)] = length * (part + 1) / parts - length * part / parts;
+    slices.push_back(slice("w", shape, box));
+  }
+  return slices;
+}
+
+// Every element of every slice is read once, from the place where it was written: brute force over elements.
+TEST(LoadPlan, AnyNumberOfRanksReadsWhatAnyOtherWrote) {
+  tw::CounterRng random(7);
+  for (int round = 0; round < 300; ++round) {
+    const std::vector<int64_t> shape{1 + random.below(9), 1 + random.below(9)};
+    const size_t savers = 1 + random.below(5);
+    const size_t loaders = 1 + random.below(5);
+    ByRank save;
+    for (ShardSpec& spec : random_slices(random, shape, savers)) save.push_back({std::move(spec)});
+    ByRank load;
+    for (ShardSpec& spec : random_slices(random, shape, loaders)) load.push_back({std::move(spec)});
+    const tw::SavePlan plan = tw::plan_save(save, 1);
+    ASSERT_TRUE(tw::misfits(plan.tensors, static_cast<int64_t>(savers), load).empty());
+    std::map<std::pair<int64_t, std::string>, Box> written;
+    for (size_t rank = 0; rank < savers; ++rank) {
+      for (const tw::SavePiece& piece : plan.by_rank[rank]) written[{static_cast<int64_t>(rank), piece.key}] = piece.box;
+    }
+    for (size_t rank = 0; rank < loaders; ++rank) {
+      const auto reads = tw::plan_load(plan.tensors, load, static_cast<int64_t>(rank));
+      ASSERT_EQ(reads.size(), 1U);
+      EXPECT_EQ(reads[0].combine, Combine::copy);
+      const Box& wanted = load[rank][0].box;
+      std::set<std::pair<int64_t, int64_t>> filled;
+      for (const tw::Read& read : reads[0].reads) {
+        const Box& source = written.at({read.file, read.key});
+        for (int64_t row = 0; row < read.lengths[0]; ++row) {
+          for (int64_t column = 0; column < read.lengths[1]; ++column) {
+            const std::pair from{source.offsets[0] + read.from[0] + row, source.offsets[1] + read.from[1] + column};
+            const std::pair to{wanted.offsets[0] + read.to[0] + row, wanted.offsets[1] + read.to[1] + column};
+            EXPECT_EQ(from, to);
+            EXPECT_LT(read.from[0] + row, source.lengths[0]);
+            EXPECT_LT(read.from[1] + column, source.lengths[1]);
+            EXPECT_TRUE(filled.insert(to).second);
+          }
+        }
+      }
+      EXPECT_EQ(static_cast<int64_t>(filled.size()), wanted.numel());
+    }
+  }
+}
+
+std::vector<int64_t> files_of(const tw::ShardReads& reads) {
+  std::vector<int64_t> files;
+  for (const tw::Read& read : reads.reads) files.push_back(read.file);
+  return files;
+}
+
+TEST(LoadPlan, DealsWithWhatEachRankHasOfItsOwn) {
+  for (const auto on_reshard : {OnReshard::sum, OnReshard::mean, OnReshard::drop}) {
+    const ByRank three(3, {whole("own", {4}, on_reshard)});
+    const ByRank two(2, {whole("own", {4}, on_reshard)});
+    const ByRank five(5, {whole("own", {4}, on_reshard)});
+    const auto stored = tw::plan_save(three).tensors;
+    for (int64_t rank = 0; rank < 3; ++rank) {  // the same ranks: each its own
+      const auto reads = tw::plan_load(stored, three, rank)[0];
+      EXPECT_EQ(reads.combine, Combine::copy);
+      EXPECT_EQ(files_of(reads), (std::vector<int64_t>{rank}));
+    }
+    const auto first = tw::plan_load(stored, two, 0)[0];
+    const auto second = tw::plan_load(stored, two, 1)[0];
+    const auto fifth = tw::plan_load(stored, five, 4)[0];
+    if (on_reshard == OnReshard::sum) {
+      EXPECT_EQ(files_of(first), (std::vector<int64_t>{0, 2}));
+      EXPECT_EQ(files_of(second), (std::vector<int64_t>{1}));
+      EXPECT_EQ(fifth.combine, Combine::sum);
+      EXPECT_TRUE(fifth.reads.empty());
+    } else if (on_reshard == OnReshard::mean) {
+      EXPECT_EQ(files_of(second), (std::vector<int64_t>{0, 1, 2}));
+      EXPECT_EQ(files_of(fifth), (std::vector<int64_t>{0, 1, 2}));
+      EXPECT_EQ(fifth.combine, Combine::mean);
+    } else {
+      EXPECT_EQ(first.combine, Combine::keep);
+    }
+  }
+}
+
+TEST(LoadPlan, GivesReplicasTheMeanAlsoOnAsManyRanks) {
+  const auto stored = tw::plan_save(ByRank(2, {whole("w", {4}, OnReshard::mean)})).tensors;
+  const auto reads = tw::plan_load(stored, ByRank(2, {whole("w", {4}, OnReshard::replicate)}), 1)[0];
+  EXPECT_EQ(reads.combine, Combine::mean);
+  EXPECT_EQ(files_of(reads), (std::vector<int64_t>{0, 1}));
+}
+
+TEST(Misfits, NamesWhatIsMissingExtraOrMisshapen) {
+  ShardSpec momentum = whole("optimizer/w/momentum_buffer", {2});
+  momentum.kind = ShardKind::optimizer;
+  const auto stored = tw::plan_save({{whole("w", {2}), whole("v", {3}), whole("u", {4}), momentum}}).tensors;
+  const ByRank loading(2, {whole("w", {2}), whole("v", {3, 1}), whole("t", {5})});
+  EXPECT_EQ(tw::misfits(stored, 1, loading), (std::vector<std::string>{
+                                                 "misshapen: v float32 [3, 1] is float32 [3] in the checkpoint",
+                                                 "missing in the checkpoint: parameter t float32 [5]",
+                                                 "extra in the checkpoint: parameter u float32 [4]",
+                                                 "extra in the checkpoint: optimizer state optimizer/w/momentum_buffer float32 [2]",
+                                             }));
+}
+
+TEST(Misfits, KnowsAliases) {
+  ShardSpec tied = whole("a", {2});
+  tied.aliases = {"b"};
+  const auto stored = tw::plan_save({{tied}}).tensors;
+  ShardSpec other_order = whole("b", {2});
+  other_order.aliases = {"a"};
+  EXPECT_TRUE(tw::misfits(stored, 1, {{other_order}}).empty());
+  EXPECT_TRUE(tw::misfits(stored, 1, {{whole("a", {2}), whole("b", {2})}}).empty());  // untied since
+  const auto apart = tw::plan_save({{whole("a", {2}), whole("b", {2})}}).tensors;
+  EXPECT_EQ(tw::misfits(apart, 1, {{tied}}), (std::vector<std::string>{"a is one tensor here, and several in the checkpoint"}));
+}
+
+TEST(Misfits, ForgivesWhatIsDroppedOnlyWhereRanksChange) {
+  const auto stored = tw::plan_save(ByRank(2, {whole("w", {2}), whole("rng", {2}, OnReshard::drop)})).tensors;
+  EXPECT_TRUE(tw::misfits(stored, 2, ByRank(3, {whole("w", {2})})).empty());
+  EXPECT_EQ(tw::misfits(stored, 2, ByRank(2, {whole("w", {2})})).size(), 1U);
+}
+
+}  // namespace

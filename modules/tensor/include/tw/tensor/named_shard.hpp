@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <tw/tensor/shard_kind.hpp>
+#include <tw/tensor/tensor_spec.hpp>
+#include <vector>
+
+namespace tw {
+
+/// A slice of a named tensor that lives on any number of ranks: what strategies hand to checkpoints and get back. On the ranks that saved it, every
+/// piece comes back bit for bit.
+struct NamedShard {
+  std::string name;                  ///< of the global tensor; the same on all ranks
+  std::vector<std::string> aliases;  ///< further names of the same tensor (tied parameters)
+  std::vector<int64_t> global_shape;
+  at::Tensor tensor;             ///< this rank's slice; any strides. Filled in place by loading
+  std::vector<int64_t> offsets;  ///< where the slice begins, one per dimension; its lengths are tensor.sizes()
+  ShardKind kind = ShardKind::parameter;
+  OnReshard on_reshard = OnReshard::shard;
+
+  /// Of the global tensor.
+  TensorSpec spec() const { return {name, global_shape, tensor.scalar_type()}; }
+};
+
+/// A tensor that every rank holds whole, with the same values.
+NamedShard whole(std::string name, at::Tensor tensor, ShardKind kind);
+
+}  // namespace tw

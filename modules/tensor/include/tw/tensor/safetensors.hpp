@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files in the safetensors format: 8 bytes of header length, a JSON header, the tensors' bytes; all little-endian.
+// Ref: https://github.com/huggingface/safetensors, "Format".
+//
+// dtypes: BOOL U8 I8 I16 I32 I64 F16 BF16 F32 F64 C64. The format has no complex128: such a tensor is stored as F64 with a trailing dimension of 2,
+// and its name is listed in the metadata under "torchweave.complex128" as a JSON array, by which it is read back as complex128.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tw/tensor/named_tensor.hpp>
+#include <vector>
+
+namespace tw {
+
+/// A tensor and where its bytes lie.
+struct SafetensorsEntry {
+  TensorSpec spec;
+  int64_t offset = 0;  ///< bytes from the start of the file
+  int64_t bytes = 0;
+};
+
+/// A file to be written: the header's bytes, and where each tensor goes behind it.
+struct SafetensorsPlan {
+  std::string header;                     ///< length, JSON and padding; a multiple of 64 bytes
+  std::vector<SafetensorsEntry> entries;  ///< in the order that was asked for; aligned to their elements
+  int64_t file_bytes = 0;
+};
+
+/// Pure. @throws ContractError for names that are not UTF-8 or come twice, "__metadata__", and dtypes that the format lacks.
+SafetensorsPlan plan_safetensors(const std::vector<TensorSpec>& tensors, const std::map<std::string, std::string>& metadata = {});
+
+/// What a file holds.
+struct SafetensorsContents {
+  std::vector<SafetensorsEntry> entries;  ///< in the order of their bytes
+  std::map<std::string, std::string> metadata;
+};
+
+/// Reads the header of the file whose bytes are `file`; looks at nothing behind it. Pure. @param path for messages.
+/// @throws FileError for whatever is malformed: lengths, JSON, names that come twice, dtypes, shapes, tensors that overlap, leave holes or end
+///         elsewhere than the file.
+SafetensorsContents parse_safetensors(std::string_view file, const std::filesystem::path& path);
+
+/// Writes `tensors` to `path`, replacing what is there; neither atomic nor synced. Local. @throws FileError; ContractError as plan_safetensors().
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+/// A file that is mapped into memory for reading. It must not shrink while this object lives. Move-only.
+class SafetensorsFile {
+ public:
+  /// @throws FileError when it cannot be opened, or is malformed.
+  explicit SafetensorsFile(std::filesystem::path path);
+  SafetensorsFile(SafetensorsFile&&) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+  ~SafetensorsFile();
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  /// In the order of their bytes.
+  std::vector<std::string> names() const;
+  bool contains(const std::string& name) const { return entries_.contains(name); }
+  const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
+  /// The file's bytes.
+  std::string_view bytes() const noexcept;
+
+  // Each throws FileError where there is no tensor of that name, or a bool in it is neither 0 nor 1.
+
+  const TensorSpec& spec(const std::string& name) const;
+  /// A fresh copy.
+  at::Tensor tensor(const std::string& name) const;
+  /// Copies the part that begins at `offsets` and has the shape of `destination` into `destination`. @param destination of the file's dtype.
+  /// @throws ContractError where the part does not lie inside, or the dtype is another.
+  void read_into(const std::string& name, const std::vector<int64_t>& offsets, const at::Tensor& destination) const;
+
+ private:
+  const SafetensorsEntry& find(const std::string& name) const;
+  at::Tensor view(const SafetensorsEntry& entry) const;
+  void close() noexcept;
+
+  std::filesystem::path path_;
+  const char* data_ = nullptr;
+  size_t size_ = 0;
+  std::map<std::string, SafetensorsEntry, std::less<>> entries_;
+  std::map<std::string, std::string> metadata_;
+};
+
+}  // namespace tw

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/tensor/safetensors.hpp>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
+#include <utility>
+
+namespace tw {
+namespace {
+
+/// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  Descriptor(const std::filesystem::path& path, int flags, const char* problem) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (fd_ < 0) throw FileError(path, 0, concat(problem, ": ", std::strerror(errno)));
+  }
+  ~Descriptor() { ::close(fd_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const noexcept { return fd_; }
+
+ private:
+  int fd_;
+};
+
+void write_all(const Descriptor& file, const std::filesystem::path& path, const void* data, int64_t bytes, int64_t offset) {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::pwrite(file.get(), from, static_cast<size_t>(bytes), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) throw FileError(path, offset, concat("cannot be written: ", written == 0 ? "no room" : std::strerror(errno)));
+    from += written;
+    offset += written;
+    bytes -= written;
+  }
+}
+
+}  // namespace
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  const SafetensorsPlan plan = plan_safetensors(specs_of(tensors), metadata);
+  const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
+  write_all(file, path, plan.header.data(), static_cast<int64_t>(plan.header.size()), 0);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor contiguous = tensors[i].tensor.detach().cpu().contiguous().resolve_conj().resolve_neg();
+    write_all(file, path, contiguous.const_data_ptr(), plan.entries[i].bytes, plan.entries[i].offset);
+  }
+}
+
+SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(path)) {
+  const Descriptor file(path_, O_RDONLY, "cannot be opened");
+  struct stat info{};
+  if (::fstat(file.get(), &info) != 0) throw FileError(path_, 0, concat("cannot be examined: ", std::strerror(errno)));
+  if (!S_ISREG(info.st_mode)) throw FileError(path_, 0, "is not a file");
+  if (info.st_size > 0) {
+    void* memory = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, file.get(), 0);
+    if (memory == MAP_FAILED) throw FileError(path_, 0, concat("cannot be mapped: ", std::strerror(errno)));
+    data_ = static_cast<const char*>(memory);
+    size_ = static_cast<size_t>(info.st_size);
+  }
+  try {
+    SafetensorsContents contents = parse_safetensors(bytes(), path_);
+    metadata_ = std::move(contents.metadata);
+    for (SafetensorsEntry& entry : contents.entries) entries_.emplace(entry.spec.name, std::move(entry));
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      entries_(std::move(other.entries_)),
+      metadata_(std::move(other.metadata_)) {}
+
+SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(entries_, other.entries_);
+  std::swap(metadata_, other.metadata_);
+  return *this;
+}
+
+SafetensorsFile::~SafetensorsFile() { close(); }
+
+void SafetensorsFile::close() noexcept {
+  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
+  data_ = nullptr;
+  size_ = 0;
+}
+
+std::string_view SafetensorsFile::bytes() const noexcept { return {data_, size_}; }
+
+std::vector<std::string> SafetensorsFile::names() const {
+  std::vector<const SafetensorsEntry*> order;
+  for (const auto& [name, entry] : entries_) order.push_back(&entry);
+  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
+  std::vector<std::string> names;
+  for (const auto* entry : order) names.push_back(entry->spec.name);
+  return names;
+}
+
+const SafetensorsEntry& SafetensorsFile::find(const std::string& name) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) throw FileError(path_, 0, "there is no tensor " + name);
+  return found->second;
+}
+
+const TensorSpec& SafetensorsFile::spec(const std::string& name) const { return find(name).spec; }
+
+// The tensor where it lies; a copy where it is not aligned to its elements.
+at::Tensor SafetensorsFile::view(const SafetensorsEntry& entry) const {
+  const char* begin = data_ + entry.offset;
+  const auto options = at::TensorOptions().dtype(entry.spec.dtype);
+  if (entry.spec.dtype == c10::ScalarType::Bool) {
+    const char* wrong = std::find_if(begin, begin + entry.bytes, [](char value) { return value != 0 && value != 1; });
+    if (wrong != begin + entry.bytes) throw FileError(path_, wrong - data_, "tensor " + entry.spec.name + ": a bool is neither 0 nor 1");
+  }
+  if (reinterpret_cast<uintptr_t>(begin) % c10::elementSize(entry.spec.dtype) == 0) {
+    return at::from_blob(const_cast<char*>(begin), entry.spec.shape, options);
+  }
+  at::Tensor copy = at::empty(entry.spec.shape, options);
+  if (entry.bytes > 0) std::memcpy(copy.data_ptr(), begin, static_cast<size_t>(entry.bytes));
+  return copy;
+}
+
+at::Tensor SafetensorsFile::tensor(const std::string& name) const { return view(find(name)).clone(); }
+
+void SafetensorsFile::read_into(const std::string& name, const std::vector<int64_t>& offsets, const at::Tensor& destination) const {
+  const SafetensorsEntry& entry = find(name);
+  const auto dimensions = static_cast<int64_t>(entry.spec.shape.size());
+  TW_EXPECTS(destination.scalar_type() == entry.spec.dtype, path_.string(), " holds ", entry.spec.describe(), ", it cannot be read as ",
+             dtype_name(destination.scalar_type()));
+  TW_EXPECTS(destination.dim() == dimensions && static_cast<int64_t>(offsets.size()) == dimensions, path_.string(), " holds ", entry.spec.describe(),
+             ", which has no part ", shape_text(destination.sizes().vec()), " at ", shape_text(offsets));
+  at::Tensor part = view(entry);
+  for (int64_t i = 0; i < dimensions; ++i) {
+    const int64_t begin = offsets[static_cast<size_t>(i)];
+    const int64_t length = destination.size(i);
+    TW_EXPECTS(begin >= 0 && length <= part.size(i) && begin <= part.size(i) - length, path_.string(), " holds ", entry.spec.describe(),
+               ", which has no part ", shape_text(destination.sizes().vec()), " at ", shape_text(offsets));
+    part = part.narrow(i, begin, length);
+  }
+  destination.detach().copy_(part);
+}
+
+}  // namespace tw
