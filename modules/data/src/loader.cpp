@@ -65,6 +65,7 @@ class Loader::Workshop {
       claimed_ = 0;
       taken_ = 0;
       consumed_ = consumed;
+      end_ = sampler_.end();
       failure_ = nullptr;
       for (Slot& slot : slots_) slot = {};
     }
@@ -98,6 +99,7 @@ class Loader::Workshop {
 
   int64_t steps() const noexcept { return steps_; }
   int64_t consumed() const noexcept { return consumed_; }
+  int64_t end() const noexcept { return end_; }
   Seconds waited() const noexcept { return waited_; }
 
  private:
@@ -177,6 +179,7 @@ class Loader::Workshop {
 
   // Of the caller's thread alone.
   int64_t consumed_ = 0;
+  int64_t end_ = 0;
   Seconds waited_{0};
   std::exception_ptr failure_;
 
@@ -202,6 +205,7 @@ void Loader::begin_epoch(int64_t epoch, int64_t consumed, std::optional<int> dea
 std::optional<Batch> Loader::next() { return workshop_->next(); }
 int64_t Loader::steps() const { return workshop_->steps(); }
 int64_t Loader::consumed() const noexcept { return workshop_->consumed(); }
+int64_t Loader::end() const noexcept { return workshop_->end(); }
 Seconds Loader::waited() const noexcept { return workshop_->waited(); }
 
 }  // namespace tw

@@ -161,6 +161,21 @@ class CheckpointStore::Implementation {
     return std::nullopt;
   }
 
+  CheckpointIndex index(int64_t step) const {
+    CheckpointIndex index;
+    if (const auto problems = read_index(step, index); !problems.empty()) throw Error(problems[0]);
+    return index;
+  }
+
+  void remove_all() {
+    wait();
+    const auto failures = failures_of(comm_, [&] {
+      if (comm_.rank() != 0) return;
+      for (const int64_t step : list_steps(directory_)) std::filesystem::remove_all(step_directory(directory_, step));
+    });
+    if (!failures.empty()) throw Error(concat("old checkpoints cannot be removed:", join(failures)));
+  }
+
  private:
   const char* memory() const { return static_cast<const char*>(staging_.storage().const_data_ptr()); }
 
@@ -238,26 +253,33 @@ class CheckpointStore::Implementation {
     }
   }
 
-  // Reads the index of `step` and looks at all its files, each on one rank. All that is wrong, the same on all ranks. Collective.
-  std::vector<std::string> examine(int64_t step, CheckpointIndex& index) const {
-    const std::filesystem::path step_path = step_directory(directory_, step);
+  // Reads the index of `step`. What is wrong with it, the same on all ranks. Collective.
+  std::vector<std::string> read_index(int64_t step, CheckpointIndex& index) const {
+    const std::filesystem::path path = step_directory(directory_, step) / index_name;
     std::string text;
     auto problems = failures_of(comm_, [&] {
-      if (comm_.rank() == 0) text = read_file(step_path / index_name);
+      if (comm_.rank() == 0) text = read_file(path);
     });
     if (!problems.empty()) return problems;
     text = broadcast_string(comm_, text, Rank(0));
     try {
-      index = parse_index(text, step_path / index_name);
+      index = parse_index(text, path);
     } catch (const std::exception& error) {
       return {error.what()};
     }
+    return {};
+  }
+
+  // Reads the index of `step` and looks at all its files, each on one rank. All that is wrong, the same on all ranks. Collective.
+  std::vector<std::string> examine(int64_t step, CheckpointIndex& index) const {
+    const std::filesystem::path step_path = step_directory(directory_, step);
+    if (auto problems = read_index(step, index); !problems.empty()) return problems;
     std::string mine;
     for (size_t file = static_cast<size_t>(int{comm_.rank()}); file < index.files.size(); file += static_cast<size_t>(comm_.size())) {
       const std::string problem = damage(step_path, static_cast<int64_t>(file), index.files[file]);
       if (!problem.empty()) mine += (mine.empty() ? "" : "\n  ") + problem;
     }
-    problems = allgather_strings(comm_, mine);
+    std::vector<std::string> problems = allgather_strings(comm_, mine);
     std::erase(problems, "");
     return problems;
   }
@@ -299,5 +321,9 @@ std::vector<int64_t> CheckpointStore::steps() const { return implementation_->st
 std::string CheckpointStore::load(int64_t step, const std::vector<NamedShard>& shards) const { return implementation_->load(step, shards); }
 
 std::optional<int64_t> CheckpointStore::newest_valid() const { return implementation_->newest_valid(); }
+
+CheckpointIndex CheckpointStore::index(int64_t step) const { return implementation_->index(step); }
+
+void CheckpointStore::remove_all() { implementation_->remove_all(); }
 
 }  // namespace tw

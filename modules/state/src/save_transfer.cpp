@@ -7,6 +7,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/base/log.hpp>
+#include <tw/mpi/library.hpp>
 
 #include "step_directory.hpp"
 
@@ -38,7 +39,7 @@ void Verdict::set_failure(const std::string& text) {
 }
 
 SaveTransfer::SaveTransfer(const Communicator& comm, std::shared_ptr<Writer> writer, SaveJob job, std::shared_ptr<SaveResult> result)
-    : comm_(comm.share()),
+    : comm_(mpi::share(comm)),
       writer_(std::move(writer)),
       job_(std::make_shared<SaveJob>(std::move(job))),
       result_(std::move(result)),

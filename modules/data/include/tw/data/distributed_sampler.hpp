@@ -62,6 +62,8 @@ class DistributedSampler {
   int64_t epoch() const noexcept { return epoch_; }  ///< -1 before the first
   /// How many samples of the epoch's order all ranks together have dealt: the position to resume() from.
   int64_t consumed() const noexcept { return consumed_; }
+  /// consumed() at the end of the epoch.
+  int64_t end() const noexcept { return end_; }
   /// Whether all samples of the epoch have been dealt.
   bool epoch_done() const noexcept { return consumed_ >= end_; }
   /// How many calls of next_share(global_batch) a whole epoch takes; the same on every rank.

@@ -47,6 +47,8 @@ class Loader {
   int64_t steps() const;
   /// Samples of the epoch that all ranks together have got from next(); what is made ahead does not count. The position to resume from.
   int64_t consumed() const noexcept;
+  /// consumed() at the end of the epoch that was begun last.
+  int64_t end() const noexcept;
   /// Time that next() has spent without a batch to hand out, since construction.
   Seconds waited() const noexcept;
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <tw/mpi/communicator.hpp>
+#include <tw/state/index.hpp>
 #include <tw/tensor/named_shard.hpp>
 #include <vector>
 
@@ -70,6 +71,10 @@ class CheckpointStore {
   std::string load(int64_t step, const std::vector<NamedShard>& shards) const;
   /// The newest checkpoint whose files are all there and match their checksums. Damaged ones are reported by log_warning(). Collective.
   std::optional<int64_t> newest_valid() const;
+  /// What the checkpoint of `step` holds, without its values. Collective. @throws Error on every rank alike where it is absent or damaged.
+  CheckpointIndex index(int64_t step) const;
+  /// Removes all complete checkpoints, once what is being written is. Collective. @throws Error on every rank alike.
+  void remove_all();
 
  private:
   class Implementation;
