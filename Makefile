@@ -5,7 +5,7 @@ PRESET ?= release
 RANKS ?= 2
 FUZZ_SECONDS ?= 20
 BUILD := build/$(PRESET)
-JOBS := $(shell nproc)
+JOBS := $(shell env -u OMP_NUM_THREADS nproc)  # which would otherwise hide cores
 
 # More ranks than cores, containers that run as root, and no threads inside a rank are all normal here.
 export OMP_NUM_THREADS ?= 1

@@ -19,6 +19,7 @@ two_hosts() {  # two_hosts RATE DRIVER
 
 bench data mpirun -n 2 "$build/bin/bench_data"
 bench data_parallel mpirun -n 4 "$build/bin/bench_data_parallel"
+bench train mpirun -n 4 "$build/bin/bench_train"
 bench comm mpirun -n 4 "$build/bin/bench_comm"
 bench comm mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_comm" comm/allreduce
 bench comm mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_comm" comm/allreduce_shared

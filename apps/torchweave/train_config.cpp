@@ -1,38 +1,162 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_config.hpp"
 
+#include <optional>
 #include <tw/base/concat.hpp>
 
 namespace tw::tool {
+namespace {
+
+/// Binds keys and checks what they say; every problem tells the nearest value that would do.
+class Reader {
+ public:
+  explicit Reader(Config& config) : config_(config) {}
+
+  template <class Field>
+  void take(const char* key, Field& field) {
+    config_.bind(key, field);
+  }
+
+  void name(const char* key, std::string& field, const std::vector<std::string>& allowed) { config_.bind(key, field, allowed); }
+
+  template <class Enum>
+  void choice(const char* key, Enum& field, const std::vector<std::pair<std::string, Enum>>& names) {
+    std::vector<std::string> allowed;
+    std::string chosen;
+    for (const auto& [text, value] : names) {
+      allowed.push_back(text);
+      if (value == field) chosen = text;
+    }
+    config_.bind(key, chosen, allowed);
+    for (const auto& [text, value] : names) {
+      if (text == chosen) field = value;
+    }
+  }
+
+  void at_least(const char* key, int64_t& field, int64_t least) {
+    config_.bind(key, field);
+    if (field < least) refuse(key, concat("must be at least ", least, ", got ", field), concat(least));
+  }
+
+  void in_range(const char* key, double& field, double least, std::optional<double> below = {}) {
+    config_.bind(key, field);
+    if (!(field >= least)) refuse(key, concat("must be at least ", least, ", got ", field), concat(least));
+    if (below && !(field < *below)) refuse(key, concat("must be below ", *below, ", got ", field), concat(0.99 * *below));
+  }
+
+  void positive(const char* key, double& field) {
+    config_.bind(key, field);
+    if (!(field > 0)) refuse(key, concat("must be positive, got ", field), "1e-4");
+  }
+
+  void refuse(const char* key, const std::string& problem, const std::string& nearest) {
+    std::string origin;
+    for (const Config::Entry& entry : config_.entries()) {
+      if (entry.key == key) origin = entry.origin + ": ";
+    }
+    config_.report(concat(origin, key, " ", problem, "; the nearest that will do is ", nearest));
+  }
+
+ private:
+  Config& config_;
+};
+
+void read_run(Reader& reader, train::Options& run) {
+  reader.take("name", run.name);
+  if (run.name.empty()) reader.refuse("name", "must not be empty", "\"run\"");
+  reader.take("output", run.output);
+  reader.at_least("epochs", run.epochs, 0);
+  reader.at_least("batch_size", run.batch_size, 1);
+  reader.at_least("global_batch", run.global_batch, 0);
+  reader.at_least("accumulation", run.accumulation, 1);
+  reader.at_least("seed", run.seed, 0);
+  reader.choice<Uneven>("uneven", run.uneven, {{"exact", Uneven::exact}, {"drop", Uneven::drop}, {"pad", Uneven::pad}});
+  reader.at_least("evaluate_every", run.evaluate_every, 1);
+  reader.choice<train::NonFinite>("non_finite", run.non_finite,
+                                  {{"stop", train::NonFinite::stop}, {"skip", train::NonFinite::skip}, {"restore", train::NonFinite::restore}});
+  reader.at_least("loader_workers", run.loader_workers, 0);
+}
+
+void read_schedule(Reader& reader, train::LearningRateOptions& schedule) {
+  using Decay = train::LearningRateOptions::Decay;
+  reader.choice<Decay>("schedule.decay", schedule.decay, {{"constant", Decay::constant}, {"step", Decay::step}, {"cosine", Decay::cosine}});
+  reader.at_least("schedule.warm_up_steps", schedule.warm_up_steps, 0);
+  reader.at_least("schedule.step_epochs", schedule.step_epochs, 1);
+  reader.positive("schedule.step_factor", schedule.step_factor);
+  reader.in_range("schedule.final_factor", schedule.final_factor, 0, 1);
+  reader.at_least("schedule.base_batch", schedule.base_batch, 0);
+}
+
+void read_safety(Reader& reader, train::Options& run) {
+  reader.at_least("checkpoint.every_epochs", run.checkpoint.every_epochs, 0);
+  reader.at_least("checkpoint.every_steps", run.checkpoint.every_steps, 0);
+  reader.at_least("checkpoint.keep", run.checkpoint.keep, 1);
+  reader.at_least("early_stopping.patience", run.early_stopping.patience, 0);
+  reader.in_range("early_stopping.min_delta", run.early_stopping.min_delta, 0);
+  reader.name("early_stopping.watch", run.early_stopping.watch, {"loss", "accuracy", "mae"});
+}
+
+void read_data(Reader& reader, DataOptions& data) {
+  reader.name("data.kind", data.kind, {"mnist", "regression"});
+  reader.take("data.directory", data.directory);
+  reader.at_least("data.shift", data.shift, 0);
+  reader.take("data.flip", data.flip);
+}
+
+void read_model(Reader& reader, ModelOptions& model) {
+  reader.name("model.name", model.name, {"lenet", "mlp", "resnet", "torchscript"});
+  reader.name("model.dtype", model.dtype, {"float32", "float64"});
+  reader.at_least("model.width", model.width, 1);
+  reader.at_least("model.hidden_layers", model.hidden_layers, 0);
+  reader.at_least("model.blocks", model.blocks, 1);
+  reader.take("model.path", model.path);
+}
+
+void read_optimizer(Reader& reader, OptimizerOptions& optimizer) {
+  reader.name("optimizer.name", optimizer.name, {"sgd", "adam", "adamw", "rmsprop", "adagrad"});
+  reader.positive("optimizer.lr", optimizer.lr);
+  reader.in_range("optimizer.momentum", optimizer.momentum, 0, 1);
+  reader.in_range("optimizer.weight_decay", optimizer.weight_decay, 0);
+}
+
+// What is right by itself and wrong together.
+void check_combinations(Reader& reader, const TrainConfig& read) {
+  const train::Options& run = read.run;
+  const bool images = read.data.kind == "mnist";
+  if (run.non_finite == train::NonFinite::restore && run.checkpoint.every_epochs == 0 && run.checkpoint.every_steps == 0) {
+    reader.refuse("non_finite", "is \"restore\", but no checkpoints are kept", "\"skip\", or checkpoint.every_epochs = 1");
+  }
+  if (run.global_batch % run.accumulation != 0) {
+    const int64_t nearest = (run.global_batch + run.accumulation - 1) / run.accumulation * run.accumulation;
+    reader.refuse("global_batch", concat("must be a multiple of accumulation = ", run.accumulation, ", got ", run.global_batch), concat(nearest));
+  }
+  if (!images && (read.model.name == "lenet" || read.model.name == "resnet")) {
+    reader.refuse("model.name", concat("is \"", read.model.name, "\", which takes images, but data.kind is \"regression\""), "\"mlp\"");
+  }
+  if (!images && (read.data.shift > 0 || read.data.flip)) {
+    reader.refuse("data.shift", "and data.flip are for images, but data.kind is \"regression\"", "0 and false");
+  }
+  if (read.model.name == "torchscript" && read.model.path.empty()) {
+    reader.refuse("model.path", "must name the file of a model \"torchscript\"", "\"model.pt\"");
+  }
+  if (run.early_stopping.watch == (images ? "mae" : "accuracy")) {
+    reader.refuse("early_stopping.watch", concat("is \"", run.early_stopping.watch, "\", which data of kind \"", read.data.kind, "\" do not have"),
+                  "\"loss\"");
+  }
+}
+
+}  // namespace
 
 TrainConfig read_train_config(Config& config) {
   TrainConfig read;
-  const auto expect = [&](bool condition, const char* key, const char* rule, auto value) {
-    if (!condition) config.report(concat(key, " must be ", rule, ", got ", value));
-  };
-  config.bind("name", read.run.name);
-  config.bind("output", read.run.output);
-  config.bind("epochs", read.run.epochs);
-  config.bind("batch_size", read.run.batch_size);
-  config.bind("seed", read.run.seed);
-  config.bind("data.directory", read.data_directory);
-  config.bind("model.name", read.model.name, {"lenet", "mlp"});
-  config.bind("model.width", read.model.width);
-  config.bind("model.hidden_layers", read.model.hidden_layers);
-  config.bind("optimizer.name", read.optimizer.name, {"sgd", "adam"});
-  config.bind("optimizer.lr", read.optimizer.lr);
-  config.bind("optimizer.momentum", read.optimizer.momentum);
-  config.bind("optimizer.weight_decay", read.optimizer.weight_decay);
-
-  expect(!read.run.name.empty(), "name", "a non-empty string", "\"\"");
-  expect(read.run.epochs >= 0, "epochs", "at least 0", read.run.epochs);
-  expect(read.run.batch_size > 0, "batch_size", "at least 1", read.run.batch_size);
-  expect(read.run.seed >= 0, "seed", "at least 0", read.run.seed);
-  expect(read.model.width > 0, "model.width", "at least 1", read.model.width);
-  expect(read.model.hidden_layers >= 0, "model.hidden_layers", "at least 0", read.model.hidden_layers);
-  expect(read.optimizer.lr > 0, "optimizer.lr", "positive", read.optimizer.lr);
-  expect(read.optimizer.momentum >= 0 && read.optimizer.momentum < 1, "optimizer.momentum", "in [0, 1)", read.optimizer.momentum);
-  expect(read.optimizer.weight_decay >= 0, "optimizer.weight_decay", "at least 0", read.optimizer.weight_decay);
+  Reader reader(config);
+  read_run(reader, read.run);
+  read_data(reader, read.data);
+  read_model(reader, read.model);
+  read_optimizer(reader, read.optimizer);
+  read_schedule(reader, read.run.learning_rate);
+  read_safety(reader, read.run);
+  check_combinations(reader, read);
   config.finish();
   return read;
 }

@@ -5,23 +5,33 @@
 
 namespace tw::tool {
 
+struct DataOptions {
+  std::string kind = "mnist";  ///< mnist: images with labels, in MNIST's layout. regression: train/ and test/ with NPY shards or CSV
+  std::filesystem::path directory = "/usr/share/datasets/fashion-mnist";
+  int64_t shift = 0;  ///< mnist: move training images at random by up to so many pixels
+  bool flip = false;  ///< mnist: mirror training images at random
+};
+
 struct ModelOptions {
-  std::string name = "lenet";  ///< lenet | mlp
-  int64_t width = 256;         ///< of the hidden layers of an mlp
-  int64_t hidden_layers = 2;   ///< of an mlp
+  std::string name = "lenet";       ///< lenet | mlp | resnet | torchscript
+  std::string dtype = "float32";    ///< float32 | float64
+  int64_t width = 256;              ///< mlp: of the hidden layers
+  int64_t hidden_layers = 2;        ///< mlp
+  int64_t blocks = 1;               ///< resnet: a stage
+  std::filesystem::path path = "";  ///< torchscript: the file
 };
 
 struct OptimizerOptions {
-  std::string name = "sgd";  ///< sgd | adam
+  std::string name = "sgd";  ///< sgd | adam | adamw | rmsprop | adagrad
   double lr = 0.05;
-  double momentum = 0.9;  ///< of sgd
+  double momentum = 0.9;  ///< sgd, rmsprop
   double weight_decay = 0;
 };
 
 /// All that `torchweave train` reads from a configuration.
 struct TrainConfig {
   train::Options run;
-  std::filesystem::path data_directory = "/usr/share/datasets/fashion-mnist";
+  DataOptions data;
   ModelOptions model;
   OptimizerOptions optimizer;
 };

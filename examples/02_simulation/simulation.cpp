@@ -40,6 +40,18 @@ class Solver {
     last_error_ = error();
   }
 
+  /// Leaves the samples of all ranks in files, for `torchweave train configs/surrogate.toml`.
+  void write(const std::filesystem::path& folder) const {
+    const int64_t trained = before_.size(0) * 4 / 5;
+    for (const bool train : {true, false}) {
+      const auto part = folder / (train ? "train" : "test");
+      const auto rows = [&](const at::Tensor& all) { return train ? all.narrow(0, 0, trained) : all.slice(0, trained); };
+      std::filesystem::create_directories(part);
+      tw::write_npy(part / tw::concat("inputs_", rank_, ".npy"), rows(before_));
+      tw::write_npy(part / tw::concat("targets_", rank_, ".npy"), rows(after_));
+    }
+  }
+
   void report() const {
     double masses[2] = {before_.sum().item<double>(), after_.sum().item<double>()};
     MPI_Allreduce(MPI_IN_PLACE, masses, 2, MPI_DOUBLE, MPI_SUM, comm_);  // the solver's own messages, as ever
@@ -79,6 +91,7 @@ int main(int argc, char** argv) {
     Solver solver(solver_comm);
     solver.train_surrogate();
     solver.report();
+    if (argc == 3 && std::string(argv[1]) == "--write") solver.write(argv[2]);
   }
   MPI_Comm_free(&solver_comm);
   MPI_Finalize();

@@ -41,4 +41,14 @@ TEST(Mlp, IsLinearWithReluBetween) {
   EXPECT_TRUE(torch::allclose(net->forward(x), torch::linear(hidden, p["layer1.weight"], p["layer1.bias"])));
 }
 
+TEST(ResNet, HasThePublishedSizeAndLearnsStatistics) {
+  tw::models::ResNet net;
+  EXPECT_EQ(count_parameters(*net), 77562);
+  const auto x = torch::randn({3, 1, 28, 28});
+  EXPECT_EQ(net->forward(x).sizes(), (std::vector<int64_t>{3, 10}));
+  EXPECT_FALSE(net->named_buffers()["norm.running_mean"].equal(torch::zeros({16})));
+  net->eval();
+  EXPECT_TRUE(torch::allclose(net->forward(x)[1], net->forward(x.narrow(0, 1, 1))[0], 1e-4, 1e-5));  // samples do not mix in evaluation
+}
+
 }  // namespace

@@ -2,6 +2,7 @@
 #include <tw/train/console.hpp>
 
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <ostream>
 #include <tw/base/concat.hpp>
@@ -24,30 +25,65 @@ std::string grouped(int64_t number) {
   return text;
 }
 
+// Losses may be tiny (1e-5 for a good surrogate) and are shown with three significant digits then.
+std::string loss_text(double value) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), value != 0 && value < 0.01 ? "%.2e" : "%.3f", value);
+  return text.data();
+}
+
+// "test accuracy 87.51 %, loss 0.341"; "" where nothing was evaluated.
+std::string test_text(const Figures& test) {
+  const double accuracy = figure(test, "accuracy");
+  std::string text = std::isnan(accuracy) ? "test" : concat("test accuracy ", percent(accuracy), ",");
+  for (const auto& [name, value] : test) {
+    if (name != "accuracy") text += concat(" ", name, " ", loss_text(value), ",");
+  }
+  return test.empty() ? "" : text.substr(0, text.size() - 1);
+}
+
 }  // namespace
 
-Console::Console(std::ostream& out, bool terminal, const Options& options) : out_(out), terminal_(terminal), options_(options) {}
+Console::Console(std::ostream& out, bool terminal, std::string unit) : out_(out), terminal_(terminal), unit_(std::move(unit)) {}
 
-void Console::on_epoch_begin(int64_t epoch, int64_t samples) {
-  bar_.emplace(out_, terminal_, concat("epoch ", epoch, "/", options_.epochs), "images", samples);
+void Console::on_start_epoch(State& state) {
+  bar_.emplace(out_, terminal_, concat("epoch ", state.epoch, "/", state.options.epochs), unit_, state.epoch_samples);
 }
 
-void Console::on_step(const StepReport& report) { bar_->update(report.samples, "loss " + fixed(report.loss, 3)); }
+void Console::on_update(State& state) { bar_->update(state.samples, "loss " + loss_text(state.mean_loss)); }
 
-void Console::on_epoch_end(const EpochReport& report) {
-  bar_->finish(concat("loss ", fixed(report.train_loss, 3), "  test accuracy ", percent(report.test_accuracy)));
+void Console::on_end_epoch(State& /*state*/, const EpochReport& report) {
+  bar_->finish(concat("loss ", loss_text(report.train_loss), report.test.empty() ? "" : "  ", test_text(report.test)));
+  bar_.reset();
 }
 
-void Console::on_end(const Summary& summary) {
+void Console::on_end(State& state, const Summary& summary) {
+  if (bar_) bar_->finish("ended here");
   const auto line = [&](const char* name, const std::string& value) { out_ << "  " << name << value << '\n'; };
-  out_ << '\n' << options_.name << ": done\n";
-  line("test accuracy  ",
-       concat(percent(summary.test_accuracy), " of ", grouped(summary.test_samples), " images, loss ", fixed(summary.test_loss, 3)));
+  out_ << '\n' << state.options.name << ": " << (summary.stopped_because.empty() ? "done" : "ended: " + summary.stopped_because) << '\n';
+  if (!summary.finished) line("to go on       ", "give --resume");
+  if (!summary.test.empty()) {
+    const double accuracy = figure(summary.test, "accuracy");
+    const std::string of = concat(grouped(summary.test_samples), " ", unit_, ", loss ", loss_text(figure(summary.test, "loss")));
+    if (std::isnan(accuracy)) {
+      line("test           ", of);
+    } else {
+      line("test accuracy  ", concat(percent(accuracy), " of ", of));
+    }
+    if (summary.best_epoch != summary.epochs) {
+      line("best           ", concat(state.options.early_stopping.watch, " ", loss_text(summary.best), " in epoch ", summary.best_epoch));
+    }
+  }
   line("trained        ", concat(grouped(summary.parameters), " parameters, ", summary.epochs, " epochs, ", grouped(summary.steps), " steps of ",
-                                 summary.ranks, " x ", options_.batch_size, " images, in ", format_duration(summary.train_time)));
-  line("speed          ", concat(format_count(summary.samples_per_s), " images/s on ", summary.ranks, summary.ranks == 1 ? " rank" : " ranks"));
-  line("communication  ", concat(percent(summary.exposed_comm_share), " of the step time was spent waiting for it"));
-  line("metrics        ", (options_.output / options_.name / "metrics.jsonl").string());
+                                 grouped(summary.global_batch), " ", unit_, " on ", summary.ranks, summary.ranks == 1 ? " rank" : " ranks", ", in ",
+                                 format_duration(summary.train_time)));
+  if (summary.skipped_steps > 0) line("left out       ", concat(summary.skipped_steps, " updates that were not finite"));
+  line("speed          ", concat(format_count(summary.samples_per_s), " ", unit_, "/s"));
+  line("communication  ", concat(percent(summary.exposed_comm_share), " of the step time was spent waiting for it, ",
+                                 percent(summary.waited_for_data_share), " waiting for data"));
+  line("files          ",
+       concat(state.options.folder().string(), ": metrics.jsonl, metrics.csv",
+              state.options.checkpoint.every_epochs + state.options.checkpoint.every_steps > 0 ? ", checkpoints, best.safetensors" : ""));
   out_ << std::flush;
 }
 

@@ -2,46 +2,93 @@
 #include <tw/base/error.hpp>
 #include <tw/train/metrics_log.hpp>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace tw::train {
+namespace {
 
-MetricsLog::MetricsLog(const Options& options) {
-  const auto folder = options.output / options.name;
+// The lines of `path` that `keep` wants; none where there is no file.
+template <class Keep>
+std::vector<std::string> kept_lines(const std::filesystem::path& path, Keep keep) {
+  std::ifstream in(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) {
+    if (keep(line)) lines.push_back(line);
+  }
+  return lines;
+}
+
+void begin(std::ofstream& out, const std::filesystem::path& path, const std::vector<std::string>& lines) {
+  out.open(path, std::ios::trunc);
+  for (const std::string& line : lines) out << line << '\n';
+  out.flush();
+  if (!out) throw FileError(path, 0, "cannot be written");
+}
+
+// An epoch of the part of the run that a resumed one keeps: behind its step everything comes again.
+bool is_epoch_until(const std::string& line, int64_t step) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.value("event", "") == "epoch" && json.value("step", step + 1) <= step;
+}
+
+// With all its digits; nothing for NaN.
+std::string number(double value) { return std::isnan(value) ? "" : nlohmann::json(value).dump(); }
+
+}  // namespace
+
+MetricsLog::MetricsLog(const Options& options) : folder_(options.folder()) {
   std::error_code code;
-  std::filesystem::create_directories(folder, code);
-  if (code) throw FileError(folder, 0, "cannot be made: " + code.message());
-  const auto path = folder / "metrics.jsonl";
-  out_.open(path, std::ios::trunc);
-  if (!out_) throw FileError(path, 0, "cannot be written");
+  std::filesystem::create_directories(folder_, code);
+  if (code) throw FileError(folder_, 0, "cannot be made: " + code.message());
 }
 
-void MetricsLog::on_epoch_begin(int64_t /*epoch*/, int64_t /*samples*/) {}
-void MetricsLog::on_step(const StepReport& /*report*/) {}
+void MetricsLog::on_start(State& state) {
+  const bool fresh = state.step == 0;
+  const auto json = kept_lines(folder_ / "metrics.jsonl", [&](const std::string& line) { return !fresh && is_epoch_until(line, state.step); });
+  begin(json_, folder_ / "metrics.jsonl", json);
 
-void MetricsLog::on_epoch_end(const EpochReport& report) {
-  out_ << nlohmann::ordered_json{{"event", "epoch"},
-                                 {"epoch", report.epoch},
-                                 {"train_loss", report.train_loss},
-                                 {"test_loss", report.test_loss},
-                                 {"test_accuracy", report.test_accuracy},
-                                 {"train_time_s", report.train_time.count()},
-                                 {"samples", report.samples}}
-       << std::endl;
+  std::string header = "epoch,step,train_loss";
+  for (const std::string& name : state.figures) header += ",test_" + name;
+  std::vector<std::string> csv = kept_lines(folder_ / "metrics.csv", [](const std::string&) { return true; });
+  csv.resize(std::min(csv.size(), json.size() + 1));  // a line for each epoch that was kept
+  if (csv.empty()) csv.emplace_back();
+  csv.front() = header + ",learning_rate,train_time_s,samples";
+  begin(csv_, folder_ / "metrics.csv", csv);
 }
 
-void MetricsLog::on_end(const Summary& summary) {
-  out_ << nlohmann::ordered_json{{"event", "summary"},
-                                 {"test_accuracy", summary.test_accuracy},
-                                 {"test_loss", summary.test_loss},
-                                 {"samples_per_s", summary.samples_per_s},
-                                 {"exposed_comm_share", summary.exposed_comm_share},
-                                 {"ranks", summary.ranks},
-                                 {"epochs", summary.epochs},
-                                 {"steps", summary.steps},
-                                 {"parameters", summary.parameters},
-                                 {"train_time_s", summary.train_time.count()}}
-       << std::endl;
+void MetricsLog::on_end_epoch(State& state, const EpochReport& report) {
+  nlohmann::ordered_json json{{"event", "epoch"}, {"epoch", report.epoch}, {"step", report.step}, {"train_loss", report.train_loss}};
+  for (const auto& [name, value] : report.test) json["test_" + name] = value;
+  json["learning_rate"] = report.learning_rate;
+  json["train_time_s"] = report.train_time.count();
+  json["samples"] = report.samples;
+  json["best"] = report.best;
+  json_ << json << std::endl;
+
+  csv_ << report.epoch << ',' << report.step << ',' << number(report.train_loss);
+  for (const std::string& name : state.figures) csv_ << ',' << number(figure(report.test, name));
+  csv_ << ',' << number(report.learning_rate) << ',' << number(report.train_time.count()) << ',' << report.samples << std::endl;
+}
+
+void MetricsLog::on_end(State& /*state*/, const Summary& summary) {
+  nlohmann::ordered_json json{{"event", "summary"}};
+  for (const auto& [name, value] : summary.test) json["test_" + name] = value;
+  json["samples_per_s"] = summary.samples_per_s;
+  json["exposed_comm_share"] = summary.exposed_comm_share;
+  json["waited_for_data_share"] = summary.waited_for_data_share;
+  json["ranks"] = summary.ranks;
+  json["epochs"] = summary.epochs;
+  json["steps"] = summary.steps;
+  json["skipped_steps"] = summary.skipped_steps;
+  json["global_batch"] = summary.global_batch;
+  json["parameters"] = summary.parameters;
+  json["best"] = summary.best;
+  json["best_epoch"] = summary.best_epoch;
+  json["finished"] = summary.finished;
+  json["stopped_because"] = summary.stopped_because;
+  json["train_time_s"] = summary.train_time.count();
+  json_ << json << std::endl;
 }
 
 }  // namespace tw::train

@@ -1,66 +1,152 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
+#include "support.hpp"
 
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <tw/base/error.hpp>
-#include <tw/train/console.hpp>
-#include <tw/train/metrics_log.hpp>
 
 namespace {
 
-const tw::train::EpochReport epoch{
-    .epoch = 1, .train_loss = 0.5, .test_loss = 0.4, .test_accuracy = 0.875, .train_time = tw::Seconds(2), .samples = 1000};
-const tw::train::Summary summary{.ranks = 2,
-                                 .epochs = 1,
-                                 .steps = 8,
-                                 .parameters = 431080,
-                                 .test_samples = 10000,
-                                 .test_loss = 0.4,
-                                 .test_accuracy = 0.8912,
-                                 .samples_per_s = 7480,
-                                 .exposed_comm_share = 0.05,
-                                 .train_time = tw::Seconds(16)};
+using tw::testing::world;
 
-TEST(MetricsLog, EndsWithTheSummary) {
-  const tw::train::Options options{.name = "observers", .output = std::filesystem::path(testing::TempDir()) / "tw_runs"};
-  for (int run = 0; run < 2; ++run) {  // the second replaces the first
-    tw::train::MetricsLog log(options);
-    log.on_epoch_end(epoch);
-    log.on_end(summary);
+/// A state for hooks that only look.
+struct Stage {
+  explicit Stage(tw::train::Options chosen) : options(std::move(chosen)), sgd(model.tensors(), 0.1), state(world(), model, sgd, options) {
+    state.figures = {"loss", "accuracy"};
   }
-  std::ifstream in(options.output / "observers" / "metrics.jsonl");
-  std::vector<nlohmann::json> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
-  ASSERT_EQ(lines.size(), 2U);
-  EXPECT_EQ(lines[0]["event"], "epoch");
-  EXPECT_EQ(lines[0]["test_accuracy"], 0.875);
-  EXPECT_EQ(lines[1]["event"], "summary");
-  EXPECT_EQ(lines[1]["test_accuracy"], 0.8912);
-  EXPECT_EQ(lines[1]["samples_per_s"], 7480);
-  EXPECT_EQ(lines[1]["exposed_comm_share"], 0.05);
-  EXPECT_EQ(lines[1]["ranks"], 2);
+  tw::train::Options options;
+  tw::train::Model model = tw::testing::make_mlp();
+  torch::optim::SGD sgd;
+  tw::train::State state;
+};
+
+tw::train::EpochReport epoch_report(int64_t epoch) {
+  tw::train::EpochReport report;
+  report.epoch = epoch;
+  report.step = 8 * epoch;
+  report.train_loss = 0.5;
+  report.test = {{"loss", 0.4}, {"accuracy", 0.875}};
+  report.learning_rate = 0.1;
+  report.train_time = tw::Seconds(2);
+  report.samples = 1000;
+  return report;
+}
+
+tw::train::Summary final_summary() {
+  tw::train::Summary summary;
+  summary.ranks = 2;
+  summary.epochs = 1;
+  summary.steps = 8;
+  summary.parameters = 431080;
+  summary.test_samples = 10000;
+  summary.global_batch = 128;
+  summary.test = {{"loss", 0.4}, {"accuracy", 0.8912}};
+  summary.best = 0.4;
+  summary.best_epoch = 1;
+  summary.samples_per_s = 7480;
+  summary.exposed_comm_share = 0.05;
+  summary.waited_for_data_share = 0.01;
+  summary.train_time = tw::Seconds(16);
+  return summary;
+}
+
+std::vector<std::string> lines_of(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(MetricsLog, WritesEpochsAndTheSummary) {
+  Stage stage(tw::testing::quick("observers"));
+  for (int run = 0; run < 2; ++run) {  // the second replaces the first
+    tw::train::MetricsLog log(stage.options);
+    log.on_start(stage.state);
+    log.on_end_epoch(stage.state, epoch_report(1));
+    log.on_end(stage.state, final_summary());
+  }
+  const auto json = lines_of(stage.options.folder() / "metrics.jsonl");
+  ASSERT_EQ(json.size(), 2U);
+  const auto epoch = nlohmann::json::parse(json[0]);
+  EXPECT_EQ(epoch["event"], "epoch");
+  EXPECT_EQ(epoch["test_accuracy"], 0.875);
+  const auto summary = nlohmann::json::parse(json[1]);
+  EXPECT_EQ(summary["event"], "summary");
+  EXPECT_EQ(summary["test_accuracy"], 0.8912);
+  EXPECT_EQ(summary["samples_per_s"], 7480);
+  EXPECT_EQ(summary["exposed_comm_share"], 0.05);
+  EXPECT_EQ(summary["ranks"], 2);
+  EXPECT_EQ(lines_of(stage.options.folder() / "metrics.csv"),
+            (std::vector<std::string>{"epoch,step,train_loss,test_loss,test_accuracy,learning_rate,train_time_s,samples",
+                                      "1,8,0.5,0.4,0.875,0.1,2.0,1000"}));
+}
+
+TEST(MetricsLog, GoesOnBehindTheStepThatIsResumed) {
+  Stage stage(tw::testing::quick("resumed_log"));
+  {
+    tw::train::MetricsLog log(stage.options);
+    log.on_start(stage.state);
+    for (int64_t epoch = 1; epoch <= 3; ++epoch) log.on_end_epoch(stage.state, epoch_report(epoch));
+    log.on_end(stage.state, final_summary());
+  }
+  stage.state.step = 17;  // in the third epoch
+  tw::train::MetricsLog log(stage.options);
+  log.on_start(stage.state);
+  auto not_evaluated = epoch_report(3);
+  not_evaluated.test = {};
+  not_evaluated.train_loss = std::numeric_limits<double>::quiet_NaN();
+  log.on_end_epoch(stage.state, not_evaluated);
+  const auto json = lines_of(stage.options.folder() / "metrics.jsonl");
+  const auto csv = lines_of(stage.options.folder() / "metrics.csv");
+  ASSERT_EQ(json.size(), 3U);
+  ASSERT_EQ(csv.size(), 4U);
+  EXPECT_EQ(nlohmann::json::parse(json[1])["epoch"], 2);
+  EXPECT_EQ(csv[2], "2,16,0.5,0.4,0.875,0.1,2.0,1000");
+  EXPECT_EQ(csv[3], "3,24,,,,0.1,2.0,1000");
 }
 
 TEST(MetricsLog, NamesTheFolderThatCannotBeMade) {
   const auto file = std::filesystem::path(testing::TempDir()) / "tw_a_file";
   std::ofstream(file) << "in the way";
-  EXPECT_THROW(tw::train::MetricsLog({.name = "run", .output = file}), tw::FileError);
+  tw::train::Options options;
+  options.output = file;
+  EXPECT_THROW(tw::train::MetricsLog{options}, tw::FileError);
 }
 
 TEST(Console, ShowsProgressAndASummary) {
+  auto options = tw::testing::quick("lenet");
+  options.name = "lenet";
+  Stage stage(options);
   std::ostringstream out;
-  tw::train::Console console(out, /*terminal=*/false, {.name = "lenet", .epochs = 1, .batch_size = 64});
-  console.on_epoch_begin(1, 1000);
-  for (int64_t samples = 100; samples <= 1000; samples += 100) console.on_step({1, samples, 0.5});
-  console.on_epoch_end(epoch);
-  console.on_end(summary);
+  tw::train::Console console(out, /*terminal=*/false, "images");
+  stage.state.epoch_samples = 1000;
+  console.on_start_epoch(stage.state);
+  stage.state.mean_loss = 0.5;
+  for (stage.state.samples = 100; stage.state.samples <= 1000; stage.state.samples += 100) console.on_update(stage.state);
+  console.on_end_epoch(stage.state, epoch_report(1));
+  console.on_end(stage.state, final_summary());
   const std::string text = out.str();
   for (const char* expected :
-       {"epoch 1/1  50%", "loss 0.500  test accuracy 87.50 %", "lenet: done", "test accuracy  89.12 % of 10,000 images",
-        "431,080 parameters, 1 epochs, 8 steps of 2 x 64 images, in 0:16", "7.48k images/s on 2 ranks", "5.00 % of the step time"}) {
+       {"epoch 1/1  50%", "loss 0.500  test accuracy 87.50 %, loss 0.400", "lenet: done", "test accuracy  89.12 % of 10,000 images, loss 0.400",
+        "431,080 parameters, 1 epochs, 8 steps of 128 images on 2 ranks, in 0:16", "7.48k images/s",
+        "5.00 % of the step time was spent waiting for it, 1.00 % waiting for data"}) {
     EXPECT_NE(text.find(expected), std::string::npos) << expected << " in:\n" << text;
+  }
+}
+
+TEST(Console, SaysWhyARunEndedAndHowToGoOn) {
+  Stage stage(tw::testing::quick("ended"));
+  std::ostringstream out;
+  tw::train::Console console(out, /*terminal=*/false);
+  auto summary = final_summary();
+  summary.stopped_because = "SIGTERM";
+  summary.finished = false;
+  summary.test = {{"loss", 1.5e-5}, {"mae", 0.002}};
+  console.on_end(stage.state, summary);
+  for (const char* expected : {"ended: SIGTERM", "give --resume", "test           10,000 samples, loss 1.50e-05"}) {
+    EXPECT_NE(out.str().find(expected), std::string::npos) << expected << " in:\n" << out.str();
   }
 }
 

@@ -2,27 +2,27 @@
 #pragma once
 #include <iosfwd>
 #include <optional>
+#include <string>
 #include <tw/base/progress_bar.hpp>
-#include <tw/train/observer.hpp>
-#include <tw/train/options.hpp>
+#include <tw/train/hook.hpp>
 
 namespace tw::train {
 
-/// Shows a run to a person: a progress bar an epoch (plain lines where there is no terminal) and a summary at the end.
-class Console : public Observer {
+/// Shows a run to a person: a progress bar an epoch (plain lines where there is no terminal) and a summary at the end. For rank 0 alone.
+class Console : public Hook {
  public:
-  /// @param out kept by reference.
-  Console(std::ostream& out, bool terminal, const Options& options);
+  /// @param out kept by reference. @param unit what samples are called, such as "images".
+  Console(std::ostream& out, bool terminal, std::string unit = "samples");
 
-  void on_epoch_begin(int64_t epoch, int64_t samples) override;
-  void on_step(const StepReport& report) override;
-  void on_epoch_end(const EpochReport& report) override;
-  void on_end(const Summary& summary) override;
+  void on_start_epoch(State& state) override;
+  void on_update(State& state) override;
+  void on_end_epoch(State& state, const EpochReport& report) override;
+  void on_end(State& state, const Summary& summary) override;
 
  private:
   std::ostream& out_;
   bool terminal_;
-  Options options_;
+  std::string unit_;
   std::optional<ProgressBar> bar_;
 };
 

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <fstream>
-#include <tw/train/observer.hpp>
-#include <tw/train/options.hpp>
+#include <tw/train/hook.hpp>
 
 namespace tw::train {
 
-/// Writes output / name / metrics.jsonl, one JSON object a line: {"event":"epoch",...} for each epoch and at last {"event":"summary",...}.
-/// A file of an earlier run is replaced.
-class MetricsLog : public Observer {
+/// Writes metrics.jsonl into the run's folder, one JSON object a line: {"event":"epoch",...} for each epoch and at last {"event":"summary",...}; and
+/// the epochs as metrics.csv. Files of an earlier run are replaced; those of a resumed run are continued behind the step that it resumes. For rank 0
+/// alone.
+class MetricsLog : public Hook {
  public:
   /// Makes the folder. @throws FileError when that fails.
   explicit MetricsLog(const Options& options);
 
-  void on_epoch_begin(int64_t epoch, int64_t samples) override;
-  void on_step(const StepReport& report) override;
-  void on_epoch_end(const EpochReport& report) override;
-  void on_end(const Summary& summary) override;
+  void on_start(State& state) override;
+  void on_end_epoch(State& state, const EpochReport& report) override;
+  void on_end(State& state, const Summary& summary) override;
 
  private:
-  std::ofstream out_;
+  std::filesystem::path folder_;
+  std::ofstream json_;
+  std::ofstream csv_;
 };
 
 }  // namespace tw::train

@@ -2,17 +2,60 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <tw/data/distributed_sampler.hpp>
+#include <tw/data/loader.hpp>
+#include <tw/train/learning_rate.hpp>
 
 namespace tw::train {
+
+struct CheckpointPolicy {
+  int64_t every_epochs = 1;  ///< 0: never for this reason
+  int64_t every_steps = 0;   ///< 0: never for this reason
+  int64_t keep = 2;          ///< the newest so many
+};
+
+struct EarlyStopping {
+  int64_t patience = 0;        ///< evaluations without a better value before the run ends; 0: never
+  double min_delta = 0;        ///< what counts as better
+  std::string watch = "loss";  ///< "loss" or a metric of the objective, on the test set; the best model is kept by it too
+};
+
+/// What to do about a loss or a gradient that is not finite, on whichever rank.
+enum class NonFinite {
+  stop,     ///< end the run, as a result, not as an error
+  skip,     ///< leave this update out
+  restore,  ///< go back to the parameters of the newest checkpoint, three times at most, and go on with the next samples
+};
+
+/// What to do with checkpoints of an earlier run of the same name.
+enum class Resume {
+  refuse,  ///< begin anew, unless an unfinished run would be lost: that is an error
+  resume,  ///< continue it; begin where there is none
+  fresh,   ///< begin anew in any case
+};
 
 struct Options {
   std::string name = "run";  ///< the run's folder is output / name
   std::filesystem::path output = "runs";
   int64_t epochs = 1;
-  int64_t batch_size = 64;  ///< samples of one rank in one step
-  int64_t seed = 0;         ///< of the order of samples
+  int64_t batch_size = 64;   ///< samples of one rank in one update
+  int64_t global_batch = 0;  ///< samples of all ranks in one update; 0: batch_size times the ranks. A resumed run keeps its own
+  int64_t accumulation = 1;  ///< an update's samples are taken in so many passes, to save memory
+  int64_t seed = 0;          ///< of the order of samples, of augmentation and of what the model draws
+  Uneven uneven = Uneven::exact;
+  int64_t evaluate_every = 1;  ///< epochs
+  LearningRateOptions learning_rate = {};
+  CheckpointPolicy checkpoint = {};
+  EarlyStopping early_stopping = {};
+  NonFinite non_finite = NonFinite::stop;
+  Resume resume = Resume::refuse;
+  int64_t loader_workers = 1;        ///< threads that prepare batches
+  Augmentation augmentation = {};    ///< of the training set
+  std::filesystem::path trace = {};  ///< a timeline in Chrome's trace format; empty: none
 
+  std::filesystem::path folder() const { return output / name; }
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };

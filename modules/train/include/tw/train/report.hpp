@@ -1,39 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <string>
 #include <tw/base/clock.hpp>
+#include <utility>
+#include <vector>
 
 namespace tw::train {
 
-/// Where a run stands within an epoch.
-struct StepReport {
-  int64_t epoch = 0;    ///< from 1
-  int64_t samples = 0;  ///< trained in this epoch so far, by all ranks
-  double loss = 0;      ///< of this rank's batch
-};
+/// Means over the test set: "loss" first, then the objective's metrics in their order. Exact over all ranks.
+using Figures = std::vector<std::pair<std::string, double>>;
+
+/// The value called `name`, or NaN.
+double figure(const Figures& figures, const std::string& name);
 
 /// One epoch, exact over all ranks: sums and counts are reduced, not means.
 struct EpochReport {
   int64_t epoch = 0;      ///< from 1
-  double train_loss = 0;  ///< mean over the samples, each taken before the step it served in
-  double test_loss = 0;
-  double test_accuracy = 0;  ///< 0 to 1
+  int64_t step = 0;       ///< updates so far
+  double train_loss = 0;  ///< mean over the samples, each taken before the update it served in
+  Figures test;           ///< empty where this epoch was not evaluated
+  bool best = false;      ///< better than all before
+  double learning_rate = 0;
   Seconds train_time{0};
   int64_t samples = 0;  ///< trained, by all ranks
 };
 
-/// A finished run.
+/// A run that has ended, in whichever way.
 struct Summary {
   int ranks = 1;
-  int64_t epochs = 0;
-  int64_t steps = 0;
+  int64_t epochs = 0;      ///< completed, those before a resume included
+  int64_t steps = 0;       ///< updates, those before a resume included
   int64_t parameters = 0;  ///< trained elements
   int64_t test_samples = 0;
-  double test_loss = 0;
-  double test_accuracy = 0;       ///< 0 to 1
-  double samples_per_s = 0;       ///< trained, by all ranks, evaluation not counted
-  double exposed_comm_share = 0;  ///< time in which ranks only waited for communication, over the time of all steps; mean over ranks
-  Seconds train_time{0};          ///< of all steps
+  int64_t global_batch = 0;
+  Figures test;                      ///< the last evaluation
+  double best = 0;                   ///< the best value of what early stopping watches
+  int64_t best_epoch = 0;            ///< 0: nothing was evaluated
+  int64_t skipped_steps = 0;         ///< left out because something was not finite
+  std::string stopped_because;       ///< empty: all epochs were trained
+  bool finished = true;              ///< false: to be resumed
+  double samples_per_s = 0;          ///< trained, by all ranks, evaluation not counted; since the start or the resume
+  double exposed_comm_share = 0;     ///< time in which ranks only waited for communication, over the time of all steps; mean over ranks
+  double waited_for_data_share = 0;  ///< the same for data
+  Seconds train_time{0};             ///< of all steps since the start or the resume
 };
 
 }  // namespace tw::train

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_setup.hpp"
+
+#include <torch/nn/module.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
+
+#include <cmath>
+#include <fstream>
+#include <iomanip>
+#include <numeric>
+#include <ostream>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/data/image_dataset.hpp>
+#include <tw/data/regression.hpp>
+#include <tw/data/sharded_dataset.hpp>
+#include <tw/models/lenet.hpp>
+#include <tw/models/mlp.hpp>
+#include <tw/models/resnet.hpp>
+
+namespace tw::tool {
+namespace {
+
+// What load_mnist() finds in MNIST and its successors.
+constexpr int64_t mnist_classes = 10;
+
+Batch first_samples(const Dataset& dataset, int64_t count) {
+  std::vector<int64_t> indices(static_cast<size_t>(std::min(count, dataset.size())));
+  std::iota(indices.begin(), indices.end(), int64_t{0});
+  return dataset.batch(indices);
+}
+
+int64_t elements_of_a_sample(const at::Tensor& tensor) { return tensor.numel() / std::max<int64_t>(1, tensor.size(0)); }
+
+// The tensor, of shape [n, ...] as the targets have it.
+train::Model shaped(train::Model model, const std::vector<int64_t>& shape) {
+  model.forward = [inner = std::move(model.forward), shape](const at::Tensor& inputs) mutable {
+    std::vector<int64_t> wanted{inputs.size(0)};
+    wanted.insert(wanted.end(), shape.begin() + 1, shape.end());
+    return inner(inputs).reshape(wanted);
+  };
+  return model;
+}
+
+train::Model make_mlp(const ModelOptions& options, int64_t inputs, int64_t outputs) {
+  std::vector<int64_t> widths{inputs};
+  widths.insert(widths.end(), static_cast<size_t>(options.hidden_layers), options.width);
+  widths.push_back(outputs);
+  return train::model_of(models::Mlp(widths));
+}
+
+train::Model make_model(const TrainConfig& config, const Dataset& dataset) {
+  const ModelOptions& options = config.model;
+  const Batch sample = first_samples(dataset, 1);
+  const bool images = config.data.kind == "mnist";
+  const int64_t inputs = elements_of_a_sample(sample.inputs);
+  if (options.name == "torchscript") return train::load_torchscript(options.path);
+  if (options.name == "resnet") return train::model_of(models::ResNet(options.blocks, mnist_classes));
+  if (options.name == "mlp" && images) return make_mlp(options, inputs, mnist_classes);
+  if (options.name == "mlp") return shaped(make_mlp(options, inputs, elements_of_a_sample(sample.targets)), sample.targets.sizes().vec());
+  if (sample.inputs.size(2) != 28 || sample.inputs.size(3) != 28) {
+    throw Error(
+        concat("model lenet takes images of 28 x 28, but these are ", sample.inputs.size(2), " x ", sample.inputs.size(3), "; use resnet or mlp"));
+  }
+  return train::model_of(models::LeNet(mnist_classes));
+}
+
+// Parameters and inputs in `dtype`.
+train::Model in_dtype(train::Model model, at::ScalarType dtype) {
+  const torch::NoGradGuard no_grad;
+  for (const NamedTensor& tensor : model.parameters) tensor.tensor.set_data(tensor.tensor.to(dtype));
+  for (const NamedTensor& tensor : model.buffers) {
+    if (tensor.tensor.is_floating_point()) tensor.tensor.set_data(tensor.tensor.to(dtype));
+  }
+  model.forward = [inner = std::move(model.forward), dtype](const at::Tensor& inputs) { return inner(inputs.to(dtype)); };
+  return model;
+}
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<at::Tensor>& parameters) {
+  namespace optim = torch::optim;
+  if (options.name == "adam") return std::make_unique<optim::Adam>(parameters, optim::AdamOptions(options.lr).weight_decay(options.weight_decay));
+  if (options.name == "adamw") return std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions(options.lr).weight_decay(options.weight_decay));
+  if (options.name == "adagrad") {
+    return std::make_unique<optim::Adagrad>(parameters, optim::AdagradOptions(options.lr).weight_decay(options.weight_decay));
+  }
+  if (options.name == "rmsprop") {
+    return std::make_unique<optim::RMSprop>(parameters,
+                                            optim::RMSpropOptions(options.lr).momentum(options.momentum).weight_decay(options.weight_decay));
+  }
+  return std::make_unique<optim::SGD>(parameters, optim::SGDOptions(options.lr).momentum(options.momentum).weight_decay(options.weight_decay));
+}
+
+std::unique_ptr<Dataset> open_data(const DataOptions& options, Split split) {
+  if (options.kind == "mnist") return std::make_unique<ImageDataset>(load_mnist(options.directory, split));
+  return load_regression(options.directory, split);
+}
+
+Augmentation make_augmentation(const DataOptions& options) {
+  std::vector<Augmentation> steps;
+  if (options.shift > 0) steps.push_back(random_shift(options.shift));
+  if (options.flip) steps.push_back(random_horizontal_flip());
+  return steps.empty() ? Augmentation() : compose(std::move(steps));
+}
+
+// Tensors of an optimizer's state for each parameter.
+int64_t state_tensors(const OptimizerOptions& options) {
+  if (options.name == "adam" || options.name == "adamw") return 2;
+  if (options.name == "rmsprop") return options.momentum > 0 ? 2 : 1;
+  return options.name == "adagrad" || options.momentum > 0 ? 1 : 0;
+}
+
+// MemAvailable of /proc/meminfo, in bytes; 0 where it is unknown.
+int64_t available_memory() {
+  std::ifstream in("/proc/meminfo");
+  for (std::string word; in >> word;) {
+    int64_t kib = 0;
+    if (word == "MemAvailable:" && in >> kib) return kib * 1024;
+  }
+  return 0;
+}
+
+std::string mib(int64_t bytes) { return concat(std::fixed, std::setprecision(1), static_cast<double>(bytes) / (1 << 20), " MiB"); }
+
+}  // namespace
+
+TrainSetup make_train_setup(TrainConfig& config) {
+  TrainSetup setup;
+  setup.train_set = open_data(config.data, Split::train);
+  setup.test_set = open_data(config.data, Split::test);
+  config.run.augmentation = make_augmentation(config.data);
+  const bool images = config.data.kind == "mnist";
+  setup.unit = images ? "images" : "samples";
+  setup.objective = images ? train::classification() : train::regression();
+  torch::manual_seed(static_cast<uint64_t>(config.run.seed));
+  setup.model = in_dtype(make_model(config, *setup.train_set), config.model.dtype == "float64" ? at::kDouble : at::kFloat);
+  setup.optimizer = make_optimizer(config.optimizer, setup.model.tensors());
+  return setup;
+}
+
+void rehearse(const TrainConfig& config, const TrainSetup& setup, int ranks, std::ostream& out) {
+  for (const Dataset* dataset : {setup.train_set.get(), setup.test_set.get()}) {
+    if (const auto* shards = dynamic_cast<const ShardedDataset*>(dataset)) shards->check_all();
+  }
+  const int64_t batch_size = config.run.global_batch > 0 ? (config.run.global_batch + ranks - 1) / ranks : config.run.batch_size;
+  const Batch batch = first_samples(*setup.train_set, batch_size / config.run.accumulation);
+  const at::Tensor outputs = setup.model.forward(batch.inputs);
+  const at::Tensor loss = setup.objective.loss(outputs, batch.targets);
+  if (!std::isfinite(loss.item<double>())) throw Error(concat("the loss of the first batch is ", loss.item<double>()));
+  loss.backward();
+
+  int64_t parameter_bytes = 0;
+  for (const NamedTensor& parameter : setup.model.parameters) parameter_bytes += static_cast<int64_t>(parameter.tensor.nbytes());
+  const int64_t state_bytes = state_tensors(config.optimizer) * parameter_bytes;
+  const bool checkpoints = config.run.checkpoint.every_epochs > 0 || config.run.checkpoint.every_steps > 0;
+  const int64_t staging_bytes = checkpoints ? (parameter_bytes + state_bytes) / ranks : 0;
+  const int64_t batch_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes()) * (2 + config.run.loader_workers);
+  const int64_t total = 2 * parameter_bytes + state_bytes + staging_bytes + batch_bytes;
+  const int64_t available = available_memory();
+  out << "rehearsal: configuration, data and model fit together; nothing was written\n"
+      << "  data           " << setup.train_set->size() << " " << setup.unit << " to train, " << setup.test_set->size() << " to test; inputs "
+      << batch.inputs.sizes().slice(1) << ", targets " << batch.targets.sizes().slice(1) << '\n'
+      << "  model          " << setup.model.trained_elements() << " parameters; outputs " << outputs.sizes().slice(1) << ", first loss "
+      << loss.item<double>() << '\n'
+      << "  a step         " << batch_size << " " << setup.unit << " on each of " << ranks << " ranks\n"
+      << "  a rank's memory, without activations: parameters " << mib(parameter_bytes) << ", gradients " << mib(parameter_bytes) << ", optimizer "
+      << mib(state_bytes) << ", checkpoint " << mib(staging_bytes) << ", batches " << mib(batch_bytes) << "; together " << mib(total) << ", "
+      << mib(total * ranks) << " on all ranks; available on this node: " << mib(available) << '\n';
+  if (available > 0 && total * ranks > available) throw Error("all ranks together need more memory than this node has, if they all run here");
+}
+
+}  // namespace tw::tool

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+
+namespace tw::models {
+
+/// A residual net for small images: a convolution, three stages of `blocks` blocks with 16, 32 and 64 feature maps, each stage but the first at half
+/// the resolution, mean over the image, a linear layer; batch normalisation behind every convolution. 6 * blocks + 2 layers; 77,562 parameters with
+/// one block a stage and 10 classes. Ref: He et al. 2016, section 4.2, with projections where the shape changes.
+class ResNetImpl : public torch::nn::Module {
+ public:
+  explicit ResNetImpl(int64_t blocks = 1, int64_t classes = 10);
+  /// @param x [n, 1, height, width], height and width at least 4. @return logits [n, classes].
+  torch::Tensor forward(torch::Tensor x);
+
+ private:
+  torch::nn::Conv2d conv_{nullptr};
+  torch::nn::BatchNorm2d norm_{nullptr};
+  torch::nn::ModuleList blocks_{nullptr};
+  torch::nn::Linear output_{nullptr};
+};
+TORCH_MODULE(ResNet);
+
+}  // namespace tw::models

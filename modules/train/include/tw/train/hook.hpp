@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <tw/data/dataset.hpp>
+#include <tw/mpi/communicator.hpp>
+#include <tw/train/model.hpp>
+#include <tw/train/options.hpp>
+#include <tw/train/report.hpp>
+#include <vector>
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace tw::train {
+
+/// Where a run stands. Hooks may change the tensors and the optimizer, on all ranks alike, and end the run.
+struct State {
+  State(const Communicator& communicator, const Model& trained, torch::optim::Optimizer& by, const Options& as)
+      : comm(communicator), model(trained), optimizer(by), options(as) {}
+
+  const Communicator& comm;
+  const Model& model;
+  torch::optim::Optimizer& optimizer;
+  const Options& options;
+  int64_t epoch = 1;          ///< from 1
+  int64_t step = 0;           ///< updates so far, in all epochs
+  int64_t samples = 0;        ///< trained in this epoch so far, by all ranks
+  int64_t epoch_samples = 0;  ///< that this epoch will train, by all ranks
+  Batch batch;                ///< of this rank; may be empty
+  at::Tensor outputs;
+  at::Tensor loss;       ///< of this rank's batch
+  double mean_loss = 0;  ///< the same as a number; 0 for an empty batch
+  double learning_rate = 0;
+  std::vector<std::string> figures{"loss"};  ///< what an evaluation gives, in its order
+
+  /// Ends the run after this step, with a checkpoint. Any rank may ask.
+  void stop(std::string reason) { stop_reason = std::move(reason); }
+  std::string stop_reason;
+};
+
+/// Code of one's own inside the training loop, in the manner of torchnet's engine. Called on every rank; a hook that communicates does so on all.
+class Hook {
+ public:
+  virtual ~Hook() = default;
+  virtual void on_start(State& /*state*/) {}        ///< before the first step; after a resume too
+  virtual void on_start_epoch(State& /*state*/) {}  ///< in mid-epoch too, after a resume
+  virtual void on_sample(State& /*state*/) {}       ///< `batch` is there
+  virtual void on_forward(State& /*state*/) {}      ///< `outputs` and `loss` are there
+  virtual void on_backward(State& /*state*/) {}     ///< gradients are reduced, and not yet used
+  virtual void on_update(State& /*state*/) {}       ///< the optimizer has stepped
+  virtual void on_end_epoch(State& /*state*/, const EpochReport& /*report*/) {}
+  virtual void on_end(State& /*state*/, const Summary& /*summary*/) {}
+};
+
+}  // namespace tw::train

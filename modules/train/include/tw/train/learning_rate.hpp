@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+
+namespace tw::train {
+
+/// How the learning rate moves: a factor on what the optimizer was made with. Pure.
+struct LearningRateOptions {
+  enum class Decay { constant, step, cosine };
+  Decay decay = Decay::constant;
+  int64_t warm_up_steps = 0;  ///< rises linearly to the full rate in so many updates
+  int64_t step_epochs = 1;    ///< step: multiply by step_factor every so many epochs
+  double step_factor = 0.1;
+  double final_factor = 0;  ///< cosine: what is left at the end of the run
+  int64_t base_batch = 0;   ///< the global batch for which the optimizer's rate is meant; the rate grows with the batch. 0: leave it
+
+  /// @throws ContractError naming the wrong field.
+  void validate() const;
+};
+
+/// The length of a run in updates.
+struct RunLength {
+  int64_t steps_per_epoch = 1;
+  int64_t epochs = 1;
+  int64_t global_batch = 1;
+};
+
+/// The factor of update `step`, counted from 0. The linear scaling rule with warm-up: Goyal et al. 2017. Cosine: Loshchilov & Hutter 2017.
+double learning_rate_factor(const LearningRateOptions& options, const RunLength& length, int64_t step);
+
+}  // namespace tw::train

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tw::train {
+
+/// A figure that is a mean over samples.
+struct Metric {
+  std::string name;
+  bool larger_is_better = false;
+  /// The sum over the samples of a batch, in float64. Sums and counts travel between ranks, so that the mean is exact on any number of them.
+  std::function<double(const at::Tensor& outputs, const at::Tensor& targets)> sum;
+};
+
+/// What training minimises, and what evaluation shows.
+struct Objective {
+  /// The mean over the samples of a batch; 0-dimensional.
+  std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets)> loss;
+  /// Beside the loss itself, which is always there as "loss".
+  std::vector<Metric> metrics;
+};
+
+/// Cross-entropy of logits [n, classes] against int64 [n]; metric "accuracy", 0 to 1.
+Objective classification();
+
+/// Mean squared error, a sample's being the mean over its elements; metric "mae", the mean absolute error.
+Objective regression();
+
+}  // namespace tw::train

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <tw/mpi/communicator.hpp>
+#include <vector>
+
+namespace tw::train {
+
+/// What this rank did when, for Chrome's about:tracing or ui.perfetto.dev: one process a rank, with rows for computing and for communication.
+class Timeline {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  enum class Row { compute = 0, communication = 1 };
+
+  /// Adds a span. After a million of them the rest is left out.
+  void add(Row row, const char* name, Time begin, Time end, int64_t number);
+  /// Writes the spans of all ranks to `path` on rank 0; times count from the first span anywhere, by each node's own clock. Collective.
+  /// @throws FileError on every rank when rank 0 cannot write.
+  void write(const Communicator& comm, const std::filesystem::path& path) const;
+
+ private:
+  struct Span {
+    Row row;
+    const char* name;  // a literal
+    Time begin;
+    Time end;
+    int64_t number;
+  };
+  std::vector<Span> spans_;
+};
+
+}  // namespace tw::train

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <tw/data/dataset.hpp>
+#include <tw/mpi/communicator.hpp>
+#include <tw/train/hook.hpp>
+#include <tw/train/model.hpp>
+#include <tw/train/objective.hpp>
+#include <tw/train/options.hpp>
+
+namespace tw::train {
+
+/// Trains a model on all ranks, data-parallel, and keeps it safe: checkpoints from which any number of ranks can go on.
+///
+/// An update takes the next `global_batch` samples of the epoch's order, which depends on seed and epoch alone; each rank has its share of them,
+/// which may be unequal or empty. A run that is killed and resumed on as many ranks has the bits of one that was not; on another number of ranks it
+/// trains the same samples in the same updates.
+///
+/// SIGTERM and SIGUSR1 (what batch systems send before a job's time is over) end the run after a step, with a checkpoint.
+///
+/// In the run's folder: checkpoints/, best.safetensors (parameters and buffers of the best evaluation), lock.
+class Trainer {
+ public:
+  /// Collective. @param optimizer over the parameters of `model`: SGD, Adam, AdamW, RMSprop or Adagrad. @param train, test borrowed.
+  /// @throws ContractError for a wrong option; Error when another run holds the folder, or an unfinished run would be lost.
+  Trainer(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
+          const Options& options);
+  ~Trainer();
+
+  /// @param hook borrowed; called after those added before. On every rank, or on some: a hook that communicates, on every rank.
+  void add(Hook& hook);
+
+  /// Trains to the end, or until something ends it. Collective, once.
+  Summary run();
+
+ private:
+  class Run;
+  std::unique_ptr<Run> run_;
+};
+
+}  // namespace tw::train

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "evaluate.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+
+#include <tw/comm/collectives.hpp>
+#include <tw/data/loader.hpp>
+
+namespace tw::train {
+namespace {
+
+// Samples of one rank in a batch: large enough for speed, small enough for memory.
+constexpr int64_t evaluation_batch = 256;
+
+}  // namespace
+
+std::vector<double> sum_over_ranks(const Communicator& comm, std::vector<double> values) {
+  const at::Tensor tensor = at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::TensorOptions().dtype(at::kDouble));
+  allreduce(comm, tensor, ReduceOp::sum);
+  return values;
+}
+
+Figures evaluate(const Communicator& comm, const Model& model, const Objective& objective, const Dataset& dataset) {
+  if (dataset.size() == 0) return {};
+  const at::NoGradGuard no_grad;
+  model.set_training(false);
+  Loader loader(dataset, DistributedSampler(static_cast<size_t>(dataset.size()), comm.size(), comm.rank(), {.shuffle = false}),
+                {.global_batch = evaluation_batch * comm.size()});
+  loader.begin_epoch(0);
+  std::vector<double> sums(1 + objective.metrics.size());
+  while (const auto batch = loader.next()) {
+    if (batch->size() == 0) continue;
+    const at::Tensor outputs = model.forward(batch->inputs);
+    sums[0] += objective.loss(outputs, batch->targets).item<double>() * static_cast<double>(batch->size());
+    for (size_t i = 0; i < objective.metrics.size(); ++i) sums[i + 1] += objective.metrics[i].sum(outputs, batch->targets);
+  }
+  model.set_training(true);
+  sums = sum_over_ranks(comm, std::move(sums));
+  const auto samples = static_cast<double>(dataset.size());
+  Figures figures{{"loss", sums[0] / samples}};
+  for (size_t i = 0; i < objective.metrics.size(); ++i) figures.emplace_back(objective.metrics[i].name, sums[i + 1] / samples);
+  return figures;
+}
+
+}  // namespace tw::train

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/data/dataset.hpp>
+#include <tw/mpi/communicator.hpp>
+#include <tw/train/model.hpp>
+#include <tw/train/objective.hpp>
+#include <tw/train/report.hpp>
+#include <vector>
+
+namespace tw::train {
+
+/// The sums of `values` over the ranks. Collective.
+std::vector<double> sum_over_ranks(const Communicator& comm, std::vector<double> values);
+
+/// Loss and metrics of `model` on `dataset`, every sample once, exact over all ranks. Collective. Empty for an empty data set.
+Figures evaluate(const Communicator& comm, const Model& model, const Objective& objective, const Dataset& dataset);
+
+}  // namespace tw::train

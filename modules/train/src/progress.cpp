@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "progress.hpp"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <tw/base/error.hpp>
+
+namespace tw::train {
+namespace {
+
+template <class T>
+void read(const nlohmann::json& json, T& value) {
+  json.get_to(value);
+}
+
+// JSON knows no NaN and no infinity; both are written as null.
+void read(const nlohmann::json& json, double& value) { value = json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>(); }
+
+void read(const nlohmann::json& json, std::vector<double>& values) {
+  for (const auto& entry : json) read(entry, values.emplace_back());
+}
+
+void read(const nlohmann::json& json, Figures& figures) {
+  for (const auto& entry : json) {
+    auto& [name, value] = figures.emplace_back();
+    read(entry.at(0), name);
+    read(entry.at(1), value);
+  }
+}
+
+// One place for both directions: `visit(name, member)` for every member.
+template <class SomeProgress, class Visit>
+void for_each_member(SomeProgress& progress, Visit visit) {
+  visit("epoch", progress.epoch);
+  visit("consumed", progress.consumed);
+  visit("step", progress.step);
+  visit("global_batch", progress.global_batch);
+  visit("seed", progress.seed);
+  visit("skipped", progress.skipped);
+  visit("restores", progress.restores);
+  visit("waited", progress.waited);
+  visit("best_epoch", progress.best_epoch);
+  visit("best", progress.best);
+  visit("finished", progress.finished);
+  visit("test", progress.test);
+  visit("loss_sums", progress.loss_sums);
+  visit("empty_submodules", progress.empty_submodules);
+}
+
+}  // namespace
+
+std::string to_json(const Progress& progress) {
+  nlohmann::ordered_json json;
+  for_each_member(progress, [&](const char* name, const auto& member) { json[name] = member; });
+  return json.dump();
+}
+
+Progress progress_from_json(const std::string& text) {
+  Progress progress;
+  try {
+    const auto json = nlohmann::json::parse(text);
+    for_each_member(progress, [&](const char* name, auto& member) { read(json.at(name), member); });
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(std::string("the checkpoint was not written by a trainer: ") + error.what());
+  }
+  return progress;
+}
+
+double loss_sum_of(const Progress& progress, int rank, int ranks) {
+  const auto& sums = progress.loss_sums;
+  if (static_cast<int>(sums.size()) == ranks) return sums[static_cast<size_t>(rank)];
+  return rank == 0 ? std::accumulate(sums.begin(), sums.end(), 0.0) : 0.0;
+}
+
+}  // namespace tw::train

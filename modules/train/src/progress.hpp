@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a checkpoint holds beside tensors: how far a run has come. Pure.
+#pragma once
+#include <string>
+#include <tw/train/report.hpp>
+
+namespace tw::train {
+
+struct Progress {
+  int64_t epoch = 1;     ///< in progress, from 1
+  int64_t consumed = 0;  ///< samples of the epoch's order that all ranks have trained
+  int64_t step = 0;      ///< updates
+  int64_t global_batch = 0;
+  int64_t seed = 0;
+  int64_t skipped = 0;
+  int64_t restores = 0;
+  int64_t waited = 0;  ///< evaluations since the best one
+  int64_t best_epoch = 0;
+  double best = 0;
+  bool finished = false;
+  Figures test;                               ///< of the last evaluation
+  std::vector<double> loss_sums;              ///< of this epoch, one a rank
+  std::vector<std::string> empty_submodules;  ///< for export_for_libtorch()
+};
+
+std::string to_json(const Progress& progress);
+/// @throws Error when `text` is not what to_json() writes.
+Progress progress_from_json(const std::string& text);
+
+/// What rank `rank` of `ranks` has of the epoch's losses: its own where the number of ranks is the same, else rank 0 takes all.
+double loss_sum_of(const Progress& progress, int rank, int ranks);
+
+}  // namespace tw::train

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <csignal>
+#include <string>
+
+namespace tw::train {
+
+/// While it lives, SIGTERM and SIGUSR1 do not end the process but are remembered. One at a time.
+class Signals {
+ public:
+  Signals();
+  ~Signals();
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  /// "SIGTERM", "SIGUSR1", or "" when none has come.
+  static std::string caught();
+
+ private:
+  struct sigaction old_term_ = {};
+  struct sigaction old_usr1_ = {};
+};
+
+}  // namespace tw::train

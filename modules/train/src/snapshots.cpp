@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshots.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+
+#include <iterator>
+#include <tw/base/error.hpp>
+#include <tw/base/log.hpp>
+#include <tw/comm/collectives.hpp>
+
+namespace tw::train {
+namespace {
+
+std::vector<NamedShard> shards_of(const Model& model, const OptimizerState& optimizer) {
+  std::vector<NamedShard> shards;
+  for (const NamedTensor& parameter : model.parameters) shards.push_back(whole(parameter.name, parameter.tensor, ShardKind::parameter));
+  for (const NamedTensor& buffer : model.buffers) shards.push_back(whole(buffer.name, buffer.tensor, ShardKind::buffer));
+  std::vector<NamedShard> more = optimizer.shards();
+  shards.insert(shards.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  return shards;
+}
+
+std::vector<double> on_every_rank(const Communicator& comm, double mine) {
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  allgather(comm, at::from_blob(&mine, {1}, options), at::from_blob(all.data(), {comm.size()}, options));
+  return all;
+}
+
+}  // namespace
+
+Snapshots::Snapshots(const Communicator& comm, const Model& model, torch::optim::Optimizer& optimizer, const Options& options)
+    : comm_(comm),
+      model_(model),
+      store_(comm, options.folder() / "checkpoints", {.keep = options.checkpoint.keep}),
+      optimizer_(optimizer, model.parameters) {}
+
+template <class Call>
+void Snapshots::report_failure_of(Call call) const {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (comm_.rank() == 0) log_error(error.what(), "; training goes on, and the checkpoints before it are untouched");
+  }
+}
+
+void Snapshots::poll() {
+  report_failure_of([&] { store_.poll(); });
+}
+
+void Snapshots::settle() {
+  report_failure_of([&] { store_.wait(); });
+}
+
+std::optional<Progress> Snapshots::newest() const {
+  const auto step = store_.newest_valid();
+  if (!step) return std::nullopt;
+  return progress_from_json(store_.index(*step).metadata);
+}
+
+Progress Snapshots::restore() {
+  const at::NoGradGuard no_grad;
+  settle();
+  const int64_t step = store_.newest_valid().value();
+  std::vector<std::string> names;
+  for (const StoredTensor& tensor : store_.index(step).tensors) names.push_back(tensor.spec.name);
+  optimizer_.prepare(names);
+  const std::vector<NamedShard> shards = shards_of(model_, optimizer_);
+  const Progress progress = progress_from_json(store_.load(step, shards));
+  optimizer_.apply(shards);
+  return progress;
+}
+
+void Snapshots::save(Progress progress, double loss_sum) {
+  const at::NoGradGuard no_grad;
+  settle();
+  progress.empty_submodules = model_.empty_submodules;
+  progress.loss_sums = on_every_rank(comm_, loss_sum);
+  // Running means differ between ranks, and rank 0's count. They alone are copied, so rank 0 goes on as if no checkpoint had been taken.
+  synchronize(comm_, model_.buffers);
+  store_.save(progress.step, shards_of(model_, optimizer_), to_json(progress));
+}
+
+}  // namespace tw::train

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/data_parallel/synchronize.hpp>
+#include <tw/state/checkpoint_store.hpp>
+#include <tw/state/optimizer_state.hpp>
+#include <tw/train/model.hpp>
+#include <tw/train/options.hpp>
+
+#include "progress.hpp"
+
+namespace tw::train {
+
+/// The checkpoints of one run: the model, its optimizer and how far the run has come.
+class Snapshots {
+ public:
+  /// Collective. All arguments are borrowed.
+  Snapshots(const Communicator& comm, const Model& model, torch::optim::Optimizer& optimizer, const Options& options);
+
+  /// How far the newest checkpoint that can be read has come. Collective.
+  std::optional<Progress> newest() const;
+  /// Takes the tensors of that checkpoint. Collective.
+  Progress restore();
+  /// Collective. The tensors are copied now and written while training goes on.
+  void save(Progress progress, double loss_sum);
+  /// To be called every step by all ranks: carries writing on. A checkpoint that cannot be written is reported, and training goes on.
+  void poll();
+  /// Until what is being written is, or was reported. Collective.
+  void settle();
+  /// The same, for the last one: @throws Error on every rank alike when it was not written.
+  void finish() { store_.wait(); }
+  /// Collective.
+  void remove_all() { store_.remove_all(); }
+
+ private:
+  template <class Call>
+  void report_failure_of(Call call) const;
+
+  const Communicator& comm_;
+  const Model& model_;
+  CheckpointStore store_;
+  OptimizerState optimizer_;
+};
+
+}  // namespace tw::train

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/train/trainer.hpp>
+
+#include <torch/optim/optimizer.h>
+#include <torch/utils.h>
+
+#include <cmath>
+#include <tw/base/contract.hpp>
+#include <tw/base/log.hpp>
+#include <tw/base/random.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/data/loader.hpp>
+#include <tw/data_parallel/data_parallel.hpp>
+#include <tw/state/directory_lock.hpp>
+#include <tw/tensor/safetensors.hpp>
+#include <tw/train/timeline.hpp>
+
+#include "evaluate.hpp"
+#include "non_finite.hpp"
+#include "signals.hpp"
+#include "snapshots.hpp"
+
+namespace tw::train {
+namespace {
+
+// What ranks tell each other along with a step.
+constexpr int notice_stop = 0;
+constexpr int notice_trouble = 1;
+
+constexpr int64_t most_restores = 3;
+
+// The folder is made before anything else that needs it.
+const Options& checked(const Communicator& comm, const Options& options, const Dataset& train, const Objective& objective) {
+  options.validate();
+  TW_EXPECTS(train.size() > 0, "there is nothing to train on");
+  const auto& watch = options.early_stopping.watch;
+  const bool known =
+      watch == "loss" || std::any_of(objective.metrics.begin(), objective.metrics.end(), [&](const Metric& m) { return m.name == watch; });
+  TW_EXPECTS(known, "early_stopping.watch is '", watch, "', which is neither loss nor a metric of the objective");
+  expect_same_on_all_ranks(comm, "the trainer's options",
+                           {concat("name ", options.name), concat("epochs ", options.epochs), concat("batch_size ", options.batch_size),
+                            concat("global_batch ", options.global_batch), concat("accumulation ", options.accumulation),
+                            concat("seed ", options.seed), concat("training samples ", train.size())});
+  return options;
+}
+
+bool larger_is_better(const Objective& objective, const std::string& name) {
+  for (const Metric& metric : objective.metrics) {
+    if (metric.name == name) return metric.larger_is_better;
+  }
+  return false;
+}
+
+}  // namespace
+
+// The parts of a run, in the order of a step: the loader gives this rank's share of the samples, the model and `parallel_` a loss and reduced
+// gradients, the optimizer an update, `snapshots_` what survives a kill.
+class Trainer::Run {
+ public:
+  Run(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
+      const Options& options)
+      : comm_(comm.dup()),
+        model_(std::move(model)),
+        optimizer_(optimizer),
+        objective_(std::move(objective)),
+        train_(train),
+        test_(test),
+        options_(checked(comm_, options, train, objective_)),
+        parallel_(comm_, all_tensors(),
+                  {.reduction = Reduction::sample_weighted, .check_finite = true, .on_bucket = [this](int64_t bucket, auto begin, auto end) {
+                     if (tracing()) timeline_.add(Timeline::Row::communication, "all-reduce", begin, end, bucket);
+                   }}) {
+    if (keeps_checkpoints()) {
+      lock_.emplace(comm_, options_.folder());
+      snapshots_.emplace(comm_, model_, optimizer_, options_);
+    }
+    for (const auto& group : optimizer_.param_groups()) base_rates_.push_back(group.options().get_lr());
+  }
+
+  void add(Hook& hook) { hooks_.push_back(&hook); }
+
+  Summary run() {
+    const Signals signals;
+    resume();
+    make_loader();
+    model_.set_training(true);
+    notify(&Hook::on_start);
+    while (progress_.epoch <= options_.epochs && !stopped()) train_epoch();
+    return finish();
+  }
+
+ private:
+  std::vector<NamedTensor> all_tensors() const {
+    std::vector<NamedTensor> all = model_.parameters;
+    all.insert(all.end(), model_.buffers.begin(), model_.buffers.end());
+    return all;
+  }
+
+  bool keeps_checkpoints() const { return options_.checkpoint.every_epochs > 0 || options_.checkpoint.every_steps > 0; }
+  bool tracing() const { return !options_.trace.empty(); }
+  bool stopped() const { return !stopped_because_.empty(); }
+
+  template <class Method, class... Arguments>
+  void notify(Method method, const Arguments&... arguments) {
+    for (Hook* hook : hooks_) (hook->*method)(state_, arguments...);
+  }
+
+  void resume() {
+    for (const Metric& metric : objective_.metrics) state_.figures.push_back(metric.name);
+    progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * comm_.size();
+    progress_.seed = options_.seed;
+    if (!snapshots_) return;
+    const auto earlier = snapshots_->newest();
+    if (!earlier || options_.resume == Resume::fresh || (earlier->finished && options_.resume == Resume::refuse)) {
+      snapshots_->remove_all();
+      return;
+    }
+    if (options_.resume == Resume::refuse) {
+      throw Error(concat(options_.folder().string(), " holds a run that was not finished: epoch ", earlier->epoch, ", step ", earlier->step,
+                         ". Resume it (--resume), or say that it may be lost (--fresh)"));
+    }
+    TW_EXPECTS(earlier->seed == options_.seed, "the run to be resumed was begun with seed ", earlier->seed, ", not ", options_.seed);
+    progress_ = snapshots_->restore();
+    progress_.finished = false;
+    loss_sum_ = loss_sum_of(progress_, comm_.rank(), comm_.size());
+  }
+
+  void make_loader() {
+    const int64_t batch = progress_.global_batch / options_.accumulation;
+    TW_EXPECTS(batch * options_.accumulation == progress_.global_batch, "accumulation must divide the global batch of ", progress_.global_batch,
+               ", got ", options_.accumulation);
+    const SamplerOptions sampler{.seed = static_cast<uint64_t>(options_.seed), .uneven = options_.uneven};
+    loader_.emplace(train_, DistributedSampler(static_cast<size_t>(train_.size()), comm_.size(), comm_.rank(), sampler),
+                    LoaderOptions{.global_batch = batch,
+                                  .workers = static_cast<int>(options_.loader_workers),
+                                  .augmentation = options_.augmentation,
+                                  .seed = static_cast<uint64_t>(options_.seed)});
+    length_ = {(loader_->steps() + options_.accumulation - 1) / options_.accumulation, options_.epochs, progress_.global_batch};
+    state_.step = progress_.step;
+  }
+
+  void train_epoch() {
+    state_.epoch = progress_.epoch;
+    state_.samples = progress_.consumed;
+    loader_->begin_epoch(progress_.epoch - 1, progress_.consumed);
+    state_.epoch_samples = loader_->end();
+    notify(&Hook::on_start_epoch);
+    const Stopwatch watch;
+    const int64_t samples_before = progress_.consumed;
+    while (progress_.consumed < state_.epoch_samples && !stopped()) {
+      update();
+      if (snapshots_) snapshots_->poll();
+      const int64_t every = options_.checkpoint.every_steps;
+      const bool epoch_ends = progress_.consumed >= state_.epoch_samples;
+      if (!stopped() && !epoch_ends && every > 0 && progress_.step % every == 0) save();
+    }
+    comm_.barrier();  // the epoch takes as long as its slowest rank
+    const Seconds time = watch.elapsed();
+    trained_samples_ += progress_.consumed - samples_before;
+    train_time_ += time;
+    if (progress_.consumed >= state_.epoch_samples) end_epoch(time);
+  }
+
+  // One step of the optimizer, on the samples of `accumulation` batches.
+  void update() {
+    const int64_t samples = std::min(progress_.global_batch, state_.epoch_samples - progress_.consumed);
+    optimizer_.zero_grad();
+    set_learning_rate();
+    bool trouble = false;
+    bool stop = false;
+    int64_t taken = 0;
+    for (int64_t pass = 0; taken < samples; ++pass) {
+      taken += backward(pass, samples);
+      trouble = trouble || parallel_.notices(notice_trouble) > 0 || !parallel_.gradients_finite();
+      stop = stop || parallel_.notices(notice_stop) > 0;
+      if (trouble) break;
+    }
+    notify(&Hook::on_backward);
+    for (; taken < samples; taken += pass_over()) {  // trouble: the rest of the update is of no use
+    }
+    progress_.consumed = loader_->consumed();
+    const auto begin = std::chrono::steady_clock::now();
+    if (!trouble) optimizer_.step();
+    span("update", begin);
+    state_.step = ++progress_.step;
+    state_.samples = progress_.consumed;
+    if (trouble) react();
+    notify(&Hook::on_update);
+    if (stop && !stopped()) stopped_because_ = reason_to_stop();
+  }
+
+  // Takes the next batch; its gradients count as much as its samples do among the `samples` of the update. @return its samples on all ranks
+  int64_t backward(int64_t pass, int64_t samples) {
+    const int64_t before = loader_->consumed();
+    auto begin = std::chrono::steady_clock::now();
+    state_.batch = loader_->next().value();
+    begin = span("data", begin);
+    const int64_t all_ranks = loader_->consumed() - before;
+    const int64_t here = state_.batch.size();
+    reseed(pass);
+    notify(&Hook::on_sample);
+    state_.outputs = here > 0 ? model_.forward(state_.batch.inputs) : at::Tensor();
+    state_.loss = here > 0 ? objective_.loss(state_.outputs, state_.batch.targets) : loss_of_nothing();
+    state_.mean_loss = here > 0 ? state_.loss.item<double>() : 0.0;
+    begin = span("forward", begin);
+    notify(&Hook::on_forward);
+    if (!std::isfinite(state_.mean_loss)) parallel_.give_notice(notice_trouble);
+    if (!Signals::caught().empty() || !state_.stop_reason.empty()) parallel_.give_notice(notice_stop);
+    parallel_.set_samples(here);
+    const double share = static_cast<double>(all_ranks) / static_cast<double>(samples);
+    (share == 1 ? state_.loss : state_.loss * share).backward();
+    span("backward", begin);
+    if (std::isfinite(state_.mean_loss)) loss_sum_ += state_.mean_loss * static_cast<double>(here);
+    return all_ranks;
+  }
+
+  // A rank without samples still takes part in the reduction: with zeros, for every parameter.
+  at::Tensor loss_of_nothing() const {
+    at::Tensor loss;
+    for (const NamedTensor& parameter : model_.parameters) {
+      if (!parameter.tensor.requires_grad()) continue;
+      const at::Tensor zero = parameter.tensor.flatten().slice(0, 0, 0).sum();
+      loss = loss.defined() ? loss + zero.to(loss.scalar_type()) : zero;
+    }
+    return loss;
+  }
+
+  // What a model draws (dropout) depends on seed, step, pass and rank alone: a resumed run draws what it would have drawn.
+  void reseed(int64_t pass) const {
+    CounterRng random(static_cast<uint64_t>(options_.seed),
+                      static_cast<uint64_t>((progress_.step * options_.accumulation + pass) * comm_.size() + comm_.rank()));
+    const uint64_t high = random();
+    torch::manual_seed((high << 32) | random());
+  }
+
+  void set_learning_rate() {
+    const double factor = learning_rate_factor(options_.learning_rate, length_, progress_.step);
+    auto& groups = optimizer_.param_groups();
+    for (size_t i = 0; i < groups.size(); ++i) groups[i].options().set_lr(base_rates_[i] * factor);
+    state_.learning_rate = base_rates_.front() * factor;
+  }
+
+  int64_t pass_over() {
+    const int64_t before = loader_->consumed();
+    (void)loader_->next();
+    return loader_->consumed() - before;
+  }
+
+  void react() {
+    reseed(0);
+    const std::string where = find_non_finite(comm_, model_, objective_, state_.batch);
+    const auto say = [&](const char* reaction) {
+      if (comm_.rank() == 0) log_warning("step ", progress_.step, ": ", where, "; ", reaction);
+    };
+    if (snapshots_) snapshots_->settle();
+    const bool can_restore = snapshots_ && progress_.restores < most_restores && snapshots_->newest().has_value();
+    if (options_.non_finite == NonFinite::skip) {
+      ++progress_.skipped;
+      say("this update is left out");
+    } else if (options_.non_finite == NonFinite::restore && can_restore) {
+      say("back to the parameters of the newest checkpoint");
+      (void)snapshots_->restore();
+      ++progress_.skipped;
+      ++progress_.restores;
+    } else {
+      say("the run ends here");
+      stopped_because_ = concat("step ", progress_.step, ": ", where);
+      diverged_ = true;
+    }
+  }
+
+  std::string reason_to_stop() {
+    const std::string signal = Signals::caught();
+    for (const std::string& reason : allgather_strings(comm_, signal.empty() ? state_.stop_reason : signal)) {
+      if (!reason.empty()) return reason;
+    }
+    return "stopped";
+  }
+
+  void end_epoch(Seconds time) {
+    EpochReport report;
+    report.epoch = progress_.epoch;
+    report.step = progress_.step;
+    report.learning_rate = state_.learning_rate;
+    report.train_time = time;
+    report.samples = state_.epoch_samples;
+    report.train_loss = sum_over_ranks(comm_, {loss_sum_})[0] / static_cast<double>(state_.epoch_samples);
+    const bool last = progress_.epoch == options_.epochs;
+    if (test_.size() > 0 && (last || progress_.epoch % options_.evaluate_every == 0)) {
+      synchronize(comm_, model_.buffers);
+      report.test = progress_.test = evaluate(comm_, model_, objective_, test_);
+      report.best = judge(report);
+    }
+    loss_sum_ = 0;
+    progress_.consumed = 0;
+    ++progress_.epoch;
+    const bool patient = options_.early_stopping.patience == 0 || progress_.waited < options_.early_stopping.patience;
+    if (!patient && !stopped()) {
+      stopped_because_ = concat(options_.early_stopping.watch, " has not improved for ", progress_.waited, " evaluations");
+      progress_.finished = true;
+    }
+    notify(&Hook::on_end_epoch, report);
+    const int64_t every = options_.checkpoint.every_epochs;
+    if (!last && !stopped() && every > 0 && report.epoch % every == 0) save();
+  }
+
+  // Whether the evaluation is better than all before; then the model is kept in a file of its own.
+  bool judge(const EpochReport& report) {
+    const EarlyStopping& rule = options_.early_stopping;
+    const double value = figure(report.test, rule.watch);
+    const double gain = larger_is_better(objective_, rule.watch) ? value - progress_.best : progress_.best - value;
+    if (progress_.best_epoch > 0 && !(gain > rule.min_delta)) {
+      ++progress_.waited;
+      return false;
+    }
+    progress_.best = value;
+    progress_.best_epoch = report.epoch;
+    progress_.waited = 0;
+    if (snapshots_ && comm_.rank() == 0) {
+      write_safetensors(options_.folder() / "best.safetensors", all_tensors(),
+                        {{"epoch", std::to_string(report.epoch)}, {rule.watch, concat(value)}});
+    }
+    return true;
+  }
+
+  void save() {
+    const auto begin = std::chrono::steady_clock::now();
+    snapshots_->save(progress_, loss_sum_);
+    span("checkpoint", begin);
+  }
+
+  Summary finish() {
+    Summary summary{.ranks = comm_.size(),
+                    .epochs = progress_.epoch - 1,
+                    .steps = progress_.step,
+                    .parameters = model_.trained_elements(),
+                    .test_samples = test_.size(),
+                    .global_batch = progress_.global_batch,
+                    .test = progress_.test,
+                    .best = progress_.best,
+                    .best_epoch = progress_.best_epoch,
+                    .skipped_steps = progress_.skipped,
+                    .stopped_because = stopped_because_,
+                    .train_time = train_time_};
+    progress_.finished = progress_.finished || progress_.epoch > options_.epochs;
+    summary.finished = progress_.finished;
+    if (trained_samples_ > 0) {
+      summary.samples_per_s = static_cast<double>(trained_samples_) / train_time_.count();
+      const auto waits = sum_over_ranks(comm_, {parallel_.exposed_time().count(), loader_->waited().count()});
+      summary.exposed_comm_share = waits[0] / comm_.size() / train_time_.count();
+      summary.waited_for_data_share = waits[1] / comm_.size() / train_time_.count();
+    }
+    if (snapshots_) {
+      if (!diverged_ && trained_samples_ > 0) save();
+      snapshots_->finish();
+    }
+    if (tracing()) timeline_.write(comm_, options_.trace);
+    notify(&Hook::on_end, summary);
+    return summary;
+  }
+
+  std::chrono::steady_clock::time_point span(const char* name, std::chrono::steady_clock::time_point begin) {
+    const auto now = std::chrono::steady_clock::now();
+    if (tracing()) timeline_.add(Timeline::Row::compute, name, begin, now, progress_.step);
+    return now;
+  }
+
+  Communicator comm_;
+  Model model_;
+  torch::optim::Optimizer& optimizer_;
+  Objective objective_;
+  const Dataset& train_;
+  const Dataset& test_;
+  Options options_;
+  DataParallel parallel_;
+  std::optional<DirectoryLock> lock_;
+  std::optional<Snapshots> snapshots_;
+  std::optional<Loader> loader_;
+  std::vector<Hook*> hooks_;
+  std::vector<double> base_rates_;  // of the optimizer's groups
+  RunLength length_;
+  Progress progress_;
+  double loss_sum_ = 0;  // of this rank, over the epoch's samples so far
+  State state_{comm_, model_, optimizer_, options_};
+  std::string stopped_because_;
+  bool diverged_ = false;
+  int64_t trained_samples_ = 0;
+  Seconds train_time_{0};
+  Timeline timeline_;
+};
+
+Trainer::Trainer(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train,
+                 const Dataset& test, const Options& options)
+    : run_(std::make_unique<Run>(comm, std::move(model), optimizer, std::move(objective), train, test, options)) {}
+
+Trainer::~Trainer() = default;
+
+void Trainer::add(Hook& hook) { run_->add(hook); }
+Summary Trainer::run() { return run_->run(); }
+
+}  // namespace tw::train

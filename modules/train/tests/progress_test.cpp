@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <tw/base/error.hpp>
+
+#include "progress.hpp"
+
+namespace {
+
+using tw::train::Progress;
+
+TEST(Progress, SurvivesItsFileBitForBit) {
+  Progress progress;
+  progress.epoch = 3;
+  progress.consumed = 12345;
+  progress.step = 98765;
+  progress.best = 0.1 + 0.2;
+  progress.finished = true;
+  progress.test = {{"loss", 1.0 / 3}, {"accuracy", 0.875}};
+  progress.loss_sums = {std::nextafter(1.0, 2.0), 5e-324, -1e300};
+  const Progress back = tw::train::progress_from_json(tw::train::to_json(progress));
+  EXPECT_EQ(back.epoch, 3);
+  EXPECT_EQ(back.consumed, 12345);
+  EXPECT_EQ(back.step, 98765);
+  EXPECT_EQ(back.best, progress.best);
+  EXPECT_TRUE(back.finished);
+  EXPECT_EQ(back.test, progress.test);
+  EXPECT_EQ(back.loss_sums, progress.loss_sums);
+}
+
+TEST(Progress, TakesFiguresThatAreNotFinite) {
+  Progress progress;
+  progress.best = std::numeric_limits<double>::quiet_NaN();
+  progress.test = {{"loss", std::numeric_limits<double>::infinity()}};
+  const Progress back = tw::train::progress_from_json(tw::train::to_json(progress));
+  EXPECT_FALSE(std::isfinite(back.best));
+  EXPECT_FALSE(std::isfinite(back.test.at(0).second));
+}
+
+TEST(Progress, RefusesWhatIsNoProgress) {
+  EXPECT_THROW((void)tw::train::progress_from_json("{}"), tw::Error);
+  EXPECT_THROW((void)tw::train::progress_from_json("nonsense"), tw::Error);
+}
+
+TEST(Progress, GivesEveryRankItsLossOrTheFirstAll) {
+  Progress progress;
+  progress.loss_sums = {1, 2, 4};
+  EXPECT_EQ(loss_sum_of(progress, 1, 3), 2);
+  EXPECT_EQ(loss_sum_of(progress, 0, 2), 7);
+  EXPECT_EQ(loss_sum_of(progress, 1, 2), 0);
+}
+
+}  // namespace

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run that ends early and is resumed: bit by bit the one that was not, on as many ranks; on other numbers of ranks the same samples in the same
+// updates.
+#include "support.hpp"
+
+#include <fstream>
+
+namespace {
+
+using tw::testing::bitwise_equal;
+using tw::testing::copies;
+using tw::testing::make_regressor;
+using tw::testing::squares;
+using tw::testing::world;
+using tw::train::Resume;
+using tw::train::Trainer;
+
+/// Asks for the end after `step` updates, and keeps every sample's first number, by which squares() can be told apart.
+struct Witness : tw::train::Hook {
+  explicit Witness(int64_t at) : step(at) {}
+  void on_sample(tw::train::State& state) override {
+    for (int64_t i = 0; i < state.batch.size(); ++i) seen.push_back(state.batch.inputs[i][0].item<double>());
+  }
+  void on_update(tw::train::State& state) override {
+    if (state.step == step) state.stop("the test says so");
+  }
+  int64_t step;
+  std::vector<double> seen;
+};
+
+tw::train::Options options_for(const std::string& name) {
+  auto options = tw::testing::quick(name);
+  options.epochs = 3;
+  options.global_batch = 6;
+  options.accumulation = 2;
+  options.checkpoint.every_epochs = 1;
+  options.seed = 4;
+  return options;
+}
+
+struct Outcome {
+  std::vector<at::Tensor> parameters;
+  std::vector<double> seen;
+  tw::train::Summary summary;
+};
+
+/// One part of a run on `comm`; whatever the parameters are before, a resumed one must not keep them.
+template <class Optimizer, class OptimizerOptions>
+Outcome run(const tw::Communicator& comm, tw::train::Options options, const OptimizerOptions& rule, int64_t stop_at, double dropout = 0.2) {
+  const auto model = make_regressor(dropout);
+  Optimizer optimizer(model.tensors(), rule);
+  const auto data = squares(31);  // 5 updates of 6 samples and one of 1
+  Trainer trainer(comm, model, optimizer, tw::train::regression(), data, data, options);
+  Witness witness(stop_at);
+  trainer.add(witness);
+  const auto summary = trainer.run();
+  return {copies(model), witness.seen, summary};
+}
+
+constexpr int64_t never = -1;
+
+template <class Optimizer, class OptimizerOptions>
+void expect_bitwise_equal(const std::string& name, const OptimizerOptions& rule) {
+  const auto whole = run<Optimizer>(world(), options_for(name + "_whole"), rule, never);
+  EXPECT_TRUE(whole.summary.finished);
+  for (const int64_t stop_at : {1, 5, 6, 13}) {
+    auto options = options_for(name);
+    options.resume = Resume::fresh;
+    const auto first = run<Optimizer>(world(), options, rule, stop_at);
+    EXPECT_FALSE(first.summary.finished);
+    EXPECT_EQ(first.summary.steps, stop_at + 1);
+    options.resume = Resume::resume;
+    const auto second = run<Optimizer>(world(), options, rule, never);
+    EXPECT_TRUE(second.summary.finished);
+    EXPECT_EQ(second.summary.steps, 18);
+    EXPECT_TRUE(bitwise_equal(second.parameters, whole.parameters)) << name << " stopped at " << stop_at;
+    EXPECT_EQ(second.summary.test, whole.summary.test);
+    std::vector<double> seen = first.seen;
+    seen.insert(seen.end(), second.seen.begin(), second.seen.end());
+    EXPECT_EQ(seen, whole.seen);
+  }
+}
+
+TEST(Resume, IsBitwiseEqualForEveryOptimizer) {
+  expect_bitwise_equal<torch::optim::SGD>("sgd", torch::optim::SGDOptions(0.05).momentum(0.9).dampening(0.3));
+  expect_bitwise_equal<torch::optim::Adam>("adam", torch::optim::AdamOptions(0.01).amsgrad(true));
+  expect_bitwise_equal<torch::optim::AdamW>("adamw", torch::optim::AdamWOptions(0.01));
+  expect_bitwise_equal<torch::optim::RMSprop>("rmsprop", torch::optim::RMSpropOptions(0.01).momentum(0.5).centered(true));
+  expect_bitwise_equal<torch::optim::Adagrad>("adagrad", torch::optim::AdagradOptions(0.05));
+}
+
+TEST(Resume, GoesOnOnOtherNumbersOfRanks) {
+  if (world().size() < 3) return;
+  const auto rule = torch::optim::AdamOptions(0.01);
+  const auto on_ranks = [&](int ranks, const auto& call) {
+    const tw::Communicator part = world().split(world().rank() < ranks ? 0 : 1, 0);
+    if (world().rank() < ranks) call(part);
+    world().barrier();
+  };
+  std::vector<at::Tensor> whole;
+  on_ranks(1, [&](const auto& comm) { whole = run<torch::optim::Adam>(comm, options_for("one"), rule, never, /*dropout=*/0).parameters; });
+
+  auto options = options_for("moves");
+  std::vector<double> seen;
+  const auto part = [&](int ranks, int64_t stop_at) {
+    on_ranks(ranks, [&](const auto& comm) {
+      const Outcome outcome = run<torch::optim::Adam>(comm, options, rule, stop_at, /*dropout=*/0);
+      seen.insert(seen.end(), outcome.seen.begin(), outcome.seen.end());
+      if (stop_at == never && world().rank() == 0) {
+        ASSERT_FALSE(whole.empty());
+        for (size_t i = 0; i < whole.size(); ++i) {
+          // Sums over samples in another order: 18 updates of some 1e-16 each, which Adam's quotient may magnify a hundredfold where gradients are
+          // small.
+          const double difference = (outcome.parameters[i] - whole[i]).norm().template item<double>();
+          EXPECT_LT(difference, 1e-12 * 18 * whole[i].norm().template item<double>()) << i;
+        }
+      }
+    });
+    options.resume = Resume::resume;
+  };
+  options.resume = Resume::fresh;
+  part(2, 4);
+  part(3, 9);
+  part(1, never);
+
+  // Each of the 31 samples three times, once an epoch.
+  std::string mine(reinterpret_cast<const char*>(seen.data()), seen.size() * sizeof(double));
+  std::map<double, int> times;
+  for (const std::string& bytes : tw::allgather_strings(world(), mine)) {
+    std::vector<double> values(bytes.size() / sizeof(double));
+    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(values.data()));
+    for (const double value : values) ++times[value];
+  }
+  EXPECT_EQ(times.size(), 31U);
+  for (const auto& [value, count] : times) EXPECT_EQ(count, 3) << value;
+}
+
+TEST(Resume, RefusesToLoseAnUnfinishedRun) {
+  auto options = options_for("unfinished");
+  options.resume = Resume::fresh;
+  const auto rule = torch::optim::AdamOptions(0.01);
+  run<torch::optim::Adam>(world(), options, rule, 3);
+  options.resume = Resume::refuse;
+  try {
+    run<torch::optim::Adam>(world(), options, rule, never);
+    ADD_FAILURE() << "no exception";
+  } catch (const tw::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("holds a run that was not finished: epoch 1, step 4"), std::string::npos) << error.what();
+  }
+  options.resume = Resume::fresh;
+  EXPECT_TRUE(run<torch::optim::Adam>(world(), options, rule, never).summary.finished);
+  options.resume = Resume::refuse;  // what is finished may be replaced
+  EXPECT_TRUE(run<torch::optim::Adam>(world(), options, rule, never).summary.finished);
+  options.resume = Resume::resume;
+  const auto again = run<torch::optim::Adam>(world(), options, rule, never);
+  EXPECT_EQ(again.summary.steps, 18);  // nothing was left to do
+  EXPECT_TRUE(again.seen.empty());
+}
+
+TEST(Resume, GoesBackToTheCheckpointBeforeADamagedOne) {
+  auto options = options_for("damaged");
+  options.resume = Resume::fresh;
+  options.checkpoint.every_steps = 2;
+  const auto rule = torch::optim::AdamOptions(0.01);
+  const auto whole = run<torch::optim::Adam>(world(), options, rule, never);
+  run<torch::optim::Adam>(world(), options, rule, 5);  // checkpoints of steps 4 and 6
+  if (world().rank() == 0) {
+    const auto file = options.folder() / "checkpoints" / "step_00000006" / "rank_0000.safetensors";
+    ASSERT_TRUE(std::filesystem::exists(file));
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekp(-1, std::ios::end);
+    const int last = bytes.peek();
+    bytes.put(static_cast<char>(last ^ 1));
+  }
+  world().barrier();
+  options.resume = Resume::resume;
+  const auto resumed = run<torch::optim::Adam>(world(), options, rule, never);
+  EXPECT_EQ(resumed.summary.steps, 18);
+  EXPECT_TRUE(bitwise_equal(resumed.parameters, whole.parameters));
+}
+
+/// Puts a file where the folder of a checkpoint should be.
+struct Obstacle : tw::train::Hook {
+  void on_start(tw::train::State& state) override {
+    if (state.comm.rank() == 0) std::ofstream(state.options.folder() / "checkpoints" / "step_00000004.partial") << "in the way";
+    state.comm.barrier();
+  }
+};
+
+TEST(Resume, TrainingGoesOnWhereACheckpointCannotBeWritten) {
+  auto options = options_for("obstacle");
+  options.resume = Resume::fresh;
+  options.checkpoint.every_steps = 2;
+  options.checkpoint.keep = 10;
+  const auto model = make_regressor(0);
+  torch::optim::Adam adam(model.tensors(), 0.01);
+  const auto data = squares(31);
+  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
+  Obstacle obstacle;
+  trainer.add(obstacle);
+  EXPECT_TRUE(trainer.run().finished);
+  const auto folder = options.folder() / "checkpoints";
+  EXPECT_TRUE(std::filesystem::exists(folder / "step_00000002"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "step_00000004"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "step_00000018"));
+}
+
+TEST(Resume, TellsTwoRunsInOneFolderApart) {
+  const auto options = options_for("locked");
+  const auto model = make_regressor(0);
+  torch::optim::SGD sgd(model.tensors(), 0.1);
+  const auto data = squares(5);
+  const Trainer first(world(), model, sgd, tw::train::regression(), data, data, options);
+  EXPECT_THROW(Trainer(world(), model, sgd, tw::train::regression(), data, data, options), tw::Error);
+}
+
+}  // namespace

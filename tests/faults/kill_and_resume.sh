@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# kill_and_resume.sh BUILD DATA FOLDER KILLS: kills a training job on 2 ranks with SIGKILL at KILLS random times, resuming it each time. A run that got to
+# its end that way must be the undisturbed one, byte for byte: its last checkpoint (parameters, optimizer, progress) and its metrics.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=$1 data=$2 folder=$3 kills=$4
+rm -rf "$folder"
+mkdir -p "$folder/mpi"
+# What a killed Open MPI leaves behind goes into the folder too.
+export OMPI_MCA_btl_vader_backing_directory=$folder/mpi OMPI_MCA_orte_tmpdir_base=$folder/mpi
+RANDOM=${SEED:-$$}
+
+train() {  # train NAME OPTION...
+  exec mpirun -n 2 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --data "$data" --set output="$folder" --set name="$1" --set model.name=mlp \
+    --set model.width=64 --set batch_size=8 --set epochs=20 --set checkpoint.every_steps=7 --set data.shift=2 "${@:2}" >"$folder/log" 2>&1
+}
+
+figures() { cut -d, -f1-6,8 "$folder/$1/metrics.csv"; }  # all but times
+
+compare() {
+  local last
+  last=$(ls "$folder/whole/checkpoints" | tail -n 1)
+  diff -r "$folder/whole/checkpoints/$last" "$folder/killed/checkpoints/$last" || { echo "the last checkpoints differ"; exit 1; }
+  cmp "$folder/whole/best.safetensors" "$folder/killed/best.safetensors"
+  diff <(figures whole) <(figures killed) || { echo "the metrics differ"; exit 1; }
+}
+
+began=$(date +%s%N)
+(train whole --fresh) || { cat "$folder/log"; exit 1; }
+milliseconds=$((($(date +%s%N) - began) / 1000000))
+
+killed=0 finished=0 option=--fresh
+while :; do
+  train killed $option &
+  job=$!
+  shot=false
+  if [ "$killed" -lt "$kills" ]; then
+    sleep "$(awk -v ms=$((RANDOM * milliseconds / 32768)) 'BEGIN { print ms / 1000 }')"  # the random moment
+    ranks=$(pgrep -P $job || true)
+    if kill -KILL $job 2>/dev/null; then
+      shot=true
+      killed=$((killed + 1))
+    fi
+    for rank in $ranks; do kill -KILL "$rank" 2>/dev/null || true; done
+    for rank in $ranks; do tail --pid="$rank" -f /dev/null; done
+  fi
+  if wait $job 2>/dev/null; then
+    compare
+    finished=$((finished + 1))
+    option=--fresh
+    [ "$killed" -lt "$kills" ] || break
+  else
+    $shot || { cat "$folder/log"; exit 1; }
+    option=--resume
+  fi
+  rm -rf "$folder"/mpi/*
+done
+echo "killed $killed times, resumed to the end $finished times: every byte as in the undisturbed run"
