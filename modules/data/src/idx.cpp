@@ -32,10 +32,10 @@ void swap_bytes(char* data, int64_t count, size_t size) {
 // Fresh memory is zeroed by the operating system page by page as it is touched, which costs a tenth of the time of inflating into it; large pages
 // make that cheap. A hint, which may be ignored.
 void hint_large_pages(void* data, int64_t bytes) {
-  constexpr uintptr_t page = 4096;
-  const auto begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
-  const auto end = (reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(bytes)) / page * page;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  constexpr int64_t page = 4096;
+  const auto to_page = (page - static_cast<int64_t>(reinterpret_cast<uintptr_t>(data) % page)) % page;
+  const int64_t whole = (bytes - to_page) / page * page;
+  if (whole > 0) madvise(static_cast<char*>(data) + to_page, static_cast<size_t>(whole), MADV_HUGEPAGE);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ at::Tensor tensor_from_npy(std::string_view content, const std::filesystem::path
   const NpyFormat format = parse_npy(content, path);
   std::vector<int64_t> shape = format.shape;
   if (format.fortran) std::reverse(shape.begin(), shape.end());
-  const at::Tensor tensor = at::empty(shape, options_of(format));
+  at::Tensor tensor = at::empty(shape, options_of(format));
   auto* data = static_cast<char*>(tensor.data_ptr());
   if (tensor.numel() > 0) std::memcpy(data, content.data() + format.offset, tensor.nbytes());
   to_native(data, tensor.numel(), format);
