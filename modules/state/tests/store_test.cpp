@@ -329,6 +329,7 @@ TEST(Store, AnyDamageIsFoundAndThePreviousOneOffered) {
   for (const std::string& name : {std::string("index.json"), tw::file_name(0), tw::file_name(world().size() - 1)}) {
     const fs::path path = store.directory() / "step_00000002" / name;
     const std::string good = read_bytes(path);
+    world().barrier();  // all have read it
     // Alone, each byte of the index and of a header, and some of the data; several ranks have less patience.
     const size_t thorough = name == "index.json" ? good.size() : 384;
     for (size_t at = 0; at < good.size(); at += world().size() > 1 ? 131 : at < thorough ? 1 : 7) {
