@@ -201,6 +201,21 @@ TEST(Store, PollCommitsWithoutWaiting) {
   expect_loads(store, world(), 8, 8);
 }
 
+TEST(Store, AnswersWhileItSaves) {
+  CheckpointStore store(world(), fresh_folder());
+  store.save(1, example(world(), 1), "");
+  store.wait();
+  for (int64_t step = 2; step < 12; ++step) {
+    store.save(step, example(world(), step), "");
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(5 * world().rank());
+    while (std::chrono::steady_clock::now() < deadline) store.poll();  // the ranks are not equally far
+    EXPECT_TRUE(store.newest_valid() >= std::optional<int64_t>(step - 1));
+    EXPECT_FALSE(store.steps().empty());
+  }
+  store.wait();
+  EXPECT_EQ(store.steps(), (std::vector<int64_t>{10, 11}));
+}
+
 TEST(Store, ChangesOfShapeAreNoticed) {
   CheckpointStore store(world(), fresh_folder());
   store.save(1, example(world(), 1), "");
