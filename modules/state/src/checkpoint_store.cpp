@@ -69,7 +69,7 @@ void CheckpointOptions::validate() const { TW_EXPECTS(keep >= 1, "CheckpointOpti
 class CheckpointStore::Implementation {
  public:
   Implementation(const Communicator& comm, std::filesystem::path directory, const CheckpointOptions& options)
-      : comm_(comm.dup()), directory_(std::move(directory)), options_(options), writer_(std::make_shared<Writer>()) {
+      : comm_(comm.dup()), saving_(comm.dup()), directory_(std::move(directory)), options_(options), writer_(std::make_shared<Writer>()) {
     const auto failures = failures_of(comm_, [&] {
       options.validate();
       if (comm_.rank() != 0) return;
@@ -100,8 +100,8 @@ class CheckpointStore::Implementation {
       job.index.tensors = layout_.tensors;
     }
     result_ = std::make_shared<SaveResult>();
-    work_ = mpi::start(comm_, {.collective = Collective::allgather, .count = static_cast<int64_t>(sizeof(Verdict))},
-                       std::make_unique<SaveTransfer>(comm_, writer_, std::move(job), result_));
+    work_ = mpi::start(saving_, {.collective = Collective::allgather, .count = static_cast<int64_t>(sizeof(Verdict))},
+                       std::make_unique<SaveTransfer>(saving_, writer_, std::move(job), result_));
     if (!options_.background) wait();
   }
 
@@ -291,6 +291,7 @@ class CheckpointStore::Implementation {
   }
 
   Communicator comm_;
+  Communicator saving_;  // of saves under way, whose messages no rank may confuse with those of steps() or load()
   std::filesystem::path directory_;
   CheckpointOptions options_;
   std::shared_ptr<Writer> writer_;

@@ -201,6 +201,21 @@ TEST(Store, PollCommitsWithoutWaiting) {
   expect_loads(store, world(), 8, 8);
 }
 
+TEST(Store, AnswersWhileItSaves) {
+  CheckpointStore store(world(), fresh_folder());
+  store.save(1, example(world(), 1), "");
+  store.wait();
+  for (int64_t step = 2; step < 12; ++step) {
+    store.save(step, example(world(), step), "");
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(5 * world().rank());
+    while (std::chrono::steady_clock::now() < deadline) store.poll();  // the ranks are not equally far
+    EXPECT_TRUE(store.newest_valid() >= std::optional<int64_t>(step - 1));
+    EXPECT_FALSE(store.steps().empty());
+  }
+  store.wait();
+  EXPECT_EQ(store.steps(), (std::vector<int64_t>{10, 11}));
+}
+
 TEST(Store, ChangesOfShapeAreNoticed) {
   CheckpointStore store(world(), fresh_folder());
   store.save(1, example(world(), 1), "");
@@ -329,6 +344,7 @@ TEST(Store, AnyDamageIsFoundAndThePreviousOneOffered) {
   for (const std::string& name : {std::string("index.json"), tw::file_name(0), tw::file_name(world().size() - 1)}) {
     const fs::path path = store.directory() / "step_00000002" / name;
     const std::string good = read_bytes(path);
+    world().barrier();  // all have read it
     // Alone, each byte of the index and of a header, and some of the data; several ranks have less patience.
     const size_t thorough = name == "index.json" ? good.size() : 384;
     for (size_t at = 0; at < good.size(); at += world().size() > 1 ? 131 : at < thorough ? 1 : 7) {

@@ -30,7 +30,7 @@ struct CheckpointOptions {
 /// How a checkpoint comes about:
 ///   a. save() copies what this rank has to write into memory of its own, and the program goes on.
 ///   b. A thread of each rank writes that to step_00000042.partial/ and to the disk. It touches no MPI.
-///   c. The ranks tell each other sizes, checksums and failures by a non-blocking all-gather on a communicator of the store.
+///   c. The ranks tell each other sizes, checksums and failures by a non-blocking all-gather on a communicator of their own.
 ///   d. If all succeeded, rank 0's thread adds the index, renames the folder, and removes older checkpoints.
 ///   e. Rank 0 tells all, again without blocking. Whatever failed is thrown on every rank by its next poll(), wait() or save().
 /// Steps c to e go on whenever this rank calls poll() or waits for any communication. A job that is killed at any moment leaves complete checkpoints
@@ -62,6 +62,8 @@ class CheckpointStore {
   void poll();
   /// Returns when the last save is complete. Collective. @throws as poll(), on every rank alike.
   void wait();
+
+  // These may be called while a save is under way. It may remove an old checkpoint just then; wait() first where that matters.
 
   /// The steps of complete checkpoints, oldest first. Collective.
   std::vector<int64_t> steps() const;
