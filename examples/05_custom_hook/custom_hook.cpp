@@ -4,7 +4,7 @@
 //
 // Build:   cmake --build build/release --target 05_custom_hook
 // Run:     mpirun -n 2 build/release/bin/05_custom_hook
-// Expect:  epoch 20: loss 0.00021, 3 of 320 steps clipped; averaged parameters lie 0.8 % away        (the loss below 0.01)
+// Expect:  epoch 20: loss 0.0058, 16 of 320 steps clipped; averaged parameters lie 11.8 % away        (the loss below 0.01)
 #include <torch/torch.h>
 
 #include <iostream>
@@ -71,9 +71,9 @@ int main(int argc, char** argv) {
   torch::manual_seed(1);
   const at::Tensor inputs = torch::rand({1024, 4});
   const tw::TensorDataset data(inputs, inputs.square().sum(1, /*keepdim=*/true));
-  torch::nn::Sequential net(torch::nn::Linear(4, 32), torch::nn::Tanh(), torch::nn::Linear(32, 1));
+  torch::nn::Sequential net(torch::nn::Linear(4, 32), torch::nn::ReLU(), torch::nn::Linear(32, 1));
   const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
-  torch::optim::Adam adam(model.tensors(), 3e-2);
+  torch::optim::Adam adam(model.tensors(), 1e-2);
 
   tw::train::Options options{.name = "05_custom_hook", .epochs = 20, .global_batch = 64};
   options.checkpoint.every_epochs = 0;

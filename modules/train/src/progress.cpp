@@ -60,7 +60,10 @@ Progress progress_from_json(const std::string& text) {
   Progress progress;
   try {
     const auto json = nlohmann::json::parse(text);
-    for_each_member(progress, [&](const char* name, auto& member) { read(json.at(name), member); });
+    for (const char* needed : {"epoch", "consumed", "step", "global_batch", "seed"}) (void)json.at(needed);
+    for_each_member(progress, [&](const char* name, auto& member) {
+      if (json.contains(name)) read(json[name], member);  // what an older version did not write keeps its default
+    });
   } catch (const nlohmann::json::exception& error) {
     throw Error(std::string("the checkpoint was not written by a trainer: ") + error.what());
   }

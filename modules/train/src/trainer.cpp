@@ -30,7 +30,7 @@ constexpr int notice_trouble = 1;
 
 constexpr int64_t most_restores = 3;
 
-// The folder is made before anything else that needs it.
+// The options, if all ranks have the same and nothing is wrong with them.
 const Options& checked(const Communicator& comm, const Options& options, const Dataset& train, const Objective& objective) {
   options.validate();
   TW_EXPECTS(train.size() > 0, "there is nothing to train on");
@@ -111,8 +111,8 @@ class Trainer::Run {
     progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * comm_.size();
     progress_.seed = options_.seed;
     if (!snapshots_) return;
-    const auto earlier = snapshots_->newest();
-    if (!earlier || options_.resume == Resume::fresh || (earlier->finished && options_.resume == Resume::refuse)) {
+    const auto earlier = options_.resume == Resume::fresh ? std::nullopt : snapshots_->newest();
+    if (!earlier || (earlier->finished && options_.resume == Resume::refuse)) {
       snapshots_->remove_all();
       return;
     }
@@ -136,6 +136,8 @@ class Trainer::Run {
                                   .workers = static_cast<int>(options_.loader_workers),
                                   .augmentation = options_.augmentation,
                                   .seed = static_cast<uint64_t>(options_.seed)});
+    TW_EXPECTS(loader_->steps() > 0, "dropping what cannot be shared evenly leaves nothing of ", train_.size(), " samples for ", comm_.size(),
+               " ranks");
     length_ = {(loader_->steps() + options_.accumulation - 1) / options_.accumulation, options_.epochs, progress_.global_batch};
     state_.step = progress_.step;
   }
@@ -310,18 +312,25 @@ class Trainer::Run {
     const EarlyStopping& rule = options_.early_stopping;
     const double value = figure(report.test, rule.watch);
     const double gain = larger_is_better(objective_, rule.watch) ? value - progress_.best : progress_.best - value;
-    if (progress_.best_epoch > 0 && !(gain > rule.min_delta)) {
+    if (!std::isfinite(value) || (progress_.best_epoch > 0 && !(gain > rule.min_delta))) {
       ++progress_.waited;
       return false;
     }
     progress_.best = value;
     progress_.best_epoch = report.epoch;
     progress_.waited = 0;
-    if (snapshots_ && comm_.rank() == 0) {
-      write_safetensors(options_.folder() / "best.safetensors", all_tensors(),
-                        {{"epoch", std::to_string(report.epoch)}, {rule.watch, concat(value)}});
-    }
+    if (snapshots_ && comm_.rank() == 0) keep_best({{"epoch", std::to_string(report.epoch)}, {rule.watch, concat(value)}});
     return true;
+  }
+
+  void keep_best(const std::map<std::string, std::string>& metadata) const {
+    const auto path = options_.folder() / "best.safetensors";
+    try {
+      write_safetensors(path.string() + ".partial", all_tensors(), metadata);
+      std::filesystem::rename(path.string() + ".partial", path);
+    } catch (const std::exception& error) {
+      log_error("the best model was not kept: ", error.what(), "; training goes on");
+    }
   }
 
   void save() {

@@ -3,6 +3,9 @@
 // updates.
 #include "support.hpp"
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <fstream>
 
 namespace {
@@ -179,16 +182,20 @@ TEST(Resume, GoesBackToTheCheckpointBeforeADamagedOne) {
   EXPECT_TRUE(bitwise_equal(resumed.parameters, whole.parameters));
 }
 
-/// Puts a file where the folder of a checkpoint should be.
-struct Obstacle : tw::train::Hook {
-  void on_start(tw::train::State& state) override {
-    if (state.comm.rank() == 0) std::ofstream(state.options.folder() / "checkpoints" / "step_00000004.partial") << "in the way";
-    state.comm.barrier();
+/// A disk that is full from step 3 to step 7, on rank 0: no file may grow. The checkpoint of step 4 is given up when that of step 6 begins.
+struct FullDisk : tw::train::Hook {
+  void on_update(tw::train::State& state) override {
+    if (state.comm.rank() == 0 && (state.step == 3 || state.step == 7)) limit_files(state.step == 3 ? 1 : RLIM_INFINITY);
+  }
+  static void limit_files(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit is an error then
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
   }
 };
 
-TEST(Resume, TrainingGoesOnWhereACheckpointCannotBeWritten) {
-  auto options = options_for("obstacle");
+TEST(Resume, TrainingGoesOnWhileTheDiskIsFull) {
+  auto options = options_for("full");
   options.resume = Resume::fresh;
   options.checkpoint.every_steps = 2;
   options.checkpoint.keep = 10;
@@ -196,8 +203,8 @@ TEST(Resume, TrainingGoesOnWhereACheckpointCannotBeWritten) {
   torch::optim::Adam adam(model.tensors(), 0.01);
   const auto data = squares(31);
   Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
-  Obstacle obstacle;
-  trainer.add(obstacle);
+  FullDisk disk;
+  trainer.add(disk);
   EXPECT_TRUE(trainer.run().finished);
   const auto folder = options.folder() / "checkpoints";
   EXPECT_TRUE(std::filesystem::exists(folder / "step_00000002"));
