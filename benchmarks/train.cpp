@@ -53,7 +53,7 @@ void compare(const tw::benchmark::Contest& contest, const std::string& name, int
   std::vector<int64_t> sizes{steps * batch * contest.comm().size()};
   sizes.insert(sizes.end(), shape.begin(), shape.end());
   const tw::TensorDataset data(torch::randn(sizes), torch::randint(10, {sizes[0]}, torch::kLong));
-  tw::benchmark::Case of{.benchmark = "train/overhead", .name = name, .baseline = "bare_loop", .steps = 1};
+  tw::benchmark::Case of{.benchmark = "train/overhead", .name = name, .baseline = "bare_loop", .rounds = 10, .steps = 1};
   of.units = static_cast<double>(steps);
   of.step = [&] {
     if (contest.is_ours()) {
@@ -72,6 +72,6 @@ int main(int argc, char** argv) {
   const tw::Communicator world = mpi.world().dup();
   const tw::benchmark::Contest contest(world);
   torch::set_num_threads(1);
-  compare(contest, "mlp_5e4", 400, tw::train::model_of(tw::models::Mlp(std::vector<int64_t>{64, 192, 192, 10})), {64});
-  compare(contest, "lenet", 60, tw::train::model_of(tw::models::LeNet()), {1, 28, 28});
+  compare(contest, "mlp_5e4", 1600, tw::train::model_of(tw::models::Mlp(std::vector<int64_t>{64, 192, 192, 10})), {64});
+  compare(contest, "lenet", 200, tw::train::model_of(tw::models::LeNet()), {1, 28, 28});
 }
