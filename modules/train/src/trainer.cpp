@@ -196,6 +196,8 @@ class Trainer::Run {
   int64_t backward(int64_t pass, int64_t samples) {
     const int64_t before = loader_->consumed();
     auto begin = std::chrono::steady_clock::now();
+    state_.outputs = state_.loss = at::Tensor();  // so that their memory serves the next ones
+    state_.batch = Batch();
     state_.batch = loader_->next().value();
     begin = span("data", begin);
     const int64_t all_ranks = loader_->consumed() - before;
