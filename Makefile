@@ -1,5 +1,5 @@
 # Each target does all the set-up that it needs; `make train` and `make test` work as the first command after a clone.
-#   make train [DATA=DIR] [SET="key=value ..."] [RANKS=2]
+#   make train [DATA=DIR] [SET="key=value ..."] [RANKS=2] [ARGS="--resume ..."]
 #   make test [PRESET=release|dev|asan|tsan|audit] [ONLY=regex]
 PRESET ?= release
 RANKS ?= 2
@@ -29,7 +29,7 @@ help:
 train:
 	@scripts/setup.sh build
 	@scripts/build.sh $(PRESET) torchweave
-	@mpirun -n $(RANKS) $(BUILD)/bin/torchweave train configs/lenet_fashion_mnist.toml $(if $(DATA),--data $(DATA)) $(foreach s,$(SET),--set $(s))
+	@mpirun -n $(RANKS) $(BUILD)/bin/torchweave train configs/lenet_fashion_mnist.toml $(if $(DATA),--data $(DATA)) $(foreach s,$(SET),--set $(s)) $(ARGS)
 
 test:
 	@scripts/setup.sh build test
