@@ -114,7 +114,17 @@ Header read_header(const json& value) {
   return header;
 }
 
-Box read_box(const json& value) { return {Reader::sizes(value, "offsets"), Reader::sizes(value, "lengths")}; }
+Box read_box(const json& value) {
+  Box box{Reader::sizes(value, "offsets"), Reader::sizes(value, "lengths")};
+  if (box.offsets.size() != box.lengths.size()) {
+    throw Error(concat("a piece has ", box.offsets.size(), " offsets and ", box.lengths.size(), " lengths"));
+  }
+  for (size_t i = 0; i < box.offsets.size(); ++i) {
+    int64_t end = 0;
+    if (__builtin_add_overflow(box.offsets[i], box.lengths[i], &end)) throw Error("a piece is absurdly large");
+  }
+  return box;
+}
 
 StoredTensor read_tensor(const json& value, int64_t files) {
   Header header = read_header(value);

@@ -85,6 +85,7 @@ TEST(Index, NamesWhatContradictsItself) {
   EXPECT_NE(error_of(replace(body, "float32", "float31")).find("\"float31\", which is unknown"), std::string::npos);
   EXPECT_NE(error_of(replace(body, "rank_0001", "../../etc")).find("is not called rank_0001"), std::string::npos);
   EXPECT_NE(error_of(replace(body, "\"00abcdef01234567\"", "\"xyz\"")).find("not a checksum"), std::string::npos);
+  EXPECT_NE(error_of(replace(body, "\"offsets\":[", "\"offsets\":[0,")).find("offsets and"), std::string::npos);
   EXPECT_NE(error_of(replace(body, "\"name\":\"step\"", "\"name\":\"conv.weight\"")).find("two tensors are called"), std::string::npos);
 }
 
