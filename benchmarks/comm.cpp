@@ -40,13 +40,8 @@ void run(const tw::benchmark::Contest& contest, const Contestants& contestants, 
   tw::benchmark::compare(contest, of);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const tw::Environment mpi(argc, argv);
-  const tw::Communicator world = mpi.world().dup();
-  const tw::benchmark::Contest contest(world);
-  torch::set_num_threads(1);
+// Those named `only`; all, if that is empty.
+void measure_all(const tw::benchmark::Contest& contest, const std::string& only) {
   const tw::Communicator& comm = contest.comm();
   const MPI_Comm native = tw::native_handle(comm);
   const int ranks = comm.size();
@@ -82,11 +77,16 @@ int main(int argc, char** argv) {
       },
       true};
 
-  const std::string only = argc > 1 ? argv[1] : "";
   for (const Contestants* contestants : {&allreduce, &allreduce_shared, &reduce_scatter_shared, &broadcast_shared, &allgather_shared}) {
     if (!only.empty() && contestants->benchmark != only) continue;
     for (int64_t bytes = contestants->shared ? 4096 : 8; bytes <= int64_t{64} << 20; bytes *= contestants->shared || bytes >= 1024 ? 4 : 2) {
       run(contest, *contestants, bytes);
     }
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return tw::benchmark::run(argc, argv, [&](const auto& contest) { measure_all(contest, argc > 1 ? argv[1] : ""); });
 }

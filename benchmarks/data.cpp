@@ -140,15 +140,13 @@ void compare_step(const tw::benchmark::Contest& contest, const tw::Dataset& data
   tw::benchmark::compare(contest, turn);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const tw::Environment mpi(argc, argv);
-  const tw::Communicator world = mpi.world().dup();
-  const tw::benchmark::Contest contest(world);
-  torch::set_num_threads(1);
+void measure_all(const tw::benchmark::Contest& contest) {
   compare_idx(contest);
   const tw::ImageDataset dataset = tw::load_mnist(directory, tw::Split::train);
   for (const auto& of : loader_cases()) measure_waiting(contest, dataset, of);
   for (const auto& of : loader_cases()) compare_step(contest, dataset, of);
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return tw::benchmark::run(argc, argv, measure_all); }

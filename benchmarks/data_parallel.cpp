@@ -97,15 +97,13 @@ void compare_scaling(const tw::benchmark::Contest& contest) {
   tw::benchmark::compare(contest, of);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const tw::Environment mpi(argc, argv);
-  const tw::Communicator world = mpi.world().dup();
-  const tw::benchmark::Contest contest(world);
-  torch::set_num_threads(1);
+void measure_all(const tw::benchmark::Contest& contest) {
   compare_step(contest, "mlp_5e4", 100, [] { return make_mlp({64, 192, 192, 10}, 64); });
   compare_step(contest, "lenet", 10, [] { return make_lenet(64); });
   compare_step(contest, "mlp_8e6", 5, [] { return make_mlp({1024, 1600, 1600, 1600, 800, 10}, 32); });
   compare_scaling(contest);
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return tw::benchmark::run(argc, argv, measure_all); }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two contestants take turns on the same cores, each in processes of its own: the heap and the caches of one must not serve the other.
 #pragma once
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <functional>
 #include <iostream>
@@ -10,6 +12,7 @@
 #include <tw/base/clock.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/mpi/collectives.hpp>
+#include <tw/mpi/environment.hpp>
 #include <vector>
 
 namespace tw::benchmark {
@@ -110,6 +113,15 @@ inline void compare(const Contest& contest, const Case& of) {
                                       {"rounds", of.rounds},
                                       {"spread", (percentile(ours, 0.9) - percentile(ours, 0.1)) / ours_ms}}
             << std::endl;
+}
+
+/// What the main() of a driver does: MPI, one thread a rank, and the contest in which `cases` are measured.
+inline int run(int argc, char** argv, const std::function<void(const Contest&)>& cases) {
+  const Environment mpi(argc, argv);
+  const Communicator world = mpi.world().dup();
+  at::set_num_threads(1);
+  cases(Contest(world));
+  return 0;
 }
 
 }  // namespace tw::benchmark

@@ -65,13 +65,11 @@ void compare(const tw::benchmark::Contest& contest, const std::string& name, int
   tw::benchmark::compare(contest, of);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const tw::Environment mpi(argc, argv);
-  const tw::Communicator world = mpi.world().dup();
-  const tw::benchmark::Contest contest(world);
-  torch::set_num_threads(1);
+void measure_all(const tw::benchmark::Contest& contest) {
   compare(contest, "mlp_5e4", 1600, tw::train::model_of(tw::models::Mlp(std::vector<int64_t>{64, 192, 192, 10})), {64});
   compare(contest, "lenet", 200, tw::train::model_of(tw::models::LeNet()), {1, 28, 28});
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return tw::benchmark::run(argc, argv, measure_all); }

@@ -82,7 +82,7 @@ std::string why_not(const Lane& lane, Collective operation) {
   for (const Availability& entry : availability(lane.comm)) {
     if (entry.collective == operation && entry.back_end == lane.back_end) return entry.why_not;
   }
-  return "not implemented";
+  return "this communicator has no such back end";
 }
 
 /// One of those who take turns.
