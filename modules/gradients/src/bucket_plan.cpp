@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
 namespace tw {
@@ -17,6 +19,8 @@ int64_t rounded_up(int64_t value, int64_t multiple) { return (value + multiple -
 
 int64_t element_bytes(c10::ScalarType dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
 
+int64_t elements_per_cache_line(c10::ScalarType dtype) { return std::max<int64_t>(1, cache_line_bytes / element_bytes(dtype)); }
+
 }  // namespace
 
 void BucketOptions::validate() const {
@@ -25,31 +29,59 @@ void BucketOptions::validate() const {
              first_bucket_bytes, ")");
 }
 
-BucketPlan plan_buckets(std::span<const TensorSpec> gradients, const BucketOptions& options) {
+BucketPlan plan_buckets(std::span<const TensorSpec> gradients, const BucketOptions& options, const Arrangement& arrangement) {
   options.validate();
   TW_EXPECTS(!gradients.empty(), "there is no gradient to reduce: does any parameter require one?");
+  std::vector<int64_t> order(gradients.size());
+  std::iota(order.rbegin(), order.rend(), int64_t{0});
+  if (arrangement.order) order = *arrangement.order;
   BucketPlan plan;
   plan.placements.resize(gradients.size());
-  std::map<c10::ScalarType, Bucket> open;  // the bucket being filled, by dtype
-  for (int64_t id = static_cast<int64_t>(gradients.size()) - 1; id >= 0; --id) {
+  using Kind = std::pair<int, c10::ScalarType>;  // gradients of one owner and dtype share buckets
+  std::map<Kind, Bucket> open;                   // the bucket being filled
+  const auto close = [&](const Kind& kind) {
+    Bucket& bucket = open[kind];
+    const int64_t line = elements_per_cache_line(bucket.dtype);
+    bucket.numel = rounded_up(bucket.numel, line * arrangement.slices);
+    plan.buckets.push_back(std::exchange(bucket, Bucket{}));
+  };
+  for (const int64_t id : order) {
     const TensorSpec& gradient = gradients[static_cast<size_t>(id)];
-    const int64_t bytes_each = element_bytes(gradient.dtype);
-    const int64_t numel = rounded_up(gradient.numel(), std::max<int64_t>(1, cache_line_bytes / bytes_each));
+    const int64_t numel = rounded_up(gradient.numel(), elements_per_cache_line(gradient.dtype));
     const int64_t limit = plan.buckets.empty() ? options.first_bucket_bytes : options.bucket_bytes;
-    Bucket& bucket = open[gradient.dtype];
-    if (!bucket.gradients.empty() && (bucket.numel + numel) * bytes_each > limit) plan.buckets.push_back(std::exchange(bucket, Bucket{}));
-    bucket.dtype = gradient.dtype;
+    const Kind kind{arrangement.owners.empty() ? -1 : arrangement.owners[static_cast<size_t>(id)], gradient.dtype};
+    if (!open[kind].gradients.empty() && (open[kind].numel + numel) * element_bytes(gradient.dtype) > limit) close(kind);
+    Bucket& bucket = open[kind];
+    std::tie(bucket.owner, bucket.dtype) = kind;
     plan.placements[static_cast<size_t>(id)].offset = bucket.numel;
     bucket.gradients.push_back(id);
     bucket.numel += numel;
   }
-  for (auto& [dtype, bucket] : open) plan.buckets.push_back(std::move(bucket));
+  for (const auto& [kind, bucket] : open) close(kind);
 
-  std::sort(plan.buckets.begin(), plan.buckets.end(), [](const Bucket& a, const Bucket& b) { return a.gradients.back() > b.gradients.back(); });
+  std::vector<size_t> arrival(gradients.size());
+  for (size_t i = 0; i < order.size(); ++i) arrival[static_cast<size_t>(order[i])] = i;
+  std::sort(plan.buckets.begin(), plan.buckets.end(), [&](const Bucket& a, const Bucket& b) {
+    return arrival[static_cast<size_t>(a.gradients.back())] < arrival[static_cast<size_t>(b.gradients.back())];
+  });
   for (size_t bucket = 0; bucket < plan.buckets.size(); ++bucket) {
     for (const int64_t id : plan.buckets[bucket].gradients) plan.placements[static_cast<size_t>(id)].bucket = static_cast<int64_t>(bucket);
   }
   return plan;
+}
+
+std::vector<int> assign_owners(std::span<const int64_t> numels, int ranks) {
+  std::vector<size_t> order(numels.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return numels[a] > numels[b]; });
+  std::vector<int64_t> load(static_cast<size_t>(ranks));
+  std::vector<int> owners(numels.size());
+  for (const size_t tensor : order) {
+    const auto least = std::min_element(load.begin(), load.end());
+    owners[tensor] = static_cast<int>(least - load.begin());
+    *least += numels[tensor];
+  }
+  return owners;
 }
 
 std::string BucketPlan::describe() const {
@@ -57,7 +89,7 @@ std::string BucketPlan::describe() const {
   for (size_t i = 0; i < buckets.size(); ++i) {
     const Bucket& bucket = buckets[i];
     text += concat("bucket ", i, ": ", bucket.gradients.size(), " gradients, ", bucket.numel * element_bytes(bucket.dtype), " bytes of ",
-                   dtype_name(bucket.dtype), "\n");
+                   dtype_name(bucket.dtype), bucket.owner < 0 ? "" : concat(", of rank ", bucket.owner), "\n");
   }
   return text;
 }

@@ -8,13 +8,13 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/mul.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
-#include <limits>
-#include <type_traits>
+#include <numeric>
+
+#include "scaling.hpp"
+#include "sparse.hpp"
 
 namespace tw {
 namespace {
@@ -28,100 +28,136 @@ const char* name_of(Reduction reduction) {
   return "?";
 }
 
-// Calls `call` with a pointer to the elements of a contiguous float32 or float64 tensor.
-template <class Call>
-void on_elements(const at::Tensor& tensor, Call call) {
-  if (tensor.scalar_type() == at::kDouble) {
-    call(tensor.mutable_data_ptr<double>());
-  } else {
-    call(tensor.mutable_data_ptr<float>());
+const char* name_of(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::none: return "none";
+    case Sharding::slices: return "slices";
+    case Sharding::tensors: return "tensors";
   }
+  return "?";
 }
 
-// to = factor * from, for tensors of one shape and dtype. By hand where memory is contiguous: for small gradients ATen's dispatch takes longer
-// than the work.
-void scaled_copy(const at::Tensor& from, double factor, const at::Tensor& to) {
-  if (!from.is_contiguous()) {
-    at::Tensor out = to;
-    at::mul_outf(from, factor, out);
-    return;
-  }
-  on_elements(to, [&](auto* out) {
-    using Element = std::remove_pointer_t<decltype(out)>;
-    const Element* in = from.const_data_ptr<Element>();
-    const int64_t n = to.numel();
-    if (factor == 1 && n > 0) {
-      std::memmove(out, in, static_cast<size_t>(n) * sizeof(Element));
-      return;
-    }
-    const auto scale = static_cast<Element>(factor);
-    for (int64_t i = 0; i < n; ++i) out[i] = scale * in[i];
-  });
+std::string list(const std::vector<int64_t>& numbers) {
+  std::string text;
+  for (const int64_t number : numbers) text += concat(text.empty() ? "" : " ", number);
+  return text;
 }
 
-void scale(const at::Tensor& tensor, double factor) {
-  if (factor != 1) scaled_copy(tensor, factor, tensor);
-}
-
-// Scales, and says whether every product is finite. A number is not when its exponent is all ones; as whole numbers, comparisons vectorise.
-bool scale_finite(const at::Tensor& tensor, double factor) {
-  bool finite = true;
-  on_elements(tensor, [&](auto* values) {
-    using Element = std::remove_pointer_t<decltype(values)>;
-    using Bits = std::conditional_t<sizeof(Element) == 8, uint64_t, uint32_t>;
-    constexpr Bits exponent = std::bit_cast<Bits>(std::numeric_limits<Element>::infinity());
-    constexpr int64_t block = 4096;
-    const auto scale = static_cast<Element>(factor);
-    const int64_t n = tensor.numel();
-    for (int64_t begin = 0; begin < n; begin += block) {
-      const int64_t end = std::min(n, begin + block);
-      Bits bad = 0;
-      for (int64_t i = begin; i < end; ++i) {
-        values[i] *= scale;
-        bad |= static_cast<Bits>((std::bit_cast<Bits>(values[i]) & exponent) == exponent);
-      }
-      finite = finite && bad == 0;
-    }
-  });
-  return finite;
-}
-
-void expect_agreement(const Communicator& comm, const std::vector<TensorSpec>& specs, Reduction reduction) {
-  std::vector<std::string> lines{concat("reduction ", name_of(reduction))};
+void expect_agreement(const Communicator& comm, const std::vector<TensorSpec>& specs, const ReducerOptions& options, bool overlap) {
+  std::vector<std::string> lines{concat("reduction ", name_of(options.reduction)),
+                                 concat("buckets of ", options.buckets.first_bucket_bytes, " and ", options.buckets.bucket_bytes, " bytes, ",
+                                        options.shared_memory ? "shared" : "not shared", ", overlap ", overlap),
+                                 concat("sharding ", name_of(options.sharding), options.release ? ", released" : ""),
+                                 concat("check_finite ", options.check_finite, ", compressed ", options.compressor != nullptr),
+                                 concat("arrival order ", list(options.arrival_order)),
+                                 concat("sparse ", list(options.sparse))};
   for (const TensorSpec& spec : specs) lines.push_back(spec.describe());
   expect_same_on_all_ranks(comm, "the gradients to be reduced", lines);
+}
+
+void validate(const std::vector<TensorSpec>& specs, const ReducerOptions& options) {
   for (const TensorSpec& spec : specs) {
-    TW_EXPECTS(spec.dtype == at::kFloat || spec.dtype == at::kDouble, "gradient ", spec.describe(), " must be float32 or float64");
+    TW_EXPECTS(c10::isFloatingType(spec.dtype) || c10::isComplexType(spec.dtype), "gradient ", spec.describe(),
+               " must be a floating point or complex one");
   }
+  const auto count = static_cast<int64_t>(specs.size());
+  for (const int64_t id : options.sparse) {
+    TW_EXPECTS(id >= 0 && id < count && specs[static_cast<size_t>(id)].shape.size() >= 1, "there is no gradient ", id, " that could be sparse");
+  }
+  std::vector<int64_t> order = options.arrival_order;
+  order.insert(order.end(), options.sparse.begin(), options.sparse.end());
+  std::sort(order.begin(), order.end());
+  std::vector<int64_t> all(specs.size());
+  std::iota(all.begin(), all.end(), int64_t{0});
+  TW_EXPECTS(options.arrival_order.empty() || order == all, "arrival_order must name each gradient that is not sparse once");
+  const bool sharded = options.sharding != Sharding::none;
+  TW_EXPECTS(sharded || !options.release, "only sharded gradients can be released");
+  TW_EXPECTS(!sharded || options.sparse.empty(), "sparse gradients cannot be sharded: ", specs[static_cast<size_t>(options.sparse.at(0))].name);
+  TW_EXPECTS(!sharded || !options.compressor, "sharded gradients cannot be compressed");
 }
 
 }  // namespace
 
 Reducer::Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, const ReducerOptions& options)
-    : comm_(comm), specs_(std::move(gradients)), reduction_(options.reduction), check_finite_(options.check_finite), on_bucket_(options.on_bucket) {
-  expect_agreement(comm_, specs_, reduction_);
-  plan_ = plan_buckets(specs_, options.buckets);
-  overlap_ = options.overlap.has_value() ? *options.overlap : find_topology(comm_).nodes > 1;
-  for (const Bucket& bucket : plan_.buckets) {
-    buffers_.push_back(options.shared_memory ? FlatBuffer(shared_tensor(comm_, {bucket.numel}, bucket.dtype))
-                                             : FlatBuffer(bucket.numel, bucket.dtype));
-  }
-  for (size_t id = 0; id < specs_.size(); ++id) {
-    const Placement& place = plan_.placements[id];
-    views_.push_back(buffers_[static_cast<size_t>(place.bucket)].view(place.offset, specs_[id].shape));
-  }
+    : comm_(comm), specs_(std::move(gradients)), options_(options) {
+  overlap_ = options_.overlap.has_value() ? *options_.overlap : find_topology(comm_).nodes > 1;
+  overlap_ = (overlap_ || options_.release) && !options_.compressor;
+  expect_agreement(comm_, specs_, options_, overlap_);
+  validate(specs_, options_);
+  status_ = at::zeros({sizeof(Status) / sizeof(double)}, at::TensorOptions().dtype(at::kDouble));
+  used_ = at::zeros({size()}, at::TensorOptions().dtype(at::kByte));
   marks_.assign(specs_.size(), Mark::none);
-  used_.assign(specs_.size(), 0);
+  rows_.resize(specs_.size());
+  make_plan();
+  make_buffers();
+  if (options_.compressor) options_.compressor->prepare(plan_, specs_);
 }
+
+Reducer::~Reducer() = default;
+
+bool Reducer::is_sparse(int64_t id) const { return std::find(options_.sparse.begin(), options_.sparse.end(), id) != options_.sparse.end(); }
+
+void Reducer::make_plan() {
+  std::vector<int64_t> order = options_.arrival_order;
+  for (int64_t id = size() - 1; id >= 0 && options_.arrival_order.empty(); --id) {
+    if (!is_sparse(id)) order.push_back(id);
+  }
+  Arrangement arrangement{.order = order};
+  if (options_.sharding == Sharding::slices) arrangement.slices = comm_.size();
+  if (options_.sharding == Sharding::tensors) {
+    std::vector<int64_t> numels;
+    for (const TensorSpec& spec : specs_) numels.push_back(spec.numel());
+    arrangement.owners = assign_owners(numels, comm_.size());
+  }
+  plan_ = plan_buckets(specs_, options_.buckets, arrangement);
+}
+
+// Of released buckets only what this rank keeps is made here.
+void Reducer::make_buffers() {
+  buckets_.clear();
+  buckets_.resize(plan_.buckets.size());
+  places_.assign(specs_.size(), at::Tensor());
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& bucket = plan_.buckets[i];
+    const bool sliced = options_.sharding == Sharding::slices;
+    if (keeps(i)) {
+      make_buffer(i);
+    } else if (sliced) {
+      buckets_[i].shard = at::zeros({bucket.numel / comm_.size()}, at::TensorOptions().dtype(bucket.dtype));
+    }
+    if (!keeps(i)) continue;
+    const int64_t slice = bucket.numel / comm_.size();
+    if (sliced) buckets_[i].shard = buckets_[i].buffer.storage().narrow(0, comm_.rank() * slice, slice);
+    if (bucket.owner == comm_.rank()) buckets_[i].shard = buckets_[i].buffer.storage();
+  }
+}
+
+void Reducer::make_buffer(size_t bucket) {
+  const auto& [dtype, numel, gradients, owner] = plan_.buckets[bucket];
+  const bool shared = options_.shared_memory && !options_.release;
+  buckets_[bucket].buffer = shared ? FlatBuffer(shared_tensor(comm_, {numel}, dtype)) : FlatBuffer(numel, dtype);
+  for (const int64_t id : gradients) {
+    const auto index = static_cast<size_t>(id);
+    places_[index] = buckets_[bucket].buffer.view(plan_.placements[index].offset, specs_[index].shape);
+  }
+}
+
+// Whether the bucket has memory all the time.
+bool Reducer::keeps(size_t bucket) const { return !options_.release || plan_.buckets[bucket].owner == comm_.rank(); }
 
 void Reducer::begin(int64_t samples) {
   TW_EXPECTS(!in_step_, "begin() was called twice without wait(): did the last backward pass fail?");
   TW_EXPECTS(samples >= 0, "a step cannot have ", samples, " samples");
   samples_ = samples;
   in_step_ = true;
+  launched_ = 0;
+  arrivals_.clear();
   std::fill(marks_.begin(), marks_.end(), Mark::none);
-  missing_.clear();
-  for (const Bucket& bucket : plan_.buckets) missing_.push_back(static_cast<int64_t>(bucket.gradients.size()));
+  std::fill(rows_.begin(), rows_.end(), at::Tensor());
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    buckets_[i].missing = static_cast<int64_t>(plan_.buckets[i].gradients.size());
+    buckets_[i].launched = false;
+  }
 }
 
 void Reducer::mark_ready(int64_t id) { mark_ready(id, gradient(id)); }
@@ -129,13 +165,21 @@ void Reducer::mark_ready(int64_t id) { mark_ready(id, gradient(id)); }
 void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
   expect_unmarked(id);
   const at::NoGradGuard no_grad;
-  const at::Tensor& view = gradient(id);
-  TW_EXPECTS(value.sizes() == view.sizes() && value.scalar_type() == view.scalar_type(), "gradient ", specs_[static_cast<size_t>(id)].describe(),
-             " was marked ready with a value of ", dtype_name(value.scalar_type()), " ", shape_text(value.sizes().vec()));
-  if (const double weight = factor_before_sum(); weight == 0) {
-    view.zero_();  // not a product: the gradient of a mean over no samples is not a number
-  } else if (weight != 1 || !value.is_same(view)) {
-    scaled_copy(value, weight, view);
+  const TensorSpec& spec = specs_[static_cast<size_t>(id)];
+  TW_EXPECTS(value.sizes() == spec.shape && value.scalar_type() == spec.dtype, "gradient ", spec.describe(), " was marked ready with a value of ",
+             dtype_name(value.scalar_type()), " ", shape_text(value.sizes().vec()));
+  const double weight = factor_before_sum();
+  if (is_sparse(id)) {
+    if (weight != 0) rows_[static_cast<size_t>(id)] = (value.is_sparse() ? value : value.to_sparse(1)).mul(weight);
+    mark(id, Mark::ready);
+    return;
+  }
+  TW_EXPECTS(!value.is_sparse(), "gradient ", spec.describe(), " is sparse: name it in the option `sparse`");
+  const at::Tensor place = place_of(id);
+  if (weight == 0) {
+    place.zero_();  // not a product: the gradient of a mean over no samples is not a number
+  } else if (weight != 1 || !value.is_same(place)) {
+    scaled_copy(value, weight, place);
   }
   mark(id, Mark::ready);
 }
@@ -143,7 +187,7 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
 void Reducer::mark_unused(int64_t id) {
   expect_unmarked(id);
   const at::NoGradGuard no_grad;
-  gradient(id).zero_();
+  if (!is_sparse(id)) place_of(id).zero_();
   mark(id, Mark::unused);
 }
 
@@ -153,18 +197,47 @@ void Reducer::expect_unmarked(int64_t id) const {
   TW_EXPECTS(!marked(id), "gradient ", specs_[static_cast<size_t>(id)].name, " was marked twice in one step");
 }
 
+at::Tensor Reducer::place_of(int64_t id) {
+  const auto bucket = static_cast<size_t>(plan_.placements[static_cast<size_t>(id)].bucket);
+  if (!buckets_[bucket].buffer.storage().defined()) make_buffer(bucket);
+  return places_[static_cast<size_t>(id)];
+}
+
 void Reducer::mark(int64_t id, Mark mark) {
   marks_[static_cast<size_t>(id)] = mark;
-  --missing_[static_cast<size_t>(plan_.placements[static_cast<size_t>(id)].bucket)];
+  if (mark == Mark::ready) arrivals_.push_back(id);
+  const int64_t bucket = plan_.placements[static_cast<size_t>(id)].bucket;
+  if (bucket >= 0) --buckets_[static_cast<size_t>(bucket)].missing;
   if (overlap_) launch_ready_buckets();
+  if (options_.release) release_reduced_buckets();
 }
 
 // In plan order on every rank: a complete bucket waits for its predecessors, or ranks whose gradients arrive in different orders would
 // call MPI in different orders.
 void Reducer::launch_ready_buckets() {
-  while (works_.size() < buffers_.size() && missing_[works_.size()] == 0) {
-    launched_.push_back(std::chrono::steady_clock::now());
-    works_.push_back(iallreduce(comm_, buffers_[works_.size()].storage(), ReduceOp::sum));
+  while (launched_ < buckets_.size() && buckets_[launched_].missing == 0) launch(launched_);
+}
+
+void Reducer::launch(size_t index) {
+  InFlight& bucket = buckets_[index];
+  const at::Tensor& storage = bucket.buffer.storage();
+  bucket.began = std::chrono::steady_clock::now();
+  switch (options_.sharding) {
+    case Sharding::none: bucket.work = iallreduce(comm_, storage, ReduceOp::sum); break;
+    case Sharding::slices: bucket.work = ireduce_scatter(comm_, storage, bucket.shard, ReduceOp::sum); break;
+    case Sharding::tensors: bucket.work = ireduce(comm_, storage, ReduceOp::sum, Rank(plan_.buckets[index].owner)); break;
+  }
+  payload_bytes_ += static_cast<int64_t>(storage.nbytes());
+  bucket.launched = true;
+  ++launched_;
+}
+
+void Reducer::release_reduced_buckets() {
+  for (size_t i = 0; i < launched_; ++i) {
+    InFlight& bucket = buckets_[i];
+    if (keeps(i) || !bucket.buffer.storage().defined() || !bucket.work.test()) continue;
+    bucket.buffer = FlatBuffer();
+    for (const int64_t id : plan_.buckets[i].gradients) places_[static_cast<size_t>(id)] = at::Tensor();
   }
 }
 
@@ -179,35 +252,58 @@ void Reducer::wait() {
   const Status status = exchange_status();
   const double factor = factor_after_sum(status);
   finite_ = true;
-  for (size_t bucket = 0; bucket < buffers_.size(); ++bucket) reduce_bucket(bucket, factor);
-  launched_.clear();
-  works_.clear();
-  std::fill(used_.begin(), used_.end(), uint8_t{1});
+  for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) finish_bucket(bucket, factor);
+  if (!options_.sparse.empty()) reduce_sparse(factor);
+  if (options_.check_finite && options_.sharding != Sharding::none) agree_on_finite();
+  used_.fill_(1);
   if (status.unused > 0) agree_on_unused();
+  if (++steps_ == 1) follow_arrival_order();
   exposed_time_ += exposed.elapsed();
 }
 
-void Reducer::reduce_bucket(size_t bucket, double factor) {
-  const at::Tensor& storage = buffers_[bucket].storage();
-  const auto begin = overlap_ ? launched_[bucket] : std::chrono::steady_clock::now();
-  if (overlap_) {
-    works_[bucket].wait();
+void Reducer::finish_bucket(size_t index, double factor) {
+  InFlight& bucket = buckets_[index];
+  if (options_.compressor) {
+    bucket.began = std::chrono::steady_clock::now();
+    scale(bucket.buffer.storage(), factor);  // before it is compressed: what is left over must keep its weight from step to step
+    factor = 1;
+    payload_bytes_ += options_.compressor->reduce(comm_, index, bucket.buffer.storage());
   } else {
-    allreduce(comm_, storage, ReduceOp::sum);
+    if (!bucket.launched) launch(index);
+    bucket.work.wait();
   }
-  if (on_bucket_) on_bucket_(static_cast<int64_t>(bucket), begin, std::chrono::steady_clock::now());
-  if (check_finite_) {
-    finite_ = scale_finite(storage, factor) && finite_;
+  if (options_.on_bucket) options_.on_bucket(static_cast<int64_t>(index), bucket.began, std::chrono::steady_clock::now());
+  if (options_.release) release_reduced_buckets();
+  const at::Tensor reduced = options_.sharding == Sharding::none ? bucket.buffer.storage() : bucket.shard;
+  if (!reduced.defined()) return;
+  if (options_.check_finite) {
+    finite_ = scale_finite(reduced, factor) && finite_;
   } else {
-    scale(storage, factor);
+    scale(reduced, factor);
   }
 }
 
+void Reducer::reduce_sparse(double factor) {
+  for (const int64_t id : options_.sparse) {
+    const auto index = static_cast<size_t>(id);
+    const at::Tensor& mine = rows_[index];
+    if (mine.defined()) payload_bytes_ += static_cast<int64_t>(mine._values().nbytes() + mine._indices().nbytes());
+    places_[index] = sum_of_rows(comm_, specs_[index], mine, factor);
+    if (options_.check_finite) finite_ = scale_finite(places_[index].values(), 1) && finite_;
+  }
+}
+
+// Each rank has looked at its own share.
+void Reducer::agree_on_finite() {
+  status_.fill_(finite_ ? 1 : 0);
+  allreduce(comm_, status_, ReduceOp::min);
+  finite_ = status_.const_data_ptr<double>()[0] == 1;
+}
+
 Reducer::Status Reducer::exchange_status() {
-  Status status{static_cast<double>(samples_), static_cast<double>(std::count(marks_.begin(), marks_.end(), Mark::unused)), my_notices_};
-  static_assert(sizeof(Status) == 4 * sizeof(double));
-  const at::Tensor numbers = at::from_blob(&status, {4}, at::TensorOptions().dtype(at::kDouble));
-  allreduce(comm_, numbers, ReduceOp::sum);
+  auto& status = *static_cast<Status*>(status_.mutable_data_ptr());
+  status = {static_cast<double>(samples_), static_cast<double>(std::count(marks_.begin(), marks_.end(), Mark::unused)), my_notices_};
+  allreduce(comm_, status_, ReduceOp::sum);
   notices_ = status.notices;
   my_notices_ = {};
   return status;
@@ -215,7 +311,7 @@ Reducer::Status Reducer::exchange_status() {
 
 // The copy into the bucket multiplies at no cost; a pass over the buckets after the sum would cost as much as the copy.
 double Reducer::factor_before_sum() const {
-  switch (reduction_) {
+  switch (options_.reduction) {
     case Reduction::sum: return 1;
     case Reduction::mean: return 1.0 / comm_.size();
     case Reduction::sample_weighted: return static_cast<double>(samples_);
@@ -224,23 +320,60 @@ double Reducer::factor_before_sum() const {
 }
 
 double Reducer::factor_after_sum(const Status& status) const {
-  return reduction_ == Reduction::sample_weighted && status.samples > 0 ? 1.0 / status.samples : 1.0;
+  return options_.reduction == Reduction::sample_weighted && status.samples > 0 ? 1.0 / status.samples : 1.0;
 }
 
 void Reducer::agree_on_unused() {
-  for (size_t id = 0; id < marks_.size(); ++id) used_[id] = marks_[id] == Mark::unused ? 0 : 1;
-  allreduce(comm_, at::from_blob(used_.data(), {size()}, at::TensorOptions().dtype(at::kByte)), ReduceOp::max);
+  for (size_t id = 0; id < marks_.size(); ++id) used_.mutable_data_ptr<uint8_t>()[id] = marks_[id] == Mark::unused ? 0 : 1;
+  allreduce(comm_, used_, ReduceOp::max);
+}
+
+// After the first step: buckets in the order in which rank 0's gradients came. What the step reduced moves along.
+void Reducer::follow_arrival_order() {
+  if (!overlap_ || buckets_.size() == 1 || comm_.size() == 1 || options_.sharding != Sharding::none || !options_.arrival_order.empty()) return;
+  std::vector<int64_t> order;
+  for (const int64_t id : arrivals_) {
+    if (!is_sparse(id)) order.push_back(id);
+  }
+  for (int64_t id = size() - 1; id >= 0; --id) {
+    if (!is_sparse(id) && marks_[static_cast<size_t>(id)] == Mark::unused) order.push_back(id);
+  }
+  const at::Tensor agreed = at::from_blob(order.data(), {static_cast<int64_t>(order.size())}, at::TensorOptions().dtype(at::kLong)).clone();
+  broadcast(comm_, agreed, Rank(0));
+  options_.arrival_order.assign(agreed.const_data_ptr<int64_t>(), agreed.const_data_ptr<int64_t>() + agreed.numel());
+  const std::vector<at::Tensor> old = places_;
+  make_plan();
+  make_buffers();
+  for (size_t id = 0; id < specs_.size(); ++id) {
+    if (is_sparse(static_cast<int64_t>(id))) {
+      places_[id] = old[id];
+    } else {
+      places_[id].copy_(old[id]);
+    }
+  }
 }
 
 const at::Tensor& Reducer::gradient(int64_t id) const {
   TW_EXPECTS(id >= 0 && id < size(), "there is no gradient ", id, "; there are ", size());
-  return views_[static_cast<size_t>(id)];
+  const at::Tensor& place = places_[static_cast<size_t>(id)];
+  TW_EXPECTS(place.defined(), "gradient ", specs_[static_cast<size_t>(id)].name, " has no memory: it is sparse and was not reduced yet, or released");
+  return place;
+}
+
+at::Tensor Reducer::shard(int64_t bucket) const { return buckets_.at(static_cast<size_t>(bucket)).shard; }
+
+std::vector<ShardPiece> Reducer::pieces() const {
+  TW_EXPECTS(options_.sharding != Sharding::none, "these gradients are not sharded");
+  return shard_pieces(plan_, specs_, comm_.rank(), comm_.size());
 }
 
 void Reducer::give_notice(int kind) { my_notices_.at(static_cast<size_t>(kind)) = 1; }
 int64_t Reducer::notices(int kind) const { return static_cast<int64_t>(notices_.at(static_cast<size_t>(kind))); }
 
 bool Reducer::marked(int64_t id) const { return marks_.at(static_cast<size_t>(id)) != Mark::none; }
-bool Reducer::used(int64_t id) const { return used_.at(static_cast<size_t>(id)) != 0; }
+bool Reducer::used(int64_t id) const {
+  TW_EXPECTS(id >= 0 && id < size(), "there is no gradient ", id, "; there are ", size());
+  return used_.const_data_ptr<uint8_t>()[id] != 0;
+}
 
 }  // namespace tw

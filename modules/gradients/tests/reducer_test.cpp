@@ -194,7 +194,7 @@ TEST(Reducer, NamesMisuse) {
   for (int64_t id = 1; id < reducer.size(); ++id) reducer.mark_unused(id);
   reducer.wait();
   EXPECT_THROW(tw::Reducer(world(), {}, {.reduction = tw::Reduction::sum}), tw::ContractError);
-  EXPECT_THROW(tw::Reducer(world(), {{"half", {2}, at::kHalf}}, {.reduction = tw::Reduction::sum}), tw::ContractError);
+  EXPECT_THROW(tw::Reducer(world(), {{"whole", {2}, at::kLong}}, {.reduction = tw::Reduction::sum}), tw::ContractError);
 }
 
 TEST(Reducer, CountsTheTimeOfCommunication) {

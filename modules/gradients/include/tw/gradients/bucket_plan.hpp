@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <tw/tensor/tensor_spec.hpp>
@@ -23,12 +24,23 @@ struct Bucket {
   c10::ScalarType dtype = c10::ScalarType::Float;
   int64_t numel = 0;               ///< elements, padding included
   std::vector<int64_t> gradients;  ///< ids, in the order in which they lie in the bucket
+  int owner = -1;                  ///< the rank that the whole bucket belongs to; -1: none
 };
 
 /// Where a gradient lies.
 struct Placement {
-  int64_t bucket = 0;
-  int64_t offset = 0;  ///< elements from the bucket's start
+  int64_t bucket = -1;  ///< -1: in none
+  int64_t offset = 0;   ///< elements from the bucket's start
+};
+
+/// What a plan is made for.
+struct Arrangement {
+  /// Ids in the order of their arrival; those left out stay out of the plan. Unset: reverse order of registration.
+  std::optional<std::vector<int64_t>> order = {};
+  /// Every bucket can be cut into so many equal slices, each of whole cache lines.
+  int64_t slices = 1;
+  /// By id, the rank that a gradient belongs to; those of several ranks share no bucket. Empty: nobody's.
+  std::vector<int> owners = {};
 };
 
 /// Which gradient travels in which bucket. The same specs and options give the same plan on every rank.
@@ -40,9 +52,12 @@ struct BucketPlan {
   std::string describe() const;
 };
 
-/// Fills buckets with gradients in reverse order of registration, which is about the order in which a backward pass makes them.
-/// Gradients begin on cache lines. Buckets are ordered by their last gradient. Pure.
+/// Fills buckets with gradients in the order of their arrival; unless that is known, in reverse order of registration, which is about the order in
+/// which a backward pass makes them. Gradients begin on cache lines. Buckets are ordered by their last gradient. Pure.
 /// @param gradients at least one; the id of a gradient is its index.
-BucketPlan plan_buckets(std::span<const TensorSpec> gradients, const BucketOptions& options = {});
+BucketPlan plan_buckets(std::span<const TensorSpec> gradients, const BucketOptions& options = {}, const Arrangement& arrangement = {});
+
+/// Shares tensors of so many elements out to `ranks`: the largest first, each to the rank that has least. Pure. @return the rank of each tensor
+std::vector<int> assign_owners(std::span<const int64_t> numels, int ranks);
 
 }  // namespace tw

@@ -6,10 +6,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <tw/base/clock.hpp>
 #include <tw/gradients/bucket_plan.hpp>
+#include <tw/gradients/compressor.hpp>
 #include <tw/gradients/reduction.hpp>
+#include <tw/gradients/shard_plan.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/mpi/work.hpp>
 #include <tw/tensor/flat_buffer.hpp>
@@ -20,15 +23,27 @@ namespace tw {
 struct ReducerOptions {
   Reduction reduction;  ///< must be chosen
   BucketOptions buckets = {};
-  /// Start each bucket's all-reduce as soon as its last gradient is ready, while others are still computed. Otherwise all start in
-  /// wait(). Unset: only when the ranks live on several nodes; on one node the cores are busy computing and overlap gains nothing.
+  /// Start each bucket's reduction as soon as its last gradient is ready, while others are still computed. Otherwise all start in wait(). Unset: only
+  /// when the ranks live on several nodes; on one node the cores are busy computing and overlap gains nothing.
   std::optional<bool> overlap = {};
   /// Keep buckets in memory that the ranks of a node share, where they are reduced without being copied. Making it takes some milliseconds: not for a
   /// Reducer of a single step.
   bool shared_memory = true;
   /// Look whether the reduced gradients are finite, in the pass that scales them.
   bool check_finite = false;
-  /// Told when a bucket's all-reduce began and ended on this rank, for timelines.
+  /// Who has the reduced gradients. Unless all have them, half as much is communicated, and a ShardedOptimizer has to use them.
+  Sharding sharding = Sharding::none;
+  /// Of sharded gradients, keep only this rank's share beyond wait() (ZeRO 2): a bucket's memory lives from its first gradient to the end of its
+  /// reduction, which begins at once, whatever `overlap` says. Otherwise buckets stay (ZeRO 1).
+  bool release = false;
+  /// The order in which gradients become ready, all that are not sparse. Empty: found in the first step, on rank 0, when there is overlap and more
+  /// than one bucket; buckets are then made anew. Give Reducer::arrival_order() of an earlier run to have the bits of that run.
+  std::vector<int64_t> arrival_order = {};
+  /// Gradients that come as sparse tensors, which embeddings can make: only the rows that occur travel.
+  std::vector<int64_t> sparse = {};
+  /// Reduces in fewer bytes, and with an error; see compression.hpp. Without overlap.
+  std::shared_ptr<Compressor> compressor = {};
+  /// Told when a bucket's reduction began and ended on this rank, for timelines.
   std::function<void(int64_t bucket, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)> on_bucket = {};
 };
 
@@ -40,16 +55,20 @@ struct ReducerOptions {
 /// for (id ...) { compute the gradient; reducer.mark_ready(id, gradient); }   // any order, may differ between ranks
 /// reducer.wait();                                                            // reducer.gradient(id) is now the same on all ranks
 /// ```
-/// Its clients are autograd's hooks (`DataParallel`), pipeline replicas and layer-parallel sweeps. Gradients keep their memory from step
-/// to step. Every rank sums a bucket in the order that MPI chooses; equal runs at an equal number of ranks give equal bits.
+/// Its clients are autograd's hooks (`DataParallel`), pipeline replicas and layer-parallel sweeps. Gradients keep their memory from step to step, but
+/// for the one time when buckets are made anew. Elements are summed in rank order where the ranks share memory, and elsewhere in the order that MPI
+/// chooses; equal runs at an equal number of ranks give equal bits.
 class Reducer {
  public:
   /// Collective. @param comm borrowed; must outlive this and carry no other collective between begin() and wait().
-  /// @param gradients what will be reduced, the same on all ranks; float32 or float64. The id of a gradient is its index.
-  /// @throws ContractError on every rank, naming ranks and gradient, when the ranks' `gradients` or reductions differ.
+  /// @param gradients what will be reduced, the same on all ranks; floating point or complex. The id of a gradient is its index.
+  /// @throws ContractError on every rank, naming ranks and gradient, when the ranks' `gradients` or options differ.
   Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, const ReducerOptions& options);
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
 
-  /// Begins a step. @param samples the n_r of Reduction::sample_weighted, ignored by the others.
+  /// Begins a step. @param samples the n_r of Reduction::sample_weighted, ignored by the others. If no rank has any, all gradients become zero.
   void begin(int64_t samples = 1);
 
   /// The gradient is complete where it is in `gradient(id)`.
@@ -63,12 +82,21 @@ class Reducer {
   /// their meaning. Before wait(); forgotten with the next one.
   void give_notice(int kind);
 
-  /// Ends the step: every gradient must have been marked. Collective. Afterwards gradient(id) holds the reduced gradients.
+  /// Ends the step: every gradient must have been marked. Collective. Afterwards gradient(id), or shard(bucket), hold the reduced gradients.
   void wait();
 
-  /// The place of a gradient: contiguous, of the spec's shape, the same memory for ever.
+  /// The place of a gradient: contiguous, of the spec's shape. After wait() it holds the reduced gradient, of a sharded one this rank's pieces. A
+  /// sparse one's is what the last wait() made of it. @throws ContractError where memory is released, which has no such places.
   const at::Tensor& gradient(int64_t id) const;
+  /// This rank's share of a bucket whose gradients are sharded, shape [numel]: the slice, or the whole. Undefined where it has none.
+  at::Tensor shard(int64_t bucket) const;
+  /// This rank's pieces of sharded gradients, in the order in which they lie in the buckets.
+  std::vector<ShardPiece> pieces() const;
+
   int64_t size() const noexcept { return static_cast<int64_t>(specs_.size()); }
+  const std::vector<TensorSpec>& specs() const noexcept { return specs_; }
+  const Communicator& comm() const noexcept { return comm_; }
+  const ReducerOptions& options() const noexcept { return options_; }
   /// Whether gradient `id` is marked in the step that began last.
   bool marked(int64_t id) const;
   /// After wait(): whether any rank had gradient `id` in this step.
@@ -77,9 +105,15 @@ class Reducer {
   int64_t notices(int kind) const;
   /// After wait(): whether all reduced gradients are finite; the same on all ranks. Needs ReducerOptions::check_finite.
   bool finite() const noexcept { return finite_; }
+  /// Steps that wait() has ended.
+  int64_t steps() const noexcept { return steps_; }
   /// Over all steps: how long this rank did nothing but communicate.
   Seconds exposed_time() const noexcept { return exposed_time_; }
+  /// Over all steps: what this rank gave to reductions and gatherings. On the wire an all-reduce of n bytes moves up to 2n a rank, a sharded one n.
+  int64_t payload_bytes() const noexcept { return payload_bytes_; }
   const BucketPlan& plan() const noexcept { return plan_; }
+  /// The order that the plan was made for; see ReducerOptions::arrival_order. Empty: not known.
+  const std::vector<int64_t>& arrival_order() const noexcept { return options_.arrival_order; }
 
  private:
   enum class Mark : uint8_t { none, ready, unused };
@@ -91,36 +125,58 @@ class Reducer {
     std::array<double, 2> notices{};
   };
 
+  /// A bucket's memory, and how far it has come in this step.
+  struct InFlight {
+    FlatBuffer buffer;    // empty while released
+    at::Tensor shard;     // this rank's share; part of `buffer` unless that is released
+    int64_t missing = 0;  // gradients not yet marked
+    bool launched = false;
+    Work work = {};
+    std::chrono::steady_clock::time_point began = {};
+  };
+
+  bool is_sparse(int64_t id) const;
+  void make_plan();
+  void make_buffers();
+  void make_buffer(size_t bucket);
   void expect_unmarked(int64_t id) const;
   void mark(int64_t id, Mark mark);
+  at::Tensor place_of(int64_t id);
   void launch_ready_buckets();
+  void launch(size_t bucket);
+  bool keeps(size_t bucket) const;
+  void release_reduced_buckets();
   Status exchange_status();
-  void reduce_bucket(size_t bucket, double factor);
+  void finish_bucket(size_t bucket, double factor);
+  void reduce_sparse(double factor);
+  void agree_on_finite();
   double factor_before_sum() const;
   double factor_after_sum(const Status& status) const;
   void agree_on_unused();
+  void follow_arrival_order();
 
   const Communicator& comm_;
   std::vector<TensorSpec> specs_;
-  Reduction reduction_;
-  bool overlap_;
-  bool check_finite_;
-  decltype(ReducerOptions::on_bucket) on_bucket_;
+  ReducerOptions options_;
+  bool overlap_ = false;
   BucketPlan plan_;
-  std::vector<FlatBuffer> buffers_;  // by bucket
-  std::vector<at::Tensor> views_;    // by gradient
+  std::vector<InFlight> buckets_;
+  std::vector<at::Tensor> places_;  // by gradient
+  at::Tensor status_;               // memory of exchange_status(), which may outlive this object when a step fails
+  at::Tensor used_;                 // by gradient
 
   int64_t samples_ = 1;
   bool in_step_ = false;
-  std::vector<Mark> marks_;       // by gradient
-  std::vector<int64_t> missing_;  // by bucket: gradients not yet marked
-  std::vector<Work> works_;       // of the buckets launched in this step
-  std::vector<std::chrono::steady_clock::time_point> launched_;
+  std::vector<Mark> marks_;        // by gradient
+  std::vector<int64_t> arrivals_;  // in this step
+  size_t launched_ = 0;            // buckets
+  std::vector<at::Tensor> rows_;   // by gradient, of the sparse ones
   std::array<double, 2> my_notices_{};
   std::array<double, 2> notices_{};
   bool finite_ = true;
-  std::vector<uint8_t> used_;  // by gradient
+  int64_t steps_ = 0;
   Seconds exposed_time_{0};
+  int64_t payload_bytes_ = 0;
 };
 
 }  // namespace tw

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <tw/gradients/bucket_plan.hpp>
+#include <tw/mpi/communicator.hpp>
+#include <tw/tensor/named_shard.hpp>
+#include <vector>
+
+namespace tw {
+
+/// Sums buckets over the ranks in fewer bytes than they have, and with an error. See compression.hpp for those that come with the library.
+class Compressor {
+ public:
+  virtual ~Compressor() = default;
+
+  /// Called once, before anything is reduced. @throws ContractError for gradients that it cannot compress, by name
+  virtual void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) = 0;
+  /// Sums bucket number `bucket` over the ranks, in place; the result has the same bits on all ranks. Collective.
+  /// @param values shape [numel of the bucket]. @return the bytes that this rank gave to reductions and gatherings
+  virtual int64_t reduce(const Communicator& comm, size_t bucket, const at::Tensor& values) = 0;
+  /// What it remembers from step to step; shares its memory. Each gradient's residual is called compression/<gradient>/residual.
+  virtual std::vector<NamedShard> shards() const { return {}; }
+};
+
+}  // namespace tw
