@@ -20,7 +20,7 @@ class Compressor {
   /// Sums bucket number `bucket` over the ranks, in place; the result has the same bits on all ranks. Collective.
   /// @param values shape [numel of the bucket]. @return the bytes that this rank gave to reductions and gatherings
   virtual int64_t reduce(const Communicator& comm, size_t bucket, const at::Tensor& values) = 0;
-  /// What it remembers from step to step; shares its memory. Each gradient's residual is called compression/<gradient>/residual.
+  /// What it remembers from step to step; shares its memory. Each gradient's residual is called compression/GRADIENT/residual.
   virtual std::vector<NamedShard> shards() const { return {}; }
 };
 

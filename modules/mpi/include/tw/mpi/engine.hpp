@@ -33,8 +33,9 @@ Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer>
 class Board {
  public:
   virtual ~Board() = default;
-  /// @param number of collective calls begun, this one included. @param finished collective calls ended.
+  /// @param number of collective calls begun, this one included.
   virtual void record(const Call& call, uint64_t number) = 0;
+  /// @param finished number of collective calls ended.
   virtual void record_end(uint64_t finished) = 0;
   /// Nothing where `rank` does not write here.
   virtual std::optional<LastSeen> last_seen(int rank) const = 0;

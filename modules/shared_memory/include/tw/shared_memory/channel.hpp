@@ -42,8 +42,9 @@ class Channel {
   WindowPlace find(const std::byte* begin, int64_t bytes) const;
 
   /// Writes what this rank does, for the others to read.
-  /// @param number of calls begun, this one included. @param finished number of calls ended.
+  /// @param number of calls begun, this one included.
   void record(const Call& call, uint64_t number);
+  /// @param finished number of calls ended.
   void record_end(uint64_t finished);
   /// What `rank` does. A moment's view; never waits.
   LastSeen last_seen(int rank) const;

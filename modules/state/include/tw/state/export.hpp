@@ -9,10 +9,9 @@
 namespace tw {
 
 /// For `torch::load(module, path)` of plain LibTorch, into a module of the same structure. Tied parameters appear under each of their names.
-/// @param empty_submodules as empty_submodules() gives them, for modules that have such; by default those in the checkpoint's metadata, if that is
-/// JSON
-///                         with a list "empty_submodules". Numbers that are left out between children (of a Sequential) are filled in any case.
+/// Submodules without tensors are those that the checkpoint's metadata lists, if it is JSON with a list "empty_submodules".
 void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::path& path);
+/// @param empty_submodules as empty_submodules() gives them. Numbers that are left out between children (of a Sequential) are filled in any case.
 void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::path& path, const std::vector<std::string>& empty_submodules);
 
 /// For safetensors in Python. Tied parameters appear under their first name; the metadata maps the others to it, as Python's package has it.

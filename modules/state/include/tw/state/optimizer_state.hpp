@@ -21,7 +21,7 @@ class OptimizerState {
   /// @throws ContractError for other optimizers, by name, and for parameters without a name.
   OptimizerState(torch::optim::Optimizer& optimizer, std::vector<NamedTensor> parameters);
 
-  /// What exists now; nothing of a parameter that was never updated. Called optimizer/<parameter>/<what>, such as "optimizer/conv1.weight/exp_avg".
+  /// What exists now; nothing of a parameter that was never updated. Called optimizer/PARAMETER/WHAT, such as "optimizer/conv1.weight/exp_avg".
   /// Tensors share the optimizer's memory. Steps are counters: new tensors, int64 of no dimension.
   std::vector<NamedShard> shards() const;
   /// Makes state, and forgets state, so that shards() gives exactly those of `names` that begin with "optimizer/"; values are zero until loaded.
