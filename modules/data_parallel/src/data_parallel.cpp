@@ -45,19 +45,15 @@ class AfterAccumulation : public torch::autograd::FunctionPostHook {
 }  // namespace
 
 // A pass, in the order of events: the first accumulated gradient begins it and asks autograd for a callback at the end of this backward(); each
-// gradient is copied into its bucket and marked ready; the callback marks what did not come, waits, and hands out the views.
+// gradient is copied into its bucket and marked ready; the callback marks what did not come, waits, and hands out the reduced gradients.
 class DataParallel::Hooks {
  public:
   Hooks(const Communicator& comm, std::vector<NamedTensor> parameters, const DataParallelOptions& options)
       : comm_(comm.dup()),
         parameters_(std::move(parameters)),
-        reduction_(options.reduction),
-        reducer_(comm_, specs_of(parameters_),
-                 {.reduction = options.reduction,
-                  .buckets = options.buckets,
-                  .overlap = options.overlap,
-                  .check_finite = options.check_finite,
-                  .on_bucket = options.on_bucket}) {}
+        sharded_(options.sharding != Sharding::none),
+        reducer_(comm_, specs_of(parameters_), options),
+        holds_reduced_(parameters_.size()) {}
 
   // Autograd keeps the hooks as long as the accumulators live, so they hold this object weakly.
   static void attach(const std::shared_ptr<Hooks>& hooks) {
@@ -68,10 +64,8 @@ class DataParallel::Hooks {
           if (const auto alive = weak.lock()) ((*alive).*member)(static_cast<int64_t>(id));
         };
       };
-      if (hooks->reduction_ == Reduction::sum) {
-        auto before = forward_to(&Hooks::divide_what_is_already_reduced);
-        accumulator->add_pre_hook(std::make_unique<BeforeAccumulation<decltype(before)>>(std::move(before)));
-      }
+      auto before = forward_to(&Hooks::before_accumulation);
+      accumulator->add_pre_hook(std::make_unique<BeforeAccumulation<decltype(before)>>(std::move(before)));
       auto after = forward_to(&Hooks::after_accumulation);
       accumulator->add_post_hook(std::make_unique<AfterAccumulation<decltype(after)>>(std::move(after)));
       hooks->accumulators_.push_back(std::move(accumulator));
@@ -83,25 +77,42 @@ class DataParallel::Hooks {
     TW_EXPECTS(samples >= 0, "a rank cannot have ", samples, " samples");
     samples_ = samples;
   }
+  void pause() noexcept { ++pauses_; }
+  void resume() noexcept { --pauses_; }
+  void join_backward() {
+    TW_EXPECTS(pauses_ == 0, "join_backward() under no_sync(), where the others have no pass to be joined either");
+    begin_pass();
+    end_pass();
+  }
   Reducer& reducer() noexcept { return reducer_; }
+  const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
 
  private:
   void begin_pass() {
-    TW_EXPECTS(reduction_ != Reduction::sample_weighted || samples_.has_value(),
+    TW_EXPECTS(reducer_.options().reduction != Reduction::sample_weighted || samples_.has_value(),
                "Reduction::sample_weighted needs set_samples() before the backward pass");
     reducer_.begin(samples_.value_or(1));
     in_pass_ = true;
-    torch::autograd::Engine::get_default_engine().queue_callback([weak = self_] {
-      if (const auto alive = weak.lock()) alive->end_pass();
-    });
   }
 
+  void before_accumulation(int64_t id) { make_local(id); }
+
   void after_accumulation(int64_t id) {
+    if (pauses_ > 0) return;
     const at::NoGradGuard no_grad;
-    if (!in_pass_) begin_pass();
-    const at::Tensor& gradient = parameter(id).grad();
+    if (!in_pass_) {
+      begin_pass();
+      torch::autograd::Engine::get_default_engine().queue_callback([weak = self_] {
+        if (const auto alive = weak.lock()) alive->end_pass();
+      });
+    }
+    at::Tensor& gradient = parameter(id).mutable_grad();
     reducer_.mark_ready(id, gradient);
-    if (!gradient.is_same(reducer_.gradient(id))) parameter(id).mutable_grad() = reducer_.gradient(id);
+    if (sharded_) {
+      gradient = at::Tensor();
+    } else if (!reducer_.is_sparse(id)) {
+      gradient = reducer_.gradient(id);
+    }
   }
 
   void end_pass() {
@@ -109,40 +120,56 @@ class DataParallel::Hooks {
     in_pass_ = false;
     for (int64_t id = 0; id < reducer_.size(); ++id) {
       if (reducer_.marked(id)) continue;
-      if (parameter(id).grad().defined()) {  // an earlier pass left a gradient, equal on all ranks; others may add to it
-        if (reduction_ == Reduction::sum) divide_what_is_already_reduced(id);
+      if (parameter(id).grad().defined()) {  // an earlier pass left a gradient, to which other ranks may add
+        make_local(id);
         reducer_.mark_ready(id, parameter(id).grad());
+        if (sharded_) parameter(id).mutable_grad() = at::Tensor();
       } else {
         reducer_.mark_unused(id);
       }
     }
     reducer_.wait();
-    for (int64_t id = 0; id < reducer_.size(); ++id) {
-      if (reducer_.used(id)) parameter(id).mutable_grad() = reducer_.gradient(id);
+    for (int64_t id = 0; id < reducer_.size() && !sharded_; ++id) {
+      if (!reducer_.used(id)) continue;
+      parameter(id).mutable_grad() = reducer_.gradient(id);
+      holds_reduced_[static_cast<size_t>(id)] = 1;
     }
   }
 
-  // A gradient that is defined before a pass was reduced by an earlier one and is equal on all ranks. Averages leave it as it is; a sum would
-  // count it once a rank.
-  void divide_what_is_already_reduced(int64_t id) {
+  // What an earlier pass reduced is equal on all ranks. Averages leave it as it is when it is reduced once more; a sum would count it once a rank.
+  void make_local(int64_t id) {
+    uint8_t& holds_reduced = holds_reduced_[static_cast<size_t>(id)];
     const at::NoGradGuard no_grad;
-    if (parameter(id).grad().defined()) parameter(id).mutable_grad().div_(comm_.size());
+    at::Tensor& gradient = parameter(id).mutable_grad();
+    if (holds_reduced != 0 && gradient.defined() && reducer_.options().reduction == Reduction::sum) gradient.div_(comm_.size());
+    holds_reduced = 0;
   }
 
   at::Tensor& parameter(int64_t id) { return parameters_[static_cast<size_t>(id)].tensor; }
 
   Communicator comm_;
   std::vector<NamedTensor> parameters_;
-  Reduction reduction_;
+  bool sharded_;
   Reducer reducer_;
   std::optional<int64_t> samples_;
   bool in_pass_ = false;
+  int pauses_ = 0;
+  std::vector<uint8_t> holds_reduced_;        // by parameter, whether its gradient is what a pass reduced, and nothing more
   std::vector<AccumulatorPtr> accumulators_;  // a parameter does not keep its accumulator, and with it the hooks, alive
   std::weak_ptr<Hooks> self_;
 };
 
+namespace {
+
+DataParallelOptions with_sparse_embeddings(const torch::nn::Module& module, DataParallelOptions options) {
+  for (std::string& name : sparse_gradients_of(module)) options.sparse.push_back(std::move(name));
+  return options;
+}
+
+}  // namespace
+
 DataParallel::DataParallel(const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options)
-    : DataParallel(comm, trained(tensors_of(module)), tensors_of(module), options) {}
+    : DataParallel(comm, trained(tensors_of(module)), tensors_of(module), with_sparse_embeddings(module, options)) {}
 
 DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options)
     : DataParallel(comm, trained(parameters), parameters, options) {}
@@ -156,11 +183,21 @@ DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTens
 
 DataParallel::~DataParallel() = default;
 
+DataParallel::NoSync DataParallel::no_sync() { return NoSync(hooks_); }
+DataParallel::NoSync::NoSync(std::shared_ptr<Hooks> hooks) : hooks_(std::move(hooks)) { hooks_->pause(); }
+DataParallel::NoSync::~NoSync() {
+  if (hooks_) hooks_->resume();
+}
+
+void DataParallel::join_backward() { hooks_->join_backward(); }
 void DataParallel::set_samples(int64_t samples) { hooks_->set_samples(samples); }
 void DataParallel::give_notice(int kind) { hooks_->reducer().give_notice(kind); }
 int64_t DataParallel::notices(int kind) const { return hooks_->reducer().notices(kind); }
 bool DataParallel::gradients_finite() const noexcept { return hooks_->reducer().finite(); }
 Seconds DataParallel::exposed_time() const noexcept { return hooks_->reducer().exposed_time(); }
 const BucketPlan& DataParallel::plan() const noexcept { return hooks_->reducer().plan(); }
+Reducer& DataParallel::reducer() noexcept { return hooks_->reducer(); }
+const Reducer& DataParallel::reducer() const noexcept { return hooks_->reducer(); }
+const std::vector<NamedTensor>& DataParallel::parameters() const noexcept { return hooks_->parameters(); }
 
 }  // namespace tw

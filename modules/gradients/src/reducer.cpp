@@ -37,42 +37,42 @@ const char* name_of(Sharding sharding) {
   return "?";
 }
 
-std::string list(const std::vector<int64_t>& numbers) {
-  std::string text;
-  for (const int64_t number : numbers) text += concat(text.empty() ? "" : " ", number);
-  return text;
-}
-
 void expect_agreement(const Communicator& comm, const std::vector<TensorSpec>& specs, const ReducerOptions& options, bool overlap) {
   std::vector<std::string> lines{concat("reduction ", name_of(options.reduction)),
                                  concat("buckets of ", options.buckets.first_bucket_bytes, " and ", options.buckets.bucket_bytes, " bytes, ",
                                         options.shared_memory ? "shared" : "not shared", ", overlap ", overlap),
                                  concat("sharding ", name_of(options.sharding), options.release ? ", released" : ""),
-                                 concat("check_finite ", options.check_finite, ", compressed ", options.compressor != nullptr),
-                                 concat("arrival order ", list(options.arrival_order)),
-                                 concat("sparse ", list(options.sparse))};
+                                 concat("check_finite ", options.check_finite, ", compressed ", options.compressor != nullptr)};
+  for (const int64_t id : options.arrival_order) lines.push_back(concat("arrival_order ", id));
+  for (const std::string& name : options.sparse) lines.push_back("sparse " + name);
   for (const TensorSpec& spec : specs) lines.push_back(spec.describe());
   expect_same_on_all_ranks(comm, "the gradients to be reduced", lines);
 }
 
-void validate(const std::vector<TensorSpec>& specs, const ReducerOptions& options) {
-  for (const TensorSpec& spec : specs) {
-    TW_EXPECTS(c10::isFloatingType(spec.dtype) || c10::isComplexType(spec.dtype), "gradient ", spec.describe(),
-               " must be a floating point or complex one");
+// By gradient, whether it is sparse.
+std::vector<uint8_t> find_sparse(const std::vector<TensorSpec>& specs, const std::vector<std::string>& names) {
+  std::vector<uint8_t> sparse(specs.size());
+  for (const std::string& name : names) {
+    const auto found = std::find_if(specs.begin(), specs.end(), [&](const TensorSpec& spec) { return spec.name == name; });
+    TW_EXPECTS(found != specs.end() && !found->shape.empty(), "there is no gradient ", name, " that could be sparse");
+    sparse[static_cast<size_t>(found - specs.begin())] = 1;
   }
-  const auto count = static_cast<int64_t>(specs.size());
-  for (const int64_t id : options.sparse) {
-    TW_EXPECTS(id >= 0 && id < count && specs[static_cast<size_t>(id)].shape.size() >= 1, "there is no gradient ", id, " that could be sparse");
+  return sparse;
+}
+
+void validate(const std::vector<TensorSpec>& specs, const ReducerOptions& options, const std::vector<uint8_t>& sparse) {
+  std::vector<int64_t> dense;
+  for (size_t id = 0; id < specs.size(); ++id) {
+    TW_EXPECTS(c10::isFloatingType(specs[id].dtype) || c10::isComplexType(specs[id].dtype), "gradient ", specs[id].describe(),
+               " must be a floating point or complex one");
+    if (sparse[id] == 0) dense.push_back(static_cast<int64_t>(id));
   }
   std::vector<int64_t> order = options.arrival_order;
-  order.insert(order.end(), options.sparse.begin(), options.sparse.end());
   std::sort(order.begin(), order.end());
-  std::vector<int64_t> all(specs.size());
-  std::iota(all.begin(), all.end(), int64_t{0});
-  TW_EXPECTS(options.arrival_order.empty() || order == all, "arrival_order must name each gradient that is not sparse once");
+  TW_EXPECTS(order.empty() || order == dense, "arrival_order must name each gradient that is not sparse once");
   const bool sharded = options.sharding != Sharding::none;
   TW_EXPECTS(sharded || !options.release, "only sharded gradients can be released");
-  TW_EXPECTS(!sharded || options.sparse.empty(), "sparse gradients cannot be sharded: ", specs[static_cast<size_t>(options.sparse.at(0))].name);
+  TW_EXPECTS(!sharded || options.sparse.empty(), "sparse gradients cannot be sharded: ", options.sparse.front());
   TW_EXPECTS(!sharded || !options.compressor, "sharded gradients cannot be compressed");
 }
 
@@ -83,7 +83,8 @@ Reducer::Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, co
   overlap_ = options_.overlap.has_value() ? *options_.overlap : find_topology(comm_).nodes > 1;
   overlap_ = (overlap_ || options_.release) && !options_.compressor;
   expect_agreement(comm_, specs_, options_, overlap_);
-  validate(specs_, options_);
+  sparse_ = find_sparse(specs_, options_.sparse);
+  validate(specs_, options_, sparse_);
   status_ = at::zeros({sizeof(Status) / sizeof(double)}, at::TensorOptions().dtype(at::kDouble));
   used_ = at::zeros({size()}, at::TensorOptions().dtype(at::kByte));
   marks_.assign(specs_.size(), Mark::none);
@@ -94,8 +95,6 @@ Reducer::Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, co
 }
 
 Reducer::~Reducer() = default;
-
-bool Reducer::is_sparse(int64_t id) const { return std::find(options_.sparse.begin(), options_.sparse.end(), id) != options_.sparse.end(); }
 
 void Reducer::make_plan() {
   std::vector<int64_t> order = options_.arrival_order;
@@ -284,12 +283,12 @@ void Reducer::finish_bucket(size_t index, double factor) {
 }
 
 void Reducer::reduce_sparse(double factor) {
-  for (const int64_t id : options_.sparse) {
-    const auto index = static_cast<size_t>(id);
-    const at::Tensor& mine = rows_[index];
+  for (size_t id = 0; id < specs_.size(); ++id) {
+    if (sparse_[id] == 0) continue;
+    const at::Tensor& mine = rows_[id];
     if (mine.defined()) payload_bytes_ += static_cast<int64_t>(mine._values().nbytes() + mine._indices().nbytes());
-    places_[index] = sum_of_rows(comm_, specs_[index], mine, factor);
-    if (options_.check_finite) finite_ = scale_finite(places_[index].values(), 1) && finite_;
+    places_[id] = sum_of_rows(comm_, specs_[id], mine, factor);
+    if (options_.check_finite) finite_ = scale_finite(places_[id].values(), 1) && finite_;
   }
 }
 

@@ -10,6 +10,7 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -77,35 +78,54 @@ Kind kind_of(const torch::optim::Optimizer& optimizer) {
   return {};
 }
 
-std::string name_of_state(const NamedTensor& parameter, const Field& field) { return concat("optimizer/", parameter.name, "/", field.name); }
+std::string name_of_state(const NamedShard& slice, const Field& field) { return concat("optimizer/", slice.name, "/", field.name); }
 
-OptimizerParamState* find_state(torch::optim::Optimizer& optimizer, const NamedTensor& parameter) {
+OptimizerParamState* find_state(torch::optim::Optimizer& optimizer, const OptimizedTensor& parameter) {
   auto& states = optimizer.state();
   const auto found = states.find(parameter.tensor.unsafeGetTensorImpl());
   return found == states.end() ? nullptr : found->second.get();
 }
 
-// Calls `visit(name, field, state)` for all that exists.
+// Calls `visit(parameter, slice, field, state)` for all that exists.
 template <class Visit>
-void for_each(torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters, const Visit& visit) {
+void for_each(torch::optim::Optimizer& optimizer, const std::vector<OptimizedTensor>& parameters, const Visit& visit) {
   const Kind kind = kind_of(optimizer);
-  for (const NamedTensor& parameter : parameters) {
+  for (const OptimizedTensor& parameter : parameters) {
     OptimizerParamState* state = find_state(optimizer, parameter);
     if (state == nullptr) continue;
     for (const Field& field : kind.fields) {
-      if (field.counter || field.tensor(*state).defined()) visit(name_of_state(parameter, field), field, *state);
+      if (!field.counter && !field.tensor(*state).defined()) continue;
+      for (const NamedShard& slice : parameter.slices) visit(parameter, slice, field, *state);
     }
   }
 }
 
+// The part of `state`, which is shaped like `parameter`, that belongs to one of its slices.
+at::Tensor part_of(const at::Tensor& state, const at::Tensor& parameter, const at::Tensor& slice) {
+  if (slice.is_same(parameter)) return state;
+  const int64_t offset = slice.storage_offset() - parameter.storage_offset();
+  return state.as_strided(slice.sizes(), slice.strides(), state.storage_offset() + offset);
+}
+
+std::vector<OptimizedTensor> all_whole(const std::vector<NamedTensor>& tensors) {
+  std::vector<OptimizedTensor> all;
+  for (const auto& [name, tensor] : without_aliases(tensors)) all.push_back({tensor, {whole(name, tensor, ShardKind::parameter)}});
+  return all;
+}
+
 }  // namespace
 
-OptimizerState::OptimizerState(torch::optim::Optimizer& optimizer, std::vector<NamedTensor> parameters)
-    : optimizer_(optimizer), parameters_(without_aliases(std::move(parameters))) {
+OptimizerState::OptimizerState(torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters)
+    : OptimizerState(optimizer, all_whole(parameters)) {
+  sliced_ = false;
+}
+
+OptimizerState::OptimizerState(torch::optim::Optimizer& optimizer, std::vector<OptimizedTensor> parameters)
+    : optimizer_(optimizer), parameters_(std::move(parameters)) {
   (void)kind_of(optimizer);
   std::unordered_set<const c10::TensorImpl*> own;
   std::unordered_set<const c10::TensorImpl*> named;
-  for (const NamedTensor& parameter : parameters_) named.insert(parameter.tensor.unsafeGetTensorImpl());
+  for (const OptimizedTensor& parameter : parameters_) named.insert(parameter.tensor.unsafeGetTensorImpl());
   for (size_t group = 0; group < optimizer.param_groups().size(); ++group) {
     for (const at::Tensor& tensor : optimizer.param_groups()[group].params()) {
       TW_EXPECTS(named.contains(tensor.unsafeGetTensorImpl()), "a parameter of shape ", shape_text(tensor.sizes().vec()), " in group ", group,
@@ -113,16 +133,23 @@ OptimizerState::OptimizerState(torch::optim::Optimizer& optimizer, std::vector<N
       own.insert(tensor.unsafeGetTensorImpl());
     }
   }
-  std::erase_if(parameters_, [&](const NamedTensor& parameter) { return !own.contains(parameter.tensor.unsafeGetTensorImpl()); });
+  std::erase_if(parameters_, [&](const OptimizedTensor& parameter) { return !own.contains(parameter.tensor.unsafeGetTensorImpl()); });
 }
 
 std::vector<NamedShard> OptimizerState::shards() const {
   std::vector<NamedShard> shards;
-  for_each(optimizer_, parameters_, [&](const std::string& name, const Field& field, OptimizerParamState& state) {
+  std::set<std::string> counters;  // one a parameter, however many slices it has here
+  for_each(optimizer_, parameters_, [&](const OptimizedTensor& parameter, const NamedShard& slice, const Field& field, OptimizerParamState& state) {
+    const std::string name = name_of_state(slice, field);
     if (field.counter) {
+      if (!counters.insert(name).second) return;
       shards.push_back(whole(name, at::scalar_tensor(field.counter(state), at::TensorOptions().dtype(at::kLong)), ShardKind::counter));
     } else {
-      shards.push_back(whole(name, field.tensor(state), ShardKind::optimizer));
+      NamedShard shard = slice;
+      shard.name = name;
+      shard.tensor = part_of(field.tensor(state), parameter.tensor, slice.tensor);
+      shard.kind = ShardKind::optimizer;
+      shards.push_back(std::move(shard));
     }
   });
   return shards;
@@ -134,22 +161,15 @@ void OptimizerState::prepare(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (name.starts_with("optimizer/")) wanted.insert(name);
   }
-  std::set<std::string> unknown = wanted;
-  for (const NamedTensor& parameter : parameters_) {
-    for (const Field& field : kind.fields) unknown.erase(name_of_state(parameter, field));
-  }
-  std::string problems;
-  for (const std::string& name : unknown) problems += "\n  " + name;
-  if (!problems.empty()) {
-    throw Error(concat("this optimizer, ", c10::demangle(typeid(optimizer_).name()), ", has no such state:", problems));
-  }
-
-  for (const NamedTensor& parameter : parameters_) {
-    bool any = false;
-    for (const Field& field : kind.fields) any = any || wanted.contains(name_of_state(parameter, field));
+  if (!sliced_) expect_known(wanted);  // else another rank may know them; loading names what nobody knows
+  for (const OptimizedTensor& parameter : parameters_) {
+    const auto is_wanted = [&](const Field& field) {
+      return std::any_of(parameter.slices.begin(), parameter.slices.end(),
+                         [&](const NamedShard& slice) { return wanted.contains(name_of_state(slice, field)); });
+    };
     auto& states = optimizer_.state();
     void* const key = parameter.tensor.unsafeGetTensorImpl();
-    if (!any) {
+    if (std::none_of(kind.fields.begin(), kind.fields.end(), is_wanted)) {
       states.erase(key);
       continue;
     }
@@ -158,7 +178,7 @@ void OptimizerState::prepare(const std::vector<std::string>& names) {
     for (const Field& field : kind.fields) {
       if (field.counter) continue;
       at::Tensor& tensor = field.tensor(*state);
-      if (!wanted.contains(name_of_state(parameter, field))) {
+      if (!is_wanted(field)) {
         tensor = at::Tensor();
       } else if (!tensor.defined()) {
         tensor = at::zeros_like(parameter.tensor.detach());
@@ -167,11 +187,25 @@ void OptimizerState::prepare(const std::vector<std::string>& names) {
   }
 }
 
+void OptimizerState::expect_known(std::set<std::string> names) const {
+  for (const OptimizedTensor& parameter : parameters_) {
+    for (const Field& field : kind_of(optimizer_).fields) {
+      for (const NamedShard& slice : parameter.slices) names.erase(name_of_state(slice, field));
+    }
+  }
+  std::string problems;
+  for (const std::string& name : names) problems += "\n  " + name;
+  if (!problems.empty()) {
+    throw Error(concat("this optimizer, ", c10::demangle(typeid(optimizer_).name()), ", has no such state:", problems));
+  }
+}
+
 void OptimizerState::apply(const std::vector<NamedShard>& shards) {
   std::map<std::string, const NamedShard*> by_name;
   for (const NamedShard& shard : shards) by_name.emplace(shard.name, &shard);
-  for_each(optimizer_, parameters_, [&](const std::string& name, const Field& field, OptimizerParamState& state) {
+  for_each(optimizer_, parameters_, [&](const OptimizedTensor&, const NamedShard& slice, const Field& field, OptimizerParamState& state) {
     if (!field.counter) return;
+    const std::string name = name_of_state(slice, field);
     const auto found = by_name.find(name);
     TW_EXPECTS(found != by_name.end(), name, " is not among the shards");
     field.counter(state) = found->second->tensor.item<int64_t>();

@@ -67,7 +67,10 @@ class Planner {
     }
     std::vector<Holder>& holders = holders_[found->second];
     if (!holders.empty()) {
-      if (holders.back().rank == holder.rank) problem(mine.global.name, " comes twice on rank ", holder.rank);
+      const bool again = std::any_of(holders.begin(), holders.end(), [&](const Holder& other) {
+        return other.rank == holder.rank && (mine.on_reshard != OnReshard::shard || spec(other).box == mine.box);
+      });
+      if (again) problem(mine.global.name, " comes twice on rank ", holder.rank);
       ShardSpec expected = spec(holders.front());
       expected.box = mine.box;
       if (!(mine == expected)) {

@@ -1,7 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/tensor/named_shard.hpp>
 
+#include <c10/util/accumulate.h>
+
 namespace tw {
+namespace {
+
+// Elements [begin, end) of the part of a tensor that the leading indices `at` choose.
+void add_boxes(NamedShard& box, const at::Tensor& run, std::vector<int64_t>& at, int64_t begin, int64_t end, int64_t& used,
+               std::vector<NamedShard>& boxes) {
+  const std::vector<int64_t>& shape = box.global_shape;
+  const size_t dimension = at.size();
+  if (begin == end) return;
+  const auto add = [&](int64_t first, int64_t last, int64_t count) {
+    std::vector<int64_t> lengths(dimension, 1);
+    box.offsets = at;
+    if (dimension < shape.size()) {
+      box.offsets.push_back(first);
+      lengths.push_back(last - first);
+    }
+    for (size_t d = dimension + 1; d < shape.size(); ++d) {
+      box.offsets.push_back(0);
+      lengths.push_back(shape[d]);
+    }
+    box.tensor = run.narrow(0, used, count).view(lengths);
+    used += count;
+    boxes.push_back(box);
+  };
+  if (dimension == shape.size()) return add(0, 1, 1);
+  const int64_t row = c10::multiply_integers(shape.begin() + static_cast<int64_t>(dimension) + 1, shape.end());
+  const auto add_part_of_row = [&](int64_t index, int64_t from, int64_t to) {
+    at.push_back(index);
+    add_boxes(box, run, at, from, to, used, boxes);
+    at.pop_back();
+  };
+  const int64_t first = begin / row;
+  const int64_t last = end / row;
+  if (first == last) return add_part_of_row(first, begin - first * row, end - first * row);
+  const int64_t first_whole = (begin + row - 1) / row;
+  if (first < first_whole) add_part_of_row(first, begin - first * row, row);
+  if (first_whole < last) add(first_whole, last, (last - first_whole) * row);
+  add_part_of_row(last, 0, end - last * row);
+}
+
+}  // namespace
 
 std::string name_of(ShardKind kind) {
   switch (kind) {
@@ -28,6 +70,16 @@ NamedShard whole(std::string name, at::Tensor tensor, ShardKind kind) {
   std::vector<int64_t> shape = tensor.sizes().vec();
   std::vector<int64_t> offsets(shape.size(), 0);
   return {std::move(name), {}, std::move(shape), std::move(tensor), std::move(offsets), kind, OnReshard::replicate};
+}
+
+std::vector<NamedShard> slices_of_run(const std::string& name, const std::vector<int64_t>& shape, const at::Tensor& run, int64_t begin,
+                                      ShardKind kind) {
+  NamedShard box{.name = name, .aliases = {}, .global_shape = shape, .tensor = {}, .offsets = {}, .kind = kind, .on_reshard = OnReshard::shard};
+  std::vector<NamedShard> boxes;
+  std::vector<int64_t> at;
+  int64_t used = 0;
+  add_boxes(box, run, at, begin, begin + run.numel(), used, boxes);
+  return boxes;
 }
 
 }  // namespace tw

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <tw/base/clock.hpp>
 #include <tw/data_parallel/fwd.hpp>
 #include <tw/gradients/reducer.hpp>
@@ -12,23 +11,17 @@
 
 namespace tw {
 
-struct DataParallelOptions {
-  Reduction reduction;  ///< must be chosen
-  BucketOptions buckets = {};
-  /// See ReducerOptions::overlap.
-  std::optional<bool> overlap = {};
-  /// See ReducerOptions::check_finite.
-  bool check_finite = false;
-  /// See ReducerOptions::on_bucket.
-  decltype(ReducerOptions::on_bucket) on_bucket = {};
-};
+/// `reduction` must be chosen. Sparse embeddings of a module are found; in a list of parameters they are named.
+using DataParallelOptions = ReducerOptions;
 
 /// Makes a model train on all ranks of a communicator: from its construction on, every rank holds rank 0's parameters and buffers, and when
 /// `loss.backward()` returns, every parameter's `.grad()` is the reduced gradient. The optimizer and its calls stay as they are.
 ///
 /// Every rank runs the same number of backward passes. Gradients accumulate over several passes as LibTorch's own do. A parameter that takes
-/// no part in a pass on any rank keeps its gradient as it is; one that takes part on some ranks counts as zero on the others.
-/// `.grad()` is a view of a buffer that lives as long as this object or the gradient; `zero_grad()` may drop it, it comes back.
+/// no part in a pass on any rank keeps its gradient as it is; one that takes part on some ranks counts as zero on the others. A rank on which none
+/// takes part calls join_backward() instead. See join() for ranks whose inputs end earlier.
+/// `.grad()` is a view of a buffer that lives as long as this object or the gradient; `zero_grad()` may drop it, it comes back. Sharded gradients
+/// have no `.grad()`: a ShardedOptimizer uses them, one pass a step.
 ///
 /// Backward passes on one thread at a time; if one throws, make a new DataParallel before the next. Not for `backward(create_graph = true)`, whose
 /// graph is dropped.
@@ -45,6 +38,15 @@ class DataParallel {
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
+  /// While the result lives, backward passes are local: gradients accumulate on this rank, and the next pass without it reduces their sum. On every
+  /// rank alike. For Reduction::sample_weighted the losses of all passes up to that one make up the mean over the samples that set_samples() gave.
+  class NoSync;
+  [[nodiscard]] NoSync no_sync();
+
+  /// Takes part in a backward pass of the other ranks, for a rank without one of its own; its share is what it accumulated under no_sync(), or zero.
+  /// Collective with their backward().
+  void join_backward();
+
   /// How many samples this rank's loss averages over in the backward passes to come; may be 0. Needed by Reduction::sample_weighted before the
   /// first pass; holds until it is set again.
   void set_samples(int64_t samples);
@@ -59,12 +61,29 @@ class DataParallel {
   /// Over all passes: how long this rank did nothing but communicate.
   Seconds exposed_time() const noexcept;
   const BucketPlan& plan() const noexcept;
+  /// What reduces the gradients of parameters(), in their order; for ShardedOptimizer and for figures.
+  Reducer& reducer() noexcept;
+  const Reducer& reducer() const noexcept;
+  /// Those that are trained, each once.
+  const std::vector<NamedTensor>& parameters() const noexcept;
 
  private:
   class Hooks;
   DataParallel(const Communicator& comm, const std::vector<NamedTensor>& trained, const std::vector<NamedTensor>& synchronised,
                const DataParallelOptions& options);
   std::shared_ptr<Hooks> hooks_;  // shared with autograd, which may run a hook after this object is gone
+};
+
+/// See DataParallel::no_sync(). Move-only; may outlive the DataParallel.
+class DataParallel::NoSync {
+ public:
+  explicit NoSync(std::shared_ptr<Hooks> hooks);
+  NoSync(NoSync&&) noexcept = default;
+  NoSync& operator=(NoSync&&) = delete;
+  ~NoSync();
+
+ private:
+  std::shared_ptr<Hooks> hooks_;
 };
 
 }  // namespace tw

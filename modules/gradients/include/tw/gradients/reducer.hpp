@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tw/base/clock.hpp>
 #include <tw/gradients/bucket_plan.hpp>
 #include <tw/gradients/compressor.hpp>
@@ -39,8 +40,8 @@ struct ReducerOptions {
   /// The order in which gradients become ready, all that are not sparse. Empty: found in the first step, on rank 0, when there is overlap and more
   /// than one bucket; buckets are then made anew. Give Reducer::arrival_order() of an earlier run to have the bits of that run.
   std::vector<int64_t> arrival_order = {};
-  /// Gradients that come as sparse tensors, which embeddings can make: only the rows that occur travel.
-  std::vector<int64_t> sparse = {};
+  /// Names of gradients that come as sparse tensors, which embeddings can make: only the rows that occur travel.
+  std::vector<std::string> sparse = {};
   /// Reduces in fewer bytes, and with an error; see compression.hpp. Without overlap.
   std::shared_ptr<Compressor> compressor = {};
   /// Told when a bucket's reduction began and ended on this rank, for timelines.
@@ -97,6 +98,8 @@ class Reducer {
   const std::vector<TensorSpec>& specs() const noexcept { return specs_; }
   const Communicator& comm() const noexcept { return comm_; }
   const ReducerOptions& options() const noexcept { return options_; }
+  /// Whether gradient `id` is one of ReducerOptions::sparse.
+  bool is_sparse(int64_t id) const { return sparse_.at(static_cast<size_t>(id)) != 0; }
   /// Whether gradient `id` is marked in the step that began last.
   bool marked(int64_t id) const;
   /// After wait(): whether any rank had gradient `id` in this step.
@@ -135,7 +138,6 @@ class Reducer {
     std::chrono::steady_clock::time_point began = {};
   };
 
-  bool is_sparse(int64_t id) const;
   void make_plan();
   void make_buffers();
   void make_buffer(size_t bucket);
@@ -158,6 +160,7 @@ class Reducer {
   const Communicator& comm_;
   std::vector<TensorSpec> specs_;
   ReducerOptions options_;
+  std::vector<uint8_t> sparse_;  // by gradient
   bool overlap_ = false;
   BucketPlan plan_;
   std::vector<InFlight> buckets_;

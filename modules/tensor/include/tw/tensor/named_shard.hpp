@@ -28,4 +28,15 @@ struct NamedShard {
 /// A tensor that every rank holds whole, with the same values.
 NamedShard whole(std::string name, at::Tensor tensor, ShardKind kind);
 
+/// Consecutive elements of a row-major tensor as the boxes that they make up, in their order: at most 2 n - 1 for n dimensions.
+/// @param run the elements, shape [count], contiguous; the results are views of it. @param begin the first, in the flattened tensor of `shape`.
+std::vector<NamedShard> slices_of_run(const std::string& name, const std::vector<int64_t>& shape, const at::Tensor& run, int64_t begin,
+                                      ShardKind kind);
+
+/// A tensor that an optimizer updates, and the slices of named tensors that lie in it.
+struct OptimizedTensor {
+  at::Tensor tensor;
+  std::vector<NamedShard> slices;  ///< their tensors are views of `tensor`, or `tensor` itself
+};
+
 }  // namespace tw

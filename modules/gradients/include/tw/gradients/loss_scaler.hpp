@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+
+namespace tw {
+
+struct LossScalerOptions {
+  double scale = 65536;  ///< at the beginning; a power of two keeps mantissas as they are
+  double growth = 2;     ///< factor after `growth_interval` updates without overflow
+  double backoff = 0.5;  ///< factor after an overflow
+  int64_t growth_interval = 2000;
+
+  /// @throws ContractError naming the wrong field.
+  void validate() const;
+};
+
+/// By how much a loss is multiplied so that the gradients of half precision neither vanish nor overflow. A function of what update() was told, so it
+/// is the same on ranks that are told the same. Ref: Micikevicius et al. 2018, Mixed Precision Training.
+class LossScaler {
+ public:
+  explicit LossScaler(const LossScalerOptions& options = {});
+
+  /// The factor for the next loss.
+  double scale() const noexcept { return scale_; }
+  /// @param finite whether the gradients of the last one were, on all ranks.
+  void update(bool finite) noexcept;
+  /// Updates since the scale changed; with scale() all that there is to save.
+  int64_t good_updates() const noexcept { return good_updates_; }
+  /// Goes on from what another scaler had.
+  void restore(double scale, int64_t good_updates) noexcept;
+
+ private:
+  LossScalerOptions options_;
+  double scale_;
+  int64_t good_updates_ = 0;
+};
+
+}  // namespace tw

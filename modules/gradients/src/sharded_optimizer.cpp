@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/comm/shared_tensor.hpp>
+#include <tw/gradients/clipping.hpp>
+#include <tw/gradients/sharded_optimizer.hpp>
+#include <tw/mpi/topology.hpp>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/Type.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+
+#include <algorithm>
+#include <map>
+#include <typeinfo>
+
+namespace tw {
+namespace {
+
+using torch::optim::Optimizer;
+using torch::optim::OptimizerParamGroup;
+
+std::string kind_of(const Optimizer& optimizer) { return c10::demangle(typeid(optimizer).name()); }
+
+/// How to make an optimizer whose rule treats each element for itself.
+template <class Kind, class Options>
+std::unique_ptr<Optimizer> make(const std::vector<OptimizerParamGroup>& groups, const Optimizer& prototype) {
+  return std::make_unique<Kind>(groups, static_cast<const Options&>(prototype.defaults()));
+}
+
+using Make = std::unique_ptr<Optimizer> (*)(const std::vector<OptimizerParamGroup>&, const Optimizer&);
+
+// Nothing for other rules.
+Make maker_of(const Optimizer& optimizer) {
+  using namespace torch::optim;
+  const std::type_info& type = typeid(optimizer);
+  if (type == typeid(SGD)) return make<SGD, SGDOptions>;
+  if (type == typeid(Adam)) return make<Adam, AdamOptions>;
+  if (type == typeid(AdamW)) return make<AdamW, AdamWOptions>;
+  if (type == typeid(RMSprop)) return make<RMSprop, RMSpropOptions>;
+  if (type == typeid(Adagrad)) return make<Adagrad, AdagradOptions>;
+  return nullptr;
+}
+
+void expect_shardable(const Optimizer& optimizer, Sharding sharding) {
+  TW_EXPECTS(typeid(optimizer) != typeid(torch::optim::LBFGS), "LBFGS needs all parameters at once: it cannot be sharded");
+  TW_EXPECTS(sharding == Sharding::tensors || maker_of(optimizer) != nullptr, kind_of(optimizer),
+             " is not known to treat each element for itself: use Sharding::tensors");
+}
+
+bool is_half(const at::Tensor& tensor) { return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16; }
+
+}  // namespace
+
+OptimizerFactory optimizer_like(const Optimizer& prototype, const std::vector<NamedTensor>& parameters) {
+  TW_EXPECTS(maker_of(prototype) != nullptr, "no optimizer like ", kind_of(prototype),
+             " can be made; one like SGD, Adam, AdamW, RMSprop, Adagrad can");
+  std::map<std::string, size_t> group_of;
+  for (size_t group = 0; group < prototype.param_groups().size(); ++group) {
+    for (const at::Tensor& tensor : prototype.param_groups()[group].params()) {
+      for (const NamedTensor& parameter : parameters) {
+        if (parameter.tensor.is_same(tensor)) group_of.emplace(parameter.name, group);
+      }
+    }
+  }
+  return [&prototype, group_of](const std::vector<NamedTensor>& pieces) {
+    std::vector<std::vector<at::Tensor>> tensors(prototype.param_groups().size());
+    for (const NamedTensor& piece : pieces) {
+      const auto group = group_of.find(piece.name);
+      TW_EXPECTS(group != group_of.end(), "parameter ", piece.name, " is not one of those that the optimizer was made for");
+      tensors[group->second].push_back(piece.tensor);
+    }
+    std::vector<OptimizerParamGroup> groups;
+    for (std::vector<at::Tensor>& group : tensors) groups.emplace_back(std::move(group));
+    std::unique_ptr<Optimizer> optimizer = maker_of(prototype)(groups, prototype);
+    for (size_t i = 0; i < groups.size(); ++i) optimizer->param_groups()[i].set_options(prototype.param_groups()[i].options().clone());
+    return optimizer;
+  };
+}
+
+void ShardedOptimizerOptions::validate() const {
+  TW_EXPECTS(max_gradient_norm >= 0, "max_gradient_norm must not be negative, got ", max_gradient_norm);
+}
+
+ShardedOptimizer::ShardedOptimizer(Reducer& reducer, std::vector<NamedTensor> parameters, const OptimizerFactory& make,
+                                   const ShardedOptimizerOptions& options)
+    : reducer_(reducer), parameters_(std::move(parameters)), options_(options), steps_(reducer.steps()) {
+  options_.validate();
+  TW_EXPECTS(reducer_.options().sharding != Sharding::none, "a ShardedOptimizer needs sharded gradients: choose ReducerOptions::sharding");
+  TW_EXPECTS(specs_of(parameters_) == reducer_.specs(), "these are other parameters than those whose gradients are reduced");
+  const at::NoGradGuard no_grad;
+  move_parameters();
+  make_pieces();
+  std::vector<NamedTensor> pieces;
+  for (const Piece& piece : pieces_) pieces.push_back({parameters_[static_cast<size_t>(piece.where.gradient)].name, piece.tensor});
+  optimizer_ = make(pieces);
+  expect_shardable(*optimizer_, reducer_.options().sharding);
+  for (const OptimizerParamGroup& group : optimizer_->param_groups()) {
+    for (const at::Tensor& tensor : group.params()) {
+      TW_EXPECTS(std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) { return piece.tensor.is_same(tensor); }),
+                 "the optimizer was made for a tensor of shape ", shape_text(tensor.sizes().vec()), " that is no piece of the parameters");
+    }
+  }
+}
+
+ShardedOptimizer::~ShardedOptimizer() = default;
+
+// Into memory that is laid out like the gradients', where whoever shares a node can read it.
+void ShardedOptimizer::move_parameters() {
+  const Communicator& comm = reducer_.comm();
+  TW_EXPECTS(!options_.one_copy_per_node || find_topology(comm).nodes == 1, "one_copy_per_node needs all ranks on one node");
+  for (const Bucket& bucket : reducer_.plan().buckets) {
+    buffers_.emplace_back(options_.one_copy_per_node ? node_tensor(comm, {bucket.numel}, bucket.dtype)
+                                                     : shared_tensor(comm, {bucket.numel}, bucket.dtype));
+    for (const int64_t id : bucket.gradients) {
+      at::Tensor& parameter = parameters_[static_cast<size_t>(id)].tensor;
+      const at::Tensor place = buffers_.back().view(reducer_.plan().placements[static_cast<size_t>(id)].offset, parameter.sizes());
+      place.copy_(parameter);
+      parameter.set_data(place);
+    }
+  }
+}
+
+void ShardedOptimizer::make_pieces() {
+  const bool whole = reducer_.options().sharding == Sharding::tensors;
+  for (const ShardPiece& where : reducer_.pieces()) {
+    const auto bucket = static_cast<size_t>(where.bucket);
+    const at::Tensor& share = reducer_.shard(where.bucket);
+    const int64_t begin = where.offset - (whole ? 0 : reducer_.comm().rank() * share.numel());
+    const std::vector<int64_t> shape = whole ? reducer_.specs()[static_cast<size_t>(where.gradient)].shape : std::vector<int64_t>{where.count};
+    Piece piece{.where = where,
+                .tensor = {},
+                .gradient = {},
+                .reduced = FlatBuffer(share).view(begin, shape),
+                .parameter = buffers_[bucket].view(where.offset, shape)};
+    const bool master = is_half(piece.parameter);
+    piece.tensor = master ? piece.parameter.to(at::kFloat) : piece.parameter;
+    piece.gradient = master ? at::empty(shape, piece.tensor.options()) : piece.reduced;
+    pieces_.push_back(std::move(piece));
+  }
+}
+
+void ShardedOptimizer::step() { update(1); }
+
+bool ShardedOptimizer::step(LossScaler& scaler) {
+  TW_EXPECTS(reducer_.options().check_finite, "step(scaler) needs ReducerOptions::check_finite");
+  const bool finite = reducer_.finite();
+  const double loss_scale = scaler.scale();
+  scaler.update(finite);
+  if (finite) {
+    update(loss_scale);
+  } else {
+    skip();
+  }
+  return finite;
+}
+
+void ShardedOptimizer::skip() { steps_ = reducer_.steps(); }
+
+void ShardedOptimizer::zero_grad() {
+  for (NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad() = at::Tensor();
+}
+
+void ShardedOptimizer::update(double loss_scale) {
+  TW_EXPECTS(reducer_.steps() == steps_ + 1, "the gradients were reduced ", reducer_.steps() - steps_,
+             " times since the last update; it takes once: accumulate under no_sync()");
+  steps_ = reducer_.steps();
+  const at::NoGradGuard no_grad;
+  for (Piece& piece : pieces_) {
+    const bool used = reducer_.used(piece.where.gradient);
+    piece.tensor.mutable_grad() = used ? piece.gradient : at::Tensor();
+    if (!used) continue;
+    if (!piece.gradient.is_same(piece.reduced)) piece.gradient.copy_(piece.reduced);
+    if (loss_scale != 1) piece.gradient.div_(loss_scale);
+  }
+  if (options_.max_gradient_norm > 0) clip();
+  optimizer_->step();
+  for (Piece& piece : pieces_) {
+    if (!piece.tensor.is_same(piece.parameter)) piece.parameter.copy_(piece.tensor);
+  }
+  gather();
+}
+
+// As torch::nn::utils::clip_grad_norm_ does it.
+void ShardedOptimizer::clip() {
+  std::vector<at::Tensor> gradients;
+  for (const Piece& piece : pieces_) {
+    if (piece.tensor.grad().defined()) gradients.push_back(piece.gradient);
+  }
+  gradient_norm_ = clip_gradient_norm(reducer_.comm(), gradients, options_.max_gradient_norm);
+}
+
+void ShardedOptimizer::gather() {
+  const Communicator& comm = reducer_.comm();
+  const Stopwatch exposed;
+  if (options_.one_copy_per_node) {
+    barrier(comm);  // behind it, everybody has written; before it, everybody had computed gradients, and read no more
+  } else {
+    std::vector<Work> works;
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      const at::Tensor& all = buffers_[i].storage();
+      const int owner = reducer_.plan().buckets[i].owner;
+      const int64_t share = all.numel() / comm.size();
+      works.push_back(owner >= 0 ? ibroadcast(comm, all, Rank(owner)) : iallgather(comm, all.narrow(0, comm.rank() * share, share), all));
+      payload_bytes_ += owner < 0 ? static_cast<int64_t>(all.nbytes()) / comm.size() : owner == comm.rank() ? static_cast<int64_t>(all.nbytes()) : 0;
+    }
+    wait_all(works);
+  }
+  exposed_time_ += exposed.elapsed();
+}
+
+std::vector<OptimizedTensor> ShardedOptimizer::optimized() const {
+  std::vector<OptimizedTensor> all;
+  for (const Piece& piece : pieces_) {
+    const NamedTensor& parameter = parameters_[static_cast<size_t>(piece.where.gradient)];
+    const std::vector<int64_t> shape = parameter.tensor.sizes().vec();
+    if (piece.tensor.sizes() == parameter.tensor.sizes()) {
+      all.push_back({piece.tensor, {whole(parameter.name, piece.tensor, ShardKind::parameter)}});
+      all.back().slices.front().on_reshard = OnReshard::shard;
+    } else {
+      all.push_back({piece.tensor, slices_of_run(parameter.name, shape, piece.tensor, piece.where.begin, ShardKind::parameter)});
+    }
+  }
+  return all;
+}
+
+std::vector<NamedShard> ShardedOptimizer::master_shards() const {
+  std::vector<NamedShard> shards;
+  for (const OptimizedTensor& optimized : optimized()) {
+    const bool is_master = std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
+      return piece.tensor.is_same(optimized.tensor) && !piece.tensor.is_same(piece.parameter);
+    });
+    if (!is_master) continue;
+    for (NamedShard shard : optimized.slices) {
+      shard.name = "master/" + shard.name;
+      shard.kind = ShardKind::optimizer;
+      shards.push_back(std::move(shard));
+    }
+  }
+  return shards;
+}
+
+}  // namespace tw
