@@ -10,6 +10,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/mpi/collectives.hpp>
+#include <tw/mpi/library.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 #include "audit.hpp"
@@ -19,10 +20,6 @@
 
 namespace tw {
 namespace {
-
-void expect_rank(const Communicator& comm, Rank rank) {
-  TW_EXPECTS(rank >= 0 && rank < comm.size(), "rank ", rank, " is not a rank of '", comm.name(), "', which has ", comm.size());
-}
 
 void expect_defined(ReduceOp op, const at::Tensor& tensor) {
   TW_EXPECTS(tensor.defined(), "a reduction was given an undefined tensor");
@@ -64,14 +61,16 @@ Work begin_group(const Communicator& comm, Call call, const std::vector<at::Tens
   for (const at::Tensor& tensor : tensors) by_type[make_call(call.collective, tensor).type].push_back(tensor);
   BackEnd& back_end = Link::of(comm).back_end(call.collective);
   auto operands = std::make_shared<Operands>(call.collective, comm.audited());
-  auto group = std::make_unique<Group>();
+  std::vector<BoundCall> calls;
   for (const auto& [type, of_type] : by_type) {
     const std::span<std::byte> memory = operands->in_place(of_type);
     call.type = type;
     call.count = static_cast<int64_t>(memory.size()) / element_bytes(type);
     audit_call(comm, call, of_type[0]);
-    group->add(back_end.begin(comm, {call, memory.data(), memory.data()}));
+    calls.push_back({call, memory.data(), memory.data()});
   }
+  auto group = std::make_unique<Group>();  // begun when all is checked: what has begun must be carried to its end
+  for (const BoundCall& bound : calls) group->add(back_end.begin(comm, bound));
   return start(comm, call, std::move(group), std::move(operands));
 }
 
@@ -95,14 +94,14 @@ Work ibarrier(const Communicator& comm) {
 }
 
 Work ibroadcast(const Communicator& comm, const at::Tensor& tensor, Rank root) {
-  expect_rank(comm, root);
+  mpi::expect_rank(comm, root);
   Call call = make_call(Collective::broadcast, tensor);
   call.peer = root;
   return begin_in_place(comm, call, tensor);
 }
 
 Work ibroadcast(const Communicator& comm, const std::vector<at::Tensor>& tensors, Rank root) {
-  expect_rank(comm, root);
+  mpi::expect_rank(comm, root);
   return begin_group(comm, {.collective = Collective::broadcast, .peer = root}, tensors);
 }
 
@@ -119,7 +118,7 @@ Work iallreduce(const Communicator& comm, const std::vector<at::Tensor>& tensors
 }
 
 Work ireduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op, Rank root) {
-  expect_rank(comm, root);
+  mpi::expect_rank(comm, root);
   expect_defined(op, tensor);
   Call call = make_call(Collective::reduce, tensor);
   call.op = op;
@@ -163,7 +162,7 @@ Work ialltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, 
 }
 
 Work igather(const Communicator& comm, const at::Tensor& input, const std::vector<at::Tensor>& outputs, Rank root) {
-  expect_rank(comm, root);
+  mpi::expect_rank(comm, root);
   auto operands = std::make_shared<Operands>(Collective::gather, comm.audited());
   Inputs to(static_cast<size_t>(comm.size()));
   Outputs from(static_cast<size_t>(comm.size()));
@@ -177,7 +176,7 @@ Work igather(const Communicator& comm, const at::Tensor& input, const std::vecto
 }
 
 Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root) {
-  expect_rank(comm, root);
+  mpi::expect_rank(comm, root);
   auto operands = std::make_shared<Operands>(Collective::scatter, comm.audited());
   Inputs to(static_cast<size_t>(comm.size()));
   Outputs from(static_cast<size_t>(comm.size()));
@@ -192,9 +191,10 @@ Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, c
 
 // First the shapes, then all elements one behind the other.
 std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::Tensor& input) {
-  Operands operands(Collective::allgather, comm.audited());
-  const std::span<const std::byte> mine = operands.in(input);
-  audit_call(comm, {.collective = Collective::allgather, .type = element_type(input.scalar_type())});
+  auto operands = std::make_shared<Operands>(Collective::allgather, comm.audited());
+  const std::span<const std::byte> mine = operands->in(input);
+  const Call call{.collective = Collective::allgather, .type = element_type(input.scalar_type())};
+  audit_call(comm, call);
   const auto shapes =
       allgather_strings(comm, std::string(reinterpret_cast<const char*>(input.sizes().data()), input.sizes().size() * sizeof(int64_t)));
   std::vector<std::vector<int64_t>> sizes;
@@ -206,7 +206,8 @@ std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::T
   }
   const int64_t total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
   const at::Tensor all = at::empty({total / input.element_size()}, input.options().requires_grad(false));
-  mpi::allgather(comm, mine, {static_cast<std::byte*>(all.data_ptr()), static_cast<size_t>(total)}, bytes);
+  std::byte* memory = operands->out(all).data();
+  start(comm, call, mpi::allgather_transfer(comm, mine, memory, bytes), std::move(operands)).wait();
   std::vector<at::Tensor> tensors;
   for (int64_t at = 0; const auto& size : sizes) {
     tensors.push_back(all.narrow(0, at, c10::multiply_integers(size)).view(size));

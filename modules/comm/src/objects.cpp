@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <numeric>
 #include <span>
-#include <tw/base/contract.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/mpi/collectives.hpp>
+#include <tw/mpi/library.hpp>
 
 namespace tw {
 namespace {
@@ -16,10 +16,6 @@ std::vector<Value> allgather_value(const Communicator& comm, Value mine) {
   std::vector<Value> all(static_cast<size_t>(comm.size()));
   mpi::allgather(comm, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   return all;
-}
-
-void expect_rank(const Communicator& comm, Rank rank) {
-  TW_EXPECTS(rank >= 0 && rank < comm.size(), "rank ", rank, " is not a rank of '", comm.name(), "', which has ", comm.size());
 }
 
 // Cuts `all` into pieces of these sizes.
@@ -43,23 +39,27 @@ std::vector<std::string> allgather_strings(const Communicator& comm, const std::
 }
 
 std::vector<std::string> gather_strings(const Communicator& comm, const std::string& mine, Rank root) {
-  expect_rank(comm, root);
+  mpi::expect_rank(comm, root);
   const auto sizes = allgather_value(comm, static_cast<int64_t>(mine.size()));
   const bool receives = comm.rank() == root;
-  std::vector<std::string> all(static_cast<size_t>(receives ? comm.size() : 0));
+  struct Kept {  // also where the call fails: MPI may touch it then
+    std::string mine;
+    std::vector<std::string> all;
+  };
+  const auto kept = std::make_shared<Kept>(Kept{mine, std::vector<std::string>(static_cast<size_t>(receives ? comm.size() : 0))});
   std::vector<std::span<const std::byte>> to(sizes.size());
   std::vector<std::span<std::byte>> from(sizes.size());
-  to[static_cast<size_t>(int{root})] = std::as_bytes(std::span(mine));
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    all[rank].resize(static_cast<size_t>(sizes[rank]));
-    from[rank] = std::as_writable_bytes(std::span(all[rank]));
+  to[static_cast<size_t>(int{root})] = std::as_bytes(std::span(kept->mine));
+  for (size_t rank = 0; rank < kept->all.size(); ++rank) {
+    kept->all[rank].resize(static_cast<size_t>(sizes[rank]));
+    from[rank] = std::as_writable_bytes(std::span(kept->all[rank]));
   }
-  mpi::start(comm, {.collective = Collective::gather, .peer = root}, mpi::exchange_transfer(comm, to, from)).wait();
-  return all;
+  mpi::start(comm, {.collective = Collective::gather, .peer = root}, mpi::exchange_transfer(comm, to, from), [kept] {}).wait();
+  return std::move(kept->all);
 }
 
 std::string broadcast_string(const Communicator& comm, const std::string& text, Rank root) {
-  expect_rank(comm, root);
+  mpi::expect_rank(comm, root);
   auto size = static_cast<int64_t>(text.size());
   mpi::broadcast(comm, {&size, 1, ElementType::int64}, root);
   std::string result = comm.rank() == root ? text : std::string(static_cast<size_t>(size), '\0');

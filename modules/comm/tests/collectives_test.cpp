@@ -183,6 +183,28 @@ TEST_P(Collectives, AllgatherConcatenates) {
   });
 }
 
+TEST_P(Collectives, ReduceScatterMayLeaveItsResultInItsInput) {
+  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+    for (const ReduceOp op : all_ops) {
+      if (!is_defined(op, dtype) || !is_tried(op, count)) continue;
+      const at::Tensor input = input_of(rank(), count * size(), dtype).view({size(), count});
+      const at::Tensor expected = input.clone();
+      expected[rank()] = reduced(count * size(), dtype, op, size()).view({size(), count})[rank()];
+      tw::reduce_scatter(comm(), input, input[rank()], op);
+      EXPECT_TRUE(is_result(input, expected, op)) << label(dtype, count, op);
+    }
+  });
+}
+
+TEST_P(Collectives, AllgatherMayFindItsInputInItsOutput) {
+  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+    const at::Tensor output = torch::zeros({size(), count}, dtype);
+    output[rank()] = input_of(rank(), count, dtype);
+    tw::allgather(comm(), output[rank()], output);
+    for (int other = 0; other < size(); ++other) EXPECT_TRUE(output[other].equal(input_of(other, count, dtype))) << label(dtype, count);
+  });
+}
+
 TEST_P(Collectives, BroadcastCopiesTheRoots) {
   for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
     for (int root = 0; root < size(); ++root) {
@@ -295,6 +317,16 @@ TEST_P(Collectives, TheResultHasTheSameBitsOnAllRanks) {
 
 INSTANTIATE_TEST_SUITE_P(BackEnds, Collectives, testing::Values("shared_memory", "mpi"),
                          [](const auto& back_end) { return std::string(back_end.param); });
+
+TEST(CollectiveCalls, ARefusedSendrecvTakesNoMessage) {
+  const int next = (world().rank() + 1) % world().size();
+  const int previous = (world().rank() + world().size() - 1) % world().size();
+  const at::Tensor mine = torch::full({3}, int{world().rank()});
+  const at::Tensor theirs = torch::full({3}, -1, mine.options());
+  EXPECT_THROW(tw::sendrecv(world(), mine, tw::Rank(world().size()), theirs, tw::Rank(previous)), tw::ContractError);
+  tw::sendrecv(world(), mine, tw::Rank(next), theirs, tw::Rank(previous));
+  EXPECT_TRUE(theirs.eq(previous).all().item<bool>());
+}
 
 TEST(CollectiveCalls, RefuseWhatDoesNotFit) {
   EXPECT_THROW(tw::allreduce(world(), at::Tensor(), ReduceOp::sum), tw::ContractError);

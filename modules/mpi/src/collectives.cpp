@@ -5,6 +5,7 @@
 #include <numeric>
 #include <tw/base/contract.hpp>
 #include <tw/mpi/error.hpp>
+#include <tw/mpi/library.hpp>
 
 #include "runtime.hpp"
 
@@ -117,11 +118,23 @@ class Requests : public Transfer {
   int done_ = 0;
 };
 
-void check_root(const Communicator& comm, Rank root) {
-  TW_EXPECTS(root >= 0 && root < comm.size(), "rank ", root, " is not a rank of '", comm.name(), "', which has ", comm.size());
+/// What a blocking call works in instead of its caller's memory. One that fails, or is revoked, may leave MPI writing into it long after the caller
+/// has unwound; then the engine keeps it.
+struct Staged {
+  std::vector<std::byte> input;
+  std::vector<std::byte> output;
+};
+
+/// Waits for `transfer`, which works in `staged`.
+void wait_for(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, const std::shared_ptr<Staged>& staged) {
+  start(comm, call, std::move(transfer), [staged] {}).wait();
 }
 
-void wait_for(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer) { start(comm, call, std::move(transfer)).wait(); }
+// For calls that work in place.
+std::shared_ptr<Staged> stage(const Buffer& buffer) {
+  const Buffer memory = raw(buffer);
+  return std::make_shared<Staged>(Staged{.input = {}, .output = {bytes(memory.data), bytes(memory.data) + memory.count}});
+}
 
 }  // namespace
 
@@ -132,7 +145,7 @@ std::unique_ptr<Transfer> barrier_transfer(const Communicator& comm) {
 }
 
 std::unique_ptr<Transfer> broadcast_transfer(const Communicator& comm, const Buffer& buffer, Rank root) {
-  check_root(comm, root);
+  expect_rank(comm, root);
   auto requests = std::make_unique<Requests>(comm);
   requests->add("MPI_Ibcast", raw(buffer), [&](void* piece, int count, MPI_Request* request) {
     return MPI_Ibcast(piece, count, MPI_BYTE, root, requests->comm().handle, request);
@@ -149,7 +162,7 @@ std::unique_ptr<Transfer> allreduce_transfer(const Communicator& comm, const Buf
 }
 
 std::unique_ptr<Transfer> reduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op, Rank root) {
-  check_root(comm, root);
+  expect_rank(comm, root);
   auto requests = std::make_unique<Requests>(comm);
   requests->add("MPI_Ireduce", buffer, [&](void* piece, int count, MPI_Request* request) {
     const bool at_root = comm.rank() == root;
@@ -163,7 +176,7 @@ std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, cons
   auto requests = std::make_unique<Requests>(comm);
   const int64_t part = input.count / comm.size();
   const int64_t part_bytes = part * element_bytes(input.type);
-  if (part <= comm.state()->runtime->largest_message()) {
+  if (input.count <= comm.state()->runtime->largest_message()) {  // of the whole: MPIs multiply the part by the ranks in an int
     requests->add("MPI_Ireduce_scatter_block", [&](MPI_Request* request) {
       return MPI_Ireduce_scatter_block(input.data, output, static_cast<int>(part), native(input.type), native(op), requests->comm().handle, request);
     });
@@ -185,12 +198,18 @@ std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span
   TW_EXPECTS(sizes[static_cast<size_t>(int{comm.rank()})] == static_cast<int64_t>(mine.size()), "allgather was told that rank ", comm.rank(),
              " gives ", sizes[static_cast<size_t>(int{comm.rank()})], " bytes, it gives ", mine.size());
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  const bool lies_in_place = !mine.empty() && mine.data() == all + std::accumulate(sizes.begin(), sizes.begin() + comm.rank(), int64_t{0});
   if (total > comm.state()->runtime->largest_message()) {  // as messages, which are cut. `sizes` are the same on all ranks, so all come here
-    const std::vector<std::span<const std::byte>> to(sizes.size(), mine);
+    std::vector<std::span<const std::byte>> to(sizes.size(), mine);
     std::vector<std::span<std::byte>> from;
     for (std::byte* at = all; const int64_t size : sizes) {
       from.emplace_back(at, static_cast<size_t>(size));
       at += size;
+    }
+    if (lies_in_place) {
+      const auto here = static_cast<size_t>(int{comm.rank()});
+      to[here] = {};
+      from[here] = {};
     }
     return exchange_transfer(comm, to, from);
   }
@@ -200,14 +219,15 @@ std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span
   numbers.resize(2 * sizes.size());
   std::exclusive_scan(numbers.begin(), numbers.begin() + comm.size(), numbers.begin() + comm.size(), 0);
   requests->add("MPI_Iallgatherv", [&](MPI_Request* request) {
-    return MPI_Iallgatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all, numbers.data(), numbers.data() + comm.size(), MPI_BYTE,
+    const void* input = lies_in_place ? MPI_IN_PLACE : mine.data();
+    return MPI_Iallgatherv(input, static_cast<int>(mine.size()), MPI_BYTE, all, numbers.data(), numbers.data() + comm.size(), MPI_BYTE,
                            requests->comm().handle, request);
   });
   return requests;
 }
 
 std::unique_ptr<Transfer> alltoall_transfer(const Communicator& comm, const std::byte* input, std::byte* output, int64_t bytes_each) {
-  if (bytes_each > comm.state()->runtime->largest_message()) {
+  if (bytes_each * comm.size() > comm.state()->runtime->largest_message()) {  // as in reduce_scatter
     std::vector<std::span<const std::byte>> to;
     std::vector<std::span<std::byte>> from;
     for (int rank = 0; rank < comm.size(); ++rank) {
@@ -237,7 +257,7 @@ std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, std::span<
 }
 
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag) {
-  check_root(comm, to);
+  expect_rank(comm, to);
   TW_EXPECTS(tag >= 0 && tag <= Tag::largest, "a tag is 0 to ", Tag::largest, ", got ", tag);
   auto requests = std::make_unique<Requests>(comm);
   requests->send(raw(buffer), to, tag);
@@ -245,7 +265,7 @@ std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& 
 }
 
 std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag) {
-  check_root(comm, from);
+  expect_rank(comm, from);
   TW_EXPECTS(tag >= 0 && tag <= Tag::largest, "a tag is 0 to ", Tag::largest, ", got ", tag);
   auto requests = std::make_unique<Requests>(comm);
   requests->receive(raw(buffer), from, tag);
@@ -253,12 +273,17 @@ std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffe
 }
 
 void allreduce(const Communicator& comm, const Buffer& buffer, ReduceOp op) {
-  wait_for(comm, {.collective = Collective::allreduce, .op = op, .type = buffer.type, .count = buffer.count}, allreduce_transfer(comm, buffer, op));
+  const auto staged = stage(buffer);
+  wait_for(comm, {.collective = Collective::allreduce, .op = op, .type = buffer.type, .count = buffer.count},
+           allreduce_transfer(comm, {staged->output.data(), buffer.count, buffer.type}, op), staged);
+  std::copy(staged->output.begin(), staged->output.end(), bytes(buffer.data));
 }
 
 void broadcast(const Communicator& comm, const Buffer& buffer, Rank root) {
+  const auto staged = stage(buffer);
   wait_for(comm, {.collective = Collective::broadcast, .type = buffer.type, .peer = root, .count = buffer.count},
-           broadcast_transfer(comm, buffer, root));
+           broadcast_transfer(comm, {staged->output.data(), buffer.count, buffer.type}, root), staged);
+  std::copy(staged->output.begin(), staged->output.end(), bytes(buffer.data));
 }
 
 void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all) {
@@ -269,8 +294,11 @@ void allgather(const Communicator& comm, std::span<const std::byte> mine, std::s
 void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int64_t> sizes) {
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   TW_EXPECTS(static_cast<int64_t>(all.size()) == total, "allgather needs room for ", total, " bytes, got ", all.size());
+  const auto staged =
+      std::make_shared<Staged>(Staged{.input = {mine.begin(), mine.end()}, .output = std::vector<std::byte>(static_cast<size_t>(total))});
   // The sizes of the others may differ from call to call and from rank to rank, so the count is not part of what ranks compare.
-  wait_for(comm, {.collective = Collective::allgather}, allgather_transfer(comm, mine, all.data(), sizes));
+  wait_for(comm, {.collective = Collective::allgather}, allgather_transfer(comm, staged->input, staged->output.data(), sizes), staged);
+  std::copy(staged->output.begin(), staged->output.end(), all.begin());
 }
 
 }  // namespace tw::mpi
