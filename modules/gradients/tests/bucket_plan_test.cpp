@@ -6,6 +6,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/random.hpp>
 #include <tw/gradients/bucket_plan.hpp>
+#include <tw/gradients/shard_plan.hpp>
 
 namespace {
 
@@ -70,6 +71,66 @@ TEST(BucketPlan, PlacesEveryGradientOnceWithoutOverlapWithinTheLimits) {
       last_of_previous = bucket.gradients.back();
     }
     EXPECT_EQ(placed.size(), gradients.size());
+  }
+}
+
+TEST(BucketPlan, FollowsTheOrderOfArrival) {
+  const std::vector<tw::TensorSpec> gradients{gradient(16), gradient(16), gradient(16), gradient(16)};
+  const auto plan = tw::plan_buckets(gradients, {.first_bucket_bytes = 64, .bucket_bytes = 128}, {.order = {{1, 3, 0}}});
+  ASSERT_EQ(plan.buckets.size(), 2U);
+  EXPECT_EQ(plan.buckets[0].gradients, (std::vector<int64_t>{1}));
+  EXPECT_EQ(plan.buckets[1].gradients, (std::vector<int64_t>{3, 0}));
+  EXPECT_EQ(plan.placements[2].bucket, -1);  // left out
+}
+
+TEST(BucketPlan, KeepsTheGradientsOfRanksApart) {
+  const std::vector<tw::TensorSpec> gradients{gradient(16), gradient(16), gradient(16), gradient(16)};
+  const auto plan = tw::plan_buckets(gradients, {}, {.owners = {0, 1, 1, 0}});
+  ASSERT_EQ(plan.buckets.size(), 2U);
+  EXPECT_EQ(plan.buckets[0].gradients, (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(plan.buckets[0].owner, 1);
+  EXPECT_EQ(plan.buckets[1].gradients, (std::vector<int64_t>{3, 0}));
+  EXPECT_EQ(plan.buckets[1].owner, 0);
+}
+
+TEST(AssignOwners, BalancesAndCoversEveryTensor) {
+  EXPECT_EQ(tw::assign_owners(std::vector<int64_t>{5, 4, 3, 3, 3}, 2), (std::vector<int>{0, 1, 1, 0, 1}));
+  EXPECT_EQ(tw::assign_owners(std::vector<int64_t>{7}, 3), (std::vector<int>{0}));
+  EXPECT_TRUE(tw::assign_owners({}, 3).empty());
+}
+
+// The pieces of all ranks are every element of every gradient, once.
+TEST(ShardPieces, CoverEveryElementOnce) {
+  tw::CounterRng random(11);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<tw::TensorSpec> gradients;
+    const uint32_t count = 1 + random.below(20);
+    std::vector<int64_t> numels;
+    for (uint32_t i = 0; i < count; ++i) {
+      gradients.push_back(gradient(random.below(300), random.below(3) == 0 ? ScalarType::Double : ScalarType::Float));
+      numels.push_back(gradients.back().numel());
+    }
+    const int ranks = 1 + static_cast<int>(random.below(7));
+    tw::Arrangement arrangement{.slices = ranks};
+    if (round % 2 == 1) arrangement = {.owners = tw::assign_owners(numels, ranks)};
+    const auto plan = tw::plan_buckets(gradients, {.first_bucket_bytes = 512, .bucket_bytes = 2048}, arrangement);
+    std::vector<std::vector<int>> seen;
+    for (const int64_t numel : numels) seen.emplace_back(static_cast<size_t>(numel));
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (const tw::ShardPiece& piece : tw::shard_pieces(plan, gradients, rank, ranks)) {
+        const auto& place = plan.placements[static_cast<size_t>(piece.gradient)];
+        EXPECT_EQ(piece.bucket, place.bucket);
+        EXPECT_EQ(piece.offset, place.offset + piece.begin);
+        const auto& bucket = plan.buckets[static_cast<size_t>(piece.bucket)];
+        if (bucket.owner < 0) {
+          EXPECT_EQ(bucket.numel % ranks, 0);
+          EXPECT_EQ(piece.offset / (bucket.numel / ranks), rank);
+          EXPECT_EQ((piece.offset + piece.count - 1) / (bucket.numel / ranks), rank);
+        }
+        for (int64_t i = 0; i < piece.count; ++i) ++seen[static_cast<size_t>(piece.gradient)][static_cast<size_t>(piece.begin + i)];
+      }
+    }
+    for (const auto& elements : seen) EXPECT_TRUE(std::all_of(elements.begin(), elements.end(), [](int n) { return n == 1; }));
   }
 }
 

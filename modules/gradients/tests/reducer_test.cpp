@@ -166,6 +166,53 @@ TEST(Reducer, UnusedCountsAsZeroAndIsKnownToAll) {
   }
 }
 
+/// The ways of sharding, in both ways of communicating, with several buckets.
+std::vector<tw::ReducerOptions> sharded_variants(tw::Reduction reduction) {
+  std::vector<tw::ReducerOptions> all;
+  for (const auto& options : variants(reduction)) {
+    for (const auto sharding : {tw::Sharding::slices, tw::Sharding::tensors}) {
+      for (const bool release : {false, true}) {
+        for (const bool shared : {true, false}) {
+          all.push_back(options);
+          all.back().sharding = sharding;
+          all.back().release = release;
+          all.back().shared_memory = shared;
+        }
+      }
+    }
+  }
+  return all;
+}
+
+TEST(Reducer, ShardsEveryElementToOneRank) {
+  for (const auto reduction : {tw::Reduction::sum, tw::Reduction::sample_weighted}) {
+    for (const auto& options : sharded_variants(reduction)) {
+      tw::Reducer reducer(world(), specs, options);
+      for (int step = 0; step < 3; ++step) {
+        reducer.begin(samples_of(world().rank()));
+        for (size_t id = 0; id < specs.size(); ++id) {
+          const at::Tensor value = value_of(id, world().rank()) * torch::arange(specs[id].numel(), specs[id].dtype).reshape(specs[id].shape);
+          reducer.mark_ready(static_cast<int64_t>(id), value);
+        }
+        reducer.wait();
+        int64_t elements = 0;
+        for (const tw::ShardPiece& piece : reducer.pieces()) {
+          const auto id = static_cast<size_t>(piece.gradient);
+          const at::Tensor share = reducer.shard(piece.bucket);
+          const int64_t begin = piece.offset - (options.sharding == tw::Sharding::slices ? world().rank() * share.numel() : 0);
+          const at::Tensor expected = torch::arange(piece.begin, piece.begin + piece.count, torch::dtype(specs[id].dtype)) *
+                                      (static_cast<double>(id + 1) * expected_factor(reduction));
+          EXPECT_TRUE(torch::allclose(share.narrow(0, begin, piece.count), expected, 1e-6, 0)) << id << " step " << step;
+          elements += piece.count;
+        }
+        const at::Tensor total = torch::tensor({elements});
+        tw::allreduce(world(), total, tw::ReduceOp::sum);
+        EXPECT_EQ(total.item<int64_t>(), 12 + 1000 + 1 + 70000);
+      }
+    }
+  }
+}
+
 TEST(Reducer, NoSamplesMakeNoNaN) {
   tw::Reducer reducer(world(), {{"w", {4}, at::kFloat}}, {.reduction = tw::Reduction::sample_weighted});
   const auto nan = torch::full({4}, std::numeric_limits<float>::quiet_NaN());

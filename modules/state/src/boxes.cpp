@@ -20,11 +20,6 @@ std::string Box::describe() const {
 
 Box whole_box(const std::vector<int64_t>& shape) { return {std::vector<int64_t>(shape.size(), 0), shape}; }
 
-bool ShardSpec::operator==(const ShardSpec& other) const {
-  return global.name == other.global.name && global.shape == other.global.shape && global.dtype == other.global.dtype && aliases == other.aliases &&
-         box == other.box && kind == other.kind && on_reshard == other.on_reshard;
-}
-
 bool lies_in(const Box& box, const std::vector<int64_t>& shape) {
   if (box.offsets.size() != shape.size() || box.lengths.size() != shape.size()) return false;
   for (size_t i = 0; i < shape.size(); ++i) {

@@ -59,7 +59,7 @@ at::Tensor FlatBuffer::view(int64_t offset, at::IntArrayRef shape) const {
   TW_EXPECTS(offset >= 0 && offset + numel <= storage_.numel(), "elements ", offset, " to ", offset + numel, " do not lie in a buffer of ",
              storage_.numel());
   at::Tensor view = at::empty({0}, storage_.options());
-  view.set_(storage_.storage(), offset, shape, c10::contiguous_strides(shape));
+  view.set_(storage_.storage(), storage_.storage_offset() + offset, shape, c10::contiguous_strides(shape));
   return view;
 }
 

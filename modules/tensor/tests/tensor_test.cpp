@@ -30,6 +30,13 @@ TEST(FlatBuffer, ViewsShareMemoryAndOutliveIt) {
   EXPECT_EQ(view.sum().item<double>(), 42);
 }
 
+TEST(FlatBuffer, MayLieInsideAnotherTensor) {
+  const at::Tensor all = torch::zeros({10});
+  const tw::FlatBuffer buffer(all.narrow(0, 4, 6));
+  buffer.view(1, {2}).fill_(1);
+  EXPECT_TRUE(all.equal(torch::tensor({0, 0, 0, 0, 0, 1, 1, 0, 0, 0}, torch::kFloat)));
+}
+
 TEST(FlatBuffer, GradientsAccumulateIntoAView) {
   const tw::FlatBuffer buffer(4, at::kFloat);
   auto parameter = torch::ones({4}, torch::requires_grad());
@@ -43,6 +50,31 @@ TEST(TensorSpec, DescribesItself) {
   EXPECT_EQ(spec.numel(), 500);
   EXPECT_EQ(spec.describe(), "conv.weight float32 [20, 1, 5, 5]");
   EXPECT_EQ((tw::TensorSpec{"scale", {}, at::kDouble}.describe()), "scale float64 []");
+}
+
+// Every run of every small shape: the boxes hold the run's elements in its order, at their places, and are no more than they need be.
+TEST(NamedShard, ARunOfElementsIsAFewBoxes) {
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {1}, {5}, {3, 4}, {4, 1}, {2, 3, 4}, {3, 1, 2, 2}}) {
+    const at::Tensor tensor = torch::arange(torch::zeros(shape).numel()).reshape(shape);
+    const at::Tensor flat = tensor.flatten();
+    for (int64_t begin = 0; begin < flat.numel(); ++begin) {
+      for (int64_t count = 1; begin + count <= flat.numel(); ++count) {
+        const at::Tensor run = flat.narrow(0, begin, count);
+        const auto slices = tw::slices_of_run("w", shape, run, begin, tw::ShardKind::optimizer);
+        EXPECT_LE(slices.size(), std::max<size_t>(1, 2 * shape.size() - 1));
+        int64_t elements = 0;
+        for (const tw::NamedShard& slice : slices) {
+          at::Tensor box = tensor;
+          for (size_t d = 0; d < shape.size(); ++d)
+            box = box.narrow(static_cast<int64_t>(d), slice.offsets[d], slice.tensor.size(static_cast<int64_t>(d)));
+          EXPECT_TRUE(slice.tensor.equal(box)) << shape << begin << " " << count;
+          EXPECT_EQ(slice.tensor.data_ptr(), run.const_data_ptr<int64_t>() + elements);
+          elements += slice.tensor.numel();
+        }
+        EXPECT_EQ(elements, count);
+      }
+    }
+  }
 }
 
 TEST(NamedTensor, AliasesAreDropped) {

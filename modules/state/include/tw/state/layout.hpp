@@ -32,7 +32,7 @@ struct ShardSpec {
   ShardKind kind = ShardKind::parameter;
   OnReshard on_reshard = OnReshard::shard;
 
-  bool operator==(const ShardSpec& other) const;
+  bool operator==(const ShardSpec&) const = default;
 };
 
 /// A piece of a tensor in a checkpoint.

@@ -19,6 +19,8 @@ struct TensorSpec {
   int64_t numel() const noexcept;
   /// Such as "conv1.weight float32 [20, 1, 5, 5]".
   std::string describe() const;
+
+  bool operator==(const TensorSpec&) const = default;
 };
 
 /// @throws ContractError for dtypes that cannot travel between ranks (quantised ones, float8 and the like).

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sharded optimizer on n ranks = the unsharded one on 1 rank with all samples, after 20 steps, in float64. Every rank also trains the serial
+// reference. Tolerance: as in equivalence_test.cpp, |ours - reference| <= 1e-12 |reference| in the 2-norm; rules treat each element for itself, so
+// slicing them changes no bit.
+#include "mpi_test.hpp"
+
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <tw/data_parallel.hpp>
+#include <tw/state.hpp>
+
+namespace {
+
+using tw::testing::world;
+
+torch::nn::Sequential make_net(c10::ScalarType dtype = torch::kDouble) {
+  torch::manual_seed(5);
+  torch::nn::Sequential net(torch::nn::Linear(7, 13), torch::nn::Tanh(), torch::nn::Linear(13, 11), torch::nn::Tanh(), torch::nn::Linear(11, 3));
+  net->to(dtype);
+  return net;
+}
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& name, const std::vector<at::Tensor>& parameters) {
+  using namespace torch::optim;
+  if (name == "SGD") return std::make_unique<SGD>(parameters, SGDOptions(0.05).momentum(0.9).nesterov(true).weight_decay(1e-3));
+  if (name == "Adam") return std::make_unique<Adam>(parameters, AdamOptions(1e-3).amsgrad(true));
+  if (name == "AdamW") return std::make_unique<AdamW>(parameters, AdamWOptions(1e-3).weight_decay(0.1));
+  if (name == "RMSprop") return std::make_unique<RMSprop>(parameters, RMSpropOptions(1e-3).momentum(0.5).centered(true));
+  return std::make_unique<Adagrad>(parameters, AdagradOptions(1e-2));
+}
+const std::vector<std::string> kinds{"SGD", "Adam", "AdamW", "RMSprop", "Adagrad"};
+
+struct Samples {
+  at::Tensor inputs;
+  at::Tensor targets;
+};
+
+constexpr int64_t each = 6;  // samples of one rank
+
+Samples samples_of(int64_t step, int64_t begin, int64_t count, c10::ScalarType dtype = torch::kDouble) {
+  torch::manual_seed(static_cast<uint64_t>(1000 + step));
+  const at::Tensor inputs = torch::randn({4 * each, 7}, torch::kDouble).to(dtype);
+  const at::Tensor targets = torch::randint(3, {4 * each}, torch::kLong);
+  return {inputs.narrow(0, begin, count), targets.narrow(0, begin, count)};
+}
+
+at::Tensor loss_of(torch::nn::Sequential& net, const Samples& samples) {
+  return torch::cross_entropy_loss(net->forward(samples.inputs), samples.targets);
+}
+
+Samples all_samples(int64_t step) { return samples_of(step, 0, world().size() * each); }
+Samples my_samples(int64_t step) { return samples_of(step, world().rank() * each, each); }
+
+void expect_equal(const torch::nn::Sequential& ours, const torch::nn::Sequential& reference, const std::string& what) {
+  const auto expected = reference->named_parameters();
+  for (const auto& parameter : ours->named_parameters()) {
+    const at::Tensor& other = expected[parameter.key()];
+    EXPECT_LE((parameter.value() - other).norm().item<double>(), 1e-12 * other.norm().item<double>()) << what << " " << parameter.key();
+  }
+}
+
+struct Mode {
+  const char* name;
+  tw::Sharding sharding = tw::Sharding::slices;
+  bool release = false;
+  bool one_copy_per_node = false;
+};
+const std::vector<Mode> modes{{"slices"},
+                              {"released slices", tw::Sharding::slices, true},
+                              {"tensors", tw::Sharding::tensors},
+                              {"released tensors", tw::Sharding::tensors, true},
+                              {"slices, one copy a node", tw::Sharding::slices, false, true}};
+
+/// A network that is trained with sharded gradients, and what does it.
+struct Sharded {
+  explicit Sharded(const std::string& kind, const Mode& mode, double max_norm = 0)
+      : prototype(make_optimizer(kind, net->parameters())),
+        parallel(world(), *net,
+                 {.reduction = tw::Reduction::mean,
+                  .buckets = {.first_bucket_bytes = 256, .bucket_bytes = 1024},
+                  .sharding = mode.sharding,
+                  .release = mode.release}),
+        optimizer(parallel.reducer(), parallel.parameters(), tw::optimizer_like(*prototype, parallel.parameters()),
+                  {.max_gradient_norm = max_norm, .one_copy_per_node = mode.one_copy_per_node}) {}
+
+  void step(int64_t number) {
+    loss_of(net, my_samples(number)).backward();
+    optimizer.step();
+  }
+
+  torch::nn::Sequential net = make_net();
+  std::unique_ptr<torch::optim::Optimizer> prototype;
+  tw::DataParallel parallel;
+  tw::ShardedOptimizer optimizer;
+};
+
+TEST(ShardedOptimizer, EqualsTheUnshardedOne) {
+  for (const std::string& kind : kinds) {
+    for (const Mode& mode : modes) {
+      auto reference = make_net();
+      const auto reference_optimizer = make_optimizer(kind, reference->parameters());
+      Sharded ours(kind, mode);
+      for (int64_t step = 0; step < 20; ++step) {
+        reference_optimizer->zero_grad();
+        loss_of(reference, all_samples(step)).backward();
+        reference_optimizer->step();
+        ours.step(step);
+      }
+      expect_equal(ours.net, reference, kind + ", " + mode.name);
+    }
+  }
+}
+
+TEST(ShardedOptimizer, AccumulatesUnderNoSync) {
+  for (const Mode& mode : modes) {
+    auto reference = make_net();
+    const auto reference_optimizer = make_optimizer("Adam", reference->parameters());
+    Sharded ours("Adam", mode);
+    for (int64_t step = 0; step < 10; ++step) {
+      reference_optimizer->zero_grad();
+      ours.optimizer.zero_grad();
+      for (int64_t pass = 0; pass < 3; ++pass) {
+        loss_of(reference, all_samples(3 * step + pass)).backward();
+        std::optional<tw::DataParallel::NoSync> local;
+        if (pass < 2) local.emplace(ours.parallel.no_sync());
+        loss_of(ours.net, my_samples(3 * step + pass)).backward();
+      }
+      reference_optimizer->step();
+      ours.optimizer.step();
+    }
+    expect_equal(ours.net, reference, mode.name);
+  }
+}
+
+TEST(ShardedOptimizer, ClipsByTheNormOfAllGradients) {
+  auto reference = make_net();
+  const auto reference_optimizer = make_optimizer("SGD", reference->parameters());
+  for (const Mode& mode : modes) {
+    reference = make_net();
+    const auto optimizer = make_optimizer("SGD", reference->parameters());
+    Sharded ours("SGD", mode, 0.05);
+    for (int64_t step = 0; step < 10; ++step) {
+      optimizer->zero_grad();
+      loss_of(reference, all_samples(step)).backward();
+      const double norm = torch::nn::utils::clip_grad_norm_(reference->parameters(), 0.05);
+      optimizer->step();
+      ours.step(step);
+      EXPECT_NEAR(ours.optimizer.gradient_norm(), norm, 1e-10 * norm) << mode.name;
+      EXPECT_GT(norm, 0.05);
+    }
+    expect_equal(ours.net, reference, mode.name);
+  }
+}
+
+TEST(ShardedOptimizer, LeavesWhatNobodyUsesAlone) {
+  torch::nn::Linear used(3, 2);
+  torch::nn::Linear unused(3, 2);
+  const std::vector<tw::NamedTensor> parameters{{"used", used->weight}, {"unused", unused->weight}};
+  tw::synchronize(world(), parameters);
+  const at::Tensor before = unused->weight.detach().clone();
+  torch::optim::AdamW prototype({used->weight, unused->weight}, torch::optim::AdamWOptions(0.1).weight_decay(0.5));
+  tw::DataParallel parallel(world(), parameters, {.reduction = tw::Reduction::sum, .sharding = tw::Sharding::slices});
+  tw::ShardedOptimizer adam(parallel.reducer(), parameters, tw::optimizer_like(prototype, parameters));
+  const at::Tensor used_before = used->weight.detach().clone();
+  used->forward(torch::ones({1, 3})).sum().backward();
+  adam.step();
+  EXPECT_TRUE(unused->weight.equal(before));  // not even weight decay, as in LibTorch
+  EXPECT_FALSE(used->weight.equal(used_before));
+}
+
+// bfloat16 with float32 master weights, against the same by hand on one process: the reduced gradient is one bfloat16 tensor in both.
+TEST(ShardedOptimizer, HalfPrecisionHasMasterWeights) {
+  for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
+    auto net = make_net(dtype);
+    std::vector<at::Tensor> masters;
+    for (const at::Tensor& parameter : net->parameters()) masters.push_back(parameter.detach().to(torch::kFloat));
+    const auto reference = make_optimizer("Adam", masters);
+    const auto prototype = make_optimizer("Adam", net->parameters());
+    tw::DataParallel parallel(world(), *net, {.reduction = tw::Reduction::mean, .check_finite = true, .sharding = tw::Sharding::slices});
+    tw::ShardedOptimizer optimizer(parallel.reducer(), parallel.parameters(), tw::optimizer_like(*prototype, parallel.parameters()));
+    tw::LossScaler scaler({.scale = 1024, .growth_interval = 3});
+    for (int64_t step = 0; step < 6; ++step) {
+      // The same samples on every rank: the mean of equal gradients is what each has, but for one rounding of 1/P before the sum.
+      const Samples samples = samples_of(step, 0, each, dtype);
+      const double scale = scaler.scale();
+      std::vector<at::Tensor> gradients;
+      const auto parameters = net->parameters();
+      const auto local = torch::autograd::grad({loss_of(net, samples) * scale}, parameters);
+      for (size_t i = 0; i < masters.size(); ++i) {
+        const at::Tensor part = local[i] * (1.0 / world().size());
+        const at::Tensor sum = (part.to(torch::kFloat) * world().size()).to(dtype);  // halves are summed in float32
+        masters[i].mutable_grad() = sum.to(torch::kFloat) / scale;
+      }
+      reference->step();
+      (loss_of(net, samples) * scale).backward();
+      EXPECT_TRUE(optimizer.step(scaler));
+      for (size_t i = 0; i < masters.size(); ++i) {
+        // Sums of equal float32 numbers one by one or as a product differ by a few roundings, which can round to a neighbouring half.
+        const double difference = (parameters[i].to(torch::kFloat) - masters[i].to(dtype).to(torch::kFloat)).norm().item<double>();
+        EXPECT_LE(difference, 0.01 * masters[i].norm().item<double>()) << i;
+      }
+    }
+    EXPECT_EQ(scaler.scale(), 4096);
+  }
+}
+
+TEST(ShardedOptimizer, AnOverflowOnOneRankLeavesTheUpdateOutEverywhere) {
+  auto net = make_net(torch::kHalf);
+  const auto prototype = make_optimizer("SGD", net->parameters());
+  tw::DataParallel parallel(world(), *net, {.reduction = tw::Reduction::mean, .check_finite = true, .sharding = tw::Sharding::slices});
+  tw::ShardedOptimizer optimizer(parallel.reducer(), parallel.parameters(), tw::optimizer_like(*prototype, parallel.parameters()));
+  tw::LossScaler scaler;
+  std::vector<at::Tensor> before;
+  for (const at::Tensor& parameter : net->parameters()) before.push_back(parameter.detach().clone());
+  at::Tensor loss = loss_of(net, samples_of(0, 0, each, torch::kHalf));
+  if (world().rank() == world().size() - 1) loss = loss * std::numeric_limits<double>::infinity();
+  loss.backward();
+  EXPECT_FALSE(optimizer.step(scaler));
+  EXPECT_EQ(scaler.scale(), 32768);
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(net->parameters()[i].equal(before[i]));
+  (loss_of(net, samples_of(1, 0, each, torch::kHalf)) * 2.0).backward();
+  EXPECT_TRUE(optimizer.step(scaler));
+}
+
+TEST(ShardedOptimizer, SavesStateThatAnyOtherWayOfHoldingItCanLoad) {
+  const auto directory = std::filesystem::path(std::getenv("TEST_TMPDIR") != nullptr ? std::getenv("TEST_TMPDIR") : "/tmp") /
+                         tw::concat("sharded_state_", world().size());
+  for (const std::string& kind : kinds) {
+    for (const Mode& saver_mode : modes) {
+      Sharded saver(kind, saver_mode);
+      for (int64_t step = 0; step < 3; ++step) saver.step(step);
+      const auto shards_of = [](torch::nn::Sequential& net, const tw::OptimizerState& state) {
+        auto shards = tw::module_shards(*net);
+        for (tw::NamedShard& shard : state.shards()) shards.push_back(std::move(shard));
+        return shards;
+      };
+      tw::CheckpointStore store(world(), directory, {.background = false});
+      store.remove_all();
+      const tw::OptimizerState saved(saver.optimizer.local(), saver.optimizer.optimized());
+      store.save(3, shards_of(saver.net, saved), "");
+      store.wait();
+      std::vector<std::string> names;
+      for (const tw::StoredTensor& tensor : store.index(3).tensors) names.push_back(tensor.spec.name);
+      const auto load = [&](torch::nn::Sequential& net, tw::OptimizerState& state) {
+        const at::NoGradGuard no_grad;
+        state.prepare(names);
+        const auto shards = shards_of(net, state);
+        store.load(3, shards);
+        state.apply(shards);
+      };
+      auto plain = make_net();  // the whole state on every rank
+      const auto plain_optimizer = make_optimizer(kind, plain->parameters());
+      std::vector<tw::NamedTensor> plain_parameters;
+      for (const auto& entry : plain->named_parameters()) plain_parameters.push_back({entry.key(), entry.value()});
+      tw::OptimizerState plain_state(*plain_optimizer, plain_parameters);
+      load(plain, plain_state);
+      Sharded other(kind, modes[saver_mode.sharding == tw::Sharding::slices ? 2 : 0]);
+      tw::OptimizerState other_state(other.optimizer.local(), other.optimizer.optimized());
+      load(other.net, other_state);
+
+      for (int64_t step = 3; step < 6; ++step) {
+        plain_optimizer->zero_grad();
+        loss_of(plain, all_samples(step)).backward();
+        plain_optimizer->step();
+        other.step(step);
+        saver.step(step);
+      }
+      expect_equal(saver.net, plain, kind + ", " + saver_mode.name + " loaded whole");
+      expect_equal(other.net, plain, kind + ", " + saver_mode.name + " loaded otherwise sharded");
+      store.remove_all();
+    }
+  }
+  if (world().rank() == 0) std::filesystem::remove_all(directory);
+}
+
+TEST(ShardedOptimizer, NamesMisuse) {
+  auto net = make_net();
+  const auto parameters = [&] {
+    std::vector<tw::NamedTensor> all;
+    for (const auto& entry : net->named_parameters()) all.push_back({entry.key(), entry.value()});
+    return all;
+  }();
+  const auto expect_error = [](const std::string& words, const auto& call) {
+    try {
+      call();
+      ADD_FAILURE() << "no exception: " << words;
+    } catch (const tw::ContractError& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  tw::DataParallel whole(world(), *net, {.reduction = tw::Reduction::mean});
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  expect_error("ReducerOptions::sharding", [&] { tw::ShardedOptimizer(whole.reducer(), parameters, tw::optimizer_like(sgd, parameters)); });
+  tw::DataParallel sharded(world(), *net, {.reduction = tw::Reduction::mean, .sharding = tw::Sharding::slices});
+  const auto lbfgs = [](const std::vector<tw::NamedTensor>& pieces) {
+    std::vector<at::Tensor> tensors;
+    for (const tw::NamedTensor& piece : pieces) tensors.push_back(piece.tensor);
+    return std::make_unique<torch::optim::LBFGS>(tensors);
+  };
+  expect_error("LBFGS needs all parameters at once", [&] { tw::ShardedOptimizer(sharded.reducer(), parameters, lbfgs); });
+  expect_error("other parameters", [&] { tw::ShardedOptimizer(sharded.reducer(), {parameters[0]}, tw::optimizer_like(sgd, parameters)); });
+  torch::optim::SGD over_others({torch::ones({3}, torch::requires_grad())}, 0.1);
+  if (world().size() == 1) {  // elsewhere a rank may have no piece that could be missed
+    expect_error("is not one of those that the optimizer was made for",
+                 [&] { tw::ShardedOptimizer(sharded.reducer(), parameters, tw::optimizer_like(over_others, parameters)); });
+  }
+  tw::ShardedOptimizer optimizer(sharded.reducer(), parameters, tw::optimizer_like(sgd, parameters));
+  expect_error("reduced 0 times", [&] { optimizer.step(); });
+  loss_of(net, my_samples(0)).backward();
+  loss_of(net, my_samples(1)).backward();
+  expect_error("reduced 2 times since the last update", [&] { optimizer.step(); });
+  optimizer.skip();
+  tw::LossScaler scaler;
+  loss_of(net, my_samples(2)).backward();
+  expect_error("check_finite", [&] { optimizer.step(scaler); });
+  optimizer.step();
+}
+
+}  // namespace
