@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ways to reduce gradients in fewer bytes, for slow networks: ReducerOptions::compressor. One object serves one Reducer. Gradients are float32 or
+// float64. docs/compression.md says what each costs and when it pays.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <tw/gradients/compressor.hpp>
+
+namespace tw {
+
+enum class HalfPrecision {
+  float16,   ///< 11 bits of mantissa, up to 65504: what is larger becomes infinite, which ReducerOptions::check_finite sees
+  bfloat16,  ///< 8 bits of mantissa, the range of float32
+};
+
+/// Gradients travel in half precision; they are summed in float32. For n elements: 2 n bytes.
+std::shared_ptr<Compressor> half_compression(HalfPrecision precision);
+
+struct TopKOptions {
+  double fraction = 0.01;  ///< of a bucket's elements that travel; above 0, at most 1
+
+  /// @throws ContractError naming the wrong field.
+  void validate() const;
+};
+
+/// Of each bucket travel the elements that are greatest in magnitude, with their places; what stays behind is added to the next step's gradients
+/// (error feedback). For n float32 elements: 8 fraction n bytes. Ref: Stich et al. 2018, Sparsified SGD with Memory.
+std::shared_ptr<Compressor> top_k_compression(const TopKOptions& options = {});
+
+struct PowerSgdOptions {
+  int64_t rank = 2;   ///< of the approximation of each gradient, as a matrix of its first dimension by all others
+  uint64_t seed = 0;  ///< of the first guess
+
+  /// @throws ContractError naming the wrong field.
+  void validate() const;
+};
+
+/// Of each gradient with two or more dimensions travels an approximation of low rank, which one step of subspace iteration improves on that of the
+/// step before; what it lacks is added to the next step's gradient. Others travel whole. For an n x m matrix: 4 rank (n + m) bytes in float32. Ref:
+/// Vogels et al. 2019, PowerSGD, algorithms 1 and 2.
+std::shared_ptr<Compressor> power_sgd_compression(const PowerSgdOptions& options = {});
+
+}  // namespace tw

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/base/contract.hpp>
+#include <tw/base/random.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/gradients/compression.hpp>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_qr.h>
+#include <ATen/ops/matmul.h>
+
+#include <tuple>
+
+#include "residuals.hpp"
+
+namespace tw {
+namespace {
+
+class PowerSgdCompression : public Compressor {
+ public:
+  explicit PowerSgdCompression(const PowerSgdOptions& options) : options_(options) { options_.validate(); }
+
+  void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) override {
+    expect_compressible("PowerSGD", gradients);
+    residuals_ = Residuals(plan, gradients);
+    for (const Bucket& bucket : plan.buckets) buckets_.push_back(make_bucket(plan, bucket, gradients));
+  }
+
+  // As in the paper, with sums in place of means: `values` is already weighted.
+  int64_t reduce(const Communicator& comm, size_t index, const at::Tensor& values) override {
+    const Part& part = buckets_[index];
+    const at::Tensor& residual = residuals_.bucket(index);
+    residual.add_(values);
+    for (const Matrix& matrix : part.matrices) {
+      at::Tensor p = matrix.p;
+      at::matmul_out(p, matrix_of(residual, matrix), matrix.q);
+    }
+    for (const Run& run : part.rest) run.travels.copy_(residual.narrow(0, run.offset, run.travels.numel()));
+    allreduce(comm, part.first.storage(), ReduceOp::sum);
+    for (const Matrix& matrix : part.matrices) {
+      matrix.p.copy_(std::get<0>(at::linalg_qr(matrix.p)));
+      at::Tensor q = matrix.q;
+      at::matmul_out(q, matrix_of(residual, matrix).t(), matrix.p);
+    }
+    allreduce(comm, part.second.storage(), ReduceOp::sum);
+    for (const Matrix& matrix : part.matrices) {
+      at::Tensor approximation = matrix_of(values, matrix);
+      at::matmul_out(approximation, matrix.p, matrix.q.t());
+      matrix_of(residual, matrix).sub_(approximation, 1.0 / comm.size());
+    }
+    for (const Run& run : part.rest) {
+      values.narrow(0, run.offset, run.travels.numel()).copy_(run.travels);
+      residual.narrow(0, run.offset, run.travels.numel()).zero_();
+    }
+    residual.nan_to_num_(0, 0, 0);  // one bad gradient must not stay for ever
+    return static_cast<int64_t>(part.first.storage().nbytes() + part.second.storage().nbytes());
+  }
+
+  std::vector<NamedShard> shards() const override {
+    std::vector<NamedShard> shards = residuals_.shards();
+    for (const Part& part : buckets_) {
+      for (const Matrix& matrix : part.matrices) shards.push_back(whole("compression/" + matrix.name + "/q", matrix.q, ShardKind::optimizer));
+    }
+    return shards;
+  }
+
+ private:
+  /// A gradient of shape [rows, columns] that is approximated by p q'.
+  struct Matrix {
+    std::string name;
+    int64_t offset = 0;  // in the bucket
+    int64_t rows = 0;
+    int64_t columns = 0;
+    at::Tensor p;  // [rows, rank]
+    at::Tensor q;  // [columns, rank]
+  };
+  /// A gradient that travels whole.
+  struct Run {
+    int64_t offset = 0;
+    at::Tensor travels;
+  };
+  struct Part {
+    FlatBuffer first;   // all p, and what travels whole
+    FlatBuffer second;  // all q
+    std::vector<Matrix> matrices;
+    std::vector<Run> rest;
+  };
+
+  static at::Tensor matrix_of(const at::Tensor& bucket, const Matrix& matrix) {
+    return bucket.narrow(0, matrix.offset, matrix.rows * matrix.columns).view({matrix.rows, matrix.columns});
+  }
+
+  Part make_bucket(const BucketPlan& plan, const Bucket& bucket, const std::vector<TensorSpec>& gradients) const {
+    Part part;
+    std::vector<int64_t> first;   // sizes of what lies in part.first, matrices before runs
+    std::vector<int64_t> second;  // in part.second
+    std::vector<int64_t> runs;
+    for (const int64_t id : bucket.gradients) {
+      const TensorSpec& spec = gradients[static_cast<size_t>(id)];
+      const int64_t offset = plan.placements[static_cast<size_t>(id)].offset;
+      const int64_t rows = spec.shape.empty() ? 0 : spec.shape[0];
+      const int64_t columns = rows > 0 ? spec.numel() / rows : 0;
+      if (spec.shape.size() >= 2 && options_.rank * (rows + columns) < rows * columns) {
+        part.matrices.push_back({spec.name, offset, rows, columns, {}, {}});
+        first.push_back(rows * options_.rank);
+        second.push_back(columns * options_.rank);
+      } else {
+        part.rest.push_back({offset, {}});
+        runs.push_back(spec.numel());
+      }
+    }
+    first.insert(first.end(), runs.begin(), runs.end());
+    const FlatLayout first_layout = flat_layout(first);
+    const FlatLayout second_layout = flat_layout(second);
+    part.first = FlatBuffer(first_layout.numel, bucket.dtype);
+    part.second = FlatBuffer(second_layout.numel, bucket.dtype);
+    for (size_t i = 0; i < part.matrices.size(); ++i) {
+      Matrix& matrix = part.matrices[i];
+      matrix.p = part.first.view(first_layout.offsets[i], {matrix.rows, options_.rank});
+      matrix.q = part.second.view(second_layout.offsets[i], {matrix.columns, options_.rank});
+    }
+    for (size_t i = 0; i < part.rest.size(); ++i) {
+      part.rest[i].travels = part.first.view(first_layout.offsets[part.matrices.size() + i], {runs[i]});
+    }
+    guess(part.second.storage());
+    return part;
+  }
+
+  // Any subspace that is the same on all ranks will do.
+  void guess(const at::Tensor& q) const {
+    CounterRng random(options_.seed);
+    const at::Tensor numbers = at::empty(q.sizes(), at::TensorOptions().dtype(at::kDouble));
+    for (int64_t i = 0; i < numbers.numel(); ++i) numbers.mutable_data_ptr<double>()[i] = static_cast<double>(random()) / 2147483648.0 - 1.0;
+    q.copy_(numbers);
+  }
+
+  PowerSgdOptions options_;
+  Residuals residuals_;
+  std::vector<Part> buckets_;
+};
+
+}  // namespace
+
+void PowerSgdOptions::validate() const { TW_EXPECTS(rank > 0, "rank must be positive, got ", rank); }
+
+std::shared_ptr<Compressor> power_sgd_compression(const PowerSgdOptions& options) { return std::make_shared<PowerSgdCompression>(options); }
+
+}  // namespace tw

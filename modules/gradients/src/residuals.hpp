@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/gradients/bucket_plan.hpp>
+#include <tw/tensor/flat_buffer.hpp>
+#include <tw/tensor/named_shard.hpp>
+#include <vector>
+
+namespace tw {
+
+/// What compression left behind, bucket by bucket, to be added to the next step's gradients.
+class Residuals {
+ public:
+  Residuals() = default;
+  Residuals(const BucketPlan& plan, const std::vector<TensorSpec>& gradients);
+
+  /// Shape [numel of the bucket].
+  const at::Tensor& bucket(size_t bucket) const { return buckets_.at(bucket).storage(); }
+  /// Of a gradient, in its shape.
+  const at::Tensor& gradient(int64_t id) const { return views_.at(static_cast<size_t>(id)); }
+  /// Over ranks they add up, so that other numbers of ranks lose nothing of them.
+  std::vector<NamedShard> shards() const;
+
+ private:
+  std::vector<FlatBuffer> buckets_;
+  std::vector<at::Tensor> views_;
+  std::vector<std::string> names_;
+};
+
+/// @throws ContractError for gradients that are not float32 or float64, by name.
+void expect_compressible(const char* compression, const std::vector<TensorSpec>& gradients);
+
+}  // namespace tw

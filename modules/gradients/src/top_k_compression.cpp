@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/gradients/compression.hpp>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/topk.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "residuals.hpp"
+
+namespace tw {
+namespace {
+
+class TopKCompression : public Compressor {
+ public:
+  explicit TopKCompression(const TopKOptions& options) : options_(options) { options_.validate(); }
+
+  void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) override {
+    expect_compressible("top-k", gradients);
+    residuals_ = Residuals(plan, gradients);
+  }
+
+  int64_t reduce(const Communicator& comm, size_t bucket, const at::Tensor& values) override {
+    const at::Tensor& residual = residuals_.bucket(bucket);
+    const int64_t n = values.numel();
+    if (n == 0) return 0;
+    const int64_t k = std::clamp<int64_t>(std::llround(options_.fraction * static_cast<double>(n)), 1, n);
+    residual.add_(values);
+    const at::Tensor places = std::get<1>(at::topk(residual.abs(), k, 0, /*largest=*/true, /*sorted=*/false));
+    const at::Tensor chosen = residual.index_select(0, places);
+    residual.index_fill_(0, places, 0);
+    residual.nan_to_num_(0, 0, 0);  // one bad gradient must not stay for ever
+
+    const at::Tensor all_places = at::empty({comm.size(), k}, at::TensorOptions().dtype(at::kInt));
+    const at::Tensor all_chosen = at::empty({comm.size(), k}, chosen.options());
+    allgather(comm, places.to(at::kInt), all_places);
+    allgather(comm, chosen, all_chosen);
+    values.zero_();
+    for (int64_t rank = 0; rank < comm.size(); ++rank) values.index_add_(0, all_places.select(0, rank), all_chosen.select(0, rank));
+    return k * (4 + static_cast<int64_t>(values.element_size()));
+  }
+
+  std::vector<NamedShard> shards() const override { return residuals_.shards(); }
+
+ private:
+  TopKOptions options_;
+  Residuals residuals_;
+};
+
+}  // namespace
+
+void TopKOptions::validate() const { TW_EXPECTS(fraction > 0 && fraction <= 1, "fraction must lie above 0 and be at most 1, got ", fraction); }
+
+std::shared_ptr<Compressor> top_k_compression(const TopKOptions& options) { return std::make_shared<TopKCompression>(options); }
+
+}  // namespace tw

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// float64, and what is left over after T steps is that much of the whole: sum of results + sum of residuals = sum of gradients, to rounding (a few
+// dozen additions of numbers of order 1: 1e-12).
+#include "mpi_test.hpp"
+
+#include <torch/torch.h>
+
+#include <tw/gradients.hpp>
+
+namespace {
+
+using tw::testing::world;
+
+const std::vector<tw::TensorSpec> specs{
+    {"a", {12, 20}, at::kDouble}, {"b", {12}, at::kDouble}, {"c", {8, 3, 5, 5}, at::kDouble}, {"d", {}, at::kDouble}};
+
+at::Tensor gradient_of(int step, size_t id, int rank) {
+  torch::manual_seed(static_cast<uint64_t>(1000 * step + 10 * static_cast<int>(id) + rank));
+  return torch::randn(specs[id].shape, torch::kDouble);
+}
+
+at::Tensor sum_of(int step, size_t id) {
+  at::Tensor sum = torch::zeros(specs[id].shape, torch::kDouble);
+  for (int rank = 0; rank < world().size(); ++rank) sum = sum + gradient_of(step, id, rank);
+  return sum;
+}
+
+void run_step(tw::Reducer& reducer, int step, int64_t samples = 1) {
+  reducer.begin(samples);
+  for (size_t id = 0; id < specs.size(); ++id) reducer.mark_ready(static_cast<int64_t>(id), gradient_of(step, id, world().rank()));
+  reducer.wait();
+}
+
+tw::ReducerOptions with(std::shared_ptr<tw::Compressor> compressor) {
+  return {.reduction = tw::Reduction::sum, .buckets = {.first_bucket_bytes = 1024, .bucket_bytes = 4096}, .compressor = std::move(compressor)};
+}
+
+at::Tensor residual_of(const tw::Compressor& compressor, size_t id) {
+  for (const tw::NamedShard& shard : compressor.shards()) {
+    if (shard.name != "compression/" + specs[id].name + "/residual") continue;
+    EXPECT_EQ(shard.on_reshard, tw::OnReshard::sum);
+    const at::Tensor sum = shard.tensor.clone();
+    tw::allreduce(world(), sum, tw::ReduceOp::sum);
+    return sum;
+  }
+  ADD_FAILURE() << "no residual of " << specs[id].name;
+  return {};
+}
+
+void expect_nothing_lost(const std::shared_ptr<tw::Compressor>& compressor) {
+  tw::Reducer reducer(world(), specs, with(compressor));
+  std::vector<at::Tensor> received(specs.size());
+  std::vector<at::Tensor> given(specs.size());
+  for (int step = 0; step < 8; ++step) {
+    run_step(reducer, step);
+    for (size_t id = 0; id < specs.size(); ++id) {
+      const at::Tensor& result = reducer.gradient(static_cast<int64_t>(id));
+      EXPECT_TRUE(tw::check_with_allreduce(world(), result).identical);
+      received[id] = received[id].defined() ? received[id] + result : result.clone();
+      given[id] = given[id].defined() ? given[id] + sum_of(step, id) : sum_of(step, id);
+    }
+  }
+  for (size_t id = 0; id < specs.size(); ++id) {
+    EXPECT_TRUE(torch::allclose(received[id] + residual_of(*compressor, id), given[id], 0, 1e-12)) << specs[id].name;
+  }
+}
+
+TEST(TopK, LosesNothingFromStepToStep) { expect_nothing_lost(tw::top_k_compression({.fraction = 0.1})); }
+TEST(PowerSgd, LosesNothingFromStepToStep) { expect_nothing_lost(tw::power_sgd_compression({.rank = 1})); }
+
+TEST(TopK, OfAllElementsIsThePlainSum) {
+  tw::Reducer reducer(world(), specs, with(tw::top_k_compression({.fraction = 1})));
+  run_step(reducer, 0);
+  for (size_t id = 0; id < specs.size(); ++id) EXPECT_TRUE(torch::allclose(reducer.gradient(static_cast<int64_t>(id)), sum_of(0, id), 0, 1e-13));
+}
+
+TEST(TopK, TakesTheGreatest) {
+  tw::Reducer reducer(world(), {{"g", {16}, at::kFloat}}, with(tw::top_k_compression({.fraction = 0.125})));
+  reducer.begin();
+  const at::Tensor values = torch::ones({16});
+  values[3] = -5;
+  values[world().rank() % 2 == 0 ? 7 : 8] = 4;
+  reducer.mark_ready(0, values);
+  reducer.wait();
+  const int even = (world().size() + 1) / 2;
+  at::Tensor expected = torch::zeros({16});
+  expected[3] = -5 * world().size();
+  expected[7] = 4 * even;
+  expected[8] = 4 * (world().size() - even);
+  EXPECT_TRUE(reducer.gradient(0).equal(expected)) << reducer.gradient(0);
+  EXPECT_EQ(reducer.payload_bytes(), 2 * 8);
+}
+
+// Matrices of rank 1 on every rank have a sum of rank P at most, which an approximation of rank P has after one step: the image of P random vectors
+// is the whole image, but for a set of measure zero. Rounding: condition numbers of some hundreds.
+TEST(PowerSgd, IsExactForMatricesOfItsRank) {
+  const std::vector<tw::TensorSpec> matrix{{"m", {30, 40}, at::kDouble}};
+  tw::Reducer reducer(world(), matrix, with(tw::power_sgd_compression({.rank = world().size()})));
+  const auto value = [](int rank) {
+    torch::manual_seed(static_cast<uint64_t>(rank));
+    return torch::outer(torch::randn({30}, torch::kDouble), torch::randn({40}, torch::kDouble));
+  };
+  at::Tensor expected = torch::zeros({30, 40}, torch::kDouble);
+  for (int rank = 0; rank < world().size(); ++rank) expected = expected + value(rank);
+  reducer.begin();
+  reducer.mark_ready(0, value(world().rank()));
+  reducer.wait();
+  EXPECT_LE((reducer.gradient(0) - expected).norm().item<double>(), 1e-10 * expected.norm().item<double>());
+  EXPECT_EQ(reducer.payload_bytes(), 8 * world().size() * (30 + 40));
+}
+
+TEST(HalfPrecision, IsTheSumOfRoundedGradientsRoundedOnce) {
+  for (const auto precision : {tw::HalfPrecision::float16, tw::HalfPrecision::bfloat16}) {
+    const auto dtype = precision == tw::HalfPrecision::float16 ? torch::kHalf : torch::kBFloat16;
+    tw::Reducer reducer(world(), specs, with(tw::half_compression(precision)));
+    run_step(reducer, 0);
+    for (size_t id = 0; id < specs.size(); ++id) {
+      at::Tensor sum = torch::zeros(specs[id].shape);
+      for (int rank = 0; rank < world().size(); ++rank) sum = sum + gradient_of(0, id, rank).to(dtype).to(torch::kFloat);
+      // The order of at most 4 float32 additions may change the last bit before the rounding to half: one half unit in the last place, 2^-8 relative.
+      EXPECT_TRUE(torch::allclose(reducer.gradient(static_cast<int64_t>(id)), sum.to(dtype).to(torch::kDouble), 1.0 / 256, 1e-5));
+    }
+    EXPECT_EQ(reducer.payload_bytes() % 2, 0);
+    EXPECT_LE(reducer.payload_bytes(), 2 * (240 + 12 + 600 + 1 + 4 * 8));  // padding to cache lines of 8 float64
+  }
+}
+
+TEST(Compression, KeepsTheWeightsOfSamples) {
+  const int64_t samples = world().rank() == 1 ? 0 : 3 + world().rank();
+  auto options = with(tw::top_k_compression({.fraction = 1}));
+  options.reduction = tw::Reduction::sample_weighted;
+  tw::Reducer reducer(world(), specs, options);
+  run_step(reducer, 0, samples);
+  at::Tensor expected = torch::zeros(specs[0].shape, torch::kDouble);
+  double total = 0;
+  for (int rank = 0; rank < world().size(); ++rank) {
+    const double weight = rank == 1 ? 0 : 3 + rank;
+    expected = expected + weight * gradient_of(0, 0, rank);
+    total += weight;
+  }
+  EXPECT_TRUE(torch::allclose(reducer.gradient(0), expected / total, 0, 1e-13));
+}
+
+TEST(Compression, RefusesWhatItCannotDo) {
+  for (const auto& compressor : {tw::half_compression(tw::HalfPrecision::float16), tw::top_k_compression(), tw::power_sgd_compression()}) {
+    try {
+      tw::Reducer(world(), {{"fine", {3}, at::kFloat}, {"phase", {3}, at::kComplexFloat}}, with(compressor));
+      ADD_FAILURE() << "no exception";
+    } catch (const tw::ContractError& error) {
+      EXPECT_NE(std::string(error.what()).find("got phase complex64 [3]"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_THROW(tw::top_k_compression({.fraction = 0}), tw::ContractError);
+  EXPECT_THROW(tw::power_sgd_compression({.rank = 0}), tw::ContractError);
+}
+
+}  // namespace
