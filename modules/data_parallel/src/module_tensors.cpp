@@ -3,6 +3,8 @@
 
 #include <torch/nn/module.h>
 
+#include <tw/base/concat.hpp>
+
 namespace tw {
 
 std::vector<NamedTensor> tensors_of(const NamedParameters& parameters) {
@@ -20,6 +22,18 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
 std::vector<NamedTensor> trained(std::vector<NamedTensor> tensors) {
   std::erase_if(tensors, [](const NamedTensor& tensor) { return !tensor.tensor.requires_grad(); });
   return without_aliases(std::move(tensors));
+}
+
+std::vector<NamedTensor> numbered(const std::vector<at::Tensor>& tensors) {
+  std::vector<NamedTensor> named;
+  for (size_t i = 0; i < tensors.size(); ++i) named.push_back({concat("tensor ", i), tensors[i]});
+  return named;
+}
+
+std::vector<std::string> lines_of(const std::vector<TensorSpec>& specs) {
+  std::vector<std::string> lines;
+  for (const TensorSpec& spec : specs) lines.push_back(spec.describe());
+  return lines;
 }
 
 }  // namespace tw

@@ -15,4 +15,10 @@ std::vector<NamedTensor> tensors_of(const NamedParameters& parameters);
 /// Those of `tensors` that require a gradient, each once.
 std::vector<NamedTensor> trained(std::vector<NamedTensor> tensors);
 
+/// The same tensors under the names "tensor 0", "tensor 1", ...
+std::vector<NamedTensor> numbered(const std::vector<at::Tensor>& tensors);
+
+/// One line for each of `specs`, on which ranks can agree.
+std::vector<std::string> lines_of(const std::vector<TensorSpec>& specs);
+
 }  // namespace tw
