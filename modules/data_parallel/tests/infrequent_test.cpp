@@ -324,6 +324,7 @@ TEST(DiLoCo, RefusesBadOptionsAndModelsThatDiffer) {
   EXPECT_NO_THROW(tw::DiLoCo(world(), {{"c", complex}}).finish());
   if (world().size() == 1) return;
   refuses({.outer_momentum = world().rank() == 1 ? 0.5 : 0.9}, "rank 1 has 'outer_momentum 0.5' where rank 0 has 'outer_momentum 0.9'");
+  refuses({.outer_learning_rate = world().rank() == 1 ? 0.7 + 1e-15 : 0.7}, "where rank 0 has 'outer_learning_rate 0.7'");
   const auto tensor = torch::ones({world().rank() == 1 ? 2 : 3}, torch::requires_grad());
   expect_error([&] { tw::DiLoCo(world(), {{"t", tensor}}); }, "rank 1 has 't float32 [2]' where rank 0 has 't float32 [3]'");
 }
