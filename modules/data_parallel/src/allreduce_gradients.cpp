@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module_tensors.hpp"
+#include "reduce_gradients.hpp"
 
 #include <ATen/core/grad_mode.h>
 
 #include <tw/data_parallel/allreduce_gradients.hpp>
-#include <tw/gradients/reducer.hpp>
 
 namespace tw {
 
@@ -12,16 +12,7 @@ void allreduce_gradients(const Communicator& comm, const std::vector<NamedTensor
   const at::NoGradGuard no_grad;
   const std::vector<NamedTensor> parameters = trained(tensors);
   Reducer reducer(comm, specs_of(parameters), {.reduction = reduction, .overlap = false, .shared_memory = false});  // once, with all gradients there
-  reducer.begin(samples);
-  for (int64_t id = 0; id < reducer.size(); ++id) {
-    const at::Tensor& gradient = parameters[static_cast<size_t>(id)].tensor.grad();
-    if (gradient.defined()) {
-      reducer.mark_ready(id, gradient);
-    } else {
-      reducer.mark_unused(id);
-    }
-  }
-  reducer.wait();
+  reduce_gradients(reducer, parameters, samples);
   for (int64_t id = 0; id < reducer.size(); ++id) {
     if (!reducer.used(id)) continue;
     at::Tensor& gradient = at::Tensor(parameters[static_cast<size_t>(id)].tensor).mutable_grad();

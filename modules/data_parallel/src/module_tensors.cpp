@@ -6,6 +6,8 @@
 
 #include <unordered_set>
 
+#include <tw/base/concat.hpp>
+
 namespace tw {
 
 std::vector<NamedTensor> tensors_of(const NamedParameters& parameters) {
@@ -38,6 +40,18 @@ std::vector<std::string> sparse_gradients_of(const torch::nn::Module& module) {
     if (weights.contains(parameter.tensor.unsafeGetTensorImpl())) names.push_back(parameter.name);
   }
   return names;
+}
+
+std::vector<NamedTensor> numbered(const std::vector<at::Tensor>& tensors) {
+  std::vector<NamedTensor> named;
+  for (size_t i = 0; i < tensors.size(); ++i) named.push_back({concat("tensor ", i), tensors[i]});
+  return named;
+}
+
+std::vector<std::string> lines_of(const std::vector<TensorSpec>& specs) {
+  std::vector<std::string> lines;
+  for (const TensorSpec& spec : specs) lines.push_back(spec.describe());
+  return lines;
 }
 
 }  // namespace tw

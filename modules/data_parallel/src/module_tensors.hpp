@@ -18,4 +18,10 @@ std::vector<NamedTensor> trained(std::vector<NamedTensor> tensors);
 /// The names of parameters of `module` that belong to embeddings with sparse gradients.
 std::vector<std::string> sparse_gradients_of(const torch::nn::Module& module);
 
+/// The same tensors under the names "tensor 0", "tensor 1", ...
+std::vector<NamedTensor> numbered(const std::vector<at::Tensor>& tensors);
+
+/// One line for each of `specs`, on which ranks can agree.
+std::vector<std::string> lines_of(const std::vector<TensorSpec>& specs);
+
 }  // namespace tw

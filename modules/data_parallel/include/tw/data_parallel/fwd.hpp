@@ -11,6 +11,9 @@ class OrderedDict;
 namespace nn {
 class Module;
 }
+namespace optim {
+class Optimizer;
+}
 }  // namespace torch
 
 namespace tw {

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/data_parallel/fwd.hpp>
+#include <tw/mpi/communicator.hpp>
+#include <tw/tensor/named_tensor.hpp>
+#include <vector>
+
+namespace tw {
+
+/// Replaces each tensor by its mean over the ranks, in place, in one flat all-reduce per dtype and 25 MiB; all ranks get the same bits. Collective.
+/// @param tensors floating point or complex. Of other types (counters, masks) there is no mean: they must hold the same values on all ranks.
+/// @throws ContractError on every rank, naming ranks and tensor, when names, shapes or dtypes differ, or the values of such a tensor.
+void average(const Communicator& comm, const std::vector<NamedTensor>& tensors);
+
+/// The same for all parameters and buffers of `module`.
+void average(const Communicator& comm, const torch::nn::Module& module);
+
+}  // namespace tw

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "module_tensors.hpp"
+#include "periodic_average.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <array>
+#include <charconv>
+#include <optional>
+#include <tw/base/contract.hpp>
+#include <tw/data_parallel/diloco.hpp>
+#include <tw/data_parallel/synchronize.hpp>
+
+namespace tw {
+namespace {
+
+std::optional<c10::ScalarType> dtype_of(OuterPrecision precision) {
+  switch (precision) {
+    case OuterPrecision::full: return std::nullopt;
+    case OuterPrecision::float16: return at::kHalf;
+    case OuterPrecision::bfloat16: return at::kBFloat16;
+  }
+  return std::nullopt;
+}
+
+// Outer gradients as they travel.
+std::vector<TensorSpec> specs_of_deltas(std::vector<TensorSpec> specs, OuterPrecision precision) {
+  const auto dtype = dtype_of(precision);
+  if (!dtype) return specs;
+  for (TensorSpec& spec : specs) {
+    TW_EXPECTS(!c10::isComplexType(spec.dtype), spec.describe(), " is complex and cannot travel in ", dtype_name(*dtype),
+               ": outer_precision must be full");
+    spec.dtype = *dtype;
+  }
+  return specs;
+}
+
+// As few digits as tell it from every other number.
+std::string exact(double value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.begin(), text.end(), value).ptr};
+}
+
+std::vector<std::string> lines_of(const DiLoCoOptions& options) {
+  const auto dtype = dtype_of(options.outer_precision);
+  return {concat("period ", options.period), "outer_learning_rate " + exact(options.outer_learning_rate),
+          "outer_momentum " + exact(options.outer_momentum), concat("nesterov ", options.nesterov),
+          concat("outer_precision ", dtype ? dtype_name(*dtype) : "full")};
+}
+
+}  // namespace
+
+void DiLoCoOptions::validate() const {
+  TW_EXPECTS(period >= 1, "period must be at least 1 step, got ", period);
+  TW_EXPECTS(outer_learning_rate > 0, "outer_learning_rate must be positive, got ", outer_learning_rate);
+  TW_EXPECTS(outer_momentum >= 0 && outer_momentum < 1, "outer_momentum must be at least 0 and below 1, got ", outer_momentum);
+  TW_EXPECTS(!nesterov || outer_momentum > 0, "nesterov needs outer_momentum, which is 0");
+}
+
+DiLoCo::DiLoCo(const Communicator& comm, const torch::nn::Module& module, const DiLoCoOptions& options) : DiLoCo(comm, tensors_of(module), options) {}
+
+DiLoCo::DiLoCo(const Communicator& comm, const std::vector<NamedTensor>& tensors, const DiLoCoOptions& options)
+    : options_(options), parameters_(trained(tensors)) {
+  const std::vector<TensorSpec> specs = specs_of(parameters_);
+  expect_same_strategy(comm, "DiLoCo", lines_of(options), specs);
+  options.validate();
+  const std::vector<TensorSpec> deltas = specs_of_deltas(specs, options.outer_precision);
+  synchronize(comm, tensors);
+  for (const NamedTensor& parameter : parameters_) {
+    anchors_.push_back(parameter.tensor.detach().clone());
+    if (options.outer_momentum > 0) momenta_.push_back(at::zeros_like(anchors_.back()));
+  }
+  average_ = std::make_unique<PeriodicAverage>(comm, "diloco/steps", deltas, options.period);
+}
+
+DiLoCo::~DiLoCo() = default;
+
+bool DiLoCo::step() {
+  if (!average_->count_step()) return false;
+  outer_step();
+  return true;
+}
+
+bool DiLoCo::finish() {
+  if (!average_->steps_are_left()) return false;
+  outer_step();
+  return true;
+}
+
+void DiLoCo::outer_step() {
+  average_->average([&](size_t id, const at::Tensor& place) { place.copy_(at::sub(anchors_[id], parameters_[id].tensor)); },
+                    [&](size_t id, const at::Tensor& place) { update(id, place); });
+}
+
+void DiLoCo::update(size_t id, const at::Tensor& mean_delta) {
+  at::Tensor& anchor = anchors_[id];
+  at::Tensor gradient = mean_delta.to(anchor.scalar_type());
+  if (!momenta_.empty()) {
+    at::Tensor& momentum = momenta_[id];
+    momentum.mul_(options_.outer_momentum).add_(gradient);
+    gradient = options_.nesterov ? gradient.add_(momentum, options_.outer_momentum) : momentum;
+  }
+  anchor.add_(gradient, -options_.outer_learning_rate);
+  parameters_[id].tensor.copy_(anchor);
+}
+
+std::vector<NamedShard> DiLoCo::shards() const {
+  std::vector<NamedShard> shards;
+  for (size_t id = 0; id < parameters_.size(); ++id) {
+    shards.push_back(whole("diloco/anchor/" + parameters_[id].name, anchors_[id], ShardKind::optimizer));
+    if (!momenta_.empty()) shards.push_back(whole("diloco/momentum/" + parameters_[id].name, momenta_[id], ShardKind::optimizer));
+  }
+  shards.push_back(average_->counter());
+  return shards;
+}
+
+int64_t DiLoCo::bytes_communicated() const noexcept { return average_->bytes_communicated(); }
+Seconds DiLoCo::exposed_time() const noexcept { return average_->exposed_time(); }
+
+}  // namespace tw

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "module_tensors.hpp"
+#include "reduce_gradients.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/optim/optimizer.h>
+
+#include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/data_parallel/distributed_optimizer.hpp>
+#include <tw/data_parallel/synchronize.hpp>
+#include <unordered_set>
+
+namespace tw {
+namespace {
+
+using Identities = std::unordered_set<const c10::TensorImpl*>;
+
+// Why `optimizer` does not fit the `named` tensors; empty where it does.
+std::string misfit(torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& named) {
+  Identities known;
+  for (const NamedTensor& tensor : named) known.insert(tensor.tensor.unsafeGetTensorImpl());
+  for (size_t group = 0; group < optimizer.param_groups().size(); ++group) {
+    const auto& members = optimizer.param_groups()[group].params();
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (known.contains(members[i].unsafeGetTensorImpl())) continue;
+      return concat("parameter ", i, " of group ", group, " (", dtype_name(members[i].scalar_type()), " ", shape_text(members[i].sizes().vec()),
+                    ") is none of the ", named.size(), " that were named");
+    }
+  }
+  return {};
+}
+
+// What `optimizer` updates, by name. Collective.
+std::vector<NamedTensor> updated(const Communicator& comm, torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& named) {
+  const std::string problem = misfit(optimizer, named);
+  expect_same_on_all_ranks(comm, "how the optimizer fits the named parameters", {problem.empty() ? "it has no others" : problem});
+  TW_EXPECTS(problem.empty(), "the optimizer was built over other parameters: ", problem,
+             "; build it over those of the model, once the model is final");
+  Identities own;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params()) own.insert(parameter.unsafeGetTensorImpl());
+  }
+  std::vector<NamedTensor> parameters = trained(named);
+  std::erase_if(parameters, [&](const NamedTensor& parameter) { return !own.contains(parameter.tensor.unsafeGetTensorImpl()); });
+  return parameters;
+}
+
+}  // namespace
+
+DistributedOptimizer::DistributedOptimizer(const Communicator& comm, torch::optim::Optimizer& optimizer, const torch::nn::Module& module,
+                                           const DistributedOptimizerOptions& options)
+    : DistributedOptimizer(comm, optimizer, tensors_of(module), options) {}
+
+DistributedOptimizer::DistributedOptimizer(const Communicator& comm, torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters,
+                                           const DistributedOptimizerOptions& options)
+    : comm_(comm.dup()), optimizer_(optimizer), reduction_(options.reduction), parameters_(updated(comm_, optimizer, parameters)) {
+  // All gradients are there when step() begins, so that nothing is left to overlap with.
+  const ReducerOptions of_reducer{.reduction = options.reduction, .buckets = options.buckets, .overlap = false};
+  reducer_ = std::make_unique<Reducer>(comm_, specs_of(parameters_), of_reducer);
+  synchronize(comm_, parameters);
+}
+
+DistributedOptimizer::~DistributedOptimizer() = default;
+
+void DistributedOptimizer::set_samples(int64_t samples) {
+  TW_EXPECTS(samples >= 0, "a rank cannot have ", samples, " samples");
+  samples_ = samples;
+}
+
+void DistributedOptimizer::step() {
+  TW_EXPECTS(reduction_ != Reduction::sample_weighted || samples_.has_value(), "Reduction::sample_weighted needs set_samples() before the step");
+  {
+    const at::NoGradGuard no_grad;
+    reduce_gradients(*reducer_, parameters_, samples_.value_or(1));
+    for (int64_t id = 0; id < reducer_->size(); ++id) {
+      if (reducer_->used(id)) parameters_[static_cast<size_t>(id)].tensor.mutable_grad() = reducer_->gradient(id);
+    }
+  }
+  optimizer_.step();
+}
+
+void DistributedOptimizer::zero_grad(bool set_to_none) { optimizer_.zero_grad(set_to_none); }
+
+Seconds DistributedOptimizer::exposed_time() const noexcept { return reducer_->exposed_time(); }
+const BucketPlan& DistributedOptimizer::plan() const noexcept { return reducer_->plan(); }
+
+}  // namespace tw
