@@ -205,6 +205,29 @@ TEST(SyncBatchNorm, KeepsTheVarianceOfNumbersFarFromZero) {
   EXPECT_LE((norm->running_var - expected).abs().max().item<double>(), 1e-6);
 }
 
+// Channels last, gradients that are one number expanded, and an input that needs no gradient, so that only parameters get one.
+TEST(SyncBatchNorm, TakesAnyStridesAndAnInputWithoutGradient) {
+  torch::manual_seed(10);
+  const Shares shares = uneven();
+  const at::Tensor all = torch::randn({shares.total(), 4, 5, 3}, torch::kDouble).permute({0, 3, 1, 2});
+  torch::nn::BatchNorm2d reference(3);
+  reference->to(torch::kDouble);
+  tw::SyncBatchNorm ours(world(), 3, Reduction::sum);
+  ours->to(torch::kDouble);
+  const at::Tensor factors = torch::randn({1, 3, 1, 1}, torch::kDouble);
+  (reference(all) * factors).sum().backward();
+  (ours(shares.slice(all)) * factors).sum().backward();
+  tw::allreduce(world(), ours->bias.grad(), tw::ReduceOp::sum);
+  expect_near(ours->bias.grad(), reference->bias.grad(), "the bias's gradient");
+  expect_near(ours->running_var, reference->running_var, "running_var");
+
+  const at::Tensor reference_input = all.detach().requires_grad_();
+  reference(reference_input).select(1, 0).pow(3).sum().backward();
+  const at::Tensor input = shares.slice(all).detach().requires_grad_();
+  ours(input).select(1, 0).pow(3).sum().backward();
+  expect_near(input.grad(), shares.slice(reference_input.grad()), "the input's gradient");
+}
+
 TEST(SyncBatchNorm, WorksInFloat32) {
   torch::manual_seed(9);
   const Shares shares = uneven();
