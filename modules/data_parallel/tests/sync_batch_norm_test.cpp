@@ -48,7 +48,7 @@ Shares uneven() {
 
 /// Rank 1 has no samples; nor has rank 0 where there are four.
 Shares with_empty_ranks() {
-  std::vector<int64_t> counts(static_cast<size_t>(world().size()), 7);
+  std::vector<int64_t> counts = uneven().counts;
   if (counts.size() > 1) counts[1] = 0;
   if (counts.size() > 3) counts[0] = 0;
   return Shares(counts);

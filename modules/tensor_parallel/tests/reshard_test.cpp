@@ -72,7 +72,50 @@ std::vector<std::string> names_of(const std::vector<tw::NamedShard>& shards) {
   return names;
 }
 
-/// Saves with `savers` ranks and loads with `loaders`.
+void save(const tw::Communicator& comm, const fs::path& folder) {
+  Run run(comm, 1);
+  run.train(2);
+  tw::OptimizerState state(run.optimizer, named_parameters(run.net));
+  tw::CheckpointStore store(comm, folder, {.background = false});
+  store.save(2, run.shards(state), "");
+  if (comm.rank() != 0) return;
+  const auto checkpoint = tw::Checkpoint::open(folder);  // as one process reads it, with the shapes of LibTorch's layers
+  const auto shape_of = [&](const char* name) { return checkpoint.read(name).sizes().vec(); };
+  EXPECT_EQ(shape_of("table.weight"), (std::vector<int64_t>{17, 5}));
+  EXPECT_EQ(shape_of("column.weight"), (std::vector<int64_t>{7, 5}));
+  EXPECT_EQ(shape_of("column.bias"), (std::vector<int64_t>{7}));
+  EXPECT_EQ(shape_of("row.weight"), (std::vector<int64_t>{3, 7}));
+  EXPECT_EQ(shape_of("row.bias"), (std::vector<int64_t>{3}));
+  EXPECT_EQ(shape_of("optimizer/row.weight/exp_avg"), (std::vector<int64_t>{3, 7}));
+}
+
+void load(const tw::Communicator& comm, const fs::path& folder, bool same_ranks) {
+  Run run(comm, 2);  // other values, which must go
+  run.train(1);
+  tw::OptimizerState state(run.optimizer, named_parameters(run.net));
+  const auto shards = run.shards(state);
+  EXPECT_EQ(shards.size(), 7 + 3 * 7U);
+  {
+    const tw::CheckpointStore store(comm, folder);
+    (void)store.load(2, shards);
+  }
+  state.apply(shards);
+  const auto checkpoint = tw::Checkpoint::open(folder);
+  for (const tw::NamedShard& shard : shards) {
+    at::Tensor whole = checkpoint.read(shard.name);
+    for (int64_t d = 0; d < whole.dim(); ++d) whole = whole.narrow(d, shard.offsets[static_cast<size_t>(d)], shard.tensor.size(d));
+    EXPECT_TRUE(shard.tensor.equal(whole)) << shard.name;
+  }
+  if (!same_ranks) return;
+  Run uninterrupted(comm, 1);  // which this one goes on as
+  uninterrupted.train(2);
+  uninterrupted.train(2);
+  run.train(2);
+  const auto expected = uninterrupted.net->parameters();
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(run.net->parameters()[i].equal(expected[i])) << i;
+}
+
+/// Saves with `savers` ranks and loads with `loaders`; the others wait meanwhile.
 void expect_reshards(const fs::path& folder, int savers, int loaders) {
   SCOPED_TRACE(tw::concat("saved on ", savers, ", loaded on ", loaders));
   const tw::Communicator saving = world().split(world().rank() < savers ? 0 : 1, world().rank());
@@ -80,47 +123,11 @@ void expect_reshards(const fs::path& folder, int savers, int loaders) {
   if (world().rank() == 0) fs::remove_all(folder);
   world().barrier();
   if (world().rank() < savers) {
-    Run run(saving, 1);
-    run.train(2);
-    tw::OptimizerState state(run.optimizer, named_parameters(run.net));
-    tw::CheckpointStore store(saving, folder, {.background = false});
-    store.save(2, run.shards(state), "");
-    if (saving.rank() == 0) {  // the whole, as one process reads it, has the names and shapes of LibTorch's layers
-      const auto checkpoint = tw::Checkpoint::open(folder);
-      EXPECT_EQ(checkpoint.read("table.weight").sizes(), (std::vector<int64_t>{17, 5}));
-      EXPECT_EQ(checkpoint.read("column.weight").sizes(), (std::vector<int64_t>{7, 5}));
-      EXPECT_EQ(checkpoint.read("column.bias").sizes(), (std::vector<int64_t>{7}));
-      EXPECT_EQ(checkpoint.read("row.weight").sizes(), (std::vector<int64_t>{3, 7}));
-      EXPECT_EQ(checkpoint.read("row.bias").sizes(), (std::vector<int64_t>{3}));
-      EXPECT_EQ(checkpoint.read("optimizer/row.weight/exp_avg").sizes(), (std::vector<int64_t>{3, 7}));
-    }
+    EXPECT_NO_THROW(save(saving, folder));
   }
   world().barrier();
   if (world().rank() < loaders) {
-    Run run(loading, 2);  // other values, which must go
-    run.train(1);
-    tw::OptimizerState state(run.optimizer, named_parameters(run.net));
-    const auto shards = run.shards(state);
-    EXPECT_EQ(shards.size(), 7 + 3 * 7U);
-    {
-      const tw::CheckpointStore store(loading, folder);
-      (void)store.load(2, shards);
-    }
-    state.apply(shards);
-    const auto checkpoint = tw::Checkpoint::open(folder);
-    for (const tw::NamedShard& shard : shards) {
-      at::Tensor whole = checkpoint.read(shard.name);
-      for (int64_t d = 0; d < whole.dim(); ++d) whole = whole.narrow(d, shard.offsets[static_cast<size_t>(d)], shard.tensor.size(d));
-      EXPECT_TRUE(shard.tensor.equal(whole)) << shard.name;
-    }
-    if (savers == loaders) {  // and goes on as if nothing had been
-      Run uninterrupted(loading, 1);
-      uninterrupted.train(2);
-      uninterrupted.train(2);
-      run.train(2);
-      const auto expected = uninterrupted.net->parameters();
-      for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(run.net->parameters()[i].equal(expected[i])) << i;
-    }
+    EXPECT_NO_THROW(load(loading, folder, savers == loaders));
   }
   world().barrier();
 }
