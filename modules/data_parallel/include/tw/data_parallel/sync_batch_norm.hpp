@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Batch normalisation over the samples of all ranks. Needs much of LibTorch: <tw/data_parallel.hpp> does not include it.
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <memory>
+#include <tw/gradients/reduction.hpp>
+#include <tw/mpi/communicator.hpp>
+
+namespace torch::nn {
+class SequentialImpl;
+}
+
+namespace tw {
+
+/// torch::nn::BatchNorm1d, 2d and 3d for a batch that is divided among ranks: mean and variance are those of all ranks' samples, of which a rank may
+/// have any number, or none. Parameters, buffers, options and evaluation are those of torch::nn::BatchNorm, by the same names; all ranks keep the
+/// same running statistics, bit for bit.
+///
+/// What gradients are. A rank's backward pass begins with its own loss L_r, and DataParallel makes the gradients of L = sum_r w_r L_r afterwards: w_r
+/// is 1 for Reduction::sum, 1 / P for mean, n_r / n for sample_weighted. Here L_r depends on the samples of all ranks. So this layer gives its input
+/// the gradient (1 / w_r) dL/dx_r, and its weight and bias those of L_r alone; what DataParallel makes of all these is the gradient of L, as in one
+/// process with the whole batch. With g_i = w_r dL_r/dy_i of the samples i of rank r, N values a channel, and s = weight / sqrt(variance + eps):
+///
+///     dL/dx_i = s (g_i - sum_j g_j / N - x^_i sum_j g_j x^_j / N),    x^_i = (x_i - mean) / sqrt(variance + eps)
+///
+/// For sum and mean the w_r cancel. For sample_weighted, n_r is taken to be the size of the input's first dimension; DataParallel::set_samples() must
+/// give it too, up to a factor that is the same on all ranks.
+///
+/// In training mode, and where no running statistics are kept, the forward pass is collective: an all-gather of 2C + 1 float64 a rank. The backward
+/// pass is, where the input needs a gradient: an all-reduce of 2C float64. Ranks without samples take part. Not to be differentiated twice. Ref:
+/// Ioffe & Szegedy 2015; Chan et al. 1979 for how the ranks' means and variances become one.
+class SyncBatchNormImpl : public torch::nn::NormImplBase<1, SyncBatchNormImpl, torch::nn::BatchNormOptions> {
+ public:
+  /// @param comm of the ranks that divide the batch; borrowed, not duplicated. @param options of torch::nn::BatchNorm; the number of features will
+  /// do.
+  /// @param reduction that of the DataParallel which reduces the gradients.
+  SyncBatchNormImpl(const Communicator& comm, const torch::nn::BatchNormOptions& options, Reduction reduction);
+
+  /// Takes the place of `norm`, a torch::nn::BatchNorm: has the same parameters, not copies of them, and shares the memory of its buffers.
+  template <size_t D, class Derived>
+  SyncBatchNormImpl(const Communicator& comm, const torch::nn::NormImplBase<D, Derived, torch::nn::BatchNormOptions>& norm, Reduction reduction)
+      : SyncBatchNormImpl(comm, norm.options, reduction) {
+    take_over(norm, norm.weight, norm.bias, {norm.running_mean, norm.running_var, norm.num_batches_tracked});
+  }
+
+  /// @param input [N, C, ...], float32 or float64; N may differ between ranks, and be 0. @return the same shape.
+  /// @throws ContractError for other inputs; on every rank alike when statistics are computed of less than 2 values a channel.
+  torch::Tensor forward(const torch::Tensor& input);
+
+  void pretty_print(std::ostream& stream) const override;
+
+ protected:
+  void _check_input_dim(const torch::Tensor& input) override;
+
+ private:
+  struct Buffers {
+    torch::Tensor running_mean;
+    torch::Tensor running_var;
+    torch::Tensor num_batches_tracked;
+  };
+  void take_over(const torch::nn::Module& norm, const torch::Tensor& its_weight, const torch::Tensor& its_bias, const Buffers& buffers);
+  void update_running_statistics(const torch::Tensor& mean, const torch::Tensor& unbiased_variance);
+
+  std::shared_ptr<const Communicator> comm_;  // clones share it
+  Reduction reduction_;
+};
+TORCH_MODULE(SyncBatchNorm);
+
+/// Replaces each torch::nn::BatchNorm1d, 2d and 3d in `net`, and in modules derived from Sequential inside it, by a SyncBatchNorm that takes its
+/// place: names, parameters and optimizers of them stay. Other modules hold their children in members, where nobody else can replace them. Not
+/// collective.
+/// @param comm, reduction as for SyncBatchNorm. @return how many.
+/// @throws ContractError naming a batch normalisation inside another module, before anything is replaced.
+int64_t synchronize_batch_norms(torch::nn::SequentialImpl& net, const Communicator& comm, Reduction reduction);
+
+}  // namespace tw

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The four operations against what their definition says, for sizes that the ranks divide and others. All numbers are small whole ones, so that every
+// sum is exact in either dtype, whatever its order.
+#include "mpi_test.hpp"
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <tw/tensor_parallel.hpp>
+
+namespace {
+
+using namespace tw::tensor_parallel;
+using tw::testing::world;
+
+int ranks() { return world().size(); }
+int64_t begin_of(int rank, int64_t size) { return size * rank / ranks(); }
+
+/// What is replicated, or would be in one process: shape [2, size].
+at::Tensor whole(int64_t size, at::ScalarType dtype) { return torch::arange(2 * size, dtype).view({2, size}); }
+
+at::Tensor slice_of(const at::Tensor& tensor, int rank) {
+  const int64_t size = tensor.size(-1);
+  return tensor.narrow(-1, begin_of(rank, size), begin_of(rank + 1, size) - begin_of(rank, size));
+}
+at::Tensor own_slice_of(const at::Tensor& tensor) { return slice_of(tensor, world().rank()); }
+
+void for_all(const std::function<void(int64_t size, at::ScalarType dtype)>& check) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    for (const int64_t size : {1, 2, 4, 5, 7, 12, 17}) {
+      SCOPED_TRACE(tw::concat(size, " ", tw::dtype_name(dtype)));
+      check(size, dtype);
+    }
+  }
+}
+
+TEST(Operations, CopyToRanksSumsGradients) {
+  for_all([](int64_t size, at::ScalarType dtype) {
+    const at::Tensor input = whole(size, dtype).requires_grad_();
+    const at::Tensor output = copy_to_ranks(world(), input);
+    EXPECT_TRUE(output.equal(input));
+    (output * whole(size, dtype) * (world().rank() + 1)).sum().backward();
+    EXPECT_TRUE(input.grad().equal(whole(size, dtype) * (ranks() * (ranks() + 1) / 2)));
+  });
+}
+
+TEST(Operations, ReduceFromRanksSumsAndPassesTheGradientOn) {
+  for_all([](int64_t size, at::ScalarType dtype) {
+    const at::Tensor input = (whole(size, dtype) * (world().rank() + 1)).requires_grad_();
+    const at::Tensor output = reduce_from_ranks(world(), input);
+    EXPECT_TRUE(output.equal(whole(size, dtype) * (ranks() * (ranks() + 1) / 2)));
+    EXPECT_TRUE(input.equal(whole(size, dtype) * (world().rank() + 1)));
+    (output * whole(size, dtype)).sum().backward();
+    EXPECT_TRUE(input.grad().equal(whole(size, dtype)));
+  });
+}
+
+TEST(Operations, GatherFromRanksGivesTheWholeAndTakesTheSliceOfItsGradient) {
+  for_all([](int64_t size, at::ScalarType dtype) {
+    const at::Tensor input = own_slice_of(whole(size, dtype)).detach().clone().requires_grad_();
+    const at::Tensor output = gather_from_ranks(world(), input, size);
+    EXPECT_TRUE(output.equal(whole(size, dtype)));
+    (output * whole(size, dtype)).sum().backward();
+    EXPECT_TRUE(input.grad().equal(own_slice_of(whole(size, dtype))));
+  });
+}
+
+TEST(Operations, ScatterToRanksGivesTheSliceAndTakesTheWholeGradient) {
+  for_all([](int64_t size, at::ScalarType dtype) {
+    const at::Tensor input = whole(size, dtype).requires_grad_();
+    const at::Tensor output = scatter_to_ranks(world(), input);
+    EXPECT_TRUE(output.equal(own_slice_of(whole(size, dtype))));
+    (output * own_slice_of(whole(size, dtype))).sum().backward();
+    EXPECT_TRUE(input.grad().equal(whole(size, dtype)));
+  });
+}
+
+// A view as input, and a gradient that is one number expanded.
+TEST(Operations, TakeAnyStrides) {
+  const at::Tensor leaf = torch::arange(5 * 2 * 3, torch::kDouble).view({5, 2, 3}).requires_grad_();
+  const at::Tensor view = leaf.permute({2, 1, 0});  // [3, 2, 5]
+  const at::Tensor slice = scatter_to_ranks(world(), view);
+  EXPECT_TRUE(slice.equal(own_slice_of(view)));
+  EXPECT_TRUE(gather_from_ranks(world(), own_slice_of(view), 5).equal(view));
+  reduce_from_ranks(world(), copy_to_ranks(world(), view)).sum().backward();  // the sum of P times the same
+  EXPECT_TRUE(leaf.grad().eq(ranks()).all().item<bool>());
+}
+
+TEST(Operations, OutliveTheCommunicatorOfTheUser) {
+  const at::Tensor input = torch::ones({3}, torch::requires_grad());
+  at::Tensor output;
+  {
+    const tw::Communicator gone = world().dup();
+    output = copy_to_ranks(gone, input);
+  }
+  output.sum().backward();
+  EXPECT_TRUE(input.grad().eq(ranks()).all().item<bool>());
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const tw::ContractError& error) {
+    return error.what();
+  }
+  return "no exception";
+}
+
+TEST(Operations, RefuseWhatDoesNotFit) {
+  const auto expect = [](const std::string& text, const std::string& message) { EXPECT_NE(text.find(message), std::string::npos) << text; };
+  const at::Tensor whole_numbers = torch::ones({4}, torch::kLong);
+  expect(refusal([&] { copy_to_ranks(world(), whole_numbers); }), "copy_to_ranks needs a floating point tensor, got int64");
+  expect(refusal([&] { reduce_from_ranks(world(), whole_numbers); }), "reduce_from_ranks needs a floating point tensor, got int64");
+  expect(refusal([&] { gather_from_ranks(world(), whole_numbers, 4); }), "gather_from_ranks needs a floating point tensor, got int64");
+  expect(refusal([&] { scatter_to_ranks(world(), at::Tensor()); }), "scatter_to_ranks needs a floating point tensor, got an undefined one");
+  expect(refusal([&] { scatter_to_ranks(world(), torch::tensor(1.0)); }), "scatter_to_ranks needs a last dimension to split");
+  const int64_t size = 2 * ranks();
+  expect(refusal([&] { gather_from_ranks(world(), torch::ones({1, 3}), size); }),
+         tw::concat("gather_from_ranks needs 2 of the ", size, " elements of the last dimension on rank ", world().rank(), " of ", ranks(),
+                    ", got [1, 3]"));
+}
+
+}  // namespace
