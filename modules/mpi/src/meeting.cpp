@@ -3,8 +3,8 @@
 
 #include <atomic>
 #include <list>
-#include <span>
 #include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/mpi/work.hpp>
 
