@@ -103,7 +103,7 @@ class Meeting : public Transfer {
   void tell_all(Message::Kind kind) {
     for (size_t i = 1; i < members_.size(); ++i) {
       if (guests_[i].asked == 0) continue;
-      comm_.came.erase(members_[i]);
+      if (comm_.came[members_[i]].attempt == guests_[i].asked) comm_.came.erase(members_[i]);  // it may have come again, for another list
       send(members_[i], kind, guests_[i].asked);
     }
   }
