@@ -18,16 +18,17 @@ namespace tw {
 namespace {
 
 // The cores that this rank may use, divided among the ranks of its node that may use the same. A launcher binds several to one socket, a container
-// all to part of the node. (Where the cores cannot be asked for, there is one.) Collective over `comm`.
+// all to part of the node. Collective over `comm`.
 int cores_of_a_rank(const Communicator& comm, const std::vector<int>& neighbours) {
   cpu_set_t mine;
   CPU_ZERO(&mine);
-  if (::sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_SET(0, &mine);
+  const bool known = ::sched_getaffinity(0, sizeof mine, &mine) == 0;  // not on nodes of more than 1024 cores
   std::vector<cpu_set_t> all(static_cast<size_t>(comm.size()));
   mpi::allgather(comm, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   const auto has_mine = [&](int rank) { return CPU_EQUAL(&all[static_cast<size_t>(rank)], &mine) != 0; };
   const auto sharing = static_cast<int>(std::count_if(neighbours.begin(), neighbours.end(), has_mine));
-  return std::max(1, CPU_COUNT(&mine) / sharing);
+  const int usable = known ? CPU_COUNT(&mine) : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  return std::max(1, usable / sharing);
 }
 
 }  // namespace
