@@ -186,6 +186,7 @@ TEST_P(Collectives, AllgatherConcatenates) {
 
 TEST_P(Collectives, ReduceScatterMayLeaveItsResultInItsInput) {
   for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+    if (count > 300000 && !every_size()) return;
     for (const ReduceOp op : all_ops) {
       if (!is_defined(op, dtype) || !is_tried(op, count)) continue;
       const at::Tensor input = input_of(rank(), count * size(), dtype).view({size(), count});
@@ -199,6 +200,7 @@ TEST_P(Collectives, ReduceScatterMayLeaveItsResultInItsInput) {
 
 TEST_P(Collectives, AllgatherMayFindItsInputInItsOutput) {
   for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+    if (count > 300000 && !every_size()) return;
     const at::Tensor output = torch::zeros({size(), count}, dtype);
     output[rank()] = input_of(rank(), count, dtype);
     tw::allgather(comm(), output[rank()], output);
