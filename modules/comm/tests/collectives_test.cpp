@@ -8,6 +8,7 @@
 
 #include <torch/torch.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <numeric>
@@ -185,6 +186,7 @@ TEST_P(Collectives, AllgatherConcatenates) {
 
 TEST_P(Collectives, ReduceScatterMayLeaveItsResultInItsInput) {
   for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+    if (count > 300000 && !every_size()) return;
     for (const ReduceOp op : all_ops) {
       if (!is_defined(op, dtype) || !is_tried(op, count)) continue;
       const at::Tensor input = input_of(rank(), count * size(), dtype).view({size(), count});
@@ -198,6 +200,7 @@ TEST_P(Collectives, ReduceScatterMayLeaveItsResultInItsInput) {
 
 TEST_P(Collectives, AllgatherMayFindItsInputInItsOutput) {
   for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+    if (count > 300000 && !every_size()) return;
     const at::Tensor output = torch::zeros({size(), count}, dtype);
     output[rank()] = input_of(rank(), count, dtype);
     tw::allgather(comm(), output[rank()], output);
@@ -229,13 +232,19 @@ TEST_P(Collectives, AlltoallTransposes) {
 }
 
 TEST_P(Collectives, BarrierLetsNobodyThroughAlone) {
-  // What a rank sends in front of the barrier has arrived behind it: else the sum would miss somebody's turn.
-  for (int64_t turn = 1; turn <= 50; ++turn) {
+  // The last came before the first left: all ranks of a test read one clock.
+  const auto now = [] { return static_cast<int64_t>(std::chrono::steady_clock::now().time_since_epoch().count()); };
+  constexpr int64_t turns = 200;
+  const at::Tensor came = torch::empty({turns}, torch::kLong);
+  const at::Tensor left = torch::empty({turns}, torch::kLong);
+  for (int64_t turn = 0; turn < turns; ++turn) {
+    came[turn] = now();
     tw::barrier(comm());
-    const at::Tensor turns = torch::full({1}, turn, torch::kLong);
-    tw::allreduce(comm(), turns, ReduceOp::sum);
-    EXPECT_EQ(turns.item<int64_t>(), turn * size());
+    left[turn] = now();
   }
+  tw::allreduce(comm(), came, ReduceOp::max);
+  tw::allreduce(comm(), left, ReduceOp::min);
+  EXPECT_TRUE(came.le(left).all().item<bool>());
 }
 
 TEST_P(Collectives, TakeNonContiguousZeroDimensionalAndExpandedTensors) {
@@ -326,6 +335,34 @@ TEST(CollectiveCalls, ARefusedSendrecvTakesNoMessage) {
   EXPECT_THROW(tw::sendrecv(world(), mine, tw::Rank(world().size()), theirs, tw::Rank(previous)), tw::ContractError);
   tw::sendrecv(world(), mine, tw::Rank(next), theirs, tw::Rank(previous));
   EXPECT_TRUE(theirs.eq(previous).all().item<bool>());
+}
+
+TEST(CollectiveCalls, RefuseMessagesThatAreTooShort) {
+  if (world().size() == 1) return;
+  const auto expect_short = [](const auto& call, const std::string& sent) {
+    try {
+      call();
+      ADD_FAILURE() << "no exception";
+    } catch (const tw::ContractError& error) {
+      EXPECT_NE(std::string(error.what()).find(sent), std::string::npos) << error.what();
+    }
+  };
+  const at::Tensor four = torch::ones({4});
+  const at::Tensor eight = torch::ones({8});
+  if (world().rank() == 0) {
+    expect_short([&] { tw::recv(world(), eight, tw::Rank(1)); }, "sent 16 bytes where rank 0 receives 32");
+  } else if (world().rank() == 1) {
+    tw::send(world(), four, tw::Rank(0));
+  }
+  const std::vector<at::Tensor> outputs(static_cast<size_t>(world().size()), eight.clone());
+  if (world().rank() == 0) {
+    expect_short([&] { tw::gather(world(), eight, outputs, tw::Rank(0)); }, "sent 16 bytes where rank 0 receives 32");
+  } else {
+    tw::gather(world(), four, {}, tw::Rank(0));
+  }
+  const bool last = world().rank() == world().size() - 1;
+  expect_short([&] { (void)tw::allgather_variable(world(), torch::ones({2}, last ? torch::kDouble : torch::kFloat)); },
+               tw::concat("rank ", world().size() - 1, " gives float64 where rank 0 gives float32"));
 }
 
 TEST(CollectiveCalls, RefuseWhatDoesNotFit) {

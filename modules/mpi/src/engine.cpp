@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/log.hpp>
 #include <tw/mpi/error.hpp>
@@ -13,9 +14,23 @@
 namespace tw::mpi {
 namespace {
 
+constexpr auto look_every = std::chrono::microseconds(200);
+
 bool is_collective(const Call& call) { return call.collective != Collective::send && call.collective != Collective::receive; }
 
 }  // namespace
+
+Operation::~Operation() {
+  if (!failure || reported) return;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const RevokedError&) {  // known to all: it ends whatever is in flight
+  } catch (const std::exception& error) {
+    log_error(concat("a dropped operation failed: ", call.describe(), ": ", error.what()));
+  } catch (...) {
+    log_error(concat("a dropped operation failed: ", call.describe()));
+  }
+}
 
 Engine::~Engine() { stop_thread(); }
 
@@ -41,12 +56,21 @@ void Engine::progress() {
 }
 
 void Engine::progress_locked() {
-  std::erase_if(active_, [this](const std::shared_ptr<Operation>& operation) {
-    const bool done = advance(*operation);
-    if (done && operation->failure && !operation->given_up && operation.use_count() == 1)
-      log_error(concat("a dropped operation failed: ", operation->call.describe()));
-    return done;
-  });
+  listen_now_and_then();
+  std::erase_if(active_, [this](const std::shared_ptr<Operation>& operation) { return advance(*operation); });
+}
+
+// To the members of all communicators that something is in flight on: one that was revoked must not be waited for, by whichever way.
+void Engine::listen_now_and_then() {
+  constexpr int rounds_before_look = 16;
+  if (++rounds_ % rounds_before_look != 0) return;
+  const auto now = Clock::now();
+  if (now < next_listening_) return;
+  next_listening_ = now + look_every;
+  std::set<CommunicatorState*> heard;
+  for (const auto& operation : active_) {
+    if (heard.insert(operation->comm.get()).second) listen(*operation->comm);
+  }
 }
 
 // True when `operation` is over, with success or not.
@@ -55,7 +79,6 @@ bool Engine::advance(Operation& operation) {
     if (const auto* revoked = operation.comm->revoked_ancestor(); revoked != nullptr && !operation.survives_revocation) {
       throw RevokedError(revoked->name, operation.call.describe(), revoked->revoked_because);
     }
-    if (operation.given_up) throw Error("an operation was given up");
     if (!operation.transfer->advance()) return false;
     if (operation.finish) operation.finish();
   } catch (...) {
@@ -84,7 +107,6 @@ void Engine::keep_for_ever(Operation& operation) {
 
 bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadline) {
   constexpr int rounds_before_yield = 16;  // what is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer
-  constexpr auto look_every = std::chrono::microseconds(200);
   std::optional<Stall> stall;
   Clock::time_point next_look;
   for (uint64_t round = 1;; ++round) {
@@ -101,7 +123,6 @@ bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadlin
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || operation.done.load(std::memory_order_acquire)) continue;
     if (deadline && now > *deadline) return false;
-    listen(*operation.comm);
     stall->look(operation, now);
     next_look = now + look_every;
   }
@@ -125,6 +146,11 @@ void Engine::revoke(CommunicatorState& comm, const std::string& reason) {
   comm.revoked = true;
   tell_revoked(comm);
   progress_locked();
+}
+
+void Engine::while_at_rest(const std::function<void()>& change) {
+  const std::lock_guard lock(mutex_);
+  change();
 }
 
 void Engine::abandon() {

@@ -21,14 +21,20 @@ struct CommunicatorState;
 
 /// What a Work stands for.
 struct Operation {
+  Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  /// Logs a failure that nobody heard of.
+  ~Operation();
+
   Call call;
   uint64_t number = 0;  // among the collective calls of its communicator; 0: not a collective
   std::shared_ptr<CommunicatorState> comm;
   std::unique_ptr<Transfer> transfer;
   std::function<void()> finish;
   std::exception_ptr failure;
+  bool reported = false;  // to whoever holds the Work
   bool survives_revocation = false;
-  std::atomic<bool> given_up = false;  // by its only owner: it fails instead of going on
   std::atomic<bool> done = false;
 };
 
@@ -60,6 +66,7 @@ class Engine {
   /// Marks `comm` revoked, tells its other members, and fails its operations.
   void revoke(CommunicatorState& comm, const std::string& reason);
 
+  void while_at_rest(const std::function<void()>& change);
   /// Lets go of what is in flight without freeing it.
   void abandon();
   void stop_thread();
@@ -67,6 +74,7 @@ class Engine {
 
  private:
   void progress_locked();
+  void listen_now_and_then();
   bool advance(Operation& operation);
   void end(Operation& operation);
   void keep_for_ever(Operation& operation);
@@ -78,6 +86,8 @@ class Engine {
   std::condition_variable work_arrived_;
   std::thread thread_;
   bool stopping_ = false;
+  uint64_t rounds_ = 0;
+  Clock::time_point next_listening_;
 };
 
 }  // namespace tw::mpi

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi_test.hpp"
 
+#include <sched.h>
+
 #include <tw/mpi/collectives.hpp>
 
 namespace {
@@ -40,6 +42,22 @@ TEST(Revoke, ReleasesThoseWhoWaitAndRefusesThoseWhoCome) {
   EXPECT_THROW((void)comm.split("all"), tw::RevokedError);
   EXPECT_FALSE(world().revoked());
   EXPECT_EQ(sum_of_ranks(world()), world().size() * last() / 2);
+}
+
+TEST(Revoke, ReachesThoseWhoOnlyTestAndThoseWhoDropped) {
+  const tw::Communicator comm = world().dup();
+  const auto begin = [&] { return tw::mpi::start(comm, {.collective = tw::Collective::barrier}, tw::mpi::barrier_transfer(comm)); };
+  if (comm.rank() == last()) {
+    comm.revoke("nobody waits");
+  } else {
+    (void)begin();
+    tw::Work work = begin();
+    const auto test_until_done = [&] {
+      while (!work.test()) sched_yield();
+    };
+    EXPECT_THROW(test_until_done(), tw::RevokedError);
+    EXPECT_EQ(tw::operations_in_flight(comm), 0);
+  }
 }
 
 TEST(Revoke, ReachesCommunicatorsMadeFromIt) {
@@ -110,6 +128,29 @@ TEST(Subset, SaysWhenNotAllMembersCome) {
   }
   EXPECT_THROW((void)comm.subset({tw::Rank(comm.size())}), tw::ContractError);
   EXPECT_THROW((void)comm.subset({}), tw::ContractError);
+}
+
+TEST(Subset, MayBeTriedAgainByWhoeverCameTooEarly) {
+  if (world().size() == 1) return;
+  const tw::Communicator comm = world().dup();
+  const std::vector<tw::Rank> pair{tw::Rank(0), tw::Rank(1)};
+  const auto try_for = [&](std::chrono::milliseconds timeout) { (void)comm.subset(pair, timeout); };
+  if (comm.rank() == 1) {
+    EXPECT_THROW(try_for(std::chrono::milliseconds(20)), tw::Error);
+  }
+  world().barrier();
+  if (comm.rank() == 0) {
+    EXPECT_THROW(try_for(std::chrono::milliseconds(20)), tw::Error);  // rank 1 has been here, and is gone
+  }
+  world().barrier();
+  if (comm.rank() < 2) {
+    for (int turn = 0; turn < 3; ++turn) {
+      const tw::Communicator both = comm.subset(pair);
+      EXPECT_EQ(sum_of_ranks(both), 1);
+    }
+    const tw::Communicator turned = comm.subset({tw::Rank(1), tw::Rank(0)});
+    EXPECT_EQ(turned.rank(), 1 - comm.rank());
+  }
 }
 
 TEST(Split, GroupsByName) {
