@@ -24,6 +24,14 @@ void Options::validate() const {
   learning_rate.validate();
 }
 
+int64_t Options::samples_of_a_pass(int64_t samples, int ranks) const {
+  TW_EXPECTS(samples % accumulation == 0, "accumulation must divide the global batch of ", samples, ", got ", accumulation);
+  const int64_t pass = samples / accumulation;
+  TW_EXPECTS(uneven == Uneven::exact || pass % ranks == 0, "where samples are dropped or padded, the ", pass, " of a pass (global batch ", samples,
+             ", accumulation ", accumulation, ") must be shared evenly by the ", ranks, " ranks");
+  return pass;
+}
+
 double figure(const Figures& figures, const std::string& name) {
   for (const auto& [key, value] : figures) {
     if (key == name) return value;

@@ -59,10 +59,9 @@ std::optional<Progress> Snapshots::newest() const {
   return progress_from_json(store_.index(*step).metadata);
 }
 
-Progress Snapshots::restore() {
+Progress Snapshots::restore(int64_t step) {
   const at::NoGradGuard no_grad;
   settle();
-  const int64_t step = store_.newest_valid().value();
   std::vector<std::string> names;
   for (const StoredTensor& tensor : store_.index(step).tensors) names.push_back(tensor.spec.name);
   optimizer_.prepare(names);

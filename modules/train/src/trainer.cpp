@@ -82,8 +82,9 @@ class Trainer::Run {
 
   Summary run() {
     const Signals signals;
-    resume();
+    const std::optional<Progress> earlier = to_resume();
     make_loader();
+    begin(earlier);
     model_.set_training(true);
     notify(&Hook::on_start);
     while (progress_.epoch <= options_.epochs && !stopped()) train_epoch();
@@ -98,6 +99,7 @@ class Trainer::Run {
   }
 
   bool keeps_checkpoints() const { return options_.checkpoint.every_epochs > 0 || options_.checkpoint.every_steps > 0; }
+  std::filesystem::path best_path() const { return options_.folder() / "best.safetensors"; }
   bool tracing() const { return !options_.trace.empty(); }
   bool stopped() const { return !stopped_because_.empty(); }
 
@@ -106,30 +108,25 @@ class Trainer::Run {
     for (Hook* hook : hooks_) (hook->*method)(state_, arguments...);
   }
 
-  void resume() {
+  // Where the run to be gone on with stands, if there is one. Nothing is changed yet, so that whatever is refused loses nothing.
+  std::optional<Progress> to_resume() {
     for (const Metric& metric : objective_.metrics) state_.figures.push_back(metric.name);
     progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * comm_.size();
     progress_.seed = options_.seed;
-    if (!snapshots_) return;
-    const auto earlier = options_.resume == Resume::fresh ? std::nullopt : snapshots_->newest();
-    if (!earlier || (earlier->finished && options_.resume == Resume::refuse)) {
-      snapshots_->remove_all();
-      return;
-    }
+    if (!snapshots_ || options_.resume == Resume::fresh) return std::nullopt;
+    const auto earlier = snapshots_->newest();
+    if (!earlier || (earlier->finished && options_.resume == Resume::refuse)) return std::nullopt;
     if (options_.resume == Resume::refuse) {
       throw Error(concat(options_.folder().string(), " holds a run that was not finished: epoch ", earlier->epoch, ", step ", earlier->step,
                          ". Resume it (--resume), or say that it may be lost (--fresh)"));
     }
     TW_EXPECTS(earlier->seed == options_.seed, "the run to be resumed was begun with seed ", earlier->seed, ", not ", options_.seed);
-    progress_ = snapshots_->restore();
-    progress_.finished = false;
-    loss_sum_ = loss_sum_of(progress_, comm_.rank(), comm_.size());
+    progress_.global_batch = earlier->global_batch;
+    return earlier;
   }
 
   void make_loader() {
-    const int64_t batch = progress_.global_batch / options_.accumulation;
-    TW_EXPECTS(batch * options_.accumulation == progress_.global_batch, "accumulation must divide the global batch of ", progress_.global_batch,
-               ", got ", options_.accumulation);
+    const int64_t batch = options_.samples_of_a_pass(progress_.global_batch, comm_.size());
     const SamplerOptions sampler{.seed = static_cast<uint64_t>(options_.seed), .uneven = options_.uneven};
     loader_.emplace(train_, DistributedSampler(static_cast<size_t>(train_.size()), comm_.size(), comm_.rank(), sampler),
                     LoaderOptions{.global_batch = batch,
@@ -139,6 +136,21 @@ class Trainer::Run {
     TW_EXPECTS(loader_->steps() > 0, "dropping what cannot be shared evenly leaves nothing of ", train_.size(), " samples for ", comm_.size(),
                " ranks");
     length_ = {(loader_->steps() + options_.accumulation - 1) / options_.accumulation, options_.epochs, progress_.global_batch};
+  }
+
+  void begin(const std::optional<Progress>& earlier) {
+    if (earlier) {
+      progress_ = snapshots_->restore(earlier->step);
+      progress_.finished = false;
+      loss_sum_ = loss_sum_of(progress_, comm_.rank(), comm_.size());
+      stop_out_of_patience();
+    } else if (snapshots_) {
+      snapshots_->remove_all();
+      std::error_code code;
+      if (comm_.rank() == 0 && !std::filesystem::remove(best_path(), code) && code) {
+        log_warning(best_path().string(), ", of an earlier run, cannot be removed: ", code.message());
+      }
+    }
     state_.step = progress_.step;
   }
 
@@ -258,13 +270,14 @@ class Trainer::Run {
       if (comm_.rank() == 0) log_warning("step ", progress_.step, ": ", where, "; ", reaction);
     };
     if (snapshots_) snapshots_->settle();
-    const bool can_restore = snapshots_ && progress_.restores < most_restores && snapshots_->newest().has_value();
+    const bool may_restore = options_.non_finite == NonFinite::restore && snapshots_ && progress_.restores < most_restores;
+    const auto newest = may_restore ? snapshots_->newest() : std::nullopt;
     if (options_.non_finite == NonFinite::skip) {
       ++progress_.skipped;
       say("this update is left out");
-    } else if (options_.non_finite == NonFinite::restore && can_restore) {
+    } else if (newest) {
       say("back to the parameters of the newest checkpoint");
-      (void)snapshots_->restore();
+      (void)snapshots_->restore(newest->step);
       ++progress_.skipped;
       ++progress_.restores;
     } else {
@@ -299,14 +312,17 @@ class Trainer::Run {
     loss_sum_ = 0;
     progress_.consumed = 0;
     ++progress_.epoch;
-    const bool patient = options_.early_stopping.patience == 0 || progress_.waited < options_.early_stopping.patience;
-    if (!patient && !stopped()) {
-      stopped_because_ = concat(options_.early_stopping.watch, " has not improved for ", progress_.waited, " evaluations");
-      progress_.finished = true;
-    }
+    stop_out_of_patience();
     notify(&Hook::on_end_epoch, report);
     const int64_t every = options_.checkpoint.every_epochs;
     if (!last && !stopped() && every > 0 && report.epoch % every == 0) save();
+  }
+
+  void stop_out_of_patience() {
+    const int64_t patience = options_.early_stopping.patience;
+    if (patience == 0 || progress_.waited < patience || stopped()) return;
+    stopped_because_ = concat(options_.early_stopping.watch, " has not improved for ", progress_.waited, " evaluations");
+    progress_.finished = true;
   }
 
   // Whether the evaluation is better than all before; then the model is kept in a file of its own.
@@ -326,10 +342,10 @@ class Trainer::Run {
   }
 
   void keep_best(const std::map<std::string, std::string>& metadata) const {
-    const auto path = options_.folder() / "best.safetensors";
+    const std::filesystem::path partial = best_path().string() + ".partial";
     try {
-      write_safetensors(path.string() + ".partial", all_tensors(), metadata);
-      std::filesystem::rename(path.string() + ".partial", path);
+      write_safetensors(partial, all_tensors(), metadata);
+      std::filesystem::rename(partial, best_path());
     } catch (const std::exception& error) {
       log_error("the best model was not kept: ", error.what(), "; training goes on");
     }

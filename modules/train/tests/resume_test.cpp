@@ -160,6 +160,63 @@ TEST(Resume, RefusesToLoseAnUnfinishedRun) {
   EXPECT_TRUE(again.seen.empty());
 }
 
+TEST(Resume, LosesNothingToOptionsThatAreRefused) {
+  auto options = options_for("refused");
+  options.resume = Resume::fresh;
+  const auto rule = torch::optim::AdamOptions(0.01);
+  run<torch::optim::Adam>(world(), options, rule, never);
+  const auto expect_refused = [&](auto change) {
+    auto wrong = options;
+    change(wrong);
+    EXPECT_THROW(run<torch::optim::Adam>(world(), wrong, rule, never), tw::ContractError);
+  };
+  expect_refused([](auto& wrong) { wrong.accumulation = 4; });
+  if (world().size() > 1) {
+    expect_refused([](auto& wrong) {
+      wrong.uneven = tw::Uneven::drop;
+      wrong.global_batch = 2 * world().size() + 2;  // not two passes of a multiple of the ranks
+    });
+  }
+  options.resume = Resume::resume;
+  const auto again = run<torch::optim::Adam>(world(), options, rule, never);
+  EXPECT_EQ(again.summary.steps, 18);  // it is still there, and finished
+  EXPECT_TRUE(again.seen.empty());
+}
+
+TEST(Resume, KeepsARunEndedThatEndedForLackOfProgress) {
+  auto options = options_for("impatient");
+  options.epochs = 50;
+  options.early_stopping.patience = 2;
+  options.resume = Resume::fresh;
+  const auto rule = torch::optim::SGDOptions(1e-300);  // nothing moves
+  const auto first = run<torch::optim::SGD>(world(), options, rule, never);
+  EXPECT_EQ(first.summary.epochs, 3);
+  options.resume = Resume::resume;
+  for (int i = 0; i < 2; ++i) {
+    const auto again = run<torch::optim::SGD>(world(), options, rule, never);
+    EXPECT_EQ(again.summary.epochs, 3);
+    EXPECT_TRUE(again.summary.finished);
+    EXPECT_EQ(again.summary.stopped_because, first.summary.stopped_because);
+    EXPECT_TRUE(again.seen.empty());
+  }
+  options.early_stopping.patience = 4;
+  EXPECT_EQ(run<torch::optim::SGD>(world(), options, rule, never).summary.epochs, 5);
+}
+
+TEST(Resume, AFreshRunLeavesNoBestModelOfTheOneBefore) {
+  auto options = options_for("best");
+  options.resume = Resume::fresh;
+  const auto rule = torch::optim::AdamOptions(0.01);
+  run<torch::optim::Adam>(world(), options, rule, never);
+  world().barrier();
+  EXPECT_TRUE(std::filesystem::exists(options.folder() / "best.safetensors"));
+  world().barrier();
+  options.epochs = 0;  // nothing is evaluated
+  run<torch::optim::Adam>(world(), options, rule, never);
+  world().barrier();
+  EXPECT_FALSE(std::filesystem::exists(options.folder() / "best.safetensors"));
+}
+
 TEST(Resume, GoesBackToTheCheckpointBeforeADamagedOne) {
   auto options = options_for("damaged");
   options.resume = Resume::fresh;

@@ -56,6 +56,9 @@ struct Options {
   std::filesystem::path trace = {};  ///< a timeline in Chrome's trace format; empty: none
 
   std::filesystem::path folder() const { return output / name; }
+  /// Those of all ranks, where an update takes `samples` of all ranks. @throws ContractError unless `accumulation` divides them and, under `drop` and
+  /// `pad`, the ranks a pass.
+  int64_t samples_of_a_pass(int64_t samples, int ranks) const;
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
