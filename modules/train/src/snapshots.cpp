@@ -71,11 +71,12 @@ Progress Snapshots::restore(int64_t step) {
   return progress;
 }
 
-void Snapshots::save(Progress progress, double loss_sum) {
+void Snapshots::save(Progress progress, double loss_sum, double loss_samples) {
   const at::NoGradGuard no_grad;
   settle();
   progress.empty_submodules = model_.empty_submodules;
   progress.loss_sums = on_every_rank(comm_, loss_sum);
+  progress.loss_samples = on_every_rank(comm_, loss_samples);
   // Running means differ between ranks, and rank 0's count. They alone are copied, so rank 0 goes on as if no checkpoint had been taken.
   synchronize(comm_, model_.buffers);
   store_.save(progress.step, shards_of(model_, optimizer_), to_json(progress));

@@ -21,7 +21,7 @@ class Snapshots {
   /// Takes the tensors of the checkpoint of `step`. Collective.
   Progress restore(int64_t step);
   /// Collective. The tensors are copied now and written while training goes on.
-  void save(Progress progress, double loss_sum);
+  void save(Progress progress, double loss_sum, double loss_samples);
   /// To be called every step by all ranks: carries writing on. A checkpoint that cannot be written is reported, and training goes on.
   void poll();
   /// Until what is being written is, or was reported. Collective.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/train/trainer.hpp>
 
+#include <ATen/core/grad_mode.h>
 #include <torch/optim/optimizer.h>
 #include <torch/utils.h>
 
@@ -142,7 +143,8 @@ class Trainer::Run {
     if (earlier) {
       progress_ = snapshots_->restore(earlier->step);
       progress_.finished = false;
-      loss_sum_ = loss_sum_of(progress_, comm_.rank(), comm_.size());
+      loss_sum_ = share_of(progress_.loss_sums, comm_.rank(), comm_.size());
+      loss_samples_ = share_of(progress_.loss_samples, comm_.rank(), comm_.size());
       stop_out_of_patience();
     } else if (snapshots_) {
       snapshots_->remove_all();
@@ -181,10 +183,12 @@ class Trainer::Run {
     const int64_t samples = std::min(progress_.global_batch, state_.epoch_samples - progress_.consumed);
     optimizer_.zero_grad();
     set_learning_rate();
+    const std::vector<at::Tensor> buffers = options_.non_finite == NonFinite::skip ? copies_of_buffers() : std::vector<at::Tensor>();
     bool trouble = false;
     bool stop = false;
     int64_t taken = 0;
-    for (int64_t pass = 0; taken < samples; ++pass) {
+    int64_t pass = 0;
+    for (; taken < samples; ++pass) {
       taken += backward(pass, samples);
       trouble = trouble || parallel_.notices(notice_trouble) > 0 || !parallel_.gradients_finite();
       stop = stop || parallel_.notices(notice_stop) > 0;
@@ -199,7 +203,7 @@ class Trainer::Run {
     span("update", begin);
     state_.step = ++progress_.step;
     state_.samples = progress_.consumed;
-    if (trouble) react();
+    if (trouble) react(pass, buffers);
     notify(&Hook::on_update);
     if (stop && !stopped()) stopped_because_ = reason_to_stop();
   }
@@ -214,7 +218,7 @@ class Trainer::Run {
     begin = span("data", begin);
     const int64_t all_ranks = loader_->consumed() - before;
     const int64_t here = state_.batch.size();
-    reseed(pass);
+    reseed(progress_.step, pass);
     notify(&Hook::on_sample);
     state_.outputs = here > 0 ? model_.forward(state_.batch.inputs) : at::Tensor();
     state_.loss = here > 0 ? objective_.loss(state_.outputs, state_.batch.targets) : loss_of_nothing();
@@ -227,7 +231,10 @@ class Trainer::Run {
     const double share = static_cast<double>(all_ranks) / static_cast<double>(samples);
     (share == 1 ? state_.loss : state_.loss * share).backward();
     span("backward", begin);
-    if (std::isfinite(state_.mean_loss)) loss_sum_ += state_.mean_loss * static_cast<double>(here);
+    if (std::isfinite(state_.mean_loss)) {
+      loss_sum_ += state_.mean_loss * static_cast<double>(here);
+      loss_samples_ += static_cast<double>(here);
+    }
     return all_ranks;
   }
 
@@ -243,9 +250,9 @@ class Trainer::Run {
   }
 
   // What a model draws (dropout) depends on seed, step, pass and rank alone: a resumed run draws what it would have drawn.
-  void reseed(int64_t pass) const {
+  void reseed(int64_t step, int64_t pass) const {
     CounterRng random(static_cast<uint64_t>(options_.seed),
-                      static_cast<uint64_t>((progress_.step * options_.accumulation + pass) * comm_.size() + comm_.rank()));
+                      static_cast<uint64_t>((step * options_.accumulation + pass) * comm_.size() + comm_.rank()));
     const uint64_t high = random();
     torch::manual_seed((high << 32) | random());
   }
@@ -263,8 +270,15 @@ class Trainer::Run {
     return loader_->consumed() - before;
   }
 
-  void react() {
-    reseed(0);
+  std::vector<at::Tensor> copies_of_buffers() const {
+    std::vector<at::Tensor> copies;
+    for (const NamedTensor& buffer : model_.buffers) copies.push_back(buffer.tensor.detach().clone());
+    return copies;
+  }
+
+  // What to do where the update that has just ended had no finite gradients. @param pass in which that was noticed, @param buffers before the update
+  void react(int64_t pass, const std::vector<at::Tensor>& buffers) {
+    reseed(progress_.step - 1, pass);
     const std::string where = find_non_finite(comm_, model_, objective_, state_.batch);
     const auto say = [&](const char* reaction) {
       if (comm_.rank() == 0) log_warning("step ", progress_.step, ": ", where, "; ", reaction);
@@ -273,6 +287,8 @@ class Trainer::Run {
     const bool may_restore = options_.non_finite == NonFinite::restore && snapshots_ && progress_.restores < most_restores;
     const auto newest = may_restore ? snapshots_->newest() : std::nullopt;
     if (options_.non_finite == NonFinite::skip) {
+      const at::NoGradGuard no_grad;
+      for (size_t i = 0; i < buffers.size(); ++i) model_.buffers[i].tensor.copy_(buffers[i]);  // running means of what is not finite
       ++progress_.skipped;
       say("this update is left out");
     } else if (newest) {
@@ -302,14 +318,15 @@ class Trainer::Run {
     report.learning_rate = state_.learning_rate;
     report.train_time = time;
     report.samples = state_.epoch_samples;
-    report.train_loss = sum_over_ranks(comm_, {loss_sum_})[0] / static_cast<double>(state_.epoch_samples);
+    const std::vector<double> losses = sum_over_ranks(comm_, {loss_sum_, loss_samples_});
+    report.train_loss = losses[0] / losses[1];
     const bool last = progress_.epoch == options_.epochs;
     if (test_.size() > 0 && (last || progress_.epoch % options_.evaluate_every == 0)) {
       synchronize(comm_, model_.buffers);
       report.test = progress_.test = evaluate(comm_, model_, objective_, test_);
       report.best = judge(report);
     }
-    loss_sum_ = 0;
+    loss_sum_ = loss_samples_ = 0;
     progress_.consumed = 0;
     ++progress_.epoch;
     stop_out_of_patience();
@@ -353,7 +370,7 @@ class Trainer::Run {
 
   void save() {
     const auto begin = std::chrono::steady_clock::now();
-    snapshots_->save(progress_, loss_sum_);
+    snapshots_->save(progress_, loss_sum_, loss_samples_);
     span("checkpoint", begin);
   }
 
@@ -408,7 +425,8 @@ class Trainer::Run {
   std::vector<double> base_rates_;  // of the optimizer's groups
   RunLength length_;
   Progress progress_;
-  double loss_sum_ = 0;  // of this rank, over the epoch's samples so far
+  double loss_sum_ = 0;      // of this rank, over the epoch's samples so far, where finite
+  double loss_samples_ = 0;  // of these
   State state_{comm_, model_, optimizer_, options_};
   std::string stopped_because_;
   bool diverged_ = false;
