@@ -32,17 +32,17 @@ constexpr int notice_trouble = 1;
 constexpr int64_t most_restores = 3;
 
 // The options, if all ranks have the same and nothing is wrong with them.
-const Options& checked(const Communicator& comm, const Options& options, const Dataset& train, const Objective& objective) {
+const Options& checked(const Communicator& comm, const Options& options, const Dataset& train, const Dataset& test, const Objective& objective) {
   options.validate();
   TW_EXPECTS(train.size() > 0, "there is nothing to train on");
   const auto& watch = options.early_stopping.watch;
   const bool known =
       watch == "loss" || std::any_of(objective.metrics.begin(), objective.metrics.end(), [&](const Metric& m) { return m.name == watch; });
   TW_EXPECTS(known, "early_stopping.watch is '", watch, "', which is neither loss nor a metric of the objective");
-  expect_same_on_all_ranks(comm, "the trainer's options",
-                           {concat("name ", options.name), concat("epochs ", options.epochs), concat("batch_size ", options.batch_size),
-                            concat("global_batch ", options.global_batch), concat("accumulation ", options.accumulation),
-                            concat("seed ", options.seed), concat("training samples ", train.size())});
+  std::vector<std::string> lines = options.describe();
+  lines.push_back(concat("training samples ", train.size()));
+  lines.push_back(concat("test samples ", test.size()));
+  expect_same_on_all_ranks(comm, "the trainer's options", lines);
   return options;
 }
 
@@ -67,7 +67,7 @@ class Trainer::Run {
         objective_(std::move(objective)),
         train_(train),
         test_(test),
-        options_(checked(comm_, options, train, objective_)),
+        options_(checked(comm_, options, train, test, objective_)),
         parallel_(comm_, all_tensors(),
                   {.reduction = Reduction::sample_weighted, .check_finite = true, .on_bucket = [this](int64_t bucket, auto begin, auto end) {
                      if (tracing()) timeline_.add(Timeline::Row::communication, "all-reduce", begin, end, bucket);
