@@ -6,6 +6,7 @@
 #include <torch/utils.h>
 
 #include <cmath>
+#include <exception>
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/random.hpp>
@@ -85,6 +86,7 @@ class Trainer::Run {
     const Signals signals;
     const std::optional<Progress> earlier = to_resume();
     make_loader();
+    if (tracing()) timeline_.begin(comm_, options_.trace);
     begin(earlier);
     model_.set_training(true);
     notify(&Hook::on_start);
@@ -395,12 +397,20 @@ class Trainer::Run {
       summary.exposed_comm_share = waits[0] / comm_.size() / train_time_.count();
       summary.waited_for_data_share = waits[1] / comm_.size() / train_time_.count();
     }
-    if (snapshots_) {
-      if (!diverged_ && trained_samples_ > 0) save();
-      snapshots_->finish();
-    }
-    if (tracing()) timeline_.write(comm_, options_.trace);
+    // What cannot be written takes the report away from nobody.
+    std::exception_ptr failure;
+    const auto attempt = [&](const auto& call) {
+      try {
+        call();
+      } catch (const Error&) {
+        if (!failure) failure = std::current_exception();
+      }
+    };
+    if (snapshots_ && !diverged_ && trained_samples_ > 0) attempt([&] { save(); });
+    if (snapshots_) attempt([&] { snapshots_->finish(); });
+    if (tracing()) attempt([&] { timeline_.write(comm_); });
     notify(&Hook::on_end, summary);
+    if (failure) std::rethrow_exception(failure);
     return summary;
   }
 

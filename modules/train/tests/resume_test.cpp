@@ -168,9 +168,13 @@ TEST(Resume, LosesNothingToOptionsThatAreRefused) {
   const auto expect_refused = [&](auto change) {
     auto wrong = options;
     change(wrong);
-    EXPECT_THROW(run<torch::optim::Adam>(world(), wrong, rule, never), tw::ContractError);
+    EXPECT_ANY_THROW(run<torch::optim::Adam>(world(), wrong, rule, never));
   };
   expect_refused([](auto& wrong) { wrong.accumulation = 4; });
+  expect_refused([](auto& wrong) {
+    wrong.trace = "/no/such/place/trace.json";
+    wrong.epochs = 1;  // were it trained, two epochs would be left below
+  });
   if (world().size() > 1) {
     expect_refused([](auto& wrong) {
       wrong.uneven = tw::Uneven::drop;
@@ -266,6 +270,32 @@ TEST(Resume, TrainingGoesOnWhileTheDiskIsFull) {
   const auto folder = options.folder() / "checkpoints";
   EXPECT_FALSE(std::filesystem::exists(folder / "step_00000004"));  // that of step 2 may or may not have been on the disk before
   EXPECT_TRUE(std::filesystem::exists(folder / "step_00000018"));
+}
+
+/// A disk that is full from the last step on, on rank 0.
+struct FullAtTheEnd : tw::train::Hook {
+  void on_update(tw::train::State& state) override {
+    if (state.comm.rank() == 0 && state.step == 18) FullDisk::limit_files(1);
+  }
+  void on_end(tw::train::State& state, const tw::train::Summary& summary) override {
+    if (state.comm.rank() == 0) FullDisk::limit_files(RLIM_INFINITY);
+    steps = summary.steps;
+  }
+  int64_t steps = 0;
+};
+
+TEST(Resume, ReportsARunWhoseLastCheckpointIsNotWritten) {
+  auto options = options_for("full_at_the_end");
+  options.resume = Resume::fresh;
+  const auto model = make_regressor(0);
+  torch::optim::Adam adam(model.tensors(), 0.01);
+  const auto data = squares(31);
+  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
+  FullAtTheEnd disk;
+  trainer.add(disk);
+  EXPECT_THROW(trainer.run(), tw::Error);
+  EXPECT_EQ(disk.steps, 18);
+  if (world().rank() == 0) FullDisk::limit_files(RLIM_INFINITY);
 }
 
 TEST(Resume, TellsTwoRunsInOneFolderApart) {
