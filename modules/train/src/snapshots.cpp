@@ -16,6 +16,11 @@ std::vector<NamedShard> shards_of(const Model& model, const OptimizerState& opti
   std::vector<NamedShard> shards;
   for (const NamedTensor& parameter : model.parameters) shards.push_back(whole(parameter.name, parameter.tensor, ShardKind::parameter));
   for (const NamedTensor& buffer : model.buffers) shards.push_back(whole(buffer.name, buffer.tensor, ShardKind::buffer));
+  for (NamedShard& shard : shards) {
+    for (const auto& [alias, name] : model.aliases) {
+      if (name == shard.name) shard.aliases.push_back(alias);
+    }
+  }
   std::vector<NamedShard> more = optimizer.shards();
   shards.insert(shards.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   return shards;

@@ -360,7 +360,8 @@ class Trainer::Run {
     return true;
   }
 
-  void keep_best(const std::map<std::string, std::string>& metadata) const {
+  void keep_best(std::map<std::string, std::string> metadata) const {
+    metadata.insert(model_.aliases.begin(), model_.aliases.end());  // as export_safetensors() has it
     const std::filesystem::path partial = best_path().string() + ".partial";
     try {
       write_safetensors(partial, all_tensors(), metadata);

@@ -298,6 +298,23 @@ TEST(Resume, ReportsARunWhoseLastCheckpointIsNotWritten) {
   if (world().rank() == 0) FullDisk::limit_files(RLIM_INFINITY);
 }
 
+TEST(Resume, KeepsAllNamesOfTiedTensors) {
+  torch::nn::Sequential net(torch::nn::Linear(4, 4), torch::nn::Tanh(), torch::nn::Linear(4, 4), torch::nn::Linear(4, 1));
+  net->to(torch::kDouble);
+  auto& second = net->at<torch::nn::LinearImpl>(2);
+  second.weight = second.register_parameter("tied", net->at<torch::nn::LinearImpl>(0).weight);
+  const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
+  torch::optim::Adam adam(model.tensors(), 0.01);
+  const auto data = squares(31);
+  auto options = options_for("tied");
+  options.resume = Resume::fresh;
+  Trainer(world(), model, adam, tw::train::regression(), data, data, options).run();
+  world().barrier();
+  const auto checkpoint = tw::Checkpoint::open(options.folder() / "checkpoints");
+  EXPECT_TRUE(checkpoint.read("2.tied").equal(model.parameters.at(0).tensor));
+  EXPECT_EQ(tw::SafetensorsFile(options.folder() / "best.safetensors").metadata().at("2.tied"), "0.weight");
+}
+
 TEST(Resume, TellsTwoRunsInOneFolderApart) {
   const auto options = options_for("locked");
   const auto model = make_regressor(0);
