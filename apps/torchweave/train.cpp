@@ -39,7 +39,7 @@ void print_settings(const Config& config) {
 TrainConfig read_config(const TrainArguments& arguments, bool print) {
   Config config = Config::from_file(arguments.config);
   for (const std::string& setting : arguments.settings) config.set(setting);
-  if (!arguments.data.empty()) config.set("data.directory='" + arguments.data + "'", "--data");
+  if (!arguments.data.empty()) config.set_text("data.directory", arguments.data, "--data");
   TrainConfig read = read_train_config(config);
   read.run.trace = arguments.trace;
   read.run.resume = arguments.resume ? train::Resume::resume : arguments.fresh ? train::Resume::fresh : train::Resume::refuse;

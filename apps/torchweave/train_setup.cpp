@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_setup.hpp"
 
+#include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
@@ -124,6 +125,21 @@ int64_t available_memory() {
   return 0;
 }
 
+// Evaluation comes behind a whole epoch: late for learning that the model does not take the test set.
+void try_test_set(const TrainSetup& setup) {
+  const torch::NoGradGuard no_grad;
+  if (setup.test_set->size() == 0) return;
+  const Batch batch = first_samples(*setup.test_set, 1);
+  setup.model.set_training(false);
+  try {
+    (void)setup.objective.loss(setup.model.forward(batch.inputs), batch.targets);
+  } catch (const c10::Error& error) {
+    throw Error(concat("the model does not take the test set, whose inputs are ", batch.inputs.sizes().slice(1), " and targets ",
+                       batch.targets.sizes().slice(1), ": ", error.what_without_backtrace()));
+  }
+  setup.model.set_training(true);
+}
+
 std::string mib(int64_t bytes) { return concat(std::fixed, std::setprecision(1), static_cast<double>(bytes) / (1 << 20), " MiB"); }
 
 }  // namespace
@@ -146,12 +162,15 @@ void rehearse(const TrainConfig& config, const TrainSetup& setup, int ranks, std
   for (const Dataset* dataset : {setup.train_set.get(), setup.test_set.get()}) {
     if (const auto* shards = dynamic_cast<const ShardedDataset*>(dataset)) shards->check_all();
   }
-  const int64_t batch_size = config.run.global_batch > 0 ? (config.run.global_batch + ranks - 1) / ranks : config.run.batch_size;
-  const Batch batch = first_samples(*setup.train_set, batch_size / config.run.accumulation);
+  const int64_t global_batch = config.run.global_batch > 0 ? config.run.global_batch : config.run.batch_size * ranks;
+  const int64_t batch_size = (global_batch + ranks - 1) / ranks;
+  const int64_t pass_size = (config.run.samples_of_a_pass(global_batch, ranks) + ranks - 1) / ranks;
+  const Batch batch = first_samples(*setup.train_set, pass_size);
   const at::Tensor outputs = setup.model.forward(batch.inputs);
   const at::Tensor loss = setup.objective.loss(outputs, batch.targets);
   if (!std::isfinite(loss.item<double>())) throw Error(concat("the loss of the first batch is ", loss.item<double>()));
   loss.backward();
+  try_test_set(setup);
 
   int64_t parameter_bytes = 0;
   for (const NamedTensor& parameter : setup.model.parameters) parameter_bytes += static_cast<int64_t>(parameter.tensor.nbytes());

@@ -50,6 +50,21 @@ path make(const path& folder, uint32_t train_samples) {
   return folder;
 }
 
+void write_table(const path& file, int64_t rows, int64_t columns) {
+  std::string text;
+  for (int64_t i = 0; i < rows * columns; ++i) text += std::to_string(i % 7) + (i % columns == columns - 1 ? '\n' : ',');
+  write(file, text);
+}
+
+// A regression on 4 numbers; `test_columns` in the test set.
+void make_tables(const path& folder, int64_t test_columns) {
+  for (const char* split : {"train", "test"}) {
+    std::filesystem::create_directories(folder / split);
+    write_table(folder / split / "inputs.csv", 12, split == std::string("test") ? test_columns : 4);
+    write_table(folder / split / "targets.csv", 12, 1);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -58,6 +73,9 @@ int main(int argc, char** argv) {
   std::filesystem::remove_all(root);
   make(root / "good", 200);
   make(root / "three", 3);
+  make(root / "it's", 20);
+  make_tables(root / "tables", 4);
+  make_tables(root / "wider_test", 5);
 
   const path truncated = make(root / "truncated", 200) / "train-images-idx3-ubyte";
   std::filesystem::resize_file(truncated, 20000);

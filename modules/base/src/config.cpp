@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <type_traits>
+#include <utility>
 
 #include <toml++/toml.h>
 
@@ -43,9 +44,11 @@ void Config::set(std::string_view assignment, std::string_view origin) {
   try {
     insert_toml(key + " = " + value, std::string(origin), /*with_lines=*/false);
   } catch (const ConfigError&) {  // not a TOML value: a bare word such as adam or data/train
-    settings_[key] = {value, std::string(origin)};
+    set_text(key, value, std::string(origin));
   }
 }
+
+void Config::set_text(const std::string& key, std::string text, std::string origin) { settings_[key] = {std::move(text), std::move(origin)}; }
 
 void Config::insert_toml(std::string_view text, const std::string& source, bool with_lines) {
   toml::table table;

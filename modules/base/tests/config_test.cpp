@@ -59,6 +59,18 @@ TEST(Config, BareWordsAreStrings) {
   EXPECT_EQ(name, "adam");
 }
 
+TEST(Config, TakesTextAsItStands) {
+  tw::Config config;
+  for (const char* text : {"it's", "5", "true", "a=b", "\"quoted\"", ""}) {
+    config.set_text("directory", text, "--data");
+    std::filesystem::path directory;
+    config.bind("directory", directory);
+    config.finish();
+    EXPECT_EQ(directory, text);
+    EXPECT_EQ(config.entries().back().origin, "--data");
+  }
+}
+
 TEST(Config, ReportsAllProblemsAtOnceWithTheNearestName) {
   auto config = tw::Config::from_file(write_file("bad.toml", "epoch = 3\n[optimizer]\nlr = 'fast'\nname = 'adm'\nbetas = [0.9, 0.99]\n"));
   int64_t epochs = 1;

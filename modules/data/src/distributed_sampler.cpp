@@ -54,9 +54,7 @@ void DistributedSampler::reset(std::optional<size_t> samples) {
 // from 0 (blocks, where the i-th position of a rank is the i-th sample of its block).
 std::vector<int64_t> DistributedSampler::next_share(int64_t global_batch) {
   TW_EXPECTS(epoch_ >= 0, "the sampler has not begun an epoch: call set_epoch() or reset()");
-  TW_EXPECTS(global_batch > 0, "a batch must hold at least one sample");
-  TW_EXPECTS(options_.uneven == Uneven::exact || global_batch % size_ == 0, "a global batch of ", global_batch, " cannot be shared evenly by ", size_,
-             " ranks");
+  expect_shareable(global_batch);
   const int64_t end = global_batch < end_ - consumed_ ? consumed_ + global_batch : std::max(end_, consumed_);
   const bool blocks = options_.dealing == Dealing::blocks;
   const int64_t first = blocks ? consumed_ + (rank_ + size_ - consumed_ % size_) % size_ : consumed_ + rank_;
@@ -75,12 +73,12 @@ std::optional<std::vector<size_t>> DistributedSampler::next(size_t batch_size) {
 }
 
 int64_t DistributedSampler::steps(int64_t global_batch) const {
-  TW_EXPECTS(global_batch > 0, "a batch must hold at least one sample");
+  expect_shareable(global_batch);
   return divided_up(end_of_epoch(0), global_batch);
 }
 
 int64_t DistributedSampler::steps_left(int64_t global_batch) const {
-  TW_EXPECTS(global_batch > 0, "a batch must hold at least one sample");
+  expect_shareable(global_batch);
   return divided_up(std::max<int64_t>(end_ - consumed_, 0), global_batch);
 }
 
@@ -92,6 +90,12 @@ size_t DistributedSampler::batches(size_t batch_size) const {
   TW_EXPECTS(batch_size > 0, "a batch must hold at least one sample");
   const auto most = static_cast<size_t>(divided_up(end_of_epoch(0), size_));  // rank 0 has the most
   return most / batch_size + (most % batch_size == 0 ? 0 : 1);
+}
+
+void DistributedSampler::expect_shareable(int64_t global_batch) const {
+  TW_EXPECTS(global_batch > 0, "a batch must hold at least one sample");
+  TW_EXPECTS(options_.uneven == Uneven::exact || global_batch % size_ == 0, "a global batch of ", global_batch, " cannot be shared evenly by ", size_,
+             " ranks");
 }
 
 // The end of an epoch whose samples from `begin` on are shared by all ranks.

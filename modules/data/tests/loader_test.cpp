@@ -236,6 +236,10 @@ TEST(Loader, NamesWhatIsWrongWithItsOptions) {
   EXPECT_THROW(make_loader(dataset, 1, 0, {.global_batch = 0}), tw::ContractError);
   EXPECT_THROW(make_loader(dataset, 1, 0, {.workers = -1}), tw::ContractError);
   EXPECT_THROW(make_loader(dataset, 1, 0, {.prefetch = 0}), tw::ContractError);
+  for (const auto uneven : {tw::Uneven::drop, tw::Uneven::pad}) {
+    const tw::DistributedSampler sampler(3, 2, 0, {.uneven = uneven});
+    for (const int workers : {0, 1}) EXPECT_THROW(tw::Loader(dataset, sampler, {.global_batch = 5, .workers = workers}), tw::ContractError);
+  }
   auto loader = make_loader(dataset, 1, 0, {.augmentation = [](const at::Tensor& sample, tw::CounterRng&) { return sample.slice(0, 1); }});
   loader.begin_epoch(0);
   EXPECT_THROW((void)loader.next(), tw::ContractError);

@@ -16,6 +16,7 @@
 #include <tw/state/checkpoint.hpp>
 #include <tw/tensor/flat_buffer.hpp>
 #include <tw/tensor/safetensors.hpp>
+#include <utility>
 
 #include "boxes.hpp"
 #include "json.hpp"
@@ -109,12 +110,14 @@ class CheckpointStore::Implementation {
     if (result_ && work_.test()) finish();
   }
 
+  // Some ranks may have thrown a failure by poll(), others not yet: all of them throw it here, so that they go on alike.
   void wait() {
-    // Not in the engine's wait at once: a slow disk is no stalled rank. Also where a save failed: its remains are being removed.
+    // Not in one wait of the engine: a slow disk, of this rank or another, is no stalled rank. Also where a save failed: its remains are being
+    // removed.
     while (!writer_->wait_for(std::chrono::milliseconds(1))) progress(comm_);
-    if (!result_) return;
-    work_.wait();
-    finish();
+    while (!work_.wait_for(std::chrono::milliseconds(1))) continue;
+    const auto failures = failures_of(comm_, [&] { finish(); });
+    if (!failures.empty()) throw Error(failures[0]);
   }
 
   std::vector<int64_t> steps() const {
@@ -171,7 +174,7 @@ class CheckpointStore::Implementation {
     wait();
     const auto failures = failures_of(comm_, [&] {
       if (comm_.rank() != 0) return;
-      for (const int64_t step : list_steps(directory_)) std::filesystem::remove_all(step_directory(directory_, step));
+      for (const int64_t step : list_steps(directory_)) remove_step(directory_, step);
     });
     if (!failures.empty()) throw Error(concat("old checkpoints cannot be removed:", join(failures)));
   }
@@ -180,9 +183,8 @@ class CheckpointStore::Implementation {
   const char* memory() const { return static_cast<const char*>(staging_.storage().const_data_ptr()); }
 
   void finish() {
-    const std::shared_ptr<SaveResult> result = std::move(result_);
-    result_ = nullptr;
-    if (!result->failure.empty()) throw Error("a checkpoint was not saved: " + result->failure);
+    const std::shared_ptr<SaveResult> result = std::exchange(result_, nullptr);
+    if (result && !result->failure.empty()) throw Error("a checkpoint was not saved: " + result->failure);
   }
 
   // Plans anew where any rank's shards are others than last time. Collective.

@@ -59,6 +59,11 @@ void add(Node& root, const std::string& name, const at::Tensor& tensor, bool is_
   owner.tensors[dot == std::string::npos ? name : name.substr(dot + 1)] = {tensor, is_buffer};
 }
 
+// Reading a tensor compares no checksums: what is damaged would be handed on.
+void expect_undamaged(const Checkpoint& checkpoint) {
+  if (const auto problems = checkpoint.verify(); !problems.empty()) throw Error(problems.front());
+}
+
 std::vector<std::string> listed_in(const std::string& metadata) {
   const auto json = nlohmann::json::parse(metadata, nullptr, false);
   std::vector<std::string> names;
@@ -76,6 +81,7 @@ void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::pa
 }
 
 void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::path& path, const std::vector<std::string>& empty_submodules) {
+  expect_undamaged(checkpoint);
   Node root;
   for (const StoredTensor& tensor : checkpoint.index().tensors) {
     if (!is_model(tensor)) continue;
@@ -95,6 +101,7 @@ void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::pa
 }
 
 void export_safetensors(const Checkpoint& checkpoint, const std::filesystem::path& path) {
+  expect_undamaged(checkpoint);
   std::vector<NamedTensor> tensors;
   std::map<std::string, std::string> metadata{{"format", "pt"}};
   for (const StoredTensor& tensor : checkpoint.index().tensors) {

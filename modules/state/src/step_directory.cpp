@@ -171,15 +171,16 @@ void publish(const fs::path& directory, const CheckpointIndex& index, const std:
   remove_partials(directory);
 }
 
+void remove_step(const fs::path& directory, int64_t step) {
+  const fs::path doomed = partial_directory(directory, step);
+  fs::rename(step_directory(directory, step), doomed);
+  fs::remove_all(doomed);
+}
+
 void prune(const fs::path& directory, int64_t newest, int64_t keep) {
   std::vector<int64_t> steps = list_steps(directory);
   std::erase_if(steps, [&](int64_t step) { return step > newest; });
-  for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
-    // By another name first: whoever looks meanwhile must not find half a checkpoint.
-    const fs::path doomed = partial_directory(directory, steps[i]);
-    fs::rename(step_directory(directory, steps[i]), doomed);
-    fs::remove_all(doomed);
-  }
+  for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) remove_step(directory, steps[i]);
 }
 
 std::string damage(const fs::path& step_directory, int64_t rank, const StoredFile& file) {

@@ -37,6 +37,9 @@ std::string read_file(const std::filesystem::path& path, int64_t most = int64_t{
 /// FileError
 void publish(const std::filesystem::path& directory, const CheckpointIndex& index, const std::atomic<bool>& cancelled);
 
+/// Removes a complete checkpoint, by another name first: whoever looks meanwhile, or after a kill, does not find half of it.
+void remove_step(const std::filesystem::path& directory, int64_t step);
+
 /// Removes all complete checkpoints up to `newest` except the last `keep` of them.
 void prune(const std::filesystem::path& directory, int64_t newest, int64_t keep);
 

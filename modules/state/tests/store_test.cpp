@@ -321,6 +321,38 @@ TEST(Store, AFullDiskLosesNothing) {
   EXPECT_EQ(store.steps(), (std::vector<int64_t>{1}));
 }
 
+TEST(Store, AFailureThatSomeRanksHaveSeenIsThrownOnAll) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  CheckpointStore store(world(), fresh_folder());
+  const int last = world().size() - 1;
+  const auto seen_by_the_last_alone = [&] {
+    std::optional<FullDisk> full;
+    if (world().rank() == last) full.emplace(4096);
+    store.save(1, example(world(), 1), "");
+    if (world().rank() == last) {
+      const auto poll_to_the_end = [&] {
+        while (true) store.poll();
+      };
+      expect_error(poll_to_the_end, {"File too large"});
+    }
+    world().barrier();  // the others' saves go on in it, and they do not poll
+  };
+  const auto expect_the_same_on_all = [&](const std::function<void()>& call) {
+    seen_by_the_last_alone();
+    if (world().size() > 1) {
+      expect_error(call, {"a checkpoint was not saved", tw::file_name(last), "File too large"});
+    } else {
+      call();  // nobody is left to be told
+    }
+  };
+  expect_the_same_on_all([&] { store.wait(); });
+  expect_the_same_on_all([&] { store.remove_all(); });
+  expect_the_same_on_all([&] { store.save(2, example(world(), 2), ""); });
+  store.save(3, example(world(), 3), "");
+  store.wait();
+  EXPECT_EQ(store.newest_valid(), std::optional<int64_t>(3));
+}
+
 std::string read_bytes(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/error.hpp>
+#include <tw/base/log.hpp>
 #include <tw/train/metrics_log.hpp>
 
 #include <cmath>
@@ -57,6 +58,14 @@ void MetricsLog::on_start(State& state) {
   begin(csv_, folder_ / "metrics.csv", csv);
 }
 
+// After a moment in which the disk was full, the lines behind it are written again.
+void MetricsLog::keep_good(std::ofstream& out) {
+  if (out) return;
+  if (!complained_) log_error("metrics cannot be written to ", folder_.string(), "; training goes on");
+  complained_ = true;
+  out.clear();
+}
+
 void MetricsLog::on_end_epoch(State& state, const EpochReport& report) {
   nlohmann::ordered_json json{{"event", "epoch"}, {"epoch", report.epoch}, {"step", report.step}, {"train_loss", report.train_loss}};
   for (const auto& [name, value] : report.test) json["test_" + name] = value;
@@ -65,10 +74,12 @@ void MetricsLog::on_end_epoch(State& state, const EpochReport& report) {
   json["samples"] = report.samples;
   json["best"] = report.best;
   json_ << json << std::endl;
+  keep_good(json_);
 
   csv_ << report.epoch << ',' << report.step << ',' << number(report.train_loss);
   for (const std::string& name : state.figures) csv_ << ',' << number(figure(report.test, name));
   csv_ << ',' << number(report.learning_rate) << ',' << number(report.train_time.count()) << ',' << report.samples << std::endl;
+  keep_good(csv_);
 }
 
 void MetricsLog::on_end(State& /*state*/, const Summary& summary) {
@@ -89,6 +100,7 @@ void MetricsLog::on_end(State& /*state*/, const Summary& summary) {
   json["stopped_because"] = summary.stopped_because;
   json["train_time_s"] = summary.train_time.count();
   json_ << json << std::endl;
+  keep_good(json_);
 }
 
 }  // namespace tw::train

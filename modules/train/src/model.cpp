@@ -7,21 +7,36 @@
 
 #include <tw/base/error.hpp>
 #include <tw/state/module_state.hpp>
+#include <unordered_map>
+#include <utility>
 
 namespace tw::train {
 namespace {
 
-template <class NamedTensors>
-std::vector<NamedTensor> named(const NamedTensors& entries) {
-  std::vector<NamedTensor> tensors;
-  for (const auto& entry : entries) tensors.push_back({entry.key(), entry.value()});
-  return without_aliases(std::move(tensors));
+template <class Entry>
+NamedTensor named(const Entry& entry) {
+  if constexpr (requires { entry.key(); }) {
+    return {entry.key(), entry.value()};
+  } else {
+    return {entry.name, entry.value};  // TorchScript's
+  }
 }
 
-std::vector<NamedTensor> named(const torch::jit::named_parameter_list& entries) {
+// Each tensor once; further names of it go to `aliases`.
+template <class Entries>
+std::vector<NamedTensor> named_once(const Entries& entries, std::map<std::string, std::string>& aliases) {
   std::vector<NamedTensor> tensors;
-  for (const auto& entry : entries) tensors.push_back({entry.name, entry.value});
-  return without_aliases(std::move(tensors));
+  std::unordered_map<const c10::TensorImpl*, std::string> first;
+  for (const auto& entry : entries) {
+    NamedTensor tensor = named(entry);
+    const auto [found, is_new] = first.emplace(tensor.tensor.unsafeGetTensorImpl(), tensor.name);
+    if (is_new) {
+      tensors.push_back(std::move(tensor));
+    } else {
+      aliases.emplace(tensor.name, found->second);
+    }
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -39,11 +54,13 @@ std::vector<at::Tensor> Model::tensors() const {
 }
 
 Model model_of(const std::shared_ptr<torch::nn::Module>& module, std::function<at::Tensor(const at::Tensor&)> forward) {
-  return {.parameters = named(module->named_parameters()),
-          .buffers = named(module->named_buffers()),
+  std::map<std::string, std::string> aliases;
+  return {.parameters = named_once(module->named_parameters(), aliases),
+          .buffers = named_once(module->named_buffers(), aliases),
           .forward = std::move(forward),
           .set_training = [module](bool training) { module->train(training); },
-          .empty_submodules = empty_submodules(*module)};
+          .empty_submodules = empty_submodules(*module),
+          .aliases = std::move(aliases)};
 }
 
 Model load_torchscript(const std::filesystem::path& path) {
@@ -59,10 +76,12 @@ Model load_torchscript(const std::filesystem::path& path) {
     if (!output.isTensor()) throw Error("the TorchScript model's forward must give one tensor, got " + output.tagKind());
     return output.toTensor();
   };
-  std::vector<NamedTensor> buffers;
-  for (const auto& entry : module.named_buffers()) buffers.push_back({entry.name, entry.value});
-  return {named(module.named_parameters()), without_aliases(std::move(buffers)), forward,
-          [module](bool training) mutable { module.train(training); }};
+  std::map<std::string, std::string> aliases;
+  return {.parameters = named_once(module.named_parameters(), aliases),
+          .buffers = named_once(module.named_buffers(), aliases),
+          .forward = forward,
+          .set_training = [module](bool training) mutable { module.train(training); },
+          .aliases = std::move(aliases)};
 }
 
 }  // namespace tw::train

@@ -3,6 +3,7 @@
 #include <tw/train/options.hpp>
 #include <tw/train/report.hpp>
 
+#include <iomanip>
 #include <limits>
 
 namespace tw::train {
@@ -22,6 +23,45 @@ void Options::validate() const {
   TW_EXPECTS(early_stopping.min_delta >= 0, "early_stopping.min_delta must not be negative, got ", early_stopping.min_delta);
   TW_EXPECTS(loader_workers >= 0, "loader_workers must not be negative, got ", loader_workers);
   learning_rate.validate();
+}
+
+std::vector<std::string> Options::describe() const {
+  std::vector<std::string> lines;
+  const auto add = [&](const char* key, const auto& value) {
+    lines.push_back(concat(std::setprecision(std::numeric_limits<double>::max_digits10), key, ' ', value));
+  };
+  add("name", name);
+  add("epochs", epochs);
+  add("batch_size", batch_size);
+  add("global_batch", global_batch);
+  add("accumulation", accumulation);
+  add("seed", seed);
+  add("uneven", static_cast<int>(uneven));
+  add("evaluate_every", evaluate_every);
+  add("learning_rate.decay", static_cast<int>(learning_rate.decay));
+  add("learning_rate.warm_up_steps", learning_rate.warm_up_steps);
+  add("learning_rate.step_epochs", learning_rate.step_epochs);
+  add("learning_rate.step_factor", learning_rate.step_factor);
+  add("learning_rate.final_factor", learning_rate.final_factor);
+  add("learning_rate.base_batch", learning_rate.base_batch);
+  add("checkpoint.every_epochs", checkpoint.every_epochs);
+  add("checkpoint.every_steps", checkpoint.every_steps);
+  add("checkpoint.keep", checkpoint.keep);
+  add("early_stopping.patience", early_stopping.patience);
+  add("early_stopping.min_delta", early_stopping.min_delta);
+  add("early_stopping.watch", early_stopping.watch);
+  add("non_finite", static_cast<int>(non_finite));
+  add("resume", static_cast<int>(resume));
+  add("trace", trace.empty() ? "none" : "given");
+  return lines;
+}
+
+int64_t Options::samples_of_a_pass(int64_t samples, int ranks) const {
+  TW_EXPECTS(samples % accumulation == 0, "accumulation must divide the global batch of ", samples, ", got ", accumulation);
+  const int64_t pass = samples / accumulation;
+  TW_EXPECTS(uneven == Uneven::exact || pass % ranks == 0, "where samples are dropped or padded, the ", pass, " of a pass (global batch ", samples,
+             ", accumulation ", accumulation, ") must be shared evenly by the ", ranks, " ranks");
+  return pass;
 }
 
 double figure(const Figures& figures, const std::string& name) {

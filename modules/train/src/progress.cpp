@@ -45,6 +45,7 @@ void for_each_member(SomeProgress& progress, Visit visit) {
   visit("finished", progress.finished);
   visit("test", progress.test);
   visit("loss_sums", progress.loss_sums);
+  visit("loss_samples", progress.loss_samples);
   visit("empty_submodules", progress.empty_submodules);
 }
 
@@ -70,8 +71,7 @@ Progress progress_from_json(const std::string& text) {
   return progress;
 }
 
-double loss_sum_of(const Progress& progress, int rank, int ranks) {
-  const auto& sums = progress.loss_sums;
+double share_of(const std::vector<double>& sums, int rank, int ranks) {
   if (static_cast<int>(sums.size()) == ranks) return sums[static_cast<size_t>(rank)];
   return rank == 0 ? std::accumulate(sums.begin(), sums.end(), 0.0) : 0.0;
 }

@@ -19,7 +19,8 @@ struct Progress {
   double best = 0;
   bool finished = false;
   Figures test;                               ///< of the last evaluation
-  std::vector<double> loss_sums;              ///< of this epoch, one a rank
+  std::vector<double> loss_sums;              ///< of this epoch's finite losses, one a rank
+  std::vector<double> loss_samples;           ///< how many these are
   std::vector<std::string> empty_submodules;  ///< for export_for_libtorch()
 };
 
@@ -27,7 +28,7 @@ std::string to_json(const Progress& progress);
 /// @throws Error when `text` is not what to_json() writes.
 Progress progress_from_json(const std::string& text);
 
-/// What rank `rank` of `ranks` has of the epoch's losses: its own where the number of ranks is the same, else rank 0 takes all.
-double loss_sum_of(const Progress& progress, int rank, int ranks);
+/// What rank `rank` of `ranks` takes over of sums, one a rank: its own where the number of ranks is the same, else rank 0 takes all.
+double share_of(const std::vector<double>& sums, int rank, int ranks);
 
 }  // namespace tw::train

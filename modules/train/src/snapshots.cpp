@@ -16,6 +16,11 @@ std::vector<NamedShard> shards_of(const Model& model, const OptimizerState& opti
   std::vector<NamedShard> shards;
   for (const NamedTensor& parameter : model.parameters) shards.push_back(whole(parameter.name, parameter.tensor, ShardKind::parameter));
   for (const NamedTensor& buffer : model.buffers) shards.push_back(whole(buffer.name, buffer.tensor, ShardKind::buffer));
+  for (NamedShard& shard : shards) {
+    for (const auto& [alias, name] : model.aliases) {
+      if (name == shard.name) shard.aliases.push_back(alias);
+    }
+  }
   std::vector<NamedShard> more = optimizer.shards();
   shards.insert(shards.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   return shards;
@@ -59,10 +64,9 @@ std::optional<Progress> Snapshots::newest() const {
   return progress_from_json(store_.index(*step).metadata);
 }
 
-Progress Snapshots::restore() {
+Progress Snapshots::restore(int64_t step) {
   const at::NoGradGuard no_grad;
   settle();
-  const int64_t step = store_.newest_valid().value();
   std::vector<std::string> names;
   for (const StoredTensor& tensor : store_.index(step).tensors) names.push_back(tensor.spec.name);
   optimizer_.prepare(names);
@@ -72,11 +76,12 @@ Progress Snapshots::restore() {
   return progress;
 }
 
-void Snapshots::save(Progress progress, double loss_sum) {
+void Snapshots::save(Progress progress, double loss_sum, double loss_samples) {
   const at::NoGradGuard no_grad;
   settle();
   progress.empty_submodules = model_.empty_submodules;
   progress.loss_sums = on_every_rank(comm_, loss_sum);
+  progress.loss_samples = on_every_rank(comm_, loss_samples);
   // Running means differ between ranks, and rank 0's count. They alone are copied, so rank 0 goes on as if no checkpoint had been taken.
   synchronize(comm_, model_.buffers);
   store_.save(progress.step, shards_of(model_, optimizer_), to_json(progress));

@@ -16,12 +16,12 @@ class Snapshots {
   /// Collective. All arguments are borrowed.
   Snapshots(const Communicator& comm, const Model& model, torch::optim::Optimizer& optimizer, const Options& options);
 
-  /// How far the newest checkpoint that can be read has come. Collective.
+  /// How far the newest checkpoint that can be read has come; `step` is its own. Collective.
   std::optional<Progress> newest() const;
-  /// Takes the tensors of that checkpoint. Collective.
-  Progress restore();
+  /// Takes the tensors of the checkpoint of `step`. Collective.
+  Progress restore(int64_t step);
   /// Collective. The tensors are copied now and written while training goes on.
-  void save(Progress progress, double loss_sum);
+  void save(Progress progress, double loss_sum, double loss_samples);
   /// To be called every step by all ranks: carries writing on. A checkpoint that cannot be written is reported, and training goes on.
   void poll();
   /// Until what is being written is, or was reported. Collective.

@@ -1,24 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/train/timeline.hpp>
 
-#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/objects.hpp>
+#include <utility>
 
 namespace tw::train {
+namespace {
+
+// `out` is rank 0's.
+void expect_good(const Communicator& comm, const std::ofstream& out, const std::filesystem::path& path) {
+  const std::string problem = broadcast_string(comm, out ? "" : "cannot be written", Rank(0));
+  if (!problem.empty()) throw FileError(path, 0, problem);
+}
+
+}  // namespace
+
+void Timeline::begin(const Communicator& comm, std::filesystem::path path) {
+  path_ = std::move(path);
+  std::ofstream out;
+  if (comm.rank() == 0) out.open(path_, std::ios::app);
+  expect_good(comm, out, path_);
+  comm.barrier();  // steady clocks of different nodes have nothing in common but this
+  origin_ = std::chrono::steady_clock::now();
+}
 
 void Timeline::add(Row row, const char* name, Time begin, Time end, int64_t number) {
   constexpr size_t most = 1000000;
   if (spans_.size() < most) spans_.push_back({row, name, begin, end, number});
 }
 
-void Timeline::write(const Communicator& comm, const std::filesystem::path& path) const {
-  const auto microseconds = [](Time time) { return std::chrono::duration<double, std::micro>(time.time_since_epoch()).count(); };
-  double first = spans_.empty() ? 0 : microseconds(spans_.front().begin);
-  for (const std::string& other : allgather_strings(comm, std::to_string(first))) first = std::min(first, std::stod(other));
-
+void Timeline::write(const Communicator& comm) const {
+  const auto microseconds = [this](Time time) { return std::chrono::duration<double, std::micro>(time - origin_).count(); };
   const auto name_row = [&](const char* what, int row, const std::string& name) {
     return nlohmann::json{{"ph", "M"}, {"name", what}, {"pid", int{comm.rank()}}, {"tid", row}, {"args", {{"name", name}}}}.dump();
   };
@@ -29,22 +44,20 @@ void Timeline::write(const Communicator& comm, const std::filesystem::path& path
                                {"name", span.name},
                                {"pid", int{comm.rank()}},
                                {"tid", static_cast<int>(span.row)},
-                               {"ts", microseconds(span.begin) - first},
+                               {"ts", microseconds(span.begin)},
                                {"dur", microseconds(span.end) - microseconds(span.begin)},
                                {"args", {{span.row == Row::compute ? "step" : "bucket", span.number}}}};
     mine += ",\n" + event.dump();
   }
   const std::vector<std::string> all = gather_strings(comm, mine, Rank(0));
-  std::string problem;
+  std::ofstream out;
   if (comm.rank() == 0) {
-    std::ofstream out(path, std::ios::trunc);
+    out.open(path_, std::ios::trunc);
     out << "{\"traceEvents\": [\n";
     for (size_t rank = 0; rank < all.size(); ++rank) out << (rank == 0 ? "" : ",\n") << all[rank];
     out << "\n]}\n" << std::flush;
-    if (!out) problem = "cannot be written";
   }
-  problem = broadcast_string(comm, problem, Rank(0));
-  if (!problem.empty()) throw FileError(path, 0, problem);
+  expect_good(comm, out, path_);
 }
 
 }  // namespace tw::train

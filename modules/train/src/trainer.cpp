@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/train/trainer.hpp>
 
+#include <ATen/core/grad_mode.h>
 #include <torch/optim/optimizer.h>
 #include <torch/utils.h>
 
 #include <cmath>
+#include <exception>
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/random.hpp>
@@ -31,17 +33,17 @@ constexpr int notice_trouble = 1;
 constexpr int64_t most_restores = 3;
 
 // The options, if all ranks have the same and nothing is wrong with them.
-const Options& checked(const Communicator& comm, const Options& options, const Dataset& train, const Objective& objective) {
+const Options& checked(const Communicator& comm, const Options& options, const Dataset& train, const Dataset& test, const Objective& objective) {
   options.validate();
   TW_EXPECTS(train.size() > 0, "there is nothing to train on");
   const auto& watch = options.early_stopping.watch;
   const bool known =
       watch == "loss" || std::any_of(objective.metrics.begin(), objective.metrics.end(), [&](const Metric& m) { return m.name == watch; });
   TW_EXPECTS(known, "early_stopping.watch is '", watch, "', which is neither loss nor a metric of the objective");
-  expect_same_on_all_ranks(comm, "the trainer's options",
-                           {concat("name ", options.name), concat("epochs ", options.epochs), concat("batch_size ", options.batch_size),
-                            concat("global_batch ", options.global_batch), concat("accumulation ", options.accumulation),
-                            concat("seed ", options.seed), concat("training samples ", train.size())});
+  std::vector<std::string> lines = options.describe();
+  lines.push_back(concat("training samples ", train.size()));
+  lines.push_back(concat("test samples ", test.size()));
+  expect_same_on_all_ranks(comm, "the trainer's options", lines);
   return options;
 }
 
@@ -66,7 +68,7 @@ class Trainer::Run {
         objective_(std::move(objective)),
         train_(train),
         test_(test),
-        options_(checked(comm_, options, train, objective_)),
+        options_(checked(comm_, options, train, test, objective_)),
         parallel_(comm_, all_tensors(),
                   {.reduction = Reduction::sample_weighted, .check_finite = true, .on_bucket = [this](int64_t bucket, auto begin, auto end) {
                      if (tracing()) timeline_.add(Timeline::Row::communication, "all-reduce", begin, end, bucket);
@@ -82,8 +84,10 @@ class Trainer::Run {
 
   Summary run() {
     const Signals signals;
-    resume();
+    const std::optional<Progress> earlier = to_resume();
     make_loader();
+    if (tracing()) timeline_.begin(comm_, options_.trace);
+    begin(earlier);
     model_.set_training(true);
     notify(&Hook::on_start);
     while (progress_.epoch <= options_.epochs && !stopped()) train_epoch();
@@ -98,6 +102,7 @@ class Trainer::Run {
   }
 
   bool keeps_checkpoints() const { return options_.checkpoint.every_epochs > 0 || options_.checkpoint.every_steps > 0; }
+  std::filesystem::path best_path() const { return options_.folder() / "best.safetensors"; }
   bool tracing() const { return !options_.trace.empty(); }
   bool stopped() const { return !stopped_because_.empty(); }
 
@@ -106,30 +111,25 @@ class Trainer::Run {
     for (Hook* hook : hooks_) (hook->*method)(state_, arguments...);
   }
 
-  void resume() {
+  // Where the run to be gone on with stands, if there is one. Nothing is changed yet, so that whatever is refused loses nothing.
+  std::optional<Progress> to_resume() {
     for (const Metric& metric : objective_.metrics) state_.figures.push_back(metric.name);
     progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * comm_.size();
     progress_.seed = options_.seed;
-    if (!snapshots_) return;
-    const auto earlier = options_.resume == Resume::fresh ? std::nullopt : snapshots_->newest();
-    if (!earlier || (earlier->finished && options_.resume == Resume::refuse)) {
-      snapshots_->remove_all();
-      return;
-    }
+    if (!snapshots_ || options_.resume == Resume::fresh) return std::nullopt;
+    const auto earlier = snapshots_->newest();
+    if (!earlier || (earlier->finished && options_.resume == Resume::refuse)) return std::nullopt;
     if (options_.resume == Resume::refuse) {
       throw Error(concat(options_.folder().string(), " holds a run that was not finished: epoch ", earlier->epoch, ", step ", earlier->step,
                          ". Resume it (--resume), or say that it may be lost (--fresh)"));
     }
     TW_EXPECTS(earlier->seed == options_.seed, "the run to be resumed was begun with seed ", earlier->seed, ", not ", options_.seed);
-    progress_ = snapshots_->restore();
-    progress_.finished = false;
-    loss_sum_ = loss_sum_of(progress_, comm_.rank(), comm_.size());
+    progress_.global_batch = earlier->global_batch;
+    return earlier;
   }
 
   void make_loader() {
-    const int64_t batch = progress_.global_batch / options_.accumulation;
-    TW_EXPECTS(batch * options_.accumulation == progress_.global_batch, "accumulation must divide the global batch of ", progress_.global_batch,
-               ", got ", options_.accumulation);
+    const int64_t batch = options_.samples_of_a_pass(progress_.global_batch, comm_.size());
     const SamplerOptions sampler{.seed = static_cast<uint64_t>(options_.seed), .uneven = options_.uneven};
     loader_.emplace(train_, DistributedSampler(static_cast<size_t>(train_.size()), comm_.size(), comm_.rank(), sampler),
                     LoaderOptions{.global_batch = batch,
@@ -139,6 +139,22 @@ class Trainer::Run {
     TW_EXPECTS(loader_->steps() > 0, "dropping what cannot be shared evenly leaves nothing of ", train_.size(), " samples for ", comm_.size(),
                " ranks");
     length_ = {(loader_->steps() + options_.accumulation - 1) / options_.accumulation, options_.epochs, progress_.global_batch};
+  }
+
+  void begin(const std::optional<Progress>& earlier) {
+    if (earlier) {
+      progress_ = snapshots_->restore(earlier->step);
+      progress_.finished = false;
+      loss_sum_ = share_of(progress_.loss_sums, comm_.rank(), comm_.size());
+      loss_samples_ = share_of(progress_.loss_samples, comm_.rank(), comm_.size());
+      stop_out_of_patience();
+    } else if (snapshots_) {
+      snapshots_->remove_all();
+      std::error_code code;
+      if (comm_.rank() == 0 && !std::filesystem::remove(best_path(), code) && code) {
+        log_warning(best_path().string(), ", of an earlier run, cannot be removed: ", code.message());
+      }
+    }
     state_.step = progress_.step;
   }
 
@@ -169,10 +185,12 @@ class Trainer::Run {
     const int64_t samples = std::min(progress_.global_batch, state_.epoch_samples - progress_.consumed);
     optimizer_.zero_grad();
     set_learning_rate();
+    const std::vector<at::Tensor> buffers = options_.non_finite == NonFinite::skip ? copies_of_buffers() : std::vector<at::Tensor>();
     bool trouble = false;
     bool stop = false;
     int64_t taken = 0;
-    for (int64_t pass = 0; taken < samples; ++pass) {
+    int64_t pass = 0;
+    for (; taken < samples; ++pass) {
       taken += backward(pass, samples);
       trouble = trouble || parallel_.notices(notice_trouble) > 0 || !parallel_.gradients_finite();
       stop = stop || parallel_.notices(notice_stop) > 0;
@@ -187,7 +205,7 @@ class Trainer::Run {
     span("update", begin);
     state_.step = ++progress_.step;
     state_.samples = progress_.consumed;
-    if (trouble) react();
+    if (trouble) react(pass, buffers);
     notify(&Hook::on_update);
     if (stop && !stopped()) stopped_because_ = reason_to_stop();
   }
@@ -202,7 +220,7 @@ class Trainer::Run {
     begin = span("data", begin);
     const int64_t all_ranks = loader_->consumed() - before;
     const int64_t here = state_.batch.size();
-    reseed(pass);
+    reseed(progress_.step, pass);
     notify(&Hook::on_sample);
     state_.outputs = here > 0 ? model_.forward(state_.batch.inputs) : at::Tensor();
     state_.loss = here > 0 ? objective_.loss(state_.outputs, state_.batch.targets) : loss_of_nothing();
@@ -215,7 +233,10 @@ class Trainer::Run {
     const double share = static_cast<double>(all_ranks) / static_cast<double>(samples);
     (share == 1 ? state_.loss : state_.loss * share).backward();
     span("backward", begin);
-    if (std::isfinite(state_.mean_loss)) loss_sum_ += state_.mean_loss * static_cast<double>(here);
+    if (std::isfinite(state_.mean_loss)) {
+      loss_sum_ += state_.mean_loss * static_cast<double>(here);
+      loss_samples_ += static_cast<double>(here);
+    }
     return all_ranks;
   }
 
@@ -231,9 +252,9 @@ class Trainer::Run {
   }
 
   // What a model draws (dropout) depends on seed, step, pass and rank alone: a resumed run draws what it would have drawn.
-  void reseed(int64_t pass) const {
+  void reseed(int64_t step, int64_t pass) const {
     CounterRng random(static_cast<uint64_t>(options_.seed),
-                      static_cast<uint64_t>((progress_.step * options_.accumulation + pass) * comm_.size() + comm_.rank()));
+                      static_cast<uint64_t>((step * options_.accumulation + pass) * comm_.size() + comm_.rank()));
     const uint64_t high = random();
     torch::manual_seed((high << 32) | random());
   }
@@ -251,20 +272,30 @@ class Trainer::Run {
     return loader_->consumed() - before;
   }
 
-  void react() {
-    reseed(0);
+  std::vector<at::Tensor> copies_of_buffers() const {
+    std::vector<at::Tensor> copies;
+    for (const NamedTensor& buffer : model_.buffers) copies.push_back(buffer.tensor.detach().clone());
+    return copies;
+  }
+
+  // What to do where the update that has just ended had no finite gradients. @param pass in which that was noticed, @param buffers before the update
+  void react(int64_t pass, const std::vector<at::Tensor>& buffers) {
+    reseed(progress_.step - 1, pass);
     const std::string where = find_non_finite(comm_, model_, objective_, state_.batch);
     const auto say = [&](const char* reaction) {
       if (comm_.rank() == 0) log_warning("step ", progress_.step, ": ", where, "; ", reaction);
     };
     if (snapshots_) snapshots_->settle();
-    const bool can_restore = snapshots_ && progress_.restores < most_restores && snapshots_->newest().has_value();
+    const bool may_restore = options_.non_finite == NonFinite::restore && snapshots_ && progress_.restores < most_restores;
+    const auto newest = may_restore ? snapshots_->newest() : std::nullopt;
     if (options_.non_finite == NonFinite::skip) {
+      const at::NoGradGuard no_grad;
+      for (size_t i = 0; i < buffers.size(); ++i) model_.buffers[i].tensor.copy_(buffers[i]);  // running means of what is not finite
       ++progress_.skipped;
       say("this update is left out");
-    } else if (options_.non_finite == NonFinite::restore && can_restore) {
+    } else if (newest) {
       say("back to the parameters of the newest checkpoint");
-      (void)snapshots_->restore();
+      (void)snapshots_->restore(newest->step);
       ++progress_.skipped;
       ++progress_.restores;
     } else {
@@ -289,24 +320,28 @@ class Trainer::Run {
     report.learning_rate = state_.learning_rate;
     report.train_time = time;
     report.samples = state_.epoch_samples;
-    report.train_loss = sum_over_ranks(comm_, {loss_sum_})[0] / static_cast<double>(state_.epoch_samples);
+    const std::vector<double> losses = sum_over_ranks(comm_, {loss_sum_, loss_samples_});
+    report.train_loss = losses[0] / losses[1];
     const bool last = progress_.epoch == options_.epochs;
     if (test_.size() > 0 && (last || progress_.epoch % options_.evaluate_every == 0)) {
       synchronize(comm_, model_.buffers);
       report.test = progress_.test = evaluate(comm_, model_, objective_, test_);
       report.best = judge(report);
     }
-    loss_sum_ = 0;
+    loss_sum_ = loss_samples_ = 0;
     progress_.consumed = 0;
     ++progress_.epoch;
-    const bool patient = options_.early_stopping.patience == 0 || progress_.waited < options_.early_stopping.patience;
-    if (!patient && !stopped()) {
-      stopped_because_ = concat(options_.early_stopping.watch, " has not improved for ", progress_.waited, " evaluations");
-      progress_.finished = true;
-    }
+    stop_out_of_patience();
     notify(&Hook::on_end_epoch, report);
     const int64_t every = options_.checkpoint.every_epochs;
     if (!last && !stopped() && every > 0 && report.epoch % every == 0) save();
+  }
+
+  void stop_out_of_patience() {
+    const int64_t patience = options_.early_stopping.patience;
+    if (patience == 0 || progress_.waited < patience || stopped()) return;
+    stopped_because_ = concat(options_.early_stopping.watch, " has not improved for ", progress_.waited, " evaluations");
+    progress_.finished = true;
   }
 
   // Whether the evaluation is better than all before; then the model is kept in a file of its own.
@@ -325,11 +360,12 @@ class Trainer::Run {
     return true;
   }
 
-  void keep_best(const std::map<std::string, std::string>& metadata) const {
-    const auto path = options_.folder() / "best.safetensors";
+  void keep_best(std::map<std::string, std::string> metadata) const {
+    metadata.insert(model_.aliases.begin(), model_.aliases.end());  // as export_safetensors() has it
+    const std::filesystem::path partial = best_path().string() + ".partial";
     try {
-      write_safetensors(path.string() + ".partial", all_tensors(), metadata);
-      std::filesystem::rename(path.string() + ".partial", path);
+      write_safetensors(partial, all_tensors(), metadata);
+      std::filesystem::rename(partial, best_path());
     } catch (const std::exception& error) {
       log_error("the best model was not kept: ", error.what(), "; training goes on");
     }
@@ -337,7 +373,7 @@ class Trainer::Run {
 
   void save() {
     const auto begin = std::chrono::steady_clock::now();
-    snapshots_->save(progress_, loss_sum_);
+    snapshots_->save(progress_, loss_sum_, loss_samples_);
     span("checkpoint", begin);
   }
 
@@ -362,12 +398,20 @@ class Trainer::Run {
       summary.exposed_comm_share = waits[0] / comm_.size() / train_time_.count();
       summary.waited_for_data_share = waits[1] / comm_.size() / train_time_.count();
     }
-    if (snapshots_) {
-      if (!diverged_ && trained_samples_ > 0) save();
-      snapshots_->finish();
-    }
-    if (tracing()) timeline_.write(comm_, options_.trace);
+    // What cannot be written takes the report away from nobody.
+    std::exception_ptr failure;
+    const auto attempt = [&](const auto& call) {
+      try {
+        call();
+      } catch (const Error&) {
+        if (!failure) failure = std::current_exception();
+      }
+    };
+    if (snapshots_ && !diverged_ && trained_samples_ > 0) attempt([&] { save(); });
+    if (snapshots_) attempt([&] { snapshots_->finish(); });
+    if (tracing()) attempt([&] { timeline_.write(comm_); });
     notify(&Hook::on_end, summary);
+    if (failure) std::rethrow_exception(failure);
     return summary;
   }
 
@@ -392,7 +436,8 @@ class Trainer::Run {
   std::vector<double> base_rates_;  // of the optimizer's groups
   RunLength length_;
   Progress progress_;
-  double loss_sum_ = 0;  // of this rank, over the epoch's samples so far
+  double loss_sum_ = 0;      // of this rank, over the epoch's samples so far, where finite
+  double loss_samples_ = 0;  // of these
   State state_{comm_, model_, optimizer_, options_};
   std::string stopped_because_;
   bool diverged_ = false;

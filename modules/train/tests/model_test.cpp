@@ -29,6 +29,7 @@ TEST(Model, TakesTiedParametersOnce) {
   EXPECT_EQ(model.parameters.size(), 4U);          // first.weight, first.bias, second.weight (never used), second.bias
   EXPECT_EQ(model.trained_elements(), 9 + 9 + 3);  // first.bias is frozen
   EXPECT_EQ(model.buffers.at(0).name, "statistics");
+  EXPECT_EQ(model.aliases, (std::map<std::string, std::string>{{"second.again", "first.weight"}}));
 }
 
 TEST(Model, ReadsTorchScriptAndTrainsIt) {
@@ -48,6 +49,19 @@ TEST(Model, ReadsTorchScriptAndTrainsIt) {
   outputs.sum().backward();
   EXPECT_TRUE(model.parameters[0].tensor.grad().equal(torch::full({2, 3}, 8.0)));
   model.set_training(false);
+  EXPECT_TRUE(model.aliases.empty());
+}
+
+TEST(Model, KeepsTheNamesOfTiedTensorsOfTorchScript) {
+  torch::jit::Module script("net");
+  const at::Tensor shared = torch::ones({2, 3}).requires_grad_();
+  script.register_parameter("weight", shared, /*is_buffer=*/false);
+  script.register_parameter("tied", shared, /*is_buffer=*/false);
+  script.define("def forward(self, x):\n  return torch.matmul(x, self.weight.t())\n");
+  script.save(file("tied.pt").string());
+  const auto model = tw::train::load_torchscript(file("tied.pt"));
+  ASSERT_EQ(model.parameters.size(), 1U);
+  EXPECT_EQ(model.aliases, (std::map<std::string, std::string>{{"tied", "weight"}}));
 }
 
 TEST(Model, NamesAFileThatIsNoTorchScript) {

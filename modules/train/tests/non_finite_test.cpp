@@ -2,6 +2,7 @@
 // A loss or a gradient that is not finite, on one rank: reported with step, rank and parameter, and met by the reaction that was chosen.
 #include "support.hpp"
 
+#include <cmath>
 #include <limits>
 
 namespace {
@@ -68,6 +69,96 @@ TEST(NonFinite, LeavesTheUpdateOut) {
   EXPECT_EQ(outcome.summary.steps, 8);
   EXPECT_TRUE(outcome.summary.finished);
   expect_finite(outcome.model);
+}
+
+/// Compares the buffers of every rank, which the Trainer makes equal only now and then, before and behind the update that is left out.
+struct BufferWitness : tw::train::Hook {
+  explicit BufferWitness(int64_t at) : step(at) {}
+  void on_update(tw::train::State& state) override {
+    std::vector<at::Tensor> now;
+    for (const auto& buffer : state.model.buffers) now.push_back(buffer.tensor.detach().clone());
+    EXPECT_EQ(tw::testing::bitwise_equal(now, before), state.step == step + 1) << state.step;
+    before = now;
+  }
+  int64_t step;
+  std::vector<at::Tensor> before;
+};
+
+TEST(NonFinite, AnUpdateThatIsLeftOutLeavesNoTraceInRunningMeans) {
+  torch::nn::Sequential net(torch::nn::Linear(4, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 1));
+  net->to(torch::kDouble);
+  const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
+  torch::optim::Adam adam(model.tensors(), 0.01);
+  const auto data = squares(16 * world().size());
+  auto options = options_for("nan_buffers", NonFinite::skip);
+  options.batch_size = 4;
+  options.accumulation = 2;
+  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
+  Spoiler spoiler(2, std::numeric_limits<double>::quiet_NaN());
+  BufferWitness witness(2);
+  trainer.add(spoiler);
+  trainer.add(witness);
+  EXPECT_EQ(trainer.run().skipped_steps, 1);
+  for (const auto& buffer : model.buffers) EXPECT_TRUE(torch::isfinite(buffer.tensor).all().item<bool>()) << buffer.name;
+}
+
+struct LossRecorder : tw::train::Hook {
+  void on_end_epoch(tw::train::State&, const tw::train::EpochReport& report) override { losses.push_back(report.train_loss); }
+  std::vector<double> losses;
+};
+
+TEST(NonFinite, TheTrainingLossIsTheMeanOfWhatIsFinite) {
+  const auto model = make_regressor(0);
+  torch::optim::SGD sgd(model.tensors(), 1e-300);  // nothing moves, and all samples are the same: any mean of them is the loss of one
+  const tw::TensorDataset data(torch::ones({12 * world().size(), 4}, torch::kDouble), torch::ones({12 * world().size(), 1}, torch::kDouble));
+  auto options = options_for("nan_loss", NonFinite::skip);
+  Trainer trainer(world(), model, sgd, tw::train::regression(), data, data, options);
+  Spoiler spoiler(1, std::numeric_limits<double>::quiet_NaN());
+  LossRecorder recorder;
+  trainer.add(spoiler);
+  trainer.add(recorder);
+  const double loss = tw::train::figure(trainer.run().test, "loss");
+  for (const double train_loss : recorder.losses) EXPECT_NEAR(train_loss, loss, 1e-13 * loss);  // some 36 roundings
+}
+
+TEST(NonFinite, AnEpochWithoutFiniteLossesReportsNone) {
+  const auto model = make_regressor(0);
+  torch::optim::SGD sgd(model.tensors(), 0.1);
+  const auto data = squares(6);
+  struct SpoilsAll : tw::train::Hook {
+    void on_sample(tw::train::State& state) override { state.batch.inputs.fill_(std::numeric_limits<double>::quiet_NaN()); }
+  } spoiler;
+  Trainer trainer(world(), model, sgd, tw::train::regression(), data, data, options_for("nan_only", NonFinite::skip));
+  LossRecorder recorder;
+  trainer.add(spoiler);
+  trainer.add(recorder);
+  trainer.run();
+  for (const double train_loss : recorder.losses) EXPECT_TRUE(std::isnan(train_loss)) << train_loss;
+}
+
+TEST(NonFinite, IsLookedForWithTheRandomNumbersOfThePassThatFailed) {
+  auto model = make_regressor(0);
+  std::vector<double> drawn;
+  model.forward = [forward = model.forward, &drawn](const at::Tensor& inputs) {
+    drawn.push_back(torch::rand({1}, torch::kDouble).item<double>());
+    return forward(inputs);
+  };
+  torch::optim::SGD sgd(model.tensors(), 0.1);
+  const auto data = squares(24 * world().size());
+  auto options = options_for("nan_draws", NonFinite::stop);
+  options.batch_size = 6;
+  options.accumulation = 2;
+  Trainer trainer(world(), model, sgd, tw::train::regression(), data, data, options);
+  struct SecondPass : tw::train::Hook {
+    void on_sample(tw::train::State& state) override {
+      if (++passes == 4 && state.comm.rank() == state.comm.size() - 1) state.batch.inputs.fill_(std::numeric_limits<double>::quiet_NaN());
+    }
+    int passes = 0;
+  } spoiler;
+  trainer.add(spoiler);
+  EXPECT_EQ(trainer.run().steps, 2);
+  ASSERT_EQ(drawn.size(), 5U);  // four passes, and the search
+  EXPECT_EQ(drawn[4], drawn[3]);
 }
 
 TEST(NonFinite, SeesInfiniteGradientsOfAFiniteLoss) {

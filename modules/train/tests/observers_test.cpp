@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.hpp"
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -105,6 +108,29 @@ TEST(MetricsLog, GoesOnBehindTheStepThatIsResumed) {
   EXPECT_EQ(nlohmann::json::parse(json[1])["epoch"], 2);
   EXPECT_EQ(csv[2], "2,16,0.5,0.4,0.875,0.1,2.0,1000");
   EXPECT_EQ(csv[3], "3,24,,,,0.1,2.0,1000");
+}
+
+TEST(MetricsLog, GoesOnWhenTheDiskIsFullNoLonger) {
+  Stage stage(tw::testing::quick("full_log"));
+  tw::train::MetricsLog log(stage.options);
+  log.on_start(stage.state);
+  log.on_end_epoch(stage.state, epoch_report(1));
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit is an error then
+  const auto limit_files = [](rlim_t bytes) {
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  };
+  limit_files(1);
+  for (int64_t epoch = 2; epoch <= 3; ++epoch) log.on_end_epoch(stage.state, epoch_report(epoch));
+  limit_files(RLIM_INFINITY);
+  log.on_end_epoch(stage.state, epoch_report(4));
+  log.on_end(stage.state, final_summary());
+  const auto json = lines_of(stage.options.folder() / "metrics.jsonl");
+  ASSERT_GE(json.size(), 3U);
+  EXPECT_EQ(nlohmann::json::parse(json.front())["epoch"], 1);
+  EXPECT_EQ(nlohmann::json::parse(json[json.size() - 2])["epoch"], 4);
+  EXPECT_EQ(nlohmann::json::parse(json.back())["event"], "summary");
+  EXPECT_EQ(lines_of(stage.options.folder() / "metrics.csv").back(), "4,32,0.5,0.4,0.875,0.1,2.0,1000");
 }
 
 TEST(MetricsLog, NamesTheFolderThatCannotBeMade) {

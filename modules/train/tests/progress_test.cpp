@@ -19,6 +19,7 @@ TEST(Progress, SurvivesItsFileBitForBit) {
   progress.best = 0.1 + 0.2;
   progress.finished = true;
   progress.test = {{"loss", 1.0 / 3}, {"accuracy", 0.875}};
+  progress.loss_samples = {0, 1, 12345};
   progress.loss_sums = {std::nextafter(1.0, 2.0), 5e-324, -1e300};
   const Progress back = tw::train::progress_from_json(tw::train::to_json(progress));
   EXPECT_EQ(back.epoch, 3);
@@ -28,6 +29,7 @@ TEST(Progress, SurvivesItsFileBitForBit) {
   EXPECT_TRUE(back.finished);
   EXPECT_EQ(back.test, progress.test);
   EXPECT_EQ(back.loss_sums, progress.loss_sums);
+  EXPECT_EQ(back.loss_samples, progress.loss_samples);
 }
 
 TEST(Progress, TakesFiguresThatAreNotFinite) {
@@ -45,11 +47,10 @@ TEST(Progress, RefusesWhatIsNoProgress) {
 }
 
 TEST(Progress, GivesEveryRankItsLossOrTheFirstAll) {
-  Progress progress;
-  progress.loss_sums = {1, 2, 4};
-  EXPECT_EQ(loss_sum_of(progress, 1, 3), 2);
-  EXPECT_EQ(loss_sum_of(progress, 0, 2), 7);
-  EXPECT_EQ(loss_sum_of(progress, 1, 2), 0);
+  const std::vector<double> sums{1, 2, 4};
+  EXPECT_EQ(tw::train::share_of(sums, 1, 3), 2);
+  EXPECT_EQ(tw::train::share_of(sums, 0, 2), 7);
+  EXPECT_EQ(tw::train::share_of(sums, 1, 2), 0);
 }
 
 }  // namespace

@@ -160,6 +160,67 @@ TEST(Resume, RefusesToLoseAnUnfinishedRun) {
   EXPECT_TRUE(again.seen.empty());
 }
 
+TEST(Resume, LosesNothingToOptionsThatAreRefused) {
+  auto options = options_for("refused");
+  options.resume = Resume::fresh;
+  const auto rule = torch::optim::AdamOptions(0.01);
+  run<torch::optim::Adam>(world(), options, rule, never);
+  const auto expect_refused = [&](auto change) {
+    auto wrong = options;
+    change(wrong);
+    EXPECT_ANY_THROW(run<torch::optim::Adam>(world(), wrong, rule, never));
+  };
+  expect_refused([](auto& wrong) { wrong.accumulation = 4; });
+  expect_refused([](auto& wrong) {
+    wrong.trace = "/no/such/place/trace.json";
+    wrong.epochs = 1;  // were it trained, two epochs would be left below
+  });
+  if (world().size() > 1) {
+    expect_refused([](auto& wrong) {
+      wrong.uneven = tw::Uneven::drop;
+      wrong.global_batch = 2 * world().size() + 2;  // not two passes of a multiple of the ranks
+    });
+  }
+  options.resume = Resume::resume;
+  const auto again = run<torch::optim::Adam>(world(), options, rule, never);
+  EXPECT_EQ(again.summary.steps, 18);  // it is still there, and finished
+  EXPECT_TRUE(again.seen.empty());
+}
+
+TEST(Resume, KeepsARunEndedThatEndedForLackOfProgress) {
+  auto options = options_for("impatient");
+  options.epochs = 50;
+  options.early_stopping.patience = 2;
+  options.resume = Resume::fresh;
+  const auto rule = torch::optim::SGDOptions(1e-300);  // nothing moves
+  const auto first = run<torch::optim::SGD>(world(), options, rule, never);
+  EXPECT_EQ(first.summary.epochs, 3);
+  options.resume = Resume::resume;
+  for (int i = 0; i < 2; ++i) {
+    const auto again = run<torch::optim::SGD>(world(), options, rule, never);
+    EXPECT_EQ(again.summary.epochs, 3);
+    EXPECT_TRUE(again.summary.finished);
+    EXPECT_EQ(again.summary.stopped_because, first.summary.stopped_because);
+    EXPECT_TRUE(again.seen.empty());
+  }
+  options.early_stopping.patience = 4;
+  EXPECT_EQ(run<torch::optim::SGD>(world(), options, rule, never).summary.epochs, 5);
+}
+
+TEST(Resume, AFreshRunLeavesNoBestModelOfTheOneBefore) {
+  auto options = options_for("best");
+  options.resume = Resume::fresh;
+  const auto rule = torch::optim::AdamOptions(0.01);
+  run<torch::optim::Adam>(world(), options, rule, never);
+  world().barrier();
+  EXPECT_TRUE(std::filesystem::exists(options.folder() / "best.safetensors"));
+  world().barrier();
+  options.epochs = 0;  // nothing is evaluated
+  run<torch::optim::Adam>(world(), options, rule, never);
+  world().barrier();
+  EXPECT_FALSE(std::filesystem::exists(options.folder() / "best.safetensors"));
+}
+
 TEST(Resume, GoesBackToTheCheckpointBeforeADamagedOne) {
   auto options = options_for("damaged");
   options.resume = Resume::fresh;
@@ -209,6 +270,49 @@ TEST(Resume, TrainingGoesOnWhileTheDiskIsFull) {
   const auto folder = options.folder() / "checkpoints";
   EXPECT_FALSE(std::filesystem::exists(folder / "step_00000004"));  // that of step 2 may or may not have been on the disk before
   EXPECT_TRUE(std::filesystem::exists(folder / "step_00000018"));
+}
+
+/// A disk that is full from the last step on, on rank 0.
+struct FullAtTheEnd : tw::train::Hook {
+  void on_update(tw::train::State& state) override {
+    if (state.comm.rank() == 0 && state.step == 18) FullDisk::limit_files(1);
+  }
+  void on_end(tw::train::State& state, const tw::train::Summary& summary) override {
+    if (state.comm.rank() == 0) FullDisk::limit_files(RLIM_INFINITY);
+    steps = summary.steps;
+  }
+  int64_t steps = 0;
+};
+
+TEST(Resume, ReportsARunWhoseLastCheckpointIsNotWritten) {
+  auto options = options_for("full_at_the_end");
+  options.resume = Resume::fresh;
+  const auto model = make_regressor(0);
+  torch::optim::Adam adam(model.tensors(), 0.01);
+  const auto data = squares(31);
+  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
+  FullAtTheEnd disk;
+  trainer.add(disk);
+  EXPECT_THROW(trainer.run(), tw::Error);
+  EXPECT_EQ(disk.steps, 18);
+  if (world().rank() == 0) FullDisk::limit_files(RLIM_INFINITY);
+}
+
+TEST(Resume, KeepsAllNamesOfTiedTensors) {
+  torch::nn::Sequential net(torch::nn::Linear(4, 4), torch::nn::Tanh(), torch::nn::Linear(4, 4), torch::nn::Linear(4, 1));
+  net->to(torch::kDouble);
+  auto& second = net->at<torch::nn::LinearImpl>(2);
+  second.weight = second.register_parameter("tied", net->at<torch::nn::LinearImpl>(0).weight);
+  const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
+  torch::optim::Adam adam(model.tensors(), 0.01);
+  const auto data = squares(31);
+  auto options = options_for("tied");
+  options.resume = Resume::fresh;
+  Trainer(world(), model, adam, tw::train::regression(), data, data, options).run();
+  world().barrier();
+  const auto checkpoint = tw::Checkpoint::open(options.folder() / "checkpoints");
+  EXPECT_TRUE(checkpoint.read("2.tied").equal(model.parameters.at(0).tensor));
+  EXPECT_EQ(tw::SafetensorsFile(options.folder() / "best.safetensors").metadata().at("2.tied"), "0.weight");
 }
 
 TEST(Resume, TellsTwoRunsInOneFolderApart) {

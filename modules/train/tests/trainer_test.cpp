@@ -280,4 +280,33 @@ TEST(Trainer, NamesTheWrongOption) {
   refuses([](auto&) {}, nothing);
 }
 
+TEST(Trainer, NamesTheOptionThatDiffersBetweenRanks) {
+  if (world().size() == 1) return;
+  const auto model = make_mlp();
+  torch::optim::SGD sgd(model.tensors(), 0.1);
+  const auto data = rows(5);
+  const auto more = rows(6);
+  const bool odd_one_out = world().rank() == world().size() - 1;
+  const auto expect_named = [&](const std::string& name, auto change, const tw::Dataset& test_set) {
+    auto options = quick("differs");
+    if (odd_one_out) change(options);
+    try {
+      Trainer(world(), model, sgd, tw::train::classification(), data, odd_one_out ? test_set : data, options);
+      ADD_FAILURE() << name << ": no exception";
+    } catch (const tw::ContractError& error) {
+      EXPECT_NE(std::string(error.what()).find(tw::concat("rank ", world().size() - 1, " has '", name, ' ')), std::string::npos) << error.what();
+    }
+  };
+  expect_named("evaluate_every", [](auto& options) { options.evaluate_every = 2; }, data);
+  expect_named("uneven", [](auto& options) { options.uneven = tw::Uneven::pad; }, data);
+  expect_named("checkpoint.keep", [](auto& options) { options.checkpoint.keep = 7; }, data);
+  expect_named("checkpoint.every_steps", [](auto& options) { options.checkpoint.every_steps = 7; }, data);
+  expect_named("early_stopping.min_delta", [](auto& options) { options.early_stopping.min_delta = 1e-17; }, data);
+  expect_named("learning_rate.step_factor", [](auto& options) { options.learning_rate.step_factor += 1e-16; }, data);
+  expect_named("non_finite", [](auto& options) { options.non_finite = tw::train::NonFinite::skip; }, data);
+  expect_named("resume", [](auto& options) { options.resume = tw::train::Resume::fresh; }, data);
+  expect_named("trace", [](auto& options) { options.trace = "trace.json"; }, data);
+  expect_named("test samples", [](auto&) {}, more);
+}
+
 }  // namespace

@@ -35,6 +35,8 @@ class Config {
   /// Sets one value from "key=value". The value is read as TOML and, failing that, as a string.
   /// @throws ConfigError without '=' or with an empty key.
   void set(std::string_view assignment, std::string_view origin = "--set");
+  /// Sets one value to `text` as it stands, which is not read as TOML.
+  void set_text(const std::string& key, std::string text, std::string origin);
 
   void bind(std::string_view key, bool& field);
   void bind(std::string_view key, int64_t& field);

@@ -66,7 +66,7 @@ class DistributedSampler {
   int64_t end() const noexcept { return end_; }
   /// Whether all samples of the epoch have been dealt.
   bool epoch_done() const noexcept { return consumed_ >= end_; }
-  /// How many calls of next_share(global_batch) a whole epoch takes; the same on every rank.
+  /// How many calls of next_share(global_batch) a whole epoch takes; the same on every rank. The same is asked of `global_batch`.
   int64_t steps(int64_t global_batch) const;
   /// How many it takes from here.
   int64_t steps_left(int64_t global_batch) const;
@@ -78,6 +78,7 @@ class DistributedSampler {
   size_t batches(size_t batch_size) const;
 
  private:
+  void expect_shareable(int64_t global_batch) const;
   int64_t end_of_epoch(int64_t begin) const noexcept;
   int64_t sample_at(int64_t position) const;
 

@@ -30,6 +30,7 @@ struct LoaderOptions {
 class Loader {
  public:
   /// @param dataset kept by reference, and used by the workers; @param sampler of this rank, a copy.
+  /// @throws ContractError for a wrong option, and for a global batch that a sampler which drops or pads cannot share evenly.
   Loader(const Dataset& dataset, DistributedSampler sampler, LoaderOptions options = {});
   /// Waits for the batches in the making, no longer.
   ~Loader();

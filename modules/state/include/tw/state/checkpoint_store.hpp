@@ -53,14 +53,15 @@ class CheckpointStore {
   /// is replaced; those of later steps stay. Collective. Costs one copy of the bytes that this rank writes, which is what several ranks hold shared
   /// among them; the first time also the making of memory for it.
   /// @param step at least 0. @param metadata any text, such as JSON; rank 0's counts.
-  /// @throws ContractError on every rank alike when the shards do not make up tensors; what made the one before it fail.
+  /// @throws ContractError on every rank alike when the shards do not make up tensors; what made the one before it fail, as
+  ///         wait().
   void save(int64_t step, const std::vector<NamedShard>& shards, const std::string& metadata);
   /// Carries the saving on, without waiting; to be called every now and then, such as at each step.
-  /// @throws Error with file and reason when saving failed: on every rank, each at its own next call. Complete checkpoints are untouched, and the
-  /// next
-  ///         save() begins anew.
+  /// @throws Error with file and reason when saving failed: on every rank, each at its own next call. Complete checkpoints are untouched, and a
+  ///         later save() begins anew.
   void poll();
-  /// Returns when the last save is complete. Collective. @throws as poll(), on every rank alike.
+  /// Returns when the last save is complete. Collective. @throws Error as poll(), on every rank alike: also on those where poll() has thrown
+  /// the same failure, unless it has on all.
   void wait();
 
   // These may be called while a save is under way. It may remove an old checkpoint just then; wait() first where that matters.
@@ -75,7 +76,8 @@ class CheckpointStore {
   std::optional<int64_t> newest_valid() const;
   /// What the checkpoint of `step` holds, without its values. Collective. @throws Error on every rank alike where it is absent or damaged.
   CheckpointIndex index(int64_t step) const;
-  /// Removes all complete checkpoints, once what is being written is. Collective. @throws Error on every rank alike.
+  /// Removes all complete checkpoints, once what is being written is. Collective. @throws Error on every rank alike, as wait() or because
+  /// they cannot be removed.
   void remove_all();
 
  private:

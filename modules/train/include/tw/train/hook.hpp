@@ -36,7 +36,7 @@ struct State {
   double learning_rate = 0;
   std::vector<std::string> figures{"loss"};  ///< what an evaluation gives, in its order
 
-  /// Ends the run after this step, with a checkpoint. Any rank may ask.
+  /// Ends the run, with a checkpoint: after this step; from on_backward() on, after one more. Any rank may ask.
   void stop(std::string reason) { stop_reason = std::move(reason); }
   std::string stop_reason;
 };

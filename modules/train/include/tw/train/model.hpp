@@ -2,7 +2,9 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <tw/data_parallel/fwd.hpp>
 #include <tw/tensor/named_tensor.hpp>
 #include <vector>
@@ -15,7 +17,8 @@ struct Model {
   std::vector<NamedTensor> buffers;                             ///< such as running means; rank 0's count
   std::function<at::Tensor(const at::Tensor& inputs)> forward;  ///< [n, ...] -> [n, ...]; n may be 0
   std::function<void(bool training)> set_training = [](bool) {};
-  std::vector<std::string> empty_submodules = {};  ///< such as activations, whose names LibTorch wants in its files
+  std::vector<std::string> empty_submodules = {};   ///< such as activations, whose names LibTorch wants in its files
+  std::map<std::string, std::string> aliases = {};  ///< further names of tied tensors, each to the one that is listed
 
   /// Elements of all trained parameters.
   int64_t trained_elements() const;
@@ -23,7 +26,7 @@ struct Model {
   std::vector<at::Tensor> tensors() const;
 };
 
-/// An ordinary module. @param forward calls it. Tied parameters appear once, under their first name.
+/// An ordinary module. @param forward calls it. Tied tensors appear once, under their first name.
 Model model_of(const std::shared_ptr<torch::nn::Module>& module, std::function<at::Tensor(const at::Tensor&)> forward);
 
 /// The same for LibTorch's holders, such as `model_of(models::LeNet())`.

@@ -7,6 +7,7 @@
 #include <tw/data/distributed_sampler.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/train/learning_rate.hpp>
+#include <vector>
 
 namespace tw::train {
 
@@ -55,7 +56,12 @@ struct Options {
   Augmentation augmentation = {};    ///< of the training set
   std::filesystem::path trace = {};  ///< a timeline in Chrome's trace format; empty: none
 
+  /// What must be the same on all ranks, one a line: "epochs 3".
+  std::vector<std::string> describe() const;
   std::filesystem::path folder() const { return output / name; }
+  /// Those of all ranks, where an update takes `samples` of all ranks. @throws ContractError unless `accumulation` divides them and, under `drop` and
+  /// `pad`, the ranks a pass.
+  int64_t samples_of_a_pass(int64_t samples, int ranks) const;
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };

@@ -18,7 +18,7 @@ double figure(const Figures& figures, const std::string& name);
 struct EpochReport {
   int64_t epoch = 0;      ///< from 1
   int64_t step = 0;       ///< updates so far
-  double train_loss = 0;  ///< mean over the samples, each taken before the update it served in
+  double train_loss = 0;  ///< mean over the samples, each taken before the update it served in; those that are not finite are left out
   Figures test;           ///< empty where this epoch was not evaluated
   bool best = false;      ///< better than all before
   double learning_rate = 0;

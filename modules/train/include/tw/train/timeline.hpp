@@ -14,11 +14,14 @@ class Timeline {
   using Time = std::chrono::steady_clock::time_point;
   enum class Row { compute = 0, communication = 1 };
 
+  /// Counts times from now, which is about the same moment on all ranks, and looks whether rank 0 can write `path`. Collective.
+  /// @throws FileError on every rank when it cannot.
+  void begin(const Communicator& comm, std::filesystem::path path);
   /// Adds a span. After a million of them the rest is left out.
   void add(Row row, const char* name, Time begin, Time end, int64_t number);
-  /// Writes the spans of all ranks to `path` on rank 0; times count from the first span anywhere, by each node's own clock. Collective.
+  /// Writes the spans of all ranks on rank 0; times count from begin(), by each node's own clock. Collective.
   /// @throws FileError on every rank when rank 0 cannot write.
-  void write(const Communicator& comm, const std::filesystem::path& path) const;
+  void write(const Communicator& comm) const;
 
  private:
   struct Span {
@@ -28,6 +31,8 @@ class Timeline {
     Time end;
     int64_t number;
   };
+  std::filesystem::path path_;
+  Time origin_;
   std::vector<Span> spans_;
 };
 

@@ -30,7 +30,8 @@ class Trainer {
   /// @param hook borrowed; called after those added before. On every rank, or on some: a hook that communicates, on every rank.
   void add(Hook& hook);
 
-  /// Trains to the end, or until something ends it. Collective, once.
+  /// Trains to the end, or until something ends it. Collective, once. @throws Error on every rank, behind the hooks' on_end, when the last checkpoint
+  /// or the timeline was not written.
   Summary run();
 
  private:
