@@ -87,6 +87,27 @@ void read_schedule(Reader& reader, train::LearningRateOptions& schedule) {
   reader.at_least("schedule.base_batch", schedule.base_batch, 0);
 }
 
+void read_strategy(Reader& reader, train::StrategyOptions& strategy) {
+  using Kind = train::StrategyKind;
+  using Compression = train::CompressionKind;
+  reader.choice<Kind>("strategy.name", strategy.kind,
+                      {{"data", Kind::data}, {"sharded", Kind::sharded}, {"local_sgd", Kind::local_sgd}, {"diloco", Kind::diloco}});
+  reader.choice<Compression>("strategy.compression", strategy.compression,
+                             {{"none", Compression::none},
+                              {"float16", Compression::float16},
+                              {"bfloat16", Compression::bfloat16},
+                              {"top_k", Compression::top_k},
+                              {"power_sgd", Compression::power_sgd}});
+  reader.positive("strategy.top_k_fraction", strategy.top_k_fraction);
+  if (strategy.top_k_fraction > 1) reader.refuse("strategy.top_k_fraction", concat("must be at most 1, got ", strategy.top_k_fraction), "1");
+  reader.at_least("strategy.power_sgd_rank", strategy.power_sgd_rank, 1);
+  reader.take("strategy.release_gradients", strategy.release_gradients);
+  reader.take("strategy.one_copy_per_node", strategy.one_copy_per_node);
+  reader.at_least("strategy.period", strategy.period, 1);
+  reader.positive("strategy.outer_lr", strategy.outer_learning_rate);
+  reader.in_range("strategy.outer_momentum", strategy.outer_momentum, 0, 1);
+}
+
 void read_safety(Reader& reader, train::Options& run) {
   reader.at_least("checkpoint.every_epochs", run.checkpoint.every_epochs, 0);
   reader.at_least("checkpoint.every_steps", run.checkpoint.every_steps, 0);
@@ -126,6 +147,15 @@ void check_combinations(Reader& reader, const TrainConfig& read) {
   if (run.non_finite == train::NonFinite::restore && run.checkpoint.every_epochs == 0 && run.checkpoint.every_steps == 0) {
     reader.refuse("non_finite", "is \"restore\", but no checkpoints are kept", "\"skip\", or checkpoint.every_epochs = 1");
   }
+  const train::StrategyOptions& strategy = run.strategy;
+  const bool half = strategy.compression == train::CompressionKind::float16 || strategy.compression == train::CompressionKind::bfloat16;
+  const bool compresses = strategy.kind == train::StrategyKind::data || (strategy.kind == train::StrategyKind::diloco && half);
+  if (strategy.compression != train::CompressionKind::none && !compresses) {
+    reader.refuse("strategy.compression", "is for strategy.name = \"data\", and half precision also for \"diloco\"", "\"none\"");
+  }
+  if ((strategy.release_gradients || strategy.one_copy_per_node) && strategy.kind != train::StrategyKind::sharded) {
+    reader.refuse("strategy.release_gradients", "and one_copy_per_node are for strategy.name = \"sharded\"", "false");
+  }
   if (run.global_batch % run.accumulation != 0) {
     const int64_t nearest = (run.global_batch + run.accumulation - 1) / run.accumulation * run.accumulation;
     reader.refuse("global_batch", concat("must be a multiple of accumulation = ", run.accumulation, ", got ", run.global_batch), concat(nearest));
@@ -155,6 +185,7 @@ TrainConfig read_train_config(Config& config) {
   read_model(reader, read.model);
   read_optimizer(reader, read.optimizer);
   read_schedule(reader, read.run.learning_rate);
+  read_strategy(reader, read.run.strategy);
   read_safety(reader, read.run);
   check_combinations(reader, read);
   config.finish();

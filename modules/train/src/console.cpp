@@ -79,8 +79,8 @@ void Console::on_end(State& state, const Summary& summary) {
                                  format_duration(summary.train_time)));
   if (summary.skipped_steps > 0) line("left out       ", concat(summary.skipped_steps, " updates that were not finite"));
   line("speed          ", concat(format_count(summary.samples_per_s), " ", unit_, "/s"));
-  line("communication  ", concat(percent(summary.exposed_comm_share), " of the step time was spent waiting for it, ",
-                                 percent(summary.waited_for_data_share), " waiting for data"));
+  line("communication  ", concat(format_count(summary.bytes_per_step), "B a step and rank; ", percent(summary.exposed_comm_share),
+                                 " of the step time was spent waiting for it, ", percent(summary.waited_for_data_share), " waiting for data"));
   line("files          ",
        concat(state.options.folder().string(), ": metrics.jsonl, metrics.csv",
               state.options.checkpoint.every_epochs + state.options.checkpoint.every_steps > 0 ? ", checkpoints, best.safetensors" : ""));

@@ -86,6 +86,7 @@ void MetricsLog::on_end(State& /*state*/, const Summary& summary) {
   nlohmann::ordered_json json{{"event", "summary"}};
   for (const auto& [name, value] : summary.test) json["test_" + name] = value;
   json["samples_per_s"] = summary.samples_per_s;
+  json["bytes_per_step"] = summary.bytes_per_step;
   json["exposed_comm_share"] = summary.exposed_comm_share;
   json["waited_for_data_share"] = summary.waited_for_data_share;
   json["ranks"] = summary.ranks;

@@ -23,6 +23,7 @@ void Options::validate() const {
   TW_EXPECTS(early_stopping.min_delta >= 0, "early_stopping.min_delta must not be negative, got ", early_stopping.min_delta);
   TW_EXPECTS(loader_workers >= 0, "loader_workers must not be negative, got ", loader_workers);
   learning_rate.validate();
+  strategy.validate();
 }
 
 std::vector<std::string> Options::describe() const {
@@ -38,6 +39,7 @@ std::vector<std::string> Options::describe() const {
   add("seed", seed);
   add("uneven", static_cast<int>(uneven));
   add("evaluate_every", evaluate_every);
+  lines.push_back(strategy.describe());
   add("learning_rate.decay", static_cast<int>(learning_rate.decay));
   add("learning_rate.warm_up_steps", learning_rate.warm_up_steps);
   add("learning_rate.step_epochs", learning_rate.step_epochs);

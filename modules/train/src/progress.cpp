@@ -46,6 +46,7 @@ void for_each_member(SomeProgress& progress, Visit visit) {
   visit("test", progress.test);
   visit("loss_sums", progress.loss_sums);
   visit("loss_samples", progress.loss_samples);
+  visit("arrival_order", progress.arrival_order);
   visit("empty_submodules", progress.empty_submodules);
 }
 

@@ -21,6 +21,7 @@ struct Progress {
   Figures test;                               ///< of the last evaluation
   std::vector<double> loss_sums;              ///< of this epoch's finite losses, one a rank
   std::vector<double> loss_samples;           ///< how many these are
+  std::vector<int64_t> arrival_order;         ///< of gradients, for buckets that give the same bits
   std::vector<std::string> empty_submodules;  ///< for export_for_libtorch()
 };
 

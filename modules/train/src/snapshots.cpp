@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 
-#include <iterator>
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
 #include <tw/comm/collectives.hpp>
@@ -12,17 +11,14 @@
 namespace tw::train {
 namespace {
 
-std::vector<NamedShard> shards_of(const Model& model, const OptimizerState& optimizer) {
-  std::vector<NamedShard> shards;
-  for (const NamedTensor& parameter : model.parameters) shards.push_back(whole(parameter.name, parameter.tensor, ShardKind::parameter));
+std::vector<NamedShard> shards_of(const Model& model, const Strategy& strategy) {
+  std::vector<NamedShard> shards = strategy.shards();
   for (const NamedTensor& buffer : model.buffers) shards.push_back(whole(buffer.name, buffer.tensor, ShardKind::buffer));
   for (NamedShard& shard : shards) {
     for (const auto& [alias, name] : model.aliases) {
       if (name == shard.name) shard.aliases.push_back(alias);
     }
   }
-  std::vector<NamedShard> more = optimizer.shards();
-  shards.insert(shards.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   return shards;
 }
 
@@ -35,11 +31,8 @@ std::vector<double> on_every_rank(const Communicator& comm, double mine) {
 
 }  // namespace
 
-Snapshots::Snapshots(const Communicator& comm, const Model& model, torch::optim::Optimizer& optimizer, const Options& options)
-    : comm_(comm),
-      model_(model),
-      store_(comm, options.folder() / "checkpoints", {.keep = options.checkpoint.keep}),
-      optimizer_(optimizer, model.parameters) {}
+Snapshots::Snapshots(const Communicator& comm, const Model& model, const Options& options)
+    : comm_(comm), model_(model), store_(comm, options.folder() / "checkpoints", {.keep = options.checkpoint.keep}) {}
 
 template <class Call>
 void Snapshots::report_failure_of(Call call) const {
@@ -64,27 +57,28 @@ std::optional<Progress> Snapshots::newest() const {
   return progress_from_json(store_.index(*step).metadata);
 }
 
-Progress Snapshots::restore(int64_t step) {
+Progress Snapshots::restore(int64_t step, Strategy& strategy) {
   const at::NoGradGuard no_grad;
   settle();
   std::vector<std::string> names;
   for (const StoredTensor& tensor : store_.index(step).tensors) names.push_back(tensor.spec.name);
-  optimizer_.prepare(names);
-  const std::vector<NamedShard> shards = shards_of(model_, optimizer_);
+  strategy.prepare(names);
+  const std::vector<NamedShard> shards = shards_of(model_, strategy);
   const Progress progress = progress_from_json(store_.load(step, shards));
-  optimizer_.apply(shards);
+  strategy.apply(shards);
   return progress;
 }
 
-void Snapshots::save(Progress progress, double loss_sum, double loss_samples) {
+void Snapshots::save(Progress progress, double loss_sum, double loss_samples, const Strategy& strategy) {
   const at::NoGradGuard no_grad;
   settle();
   progress.empty_submodules = model_.empty_submodules;
+  progress.arrival_order = strategy.arrival_order();
   progress.loss_sums = on_every_rank(comm_, loss_sum);
   progress.loss_samples = on_every_rank(comm_, loss_samples);
   // Running means differ between ranks, and rank 0's count. They alone are copied, so rank 0 goes on as if no checkpoint had been taken.
   synchronize(comm_, model_.buffers);
-  store_.save(progress.step, shards_of(model_, optimizer_), to_json(progress));
+  store_.save(progress.step, shards_of(model_, strategy), to_json(progress));
 }
 
 }  // namespace tw::train

@@ -2,26 +2,26 @@
 #pragma once
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/state/checkpoint_store.hpp>
-#include <tw/state/optimizer_state.hpp>
 #include <tw/train/model.hpp>
 #include <tw/train/options.hpp>
 
 #include "progress.hpp"
+#include "strategy.hpp"
 
 namespace tw::train {
 
-/// The checkpoints of one run: the model, its optimizer and how far the run has come.
+/// The checkpoints of one run: the model, what its strategy remembers, and how far the run has come.
 class Snapshots {
  public:
   /// Collective. All arguments are borrowed.
-  Snapshots(const Communicator& comm, const Model& model, torch::optim::Optimizer& optimizer, const Options& options);
+  Snapshots(const Communicator& comm, const Model& model, const Options& options);
 
   /// How far the newest checkpoint that can be read has come; `step` is its own. Collective.
   std::optional<Progress> newest() const;
   /// Takes the tensors of the checkpoint of `step`. Collective.
-  Progress restore(int64_t step);
+  Progress restore(int64_t step, Strategy& strategy);
   /// Collective. The tensors are copied now and written while training goes on.
-  void save(Progress progress, double loss_sum, double loss_samples);
+  void save(Progress progress, double loss_sum, double loss_samples, const Strategy& strategy);
   /// To be called every step by all ranks: carries writing on. A checkpoint that cannot be written is reported, and training goes on.
   void poll();
   /// Until what is being written is, or was reported. Collective.
@@ -38,7 +38,6 @@ class Snapshots {
   const Communicator& comm_;
   const Model& model_;
   CheckpointStore store_;
-  OptimizerState optimizer_;
 };
 
 }  // namespace tw::train

@@ -13,7 +13,6 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/data/loader.hpp>
-#include <tw/data_parallel/data_parallel.hpp>
 #include <tw/state/directory_lock.hpp>
 #include <tw/tensor/safetensors.hpp>
 #include <tw/train/timeline.hpp>
@@ -22,13 +21,10 @@
 #include "non_finite.hpp"
 #include "signals.hpp"
 #include "snapshots.hpp"
+#include "strategy.hpp"
 
 namespace tw::train {
 namespace {
-
-// What ranks tell each other along with a step.
-constexpr int notice_stop = 0;
-constexpr int notice_trouble = 1;
 
 constexpr int64_t most_restores = 3;
 
@@ -56,38 +52,39 @@ bool larger_is_better(const Objective& objective, const std::string& name) {
 
 }  // namespace
 
-// The parts of a run, in the order of a step: the loader gives this rank's share of the samples, the model and `parallel_` a loss and reduced
-// gradients, the optimizer an update, `snapshots_` what survives a kill.
+// The parts of a run, in the order of a step: the loader gives this rank's share of the samples, the model a loss, `strategy_` gradients and an
+// update, `snapshots_` what survives a kill.
 class Trainer::Run {
  public:
   Run(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
       const Options& options)
       : comm_(comm.dup()),
         model_(std::move(model)),
-        optimizer_(optimizer),
         objective_(std::move(objective)),
         train_(train),
         test_(test),
-        options_(checked(comm_, options, train, test, objective_)),
-        parallel_(comm_, all_tensors(),
-                  {.reduction = Reduction::sample_weighted, .check_finite = true, .on_bucket = [this](int64_t bucket, auto begin, auto end) {
-                     if (tracing()) timeline_.add(Timeline::Row::communication, "all-reduce", begin, end, bucket);
-                   }}) {
+        options_(checked(comm_, options, train, test, objective_)) {
     if (keeps_checkpoints()) {
       lock_.emplace(comm_, options_.folder());
-      snapshots_.emplace(comm_, model_, optimizer_, options_);
+      snapshots_.emplace(comm_, model_, options_);
     }
-    for (const auto& group : optimizer_.param_groups()) base_rates_.push_back(group.options().get_lr());
+    earlier_ = to_resume();
+    strategy_ = make_strategy(comm_, model_, optimizer, options_.strategy, earlier_ ? earlier_->arrival_order : std::vector<int64_t>(),
+                              [this](int64_t bucket, auto begin, auto end) {
+                                if (tracing()) timeline_.add(Timeline::Row::communication, "all-reduce", begin, end, bucket);
+                              });
+    for (const auto& group : strategy_->optimizer().param_groups()) base_rates_.push_back(group.options().get_lr());
+    state_.emplace(comm_, model_, strategy_->optimizer(), options_);
+    for (const Metric& metric : objective_.metrics) state_->figures.push_back(metric.name);
   }
 
   void add(Hook& hook) { hooks_.push_back(&hook); }
 
   Summary run() {
     const Signals signals;
-    const std::optional<Progress> earlier = to_resume();
     make_loader();
     if (tracing()) timeline_.begin(comm_, options_.trace);
-    begin(earlier);
+    begin();
     model_.set_training(true);
     notify(&Hook::on_start);
     while (progress_.epoch <= options_.epochs && !stopped()) train_epoch();
@@ -108,12 +105,11 @@ class Trainer::Run {
 
   template <class Method, class... Arguments>
   void notify(Method method, const Arguments&... arguments) {
-    for (Hook* hook : hooks_) (hook->*method)(state_, arguments...);
+    for (Hook* hook : hooks_) (hook->*method)(*state_, arguments...);
   }
 
   // Where the run to be gone on with stands, if there is one. Nothing is changed yet, so that whatever is refused loses nothing.
   std::optional<Progress> to_resume() {
-    for (const Metric& metric : objective_.metrics) state_.figures.push_back(metric.name);
     progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * comm_.size();
     progress_.seed = options_.seed;
     if (!snapshots_ || options_.resume == Resume::fresh) return std::nullopt;
@@ -141,9 +137,9 @@ class Trainer::Run {
     length_ = {(loader_->steps() + options_.accumulation - 1) / options_.accumulation, options_.epochs, progress_.global_batch};
   }
 
-  void begin(const std::optional<Progress>& earlier) {
-    if (earlier) {
-      progress_ = snapshots_->restore(earlier->step);
+  void begin() {
+    if (earlier_) {
+      progress_ = snapshots_->restore(earlier_->step, *strategy_);
       progress_.finished = false;
       loss_sum_ = share_of(progress_.loss_sums, comm_.rank(), comm_.size());
       loss_samples_ = share_of(progress_.loss_samples, comm_.rank(), comm_.size());
@@ -155,89 +151,82 @@ class Trainer::Run {
         log_warning(best_path().string(), ", of an earlier run, cannot be removed: ", code.message());
       }
     }
-    state_.step = progress_.step;
+    state_->step = first_step_ = progress_.step;
   }
 
   void train_epoch() {
-    state_.epoch = progress_.epoch;
-    state_.samples = progress_.consumed;
+    state_->epoch = progress_.epoch;
+    state_->samples = progress_.consumed;
     loader_->begin_epoch(progress_.epoch - 1, progress_.consumed);
-    state_.epoch_samples = loader_->end();
+    state_->epoch_samples = loader_->end();
     notify(&Hook::on_start_epoch);
     const Stopwatch watch;
     const int64_t samples_before = progress_.consumed;
-    while (progress_.consumed < state_.epoch_samples && !stopped()) {
+    while (progress_.consumed < state_->epoch_samples && !stopped()) {
       update();
       if (snapshots_) snapshots_->poll();
       const int64_t every = options_.checkpoint.every_steps;
-      const bool epoch_ends = progress_.consumed >= state_.epoch_samples;
+      const bool epoch_ends = progress_.consumed >= state_->epoch_samples;
       if (!stopped() && !epoch_ends && every > 0 && progress_.step % every == 0) save();
     }
     comm_.barrier();  // the epoch takes as long as its slowest rank
     const Seconds time = watch.elapsed();
     trained_samples_ += progress_.consumed - samples_before;
     train_time_ += time;
-    if (progress_.consumed >= state_.epoch_samples) end_epoch(time);
+    if (progress_.consumed >= state_->epoch_samples) end_epoch(time);
   }
 
   // One step of the optimizer, on the samples of `accumulation` batches.
   void update() {
-    const int64_t samples = std::min(progress_.global_batch, state_.epoch_samples - progress_.consumed);
-    optimizer_.zero_grad();
+    const int64_t samples = std::min(progress_.global_batch, state_->epoch_samples - progress_.consumed);
+    strategy_->zero_grad();
     set_learning_rate();
     const std::vector<at::Tensor> buffers = options_.non_finite == NonFinite::skip ? copies_of_buffers() : std::vector<at::Tensor>();
-    bool trouble = false;
-    bool stop = false;
-    int64_t taken = 0;
-    int64_t pass = 0;
-    for (; taken < samples; ++pass) {
-      taken += backward(pass, samples);
-      trouble = trouble || parallel_.notices(notice_trouble) > 0 || !parallel_.gradients_finite();
-      stop = stop || parallel_.notices(notice_stop) > 0;
-      if (trouble) break;
-    }
+    suspect_ = Suspect();
+    for (int64_t pass = 0; loader_->consumed() < progress_.consumed + samples; ++pass) backward(pass, samples);
     notify(&Hook::on_backward);
-    for (; taken < samples; taken += pass_over()) {  // trouble: the rest of the update is of no use
-    }
     progress_.consumed = loader_->consumed();
     const auto begin = std::chrono::steady_clock::now();
-    if (!trouble) optimizer_.step();
+    const Outcome outcome = strategy_->update();
     span("update", begin);
-    state_.step = ++progress_.step;
-    state_.samples = progress_.consumed;
-    if (trouble) react(pass, buffers);
+    state_->step = ++progress_.step;
+    state_->samples = progress_.consumed;
+    if (outcome.trouble) react();
+    if (outcome.left_out && options_.non_finite == NonFinite::skip) restore_buffers(buffers);
     notify(&Hook::on_update);
-    if (stop && !stopped()) stopped_because_ = reason_to_stop();
+    heed(outcome);
   }
 
-  // Takes the next batch; its gradients count as much as its samples do among the `samples` of the update. @return its samples on all ranks
-  int64_t backward(int64_t pass, int64_t samples) {
-    const int64_t before = loader_->consumed();
+  // Takes the next batch, and this rank's share of the gradient of its loss.
+  void backward(int64_t pass, int64_t samples) {
     auto begin = std::chrono::steady_clock::now();
-    state_.outputs = state_.loss = at::Tensor();  // so that their memory serves the next ones
-    state_.batch = Batch();
-    state_.batch = loader_->next().value();
+    state_->outputs = state_->loss = at::Tensor();  // so that their memory serves the next ones
+    state_->batch = Batch();
+    state_->batch = loader_->next().value();
     begin = span("data", begin);
-    const int64_t all_ranks = loader_->consumed() - before;
-    const int64_t here = state_.batch.size();
+    const int64_t here = state_->batch.size();
+    const bool last = loader_->consumed() >= progress_.consumed + samples;
     reseed(progress_.step, pass);
     notify(&Hook::on_sample);
-    state_.outputs = here > 0 ? model_.forward(state_.batch.inputs) : at::Tensor();
-    state_.loss = here > 0 ? objective_.loss(state_.outputs, state_.batch.targets) : loss_of_nothing();
-    state_.mean_loss = here > 0 ? state_.loss.item<double>() : 0.0;
+    state_->outputs = here > 0 ? model_.forward(state_->batch.inputs) : at::Tensor();
+    state_->loss = here > 0 ? objective_.loss(state_->outputs, state_->batch.targets) : loss_of_nothing();
+    state_->mean_loss = here > 0 ? state_->loss.item<double>() : 0.0;
     begin = span("forward", begin);
     notify(&Hook::on_forward);
-    if (!std::isfinite(state_.mean_loss)) parallel_.give_notice(notice_trouble);
-    if (!Signals::caught().empty() || !state_.stop_reason.empty()) parallel_.give_notice(notice_stop);
-    parallel_.set_samples(here);
-    const double share = static_cast<double>(all_ranks) / static_cast<double>(samples);
-    (share == 1 ? state_.loss : state_.loss * share).backward();
+    const bool finite = std::isfinite(state_->mean_loss);
+    if (!suspect_.certain) suspect_ = {.batch = state_->batch, .pass = pass, .certain = !finite};
+    if (!finite) strategy_->say(Word::trouble);
+    if (!Signals::caught().empty() || !state_->stop_reason.empty()) strategy_->say(Word::stop);
+    strategy_->backward(state_->loss, here, samples, last);
     span("backward", begin);
-    if (std::isfinite(state_.mean_loss)) {
-      loss_sum_ += state_.mean_loss * static_cast<double>(here);
+    if (finite) {
+      loss_sum_ += state_->mean_loss * static_cast<double>(here);
       loss_samples_ += static_cast<double>(here);
     }
-    return all_ranks;
+  }
+
+  void heed(const Outcome& outcome) {
+    if (outcome.stop && !stopped()) stopped_because_ = reason_to_stop();
   }
 
   // A rank without samples still takes part in the reduction: with zeros, for every parameter.
@@ -261,15 +250,9 @@ class Trainer::Run {
 
   void set_learning_rate() {
     const double factor = learning_rate_factor(options_.learning_rate, length_, progress_.step);
-    auto& groups = optimizer_.param_groups();
+    auto& groups = strategy_->optimizer().param_groups();
     for (size_t i = 0; i < groups.size(); ++i) groups[i].options().set_lr(base_rates_[i] * factor);
-    state_.learning_rate = base_rates_.front() * factor;
-  }
-
-  int64_t pass_over() {
-    const int64_t before = loader_->consumed();
-    (void)loader_->next();
-    return loader_->consumed() - before;
+    state_->learning_rate = base_rates_.front() * factor;
   }
 
   std::vector<at::Tensor> copies_of_buffers() const {
@@ -278,10 +261,16 @@ class Trainer::Run {
     return copies;
   }
 
-  // What to do where the update that has just ended had no finite gradients. @param pass in which that was noticed, @param buffers before the update
-  void react(int64_t pass, const std::vector<at::Tensor>& buffers) {
-    reseed(progress_.step - 1, pass);
-    const std::string where = find_non_finite(comm_, model_, objective_, state_.batch);
+  // Running means of what is not finite are of no use.
+  void restore_buffers(const std::vector<at::Tensor>& copies) {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < copies.size(); ++i) model_.buffers[i].tensor.copy_(copies[i]);
+  }
+
+  // What to do where some rank had no finite gradients.
+  void react() {
+    reseed(progress_.step - 1, suspect_.pass);
+    const std::string where = find_non_finite(comm_, model_, objective_, suspect_.batch);
     const auto say = [&](const char* reaction) {
       if (comm_.rank() == 0) log_warning("step ", progress_.step, ": ", where, "; ", reaction);
     };
@@ -289,13 +278,11 @@ class Trainer::Run {
     const bool may_restore = options_.non_finite == NonFinite::restore && snapshots_ && progress_.restores < most_restores;
     const auto newest = may_restore ? snapshots_->newest() : std::nullopt;
     if (options_.non_finite == NonFinite::skip) {
-      const at::NoGradGuard no_grad;
-      for (size_t i = 0; i < buffers.size(); ++i) model_.buffers[i].tensor.copy_(buffers[i]);  // running means of what is not finite
       ++progress_.skipped;
       say("this update is left out");
     } else if (newest) {
       say("back to the parameters of the newest checkpoint");
-      (void)snapshots_->restore(newest->step);
+      (void)snapshots_->restore(newest->step, *strategy_);
       ++progress_.skipped;
       ++progress_.restores;
     } else {
@@ -307,19 +294,22 @@ class Trainer::Run {
 
   std::string reason_to_stop() {
     const std::string signal = Signals::caught();
-    for (const std::string& reason : allgather_strings(comm_, signal.empty() ? state_.stop_reason : signal)) {
+    for (const std::string& reason : allgather_strings(comm_, signal.empty() ? state_->stop_reason : signal)) {
       if (!reason.empty()) return reason;
     }
     return "stopped";
   }
 
   void end_epoch(Seconds time) {
+    const Outcome outcome = strategy_->meet();
+    if (outcome.trouble) react();
+    heed(outcome);
     EpochReport report;
     report.epoch = progress_.epoch;
     report.step = progress_.step;
-    report.learning_rate = state_.learning_rate;
+    report.learning_rate = state_->learning_rate;
     report.train_time = time;
-    report.samples = state_.epoch_samples;
+    report.samples = state_->epoch_samples;
     const std::vector<double> losses = sum_over_ranks(comm_, {loss_sum_, loss_samples_});
     report.train_loss = losses[0] / losses[1];
     const bool last = progress_.epoch == options_.epochs;
@@ -373,7 +363,7 @@ class Trainer::Run {
 
   void save() {
     const auto begin = std::chrono::steady_clock::now();
-    snapshots_->save(progress_, loss_sum_, loss_samples_);
+    snapshots_->save(progress_, loss_sum_, loss_samples_, *strategy_);
     span("checkpoint", begin);
   }
 
@@ -394,8 +384,9 @@ class Trainer::Run {
     summary.finished = progress_.finished;
     if (trained_samples_ > 0) {
       summary.samples_per_s = static_cast<double>(trained_samples_) / train_time_.count();
-      const auto waits = sum_over_ranks(comm_, {parallel_.exposed_time().count(), loader_->waited().count()});
+      const auto waits = sum_over_ranks(comm_, {strategy_->exposed_time().count(), loader_->waited().count()});
       summary.exposed_comm_share = waits[0] / comm_.size() / train_time_.count();
+      summary.bytes_per_step = static_cast<double>(strategy_->payload_bytes()) / static_cast<double>(progress_.step - first_step_);
       summary.waited_for_data_share = waits[1] / comm_.size() / train_time_.count();
     }
     // What cannot be written takes the report away from nobody.
@@ -423,22 +414,31 @@ class Trainer::Run {
 
   Communicator comm_;
   Model model_;
-  torch::optim::Optimizer& optimizer_;
   Objective objective_;
   const Dataset& train_;
   const Dataset& test_;
   Options options_;
-  DataParallel parallel_;
   std::optional<DirectoryLock> lock_;
   std::optional<Snapshots> snapshots_;
+  std::optional<Progress> earlier_;  // where the run to be resumed stands
+  std::unique_ptr<Strategy> strategy_;
   std::optional<Loader> loader_;
   std::vector<Hook*> hooks_;
   std::vector<double> base_rates_;  // of the optimizer's groups
   RunLength length_;
   Progress progress_;
+  int64_t first_step_ = 0;   // where this run began, or went on
   double loss_sum_ = 0;      // of this rank, over the epoch's samples so far, where finite
   double loss_samples_ = 0;  // of these
-  State state_{comm_, model_, optimizer_, options_};
+
+  /// What in this update was not finite, if anything is not: the first batch whose loss was not, else the last one.
+  struct Suspect {
+    Batch batch = {};
+    int64_t pass = 0;
+    bool certain = false;
+  };
+  Suspect suspect_;
+  std::optional<State> state_;
   std::string stopped_because_;
   bool diverged_ = false;
   int64_t trained_samples_ = 0;

@@ -7,6 +7,7 @@
 #include <tw/data/distributed_sampler.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/train/learning_rate.hpp>
+#include <tw/train/strategy_options.hpp>
 #include <vector>
 
 namespace tw::train {
@@ -47,6 +48,7 @@ struct Options {
   int64_t seed = 0;          ///< of the order of samples, of augmentation and of what the model draws
   Uneven uneven = Uneven::exact;
   int64_t evaluate_every = 1;  ///< epochs
+  StrategyOptions strategy = {};
   LearningRateOptions learning_rate = {};
   CheckpointPolicy checkpoint = {};
   EarlyStopping early_stopping = {};

@@ -42,6 +42,7 @@ struct Summary {
   bool finished = true;              ///< false: to be resumed
   double samples_per_s = 0;          ///< trained, by all ranks, evaluation not counted; since the start or the resume
   double exposed_comm_share = 0;     ///< time in which ranks only waited for communication, over the time of all steps; mean over ranks
+  double bytes_per_step = 0;         ///< that a rank gave to the strategy's collectives
   double waited_for_data_share = 0;  ///< the same for data
   Seconds train_time{0};             ///< of all steps since the start or the resume
 };

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tw::train {
+
+/// How the ranks train one model; docs/strategies.md compares them.
+enum class StrategyKind {
+  data,       ///< gradients are reduced in every step (DataParallel)
+  sharded,    ///< the same, and each rank updates its share of the parameters (ShardedOptimizer)
+  local_sgd,  ///< ranks train alone, and average their parameters every `period` steps (LocalSgd)
+  diloco,     ///< ranks train alone, and make an outer step every `period` steps (DiLoCo)
+};
+
+/// What gradients travel as.
+enum class CompressionKind { none, float16, bfloat16, top_k, power_sgd };
+
+struct StrategyOptions {
+  StrategyKind kind = StrategyKind::data;
+  CompressionKind compression = CompressionKind::none;  ///< of `data`; float16 and bfloat16 also of `diloco`
+  double top_k_fraction = 0.01;
+  int64_t power_sgd_rank = 2;
+  bool release_gradients = false;  ///< of `sharded`: keep only this rank's share of the reduced gradients (ZeRO 2)
+  bool one_copy_per_node = false;  ///< of `sharded`: one copy of the parameters for all ranks of a node
+  int64_t period = 50;             ///< of `local_sgd` and `diloco`: steps; they meet at the end of each epoch too
+  double outer_learning_rate = 0.7;
+  double outer_momentum = 0.9;
+
+  /// @throws ContractError naming the wrong field.
+  void validate() const;
+  /// One line, in which two that differ differ.
+  std::string describe() const;
+};
+
+}  // namespace tw::train

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy.hpp"
+
+#include <ATen/ops/zeros.h>
+#include <torch/optim/optimizer.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <optional>
+#include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/data_parallel/data_parallel.hpp>
+#include <tw/data_parallel/diloco.hpp>
+#include <tw/data_parallel/local_sgd.hpp>
+#include <tw/gradients/compression.hpp>
+#include <tw/gradients/sharded_optimizer.hpp>
+#include <tw/state/optimizer_state.hpp>
+#include <utility>
+
+namespace tw::train {
+namespace {
+
+using torch::optim::Optimizer;
+
+std::vector<NamedTensor> all_tensors(const Model& model) {
+  std::vector<NamedTensor> all = model.parameters;
+  all.insert(all.end(), model.buffers.begin(), model.buffers.end());
+  return all;
+}
+
+void append(std::vector<NamedShard>& shards, std::vector<NamedShard> more) {
+  shards.insert(shards.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+std::vector<NamedShard> whole_parameters(const Model& model) {
+  std::vector<NamedShard> shards;
+  for (const auto& [name, tensor] : model.parameters) shards.push_back(whole(name, tensor, ShardKind::parameter));
+  return shards;
+}
+
+std::shared_ptr<Compressor> make_compressor(const StrategyOptions& options) {
+  switch (options.compression) {
+    case CompressionKind::none: return nullptr;
+    case CompressionKind::float16: return half_compression(HalfPrecision::float16);
+    case CompressionKind::bfloat16: return half_compression(HalfPrecision::bfloat16);
+    case CompressionKind::top_k: return top_k_compression({.fraction = options.top_k_fraction});
+    case CompressionKind::power_sgd: return power_sgd_compression({.rank = options.power_sgd_rank});
+  }
+  return nullptr;
+}
+
+/// The ranks meet in every update: gradients are reduced.
+class Reduced : public Strategy {
+ public:
+  Reduced(const Communicator& comm, const Model& model, const ReducerOptions& options) : parallel_(comm, all_tensors(model), options) {}
+
+  // The sum over ranks and passes is the mean over the update's samples.
+  void backward(const at::Tensor& loss, int64_t here, int64_t samples, bool last) override {
+    std::optional<DataParallel::NoSync> local;
+    if (!last) local.emplace(parallel_.no_sync());
+    (loss * (static_cast<double>(here) / static_cast<double>(samples))).backward();
+  }
+
+  void say(Word word) override { parallel_.give_notice(static_cast<int>(word)); }
+  std::vector<int64_t> arrival_order() const override { return parallel_.reducer().arrival_order(); }
+  Seconds exposed_time() const override { return parallel_.exposed_time(); }
+  int64_t payload_bytes() const override { return parallel_.reducer().payload_bytes(); }
+
+ protected:
+  Outcome outcome() const {
+    const bool trouble = parallel_.notices(static_cast<int>(Word::trouble)) > 0 || !parallel_.gradients_finite();
+    return {.left_out = trouble, .trouble = trouble, .stop = parallel_.notices(static_cast<int>(Word::stop)) > 0};
+  }
+
+  DataParallel parallel_;
+};
+
+class Data : public Reduced {
+ public:
+  Data(const Communicator& comm, const Model& model, Optimizer& optimizer, const ReducerOptions& options)
+      : Reduced(comm, model, options), model_(model), compressor_(options.compressor), optimizer_(optimizer), state_(optimizer, model.parameters) {}
+
+  void zero_grad() override { optimizer_.zero_grad(); }
+  Outcome update() override {
+    const Outcome result = outcome();
+    if (!result.left_out) optimizer_.step();
+    return result;
+  }
+  Optimizer& optimizer() override { return optimizer_; }
+  std::vector<NamedShard> shards() const override {
+    std::vector<NamedShard> shards = whole_parameters(model_);
+    append(shards, state_.shards());
+    if (compressor_) append(shards, compressor_->shards());
+    return shards;
+  }
+  void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
+  void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
+
+ private:
+  const Model& model_;
+  std::shared_ptr<Compressor> compressor_;
+  Optimizer& optimizer_;
+  OptimizerState state_;
+};
+
+class Sharded : public Reduced {
+ public:
+  Sharded(const Communicator& comm, const Model& model, const Optimizer& prototype, const ReducerOptions& reducer,
+          const ShardedOptimizerOptions& options)
+      : Reduced(comm, model, reducer),
+        model_(model),
+        optimizer_(parallel_.reducer(), parallel_.parameters(), optimizer_like(prototype, parallel_.parameters()), options),
+        state_(optimizer_.local(), optimizer_.optimized()) {}
+
+  void zero_grad() override { optimizer_.zero_grad(); }
+  Outcome update() override {
+    const Outcome result = outcome();
+    if (result.left_out) {
+      optimizer_.skip();
+    } else {
+      optimizer_.step();
+    }
+    return result;
+  }
+  Optimizer& optimizer() override { return optimizer_.local(); }
+  std::vector<NamedShard> shards() const override {
+    std::vector<NamedShard> shards = whole_parameters(model_);
+    append(shards, state_.shards());
+    append(shards, optimizer_.master_shards());
+    return shards;
+  }
+  void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
+  void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
+  Seconds exposed_time() const override { return Reduced::exposed_time() + optimizer_.exposed_time(); }
+  int64_t payload_bytes() const override { return Reduced::payload_bytes() + optimizer_.payload_bytes(); }
+
+ private:
+  const Model& model_;
+  ShardedOptimizer optimizer_;
+  OptimizerState state_;
+};
+
+/// The ranks train alone, and meet when `Outer` says so.
+template <class Outer>
+class Local : public Strategy {
+ public:
+  template <class Options>
+  Local(const Communicator& comm, const Model& model, Optimizer& optimizer, const Options& options)
+      : comm_(comm), model_(model), outer_(comm, all_tensors(model), options), optimizer_(optimizer), state_(optimizer, model.parameters) {}
+
+  void zero_grad() override { optimizer_.zero_grad(); }
+  // Such that the mean over the ranks of what they follow is the gradient of the mean over all samples.
+  void backward(const at::Tensor& loss, int64_t here, int64_t samples, bool /*last*/) override {
+    (loss * (static_cast<double>(here * comm_.size()) / static_cast<double>(samples))).backward();
+  }
+  void say(Word word) override {
+    said_[static_cast<size_t>(word)] = 1;
+    trouble_ = trouble_ || word == Word::trouble;
+  }
+  Outcome update() override {
+    const bool left_out = std::exchange(trouble_, false);
+    if (!left_out) optimizer_.step();
+    Outcome outcome = outer_.step() ? hear() : Outcome{};
+    outcome.left_out = left_out;
+    return outcome;
+  }
+  Outcome meet() override {
+    outer_.finish();
+    return hear();
+  }
+  Optimizer& optimizer() override { return optimizer_; }
+  // Each rank's own.
+  std::vector<NamedShard> shards() const override {
+    std::vector<NamedShard> shards = whole_parameters(model_);
+    append(shards, state_.shards());
+    for (NamedShard& shard : shards) {
+      if (shard.kind != ShardKind::counter) shard.on_reshard = OnReshard::mean;
+    }
+    append(shards, outer_.shards());
+    return shards;
+  }
+  void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
+  void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
+  Seconds exposed_time() const override { return outer_.exposed_time(); }
+  int64_t payload_bytes() const override { return outer_.bytes_communicated(); }
+
+ private:
+  Outcome hear() {
+    const at::Tensor heard = at::zeros({2}, at::TensorOptions().dtype(at::kInt));
+    std::copy(said_.begin(), said_.end(), heard.mutable_data_ptr<int32_t>());
+    said_ = {};
+    allreduce(comm_, heard, ReduceOp::sum);
+    const auto* counts = heard.const_data_ptr<int32_t>();
+    return {.trouble = counts[static_cast<int>(Word::trouble)] > 0, .stop = counts[static_cast<int>(Word::stop)] > 0};
+  }
+
+  const Communicator& comm_;
+  const Model& model_;
+  Outer outer_;
+  Optimizer& optimizer_;
+  OptimizerState state_;
+  std::array<int32_t, 2> said_{};  // since the ranks last met
+  bool trouble_ = false;           // in this update
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_strategy(const Communicator& comm, const Model& model, Optimizer& optimizer, const StrategyOptions& options,
+                                        std::vector<int64_t> arrival_order, decltype(ReducerOptions::on_bucket) on_bucket) {
+  ReducerOptions reducer{.reduction = Reduction::sum,
+                         .check_finite = true,
+                         .arrival_order = std::move(arrival_order),
+                         .compressor = make_compressor(options),
+                         .on_bucket = std::move(on_bucket)};
+  switch (options.kind) {
+    case StrategyKind::data: return std::make_unique<Data>(comm, model, optimizer, reducer);
+    case StrategyKind::sharded:
+      reducer.sharding = Sharding::slices;
+      reducer.release = options.release_gradients;
+      return std::make_unique<Sharded>(comm, model, optimizer, reducer, ShardedOptimizerOptions{.one_copy_per_node = options.one_copy_per_node});
+    case StrategyKind::local_sgd: return std::make_unique<Local<LocalSgd>>(comm, model, optimizer, LocalSgdOptions{.period = options.period});
+    case StrategyKind::diloco: {
+      const OuterPrecision precision = options.compression == CompressionKind::float16    ? OuterPrecision::float16
+                                       : options.compression == CompressionKind::bfloat16 ? OuterPrecision::bfloat16
+                                                                                          : OuterPrecision::full;
+      return std::make_unique<Local<DiLoCo>>(comm, model, optimizer,
+                                             DiLoCoOptions{.period = options.period,
+                                                           .outer_learning_rate = options.outer_learning_rate,
+                                                           .outer_momentum = options.outer_momentum,
+                                                           .nesterov = options.outer_momentum > 0,
+                                                           .outer_precision = precision});
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace tw::train

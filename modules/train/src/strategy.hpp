@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <string>
+#include <tw/base/clock.hpp>
+#include <tw/gradients/reducer.hpp>
+#include <tw/mpi/communicator.hpp>
+#include <tw/tensor/named_shard.hpp>
+#include <tw/train/model.hpp>
+#include <tw/train/options.hpp>
+#include <vector>
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace tw::train {
+
+/// What ranks say to each other along with training.
+enum class Word {
+  stop,     ///< somebody asks for the end of the run
+  trouble,  ///< something is not finite
+};
+
+/// What became of an update.
+struct Outcome {
+  bool left_out = false;  ///< this rank made no update, because something was not finite
+  bool trouble = false;   ///< on some rank something was not finite; the same on all ranks, as are these
+  bool stop = false;      ///< some rank asks for the end
+  bool operator==(const Outcome&) const = default;
+};
+
+/// How the ranks train one model. An update: zero_grad(), backward() of one or more losses, update().
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  virtual void zero_grad() = 0;
+  /// @param loss the mean over `here` of the `samples` that the update has on all ranks; `here` may be 0. @param last of the update.
+  virtual void backward(const at::Tensor& loss, int64_t here, int64_t samples, bool last) = 0;
+  /// To be heard with the outcome of this update or, where ranks meet rarely, of a later one.
+  virtual void say(Word word) = 0;
+  /// Updates the parameters, unless something was not finite. Collective where ranks meet.
+  virtual Outcome update() = 0;
+  /// Makes the ranks' parameters one, where they had drifted apart, and hears what was said. Collective.
+  virtual Outcome meet() { return {}; }
+
+  /// Whose learning rates count.
+  virtual torch::optim::Optimizer& optimizer() = 0;
+  /// The parameters, and what is remembered from step to step, for checkpoints; shares memory.
+  virtual std::vector<NamedShard> shards() const = 0;
+  /// Makes and forgets state, so that shards() gives what `names` has. See OptimizerState.
+  virtual void prepare(const std::vector<std::string>& names) = 0;
+  /// Takes over what does not share memory. See OptimizerState.
+  virtual void apply(const std::vector<NamedShard>& shards) = 0;
+  /// See Reducer::arrival_order().
+  virtual std::vector<int64_t> arrival_order() const { return {}; }
+
+  /// Over all updates: how long this rank did nothing but communicate.
+  virtual Seconds exposed_time() const = 0;
+  /// Over all updates: what this rank gave to collectives.
+  virtual int64_t payload_bytes() const = 0;
+};
+
+/// Collective. All arguments are borrowed. @param arrival_order of an earlier run, or empty.
+std::unique_ptr<Strategy> make_strategy(const Communicator& comm, const Model& model, torch::optim::Optimizer& optimizer,
+                                        const StrategyOptions& options, std::vector<int64_t> arrival_order,
+                                        decltype(ReducerOptions::on_bucket) on_bucket);
+
+}  // namespace tw::train
