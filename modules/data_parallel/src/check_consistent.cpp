@@ -23,7 +23,7 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   const auto dtype = a.is_complex() ? at::kComplexDouble : at::kDouble;
   const at::Tensor x = a.to(dtype);
   const at::Tensor y = b.to(dtype);
-  at::Tensor difference = x.sub(y).abs();
+  const at::Tensor difference = x.sub(y).abs();
   difference.masked_fill_(difference.isnan(), std::numeric_limits<double>::infinity());
   difference.masked_fill_(x.eq(y).logical_or(x.isnan().logical_and(y.isnan())), 0.0);
   return difference.max().item<double>();

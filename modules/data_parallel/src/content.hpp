@@ -9,7 +9,7 @@ namespace tw {
 /// Of the elements' bytes in order, whatever the strides.
 inline uint64_t content_hash(const at::Tensor& tensor) {
   const at::Tensor memory = tensor.detach().resolve_conj().resolve_neg().contiguous();
-  return content_hash({static_cast<const char*>(memory.const_data_ptr()), static_cast<size_t>(memory.nbytes())});
+  return content_hash({static_cast<const char*>(memory.const_data_ptr()), memory.nbytes()});
 }
 
 }  // namespace tw

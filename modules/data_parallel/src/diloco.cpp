@@ -95,10 +95,10 @@ void DiLoCo::outer_step() {
 }
 
 void DiLoCo::update(size_t id, const at::Tensor& mean_delta) {
-  at::Tensor& anchor = anchors_[id];
+  const at::Tensor& anchor = anchors_[id];
   at::Tensor gradient = mean_delta.to(anchor.scalar_type());
   if (!momenta_.empty()) {
-    at::Tensor& momentum = momenta_[id];
+    const at::Tensor& momentum = momenta_[id];
     momentum.mul_(options_.outer_momentum).add_(gradient);
     gradient = options_.nesterov ? gradient.add_(momentum, options_.outer_momentum) : momentum;
   }

@@ -40,7 +40,8 @@ Statistics statistics_of(const Communicator& comm, const at::Tensor& input) {
     std::vector<int64_t> dimensions{0};
     for (int64_t d = 2; d < input.dim(); ++d) dimensions.push_back(d);
     const auto [variance, mean] = at::var_mean(input, dimensions, std::optional<at::Scalar>(0));
-    mine[0].fill_(static_cast<double>(input.numel() / channels));
+    const int64_t values = input.numel() / channels;
+    mine[0].fill_(values);
     mine.narrow(0, 1, channels).copy_(mean);
     mine.narrow(0, 1 + channels, channels).copy_(variance);
   }
