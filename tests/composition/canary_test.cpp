@@ -51,7 +51,7 @@ std::vector<at::Tensor> tensors(const std::vector<tw::NamedTensor>& named) {
 }
 
 torch::optim::AdamW make_optimizer(const std::vector<tw::NamedTensor>& parameters) {
-  return {tensors(parameters), torch::optim::AdamWOptions(1e-2).weight_decay(0.1)};
+  return torch::optim::AdamW(tensors(parameters), torch::optim::AdamWOptions(1e-2).weight_decay(0.1));
 }
 
 struct Batch {

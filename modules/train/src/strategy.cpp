@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "strategy.hpp"
 
+#include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
 #include <torch/optim/optimizer.h>
 
@@ -59,7 +60,7 @@ class Reduced : public Strategy {
   void backward(const at::Tensor& loss, int64_t here, int64_t samples, bool last) override {
     std::optional<DataParallel::NoSync> local;
     if (!last) local.emplace(parallel_.no_sync());
-    (loss * (static_cast<double>(here) / static_cast<double>(samples))).backward();
+    at::mul(loss, static_cast<double>(here) / static_cast<double>(samples)).backward();
   }
 
   void say(Word word) override { parallel_.give_notice(static_cast<int>(word)); }
@@ -152,7 +153,7 @@ class Local : public Strategy {
   void zero_grad() override { optimizer_.zero_grad(); }
   // Such that the mean over the ranks of what they follow is the gradient of the mean over all samples.
   void backward(const at::Tensor& loss, int64_t here, int64_t samples, bool /*last*/) override {
-    (loss * (static_cast<double>(here * comm_.size()) / static_cast<double>(samples))).backward();
+    at::mul(loss, static_cast<double>(here * comm_.size()) / static_cast<double>(samples)).backward();
   }
   void say(Word word) override {
     said_[static_cast<size_t>(word)] = 1;
