@@ -5,6 +5,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include <array>
+#include <cstring>
 #include <tw/base/contract.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/shared_memory/reduce.hpp>
@@ -91,12 +92,19 @@ std::unique_ptr<mpi::Transfer> reduce_halves(const Communicator& comm, const Bou
   });
 }
 
+// MPI does not let a result lie in the input: where it does, it goes through memory of its own.
 std::unique_ptr<mpi::Transfer> reduce(const Communicator& comm, const BoundCall& bound) {
-  auto transfer = begin_reduction(comm, bound.call, bound.input, bound.output);
-  if (bound.call.op != ReduceOp::average) return transfer;
-  return std::make_unique<WithEnding>(std::move(transfer), [bound, count = result_count(comm, bound.call), divisor = comm.size()] {
+  const Call& call = bound.call;
+  const int64_t count = result_count(comm, call);
+  const int64_t bytes = count * element_bytes(call.type);
+  const bool lies_in_input = call.collective == Collective::reduce_scatter && bound.output == bound.input + comm.rank() * bytes;
+  const std::shared_ptr<std::byte[]> own(lies_in_input ? new std::byte[static_cast<size_t>(bytes)] : nullptr);
+  auto transfer = begin_reduction(comm, call, bound.input, own ? own.get() : bound.output);
+  if (call.op != ReduceOp::average && !own) return transfer;
+  return std::make_unique<WithEnding>(std::move(transfer), [bound, own, count, bytes, divisor = comm.size()] {
     const at::NoGradGuard no_grad;
-    as_tensor(bound.output, count, bound.call.type).div_(divisor);
+    if (own) std::memcpy(bound.output, own.get(), static_cast<size_t>(bytes));
+    if (bound.call.op == ReduceOp::average) as_tensor(bound.output, count, bound.call.type).div_(divisor);
   });
 }
 

@@ -183,6 +183,30 @@ TEST_P(Collectives, AllgatherConcatenates) {
   });
 }
 
+TEST_P(Collectives, ReduceScatterMayLeaveItsResultInItsInput) {
+  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+    if (count > 300000 && !every_size()) return;
+    for (const ReduceOp op : all_ops) {
+      if (!is_defined(op, dtype) || !is_tried(op, count)) continue;
+      const at::Tensor input = input_of(rank(), count * size(), dtype).view({size(), count});
+      const at::Tensor expected = input.clone();
+      expected[rank()] = reduced(count * size(), dtype, op, size()).view({size(), count})[rank()];
+      tw::reduce_scatter(comm(), input, input[rank()], op);
+      EXPECT_TRUE(is_result(input, expected, op)) << label(dtype, count, op);
+    }
+  });
+}
+
+TEST_P(Collectives, AllgatherMayFindItsInputInItsOutput) {
+  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+    if (count > 300000 && !every_size()) return;
+    const at::Tensor output = torch::zeros({size(), count}, dtype);
+    output[rank()] = input_of(rank(), count, dtype);
+    tw::allgather(comm(), output[rank()], output);
+    for (int other = 0; other < size(); ++other) EXPECT_TRUE(output[other].equal(input_of(other, count, dtype))) << label(dtype, count);
+  });
+}
+
 TEST_P(Collectives, BroadcastCopiesTheRoots) {
   for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
     for (int root = 0; root < size(); ++root) {

@@ -172,6 +172,34 @@ TEST(SharedTensor, GivesThemWhereRanksHaveLetGoOfTheirs) {
   expect_equal(results_of(world(), 5000, at::kDouble, ReduceOp::sum, second.at(0)), expected, "a new one");
 }
 
+TEST(SharedTensor, GivesThemInPlace) {
+  const int size = world().size();
+  for (const auto dtype : all_dtypes) {
+    for (const int64_t count : {1, 1000, 30011}) {
+      const at::Tensor shared = tw::shared_tensor(world(), {size, count}, dtype);
+      const at::Tensor mine = shared[world().rank()];
+      const std::string what = tw::concat(tw::dtype_name(dtype), " [", count, "]");
+      const ReduceOp op = dtype == at::kBool ? ReduceOp::logical_xor : ReduceOp::sum;
+
+      const at::Tensor parts = values_of(world().rank(), count * size, dtype).view({size, count});
+      const at::Tensor reduced = torch::empty({count}, dtype);
+      tw::reduce_scatter(world(), parts, reduced, op);
+      const at::Tensor expected = parts.clone();
+      expected[world().rank()] = reduced;
+      shared.copy_(parts);
+      tw::reduce_scatter(world(), shared, mine, op);
+      EXPECT_TRUE(shared.equal(expected)) << what;
+
+      shared.zero_();
+      mine.copy_(reduced);
+      tw::allgather(world(), mine, shared);
+      const at::Tensor gathered = torch::empty({size, count}, dtype);
+      tw::allgather(world(), reduced, gathered);
+      EXPECT_TRUE(shared.equal(gathered)) << what;
+    }
+  }
+}
+
 TEST(SharedTensor, GivesThemForStridesAndGroups) {
   const at::Tensor shared = tw::shared_tensor(world(), {60, 50}, at::kFloat);
   const at::Tensor values = values_of(world().rank(), 3000, at::kFloat).view({60, 50});
@@ -299,6 +327,31 @@ TEST(SharedTensor, NamesTheSizeOnEveryRankWhereThereIsNotEnough) {
   const Arena arena(world());  // goes on
   const auto expected = results_of(world(), 100, at::kFloat, ReduceOp::sum, in_ordinary_memory);
   expect_equal(results_of(world(), 100, at::kFloat, ReduceOp::sum, arena.at(0)), expected, "afterwards");
+}
+
+TEST(NodeTensor, IsOneTensorOfZerosForAllRanksOfTheNode) {
+  for (const auto dtype : all_dtypes) {
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{}, {0}, {3, 4}, {100, 100}}) {
+      const at::Tensor tensor = tw::node_tensor(world(), shape, dtype);
+      EXPECT_TRUE(tensor.is_contiguous() && tensor.is_cpu() && !tensor.requires_grad());
+      EXPECT_TRUE(tensor.equal(torch::zeros(shape, dtype)));
+    }
+  }
+  const at::Tensor table = tw::node_tensor(world(), {world().size(), 3000}, at::kInt);
+  for (int turn = 0; turn < 5; ++turn) {
+    table[world().rank()].fill_(10 * turn + int{world().rank()});  // each its own row
+    tw::barrier(world());
+    for (int other = 0; other < world().size(); ++other) EXPECT_TRUE(table[other].eq(10 * turn + other).all().item<bool>());
+    tw::barrier(world());  // all have read
+  }
+}
+
+TEST(NodeTensor, TakesItsMemoryOnceAndReturnsItWithTheLastHandle) {
+  const int64_t bytes = (4 * some_floats + 4095) / 4096 * 4096;
+  at::Tensor tensor = tw::node_tensor(world(), {some_floats}, at::kFloat);
+  EXPECT_EQ(mappings(bytes), 1);
+  tensor.reset();
+  EXPECT_EQ(mappings(bytes), 0);
 }
 
 }  // namespace

@@ -185,12 +185,18 @@ std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span
   TW_EXPECTS(sizes[static_cast<size_t>(int{comm.rank()})] == static_cast<int64_t>(mine.size()), "allgather was told that rank ", comm.rank(),
              " gives ", sizes[static_cast<size_t>(int{comm.rank()})], " bytes, it gives ", mine.size());
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  const bool lies_in_place = !mine.empty() && mine.data() == all + std::accumulate(sizes.begin(), sizes.begin() + comm.rank(), int64_t{0});
   if (total > comm.state()->runtime->largest_message()) {  // as messages, which are cut. `sizes` are the same on all ranks, so all come here
-    const std::vector<std::span<const std::byte>> to(sizes.size(), mine);
+    std::vector<std::span<const std::byte>> to(sizes.size(), mine);
     std::vector<std::span<std::byte>> from;
     for (std::byte* at = all; const int64_t size : sizes) {
       from.emplace_back(at, static_cast<size_t>(size));
       at += size;
+    }
+    if (lies_in_place) {
+      const auto here = static_cast<size_t>(int{comm.rank()});
+      to[here] = {};
+      from[here] = {};
     }
     return exchange_transfer(comm, to, from);
   }
@@ -200,7 +206,8 @@ std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span
   numbers.resize(2 * sizes.size());
   std::exclusive_scan(numbers.begin(), numbers.begin() + comm.size(), numbers.begin() + comm.size(), 0);
   requests->add("MPI_Iallgatherv", [&](MPI_Request* request) {
-    return MPI_Iallgatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all, numbers.data(), numbers.data() + comm.size(), MPI_BYTE,
+    const void* input = lies_in_place ? MPI_IN_PLACE : mine.data();
+    return MPI_Iallgatherv(input, static_cast<int>(mine.size()), MPI_BYTE, all, numbers.data(), numbers.data() + comm.size(), MPI_BYTE,
                            requests->comm().handle, request);
   });
   return requests;

@@ -3,6 +3,7 @@
 // ones.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <numeric>
 #include <tw/mpi.hpp>
 #include <tw/mpi/collectives.hpp>
@@ -54,6 +55,14 @@ TEST(LargeMessages, AllgatherOfUnequalSizes) {
   std::vector<int64_t> all(expected.size());
   tw::mpi::allgather(*comm, std::as_bytes(std::span(mine).first(static_cast<size_t>(count - comm->rank()))), std::as_writable_bytes(std::span(all)),
                      sizes);
+  EXPECT_EQ(all, expected);
+
+  std::fill(all.begin(), all.end(), 0);
+  const auto bytes = std::as_writable_bytes(std::span(all));
+  const auto begin = static_cast<size_t>(std::accumulate(sizes.begin(), sizes.begin() + comm->rank(), int64_t{0}));
+  const auto in_place = bytes.subspan(begin, static_cast<size_t>((count - comm->rank()) * 8));
+  std::memcpy(in_place.data(), mine.data(), in_place.size());
+  tw::mpi::allgather(*comm, in_place, bytes, sizes);
   EXPECT_EQ(all, expected);
 }
 

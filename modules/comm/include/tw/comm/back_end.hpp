@@ -17,7 +17,9 @@ namespace tw {
 struct BoundCall {
   Call call;
   const std::byte* input = nullptr;  ///< call.count elements
-  std::byte* output = nullptr;       ///< allreduce, reduce, broadcast: `input` itself; allgather, alltoall, reduce_scatter: memory of its own
+  /// allreduce, reduce, broadcast: `input` itself; alltoall: memory of its own; reduce_scatter: the same, or this rank's part of `input`; allgather:
+  /// the same, or `input` is this rank's part of it.
+  std::byte* output = nullptr;
 };
 
 /// One way to do collectives on one communicator.

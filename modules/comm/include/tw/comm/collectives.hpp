@@ -42,6 +42,7 @@ void reduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op, Ran
 Work ireduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op, Rank root);
 
 /// Concatenates the `input` of all ranks in rank order. Collective.
+/// @param input memory of its own, or on all ranks exactly this rank's part of `output`, which then stays where it is.
 /// @param output P times the elements of `input`, such as shape [P, ...].
 void allgather(const Communicator& comm, const at::Tensor& input, const at::Tensor& output);
 Work iallgather(const Communicator& comm, const at::Tensor& input, const at::Tensor& output);
@@ -50,6 +51,7 @@ std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::T
 
 /// Reduces P parts over all ranks and gives rank r the r-th. Collective.
 /// @param input P times the elements of `output`, such as shape [P, ...].
+/// @param output memory of its own, or exactly this rank's part of `input`, of which only that part then changes.
 void reduce_scatter(const Communicator& comm, const at::Tensor& input, const at::Tensor& output, ReduceOp op);
 Work ireduce_scatter(const Communicator& comm, const at::Tensor& input, const at::Tensor& output, ReduceOp op);
 

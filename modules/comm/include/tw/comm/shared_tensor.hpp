@@ -12,4 +12,13 @@ namespace tw {
 /// @throws Error on every rank, naming the size, where the node has not that much memory.
 at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, c10::ScalarType dtype);
 
+/// One tensor of zeros for each node of `comm`: the very same memory on all its ranks, for what they would otherwise each hold a copy of. Collective;
+/// the same shape and dtype on all ranks. Its memory returns with the last handle on the node.
+///
+/// Any rank may read and write it; the library orders nothing. Between two calls of barrier() on `comm`, an element may be read by many ranks or
+/// written and read by one: what a rank wrote in front of a barrier, the others read behind it, and nobody writes what others may still read. To
+/// collectives it is ordinary memory: give it as input where all may read, as output only where one rank of the node does so.
+/// @throws Error on every rank, naming the size, where it cannot be mapped.
+at::Tensor node_tensor(const Communicator& comm, at::IntArrayRef shape, c10::ScalarType dtype);
+
 }  // namespace tw

@@ -27,10 +27,11 @@ std::unique_ptr<Transfer> broadcast_transfer(const Communicator& comm, const Buf
 std::unique_ptr<Transfer> allreduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op);
 /// In place on `root`; unchanged elsewhere.
 std::unique_ptr<Transfer> reduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op, Rank root);
-/// @param output `input.count` / size elements.
+/// @param output `input.count` / size elements, outside of `input`.
 std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, const Buffer& input, void* output, ReduceOp op);
 
-/// Concatenates `mine` of all ranks. @param sizes bytes by rank, the same list on every rank.
+/// Concatenates `mine` of all ranks. @param mine on all ranks its place in `all`, or memory elsewhere.
+/// @param sizes bytes by rank, the same list on every rank.
 std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span<const std::byte> mine, std::byte* all,
                                              std::span<const int64_t> sizes);
 /// Rank r gets the r-th `bytes` of `input`, and puts what it gets from rank q at the q-th of `output`.

@@ -106,7 +106,7 @@ class Exchange {
  public:
   /// @param input `call.count` elements; of reduce_scatter for every rank `call.count / ranks`. Null for barrier.
   /// @param output allreduce, reduce: `call.count` elements, may be `input`; broadcast: is `input`; allgather: ranks * `call.count`;
-  ///               reduce_scatter: `call.count / ranks`.
+  ///               reduce_scatter: `call.count / ranks`. Of the last two, the smaller may be this rank's part of the larger.
   /// @param flat_bytes an allreduce up to this size is reduced by every rank for itself. The same on all ranks.
   Exchange(std::shared_ptr<Channel> channel, const Call& call, const std::byte* input, std::byte* output, int64_t flat_bytes);
   Exchange(const Exchange&) = delete;
