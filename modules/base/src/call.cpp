@@ -26,8 +26,7 @@ constexpr std::array<Wording, collectives> wordings{{{"nothing", "", false},
                                                      {"scatter", " from rank ", false},
                                                      {"send", " to rank ", false},
                                                      {"receive", " from rank ", false},
-                                                     {"making a communicator", "", false},
-                                                     {"making shared memory", "", false}}};
+                                                     {"making a communicator", "", false}}};
 
 const Wording& wording(Collective collective) noexcept { return wordings[static_cast<size_t>(collective)]; }
 

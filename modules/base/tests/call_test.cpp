@@ -32,7 +32,6 @@ TEST(Call, DescribesItself) {
   EXPECT_EQ(text(Collective::send), "send to rank 1 of 4 int64");
   EXPECT_EQ(text(Collective::receive), "receive from rank 1 of 4 int64");
   EXPECT_EQ(text(Collective::make_communicator), "making a communicator");
-  EXPECT_EQ(text(Collective::make_shared_memory), "making shared memory of 4 int64");
 }
 
 TEST(Call, DiffersByEveryField) {

@@ -10,6 +10,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/mpi/collectives.hpp>
+#include <tw/mpi/library.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 #include "audit.hpp"
@@ -19,10 +20,6 @@
 
 namespace tw {
 namespace {
-
-void expect_rank(const Communicator& comm, Rank rank) {
-  TW_EXPECTS(rank >= 0 && rank < comm.size(), "rank ", rank, " is not a rank of '", comm.name(), "', which has ", comm.size());
-}
 
 void expect_defined(ReduceOp op, const at::Tensor& tensor) {
   TW_EXPECTS(tensor.defined(), "a reduction was given an undefined tensor");
@@ -95,14 +92,14 @@ Work ibarrier(const Communicator& comm) {
 }
 
 Work ibroadcast(const Communicator& comm, const at::Tensor& tensor, Rank root) {
-  expect_rank(comm, root);
+  mpi::expect_rank(comm, root);
   Call call = make_call(Collective::broadcast, tensor);
   call.peer = root;
   return begin_in_place(comm, call, tensor);
 }
 
 Work ibroadcast(const Communicator& comm, const std::vector<at::Tensor>& tensors, Rank root) {
-  expect_rank(comm, root);
+  mpi::expect_rank(comm, root);
   return begin_group(comm, {.collective = Collective::broadcast, .peer = root}, tensors);
 }
 
@@ -119,7 +116,7 @@ Work iallreduce(const Communicator& comm, const std::vector<at::Tensor>& tensors
 }
 
 Work ireduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op, Rank root) {
-  expect_rank(comm, root);
+  mpi::expect_rank(comm, root);
   expect_defined(op, tensor);
   Call call = make_call(Collective::reduce, tensor);
   call.op = op;
@@ -163,7 +160,7 @@ Work ialltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, 
 }
 
 Work igather(const Communicator& comm, const at::Tensor& input, const std::vector<at::Tensor>& outputs, Rank root) {
-  expect_rank(comm, root);
+  mpi::expect_rank(comm, root);
   auto operands = std::make_shared<Operands>(Collective::gather, comm.audited());
   Inputs to(static_cast<size_t>(comm.size()));
   Outputs from(static_cast<size_t>(comm.size()));
@@ -177,7 +174,7 @@ Work igather(const Communicator& comm, const at::Tensor& input, const std::vecto
 }
 
 Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root) {
-  expect_rank(comm, root);
+  mpi::expect_rank(comm, root);
   auto operands = std::make_shared<Operands>(Collective::scatter, comm.audited());
   Inputs to(static_cast<size_t>(comm.size()));
   Outputs from(static_cast<size_t>(comm.size()));

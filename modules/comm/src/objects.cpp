@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <numeric>
 #include <span>
-#include <tw/base/contract.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/mpi/collectives.hpp>
+#include <tw/mpi/library.hpp>
 
 namespace tw {
 namespace {
@@ -16,10 +16,6 @@ std::vector<Value> allgather_value(const Communicator& comm, Value mine) {
   std::vector<Value> all(static_cast<size_t>(comm.size()));
   mpi::allgather(comm, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   return all;
-}
-
-void expect_rank(const Communicator& comm, Rank rank) {
-  TW_EXPECTS(rank >= 0 && rank < comm.size(), "rank ", rank, " is not a rank of '", comm.name(), "', which has ", comm.size());
 }
 
 // Cuts `all` into pieces of these sizes.
@@ -43,7 +39,7 @@ std::vector<std::string> allgather_strings(const Communicator& comm, const std::
 }
 
 std::vector<std::string> gather_strings(const Communicator& comm, const std::string& mine, Rank root) {
-  expect_rank(comm, root);
+  mpi::expect_rank(comm, root);
   const auto sizes = allgather_value(comm, static_cast<int64_t>(mine.size()));
   const bool receives = comm.rank() == root;
   std::vector<std::string> all(static_cast<size_t>(receives ? comm.size() : 0));
@@ -59,7 +55,7 @@ std::vector<std::string> gather_strings(const Communicator& comm, const std::str
 }
 
 std::string broadcast_string(const Communicator& comm, const std::string& text, Rank root) {
-  expect_rank(comm, root);
+  mpi::expect_rank(comm, root);
   auto size = static_cast<int64_t>(text.size());
   mpi::broadcast(comm, {&size, 1, ElementType::int64}, root);
   std::string result = comm.rank() == root ? text : std::string(static_cast<size_t>(size), '\0');

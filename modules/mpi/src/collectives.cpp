@@ -5,6 +5,7 @@
 #include <numeric>
 #include <tw/base/contract.hpp>
 #include <tw/mpi/error.hpp>
+#include <tw/mpi/library.hpp>
 
 #include "runtime.hpp"
 
@@ -117,10 +118,6 @@ class Requests : public Transfer {
   int done_ = 0;
 };
 
-void check_root(const Communicator& comm, Rank root) {
-  TW_EXPECTS(root >= 0 && root < comm.size(), "rank ", root, " is not a rank of '", comm.name(), "', which has ", comm.size());
-}
-
 void wait_for(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer) { start(comm, call, std::move(transfer)).wait(); }
 
 }  // namespace
@@ -132,7 +129,7 @@ std::unique_ptr<Transfer> barrier_transfer(const Communicator& comm) {
 }
 
 std::unique_ptr<Transfer> broadcast_transfer(const Communicator& comm, const Buffer& buffer, Rank root) {
-  check_root(comm, root);
+  expect_rank(comm, root);
   auto requests = std::make_unique<Requests>(comm);
   requests->add("MPI_Ibcast", raw(buffer), [&](void* piece, int count, MPI_Request* request) {
     return MPI_Ibcast(piece, count, MPI_BYTE, root, requests->comm().handle, request);
@@ -149,7 +146,7 @@ std::unique_ptr<Transfer> allreduce_transfer(const Communicator& comm, const Buf
 }
 
 std::unique_ptr<Transfer> reduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op, Rank root) {
-  check_root(comm, root);
+  expect_rank(comm, root);
   auto requests = std::make_unique<Requests>(comm);
   requests->add("MPI_Ireduce", buffer, [&](void* piece, int count, MPI_Request* request) {
     const bool at_root = comm.rank() == root;
@@ -244,7 +241,7 @@ std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, std::span<
 }
 
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag) {
-  check_root(comm, to);
+  expect_rank(comm, to);
   TW_EXPECTS(tag >= 0 && tag <= Tag::largest, "a tag is 0 to ", Tag::largest, ", got ", tag);
   auto requests = std::make_unique<Requests>(comm);
   requests->send(raw(buffer), to, tag);
@@ -252,7 +249,7 @@ std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& 
 }
 
 std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag) {
-  check_root(comm, from);
+  expect_rank(comm, from);
   TW_EXPECTS(tag >= 0 && tag <= Tag::largest, "a tag is 0 to ", Tag::largest, ", got ", tag);
   auto requests = std::make_unique<Requests>(comm);
   requests->receive(raw(buffer), from, tag);

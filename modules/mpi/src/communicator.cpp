@@ -51,6 +51,10 @@ const CommunicatorState* CommunicatorState::revoked_ancestor() const noexcept {
 std::shared_ptr<void>& attachment(const Communicator& comm) noexcept { return comm.state()->attachment; }
 void set_board(const Communicator& comm, std::shared_ptr<Board> board) { comm.state()->board = std::move(board); }
 
+void expect_rank(const Communicator& comm, Rank rank) {
+  TW_EXPECTS(rank >= 0 && rank < comm.size(), "rank ", rank, " is not a rank of '", comm.name(), "', which has ", comm.size());
+}
+
 const void* native(const Communicator& comm) noexcept { return &comm.state()->handle; }
 
 Communicator duplicate_native(const void* mpi_comm) {
@@ -63,6 +67,13 @@ Communicator duplicate_native(const void* mpi_comm) {
 }
 
 void meet(const Communicator& comm) { start(comm, {.collective = Collective::make_communicator}, barrier_transfer(comm)).wait(); }
+
+MPI_Comm make_node_handle(const Communicator& comm) {
+  meet(comm);
+  MPI_Comm node = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(comm.state()->handle, MPI_COMM_TYPE_SHARED, comm.rank(), MPI_INFO_NULL, &node), "MPI_Comm_split_type", comm.name());
+  return node;
+}
 
 }  // namespace mpi
 
@@ -166,12 +177,7 @@ Communicator Communicator::split(std::string_view group) const {
   return make_child(*this, part, std::string(group));
 }
 
-Communicator Communicator::split_by_node() const {
-  mpi::meet(*this);
-  MPI_Comm node = MPI_COMM_NULL;
-  mpi::check(MPI_Comm_split_type(state_->handle, MPI_COMM_TYPE_SHARED, state_->rank, MPI_INFO_NULL, &node), "MPI_Comm_split_type", state_->name);
-  return make_child(*this, node, "node");
-}
+Communicator Communicator::split_by_node() const { return make_child(*this, mpi::make_node_handle(*this), "node"); }
 
 void Communicator::barrier() const { mpi::start(*this, {.collective = Collective::barrier}, mpi::barrier_transfer(*this)).wait(); }
 

@@ -109,6 +109,9 @@ struct CommunicatorState {
 /// MPI makes communicators by calls that cannot be interrupted. So their members meet first, which can be; then the call is short.
 void meet(const Communicator& comm);
 
+/// The ranks that share memory with this one, in their order in `comm`; the caller frees it. Collective.
+MPI_Comm make_node_handle(const Communicator& comm);
+
 /// Describes `handle`, which it takes over when `owned`. @param parent null: none.
 std::shared_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool owned, std::string name, std::shared_ptr<Runtime> runtime,
                                                            std::shared_ptr<CommunicatorState> parent);

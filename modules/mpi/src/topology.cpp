@@ -28,15 +28,13 @@ int cores_of_a_rank(int local_size) {
 }  // namespace
 
 std::vector<int> ranks_of_this_node(const Communicator& comm) {
-  mpi::meet(comm);
-  MPI_Comm node = MPI_COMM_NULL;
-  mpi::check(MPI_Comm_split_type(comm.state()->handle, MPI_COMM_TYPE_SHARED, comm.rank(), MPI_INFO_NULL, &node), "MPI_Comm_split_type", comm.name());
+  MPI_Comm node = mpi::make_node_handle(comm);
   int size = 0;
-  MPI_Comm_size(node, &size);
+  mpi::check(MPI_Comm_size(node, &size), "MPI_Comm_size", comm.name());
   std::vector<int> ranks(static_cast<size_t>(size));
   int mine = comm.rank();
-  MPI_Allgather(&mine, 1, MPI_INT, ranks.data(), 1, MPI_INT, node);
-  MPI_Comm_free(&node);
+  mpi::check(MPI_Allgather(&mine, 1, MPI_INT, ranks.data(), 1, MPI_INT, node), "MPI_Allgather", comm.name());
+  mpi::check(MPI_Comm_free(&node), "MPI_Comm_free", comm.name());
   return ranks;
 }
 

@@ -23,10 +23,9 @@ enum class Collective : uint8_t {
   send,
   receive,
   make_communicator,
-  make_shared_memory,
 };
 
-inline constexpr int collectives = 14;
+inline constexpr int collectives = 13;
 
 std::string_view name_of(Collective collective) noexcept;
 

@@ -10,6 +10,8 @@ class Board;
 
 /// Another handle to the same communicator, for operations that outlive the user's.
 inline Communicator share(const Communicator& comm) { return Communicator(comm.state()); }
+/// @throws ContractError unless `rank` is a rank of `comm`.
+void expect_rank(const Communicator& comm, Rank rank);
 /// What a floor above keeps for this communicator, for as long as it lives. Null at first.
 std::shared_ptr<void>& attachment(const Communicator& comm) noexcept;
 /// Where the engine writes down what this rank was called to do, for the others' watchdogs.
