@@ -189,9 +189,10 @@ Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, c
 
 // First the shapes, then all elements one behind the other.
 std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::Tensor& input) {
-  Operands operands(Collective::allgather, comm.audited());
-  const std::span<const std::byte> mine = operands.in(input);
-  audit_call(comm, {.collective = Collective::allgather, .type = element_type(input.scalar_type())});
+  auto operands = std::make_shared<Operands>(Collective::allgather, comm.audited());
+  const std::span<const std::byte> mine = operands->in(input);
+  const Call call{.collective = Collective::allgather, .type = element_type(input.scalar_type())};
+  audit_call(comm, call);
   const auto shapes =
       allgather_strings(comm, std::string(reinterpret_cast<const char*>(input.sizes().data()), input.sizes().size() * sizeof(int64_t)));
   std::vector<std::vector<int64_t>> sizes;
@@ -203,7 +204,8 @@ std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::T
   }
   const int64_t total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
   const at::Tensor all = at::empty({total / input.element_size()}, input.options().requires_grad(false));
-  mpi::allgather(comm, mine, {static_cast<std::byte*>(all.data_ptr()), static_cast<size_t>(total)}, bytes);
+  std::byte* memory = operands->out(all).data();
+  start(comm, call, mpi::allgather_transfer(comm, mine, memory, bytes), std::move(operands)).wait();
   std::vector<at::Tensor> tensors;
   for (int64_t at = 0; const auto& size : sizes) {
     tensors.push_back(all.narrow(0, at, c10::multiply_integers(size)).view(size));

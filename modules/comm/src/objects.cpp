@@ -42,16 +42,20 @@ std::vector<std::string> gather_strings(const Communicator& comm, const std::str
   mpi::expect_rank(comm, root);
   const auto sizes = allgather_value(comm, static_cast<int64_t>(mine.size()));
   const bool receives = comm.rank() == root;
-  std::vector<std::string> all(static_cast<size_t>(receives ? comm.size() : 0));
+  struct Kept {  // also where the call fails: MPI may touch it then
+    std::string mine;
+    std::vector<std::string> all;
+  };
+  const auto kept = std::make_shared<Kept>(Kept{mine, std::vector<std::string>(static_cast<size_t>(receives ? comm.size() : 0))});
   std::vector<std::span<const std::byte>> to(sizes.size());
   std::vector<std::span<std::byte>> from(sizes.size());
-  to[static_cast<size_t>(int{root})] = std::as_bytes(std::span(mine));
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    all[rank].resize(static_cast<size_t>(sizes[rank]));
-    from[rank] = std::as_writable_bytes(std::span(all[rank]));
+  to[static_cast<size_t>(int{root})] = std::as_bytes(std::span(kept->mine));
+  for (size_t rank = 0; rank < kept->all.size(); ++rank) {
+    kept->all[rank].resize(static_cast<size_t>(sizes[rank]));
+    from[rank] = std::as_writable_bytes(std::span(kept->all[rank]));
   }
-  mpi::start(comm, {.collective = Collective::gather, .peer = root}, mpi::exchange_transfer(comm, to, from)).wait();
-  return all;
+  mpi::start(comm, {.collective = Collective::gather, .peer = root}, mpi::exchange_transfer(comm, to, from), [kept] {}).wait();
+  return std::move(kept->all);
 }
 
 std::string broadcast_string(const Communicator& comm, const std::string& text, Rank root) {

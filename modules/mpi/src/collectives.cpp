@@ -118,7 +118,23 @@ class Requests : public Transfer {
   int done_ = 0;
 };
 
-void wait_for(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer) { start(comm, call, std::move(transfer)).wait(); }
+/// What a blocking call works in instead of its caller's memory. One that fails, or is revoked, may leave MPI writing into it long after the caller
+/// has unwound; then the engine keeps it.
+struct Staged {
+  std::vector<std::byte> input;
+  std::vector<std::byte> output;
+};
+
+/// Waits for `transfer`, which works in `staged`.
+void wait_for(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, const std::shared_ptr<Staged>& staged) {
+  start(comm, call, std::move(transfer), [staged] {}).wait();
+}
+
+// For calls that work in place.
+std::shared_ptr<Staged> stage(const Buffer& buffer) {
+  const Buffer memory = raw(buffer);
+  return std::make_shared<Staged>(Staged{.input = {}, .output = {bytes(memory.data), bytes(memory.data) + memory.count}});
+}
 
 }  // namespace
 
@@ -257,12 +273,17 @@ std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffe
 }
 
 void allreduce(const Communicator& comm, const Buffer& buffer, ReduceOp op) {
-  wait_for(comm, {.collective = Collective::allreduce, .op = op, .type = buffer.type, .count = buffer.count}, allreduce_transfer(comm, buffer, op));
+  const auto staged = stage(buffer);
+  wait_for(comm, {.collective = Collective::allreduce, .op = op, .type = buffer.type, .count = buffer.count},
+           allreduce_transfer(comm, {staged->output.data(), buffer.count, buffer.type}, op), staged);
+  std::copy(staged->output.begin(), staged->output.end(), bytes(buffer.data));
 }
 
 void broadcast(const Communicator& comm, const Buffer& buffer, Rank root) {
+  const auto staged = stage(buffer);
   wait_for(comm, {.collective = Collective::broadcast, .type = buffer.type, .peer = root, .count = buffer.count},
-           broadcast_transfer(comm, buffer, root));
+           broadcast_transfer(comm, {staged->output.data(), buffer.count, buffer.type}, root), staged);
+  std::copy(staged->output.begin(), staged->output.end(), bytes(buffer.data));
 }
 
 void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all) {
@@ -273,8 +294,11 @@ void allgather(const Communicator& comm, std::span<const std::byte> mine, std::s
 void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int64_t> sizes) {
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   TW_EXPECTS(static_cast<int64_t>(all.size()) == total, "allgather needs room for ", total, " bytes, got ", all.size());
+  const auto staged =
+      std::make_shared<Staged>(Staged{.input = {mine.begin(), mine.end()}, .output = std::vector<std::byte>(static_cast<size_t>(total))});
   // The sizes of the others may differ from call to call and from rank to rank, so the count is not part of what ranks compare.
-  wait_for(comm, {.collective = Collective::allgather}, allgather_transfer(comm, mine, all.data(), sizes));
+  wait_for(comm, {.collective = Collective::allgather}, allgather_transfer(comm, staged->input, staged->output.data(), sizes), staged);
+  std::copy(staged->output.begin(), staged->output.end(), all.begin());
 }
 
 }  // namespace tw::mpi

@@ -62,7 +62,7 @@ TEST(LargeMessages, AllgatherOfUnequalSizes) {
   const auto begin = static_cast<size_t>(std::accumulate(sizes.begin(), sizes.begin() + comm->rank(), int64_t{0}));
   const auto in_place = bytes.subspan(begin, static_cast<size_t>((count - comm->rank()) * 8));
   std::memcpy(in_place.data(), mine.data(), in_place.size());
-  tw::mpi::allgather(*comm, in_place, bytes, sizes);
+  run({.collective = tw::Collective::allgather}, tw::mpi::allgather_transfer(*comm, in_place, bytes.data(), sizes));
   EXPECT_EQ(all, expected);
 }
 

@@ -60,6 +60,28 @@ TEST(Revoke, DoesNotReachTheParent) {
   EXPECT_EQ(error_of_barrier(comm), "");
 }
 
+// The root begins when rank 1 has given up already, and has not heard that the last rank revoked the communicator.
+TEST(Revoke, LeavesTheMemoryOfACallThatItEndedAlone) {
+  if (world().size() < 3) return;
+  const tw::Communicator comm = world().dup();
+  const tw::Communicator words = world().dup();
+  std::vector<int> values(100, comm.rank());
+  const auto broadcast = [&] { tw::mpi::broadcast(comm, {values.data(), 100, tw::ElementType::int32}, tw::Rank(0)); };
+  if (comm.rank() == last()) comm.revoke("too late");
+  if (comm.rank() != 0) {
+    EXPECT_THROW(broadcast(), tw::RevokedError);
+  }
+  words.barrier();
+  if (comm.rank() == 0) {
+    try {
+      broadcast();
+    } catch (const tw::RevokedError&) {  // it heard so only after it had sent
+    }
+  }
+  for (int i = 0; i < 10; ++i) words.barrier();
+  EXPECT_EQ(values, std::vector<int>(100, comm.rank()));
+}
+
 TEST(Revoke, LeavesSubsetAsAWayToGoOn) {
   const tw::Communicator comm = world().dup();
   comm.revoke("");

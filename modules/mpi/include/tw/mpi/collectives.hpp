@@ -45,7 +45,7 @@ std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, std::span<
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag);
 std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag);
 
-// For the library's own small messages; complete on return.
+// For the library's own small messages; complete on return. They work in a copy, so that memory is never touched once they have thrown.
 
 /// Reduces in place.
 void allreduce(const Communicator& comm, const Buffer& buffer, ReduceOp op);
