@@ -61,14 +61,16 @@ Work begin_group(const Communicator& comm, Call call, const std::vector<at::Tens
   for (const at::Tensor& tensor : tensors) by_type[make_call(call.collective, tensor).type].push_back(tensor);
   BackEnd& back_end = Link::of(comm).back_end(call.collective);
   auto operands = std::make_shared<Operands>(call.collective, comm.audited());
-  auto group = std::make_unique<Group>();
+  std::vector<BoundCall> calls;
   for (const auto& [type, of_type] : by_type) {
     const std::span<std::byte> memory = operands->in_place(of_type);
     call.type = type;
     call.count = static_cast<int64_t>(memory.size()) / element_bytes(type);
     audit_call(comm, call, of_type[0]);
-    group->add(back_end.begin(comm, {call, memory.data(), memory.data()}));
+    calls.push_back({call, memory.data(), memory.data()});
   }
+  auto group = std::make_unique<Group>();  // begun when all is checked: what has begun must be carried to its end
+  for (const BoundCall& bound : calls) group->add(back_end.begin(comm, bound));
   return start(comm, call, std::move(group), std::move(operands));
 }
 

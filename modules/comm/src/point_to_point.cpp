@@ -3,6 +3,7 @@
 
 #include <tw/base/contract.hpp>
 #include <tw/mpi/collectives.hpp>
+#include <tw/mpi/library.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 #include "group.hpp"
@@ -38,9 +39,12 @@ Work isendrecv(const Communicator& comm, const at::Tensor& outgoing, Rank to, co
   const Call received = make_call(Collective::receive, from, incoming);
   const Call sent = make_call(Collective::send, to, outgoing);
   auto operands = std::make_shared<Operands>(Collective::receive, comm.audited());
+  const mpi::Buffer in = buffer_of(received, operands->out(incoming));
+  const mpi::Buffer out = buffer_of(sent, operands->in(outgoing));
+  mpi::expect_rank(comm, to);  // a receive that has begun would take the next message
   auto group = std::make_unique<Group>();
-  group->add(mpi::receive_transfer(comm, buffer_of(received, operands->out(incoming)), from, tag));
-  group->add(mpi::send_transfer(comm, buffer_of(sent, operands->in(outgoing)), to, tag));
+  group->add(mpi::receive_transfer(comm, in, from, tag));
+  group->add(mpi::send_transfer(comm, out, to, tag));
   return start(comm, received, std::move(group), std::move(operands));
 }
 

@@ -66,6 +66,14 @@ TEST(Audit, FindsOtherOperationsOfAnyKind) {
                   "gather to rank 1 of 0 float32", "gather to rank 0 of 0 float32");
 }
 
+TEST(Audit, FindsAGroupOfWhichTheLastCallDiffersAndGoesOn) {
+  const auto sum = [](int64_t doubles) { tw::allreduce(*audited, {torch::ones({4}), torch::ones({doubles}, torch::kDouble)}, tw::ReduceOp::sum); };
+  expect_mismatch([&] { sum(3); }, [&] { sum(5); }, "allreduce sum of 5 float64 [5]", "allreduce sum of 3 float64 [3]");
+  const at::Tensor count = torch::ones({2});
+  sum_over_ranks(count);
+  EXPECT_EQ(count[0].item<int>(), audited->size());
+}
+
 TEST(Audit, FindsATensorThatIsChangedInFlight) {
   if (audited->size() == 1) return;  // nothing is in flight
   const at::Tensor tensor = torch::zeros({4});

@@ -320,6 +320,16 @@ TEST_P(Collectives, TheResultHasTheSameBitsOnAllRanks) {
 INSTANTIATE_TEST_SUITE_P(BackEnds, Collectives, testing::Values("shared_memory", "mpi"),
                          [](const auto& back_end) { return std::string(back_end.param); });
 
+TEST(CollectiveCalls, ARefusedSendrecvTakesNoMessage) {
+  const int next = (world().rank() + 1) % world().size();
+  const int previous = (world().rank() + world().size() - 1) % world().size();
+  const at::Tensor mine = torch::full({3}, int{world().rank()});
+  const at::Tensor theirs = torch::full({3}, -1, mine.options());
+  EXPECT_THROW(tw::sendrecv(world(), mine, tw::Rank(world().size()), theirs, tw::Rank(previous)), tw::ContractError);
+  tw::sendrecv(world(), mine, tw::Rank(next), theirs, tw::Rank(previous));
+  EXPECT_TRUE(theirs.eq(previous).all().item<bool>());
+}
+
 TEST(CollectiveCalls, RefuseWhatDoesNotFit) {
   EXPECT_THROW(tw::allreduce(world(), at::Tensor(), ReduceOp::sum), tw::ContractError);
   EXPECT_THROW(tw::allgather(world(), torch::ones({3}), torch::ones({3 * world().size() + 1})), tw::ContractError);
