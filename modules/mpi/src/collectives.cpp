@@ -176,7 +176,7 @@ std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, cons
   auto requests = std::make_unique<Requests>(comm);
   const int64_t part = input.count / comm.size();
   const int64_t part_bytes = part * element_bytes(input.type);
-  if (part <= comm.state()->runtime->largest_message()) {
+  if (input.count <= comm.state()->runtime->largest_message()) {  // of the whole: MPIs multiply the part by the ranks in an int
     requests->add("MPI_Ireduce_scatter_block", [&](MPI_Request* request) {
       return MPI_Ireduce_scatter_block(input.data, output, static_cast<int>(part), native(input.type), native(op), requests->comm().handle, request);
     });
@@ -227,7 +227,7 @@ std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span
 }
 
 std::unique_ptr<Transfer> alltoall_transfer(const Communicator& comm, const std::byte* input, std::byte* output, int64_t bytes_each) {
-  if (bytes_each > comm.state()->runtime->largest_message()) {
+  if (bytes_each * comm.size() > comm.state()->runtime->largest_message()) {  // as in reduce_scatter
     std::vector<std::span<const std::byte>> to;
     std::vector<std::span<std::byte>> from;
     for (int rank = 0; rank < comm.size(); ++rank) {
