@@ -189,20 +189,27 @@ Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, c
                         std::move(operands));
 }
 
-// First the shapes, then all elements one behind the other.
+// First the dtypes and shapes, then all elements one behind the other.
 std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::Tensor& input) {
   auto operands = std::make_shared<Operands>(Collective::allgather, comm.audited());
   const std::span<const std::byte> mine = operands->in(input);
   const Call call{.collective = Collective::allgather, .type = element_type(input.scalar_type())};
   audit_call(comm, call);
-  const auto shapes =
-      allgather_strings(comm, std::string(reinterpret_cast<const char*>(input.sizes().data()), input.sizes().size() * sizeof(int64_t)));
+  std::vector<int64_t> spec = input.sizes().vec();
+  spec.push_back(static_cast<int64_t>(call.type));
+  const auto specs = allgather_strings(comm, std::string(reinterpret_cast<const char*>(spec.data()), spec.size() * sizeof(int64_t)));
   std::vector<std::vector<int64_t>> sizes;
   std::vector<int64_t> bytes;
-  for (const std::string& shape : shapes) {
-    sizes.emplace_back(shape.size() / sizeof(int64_t));
-    std::memcpy(sizes.back().data(), shape.data(), shape.size());
-    bytes.push_back(c10::multiply_integers(sizes.back()) * input.element_size());
+  for (const std::string& theirs : specs) {
+    sizes.emplace_back(theirs.size() / sizeof(int64_t));
+    std::memcpy(sizes.back().data(), theirs.data(), theirs.size());
+    const auto type = static_cast<ElementType>(sizes.back().back());
+    TW_EXPECTS(type == static_cast<ElementType>(sizes[0].back()), "allgather_variable needs one dtype: rank ", sizes.size() - 1, " gives ",
+               name_of(type), " where rank 0 gives ", name_of(static_cast<ElementType>(sizes[0].back())));
+  }
+  for (auto& size : sizes) {
+    size.pop_back();
+    bytes.push_back(c10::multiply_integers(size) * input.element_size());
   }
   const int64_t total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
   const at::Tensor all = at::empty({total / input.element_size()}, input.options().requires_grad(false));

@@ -330,6 +330,34 @@ TEST(CollectiveCalls, ARefusedSendrecvTakesNoMessage) {
   EXPECT_TRUE(theirs.eq(previous).all().item<bool>());
 }
 
+TEST(CollectiveCalls, RefuseMessagesThatAreTooShort) {
+  if (world().size() == 1) return;
+  const auto expect_short = [](const auto& call, const std::string& sent) {
+    try {
+      call();
+      ADD_FAILURE() << "no exception";
+    } catch (const tw::ContractError& error) {
+      EXPECT_NE(std::string(error.what()).find(sent), std::string::npos) << error.what();
+    }
+  };
+  const at::Tensor four = torch::ones({4});
+  const at::Tensor eight = torch::ones({8});
+  if (world().rank() == 0) {
+    expect_short([&] { tw::recv(world(), eight, tw::Rank(1)); }, "sent 16 bytes where rank 0 receives 32");
+  } else if (world().rank() == 1) {
+    tw::send(world(), four, tw::Rank(0));
+  }
+  const std::vector<at::Tensor> outputs(static_cast<size_t>(world().size()), eight.clone());
+  if (world().rank() == 0) {
+    expect_short([&] { tw::gather(world(), eight, outputs, tw::Rank(0)); }, "sent 16 bytes where rank 0 receives 32");
+  } else {
+    tw::gather(world(), four, {}, tw::Rank(0));
+  }
+  const bool last = world().rank() == world().size() - 1;
+  expect_short([&] { (void)tw::allgather_variable(world(), torch::ones({2}, last ? torch::kDouble : torch::kFloat)); },
+               tw::concat("rank ", world().size() - 1, " gives float64 where rank 0 gives float32"));
+}
+
 TEST(CollectiveCalls, RefuseWhatDoesNotFit) {
   EXPECT_THROW(tw::allreduce(world(), at::Tensor(), ReduceOp::sum), tw::ContractError);
   EXPECT_THROW(tw::allgather(world(), torch::ones({3}), torch::ones({3 * world().size() + 1})), tw::ContractError);

@@ -90,15 +90,23 @@ class Requests : public Transfer {
         [&](void* piece, int count, MPI_Request* request) { return MPI_Isend(piece, count, MPI_BYTE, to, tag, comm_.handle, request); });
   }
 
-  /// @param buffer bytes
+  /// A message of another length than `buffer` is an error. @param buffer bytes
   void receive(const Buffer& buffer, int from, int tag) {
-    add("MPI_Irecv", buffer,
-        [&](void* piece, int count, MPI_Request* request) { return MPI_Irecv(piece, count, MPI_BYTE, from, tag, comm_.handle, request); });
+    add("MPI_Irecv", buffer, [&](void* piece, int count, MPI_Request* request) {
+      received_.push_back({requests_.size() - 1, count, from});
+      return MPI_Irecv(piece, count, MPI_BYTE, from, tag, comm_.handle, request);
+    });
   }
 
   bool advance() override {
-    if (requests_.size() == 1) return test(MPI_Test(requests_.data(), &done_, MPI_STATUS_IGNORE));
-    return test(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done_, MPI_STATUSES_IGNORE));
+    const auto count = static_cast<int>(requests_.size());
+    statuses_.resize(requests_.size());
+    int done = 0;
+    const int code = count == 1 ? MPI_Test(requests_.data(), &done, statuses_.data()) : MPI_Testall(count, requests_.data(), &done, statuses_.data());
+    check(code == MPI_ERR_IN_STATUS ? first_error() : code, call_, comm_.name);
+    if (done == 0) return false;
+    for (const Received& received : received_) expect_whole(received);
+    return true;
   }
 
   const CommunicatorState& comm() const noexcept { return comm_; }
@@ -107,15 +115,31 @@ class Requests : public Transfer {
   std::vector<int> kept;
 
  private:
-  bool test(int code) {
-    check(code, call_, comm_.name);
-    return done_ != 0;
+  struct Received {
+    size_t request;
+    int bytes;
+    int from;
+  };
+
+  void expect_whole(const Received& received) {
+    int count = 0;
+    check(MPI_Get_count(&statuses_[received.request], MPI_BYTE, &count), "MPI_Get_count", comm_.name);
+    TW_EXPECTS(count == received.bytes, "rank ", received.from, " of '", comm_.name, "' sent ", count, " bytes where rank ", comm_.rank, " receives ",
+               received.bytes, ": both must give the same dtype and size");
+  }
+
+  int first_error() const {
+    for (const MPI_Status& status : statuses_) {
+      if (status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING) return status.MPI_ERROR;
+    }
+    return MPI_ERR_IN_STATUS;
   }
 
   const CommunicatorState& comm_;  // kept alive by the operation
   const char* call_ = "";
   std::vector<MPI_Request> requests_;
-  int done_ = 0;
+  std::vector<Received> received_;
+  std::vector<MPI_Status> statuses_;
 };
 
 /// What a blocking call works in instead of its caller's memory. One that fails, or is revoked, may leave MPI writing into it long after the caller
