@@ -5,6 +5,8 @@
 
 #include <c10/util/accumulate.h>
 #include <algorithm>
+#include <tw/base/concat.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 #include "link.hpp"
@@ -13,14 +15,18 @@
 namespace tw {
 namespace {
 
-int64_t bytes_of(at::IntArrayRef shape, c10::ScalarType dtype) { return c10::multiply_integers(shape) * element_bytes(element_type(dtype)); }
+// The bytes of a tensor, which is the same on all ranks: they lay out one memory with it.
+int64_t agreed_bytes(const Communicator& comm, at::IntArrayRef shape, c10::ScalarType dtype) {
+  expect_same_on_all_ranks(comm, "a tensor in shared memory", {concat(dtype_name(dtype), ' ', shape_text(shape.vec()))});
+  return c10::multiply_integers(shape) * element_bytes(element_type(dtype));
+}
 
 }  // namespace
 
 at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, c10::ScalarType dtype) {
   constexpr int64_t page = 4096;  // shares begin on pages of their own
   const Link& link = Link::of(comm);
-  const int64_t share = std::max<int64_t>(1, (bytes_of(shape, dtype) + page - 1) / page) * page;
+  const int64_t share = std::max<int64_t>(1, (agreed_bytes(comm, shape, dtype) + page - 1) / page) * page;
   const auto& neighbours = link.neighbours();
   const auto memory = make_node_memory(comm, neighbours, share * static_cast<int64_t>(neighbours.size()));
   link.channel()->add_window(memory, share);
@@ -29,7 +35,7 @@ at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, c10::S
 }
 
 at::Tensor node_tensor(const Communicator& comm, at::IntArrayRef shape, c10::ScalarType dtype) {
-  const auto memory = make_node_memory(comm, Link::of(comm).neighbours(), std::max<int64_t>(1, bytes_of(shape, dtype)));
+  const auto memory = make_node_memory(comm, Link::of(comm).neighbours(), std::max<int64_t>(1, agreed_bytes(comm, shape, dtype)));
   return at::from_blob(memory.get(), shape, [memory](void*) {}, at::TensorOptions().dtype(dtype));
 }
 

@@ -329,6 +329,16 @@ TEST(SharedTensor, NamesTheSizeOnEveryRankWhereThereIsNotEnough) {
   expect_equal(results_of(world(), 100, at::kFloat, ReduceOp::sum, arena.at(0)), expected, "afterwards");
 }
 
+TEST(SharedTensor, RefusesShapesAndDtypesThatDiffer) {
+  if (world().size() == 1) return;
+  const bool first = world().rank() == 0;
+  for (const auto make : {tw::shared_tensor, tw::node_tensor}) {
+    EXPECT_THROW((void)make(world(), {first ? 4 : 1 << 20}, at::kFloat), tw::ContractError);
+    EXPECT_THROW((void)make(world(), {first ? 1 << 20 : 4}, at::kFloat), tw::ContractError);
+    EXPECT_THROW((void)make(world(), {4}, first ? at::kFloat : at::kInt), tw::ContractError);
+  }
+}
+
 TEST(NodeTensor, IsOneTensorOfZerosForAllRanksOfTheNode) {
   for (const auto dtype : all_dtypes) {
     for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{}, {0}, {3, 4}, {100, 100}}) {
