@@ -64,9 +64,12 @@ void Runtime::free_communicators() {
 }
 
 void Runtime::free_communicators_queued_everywhere(const Communicator& world) {
-  const std::lock_guard lock(mutex_);
   std::vector<uint64_t> mine;
-  for (const Retired& retired : retired_) mine.push_back(retired.key);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Retired& retired : retired_) mine.push_back(retired.key);
+  }
+  // Unlocked: the engine runs here, and may complete the last operation of a communicator, which then comes to free_later().
   const auto bytes = static_cast<int64_t>(mine.size() * sizeof(uint64_t));
   std::vector<int64_t> sizes(static_cast<size_t>(world.size()));
   allgather(world, std::as_bytes(std::span(&bytes, 1)), std::as_writable_bytes(std::span(sizes)));
@@ -75,6 +78,7 @@ void Runtime::free_communicators_queued_everywhere(const Communicator& world) {
   std::vector<uint64_t> all(total);
   allgather(world, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), sizes);
 
+  const std::lock_guard lock(mutex_);
   std::sort(retired_.begin(), retired_.end(), [](const Retired& a, const Retired& b) { return a.age < b.age; });
   std::erase_if(retired_, [&](Retired& retired) {
     int members = 0;

@@ -2,6 +2,7 @@
 #include "mpi_test.hpp"
 
 #include <memory>
+#include <optional>
 #include <tw/mpi/collectives.hpp>
 #include <vector>
 
@@ -52,6 +53,18 @@ TEST(Work, ADroppedOneGoesOnAndKeepsItsMemory) {
     released_everywhere = released == 1;
   }
   EXPECT_TRUE(released_everywhere);
+}
+
+// The last owner of its communicator is the engine; it lets go of it inside of free_communicators(), where rank 0 comes last.
+TEST(Work, ADroppedOneMayEndWhileCommunicatorsAreFreed) {
+  for (int turn = 0; turn < 20; ++turn) {
+    std::optional<tw::Communicator> copy = world().dup();
+    if (world().rank() == 0) tw::mpi::broadcast(world(), {&turn, 1, tw::ElementType::int32}, tw::Rank(world().size() - 1));
+    (void)tw::mpi::start(*copy, {.collective = tw::Collective::barrier}, tw::mpi::barrier_transfer(*copy));
+    copy.reset();
+    if (world().rank() != 0) tw::mpi::broadcast(world(), {&turn, 1, tw::ElementType::int32}, tw::Rank(world().size() - 1));
+    tw::Environment::adopt().free_communicators();
+  }
 }
 
 TEST(Work, OutlivesItsCommunicator) {
