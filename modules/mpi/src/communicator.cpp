@@ -10,6 +10,7 @@
 #include <tw/mpi/error.hpp>
 #include <tw/mpi/library.hpp>
 
+#include "meeting.hpp"
 #include "runtime.hpp"
 
 namespace tw {
@@ -83,61 +84,6 @@ Communicator make_child(const Communicator& parent, MPI_Comm handle, const std::
   return Communicator(mpi::make_communicator_state(handle, /*owned=*/true, parent.name() + "/" + suffix, parent.state()->runtime, parent.state()));
 }
 
-/// The members of a subset meet, over the communicator that they leave, which may be revoked: each tells the first, and the first tells each.
-class Meeting : public mpi::Transfer {
- public:
-  Meeting(const mpi::CommunicatorState& comm, const std::vector<Rank>& members) : comm_(comm), members_(members) {
-    const bool first = comm.rank == members[0];
-    for (size_t i = 1; i < members.size(); ++i) {
-      if (first) {
-        receive(members[i]);
-      } else if (comm.rank == members[i]) {
-        send(members[0]);
-        receive(members[0]);
-      }
-    }
-  }
-
-  bool advance() override {
-    int done = 0;
-    mpi::check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall", comm_.name);
-    if (done == 0) return false;
-    if (comm_.rank != members_[0] || answered_) return true;
-    answered_ = true;
-    for (size_t i = 1; i < members_.size(); ++i) send(members_[i]);
-    return advance();
-  }
-
- private:
-  void send(int to) {
-    requests_.emplace_back();
-    mpi::check(MPI_Isend(&byte_, 1, MPI_BYTE, to, mpi::subset_tag, comm_.handle, &requests_.back()), "MPI_Isend", comm_.name);
-  }
-  void receive(int from) {
-    requests_.emplace_back();
-    mpi::check(MPI_Irecv(&byte_, 1, MPI_BYTE, from, mpi::subset_tag, comm_.handle, &requests_.back()), "MPI_Irecv", comm_.name);
-  }
-
-  const mpi::CommunicatorState& comm_;
-  std::vector<Rank> members_;
-  std::vector<MPI_Request> requests_;
-  char byte_ = 0;
-  bool answered_ = false;
-};
-
-void meet_members(const std::shared_ptr<mpi::CommunicatorState>& comm, const std::vector<Rank>& members, std::chrono::milliseconds timeout) {
-  auto operation = std::make_shared<mpi::Operation>();
-  operation->call = {.collective = Collective::make_communicator};
-  operation->comm = comm;
-  operation->transfer = std::make_unique<Meeting>(*comm, members);
-  operation->survives_revocation = true;
-  comm->runtime->engine().add(operation);
-  if (!Work(operation).wait_for(timeout)) {
-    operation->given_up = true;
-    throw Error(concat("the ", members.size(), " members of a subset of '", comm->name, "' have not all come within ", timeout.count(), " ms"));
-  }
-}
-
 }  // namespace
 
 Communicator::Communicator(std::shared_ptr<mpi::CommunicatorState> state) noexcept : state_(std::move(state)) {}
@@ -187,7 +133,7 @@ Communicator Communicator::subset(const std::vector<Rank>& members, std::chrono:
   const auto is_valid = [&](Rank member) { return member >= 0 && member < size(); };
   TW_EXPECTS(std::all_of(members.begin(), members.end(), is_valid), "subset() of '", name(), "' was given ranks that it does not have");
   TW_EXPECTS(std::count(members.begin(), members.end(), rank()) == 1, "subset() needs this rank, ", rank(), ", once among its members");
-  meet_members(state_, members, timeout);
+  mpi::meet_members(state_, members, timeout);
   MPI_Group all = MPI_GROUP_NULL;
   MPI_Group group = MPI_GROUP_NULL;
   MPI_Comm part = MPI_COMM_NULL;

@@ -43,8 +43,7 @@ void Engine::progress() {
 void Engine::progress_locked() {
   std::erase_if(active_, [this](const std::shared_ptr<Operation>& operation) {
     const bool done = advance(*operation);
-    if (done && operation->failure && !operation->given_up && operation.use_count() == 1)
-      log_error(concat("a dropped operation failed: ", operation->call.describe()));
+    if (done && operation->failure && operation.use_count() == 1) log_error(concat("a dropped operation failed: ", operation->call.describe()));
     return done;
   });
 }
@@ -55,7 +54,6 @@ bool Engine::advance(Operation& operation) {
     if (const auto* revoked = operation.comm->revoked_ancestor(); revoked != nullptr && !operation.survives_revocation) {
       throw RevokedError(revoked->name, operation.call.describe(), revoked->revoked_because);
     }
-    if (operation.given_up) throw Error("an operation was given up");
     if (!operation.transfer->advance()) return false;
     if (operation.finish) operation.finish();
   } catch (...) {

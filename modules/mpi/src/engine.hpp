@@ -28,7 +28,6 @@ struct Operation {
   std::function<void()> finish;
   std::exception_ptr failure;
   bool survives_revocation = false;
-  std::atomic<bool> given_up = false;  // by its only owner: it fails instead of going on
   std::atomic<bool> done = false;
 };
 

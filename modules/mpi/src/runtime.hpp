@@ -75,6 +75,14 @@ class Runtime {
   Engine engine_;  // last: its operations hold communicators
 };
 
+/// What members of a subset that is to be made tell each other; see meeting.cpp.
+struct MeetingMessage {
+  enum class Kind : int32_t { come, ask, stay, go, nothing };
+  Kind kind = Kind::come;
+  uint64_t list = 0;     // a hash of the members
+  uint64_t attempt = 0;  // of the one that is not the first
+};
+
 struct CommunicatorState {
   CommunicatorState() = default;
   CommunicatorState(const CommunicatorState&) = delete;
@@ -99,6 +107,8 @@ struct CommunicatorState {
   std::map<int, LastSeen> notes;  // what ranks wrote of themselves while they waited
   std::atomic<bool> revoked = false;
   std::string revoked_because;
+  uint64_t meetings = 0;               // attempts of this rank at a subset
+  std::map<int, MeetingMessage> came;  // who wants one of which this rank is the first
 
   std::shared_ptr<void> attachment;
 

@@ -112,6 +112,29 @@ TEST(Subset, SaysWhenNotAllMembersCome) {
   EXPECT_THROW((void)comm.subset({}), tw::ContractError);
 }
 
+TEST(Subset, MayBeTriedAgainByWhoeverCameTooEarly) {
+  if (world().size() == 1) return;
+  const tw::Communicator comm = world().dup();
+  const std::vector<tw::Rank> pair{tw::Rank(0), tw::Rank(1)};
+  const auto try_for = [&](std::chrono::milliseconds timeout) { (void)comm.subset(pair, timeout); };
+  if (comm.rank() == 1) {
+    EXPECT_THROW(try_for(std::chrono::milliseconds(20)), tw::Error);
+  }
+  world().barrier();
+  if (comm.rank() == 0) {
+    EXPECT_THROW(try_for(std::chrono::milliseconds(20)), tw::Error);  // rank 1 has been here, and is gone
+  }
+  world().barrier();
+  if (comm.rank() < 2) {
+    for (int turn = 0; turn < 3; ++turn) {
+      const tw::Communicator both = comm.subset(pair);
+      EXPECT_EQ(sum_of_ranks(both), 1);
+    }
+    const tw::Communicator turned = comm.subset({tw::Rank(1), tw::Rank(0)});
+    EXPECT_EQ(turned.rank(), 1 - comm.rank());
+  }
+}
+
 TEST(Split, GroupsByName) {
   const std::string group = world().rank() % 2 == 0 ? "even" : "odd";
   const tw::Communicator part = world().split(group);

@@ -57,7 +57,8 @@ class Communicator {
   bool revoked() const noexcept;
   /// A new communicator of `members` alone, in this order; the only thing that a revoked communicator is still good for. It does not depend on this
   /// one. Collective over `members`. @param members ranks here, this one among them; the same list on each.
-  /// @throws Error when the members have not all come within `timeout`.
+  /// @throws Error when the members have not all come within `timeout`; they may then try again. A member that all have waited for may hear so from
+  /// the first of them, when that one's time is over.
   Communicator subset(const std::vector<Rank>& members, std::chrono::milliseconds timeout = std::chrono::seconds(30)) const;
 
   /// Whether collectives check that all ranks agree; see EnvironmentOptions::audit.
