@@ -17,12 +17,18 @@
 namespace tw {
 namespace {
 
-int cores_of_a_rank(int local_size) {
-  const auto of_node = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  cpu_set_t bound;
-  CPU_ZERO(&bound);
-  const int usable = ::sched_getaffinity(0, sizeof bound, &bound) == 0 ? CPU_COUNT(&bound) : of_node;
-  return usable < of_node ? usable : std::max(1, of_node / local_size);
+// The cores that this rank may use, divided among the ranks of its node that may use the same. A launcher binds several to one socket, a container
+// all to part of the node. Collective over `comm`.
+int cores_of_a_rank(const Communicator& comm, const std::vector<int>& neighbours) {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  const bool known = ::sched_getaffinity(0, sizeof mine, &mine) == 0;  // not on nodes of more than 1024 cores
+  std::vector<cpu_set_t> all(static_cast<size_t>(comm.size()));
+  mpi::allgather(comm, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  const auto has_mine = [&](int rank) { return CPU_EQUAL(&all[static_cast<size_t>(rank)], &mine) != 0; };
+  const auto sharing = static_cast<int>(std::count_if(neighbours.begin(), neighbours.end(), has_mine));
+  const int usable = known ? CPU_COUNT(&mine) : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  return std::max(1, usable / sharing);
 }
 
 }  // namespace
@@ -51,7 +57,7 @@ Topology find_topology(const Communicator& comm) {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   topology.node = name.data();
-  topology.cores = cores_of_a_rank(topology.local_size);
+  topology.cores = cores_of_a_rank(comm, neighbours);
   return topology;
 }
 

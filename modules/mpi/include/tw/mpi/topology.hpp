@@ -13,7 +13,7 @@ struct Topology {
   int nodes = 1;       ///< nodes in all
   int node_index = 0;  ///< of this node, 0 to nodes - 1, by lowest rank
   std::string node;    ///< this node's host name
-  int cores = 1;       ///< cores for this rank: those it is bound to, else its share of the node's; at least 1
+  int cores = 1;       ///< cores for this rank: those it may use, shared with the ranks of its node that may use the same; at least 1
 };
 
 /// The ranks of `comm` that share memory with this one, itself included, ascending. Collective.
