@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/log.hpp>
 #include <tw/mpi/error.hpp>
@@ -12,6 +13,8 @@
 
 namespace tw::mpi {
 namespace {
+
+constexpr auto look_every = std::chrono::microseconds(200);
 
 bool is_collective(const Call& call) { return call.collective != Collective::send && call.collective != Collective::receive; }
 
@@ -41,11 +44,25 @@ void Engine::progress() {
 }
 
 void Engine::progress_locked() {
+  listen_now_and_then();
   std::erase_if(active_, [this](const std::shared_ptr<Operation>& operation) {
     const bool done = advance(*operation);
     if (done && operation->failure && operation.use_count() == 1) log_error(concat("a dropped operation failed: ", operation->call.describe()));
     return done;
   });
+}
+
+// To the members of all communicators that something is in flight on: one that was revoked must not be waited for, by whichever way.
+void Engine::listen_now_and_then() {
+  constexpr int rounds_before_look = 16;
+  if (++rounds_ % rounds_before_look != 0) return;
+  const auto now = Clock::now();
+  if (now < next_listening_) return;
+  next_listening_ = now + look_every;
+  std::set<CommunicatorState*> heard;
+  for (const auto& operation : active_) {
+    if (heard.insert(operation->comm.get()).second) listen(*operation->comm);
+  }
 }
 
 // True when `operation` is over, with success or not.
@@ -82,7 +99,6 @@ void Engine::keep_for_ever(Operation& operation) {
 
 bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadline) {
   constexpr int rounds_before_yield = 16;  // what is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer
-  constexpr auto look_every = std::chrono::microseconds(200);
   std::optional<Stall> stall;
   Clock::time_point next_look;
   for (uint64_t round = 1;; ++round) {
@@ -99,7 +115,6 @@ bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadlin
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || operation.done.load(std::memory_order_acquire)) continue;
     if (deadline && now > *deadline) return false;
-    listen(*operation.comm);
     stall->look(operation, now);
     next_look = now + look_every;
   }

@@ -66,6 +66,7 @@ class Engine {
 
  private:
   void progress_locked();
+  void listen_now_and_then();
   bool advance(Operation& operation);
   void end(Operation& operation);
   void keep_for_ever(Operation& operation);
@@ -77,6 +78,8 @@ class Engine {
   std::condition_variable work_arrived_;
   std::thread thread_;
   bool stopping_ = false;
+  uint64_t rounds_ = 0;
+  Clock::time_point next_listening_;
 };
 
 }  // namespace tw::mpi

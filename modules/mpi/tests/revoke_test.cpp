@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi_test.hpp"
 
+#include <sched.h>
+
 #include <tw/mpi/collectives.hpp>
 
 namespace {
@@ -40,6 +42,22 @@ TEST(Revoke, ReleasesThoseWhoWaitAndRefusesThoseWhoCome) {
   EXPECT_THROW((void)comm.split("all"), tw::RevokedError);
   EXPECT_FALSE(world().revoked());
   EXPECT_EQ(sum_of_ranks(world()), world().size() * last() / 2);
+}
+
+TEST(Revoke, ReachesThoseWhoOnlyTestAndThoseWhoDropped) {
+  const tw::Communicator comm = world().dup();
+  const auto begin = [&] { return tw::mpi::start(comm, {.collective = tw::Collective::barrier}, tw::mpi::barrier_transfer(comm)); };
+  if (comm.rank() == last()) {
+    comm.revoke("nobody waits");
+  } else {
+    (void)begin();
+    tw::Work work = begin();
+    const auto test_until_done = [&] {
+      while (!work.test()) sched_yield();
+    };
+    EXPECT_THROW(test_until_done(), tw::RevokedError);
+    EXPECT_EQ(tw::operations_in_flight(comm), 0);
+  }
 }
 
 TEST(Revoke, ReachesCommunicatorsMadeFromIt) {
