@@ -32,7 +32,8 @@ Runtime::Runtime(const EnvironmentOptions& options, bool audit)
 
 std::shared_ptr<Runtime> Runtime::find_current() {
   const std::lock_guard lock(current_mutex);
-  return current_runtime.lock();
+  auto runtime = current_runtime.lock();
+  return runtime && !runtime->closed_ ? runtime : nullptr;  // a communicator may outlive its Environment
 }
 
 std::shared_ptr<Runtime> Runtime::current(const std::string& user) {

@@ -55,6 +55,20 @@ TEST(Adopt, OneInsideAnotherLeavesTheOtherWorking) {
   (void)tw::Communicator::duplicate_of(MPI_COMM_WORLD);
 }
 
+TEST(Adopt, MakesANewStateThoughACommunicatorOutlivesTheOldOne) {
+  std::optional<tw::Communicator> outlives;
+  {
+    const auto mpi = tw::Environment::adopt({.audit = false});
+    outlives = mpi.world().dup();
+  }
+  const auto mpi = tw::Environment::adopt({.audit = true});
+  EXPECT_TRUE(mpi.world().audited());
+  {
+    const auto comm = mpi.world().dup();
+  }
+  EXPECT_EQ(mpi.communicators_to_free(), 1);
+}
+
 TEST(Adopt, KeepsTheHostsErrorHandler) {
   const auto mpi = tw::Environment::adopt();
   MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
