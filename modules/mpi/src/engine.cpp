@@ -20,6 +20,18 @@ bool is_collective(const Call& call) { return call.collective != Collective::sen
 
 }  // namespace
 
+Operation::~Operation() {
+  if (!failure || reported) return;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const RevokedError&) {  // known to all: it ends whatever is in flight
+  } catch (const std::exception& error) {
+    log_error(concat("a dropped operation failed: ", call.describe(), ": ", error.what()));
+  } catch (...) {
+    log_error(concat("a dropped operation failed: ", call.describe()));
+  }
+}
+
 Engine::~Engine() { stop_thread(); }
 
 void Engine::drive_by_thread() {
@@ -45,11 +57,7 @@ void Engine::progress() {
 
 void Engine::progress_locked() {
   listen_now_and_then();
-  std::erase_if(active_, [this](const std::shared_ptr<Operation>& operation) {
-    const bool done = advance(*operation);
-    if (done && operation->failure && operation.use_count() == 1) log_error(concat("a dropped operation failed: ", operation->call.describe()));
-    return done;
-  });
+  std::erase_if(active_, [this](const std::shared_ptr<Operation>& operation) { return advance(*operation); });
 }
 
 // To the members of all communicators that something is in flight on: one that was revoked must not be waited for, by whichever way.

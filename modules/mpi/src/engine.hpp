@@ -21,12 +21,19 @@ struct CommunicatorState;
 
 /// What a Work stands for.
 struct Operation {
+  Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  /// Logs a failure that nobody heard of.
+  ~Operation();
+
   Call call;
   uint64_t number = 0;  // among the collective calls of its communicator; 0: not a collective
   std::shared_ptr<CommunicatorState> comm;
   std::unique_ptr<Transfer> transfer;
   std::function<void()> finish;
   std::exception_ptr failure;
+  bool reported = false;  // to whoever holds the Work
   bool survives_revocation = false;
   std::atomic<bool> done = false;
 };

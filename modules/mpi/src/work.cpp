@@ -16,7 +16,8 @@ namespace {
 bool is_done(const mpi::Operation& operation) { return operation.done.load(std::memory_order_acquire); }
 
 // What a complete operation leaves to say. Each call says it again.
-void report(const mpi::Operation& operation) {
+void report(mpi::Operation& operation) {
+  operation.reported = true;
   if (operation.failure) std::rethrow_exception(operation.failure);
 }
 

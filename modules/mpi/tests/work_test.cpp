@@ -89,6 +89,51 @@ TEST(Work, ManyAreInFlightAndCompleteInAnyOrder) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(all[static_cast<size_t>(i)]->values.back(), i * world().size());
 }
 
+/// Fails when it was advanced so many times.
+class Failing : public tw::mpi::Transfer {
+ public:
+  explicit Failing(int after) : left_(after) {}
+  bool advance() override {
+    if (left_-- == 0) throw tw::Error("the cable is cut");
+    return false;
+  }
+
+ private:
+  int left_;
+};
+
+tw::Work begin_failing(int after) { return tw::mpi::start(world(), {.collective = tw::Collective::alltoall}, std::make_unique<Failing>(after)); }
+
+TEST(Work, AllAreWaitedForThoughOneFails) {
+  auto numbers = std::make_shared<Numbers>(1);
+  std::vector<tw::Work> works;
+  works.push_back(begin_failing(0));
+  works.push_back(begin_failing(3));
+  works.push_back(begin_allreduce(world(), numbers, tw::ReduceOp::sum));
+  EXPECT_THROW(tw::wait_all(works), tw::Error);
+  EXPECT_EQ(numbers.use_count(), 1);
+  EXPECT_EQ(numbers->values.back(), world().size());
+}
+
+TEST(Work, WhatMadeADroppedOneFailIsLogged) {
+  for (const int after : {0, 3}) {
+    testing::internal::CaptureStderr();
+    {
+      tw::Work work = begin_failing(after);  // dropped in flight, or when it has failed already
+    }
+    while (tw::operations_in_flight(world()) > 0) tw::progress(world());
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_NE(log.find("a dropped operation failed: alltoall"), std::string::npos) << log;
+    EXPECT_NE(log.find("the cable is cut"), std::string::npos) << log;
+  }
+  testing::internal::CaptureStderr();
+  {
+    tw::Work work = begin_failing(0);
+    EXPECT_THROW(work.wait(), tw::Error);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST(Work, ATimedWaitGivesUpAndTheOperationGoesOn) {
   // Rank 0 begins long before the others, who wait for its word that the time is over.
   int over = 0;

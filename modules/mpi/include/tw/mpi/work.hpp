@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <chrono>
+#include <exception>
 #include <memory>
 
 namespace tw {
@@ -12,6 +13,7 @@ struct Operation;
 /// An operation in flight. It keeps its tensors alive; leave them alone until completion (checked in audit builds). Move-only.
 ///
 /// Dropping it neither waits, throws nor frees: the operation goes on with its tensors, completed by later calls or when the `Environment` is left.
+/// What made it fail is then logged, unless that was a revocation.
 /// Every wait yields the core, is watched (see EnvironmentOptions::stall_warning), and ends with a RevokedError when the communicator is revoked.
 class [[nodiscard]] Work {
  public:
@@ -38,7 +40,15 @@ class [[nodiscard]] Work {
 /// Completes every one of `works`. @throws the first failure
 template <class Works>
 void wait_all(Works& works) {
-  for (Work& work : works) work.wait();
+  std::exception_ptr failure;
+  for (Work& work : works) {
+    try {
+      work.wait();
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace tw
