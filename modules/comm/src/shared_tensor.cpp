@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <tw/base/concat.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/mpi/library.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 #include "link.hpp"
@@ -29,7 +30,7 @@ at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, c10::S
   const int64_t share = std::max<int64_t>(1, (agreed_bytes(comm, shape, dtype) + page - 1) / page) * page;
   const auto& neighbours = link.neighbours();
   const auto memory = make_node_memory(comm, neighbours, share * static_cast<int64_t>(neighbours.size()));
-  link.channel()->add_window(memory, share);
+  mpi::while_at_rest(comm, [&] { link.channel()->add_window(memory, share); });
   std::byte* mine = memory.get() + link.channel()->rank() * share;
   return at::from_blob(mine, shape, [memory](void*) {}, at::TensorOptions().dtype(dtype));
 }

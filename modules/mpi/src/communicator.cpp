@@ -50,7 +50,10 @@ const CommunicatorState* CommunicatorState::revoked_ancestor() const noexcept {
 }
 
 std::shared_ptr<void>& attachment(const Communicator& comm) noexcept { return comm.state()->attachment; }
-void set_board(const Communicator& comm, std::shared_ptr<Board> board) { comm.state()->board = std::move(board); }
+void while_at_rest(const Communicator& comm, const std::function<void()>& change) { comm.state()->runtime->engine().while_at_rest(change); }
+void set_board(const Communicator& comm, std::shared_ptr<Board> board) {
+  while_at_rest(comm, [&] { comm.state()->board = std::move(board); });
+}
 
 void expect_rank(const Communicator& comm, Rank rank) {
   TW_EXPECTS(rank >= 0 && rank < comm.size(), "rank ", rank, " is not a rank of '", comm.name(), "', which has ", comm.size());

@@ -148,6 +148,11 @@ void Engine::revoke(CommunicatorState& comm, const std::string& reason) {
   progress_locked();
 }
 
+void Engine::while_at_rest(const std::function<void()>& change) {
+  const std::lock_guard lock(mutex_);
+  change();
+}
+
 void Engine::abandon() {
   const std::lock_guard lock(mutex_);
   if (!active_.empty()) [[maybe_unused]]

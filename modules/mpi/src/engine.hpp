@@ -66,6 +66,7 @@ class Engine {
   /// Marks `comm` revoked, tells its other members, and fails its operations.
   void revoke(CommunicatorState& comm, const std::string& reason);
 
+  void while_at_rest(const std::function<void()>& change);
   /// Lets go of what is in flight without freeing it.
   void abandon();
   void stop_thread();

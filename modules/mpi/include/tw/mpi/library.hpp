@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the floors above need of a communicator, and users do not.
 #pragma once
+#include <functional>
 #include <memory>
 #include <tw/mpi/communicator.hpp>
 
@@ -14,6 +15,8 @@ inline Communicator share(const Communicator& comm) { return Communicator(comm.s
 void expect_rank(const Communicator& comm, Rank rank);
 /// What a floor above keeps for this communicator, for as long as it lives. Null at first.
 std::shared_ptr<void>& attachment(const Communicator& comm) noexcept;
+/// Runs `change` while no operation of `comm` is advanced: for what transfers read, which a thread may drive.
+void while_at_rest(const Communicator& comm, const std::function<void()>& change);
 /// Where the engine writes down what this rank was called to do, for the others' watchdogs.
 void set_board(const Communicator& comm, std::shared_ptr<Board> board);
 
