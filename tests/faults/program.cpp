@@ -49,6 +49,13 @@ void never_sends(const Scene& scene) {
   compute_for_ever();
 }
 
+// Two wait for each other, on a communicator of which nobody shares memory yet.
+void both_receive(const Scene& scene) {
+  const tw::Communicator comm = scene.comm.dup();
+  if (comm.rank() < 2) tw::recv(comm, torch::ones({4}), tw::Rank(1 - comm.rank()));
+  compute_for_ever();
+}
+
 void killed(const Scene& scene) {
   if (scene.faulty) std::raise(SIGKILL);
   sum(scene.comm);
@@ -180,6 +187,7 @@ int main(int argc, char** argv) {
                                                              {"other_order", other_order},
                                                              {"late", late},
                                                              {"never_sends", never_sends},
+                                                             {"both_receive", both_receive},
                                                              {"killed", killed},
                                                              {"stopped", stopped},
                                                              {"thrown_out", thrown_out},

@@ -48,7 +48,7 @@ void tell(CommunicatorState& comm, const Message& message) {
 
 void receive(CommunicatorState& comm, const Message& message, int from) {
   if (message.kind == Message::Kind::waiting) {
-    comm.notes[from] = {.calls = message.number, .finished = message.number - 1, .call = message.call};
+    comm.notes[from] = {.calls = message.number, .finished = message.number == 0 ? 0 : message.number - 1, .call = message.call};
   } else if (!comm.revoked) {
     comm.revoked_because = concat("rank ", from, " revoked it: ", message.reason.data());
     comm.revoked = true;

@@ -10,7 +10,7 @@ namespace tw::mpi {
 void listen(CommunicatorState& comm);
 /// Tells the other members that `comm` is revoked, and why.
 void tell_revoked(CommunicatorState& comm);
-/// Tells the other members what this rank waits for.
+/// Tells the other members what this rank waits for. @param number of the collective call; 0: a send or receive
 void tell_waiting(CommunicatorState& comm, const Call& call, uint64_t number);
 
 }  // namespace tw::mpi

@@ -24,6 +24,9 @@ std::optional<LastSeen> last_seen(const CommunicatorState& comm, int rank) {
 std::string describe_other(const Operation& operation, int rank) {
   const auto seen = last_seen(*operation.comm, rank);
   if (!seen) return concat("rank ", rank, " has not been heard of: it computes, was stopped, or waits elsewhere");
+  if (seen->calls == 0 && seen->call.collective != Collective::none) {
+    return concat("rank ", rank, " waits elsewhere: last seen in ", seen->call.describe());
+  }
   if (operation.number > 0 && seen->calls > operation.number) return "";
   if (operation.number > 0 && seen->calls == operation.number) {
     return seen->call == operation.call ? "" : concat("rank ", rank, " is in another call: ", seen->call.describe());
