@@ -54,12 +54,15 @@ TEST(Communicator, DuplicatesTheUsersCommunicator) {
   EXPECT_THROW((void)tw::Communicator::duplicate_of(MPI_COMM_NULL), tw::ContractError);
 }
 
-TEST(Communicator, ReportsMpiErrorsAsExceptionsThatNameCallAndCommunicator) {
-  int value = 0;
+TEST(Communicator, HasMpiReturnItsErrors) {
   MPI_Comm handle = tw::native_handle(world());
   MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
   MPI_Comm_get_errhandler(handle, &handler);
   EXPECT_EQ(handler, MPI_ERRORS_RETURN);
+}
+
+TEST(Communicator, RefusesARootThatIsNoRank) {
+  int value = 0;
   EXPECT_THROW(tw::mpi::broadcast(world(), {&value, 1, tw::ElementType::int32}, tw::Rank(world().size())), tw::ContractError);
 }
 
