@@ -5,6 +5,7 @@
 #include <limits>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/mpi/collectives.hpp>
 #include <tw/mpi/library.hpp>
 #include <tw/mpi/topology.hpp>
 
@@ -50,6 +51,10 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options) : neigh
   const int here = static_cast<int>(neighbours_.size());
   const int64_t flat_bytes = options.flat_bytes.value_or(comm.size() == 2 ? std::numeric_limits<int64_t>::max() : int64_t{8} << 10);
   expect_same_on_all_ranks(comm, "SharedMemoryOptions", {concat("slot_bytes ", options.slot_bytes), concat("flat_bytes ", flat_bytes)});
+  int32_t most = here;  // ranks of a node
+  mpi::allreduce(comm, {&most, 1, ElementType::int32}, ReduceOp::max);
+  TW_EXPECTS(options.slot_bytes % 64 == 0 && options.slot_bytes >= 64 * most, "a slot must have a multiple of 64 bytes and 64 for each of ", most,
+             " ranks of a node, got ", options.slot_bytes);
   const auto place = std::find(neighbours_.begin(), neighbours_.end(), comm.rank());
   auto memory = make_node_memory(comm, neighbours_, shared_memory::Channel::bytes_needed(here, options.slot_bytes));
   std::byte* begin = memory.get();
