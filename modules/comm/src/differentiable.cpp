@@ -43,7 +43,7 @@ void expect_parts(const Communicator& comm, const at::Tensor& input, const char*
              shape_text(input.sizes().vec()));
 }
 
-// The settings of operations under way in this thread travel beside apply(), which takes tensors and simple values.
+// The setting goes to the backward pass in a capsule: autograd keeps tensors and plain values only.
 template <class Forward>
 struct Operation : torch::autograd::Function<Operation<Forward>> {
   static Variable forward(AutogradContext* context, const Variable& input, const SettingPointer& setting) {

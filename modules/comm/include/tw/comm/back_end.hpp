@@ -60,7 +60,8 @@ struct SharedMemoryOptions {
 };
 
 /// Replaces the default sizes. Collective; before the first collective on `comm`, with the same sizes on all ranks.
-/// @throws Error on every rank, naming the size, where the node has not that much memory.
+/// @throws ContractError on every rank where the sizes differ or are too small. @throws Error on every rank, naming the size, where a node cannot map
+/// it: by its limits, not for want of memory, which is taken page by page as it is touched.
 void prepare_shared_memory(const Communicator& comm, const SharedMemoryOptions& options);
 
 }  // namespace tw
