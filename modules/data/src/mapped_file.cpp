@@ -4,40 +4,25 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/file_descriptor.hpp>
 #include <utility>
 
 namespace tw {
-namespace {
-
-// Closes a file descriptor; the mapping stays.
-struct Descriptor {
-  int number;
-  explicit Descriptor(int opened) : number(opened) {}
-  ~Descriptor() {
-    if (number >= 0) close(number);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-};
-
-}  // namespace
 
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   const auto fail = [&](const char* what) { throw FileError(path_, 0, concat(what, ": ", std::strerror(errno))); };
-  const Descriptor file(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.number < 0) fail("cannot be opened");
+  const FileDescriptor file(path_, O_RDONLY, "cannot be opened");  // the mapping stays when it closes
   struct stat status{};
-  if (fstat(file.number, &status) != 0) fail("cannot be read");
+  if (fstat(file.get(), &status) != 0) fail("cannot be read");
   if (!S_ISREG(status.st_mode)) throw FileError(path_, 0, "is not an ordinary file");
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;  // nothing to map
-  void* mapped = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.number, 0);
+  void* mapped = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
   if (mapped == MAP_FAILED) fail("cannot be mapped into memory");
   data_ = static_cast<const char*>(mapped);
 }

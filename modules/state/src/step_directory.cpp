@@ -14,6 +14,7 @@
 #include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/file_descriptor.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/tensor/flat_buffer.hpp>
 #include <tw/tensor/safetensors.hpp>
@@ -31,27 +32,7 @@ constexpr std::string_view partial_suffix = ".partial";
   throw FileError(path, offset, concat(what, ": ", std::strerror(code)));
 }
 
-/// A file or folder that is open.
-class Descriptor {
- public:
-  Descriptor(const fs::path& path, int flags, const char* what) : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
-    if (fd_ < 0) fail(path, 0, what, errno);
-  }
-  ~Descriptor() { ::close(fd_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const noexcept { return fd_; }
-  void sync() const {
-    if (::fsync(fd_) != 0) fail(path_, 0, "cannot be synced", errno);
-  }
-
- private:
-  fs::path path_;
-  int fd_;
-};
-
-void sync_directory(const fs::path& directory) { Descriptor(directory, O_RDONLY | O_DIRECTORY, "cannot be opened").sync(); }
+void sync_directory(const fs::path& directory) { FileDescriptor(directory, O_RDONLY | O_DIRECTORY, "cannot be opened").sync(); }
 
 // Nothing is lost where the file system has no such thing: the page cache is used then.
 void set_direct(int fd, bool on) {
@@ -108,7 +89,7 @@ void remove_partials(const fs::path& directory) {
 
 void write_synced(const fs::path& path, const char* data, int64_t bytes, const std::atomic<bool>& cancelled) {
   constexpr int64_t chunk_bytes = int64_t{8} << 20;
-  const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
+  const FileDescriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
   set_direct(file.get(), true);
   for (int64_t at = 0; at < bytes;) {
     if (cancelled) throw FileError(path, at, "the checkpoint was dropped before it was complete");
@@ -129,7 +110,7 @@ void write_synced(const fs::path& path, const char* data, int64_t bytes, const s
 }
 
 std::string read_file(const fs::path& path, int64_t most) {
-  const Descriptor file(path, O_RDONLY, "cannot be opened");
+  const FileDescriptor file(path, O_RDONLY, "cannot be opened");
   struct stat info{};
   if (::fstat(file.get(), &info) != 0) fail(path, 0, "cannot be examined", errno);
   if (!S_ISREG(info.st_mode)) throw FileError(path, 0, "is not a file");

@@ -13,27 +13,13 @@
 #include <cstring>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/file_descriptor.hpp>
 #include <utility>
 
 namespace tw {
 namespace {
 
-/// A file descriptor that closes itself.
-class Descriptor {
- public:
-  Descriptor(const std::filesystem::path& path, int flags, const char* problem) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
-    if (fd_ < 0) throw FileError(path, 0, concat(problem, ": ", std::strerror(errno)));
-  }
-  ~Descriptor() { ::close(fd_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
-
-void write_all(const Descriptor& file, const std::filesystem::path& path, const void* data, int64_t bytes, int64_t offset) {
+void write_all(const FileDescriptor& file, const std::filesystem::path& path, const void* data, int64_t bytes, int64_t offset) {
   const auto* from = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t written = ::pwrite(file.get(), from, static_cast<size_t>(bytes), offset);
@@ -50,7 +36,7 @@ void write_all(const Descriptor& file, const std::filesystem::path& path, const 
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
   const SafetensorsPlan plan = plan_safetensors(specs_of(tensors), metadata);
-  const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
+  const FileDescriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
   write_all(file, path, plan.header.data(), static_cast<int64_t>(plan.header.size()), 0);
   for (size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor contiguous = tensors[i].tensor.detach().cpu().contiguous().resolve_conj().resolve_neg();
@@ -59,7 +45,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
 }
 
 SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(path)) {
-  const Descriptor file(path_, O_RDONLY, "cannot be opened");
+  const FileDescriptor file(path_, O_RDONLY, "cannot be opened");
   struct stat info{};
   if (::fstat(file.get(), &info) != 0) throw FileError(path_, 0, concat("cannot be examined: ", std::strerror(errno)));
   if (!S_ISREG(info.st_mode)) throw FileError(path_, 0, "is not a file");

@@ -2,12 +2,14 @@
 #include <tw/train/trainer.hpp>
 
 #include <ATen/core/grad_mode.h>
+#include <fcntl.h>
 #include <torch/optim/optimizer.h>
 #include <torch/utils.h>
 
 #include <cmath>
 #include <exception>
 #include <tw/base/contract.hpp>
+#include <tw/base/file_descriptor.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/random.hpp>
 #include <tw/comm/agreement.hpp>
@@ -355,6 +357,7 @@ class Trainer::Run {
     const std::filesystem::path partial = best_path().string() + ".partial";
     try {
       write_safetensors(partial, all_tensors(), metadata);
+      FileDescriptor(partial, O_RDONLY, "cannot be opened").sync();  // or a crash of the node could leave the name without the content
       std::filesystem::rename(partial, best_path());
     } catch (const std::exception& error) {
       log_error("the best model was not kept: ", error.what(), "; training goes on");
