@@ -199,7 +199,7 @@ TEST(OptimizerState, RefusesWhatItDoesNotKnow) {
     EXPECT_NE(std::string(error.what()).find("torch::optim::LBFGS"), std::string::npos) << error.what();
   }
   torch::optim::SGD sgd(net->parameters(), 0.1);
-  EXPECT_THROW(tw::OptimizerState(sgd, {}), tw::ContractError);
+  EXPECT_THROW(tw::OptimizerState(sgd, std::vector<tw::NamedTensor>{}), tw::ContractError);
   tw::OptimizerState state(sgd, named_parameters(*net));
   EXPECT_TRUE(state.shards().empty());
   try {

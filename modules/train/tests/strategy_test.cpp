@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every strategy of the trainer: resumed runs have the bits of undisturbed ones; those that promise the arithmetic of `data` have its result.
+#include "support.hpp"
+
+namespace {
+
+using tw::testing::bitwise_equal;
+using tw::testing::copies;
+using tw::testing::make_regressor;
+using tw::testing::squares;
+using tw::testing::world;
+using tw::train::CompressionKind;
+using tw::train::Resume;
+using tw::train::StrategyKind;
+using tw::train::StrategyOptions;
+
+struct StopAt : tw::train::Hook {
+  explicit StopAt(int64_t at) : step(at) {}
+  void on_update(tw::train::State& state) override {
+    if (state.step == step) state.stop("the test says so");
+  }
+  int64_t step;
+};
+
+constexpr int64_t never = -1;
+
+tw::train::Options options_for(const std::string& name, const StrategyOptions& strategy) {
+  auto options = tw::testing::quick(name);
+  options.epochs = 3;
+  options.global_batch = 6;
+  options.accumulation = 2;
+  options.seed = 4;
+  options.strategy = strategy;
+  return options;
+}
+
+struct Outcome {
+  std::vector<at::Tensor> parameters;
+  tw::train::Summary summary;
+};
+
+// 31 samples: 5 updates of 6 samples and one of 1, an epoch.
+template <class Optimizer, class OptimizerOptions>
+Outcome run(const tw::train::Options& options, const OptimizerOptions& rule, int64_t stop_at = never) {
+  const auto model = make_regressor(/*dropout=*/0.2);
+  Optimizer optimizer(model.tensors(), rule);
+  const auto data = squares(31);
+  tw::train::Trainer trainer(world(), model, optimizer, tw::train::regression(), data, data, options);
+  StopAt stop(stop_at);
+  trainer.add(stop);
+  const auto summary = trainer.run();
+  return {copies(model), summary};
+}
+
+Outcome run_adam(const tw::train::Options& options, int64_t stop_at = never) {
+  return run<torch::optim::Adam>(options, torch::optim::AdamOptions(0.01), stop_at);
+}
+
+const std::vector<std::pair<std::string, StrategyOptions>> strategies{
+    {"data", {}},
+    {"float16", {.compression = CompressionKind::float16}},
+    {"top_k", {.compression = CompressionKind::top_k, .top_k_fraction = 0.1}},
+    {"power_sgd", {.compression = CompressionKind::power_sgd, .power_sgd_rank = 1}},
+    {"sharded", {.kind = StrategyKind::sharded}},
+    {"released", {.kind = StrategyKind::sharded, .release_gradients = true}},
+    {"one_copy", {.kind = StrategyKind::sharded, .one_copy_per_node = true}},
+    {"local_sgd", {.kind = StrategyKind::local_sgd, .period = 4}},
+    {"diloco", {.kind = StrategyKind::diloco, .period = 4}},
+    {"diloco_bfloat16", {.kind = StrategyKind::diloco, .compression = CompressionKind::bfloat16, .period = 4}}};
+
+TEST(Strategy, ResumedRunsHaveTheSameBits) {
+  for (const auto& [name, strategy] : strategies) {
+    const auto whole = run_adam(options_for("whole", strategy));
+    EXPECT_TRUE(whole.summary.finished);
+    for (const int64_t stop_at : {2, 7, 12}) {
+      auto options = options_for("resumed_" + name, strategy);
+      options.checkpoint.every_epochs = 1;
+      options.resume = Resume::fresh;
+      EXPECT_FALSE(run_adam(options, stop_at).summary.finished) << name;
+      options.resume = Resume::resume;
+      const auto second = run_adam(options);
+      EXPECT_TRUE(second.summary.finished);
+      EXPECT_EQ(second.summary.steps, 18);
+      EXPECT_TRUE(bitwise_equal(second.parameters, whole.parameters)) << name << " stopped at " << stop_at;
+      EXPECT_EQ(second.summary.test, whole.summary.test);
+    }
+  }
+}
+
+// In the middle of a period, when the ranks' parameters differ.
+TEST(Strategy, CheckpointsHoldEachRanksOwnParameters) {
+  for (const auto kind : {StrategyKind::local_sgd, StrategyKind::diloco}) {
+    const StrategyOptions strategy{.kind = kind, .period = 5};
+    const auto whole = run_adam(options_for("whole", strategy));
+    auto options = options_for("own", strategy);
+    options.checkpoint.every_steps = 3;  // the newest checkpoint is that of step 15: not a multiple of 5 within the epoch of 6
+    options.resume = Resume::fresh;
+    options.epochs = 2;
+    (void)run_adam(options, 13);
+    options.epochs = 3;
+    options.resume = Resume::resume;
+    EXPECT_TRUE(bitwise_equal(run_adam(options).parameters, whole.parameters));
+  }
+}
+
+void expect_close(const Outcome& ours, const Outcome& reference, double tolerance, const std::string& what) {
+  for (size_t i = 0; i < ours.parameters.size(); ++i) {
+    const double difference = (ours.parameters[i] - reference.parameters[i]).norm().item<double>();
+    EXPECT_LE(difference, tolerance * reference.parameters[i].norm().item<double>()) << what << " parameter " << i;
+  }
+}
+
+// Slices and sums in another order: as in equivalence_test.cpp of data_parallel.
+TEST(Strategy, ShardedIsData) {
+  const auto data = run_adam(options_for("data", {}));
+  for (const auto& [name, strategy] : strategies) {
+    if (strategy.kind == StrategyKind::sharded) expect_close(run_adam(options_for(name, strategy)), data, 1e-12, name);
+  }
+}
+
+// The mean of parameters that each made one step of plain gradient descent is one step along the mean gradient.
+TEST(Strategy, LocalSgdOfPeriodOneIsData) {
+  const auto rule = torch::optim::SGDOptions(0.1);
+  const auto data = run<torch::optim::SGD>(options_for("data", {}), rule);
+  expect_close(run<torch::optim::SGD>(options_for("local", {.kind = StrategyKind::local_sgd, .period = 1}), rule), data, 1e-12, "local_sgd");
+  const StrategyOptions plain{.kind = StrategyKind::diloco, .period = 1, .outer_learning_rate = 1, .outer_momentum = 0};
+  expect_close(run<torch::optim::SGD>(options_for("diloco", plain), rule), data, 1e-12, "diloco");
+}
+
+TEST(Strategy, ARunMayChangeItsStrategy) {
+  const auto whole = run_adam(options_for("data", {}));
+  for (const auto& [before, after] :
+       std::vector<std::pair<StrategyKind, StrategyKind>>{{StrategyKind::data, StrategyKind::sharded}, {StrategyKind::sharded, StrategyKind::data}}) {
+    auto options = options_for("changes", {.kind = before});
+    options.checkpoint.every_epochs = 1;
+    options.resume = Resume::fresh;
+    (void)run_adam(options, 8);
+    options.strategy.kind = after;
+    options.resume = Resume::resume;
+    expect_close(run_adam(options), whole, 1e-12, "changed");
+  }
+}
+
+TEST(Strategy, CountsWhatIsCommunicated) {
+  const auto bytes = [](const StrategyOptions& strategy) { return run_adam(options_for("bytes", strategy)).summary.bytes_per_step; };
+  const double data = bytes({});
+  EXPECT_GE(data, 8 * (4 * 16 + 16 + 16 + 1));
+  EXPECT_NEAR(bytes({.kind = StrategyKind::local_sgd, .period = 6}), data / 6, 0.02 * data);  // an epoch has 6 steps
+  EXPECT_NEAR(bytes({.compression = CompressionKind::float16}), data / 4, 0.01 * data);       // of float64
+  EXPECT_LE(bytes({.compression = CompressionKind::top_k, .top_k_fraction = 0.1}), 0.2 * data);
+}
+
+// A rank whose loss is not finite tells the others when they meet next; then the run ends, for the reason that it gives.
+TEST(Strategy, TroubleIsHeardWhenRanksMeet) {
+  struct Poison : tw::train::Hook {
+    void on_sample(tw::train::State& state) override {
+      if (state.step == 1 && state.batch.size() > 0 && world().rank() == 0) state.batch.inputs.fill_(std::numeric_limits<double>::quiet_NaN());
+    }
+  };
+  for (const auto& [name, strategy] : strategies) {
+    const auto model = make_regressor(0);
+    torch::optim::Adam optimizer(model.tensors(), torch::optim::AdamOptions(0.01));
+    const auto data = squares(31);
+    tw::train::Trainer trainer(world(), model, optimizer, tw::train::regression(), data, data, options_for("poisoned", strategy));
+    Poison poison;
+    trainer.add(poison);
+    const auto summary = trainer.run();
+    EXPECT_NE(summary.stopped_because.find("step "), std::string::npos) << name << ": " << summary.stopped_because;
+    EXPECT_LE(summary.steps, 4) << name;
+    for (const at::Tensor& parameter : copies(model)) EXPECT_TRUE(parameter.isfinite().all().item<bool>()) << name;
+  }
+}
+
+TEST(Strategy, RefusesWhatDoesNotGoTogether) {
+  for (const StrategyOptions& wrong :
+       {StrategyOptions{.kind = StrategyKind::sharded, .compression = CompressionKind::top_k},
+        StrategyOptions{.kind = StrategyKind::local_sgd, .compression = CompressionKind::float16}, StrategyOptions{.release_gradients = true},
+        StrategyOptions{.kind = StrategyKind::diloco, .period = 0}, StrategyOptions{.top_k_fraction = 2}, StrategyOptions{.power_sgd_rank = 0}}) {
+    EXPECT_THROW(wrong.validate(), tw::ContractError);
+  }
+}
+
+}  // namespace
