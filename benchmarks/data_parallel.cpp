@@ -1,57 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// data_parallel/step:    a training step with DataParallel against the loop that simulation codes write: backward, then one blocking
-//                        MPI_Allreduce a parameter.
-// data_parallel/scaling: samples a second on all ranks against one rank alone, the other asleep.
+// What data parallelism adds to a training step, for five contestants of p ranks each (10 ranks for p = 2): computation alone, its ranks ended by one
+// barrier a step; the loop that simulation codes write (backward, then one blocking MPI_Allreduce a parameter); the same with one MPI_Allreduce of a
+// flat copy; ours with a sharded optimizer and one copy of the parameters; ours.
+//
+// data_parallel/step:          a step of the loop over a step of ours, and over one with a sharded optimizer
+// data_parallel/added:         what they add to computation alone, round by round: a ratio of 2 is half as much
+// data_parallel/scaling:       two ranks that know nothing of each other over ours
 #include "measure.hpp"
+#include "trainees.hpp"
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <optional>
 #include <tw/data_parallel.hpp>
-#include <tw/models/lenet.hpp>
-#include <tw/models/mlp.hpp>
 #include <tw/mpi/interop.hpp>
 
 namespace {
 
-/// A network, its data and its optimizer on one rank.
-class Trainee {
- public:
-  using Forward = std::function<at::Tensor(const at::Tensor&)>;
-  Trainee(std::shared_ptr<torch::nn::Module> module, Forward forward, at::Tensor inputs)
-      : module_(std::move(module)),
-        forward_(std::move(forward)),
-        inputs_(std::move(inputs)),
-        targets_(torch::randint(10, {inputs_.size(0)}, torch::kLong)),
-        sgd_(module_->parameters(), torch::optim::SGDOptions(1e-3)) {}
-
-  const torch::nn::Module& module() const { return *module_; }
-
-  /// One step; `reduce` is called between backward and the update.
-  void step(const std::function<void()>& reduce = [] {}) {
-    sgd_.zero_grad();
-    torch::cross_entropy_loss(forward_(inputs_), targets_).backward();
-    reduce();
-    sgd_.step();
-  }
-
- private:
-  std::shared_ptr<torch::nn::Module> module_;
-  Forward forward_;
-  at::Tensor inputs_;
-  at::Tensor targets_;
-  torch::optim::SGD sgd_;
-};
-
-Trainee make_lenet(int64_t batch) {
-  tw::models::LeNet net;
-  return {net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); }, torch::randn({batch, 1, 28, 28})};
-}
-
-Trainee make_mlp(const std::vector<int64_t>& widths, int64_t batch) {
-  tw::models::Mlp net(widths);
-  return {net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); }, torch::randn({batch, widths.front()})};
-}
+using tw::benchmark::Trainee;
 
 void allreduce_each_parameter(const torch::nn::Module& module, MPI_Comm comm, int ranks) {
   for (const auto& parameter : module.parameters()) {
@@ -61,49 +28,99 @@ void allreduce_each_parameter(const torch::nn::Module& module, MPI_Comm comm, in
   }
 }
 
-void compare_step(const tw::benchmark::Contest& contest, const std::string& name, int steps, const std::function<Trainee()>& make) {
-  Trainee trainee = make();
-  tw::benchmark::Case of{.benchmark = "data_parallel/step", .name = name, .baseline = "mpi_per_parameter", .steps = steps};
-  const MPI_Comm native = tw::native_handle(contest.comm());
-  std::optional<tw::DataParallel> parallel;
-  if (contest.is_ours()) {
-    parallel.emplace(contest.comm(), trainee.module(), tw::DataParallelOptions{.reduction = tw::Reduction::mean});
-    of.step = [&] { trainee.step(); };
-  } else {
-    of.step = [&] { trainee.step([&] { allreduce_each_parameter(trainee.module(), native, contest.comm().size()); }); };
+// Into `flat` and back, as one message.
+void allreduce_flat_copy(const torch::nn::Module& module, std::vector<float>& flat, MPI_Comm comm, int ranks) {
+  size_t at = 0;
+  for (const auto& parameter : module.parameters()) {
+    const auto n = static_cast<size_t>(parameter.numel());
+    flat.resize(std::max(flat.size(), at + n));
+    std::copy_n(parameter.grad().const_data_ptr<float>(), n, flat.begin() + static_cast<int64_t>(at));
+    at += n;
   }
-  tw::benchmark::compare(contest, of);
+  MPI_Allreduce(MPI_IN_PLACE, flat.data(), static_cast<int>(at), MPI_FLOAT, MPI_SUM, comm);
+  at = 0;
+  for (const auto& parameter : module.parameters()) {
+    float* gradient = parameter.grad().mutable_data_ptr<float>();
+    for (int64_t i = 0; i < parameter.numel(); ++i) gradient[i] = flat[at++] / static_cast<float>(ranks);
+  }
 }
 
-void compare_scaling(const tw::benchmark::Contest& contest) {
-  constexpr int steps = 20;
-  Trainee trainee = make_lenet(64);
-  const auto repeat = [&] {
-    for (int i = 0; i < steps; ++i) trainee.step();
-  };
-  tw::benchmark::Case of{.benchmark = "data_parallel/scaling", .name = "lenet", .baseline = "one_rank", .steps = 1};
-  std::optional<tw::DataParallel> parallel;
-  if (contest.is_ours()) {
-    parallel.emplace(contest.comm(), trainee.module(), tw::DataParallelOptions{.reduction = tw::Reduction::mean});
-    of.step = repeat;
-    of.units = 1.0 * steps * contest.comm().size();
-  } else {
-    of.step = [&] {
-      if (contest.comm().rank() == 0) repeat();
-      tw::benchmark::sleeping_barrier(contest.comm());
-    };
-    of.units = steps;
+enum Contestant { alone, per_parameter, flat_copy, sharded, ours, count };
+
+/// What one contestant does in a step.
+class Turn {
+ public:
+  Turn(const tw::benchmark::Contest& contest, Trainee trainee) : comm_(contest.comm()), who_(contest.contestant()), trainee_(std::move(trainee)) {
+    if (who_ == sharded) {
+      parallel_.emplace(comm_, trainee_.module(), tw::DataParallelOptions{.reduction = tw::Reduction::mean, .sharding = tw::Sharding::slices});
+      optimizer_.emplace(parallel_->reducer(), parallel_->parameters(), tw::optimizer_like(trainee_.optimizer(), parallel_->parameters()),
+                         tw::ShardedOptimizerOptions{.one_copy_per_node = true});
+    } else if (who_ == ours) {
+      parallel_.emplace(comm_, trainee_.module(), tw::DataParallelOptions{.reduction = tw::Reduction::mean});
+    }
   }
-  tw::benchmark::compare(contest, of);
+
+  void operator()() {
+    switch (who_) {
+      case alone: trainee_.step(); return tw::barrier(comm_);
+      case per_parameter: return trainee_.step([&] { allreduce_each_parameter(trainee_.module(), native_, comm_.size()); });
+      case flat_copy: return trainee_.step([&] { allreduce_flat_copy(trainee_.module(), flat_, native_, comm_.size()); });
+      case sharded: trainee_.backward(); return optimizer_->step();
+      default: return trainee_.step();
+    }
+  }
+
+ private:
+  const tw::Communicator& comm_;
+  int who_;
+  Trainee trainee_;
+  MPI_Comm native_ = tw::native_handle(comm_);
+  std::vector<float> flat_;
+  std::optional<tw::DataParallel> parallel_;
+  std::optional<tw::ShardedOptimizer> optimizer_;
+};
+
+std::vector<double> minus(std::vector<double> a, const std::vector<double>& b) {
+  for (size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
+  return a;
+}
+
+void compare_step(const tw::benchmark::Contest& contest, const std::string& name, int steps, const std::function<Trainee()>& make) {
+  Turn turn(contest, make());
+  tw::benchmark::Case of{.name = name, .steps = steps};
+  of.step = [&] { turn(); };
+  const auto times = tw::benchmark::take_turns(contest, of);
+  const auto print = [&](const char* benchmark, const char* baseline, Contestant theirs, Contestant mine, bool added) {
+    of.benchmark = benchmark;
+    of.baseline = baseline;
+    tw::benchmark::print(contest, of, added ? minus(times[theirs], times[alone]) : times[theirs],
+                         added ? minus(times[mine], times[alone]) : times[mine]);
+  };
+  print("data_parallel/step", "mpi_per_parameter", per_parameter, ours, false);
+  print("data_parallel/step_sharded", "mpi_per_parameter", per_parameter, sharded, false);
+  print("data_parallel/added", "mpi_per_parameter", per_parameter, ours, true);
+  print("data_parallel/added", "mpi_flat", flat_copy, ours, true);
+  print("data_parallel/added_sharded", "mpi_per_parameter", per_parameter, sharded, true);
+}
+
+// Computation alone, now without a barrier between the ranks' steps.
+void compare_scaling(const tw::benchmark::Contest& contest) {
+  Trainee trainee = tw::benchmark::make_lenet(64);
+  std::optional<tw::DataParallel> parallel;
+  if (contest.is_ours()) parallel.emplace(contest.comm(), trainee.module(), tw::DataParallelOptions{.reduction = tw::Reduction::mean});
+  tw::benchmark::Case of{.benchmark = "data_parallel/scaling", .name = "lenet", .baseline = "independent_ranks", .steps = 20};
+  of.step = [&] {
+    if (contest.contestant() == alone || contest.is_ours()) trainee.step();
+  };
+  const auto times = tw::benchmark::take_turns(contest, of);
+  tw::benchmark::print(contest, of, times[alone], times[ours]);
 }
 
 void measure_all(const tw::benchmark::Contest& contest) {
-  compare_step(contest, "mlp_5e4", 100, [] { return make_mlp({64, 192, 192, 10}, 64); });
-  compare_step(contest, "lenet", 10, [] { return make_lenet(64); });
-  compare_step(contest, "mlp_8e6", 5, [] { return make_mlp({1024, 1600, 1600, 1600, 800, 10}, 32); });
+  for (const auto& [name, steps, make] : tw::benchmark::trainees()) compare_step(contest, name, steps, make);
   compare_scaling(contest);
 }
 
 }  // namespace
 
-int main(int argc, char** argv) { return tw::benchmark::run(argc, argv, measure_all); }
+int main(int argc, char** argv) { return tw::benchmark::run(argc, argv, measure_all, count); }

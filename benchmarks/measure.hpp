@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two contestants take turns on the same cores, each in processes of its own: the heap and the caches of one must not serve the other.
+// Contestants take turns on the same cores, each in processes of its own: the heap and the caches of one must not serve another.
 #pragma once
 #include <ATen/Parallel.h>
 
@@ -17,21 +17,30 @@
 
 namespace tw::benchmark {
 
-/// Half of the ranks of a run: the first half is the baseline, the second half is ours.
+/// The ranks of a run, in as many groups as there are contestants; ours is the last one.
 class Contest {
  public:
-  /// Collective. @param world an even number of ranks; borrowed.
-  explicit Contest(const Communicator& world) : world_(world), comm_(world.split(2 * world.rank() / world.size(), world.rank())) {
-    TW_EXPECTS(world.size() % 2 == 0, "a contest needs an even number of ranks, got ", world.size());
+  /// Collective. @param world its size a multiple of `contestants`; borrowed.
+  explicit Contest(const Communicator& world, int contestants = 2)
+      : world_(world),
+        contestants_(contestants),
+        contestant_(contestants * world.rank() / world.size()),
+        comm_(world.split(contestant_, world.rank())) {
+    TW_EXPECTS(world.size() % contestants == 0, "a contest of ", contestants, " needs a multiple of so many ranks, got ", world.size());
   }
 
   const Communicator& world() const noexcept { return world_; }
+  int contestants() const noexcept { return contestants_; }
+  /// Whose rank this is.
+  int contestant() const noexcept { return contestant_; }
   /// The ranks of this contestant.
   const Communicator& comm() const noexcept { return comm_; }
-  bool is_ours() const noexcept { return 2 * world_.rank() >= world_.size(); }
+  bool is_ours() const noexcept { return contestant_ == contestants_ - 1; }
 
  private:
   const Communicator& world_;
+  int contestants_;
+  int contestant_;
   Communicator comm_;
 };
 
@@ -81,26 +90,34 @@ inline Seconds time_round(const Contest& contest, const Case& of) {
   return total;
 }
 
-/// Lets the contestants take turns, round by round, after a warm-up of three rounds each, and prints one JSON line on the world's rank 0.
-/// Collective over the world.
-inline void compare(const Contest& contest, const Case& of) {
+/// Lets the contestants take turns, round by round, after a warm-up of three rounds each; who begins changes every round. Collective over the world.
+/// @return by contestant, the time of each round in ms per unit, the slowest rank's
+inline std::vector<std::vector<double>> take_turns(const Contest& contest, const Case& of) {
   constexpr int warm_up = 3;
   const auto rounds = static_cast<size_t>(of.rounds);
-  std::vector<double> times(2 * rounds);  // ms per unit: the baseline's rounds, then ours
+  const auto contestants = static_cast<size_t>(contest.contestants());
+  std::vector<double> times(contestants * rounds);
   for (int round = -warm_up; round < of.rounds; ++round) {
-    for (const bool second : {false, true}) {
-      const bool our_turn = second != (round % 2 != 0);  // who begins changes every round
+    for (int turn = 0; turn < contest.contestants(); ++turn) {
+      const int whose = (turn + round + warm_up) % contest.contestants();
       sleeping_barrier(contest.world());
-      if (our_turn != contest.is_ours()) continue;
+      if (whose != contest.contestant()) continue;
       const double ms = 1e3 * time_round(contest, of).count() / of.steps / of.units;
-      if (round >= 0) times[static_cast<size_t>(round) + (our_turn ? rounds : 0)] = ms;
+      if (round >= 0) times[static_cast<size_t>(whose) * rounds + static_cast<size_t>(round)] = ms;
     }
   }
   sleeping_barrier(contest.world());
   mpi::allreduce(contest.world(), {times.data(), static_cast<int64_t>(times.size()), ElementType::float64}, ReduceOp::max);
+  std::vector<std::vector<double>> by_contestant;
+  for (size_t i = 0; i < contestants; ++i) {
+    by_contestant.emplace_back(times.begin() + static_cast<int64_t>(i * rounds), times.begin() + static_cast<int64_t>((i + 1) * rounds));
+  }
+  return by_contestant;
+}
+
+/// Prints one JSON line on the world's rank 0. @param baseline, ours of each round, in ms.
+inline void print(const Contest& contest, const Case& of, const std::vector<double>& baseline, const std::vector<double>& ours) {
   if (contest.world().rank() != 0) return;
-  const std::vector<double> baseline(times.begin(), times.begin() + of.rounds);
-  const std::vector<double> ours(times.begin() + of.rounds, times.end());
   const double baseline_ms = percentile(baseline, 0.5);
   const double ours_ms = percentile(ours, 0.5);
   std::cout << nlohmann::ordered_json{{"benchmark", of.benchmark},
@@ -115,12 +132,18 @@ inline void compare(const Contest& contest, const Case& of) {
             << std::endl;
 }
 
+/// Ours against the one baseline of a contest of two. Collective over the world.
+inline void compare(const Contest& contest, const Case& of) {
+  const auto times = take_turns(contest, of);
+  print(contest, of, times.front(), times.back());
+}
+
 /// What the main() of a driver does: MPI, one thread a rank, and the contest in which `cases` are measured.
-inline int run(int argc, char** argv, const std::function<void(const Contest&)>& cases) {
+inline int run(int argc, char** argv, const std::function<void(const Contest&)>& cases, int contestants = 2) {
   const Environment mpi(argc, argv);
   const Communicator world = mpi.world().dup();
   at::set_num_threads(1);
-  cases(Contest(world));
+  cases(Contest(world, contestants));
   return 0;
 }
 

@@ -49,8 +49,9 @@ class Hook {
   virtual void on_start_epoch(State& /*state*/) {}  ///< in mid-epoch too, after a resume
   virtual void on_sample(State& /*state*/) {}       ///< `batch` is there
   virtual void on_forward(State& /*state*/) {}      ///< `outputs` and `loss` are there
-  virtual void on_backward(State& /*state*/) {}     ///< gradients are reduced, and not yet used
-  virtual void on_update(State& /*state*/) {}       ///< the optimizer has stepped
+  virtual void on_backward(State& /*state*/) {
+  }  ///< gradients are complete, and not yet used: reduced, each rank's own, or out of sight, as the strategy has it
+  virtual void on_update(State& /*state*/) {}  ///< the optimizer has stepped
   virtual void on_end_epoch(State& /*state*/, const EpochReport& /*report*/) {}
   virtual void on_end(State& /*state*/, const Summary& /*summary*/) {}
 };
