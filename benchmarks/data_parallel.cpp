@@ -87,7 +87,7 @@ std::vector<double> minus(std::vector<double> a, const std::vector<double>& b) {
 
 void compare_step(const tw::benchmark::Contest& contest, const std::string& name, int steps, const std::function<Trainee()>& make) {
   Turn turn(contest, make());
-  tw::benchmark::Case of{.name = name, .steps = steps};
+  tw::benchmark::Case of{.benchmark = {}, .name = name, .baseline = {}, .steps = steps};
   of.step = [&] { turn(); };
   const auto times = tw::benchmark::take_turns(contest, of);
   const auto print = [&](const char* benchmark, const char* baseline, Contestant theirs, Contestant mine, bool added) {

@@ -18,7 +18,7 @@ int64_t resident_bytes() {
   return pages * 4096;
 }
 
-torch::nn::Sequential make_net() { return {torch::nn::Linear(64, 256), torch::nn::Tanh(), torch::nn::Linear(256, 10)}; }
+torch::nn::Sequential make_net() { return torch::nn::Sequential(torch::nn::Linear(64, 256), torch::nn::Tanh(), torch::nn::Linear(256, 10)); }
 
 void backward(torch::nn::Sequential& net) { net->forward(torch::ones({8, 64})).square().mean().backward(); }
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iostream>
 #include <thread>
-#include <tw/comm.hpp>
+#include <tw/data_parallel.hpp>
 
 namespace {
 
@@ -28,6 +28,22 @@ void sum(const tw::Communicator& comm, int64_t size = 4) { tw::allreduce(comm, t
 [[noreturn]] void compute_for_ever() {
   while (true) std::this_thread::sleep_for(10ms);
 }
+
+/// Backward passes of a small network in several buckets.
+class Training {
+ public:
+  explicit Training(const Scene& scene, decltype(tw::DataParallelOptions::on_bucket) on_bucket = {})
+      : parallel_(scene.comm, *net_,
+                  {.reduction = tw::Reduction::mean,
+                   .buckets = {.first_bucket_bytes = 256, .bucket_bytes = 1024},
+                   .overlap = true,
+                   .on_bucket = std::move(on_bucket)}) {}
+  void backward() { net_->forward(torch::ones({4, 16})).sum().backward(); }
+
+ private:
+  torch::nn::Sequential net_{torch::nn::Linear(16, 16), torch::nn::Tanh(), torch::nn::Linear(16, 16), torch::nn::Tanh(), torch::nn::Linear(16, 4)};
+  tw::DataParallel parallel_;
+};
 
 // ---- the job must end, with a message ----
 
@@ -59,6 +75,21 @@ void both_receive(const Scene& scene) {
 void killed(const Scene& scene) {
   if (scene.faulty) std::raise(SIGKILL);
   sum(scene.comm);
+}
+
+void one_backward_less(const Scene& scene) {
+  Training training(scene);
+  training.backward();
+  if (!scene.faulty) training.backward();
+  tw::barrier(scene.comm);
+}
+
+void killed_between_buckets(const Scene& scene) {
+  Training training(scene, [&](int64_t bucket, auto, auto) {
+    if (scene.faulty && bucket == 1) std::raise(SIGKILL);
+  });
+  training.backward();
+  training.backward();
 }
 
 void stopped(const Scene& scene) {
@@ -177,7 +208,8 @@ void stall_warning_only(const Scene& scene) {
 int main(int argc, char** argv) {
   const std::string scenario = argv[1];
   const bool warns_only = scenario == "stall_warning_only";
-  const bool patient = scenario == "killed" || scenario == "thrown_out";  // what ends the job there is not the watchdog
+  const bool patient =
+      scenario == "killed" || scenario == "killed_between_buckets" || scenario == "thrown_out";  // what ends the job there is not the watchdog
   tw::Environment mpi(argc, argv, {.audit = false, .stall_warning = patient ? 60s : 300ms, .stall_abort = warns_only || patient ? 60s : 900ms});
   const tw::Communicator comm = mpi.world().dup();
   if (argc > 2) tw::choose_back_end(comm, std::string(argv[2]));
@@ -189,6 +221,8 @@ int main(int argc, char** argv) {
                                                              {"never_sends", never_sends},
                                                              {"both_receive", both_receive},
                                                              {"killed", killed},
+                                                             {"killed_between_buckets", killed_between_buckets},
+                                                             {"one_backward_less", one_backward_less},
                                                              {"stopped", stopped},
                                                              {"thrown_out", thrown_out},
                                                              {"revoke_and_go_on", revoke_and_go_on},
