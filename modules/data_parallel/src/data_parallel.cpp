@@ -7,6 +7,7 @@
 
 #include <tw/base/contract.hpp>
 #include <tw/data_parallel/data_parallel.hpp>
+#include <tw/data_parallel/sparse_gradients.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 
 namespace tw {

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include <tw/base/concat.hpp>
+#include <tw/data_parallel/sparse_gradients.hpp>
 
 namespace tw {
 

@@ -15,9 +15,6 @@ std::vector<NamedTensor> tensors_of(const NamedParameters& parameters);
 /// Those of `tensors` that require a gradient, each once.
 std::vector<NamedTensor> trained(std::vector<NamedTensor> tensors);
 
-/// The names of parameters of `module` that belong to embeddings with sparse gradients.
-std::vector<std::string> sparse_gradients_of(const torch::nn::Module& module);
-
 /// The same tensors under the names "tensor 0", "tensor 1", ...
 std::vector<NamedTensor> numbered(const std::vector<at::Tensor>& tensors);
 

@@ -3,6 +3,8 @@
 #include <tw/gradients/compression.hpp>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
 
 #include "residuals.hpp"
 
@@ -13,22 +15,32 @@ class HalfCompression : public Compressor {
  public:
   explicit HalfCompression(c10::ScalarType dtype) : dtype_(dtype) {}
 
+  std::string describe() const override { return dtype_name(dtype_); }
+
   void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) override {
     expect_compressible("half precision", gradients);
-    for (const Bucket& bucket : plan.buckets) halves_.push_back(at::empty({bucket.numel}, at::TensorOptions().dtype(dtype_)));
+    for (const Bucket& bucket : plan.buckets) numels_.push_back(bucket.numel);
   }
 
+  // Not an all-reduce: MPI knows no halves, so they would travel as float32. Each rank gets its piece of everybody's halves, sums them in float32 in
+  // rank order, and shows the sum, rounded once.
   int64_t reduce(const Communicator& comm, size_t bucket, const at::Tensor& values) override {
-    const at::Tensor& half = halves_[bucket];
-    half.copy_(values);
-    allreduce(comm, half, ReduceOp::sum);
-    values.copy_(half);
+    const int64_t ranks = comm.size();
+    const int64_t piece = (numels_[bucket] + ranks - 1) / ranks;
+    const auto options = at::TensorOptions().dtype(dtype_);
+    const at::Tensor half = at::zeros({ranks, piece}, options);
+    half.view({-1}).narrow(0, 0, values.numel()).copy_(values);
+    const at::Tensor pieces = at::empty({ranks, piece}, options);
+    alltoall(comm, half, pieces);
+    const at::Tensor sum = at::sum(pieces.to(at::kFloat), 0).to(dtype_);
+    allgather(comm, sum, half);
+    values.copy_(half.view({-1}).narrow(0, 0, values.numel()));
     return static_cast<int64_t>(half.nbytes());
   }
 
  private:
   c10::ScalarType dtype_;
-  std::vector<at::Tensor> halves_;  // by bucket
+  std::vector<int64_t> numels_;  // by bucket
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <tw/gradients/compression.hpp>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_qr.h>
 #include <ATen/ops/matmul.h>
 
@@ -18,6 +19,8 @@ namespace {
 class PowerSgdCompression : public Compressor {
  public:
   explicit PowerSgdCompression(const PowerSgdOptions& options) : options_(options) { options_.validate(); }
+
+  std::string describe() const override { return concat("PowerSGD of rank ", options_.rank, ", seed ", options_.seed); }
 
   void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) override {
     expect_compressible("PowerSGD", gradients);
@@ -51,7 +54,8 @@ class PowerSgdCompression : public Compressor {
       values.narrow(0, run.offset, run.travels.numel()).copy_(run.travels);
       residual.narrow(0, run.offset, run.travels.numel()).zero_();
     }
-    residual.nan_to_num_(0, 0, 0);  // one bad gradient must not stay for ever
+    residual.nan_to_num_(0, 0, 0);  // one bad gradient must not stay for ever, neither here nor in q
+    if (!at::isfinite(part.second.storage()).all().item<bool>()) guess(part.second.storage());
     return static_cast<int64_t>(part.first.storage().nbytes() + part.second.storage().nbytes());
   }
 

@@ -42,7 +42,8 @@ void expect_agreement(const Communicator& comm, const std::vector<TensorSpec>& s
                                  concat("buckets of ", options.buckets.first_bucket_bytes, " and ", options.buckets.bucket_bytes, " bytes, ",
                                         options.shared_memory ? "shared" : "not shared", ", overlap ", overlap),
                                  concat("sharding ", name_of(options.sharding), options.release ? ", released" : ""),
-                                 concat("check_finite ", options.check_finite, ", compressed ", options.compressor != nullptr)};
+                                 concat("check_finite ", options.check_finite),
+                                 concat("compression ", options.compressor ? options.compressor->describe() : "none")};
   for (const int64_t id : options.arrival_order) lines.push_back(concat("arrival_order ", id));
   for (const std::string& name : options.sparse) lines.push_back("sparse " + name);
   for (const TensorSpec& spec : specs) lines.push_back(spec.describe());
@@ -65,6 +66,8 @@ void validate(const std::vector<TensorSpec>& specs, const ReducerOptions& option
   for (size_t id = 0; id < specs.size(); ++id) {
     TW_EXPECTS(c10::isFloatingType(specs[id].dtype) || c10::isComplexType(specs[id].dtype), "gradient ", specs[id].describe(),
                " must be a floating point or complex one");
+    TW_EXPECTS(specs[id].dtype != at::kHalf || options.reduction != Reduction::sample_weighted, "gradient ", specs[id].describe(),
+               " would overflow when it is multiplied by a number of samples: weight the loss, and use Reduction::sum");
     if (sparse[id] == 0) dense.push_back(static_cast<int64_t>(id));
   }
   std::vector<int64_t> order = options.arrival_order;

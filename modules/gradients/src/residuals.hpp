@@ -15,8 +15,6 @@ class Residuals {
 
   /// Shape [numel of the bucket].
   const at::Tensor& bucket(size_t bucket) const { return buckets_.at(bucket).storage(); }
-  /// Of a gradient, in its shape.
-  const at::Tensor& gradient(int64_t id) const { return views_.at(static_cast<size_t>(id)); }
   /// Over ranks they add up, so that other numbers of ranks lose nothing of them.
   std::vector<NamedShard> shards() const;
 

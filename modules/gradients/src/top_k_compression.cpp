@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iomanip>
 #include <tuple>
 
 #include "residuals.hpp"
@@ -18,6 +19,8 @@ namespace {
 class TopKCompression : public Compressor {
  public:
   explicit TopKCompression(const TopKOptions& options) : options_(options) { options_.validate(); }
+
+  std::string describe() const override { return concat("top-k ", std::setprecision(17), options_.fraction); }
 
   void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) override {
     expect_compressible("top-k", gradients);

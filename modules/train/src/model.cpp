@@ -6,6 +6,7 @@
 #include <torch/script.h>
 
 #include <tw/base/error.hpp>
+#include <tw/data_parallel/sparse_gradients.hpp>
 #include <tw/state/module_state.hpp>
 #include <unordered_map>
 #include <utility>
@@ -47,6 +48,12 @@ int64_t Model::trained_elements() const {
   return elements;
 }
 
+std::vector<NamedTensor> Model::all_tensors() const {
+  std::vector<NamedTensor> all = parameters;
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  return all;
+}
+
 std::vector<at::Tensor> Model::tensors() const {
   std::vector<at::Tensor> all;
   for (const NamedTensor& parameter : parameters) all.push_back(parameter.tensor);
@@ -60,7 +67,8 @@ Model model_of(const std::shared_ptr<torch::nn::Module>& module, std::function<a
           .forward = std::move(forward),
           .set_training = [module](bool training) { module->train(training); },
           .empty_submodules = empty_submodules(*module),
-          .aliases = std::move(aliases)};
+          .aliases = std::move(aliases),
+          .sparse = sparse_gradients_of(*module)};
 }
 
 Model load_torchscript(const std::filesystem::path& path) {

@@ -39,7 +39,7 @@ std::string find_non_finite(const Communicator& comm, const Model& model, const 
   for (size_t rank = 0; rank < found.size(); ++rank) {
     if (!found[rank].empty()) text += concat(text.empty() ? "" : "; ", "rank ", rank, ": ", found[rank]);
   }
-  return text.empty() ? "the sum of the ranks' gradients overflows" : text;
+  return text.empty() ? "gradients overflow" : text;
 }
 
 }  // namespace tw::train

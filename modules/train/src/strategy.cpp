@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "strategy.hpp"
 
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <tw/base/contract.hpp>
+#include <tw/base/log.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/diloco.hpp>
@@ -23,12 +26,6 @@ namespace tw::train {
 namespace {
 
 using torch::optim::Optimizer;
-
-std::vector<NamedTensor> all_tensors(const Model& model) {
-  std::vector<NamedTensor> all = model.parameters;
-  all.insert(all.end(), model.buffers.begin(), model.buffers.end());
-  return all;
-}
 
 void append(std::vector<NamedShard>& shards, std::vector<NamedShard> more) {
   shards.insert(shards.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
@@ -51,10 +48,18 @@ std::shared_ptr<Compressor> make_compressor(const StrategyOptions& options) {
   return nullptr;
 }
 
+// Nothing, if it is the order of another model's gradients: one whose layers were frozen or not, as these are not.
+std::vector<int64_t> usable(std::vector<int64_t> order, const Model& model) {
+  const auto trained = std::count_if(model.parameters.begin(), model.parameters.end(), [](const NamedTensor& p) { return p.tensor.requires_grad(); });
+  if (order.empty() || order.size() + model.sparse.size() == static_cast<size_t>(trained)) return order;
+  log_warning("the run to be resumed trained other parameters: the order in which gradients arrive is found anew");
+  return {};
+}
+
 /// The ranks meet in every update: gradients are reduced.
 class Reduced : public Strategy {
  public:
-  Reduced(const Communicator& comm, const Model& model, const ReducerOptions& options) : parallel_(comm, all_tensors(model), options) {}
+  Reduced(const Communicator& comm, const Model& model, const ReducerOptions& options) : parallel_(comm, model.all_tensors(), options) {}
 
   // The sum over ranks and passes is the mean over the update's samples.
   void backward(const at::Tensor& loss, int64_t here, int64_t samples, bool last) override {
@@ -148,7 +153,7 @@ class Local : public Strategy {
  public:
   template <class Options>
   Local(const Communicator& comm, const Model& model, Optimizer& optimizer, const Options& options)
-      : comm_(comm), model_(model), outer_(comm, all_tensors(model), options), optimizer_(optimizer), state_(optimizer, model.parameters) {}
+      : comm_(comm), model_(model), outer_(comm, model.all_tensors(), options), optimizer_(optimizer), state_(optimizer, model.parameters) {}
 
   void zero_grad() override { optimizer_.zero_grad(); }
   // Such that the mean over the ranks of what they follow is the gradient of the mean over all samples.
@@ -160,7 +165,8 @@ class Local : public Strategy {
     trouble_ = trouble_ || word == Word::trouble;
   }
   Outcome update() override {
-    const bool left_out = std::exchange(trouble_, false);
+    const bool left_out = std::exchange(trouble_, false) || !gradients_finite();
+    if (left_out) said_[static_cast<size_t>(Word::trouble)] = 1;
     if (!left_out) optimizer_.step();
     Outcome outcome = outer_.step() ? hear() : Outcome{};
     outcome.left_out = left_out;
@@ -176,7 +182,8 @@ class Local : public Strategy {
     std::vector<NamedShard> shards = whole_parameters(model_);
     append(shards, state_.shards());
     for (NamedShard& shard : shards) {
-      if (shard.kind != ShardKind::counter) shard.on_reshard = OnReshard::mean;
+      if (shard.kind == ShardKind::counter) shard.tensor = shard.tensor.to(at::kDouble);  // whole numbers have no mean
+      shard.on_reshard = OnReshard::mean;
     }
     append(shards, outer_.shards());
     return shards;
@@ -187,6 +194,13 @@ class Local : public Strategy {
   int64_t payload_bytes() const override { return outer_.bytes_communicated(); }
 
  private:
+  bool gradients_finite() const {
+    return std::all_of(model_.parameters.begin(), model_.parameters.end(), [](const NamedTensor& parameter) {
+      const at::Tensor& gradient = parameter.tensor.grad();
+      return !gradient.defined() || std::isfinite(at::linalg_vector_norm(gradient, INFINITY).item<double>());
+    });
+  }
+
   Outcome hear() {
     const at::Tensor heard = at::zeros({2}, at::TensorOptions().dtype(at::kInt));
     std::copy(said_.begin(), said_.end(), heard.mutable_data_ptr<int32_t>());
@@ -211,7 +225,8 @@ std::unique_ptr<Strategy> make_strategy(const Communicator& comm, const Model& m
                                         std::vector<int64_t> arrival_order, decltype(ReducerOptions::on_bucket) on_bucket) {
   ReducerOptions reducer{.reduction = Reduction::sum,
                          .check_finite = true,
-                         .arrival_order = std::move(arrival_order),
+                         .arrival_order = usable(std::move(arrival_order), model),
+                         .sparse = model.sparse,
                          .compressor = make_compressor(options),
                          .on_bucket = std::move(on_bucket)};
   switch (options.kind) {

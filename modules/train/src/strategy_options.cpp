@@ -4,6 +4,9 @@
 #include <tw/gradients/compression.hpp>
 #include <tw/train/strategy_options.hpp>
 
+#include <iomanip>
+#include <limits>
+
 namespace tw::train {
 
 void StrategyOptions::validate() const {
@@ -19,9 +22,9 @@ void StrategyOptions::validate() const {
 }
 
 std::string StrategyOptions::describe() const {
-  return concat("strategy ", static_cast<int>(kind), ", compression ", static_cast<int>(compression), " ", top_k_fraction, " ", power_sgd_rank,
-                ", release ", release_gradients, ", one copy ", one_copy_per_node, ", period ", period, ", outer ", outer_learning_rate, " ",
-                outer_momentum);
+  return concat(std::setprecision(std::numeric_limits<double>::max_digits10), "strategy ", static_cast<int>(kind), ", compression ",
+                static_cast<int>(compression), " ", top_k_fraction, " ", power_sgd_rank, ", release ", release_gradients, ", one copy ",
+                one_copy_per_node, ", period ", period, ", outer ", outer_learning_rate, " ", outer_momentum);
 }
 
 }  // namespace tw::train

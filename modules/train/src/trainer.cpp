@@ -94,12 +94,6 @@ class Trainer::Run {
   }
 
  private:
-  std::vector<NamedTensor> all_tensors() const {
-    std::vector<NamedTensor> all = model_.parameters;
-    all.insert(all.end(), model_.buffers.begin(), model_.buffers.end());
-    return all;
-  }
-
   bool keeps_checkpoints() const { return options_.checkpoint.every_epochs > 0 || options_.checkpoint.every_steps > 0; }
   std::filesystem::path best_path() const { return options_.folder() / "best.safetensors"; }
   bool tracing() const { return !options_.trace.empty(); }
@@ -184,13 +178,13 @@ class Trainer::Run {
     strategy_->zero_grad();
     set_learning_rate();
     const std::vector<at::Tensor> buffers = options_.non_finite == NonFinite::skip ? copies_of_buffers() : std::vector<at::Tensor>();
-    suspect_ = Suspect();
     for (int64_t pass = 0; loader_->consumed() < progress_.consumed + samples; ++pass) backward(pass, samples);
     notify(&Hook::on_backward);
     progress_.consumed = loader_->consumed();
     const auto begin = std::chrono::steady_clock::now();
     const Outcome outcome = strategy_->update();
     span("update", begin);
+    suspect_.certain = suspect_.certain || outcome.left_out;
     state_->step = ++progress_.step;
     state_->samples = progress_.consumed;
     if (outcome.trouble) react();
@@ -216,7 +210,7 @@ class Trainer::Run {
     begin = span("forward", begin);
     notify(&Hook::on_forward);
     const bool finite = std::isfinite(state_->mean_loss);
-    if (!suspect_.certain) suspect_ = {.batch = state_->batch, .pass = pass, .certain = !finite};
+    if (!suspect_.certain) suspect_ = {.batch = state_->batch, .step = progress_.step, .pass = pass, .certain = !finite};
     if (!finite) strategy_->say(Word::trouble);
     if (!Signals::caught().empty() || !state_->stop_reason.empty()) strategy_->say(Word::stop);
     strategy_->backward(state_->loss, here, samples, last);
@@ -271,8 +265,11 @@ class Trainer::Run {
 
   // What to do where some rank had no finite gradients.
   void react() {
-    reseed(progress_.step - 1, suspect_.pass);
+    const std::vector<at::Tensor> buffers = copies_of_buffers();
+    reseed(suspect_.step, suspect_.pass);
     const std::string where = find_non_finite(comm_, model_, objective_, suspect_.batch);
+    restore_buffers(buffers);
+    suspect_ = Suspect();
     const auto say = [&](const char* reaction) {
       if (comm_.rank() == 0) log_warning("step ", progress_.step, ": ", where, "; ", reaction);
     };
@@ -356,7 +353,7 @@ class Trainer::Run {
     metadata.insert(model_.aliases.begin(), model_.aliases.end());  // as export_safetensors() has it
     const std::filesystem::path partial = best_path().string() + ".partial";
     try {
-      write_safetensors(partial, all_tensors(), metadata);
+      write_safetensors(partial, model_.all_tensors(), metadata);
       FileDescriptor(partial, O_RDONLY, "cannot be opened").sync();  // or a crash of the node could leave the name without the content
       std::filesystem::rename(partial, best_path());
     } catch (const std::exception& error) {
@@ -434,9 +431,10 @@ class Trainer::Run {
   double loss_sum_ = 0;      // of this rank, over the epoch's samples so far, where finite
   double loss_samples_ = 0;  // of these
 
-  /// What in this update was not finite, if anything is not: the first batch whose loss was not, else the last one.
+  /// What was not finite since the ranks last heard of each other: the first batch whose loss was not, else the last one.
   struct Suspect {
     Batch batch = {};
+    int64_t step = 0;
     int64_t pass = 0;
     bool certain = false;
   };

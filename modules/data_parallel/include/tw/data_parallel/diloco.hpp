@@ -38,8 +38,8 @@ struct DiLoCoOptions {
 ///     m = outer_momentum m + g
 ///     a = a - outer_learning_rate (nesterov ? g + outer_momentum m : m),      and x_r = a on every rank,
 ///
-/// as torch::optim::SGD defines it. With learning rate 1 and no momentum it is LocalSgd. Two further copies of the parameters are kept, one without
-/// momentum.
+/// as torch::optim::SGD defines it. With learning rate 1 and no momentum it is LocalSgd. Three further copies of the parameters are kept (anchor,
+/// momentum, buckets), two without momentum.
 ///
 /// ```
 /// DiLoCo outer(comm, *model, {.period = 100});

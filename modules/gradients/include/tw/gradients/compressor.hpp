@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <tw/gradients/bucket_plan.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/tensor/named_shard.hpp>
@@ -15,6 +16,8 @@ class Compressor {
  public:
   virtual ~Compressor() = default;
 
+  /// One line, in which two that differ differ: ranks must agree on it.
+  virtual std::string describe() const = 0;
   /// Called once, before anything is reduced. @throws ContractError for gradients that it cannot compress, by name
   virtual void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) = 0;
   /// Sums bucket number `bucket` over the ranks, in place; the result has the same bits on all ranks. Collective.

@@ -21,7 +21,9 @@ using OptimizerFactory = std::function<std::unique_ptr<torch::optim::Optimizer>(
 
 /// Makes optimizers of the same kind, groups and options as `prototype`, which is over `parameters`: SGD, Adam, AdamW, RMSprop or Adagrad.
 /// @throws ContractError for other kinds, by name, and when a piece's parameter is in no group of the prototype.
+/// @param prototype borrowed by the result.
 OptimizerFactory optimizer_like(const torch::optim::Optimizer& prototype, const std::vector<NamedTensor>& parameters);
+OptimizerFactory optimizer_like(const torch::optim::Optimizer&& prototype, const std::vector<NamedTensor>& parameters) = delete;
 
 struct ShardedOptimizerOptions {
   /// Before an update, scale the gradients down to this norm: the 2-norm of all gradients of all ranks. 0: do not.

@@ -15,11 +15,15 @@ namespace tw::train {
 struct Model {
   std::vector<NamedTensor> parameters;                          ///< those that require a gradient are trained
   std::vector<NamedTensor> buffers;                             ///< such as running means; rank 0's count
-  std::function<at::Tensor(const at::Tensor& inputs)> forward;  ///< [n, ...] -> [n, ...]; n may be 0
+  std::function<at::Tensor(const at::Tensor& inputs)> forward;  ///< [n, ...] -> [n, ...], n > 0; ranks without samples do not call it
   std::function<void(bool training)> set_training = [](bool) {};
   std::vector<std::string> empty_submodules = {};   ///< such as activations, whose names LibTorch wants in its files
   std::map<std::string, std::string> aliases = {};  ///< further names of tied tensors, each to the one that is listed
 
+  std::vector<std::string> sparse = {};  ///< names of parameters whose gradients are sparse
+
+  /// Parameters and then buffers.
+  std::vector<NamedTensor> all_tensors() const;
   /// Elements of all trained parameters.
   int64_t trained_elements() const;
   /// The tensors of `parameters` alone, for an optimizer.
