@@ -274,6 +274,42 @@ TEST(ShardedOptimizer, SavesStateThatAnyOtherWayOfHoldingItCanLoad) {
   if (world().rank() == 0) std::filesystem::remove_all(directory);
 }
 
+// Adam remembers two numbers of each parameter: a rank's share of them, of the reduced gradients where they are released, and of the buckets, is what
+// docs/strategies.md says, within 5 % for padding.
+TEST(ShardedOptimizer, TakesTheMemoryThatTheFormulaSays) {
+  torch::nn::Sequential net(torch::nn::Linear(200, 300), torch::nn::Tanh(), torch::nn::Linear(300, 200));
+  const torch::optim::Adam prototype(net->parameters());
+  double n = 0;
+  for (const at::Tensor& parameter : net->parameters()) n += static_cast<double>(parameter.nbytes());
+  for (const bool release : {false, true}) {
+    tw::DataParallel parallel(world(), *net, {.reduction = tw::Reduction::mean, .sharding = tw::Sharding::slices, .release = release});
+    tw::ShardedOptimizer adam(parallel.reducer(), parallel.parameters(), tw::optimizer_like(prototype, parallel.parameters()));
+    net->forward(torch::ones({2, 200})).sum().backward();
+    adam.step();
+    double state = 0;
+    for (const auto& entry : adam.local().state()) {
+      const auto& of_piece = static_cast<const torch::optim::AdamParamState&>(*entry.second);
+      state += static_cast<double>(of_piece.exp_avg().nbytes() + of_piece.exp_avg_sq().nbytes());
+    }
+    EXPECT_NEAR(state, 2 * n / world().size(), 0.05 * 2 * n / world().size());
+    double buckets = 0;
+    double shares = 0;
+    for (size_t i = 0; i < parallel.plan().buckets.size(); ++i) {
+      buckets += 4.0 * static_cast<double>(parallel.plan().buckets[i].numel);
+      shares += static_cast<double>(parallel.reducer().shard(static_cast<int64_t>(i)).nbytes());
+    }
+    EXPECT_NEAR(buckets, n, 0.05 * n);
+    EXPECT_NEAR(shares, n / world().size(), 0.05 * n / world().size());
+    if (release) {  // nothing but the shares is left
+      EXPECT_THROW(parallel.reducer().gradient(0), tw::ContractError);
+    } else {  // which are part of the buckets
+      const at::Tensor share = parallel.reducer().shard(0);
+      const at::Tensor gradient = parallel.reducer().gradient(parallel.plan().buckets[0].gradients.front());
+      EXPECT_EQ(share.storage().data(), gradient.storage().data());
+    }
+  }
+}
+
 TEST(ShardedOptimizer, NamesMisuse) {
   auto net = make_net();
   const auto parameters = [&] {
