@@ -16,9 +16,9 @@
 #include <tw/comm/objects.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/state/directory_lock.hpp>
-#include <tw/tensor/safetensors.hpp>
 #include <tw/train/timeline.hpp>
 
+#include "best_model.hpp"
 #include "evaluate.hpp"
 #include "non_finite.hpp"
 #include "signals.hpp"
@@ -43,13 +43,6 @@ const Options& checked(const Communicator& comm, const Options& options, const D
   lines.push_back(concat("test samples ", test.size()));
   expect_same_on_all_ranks(comm, "the trainer's options", lines);
   return options;
-}
-
-bool larger_is_better(const Objective& objective, const std::string& name) {
-  for (const Metric& metric : objective.metrics) {
-    if (metric.name == name) return metric.larger_is_better;
-  }
-  return false;
 }
 
 }  // namespace
@@ -95,7 +88,6 @@ class Trainer::Run {
 
  private:
   bool keeps_checkpoints() const { return options_.checkpoint.every_epochs > 0 || options_.checkpoint.every_steps > 0; }
-  std::filesystem::path best_path() const { return options_.folder() / "best.safetensors"; }
   bool tracing() const { return !options_.trace.empty(); }
   bool stopped() const { return !stopped_because_.empty(); }
 
@@ -142,10 +134,7 @@ class Trainer::Run {
       stop_out_of_patience();
     } else if (snapshots_) {
       snapshots_->remove_all();
-      std::error_code code;
-      if (comm_.rank() == 0 && !std::filesystem::remove(best_path(), code) && code) {
-        log_warning(best_path().string(), ", of an earlier run, cannot be removed: ", code.message());
-      }
+      if (comm_.rank() == 0) best_.forget();
     }
     state_->step = first_step_ = progress_.step;
   }
@@ -315,7 +304,8 @@ class Trainer::Run {
     if (test_.size() > 0 && (last || progress_.epoch % options_.evaluate_every == 0)) {
       synchronize(comm_, model_.buffers);
       report.test = progress_.test = evaluate(comm_, model_, objective_, test_);
-      report.best = judge(report);
+      report.best = best_.judge(report, progress_);
+      if (report.best && snapshots_ && comm_.rank() == 0) best_.keep(progress_);
     }
     loss_sum_ = loss_samples_ = 0;
     progress_.consumed = 0;
@@ -327,38 +317,10 @@ class Trainer::Run {
   }
 
   void stop_out_of_patience() {
-    const int64_t patience = options_.early_stopping.patience;
-    if (patience == 0 || progress_.waited < patience || stopped()) return;
-    stopped_because_ = concat(options_.early_stopping.watch, " has not improved for ", progress_.waited, " evaluations");
+    const std::string why = best_.why_out_of_patience(progress_);
+    if (why.empty() || stopped()) return;
+    stopped_because_ = why;
     progress_.finished = true;
-  }
-
-  // Whether the evaluation is better than all before; then the model is kept in a file of its own.
-  bool judge(const EpochReport& report) {
-    const EarlyStopping& rule = options_.early_stopping;
-    const double value = figure(report.test, rule.watch);
-    const double gain = larger_is_better(objective_, rule.watch) ? value - progress_.best : progress_.best - value;
-    if (!std::isfinite(value) || (progress_.best_epoch > 0 && !(gain > rule.min_delta))) {
-      ++progress_.waited;
-      return false;
-    }
-    progress_.best = value;
-    progress_.best_epoch = report.epoch;
-    progress_.waited = 0;
-    if (snapshots_ && comm_.rank() == 0) keep_best({{"epoch", std::to_string(report.epoch)}, {rule.watch, concat(value)}});
-    return true;
-  }
-
-  void keep_best(std::map<std::string, std::string> metadata) const {
-    metadata.insert(model_.aliases.begin(), model_.aliases.end());  // as export_safetensors() has it
-    const std::filesystem::path partial = best_path().string() + ".partial";
-    try {
-      write_safetensors(partial, model_.all_tensors(), metadata);
-      FileDescriptor(partial, O_RDONLY, "cannot be opened").sync();  // or a crash of the node could leave the name without the content
-      std::filesystem::rename(partial, best_path());
-    } catch (const std::exception& error) {
-      log_error("the best model was not kept: ", error.what(), "; training goes on");
-    }
   }
 
   void save() {
@@ -418,6 +380,7 @@ class Trainer::Run {
   const Dataset& train_;
   const Dataset& test_;
   Options options_;
+  BestModel best_{model_, objective_, options_};
   std::optional<DirectoryLock> lock_;
   std::optional<Snapshots> snapshots_;
   std::optional<Progress> earlier_;  // where the run to be resumed stands

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "best_model.hpp"
+
+#include <cmath>
+#include <tw/base/concat.hpp>
+#include <tw/base/log.hpp>
+#include <tw/tensor/safetensors.hpp>
+
+namespace tw::train {
+
+BestModel::BestModel(const Model& model, const Objective& objective, const Options& options)
+    : model_(model), objective_(objective), options_(options) {}
+
+bool BestModel::larger_is_better() const {
+  for (const Metric& metric : objective_.metrics) {
+    if (metric.name == options_.early_stopping.watch) return metric.larger_is_better;
+  }
+  return false;
+}
+
+bool BestModel::judge(const EpochReport& report, Progress& progress) const {
+  const EarlyStopping& rule = options_.early_stopping;
+  const double value = figure(report.test, rule.watch);
+  const double gain = larger_is_better() ? value - progress.best : progress.best - value;
+  if (!std::isfinite(value) || (progress.best_epoch > 0 && !(gain > rule.min_delta))) {
+    ++progress.waited;
+    return false;
+  }
+  progress.best = value;
+  progress.best_epoch = report.epoch;
+  progress.waited = 0;
+  return true;
+}
+
+std::string BestModel::why_out_of_patience(const Progress& progress) const {
+  const EarlyStopping& rule = options_.early_stopping;
+  if (rule.patience == 0 || progress.waited < rule.patience) return "";
+  return concat(rule.watch, " has not improved for ", progress.waited, " evaluations");
+}
+
+void BestModel::keep(const Progress& progress) const {
+  std::map<std::string, std::string> metadata{{"epoch", std::to_string(progress.best_epoch)}, {options_.early_stopping.watch, concat(progress.best)}};
+  metadata.insert(model_.aliases.begin(), model_.aliases.end());  // as export_safetensors() has it
+  const std::filesystem::path partial = path().string() + ".partial";
+  try {
+    write_safetensors(partial, model_.all_tensors(), metadata);
+    std::filesystem::rename(partial, path());
+  } catch (const std::exception& error) {
+    log_error("the best model was not kept: ", error.what(), "; training goes on");
+  }
+}
+
+void BestModel::forget() const {
+  std::error_code code;
+  if (!std::filesystem::remove(path(), code) && code) log_warning(path().string(), ", of an earlier run, cannot be removed: ", code.message());
+}
+
+}  // namespace tw::train
