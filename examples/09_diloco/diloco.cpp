@@ -13,6 +13,7 @@
 int main(int argc, char** argv) {
   tw::Environment mpi(argc, argv);
   tw::Communicator comm = mpi.world().dup();
+  torch::manual_seed(1);
   torch::nn::Sequential model(torch::nn::Linear(8, 128), torch::nn::Tanh(), torch::nn::Linear(128, 8), torch::nn::Tanh(), torch::nn::Linear(8, 1));
 
   torch::optim::AdamW inner(model->parameters(), 3e-3);  // each rank's own
