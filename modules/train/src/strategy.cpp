@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "strategy.hpp"
 
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
 #include <torch/optim/optimizer.h>
 
@@ -65,7 +65,7 @@ class Reduced : public Strategy {
   void backward(const at::Tensor& loss, int64_t here, int64_t samples, bool last) override {
     std::optional<DataParallel::NoSync> local;
     if (!last) local.emplace(parallel_.no_sync());
-    at::mul(loss, static_cast<double>(here) / static_cast<double>(samples)).backward();
+    loss.backward(at::full_like(loss, static_cast<double>(here) / static_cast<double>(samples)));
   }
 
   void say(Word word) override { parallel_.give_notice(static_cast<int>(word)); }
@@ -158,7 +158,7 @@ class Local : public Strategy {
   void zero_grad() override { optimizer_.zero_grad(); }
   // Such that the mean over the ranks of what they follow is the gradient of the mean over all samples.
   void backward(const at::Tensor& loss, int64_t here, int64_t samples, bool /*last*/) override {
-    at::mul(loss, static_cast<double>(here * comm_.size()) / static_cast<double>(samples)).backward();
+    loss.backward(at::full_like(loss, static_cast<double>(here * comm_.size()) / static_cast<double>(samples)));
   }
   void say(Word word) override {
     said_[static_cast<size_t>(word)] = 1;
