@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Multigrid reduction in time: steps that depend on each other, made by several ranks at once, by iterations that correct a coarse solution.
+#pragma once
+#include <tw/layer_parallel/solver.hpp>
+#include <tw/mpi/communicator.hpp>
+
+namespace tw::layer_parallel {
+
+/// How the norms of the residuals at the C-points of level 0 make one figure.
+enum class TemporalNorm { one, two, max };
+
+/// What to do when the residual has grown, or is not finite, after the last iteration.
+enum class OnDivergence {
+  report,           ///< nothing but to say so
+  more_iterations,  ///< twice as many
+  serial,           ///< make all steps one after the other
+};
+
+struct MgritOptions {
+  int iterations = 10;   ///< at most
+  double tolerance = 0;  ///< stop after an iteration whose residual is below; 0: make all iterations
+  CycleOptions cycle = {};
+  PerLevel<double> weights = 1.0;  ///< w of C-relaxations; 1.3 to 1.8 may help after FCF
+  bool last_c_relaxation = false;  ///< after the iterations, relax the C-points of level 0 once more, as networks do; each step is then made once
+  bool store_all = false;          ///< keep all points of level 0, not only C-points
+  bool residuals = true;           ///< compute them; otherwise neither tolerance nor divergence are looked at, and no all-reduce is made
+  TemporalNorm norm = TemporalNorm::two;
+  OnDivergence on_divergence = OnDivergence::report;
+
+  /// @throws ContractError naming the wrong field.
+  void validate() const;
+};
+
+/// Multigrid reduction in time with FAS. After k iterations the first k (1 + nu) intervals of level 0 are exact (k - 1 with skip_downcycle).
+/// Ref: Falgout et al. 2014, SISC 36:6; Gunther et al. 2020, SIMODS 2:1, for networks.
+class Mgrit : public ParallelInTime {
+ public:
+  /// @param comm borrowed; as many ranks as the plan has; carries nothing else while solve() runs.
+  Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options);
+
+  const LevelPlan& plan() const noexcept override { return plan_; }
+  const MgritOptions& options() const noexcept { return options_; }
+  Solution solve(Propagator& propagator, const State& origin, const State& guess = {}) override;
+
+ private:
+  const Communicator& comm_;
+  LevelPlan plan_;
+  MgritOptions options_;
+};
+
+}  // namespace tw::layer_parallel

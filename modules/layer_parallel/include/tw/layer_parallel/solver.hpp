@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tw/base/clock.hpp>
+#include <tw/layer_parallel/cycle.hpp>
+#include <tw/layer_parallel/propagator.hpp>
+#include <vector>
+
+namespace tw::layer_parallel {
+
+/// How a solution came about; what is of all ranks is the same on all.
+struct Report {
+  int iterations = 0;
+  std::vector<std::optional<double>> residuals;  ///< by iteration, of all ranks; none where it was not computed
+  bool converged = false;                        ///< the last residual is below the tolerance, or the solution is serial
+  bool diverged = false;                         ///< a residual is not finite, or the last one is larger than the one before
+  bool serial = false;                           ///< it diverged, and all steps were made one after the other instead
+
+  std::vector<int64_t> steps;                 ///< this rank's, by level, the last relaxation included
+  std::vector<int64_t> messages;              ///< this rank sent, by level, with one for each tensor of a state
+  int64_t bytes = 0;                          ///< this rank sent
+  std::vector<std::vector<Seconds>> seconds;  ///< by level and Phase::Kind: wall time of this rank, waiting included
+  Seconds last_relaxation{0};                 ///< the same, of what comes after the iterations
+
+  /// Residual of iteration `i` over that of the one before, where both are known.
+  std::optional<double> convergence_factor(int i) const;
+  /// A few lines.
+  std::string describe() const;
+};
+
+/// A rank's part of the solution.
+struct Solution {
+  State points;  ///< stacked: the values at `first`, `first + spacing`, ..., all of this rank's points with spacing 1, or its C-points
+  int64_t first = 0;
+  int64_t spacing = 1;
+  State end;  ///< the value at the last point of all, on the rank that has it; empty elsewhere
+  Report report;
+};
+
+/// Solves u_{k+1} = step(u_k), k = 0 to N - 1, over the ranks of a communicator. MGRIT is one such solver.
+class ParallelInTime {
+ public:
+  virtual ~ParallelInTime() = default;
+
+  virtual const LevelPlan& plan() const noexcept = 0;
+  /// Collective. @param origin u_0 on the rank that is home of point 0; elsewhere any state of that shape and dtype.
+  /// @param guess stacked: the values at this rank's C-points, such as Solution::points of an earlier call; empty: zeros.
+  /// @throws whatever the propagator throws on this rank; RevokedError on the others then. The solver is of no use any more after that.
+  virtual Solution solve(Propagator& propagator, const State& origin, const State& guess = {}) = 0;
+};
+
+}  // namespace tw::layer_parallel

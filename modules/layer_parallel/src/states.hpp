@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stacked states: views of them, and the arithmetic that the solver needs.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include <tw/layer_parallel/propagator.hpp>
+
+namespace tw::layer_parallel {
+
+/// Applies `f` to each component.
+template <class F>
+State each(const State& state, F&& f) {
+  State result;
+  result.reserve(state.size());
+  for (const at::Tensor& tensor : state) result.push_back(f(tensor));
+  return result;
+}
+
+/// State `i` of stacked ones, a view.
+inline State row(const State& stacked, int64_t i) {
+  return each(stacked, [&](const at::Tensor& t) { return t.select(0, i); });
+}
+
+/// States `begin`, `begin + spacing`, ... , `count` of them, stacked; a view.
+inline State rows(const State& stacked, int64_t begin, int64_t count, int64_t spacing = 1) {
+  if (count == 0) return each(stacked, [](const at::Tensor& t) { return t.narrow(0, 0, 0); });
+  return each(stacked, [&](const at::Tensor& t) { return t.slice(0, begin, begin + (count - 1) * spacing + 1, spacing); });
+}
+
+/// Several states as stacked ones.
+inline State stack(const std::vector<State>& states) {
+  State result;
+  for (size_t component = 0; component < states.front().size(); ++component) {
+    std::vector<at::Tensor> tensors;
+    for (const State& state : states) tensors.push_back(state[component]);
+    result.push_back(tensors.size() == 1 ? tensors.front().unsqueeze(0) : at::stack(tensors));
+  }
+  return result;
+}
+
+/// One behind the other.
+inline State concatenate(const State& a, const State& b) {
+  State result;
+  for (size_t i = 0; i < a.size(); ++i) result.push_back(at::cat({a[i], b[i]}));
+  return result;
+}
+
+/// `n` states like the stacked `example`.
+inline State zeros_like_rows(const State& example, int64_t n) {
+  return each(example, [&](const at::Tensor& t) {
+    auto shape = t.sizes().vec();
+    shape[0] = n;
+    return at::zeros(shape, t.options());
+  });
+}
+
+inline State clone(const State& state) {
+  return each(state, [](const at::Tensor& t) { return t.clone(at::MemoryFormat::Contiguous); });
+}
+
+inline void copy(const State& to, const State& from) {
+  for (size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
+}
+
+/// to += factor * value
+inline void add(const State& to, const State& value, double factor = 1) {
+  for (size_t i = 0; i < to.size(); ++i) to[i].add_(value[i], factor);
+}
+
+inline State sum(const State& a, const State& b) {
+  State result;
+  for (size_t i = 0; i < a.size(); ++i) result.push_back(a[i].add(b[i]));
+  return result;
+}
+
+}  // namespace tw::layer_parallel
