@@ -11,10 +11,10 @@ namespace {
 
 int64_t divide_up(int64_t numerator, int64_t denominator) { return (numerator + denominator - 1) / denominator; }
 
-/// Block ends by number: as equal as whole units allow.
+/// Block ends by number: as equal as whole units allow, and the first block is never empty.
 std::vector<int64_t> cut_evenly(int64_t units, int ranks) {
   std::vector<int64_t> cuts;
-  for (int64_t rank = 0; rank <= ranks; ++rank) cuts.push_back(units * rank / ranks);
+  for (int64_t rank = 0; rank <= ranks; ++rank) cuts.push_back(divide_up(units * rank, ranks));
   return cuts;
 }
 

@@ -86,7 +86,7 @@ class Fas {
                   .level = 0,
                   .starts = &fine.u,
                   .right_sides = nullptr,
-                  .wants_all = true,
+                  .wants_all = keeps_all,
                   .last = true,
                   .take = [&](int64_t point, int64_t count, int64_t step, const State& values) {
                     if (keeps_all) copy(kept.at(point, count, step), values);

@@ -207,7 +207,7 @@ TEST(Partition, IsEvenInWholeIntervalsAndFollowsCosts) {
   EXPECT_EQ(partition_steps(64, 2, 4), (std::vector<int64_t>{0, 32, 64}));
   EXPECT_EQ(partition_steps(67, 2, 4), (std::vector<int64_t>{0, 32, 67}));
   EXPECT_EQ(partition_steps(12, 4, 4), (std::vector<int64_t>{0, 3, 6, 9, 12})) << "fewer intervals than ranks: single steps";
-  EXPECT_EQ(partition_steps(2, 4, 1), (std::vector<int64_t>{0, 0, 1, 1, 2}));
+  EXPECT_EQ(partition_steps(2, 4, 1), (std::vector<int64_t>{0, 1, 1, 2, 2}));
   const std::vector<double> costs{9, 1, 1, 1, 1, 1, 1, 1};
   EXPECT_EQ(partition_steps(8, 2, 1, costs), (std::vector<int64_t>{0, 1, 8}));
   EXPECT_EQ(partition_steps(8, 2, 2, costs), (std::vector<int64_t>{0, 2, 8}));

@@ -35,7 +35,7 @@ struct Level {
 std::vector<Level> plan_levels(int64_t steps, const LevelOptions& options = {});
 
 /// Cuts `steps` into contiguous blocks, rank r's being [result[r], result[r + 1]): as equal in cost as whole multiples of `unit` allow. With fewer
-/// such multiples than ranks, single steps; with fewer steps than ranks, some blocks are empty.
+/// such multiples than ranks, single steps; with fewer steps than ranks, some blocks are empty, but never the first.
 /// @param costs one for each step; empty: all alike. @param ranks at least 1. @return ranks + 1 numbers, from 0 to `steps`
 std::vector<int64_t> partition_steps(int64_t steps, int ranks, int64_t unit, std::span<const double> costs = {});
 

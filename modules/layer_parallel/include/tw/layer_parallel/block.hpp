@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <torch/nn/module.h>
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <tw/layer_parallel/propagator.hpp>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace tw::layer_parallel {
+
+/// A layer as a function of a state, of what is given to all layers, and of the step size.
+struct Layer {
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<State(const State& state, const State& extras, double dt)> forward;
+  bool is_step = false;  ///< forward gives the next state itself; otherwise du/dt, or, of plain layers, the output
+};
+
+/// How a layer that gives du/dt makes a step.
+enum class Integrator {
+  euler,   ///< u + dt F(u)
+  rk2,     ///< u + dt F(u + dt/2 F(u)), the midpoint rule
+  rk4,     ///< the classical one
+  verlet,  ///< of a state (y, z) with F(y, z) = (f(z), g(y)), a Hamiltonian block: kick, drift, kick. Ref: Haber & Ruthotto 2017
+};
+
+/// Whether the layers of a rank that do not depend on each other run as one tensor operation.
+enum class Batching {
+  automatic,  ///< where that gives what the layers give one by one, and they hold no convolutions, which are slower that way
+  always,     ///< where that gives what the layers give one by one
+  never,
+};
+
+struct BlockOptions {
+  Integrator integrator = Integrator::euler;
+  Batching batching = Batching::automatic;
+  /// The layers draw random numbers, as dropout does: those of a layer then depend on seed, layer and call alone, and are the same in every sweep.
+  bool random = false;
+};
+
+/// Layers one after the other.
+struct Block {
+  std::function<Layer(int64_t index)> make;
+  int64_t count = 1;  ///< 1: a plain layer, which may change the shape. More: the steps of an ODE, which keep it
+  BlockOptions options = {};
+
+  bool is_ode() const noexcept { return count > 1; }
+};
+
+namespace detail {
+
+template <class T>
+std::shared_ptr<T> pointer_of(std::shared_ptr<T> module) {
+  return module;
+}
+template <class Holder>
+  requires requires(const Holder& holder) { holder.ptr(); }
+auto pointer_of(const Holder& holder) {
+  return holder.ptr();
+}
+
+inline State state_of(at::Tensor tensor) { return {std::move(tensor)}; }
+inline State state_of(State state) { return state; }
+
+/// The forms of forward() that a layer may have.
+template <class M>
+Layer layer_of(std::shared_ptr<M> module) {
+  M& m = *module;
+  using Tensor = const at::Tensor&;
+  using Tensors = const State&;
+  if constexpr (requires(Tensor u, double dt) { m.forward(u, dt); }) {
+    return {module, [&m](Tensors u, Tensors, double dt) { return state_of(m.forward(u.at(0), dt)); }, true};
+  } else if constexpr (requires(Tensors u, double dt) { m.forward(u, dt); }) {
+    return {module, [&m](Tensors u, Tensors, double dt) { return state_of(m.forward(u, dt)); }, true};
+  } else if constexpr (requires(Tensor u, Tensors extras) { m.forward(u, extras); }) {
+    return {module, [&m](Tensors u, Tensors extras, double) { return state_of(m.forward(u.at(0), extras)); }, false};
+  } else if constexpr (requires(Tensors u, Tensors extras) { m.forward(u, extras); }) {
+    return {module, [&m](Tensors u, Tensors extras, double) { return state_of(m.forward(u, extras)); }, false};
+  } else if constexpr (requires(Tensor u) { m.forward(u); }) {
+    return {module, [&m](Tensors u, Tensors, double) { return state_of(m.forward(u.at(0))); }, false};
+  } else {
+    return {module, [&m](Tensors u, Tensors, double) { return state_of(m.forward(u)); }, false};
+  }
+}
+
+}  // namespace detail
+
+/// `count` layers that `factory` makes.
+/// @param factory called without argument or with the layer's index in the block; gives a module holder, such as torch::nn::Linear, or a shared
+/// pointer to a module. Its forward takes and gives a tensor, or a State. Of an ODE block it gives du/dt, from (state) or (state, extras), or the next
+/// state, from (state, double dt).
+template <class Factory>
+Block block(Factory factory, int64_t count, const BlockOptions& options = {}) {
+  return {[factory = std::move(factory)](int64_t index) mutable {
+            if constexpr (std::invocable<Factory&, int64_t>) {
+              return detail::layer_of(detail::pointer_of(factory(index)));
+            } else {
+              return detail::layer_of(detail::pointer_of(factory()));
+            }
+          },
+          count, options};
+}
+
+/// One step of `layer` from `state`. Stacks of states will do, if the layer takes them.
+State step(const Layer& layer, Integrator integrator, const State& state, const State& extras, double dt);
+
+}  // namespace tw::layer_parallel

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <tw/layer_parallel/block.hpp>
+#include <tw/layer_parallel/mgrit.hpp>
+#include <tw/mpi/communicator.hpp>
+#include <tw/tensor/named_shard.hpp>
+#include <vector>
+
+namespace tw::layer_parallel {
+
+/// What the iterations of a pass start from.
+enum class Guess {
+  zero,
+  previous,  ///< the solution of the pass before, where shapes are the same
+};
+
+struct LayerParallelOptions {
+  double final_time = 1;             ///< T, of every ODE block: its step size is T / (layers of the block)
+  int levels = 2;                    ///< at most; 1: serial
+  PerLevel<int64_t> coarsening = 4;  ///< layers of a level for one of the next
+  int64_t min_coarse = 2;            ///< layers that a level has at least
+  MgritOptions forward = {.iterations = 2};
+  MgritOptions backward = {.iterations = 1};
+  Guess guess = Guess::zero;
+  int64_t front_layers = 0;  ///< of every ODE block, so many first layers are outside of the iterations, and exact
+  int64_t back_layers = 0;   ///< and so many last ones; those that `coarsening` leaves over are added
+  uint64_t seed = 0;         ///< of initial values and of random layers
+
+  /// @throws ContractError naming the wrong field.
+  void validate() const;
+};
+
+/// How the last passes went.
+struct NetworkReport {
+  struct BlockReport {
+    std::string name;
+    Report forward;
+    Report backward;          ///< empty before the first backward pass
+    double modelled_speed_up = 1;  ///< of a forward and backward pass over one rank, for equal layers and free messages
+  };
+  std::vector<BlockReport> blocks;  ///< ODE blocks
+  Seconds forward{0};               ///< wall time of this rank
+  Seconds backward{0};
+};
+std::ostream& operator<<(std::ostream& out, const NetworkReport& report);
+
+/// The whole network in one process: what LayerParallel::serial_on_root() gives.
+class SerialNetwork : public torch::nn::Module {
+ public:
+  /// Initial values as LayerParallel has them.
+  SerialNetwork(std::vector<Block> blocks, const LayerParallelOptions& options);
+  at::Tensor forward(const at::Tensor& input);
+  State forward(State input, const State& extras = {});
+  /// The layers of block `index`.
+  const std::vector<Layer>& layers(size_t index) const { return layers_.at(index); }
+
+ private:
+  std::vector<Block> blocks_;
+  LayerParallelOptions options_;
+  std::vector<std::vector<Layer>> layers_;  // by block
+  uint64_t calls_ = 0;
+};
+
+/// A network whose ODE blocks are shared among the ranks of a communicator, which run their parts at the same time, by multigrid in time over the
+/// layers. To the caller it is a module: forward() and backward() on every rank, parameters() for an optimizer of this rank's own, nothing to be
+/// reduced. Along a `data` axis, DataParallel takes its parameters like any others.
+///
+/// Each rank has a contiguous part of every ODE block. Of these, parameters of one name lie in one tensor, [layers of this rank, ...], named after
+/// the block's index, such as "1.weight". Plain layers before the first ODE block live on rank 0, others where the block before them ends.
+///
+/// Passes are iterations: an approximation, exact when there are enough of them. The gradient is that of the last relaxation, whose own
+/// linearisation is exact. Ref: Gunther et al. 2020, SIMODS 2:1.
+class LayerParallel : public torch::nn::Module {
+ public:
+  /// Collective. @param comm of the `layer` axis; duplicated.
+  /// @throws ContractError on every rank when options or blocks differ, or no ODE block has two layers.
+  LayerParallel(const Communicator& comm, std::vector<Block> blocks, const LayerParallelOptions& options = {});
+  ~LayerParallel() override;
+
+  /// Collective, and so is the backward pass of what it gives.
+  /// @param input used on rank 0 only; elsewhere anything.
+  /// @param extras given to every layer, on every rank alike.
+  /// @return the output on every rank. Every rank calls backward(); the cotangent of the rank that has the last layer is the one that counts.
+  at::Tensor forward(const at::Tensor& input);
+  State forward(const State& input, const State& extras = {});
+
+  /// Iterations of the passes to come.
+  void set_iterations(int forward, int backward);
+  /// How the last passes went. Local.
+  NetworkReport report() const;
+  /// Why the layers of ODE block `name` do not run as one operation; empty where they do, or none has run yet.
+  std::string unbatchable(const std::string& name) const;
+
+  /// Parameters and buffers for checkpoints, which any number of ranks can load: stacks are slices of the block's, [layers of the block, ...].
+  std::vector<NamedShard> shards() const;
+  /// The parameters for OptimizerState, which re-shards in the same way.
+  std::vector<OptimizedTensor> optimized_tensors() const;
+  /// The whole network, with the values of now. Collective. @return null on ranks other than 0
+  std::shared_ptr<SerialNetwork> serial_on_root() const;
+
+  /// (gamma / 2) sum |theta_{k+1} - theta_k|^2 / dt over neighbouring layers of all ODE blocks, dt being the step size; its gradient is added to that
+  /// of the parameters. It keeps layers alike, which is what the iterations converge by. Collective. @return the penalty of all ranks
+  double add_smoothness_penalty(double gamma);
+
+  void train(bool on = true) override;
+  const Communicator& comm() const noexcept;
+  const LayerParallelOptions& options() const noexcept;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tw::layer_parallel

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/layer_parallel/block.hpp>
+
+#include <tw/base/contract.hpp>
+
+namespace tw::layer_parallel {
+namespace {
+
+/// u + factor * slope
+State moved(const State& u, const State& slope, double factor) {
+  State result;
+  for (size_t i = 0; i < u.size(); ++i) result.push_back(u[i].add(slope[i], factor));
+  return result;
+}
+
+}  // namespace
+
+State step(const Layer& layer, Integrator integrator, const State& u, const State& extras, double dt) {
+  if (layer.is_step) return layer.forward(u, extras, dt);
+  const auto f = [&](const State& at) {
+    State slope = layer.forward(at, extras, dt);
+    TW_EXPECTS(slope.size() == u.size(), "a layer gave ", slope.size(), " tensors for a state of ", u.size());
+    return slope;
+  };
+  switch (integrator) {
+    case Integrator::euler: return moved(u, f(u), dt);
+    case Integrator::rk2: return moved(u, f(moved(u, f(u), dt / 2)), dt);
+    case Integrator::rk4: {
+      const State k1 = f(u);
+      const State k2 = f(moved(u, k1, dt / 2));
+      const State k3 = f(moved(u, k2, dt / 2));
+      const State k4 = f(moved(u, k3, dt));
+      return moved(moved(moved(moved(u, k1, dt / 6), k2, dt / 3), k3, dt / 3), k4, dt / 6);
+    }
+    case Integrator::verlet: {
+      TW_EXPECTS(u.size() == 2, "Verlet steps need a state of two tensors, got ", u.size());
+      const at::Tensor z_half = u[1].add(f(u)[1], dt / 2);
+      const at::Tensor y = u[0].add(f({u[0], z_half})[0], dt);
+      return {y, z_half.add(f({y, z_half})[1], dt / 2)};
+    }
+  }
+  TW_EXPECTS(false, "no such integrator");
+}
+
+}  // namespace tw::layer_parallel

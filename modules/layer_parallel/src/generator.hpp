@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// LibTorch's generator of random numbers, borrowed.
+#pragma once
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cstdint>
+#include <mutex>
+#include <tw/base/random.hpp>
+
+namespace tw::layer_parallel {
+
+/// Puts the generator back as it was.
+class GeneratorGuard {
+ public:
+  GeneratorGuard() : generator_(at::detail::getDefaultCPUGenerator()) {
+    const std::scoped_lock lock(generator_.mutex());
+    state_ = generator_.get_state();
+  }
+  ~GeneratorGuard() {
+    const std::scoped_lock lock(generator_.mutex());
+    generator_.set_state(state_);
+  }
+  GeneratorGuard(const GeneratorGuard&) = delete;
+  GeneratorGuard& operator=(const GeneratorGuard&) = delete;
+
+  /// What is drawn from here on is a function of the two.
+  void seed(uint64_t seed, uint64_t stream) {
+    CounterRng numbers(seed, stream);
+    const uint64_t high = numbers();
+    const std::scoped_lock lock(generator_.mutex());
+    generator_.set_current_seed(high << 32U | numbers());
+  }
+
+ private:
+  at::Generator generator_;
+  at::Tensor state_;
+};
+
+/// The seed of what random layers draw in pass `call`; the stream is the layer.
+inline uint64_t random_layer_seed(uint64_t seed, uint64_t call) { return seed ^ (call + 1) << 32U; }
+
+}  // namespace tw::layer_parallel

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/layer_parallel/layer_parallel.hpp>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <optional>
+#include <ostream>
+#include <sstream>
+#include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/comm/collectives.hpp>
+
+#include "autograd_node.hpp"
+#include "generator.hpp"
+#include "ode_block.hpp"
+#include "states.hpp"
+#include "states_on_ranks.hpp"
+
+namespace tw::layer_parallel {
+namespace {
+
+/// A module that has nothing but a place for names.
+class Names : public torch::nn::Module {};
+
+/// Registers `tensor` under a name with dots, such as "conv.weight".
+void register_tensor(torch::nn::Module& root, const std::string& name, const at::Tensor& tensor, bool is_buffer) {
+  const size_t dot = name.find('.');
+  if (dot == std::string::npos) {
+    is_buffer ? root.register_buffer(name, tensor) : root.register_parameter(name, tensor, tensor.requires_grad());
+    return;
+  }
+  const std::string head = name.substr(0, dot);
+  const auto children = root.named_children();
+  const std::shared_ptr<torch::nn::Module>* child = children.find(head);
+  register_tensor(child != nullptr ? **child : *root.register_module(head, std::make_shared<Names>()), name.substr(dot + 1), tensor, is_buffer);
+}
+
+std::string describe(const std::vector<Block>& blocks, const LayerParallelOptions& options) {
+  std::ostringstream out;
+  out.precision(17);
+  for (const Block& block : blocks) {
+    out << block.count << " layers" << (block.options.random ? ", random" : "") << ", integrator " << static_cast<int>(block.options.integrator) << "; ";
+  }
+  out << "final_time " << options.final_time << ", levels " << options.levels << ", coarsening";
+  for (const int64_t c : options.coarsening.values()) out << ' ' << c;
+  out << ", min_coarse " << options.min_coarse << ", iterations " << options.forward.iterations << " and " << options.backward.iterations
+      << ", tolerances " << options.forward.tolerance << " and " << options.backward.tolerance << ", layers in front " << options.front_layers
+      << ", behind " << options.back_layers << ", seed " << options.seed;
+  for (const MgritOptions* direction : {&options.forward, &options.backward}) {
+    out << ", relaxations";
+    for (const int nu : direction->cycle.relaxations.values()) out << ' ' << nu;
+    out << ", skip " << direction->cycle.skip_downcycle << ", F-cycles " << direction->cycle.f_cycle << ", residuals " << direction->residuals
+        << ", on divergence " << static_cast<int>(direction->on_divergence);
+  }
+  return std::move(out).str();
+}
+
+/// The reversed ranks of `comm`.
+Communicator reversed(const Communicator& comm) { return comm.split(0, -comm.rank()); }
+
+}  // namespace
+
+void LayerParallelOptions::validate() const {
+  TW_EXPECTS(final_time > 0, "final_time must be above 0, is ", final_time);
+  TW_EXPECTS(front_layers >= 0 && back_layers >= 0, "front_layers and back_layers must be at least 0");
+  LevelOptions{levels, coarsening, min_coarse}.validate();
+  forward.validate();
+  backward.validate();
+}
+
+class LayerParallel::Impl {
+ public:
+  /// One block on this rank: an ODE block, or a plain layer, which lives on one rank.
+  struct Part {
+    std::string name;
+    std::unique_ptr<OdeBlock> ode;
+    Rank owner{0};
+    std::optional<Layer> layer;
+  };
+
+  Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options)
+      : comm_(comm.dup()), reversed_(reversed(comm_)), blocks_(std::move(blocks)), options_(std::move(options)) {
+    expect_same_on_all_ranks(comm_, "the blocks and options of a LayerParallel", {describe(blocks_, options_)});
+    options_.validate();
+    TW_EXPECTS(!blocks_.empty(), "a network needs a block");
+    anchor_ = at::zeros({1}).set_requires_grad(true);
+    Rank here(0);
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      Part part{std::to_string(i), nullptr, here, std::nullopt};
+      if (blocks_[i].is_ode()) {
+        part.ode = std::make_unique<OdeBlock>(comm_, reversed_, blocks_[i], options_, i);
+        here = part.ode->last_rank();
+      } else if (comm_.rank() == here) {
+        GeneratorGuard generator;
+        generator.seed(options_.seed, static_cast<uint64_t>(i) << 32U);
+        part.layer = blocks_[i].make(0);
+      }
+      parts_.push_back(std::move(part));
+    }
+    last_ = here;
+  }
+
+  // On the rank where the last part has ended, `state` is the state; on all others a tensor that hangs in autograd's graph in its place, so that
+  // backward passes reach the parts in the same order on every rank.
+  State forward(const State& input, const State& extras) {
+    const Stopwatch watch;
+    return releasing_others([&] {
+      Rank here(0);
+      State state = comm_.rank() == here ? input : State{anchor_};
+      for (Part& part : parts_) {
+        if (part.ode) {
+          state = through(*part.ode, state, here, extras);
+          here = part.ode->last_rank();
+        } else if (part.layer) {
+          state = part.layer->forward(state, extras, 0);
+        }
+      }
+      State output = hand_out(state);
+      forward_time_ = watch.elapsed();
+      return output;
+    });
+  }
+
+  const Communicator comm_;
+  const Communicator reversed_;
+  std::vector<Block> blocks_;
+  LayerParallelOptions options_;
+  std::vector<Part> parts_;
+  Rank last_{0};
+  at::Tensor anchor_;  // gives every rank's output a gradient
+  Seconds forward_time_{0};
+  Seconds backward_time_{0};
+
+ private:
+  State through(OdeBlock& block, const State& state, Rank here, const State& extras);
+  State hand_out(const State& state);
+
+  /// A rank that fails ends the waiting of the others.
+  template <class F>
+  auto releasing_others(const F& f) {
+    try {
+      return f();
+    } catch (const std::exception& e) {
+      if (!comm_.revoked()) comm_.revoke(e.what());
+      throw;
+    }
+  }
+};
+
+namespace {
+
+State detached(const State& state) {
+  return each(state, [](const at::Tensor& t) { return t.detach(); });
+}
+
+/// Gradients of the stacks, zero.
+std::vector<at::Tensor> zero_gradients(const LayerStack& stack) {
+  std::vector<at::Tensor> gradients;
+  for (const StackedTensor& p : stack.parameters()) {
+    gradients.push_back(p.stack.requires_grad() ? at::zeros_like(p.stack, at::TensorOptions(), at::MemoryFormat::Contiguous) : at::Tensor());
+  }
+  return gradients;
+}
+
+/// Carries `state` from one rank to another, where it is `like` that one.
+State carried(const Communicator& comm, const State& state, Rank from, Rank to, const State& like) {
+  if (from == to) return state;
+  if (comm.rank() == from) {
+    for (const at::Tensor& tensor : state) send(comm, tensor.contiguous(), to);
+  }
+  if (comm.rank() != to) return like;
+  State arrived = each(like, [](const at::Tensor& t) { return at::empty(t.sizes(), t.options()); });
+  for (const at::Tensor& tensor : arrived) recv(comm, tensor, from);
+  return arrived;
+}
+
+}  // namespace
+
+State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank here, const State& extras) {
+  const auto recorded = c10::GradMode::is_enabled() ? std::make_shared<OdeBlock::Pass>() : nullptr;
+  const auto like = std::make_shared<State>();  // the states of this pass, in shape
+  std::vector<at::Tensor> inputs = state;
+  inputs.push_back(anchor_);
+  for (const StackedTensor& p : block.stack().parameters()) inputs.push_back(p.stack);
+  const auto forward = [&, like] {
+    *like = broadcast_shapes(comm_, detached(state), here);
+    const State begin = carried(comm_, *like, here, block.first_rank(), *like);
+    State end = block.forward(begin, extras, recorded);
+    return end.empty() ? State{at::empty({0})} : end;
+  };
+  const auto backward = [this, &block, recorded, like, here, placeholder = at::zeros_like(state[0]),
+                         tensors = state.size()](const std::vector<at::Tensor>& cotangents) {
+    const Stopwatch watch;
+    return releasing_others([&] {
+      std::vector<at::Tensor> gradients = zero_gradients(block.stack());
+      const State end = comm_.rank() == block.last_rank() ? State(cotangents.begin(), cotangents.end()) : *like;
+      const State begin = block.backward(*recorded, end, gradients);
+      State result = carried(comm_, begin, block.first_rank(), here, *like);
+      if (comm_.rank() != here) result = State(tensors, placeholder);
+      result.emplace_back();  // the anchor's
+      result.insert(result.end(), gradients.begin(), gradients.end());
+      backward_time_ = watch.elapsed();
+      return result;
+    });
+  };
+  return make_node(inputs, {forward, backward});
+}
+
+State LayerParallel::Impl::hand_out(const State& state) {
+  std::vector<at::Tensor> inputs = state;
+  inputs.push_back(anchor_);
+  const auto forward = [&] { return broadcast_state(comm_, detached(state), last_); };
+  const auto backward = [mine = comm_.rank() == last_, placeholder = at::zeros_like(state[0]),
+                         tensors = state.size()](const std::vector<at::Tensor>& cotangents) {
+    std::vector<at::Tensor> result = mine ? cotangents : std::vector<at::Tensor>(tensors, placeholder);
+    result.emplace_back();
+    return result;
+  };
+  return make_node(inputs, {forward, backward});
+}
+
+LayerParallel::LayerParallel(const Communicator& comm, std::vector<Block> blocks, const LayerParallelOptions& options)
+    : impl_(std::make_unique<Impl>(comm, std::move(blocks), options)) {
+  for (Impl::Part& part : impl_->parts_) {
+    if (part.layer) register_module(part.name, part.layer->module);
+    if (!part.ode) continue;
+    auto& names = *register_module(part.name, std::make_shared<Names>());
+    for (StackedTensor& p : part.ode->stack().parameters()) register_tensor(names, p.name, p.stack, false);
+    for (StackedTensor& b : part.ode->stack().buffers()) register_tensor(names, b.name, b.stack, true);
+  }
+}
+
+LayerParallel::~LayerParallel() = default;
+
+at::Tensor LayerParallel::forward(const at::Tensor& input) { return forward(State{input}).at(0); }
+
+State LayerParallel::forward(const State& input, const State& extras) { return impl_->forward(input, extras); }
+
+void LayerParallel::set_iterations(int forward, int backward) {
+  TW_EXPECTS(forward >= 1 && backward >= 1, "iterations must be at least 1, are ", forward, " and ", backward);
+  for (Impl::Part& part : impl_->parts_) {
+    if (part.ode) part.ode->set_iterations(forward, backward);
+  }
+  impl_->options_.forward.iterations = forward;
+  impl_->options_.backward.iterations = backward;
+}
+
+NetworkReport LayerParallel::report() const {
+  NetworkReport report;
+  for (const Impl::Part& part : impl_->parts_) {
+    if (part.ode) report.blocks.push_back({part.name, part.ode->forward_report(), part.ode->backward_report(), part.ode->modelled_speed_up()});
+  }
+  report.forward = impl_->forward_time_;
+  report.backward = impl_->backward_time_;
+  return report;
+}
+
+std::string LayerParallel::unbatchable(const std::string& name) const {
+  for (const Impl::Part& part : impl_->parts_) {
+    if (part.name == name && part.ode) return part.ode->stack().unbatchable();
+  }
+  TW_EXPECTS(false, "no ODE block is called '", name, "'");
+}
+
+std::vector<NamedShard> LayerParallel::shards() const {
+  std::vector<NamedShard> shards;
+  for (const Impl::Part& part : impl_->parts_) {
+    if (part.layer) {
+      const auto add = [&](const std::string& name, const at::Tensor& tensor, ShardKind kind) {
+        NamedShard shard = whole(part.name + '.' + name, tensor.detach(), kind);
+        shard.on_reshard = OnReshard::shard;  // of which this rank has all
+        shards.push_back(std::move(shard));
+      };
+      for (const auto& p : part.layer->module->named_parameters()) add(p.key(), p.value(), ShardKind::parameter);
+      for (const auto& b : part.layer->module->named_buffers()) add(b.key(), b.value(), ShardKind::buffer);
+    }
+    if (!part.ode) continue;
+    const LayerStack& stack = part.ode->stack();
+    const auto add = [&](const StackedTensor& tensor, ShardKind kind) {
+      std::vector<int64_t> shape = tensor.stack.sizes().vec();
+      shape[0] = part.ode->layers();
+      std::vector<int64_t> offsets(shape.size(), 0);
+      offsets[0] = stack.range().begin;
+      shards.push_back({part.name + '.' + tensor.name, {}, std::move(shape), tensor.stack.detach(), std::move(offsets), kind, OnReshard::shard});
+    };
+    for (const StackedTensor& p : stack.parameters()) add(p, ShardKind::parameter);
+    for (const StackedTensor& b : stack.buffers()) add(b, ShardKind::buffer);
+  }
+  return shards;
+}
+
+std::vector<OptimizedTensor> LayerParallel::optimized_tensors() const {
+  std::vector<OptimizedTensor> tensors;
+  std::vector<NamedShard> all = shards();
+  for (const auto& p : named_parameters()) {
+    const auto shard = std::find_if(all.begin(), all.end(), [&](const NamedShard& s) { return s.name == p.key(); });
+    TW_ASSERT(shard != all.end());
+    tensors.push_back({p.value(), {*shard}});
+  }
+  return tensors;
+}
+
+void LayerParallel::train(bool on) {
+  torch::nn::Module::train(on);
+  for (Impl::Part& part : impl_->parts_) {
+    if (part.ode) part.ode->stack().train(on);
+  }
+}
+
+const Communicator& LayerParallel::comm() const noexcept { return impl_->comm_; }
+const LayerParallelOptions& LayerParallel::options() const noexcept { return impl_->options_; }
+
+std::ostream& operator<<(std::ostream& out, const NetworkReport& report) {
+  for (const auto& block : report.blocks) {
+    out << "block " << block.name << ", forward: " << block.forward.describe() << "block " << block.name << ", backward: " << block.backward.describe()
+        << "  modelled speed-up " << block.modelled_speed_up << '
+';
+  }
+  return out << "forward " << 1e3 * report.forward.count() << " ms, backward " << 1e3 * report.backward.count() << " ms
+";
+}
+
+}  // namespace tw::layer_parallel

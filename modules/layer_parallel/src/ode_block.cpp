@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ode_block.hpp"
+
+#include <algorithm>
+#include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/layer_parallel/prediction.hpp>
+
+#include "states.hpp"
+
+namespace tw::layer_parallel {
+namespace {
+
+LevelOptions level_options(const LayerParallelOptions& options) { return {options.levels, options.coarsening, options.min_coarse}; }
+
+/// Layers on the grid: whole intervals, unless there is only one level.
+int64_t grid_layers(int64_t layers, const LayerParallelOptions& options) {
+  const int64_t inner = layers - options.front_layers - options.back_layers;
+  TW_EXPECTS(inner >= 1, "a block of ", layers, " layers has none left between ", options.front_layers, " in front and ", options.back_layers, " behind");
+  const std::vector<Level> levels = plan_levels(inner, level_options(options));
+  return levels.front().coarsest() ? inner : inner - inner % levels.front().coarsening;
+}
+
+LevelPlan make_plan(int64_t steps, int ranks, const LayerParallelOptions& options) {
+  std::vector<Level> levels = plan_levels(steps, level_options(options));
+  const int64_t unit = std::max<int64_t>(levels.front().coarsening, 1);
+  return {std::move(levels), partition_steps(steps, ranks, unit), StepOwner::left};
+}
+
+LevelPlan reverse(const LevelPlan& plan) {
+  std::vector<Level> levels;
+  for (int l = 0; l < plan.levels(); ++l) levels.push_back(plan.level(l));
+  std::vector<int64_t> cuts;
+  for (const int64_t cut : plan.cuts()) cuts.push_back(plan.cuts().back() - cut);
+  std::reverse(cuts.begin(), cuts.end());
+  return {std::move(levels), std::move(cuts), StepOwner::right};
+}
+
+/// Of the block, with those beside the grid.
+LevelPlan::Range layers_of(const LevelPlan& plan, int rank, int64_t front, int64_t layers) {
+  auto [begin, end] = plan.steps_of(0, rank);
+  begin += front;
+  end += front;
+  if (plan.home(0, 0) == rank) begin = 0;
+  if (plan.home(0, plan.level(0).steps) == rank) end = layers;
+  return {begin, end};
+}
+
+/// Puts the layers' buffers back as they were.
+class BuffersGuard {
+ public:
+  explicit BuffersGuard(const LayerStack& stack) : stack_(stack) {
+    for (const StackedTensor& buffer : stack.buffers()) values_.push_back(buffer.stack.clone());
+  }
+  void restore() const {
+    for (size_t i = 0; i < values_.size(); ++i) stack_.buffers()[i].stack.copy_(values_[i]);
+  }
+
+ private:
+  const LayerStack& stack_;
+  std::vector<at::Tensor> values_;
+};
+
+}  // namespace
+
+OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const Block& block, const LayerParallelOptions& options, uint64_t stream)
+    : comm_(comm),
+      reversed_comm_(reversed),
+      options_(options),
+      random_(block.options.random),
+      layers_(block.count),
+      h_(options.final_time / static_cast<double>(block.count)),
+      front_(options.front_layers),
+      back_(block.count - options.front_layers - grid_layers(block.count, options)),
+      plan_(make_plan(grid_layers(block.count, options), comm.size(), options)),
+      reversed_plan_(reverse(plan_)),
+      stack_(block, layers_of(plan_, comm.rank(), front_, layers_), options.seed, stream) {
+  for (MgritOptions* direction : {&options_.forward, &options_.backward}) {
+    direction->last_c_relaxation = true;
+    direction->store_all = false;
+  }
+}
+
+void OdeBlock::set_iterations(int forward, int backward) {
+  options_.forward.iterations = forward;
+  options_.backward.iterations = backward;
+}
+
+Evolution OdeBlock::evolution(uint64_t call) { return {stack_, front_, h_, random_ && stack_.is_training(), options_.seed, call}; }
+
+State OdeBlock::forward(const State& input, const State& extras, const std::shared_ptr<Pass>& pass) {
+  stack_.relink();
+  const uint64_t call = calls_++;
+  Tape* tape = pass ? &pass->tape : nullptr;
+  std::optional<BuffersGuard> buffers;
+  ForwardPropagator layers(evolution(call), extras, tape, [&] {
+    if (buffers) buffers->restore();  // as if the marches before had not been
+  });
+  const auto beside_the_grid = [&](const Runs& runs, const State& from, std::optional<size_t>* record) {
+    const State to = layers.march(runs, 1, tape != nullptr, each(from, [](const at::Tensor& t) { return t.unsqueeze(0); }), {});
+    if (tape != nullptr) *record = tape->records.size() - 1;
+    return row(to, 0);
+  };
+  const int64_t steps = plan_.level(0).steps;
+  State state = input;
+  if (front_ > 0 && comm_.rank() == first_rank()) state = beside_the_grid({-front_, 1, front_, front_}, state, pass ? &pass->front : nullptr);
+  if (!stack_.buffers().empty()) buffers.emplace(stack_);
+  Solution solution = Mgrit(comm_, plan_, options_.forward).solve(layers, state, forward_guess_);
+  forward_report_ = std::move(solution.report);
+  if (options_.guess == Guess::previous) forward_guess_ = solution.points;
+  if (pass) {
+    pass->call = call;
+    pass->tape.extras = extras;
+    if (plan_.levels() > 1) pass->tape.c_states = exchange_c_states(solution, input);
+  }
+  if (comm_.rank() != last_rank()) return {};
+  if (back_ == 0) return solution.end;
+  return beside_the_grid({steps, 1, back_, back_}, solution.end, pass ? &pass->back : nullptr);
+}
+
+// Coarse steps of the adjoint need the state at the left end of their layer. Where that is the last point of the rank before, it comes from there.
+Stored OdeBlock::exchange_c_states(const Solution& solution, const State& example) {
+  const auto is_c_point = [&](int64_t point) { return plan_.level(0).is_c_point(point); };
+  const auto steps = plan_.steps_of(0, comm_.rank());
+  const auto points = plan_.points_of(0, comm_.rank());
+  Stored mine{solution.points, solution.first, solution.spacing};
+  std::vector<Work> sends;
+  const int64_t last = points.end - 1;
+  if (points.size() > 0 && last < plan_.level(0).steps && is_c_point(last) && plan_.executor(0, last) != comm_.rank()) {
+    for (const at::Tensor& tensor : clone(mine.at(last))) sends.push_back(isend(comm_, tensor, Rank(plan_.executor(0, last))));
+  }
+  if (steps.size() > 0 && is_c_point(steps.begin) && plan_.home(0, steps.begin) != comm_.rank()) {
+    const State border = each(example, [](const at::Tensor& t) { return at::empty(t.sizes(), t.options()).unsqueeze(0); });
+    for (const at::Tensor& tensor : border) recv(comm_, tensor, Rank(plan_.home(0, steps.begin)));
+    mine = {mine.states.empty() || mine.states[0].size(0) == 0 ? border : concatenate(border, mine.states), steps.begin, solution.spacing};
+  }
+  wait_all(sends);
+  return mine;
+}
+
+State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<at::Tensor>& gradients) {
+  const BuffersGuard buffers(stack_);
+  AdjointPropagator layers(evolution(pass.call), pass.tape, gradients);
+  const auto beside_the_grid = [&](size_t record, const State& state) {
+    return row(layers.through(pass.tape.records[record], each(state, [](const at::Tensor& t) { return t.unsqueeze(0); }), true), 0);
+  };
+  State state = cotangent;
+  if (pass.back) state = beside_the_grid(*pass.back, state);
+  Solution solution = Mgrit(reversed_comm_, reversed_plan_, options_.backward).solve(layers, state, backward_guess_);
+  backward_report_ = std::move(solution.report);
+  if (options_.guess == Guess::previous) backward_guess_ = solution.points;
+  buffers.restore();
+  if (comm_.rank() != first_rank()) return {};
+  return pass.front ? beside_the_grid(*pass.front, solution.end) : solution.end;
+}
+
+double OdeBlock::modelled_speed_up() const {
+  return predict(plan_, {.cycle = options_.forward.cycle, .iterations = options_.forward.iterations},
+                 {.cycle = options_.backward.cycle, .iterations = options_.backward.iterations})
+      .speed_up;
+}
+
+}  // namespace tw::layer_parallel

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// An ODE block over the ranks of a communicator: front layers, layers in parallel, back layers.
+#pragma once
+#include <memory>
+#include <optional>
+#include <tw/layer_parallel/layer_parallel.hpp>
+
+#include "evolution.hpp"
+
+namespace tw::layer_parallel {
+
+class OdeBlock {
+ public:
+  /// @param reversed the ranks of `comm` from the other end. @param stream distinguishes the random numbers of blocks.
+  OdeBlock(const Communicator& comm, const Communicator& reversed, const Block& block, const LayerParallelOptions& options, uint64_t stream);
+
+  /// Of the block's layers.
+  int64_t layers() const noexcept { return layers_; }
+  double step_size() const noexcept { return h_; }
+  LayerStack& stack() noexcept { return stack_; }
+  const LayerStack& stack() const noexcept { return stack_; }
+  /// The ranks that have the first and the last layer.
+  Rank first_rank() const { return Rank(plan_.home(0, 0)); }
+  Rank last_rank() const { return Rank(plan_.home(0, plan_.level(0).steps)); }
+  void set_iterations(int forward, int backward);
+
+  /// What a pass leaves for its backward pass.
+  struct Pass;
+  /// Collective. @param input u_0 on first_rank(); elsewhere any state like it. @param pass null: not to be differentiated.
+  /// @return the state behind the last layer on last_rank(); empty elsewhere
+  State forward(const State& input, const State& extras, const std::shared_ptr<Pass>& pass);
+  /// Collective. @param cotangent of the result on last_rank(); elsewhere any state like it. @param gradients by parameter, like the stacks; added to.
+  /// @return that of the input on first_rank(); empty elsewhere
+  State backward(Pass& pass, const State& cotangent, const std::vector<at::Tensor>& gradients);
+
+  const Report& forward_report() const noexcept { return forward_report_; }
+  const Report& backward_report() const noexcept { return backward_report_; }
+  double modelled_speed_up() const;
+
+ private:
+  Evolution evolution(uint64_t call);
+  Stored exchange_c_states(const Solution& solution, const State& example);
+
+  const Communicator& comm_;
+  const Communicator& reversed_comm_;
+  LayerParallelOptions options_;
+  bool random_;
+  int64_t layers_;
+  double h_;
+  int64_t front_;  // layers before the grid
+  int64_t back_;   // and behind it
+  LevelPlan plan_;
+  LevelPlan reversed_plan_;
+  LayerStack stack_;
+  uint64_t calls_ = 0;
+  State forward_guess_;
+  State backward_guess_;
+  Report forward_report_;
+  Report backward_report_;
+};
+
+struct OdeBlock::Pass {
+  Tape tape;  // records of front, grid, back
+  std::optional<size_t> front;
+  std::optional<size_t> back;
+  uint64_t call = 0;
+};
+
+}  // namespace tw::layer_parallel

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/base/contract.hpp>
+#include <tw/layer_parallel/layer_parallel.hpp>
+
+#include "generator.hpp"
+
+namespace tw::layer_parallel {
+
+SerialNetwork::SerialNetwork(std::vector<Block> blocks, const LayerParallelOptions& options) : blocks_(std::move(blocks)), options_(options) {
+  GeneratorGuard generator;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const auto names = register_module(std::to_string(i), std::make_shared<torch::nn::Module>());
+    std::vector<Layer>& layers = layers_.emplace_back();
+    for (int64_t k = 0; k < blocks_[i].count; ++k) {
+      generator.seed(options_.seed, static_cast<uint64_t>(i) << 32U | static_cast<uint64_t>(k));
+      layers.push_back(blocks_[i].make(k));
+      names->register_module(std::to_string(k), layers.back().module);
+    }
+  }
+}
+
+at::Tensor SerialNetwork::forward(const at::Tensor& input) { return forward(State{input}).at(0); }
+
+State SerialNetwork::forward(State state, const State& extras) {
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Block& block = blocks_[i];
+    const double dt = options_.final_time / static_cast<double>(block.count);
+    for (size_t k = 0; k < layers_[i].size(); ++k) {
+      if (!block.is_ode()) {
+        state = layers_[i][k].forward(state, extras, 0);
+      } else if (block.options.random && is_training()) {
+        GeneratorGuard generator;
+        generator.seed(random_layer_seed(options_.seed, calls_), k);
+        state = step(layers_[i][k], block.options.integrator, state, extras, dt);
+      } else {
+        state = step(layers_[i][k], block.options.integrator, state, extras, dt);
+      }
+    }
+  }
+  ++calls_;
+  return state;
+}
+
+}  // namespace tw::layer_parallel

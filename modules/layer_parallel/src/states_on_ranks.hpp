@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// States that travel whole, with shapes that only the sender knows.
+#pragma once
+#include <tw/layer_parallel/propagator.hpp>
+#include <tw/mpi/communicator.hpp>
+
+namespace tw::layer_parallel {
+
+/// `state` of `root`, with its shapes and dtypes; elsewhere what it holds is not defined. Collective.
+State broadcast_shapes(const Communicator& comm, const State& state, Rank root);
+/// `state` of `root`, on every rank. Collective.
+State broadcast_state(const Communicator& comm, const State& state, Rank root);
+
+}  // namespace tw::layer_parallel
