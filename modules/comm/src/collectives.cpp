@@ -70,7 +70,7 @@ Work begin_group(const Communicator& comm, Call call, const std::vector<at::Tens
     calls.push_back({call, memory.data(), memory.data()});
   }
   auto group = std::make_unique<Group>();  // begun when all is checked: what has begun must be carried to its end
-  for (const BoundCall& bound : calls) group->add(back_end.begin(comm, bound));
+  for (const BoundCall& bound : calls) group->add([&] { return back_end.begin(comm, bound); });
   return start(comm, call, std::move(group), std::move(operands));
 }
 

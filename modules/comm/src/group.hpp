@@ -10,24 +10,45 @@ namespace tw {
 /// Several transfers as one. Where one fails, the others still end, since their peers count on them; then it throws the first failure.
 class Group : public mpi::Transfer {
  public:
-  void add(std::unique_ptr<mpi::Transfer> transfer) { transfers_.push_back(std::move(transfer)); }
+  /// @param begin gives a transfer. What it throws behind another that has begun is kept until that one has ended: MPI may touch its memory till
+  /// then.
+  template <class Begin>
+  void add(Begin begin) {
+    try {
+      parts_.push_back({begin()});
+    } catch (...) {
+      if (parts_.empty()) throw;
+      fail();
+    }
+  }
 
   bool advance() override {
-    std::erase_if(transfers_, [this](const auto& transfer) {
+    bool over = true;
+    for (Part& part : parts_) {
+      if (part.over) continue;
       try {
-        return transfer->advance();
+        part.over = part.transfer->advance();
       } catch (...) {
-        if (!failure_) failure_ = std::current_exception();
-        return true;
+        part.over = true;
+        fail();
       }
-    });
-    if (!transfers_.empty()) return false;
-    if (failure_) std::rethrow_exception(failure_);
-    return true;
+      over = over && part.over;
+    }
+    if (over && failure_) std::rethrow_exception(failure_);
+    return over;
   }
 
  private:
-  std::vector<std::unique_ptr<mpi::Transfer>> transfers_;
+  struct Part {
+    std::unique_ptr<mpi::Transfer> transfer;  // one that failed too stays as long as the group: MPI may still touch its memory
+    bool over = false;
+  };
+
+  void fail() {
+    if (!failure_) failure_ = std::current_exception();
+  }
+
+  std::vector<Part> parts_;
   std::exception_ptr failure_;
 };
 

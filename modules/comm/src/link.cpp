@@ -38,16 +38,16 @@ class ChannelBoard : public mpi::Board {
 
 Link& Link::of(const Communicator& comm) {
   const auto& attached = mpi::attachment(comm);
-  return attached ? *static_cast<Link*>(attached.get()) : make(comm, SharedMemoryOptions());
+  return attached ? *static_cast<Link*>(attached.get()) : make(comm, SharedMemoryOptions(), ranks_of_this_node(comm));
 }
 
-Link& Link::make(const Communicator& comm, const SharedMemoryOptions& options) {
-  std::shared_ptr<Link> link(new Link(comm, options));
+Link& Link::make(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours) {
+  std::shared_ptr<Link> link(new Link(comm, options, std::move(neighbours)));
   mpi::attachment(comm) = link;
   return *link;
 }
 
-Link::Link(const Communicator& comm, const SharedMemoryOptions& options) : neighbours_(ranks_of_this_node(comm)) {
+Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours) : neighbours_(std::move(neighbours)) {
   const int here = static_cast<int>(neighbours_.size());
   const int64_t flat_bytes = options.flat_bytes.value_or(comm.size() == 2 ? std::numeric_limits<int64_t>::max() : int64_t{8} << 10);
   expect_same_on_all_ranks(comm, "SharedMemoryOptions", {concat("slot_bytes ", options.slot_bytes), concat("flat_bytes ", flat_bytes)});
@@ -103,7 +103,7 @@ void choose_back_end(const Communicator& comm, std::optional<std::string> name) 
 
 void prepare_shared_memory(const Communicator& comm, const SharedMemoryOptions& options) {
   TW_EXPECTS(!mpi::attachment(comm), "prepare_shared_memory() must come before the first collective on '", comm.name(), "'");
-  Link::make(comm, options);
+  Link::make(comm, options, ranks_of_this_node(comm));
 }
 
 }  // namespace tw

@@ -15,7 +15,8 @@ class Link {
  public:
   /// The link of `comm`. Collective the first time, local afterwards.
   static Link& of(const Communicator& comm);
-  static Link& make(const Communicator& comm, const SharedMemoryOptions& options);
+  /// @param neighbours the ranks of this node, ascending.
+  static Link& make(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours);
 
   /// The back end for `collective`: the one that was chosen, where it can do it, or the first that can.
   BackEnd& back_end(Collective collective) const { return *for_collective_[static_cast<size_t>(collective)]; }
@@ -27,7 +28,7 @@ class Link {
   const std::shared_ptr<shared_memory::Channel>& channel() const noexcept { return channel_; }
 
  private:
-  Link(const Communicator& comm, const SharedMemoryOptions& options);
+  Link(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours);
   BackEnd& find_back_end(Collective collective) const;
 
   std::vector<int> neighbours_;

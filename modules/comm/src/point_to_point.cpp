@@ -43,8 +43,8 @@ Work isendrecv(const Communicator& comm, const at::Tensor& outgoing, Rank to, co
   const mpi::Buffer out = buffer_of(sent, operands->in(outgoing));
   mpi::expect_rank(comm, to);  // a receive that has begun would take the next message
   auto group = std::make_unique<Group>();
-  group->add(mpi::receive_transfer(comm, in, from, tag));
-  group->add(mpi::send_transfer(comm, out, to, tag));
+  group->add([&] { return mpi::receive_transfer(comm, in, from, tag); });
+  group->add([&] { return mpi::send_transfer(comm, out, to, tag); });
   return start(comm, received, std::move(group), std::move(operands));
 }
 

@@ -7,6 +7,7 @@
 #include <tw/mpi/error.hpp>
 #include <tw/mpi/library.hpp>
 
+#include "one_call.hpp"
 #include "runtime.hpp"
 
 namespace tw::mpi {
@@ -200,7 +201,7 @@ std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, cons
   auto requests = std::make_unique<Requests>(comm);
   const int64_t part = input.count / comm.size();
   const int64_t part_bytes = part * element_bytes(input.type);
-  if (input.count <= comm.state()->runtime->largest_message()) {  // of the whole: MPIs multiply the part by the ranks in an int
+  if (fits_one_call(part, comm.size(), comm.state()->runtime->largest_message())) {
     requests->add("MPI_Ireduce_scatter_block", [&](MPI_Request* request) {
       return MPI_Ireduce_scatter_block(input.data, output, static_cast<int>(part), native(input.type), native(op), requests->comm().handle, request);
     });
@@ -251,7 +252,7 @@ std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span
 }
 
 std::unique_ptr<Transfer> alltoall_transfer(const Communicator& comm, const std::byte* input, std::byte* output, int64_t bytes_each) {
-  if (bytes_each * comm.size() > comm.state()->runtime->largest_message()) {  // as in reduce_scatter
+  if (!fits_one_call(bytes_each, comm.size(), comm.state()->runtime->largest_message())) {
     std::vector<std::span<const std::byte>> to;
     std::vector<std::span<std::byte>> from;
     for (int rank = 0; rank < comm.size(); ++rank) {

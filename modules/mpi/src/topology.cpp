@@ -12,23 +12,21 @@
 #include <tw/mpi/collectives.hpp>
 #include <vector>
 
+#include "cores.hpp"
 #include "runtime.hpp"
 
 namespace tw {
 namespace {
 
-// The cores that this rank may use, divided among the ranks of its node that may use the same. A launcher binds several to one socket, a container
-// all to part of the node. Collective over `comm`.
-int cores_of_a_rank(const Communicator& comm, const std::vector<int>& neighbours) {
+// Collective over `comm`.
+int cores_of_this_rank(const Communicator& comm, const std::vector<int>& neighbours, int local_rank) {
   cpu_set_t mine;
-  CPU_ZERO(&mine);
-  const bool known = ::sched_getaffinity(0, sizeof mine, &mine) == 0;  // not on nodes of more than 1024 cores
+  if (::sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_ZERO(&mine);  // on nodes of more than 1024 cores
   std::vector<cpu_set_t> all(static_cast<size_t>(comm.size()));
   mpi::allgather(comm, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  const auto has_mine = [&](int rank) { return CPU_EQUAL(&all[static_cast<size_t>(rank)], &mine) != 0; };
-  const auto sharing = static_cast<int>(std::count_if(neighbours.begin(), neighbours.end(), has_mine));
-  const int usable = known ? CPU_COUNT(&mine) : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  return std::max(1, usable / sharing);
+  std::vector<cpu_set_t> of_node;
+  for (const int rank : neighbours) of_node.push_back(all[static_cast<size_t>(rank)]);
+  return mpi::share_of_cores(of_node, static_cast<size_t>(local_rank), static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 }  // namespace
@@ -57,7 +55,7 @@ Topology find_topology(const Communicator& comm) {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   topology.node = name.data();
-  topology.cores = cores_of_a_rank(comm, neighbours);
+  topology.cores = cores_of_this_rank(comm, neighbours, topology.local_rank);
   return topology;
 }
 

@@ -111,6 +111,7 @@ TEST(Work, AllAreWaitedForThoughOneFails) {
   works.push_back(begin_failing(3));
   works.push_back(begin_allreduce(world(), numbers, tw::ReduceOp::sum));
   EXPECT_THROW(tw::wait_all(works), tw::Error);
+  EXPECT_THROW((void)works[1].test(), tw::Error);  // one step further it would not have failed yet
   EXPECT_EQ(numbers.use_count(), 1);
   EXPECT_EQ(numbers->values.back(), world().size());
 }
