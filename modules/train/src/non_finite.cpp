@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "non_finite.hpp"
 
-#include <ATen/ops/isfinite.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
@@ -25,13 +25,18 @@ std::string find_here(const Model& model, const Objective& objective, const Batc
   std::string found = std::isfinite(value) ? "" : concat("the loss is ", value);
   const auto gradients = torch::autograd::grad({loss}, inputs, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
   for (size_t i = 0; i < gradients.size(); ++i) {
-    if (!gradients[i].defined() || at::isfinite(gradients[i]).all().item<bool>()) continue;
+    if (!gradients[i].defined() || is_finite(gradients[i])) continue;
     return concat(found, found.empty() ? "" : ", ", "the gradient of ", trained[i]->name, " is not finite");
   }
   return found;
 }
 
 }  // namespace
+
+bool is_finite(const at::Tensor& gradient) {
+  const at::Tensor values = gradient.is_sparse() ? gradient._values() : gradient;
+  return values.numel() == 0 || std::isfinite(at::linalg_vector_norm(values, INFINITY).item<double>());
+}
 
 std::string find_non_finite(const Communicator& comm, const Model& model, const Objective& objective, const Batch& batch) {
   const std::vector<std::string> found = allgather_strings(comm, find_here(model, objective, batch));

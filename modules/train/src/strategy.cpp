@@ -2,13 +2,11 @@
 #include "strategy.hpp"
 
 #include <ATen/ops/full_like.h>
-#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <iterator>
 #include <optional>
 #include <tw/base/contract.hpp>
@@ -21,6 +19,8 @@
 #include <tw/gradients/sharded_optimizer.hpp>
 #include <tw/state/optimizer_state.hpp>
 #include <utility>
+
+#include "non_finite.hpp"
 
 namespace tw::train {
 namespace {
@@ -197,7 +197,7 @@ class Local : public Strategy {
   bool gradients_finite() const {
     return std::all_of(model_.parameters.begin(), model_.parameters.end(), [](const NamedTensor& parameter) {
       const at::Tensor& gradient = parameter.tensor.grad();
-      return !gradient.defined() || std::isfinite(at::linalg_vector_norm(gradient, INFINITY).item<double>());
+      return !gradient.defined() || is_finite(gradient);
     });
   }
 

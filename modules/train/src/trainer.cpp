@@ -2,14 +2,12 @@
 #include <tw/train/trainer.hpp>
 
 #include <ATen/core/grad_mode.h>
-#include <fcntl.h>
 #include <torch/optim/optimizer.h>
 #include <torch/utils.h>
 
 #include <cmath>
 #include <exception>
 #include <tw/base/contract.hpp>
-#include <tw/base/file_descriptor.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/random.hpp>
 #include <tw/comm/agreement.hpp>
@@ -30,18 +28,19 @@ namespace {
 
 constexpr int64_t most_restores = 3;
 
-// The options, if all ranks have the same and nothing is wrong with them.
+// The options, if all ranks have the same and nothing is wrong with them: in this order, so that what is wrong on one rank is thrown on all.
 const Options& checked(const Communicator& comm, const Options& options, const Dataset& train, const Dataset& test, const Objective& objective) {
+  std::vector<std::string> lines = options.describe();
+  lines.push_back(concat("training samples ", train.size()));
+  lines.push_back(concat("test samples ", test.size()));
+  for (const Metric& metric : objective.metrics) lines.push_back("metric " + metric.name);
+  expect_same_on_all_ranks(comm, "the trainer's options", lines);
   options.validate();
   TW_EXPECTS(train.size() > 0, "there is nothing to train on");
   const auto& watch = options.early_stopping.watch;
   const bool known =
       watch == "loss" || std::any_of(objective.metrics.begin(), objective.metrics.end(), [&](const Metric& m) { return m.name == watch; });
   TW_EXPECTS(known, "early_stopping.watch is '", watch, "', which is neither loss nor a metric of the objective");
-  std::vector<std::string> lines = options.describe();
-  lines.push_back(concat("training samples ", train.size()));
-  lines.push_back(concat("test samples ", test.size()));
-  expect_same_on_all_ranks(comm, "the trainer's options", lines);
   return options;
 }
 

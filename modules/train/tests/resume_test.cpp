@@ -4,9 +4,29 @@
 #include "support.hpp"
 
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <fstream>
+#include <mutex>
+#include <set>
+
+namespace {
+
+std::mutex synced_mutex;
+std::set<std::string> synced;  // the names of all files that this process has synced
+
+}  // namespace
+
+// In the place of the C library's, which it calls.
+extern "C" int fsync(int fd) {
+  std::error_code code;
+  const auto path = std::filesystem::read_symlink(tw::concat("/proc/self/fd/", fd), code);
+  const std::lock_guard lock(synced_mutex);
+  synced.insert(path.filename());
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
 
 namespace {
 
@@ -219,6 +239,21 @@ TEST(Resume, AFreshRunLeavesNoBestModelOfTheOneBefore) {
   run<torch::optim::Adam>(world(), options, rule, never);
   world().barrier();
   EXPECT_FALSE(std::filesystem::exists(options.folder() / "best.safetensors"));
+}
+
+// Or a crash of the node could leave its name without its content.
+TEST(Resume, SyncsTheBestModelBeforeItGetsItsName) {
+  auto options = options_for("synced");
+  options.resume = Resume::fresh;
+  options.epochs = 1;
+  {
+    const std::lock_guard lock(synced_mutex);
+    synced.clear();
+  }
+  run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), never);
+  const std::lock_guard lock(synced_mutex);
+  EXPECT_EQ(synced.contains("best.safetensors.partial"), world().rank() == 0);
+  EXPECT_EQ(synced.contains(tw::concat("rank_000", world().rank(), ".safetensors")), true);
 }
 
 TEST(Resume, GoesBackToTheCheckpointBeforeADamagedOne) {

@@ -298,6 +298,7 @@ TEST(Trainer, NamesTheOptionThatDiffersBetweenRanks) {
     }
   };
   expect_named("evaluate_every", [](auto& options) { options.evaluate_every = 2; }, data);
+  expect_named("batch_size", [](auto& options) { options.batch_size = 0; }, data);  // wrong by itself too
   expect_named("uneven", [](auto& options) { options.uneven = tw::Uneven::pad; }, data);
   expect_named("checkpoint.keep", [](auto& options) { options.checkpoint.keep = 7; }, data);
   expect_named("checkpoint.every_steps", [](auto& options) { options.checkpoint.every_steps = 7; }, data);
