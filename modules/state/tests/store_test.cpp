@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi_test.hpp"
 
+#include <sys/inotify.h>
 #include <sys/resource.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -319,6 +322,40 @@ TEST(Store, AFullDiskLosesNothing) {
     expect_error([&] { store.wait(); }, {"index.json", "File too large"});
   }
   EXPECT_EQ(store.steps(), (std::vector<int64_t>{1}));
+}
+
+/// Sees what happens first to a folder: IN_MOVE_SELF, it gets another name, or IN_DELETE, something in it is removed.
+class Watch {
+ public:
+  explicit Watch(const fs::path& folder) { EXPECT_GE(::inotify_add_watch(queue_, folder.c_str(), IN_MOVE_SELF | IN_DELETE), 0) << folder; }
+  ~Watch() { ::close(queue_); }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  uint32_t first_event() const {
+    alignas(inotify_event) std::array<char, 4096> events{};
+    return ::read(queue_, events.data(), events.size()) > 0 ? reinterpret_cast<const inotify_event*>(events.data())->mask : 0;
+  }
+
+ private:
+  int queue_ = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+};
+
+// So that a run which is killed meanwhile leaves nothing that looks like a checkpoint and is half of one.
+TEST(Store, OldCheckpointsLoseTheirNamesBeforeTheirFiles) {
+  CheckpointStore store(world(), fresh_folder(), {.keep = 1, .background = false});
+  const auto expect_renamed_first = [&](int64_t step, const std::function<void()>& removing) {
+    store.save(step, example(world(), step), "");
+    std::optional<Watch> watch;
+    if (world().rank() == 0) watch.emplace(store.directory() / tw::concat("step_0000000", step));
+    removing();
+    if (watch) {
+      EXPECT_EQ(watch->first_event(), IN_MOVE_SELF) << step;
+    }
+  };
+  expect_renamed_first(1, [&] { store.save(2, example(world(), 2), ""); });
+  expect_renamed_first(3, [&] { store.remove_all(); });
+  EXPECT_TRUE(store.steps().empty());
 }
 
 TEST(Store, AFailureThatSomeRanksHaveSeenIsThrownOnAll) {
