@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "full_disk.hpp"
 #include "mpi_test.hpp"
 
 #include <sys/inotify.h>
-#include <sys/resource.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
 #include <array>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <tw/comm.hpp>
@@ -20,6 +19,7 @@ using tw::CheckpointStore;
 using tw::NamedShard;
 using tw::OnReshard;
 using tw::ShardKind;
+using tw::testing::FullDisk;
 using tw::testing::world;
 
 /// A folder of this test, empty at first. Collective.
@@ -276,24 +276,7 @@ TEST(Store, SaysWhatDoesNotFit) {
   EXPECT_EQ(store.steps(), (std::vector<int64_t>{1, 3}));
 }
 
-/// Makes files longer than `bytes` impossible on this rank, as a full disk does.
-class FullDisk {
- public:
-  explicit FullDisk(uint64_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FullDisk() { ::setrlimit(RLIMIT_FSIZE, &before_); }
-  FullDisk(const FullDisk&) = delete;
-  FullDisk& operator=(const FullDisk&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 TEST(Store, AFullDiskLosesNothing) {
-  std::signal(SIGXFSZ, SIG_IGN);
   CheckpointStore store(world(), fresh_folder());
   store.save(1, example(world(), 1), "");
   store.wait();
@@ -359,7 +342,6 @@ TEST(Store, OldCheckpointsLoseTheirNamesBeforeTheirFiles) {
 }
 
 TEST(Store, AFailureThatSomeRanksHaveSeenIsThrownOnAll) {
-  std::signal(SIGXFSZ, SIG_IGN);
   CheckpointStore store(world(), fresh_folder());
   const int last = world().size() - 1;
   const auto seen_by_the_last_alone = [&] {
