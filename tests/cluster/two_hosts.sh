@@ -2,9 +2,9 @@
 # two_hosts.sh [--rate RATE] [--ranks-per-host N] [--timeout SECONDS] -- PROGRAM ARGS...
 #
 # Runs PROGRAM under Open MPI on two hosts, tw-h1 (ranks 0 to N-1) and tw-h2 (ranks N to 2N-1), that this machine plays by itself. Each has a host
-# name, a loopback, an eth0 and a /dev/shm of its own; the steady clock of tw-h2 is 100,000 s ahead. A cable (veth) joins the two, limited to RATE in
-# each direction (1gbit, 100mbit, ...; default: no limit). Files are shared, as on a cluster's file system, but for a new /run. The environment is
-# passed on to all ranks.
+# name, a loopback, an eth0 and a /dev/shm of its own; the steady clock of tw-h2 is 100,000 s ahead (the time of day is not). A cable (veth) joins the
+# two, limited to RATE in each direction (1gbit, 100mbit, ...; default: no limit). Files are shared, as on a cluster's file system, but for a new /run.
+# The environment is passed on to all ranks.
 #
 # Ends with PROGRAM's exit code (after a failure Open MPI takes up to 5 s to end a job on two hosts); with 124 when SECONDS (default 60) are over;
 # with 77 and a line "SKIPPED: reason" where it cannot be done: it takes root, ip and tc (Debian: iproute2), Open MPI, and, in a container, the
