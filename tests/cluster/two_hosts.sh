@@ -2,8 +2,9 @@
 # two_hosts.sh [--rate RATE] [--ranks-per-host N] [--timeout SECONDS] -- PROGRAM ARGS...
 #
 # Runs PROGRAM under Open MPI on two hosts, tw-h1 (ranks 0 to N-1) and tw-h2 (ranks N to 2N-1), that this machine plays by itself. Each has a host
-# name, a loopback, an eth0 and a /dev/shm of its own; a cable (veth) joins the two, limited to RATE in each direction (1gbit, 100mbit, ...; default:
-# no limit). Files are shared, as on a cluster's file system, but for a new /run. The environment is passed on to all ranks.
+# name, a loopback, an eth0 and a /dev/shm of its own; the steady clock of tw-h2 is 100,000 s ahead (the time of day is not). A cable (veth) joins the
+# two, limited to RATE in each direction (1gbit, 100mbit, ...; default: no limit). Files are shared, as on a cluster's file system, but for a new /run.
+# The environment is passed on to all ranks.
 #
 # Ends with PROGRAM's exit code (after a failure Open MPI takes up to 5 s to end a job on two hosts); with 124 when SECONDS (default 60) are over;
 # with 77 and a line "SKIPPED: reason" where it cannot be done: it takes root, ip and tc (Debian: iproute2), Open MPI, and, in a container, the
@@ -24,6 +25,7 @@ need() {  # need WHAT COMMAND...: runs COMMAND; where it fails, the test is skip
 # ---- inside, as process 1 of the namespaces, which is tw-h1 ----
 
 on_host_2=(nsenter --net=/run/tw-h2.net --uts=/run/tw-h2.uts)
+clock_2=(unshare --time --monotonic 100000 --fork)
 
 make_hosts() {  # make_hosts RATE
   need "a mount is" mount -t tmpfs tmpfs /run
@@ -34,8 +36,10 @@ make_hosts() {  # make_hosts RATE
   touch /run/tw-h2.net /run/tw-h2.uts
   need "a second host is" unshare --net=/run/tw-h2.net --uts=/run/tw-h2.uts hostname tw-h2
 
+  need "a clock is" "${clock_2[@]}" true
+
   # What mpirun calls, in the place of rsh, as AGENT HOST COMMAND...
-  printf '#!/bin/sh\nshift\nexec %s unshare --mount sh -c "mount -t tmpfs tmpfs /dev/shm && $*"\n' "${on_host_2[*]}" >/run/agent
+  printf '#!/bin/sh\nshift\nexec %s %s --mount sh -c "mount -t tmpfs tmpfs /dev/shm && $*"\n' "${on_host_2[*]}" "${clock_2[*]}" >/run/agent
   chmod +x /run/agent
 
   need "a veth is" ip link add eth0 type veth peer name eth0 netns /run/tw-h2.net

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -63,6 +64,10 @@ int main(int argc, char** argv) {
   const bool second = rank >= ranks_per_host;
   int good = size == 2 * ranks_per_host && node_size == ranks_per_host && first_of_node == (second ? ranks_per_host : 0) &&
              host_name() == (second ? "tw-h2" : "tw-h1");
+  double clock = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  const double mine = clock;
+  MPI_Bcast(&clock, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  good = good != 0 && (mine - clock > 50'000) == second;
   std::printf("rank %d of %d is on %s, with %d ranks from rank %d on\n", rank, size, host_name().c_str(), node_size, first_of_node);
   MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
 

@@ -232,8 +232,8 @@ TEST_P(Collectives, AlltoallTransposes) {
 }
 
 TEST_P(Collectives, BarrierLetsNobodyThroughAlone) {
-  // The last came before the first left: all ranks of a test read one clock.
-  const auto now = [] { return static_cast<int64_t>(std::chrono::steady_clock::now().time_since_epoch().count()); };
+  // The last came before the first left: all ranks of a test read one clock, which on the two hosts of two_hosts.sh the steady clock is not.
+  const auto now = [] { return static_cast<int64_t>(std::chrono::system_clock::now().time_since_epoch().count()); };
   constexpr int64_t turns = 200;
   const at::Tensor came = torch::empty({turns}, torch::kLong);
   const at::Tensor left = torch::empty({turns}, torch::kLong);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "full_disk.hpp"
 #include "mpi_test.hpp"
 
-#include <sys/resource.h>
+#include <sys/inotify.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
-#include <csignal>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <tw/comm.hpp>
@@ -17,6 +19,7 @@ using tw::CheckpointStore;
 using tw::NamedShard;
 using tw::OnReshard;
 using tw::ShardKind;
+using tw::testing::FullDisk;
 using tw::testing::world;
 
 /// A folder of this test, empty at first. Collective.
@@ -273,24 +276,7 @@ TEST(Store, SaysWhatDoesNotFit) {
   EXPECT_EQ(store.steps(), (std::vector<int64_t>{1, 3}));
 }
 
-/// Makes files longer than `bytes` impossible on this rank, as a full disk does.
-class FullDisk {
- public:
-  explicit FullDisk(uint64_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FullDisk() { ::setrlimit(RLIMIT_FSIZE, &before_); }
-  FullDisk(const FullDisk&) = delete;
-  FullDisk& operator=(const FullDisk&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 TEST(Store, AFullDiskLosesNothing) {
-  std::signal(SIGXFSZ, SIG_IGN);
   CheckpointStore store(world(), fresh_folder());
   store.save(1, example(world(), 1), "");
   store.wait();
@@ -321,8 +307,41 @@ TEST(Store, AFullDiskLosesNothing) {
   EXPECT_EQ(store.steps(), (std::vector<int64_t>{1}));
 }
 
+/// Sees what happens first to a folder: IN_MOVE_SELF, it gets another name, or IN_DELETE, something in it is removed.
+class Watch {
+ public:
+  explicit Watch(const fs::path& folder) { EXPECT_GE(::inotify_add_watch(queue_, folder.c_str(), IN_MOVE_SELF | IN_DELETE), 0) << folder; }
+  ~Watch() { ::close(queue_); }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  uint32_t first_event() const {
+    alignas(inotify_event) std::array<char, 4096> events{};
+    return ::read(queue_, events.data(), events.size()) > 0 ? reinterpret_cast<const inotify_event*>(events.data())->mask : 0;
+  }
+
+ private:
+  int queue_ = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+};
+
+// So that a run which is killed meanwhile leaves nothing that looks like a checkpoint and is half of one.
+TEST(Store, OldCheckpointsLoseTheirNamesBeforeTheirFiles) {
+  CheckpointStore store(world(), fresh_folder(), {.keep = 1, .background = false});
+  const auto expect_renamed_first = [&](int64_t step, const std::function<void()>& removing) {
+    store.save(step, example(world(), step), "");
+    std::optional<Watch> watch;
+    if (world().rank() == 0) watch.emplace(store.directory() / tw::concat("step_0000000", step));
+    removing();
+    if (watch) {
+      EXPECT_EQ(watch->first_event(), IN_MOVE_SELF) << step;
+    }
+  };
+  expect_renamed_first(1, [&] { store.save(2, example(world(), 2), ""); });
+  expect_renamed_first(3, [&] { store.remove_all(); });
+  EXPECT_TRUE(store.steps().empty());
+}
+
 TEST(Store, AFailureThatSomeRanksHaveSeenIsThrownOnAll) {
-  std::signal(SIGXFSZ, SIG_IGN);
   CheckpointStore store(world(), fresh_folder());
   const int last = world().size() - 1;
   const auto seen_by_the_last_alone = [&] {

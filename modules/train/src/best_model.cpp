@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "best_model.hpp"
 
+#include <fcntl.h>
+
 #include <cmath>
 #include <tw/base/concat.hpp>
+#include <tw/base/file_descriptor.hpp>
 #include <tw/base/log.hpp>
 #include <tw/tensor/safetensors.hpp>
 
@@ -44,6 +47,7 @@ void BestModel::keep(const Progress& progress) const {
   const std::filesystem::path partial = path().string() + ".partial";
   try {
     write_safetensors(partial, model_.all_tensors(), metadata);
+    FileDescriptor(partial, O_RDONLY, "cannot be opened").sync();  // or a crash of the node could leave the name without the content
     std::filesystem::rename(partial, path());
   } catch (const std::exception& error) {
     log_error("the best model was not kept: ", error.what(), "; training goes on");

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "non_finite.hpp"
 
-#include <ATen/ops/isfinite.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <tw/base/concat.hpp>
@@ -25,7 +27,7 @@ std::string find_here(const Model& model, const Objective& objective, const Batc
   std::string found = std::isfinite(value) ? "" : concat("the loss is ", value);
   const auto gradients = torch::autograd::grad({loss}, inputs, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
   for (size_t i = 0; i < gradients.size(); ++i) {
-    if (!gradients[i].defined() || at::isfinite(gradients[i]).all().item<bool>()) continue;
+    if (!gradients[i].defined() || is_finite(gradients[i])) continue;
     return concat(found, found.empty() ? "" : ", ", "the gradient of ", trained[i]->name, " is not finite");
   }
   return found;
@@ -33,13 +35,38 @@ std::string find_here(const Model& model, const Objective& objective, const Batc
 
 }  // namespace
 
-std::string find_non_finite(const Communicator& comm, const Model& model, const Objective& objective, const Batch& batch) {
-  const std::vector<std::string> found = allgather_strings(comm, find_here(model, objective, batch));
+bool is_finite(const at::Tensor& gradient) {
+  const at::Tensor values = gradient.is_sparse() ? gradient._values() : gradient;
+  return values.numel() == 0 || std::isfinite(at::linalg_vector_norm(values, INFINITY).item<double>());
+}
+
+void Suspect::note(const Batch& batch, uint64_t seed, bool finite) {
+  if (certain_) return;
+  batch_ = batch;
+  seed_ = seed;
+  certain_ = !finite;
+}
+
+std::string Suspect::examine(const Communicator& comm, const Model& model, const Objective& objective) {
+  const BufferCopies buffers(model);
+  torch::manual_seed(seed_);
+  const std::vector<std::string> found = allgather_strings(comm, find_here(model, objective, batch_));
+  buffers.put_back();
+  *this = Suspect();
   std::string text;
   for (size_t rank = 0; rank < found.size(); ++rank) {
     if (!found[rank].empty()) text += concat(text.empty() ? "" : "; ", "rank ", rank, ": ", found[rank]);
   }
   return text.empty() ? "gradients overflow" : text;
+}
+
+BufferCopies::BufferCopies(const Model& model) : buffers_(model.buffers) {
+  for (const NamedTensor& buffer : buffers_) copies_.push_back(buffer.tensor.detach().clone());
+}
+
+void BufferCopies::put_back() const {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < copies_.size(); ++i) buffers_[i].tensor.copy_(copies_[i]);
 }
 
 }  // namespace tw::train

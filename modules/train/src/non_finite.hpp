@@ -1,15 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
+// What is not finite: where it is, and how to leave no trace of it.
 #pragma once
+#include <ATen/core/Tensor.h>
+
 #include <string>
 #include <tw/data/dataset.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/train/model.hpp>
 #include <tw/train/objective.hpp>
+#include <vector>
 
 namespace tw::train {
 
-/// Which rank's loss and which parameters' gradients are not finite, in words, the same on all ranks. Collective. Runs this rank's batch once more
-/// and takes gradients that no one reduces, since the reduced ones do not say where they come from.
-std::string find_non_finite(const Communicator& comm, const Model& model, const Objective& objective, const Batch& batch);
+/// Whether all of it is, sparse or not.
+bool is_finite(const at::Tensor& gradient);
+
+/// The batch that is to blame for what is not finite: of those since the ranks last heard of each other, the first whose loss was not, else the last.
+class Suspect {
+ public:
+  /// To be called for each batch. @param seed of what the model drew for it.
+  void note(const Batch& batch, uint64_t seed, bool finite);
+  /// This rank left the update out: no later batch is to blame.
+  void confirm() { certain_ = true; }
+
+  /// Which rank's loss and which parameters' gradients are not finite, in words, the same on all ranks; then begins anew. Collective. Runs this
+  /// rank's batch once more and takes gradients that no one reduces, since the reduced ones do not say where they come from. Buffers stay as they
+  /// are.
+  std::string examine(const Communicator& comm, const Model& model, const Objective& objective);
+
+ private:
+  Batch batch_;
+  uint64_t seed_ = 0;
+  bool certain_ = false;
+};
+
+/// What a model's buffers hold, to be put back: running means of what is not finite are of no use.
+class BufferCopies {
+ public:
+  explicit BufferCopies(const Model& model);
+  void put_back() const;
+
+ private:
+  const std::vector<NamedTensor>& buffers_;
+  std::vector<at::Tensor> copies_;
+};
 
 }  // namespace tw::train

@@ -2,13 +2,11 @@
 #include "strategy.hpp"
 
 #include <ATen/ops/full_like.h>
-#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <iterator>
 #include <optional>
 #include <tw/base/contract.hpp>
@@ -21,6 +19,8 @@
 #include <tw/gradients/sharded_optimizer.hpp>
 #include <tw/state/optimizer_state.hpp>
 #include <utility>
+
+#include "non_finite.hpp"
 
 namespace tw::train {
 namespace {
@@ -49,10 +49,10 @@ std::shared_ptr<Compressor> make_compressor(const StrategyOptions& options) {
 }
 
 // Nothing, if it is the order of another model's gradients: one whose layers were frozen or not, as these are not.
-std::vector<int64_t> usable(std::vector<int64_t> order, const Model& model) {
+std::vector<int64_t> usable(const Communicator& comm, std::vector<int64_t> order, const Model& model) {
   const auto trained = std::count_if(model.parameters.begin(), model.parameters.end(), [](const NamedTensor& p) { return p.tensor.requires_grad(); });
   if (order.empty() || order.size() + model.sparse.size() == static_cast<size_t>(trained)) return order;
-  log_warning("the run to be resumed trained other parameters: the order in which gradients arrive is found anew");
+  if (comm.rank() == 0) log_warning("the run to be resumed trained other parameters: the order in which gradients arrive is found anew");
   return {};
 }
 
@@ -197,7 +197,7 @@ class Local : public Strategy {
   bool gradients_finite() const {
     return std::all_of(model_.parameters.begin(), model_.parameters.end(), [](const NamedTensor& parameter) {
       const at::Tensor& gradient = parameter.tensor.grad();
-      return !gradient.defined() || std::isfinite(at::linalg_vector_norm(gradient, INFINITY).item<double>());
+      return !gradient.defined() || is_finite(gradient);
     });
   }
 
@@ -225,7 +225,7 @@ std::unique_ptr<Strategy> make_strategy(const Communicator& comm, const Model& m
                                         std::vector<int64_t> arrival_order, decltype(ReducerOptions::on_bucket) on_bucket) {
   ReducerOptions reducer{.reduction = Reduction::sum,
                          .check_finite = true,
-                         .arrival_order = usable(std::move(arrival_order), model),
+                         .arrival_order = usable(comm, std::move(arrival_order), model),
                          .sparse = model.sparse,
                          .compressor = make_compressor(options),
                          .on_bucket = std::move(on_bucket)};

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/train/trainer.hpp>
 
-#include <ATen/core/grad_mode.h>
-#include <fcntl.h>
 #include <torch/optim/optimizer.h>
 #include <torch/utils.h>
 
 #include <cmath>
 #include <exception>
 #include <tw/base/contract.hpp>
-#include <tw/base/file_descriptor.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/random.hpp>
 #include <tw/comm/agreement.hpp>
@@ -30,18 +27,19 @@ namespace {
 
 constexpr int64_t most_restores = 3;
 
-// The options, if all ranks have the same and nothing is wrong with them.
+// The options, if all ranks have the same and nothing is wrong with them: in this order, so that what is wrong on one rank is thrown on all.
 const Options& checked(const Communicator& comm, const Options& options, const Dataset& train, const Dataset& test, const Objective& objective) {
+  std::vector<std::string> lines = options.describe();
+  lines.push_back(concat("training samples ", train.size()));
+  lines.push_back(concat("test samples ", test.size()));
+  for (const Metric& metric : objective.metrics) lines.push_back("metric " + metric.name);
+  expect_same_on_all_ranks(comm, "the trainer's options", lines);
   options.validate();
   TW_EXPECTS(train.size() > 0, "there is nothing to train on");
   const auto& watch = options.early_stopping.watch;
   const bool known =
       watch == "loss" || std::any_of(objective.metrics.begin(), objective.metrics.end(), [&](const Metric& m) { return m.name == watch; });
   TW_EXPECTS(known, "early_stopping.watch is '", watch, "', which is neither loss nor a metric of the objective");
-  std::vector<std::string> lines = options.describe();
-  lines.push_back(concat("training samples ", train.size()));
-  lines.push_back(concat("test samples ", test.size()));
-  expect_same_on_all_ranks(comm, "the trainer's options", lines);
   return options;
 }
 
@@ -166,18 +164,19 @@ class Trainer::Run {
     const int64_t samples = std::min(progress_.global_batch, state_->epoch_samples - progress_.consumed);
     strategy_->zero_grad();
     set_learning_rate();
-    const std::vector<at::Tensor> buffers = options_.non_finite == NonFinite::skip ? copies_of_buffers() : std::vector<at::Tensor>();
+    std::optional<BufferCopies> buffers;
+    if (options_.non_finite == NonFinite::skip) buffers.emplace(model_);
     for (int64_t pass = 0; loader_->consumed() < progress_.consumed + samples; ++pass) backward(pass, samples);
     notify(&Hook::on_backward);
     progress_.consumed = loader_->consumed();
     const auto begin = std::chrono::steady_clock::now();
     const Outcome outcome = strategy_->update();
     span("update", begin);
-    suspect_.certain = suspect_.certain || outcome.left_out;
+    if (outcome.left_out) suspect_.confirm();
     state_->step = ++progress_.step;
     state_->samples = progress_.consumed;
     if (outcome.trouble) react();
-    if (outcome.left_out && options_.non_finite == NonFinite::skip) restore_buffers(buffers);
+    if (outcome.left_out && buffers) buffers->put_back();
     notify(&Hook::on_update);
     heed(outcome);
   }
@@ -191,7 +190,8 @@ class Trainer::Run {
     begin = span("data", begin);
     const int64_t here = state_->batch.size();
     const bool last = loader_->consumed() >= progress_.consumed + samples;
-    reseed(progress_.step, pass);
+    const uint64_t seed = seed_of(pass);
+    torch::manual_seed(seed);
     notify(&Hook::on_sample);
     state_->outputs = here > 0 ? model_.forward(state_->batch.inputs) : at::Tensor();
     state_->loss = here > 0 ? objective_.loss(state_->outputs, state_->batch.targets) : loss_of_nothing();
@@ -199,7 +199,7 @@ class Trainer::Run {
     begin = span("forward", begin);
     notify(&Hook::on_forward);
     const bool finite = std::isfinite(state_->mean_loss);
-    if (!suspect_.certain) suspect_ = {.batch = state_->batch, .step = progress_.step, .pass = pass, .certain = !finite};
+    suspect_.note(state_->batch, seed, finite);
     if (!finite) strategy_->say(Word::trouble);
     if (!Signals::caught().empty() || !state_->stop_reason.empty()) strategy_->say(Word::stop);
     strategy_->backward(state_->loss, here, samples, last);
@@ -208,10 +208,6 @@ class Trainer::Run {
       loss_sum_ += state_->mean_loss * static_cast<double>(here);
       loss_samples_ += static_cast<double>(here);
     }
-  }
-
-  void heed(const Outcome& outcome) {
-    if (outcome.stop && !stopped()) stopped_because_ = reason_to_stop();
   }
 
   // A rank without samples still takes part in the reduction: with zeros, for every parameter.
@@ -226,11 +222,11 @@ class Trainer::Run {
   }
 
   // What a model draws (dropout) depends on seed, step, pass and rank alone: a resumed run draws what it would have drawn.
-  void reseed(int64_t step, int64_t pass) const {
+  uint64_t seed_of(int64_t pass) const {
     CounterRng random(static_cast<uint64_t>(options_.seed),
-                      static_cast<uint64_t>((step * options_.accumulation + pass) * comm_.size() + comm_.rank()));
+                      static_cast<uint64_t>((progress_.step * options_.accumulation + pass) * comm_.size() + comm_.rank()));
     const uint64_t high = random();
-    torch::manual_seed((high << 32) | random());
+    return (high << 32) | random();
   }
 
   void set_learning_rate() {
@@ -240,25 +236,9 @@ class Trainer::Run {
     state_->learning_rate = base_rates_.front() * factor;
   }
 
-  std::vector<at::Tensor> copies_of_buffers() const {
-    std::vector<at::Tensor> copies;
-    for (const NamedTensor& buffer : model_.buffers) copies.push_back(buffer.tensor.detach().clone());
-    return copies;
-  }
-
-  // Running means of what is not finite are of no use.
-  void restore_buffers(const std::vector<at::Tensor>& copies) {
-    const at::NoGradGuard no_grad;
-    for (size_t i = 0; i < copies.size(); ++i) model_.buffers[i].tensor.copy_(copies[i]);
-  }
-
   // What to do where some rank had no finite gradients.
   void react() {
-    const std::vector<at::Tensor> buffers = copies_of_buffers();
-    reseed(suspect_.step, suspect_.pass);
-    const std::string where = find_non_finite(comm_, model_, objective_, suspect_.batch);
-    restore_buffers(buffers);
-    suspect_ = Suspect();
+    const std::string where = suspect_.examine(comm_, model_, objective_);
     const auto say = [&](const char* reaction) {
       if (comm_.rank() == 0) log_warning("step ", progress_.step, ": ", where, "; ", reaction);
     };
@@ -278,6 +258,10 @@ class Trainer::Run {
       stopped_because_ = concat("step ", progress_.step, ": ", where);
       diverged_ = true;
     }
+  }
+
+  void heed(const Outcome& outcome) {
+    if (outcome.stop && !stopped()) stopped_because_ = reason_to_stop();
   }
 
   std::string reason_to_stop() {
@@ -393,14 +377,6 @@ class Trainer::Run {
   int64_t first_step_ = 0;   // where this run began, or went on
   double loss_sum_ = 0;      // of this rank, over the epoch's samples so far, where finite
   double loss_samples_ = 0;  // of these
-
-  /// What was not finite since the ranks last heard of each other: the first batch whose loss was not, else the last one.
-  struct Suspect {
-    Batch batch = {};
-    int64_t step = 0;
-    int64_t pass = 0;
-    bool certain = false;
-  };
   Suspect suspect_;
   std::optional<State> state_;
   std::string stopped_because_;

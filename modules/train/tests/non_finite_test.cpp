@@ -168,6 +168,30 @@ TEST(NonFinite, SeesInfiniteGradientsOfAFiniteLoss) {
   expect_finite(outcome.model);
 }
 
+TEST(NonFinite, IsFoundInSparseGradients) {
+  for (const auto kind : {tw::train::StrategyKind::data, tw::train::StrategyKind::local_sgd}) {
+    torch::nn::Sequential net(torch::nn::Embedding(torch::nn::EmbeddingOptions(8, 4).sparse(true)), torch::nn::Linear(4, 1));
+    net->to(torch::kDouble);
+    const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
+    torch::optim::SGD sgd(model.tensors(), 0.1);
+    const int64_t samples = 12 * world().size();
+    const tw::TensorDataset data(torch::arange(samples) % 8, torch::ones({samples, 1}, torch::kDouble));
+    auto options = options_for("nan_sparse", NonFinite::stop);
+    options.strategy = {.kind = kind, .period = 2};
+    Trainer trainer(world(), model, sgd, tw::train::regression(), data, data, options);
+    struct SpoilsTargets : tw::train::Hook {
+      void on_sample(tw::train::State& state) override {
+        if (state.step == 2 && world().rank() == world().size() - 1) state.batch.targets.fill_(std::numeric_limits<double>::quiet_NaN());
+      }
+    } spoiler;
+    trainer.add(spoiler);
+    const std::string who = tw::concat("rank ", world().size() - 1, ": the loss is nan, the gradient of 0.weight is not finite");
+    const auto summary = trainer.run();
+    EXPECT_NE(summary.stopped_because.find(who), std::string::npos) << summary.stopped_because;
+    expect_finite(model);
+  }
+}
+
 TEST(NonFinite, GoesBackToTheCheckpoint) {
   const auto outcome = run(options_for("nan_restore", NonFinite::restore), 6, std::numeric_limits<double>::quiet_NaN());
   EXPECT_EQ(outcome.summary.skipped_steps, 1);

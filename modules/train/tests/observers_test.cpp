@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "full_disk.hpp"
 #include "support.hpp"
 
-#include <sys/resource.h>
-
-#include <csignal>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -115,14 +113,10 @@ TEST(MetricsLog, GoesOnWhenTheDiskIsFullNoLonger) {
   tw::train::MetricsLog log(stage.options);
   log.on_start(stage.state);
   log.on_end_epoch(stage.state, epoch_report(1));
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit is an error then
-  const auto limit_files = [](rlim_t bytes) {
-    const rlimit limit{.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
-    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  };
-  limit_files(1);
-  for (int64_t epoch = 2; epoch <= 3; ++epoch) log.on_end_epoch(stage.state, epoch_report(epoch));
-  limit_files(RLIM_INFINITY);
+  {
+    const tw::testing::FullDisk full(1);
+    for (int64_t epoch = 2; epoch <= 3; ++epoch) log.on_end_epoch(stage.state, epoch_report(epoch));
+  }
   log.on_end_epoch(stage.state, epoch_report(4));
   log.on_end(stage.state, final_summary());
   const auto json = lines_of(stage.options.folder() / "metrics.jsonl");

@@ -1,66 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run that ends early and is resumed: bit by bit the one that was not, on as many ranks; on other numbers of ranks the same samples in the same
 // updates.
-#include "support.hpp"
+#include "full_disk.hpp"
+#include "regression_run.hpp"
 
-#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include <csignal>
 #include <fstream>
+#include <mutex>
+#include <set>
+
+namespace {
+
+std::mutex synced_mutex;
+std::set<std::string> synced;  // the names of all files that this process has synced
+
+}  // namespace
+
+// In the place of the C library's, which it calls.
+extern "C" int fsync(int fd) {
+  std::error_code code;
+  const auto path = std::filesystem::read_symlink(tw::concat("/proc/self/fd/", fd), code);
+  const std::lock_guard lock(synced_mutex);
+  synced.insert(path.filename());
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
 
 namespace {
 
 using tw::testing::bitwise_equal;
-using tw::testing::copies;
+using tw::testing::FullDisk;
 using tw::testing::make_regressor;
+using tw::testing::never;
+using tw::testing::Outcome;
+using tw::testing::run;
 using tw::testing::squares;
 using tw::testing::world;
 using tw::train::Resume;
 using tw::train::Trainer;
 
-/// Asks for the end after `step` updates, and keeps every sample's first number, by which squares() can be told apart.
-struct Witness : tw::train::Hook {
-  explicit Witness(int64_t at) : step(at) {}
-  void on_sample(tw::train::State& state) override {
-    for (int64_t i = 0; i < state.batch.size(); ++i) seen.push_back(state.batch.inputs[i][0].item<double>());
-  }
-  void on_update(tw::train::State& state) override {
-    if (state.step == step) state.stop("the test says so");
-  }
-  int64_t step;
-  std::vector<double> seen;
-};
-
 tw::train::Options options_for(const std::string& name) {
-  auto options = tw::testing::quick(name);
-  options.epochs = 3;
-  options.global_batch = 6;
-  options.accumulation = 2;
+  auto options = tw::testing::three_epochs(name);
   options.checkpoint.every_epochs = 1;
-  options.seed = 4;
   return options;
 }
-
-struct Outcome {
-  std::vector<at::Tensor> parameters;
-  std::vector<double> seen;
-  tw::train::Summary summary;
-};
-
-/// One part of a run on `comm`; whatever the parameters are before, a resumed one must not keep them.
-template <class Optimizer, class OptimizerOptions>
-Outcome run(const tw::Communicator& comm, tw::train::Options options, const OptimizerOptions& rule, int64_t stop_at, double dropout = 0.2) {
-  const auto model = make_regressor(dropout);
-  Optimizer optimizer(model.tensors(), rule);
-  const auto data = squares(31);  // 5 updates of 6 samples and one of 1
-  Trainer trainer(comm, model, optimizer, tw::train::regression(), data, data, options);
-  Witness witness(stop_at);
-  trainer.add(witness);
-  const auto summary = trainer.run();
-  return {copies(model), witness.seen, summary};
-}
-
-constexpr int64_t never = -1;
 
 template <class Optimizer, class OptimizerOptions>
 void expect_bitwise_equal(const std::string& name, const OptimizerOptions& rule) {
@@ -221,6 +205,21 @@ TEST(Resume, AFreshRunLeavesNoBestModelOfTheOneBefore) {
   EXPECT_FALSE(std::filesystem::exists(options.folder() / "best.safetensors"));
 }
 
+// Or a crash of the node could leave its name without its content.
+TEST(Resume, SyncsTheBestModelBeforeItGetsItsName) {
+  auto options = options_for("synced");
+  options.resume = Resume::fresh;
+  options.epochs = 1;
+  {
+    const std::lock_guard lock(synced_mutex);
+    synced.clear();
+  }
+  run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), never);
+  const std::lock_guard lock(synced_mutex);
+  EXPECT_EQ(synced.contains("best.safetensors.partial"), world().rank() == 0);
+  EXPECT_EQ(synced.contains(tw::concat("rank_000", world().rank(), ".safetensors")), true);
+}
+
 TEST(Resume, GoesBackToTheCheckpointBeforeADamagedOne) {
   auto options = options_for("damaged");
   options.resume = Resume::fresh;
@@ -243,16 +242,13 @@ TEST(Resume, GoesBackToTheCheckpointBeforeADamagedOne) {
   EXPECT_TRUE(bitwise_equal(resumed.parameters, whole.parameters));
 }
 
-/// A disk that is full from step 3 to step 7, on rank 0: no file may grow. The checkpoint of step 4 is given up when that of step 6 begins.
-struct FullDisk : tw::train::Hook {
+/// A disk that is full from step 3 to step 7, on rank 0. The checkpoint of step 4 is given up when that of step 6 begins.
+struct FullForAWhile : tw::train::Hook {
   void on_update(tw::train::State& state) override {
-    if (state.comm.rank() == 0 && (state.step == 3 || state.step == 7)) limit_files(state.step == 3 ? 1 : RLIM_INFINITY);
+    if (state.comm.rank() == 0 && state.step == 3) full.emplace(1);
+    if (state.step == 7) full.reset();
   }
-  static void limit_files(rlim_t bytes) {
-    std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit is an error then
-    const rlimit limit{.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
-    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  }
+  std::optional<FullDisk> full;
 };
 
 TEST(Resume, TrainingGoesOnWhileTheDiskIsFull) {
@@ -264,7 +260,7 @@ TEST(Resume, TrainingGoesOnWhileTheDiskIsFull) {
   torch::optim::Adam adam(model.tensors(), 0.01);
   const auto data = squares(31);
   Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
-  FullDisk disk;
+  FullForAWhile disk;
   trainer.add(disk);
   EXPECT_TRUE(trainer.run().finished);
   const auto folder = options.folder() / "checkpoints";
@@ -275,12 +271,13 @@ TEST(Resume, TrainingGoesOnWhileTheDiskIsFull) {
 /// A disk that is full from the last step on, on rank 0.
 struct FullAtTheEnd : tw::train::Hook {
   void on_update(tw::train::State& state) override {
-    if (state.comm.rank() == 0 && state.step == 18) FullDisk::limit_files(1);
+    if (state.comm.rank() == 0 && state.step == 18) full.emplace(1);
   }
-  void on_end(tw::train::State& state, const tw::train::Summary& summary) override {
-    if (state.comm.rank() == 0) FullDisk::limit_files(RLIM_INFINITY);
+  void on_end(tw::train::State&, const tw::train::Summary& summary) override {
+    full.reset();
     steps = summary.steps;
   }
+  std::optional<FullDisk> full;
   int64_t steps = 0;
 };
 
@@ -295,7 +292,6 @@ TEST(Resume, ReportsARunWhoseLastCheckpointIsNotWritten) {
   trainer.add(disk);
   EXPECT_THROW(trainer.run(), tw::Error);
   EXPECT_EQ(disk.steps, 18);
-  if (world().rank() == 0) FullDisk::limit_files(RLIM_INFINITY);
 }
 
 TEST(Resume, KeepsAllNamesOfTiedTensors) {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every strategy of the trainer: resumed runs have the bits of undisturbed ones; those that promise the arithmetic of `data` have its result.
-#include "support.hpp"
+#include "regression_run.hpp"
 
 namespace {
 
 using tw::testing::bitwise_equal;
 using tw::testing::copies;
 using tw::testing::make_regressor;
+using tw::testing::never;
+using tw::testing::Outcome;
+using tw::testing::run;
 using tw::testing::squares;
 using tw::testing::world;
 using tw::train::CompressionKind;
@@ -14,46 +17,14 @@ using tw::train::Resume;
 using tw::train::StrategyKind;
 using tw::train::StrategyOptions;
 
-struct StopAt : tw::train::Hook {
-  explicit StopAt(int64_t at) : step(at) {}
-  void on_update(tw::train::State& state) override {
-    if (state.step == step) state.stop("the test says so");
-  }
-  int64_t step;
-};
-
-constexpr int64_t never = -1;
-
 tw::train::Options options_for(const std::string& name, const StrategyOptions& strategy) {
-  auto options = tw::testing::quick(name);
-  options.epochs = 3;
-  options.global_batch = 6;
-  options.accumulation = 2;
-  options.seed = 4;
+  auto options = tw::testing::three_epochs(name);
   options.strategy = strategy;
   return options;
 }
 
-struct Outcome {
-  std::vector<at::Tensor> parameters;
-  tw::train::Summary summary;
-};
-
-// 31 samples: 5 updates of 6 samples and one of 1, an epoch.
-template <class Optimizer, class OptimizerOptions>
-Outcome run(const tw::train::Options& options, const OptimizerOptions& rule, int64_t stop_at = never) {
-  const auto model = make_regressor(/*dropout=*/0.2);
-  Optimizer optimizer(model.tensors(), rule);
-  const auto data = squares(31);
-  tw::train::Trainer trainer(world(), model, optimizer, tw::train::regression(), data, data, options);
-  StopAt stop(stop_at);
-  trainer.add(stop);
-  const auto summary = trainer.run();
-  return {copies(model), summary};
-}
-
 Outcome run_adam(const tw::train::Options& options, int64_t stop_at = never) {
-  return run<torch::optim::Adam>(options, torch::optim::AdamOptions(0.01), stop_at);
+  return run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), stop_at);
 }
 
 const std::vector<std::pair<std::string, StrategyOptions>> strategies{
@@ -125,10 +96,10 @@ TEST(Strategy, ShardedIsData) {
 // The mean of parameters that each made one step of plain gradient descent is one step along the mean gradient.
 TEST(Strategy, LocalSgdOfPeriodOneIsData) {
   const auto rule = torch::optim::SGDOptions(0.1);
-  const auto data = run<torch::optim::SGD>(options_for("data", {}), rule);
-  expect_close(run<torch::optim::SGD>(options_for("local", {.kind = StrategyKind::local_sgd, .period = 1}), rule), data, 1e-12, "local_sgd");
+  const auto data = run<torch::optim::SGD>(world(), options_for("data", {}), rule);
+  expect_close(run<torch::optim::SGD>(world(), options_for("local", {.kind = StrategyKind::local_sgd, .period = 1}), rule), data, 1e-12, "local_sgd");
   const StrategyOptions plain{.kind = StrategyKind::diloco, .period = 1, .outer_learning_rate = 1, .outer_momentum = 0};
-  expect_close(run<torch::optim::SGD>(options_for("diloco", plain), rule), data, 1e-12, "diloco");
+  expect_close(run<torch::optim::SGD>(world(), options_for("diloco", plain), rule), data, 1e-12, "diloco");
 }
 
 TEST(Strategy, ARunMayChangeItsStrategy) {

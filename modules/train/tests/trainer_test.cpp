@@ -257,6 +257,7 @@ TEST(Trainer, WritesATimelineOfAllRanks) {
     if (event["ph"] != "X") continue;
     ++spans[{event["pid"], event["name"]}];
     EXPECT_GE(event["ts"], 0);
+    EXPECT_LT(event["ts"], 1e9);  // 1000 s, though the clocks of two hosts may be days apart
     EXPECT_GE(event["dur"], 0);
   }
   for (int rank = 0; rank < world().size(); ++rank) {
@@ -298,6 +299,7 @@ TEST(Trainer, NamesTheOptionThatDiffersBetweenRanks) {
     }
   };
   expect_named("evaluate_every", [](auto& options) { options.evaluate_every = 2; }, data);
+  expect_named("batch_size", [](auto& options) { options.batch_size = 0; }, data);  // wrong by itself too
   expect_named("uneven", [](auto& options) { options.uneven = tw::Uneven::pad; }, data);
   expect_named("checkpoint.keep", [](auto& options) { options.checkpoint.keep = 7; }, data);
   expect_named("checkpoint.every_steps", [](auto& options) { options.checkpoint.every_steps = 7; }, data);

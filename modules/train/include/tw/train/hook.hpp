@@ -36,7 +36,8 @@ struct State {
   double learning_rate = 0;
   std::vector<std::string> figures{"loss"};  ///< what an evaluation gives, in its order
 
-  /// Ends the run, with a checkpoint: after this step; from on_backward() on, after one more. Any rank may ask.
+  /// Ends the run, with a checkpoint: after this step; from on_backward() on, after one more. Any rank may ask. Where ranks meet rarely, when they
+  /// do.
   void stop(std::string reason) { stop_reason = std::move(reason); }
   std::string stop_reason;
 };
@@ -49,8 +50,8 @@ class Hook {
   virtual void on_start_epoch(State& /*state*/) {}  ///< in mid-epoch too, after a resume
   virtual void on_sample(State& /*state*/) {}       ///< `batch` is there
   virtual void on_forward(State& /*state*/) {}      ///< `outputs` and `loss` are there
-  virtual void on_backward(State& /*state*/) {
-  }  ///< gradients are complete, and not yet used: reduced, each rank's own, or out of sight, as the strategy has it
+  /// Gradients are complete, and not yet used: reduced, each rank's own, or out of sight, as the strategy has it.
+  virtual void on_backward(State& /*state*/) {}
   virtual void on_update(State& /*state*/) {}  ///< the optimizer has stepped
   virtual void on_end_epoch(State& /*state*/, const EpochReport& /*report*/) {}
   virtual void on_end(State& /*state*/, const Summary& /*summary*/) {}

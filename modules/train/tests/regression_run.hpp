@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run of 18 updates that may be ended early: for tests that compare runs.
+#pragma once
+#include "support.hpp"
+
+namespace tw::testing {
+
+/// Three epochs of squares(31): 5 updates of 6 samples and one of 1.
+inline train::Options three_epochs(const std::string& name) {
+  train::Options options = quick(name);
+  options.epochs = 3;
+  options.global_batch = 6;
+  options.accumulation = 2;
+  options.seed = 4;
+  return options;
+}
+
+/// Asks for the end after `step` updates, and keeps every sample's first number, by which squares() can be told apart.
+struct Witness : train::Hook {
+  explicit Witness(int64_t at) : step(at) {}
+  void on_sample(train::State& state) override {
+    for (int64_t i = 0; i < state.batch.size(); ++i) seen.push_back(state.batch.inputs[i][0].item<double>());
+  }
+  void on_update(train::State& state) override {
+    if (state.step == step) state.stop("the test says so");
+  }
+  int64_t step;
+  std::vector<double> seen;
+};
+
+constexpr int64_t never = -1;
+
+struct Outcome {
+  std::vector<at::Tensor> parameters;
+  std::vector<double> seen;
+  train::Summary summary;
+};
+
+/// One part of a run on `comm`; whatever the parameters are before, a resumed one must not keep them.
+template <class Optimizer, class OptimizerOptions>
+Outcome run(const Communicator& comm, const train::Options& options, const OptimizerOptions& rule, int64_t stop_at = never, double dropout = 0.2) {
+  const auto model = make_regressor(dropout);
+  Optimizer optimizer(model.tensors(), rule);
+  const auto data = squares(31);
+  train::Trainer trainer(comm, model, optimizer, train::regression(), data, data, options);
+  Witness witness(stop_at);
+  trainer.add(witness);
+  const auto summary = trainer.run();
+  return {copies(model), witness.seen, summary};
+}
+
+}  // namespace tw::testing
