@@ -20,6 +20,7 @@
 #include <tw/state/optimizer_state.hpp>
 #include <utility>
 
+#include "diloco_options.hpp"
 #include "non_finite.hpp"
 
 namespace tw::train {
@@ -49,10 +50,10 @@ std::shared_ptr<Compressor> make_compressor(const StrategyOptions& options) {
 }
 
 // Nothing, if it is the order of another model's gradients: one whose layers were frozen or not, as these are not.
-std::vector<int64_t> usable(std::vector<int64_t> order, const Model& model) {
+std::vector<int64_t> usable(const Communicator& comm, std::vector<int64_t> order, const Model& model) {
   const auto trained = std::count_if(model.parameters.begin(), model.parameters.end(), [](const NamedTensor& p) { return p.tensor.requires_grad(); });
   if (order.empty() || order.size() + model.sparse.size() == static_cast<size_t>(trained)) return order;
-  log_warning("the run to be resumed trained other parameters: the order in which gradients arrive is found anew");
+  if (comm.rank() == 0) log_warning("the run to be resumed trained other parameters: the order in which gradients arrive is found anew");
   return {};
 }
 
@@ -225,7 +226,7 @@ std::unique_ptr<Strategy> make_strategy(const Communicator& comm, const Model& m
                                         std::vector<int64_t> arrival_order, decltype(ReducerOptions::on_bucket) on_bucket) {
   ReducerOptions reducer{.reduction = Reduction::sum,
                          .check_finite = true,
-                         .arrival_order = usable(std::move(arrival_order), model),
+                         .arrival_order = usable(comm, std::move(arrival_order), model),
                          .sparse = model.sparse,
                          .compressor = make_compressor(options),
                          .on_bucket = std::move(on_bucket)};
@@ -236,17 +237,7 @@ std::unique_ptr<Strategy> make_strategy(const Communicator& comm, const Model& m
       reducer.release = options.release_gradients;
       return std::make_unique<Sharded>(comm, model, optimizer, reducer, ShardedOptimizerOptions{.one_copy_per_node = options.one_copy_per_node});
     case StrategyKind::local_sgd: return std::make_unique<Local<LocalSgd>>(comm, model, optimizer, LocalSgdOptions{.period = options.period});
-    case StrategyKind::diloco: {
-      const OuterPrecision precision = options.compression == CompressionKind::float16    ? OuterPrecision::float16
-                                       : options.compression == CompressionKind::bfloat16 ? OuterPrecision::bfloat16
-                                                                                          : OuterPrecision::full;
-      return std::make_unique<Local<DiLoCo>>(comm, model, optimizer,
-                                             DiLoCoOptions{.period = options.period,
-                                                           .outer_learning_rate = options.outer_learning_rate,
-                                                           .outer_momentum = options.outer_momentum,
-                                                           .nesterov = options.outer_momentum > 0,
-                                                           .outer_precision = precision});
-    }
+    case StrategyKind::diloco: return std::make_unique<Local<DiLoCo>>(comm, model, optimizer, diloco_options(options));
   }
   return nullptr;
 }
