@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "content.hpp"
 #include "flat_buckets.hpp"
 #include "module_tensors.hpp"
 
@@ -7,6 +6,7 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/data_parallel/average.hpp>
+#include <tw/tensor/content_hash.hpp>
 
 namespace tw {
 namespace {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "content.hpp"
 #include "module_tensors.hpp"
 
 #include <ATen/core/grad_mode.h>
@@ -13,6 +12,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/data_parallel/check_consistent.hpp>
+#include <tw/tensor/content_hash.hpp>
 
 namespace tw {
 namespace {

@@ -337,9 +337,15 @@ TEST(ShardedOptimizer, NamesMisuse) {
   expect_error("LBFGS needs all parameters at once", [&] { tw::ShardedOptimizer(sharded.reducer(), parameters, lbfgs); });
   expect_error("other parameters", [&] { tw::ShardedOptimizer(sharded.reducer(), {parameters[0]}, tw::optimizer_like(sgd, parameters)); });
   torch::optim::SGD over_others({torch::ones({3}, torch::requires_grad())}, 0.1);
-  if (world().size() == 1) {  // elsewhere a rank may have no piece that could be missed
-    expect_error("is not one of those that the optimizer was made for",
-                 [&] { tw::ShardedOptimizer(sharded.reducer(), parameters, tw::optimizer_like(over_others, parameters)); });
+  torch::optim::SGD over_the_last({parameters.back().tensor}, 0.1);  // of the others some rank may have no piece that could be missed
+  for (auto* const optimizer : {&over_others, &over_the_last}) {
+    expect_error(parameters.front().name + " is not one of those that the optimizer was made for",
+                 [&] { tw::ShardedOptimizer(sharded.reducer(), parameters, tw::optimizer_like(*optimizer, parameters)); });
+  }
+  if (world().size() > 1) {
+    const double max_norm = world().rank() == 1 ? 1e-17 : 0;
+    expect_error("options and parameters of the sharded optimizer must be the same",
+                 [&] { tw::ShardedOptimizer(sharded.reducer(), parameters, tw::optimizer_like(sgd, parameters), {.max_gradient_norm = max_norm}); });
   }
   tw::ShardedOptimizer optimizer(sharded.reducer(), parameters, tw::optimizer_like(sgd, parameters));
   expect_error("reduced 0 times", [&] { optimizer.step(); });

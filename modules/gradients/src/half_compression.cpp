@@ -17,16 +17,13 @@ class HalfCompression : public Compressor {
 
   std::string describe() const override { return dtype_name(dtype_); }
 
-  void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) override {
-    expect_compressible("half precision", gradients);
-    for (const Bucket& bucket : plan.buckets) numels_.push_back(bucket.numel);
-  }
+  void prepare(const BucketPlan& /*plan*/, const std::vector<TensorSpec>& gradients) override { expect_compressible("half precision", gradients); }
 
   // Not an all-reduce: MPI knows no halves, so they would travel as float32. Each rank gets its piece of everybody's halves, sums them in float32 in
   // rank order, and shows the sum, rounded once.
-  int64_t reduce(const Communicator& comm, size_t bucket, const at::Tensor& values) override {
+  int64_t reduce(const Communicator& comm, size_t /*bucket*/, const at::Tensor& values) override {
     const int64_t ranks = comm.size();
-    const int64_t piece = (numels_[bucket] + ranks - 1) / ranks;
+    const int64_t piece = (values.numel() + ranks - 1) / ranks;
     const auto options = at::TensorOptions().dtype(dtype_);
     const at::Tensor half = at::zeros({ranks, piece}, options);
     half.view({-1}).narrow(0, 0, values.numel()).copy_(values);
@@ -40,7 +37,6 @@ class HalfCompression : public Compressor {
 
  private:
   c10::ScalarType dtype_;
-  std::vector<int64_t> numels_;  // by bucket
 };
 
 }  // namespace

@@ -23,8 +23,7 @@ class PowerSgdCompression : public Compressor {
   std::string describe() const override { return concat("PowerSGD of rank ", options_.rank, ", seed ", options_.seed); }
 
   void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) override {
-    expect_compressible("PowerSGD", gradients);
-    residuals_ = Residuals(plan, gradients);
+    residuals_.prepare("PowerSGD", plan, gradients);
     for (const Bucket& bucket : plan.buckets) buckets_.push_back(make_bucket(plan, bucket, gradients));
   }
 

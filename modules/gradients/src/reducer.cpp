@@ -176,7 +176,9 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
     mark(id, Mark::ready);
     return;
   }
-  TW_EXPECTS(!value.is_sparse(), "gradient ", spec.describe(), " is sparse: name it in the option `sparse`");
+  TW_EXPECTS(!value.is_sparse(), "gradient ", spec.describe(),
+             " is sparse: name it in ReducerOptions::sparse, or train with DataParallel, which finds a module's sparse embeddings; "
+             "DistributedOptimizer and allreduce_gradients() take dense gradients only");
   const at::Tensor place = place_of(id);
   if (weight == 0) {
     place.zero_();  // not a product: the gradient of a mean over no samples is not a number

@@ -5,7 +5,11 @@
 
 namespace tw {
 
-Residuals::Residuals(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) : views_(gradients.size()) {
+void Residuals::prepare(const char* compression, const BucketPlan& plan, const std::vector<TensorSpec>& gradients) {
+  TW_EXPECTS(!prepared_, "this ", compression, " compressor remembers what another Reducer left behind: make one for each Reducer");
+  expect_compressible(compression, gradients);
+  prepared_ = true;
+  views_.resize(gradients.size());
   for (const TensorSpec& spec : gradients) names_.push_back(spec.name);
   for (const Bucket& bucket : plan.buckets) {
     const FlatBuffer& buffer = buckets_.emplace_back(bucket.numel, bucket.dtype);

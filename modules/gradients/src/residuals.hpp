@@ -10,8 +10,9 @@ namespace tw {
 /// What compression left behind, bucket by bucket, to be added to the next step's gradients.
 class Residuals {
  public:
-  Residuals() = default;
-  Residuals(const BucketPlan& plan, const std::vector<TensorSpec>& gradients);
+  /// Makes them, zeroed, for the one Reducer that they serve. @param compression for messages.
+  /// @throws ContractError when they are made already, since two Reducers would mix what they left behind; as expect_compressible().
+  void prepare(const char* compression, const BucketPlan& plan, const std::vector<TensorSpec>& gradients);
 
   /// Shape [numel of the bucket].
   const at::Tensor& bucket(size_t bucket) const { return buckets_.at(bucket).storage(); }
@@ -19,6 +20,7 @@ class Residuals {
   std::vector<NamedShard> shards() const;
 
  private:
+  bool prepared_ = false;
   std::vector<FlatBuffer> buckets_;
   std::vector<at::Tensor> views_;
   std::vector<std::string> names_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/shared_tensor.hpp>
 #include <tw/gradients/clipping.hpp>
@@ -17,6 +18,8 @@
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
+#include <iomanip>
+#include <limits>
 #include <map>
 #include <typeinfo>
 
@@ -54,6 +57,14 @@ void expect_shardable(const Optimizer& optimizer, Sharding sharding) {
              " is not known to treat each element for itself: use Sharding::tensors");
 }
 
+void expect_agreement(const Communicator& comm, const std::vector<NamedTensor>& parameters, const ShardedOptimizerOptions& options) {
+  std::vector<std::string> lines{
+      concat("max_gradient_norm ", std::setprecision(std::numeric_limits<double>::max_digits10), options.max_gradient_norm),
+      concat("one_copy_per_node ", options.one_copy_per_node)};
+  for (const TensorSpec& spec : specs_of(parameters)) lines.push_back(spec.describe());
+  expect_same_on_all_ranks(comm, "options and parameters of the sharded optimizer", lines);
+}
+
 bool is_half(const at::Tensor& tensor) { return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16; }
 
 }  // namespace
@@ -68,6 +79,9 @@ OptimizerFactory optimizer_like(const Optimizer& prototype, const std::vector<Na
         if (parameter.tensor.is_same(tensor)) group_of.emplace(parameter.name, group);
       }
     }
+  }
+  for (const NamedTensor& parameter : parameters) {  // here, and not of pieces alone, of which each rank has others
+    TW_EXPECTS(group_of.contains(parameter.name), "parameter ", parameter.name, " is not one of those that the optimizer was made for");
   }
   return [&prototype, group_of](const std::vector<NamedTensor>& pieces) {
     std::vector<std::vector<at::Tensor>> tensors(prototype.param_groups().size());
@@ -91,6 +105,7 @@ void ShardedOptimizerOptions::validate() const {
 ShardedOptimizer::ShardedOptimizer(Reducer& reducer, std::vector<NamedTensor> parameters, const OptimizerFactory& make,
                                    const ShardedOptimizerOptions& options)
     : reducer_(reducer), parameters_(std::move(parameters)), options_(options), steps_(reducer.steps()) {
+  expect_agreement(reducer_.comm(), parameters_, options_);
   options_.validate();
   TW_EXPECTS(reducer_.options().sharding != Sharding::none, "a ShardedOptimizer needs sharded gradients: choose ReducerOptions::sharding");
   TW_EXPECTS(specs_of(parameters_) == reducer_.specs(), "these are other parameters than those whose gradients are reduced");

@@ -22,10 +22,7 @@ class TopKCompression : public Compressor {
 
   std::string describe() const override { return concat("top-k ", std::setprecision(17), options_.fraction); }
 
-  void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) override {
-    expect_compressible("top-k", gradients);
-    residuals_ = Residuals(plan, gradients);
-  }
+  void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) override { residuals_.prepare("top-k", plan, gradients); }
 
   int64_t reduce(const Communicator& comm, size_t bucket, const at::Tensor& values) override {
     const at::Tensor& residual = residuals_.bucket(bucket);

@@ -141,6 +141,32 @@ TEST(Compression, KeepsTheWeightsOfSamples) {
   EXPECT_TRUE(torch::allclose(reducer.gradient(0), expected / total, 0, 1e-13));
 }
 
+TEST(Compression, WhatRemembersServesOneReducer) {
+  for (const auto& compressor : {tw::top_k_compression(), tw::power_sgd_compression()}) {
+    tw::Reducer first(world(), specs, with(compressor));
+    run_step(first, 0);
+    const at::Tensor residual = residual_of(*compressor, 0);
+    try {
+      tw::Reducer(world(), specs, with(compressor));
+      ADD_FAILURE() << "no exception";
+    } catch (const tw::ContractError& error) {
+      EXPECT_NE(std::string(error.what()).find("make one for each Reducer"), std::string::npos) << error.what();
+    }
+    EXPECT_TRUE(residual_of(*compressor, 0).equal(residual));
+  }
+  const auto half = tw::half_compression(tw::HalfPrecision::float16);  // remembers nothing
+  tw::Reducer first(world(), specs, with(half));
+  tw::Reducer other(world(), {specs[2]}, with(half));
+  run_step(first, 0);
+  const at::Tensor before = first.gradient(0).clone();
+  other.begin();
+  other.mark_ready(0, gradient_of(0, 2, world().rank()));
+  other.wait();
+  run_step(first, 0);
+  EXPECT_TRUE(first.gradient(0).equal(before));
+  EXPECT_TRUE(torch::allclose(other.gradient(0), first.gradient(2), 1.0 / 1024, 1e-5));
+}
+
 TEST(Compression, RefusesWhatItCannotDo) {
   for (const auto& compressor : {tw::half_compression(tw::HalfPrecision::float16), tw::top_k_compression(), tw::power_sgd_compression()}) {
     try {

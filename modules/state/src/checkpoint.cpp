@@ -84,7 +84,7 @@ at::Tensor Checkpoint::read(const std::string& name) const {
   const at::Tensor tensor = at::empty(found->spec.shape, at::TensorOptions().dtype(found->spec.dtype));
   const NamedShard shard = whole(found->spec.name, tensor, found->kind);
   const ShardSpec spec{found->spec, {}, whole_box(found->spec.shape), found->kind, OnReshard::replicate};
-  CheckpointFiles(directory_).fill({shard}, plan_load(index_.tensors, {{spec}}, 0));
+  CheckpointFiles(directory_).fill({shard}, plan_load(index_.tensors, static_cast<int64_t>(index_.files.size()), {{spec}}, 0));
   return tensor;
 }
 

@@ -144,11 +144,13 @@ class CheckpointStore::Implementation {
     const auto refused = failures_of(comm_, [&] { mine = to_text(specs_of(shards)); });
     TW_EXPECTS(refused.empty(), "these tensors cannot be loaded:", join(refused));
     for (const std::string& text : allgather_strings(comm_, mine)) by_rank.push_back(parse_shards(text));
-    if (const auto problems = misfits(index.tensors, static_cast<int64_t>(index.files.size()), by_rank); !problems.empty()) {
+    const auto stored_ranks = static_cast<int64_t>(index.files.size());
+    if (const auto problems = misfits(index.tensors, stored_ranks, by_rank); !problems.empty()) {
       throw Error(concat("the checkpoint of step ", step, " in ", directory_.string(), " does not fit:", join(problems)));
     }
-    const auto failures =
-        failures_of(comm_, [&] { CheckpointFiles(step_directory(directory_, step)).fill(shards, plan_load(index.tensors, by_rank, comm_.rank())); });
+    const auto failures = failures_of(comm_, [&] {
+      CheckpointFiles(step_directory(directory_, step)).fill(shards, plan_load(index.tensors, stored_ranks, by_rank, comm_.rank()));
+    });
     if (!failures.empty()) throw Error(concat("the checkpoint of step ", step, " cannot be loaded:", join(failures), "\n  ", offer(complete, step)));
     return index.metadata;
   }

@@ -106,8 +106,10 @@ std::vector<std::string> misfits(const std::vector<StoredTensor>& stored, int64_
   return problems;
 }
 
-std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, const std::vector<std::vector<ShardSpec>>& by_rank, int64_t rank) {
+std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank,
+                                  int64_t rank) {
   const Names names(stored);
+  const bool as_many_ranks = stored_ranks == static_cast<int64_t>(by_rank.size());
   std::vector<ShardReads> plan;
   for (const ShardSpec& spec : by_rank[static_cast<size_t>(rank)]) {
     const auto found = names.find(spec);
@@ -120,22 +122,24 @@ std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, const
       plan.push_back(copy_reads(tensor, spec.box));
       continue;
     }
-    // Every old rank had a tensor of its own.
+    // Every old rank had a tensor of its own; or some had none, such as optimizer state before their first update.
     std::vector<int64_t> now;
     for (size_t other = 0; other < by_rank.size(); ++other) {
       if (holds(by_rank[other], spec.global.name)) now.push_back(static_cast<int64_t>(other));
     }
+    const std::vector<int64_t> then = holders_of(tensor);
     const bool same_kind = spec.on_reshard == tensor.on_reshard;
-    const bool same_ranks = same_kind && now == holders_of(tensor);
+    const bool each_its_own = same_kind && (now == then || (as_many_ranks && std::includes(now.begin(), now.end(), then.begin(), then.end())));
+    const bool mine = each_its_own && std::binary_search(then.begin(), then.end(), rank);
     const auto place = static_cast<size_t>(std::find(now.begin(), now.end(), rank) - now.begin());
-    ShardReads reads{.combine = same_ranks                             ? ShardReads::Combine::copy
+    ShardReads reads{.combine = mine                                   ? ShardReads::Combine::copy
                                 : tensor.on_reshard == OnReshard::sum  ? ShardReads::Combine::sum
                                 : tensor.on_reshard == OnReshard::mean ? ShardReads::Combine::mean
                                                                        : ShardReads::Combine::keep};
     for (size_t i = 0; i < tensor.pieces.size() && reads.combine != ShardReads::Combine::keep; ++i) {
       const StoredPiece& piece = tensor.pieces[i];
-      if (same_ranks && piece.file != rank) continue;
-      if (reads.combine == ShardReads::Combine::sum && same_kind && i % now.size() != place) continue;
+      if (mine && piece.file != rank) continue;
+      if (reads.combine == ShardReads::Combine::sum && same_kind && (each_its_own || i % now.size() != place)) continue;
       if (spec.box.numel() == 0) continue;
       reads.reads.push_back(*read_of(piece, spec.box));
     }

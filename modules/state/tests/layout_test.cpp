@@ -129,7 +129,7 @@ TEST(LoadPlan, AnyNumberOfRanksReadsWhatAnyOtherWrote) {
       for (const tw::SavePiece& piece : plan.by_rank[rank]) written[{static_cast<int64_t>(rank), piece.key}] = piece.box;
     }
     for (size_t rank = 0; rank < loaders; ++rank) {
-      const auto reads = tw::plan_load(plan.tensors, load, static_cast<int64_t>(rank));
+      const auto reads = tw::plan_load(plan.tensors, static_cast<int64_t>(savers), load, static_cast<int64_t>(rank));
       ASSERT_EQ(reads.size(), 1U);
       EXPECT_EQ(reads[0].combine, Combine::copy);
       const Box& wanted = load[rank][0].box;
@@ -165,13 +165,13 @@ TEST(LoadPlan, DealsWithWhatEachRankHasOfItsOwn) {
     const ByRank five(5, {whole("own", {4}, on_reshard)});
     const auto stored = tw::plan_save(three).tensors;
     for (int64_t rank = 0; rank < 3; ++rank) {  // the same ranks: each its own
-      const auto reads = tw::plan_load(stored, three, rank)[0];
+      const auto reads = tw::plan_load(stored, 3, three, rank)[0];
       EXPECT_EQ(reads.combine, Combine::copy);
       EXPECT_EQ(files_of(reads), (std::vector<int64_t>{rank}));
     }
-    const auto first = tw::plan_load(stored, two, 0)[0];
-    const auto second = tw::plan_load(stored, two, 1)[0];
-    const auto fifth = tw::plan_load(stored, five, 4)[0];
+    const auto first = tw::plan_load(stored, 3, two, 0)[0];
+    const auto second = tw::plan_load(stored, 3, two, 1)[0];
+    const auto fifth = tw::plan_load(stored, 3, five, 4)[0];
     if (on_reshard == OnReshard::sum) {
       EXPECT_EQ(files_of(first), (std::vector<int64_t>{0, 2}));
       EXPECT_EQ(files_of(second), (std::vector<int64_t>{1}));
@@ -187,9 +187,36 @@ TEST(LoadPlan, DealsWithWhatEachRankHasOfItsOwn) {
   }
 }
 
+// As momenta are, when a rank had not yet made an update.
+TEST(LoadPlan, GivesBackItsOwnAlsoWhereAnotherRankHadNone) {
+  for (const auto on_reshard : {OnReshard::sum, OnReshard::mean, OnReshard::drop}) {
+    const std::vector<ShardSpec> own{whole("own", {4}, on_reshard)};
+    const ByRank three(3, own);
+    const auto stored = tw::plan_save({own, {}, own}).tensors;
+    for (const int64_t rank : {0, 2}) {
+      const auto reads = tw::plan_load(stored, 3, three, rank)[0];
+      EXPECT_EQ(reads.combine, Combine::copy);
+      EXPECT_EQ(files_of(reads), (std::vector<int64_t>{rank}));
+    }
+    const auto without = tw::plan_load(stored, 3, three, 1)[0];
+    EXPECT_EQ(without.combine, on_reshard == OnReshard::sum ? Combine::sum : on_reshard == OnReshard::mean ? Combine::mean : Combine::keep);
+    EXPECT_EQ(files_of(without), on_reshard == OnReshard::mean ? (std::vector<int64_t>{0, 2}) : std::vector<int64_t>{});
+    // Elsewhere, nothing of a sum is lost: not on other ranks, and not where who had some has none now.
+    const auto first = tw::plan_load(stored, 3, ByRank(2, own), 0)[0];
+    const auto second = tw::plan_load(stored, 3, {own, own, {}}, 1)[0];
+    if (on_reshard == OnReshard::sum) {
+      EXPECT_EQ(files_of(first), (std::vector<int64_t>{0}));
+      EXPECT_EQ(files_of(second), (std::vector<int64_t>{2}));
+    } else if (on_reshard == OnReshard::mean) {
+      EXPECT_EQ(files_of(first), (std::vector<int64_t>{0, 2}));
+      EXPECT_EQ(files_of(second), (std::vector<int64_t>{0, 2}));
+    }
+  }
+}
+
 TEST(LoadPlan, GivesReplicasTheMeanAlsoOnAsManyRanks) {
   const auto stored = tw::plan_save(ByRank(2, {whole("w", {4}, OnReshard::mean)})).tensors;
-  const auto reads = tw::plan_load(stored, ByRank(2, {whole("w", {4}, OnReshard::replicate)}), 1)[0];
+  const auto reads = tw::plan_load(stored, 2, ByRank(2, {whole("w", {4}, OnReshard::replicate)}), 1)[0];
   EXPECT_EQ(reads.combine, Combine::mean);
   EXPECT_EQ(files_of(reads), (std::vector<int64_t>{0, 1}));
 }

@@ -17,6 +17,20 @@ TEST(FlatLayout, AlignsEveryTensorAndOverlapsNone) {
   EXPECT_THROW(tw::flat_layout(numels, 0), tw::ContractError);
 }
 
+TEST(ContentHash, IsOfTheElementsInOrder) {
+  const at::Tensor plain = torch::arange(6, torch::kDouble).view({2, 3});
+  const at::Tensor turned = plain.t().contiguous().t();
+  ASSERT_FALSE(turned.is_contiguous());
+  EXPECT_EQ(tw::content_hash(turned), tw::content_hash(plain));
+  EXPECT_NE(tw::content_hash(plain.t()), tw::content_hash(plain));
+  EXPECT_NE(tw::content_hash(plain + 1), tw::content_hash(plain));
+  EXPECT_EQ(tw::content_hash(plain.clone().requires_grad_()), tw::content_hash(plain));
+  const at::Tensor complex = torch::complex(plain, plain + 1);
+  EXPECT_EQ(tw::content_hash(complex.conj()), tw::content_hash(complex.conj().clone().resolve_conj()));
+  EXPECT_NE(tw::content_hash(complex.conj()), tw::content_hash(complex));
+  EXPECT_EQ(tw::content_hash(torch::empty({0})), tw::content_hash(""));
+}
+
 TEST(FlatBuffer, ViewsShareMemoryAndOutliveIt) {
   at::Tensor view;
   {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include <cmath>
+#include <map>
 #include <tw/base/concat.hpp>
 #include <tw/base/file_descriptor.hpp>
 #include <tw/base/log.hpp>

@@ -20,6 +20,7 @@
 #include <tw/state/optimizer_state.hpp>
 #include <utility>
 
+#include "diloco_options.hpp"
 #include "non_finite.hpp"
 
 namespace tw::train {
@@ -236,17 +237,7 @@ std::unique_ptr<Strategy> make_strategy(const Communicator& comm, const Model& m
       reducer.release = options.release_gradients;
       return std::make_unique<Sharded>(comm, model, optimizer, reducer, ShardedOptimizerOptions{.one_copy_per_node = options.one_copy_per_node});
     case StrategyKind::local_sgd: return std::make_unique<Local<LocalSgd>>(comm, model, optimizer, LocalSgdOptions{.period = options.period});
-    case StrategyKind::diloco: {
-      const OuterPrecision precision = options.compression == CompressionKind::float16    ? OuterPrecision::float16
-                                       : options.compression == CompressionKind::bfloat16 ? OuterPrecision::bfloat16
-                                                                                          : OuterPrecision::full;
-      return std::make_unique<Local<DiLoCo>>(comm, model, optimizer,
-                                             DiLoCoOptions{.period = options.period,
-                                                           .outer_learning_rate = options.outer_learning_rate,
-                                                           .outer_momentum = options.outer_momentum,
-                                                           .nesterov = options.outer_momentum > 0,
-                                                           .outer_precision = precision});
-    }
+    case StrategyKind::diloco: return std::make_unique<Local<DiLoCo>>(comm, model, optimizer, diloco_options(options));
   }
   return nullptr;
 }

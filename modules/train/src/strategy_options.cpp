@@ -1,13 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/contract.hpp>
-#include <tw/data_parallel/diloco.hpp>
 #include <tw/gradients/compression.hpp>
 #include <tw/train/strategy_options.hpp>
 
 #include <iomanip>
 #include <limits>
 
+#include "diloco_options.hpp"
+
 namespace tw::train {
+
+DiLoCoOptions diloco_options(const StrategyOptions& options) {
+  const OuterPrecision precision = options.compression == CompressionKind::float16    ? OuterPrecision::float16
+                                   : options.compression == CompressionKind::bfloat16 ? OuterPrecision::bfloat16
+                                                                                      : OuterPrecision::full;
+  return {.period = options.period,
+          .outer_learning_rate = options.outer_learning_rate,
+          .outer_momentum = options.outer_momentum,
+          .nesterov = options.outer_momentum > 0,
+          .outer_precision = precision};
+}
 
 void StrategyOptions::validate() const {
   const bool half = compression == CompressionKind::float16 || compression == CompressionKind::bfloat16;
@@ -17,8 +29,7 @@ void StrategyOptions::validate() const {
              "release_gradients and one_copy_per_node are for strategy sharded");
   TopKOptions{.fraction = top_k_fraction}.validate();
   PowerSgdOptions{.rank = power_sgd_rank}.validate();
-  DiLoCoOptions{.period = period, .outer_learning_rate = outer_learning_rate, .outer_momentum = outer_momentum, .nesterov = outer_momentum > 0}
-      .validate();
+  diloco_options(*this).validate();
 }
 
 std::string StrategyOptions::describe() const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways to reduce gradients in fewer bytes, for slow networks: ReducerOptions::compressor. One object serves one Reducer. Gradients are float32 or
-// float64. docs/strategies/compression.md says what each costs and when it pays.
+// Ways to reduce gradients in fewer bytes, for slow networks: ReducerOptions::compressor. One object serves one Reducer; those that remember
+// something refuse another. Gradients are float32 or float64. docs/strategies/compression.md says what each costs and when it pays.
 #pragma once
 #include <cstdint>
 #include <memory>

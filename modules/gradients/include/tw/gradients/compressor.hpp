@@ -18,7 +18,8 @@ class Compressor {
 
   /// One line, in which two that differ differ: ranks must agree on it.
   virtual std::string describe() const = 0;
-  /// Called once, before anything is reduced. @throws ContractError for gradients that it cannot compress, by name
+  /// Called once by each Reducer that is given it, before that reduces anything.
+  /// @throws ContractError for gradients that it cannot compress, by name; when it has something to remember and served another Reducer
   virtual void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) = 0;
   /// Sums bucket number `bucket` over the ranks, in place; the result has the same bits on all ranks. Collective.
   /// @param values shape [numel of the bucket]. @return the bytes that this rank gave to reductions and gatherings

@@ -20,7 +20,7 @@ namespace tw {
 using OptimizerFactory = std::function<std::unique_ptr<torch::optim::Optimizer>(const std::vector<NamedTensor>& pieces)>;
 
 /// Makes optimizers of the same kind, groups and options as `prototype`, which is over `parameters`: SGD, Adam, AdamW, RMSprop or Adagrad.
-/// @throws ContractError for other kinds, by name, and when a piece's parameter is in no group of the prototype.
+/// @throws ContractError for other kinds, and when one of `parameters` is in no group of the prototype, by name.
 /// @param prototype borrowed by the result.
 OptimizerFactory optimizer_like(const torch::optim::Optimizer& prototype, const std::vector<NamedTensor>& parameters);
 OptimizerFactory optimizer_like(const torch::optim::Optimizer&& prototype, const std::vector<NamedTensor>& parameters) = delete;
@@ -51,6 +51,7 @@ class ShardedOptimizer {
  public:
   /// Collective. The parameters move into new memory; whatever else is a view of their old memory no longer is one of them.
   /// @param reducer borrowed; sharded; see DataParallel::reducer(). @param parameters those that the reducer was made for, equal on all ranks.
+  /// @throws ContractError on every rank, naming ranks and option or parameter, when the ranks' options or parameters differ.
   ShardedOptimizer(Reducer& reducer, std::vector<NamedTensor> parameters, const OptimizerFactory& make, const ShardedOptimizerOptions& options = {});
   ~ShardedOptimizer();
   ShardedOptimizer(const ShardedOptimizer&) = delete;

@@ -98,7 +98,9 @@ struct ShardReads {
 /// A name may match one of a stored tensor's aliases and the other way round. What is `drop` may be missing or extra at another number of ranks.
 std::vector<std::string> misfits(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank);
 
-/// How `rank` fills its shards, in their order. @param by_rank as for misfits(), which must have found none.
-std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, const std::vector<std::vector<ShardSpec>>& by_rank, int64_t rank);
+/// How `rank` fills its shards, in their order. Of what is sum, mean or drop, ranks as many as before take back their own; one that had none
+/// gets zeros of a sum, the others' mean, and nothing of what is dropped. @param stored_ranks, by_rank as for misfits(), which must have found none.
+std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank,
+                                  int64_t rank);
 
 }  // namespace tw
