@@ -69,8 +69,9 @@ BatchedLayer::~BatchedLayer() = default;
 
 bool BatchedLayer::has_convolutions() const noexcept {
   const auto nodes = trace_->graph->nodes();
-  return std::any_of(nodes.begin(), nodes.end(),
-                     [](const torch::jit::Node* node) { return std::string_view(node->kind().toUnqualString()).find("conv") != std::string_view::npos; });
+  return std::any_of(nodes.begin(), nodes.end(), [](const torch::jit::Node* node) {
+    return std::string_view(node->kind().toUnqualString()).find("conv") != std::string_view::npos;
+  });
 }
 
 State BatchedLayer::run(const State& states, const State& extras, const std::vector<at::Tensor>& parameters) const {

@@ -41,17 +41,16 @@ State as_state(std::vector<at::Tensor> gradients, const State& like) {
 
 }  // namespace
 
-State Evolution::step(const Runs& runs, int64_t j, int64_t stride, const State& states, const State& extras,
+State Evolution::step(int64_t first, int64_t spacing, int64_t stride, const State& states, const State& extras,
                       const std::vector<at::Tensor>* parameters) const {
-  const int64_t first = begin + (runs.first + j) * stride;
-  const int64_t spacing = runs.spacing * stride;
   const double dt = h * static_cast<double>(stride);
-  if (!random) return stack.step(first, spacing, states, extras, dt, parameters);
+  if (!random) return stack.step(begin + first, spacing, states, extras, dt, parameters);
   GeneratorGuard generator;
   std::vector<State> results;
-  for (int64_t i = 0; i < runs.count; ++i) {
-    generator.seed(random_layer_seed(seed, call), static_cast<uint64_t>(first + i * spacing));
-    results.push_back(row(stack.step(first + i * spacing, 1, rows(states, i, 1), extras, dt, nullptr), 0));
+  for (int64_t i = 0; i < states.front().size(0); ++i) {
+    const int64_t layer = begin + first + i * spacing;
+    generator.seed(random_layer_seed(seed, block, call), static_cast<uint64_t>(layer));
+    results.push_back(row(stack.step(layer, 1, rows(states, i, 1), extras, dt, nullptr), 0));
   }
   return layer_parallel::stack(results);
 }
@@ -70,11 +69,11 @@ State ForwardPropagator::march(const Runs& runs, int64_t stride, bool record, co
   const c10::AutoGradMode no_gradients(false);
   State states = from;
   for (int64_t j = 0; j < runs.length; ++j) {
+    const int64_t first = (runs.first + j) * stride;
+    const int64_t spacing = runs.spacing * stride;
     std::vector<at::Tensor> parameters;
-    if (batched) {
-      parameters = evolution_.stack.parameters_of(evolution_.begin + (runs.first + j) * stride, runs.count, runs.spacing * stride);
-    }
-    states = evolution_.step(runs, j, stride, states, extras_, batched ? &parameters : nullptr);
+    if (batched) parameters = evolution_.stack.parameters_of(evolution_.begin + first, runs.count, spacing);
+    states = evolution_.step(first, spacing, stride, states, extras_, batched ? &parameters : nullptr);
     if (between && j + 1 < runs.length) states = between(j, states);
   }
   return states;
@@ -98,7 +97,7 @@ State ForwardPropagator::record(const Runs& runs, const State& from, bool batche
           record.parameters.emplace_back(evolution_.stack.parameters_of(evolution_.begin + runs.first + j, runs.count, runs.spacing));
       for (size_t p = 0; p < parameters.size(); ++p) parameters[p].set_requires_grad(evolution_.stack.parameters()[p].stack.requires_grad());
     }
-    states = evolution_.step(runs, j, 1, states, extras_, batched ? &record.parameters.back() : nullptr);
+    states = evolution_.step(runs.first + j, runs.spacing, 1, states, extras_, batched ? &record.parameters.back() : nullptr);
   }
   record.to = states;
   return each(states, [](const at::Tensor& t) { return t.detach(); });
@@ -168,12 +167,12 @@ State AdjointPropagator::through(const Record& record, const State& cotangents, 
   if (last) {
     const int64_t first = evolution_.begin + record.runs.first - evolution_.stack.range().begin;  // in the stack
     for (int64_t j = 0; j < record.runs.length; ++j) {
-      const std::vector<at::Tensor> own =
-          record.parameters.empty() ? evolution_.stack.parameters_of(evolution_.begin + record.runs.first + j) : record.parameters[static_cast<size_t>(j)];
+      const std::vector<at::Tensor> own = record.parameters.empty() ? evolution_.stack.parameters_of(evolution_.begin + record.runs.first + j)
+                                                                    : record.parameters[static_cast<size_t>(j)];
       for (size_t p = 0; p < own.size(); ++p) {
         if (!gradients_[p].defined() || !stacked[p].stack.requires_grad()) continue;
-        const State gradient = record.parameters.empty() ? row({gradients_[p]}, first + j)
-                                                         : rows({gradients_[p]}, first + j, record.runs.count, record.runs.spacing);
+        const State gradient =
+            record.parameters.empty() ? row({gradients_[p]}, first + j) : rows({gradients_[p]}, first + j, record.runs.count, record.runs.spacing);
         targets.push_back({inputs.size(), gradient[0]});
         inputs.push_back(own[p]);
       }
@@ -191,8 +190,7 @@ State AdjointPropagator::coarse_step(int64_t first_step, int64_t stride, const S
   if (leaf.empty()) {
     const c10::AutoGradMode gradients(true);
     leaf = leaves_of(tape_.c_states.at(first_step));
-    const Runs one{first_step / stride, 1, 1, 1};
-    result = evolution_.step(one, 0, stride, leaf, tape_.extras, nullptr);
+    result = evolution_.step(first_step, 1, stride, leaf, tape_.extras, nullptr);
   }
   const State stacked = each(cotangent, [](const at::Tensor& t) { return t.unsqueeze(0); });
   return row(as_state(transposed(result, leaf, stacked, /*keep=*/true), leaf), 0);

@@ -18,10 +18,11 @@ struct Evolution {
   double h = 1;         ///< step size of level 0
   bool random = false;  ///< layers draw random numbers
   uint64_t seed = 0;    ///< of those
+  uint64_t block = 0;   ///< which block
   uint64_t call = 0;    ///< which forward pass
 
-  /// Steps the layers of `runs` on a level of `stride`, at position `j`; see LayerStack::step().
-  State step(const Runs& runs, int64_t j, int64_t stride, const State& states, const State& extras,
+  /// Makes the steps of level 0 that begin at `first`, `first` + `spacing`, ..., `stride` times as long; see LayerStack::step().
+  State step(int64_t first, int64_t spacing, int64_t stride, const State& states, const State& extras,
              const std::vector<at::Tensor>* parameters) const;
 };
 
@@ -60,7 +61,7 @@ class AdjointPropagator : public Propagator {
     int64_t row;
   };
   State march_finest(const March& march, const State& from);
-  State coarse_step(int64_t first_layer_step, int64_t stride, const State& cotangent);
+  State coarse_step(int64_t first_step, int64_t stride, const State& cotangent);
 
   Evolution evolution_;
   Tape& tape_;

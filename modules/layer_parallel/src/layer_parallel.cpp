@@ -42,7 +42,8 @@ std::string describe(const std::vector<Block>& blocks, const LayerParallelOption
   std::ostringstream out;
   out.precision(17);
   for (const Block& block : blocks) {
-    out << block.count << " layers" << (block.options.random ? ", random" : "") << ", integrator " << static_cast<int>(block.options.integrator) << "; ";
+    out << block.count << " layers" << (block.options.random ? ", random" : "") << ", integrator " << static_cast<int>(block.options.integrator)
+        << "; ";
   }
   out << "final_time " << options.final_time << ", levels " << options.levels << ", coarsening";
   for (const int64_t c : options.coarsening.values()) out << ' ' << c;
@@ -103,6 +104,17 @@ class LayerParallel::Impl {
     last_ = here;
   }
 
+  /// A rank that fails ends the waiting of the others.
+  template <class F>
+  auto releasing_others(const F& f) {
+    try {
+      return f();
+    } catch (const std::exception& e) {
+      if (!comm_.revoked()) comm_.revoke(e.what());
+      throw;
+    }
+  }
+
   // On the rank where the last part has ended, `state` is the state; on all others a tensor that hangs in autograd's graph in its place, so that
   // backward passes reach the parts in the same order on every rank.
   State forward(const State& input, const State& extras) {
@@ -137,17 +149,6 @@ class LayerParallel::Impl {
  private:
   State through(OdeBlock& block, const State& state, Rank here, const State& extras);
   State hand_out(const State& state);
-
-  /// A rank that fails ends the waiting of the others.
-  template <class F>
-  auto releasing_others(const F& f) {
-    try {
-      return f();
-    } catch (const std::exception& e) {
-      if (!comm_.revoked()) comm_.revoke(e.what());
-      throw;
-    }
-  }
 };
 
 namespace {
@@ -315,12 +316,10 @@ const LayerParallelOptions& LayerParallel::options() const noexcept { return imp
 
 std::ostream& operator<<(std::ostream& out, const NetworkReport& report) {
   for (const auto& block : report.blocks) {
-    out << "block " << block.name << ", forward: " << block.forward.describe() << "block " << block.name << ", backward: " << block.backward.describe()
-        << "  modelled speed-up " << block.modelled_speed_up << '
-';
+    out << "block " << block.name << ", forward: " << block.forward.describe() << "block " << block.name
+        << ", backward: " << block.backward.describe() << "  modelled speed-up " << block.modelled_speed_up << '\n';
   }
-  return out << "forward " << 1e3 * report.forward.count() << " ms, backward " << 1e3 * report.backward.count() << " ms
-";
+  return out << "forward " << 1e3 * report.forward.count() << " ms, backward " << 1e3 * report.backward.count() << " ms\n";
 }
 
 }  // namespace tw::layer_parallel

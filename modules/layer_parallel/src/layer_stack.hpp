@@ -10,9 +10,9 @@ namespace tw::layer_parallel {
 
 /// One name's tensors.
 struct StackedTensor {
-  std::string name;                 ///< in its layer, such as "weight"
-  at::Tensor stack;                 ///< [layers, ...]
-  std::vector<at::Tensor> slices;   ///< the layers' own tensors
+  std::string name;                ///< in its layer, such as "weight"
+  at::Tensor stack;                ///< [layers, ...]
+  std::vector<at::Tensor> slices;  ///< the layers' own tensors
 };
 
 class LayerStack {

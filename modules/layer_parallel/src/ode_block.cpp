@@ -16,7 +16,8 @@ LevelOptions level_options(const LayerParallelOptions& options) { return {option
 /// Layers on the grid: whole intervals, unless there is only one level.
 int64_t grid_layers(int64_t layers, const LayerParallelOptions& options) {
   const int64_t inner = layers - options.front_layers - options.back_layers;
-  TW_EXPECTS(inner >= 1, "a block of ", layers, " layers has none left between ", options.front_layers, " in front and ", options.back_layers, " behind");
+  TW_EXPECTS(inner >= 1, "a block of ", layers, " layers has none left between ", options.front_layers, " in front and ", options.back_layers,
+             " behind");
   const std::vector<Level> levels = plan_levels(inner, level_options(options));
   return levels.front().coarsest() ? inner : inner - inner % levels.front().coarsening;
 }
@@ -68,6 +69,7 @@ OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const
       reversed_comm_(reversed),
       options_(options),
       random_(block.options.random),
+      stream_(stream),
       layers_(block.count),
       h_(options.final_time / static_cast<double>(block.count)),
       front_(options.front_layers),
@@ -86,7 +88,7 @@ void OdeBlock::set_iterations(int forward, int backward) {
   options_.backward.iterations = backward;
 }
 
-Evolution OdeBlock::evolution(uint64_t call) { return {stack_, front_, h_, random_ && stack_.is_training(), options_.seed, call}; }
+Evolution OdeBlock::evolution(uint64_t call) { return {stack_, front_, h_, random_ && stack_.is_training(), options_.seed, stream_, call}; }
 
 State OdeBlock::forward(const State& input, const State& extras, const std::shared_ptr<Pass>& pass) {
   stack_.relink();

@@ -29,7 +29,8 @@ class OdeBlock {
   /// Collective. @param input u_0 on first_rank(); elsewhere any state like it. @param pass null: not to be differentiated.
   /// @return the state behind the last layer on last_rank(); empty elsewhere
   State forward(const State& input, const State& extras, const std::shared_ptr<Pass>& pass);
-  /// Collective. @param cotangent of the result on last_rank(); elsewhere any state like it. @param gradients by parameter, like the stacks; added to.
+  /// Collective. @param cotangent of the result on last_rank(); elsewhere any state like it. @param gradients by parameter, like the stacks; added
+  /// to.
   /// @return that of the input on first_rank(); empty elsewhere
   State backward(Pass& pass, const State& cotangent, const std::vector<at::Tensor>& gradients);
 
@@ -45,6 +46,7 @@ class OdeBlock {
   const Communicator& reversed_comm_;
   LayerParallelOptions options_;
   bool random_;
+  uint64_t stream_;
   int64_t layers_;
   double h_;
   int64_t front_;  // layers before the grid

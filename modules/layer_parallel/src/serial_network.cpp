@@ -30,7 +30,7 @@ State SerialNetwork::forward(State state, const State& extras) {
         state = layers_[i][k].forward(state, extras, 0);
       } else if (block.options.random && is_training()) {
         GeneratorGuard generator;
-        generator.seed(random_layer_seed(options_.seed, calls_), k);
+        generator.seed(random_layer_seed(options_.seed, i, calls_), k);
         state = step(layers_[i][k], block.options.integrator, state, extras, dt);
       } else {
         state = step(layers_[i][k], block.options.integrator, state, extras, dt);

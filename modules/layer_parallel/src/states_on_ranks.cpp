@@ -21,7 +21,8 @@ State broadcast_shapes(const Communicator& comm, const State& state, Rank root) 
   const at::Tensor header = at::zeros({1 + most_tensors * (2 + most_dimensions)}, at::kLong);
   int64_t* fields = header.data_ptr<int64_t>();
   if (comm.rank() == root) {
-    TW_EXPECTS(!state.empty() && static_cast<int64_t>(state.size()) <= most_tensors, "a state has 1 to ", most_tensors, " tensors, got ", state.size());
+    TW_EXPECTS(!state.empty() && static_cast<int64_t>(state.size()) <= most_tensors, "a state has 1 to ", most_tensors, " tensors, got ",
+               state.size());
     *fields++ = static_cast<int64_t>(state.size());
     for (const at::Tensor& tensor : state) {
       TW_EXPECTS(tensor.dim() <= most_dimensions, "a state's tensors have at most ", most_dimensions, " dimensions, got ", tensor.dim());

@@ -147,10 +147,13 @@ void expect_equals_one_process(const std::vector<Block>& blocks, const LayerPara
     output.backward(cotangent);
     // Exact but for the order of operations: batched products of width w sum in another order, sqrt(w) 1.1e-16, over at most 100 layers.
     EXPECT_LE(relative_difference(output.detach(), expected.output.detach()), 1e-12) << what;
-    if (world().rank() == 0) EXPECT_LE(relative_difference(input.grad(), expected.input_gradient), 1e-12) << what;
+    if (world().rank() == 0) {
+      EXPECT_LE(relative_difference(input.grad(), expected.input_gradient), 1e-12) << what;
+    }
     const auto parameters = net.named_parameters();
     for (const NamedShard& shard : net.shards()) {
-      const auto whole_gradient = std::find_if(expected.gradients.begin(), expected.gradients.end(), [&](const NamedShard& g) { return g.name == shard.name; });
+      const auto whole_gradient =
+          std::find_if(expected.gradients.begin(), expected.gradients.end(), [&](const NamedShard& g) { return g.name == shard.name; });
       if (shard.kind != ShardKind::parameter) continue;
       ASSERT_NE(whole_gradient, expected.gradients.end()) << shard.name;
       torch::Tensor theirs = whole_gradient->tensor;
@@ -178,9 +181,12 @@ TEST(Network, EqualsOneProcessWithEnoughIterations) {
 }
 
 TEST(Network, EqualsOneProcessWithPlainLayersAndBlocksOfSeveralShapes) {
-  const std::vector<Block> blocks{block([] { return torch::nn::Linear(4, 6); }, 1),  block([] { return Dense(6); }, 12),
-                                  block([] { return torch::nn::Linear(6, 3); }, 1),  block([] { return torch::nn::Tanh(); }, 1),
-                                  block([] { return Dense(3); }, 9, {.integrator = Integrator::rk4}), block([] { return torch::nn::Linear(3, 2); }, 1)};
+  const std::vector<Block> blocks{block([] { return torch::nn::Linear(4, 6); }, 1),
+                                  block([] { return Dense(6); }, 12),
+                                  block([] { return torch::nn::Linear(6, 3); }, 1),
+                                  block([] { return torch::nn::Tanh(); }, 1),
+                                  block([] { return Dense(3); }, 9, {.integrator = Integrator::rk4}),
+                                  block([] { return torch::nn::Linear(3, 2); }, 1)};
   expect_equals_one_process(blocks, exact(12, 2, 3), {{5, 4}, {2, 4}}, "several shapes");
   LayerParallelOptions options = exact(12, 2, 3);
   options.front_layers = 2;

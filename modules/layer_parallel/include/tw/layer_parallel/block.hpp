@@ -91,8 +91,8 @@ Layer layer_of(std::shared_ptr<M> module) {
 
 /// `count` layers that `factory` makes.
 /// @param factory called without argument or with the layer's index in the block; gives a module holder, such as torch::nn::Linear, or a shared
-/// pointer to a module. Its forward takes and gives a tensor, or a State. Of an ODE block it gives du/dt, from (state) or (state, extras), or the next
-/// state, from (state, double dt).
+/// pointer to a module. Its forward takes and gives a tensor, or a State. Of an ODE block it gives du/dt, from (state) or (state, extras), or the
+/// next state, from (state, double dt).
 template <class Factory>
 Block block(Factory factory, int64_t count, const BlockOptions& options = {}) {
   return {[factory = std::move(factory)](int64_t index) mutable {

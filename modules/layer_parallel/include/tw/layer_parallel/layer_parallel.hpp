@@ -41,7 +41,7 @@ struct NetworkReport {
   struct BlockReport {
     std::string name;
     Report forward;
-    Report backward;          ///< empty before the first backward pass
+    Report backward;               ///< empty before the first backward pass
     double modelled_speed_up = 1;  ///< of a forward and backward pass over one rank, for equal layers and free messages
   };
   std::vector<BlockReport> blocks;  ///< ODE blocks
