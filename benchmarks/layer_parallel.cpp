@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// layer_parallel/forward_backward: a forward and backward pass with the layers in parallel, against the same network stepped layer by layer in
+// LibTorch on one rank; its case at one rank is called *_one_rank. layer_parallel/batching: with and without running a rank's layers as one
+// operation. layer_parallel/virtual, with the argument "virtual": steps that sleep for 2 ms, against one rank, and against the modelled speed-up.
+#include "measure.hpp"
+
+#include <torch/torch.h>
+
+#include <string_view>
+#include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/layer_parallel/prediction.hpp>
+
+namespace {
+
+using namespace tw::layer_parallel;
+using tw::benchmark::Contest;
+
+struct DenseImpl : torch::nn::Module {
+  explicit DenseImpl(int64_t width) : linear(register_module("linear", torch::nn::Linear(width, width))) {}
+  torch::Tensor forward(const torch::Tensor& u) { return torch::tanh(linear(u)); }
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(Dense);
+
+struct ConvolutionImpl : torch::nn::Module {
+  explicit ConvolutionImpl(int64_t channels)
+      : convolution(register_module("convolution", torch::nn::Conv2d(torch::nn::Conv2dOptions(channels, channels, 3).padding(1)))) {}
+  torch::Tensor forward(const torch::Tensor& u) { return torch::tanh(convolution(u)); }
+  torch::nn::Conv2d convolution;
+};
+TORCH_MODULE(Convolution);
+
+struct Network {
+  std::string name;
+  Block block;
+  std::vector<int64_t> shape;  // of the input
+  LayerParallelOptions options;
+};
+
+Network dense(const std::string& name, int64_t layers, int64_t width, int64_t batch, int64_t c) {
+  return {name,
+          block([width] { return Dense(width); }, layers),
+          {batch, width},
+          {.coarsening = c, .forward = {.iterations = 2}, .backward = {.iterations = 1}}};
+}
+
+Network convolutions(const std::string& name, int forward_iterations) {
+  const CycleOptions f_relaxation{.relaxations = 0};
+  return {
+      name,
+      block([] { return Convolution(4); }, 64),
+      {64, 4, 28, 28},
+      {.coarsening = 16, .forward = {.iterations = forward_iterations, .cycle = f_relaxation}, .backward = {.iterations = 1, .cycle = f_relaxation}}};
+}
+
+/// A pass of `net`, whose gradients begin at none.
+template <class Net>
+std::function<void()> pass_of(Net& net, const std::vector<int64_t>& shape) {
+  torch::manual_seed(1);
+  const torch::Tensor x = torch::randn(shape);
+  const torch::Tensor cotangent = torch::randn(shape);
+  return [&net, x, cotangent] {
+    net.zero_grad();
+    net.forward(x).backward(cotangent);
+  };
+}
+
+void against_serial(const Contest& contest, const tw::Communicator& ours, const Network& network, const std::string& name) {
+  tw::benchmark::Case of{.benchmark = "layer_parallel/forward_backward", .name = name, .baseline = "serial"};
+  LayerParallel net(ours, {network.block}, network.options);
+  SerialNetwork serial({network.block}, network.options);
+  const auto pass = pass_of(net, network.shape);
+  const auto serial_pass = pass_of(serial, network.shape);
+  of.step = [&] {
+    if (contest.is_ours()) {
+      if (ours.size() > 1 || contest.comm().rank() == 0) pass();
+    } else if (contest.comm().rank() == 0) {
+      serial_pass();
+    }
+  };
+  tw::benchmark::compare(contest, of);
+}
+
+void against_unbatched(const Contest& contest, Network network) {
+  tw::benchmark::Case of{.benchmark = "layer_parallel/batching", .name = network.name, .baseline = "unbatched"};
+  network.block.options.batching = contest.is_ours() ? Batching::always : Batching::never;
+  LayerParallel net(contest.comm(), {network.block}, network.options);
+  of.step = pass_of(net, network.shape);
+  tw::benchmark::compare(contest, of);
+}
+
+void measure_all(const Contest& contest) {
+  const tw::Communicator alone = contest.comm().split(contest.comm().rank(), 0);
+  for (const Network& network :
+       {dense("dense_64", 64, 32, 64, 4), dense("dense_256", 256, 32, 64, 4), convolutions("conv_64", 2), convolutions("conv_64_one_iteration", 1)}) {
+    against_serial(contest, contest.comm(), network, network.name);
+    against_serial(contest, alone, network, network.name + "_one_rank");
+  }
+  against_unbatched(contest, dense("width_32", 256, 32, 64, 8));
+  against_unbatched(contest, dense("width_16", 256, 16, 8, 8));
+}
+
+/// One contestant: the ranks together, and then the first one alone.
+void measure_virtual(const Contest& contest) {
+  constexpr int64_t steps = 256;
+  constexpr auto work = std::chrono::milliseconds(2);
+  const tw::Communicator& comm = contest.comm();
+  StepwisePropagator propagator([&](const March&, int64_t, const State& u) {
+    std::this_thread::sleep_for(work);
+    return State{u[0].mul(0.99)};
+  });
+  const CycleOptions cycle{.relaxations = 0};
+  const LevelPlan plan(plan_levels(steps, {.coarsening = 16}), partition_steps(steps, comm.size(), 16), StepOwner::right);
+  const Mgrit mgrit(comm, plan, {.iterations = 2, .cycle = cycle, .last_c_relaxation = true});
+  const State origin{torch::ones({4})};
+  std::vector<double> ours;
+  std::vector<double> serial;
+  for (int round = 0; round < 11; ++round) {
+    comm.barrier();
+    const tw::Stopwatch watch;
+    Mgrit(mgrit).solve(propagator, origin);
+    comm.barrier();
+    const double ours_ms = 1e3 * watch.elapsed().count();
+    if (comm.rank() == 0) {
+      const tw::Stopwatch alone;
+      State u = origin;
+      for (int64_t k = 0; k < steps; ++k) {
+        std::this_thread::sleep_for(work);
+        u = {u[0].mul(0.99)};
+      }
+      if (round > 0) serial.push_back(1e3 * alone.elapsed().count());
+    }
+    tw::benchmark::sleeping_barrier(comm);
+    if (round > 0) ours.push_back(ours_ms);
+  }
+  if (comm.rank() != 0) return;
+  const double model = static_cast<double>(steps) / static_cast<double>(longest_way(plan, {.cycle = cycle, .iterations = 2}));
+  tw::benchmark::Case of{.benchmark = "layer_parallel/virtual", .name = "sleep_2ms", .baseline = "serial", .rounds = 10};
+  tw::benchmark::print(contest, of, serial, ours);
+  std::vector<double> modelled(serial);
+  for (double& ms : modelled) ms /= model;
+  of.baseline = "model";
+  tw::benchmark::print(contest, of, modelled, ours);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool is_virtual = argc > 1 && std::string_view(argv[1]) == "virtual";
+  return is_virtual ? tw::benchmark::run(argc, argv, measure_virtual, 1) : tw::benchmark::run(argc, argv, measure_all);
+}
