@@ -326,7 +326,7 @@ class Trainer::Run {
                     .skipped_steps = progress_.skipped,
                     .stopped_because = stopped_because_,
                     .train_time = train_time_};
-    progress_.finished = progress_.finished || progress_.epoch > options_.epochs;
+    progress_.finished = progress_.finished || (progress_.epoch > options_.epochs && !diverged_);
     summary.finished = progress_.finished;
     if (trained_samples_ > 0) {
       summary.samples_per_s = static_cast<double>(trained_samples_) / train_time_.count();

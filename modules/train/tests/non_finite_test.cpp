@@ -11,6 +11,7 @@ using tw::testing::make_regressor;
 using tw::testing::squares;
 using tw::testing::world;
 using tw::train::NonFinite;
+using tw::train::StrategyKind;
 using tw::train::Trainer;
 
 tw::train::Options options_for(const std::string& name, NonFinite reaction) {
@@ -23,15 +24,16 @@ tw::train::Options options_for(const std::string& name, NonFinite reaction) {
   return options;
 }
 
-/// Spoils the inputs of the last rank's batch in step `step`, once.
+/// Spoils the inputs of one rank's batch in step `step`, once.
 struct Spoiler : tw::train::Hook {
-  Spoiler(int64_t at, double with) : step(at), value(with) {}
+  Spoiler(int64_t at, double with, int of = world().size() - 1) : step(at), value(with), rank(of) {}
   void on_sample(tw::train::State& state) override {
-    if (state.step == step && state.comm.rank() == state.comm.size() - 1 && !done) state.batch.inputs[0][0].fill_(value);
+    if (state.step == step && state.comm.rank() == rank && !done) state.batch.inputs[0][0].fill_(value);
     done = done || state.step == step;
   }
   int64_t step;
   double value;
+  int rank;
   bool done = false;
 };
 
@@ -52,7 +54,13 @@ Outcome run(const tw::train::Options& options, int64_t step, double value) {
 }
 
 void expect_finite(const tw::train::Model& model) {
-  for (const auto& parameter : model.parameters) EXPECT_TRUE(torch::isfinite(parameter.tensor).all().item<bool>()) << parameter.name;
+  for (const auto& [name, tensor] : model.all_tensors()) EXPECT_TRUE(torch::isfinite(tensor).all().item<bool>()) << name;
+}
+
+tw::train::Model make_with_running_means() {
+  torch::nn::Sequential net(torch::nn::Linear(4, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 1));
+  net->to(torch::kDouble);
+  return tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
 }
 
 TEST(NonFinite, StopsAndNamesStepRankAndParameter) {
@@ -85,9 +93,7 @@ struct BufferWitness : tw::train::Hook {
 };
 
 TEST(NonFinite, AnUpdateThatIsLeftOutLeavesNoTraceInRunningMeans) {
-  torch::nn::Sequential net(torch::nn::Linear(4, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 1));
-  net->to(torch::kDouble);
-  const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
+  const auto model = make_with_running_means();
   torch::optim::Adam adam(model.tensors(), 0.01);
   const auto data = squares(16 * world().size());
   auto options = options_for("nan_buffers", NonFinite::skip);
@@ -99,7 +105,7 @@ TEST(NonFinite, AnUpdateThatIsLeftOutLeavesNoTraceInRunningMeans) {
   trainer.add(spoiler);
   trainer.add(witness);
   EXPECT_EQ(trainer.run().skipped_steps, 1);
-  for (const auto& buffer : model.buffers) EXPECT_TRUE(torch::isfinite(buffer.tensor).all().item<bool>()) << buffer.name;
+  expect_finite(model);
 }
 
 struct LossRecorder : tw::train::Hook {
@@ -169,7 +175,7 @@ TEST(NonFinite, SeesInfiniteGradientsOfAFiniteLoss) {
 }
 
 TEST(NonFinite, IsFoundInSparseGradients) {
-  for (const auto kind : {tw::train::StrategyKind::data, tw::train::StrategyKind::local_sgd}) {
+  for (const auto kind : {StrategyKind::data, StrategyKind::local_sgd}) {
     torch::nn::Sequential net(torch::nn::Embedding(torch::nn::EmbeddingOptions(8, 4).sparse(true)), torch::nn::Linear(4, 1));
     net->to(torch::kDouble);
     const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
@@ -198,6 +204,18 @@ TEST(NonFinite, GoesBackToTheCheckpoint) {
   EXPECT_EQ(outcome.summary.steps, 8);
   EXPECT_TRUE(outcome.summary.finished);
   expect_finite(outcome.model);
+}
+
+TEST(NonFinite, InTheLastEpochDoesNotFinishTheRun) {
+  for (const auto& strategy : {tw::train::StrategyOptions{}, {.kind = StrategyKind::local_sgd, .period = 8}}) {
+    auto options = options_for("nan_last", NonFinite::stop);
+    options.strategy = strategy;
+    const auto outcome = run(options, 7, std::numeric_limits<double>::quiet_NaN());
+    EXPECT_EQ(outcome.summary.steps, 8);
+    EXPECT_FALSE(outcome.summary.finished);
+    options.resume = tw::train::Resume::resume;
+    EXPECT_TRUE(run(options, -1, 0).summary.finished);
+  }
 }
 
 TEST(NonFinite, EndsWhereThereIsNothingToGoBackTo) {
