@@ -164,19 +164,20 @@ class Trainer::Run {
     const int64_t samples = std::min(progress_.global_batch, state_->epoch_samples - progress_.consumed);
     strategy_->zero_grad();
     set_learning_rate();
-    std::optional<BufferCopies> buffers;
-    if (options_.non_finite == NonFinite::skip) buffers.emplace(model_);
+    const BufferCopies buffers(model_);
     for (int64_t pass = 0; loader_->consumed() < progress_.consumed + samples; ++pass) backward(pass, samples);
     notify(&Hook::on_backward);
     progress_.consumed = loader_->consumed();
     const auto begin = std::chrono::steady_clock::now();
     const Outcome outcome = strategy_->update();
     span("update", begin);
-    if (outcome.left_out) suspect_.confirm();
+    if (outcome.left_out) {
+      suspect_.confirm();
+      buffers.put_back();  // whatever the reaction: ranks that meet rarely take checkpoints before it
+    }
     state_->step = ++progress_.step;
     state_->samples = progress_.consumed;
     if (outcome.trouble) react();
-    if (outcome.left_out && buffers) buffers->put_back();
     notify(&Hook::on_update);
     heed(outcome);
   }

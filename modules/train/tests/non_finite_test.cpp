@@ -206,6 +206,37 @@ TEST(NonFinite, GoesBackToTheCheckpoint) {
   expect_finite(outcome.model);
 }
 
+// Rank 0's running means are what checkpoints hold. Those of the steps between the sixth, which fails, and the eighth, in which the ranks hear of it,
+// are what the run goes back to, or is resumed from.
+TEST(NonFinite, LeavesNoTraceInCheckpointsBeforeTheRanksMeet) {
+  for (const auto kind : {StrategyKind::local_sgd, StrategyKind::diloco}) {
+    for (const auto reaction : {NonFinite::restore, NonFinite::stop}) {
+      auto options = options_for("nan_unheard", reaction);
+      options.strategy = {.kind = kind, .period = 4};
+      options.checkpoint.every_steps = 1;
+      const auto train = [&](int64_t spoiled_step) {
+        const auto model = make_with_running_means();
+        torch::optim::SGD sgd(model.tensors(), 0.01);
+        const auto data = squares(12 * world().size());
+        Trainer trainer(world(), model, sgd, tw::train::regression(), data, data, options);
+        Spoiler spoiler(spoiled_step, std::numeric_limits<double>::quiet_NaN(), /*of=*/0);
+        trainer.add(spoiler);
+        const auto summary = trainer.run();
+        EXPECT_EQ(summary.steps, 8);
+        expect_finite(model);
+        EXPECT_TRUE(std::isfinite(tw::train::figure(summary.test, "loss")));
+        return summary;
+      };
+      const auto summary = train(5);
+      EXPECT_EQ(summary.skipped_steps, reaction == NonFinite::restore ? 1 : 0);
+      EXPECT_EQ(summary.finished, reaction == NonFinite::restore);
+      if (summary.finished) continue;
+      options.resume = tw::train::Resume::resume;
+      EXPECT_TRUE(train(/*spoiled_step=*/-1).finished);
+    }
+  }
+}
+
 TEST(NonFinite, InTheLastEpochDoesNotFinishTheRun) {
   for (const auto& strategy : {tw::train::StrategyOptions{}, {.kind = StrategyKind::local_sgd, .period = 8}}) {
     auto options = options_for("nan_last", NonFinite::stop);
