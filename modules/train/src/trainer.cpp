@@ -252,6 +252,7 @@ class Trainer::Run {
     } else if (newest) {
       say("back to the parameters of the newest checkpoint");
       (void)snapshots_->restore(newest->step, *strategy_);
+      (void)strategy_->meet();  // again: a checkpoint of the middle of a period holds parameters of each rank's own
       ++progress_.skipped;
       ++progress_.restores;
     } else {

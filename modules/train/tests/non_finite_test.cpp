@@ -237,6 +237,47 @@ TEST(NonFinite, LeavesNoTraceInCheckpointsBeforeTheRanksMeet) {
   }
 }
 
+/// Asks for the end of the run after step `step`.
+struct Stopper : tw::train::Hook {
+  explicit Stopper(int64_t at) : step(at) {}
+  void on_update(tw::train::State& state) override {
+    if (state.step == step) state.stop("the test says so");
+  }
+  int64_t step;
+};
+
+void expect_the_same_on_all_ranks(const tw::train::Model& model) {
+  for (const auto& [name, tensor] : model.parameters) {
+    const at::Tensor of_rank_0 = tensor.detach().clone();
+    tw::broadcast(world(), of_rank_0, tw::Rank(0));
+    EXPECT_TRUE(tensor.equal(of_rank_0)) << name;
+  }
+}
+
+// The checkpoint of step 3 is of the middle of a period. It is gone back to at the end of the epoch, in step 4, or in the step in which the run ends.
+TEST(NonFinite, GoesBackToTheSameParametersOnAllRanks) {
+  for (const auto kind : {StrategyKind::local_sgd, StrategyKind::diloco}) {
+    for (const int64_t stop_after : {-1, 3}) {
+      const auto model = make_regressor(0);
+      torch::optim::SGD sgd(model.tensors(), 0.1);
+      const auto data = squares((stop_after > 0 ? 18 : 12) * world().size());  // 6 steps an epoch, or 4
+      auto options = options_for("nan_between", NonFinite::restore);
+      options.epochs = 1;
+      options.strategy = {.kind = kind, .period = stop_after > 0 ? 5 : 8};
+      options.checkpoint.every_steps = 3;
+      Trainer trainer(world(), model, sgd, tw::train::regression(), data, data, options);
+      Spoiler spoiler(3, std::numeric_limits<double>::quiet_NaN());
+      Stopper stopper(stop_after);
+      trainer.add(spoiler);
+      trainer.add(stopper);
+      const auto summary = trainer.run();
+      EXPECT_EQ(summary.skipped_steps, 1);
+      EXPECT_EQ(summary.steps, stop_after > 0 ? 5 : 4);
+      expect_the_same_on_all_ranks(model);
+    }
+  }
+}
+
 TEST(NonFinite, InTheLastEpochDoesNotFinishTheRun) {
   for (const auto& strategy : {tw::train::StrategyOptions{}, {.kind = StrategyKind::local_sgd, .period = 8}}) {
     auto options = options_for("nan_last", NonFinite::stop);
