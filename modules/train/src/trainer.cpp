@@ -164,19 +164,20 @@ class Trainer::Run {
     const int64_t samples = std::min(progress_.global_batch, state_->epoch_samples - progress_.consumed);
     strategy_->zero_grad();
     set_learning_rate();
-    std::optional<BufferCopies> buffers;
-    if (options_.non_finite == NonFinite::skip) buffers.emplace(model_);
+    const BufferCopies buffers(model_);
     for (int64_t pass = 0; loader_->consumed() < progress_.consumed + samples; ++pass) backward(pass, samples);
     notify(&Hook::on_backward);
     progress_.consumed = loader_->consumed();
     const auto begin = std::chrono::steady_clock::now();
     const Outcome outcome = strategy_->update();
     span("update", begin);
-    if (outcome.left_out) suspect_.confirm();
+    if (outcome.left_out) {
+      suspect_.confirm();
+      buffers.put_back();  // whatever the reaction: ranks that meet rarely take checkpoints before it
+    }
     state_->step = ++progress_.step;
     state_->samples = progress_.consumed;
     if (outcome.trouble) react();
-    if (outcome.left_out && buffers) buffers->put_back();
     notify(&Hook::on_update);
     heed(outcome);
   }
@@ -251,6 +252,7 @@ class Trainer::Run {
     } else if (newest) {
       say("back to the parameters of the newest checkpoint");
       (void)snapshots_->restore(newest->step, *strategy_);
+      (void)strategy_->meet();  // again: a checkpoint of the middle of a period holds parameters of each rank's own
       ++progress_.skipped;
       ++progress_.restores;
     } else {
@@ -326,7 +328,7 @@ class Trainer::Run {
                     .skipped_steps = progress_.skipped,
                     .stopped_because = stopped_because_,
                     .train_time = train_time_};
-    progress_.finished = progress_.finished || progress_.epoch > options_.epochs;
+    progress_.finished = progress_.finished || (progress_.epoch > options_.epochs && !diverged_);
     summary.finished = progress_.finished;
     if (trained_samples_ > 0) {
       summary.samples_per_s = static_cast<double>(trained_samples_) / train_time_.count();

@@ -11,6 +11,7 @@ using tw::testing::make_regressor;
 using tw::testing::squares;
 using tw::testing::world;
 using tw::train::NonFinite;
+using tw::train::StrategyKind;
 using tw::train::Trainer;
 
 tw::train::Options options_for(const std::string& name, NonFinite reaction) {
@@ -23,15 +24,16 @@ tw::train::Options options_for(const std::string& name, NonFinite reaction) {
   return options;
 }
 
-/// Spoils the inputs of the last rank's batch in step `step`, once.
+/// Spoils the inputs of one rank's batch in step `step`, once.
 struct Spoiler : tw::train::Hook {
-  Spoiler(int64_t at, double with) : step(at), value(with) {}
+  Spoiler(int64_t at, double with, int of = world().size() - 1) : step(at), value(with), rank(of) {}
   void on_sample(tw::train::State& state) override {
-    if (state.step == step && state.comm.rank() == state.comm.size() - 1 && !done) state.batch.inputs[0][0].fill_(value);
+    if (state.step == step && state.comm.rank() == rank && !done) state.batch.inputs[0][0].fill_(value);
     done = done || state.step == step;
   }
   int64_t step;
   double value;
+  int rank;
   bool done = false;
 };
 
@@ -52,7 +54,13 @@ Outcome run(const tw::train::Options& options, int64_t step, double value) {
 }
 
 void expect_finite(const tw::train::Model& model) {
-  for (const auto& parameter : model.parameters) EXPECT_TRUE(torch::isfinite(parameter.tensor).all().item<bool>()) << parameter.name;
+  for (const auto& [name, tensor] : model.all_tensors()) EXPECT_TRUE(torch::isfinite(tensor).all().item<bool>()) << name;
+}
+
+tw::train::Model make_with_running_means() {
+  torch::nn::Sequential net(torch::nn::Linear(4, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 1));
+  net->to(torch::kDouble);
+  return tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
 }
 
 TEST(NonFinite, StopsAndNamesStepRankAndParameter) {
@@ -85,9 +93,7 @@ struct BufferWitness : tw::train::Hook {
 };
 
 TEST(NonFinite, AnUpdateThatIsLeftOutLeavesNoTraceInRunningMeans) {
-  torch::nn::Sequential net(torch::nn::Linear(4, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 1));
-  net->to(torch::kDouble);
-  const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
+  const auto model = make_with_running_means();
   torch::optim::Adam adam(model.tensors(), 0.01);
   const auto data = squares(16 * world().size());
   auto options = options_for("nan_buffers", NonFinite::skip);
@@ -99,7 +105,7 @@ TEST(NonFinite, AnUpdateThatIsLeftOutLeavesNoTraceInRunningMeans) {
   trainer.add(spoiler);
   trainer.add(witness);
   EXPECT_EQ(trainer.run().skipped_steps, 1);
-  for (const auto& buffer : model.buffers) EXPECT_TRUE(torch::isfinite(buffer.tensor).all().item<bool>()) << buffer.name;
+  expect_finite(model);
 }
 
 struct LossRecorder : tw::train::Hook {
@@ -169,7 +175,7 @@ TEST(NonFinite, SeesInfiniteGradientsOfAFiniteLoss) {
 }
 
 TEST(NonFinite, IsFoundInSparseGradients) {
-  for (const auto kind : {tw::train::StrategyKind::data, tw::train::StrategyKind::local_sgd}) {
+  for (const auto kind : {StrategyKind::data, StrategyKind::local_sgd}) {
     torch::nn::Sequential net(torch::nn::Embedding(torch::nn::EmbeddingOptions(8, 4).sparse(true)), torch::nn::Linear(4, 1));
     net->to(torch::kDouble);
     const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
@@ -198,6 +204,90 @@ TEST(NonFinite, GoesBackToTheCheckpoint) {
   EXPECT_EQ(outcome.summary.steps, 8);
   EXPECT_TRUE(outcome.summary.finished);
   expect_finite(outcome.model);
+}
+
+// Rank 0's running means are what checkpoints hold. Those of the steps between the sixth, which fails, and the eighth, in which the ranks hear of it,
+// are what the run goes back to, or is resumed from.
+TEST(NonFinite, LeavesNoTraceInCheckpointsBeforeTheRanksMeet) {
+  for (const auto kind : {StrategyKind::local_sgd, StrategyKind::diloco}) {
+    for (const auto reaction : {NonFinite::restore, NonFinite::stop}) {
+      auto options = options_for("nan_unheard", reaction);
+      options.strategy = {.kind = kind, .period = 4};
+      options.checkpoint.every_steps = 1;
+      const auto train = [&](int64_t spoiled_step) {
+        const auto model = make_with_running_means();
+        torch::optim::SGD sgd(model.tensors(), 0.01);
+        const auto data = squares(12 * world().size());
+        Trainer trainer(world(), model, sgd, tw::train::regression(), data, data, options);
+        Spoiler spoiler(spoiled_step, std::numeric_limits<double>::quiet_NaN(), /*of=*/0);
+        trainer.add(spoiler);
+        const auto summary = trainer.run();
+        EXPECT_EQ(summary.steps, 8);
+        expect_finite(model);
+        EXPECT_TRUE(std::isfinite(tw::train::figure(summary.test, "loss")));
+        return summary;
+      };
+      const auto summary = train(5);
+      EXPECT_EQ(summary.skipped_steps, reaction == NonFinite::restore ? 1 : 0);
+      EXPECT_EQ(summary.finished, reaction == NonFinite::restore);
+      if (summary.finished) continue;
+      options.resume = tw::train::Resume::resume;
+      EXPECT_TRUE(train(/*spoiled_step=*/-1).finished);
+    }
+  }
+}
+
+/// Asks for the end of the run after step `step`.
+struct Stopper : tw::train::Hook {
+  explicit Stopper(int64_t at) : step(at) {}
+  void on_update(tw::train::State& state) override {
+    if (state.step == step) state.stop("the test says so");
+  }
+  int64_t step;
+};
+
+void expect_the_same_on_all_ranks(const tw::train::Model& model) {
+  for (const auto& [name, tensor] : model.parameters) {
+    const at::Tensor of_rank_0 = tensor.detach().clone();
+    tw::broadcast(world(), of_rank_0, tw::Rank(0));
+    EXPECT_TRUE(tensor.equal(of_rank_0)) << name;
+  }
+}
+
+// The checkpoint of step 3 is of the middle of a period. It is gone back to at the end of the epoch, in step 4, or in the step in which the run ends.
+TEST(NonFinite, GoesBackToTheSameParametersOnAllRanks) {
+  for (const auto kind : {StrategyKind::local_sgd, StrategyKind::diloco}) {
+    for (const int64_t stop_after : {-1, 3}) {
+      const auto model = make_regressor(0);
+      torch::optim::SGD sgd(model.tensors(), 0.1);
+      const auto data = squares((stop_after > 0 ? 18 : 12) * world().size());  // 6 steps an epoch, or 4
+      auto options = options_for("nan_between", NonFinite::restore);
+      options.epochs = 1;
+      options.strategy = {.kind = kind, .period = stop_after > 0 ? 5 : 8};
+      options.checkpoint.every_steps = 3;
+      Trainer trainer(world(), model, sgd, tw::train::regression(), data, data, options);
+      Spoiler spoiler(3, std::numeric_limits<double>::quiet_NaN());
+      Stopper stopper(stop_after);
+      trainer.add(spoiler);
+      trainer.add(stopper);
+      const auto summary = trainer.run();
+      EXPECT_EQ(summary.skipped_steps, 1);
+      EXPECT_EQ(summary.steps, stop_after > 0 ? 5 : 4);
+      expect_the_same_on_all_ranks(model);
+    }
+  }
+}
+
+TEST(NonFinite, InTheLastEpochDoesNotFinishTheRun) {
+  for (const auto& strategy : {tw::train::StrategyOptions{}, {.kind = StrategyKind::local_sgd, .period = 8}}) {
+    auto options = options_for("nan_last", NonFinite::stop);
+    options.strategy = strategy;
+    const auto outcome = run(options, 7, std::numeric_limits<double>::quiet_NaN());
+    EXPECT_EQ(outcome.summary.steps, 8);
+    EXPECT_FALSE(outcome.summary.finished);
+    options.resume = tw::train::Resume::resume;
+    EXPECT_TRUE(run(options, -1, 0).summary.finished);
+  }
 }
 
 TEST(NonFinite, EndsWhereThereIsNothingToGoBackTo) {
