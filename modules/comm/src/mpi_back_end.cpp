@@ -97,7 +97,7 @@ std::unique_ptr<mpi::Transfer> reduce(const Communicator& comm, const BoundCall&
   const Call& call = bound.call;
   const int64_t count = result_count(comm, call);
   const int64_t bytes = count * element_bytes(call.type);
-  const bool lies_in_input = call.collective == Collective::reduce_scatter && bound.output == bound.input + comm.rank() * bytes;
+  const bool lies_in_input = call.collective == Collective::reduce_scatter && bytes > 0 && bound.output == bound.input + comm.rank() * bytes;
   const std::shared_ptr<std::byte[]> own(lies_in_input ? new std::byte[static_cast<size_t>(bytes)] : nullptr);
   auto transfer = begin_reduction(comm, call, bound.input, own ? own.get() : bound.output);
   if (call.op != ReduceOp::average && !own) return transfer;

@@ -5,8 +5,6 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
-#include <optional>
 #include <ostream>
 #include <sstream>
 #include <tw/base/contract.hpp>
@@ -15,7 +13,7 @@
 
 #include "autograd_node.hpp"
 #include "generator.hpp"
-#include "ode_block.hpp"
+#include "network.hpp"
 #include "states.hpp"
 #include "states_on_ranks.hpp"
 
@@ -72,85 +70,6 @@ void LayerParallelOptions::validate() const {
   backward.validate();
 }
 
-class LayerParallel::Impl {
- public:
-  /// One block on this rank: an ODE block, or a plain layer, which lives on one rank.
-  struct Part {
-    std::string name;
-    std::unique_ptr<OdeBlock> ode;
-    Rank owner{0};
-    std::optional<Layer> layer;
-  };
-
-  Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options)
-      : comm_(comm.dup()), reversed_(reversed(comm_)), blocks_(std::move(blocks)), options_(std::move(options)) {
-    expect_same_on_all_ranks(comm_, "the blocks and options of a LayerParallel", {describe(blocks_, options_)});
-    options_.validate();
-    TW_EXPECTS(!blocks_.empty(), "a network needs a block");
-    anchor_ = at::zeros({1}).set_requires_grad(true);
-    Rank here(0);
-    for (size_t i = 0; i < blocks_.size(); ++i) {
-      Part part{std::to_string(i), nullptr, here, std::nullopt};
-      if (blocks_[i].is_ode()) {
-        part.ode = std::make_unique<OdeBlock>(comm_, reversed_, blocks_[i], options_, i);
-        here = part.ode->last_rank();
-      } else if (comm_.rank() == here) {
-        GeneratorGuard generator;
-        generator.seed(options_.seed, static_cast<uint64_t>(i) << 32U);
-        part.layer = blocks_[i].make(0);
-      }
-      parts_.push_back(std::move(part));
-    }
-    last_ = here;
-  }
-
-  /// A rank that fails ends the waiting of the others.
-  template <class F>
-  auto releasing_others(const F& f) {
-    try {
-      return f();
-    } catch (const std::exception& e) {
-      if (!comm_.revoked()) comm_.revoke(e.what());
-      throw;
-    }
-  }
-
-  // On the rank where the last part has ended, `state` is the state; on all others a tensor that hangs in autograd's graph in its place, so that
-  // backward passes reach the parts in the same order on every rank.
-  State forward(const State& input, const State& extras) {
-    const Stopwatch watch;
-    return releasing_others([&] {
-      Rank here(0);
-      State state = comm_.rank() == here ? input : State{anchor_};
-      for (Part& part : parts_) {
-        if (part.ode) {
-          state = through(*part.ode, state, here, extras);
-          here = part.ode->last_rank();
-        } else if (part.layer) {
-          state = part.layer->forward(state, extras, 0);
-        }
-      }
-      State output = hand_out(state);
-      forward_time_ = watch.elapsed();
-      return output;
-    });
-  }
-
-  const Communicator comm_;
-  const Communicator reversed_;
-  std::vector<Block> blocks_;
-  LayerParallelOptions options_;
-  std::vector<Part> parts_;
-  Rank last_{0};
-  at::Tensor anchor_;  // gives every rank's output a gradient
-  Seconds forward_time_{0};
-  Seconds backward_time_{0};
-
- private:
-  State through(OdeBlock& block, const State& state, Rank here, const State& extras);
-  State hand_out(const State& state);
-};
-
 namespace {
 
 State detached(const State& state) {
@@ -179,6 +98,46 @@ State carried(const Communicator& comm, const State& state, Rank from, Rank to, 
 }
 
 }  // namespace
+
+LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options)
+    : comm_(comm.dup()), reversed_(reversed(comm_)), blocks_(std::move(blocks)), options_(std::move(options)) {
+  expect_same_on_all_ranks(comm_, "the blocks and options of a LayerParallel", {describe(blocks_, options_)});
+  options_.validate();
+  TW_EXPECTS(!blocks_.empty(), "a network needs a block");
+  anchor_ = at::zeros({1}).set_requires_grad(true);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    Part& part = parts_.emplace_back(Part{std::to_string(i), nullptr, std::nullopt});
+    if (blocks_[i].is_ode()) {
+      part.ode = std::make_unique<OdeBlock>(comm_, reversed_, blocks_[i], options_, i);
+      last_ = part.ode->last_rank();
+    } else if (comm_.rank() == last_) {
+      GeneratorGuard generator;
+      generator.seed(options_.seed, static_cast<uint64_t>(i) << 32U);
+      part.layer = blocks_[i].make(0);
+    }
+  }
+}
+
+// On the rank where the last part has ended, `state` is the state; on all others a tensor that hangs in autograd's graph in its place, so that
+// backward passes reach the parts in the same order on every rank.
+State LayerParallel::Impl::forward(const State& input, const State& extras) {
+  const Stopwatch watch;
+  return releasing_others([&] {
+    Rank here(0);
+    State state = comm_.rank() == here ? input : State{anchor_};
+    for (Part& part : parts_) {
+      if (part.ode) {
+        state = through(*part.ode, state, here, extras);
+        here = part.ode->last_rank();
+      } else if (part.layer) {
+        state = part.layer->forward(state, extras, 0);
+      }
+    }
+    State output = hand_out(state);
+    forward_time_ = watch.elapsed();
+    return output;
+  });
+}
 
 State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank here, const State& extras) {
   const auto recorded = c10::GradMode::is_enabled() ? std::make_shared<OdeBlock::Pass>() : nullptr;
@@ -264,44 +223,6 @@ std::string LayerParallel::unbatchable(const std::string& name) const {
     if (part.name == name && part.ode) return part.ode->stack().unbatchable();
   }
   TW_EXPECTS(false, "no ODE block is called '", name, "'");
-}
-
-std::vector<NamedShard> LayerParallel::shards() const {
-  std::vector<NamedShard> shards;
-  for (const Impl::Part& part : impl_->parts_) {
-    if (part.layer) {
-      const auto add = [&](const std::string& name, const at::Tensor& tensor, ShardKind kind) {
-        NamedShard shard = whole(part.name + '.' + name, tensor.detach(), kind);
-        shard.on_reshard = OnReshard::shard;  // of which this rank has all
-        shards.push_back(std::move(shard));
-      };
-      for (const auto& p : part.layer->module->named_parameters()) add(p.key(), p.value(), ShardKind::parameter);
-      for (const auto& b : part.layer->module->named_buffers()) add(b.key(), b.value(), ShardKind::buffer);
-    }
-    if (!part.ode) continue;
-    const LayerStack& stack = part.ode->stack();
-    const auto add = [&](const StackedTensor& tensor, ShardKind kind) {
-      std::vector<int64_t> shape = tensor.stack.sizes().vec();
-      shape[0] = part.ode->layers();
-      std::vector<int64_t> offsets(shape.size(), 0);
-      offsets[0] = stack.range().begin;
-      shards.push_back({part.name + '.' + tensor.name, {}, std::move(shape), tensor.stack.detach(), std::move(offsets), kind, OnReshard::shard});
-    };
-    for (const StackedTensor& p : stack.parameters()) add(p, ShardKind::parameter);
-    for (const StackedTensor& b : stack.buffers()) add(b, ShardKind::buffer);
-  }
-  return shards;
-}
-
-std::vector<OptimizedTensor> LayerParallel::optimized_tensors() const {
-  std::vector<OptimizedTensor> tensors;
-  std::vector<NamedShard> all = shards();
-  for (const auto& p : named_parameters()) {
-    const auto shard = std::find_if(all.begin(), all.end(), [&](const NamedShard& s) { return s.name == p.key(); });
-    TW_ASSERT(shard != all.end());
-    tensors.push_back({p.value(), {*shard}});
-  }
-  return tensors;
 }
 
 void LayerParallel::train(bool on) {

@@ -88,6 +88,11 @@ void OdeBlock::set_iterations(int forward, int backward) {
   options_.backward.iterations = backward;
 }
 
+std::optional<Rank> OdeBlock::rank_of_layer(int64_t index) const {
+  if (index < 0 || index >= layers_) return std::nullopt;
+  return Rank(plan_.executor(0, std::clamp<int64_t>(index - front_, 0, plan_.level(0).steps - 1)));
+}
+
 Evolution OdeBlock::evolution(uint64_t call) { return {stack_, front_, h_, random_ && stack_.is_training(), options_.seed, stream_, call}; }
 
 State OdeBlock::forward(const State& input, const State& extras, const std::shared_ptr<Pass>& pass) {

@@ -22,6 +22,8 @@ class OdeBlock {
   /// The ranks that have the first and the last layer.
   Rank first_rank() const { return Rank(plan_.home(0, 0)); }
   Rank last_rank() const { return Rank(plan_.home(0, plan_.level(0).steps)); }
+  /// The rank that has layer `index`; none where there is no such layer.
+  std::optional<Rank> rank_of_layer(int64_t index) const;
   void set_iterations(int forward, int backward);
 
   /// What a pass leaves for its backward pass.

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is behind LayerParallel.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <tw/layer_parallel/layer_parallel.hpp>
+#include <vector>
+
+#include "ode_block.hpp"
+
+namespace tw::layer_parallel {
+
+class LayerParallel::Impl {
+ public:
+  /// One block on this rank: an ODE block, of which every rank may have layers, or a plain layer, which one rank has.
+  struct Part {
+    std::string name;
+    std::unique_ptr<OdeBlock> ode;
+    std::optional<Layer> layer;
+  };
+
+  Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options);
+
+  State forward(const State& input, const State& extras);
+
+  /// A rank that fails ends the waiting of the others.
+  template <class F>
+  auto releasing_others(const F& f) const {
+    try {
+      return f();
+    } catch (const std::exception& e) {
+      if (!comm_.revoked()) comm_.revoke(e.what());
+      throw;
+    }
+  }
+
+  const Communicator comm_;
+  const Communicator reversed_;
+  std::vector<Block> blocks_;
+  LayerParallelOptions options_;
+  std::vector<Part> parts_;
+  Rank last_{0};       // which has the end of the last part
+  at::Tensor anchor_;  // gives every rank's output a gradient
+  Seconds forward_time_{0};
+  Seconds backward_time_{0};
+
+ private:
+  State through(OdeBlock& block, const State& state, Rank here, const State& extras);
+  State hand_out(const State& state);
+};
+
+}  // namespace tw::layer_parallel

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// What LayerParallel's ranks hold: for checkpoints, for optimizers, and put together.
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
+
+#include "network.hpp"
+#include "whole_tensors.hpp"
+
+namespace tw::layer_parallel {
+
+std::vector<NamedShard> LayerParallel::shards() const {
+  std::vector<NamedShard> shards;
+  for (const Impl::Part& part : impl_->parts_) {
+    if (part.layer) {
+      const auto add = [&](const std::string& name, const at::Tensor& tensor, ShardKind kind) {
+        NamedShard shard = whole(part.name + '.' + name, tensor.detach(), kind);
+        shard.on_reshard = OnReshard::shard;  // of which this rank has all
+        shards.push_back(std::move(shard));
+      };
+      for (const auto& p : part.layer->module->named_parameters()) add(p.key(), p.value(), ShardKind::parameter);
+      for (const auto& b : part.layer->module->named_buffers()) add(b.key(), b.value(), ShardKind::buffer);
+    }
+    if (!part.ode) continue;
+    const LayerStack& stack = part.ode->stack();
+    const auto add = [&](const StackedTensor& tensor, ShardKind kind) {
+      std::vector<int64_t> shape = tensor.stack.sizes().vec();
+      shape[0] = part.ode->layers();
+      std::vector<int64_t> offsets(shape.size(), 0);
+      offsets[0] = stack.range().begin;
+      shards.push_back({part.name + '.' + tensor.name, {}, std::move(shape), tensor.stack.detach(), std::move(offsets), kind, OnReshard::shard});
+    };
+    for (const StackedTensor& p : stack.parameters()) add(p, ShardKind::parameter);
+    for (const StackedTensor& b : stack.buffers()) add(b, ShardKind::buffer);
+  }
+  return shards;
+}
+
+std::vector<OptimizedTensor> LayerParallel::optimized_tensors() const {
+  std::vector<OptimizedTensor> tensors;
+  std::vector<NamedShard> all = shards();
+  for (const auto& p : named_parameters()) {
+    const auto shard = std::find_if(all.begin(), all.end(), [&](const NamedShard& s) { return s.name == p.key(); });
+    TW_ASSERT(shard != all.end());
+    tensors.push_back({p.value(), {*shard}});
+  }
+  return tensors;
+}
+
+std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
+  return impl_->releasing_others([&] {
+    std::shared_ptr<SerialNetwork> serial;
+    if (impl_->comm_.rank() == 0) serial = std::make_shared<SerialNetwork>(impl_->blocks_, impl_->options_);
+    visit_whole_tensors(impl_->comm_, shards(), [&](const std::string& name, const at::Tensor& values) {
+      if (!serial) return;
+      const size_t dot = name.find('.');
+      const auto index = static_cast<size_t>(std::stoul(name.substr(0, dot)));
+      const std::string in_layer = name.substr(dot + 1);
+      const std::vector<Layer>& layers = serial->layers(index);
+      for (size_t k = 0; k < layers.size(); ++k) {
+        const auto parameters = layers[k].module->named_parameters();
+        const auto buffers = layers[k].module->named_buffers();
+        const at::Tensor* tensor = parameters.find(in_layer) != nullptr ? parameters.find(in_layer) : buffers.find(in_layer);
+        TW_ASSERT(tensor != nullptr);
+        tensor->set_data(impl_->blocks_[index].is_ode() ? values.select(0, static_cast<int64_t>(k)).clone() : values.clone());
+      }
+    });
+    return serial;
+  });
+}
+
+double LayerParallel::add_smoothness_penalty(double gamma) {
+  return impl_->releasing_others([&] {
+    const c10::AutoGradMode no_gradients(false);
+    const Communicator& comm = impl_->comm_;
+    const at::Tensor penalty = at::zeros({}, at::kDouble);
+    for (Impl::Part& part : impl_->parts_) {
+      if (!part.ode) continue;
+      const double factor = gamma / part.ode->step_size();
+      LayerStack& stack = part.ode->stack();
+      if (stack.range().size() == 0) continue;
+      const std::optional<Rank> left = part.ode->rank_of_layer(stack.range().begin - 1);
+      const std::optional<Rank> right = part.ode->rank_of_layer(stack.range().end);
+      for (StackedTensor& p : stack.parameters()) {
+        if (!p.stack.requires_grad()) continue;
+        if (!p.stack.grad().defined()) p.stack.mutable_grad() = at::zeros_like(p.stack);
+        const at::Tensor values = p.stack.detach();
+        const at::Tensor gradient = p.stack.grad();
+        const int64_t n = values.size(0);
+        const at::Tensor inner = values.narrow(0, 1, n - 1).sub(values.narrow(0, 0, n - 1));
+        gradient.narrow(0, 1, n - 1).add_(inner, factor);
+        gradient.narrow(0, 0, n - 1).sub_(inner, factor);
+        penalty.add_(inner.to(at::kDouble).square().sum(), factor / 2);
+        // Each border counts once, on the rank to its right.
+        Work sends[2];
+        const at::Tensor first = values.select(0, 0).clone();
+        const at::Tensor last = values.select(0, n - 1).clone();
+        if (left) sends[0] = isend(comm, first, *left);
+        if (right) sends[1] = isend(comm, last, *right);
+        const at::Tensor neighbour = at::empty_like(first);
+        if (left) {
+          recv(comm, neighbour, *left);
+          const at::Tensor jump = first.sub(neighbour);
+          gradient.select(0, 0).add_(jump, factor);
+          penalty.add_(jump.to(at::kDouble).square().sum(), factor / 2);
+        }
+        if (right) {
+          recv(comm, neighbour, *right);
+          gradient.select(0, n - 1).sub_(neighbour.sub(last), factor);
+        }
+        wait_all(sends);
+      }
+    }
+    allreduce(comm, penalty, ReduceOp::sum);
+    return penalty.item<double>();
+  });
+}
+
+}  // namespace tw::layer_parallel

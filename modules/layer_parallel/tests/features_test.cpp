@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// What networks with their layers in parallel do beyond plain passes: states of several tensors, random layers, batch normalisation, accumulation,
+// checkpoints, nested iteration, faults.
+#include "mpi_test.hpp"
+
+#include <torch/torch.h>
+
+#include <cmath>
+#include <tw/comm/collectives.hpp>
+#include <tw/comm/mesh.hpp>
+#include <tw/layer_parallel/check_layer.hpp>
+#include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/layer_parallel/nested_iteration.hpp>
+#include <tw/mpi/error.hpp>
+
+namespace tw::layer_parallel {
+namespace {
+
+using testing::world;
+
+struct DenseImpl : torch::nn::Module {
+  explicit DenseImpl(int64_t width) : linear(register_module("linear", torch::nn::Linear(width, width))) {}
+  torch::Tensor forward(const torch::Tensor& u) { return torch::tanh(linear(u)); }
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(Dense);
+
+LayerParallelOptions exact(int iterations = 12) {
+  return {.coarsening = 2, .min_coarse = 1, .forward = {.iterations = iterations}, .backward = {.iterations = iterations}};
+}
+
+double relative_difference(const torch::Tensor& ours, const torch::Tensor& theirs) {
+  return (ours - theirs).norm().item<double>() / std::max(theirs.norm().item<double>(), 1e-300);
+}
+
+/// Outputs and input gradients of both networks, in float64, after `passes` passes whose gradients add up.
+struct Outcome {
+  State outputs;
+  State input_gradients;
+};
+
+template <class Net>
+Outcome run(Net& net, const State& inputs, const State& extras = {}, int passes = 1) {
+  Outcome outcome;
+  State leaves;
+  for (const torch::Tensor& t : inputs) leaves.push_back(t.clone().set_requires_grad(true));
+  for (int pass = 0; pass < passes; ++pass) {
+    outcome.outputs = net.forward(leaves, extras);
+    torch::Tensor loss = torch::zeros({}, torch::kDouble);
+    for (const torch::Tensor& t : outcome.outputs) loss = loss + t.sin().sum();
+    loss.backward();
+  }
+  for (const torch::Tensor& leaf : leaves) outcome.input_gradients.push_back(leaf.grad());
+  return outcome;
+}
+
+/// The gradients of all ranks, as one number that one process has too.
+double gradient_norm(const torch::nn::Module& net) {
+  const torch::Tensor square = torch::zeros({}, torch::kDouble);
+  for (const torch::Tensor& p : net.parameters()) {
+    if (p.grad().defined()) square.add_(p.grad().square().sum());
+  }
+  return square.item<double>();
+}
+
+// Tolerances: float64, a few thousand operations, in another order only where layers run as one.
+void expect_equals_serial(const std::vector<Block>& blocks, const State& inputs, const State& extras = {}, int passes = 1) {
+  SerialNetwork serial(blocks, exact());
+  LayerParallel net(world(), blocks, exact());
+  serial.to(torch::kDouble);
+  net.to(torch::kDouble);
+  const Outcome expected = run(serial, inputs, extras, passes);
+  const Outcome ours = run(net, inputs, extras, passes);
+  for (size_t i = 0; i < ours.outputs.size(); ++i) {
+    EXPECT_LE(relative_difference(ours.outputs[i], expected.outputs[i]), 1e-12) << "output " << i;
+    if (world().rank() == 0) {
+      EXPECT_LE(relative_difference(ours.input_gradients[i], expected.input_gradients[i]), 1e-12) << "input " << i;
+    }
+  }
+  const torch::Tensor square = torch::tensor(gradient_norm(net), torch::kDouble);
+  allreduce(world(), square, ReduceOp::sum);
+  EXPECT_NEAR(square.item<double>(), gradient_norm(serial), 1e-11 * gradient_norm(serial));
+}
+
+/// Two tensors, of which each drives the other.
+struct HamiltonianImpl : torch::nn::Module {
+  HamiltonianImpl() : force(register_module("force", torch::nn::Linear(4, 4))) {}
+  State forward(const State& u) { return {torch::tanh(u.at(1)), -torch::tanh(force(u.at(0)))}; }
+  torch::nn::Linear force;
+};
+TORCH_MODULE(Hamiltonian);
+
+TEST(Features, StatesOfSeveralTensors) {
+  torch::manual_seed(1);
+  const State inputs{torch::randn({3, 4}, torch::kDouble), torch::randn({3, 4}, torch::kDouble)};
+  for (const Integrator integrator : {Integrator::euler, Integrator::rk2, Integrator::rk4, Integrator::verlet}) {
+    expect_equals_serial({block([] { return Hamiltonian(); }, 10, {.integrator = integrator})}, inputs);
+  }
+}
+
+struct MaskedImpl : torch::nn::Module {
+  MaskedImpl() : linear(register_module("linear", torch::nn::Linear(4, 4))) {}
+  torch::Tensor forward(const torch::Tensor& u, const State& extras) { return torch::tanh(linear(u)) * extras.at(0); }
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(Masked);
+
+TEST(Features, ExtrasReachEveryLayer) {
+  torch::manual_seed(2);
+  const State inputs{torch::randn({3, 4}, torch::kDouble)};
+  expect_equals_serial({block([] { return Masked(); }, 9)}, inputs, {torch::tensor({1.0, 0.0, 2.0, 1.0}, torch::kDouble)});
+}
+
+/// A step of its own.
+struct ResidualImpl : torch::nn::Module {
+  ResidualImpl() : linear(register_module("linear", torch::nn::Linear(4, 4))) {}
+  torch::Tensor forward(const torch::Tensor& u, double dt) { return u + dt * torch::relu(linear(u)); }
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(Residual);
+
+TEST(Features, LayersThatMakeTheirOwnStep) {
+  torch::manual_seed(3);
+  expect_equals_serial({block([] { return Residual(); }, 11)}, {torch::randn({3, 4}, torch::kDouble)});
+}
+
+TEST(Features, GradientsOfSeveralPassesAddUp) {
+  torch::manual_seed(4);
+  expect_equals_serial({block([] { return torch::nn::Linear(4, 4); }, 1), block([] { return Dense(4); }, 8)}, {torch::randn({3, 4}, torch::kDouble)},
+                       {}, 3);
+}
+
+struct WithDropoutImpl : torch::nn::Module {
+  WithDropoutImpl() : linear(register_module("linear", torch::nn::Linear(4, 4))), dropout(register_module("dropout", torch::nn::Dropout(0.5))) {}
+  torch::Tensor forward(const torch::Tensor& u) { return dropout(torch::tanh(linear(u))); }
+  torch::nn::Linear linear;
+  torch::nn::Dropout dropout;
+};
+TORCH_MODULE(WithDropout);
+
+/// The masks of a layer are the same in every sweep and on every rank, and others in the next pass.
+TEST(Features, RandomLayersDrawTheSameInEverySweep) {
+  torch::manual_seed(5);
+  const State inputs{torch::randn({3, 4}, torch::kDouble)};
+  const std::vector<Block> blocks{block([] { return WithDropout(); }, 8, {.random = true})};
+  expect_equals_serial(blocks, inputs, {}, 2);
+  LayerParallel net(world(), blocks, exact());
+  net.to(torch::kDouble);
+  const torch::Tensor first = net.forward(inputs)[0].detach().clone();
+  EXPECT_FALSE(first.equal(net.forward(inputs)[0].detach()));
+  net.eval();
+  const torch::Tensor evaluated = net.forward(inputs)[0].detach().clone();
+  EXPECT_TRUE(evaluated.equal(net.forward(inputs)[0].detach()));
+}
+
+struct NormalisedImpl : torch::nn::Module {
+  NormalisedImpl() : linear(register_module("linear", torch::nn::Linear(4, 4))), norm(register_module("norm", torch::nn::BatchNorm1d(4))) {}
+  torch::Tensor forward(const torch::Tensor& u) { return torch::tanh(norm(linear(u))); }
+  torch::nn::Linear linear;
+  torch::nn::BatchNorm1d norm{nullptr};
+};
+TORCH_MODULE(Normalised);
+
+TEST(Features, RunningStatisticsAreUpdatedOnceABatch) {
+  torch::manual_seed(6);
+  const State inputs{torch::randn({16, 4}, torch::kDouble)};
+  const std::vector<Block> blocks{block([] { return Normalised(); }, 8)};
+  expect_equals_serial(blocks, inputs);
+  SerialNetwork serial(blocks, exact());
+  serial.to(torch::kDouble);
+  LayerParallel net(world(), blocks, exact());
+  net.to(torch::kDouble);
+  for (int batch = 0; batch < 2; ++batch) {
+    run(serial, inputs);
+    run(net, inputs);
+  }
+  for (const NamedShard& shard : net.shards()) {
+    if (shard.kind != ShardKind::buffer) continue;
+    for (int64_t i = 0; i < shard.tensor.size(0); ++i) {
+      const auto buffers = serial.layers(0)[static_cast<size_t>(shard.offsets[0] + i)].module->named_buffers();
+      const torch::Tensor theirs = buffers[shard.name.substr(2)];
+      EXPECT_LE((shard.tensor[i] - theirs).abs().max().item<double>(), 1e-12) << shard.name;
+    }
+  }
+}
+
+TEST(Features, WithoutGradientsNothingIsRecorded) {
+  LayerParallel net(world(), {block([] { return Dense(4); }, 8)}, exact());
+  const torch::NoGradGuard no_gradients;
+  EXPECT_FALSE(net.forward(torch::randn({2, 4})).requires_grad());
+}
+
+/// The reverse of what float32 messages, an earlier call's states or a contiguous cotangent would give.
+TEST(Features, ASecondPassOverTheSameInputIsTheSame) {
+  const torch::Tensor x = torch::randn({3, 4});
+  for (const Guess guess : {Guess::zero, Guess::previous}) {
+    LayerParallelOptions options{.coarsening = 4};
+    options.guess = guess;
+    LayerParallel net(world(), {block([] { return Dense(4); }, 32)}, options);
+    torch::Tensor y = net.forward(x);
+    y.sum().backward();
+    const torch::Tensor second = net.forward(x);
+    if (guess == Guess::zero) {
+      EXPECT_TRUE(second.equal(y));
+    } else if (world().rank() == 0) {
+      EXPECT_LE(*net.report().blocks[0].forward.residuals.back(), 1e-3) << "nearer, since it goes on where the first has ended";
+    }
+  }
+}
+
+TEST(Features, TheSerialNetworkHasTheValuesOfNow) {
+  const std::vector<Block> blocks{block([] { return torch::nn::Linear(4, 6); }, 1), block([] { return Dense(6); }, 10),
+                                  block([] { return torch::nn::Linear(6, 2); }, 1)};
+  LayerParallel net(world(), blocks, exact());
+  {
+    const torch::NoGradGuard no_gradients;
+    for (const NamedShard& shard : net.shards()) shard.tensor.mul_(1.5);
+  }
+  const torch::Tensor x = torch::ones({2, 4});
+  const torch::Tensor y = net.forward(x).detach();
+  const auto serial = net.serial_on_root();
+  ASSERT_EQ(serial != nullptr, world().rank() == 0);
+  if (serial) {
+    EXPECT_LE(relative_difference(serial->forward(x).detach(), y), 1e-5);
+  }
+}
+
+TEST(Features, SmoothnessPenaltyIsThatOfNeighbouringLayers) {
+  const std::vector<Block> blocks{block([] { return Dense(3); }, 10)};
+  LayerParallel net(world(), blocks, exact());
+  net.to(torch::kDouble);
+  const double penalty = net.add_smoothness_penalty(0.5);
+  SerialNetwork serial(blocks, exact());
+  serial.to(torch::kDouble);
+  torch::Tensor expected = torch::zeros({}, torch::kDouble);
+  for (size_t k = 0; k + 1 < 10; ++k) {
+    const auto a = serial.layers(0)[k].module->parameters();
+    const auto b = serial.layers(0)[k + 1].module->parameters();
+    for (size_t p = 0; p < a.size(); ++p) expected = expected + 0.5 / 2 * 10 * (b[p] - a[p]).square().sum();
+  }
+  expected.backward();
+  EXPECT_NEAR(penalty, expected.item<double>(), 1e-12 * penalty);
+  const auto parameters = net.named_parameters();
+  for (const NamedShard& shard : net.shards()) {
+    for (int64_t i = 0; i < shard.tensor.size(0); ++i) {
+      const auto layer = serial.layers(0)[static_cast<size_t>(shard.offsets[0] + i)].module->named_parameters();
+      EXPECT_LE(relative_difference(parameters[shard.name].grad()[i], layer[shard.name.substr(2)].grad()), 1e-12);
+    }
+  }
+}
+
+/// A refined network is the same function of time: with constant layers and twice the steps, Euler steps of half the size.
+TEST(Features, RefinementKeepsWeightsAndOptimizerState) {
+  const auto blocks = [](int64_t layers) {
+    return std::vector<Block>{block([] { return torch::nn::Linear(3, 4); }, 1), block([] { return Dense(4); }, layers)};
+  };
+  LayerParallel coarse(world(), blocks(6), exact());
+  torch::optim::Adam coarse_adam(coarse.parameters(), 1e-2);
+  for (int i = 0; i < 2; ++i) {
+    coarse.zero_grad();
+    coarse.forward(torch::ones({2, 3})).sum().backward();
+    coarse_adam.step();
+  }
+  LayerParallel fine(world(), blocks(18), exact());
+  torch::optim::Adam fine_adam(fine.parameters(), 1e-2);
+  refine(coarse, coarse_adam, fine, fine_adam);
+  const auto coarse_net = coarse.serial_on_root();
+  const auto fine_net = fine.serial_on_root();
+  if (world().rank() == 0) {
+    for (size_t k = 0; k < 18; ++k) {
+      const auto ours = fine_net->layers(1)[k].module->parameters();
+      const auto theirs = coarse_net->layers(1)[k / 3].module->parameters();
+      for (size_t p = 0; p < ours.size(); ++p) EXPECT_TRUE(ours[p].equal(theirs[p])) << k;
+    }
+    EXPECT_TRUE(fine_net->layers(0)[0].module->parameters()[0].equal(coarse_net->layers(0)[0].module->parameters()[0]));
+  }
+  EXPECT_EQ(fine_adam.state().size(), fine.parameters().size());
+  for (const torch::Tensor& p : fine.parameters()) {
+    const auto& state = static_cast<torch::optim::AdamParamState&>(*fine_adam.state().at(p.unsafeGetTensorImpl()));
+    EXPECT_EQ(state.step(), 2);
+    EXPECT_GT(state.exp_avg_sq().sum().item<double>(), 0);
+  }
+  refine(coarse, fine, Refinement::linear);
+}
+
+struct ThrowsImpl : torch::nn::Module {
+  explicit ThrowsImpl(bool throws) : throws_(throws), linear(register_module("linear", torch::nn::Linear(4, 4))) {}
+  torch::Tensor forward(const torch::Tensor& u) {
+    if (throws_) throw std::runtime_error("this layer fails");
+    return linear(u);
+  }
+  bool throws_;
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(Throws);
+
+TEST(Features, ALayerThatThrowsReleasesTheOtherRanks) {
+  LayerParallel net(world(), {block([](int64_t index) { return Throws(index == 0); }, 16)}, exact());
+  if (world().rank() == 0) {
+    EXPECT_THROW(net.forward(torch::ones({2, 4})), std::runtime_error);
+  } else {
+    EXPECT_THROW(net.forward(torch::ones({2, 4})), RevokedError);
+  }
+}
+
+TEST(Features, CheckLayerNamesWhatIsWrong) {
+  const State example{torch::ones({2, 4})};
+  EXPECT_EQ(check_layer(block([] { return Dense(4); }, 4), example), std::vector<std::string>{});
+  EXPECT_EQ(check_layer(block([] { return WithDropout(); }, 4, {.random = true}), example), std::vector<std::string>{});
+  const auto expect_problem = [&](const Block& of, const std::string& text) {
+    const std::vector<std::string> problems = check_layer(of, example);
+    ASSERT_FALSE(problems.empty()) << text;
+    EXPECT_NE(problems[0].find(text), std::string::npos) << problems[0];
+  };
+  expect_problem(block([] { return WithDropout(); }, 4), "equal inputs gave different results");
+  struct Shrinks : torch::nn::Module {
+    torch::Tensor forward(const torch::Tensor& u, double) { return u.narrow(1, 0, 2); }
+  };
+  expect_problem(block([] { return std::make_shared<Shrinks>(); }, 4), "had shape");
+  struct IgnoresDt : torch::nn::Module {
+    torch::Tensor forward(const torch::Tensor& u, double) { return u * 2; }
+  };
+  expect_problem(block([] { return std::make_shared<IgnoresDt>(); }, 4), "does not depend on dt");
+  struct Detaches : torch::nn::Module {
+    torch::Tensor forward(const torch::Tensor& u) { return u.detach(); }
+  };
+  const Dense shared(4);
+  expect_problem(block([shared] { return shared; }, 4), "the same layer twice");
+  struct Lonely : torch::nn::Module {
+    Lonely() { register_parameter("unused", torch::ones({1})); }
+    torch::Tensor forward(const torch::Tensor& u) { return u.tanh(); }
+  };
+  expect_problem(block([] { return std::make_shared<Lonely>(); }, 4), "no gradient reaches parameter 'unused'");
+}
+
+/// <J v, w> = <v, J^T w> of the whole network, exactly solved: the adjoint against a central difference of the forward pass.
+TEST(Features, TheAdjointPassesTheDotProductTest) {
+  LayerParallel net(world(), {block([] { return Dense(4); }, 12)}, exact());
+  net.to(torch::kDouble);
+  torch::manual_seed(7);
+  const torch::Tensor x = torch::randn({3, 4}, torch::kDouble);
+  const torch::Tensor v = torch::randn({3, 4}, torch::kDouble);
+  const torch::Tensor w = torch::randn({3, 4}, torch::kDouble);
+  constexpr double eps = 1e-5;  // central difference: error eps^2 times third derivatives, and 1e-16 / eps of rounding
+  const torch::Tensor difference = (net.forward(x + eps * v) - net.forward(x - eps * v)).detach() / (2 * eps);
+  torch::Tensor input = x.clone().set_requires_grad(true);
+  net.forward(input).backward(w);
+  if (world().rank() == 0) {
+    EXPECT_NEAR((difference * w).sum().item<double>(), (input.grad() * v).sum().item<double>(), 1e-8);
+  }
+}
+
+}  // namespace
+}  // namespace tw::layer_parallel
