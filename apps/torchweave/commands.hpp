@@ -15,6 +15,8 @@ void add_train(CLI::App& app, Environment& mpi);
 void add_bench(CLI::App& app, Environment& mpi);
 /// torchweave checkpoint show|verify|export DIR ...
 void add_checkpoint(CLI::App& app, Environment& mpi);
+/// torchweave plan --layer-parallel N --ranks P [--step-ms T] [--message-us M] [--coarsening C...]
+void add_plan(CLI::App& app, Environment& mpi);
 /// torchweave doctor
 void add_doctor(CLI::App& app, Environment& mpi);
 

@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   tw::tool::add_train(app, mpi);
   tw::tool::add_bench(app, mpi);
   tw::tool::add_checkpoint(app, mpi);
+  tw::tool::add_plan(app, mpi);
   tw::tool::add_doctor(app, mpi);
   try {
     app.parse(argc, argv);

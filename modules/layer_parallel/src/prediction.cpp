@@ -2,54 +2,120 @@
 #include <tw/layer_parallel/prediction.hpp>
 
 #include <algorithm>
+#include <bit>
+#include <map>
+#include <tw/base/contract.hpp>
 #include <tw/layer_parallel/sweep.hpp>
+#include <utility>
+
+#include "mirrored.hpp"
 
 namespace tw::layer_parallel {
 namespace {
 
-/// Steps until the last rank has finished the sweep, when nobody waits longer than for the message that it needs.
-int64_t length_of(const LevelPlan& plan, int level, SweepKind kind) {
-  using enum Action::Kind;
-  int64_t longest = 0;
-  int64_t carried = 0;  // when the message over the border is sent
-  for (int rank = 0; rank < plan.ranks(); ++rank) {
-    int64_t now = 0;
-    int64_t sent = carried;
-    for (const Action& action : plan_sweep(plan, level, kind, rank)) {
-      if (action.kind == march) now += action.runs.count * action.runs.length;
-      if (action.kind == receive_point || action.kind == receive_result) now = std::max(now, carried);
-      if (action.kind == send_point || action.kind == send_result) sent = now;
-    }
-    carried = sent;
-    longest = std::max(longest, now);
+struct Sweep {
+  int level;
+  SweepKind kind;
+};
+
+std::vector<Sweep> sweeps_of(const Phase& phase) {
+  switch (phase.kind) {
+    case Phase::Kind::relax: return {{phase.level, SweepKind::intervals}};
+    case Phase::Kind::restrict: return {{phase.level, SweepKind::intervals}, {phase.level + 1, SweepKind::each}};
+    case Phase::Kind::solve: return {{phase.level, SweepKind::all}};
+    case Phase::Kind::fill: return {{phase.level, SweepKind::fill}};
+    case Phase::Kind::inject:
+    case Phase::Kind::correct: return {};
   }
-  return longest;
+  return {};
 }
 
-int64_t length_of(const LevelPlan& plan, const Phase& phase) {
-  switch (phase.kind) {
-    case Phase::Kind::relax: return length_of(plan, phase.level, SweepKind::intervals);
-    case Phase::Kind::restrict: return length_of(plan, phase.level, SweepKind::intervals) + length_of(plan, phase.level + 1, SweepKind::each);
-    case Phase::Kind::solve: return phase.level == 0 ? 0 : length_of(plan, phase.level, SweepKind::all);
-    case Phase::Kind::fill: return length_of(plan, phase.level, SweepKind::fill);
-    default: return 0;
+/// Calls on_sweep(sweep) and on_residual() as a pass comes to them.
+template <class OnSweep, class OnResidual>
+void visit(const LevelPlan& plan, const PassOptions& pass, OnSweep on_sweep, OnResidual on_residual) {
+  for (int i = 0; plan.levels() > 1 && i < pass.iterations; ++i) {
+    for (const Phase& phase : plan_cycle(plan.levels(), pass.cycle, i == 0)) {
+      for (const Sweep& sweep : sweeps_of(phase)) on_sweep(sweep);
+    }
+    if (pass.residuals && (i > 0 || !pass.cycle.skip_downcycle)) on_residual();
   }
+  on_sweep(Sweep{0, SweepKind::all});
+}
+
+/// What time it is on each rank.
+class Clocks {
+ public:
+  Clocks(const LevelPlan& plan, double step, double message)
+      : plan_(plan), step_(step), message_(message), now_(static_cast<size_t>(plan.ranks()), 0) {}
+
+  // Messages of a sweep go to higher ranks only, so that ranks can be taken one by one.
+  void sweep(const Sweep& sweep) {
+    std::map<std::pair<int, int64_t>, double> arrivals;  // by receiver and point
+    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+      double& now = now_[static_cast<size_t>(rank)];
+      for (const Action& action : plan_sweep(plan_, sweep.level, sweep.kind, rank)) {
+        switch (action.kind) {
+          using enum Action::Kind;
+          case march: now += step_ * static_cast<double>(action.runs.count * action.runs.length); break;
+          case send_point:
+          case send_result: arrivals[{action.peer, action.point}] = now + message_; break;
+          case receive_point:
+          case receive_result: now = std::max(now, arrivals.at({rank, action.point})); break;
+        }
+      }
+    }
+  }
+
+  /// All ranks wait for all.
+  void meet() {
+    const auto rounds = static_cast<double>(std::bit_width(static_cast<unsigned>(plan_.ranks() - 1)));
+    std::fill(now_.begin(), now_.end(), latest() + message_ * rounds);
+  }
+
+  double latest() const { return *std::max_element(now_.begin(), now_.end()); }
+
+ private:
+  const LevelPlan& plan_;
+  double step_;
+  double message_;
+  std::vector<double> now_;
+};
+
+double time_of(const LevelPlan& plan, const PassOptions& pass, double step, double message, bool broadcasts) {
+  Clocks clocks(plan, step, message);
+  visit(plan, pass, [&](const Sweep& sweep) { clocks.sweep(sweep); }, [&] { clocks.meet(); });
+  if (broadcasts) clocks.meet();
+  return clocks.latest();
 }
 
 }  // namespace
 
-int64_t longest_way(const LevelPlan& plan, const PassOptions& pass) {
-  int64_t steps = length_of(plan, 0, SweepKind::all);
-  for (int i = 0; plan.levels() > 1 && i < pass.iterations; ++i) {
-    for (const Phase& phase : plan_cycle(plan.levels(), pass.cycle, i == 0)) steps += length_of(plan, phase);
-  }
-  return steps;
+void Costs::validate() const {
+  TW_EXPECTS(step > 0, "step must be above 0, is ", step);
+  TW_EXPECTS(backward > 0, "backward must be above 0, is ", backward);
+  TW_EXPECTS(message >= 0, "message must be at least 0, is ", message);
+  TW_EXPECTS(serial_layers >= 0, "serial_layers must be at least 0, is ", serial_layers);
 }
 
-Prediction predict(const LevelPlan& plan, const PassOptions& forward, const PassOptions& backward) {
+int64_t longest_way(const LevelPlan& plan, const PassOptions& pass) {
+  double steps = 0;
+  const auto add = [&](const Sweep& sweep) {
+    Clocks clocks(plan, 1, 0);
+    clocks.sweep(sweep);
+    steps += clocks.latest();
+  };
+  visit(plan, pass, add, [] {});
+  return static_cast<int64_t>(steps);
+}
+
+Prediction predict(const LevelPlan& plan, const PassOptions& forward, const PassOptions& backward, const Costs& costs) {
+  costs.validate();
+  const double both = costs.step * (1 + costs.backward);
+  const double beside = both * static_cast<double>(costs.serial_layers);
   Prediction result;
-  result.serial = 3 * static_cast<double>(plan.level(0).steps);
-  result.parallel = static_cast<double>(longest_way(plan, forward)) + 2 * static_cast<double>(longest_way(plan, backward));
+  result.serial = both * static_cast<double>(plan.level(0).steps) + beside;
+  result.parallel = time_of(plan, forward, costs.step, costs.message, true) +
+                    time_of(mirrored(plan), backward, costs.step * costs.backward, costs.message, false) + beside;
   result.speed_up = result.serial / result.parallel;
   return result;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What speed-up to expect, from the plan alone. Pure.
 #pragma once
-#include <string>
 #include <tw/layer_parallel/cycle.hpp>
 
 namespace tw::layer_parallel {
@@ -10,19 +9,32 @@ namespace tw::layer_parallel {
 struct PassOptions {
   CycleOptions cycle = {};
   int iterations = 1;
+  bool residuals = true;  ///< they are computed: after each iteration that has one, all ranks meet in an all-reduce
+};
+
+/// What things take, in any one unit of time.
+struct Costs {
+  double step = 1;            ///< a layer's forward step
+  double backward = 2;        ///< a step of the adjoint, in forward steps
+  double message = 0;         ///< from its sending until the receiver has it; all-reduce and broadcast: that by log2(ranks), rounded up
+  int64_t serial_layers = 0;  ///< beside the plan's: before and behind the grid, made one after the other
+
+  /// @throws ContractError naming the wrong field.
+  void validate() const;
 };
 
 struct Prediction {
-  double serial = 0;    ///< layers forward, and backward at twice the cost, in units of a layer's forward step
-  double parallel = 0;  ///< the longest way through the plan
+  double serial = 0;    ///< all layers forward and backward, one after the other, in the unit of Costs
+  double parallel = 0;  ///< the pass over all ranks
   double speed_up = 1;
 };
 
-/// Of one forward and backward pass, for layers of equal cost and free messages. Relaxations cost what the busiest rank does; the coarsest level, and
-/// intervals that several ranks share, what all do one after the other.
-Prediction predict(const LevelPlan& plan, const PassOptions& forward, const PassOptions& backward);
+/// Of one forward and backward pass. A simulation of all ranks: each does its steps one by one, waits only for the messages that it needs, and goes
+/// on to the next sweep while ranks behind it still work. Layers are equal. All ranks meet between the directions, when the output is broadcast.
+Prediction predict(const LevelPlan& plan, const PassOptions& forward, const PassOptions& backward, const Costs& costs = {});
 
-/// Steps one after the other in all iterations of one direction and in the last relaxation.
+/// Steps one after the other in all iterations of one direction and in the last relaxation, if all ranks met after every sweep: what closed formulas
+/// count, and at least what the simulation finds.
 int64_t longest_way(const LevelPlan& plan, const PassOptions& pass);
 
 }  // namespace tw::layer_parallel

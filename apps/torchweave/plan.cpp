@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <tw/base/concat.hpp>
+#include <tw/layer_parallel/recommendation.hpp>
+#include <tw/mpi/environment.hpp>
+
+namespace tw::tool {
+namespace {
+
+using layer_parallel::Candidates;
+using layer_parallel::Choice;
+
+constexpr const char* explanation =
+    "Predicted for layers of equal cost, a backward step at twice a forward step's, by a simulation in which each rank waits for the messages that "
+    "it\n"
+    "needs. How well the iterations converge is not predicted: that depends on how alike neighbouring layers are. See docs/layer_parallel.md.";
+
+struct PlanArguments {
+  int64_t layers = 0;
+  int ranks = 0;
+  std::optional<double> step_ms;
+  double message_us = 0;
+  std::vector<int64_t> coarsening;
+};
+
+std::string iterations_text(const Candidates& candidates) {
+  return concat(candidates.forward_iterations, " forward and ", candidates.backward_iterations, " backward");
+}
+
+std::string coarsening_text(const layer_parallel::PerLevel<int64_t>& coarsening) {
+  std::string text;
+  for (const int64_t c : coarsening.values()) text += (text.empty() ? "" : ",") + std::to_string(c);
+  return text;
+}
+
+std::string levels_text(const Choice& choice) {
+  return concat(choice.plan.levels(), " levels, c = ", coarsening_text(choice.coarsening), ", ", choice.relaxations == 0 ? "F" : "FCF",
+                "-relaxation");
+}
+
+// As LayerParallelOptions has them.
+std::string options_text(const Choice& choice, const Candidates& candidates) {
+  const auto direction = [&](int iterations) {
+    return concat("{.iterations = ", iterations, ", .cycle = {.relaxations = ", choice.relaxations, "}}");
+  };
+  const std::string coarsening = coarsening_text(choice.coarsening);
+  return concat("{.levels = ", choice.plan.levels(), ", .coarsening = ", choice.coarsening.values().size() == 1 ? coarsening : "{" + coarsening + "}",
+                ", .forward = ", direction(candidates.forward_iterations), ", .backward = ", direction(candidates.backward_iterations), "}");
+}
+
+std::vector<int> rows_up_to(int ranks) {
+  std::vector<int> rows;
+  for (int row = 2; row < ranks; row *= 2) rows.push_back(row);
+  rows.push_back(ranks);
+  return rows;
+}
+
+// The fastest number of levels for each number of ranks and each c.
+void print_table(const PlanArguments& arguments, Candidates candidates) {
+  constexpr int width = 8;
+  candidates.relaxations = {0};
+  const auto coarsenings = candidates.coarsenings;
+  std::cout << "speed-up by ranks and c, " << iterations_text(candidates) << ", F-relaxation, at the best number of levels\n"
+            << std::setw(width) << "ranks";
+  for (const auto& coarsening : coarsenings) std::cout << std::setw(width) << "c=" + coarsening_text(coarsening);
+  std::cout << '\n' << std::fixed << std::setprecision(2);
+  for (const int ranks : rows_up_to(arguments.ranks)) {
+    std::cout << std::setw(width) << ranks;
+    for (const auto& coarsening : coarsenings) {
+      candidates.coarsenings = {coarsening};
+      const auto all = layer_parallel::choices(arguments.layers, ranks, candidates);
+      const auto best = std::find_if(all.begin(), all.end(), [](const Choice& choice) { return !choice.is_serial(); });
+      if (best == all.end()) {
+        std::cout << std::setw(width) << '-';
+      } else {
+        std::cout << std::setw(width) << best->prediction.speed_up;
+      }
+    }
+    std::cout << '\n';
+  }
+  std::cout << '\n';
+}
+
+std::string two_digits(double value) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(2) << value;
+  return std::move(out).str();
+}
+
+void print_choice(const char* title, const PlanArguments& arguments, const Choice& choice, const Candidates& candidates) {
+  std::cout << std::left << std::setw(13) << title << std::right;
+  if (choice.is_serial()) {
+    std::cout << "one rank, serial: nothing that was tried is faster\n";
+    return;
+  }
+  std::cout << levels_text(choice) << ", " << iterations_text(candidates) << ": speed-up " << two_digits(choice.prediction.speed_up);
+  if (arguments.step_ms) std::cout << ", " << two_digits(choice.prediction.parallel) << " ms instead of " << two_digits(choice.prediction.serial);
+  std::cout << '\n' << std::setw(13) << "" << options_text(choice, candidates) << '\n';
+}
+
+// m micro-batches in a pipeline of P ranks: m P / (m + P - 1) times as fast.
+void print_others(int ranks, double speed_up) {
+  if (ranks == 1) return;
+  std::cout << "\nIf the batch can be split, split it: data parallelism is up to " << ranks << " times as fast on " << ranks
+            << " ranks, and exact; a pipeline";
+  if (speed_up < ranks) {
+    const int64_t micro_batches = std::max<int64_t>(2, static_cast<int64_t>(std::floor(speed_up * (ranks - 1) / (ranks - speed_up))) + 1);
+    std::cout << " with\n" << micro_batches << " or more micro-batches beats the recommendation too";
+  }
+  std::cout << ". Layers in parallel are for deep networks whose batch cannot be split.\n";
+}
+
+void run_plan(const PlanArguments& arguments) {
+  if (arguments.ranks > arguments.layers) {
+    throw CLI::ValidationError("--ranks", concat("must be at most the number of layers, ", arguments.layers, "; got ", arguments.ranks));
+  }
+  Candidates accurate;
+  if (arguments.step_ms) accurate.costs = {.step = *arguments.step_ms, .message = 1e-3 * arguments.message_us};
+  if (!arguments.coarsening.empty()) accurate.coarsenings = {layer_parallel::PerLevel<int64_t>(arguments.coarsening)};
+  Candidates fast = accurate;
+  fast.forward_iterations = 1;
+
+  const Choice best = recommend(arguments.layers, arguments.ranks, accurate);
+  std::cout << best.plan.describe() << '\n';
+  print_table(arguments, accurate);
+  print_table(arguments, fast);
+  print_choice("recommended", arguments, best, accurate);
+  print_choice("less exact", arguments, recommend(arguments.layers, arguments.ranks, fast), fast);
+  print_others(arguments.ranks, best.prediction.speed_up);
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Environment& mpi) {
+  CLI::App* command = app.add_subcommand("plan", "Predict what ranks would gain, and recommend how to use them; runs nothing");
+  auto arguments = std::make_shared<PlanArguments>();
+  command->add_option("--layer-parallel", arguments->layers, "So many layers, in parallel by multigrid in time")
+      ->required()
+      ->check(CLI::Range(2, 100000));
+  command->add_option("--ranks", arguments->ranks, "So many ranks, at most one a layer")->required()->check(CLI::Range(1, 4096));
+  CLI::Option* step =
+      command->add_option("--step-ms", arguments->step_ms, "What a layer takes forward: times are printed too")->check(CLI::PositiveNumber);
+  command->add_option("--message-us", arguments->message_us, "What a message with a state takes")->needs(step)->check(CLI::NonNegativeNumber);
+  command->add_option("--coarsening", arguments->coarsening, "Only this c, or one a level, the finest first")->check(CLI::Range(2, 100000));
+  command->footer(explanation);
+  command->callback([arguments, &mpi] {
+    if (mpi.world().rank() == 0) run_plan(*arguments);
+  });
+}
+
+}  // namespace tw::tool
