@@ -195,7 +195,7 @@ LayerParallel::LayerParallel(const Communicator& comm, std::vector<Block> blocks
 
 LayerParallel::~LayerParallel() = default;
 
-at::Tensor LayerParallel::forward(const at::Tensor& input) { return forward(State{input}).at(0); }
+at::Tensor LayerParallel::forward(const at::Tensor& input) { return forward(State{input}, {}).at(0); }
 
 State LayerParallel::forward(const State& input, const State& extras) { return impl_->forward(input, extras); }
 

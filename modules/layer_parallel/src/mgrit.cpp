@@ -3,6 +3,7 @@
 
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
 #include <cmath>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
@@ -217,10 +218,11 @@ class Fas {
   State residual_;  // of level 0
 };
 
-double temporal_norm(const Communicator& comm, TemporalNorm norm, const at::Tensor& local) {
+/// One figure of each iteration's local norms, with one all-reduce. @param local float64, [iterations]
+std::vector<double> temporal_norms(const Communicator& comm, TemporalNorm norm, const at::Tensor& local) {
   allreduce(comm, local, norm == TemporalNorm::max ? ReduceOp::max : ReduceOp::sum);
-  const double value = local.item<double>();
-  return norm == TemporalNorm::two ? std::sqrt(value) : value;
+  const at::Tensor values = norm == TemporalNorm::two ? local.sqrt() : local;
+  return {values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel()};
 }
 
 bool has_grown(const std::vector<std::optional<double>>& residuals) {
@@ -236,15 +238,23 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
   report.messages.assign(static_cast<size_t>(plan.levels()), 0);
   Fas fas(comm, plan, options, propagator, origin, report);
   fas.set_guess(guess);
+  // Where nothing depends on them, residuals are put together at the end, so that no rank waits for all others after an iteration.
+  const bool decides = options.tolerance > 0 || options.on_divergence != OnDivergence::report;
+  std::vector<at::Tensor> local_norms;
   int iterations = plan.levels() == 1 ? 0 : options.iterations;
   for (int i = 0; i < iterations; ++i) {
-    const bool skips = i == 0 && options.cycle.skip_downcycle;
     for (const Phase& phase : plan_cycle(plan.levels(), options.cycle, i == 0)) fas.run(phase);
     ++report.iterations;
-    report.residuals.push_back(skips || !options.residuals ? std::nullopt : std::optional(temporal_norm(comm, options.norm, fas.local_norm())));
+    report.residuals.emplace_back();
+    if (!options.residuals || (i == 0 && options.cycle.skip_downcycle)) continue;
+    if (!decides) {
+      local_norms.push_back(fas.local_norm());
+      continue;
+    }
+    const double residual = temporal_norms(comm, options.norm, fas.local_norm().view({1})).front();
+    report.residuals.back() = residual;
     report.diverged = has_grown(report.residuals);
-    const std::optional<double> residual = report.residuals.back();
-    if (residual && (*residual < options.tolerance || !std::isfinite(*residual))) break;
+    if (residual < options.tolerance || !std::isfinite(residual)) break;
     if (i + 1 == options.iterations && report.diverged && options.on_divergence == OnDivergence::more_iterations) iterations *= 2;
   }
   report.converged = plan.levels() == 1 || (!report.residuals.empty() && report.residuals.back() && *report.residuals.back() < options.tolerance);
@@ -258,6 +268,11 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
     return solution;
   }
   Solution solution = fas.finish();
+  if (!local_norms.empty()) {
+    const std::vector<double> residuals = temporal_norms(comm, options.norm, at::stack(local_norms));
+    std::copy(residuals.begin(), residuals.end(), report.residuals.end() - static_cast<int64_t>(residuals.size()));
+    report.diverged = has_grown(report.residuals);
+  }
   solution.report = std::move(report);
   return solution;
 }

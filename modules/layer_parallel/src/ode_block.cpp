@@ -6,6 +6,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/layer_parallel/prediction.hpp>
 
+#include "mirrored.hpp"
 #include "states.hpp"
 
 namespace tw::layer_parallel {
@@ -28,15 +29,6 @@ LevelPlan make_plan(int64_t steps, int ranks, const LayerParallelOptions& option
   return {std::move(levels), partition_steps(steps, ranks, unit), StepOwner::left};
 }
 
-LevelPlan reverse(const LevelPlan& plan) {
-  std::vector<Level> levels;
-  for (int l = 0; l < plan.levels(); ++l) levels.push_back(plan.level(l));
-  std::vector<int64_t> cuts;
-  for (const int64_t cut : plan.cuts()) cuts.push_back(plan.cuts().back() - cut);
-  std::reverse(cuts.begin(), cuts.end());
-  return {std::move(levels), std::move(cuts), StepOwner::right};
-}
-
 /// Of the block, with those beside the grid.
 LevelPlan::Range layers_of(const LevelPlan& plan, int rank, int64_t front, int64_t layers) {
   auto [begin, end] = plan.steps_of(0, rank);
@@ -45,6 +37,17 @@ LevelPlan::Range layers_of(const LevelPlan& plan, int rank, int64_t front, int64
   if (plan.home(0, 0) == rank) begin = 0;
   if (plan.home(0, plan.level(0).steps) == rank) end = layers;
   return {begin, end};
+}
+
+/// Solves from `guess`, where that has states like `state`.
+Solution solve(const Communicator& comm, const LevelPlan& plan, MgritOptions options, Propagator& propagator, const State& state,
+               const State& guess) {
+  bool fits = guess.size() == state.size();
+  for (size_t i = 0; fits && i < guess.size(); ++i) {
+    fits = guess[i].sizes().slice(1) == state[i].sizes() && guess[i].scalar_type() == state[i].scalar_type();
+  }
+  if (fits) options.cycle.skip_downcycle = false;  // or the guess would not count
+  return Mgrit(comm, plan, std::move(options)).solve(propagator, state, fits ? guess : State{});
 }
 
 /// Puts the layers' buffers back as they were.
@@ -75,7 +78,7 @@ OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const
       front_(options.front_layers),
       back_(block.count - options.front_layers - grid_layers(block.count, options)),
       plan_(make_plan(grid_layers(block.count, options), comm.size(), options)),
-      reversed_plan_(reverse(plan_)),
+      reversed_plan_(mirrored(plan_)),
       stack_(block, layers_of(plan_, comm.rank(), front_, layers_), options.seed, stream) {
   for (MgritOptions* direction : {&options_.forward, &options_.backward}) {
     direction->last_c_relaxation = true;
@@ -112,7 +115,7 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
   State state = input;
   if (front_ > 0 && comm_.rank() == first_rank()) state = beside_the_grid({-front_, 1, front_, front_}, state, pass ? &pass->front : nullptr);
   if (!stack_.buffers().empty()) buffers.emplace(stack_);
-  Solution solution = Mgrit(comm_, plan_, options_.forward).solve(layers, state, forward_guess_);
+  Solution solution = solve(comm_, plan_, options_.forward, layers, state, forward_guess_);
   forward_report_ = std::move(solution.report);
   if (options_.guess == Guess::previous) forward_guess_ = solution.points;
   if (pass) {
@@ -121,8 +124,8 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
     if (plan_.levels() > 1) pass->tape.c_states = exchange_c_states(solution, input);
   }
   if (comm_.rank() != last_rank()) return {};
-  if (back_ == 0) return solution.end;
-  return beside_the_grid({steps, 1, back_, back_}, solution.end, pass ? &pass->back : nullptr);
+  // In memory of its own, for whoever works on it in place: the tape holds the other.
+  return clone(back_ == 0 ? solution.end : beside_the_grid({steps, 1, back_, back_}, solution.end, pass ? &pass->back : nullptr));
 }
 
 // Coarse steps of the adjoint need the state at the left end of their layer. Where that is the last point of the rank before, it comes from there.
@@ -153,7 +156,7 @@ State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<a
   };
   State state = cotangent;
   if (pass.back) state = beside_the_grid(*pass.back, state);
-  Solution solution = Mgrit(reversed_comm_, reversed_plan_, options_.backward).solve(layers, state, backward_guess_);
+  Solution solution = solve(reversed_comm_, reversed_plan_, options_.backward, layers, state, backward_guess_);
   backward_report_ = std::move(solution.report);
   if (options_.guess == Guess::previous) backward_guess_ = solution.points;
   buffers.restore();
@@ -162,9 +165,8 @@ State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<a
 }
 
 double OdeBlock::modelled_speed_up() const {
-  return predict(plan_, {.cycle = options_.forward.cycle, .iterations = options_.forward.iterations},
-                 {.cycle = options_.backward.cycle, .iterations = options_.backward.iterations})
-      .speed_up;
+  const auto pass = [](const MgritOptions& o) { return PassOptions{.cycle = o.cycle, .iterations = o.iterations, .residuals = o.residuals}; };
+  return predict(plan_, pass(options_.forward), pass(options_.backward), {.serial_layers = front_ + back_}).speed_up;
 }
 
 }  // namespace tw::layer_parallel

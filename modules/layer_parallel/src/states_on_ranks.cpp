@@ -46,7 +46,7 @@ State broadcast_shapes(const Communicator& comm, const State& state, Rank root) 
 
 State broadcast_state(const Communicator& comm, const State& state, Rank root) {
   State result = broadcast_shapes(comm, state, root);
-  for (at::Tensor& tensor : result) tensor = tensor.contiguous();
+  for (at::Tensor& tensor : result) tensor = tensor.clone(at::MemoryFormat::Contiguous);  // others may hold what came in
   broadcast(comm, result, root);
   return result;
 }

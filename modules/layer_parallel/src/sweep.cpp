@@ -31,7 +31,8 @@ struct View {
   bool is_start(int64_t point) const { return kind == SweepKind::each || grid().is_c_point(point); }
 };
 
-/// The runs that `rank` makes, ascending; runs of one length that lie equally far apart are one entry.
+/// The runs that `rank` makes, ascending. Runs of one length that lie equally far apart are one entry, but for a first run that has to wait for its
+/// start.
 std::vector<Runs> runs_of(const View& view, int rank) {
   std::vector<Runs> all;
   const auto [begin, end] = view.plan.steps_of(view.level, rank);
@@ -46,7 +47,7 @@ std::vector<Runs> runs_of(const View& view, int rank) {
     if (!all.empty()) {
       Runs& last = all.back();
       const int64_t spacing = first - last.begin(last.count - 1);
-      if (last.length == length && (last.count == 1 || last.spacing == spacing)) {
+      if (view.is_start(last.first) && last.length == length && (last.count == 1 || last.spacing == spacing)) {
         last.spacing = spacing;
         ++last.count;
         continue;

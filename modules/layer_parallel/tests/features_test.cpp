@@ -146,11 +146,11 @@ TEST(Features, RandomLayersDrawTheSameInEverySweep) {
   expect_equals_serial(blocks, inputs, {}, 2);
   LayerParallel net(world(), blocks, exact());
   net.to(torch::kDouble);
-  const torch::Tensor first = net.forward(inputs)[0].detach().clone();
-  EXPECT_FALSE(first.equal(net.forward(inputs)[0].detach()));
+  const torch::Tensor first = net.forward(inputs, {})[0].detach().clone();
+  EXPECT_FALSE(first.equal(net.forward(inputs, {})[0].detach()));
   net.eval();
-  const torch::Tensor evaluated = net.forward(inputs)[0].detach().clone();
-  EXPECT_TRUE(evaluated.equal(net.forward(inputs)[0].detach()));
+  const torch::Tensor evaluated = net.forward(inputs, {})[0].detach().clone();
+  EXPECT_TRUE(evaluated.equal(net.forward(inputs, {})[0].detach()));
 }
 
 struct NormalisedImpl : torch::nn::Module {
@@ -194,16 +194,15 @@ TEST(Features, WithoutGradientsNothingIsRecorded) {
 TEST(Features, ASecondPassOverTheSameInputIsTheSame) {
   const torch::Tensor x = torch::randn({3, 4});
   for (const Guess guess : {Guess::zero, Guess::previous}) {
-    LayerParallelOptions options{.coarsening = 4};
-    options.guess = guess;
-    LayerParallel net(world(), {block([] { return Dense(4); }, 32)}, options);
+    LayerParallel net(world(), {block([] { return Dense(4); }, 32)}, {.coarsening = 4, .guess = guess});
     torch::Tensor y = net.forward(x);
     y.sum().backward();
+    const double first = *net.report().blocks[0].forward.residuals.back();
     const torch::Tensor second = net.forward(x);
     if (guess == Guess::zero) {
       EXPECT_TRUE(second.equal(y));
-    } else if (world().rank() == 0) {
-      EXPECT_LE(*net.report().blocks[0].forward.residuals.back(), 1e-3) << "nearer, since it goes on where the first has ended";
+    } else {
+      EXPECT_LE(*net.report().blocks[0].forward.residuals.back(), 1e-2 * first) << "it goes on where the first pass has ended";
     }
   }
 }

@@ -133,7 +133,8 @@ void expect_histories_agree(const std::vector<std::optional<double>>& ours, cons
 }
 
 TEST(Mgrit, HasTheResidualsOfTheReference) {
-  for (const nlohmann::json& reference : reference_cases()["solver"]) {
+  const nlohmann::json cases = reference_cases();
+  for (const nlohmann::json& reference : cases["solver"]) {
     const nlohmann::json& options = reference["options"];
     const Problem problem = reference["problem"] == "ode" ? decay(reference["steps"]) : heat(reference["steps"], reference["points_in_space"]);
     const int64_t c = options["cfactor"];

@@ -50,7 +50,8 @@ double norm_over_ranks(const torch::Tensor& part) {
 
 TEST(Network, HasTheResidualsAndNormsOfTheReference) {
   const torch::Tensor weights = reference_tensor("dense_smooth_weights");  // [64, 32, 33]
-  for (const nlohmann::json& reference : reference_cases()["network"]) {
+  const nlohmann::json cases = reference_cases();
+  for (const nlohmann::json& reference : cases["network"]) {
     for (const Batching batching : {Batching::always, Batching::never}) {
       const nlohmann::json& o = reference["options"];
       const std::string name = reference["name"];

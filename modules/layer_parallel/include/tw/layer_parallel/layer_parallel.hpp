@@ -17,7 +17,7 @@ namespace tw::layer_parallel {
 /// What the iterations of a pass start from.
 enum class Guess {
   zero,
-  previous,  ///< the solution of the pass before, where shapes are the same
+  previous,  ///< the solution of the pass before, where shapes are the same; such a pass does not skip its first downcycle
 };
 
 struct LayerParallelOptions {
@@ -85,10 +85,10 @@ class LayerParallel : public torch::nn::Module {
 
   /// Collective, and so is the backward pass of what it gives.
   /// @param input used on rank 0 only; elsewhere anything.
-  /// @param extras given to every layer, on every rank alike.
   /// @return the output on every rank. Every rank calls backward(); the cotangent of the rank that has the last layer is the one that counts.
   at::Tensor forward(const at::Tensor& input);
-  State forward(const State& input, const State& extras = {});
+  /// The same for states of several tensors. @param extras given to every layer, on every rank alike.
+  State forward(const State& input, const State& extras);
 
   /// Iterations of the passes to come.
   void set_iterations(int forward, int backward);
