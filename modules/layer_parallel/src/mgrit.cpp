@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/layer_parallel/mgrit.hpp>
 
-#include <ATen/ops/tensor.h>
-
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <sstream>
 #include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 
+#include "releasing_others.hpp"
 #include "states.hpp"
 #include "sweeper.hpp"
 
@@ -23,6 +27,17 @@ struct LevelState {
   int64_t c_count = 0;
 };
 
+/// The distance from 1 to the next number; 0 of integers.
+double epsilon_of(c10::ScalarType dtype) {
+  switch (c10::toRealValueType(dtype)) {
+    case at::kDouble: return std::numeric_limits<double>::epsilon();
+    case at::kFloat: return std::numeric_limits<float>::epsilon();
+    case at::kHalf: return std::numeric_limits<c10::Half>::epsilon();
+    case at::kBFloat16: return std::numeric_limits<c10::BFloat16>::epsilon();
+    default: return 0;
+  }
+}
+
 /// One solution under way.
 class Fas {
  public:
@@ -37,6 +52,7 @@ class Fas {
     if (fine.c_count == 0 || guess.empty()) return;
     const int64_t n = guess.front().size(0);
     TW_EXPECTS(n == fine.c_count, "the guess has ", n, " states for ", fine.c_count, " C-points of rank ", comm_.rank());
+    TW_EXPECTS(alike(guess, fine.u.states, 1), "the guess is ", describe(guess), ", states of ", n, " points are ", describe(fine.u.states));
     const bool has_origin = fine.c_begin == 0;  // which is known better
     copy(fine.u.at(fine.c_begin + (has_origin ? spacing() : 0), fine.c_count - has_origin, spacing()), rows(guess, has_origin, n - has_origin));
   }
@@ -54,17 +70,19 @@ class Fas {
     report_.seconds[static_cast<size_t>(phase.level)][static_cast<size_t>(phase.kind)] += watch.elapsed();
   }
 
-  /// Of the residual that the last restriction from level 0 computed; 0-dimensional.
-  at::Tensor local_norm() const {
-    if (residual_.empty() || residual_.front().size(0) == 0) return at::zeros({}, at::kDouble);
-    const at::Tensor norms = propagator_.norms(residual_);
-    switch (options_.norm) {
-      case TemporalNorm::one: return norms.sum();
-      case TemporalNorm::two: return norms.square().sum();
-      case TemporalNorm::max: return norms.max();
-    }
-    return norms.max();
+  /// Of all ranks: the residual that the last restriction from level 0 computed. Collective.
+  double residual_norm() const { return norm_of(residual_); }
+
+  /// Of all ranks: what of a residual may be rounding, by the values that it belongs to. Collective.
+  double rounding_norm() const {
+    double epsilon = 0;
+    for (const at::Tensor& tensor : levels_.front().u.states) epsilon = std::max(epsilon, epsilon_of(tensor.scalar_type()));
+    constexpr double roundings_in_a_step = 100;
+    return roundings_in_a_step * epsilon * norm_of(levels_.at(1).v.states);
   }
+
+  /// Whether the values at C-points of level 0, of all ranks, are. Residuals are those before the last correction. Collective.
+  bool is_finite() { return std::isfinite(norm_of(c_points(0))); }
 
   /// The last relaxation, and what is kept.
   Solution finish() {
@@ -149,6 +167,20 @@ class Fas {
     });
   }
 
+  double norm_of(const State& states) const {
+    at::Tensor local = at::zeros({}, at::kDouble);
+    if (states.front().size(0) > 0) {
+      const at::Tensor norms = propagator_.norms(states).to(at::kDouble);
+      // MPI does not say what the greater of a number and NaN is.
+      local = options_.norm == TemporalNorm::one   ? norms.sum()
+              : options_.norm == TemporalNorm::two ? norms.square().sum()
+                                                   : norms.nan_to_num(HUGE_VAL, HUGE_VAL).max();
+    }
+    allreduce(comm_, local, options_.norm == TemporalNorm::max ? ReduceOp::max : ReduceOp::sum);
+    const double value = local.item<double>();
+    return options_.norm == TemporalNorm::two ? std::sqrt(value) : value;
+  }
+
   /// C-points of `level` are the points of the next.
   State c_points(int level) {
     const LevelState& state = at(level);
@@ -217,16 +249,22 @@ class Fas {
   State residual_;  // of level 0
 };
 
-double temporal_norm(const Communicator& comm, TemporalNorm norm, const at::Tensor& local) {
-  allreduce(comm, local, norm == TemporalNorm::max ? ReduceOp::max : ReduceOp::sum);
-  const double value = local.item<double>();
-  return norm == TemporalNorm::two ? std::sqrt(value) : value;
+/// Collective.
+bool diverges(const Fas& fas, const std::vector<std::optional<double>>& residuals) {
+  if (!residuals.back()) return false;
+  if (!std::isfinite(*residuals.back())) return true;
+  const bool has_grown = residuals.size() > 1 && residuals[residuals.size() - 2] && *residuals.back() > *residuals[residuals.size() - 2];
+  return has_grown && *residuals.back() > fas.rounding_norm();
 }
 
-bool has_grown(const std::vector<std::optional<double>>& residuals) {
-  if (residuals.empty() || !residuals.back()) return false;
-  if (!std::isfinite(*residuals.back())) return true;
-  return residuals.size() > 1 && residuals[residuals.size() - 2] && *residuals.back() > *residuals[residuals.size() - 2];
+/// What both cost, level by level.
+void add_costs(Report& to, const Report& other) {
+  for (size_t level = 0; level < other.steps.size(); ++level) {
+    to.steps[level] += other.steps[level];
+    to.messages[level] += other.messages[level];
+  }
+  to.bytes += other.bytes;
+  to.last_relaxation += other.last_relaxation;
 }
 
 Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, Propagator& propagator, const State& origin,
@@ -241,20 +279,22 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
     const bool skips = i == 0 && options.cycle.skip_downcycle;
     for (const Phase& phase : plan_cycle(plan.levels(), options.cycle, i == 0)) fas.run(phase);
     ++report.iterations;
-    report.residuals.push_back(skips || !options.residuals ? std::nullopt : std::optional(temporal_norm(comm, options.norm, fas.local_norm())));
-    report.diverged = has_grown(report.residuals);
+    report.residuals.push_back(skips || !options.residuals ? std::nullopt : std::optional(fas.residual_norm()));
+    report.diverged = diverges(fas, report.residuals);
     const std::optional<double> residual = report.residuals.back();
     if (residual && (*residual < options.tolerance || !std::isfinite(*residual))) break;
     if (i + 1 == options.iterations && report.diverged && options.on_divergence == OnDivergence::more_iterations) iterations *= 2;
   }
-  report.converged = plan.levels() == 1 || (!report.residuals.empty() && report.residuals.back() && *report.residuals.back() < options.tolerance);
-  if (report.converged) report.diverged = false;
+  const bool finite = plan.levels() == 1 || !options.residuals || fas.is_finite();
+  const bool below = !report.residuals.empty() && report.residuals.back() && *report.residuals.back() < options.tolerance;
+  report.converged = plan.levels() == 1 || (finite && below);
+  report.diverged = !report.converged && (report.diverged || !finite);
   if (report.diverged && options.on_divergence == OnDivergence::serial) {
     const LevelPlan serial({{.steps = plan.level(0).steps}}, plan.cuts(), plan.owner());
     Solution solution = iterate(comm, serial, options, propagator, origin, {});
-    solution.report.iterations = report.iterations;
-    solution.report.residuals = std::move(report.residuals);
-    solution.report.serial = solution.report.diverged = true;
+    add_costs(report, solution.report);
+    report.serial = report.converged = true;
+    solution.report = std::move(report);
     return solution;
   }
   Solution solution = fas.finish();
@@ -272,18 +312,39 @@ void MgritOptions::validate() const {
   cycle.validate();
 }
 
+namespace {
+
+/// What ranks must agree on, an option a line.
+std::vector<std::string> lines_of(const LevelPlan& plan, const MgritOptions& options) {
+  std::ostringstream out;
+  out.precision(std::numeric_limits<double>::max_digits10);
+  const auto list = [&](const char* name, const auto& values) {
+    out << name << ':';
+    for (const auto& value : values) out << ' ' << value;
+    out << '\n';
+  };
+  for (int l = 0; l < plan.levels(); ++l)
+    list("steps and coarsening of a level", std::initializer_list{plan.level(l).steps, plan.level(l).coarsening});
+  list("blocks of steps", plan.cuts());
+  list("owner of a step", std::initializer_list{static_cast<int>(plan.owner())});
+  list("relaxations", options.cycle.relaxations.values());
+  list("weights", options.weights.values());
+  out << "iterations: " << options.iterations << "\ntolerance: " << options.tolerance << "\nskip_downcycle: " << options.cycle.skip_downcycle
+      << "\nf_cycle: " << options.cycle.f_cycle << "\nlast_c_relaxation: " << options.last_c_relaxation << "\nresiduals: " << options.residuals
+      << "\nnorm: " << static_cast<int>(options.norm) << "\non_divergence: " << static_cast<int>(options.on_divergence);
+  return {std::move(out).str()};
+}
+
+}  // namespace
+
 Mgrit::Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options) : comm_(comm), plan_(std::move(plan)), options_(std::move(options)) {
+  expect_same_on_all_ranks(comm_, "the plan and the options of a solver", lines_of(plan_, options_));
   options_.validate();
   TW_EXPECTS(plan_.ranks() == comm.size(), "the plan is for ", plan_.ranks(), " ranks, not for the ", comm.size(), " of ", comm.name());
 }
 
 Solution Mgrit::solve(Propagator& propagator, const State& origin, const State& guess) {
-  try {
-    return iterate(comm_, plan_, options_, propagator, origin, guess);
-  } catch (const std::exception& e) {
-    if (!comm_.revoked()) comm_.revoke(e.what());
-    throw;
-  }
+  return releasing_others(comm_, [&] { return iterate(comm_, plan_, options_, propagator, origin, guess); });
 }
 
 }  // namespace tw::layer_parallel

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <initializer_list>
+#include <span>
+#include <tw/base/contract.hpp>
 #include <vector>
 
 namespace tw::layer_parallel {
@@ -10,17 +14,26 @@ namespace tw::layer_parallel {
 template <class T>
 class PerLevel {
  public:
-  PerLevel(T value) : values_{value} {}  // NOLINT(google-explicit-constructor): options read `.coarsening = 4`
-  PerLevel(std::initializer_list<T> values) : values_(values) {}
-  explicit PerLevel(std::vector<T> values) : values_(std::move(values)) {}
+  /// Values that one may give; so many times coarsened, at most every 65,536th point is left.
+  static constexpr size_t most = 16;
+
+  PerLevel(T value) : PerLevel(std::span<const T>(&value, 1)) {}  // NOLINT(google-explicit-constructor): options read `.coarsening = 4`
+  PerLevel(std::initializer_list<T> values) : PerLevel(std::span<const T>(values.begin(), values.size())) {}
+  explicit PerLevel(const std::vector<T>& values) : PerLevel(std::span<const T>(values)) {}
 
   /// @param level 0 is the finest.
-  const T& at(int level) const { return static_cast<size_t>(level) < values_.size() ? values_[static_cast<size_t>(level)] : values_.back(); }
+  const T& at(int level) const { return values_[std::min(static_cast<size_t>(level), size_ - 1)]; }
   /// As they were given; empty is a mistake that options refuse.
-  const std::vector<T>& values() const noexcept { return values_; }
+  std::span<const T> values() const noexcept { return {values_.data(), size_}; }
 
  private:
-  std::vector<T> values_;
+  explicit PerLevel(std::span<const T> values) : size_(values.size()) {
+    TW_EXPECTS(size_ <= most, "at most ", most, " values by level, got ", size_);
+    std::ranges::copy(values, values_.begin());
+  }
+
+  std::array<T, most> values_{};  // not a vector: GCC 12 warns of the clean-up of options in braces that hold one
+  size_t size_;
 };
 
 }  // namespace tw::layer_parallel
