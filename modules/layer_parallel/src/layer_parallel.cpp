@@ -14,6 +14,7 @@
 #include "autograd_node.hpp"
 #include "generator.hpp"
 #include "network.hpp"
+#include "releasing_others.hpp"
 #include "states.hpp"
 #include "states_on_ranks.hpp"
 
@@ -122,7 +123,7 @@ LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, L
 // backward passes reach the parts in the same order on every rank.
 State LayerParallel::Impl::forward(const State& input, const State& extras) {
   const Stopwatch watch;
-  return releasing_others([&] {
+  return releasing_others(comm_, [&] {
     Rank here(0);
     State state = comm_.rank() == here ? input : State{anchor_};
     for (Part& part : parts_) {
@@ -154,7 +155,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
   const auto backward = [this, &block, recorded, like, here, placeholder = at::zeros_like(state[0]),
                          tensors = state.size()](const std::vector<at::Tensor>& cotangents) {
     const Stopwatch watch;
-    return releasing_others([&] {
+    return releasing_others(comm_, [&] {
       std::vector<at::Tensor> gradients = zero_gradients(block.stack());
       const State end = comm_.rank() == block.last_rank() ? State(cotangents.begin(), cotangents.end()) : *like;
       const State begin = block.backward(*recorded, end, gradients);

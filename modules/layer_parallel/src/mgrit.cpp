@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/layer_parallel/mgrit.hpp>
 
-#include <ATen/ops/tensor.h>
-
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <sstream>
 #include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 
+#include "releasing_others.hpp"
 #include "states.hpp"
 #include "sweeper.hpp"
 
@@ -24,6 +27,17 @@ struct LevelState {
   int64_t c_count = 0;
 };
 
+/// The distance from 1 to the next number; 0 of integers.
+double epsilon_of(c10::ScalarType dtype) {
+  switch (c10::toRealValueType(dtype)) {
+    case at::kDouble: return std::numeric_limits<double>::epsilon();
+    case at::kFloat: return std::numeric_limits<float>::epsilon();
+    case at::kHalf: return std::numeric_limits<c10::Half>::epsilon();
+    case at::kBFloat16: return std::numeric_limits<c10::BFloat16>::epsilon();
+    default: return 0;
+  }
+}
+
 /// One solution under way.
 class Fas {
  public:
@@ -38,6 +52,7 @@ class Fas {
     if (fine.c_count == 0 || guess.empty()) return;
     const int64_t n = guess.front().size(0);
     TW_EXPECTS(n == fine.c_count, "the guess has ", n, " states for ", fine.c_count, " C-points of rank ", comm_.rank());
+    TW_EXPECTS(alike(guess, fine.u.states, 1), "the guess is ", describe(guess), ", states of ", n, " points are ", describe(fine.u.states));
     const bool has_origin = fine.c_begin == 0;  // which is known better
     copy(fine.u.at(fine.c_begin + (has_origin ? spacing() : 0), fine.c_count - has_origin, spacing()), rows(guess, has_origin, n - has_origin));
   }
@@ -55,16 +70,17 @@ class Fas {
     report_.seconds[static_cast<size_t>(phase.level)][static_cast<size_t>(phase.kind)] += watch.elapsed();
   }
 
-  /// Of the residual that the last restriction from level 0 computed; 0-dimensional.
-  at::Tensor local_norm() const {
-    if (residual_.empty() || residual_.front().size(0) == 0) return at::zeros({}, at::kDouble);
-    const at::Tensor norms = propagator_.norms(residual_);
-    switch (options_.norm) {
-      case TemporalNorm::one: return norms.sum();
-      case TemporalNorm::two: return norms.square().sum();
-      case TemporalNorm::max: return norms.max();
-    }
-    return norms.max();
+  /// This rank's parts of two figures: the norm of the residual that the last restriction from level 0 computed, and that of the values that it
+  /// belongs to. float64, [2]
+  at::Tensor local_norms() const { return at::stack({norm_of(residual_), norm_of(levels_.at(1).v.states)}); }
+  /// This rank's part of the norm of the values at C-points of level 0. Residuals are those before the last correction.
+  at::Tensor local_norm_of_values() { return norm_of(c_points(0)); }
+  /// What of a residual may be rounding, over the norm of the values.
+  double rounding() const {
+    double epsilon = 0;
+    for (const at::Tensor& tensor : levels_.front().u.states) epsilon = std::max(epsilon, epsilon_of(tensor.scalar_type()));
+    constexpr double roundings_in_a_step = 100;
+    return roundings_in_a_step * epsilon;
   }
 
   /// The last relaxation, and what is kept.
@@ -150,6 +166,18 @@ class Fas {
     });
   }
 
+  /// This rank's part of the temporal norm; see over_ranks().
+  at::Tensor norm_of(const State& states) const {
+    if (states.front().size(0) == 0) return at::zeros({}, at::kDouble);
+    const at::Tensor norms = propagator_.norms(states).to(at::kDouble);
+    switch (options_.norm) {
+      case TemporalNorm::one: return norms.sum();
+      case TemporalNorm::two: return norms.square().sum();
+      case TemporalNorm::max: break;
+    }
+    return norms.nan_to_num(HUGE_VAL, HUGE_VAL).max();  // MPI does not say what the greater of a number and NaN is
+  }
+
   /// C-points of `level` are the points of the next.
   State c_points(int level) {
     const LevelState& state = at(level);
@@ -218,17 +246,29 @@ class Fas {
   State residual_;  // of level 0
 };
 
-/// One figure of each iteration's local norms, with one all-reduce. @param local float64, [iterations]
-std::vector<double> temporal_norms(const Communicator& comm, TemporalNorm norm, const at::Tensor& local) {
+/// Of all ranks, figures that each has its part of. Collective, one all-reduce. @param local float64, any shape
+at::Tensor over_ranks(const Communicator& comm, TemporalNorm norm, const at::Tensor& local) {
   allreduce(comm, local, norm == TemporalNorm::max ? ReduceOp::max : ReduceOp::sum);
-  const at::Tensor values = norm == TemporalNorm::two ? local.sqrt() : local;
-  return {values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel()};
+  return norm == TemporalNorm::two ? local.sqrt() : local;
 }
 
-bool has_grown(const std::vector<std::optional<double>>& residuals) {
-  if (residuals.empty() || !residuals.back()) return false;
-  if (!std::isfinite(*residuals.back())) return true;
-  return residuals.size() > 1 && residuals[residuals.size() - 2] && *residuals.back() > *residuals[residuals.size() - 2];
+/// Whether the last residual is larger than the one before, by more than rounding, or not finite.
+bool has_grown(const std::vector<std::optional<double>>& residuals, double rounding) {
+  const std::optional<double>& last = residuals.back();
+  if (!last) return false;
+  if (!std::isfinite(*last)) return true;
+  const std::optional<double> before = residuals.size() > 1 ? residuals[residuals.size() - 2] : std::nullopt;
+  return before && *last > *before && *last > rounding;
+}
+
+/// What both cost, level by level.
+void add_costs(Report& to, const Report& other) {
+  for (size_t level = 0; level < other.steps.size(); ++level) {
+    to.steps[level] += other.steps[level];
+    to.messages[level] += other.messages[level];
+  }
+  to.bytes += other.bytes;
+  to.last_relaxation += other.last_relaxation;
 }
 
 Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, Propagator& propagator, const State& origin,
@@ -238,9 +278,14 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
   report.messages.assign(static_cast<size_t>(plan.levels()), 0);
   Fas fas(comm, plan, options, propagator, origin, report);
   fas.set_guess(guess);
+  const auto judge = [&](size_t iteration, const at::Tensor& figures) {
+    report.residuals[iteration] = figures[0].item<double>();
+    report.diverged = has_grown({report.residuals.begin(), report.residuals.begin() + static_cast<int64_t>(iteration) + 1},
+                                fas.rounding() * figures[1].item<double>());
+  };
   // Where nothing depends on them, residuals are put together at the end, so that no rank waits for all others after an iteration.
   const bool decides = options.tolerance > 0 || options.on_divergence != OnDivergence::report;
-  std::vector<at::Tensor> local_norms;
+  std::vector<at::Tensor> waiting;
   int iterations = plan.levels() == 1 ? 0 : options.iterations;
   for (int i = 0; i < iterations; ++i) {
     for (const Phase& phase : plan_cycle(plan.levels(), options.cycle, i == 0)) fas.run(phase);
@@ -248,31 +293,40 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
     report.residuals.emplace_back();
     if (!options.residuals || (i == 0 && options.cycle.skip_downcycle)) continue;
     if (!decides) {
-      local_norms.push_back(fas.local_norm());
+      waiting.push_back(fas.local_norms());
       continue;
     }
-    const double residual = temporal_norms(comm, options.norm, fas.local_norm().view({1})).front();
-    report.residuals.back() = residual;
-    report.diverged = has_grown(report.residuals);
-    if (residual < options.tolerance || !std::isfinite(residual)) break;
+    judge(static_cast<size_t>(i), over_ranks(comm, options.norm, fas.local_norms()));
+    if (*report.residuals.back() < options.tolerance || !std::isfinite(*report.residuals.back())) break;
     if (i + 1 == options.iterations && report.diverged && options.on_divergence == OnDivergence::more_iterations) iterations *= 2;
   }
-  report.converged = plan.levels() == 1 || (!report.residuals.empty() && report.residuals.back() && *report.residuals.back() < options.tolerance);
-  if (report.converged) report.diverged = false;
+  bool finite = true;
+  const auto look_at_the_end = [&] {
+    if (plan.levels() == 1 || !options.residuals) return;
+    waiting.push_back(fas.local_norm_of_values().expand({2}));
+    const at::Tensor figures = over_ranks(comm, options.norm, at::stack(waiting));
+    const size_t first = report.residuals.size() - waiting.size() + 1;
+    for (size_t i = 0; i + 1 < waiting.size(); ++i) judge(first + i, figures[static_cast<int64_t>(i)]);
+    finite = std::isfinite(figures[-1][0].item<double>());
+  };
+  if (decides) look_at_the_end();
+  Solution solution;
+  if (!decides) {
+    solution = fas.finish();
+    look_at_the_end();
+  }
+  const bool below = !report.residuals.empty() && report.residuals.back() && *report.residuals.back() < options.tolerance;
+  report.converged = plan.levels() == 1 || (finite && below);
+  report.diverged = !report.converged && (report.diverged || !finite);
   if (report.diverged && options.on_divergence == OnDivergence::serial) {
     const LevelPlan serial({{.steps = plan.level(0).steps}}, plan.cuts(), plan.owner());
-    Solution solution = iterate(comm, serial, options, propagator, origin, {});
-    solution.report.iterations = report.iterations;
-    solution.report.residuals = std::move(report.residuals);
-    solution.report.serial = solution.report.diverged = true;
+    solution = iterate(comm, serial, options, propagator, origin, {});
+    add_costs(report, solution.report);
+    report.serial = report.converged = true;
+    solution.report = std::move(report);
     return solution;
   }
-  Solution solution = fas.finish();
-  if (!local_norms.empty()) {
-    const std::vector<double> residuals = temporal_norms(comm, options.norm, at::stack(local_norms));
-    std::copy(residuals.begin(), residuals.end(), report.residuals.end() - static_cast<int64_t>(residuals.size()));
-    report.diverged = has_grown(report.residuals);
-  }
+  if (decides) solution = fas.finish();
   solution.report = std::move(report);
   return solution;
 }
@@ -287,18 +341,39 @@ void MgritOptions::validate() const {
   cycle.validate();
 }
 
+namespace {
+
+/// What ranks must agree on, an option a line.
+std::vector<std::string> lines_of(const LevelPlan& plan, const MgritOptions& options) {
+  std::ostringstream out;
+  out.precision(std::numeric_limits<double>::max_digits10);
+  const auto list = [&](const char* name, const auto& values) {
+    out << name << ':';
+    for (const auto& value : values) out << ' ' << value;
+    out << '\n';
+  };
+  for (int l = 0; l < plan.levels(); ++l)
+    list("steps and coarsening of a level", std::initializer_list{plan.level(l).steps, plan.level(l).coarsening});
+  list("blocks of steps", plan.cuts());
+  list("owner of a step", std::initializer_list{static_cast<int>(plan.owner())});
+  list("relaxations", options.cycle.relaxations.values());
+  list("weights", options.weights.values());
+  out << "iterations: " << options.iterations << "\ntolerance: " << options.tolerance << "\nskip_downcycle: " << options.cycle.skip_downcycle
+      << "\nf_cycle: " << options.cycle.f_cycle << "\nlast_c_relaxation: " << options.last_c_relaxation << "\nresiduals: " << options.residuals
+      << "\nnorm: " << static_cast<int>(options.norm) << "\non_divergence: " << static_cast<int>(options.on_divergence);
+  return {std::move(out).str()};
+}
+
+}  // namespace
+
 Mgrit::Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options) : comm_(comm), plan_(std::move(plan)), options_(std::move(options)) {
+  expect_same_on_all_ranks(comm_, "the plan and the options of a solver", lines_of(plan_, options_));
   options_.validate();
   TW_EXPECTS(plan_.ranks() == comm.size(), "the plan is for ", plan_.ranks(), " ranks, not for the ", comm.size(), " of ", comm.name());
 }
 
 Solution Mgrit::solve(Propagator& propagator, const State& origin, const State& guess) {
-  try {
-    return iterate(comm_, plan_, options_, propagator, origin, guess);
-  } catch (const std::exception& e) {
-    if (!comm_.revoked()) comm_.revoke(e.what());
-    throw;
-  }
+  return releasing_others(comm_, [&] { return iterate(comm_, plan_, options_, propagator, origin, guess); });
 }
 
 }  // namespace tw::layer_parallel

@@ -24,17 +24,6 @@ class LayerParallel::Impl {
 
   State forward(const State& input, const State& extras);
 
-  /// A rank that fails ends the waiting of the others.
-  template <class F>
-  auto releasing_others(const F& f) const {
-    try {
-      return f();
-    } catch (const std::exception& e) {
-      if (!comm_.revoked()) comm_.revoke(e.what());
-      throw;
-    }
-  }
-
   const Communicator comm_;
   const Communicator reversed_;
   std::vector<Block> blocks_;

@@ -7,6 +7,7 @@
 #include <tw/comm/collectives.hpp>
 
 #include "network.hpp"
+#include "releasing_others.hpp"
 #include "whole_tensors.hpp"
 
 namespace tw::layer_parallel {
@@ -50,7 +51,7 @@ std::vector<OptimizedTensor> LayerParallel::optimized_tensors() const {
 }
 
 std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
-  return impl_->releasing_others([&] {
+  return releasing_others(impl_->comm_, [&] {
     std::shared_ptr<SerialNetwork> serial;
     if (impl_->comm_.rank() == 0) serial = std::make_shared<SerialNetwork>(impl_->blocks_, impl_->options_);
     visit_whole_tensors(impl_->comm_, shards(), [&](const std::string& name, const at::Tensor& values) {
@@ -72,7 +73,7 @@ std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
 }
 
 double LayerParallel::add_smoothness_penalty(double gamma) {
-  return impl_->releasing_others([&] {
+  return releasing_others(impl_->comm_, [&] {
     const c10::AutoGradMode no_gradients(false);
     const Communicator& comm = impl_->comm_;
     const at::Tensor penalty = at::zeros({}, at::kDouble);

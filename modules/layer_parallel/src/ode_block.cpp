@@ -39,17 +39,6 @@ LevelPlan::Range layers_of(const LevelPlan& plan, int rank, int64_t front, int64
   return {begin, end};
 }
 
-/// Solves from `guess`, where that has states like `state`.
-Solution solve(const Communicator& comm, const LevelPlan& plan, MgritOptions options, Propagator& propagator, const State& state,
-               const State& guess) {
-  bool fits = guess.size() == state.size();
-  for (size_t i = 0; fits && i < guess.size(); ++i) {
-    fits = guess[i].sizes().slice(1) == state[i].sizes() && guess[i].scalar_type() == state[i].scalar_type();
-  }
-  if (fits) options.cycle.skip_downcycle = false;  // or the guess would not count
-  return Mgrit(comm, plan, std::move(options)).solve(propagator, state, fits ? guess : State{});
-}
-
 /// Puts the layers' buffers back as they were.
 class BuffersGuard {
  public:
@@ -79,16 +68,34 @@ OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const
       back_(block.count - options.front_layers - grid_layers(block.count, options)),
       plan_(make_plan(grid_layers(block.count, options), comm.size(), options)),
       reversed_plan_(mirrored(plan_)),
-      stack_(block, layers_of(plan_, comm.rank(), front_, layers_), options.seed, stream) {
-  for (MgritOptions* direction : {&options_.forward, &options_.backward}) {
-    direction->last_c_relaxation = true;
-    direction->store_all = false;
-  }
-}
+      stack_(block, layers_of(plan_, comm.rank(), front_, layers_), options.seed, stream),
+      forward_(comm_, plan_, options.forward),
+      backward_(reversed_comm_, reversed_plan_, options.backward) {}
 
 void OdeBlock::set_iterations(int forward, int backward) {
   options_.forward.iterations = forward;
   options_.backward.iterations = backward;
+  forward_ = Direction(comm_, plan_, options_.forward);
+  backward_ = Direction(reversed_comm_, reversed_plan_, options_.backward);
+}
+
+OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options) {
+  options.last_c_relaxation = true;
+  options.store_all = false;
+  from_zero_ = std::make_unique<Mgrit>(comm, plan, options);
+  options.cycle.skip_downcycle = false;  // or a guess would not count
+  from_guess_ = std::make_unique<Mgrit>(comm, plan, options);
+}
+
+Solution OdeBlock::Direction::solve(Propagator& propagator, const State& state, Guess guess) {
+  bool fits = guess == Guess::previous && before_.size() == state.size();
+  for (size_t i = 0; fits && i < state.size(); ++i) {
+    fits = before_[i].sizes().slice(1) == state[i].sizes() && before_[i].scalar_type() == state[i].scalar_type();
+  }
+  Solution solution = fits ? from_guess_->solve(propagator, state, before_) : from_zero_->solve(propagator, state);
+  if (guess == Guess::previous) before_ = solution.points;
+  report_ = solution.report;
+  return solution;
 }
 
 std::optional<Rank> OdeBlock::rank_of_layer(int64_t index) const {
@@ -115,9 +122,7 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
   State state = input;
   if (front_ > 0 && comm_.rank() == first_rank()) state = beside_the_grid({-front_, 1, front_, front_}, state, pass ? &pass->front : nullptr);
   if (!stack_.buffers().empty()) buffers.emplace(stack_);
-  Solution solution = solve(comm_, plan_, options_.forward, layers, state, forward_guess_);
-  forward_report_ = std::move(solution.report);
-  if (options_.guess == Guess::previous) forward_guess_ = solution.points;
+  const Solution solution = forward_.solve(layers, state, options_.guess);
   if (pass) {
     pass->call = call;
     pass->tape.extras = extras;
@@ -156,9 +161,7 @@ State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<a
   };
   State state = cotangent;
   if (pass.back) state = beside_the_grid(*pass.back, state);
-  Solution solution = solve(reversed_comm_, reversed_plan_, options_.backward, layers, state, backward_guess_);
-  backward_report_ = std::move(solution.report);
-  if (options_.guess == Guess::previous) backward_guess_ = solution.points;
+  const Solution solution = backward_.solve(layers, state, options_.guess);
   buffers.restore();
   if (comm_.rank() != first_rank()) return {};
   return pass.front ? beside_the_grid(*pass.front, solution.end) : solution.end;

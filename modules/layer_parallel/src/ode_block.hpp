@@ -24,6 +24,7 @@ class OdeBlock {
   Rank last_rank() const { return Rank(plan_.home(0, plan_.level(0).steps)); }
   /// The rank that has layer `index`; none where there is no such layer.
   std::optional<Rank> rank_of_layer(int64_t index) const;
+  /// Collective.
   void set_iterations(int forward, int backward);
 
   /// What a pass leaves for its backward pass.
@@ -36,11 +37,27 @@ class OdeBlock {
   /// @return that of the input on first_rank(); empty elsewhere
   State backward(Pass& pass, const State& cotangent, const std::vector<at::Tensor>& gradients);
 
-  const Report& forward_report() const noexcept { return forward_report_; }
-  const Report& backward_report() const noexcept { return backward_report_; }
+  const Report& forward_report() const noexcept { return forward_.report(); }
+  const Report& backward_report() const noexcept { return backward_.report(); }
   double modelled_speed_up() const;
 
  private:
+  /// Solves one direction, pass after pass.
+  class Direction {
+   public:
+    /// Collective.
+    Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options);
+    /// Collective. @param guess previous: from the solution before, where that has states like `state`.
+    Solution solve(Propagator& propagator, const State& state, Guess guess);
+    const Report& report() const noexcept { return report_; }
+
+   private:
+    std::unique_ptr<Mgrit> from_zero_;
+    std::unique_ptr<Mgrit> from_guess_;
+    State before_;  // the solution before
+    Report report_;
+  };
+
   Evolution evolution(uint64_t call);
   Stored exchange_c_states(const Solution& solution, const State& example);
 
@@ -57,10 +74,8 @@ class OdeBlock {
   LevelPlan reversed_plan_;
   LayerStack stack_;
   uint64_t calls_ = 0;
-  State forward_guess_;
-  State backward_guess_;
-  Report forward_report_;
-  Report backward_report_;
+  Direction forward_;
+  Direction backward_;
 };
 
 struct OdeBlock::Pass {

@@ -3,6 +3,9 @@
 
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/view_as_real.h>
+
+#include <tw/base/contract.hpp>
 
 #include "states.hpp"
 
@@ -11,7 +14,8 @@ namespace tw::layer_parallel {
 at::Tensor Propagator::norms(const State& states) const {
   at::Tensor squares;
   for (const at::Tensor& tensor : states) {
-    const at::Tensor square = at::linalg_vector_norm(tensor.flatten(1), 2, at::IntArrayRef{1}, false, at::kDouble).square();
+    const at::Tensor real = tensor.is_complex() ? at::view_as_real(tensor) : tensor;
+    const at::Tensor square = at::linalg_vector_norm(real.flatten(1), 2, at::IntArrayRef{1}, false, at::kDouble).square();
     squares = squares.defined() ? squares.add(square) : square;
   }
   return squares.sqrt();
@@ -24,7 +28,10 @@ State StepwisePropagator::march(const March& march, const State& from, const Bet
   for (int64_t j = 0; j < length; ++j) {
     for (int64_t run = 0; run < count; ++run) {
       State& state = states[static_cast<size_t>(run)];
-      state = step_(march, march.runs.begin(run) + j, state);
+      State next = step_(march, march.runs.begin(run) + j, state);
+      TW_EXPECTS(alike(next, state), "step ", march.runs.begin(run) + j, " of level ", march.level, " leads from ", describe(state), " to ",
+                 describe(next), "; steps keep the tensors of a state, their shapes and dtypes");
+      state = std::move(next);
     }
     if (between && j + 1 < length) {
       const State stacked = between(j, stack(states));

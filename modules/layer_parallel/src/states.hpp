@@ -7,9 +7,16 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
+#include <string>
 #include <tw/layer_parallel/propagator.hpp>
 
 namespace tw::layer_parallel {
+
+/// Whether both have as many tensors, of equal dtypes and, but for the first `skipped` dimensions, shapes.
+bool alike(const State& a, const State& b, size_t skipped = 0);
+
+/// Such as "float64 [3], float32 [2, 2]".
+std::string describe(const State& state);
 
 /// Applies `f` to each component.
 template <class F>

@@ -81,6 +81,7 @@ class Sweeper::Run {
     if (!task_.right_sides && !task_.wants_all) return {};
     return [this, runs](int64_t j, const State& raw) {
       const int64_t point = runs.first + j + 1;
+      expect_states(raw, runs, j + 1);
       State values = task_.right_sides ? sum(raw, task_.right_sides->at(point, runs.count, runs.spacing)) : raw;
       if (task_.wants_all) task_.take(point, runs.count, runs.spacing, values);
       return values;
@@ -89,6 +90,7 @@ class Sweeper::Run {
 
   void advance(const Runs& runs) {
     ends_ = s_.propagator_.march({s_.plan_, task_.level, runs, task_.last}, starts_of(runs), between(runs));
+    expect_states(ends_, runs, runs.length);
     s_.report_.steps[static_cast<size_t>(task_.level)] += runs.count * runs.length;
     // All ends but the last are C-points homed here.
     const int64_t last = runs.count - 1;
@@ -97,6 +99,13 @@ class Sweeper::Run {
     const int64_t together = alike ? runs.count : last;
     if (together > 0) arrive(runs.end(0), rows(ends_, 0, together), together, runs.spacing);
     if (homed && !alike) arrive(runs.end(last), rows(ends_, last, 1));
+  }
+
+  /// Others would be stretched to the right shape without a word, or sent to a rank that expects fewer or more bytes.
+  void expect_states(const State& states, const Runs& runs, int64_t steps) const {
+    TW_EXPECTS(alike(states, s_.example_, 1) && !states.empty() && states.front().size(0) == runs.count, steps, " steps of level ", task_.level,
+               " from point ", runs.first, ", made for ", runs.count, " states at once, lead to ", describe(states), "; a state is ",
+               describe(row(s_.example_, 0)), ", and stays so");
   }
 
   State row_of_last_end() const { return rows(ends_, ends_.front().size(0) - 1, 1); }

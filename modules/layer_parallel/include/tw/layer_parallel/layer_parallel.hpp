@@ -90,7 +90,7 @@ class LayerParallel : public torch::nn::Module {
   /// The same for states of several tensors. @param extras given to every layer, on every rank alike.
   State forward(const State& input, const State& extras);
 
-  /// Iterations of the passes to come.
+  /// Iterations of the passes to come. Collective.
   void set_iterations(int forward, int backward);
   /// How the last passes went. Local.
   NetworkReport report() const;

@@ -12,7 +12,7 @@ enum class TemporalNorm { one, two, max };
 /// What to do when the residual has grown, or is not finite, after the last iteration.
 enum class OnDivergence {
   report,           ///< nothing but to say so
-  more_iterations,  ///< twice as many
+  more_iterations,  ///< twice as many, unless it is not finite
   serial,           ///< make all steps one after the other
 };
 
@@ -35,7 +35,8 @@ struct MgritOptions {
 /// Ref: Falgout et al. 2014, SISC 36:6; Gunther et al. 2020, SIMODS 2:1, for networks.
 class Mgrit : public ParallelInTime {
  public:
-  /// @param comm borrowed; as many ranks as the plan has; carries nothing else while solve() runs.
+  /// Collective: all ranks give the same plan and options. @param comm borrowed; as many ranks as the plan has; carries nothing else while solve()
+  /// runs.
   Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options);
 
   const LevelPlan& plan() const noexcept override { return plan_; }

@@ -15,10 +15,10 @@ struct Report {
   int iterations = 0;
   std::vector<std::optional<double>> residuals;  ///< by iteration, of all ranks; none where it was not computed
   bool converged = false;                        ///< the last residual is below the tolerance, or the solution is serial
-  bool diverged = false;                         ///< a residual is not finite, or the last one is larger than the one before
-  bool serial = false;                           ///< it diverged, and all steps were made one after the other instead
+  bool diverged = false;  ///< a residual or value is not finite, or the last residual is larger than the one before by more than rounding
+  bool serial = false;    ///< it diverged, and all steps were made one after the other instead
 
-  std::vector<int64_t> steps;                 ///< this rank's, by level, the last relaxation included
+  std::vector<int64_t> steps;                 ///< this rank's, by level, the last relaxation included, and the serial solution
   std::vector<int64_t> messages;              ///< this rank sent, by level, with one for each tensor of a state
   int64_t bytes = 0;                          ///< this rank sent
   std::vector<std::vector<Seconds>> seconds;  ///< by level and Phase::Kind: wall time of this rank, waiting included

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/layer_parallel/ode.hpp>
+
+#include <ATen/ops/empty_like.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <limits>
+#include <sstream>
+#include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/comm/collectives.hpp>
+
+#include "releasing_others.hpp"
+#include "states.hpp"
+
+namespace tw::layer_parallel::mgrit {
+namespace {
+
+class OdePropagator : public StepwisePropagator {
+ public:
+  OdePropagator(Step step, const std::function<double(const State&)>& norm) : StepwisePropagator(std::move(step)), norm_(norm) {}
+
+  at::Tensor norms(const State& states) const override {
+    if (!norm_) return StepwisePropagator::norms(states);
+    std::vector<double> norms;
+    for (int64_t i = 0; i < states.front().size(0); ++i) norms.push_back(norm_(row(states, i)));
+    return tensor_of(norms);
+  }
+
+ private:
+  const std::function<double(const State&)>& norm_;
+};
+
+/// What ranks must agree on, an option a line; the solver looks at its own.
+std::vector<std::string> lines_of(const State& u0, int64_t steps, const Options<State>& options) {
+  std::ostringstream out;
+  out.precision(std::numeric_limits<double>::max_digits10);
+  out << "u_0: " << describe(u0) << "\nsteps: " << steps << "\nfinal_time: " << options.final_time << "\nlevels: " << options.levels
+      << "\nmin_coarse: " << options.min_coarse << "\na guess: " << static_cast<bool>(options.guess)
+      << "\na norm: " << static_cast<bool>(options.norm) << "\ncoarsening:";
+  for (const int64_t c : options.coarsening.values()) out << ' ' << c;
+  out << "\ncosts:";
+  for (const double cost : options.costs) out << ' ' << cost;
+  return {std::move(out).str()};
+}
+
+/// Nothing of what autograd may have recorded.
+State detached(const State& state) {
+  return each(state, [](const at::Tensor& t) { return t.defined() ? t.detach() : t; });  // undefined: an error elsewhere
+}
+
+void validate(const State& u0, int64_t steps, const Options<State>& options) {
+  TW_EXPECTS(options.final_time > 0, "final_time must be above 0, is ", options.final_time);
+  TW_EXPECTS(steps >= 1, "at least one step is needed, got ", steps);
+  TW_EXPECTS(!u0.empty(), "u_0 needs a tensor");
+  for (const at::Tensor& tensor : u0) {
+    TW_EXPECTS(tensor.defined() && (tensor.is_floating_point() || tensor.is_complex()), "u_0 is ", describe(u0),
+               "; a state's tensors are floating-point or complex");
+  }
+  TW_EXPECTS(std::ranges::all_of(options.costs, [](double cost) { return cost >= 0; }), "costs must be at least 0");
+}
+
+LevelPlan plan_of(int64_t steps, int ranks, const Options<State>& options) {
+  std::vector<Level> levels = plan_levels(steps, {options.levels, options.coarsening, options.min_coarse});
+  const int64_t unit = std::max<int64_t>(levels.front().coarsening, 1);
+  return {std::move(levels), partition_steps(steps, ranks, unit, options.costs), StepOwner::right};
+}
+
+/// At this rank's C-points of level 0, stacked.
+State guess_at_c_points(const LevelPlan& plan, int rank, const State& u0, const Options<State>& options, double dt) {
+  std::vector<State> values;
+  const auto points = plan.points_of(0, rank);
+  for (int64_t point = points.begin; point < points.end; ++point) {
+    if (!plan.level(0).is_c_point(point)) continue;
+    values.push_back(options.guess ? detached(options.guess(static_cast<double>(point) * dt)) : u0);
+    TW_EXPECTS(alike(values.back(), u0), "the guess for point ", point, " is ", describe(values.back()), ", u_0 is ", describe(u0));
+  }
+  return values.empty() ? State{} : stack(values);
+}
+
+}  // namespace
+
+at::Tensor tensor_of(std::span<const double> numbers) {
+  at::Tensor tensor = at::empty({static_cast<int64_t>(numbers.size())}, at::kDouble);
+  std::ranges::copy(numbers, tensor.data_ptr<double>());
+  return tensor;
+}
+
+std::span<const double> numbers_of(const at::Tensor& tensor) {
+  TW_EXPECTS(tensor.scalar_type() == at::kDouble && tensor.is_contiguous(), "numbers lie in a contiguous float64 tensor, not in ",
+             describe({tensor}));
+  return {tensor.const_data_ptr<double>(), static_cast<size_t>(tensor.numel())};
+}
+
+Result<State> detail::solve(const Communicator& comm, const State& u0, int64_t steps, std::function<State(double, double, const State&)> step,
+                            const Options<State>& options) {
+  const Communicator own = comm.dup();
+  expect_same_on_all_ranks(own, "u_0 and the options of mgrit::solve()", lines_of(u0, steps, options));
+  return releasing_others(own, [&]() -> Result<State> {
+    const c10::AutoGradMode no_gradients(false);
+    validate(u0, steps, options);
+    const double dt = options.final_time / static_cast<double>(steps);
+    MgritOptions solver = options.solver;
+    if (options.guess) solver.cycle.skip_downcycle = false;
+    Mgrit mgrit(own, plan_of(steps, own.size(), options), solver);
+    const LevelPlan& plan = mgrit.plan();
+    OdePropagator propagator(
+        [&](const March& march, int64_t k, const State& from) {
+          const auto stride = static_cast<double>(march.plan.level(march.level).stride);
+          return detached(step(static_cast<double>(k) * stride * dt, stride * dt, from));
+        },
+        options.norm);
+    const State origin = detached(u0);
+    Solution solution = mgrit.solve(propagator, origin, guess_at_c_points(plan, own.rank(), origin, options, dt));
+
+    const Rank last(plan.home(0, steps));
+    const State end =
+        own.rank() == last ? clone(solution.end) : each(origin, [](const at::Tensor& t) { return at::empty_like(t, at::MemoryFormat::Contiguous); });
+    broadcast(own, end, last);
+    std::vector<State> values;
+    for (int64_t i = 0; i < solution.points.front().size(0); ++i) values.push_back(row(solution.points, i));
+    return {{std::move(values), solution.first, solution.spacing, end}, std::move(solution.report)};
+  });
+}
+
+}  // namespace tw::layer_parallel::mgrit

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <exception>
+#include <tw/mpi/communicator.hpp>
+
+namespace tw::layer_parallel {
+
+/// What `f` returns. If it throws, the other ranks' waits on `comm` end as well.
+template <class F>
+auto releasing_others(const Communicator& comm, const F& f) {
+  try {
+    return f();
+  } catch (const std::exception& e) {
+    if (!comm.revoked()) comm.revoke(e.what());
+    throw;
+  } catch (...) {
+    if (!comm.revoked()) comm.revoke("an exception of a type of its own");
+    throw;
+  }
+}
+
+}  // namespace tw::layer_parallel
