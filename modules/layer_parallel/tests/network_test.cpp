@@ -51,6 +51,7 @@ double norm_over_ranks(const torch::Tensor& part) {
 TEST(Network, HasTheResidualsAndNormsOfTheReference) {
   const torch::Tensor weights = reference_tensor("dense_smooth_weights");  // [64, 32, 33]
   const nlohmann::json cases = reference_cases();
+  ASSERT_EQ(cases["network"].size(), 4U);
   for (const nlohmann::json& reference : cases["network"]) {
     for (const Batching batching : {Batching::always, Batching::never}) {
       const nlohmann::json& o = reference["options"];
