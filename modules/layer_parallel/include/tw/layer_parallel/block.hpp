@@ -72,18 +72,19 @@ Layer layer_of(std::shared_ptr<M> module) {
   M& m = *module;
   using Tensor = const at::Tensor&;
   using Tensors = const State&;
-  if constexpr (requires(Tensor u, double dt) { m.forward(u, dt); }) {
+  // One argument first: forward() of torch::nn::Sequential takes any number.
+  if constexpr (requires(Tensor u) { m.forward(u); }) {
+    return {module, [&m](Tensors u, Tensors, double) { return state_of(m.forward(u.at(0))); }, false};
+  } else if constexpr (requires(Tensors u) { m.forward(u); }) {
+    return {module, [&m](Tensors u, Tensors, double) { return state_of(m.forward(u)); }, false};
+  } else if constexpr (requires(Tensor u, double dt) { m.forward(u, dt); }) {
     return {module, [&m](Tensors u, Tensors, double dt) { return state_of(m.forward(u.at(0), dt)); }, true};
   } else if constexpr (requires(Tensors u, double dt) { m.forward(u, dt); }) {
     return {module, [&m](Tensors u, Tensors, double dt) { return state_of(m.forward(u, dt)); }, true};
   } else if constexpr (requires(Tensor u, Tensors extras) { m.forward(u, extras); }) {
     return {module, [&m](Tensors u, Tensors extras, double) { return state_of(m.forward(u.at(0), extras)); }, false};
-  } else if constexpr (requires(Tensors u, Tensors extras) { m.forward(u, extras); }) {
-    return {module, [&m](Tensors u, Tensors extras, double) { return state_of(m.forward(u, extras)); }, false};
-  } else if constexpr (requires(Tensor u) { m.forward(u); }) {
-    return {module, [&m](Tensors u, Tensors, double) { return state_of(m.forward(u.at(0))); }, false};
   } else {
-    return {module, [&m](Tensors u, Tensors, double) { return state_of(m.forward(u)); }, false};
+    return {module, [&m](Tensors u, Tensors extras, double) { return state_of(m.forward(u, extras)); }, false};
   }
 }
 
