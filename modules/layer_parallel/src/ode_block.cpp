@@ -168,7 +168,10 @@ State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<a
 }
 
 double OdeBlock::modelled_speed_up() const {
-  const auto pass = [](const MgritOptions& o) { return PassOptions{.cycle = o.cycle, .iterations = o.iterations, .residuals = o.residuals}; };
+  const auto pass = [](const MgritOptions& o) {
+    const bool waits_for_residuals = o.tolerance > 0 || o.on_divergence != OnDivergence::report;
+    return PassOptions{.cycle = o.cycle, .iterations = o.iterations, .residuals = waits_for_residuals};
+  };
   return predict(plan_, pass(options_.forward), pass(options_.backward), {.serial_layers = front_ + back_}).speed_up;
 }
 

@@ -72,7 +72,8 @@ class SerialNetwork : public torch::nn::Module {
 /// reduced. Along a `data` axis, DataParallel takes its parameters like any others.
 ///
 /// Each rank has a contiguous part of every ODE block. Of these, parameters of one name lie in one tensor, [layers of this rank, ...], named after
-/// the block's index, such as "1.weight". Plain layers before the first ODE block live on rank 0, others where the block before them ends.
+/// the block's index, such as "1.weight". Plain layers before the first ODE block live on rank 0, others where the block before them ends. It must
+/// outlive the backward passes of what it gave.
 ///
 /// Passes are iterations: an approximation, exact when there are enough of them. The gradient is that of the last relaxation, whose own
 /// linearisation is exact. Ref: Gunther et al. 2020, SIMODS 2:1.

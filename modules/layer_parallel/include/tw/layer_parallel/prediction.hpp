@@ -9,7 +9,7 @@ namespace tw::layer_parallel {
 struct PassOptions {
   CycleOptions cycle = {};
   int iterations = 1;
-  bool residuals = true;  ///< they are computed: after each iteration that has one, all ranks meet in an all-reduce
+  bool residuals = true;  ///< something depends on them: after each iteration that has one, all ranks meet in an all-reduce
 };
 
 /// What things take, in any one unit of time.
