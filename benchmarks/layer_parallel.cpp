@@ -67,6 +67,8 @@ std::function<void()> pass_of(Net& net, const std::vector<int64_t>& shape) {
 
 void against_serial(const Contest& contest, const tw::Communicator& ours, const Network& network, const std::string& name) {
   tw::benchmark::Case of{.benchmark = "layer_parallel/forward_backward", .name = name, .baseline = "serial"};
+  of.rounds = 15;
+  of.steps = network.shape.size() > 2 ? 1 : 10;
   LayerParallel net(ours, {network.block}, network.options);
   SerialNetwork serial({network.block}, network.options);
   const auto pass = pass_of(net, network.shape);
