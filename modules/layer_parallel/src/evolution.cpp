@@ -41,16 +41,16 @@ State as_state(std::vector<at::Tensor> gradients, const State& like) {
 
 }  // namespace
 
-State Evolution::step(int64_t first, int64_t spacing, int64_t stride, const State& states, const State& extras,
-                      const std::vector<at::Tensor>* parameters) const {
+State Evolution::step(int64_t first, int64_t spacing, int64_t stride, const State& states, const State& extras, const BatchedLayer* trace,
+                      const std::vector<at::Tensor>& parameters) const {
   const double dt = h * static_cast<double>(stride);
-  if (!random) return stack.step(begin + first, spacing, states, extras, dt, parameters);
+  if (!random) return stack.step(begin + first, spacing, states, extras, dt, trace, parameters);
   GeneratorGuard generator;
   std::vector<State> results;
   for (int64_t i = 0; i < states.front().size(0); ++i) {
     const int64_t layer = begin + first + i * spacing;
     generator.seed(random_layer_seed(seed, block, call), static_cast<uint64_t>(layer));
-    results.push_back(row(stack.step(layer, 1, rows(states, i, 1), extras, dt, nullptr), 0));
+    results.push_back(row(stack.step(layer, 1, rows(states, i, 1), extras, dt), 0));
   }
   return layer_parallel::stack(results);
 }
@@ -64,27 +64,28 @@ State ForwardPropagator::march(const March& march, const State& from, const Betw
 }
 
 State ForwardPropagator::march(const Runs& runs, int64_t stride, bool record, const State& from, const Between& between) {
-  const bool batched = runs.count > 1 && evolution_.stack.is_batchable(row(from, 0), extras_, evolution_.h * static_cast<double>(stride));
-  if (record) return this->record(runs, from, batched);
+  const BatchedLayer* trace =
+      runs.count > 1 ? evolution_.stack.trace_for(row(from, 0), extras_, evolution_.h * static_cast<double>(stride)) : nullptr;
+  if (record) return this->record(runs, from, trace);
   const c10::AutoGradMode no_gradients(false);
   State states = from;
   for (int64_t j = 0; j < runs.length; ++j) {
     const int64_t first = (runs.first + j) * stride;
     const int64_t spacing = runs.spacing * stride;
     std::vector<at::Tensor> parameters;
-    if (batched) parameters = evolution_.stack.parameters_of(evolution_.begin + first, runs.count, spacing);
-    states = evolution_.step(first, spacing, stride, states, extras_, batched ? &parameters : nullptr);
+    if (trace != nullptr) parameters = evolution_.stack.parameters_of(evolution_.begin + first, runs.count, spacing);
+    states = evolution_.step(first, spacing, stride, states, extras_, trace, parameters);
     if (between && j + 1 < runs.length) states = between(j, states);
   }
   return states;
 }
 
 // Layers that do not run together have graphs of their own, so that each can be passed alone.
-State ForwardPropagator::record(const Runs& runs, const State& from, bool batched) {
-  if (!batched && runs.count > 1) {
+State ForwardPropagator::record(const Runs& runs, const State& from, const BatchedLayer* trace) {
+  if (trace == nullptr && runs.count > 1) {
     std::vector<State> ends;
     for (int64_t run = runs.count - 1; run >= 0; --run) {
-      ends.push_back(row(record({runs.begin(run), 1, runs.length, runs.length}, rows(from, run, 1), false), 0));
+      ends.push_back(row(record({runs.begin(run), 1, runs.length, runs.length}, rows(from, run, 1), nullptr), 0));
     }
     return stack({ends.rbegin(), ends.rend()});
   }
@@ -92,12 +93,13 @@ State ForwardPropagator::record(const Runs& runs, const State& from, bool batche
   Record& record = tape_->records.emplace_back(Record{runs, leaves_of(from), {}, {}});
   State states = record.from;
   for (int64_t j = 0; j < runs.length; ++j) {
-    if (batched) {
+    if (trace != nullptr) {
       std::vector<at::Tensor>& parameters =
           record.parameters.emplace_back(evolution_.stack.parameters_of(evolution_.begin + runs.first + j, runs.count, runs.spacing));
       for (size_t p = 0; p < parameters.size(); ++p) parameters[p].set_requires_grad(evolution_.stack.parameters()[p].stack.requires_grad());
     }
-    states = evolution_.step(runs.first + j, runs.spacing, 1, states, extras_, batched ? &record.parameters.back() : nullptr);
+    states = trace != nullptr ? evolution_.step(runs.first + j, runs.spacing, 1, states, extras_, trace, record.parameters.back())
+                              : evolution_.step(runs.first + j, runs.spacing, 1, states, extras_);
   }
   record.to = states;
   return each(states, [](const at::Tensor& t) { return t.detach(); });
@@ -190,7 +192,7 @@ State AdjointPropagator::coarse_step(int64_t first_step, int64_t stride, const S
   if (leaf.empty()) {
     const c10::AutoGradMode gradients(true);
     leaf = leaves_of(tape_.c_states.at(first_step));
-    result = evolution_.step(first_step, 1, stride, leaf, tape_.extras, nullptr);
+    result = evolution_.step(first_step, 1, stride, leaf, tape_.extras);
   }
   const State stacked = each(cotangent, [](const at::Tensor& t) { return t.unsqueeze(0); });
   return row(as_state(transposed(result, leaf, stacked, /*keep=*/true), leaf), 0);

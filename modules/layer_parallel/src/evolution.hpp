@@ -22,8 +22,8 @@ struct Evolution {
   uint64_t call = 0;    ///< which forward pass
 
   /// Makes the steps of level 0 that begin at `first`, `first` + `spacing`, ..., `stride` times as long; see LayerStack::step().
-  State step(int64_t first, int64_t spacing, int64_t stride, const State& states, const State& extras,
-             const std::vector<at::Tensor>* parameters) const;
+  State step(int64_t first, int64_t spacing, int64_t stride, const State& states, const State& extras, const BatchedLayer* trace = nullptr,
+             const std::vector<at::Tensor>& parameters = {}) const;
 };
 
 /// The forward direction. Records the last march over the finest level, if it is to be differentiated.
@@ -37,7 +37,7 @@ class ForwardPropagator : public Propagator {
   State march(const Runs& runs, int64_t stride, bool record, const State& from, const Between& between);
 
  private:
-  State record(const Runs& runs, const State& from, bool batched);
+  State record(const Runs& runs, const State& from, const BatchedLayer* trace);
 
   Evolution evolution_;
   State extras_;

@@ -89,18 +89,17 @@ std::vector<at::Tensor> LayerStack::parameters_of(int64_t first, int64_t count, 
   return rows(stacks, first - range_.begin, count, spacing);
 }
 
-State LayerStack::step(int64_t first, int64_t spacing, const State& states, const State& extras, double dt,
-                       const std::vector<at::Tensor>* parameters) {
+State LayerStack::step(int64_t first, int64_t spacing, const State& states, const State& extras, double dt, const BatchedLayer* trace,
+                       const std::vector<at::Tensor>& parameters) {
   const int64_t count = states.front().size(0);
-  if (parameters == nullptr) {
+  if (trace == nullptr) {
     std::vector<State> results;
     for (int64_t i = 0; i < count; ++i) {
       results.push_back(layer_parallel::step(layer(first + i * spacing), options_.integrator, row(states, i), extras, dt));
     }
     return stack(results);
   }
-  const BatchedLayer& trace = *traces_.at(key_of(row(states, 0), extras, dt));
-  const Layer all{nullptr, [&](const State& u, const State& given, double) { return trace.run(u, given, *parameters); }, layers_.front().is_step};
+  const Layer all{nullptr, [&](const State& u, const State& given, double) { return trace->run(u, given, parameters); }, layers_.front().is_step};
   return layer_parallel::step(all, options_.integrator, states, extras, dt);
 }
 
@@ -114,8 +113,8 @@ std::string LayerStack::key_of(const State& example, const State& extras, double
   return std::move(key).str();
 }
 
-bool LayerStack::is_batchable(const State& example, const State& extras, double dt) {
-  if (layers_.size() < 2 || options_.batching == Batching::never) return false;
+const BatchedLayer* LayerStack::trace_for(const State& example, const State& extras, double dt) {
+  if (layers_.size() < 2 || options_.batching == Batching::never) return nullptr;
   const std::string key = key_of(example, extras, dt);
   if (!traces_.contains(key)) {
     traces_[key] = nullptr;
@@ -125,7 +124,7 @@ bool LayerStack::is_batchable(const State& example, const State& extras, double 
       unbatchable_ = problem;
     }
   }
-  return traces_[key] != nullptr;
+  return traces_[key].get();
 }
 
 std::string LayerStack::try_batched(const State& example, const State& extras, double dt, const std::string& key) {
@@ -145,8 +144,8 @@ std::string LayerStack::try_batched(const State& example, const State& extras, d
     if (options_.batching == Batching::automatic && trace->has_convolutions()) return "they hold convolutions, which are slower together";
     traces_[key] = trace;
     const std::vector<at::Tensor> parameters = parameters_of(range_.begin, n, 1);
-    const State together = step(range_.begin, 1, states, extras, dt, &parameters);
-    const State one_by_one = step(range_.begin, 1, states, extras, dt, nullptr);
+    const State together = step(range_.begin, 1, states, extras, dt, trace.get(), parameters);
+    const State one_by_one = step(range_.begin, 1, states, extras, dt);
     for (size_t i = 0; i < together.size(); ++i) {
       const double difference = at::linalg_vector_norm(together[i].sub(one_by_one[i])).item<double>();
       const double norm = at::linalg_vector_norm(one_by_one[i]).item<double>();

@@ -8,6 +8,8 @@
 
 namespace tw::layer_parallel {
 
+class BatchedLayer;
+
 /// One name's tensors.
 struct StackedTensor {
   std::string name;                ///< in its layer, such as "weight"
@@ -38,11 +40,12 @@ class LayerStack {
 
   /// Why the layers cannot run as one operation; empty: they can.
   const std::string& unbatchable() const noexcept { return unbatchable_; }
-  /// Steps layers `first`, `first` + `spacing`, ... from stacked states. With `parameters`, as parameters_of() gives them, those are used: as one
-  /// operation; without, one layer after the other with its own.
-  State step(int64_t first, int64_t spacing, const State& states, const State& extras, double dt, const std::vector<at::Tensor>* parameters);
-  /// Whether step() can take parameters, for states like `example`, one of them. Traces and tries the layers, once for each shape.
-  bool is_batchable(const State& example, const State& extras, double dt);
+  /// Steps layers `first`, `first` + `spacing`, ... from stacked states. With a trace, as one operation, with parameters as parameters_of() gives
+  /// them; without, one layer after the other, with its own.
+  State step(int64_t first, int64_t spacing, const State& states, const State& extras, double dt, const BatchedLayer* trace = nullptr,
+             const std::vector<at::Tensor>& parameters = {});
+  /// The layers' trace for states like `example`, one of them; null where they cannot run as one. Traces and tries the layers, once for each shape.
+  const BatchedLayer* trace_for(const State& example, const State& extras, double dt);
 
  private:
   std::string key_of(const State& example, const State& extras, double dt) const;
@@ -54,7 +57,7 @@ class LayerStack {
   std::vector<StackedTensor> parameters_;
   std::vector<StackedTensor> buffers_;
   bool training_ = true;
-  std::map<std::string, std::shared_ptr<const class BatchedLayer>> traces_;  // null: the layers do not run as one for this key
+  std::map<std::string, std::shared_ptr<const BatchedLayer>> traces_;  // null: the layers do not run as one for this key
   std::string unbatchable_;
 };
 
