@@ -38,7 +38,7 @@ test:
 
 accept:
 	@scripts/setup.sh build test
-	@scripts/build.sh $(PRESET) all -DTW_BUILD_TESTS=ON
+	@scripts/build.sh $(PRESET) all -DTW_BUILD_TESTS=ON -DTW_BUILD_EXAMPLES=ON
 	@scripts/accept.sh $(BUILD) $(ONLY)
 
 bench:

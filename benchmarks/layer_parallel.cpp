@@ -113,14 +113,14 @@ void measure_virtual(const Contest& contest) {
   });
   const CycleOptions cycle{.relaxations = 0};
   const LevelPlan plan(plan_levels(steps, {.coarsening = 16}), partition_steps(steps, comm.size(), 16), StepOwner::right);
-  const Mgrit mgrit(comm, plan, {.iterations = 2, .cycle = cycle, .last_c_relaxation = true});
+  Mgrit mgrit(comm, plan, {.iterations = 2, .cycle = cycle, .last_c_relaxation = true});
   const State origin{torch::ones({4})};
   std::vector<double> ours;
   std::vector<double> serial;
   for (int round = 0; round < 11; ++round) {
     comm.barrier();
     const tw::Stopwatch watch;
-    Mgrit(mgrit).solve(propagator, origin);
+    mgrit.solve(propagator, origin);
     comm.barrier();
     const double ours_ms = 1e3 * watch.elapsed().count();
     if (comm.rank() == 0) {

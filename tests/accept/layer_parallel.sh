@@ -3,19 +3,10 @@
 # number of ranks up to 64. Nested iteration reaches the loss of the direct run with at most half of its work, for three seeds. 64 residual layers on
 # Fashion-MNIST, trained with two iterations forward and one backward, are within a point of serial training, for three seeds.
 set -euo pipefail
+. "$(dirname "$0")/expect.bash"
 build=$1
-failed=0
 
-expect() {  # expect WHAT CONDITION, an awk expression
-  if awk "BEGIN { exit !($2) }"; then
-    echo "  $1: yes"
-  else
-    echo "  $1: NO"
-    failed=1
-  fi
-}
-
-TW_TEST_EVERY_PLAN=1 "$1/bin/level_plan_test" --gtest_brief=1
+TW_TEST_EVERY_PLAN=1 "$build/bin/level_plan_test" --gtest_brief=1
 echo "every plan of up to 300 steps and 64 ranks: all right"
 
 for seed in 1 2 3; do

@@ -4,8 +4,8 @@
 # gradients leave no memory behind.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. tests/accept/expect.bash
 build=$1
-failed=0
 
 figure() { sed -n "s/.*\"event\":\"summary\".*\"$2\":\([0-9.e+]*\).*/\1/p" "runs/$1/metrics.jsonl"; }
 
@@ -17,15 +17,6 @@ run() {  # run NAME EPOCHS SETTINGS...
   mpirun -n 2 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --fresh --set name="$name" --set epochs="$epochs" "${settings[@]}" >/dev/null
   accuracy=$(figure "$name" test_accuracy)
   bytes=$(figure "$name" bytes_per_step)
-}
-
-expect() {  # expect WHAT CONDITION, an awk expression
-  if awk "BEGIN { exit !($2) }"; then
-    echo "  $1: yes"
-  else
-    echo "  $1: NO"
-    failed=1
-  fi
 }
 
 run data 2

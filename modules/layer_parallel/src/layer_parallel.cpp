@@ -152,7 +152,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
     State end = block.forward(begin, extras, recorded);
     return end.empty() ? State{at::empty({0})} : end;
   };
-  const auto backward = [this, &block, recorded, like, here, placeholder = at::zeros_like(state[0]),
+  const auto backward = [this, &block, recorded, like, here, zeros = at::zeros_like(state[0]),
                          tensors = state.size()](const std::vector<at::Tensor>& cotangents) {
     const Stopwatch watch;
     return releasing_others(comm_, [&] {
@@ -160,7 +160,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
       const State end = comm_.rank() == block.last_rank() ? State(cotangents.begin(), cotangents.end()) : *like;
       const State begin = block.backward(*recorded, end, gradients);
       State result = carried(comm_, begin, block.first_rank(), here, *like);
-      if (comm_.rank() != here) result = State(tensors, placeholder);
+      if (comm_.rank() != here) result = State(tensors, zeros);
       result.emplace_back();  // the anchor's
       result.insert(result.end(), gradients.begin(), gradients.end());
       backward_time_ = watch.elapsed();
@@ -174,9 +174,9 @@ State LayerParallel::Impl::hand_out(const State& state) {
   std::vector<at::Tensor> inputs = state;
   inputs.push_back(anchor_);
   const auto forward = [&] { return broadcast_state(comm_, detached(state), last_); };
-  const auto backward = [mine = comm_.rank() == last_, placeholder = at::zeros_like(state[0]),
+  const auto backward = [mine = comm_.rank() == last_, zeros = at::zeros_like(state[0]),
                          tensors = state.size()](const std::vector<at::Tensor>& cotangents) {
-    std::vector<at::Tensor> result = mine ? cotangents : std::vector<at::Tensor>(tensors, placeholder);
+    std::vector<at::Tensor> result = mine ? cotangents : std::vector<at::Tensor>(tensors, zeros);
     result.emplace_back();
     return result;
   };

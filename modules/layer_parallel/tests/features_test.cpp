@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What networks with their layers in parallel do beyond plain passes: states of several tensors, random layers, batch normalisation, accumulation,
 // checkpoints, nested iteration, faults.
+#include "dense.hpp"
 #include "mpi_test.hpp"
-
-#include <torch/torch.h>
 
 #include <cmath>
 #include <tw/comm/collectives.hpp>
-#include <tw/comm/mesh.hpp>
 #include <tw/layer_parallel/check_layer.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/layer_parallel/nested_iteration.hpp>
@@ -18,19 +16,8 @@ namespace {
 
 using testing::world;
 
-struct DenseImpl : torch::nn::Module {
-  explicit DenseImpl(int64_t width) : linear(register_module("linear", torch::nn::Linear(width, width))) {}
-  torch::Tensor forward(const torch::Tensor& u) { return torch::tanh(linear(u)); }
-  torch::nn::Linear linear;
-};
-TORCH_MODULE(Dense);
-
 LayerParallelOptions exact(int iterations = 12) {
   return {.coarsening = 2, .min_coarse = 1, .forward = {.iterations = iterations}, .backward = {.iterations = iterations}};
-}
-
-double relative_difference(const torch::Tensor& ours, const torch::Tensor& theirs) {
-  return (ours - theirs).norm().item<double>() / std::max(theirs.norm().item<double>(), 1e-300);
 }
 
 /// Outputs and input gradients of both networks, in float64, after `passes` passes whose gradients add up.

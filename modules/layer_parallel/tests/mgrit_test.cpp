@@ -4,24 +4,18 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/layer_parallel/mgrit.hpp>
 
 #include "mpi_test.hpp"
 #include "problems.hpp"
+#include "reference_cases.hpp"
 
 namespace tw::layer_parallel {
 namespace {
 
 using testing::world;
-
-nlohmann::json reference_cases() {
-  std::ifstream file(TW_REFERENCE "/cases.json");
-  return nlohmann::json::parse(file);
-}
 
 /// This rank's C-points of level 0.
 std::vector<int64_t> my_c_points(const LevelPlan& plan) {
@@ -60,17 +54,6 @@ State guess_of(const std::string& kind, const LevelPlan& plan, const Problem& pr
     }
   }
   return stacked(states);
-}
-
-void expect_histories_agree(const std::vector<std::optional<double>>& ours, const nlohmann::json& reference, const std::string& name) {
-  ASSERT_EQ(ours.size(), reference.size()) << name;
-  for (size_t i = 0; i < ours.size(); ++i) {
-    ASSERT_EQ(ours[i].has_value(), !reference[i].is_null()) << name << ", iteration " << i;
-    if (!ours[i]) continue;
-    // Rounding decides below 1e-12: see definitions of the reference.
-    const double expected = reference[i].get<double>();
-    EXPECT_NEAR(*ours[i], expected, 1e-10 * expected + 1e-12) << name << ", iteration " << i;
-  }
 }
 
 TEST(Mgrit, HasTheResidualsOfTheReference) {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Networks with their layers in parallel: outputs, gradients and residuals of the reference, and those of one process.
+#include "dense.hpp"
 #include "mpi_test.hpp"
-
-#include <torch/torch.h>
+#include "reference_cases.hpp"
 
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <tw/comm/collectives.hpp>
 #include <tw/data/npy.hpp>
@@ -17,29 +15,7 @@ namespace {
 
 using testing::world;
 
-struct DenseImpl : torch::nn::Module {
-  explicit DenseImpl(int64_t width) : linear(register_module("linear", torch::nn::Linear(width, width))) {}
-  torch::Tensor forward(const torch::Tensor& u) { return torch::tanh(linear(u)); }
-  torch::nn::Linear linear;
-};
-TORCH_MODULE(Dense);
-
 torch::Tensor reference_tensor(const std::string& name) { return read_npy(TW_REFERENCE "/" + name + ".npy").to(torch::kDouble); }
-
-nlohmann::json reference_cases() {
-  std::ifstream file(TW_REFERENCE "/cases.json");
-  return nlohmann::json::parse(file);
-}
-
-void expect_histories_agree(const std::vector<std::optional<double>>& ours, const nlohmann::json& reference, const std::string& name) {
-  ASSERT_EQ(ours.size(), reference.size()) << name;
-  for (size_t i = 0; i < ours.size(); ++i) {
-    ASSERT_EQ(ours[i].has_value(), !reference[i].is_null()) << name << ", iteration " << i;
-    if (!ours[i]) continue;
-    const double expected = reference[i].get<double>();
-    EXPECT_NEAR(*ours[i], expected, 1e-10 * expected + 1e-12) << name << ", iteration " << i;
-  }
-}
 
 /// The norm of something of which every rank has a part.
 double norm_over_ranks(const torch::Tensor& part) {
@@ -124,10 +100,6 @@ Expected expected_of(SerialNetwork& net, const std::vector<Block>& blocks, const
     }
   }
   return expected;
-}
-
-double relative_difference(const torch::Tensor& ours, const torch::Tensor& theirs) {
-  return (ours - theirs).norm().item<double>() / std::max(theirs.norm().item<double>(), 1e-300);
 }
 
 void expect_equals_one_process(const std::vector<Block>& blocks, const LayerParallelOptions& options, const std::vector<std::vector<int64_t>>& shapes,
