@@ -9,6 +9,7 @@
 
 #include <iostream>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <tw/base/random.hpp>
 #include <tw/data/image_dataset.hpp>
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
   const uint64_t seed = argc > 3 ? std::stoul(argv[3]) : 1;
   const bool serial = argc > 4 && std::string(argv[4]) == "serial";
   const tw::ImageDataset train = tw::load_mnist("/usr/share/datasets/fashion-mnist", tw::Split::train);
+  if (images < 64 || images > train.size()) throw std::invalid_argument("training images: 64 to " + std::to_string(train.size()));
   const tw::ImageDataset test = tw::load_mnist("/usr/share/datasets/fashion-mnist", tw::Split::test);
 
   const auto opening = [] {
@@ -57,7 +59,7 @@ int main(int argc, char** argv) {
 
   constexpr size_t batch = 64;
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
-    const auto order = tw::random_permutation(train.size(), seed, static_cast<uint64_t>(epoch));
+    const auto order = tw::random_permutation(images, seed, static_cast<uint64_t>(epoch));
     for (size_t begin = 0; begin + batch <= static_cast<size_t>(images); begin += batch) {
       const tw::Batch samples = train.batch({order.data() + begin, batch});
       adam.zero_grad();

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "evolution.hpp"
 
-#include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/autograd.h>
-
+#include <algorithm>
 #include <optional>
 #include <tw/base/contract.hpp>
 
@@ -13,47 +11,31 @@
 namespace tw::layer_parallel {
 namespace {
 
-State leaves_of(const State& states) {
-  return each(states, [](const at::Tensor& t) { return t.detach().clone(at::MemoryFormat::Contiguous).set_requires_grad(t.is_floating_point()); });
-}
-
-/// d/d(inputs) of <outputs, cotangents>; undefined where an input takes no part.
-std::vector<at::Tensor> transposed(const State& outputs, const std::vector<at::Tensor>& inputs, const State& cotangents, bool keep) {
-  std::vector<at::Tensor> reached;
-  std::vector<at::Tensor> weights;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!outputs[i].requires_grad()) continue;
-    reached.push_back(outputs[i]);
-    weights.push_back(cotangents[i]);
+/// Draws what each layer draws, while this lives.
+class Seeding {
+ public:
+  explicit Seeding(const Evolution& evolution) {
+    if (!evolution.random) return;
+    generator_.emplace();
+    seed = [this, key = random_layer_seed(evolution.seed, evolution.block, evolution.call)](int64_t layer) {
+      generator_->seed(key, static_cast<uint64_t>(layer));
+    };
   }
-  if (reached.empty()) return std::vector<at::Tensor>(inputs.size());
-  return torch::autograd::grad(reached, inputs, weights, keep, false, /*allow_unused=*/true);
-}
+  Seeding(const Seeding&) = delete;
+  Seeding& operator=(const Seeding&) = delete;
 
-/// Zeros where autograd found nothing.
-State as_state(std::vector<at::Tensor> gradients, const State& like) {
-  for (size_t i = 0; i < like.size(); ++i) {
-    if (!gradients[i].defined()) gradients[i] = at::zeros_like(like[i]);
-  }
-  gradients.resize(like.size());
-  return gradients;
+  std::function<void(int64_t layer)> seed;
+
+ private:
+  std::optional<GeneratorGuard> generator_;
+};
+
+/// From the other end.
+State flipped(const State& stacked) {
+  return each(stacked, [](const at::Tensor& t) { return t.size(0) == 1 ? t : t.flip(0); });
 }
 
 }  // namespace
-
-State Evolution::step(int64_t first, int64_t spacing, int64_t stride, const State& states, const State& extras, const BatchedLayer* trace,
-                      const std::vector<at::Tensor>& parameters) const {
-  const double dt = h * static_cast<double>(stride);
-  if (!random) return stack.step(begin + first, spacing, states, extras, dt, trace, parameters);
-  GeneratorGuard generator;
-  std::vector<State> results;
-  for (int64_t i = 0; i < states.front().size(0); ++i) {
-    const int64_t layer = begin + first + i * spacing;
-    generator.seed(random_layer_seed(seed, block, call), static_cast<uint64_t>(layer));
-    results.push_back(row(stack.step(layer, 1, rows(states, i, 1), extras, dt), 0));
-  }
-  return layer_parallel::stack(results);
-}
 
 ForwardPropagator::ForwardPropagator(Evolution evolution, State extras, Tape* tape, std::function<void()> on_last)
     : evolution_(evolution), extras_(std::move(extras)), tape_(tape), on_last_(std::move(on_last)) {}
@@ -64,138 +46,127 @@ State ForwardPropagator::march(const March& march, const State& from, const Betw
 }
 
 State ForwardPropagator::march(const Runs& runs, int64_t stride, bool record, const State& from, const Between& between) {
-  const BatchedLayer* trace =
-      runs.count > 1 ? evolution_.stack.trace_for(row(from, 0), extras_, evolution_.h * static_cast<double>(stride)) : nullptr;
-  if (record) return this->record(runs, from, trace);
-  const c10::AutoGradMode no_gradients(false);
-  State states = from;
+  const Stepper& stepper = evolution_.stack.stepper(from, extras_, evolution_.h * static_cast<double>(stride));
+  if (!stepper.runs_together() && runs.count > 1 && !between) {
+    std::vector<State> ends;
+    for (int64_t run = 0; run < runs.count; ++run) {
+      ends.push_back(march({runs.begin(run), 1, runs.spacing, runs.length}, stride, record, rows(from, run, 1), between));
+    }
+    return concatenate(ends);
+  }
+  const Seeding seeding(evolution_);
+  const Surroundings with{extras_, seeding.seed};
+  Record* const tape = record ? &tape_->records.emplace_back(Record{runs, {}}) : nullptr;
+  State states = record ? clone(from) : from;  // what is linearised there must not change afterwards
   for (int64_t j = 0; j < runs.length; ++j) {
-    const int64_t first = (runs.first + j) * stride;
-    const int64_t spacing = runs.spacing * stride;
-    std::vector<at::Tensor> parameters;
-    if (trace != nullptr) parameters = evolution_.stack.parameters_of(evolution_.begin + first, runs.count, spacing);
-    states = evolution_.step(first, spacing, stride, states, extras_, trace, parameters);
+    const Rows layers = evolution_.layers({(runs.first + j) * stride, runs.count, runs.spacing * stride});
+    if (record) {
+      auto [to, linearised] = stepper.linearise(layers, states, with);
+      states = std::move(to);
+      tape->steps.push_back(std::move(linearised));
+    } else {
+      states = stepper.run(layers, states, with);
+    }
     if (between && j + 1 < runs.length) states = between(j, states);
   }
   return states;
-}
-
-// Layers that do not run together have graphs of their own, so that each can be passed alone.
-State ForwardPropagator::record(const Runs& runs, const State& from, const BatchedLayer* trace) {
-  if (trace == nullptr && runs.count > 1) {
-    std::vector<State> ends;
-    for (int64_t run = runs.count - 1; run >= 0; --run) {
-      ends.push_back(row(record({runs.begin(run), 1, runs.length, runs.length}, rows(from, run, 1), nullptr), 0));
-    }
-    return stack({ends.rbegin(), ends.rend()});
-  }
-  const c10::AutoGradMode gradients(true);
-  Record& record = tape_->records.emplace_back(Record{runs, leaves_of(from), {}, {}});
-  State states = record.from;
-  for (int64_t j = 0; j < runs.length; ++j) {
-    if (trace != nullptr) {
-      std::vector<at::Tensor>& parameters =
-          record.parameters.emplace_back(evolution_.stack.parameters_of(evolution_.begin + runs.first + j, runs.count, runs.spacing));
-      for (size_t p = 0; p < parameters.size(); ++p) parameters[p].set_requires_grad(evolution_.stack.parameters()[p].stack.requires_grad());
-    }
-    states = trace != nullptr ? evolution_.step(runs.first + j, runs.spacing, 1, states, extras_, trace, record.parameters.back())
-                              : evolution_.step(runs.first + j, runs.spacing, 1, states, extras_);
-  }
-  record.to = states;
-  return each(states, [](const at::Tensor& t) { return t.detach(); });
 }
 
 AdjointPropagator::AdjointPropagator(Evolution evolution, Tape& tape, std::vector<at::Tensor> gradients)
     : evolution_(evolution), tape_(tape), gradients_(std::move(gradients)) {
   for (size_t r = 0; r < tape_.records.size(); ++r) {
     const Runs& runs = tape_.records[r].runs;
-    for (int64_t row = 0; row < runs.count; ++row) places_[runs.begin(row)] = {r, row};
+    for (int64_t run = 0; run < runs.count; ++run) {
+      for (int64_t j = 0; j < runs.length; ++j) places_[runs.begin(run) + j] = {r, run, j};
+    }
   }
 }
 
 State AdjointPropagator::march(const March& march, const State& from, const Between& between) {
-  const Level& level = march.plan.level(march.level);
-  if (march.level == 0) return march_finest(march, from);
-  std::vector<State> states;
-  for (int64_t run = 0; run < march.runs.count; ++run) states.push_back(row(from, run));
-  for (int64_t j = 0; j < march.runs.length; ++j) {
-    for (int64_t run = 0; run < march.runs.count; ++run) {
-      const int64_t reversed_end = (march.runs.begin(run) + j + 1) * level.stride;
-      State& state = states[static_cast<size_t>(run)];
-      state = coarse_step(march.plan.level(0).steps - reversed_end, level.stride, state);
-    }
-    if (between && j + 1 < march.runs.length) {
-      const State stacked = between(j, stack(states));
-      for (int64_t run = 0; run < march.runs.count; ++run) states[static_cast<size_t>(run)] = row(stacked, run);
-    }
-  }
-  return stack(states);
+  return march.level == 0 ? march_finest(march, from) : march_coarse(march, from, between);
 }
 
-// Runs of the adjoint are those of the forward direction from the other end, and lie in one record or in several.
+// Runs of the adjoint are, from the other end, those of the forward direction, in one record or in several, or parts of them, or several in a row.
 State AdjointPropagator::march_finest(const March& march, const State& from) {
   const Runs& runs = march.runs;
-  const int64_t steps = march.plan.level(0).steps;
-  std::vector<State> results(static_cast<size_t>(runs.count));
-  std::map<size_t, std::vector<int64_t>> by_record;
-  for (int64_t run = 0; run < runs.count; ++run) by_record[places_.at(steps - runs.end(run)).record].push_back(run);
-  for (const auto& [index, members] : by_record) {
-    const Record& record = tape_.records[index];
-    TW_EXPECTS(record.runs.length == runs.length, "an interval of the adjoint has ", runs.length, " steps, of the network ", record.runs.length);
-    State cotangents;
-    const auto row_of = [&](int64_t run) { return places_.at(steps - runs.end(run)).row; };
-    const bool reversed = static_cast<int64_t>(members.size()) == record.runs.count && record.runs.count == runs.count;
-    if (reversed) {
-      cotangents = each(from, [](const at::Tensor& t) { return t.size(0) == 1 ? t : t.flip(0); });
-    } else {
-      cotangents = zeros_like_rows(from, record.runs.count);
-      for (const int64_t run : members) copy(rows(cotangents, row_of(run), 1), rows(from, run, 1));
+  const auto last_step = [&](int64_t run) { return march.plan.level(0).steps - runs.begin(run) - 1; };
+  std::vector<State> results;
+  for (int64_t begin = 0; begin < runs.count;) {
+    const Place place = places_.at(last_step(begin));
+    int64_t end = begin + 1;
+    const auto is_next = [&](int64_t run) {
+      const Place& other = places_.at(last_step(run));
+      return other.record == place.record && other.position == place.position && other.run == place.run - (run - begin);
+    };
+    while (end < runs.count && is_next(end)) ++end;
+    State state = flipped(rows(from, begin, end - begin));
+    for (int64_t made = 0; made < runs.length;) {
+      const Place& here = places_.at(last_step(begin) - made);
+      const int64_t length = std::min(here.position + 1, runs.length - made);
+      TW_ASSERT(made + length == runs.length || end == begin + 1);
+      const Part part{here.run - (end - begin) + 1, end - begin, here.position + 1 - length, here.position + 1};
+      state = through(tape_.records[here.record], part, state, march.last);
+      made += length;
     }
-    const State passed = through(record, cotangents, march.last);
-    if (reversed) return each(passed, [](const at::Tensor& t) { return t.size(0) == 1 ? t : t.flip(0); });
-    for (const int64_t run : members) results[static_cast<size_t>(run)] = row(passed, row_of(run));
+    results.push_back(flipped(state));
+    begin = end;
   }
-  return stack(results);
+  return concatenate(results);
 }
 
-State AdjointPropagator::through(const Record& record, const State& cotangents, bool last) {
-  std::vector<at::Tensor> inputs = record.from;
-  const std::vector<StackedTensor>& stacked = evolution_.stack.parameters();
-  struct Target {
-    size_t input;
-    at::Tensor gradient;
-  };
-  std::vector<Target> targets;
-  if (last) {
-    const int64_t first = evolution_.begin + record.runs.first - evolution_.stack.range().begin;  // in the stack
-    for (int64_t j = 0; j < record.runs.length; ++j) {
-      const std::vector<at::Tensor> own = record.parameters.empty() ? evolution_.stack.parameters_of(evolution_.begin + record.runs.first + j)
-                                                                    : record.parameters[static_cast<size_t>(j)];
-      for (size_t p = 0; p < own.size(); ++p) {
-        if (!gradients_[p].defined() || !stacked[p].stack.requires_grad()) continue;
-        const State gradient =
-            record.parameters.empty() ? row({gradients_[p]}, first + j) : rows({gradients_[p]}, first + j, record.runs.count, record.runs.spacing);
-        targets.push_back({inputs.size(), gradient[0]});
-        inputs.push_back(own[p]);
-      }
-    }
+State AdjointPropagator::through(const Record& record, const Part& part, const State& cotangents, bool last) {
+  const Runs& runs = record.runs;
+  State state = cotangents;
+  for (int64_t j = part.end - 1; j >= part.begin; --j) {
+    const Rows layers = evolution_.layers({runs.begin(part.run) + j, part.runs, runs.spacing});
+    state =
+        record.steps[static_cast<size_t>(j)]->transposed({part.run, part.runs, 1}, state, last ? gradients_of(layers) : std::vector<at::Tensor>());
   }
-  std::vector<at::Tensor> results = transposed(record.to, inputs, cotangents, /*keep=*/true);
-  for (const auto& [input, gradient] : targets) {
-    if (results[input].defined()) gradient.add_(results[input]);
-  }
-  return as_state(std::move(results), record.from);
+  return state;
 }
 
-State AdjointPropagator::coarse_step(int64_t first_step, int64_t stride, const State& cotangent) {
-  auto& [leaf, result] = coarse_steps_[{stride, first_step}];
-  if (leaf.empty()) {
-    const c10::AutoGradMode gradients(true);
-    leaf = leaves_of(tape_.c_states.at(first_step));
-    result = evolution_.step(first_step, 1, stride, leaf, tape_.extras);
+std::vector<at::Tensor> AdjointPropagator::gradients_of(const Rows& layers) const {
+  std::vector<at::Tensor> result;
+  for (const at::Tensor& g : gradients_) {
+    result.push_back(g.defined() ? rows({g}, layers.begin - evolution_.stack.range().begin, layers.count, layers.spacing)[0] : g);
   }
-  const State stacked = each(cotangent, [](const at::Tensor& t) { return t.unsqueeze(0); });
-  return row(as_state(transposed(result, leaf, stacked, /*keep=*/true), leaf), 0);
+  return result;
+}
+
+State AdjointPropagator::march_coarse(const March& march, const State& from, const Between& between) {
+  const CoarseSteps& coarse = coarse_steps(march.plan, march.level);
+  const int64_t stride = march.plan.level(march.level).stride;
+  const Runs& runs = march.runs;
+  State states = from;
+  for (int64_t j = 0; j < runs.length; ++j) {
+    const int64_t end_of_last = (runs.begin(runs.count - 1) + j + 1) * stride;  // reversed
+    const int64_t first = march.plan.level(0).steps - end_of_last;
+    states = flipped(coarse.steps->transposed({(first - coarse.first) / stride, runs.count, runs.spacing}, flipped(states), {}));
+    if (between && j + 1 < runs.length) states = between(j, states);
+  }
+  return states;
+}
+
+// Steps of the reversed level end at the last point of level 0, wherever those of the forward one do.
+const AdjointPropagator::CoarseSteps& AdjointPropagator::coarse_steps(const LevelPlan& plan, int level) {
+  const auto [found, is_new] = coarse_.try_emplace(level);
+  CoarseSteps& coarse = found->second;
+  if (!is_new) return coarse;
+  const int64_t stride = plan.level(level).stride;
+  const int64_t steps = plan.level(0).steps;
+  const Stored& states = tape_.c_states;
+  const auto range = evolution_.stack.range();
+  const int64_t from = std::max(range.begin - evolution_.begin, states.first);
+  const int64_t to = std::min({range.end - evolution_.begin, steps - stride + 1, states.first + states.states.front().size(0) * states.spacing});
+  const int64_t offset = steps % stride;
+  coarse.first = offset + std::max<int64_t>((from - offset + stride - 1) / stride, 0) * stride;
+  const int64_t count = (to - 1 - coarse.first) / stride + 1;
+  const Stepper& stepper = evolution_.stack.stepper(states.states, tape_.extras, evolution_.h * static_cast<double>(stride));
+  const Seeding seeding(evolution_);
+  coarse.steps =
+      stepper.linearise(evolution_.layers({coarse.first, count, stride}), states.at(coarse.first, count, stride), {tape_.extras, seeding.seed})
+          .second;
+  return coarse;
 }
 
 }  // namespace tw::layer_parallel

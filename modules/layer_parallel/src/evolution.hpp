@@ -3,7 +3,6 @@
 #pragma once
 #include <map>
 #include <tw/layer_parallel/propagator.hpp>
-#include <utility>
 #include <vector>
 
 #include "layer_stack.hpp"
@@ -21,9 +20,8 @@ struct Evolution {
   uint64_t block = 0;   ///< which block
   uint64_t call = 0;    ///< which forward pass
 
-  /// Makes the steps of level 0 that begin at `first`, `first` + `spacing`, ..., `stride` times as long; see LayerStack::step().
-  State step(int64_t first, int64_t spacing, int64_t stride, const State& states, const State& extras, const BatchedLayer* trace = nullptr,
-             const std::vector<at::Tensor>& parameters = {}) const;
+  /// The layers of the steps of level 0 that are `steps`.
+  Rows layers(const Rows& steps) const { return {begin + steps.begin, steps.count, steps.spacing}; }
 };
 
 /// The forward direction. Records the last march over the finest level, if it is to be differentiated.
@@ -37,8 +35,6 @@ class ForwardPropagator : public Propagator {
   State march(const Runs& runs, int64_t stride, bool record, const State& from, const Between& between);
 
  private:
-  State record(const Runs& runs, const State& from, const BatchedLayer* trace);
-
   Evolution evolution_;
   State extras_;
   Tape* tape_;
@@ -48,26 +44,42 @@ class ForwardPropagator : public Propagator {
 /// The adjoint: step j of level l is the transposed Jacobian of the forward step over the same layers.
 class AdjointPropagator : public Propagator {
  public:
+  /// Steps of a record: of `runs` runs from `run`, those at the positions `begin` to `end` - 1.
+  struct Part {
+    int64_t run = 0;
+    int64_t runs = 1;
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
   /// @param gradients by parameter of the stack: where gradients are added, like the stack; undefined: not wanted.
   AdjointPropagator(Evolution evolution, Tape& tape, std::vector<at::Tensor> gradients);
 
   State march(const March& march, const State& from, const Between& between) override;
-  /// The transposed Jacobian of the record's run `row`, for layers beside the grid.
-  State through(const Record& record, const State& cotangents, bool last);
+  /// The transposed Jacobian of some steps of a record. @param last adds to the gradients. @return stacked, in the order of the record's runs
+  State through(const Record& record, const Part& part, const State& cotangents, bool last);
 
  private:
+  /// Where a step of level 0 was recorded.
   struct Place {
     size_t record;
-    int64_t row;
+    int64_t run;
+    int64_t position;
+  };
+  /// All steps of one length that this rank makes.
+  struct CoarseSteps {
+    int64_t first = 0;  ///< step of level 0 that the first one begins at
+    std::unique_ptr<Linearised> steps;
   };
   State march_finest(const March& march, const State& from);
-  State coarse_step(int64_t first_step, int64_t stride, const State& cotangent);
+  State march_coarse(const March& march, const State& from, const Between& between);
+  const CoarseSteps& coarse_steps(const LevelPlan& plan, int level);
+  std::vector<at::Tensor> gradients_of(const Rows& layers) const;
 
   Evolution evolution_;
   Tape& tape_;
   std::vector<at::Tensor> gradients_;
-  std::map<int64_t, Place> places_;                                              // by first step
-  std::map<std::pair<int64_t, int64_t>, std::pair<State, State>> coarse_steps_;  // by stride and step: leaves and results
+  std::map<int64_t, Place> places_;    // by step
+  std::map<int, CoarseSteps> coarse_;  // by level
 };
 
 }  // namespace tw::layer_parallel

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <ostream>
 #include <sstream>
 #include <tw/base/contract.hpp>
@@ -44,7 +45,7 @@ std::string describe(const std::vector<Block>& blocks, const LayerParallelOption
     out << block.count << " layers" << (block.options.random ? ", random" : "") << ", integrator " << static_cast<int>(block.options.integrator)
         << "; ";
   }
-  out << "final_time " << options.final_time << ", levels " << options.levels << ", coarsening";
+  out << "guess " << static_cast<int>(options.guess) << ", final_time " << options.final_time << ", levels " << options.levels << ", coarsening";
   for (const int64_t c : options.coarsening.values()) out << ' ' << c;
   out << ", min_coarse " << options.min_coarse << ", iterations " << options.forward.iterations << " and " << options.backward.iterations
       << ", tolerances " << options.forward.tolerance << " and " << options.backward.tolerance << ", layers in front " << options.front_layers
@@ -69,6 +70,7 @@ void LayerParallelOptions::validate() const {
   LevelOptions{levels, coarsening, min_coarse}.validate();
   forward.validate();
   backward.validate();
+  TW_EXPECTS(guess == Guess::zero || (forward.residuals && backward.residuals), "a guess of the pass before needs residuals");
 }
 
 namespace {
@@ -100,32 +102,49 @@ State carried(const Communicator& comm, const State& state, Rank from, Rank to, 
 
 }  // namespace
 
+/// The layer of block `index`.
+Layer make_plain_layer(const Block& block, size_t index, uint64_t seed) {
+  GeneratorGuard generator;
+  generator.seed(seed, static_cast<uint64_t>(index) << 32U);
+  Layer layer = block.make(0);
+  TW_EXPECTS(!layer.is_step, "block ", index, " is a plain layer, and makes no time step: its forward takes no dt");
+  return layer;
+}
+
 LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options)
     : comm_(comm.dup()), reversed_(reversed(comm_)), blocks_(std::move(blocks)), options_(std::move(options)) {
   expect_same_on_all_ranks(comm_, "the blocks and options of a LayerParallel", {describe(blocks_, options_)});
   options_.validate();
-  TW_EXPECTS(!blocks_.empty(), "a network needs a block");
+  for (const Block& block : blocks_) TW_EXPECTS(block.count >= 1, "a block has at least one layer, not ", block.count);
+  TW_EXPECTS(std::any_of(blocks_.begin(), blocks_.end(), [](const Block& block) { return block.is_ode(); }),
+             "a network needs an ODE block, of two layers or more");
   anchor_ = at::zeros({1}).set_requires_grad(true);
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    Part& part = parts_.emplace_back(Part{std::to_string(i), nullptr, std::nullopt});
-    if (blocks_[i].is_ode()) {
-      part.ode = std::make_unique<OdeBlock>(comm_, reversed_, blocks_[i], options_, i);
-      last_ = part.ode->last_rank();
-    } else if (comm_.rank() == last_) {
-      GeneratorGuard generator;
-      generator.seed(options_.seed, static_cast<uint64_t>(i) << 32U);
-      part.layer = blocks_[i].make(0);
+  releasing_others(comm_, [&] {
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      Part& part = parts_.emplace_back(Part{std::to_string(i), nullptr, std::nullopt});
+      if (blocks_[i].is_ode()) {
+        part.ode = std::make_unique<OdeBlock>(comm_, reversed_, blocks_[i], options_, i);
+        last_ = part.ode->last_rank();
+      } else if (comm_.rank() == last_) {
+        part.layer = make_plain_layer(blocks_[i], i, options_.seed);
+      }
     }
-  }
+    comm_.barrier();  // none goes on if one cannot
+  });
 }
 
 // On the rank where the last part has ended, `state` is the state; on all others a tensor that hangs in autograd's graph in its place, so that
 // backward passes reach the parts in the same order on every rank.
 State LayerParallel::Impl::forward(const State& input, const State& extras) {
   const Stopwatch watch;
+  backward_time_ = Seconds(0);
   return releasing_others(comm_, [&] {
+    for (const at::Tensor& tensor : extras) {
+      TW_EXPECTS(!(c10::GradMode::is_enabled() && tensor.requires_grad()),
+                 "no gradient reaches extras: detach them, or make them a part of the state");
+    }
     Rank here(0);
-    State state = comm_.rank() == here ? input : State{anchor_};
+    State state = comm_.rank() == here ? input : State{place_of(input)};
     for (Part& part : parts_) {
       if (part.ode) {
         state = through(*part.ode, state, here, extras);
@@ -140,6 +159,24 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
   });
 }
 
+// Whoever asks for the gradient of the input alone gets to all parts on the way, on this rank too.
+at::Tensor LayerParallel::Impl::place_of(const State& input) const {
+  std::vector<at::Tensor> inputs{anchor_};
+  State zeros;
+  for (const at::Tensor& tensor : input) {
+    if (!tensor.defined() || !tensor.requires_grad()) continue;
+    inputs.push_back(tensor);
+    zeros.push_back(at::zeros_like(tensor));
+  }
+  if (zeros.empty()) return anchor_;
+  const auto backward = [zeros](const std::vector<at::Tensor>&) {
+    std::vector<at::Tensor> gradients{at::Tensor()};
+    gradients.insert(gradients.end(), zeros.begin(), zeros.end());
+    return gradients;
+  };
+  return make_node(inputs, {[] { return State{at::zeros({1})}; }, backward}).front();
+}
+
 State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank here, const State& extras) {
   const auto recorded = c10::GradMode::is_enabled() ? std::make_shared<OdeBlock::Pass>() : nullptr;
   const auto like = std::make_shared<State>();  // the states of this pass, in shape
@@ -147,7 +184,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
   inputs.push_back(anchor_);
   for (const StackedTensor& p : block.stack().parameters()) inputs.push_back(p.stack);
   const auto forward = [&, like] {
-    *like = broadcast_shapes(comm_, detached(state), here);
+    *like = broadcast_shapes(comm_, detached(state), here, recorded != nullptr);
     const State begin = carried(comm_, *like, here, block.first_rank(), *like);
     State end = block.forward(begin, extras, recorded);
     return end.empty() ? State{at::empty({0})} : end;
@@ -156,6 +193,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
                          tensors = state.size()](const std::vector<at::Tensor>& cotangents) {
     const Stopwatch watch;
     return releasing_others(comm_, [&] {
+      TW_EXPECTS(!c10::GradMode::is_enabled(), "gradients of layers in parallel cannot be differentiated again: create_graph must be false");
       std::vector<at::Tensor> gradients = zero_gradients(block.stack());
       const State end = comm_.rank() == block.last_rank() ? State(cotangents.begin(), cotangents.end()) : *like;
       const State begin = block.backward(*recorded, end, gradients);
@@ -163,7 +201,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
       if (comm_.rank() != here) result = State(tensors, zeros);
       result.emplace_back();  // the anchor's
       result.insert(result.end(), gradients.begin(), gradients.end());
-      backward_time_ = watch.elapsed();
+      backward_time_ += watch.elapsed();
       return result;
     });
   };
@@ -173,7 +211,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
 State LayerParallel::Impl::hand_out(const State& state) {
   std::vector<at::Tensor> inputs = state;
   inputs.push_back(anchor_);
-  const auto forward = [&] { return broadcast_state(comm_, detached(state), last_); };
+  const auto forward = [&, recorded = c10::GradMode::is_enabled()] { return broadcast_state(comm_, detached(state), last_, recorded); };
   const auto backward = [mine = comm_.rank() == last_, zeros = at::zeros_like(state[0]),
                          tensors = state.size()](const std::vector<at::Tensor>& cotangents) {
     std::vector<at::Tensor> result = mine ? cotangents : std::vector<at::Tensor>(tensors, zeros);

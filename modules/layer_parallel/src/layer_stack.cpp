@@ -3,23 +3,31 @@
 
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
-#include <sstream>
+#include <set>
 #include <tw/base/contract.hpp>
 
-#include "batched_layer.hpp"
 #include "generator.hpp"
 #include "states.hpp"
+#include "steppers.hpp"
+#include "traced_step.hpp"
 
 namespace tw::layer_parallel {
 namespace {
+
+bool alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && a.requires_grad() == b.requires_grad();
+}
 
 /// Stacks what `named` gives for each layer; each layer's tensor becomes a slice.
 template <class Named>
 std::vector<StackedTensor> stack_tensors(const std::vector<Layer>& layers, int64_t first, const Named& named) {
   std::vector<StackedTensor> stacks;
+  std::set<const c10::TensorImpl*> seen;
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto tensors = named(*layers[i].module);
     TW_EXPECTS(i == 0 || tensors.size() == stacks.size(), "layer ", first + static_cast<int64_t>(i), " of a block has ", tensors.size(),
@@ -27,8 +35,11 @@ std::vector<StackedTensor> stack_tensors(const std::vector<Layer>& layers, int64
     for (size_t t = 0; t < tensors.size(); ++t) {
       const auto& item = tensors[t];
       if (i == 0) stacks.push_back({item.key(), {}, {}});
-      TW_EXPECTS(item.key() == stacks[t].name && (i == 0 || item.value().sizes() == stacks[t].slices[0].sizes()), "tensor '", item.key(),
-                 "' of layer ", first + static_cast<int64_t>(i), " differs from that of the layer before");
+      const int64_t layer = first + static_cast<int64_t>(i);
+      TW_EXPECTS(item.key() == stacks[t].name && (i == 0 || alike(item.value(), stacks[t].slices[0])), "tensor '", item.key(), "' of layer ", layer,
+                 " differs from that of the layer before in name, shape, dtype or requires_grad");
+      TW_EXPECTS(seen.insert(item.value().unsafeGetTensorImpl()).second, "tensor '", item.key(), "' of layer ", layer,
+                 " is one that another layer or name has too: a factory makes a new layer at each call, with tensors of its own");
       stacks[t].slices.push_back(item.value());
     }
   }
@@ -67,7 +78,12 @@ LayerStack::LayerStack(const Block& block, LevelPlan::Range range, uint64_t seed
 void LayerStack::relink() {
   for (auto* tensors : {&parameters_, &buffers_}) {
     for (const StackedTensor& tensor : *tensors) {
-      if (!is_linked(tensor)) link(tensor);
+      if (!tensor.slices.empty() && tensor.slices[0].requires_grad() != tensor.stack.requires_grad()) {
+        for (at::Tensor slice : tensor.slices) slice.set_requires_grad(tensor.stack.requires_grad());
+      }
+      if (is_linked(tensor)) continue;
+      link(tensor);
+      views_.clear();
     }
   }
 }
@@ -83,79 +99,114 @@ std::vector<at::Tensor> LayerStack::parameters_of(int64_t index) const {
   return result;
 }
 
-std::vector<at::Tensor> LayerStack::parameters_of(int64_t first, int64_t count, int64_t spacing) const {
-  std::vector<at::Tensor> stacks;
-  for (const StackedTensor& tensor : parameters_) stacks.push_back(tensor.stack.detach());
-  return rows(stacks, first - range_.begin, count, spacing);
+const std::vector<at::Tensor>& LayerStack::parameters_of(const Rows& layers) const {
+  auto [found, is_new] = views_.try_emplace({layers.begin, layers.count, layers.spacing});
+  if (is_new) {
+    std::vector<at::Tensor> stacks;
+    for (const StackedTensor& tensor : parameters_) stacks.push_back(tensor.stack.detach());
+    found->second = rows(stacks, layers.begin - range_.begin, layers.count, layers.spacing);
+  }
+  return found->second;
 }
 
-State LayerStack::step(int64_t first, int64_t spacing, const State& states, const State& extras, double dt, const BatchedLayer* trace,
-                       const std::vector<at::Tensor>& parameters) {
-  const int64_t count = states.front().size(0);
-  if (trace == nullptr) {
-    std::vector<State> results;
-    for (int64_t i = 0; i < count; ++i) {
-      results.push_back(layer_parallel::step(layer(first + i * spacing), options_.integrator, row(states, i), extras, dt));
+bool LayerStack::Case::fits(bool is_training, double length, const State& states, const State& extras) const {
+  if (training != is_training || dt != length || tensors.size() != states.size() + extras.size()) return false;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const bool is_state = i < states.size();
+    const at::Tensor& tensor = is_state ? states[i] : extras[i - states.size()];
+    if (tensor.sizes().slice(is_state ? 1 : 0) != at::IntArrayRef(tensors[i].first) || tensor.scalar_type() != tensors[i].second) return false;
+  }
+  return true;
+}
+
+namespace {
+constexpr size_t most_steppers = 64;  // shapes and lengths of steps, for inputs whose size changes from pass to pass
+}
+
+const Stepper& LayerStack::stepper(const State& states, const State& extras, double dt) {
+  for (const auto& [of, stepper] : steppers_) {
+    if (of.fits(training_, dt, states, extras)) return *stepper;
+  }
+  Case of{training_, dt, {}};
+  for (const at::Tensor& tensor : states) of.tensors.emplace_back(tensor.sizes().slice(1).vec(), tensor.scalar_type());
+  for (const at::Tensor& tensor : extras) of.tensors.emplace_back(tensor.sizes().vec(), tensor.scalar_type());
+  if (steppers_.size() == most_steppers) steppers_.erase(steppers_.begin());
+  return *steppers_.emplace_back(std::move(of), find_stepper(states, extras, dt)).second;
+}
+
+namespace {
+
+/// Why `stepper` does not do for the layers what `reference` does; empty: it does.
+std::string difference(const LayerStack& stack, const Stepper& stepper, const Stepper& reference, const State& like, const State& extras) {
+  const Rows all{0, stack.range().size(), 1};
+  const Rows layers{stack.range().begin, all.count, 1};
+  const auto drawn = [&] {
+    return each(like, [&](const at::Tensor& t) {
+      std::vector<int64_t> shape = t.sizes().vec();
+      shape[0] = all.count;
+      return t.is_floating_point() ? at::randn(shape, t.options()) : at::zeros(shape, t.options());
+    });
+  };
+  const State states = drawn();
+  const State cotangents = drawn();
+  const auto results_of = [&](const Stepper& way) {
+    auto [results, linearised] = way.linearise(layers, states, {extras, {}});
+    std::vector<at::Tensor> gradients;
+    for (const StackedTensor& p : stack.parameters()) {
+      gradients.push_back(p.stack.requires_grad() ? at::zeros_like(p.stack, at::TensorOptions(), at::MemoryFormat::Contiguous) : at::Tensor());
     }
-    return stack(results);
-  }
-  const Layer all{nullptr, [&](const State& u, const State& given, double) { return trace->run(u, given, parameters); }, layers_.front().is_step};
-  return layer_parallel::step(all, options_.integrator, states, extras, dt);
-}
-
-std::string LayerStack::key_of(const State& example, const State& extras, double dt) const {
-  std::ostringstream key;
-  key << training_;
-  for (const State* tensors : {&example, &extras}) {
-    for (const at::Tensor& tensor : *tensors) key << ' ' << tensor.sizes() << tensor.scalar_type();
-  }
-  if (layers_.front().is_step) key << ' ' << dt;
-  return std::move(key).str();
-}
-
-const BatchedLayer* LayerStack::trace_for(const State& example, const State& extras, double dt) {
-  if (layers_.size() < 2 || options_.batching == Batching::never) return nullptr;
-  const std::string key = key_of(example, extras, dt);
-  if (!traces_.contains(key)) {
-    traces_[key] = nullptr;
-    const std::string problem = try_batched(example, extras, dt, key);
-    if (!problem.empty()) {
-      traces_[key] = nullptr;
-      unbatchable_ = problem;
+    const State passed = linearised->transposed(all, cotangents, gradients);
+    results.insert(results.end(), passed.begin(), passed.end());
+    for (const at::Tensor& g : gradients) {
+      if (g.defined()) results.push_back(g);
     }
+    return results;
+  };
+  const State given = results_of(stepper);
+  const State expected = results_of(reference);
+  for (size_t i = 0; i < given.size(); ++i) {
+    const double error = at::linalg_vector_norm(given[i].sub(expected[i]).to(at::kDouble)).item<double>();
+    const double norm = at::linalg_vector_norm(expected[i].to(at::kDouble)).item<double>();
+    const double tolerance = given[i].scalar_type() == at::kDouble ? 1e-12 : 1e-5;  // some 50 roundings of float32, many more of float64
+    if (!(error <= tolerance * norm)) return concat("together they give something else, by ", error / norm, " of the norm");
   }
-  return traces_[key].get();
+  return "";
 }
 
-std::string LayerStack::try_batched(const State& example, const State& extras, double dt, const std::string& key) {
-  if (options_.random) return "they draw random numbers";
-  if (!buffers_.empty()) return "they have buffers";
+}  // namespace
+
+std::unique_ptr<Stepper> LayerStack::find_stepper(const State& states, const State& extras, double dt) {
+  auto one_by_one = make_one_by_one(*this, options_.integrator, dt);
+  unbatchable_.clear();
+  const auto refuse = [&](std::string why) {
+    unbatchable_ = std::move(why);
+    return std::move(one_by_one);
+  };
+  if (layers_.empty()) return one_by_one;
+  if (options_.batching == Batching::never) return refuse("Batching::never");
+  if (options_.random) return refuse("they draw random numbers");
+  if (!buffers_.empty()) return refuse("they have buffers");
   GeneratorGuard generator;
   generator.seed(0, 0);
-  const c10::AutoGradMode no_gradients(false);
   try {
-    const auto n = static_cast<int64_t>(layers_.size());
-    const State states = each(example, [&](const at::Tensor& t) {
-      std::vector<int64_t> shape = t.sizes().vec();
-      shape.insert(shape.begin(), n);
-      return at::randn(shape, t.options());
-    });
-    const auto trace = std::make_shared<BatchedLayer>(layers_.front(), parameters_of(range_.begin), row(states, 0), extras, dt);
-    if (options_.batching == Batching::automatic && trace->has_convolutions()) return "they hold convolutions, which are slower together";
-    traces_[key] = trace;
-    const std::vector<at::Tensor> parameters = parameters_of(range_.begin, n, 1);
-    const State together = step(range_.begin, 1, states, extras, dt, trace.get(), parameters);
-    const State one_by_one = step(range_.begin, 1, states, extras, dt);
-    for (size_t i = 0; i < together.size(); ++i) {
-      const double difference = at::linalg_vector_norm(together[i].sub(one_by_one[i])).item<double>();
-      const double norm = at::linalg_vector_norm(one_by_one[i]).item<double>();
-      const double tolerance = together[i].scalar_type() == at::kDouble ? 1e-12 : 1e-5;  // some 50 roundings of float32, many more of float64
-      if (!(difference <= tolerance * norm)) return concat("together they give something else, by ", difference / norm, " of the norm");
+    const State example = each(row(states, 0), [](const at::Tensor& t) { return t.is_floating_point() ? at::randn_like(t) : t.clone(); });
+    const auto graph = trace_step(layers_.front(), options_.integrator, parameters_of(range_.begin), example, extras, dt);
+    std::string problem;
+    std::unique_ptr<Stepper> together;
+    if (auto program = StepProgram::compile(*graph, states.size(), extras.size(), problem)) {
+      together = make_programmed(*this, std::move(program));
+    } else {
+      auto vmapped = std::make_unique<VmappedStep>(graph);
+      if (options_.batching == Batching::automatic && vmapped->has_convolutions()) {
+        return refuse("they hold convolutions, which are slower together");
+      }
+      together = make_vmapped(*this, std::move(vmapped));
     }
-    return "";
+    problem = difference(*this, *together, *one_by_one, states, extras);
+    return problem.empty() ? std::move(together) : refuse(problem);
   } catch (const std::exception& e) {
     const std::string what = e.what();
-    return what.substr(0, what.find('\n'));
+    return refuse(what.substr(0, what.find('\n')));
   }
 }
 

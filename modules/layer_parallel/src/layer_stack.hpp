@@ -2,13 +2,15 @@
 // The layers of a block that a rank has. Tensors of one name lie in one stack, [layers, ...], of which those of each layer are slices.
 #pragma once
 #include <map>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <tw/layer_parallel/block.hpp>
 #include <vector>
 
-namespace tw::layer_parallel {
+#include "linearised.hpp"
 
-class BatchedLayer;
+namespace tw::layer_parallel {
 
 /// One name's tensors.
 struct StackedTensor {
@@ -30,26 +32,31 @@ class LayerStack {
   const Layer& layer(int64_t index) const { return layers_.at(static_cast<size_t>(index - range_.begin)); }
   /// The layer's own parameters, slices of the stacks.
   std::vector<at::Tensor> parameters_of(int64_t index) const;
-  /// Those of layers `first`, `first` + `spacing`, ...: views of the stacks, [count, ...], without gradient.
-  std::vector<at::Tensor> parameters_of(int64_t first, int64_t count, int64_t spacing) const;
+  /// Those of several layers: views of the stacks, [count, ...], without gradient.
+  const std::vector<at::Tensor>& parameters_of(const Rows& layers) const;
 
   void train(bool on);
   bool is_training() const noexcept { return training_; }
   /// Makes the layers' tensors slices of the stacks again, where those were replaced, as Module::to() does.
   void relink();
 
-  /// Why the layers cannot run as one operation; empty: they can.
+  /// What makes steps of length `dt` of states that are, stacked, like `states`: the best way there is, tried once for each shape and length. It
+  /// stays until the next call.
+  const Stepper& stepper(const State& states, const State& extras, double dt);
+  /// Why the layers did not run as one operation when a shape or length was last new; empty: they did.
   const std::string& unbatchable() const noexcept { return unbatchable_; }
-  /// Steps layers `first`, `first` + `spacing`, ... from stacked states. With a trace, as one operation, with parameters as parameters_of() gives
-  /// them; without, one layer after the other, with its own.
-  State step(int64_t first, int64_t spacing, const State& states, const State& extras, double dt, const BatchedLayer* trace = nullptr,
-             const std::vector<at::Tensor>& parameters = {});
-  /// The layers' trace for states like `example`, one of them; null where they cannot run as one. Traces and tries the layers, once for each shape.
-  const BatchedLayer* trace_for(const State& example, const State& extras, double dt);
 
  private:
-  std::string key_of(const State& example, const State& extras, double dt) const;
-  std::string try_batched(const State& example, const State& extras, double dt, const std::string& key);
+  /// What a stepper is for.
+  struct Case {
+    bool training;
+    double dt;
+    std::vector<std::pair<std::vector<int64_t>, c10::ScalarType>> tensors;  // of state and extras, without the layers' dimension
+
+    bool fits(bool training, double dt, const State& states, const State& extras) const;
+  };
+
+  std::unique_ptr<Stepper> find_stepper(const State& states, const State& extras, double dt);
 
   BlockOptions options_;
   LevelPlan::Range range_;
@@ -57,7 +64,8 @@ class LayerStack {
   std::vector<StackedTensor> parameters_;
   std::vector<StackedTensor> buffers_;
   bool training_ = true;
-  std::map<std::string, std::shared_ptr<const BatchedLayer>> traces_;  // null: the layers do not run as one for this key
+  mutable std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<at::Tensor>> views_;  // of the stacks, by rows
+  std::vector<std::pair<Case, std::unique_ptr<Stepper>>> steppers_;
   std::string unbatchable_;
 };
 

@@ -7,6 +7,7 @@
 #include <tw/layer_parallel/nested_iteration.hpp>
 #include <tw/state/optimizer_state.hpp>
 
+#include "releasing_others.hpp"
 #include "whole_tensors.hpp"
 
 namespace tw::layer_parallel {
@@ -27,16 +28,27 @@ at::Tensor refined(const at::Tensor& coarse, int64_t factor, int64_t first, int6
   return from.add(coarse.index_select(0, right).sub(from).mul(share));
 }
 
-/// Fills `fine` from the tensors of the same names that `coarse` holds over all ranks.
-void refine_shards(const Communicator& comm, const std::vector<NamedShard>& coarse, const std::vector<NamedShard>& fine, Refinement refinement) {
-  visit_whole_tensors(comm, coarse, [&](const std::string& name, const at::Tensor& whole) {
-    for (const NamedShard& shard : fine) {
+/// Whether `name` is of an ODE block's parameter or buffer, or of what an optimizer remembers of one, such as "optimizer/1.weight/exp_avg".
+bool is_of_layers(const LayerParallel& net, const std::string& name) {
+  const auto blocks = net.report().blocks;
+  const std::string parameter = name.substr(name.find('/') == std::string::npos ? 0 : name.find('/') + 1);
+  return std::any_of(blocks.begin(), blocks.end(), [&](const auto& block) { return parameter.starts_with(block.name + '.'); });
+}
+
+/// Fills `shards` of `fine` from the tensors of the same names that ranks hold in `coarse`.
+void refine_shards(const LayerParallel& fine, const std::vector<NamedShard>& coarse, const std::vector<NamedShard>& shards, Refinement refinement) {
+  size_t filled = 0;
+  visit_whole_tensors(fine.comm(), coarse, [&](const std::string& name, const at::Tensor& whole) {
+    for (const NamedShard& shard : shards) {
       if (shard.name != name) continue;
+      ++filled;
       at::Tensor values = whole;
-      if (!shard.global_shape.empty() && shard.global_shape != whole.sizes()) {
+      if (at::IntArrayRef(shard.global_shape) != whole.sizes()) {
+        const bool same_but_for_layers = is_of_layers(fine, name) && !shard.global_shape.empty() && whole.dim() > 0 &&
+                                         at::IntArrayRef(shard.global_shape).slice(1) == whole.sizes().slice(1);
+        TW_EXPECTS(same_but_for_layers && shard.global_shape[0] % whole.size(0) == 0, "'", name, "' of shape ", at::IntArrayRef(shard.global_shape),
+                   " is no refinement of one of shape ", whole.sizes());
         const int64_t factor = shard.global_shape[0] / whole.size(0);
-        TW_EXPECTS(factor * whole.size(0) == shard.global_shape[0] && whole.sizes().slice(1) == at::IntArrayRef(shard.global_shape).slice(1), "'",
-                   name, "' of ", shard.global_shape[0], " layers is no refinement of one of ", whole.size(0));
         values = refined(whole, factor, shard.offsets[0], shard.tensor.size(0), refinement);
       } else {
         for (size_t d = 0; d < shard.offsets.size(); ++d) {
@@ -46,12 +58,14 @@ void refine_shards(const Communicator& comm, const std::vector<NamedShard>& coar
       shard.tensor.copy_(values);
     }
   });
+  TW_EXPECTS(filled == shards.size(), "the smaller network has only ", filled, " of the ", shards.size(), " tensors of this rank");
+  fine.comm().barrier();  // none goes on if one cannot
 }
 
 }  // namespace
 
 void refine(const LayerParallel& coarse, LayerParallel& fine, Refinement refinement) {
-  refine_shards(coarse.comm(), coarse.shards(), fine.shards(), refinement);
+  releasing_others(fine.comm(), [&] { refine_shards(fine, coarse.shards(), fine.shards(), refinement); });
 }
 
 void refine(const LayerParallel& coarse, torch::optim::Optimizer& coarse_optimizer, LayerParallel& fine, torch::optim::Optimizer& fine_optimizer,
@@ -63,7 +77,7 @@ void refine(const LayerParallel& coarse, torch::optim::Optimizer& coarse_optimiz
   OptimizerState state(fine_optimizer, fine.optimized_tensors());
   state.prepare(names);
   const std::vector<NamedShard> fine_shards = state.shards();
-  refine_shards(coarse.comm(), coarse_shards, fine_shards, refinement);
+  releasing_others(fine.comm(), [&] { refine_shards(fine, coarse_shards, fine_shards, refinement); });
   state.apply(fine_shards);
 }
 

@@ -35,6 +35,7 @@ class LayerParallel::Impl {
   Seconds backward_time_{0};
 
  private:
+  at::Tensor place_of(const State& input) const;
   State through(OdeBlock& block, const State& state, Rank here, const State& extras);
   State hand_out(const State& state);
 };

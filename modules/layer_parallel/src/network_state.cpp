@@ -11,6 +11,9 @@
 #include "whole_tensors.hpp"
 
 namespace tw::layer_parallel {
+namespace {
+constexpr const char* calls_suffix = ".forward passes";
+}
 
 std::vector<NamedShard> LayerParallel::shards() const {
   std::vector<NamedShard> shards;
@@ -35,6 +38,7 @@ std::vector<NamedShard> LayerParallel::shards() const {
     };
     for (const StackedTensor& p : stack.parameters()) add(p, ShardKind::parameter);
     for (const StackedTensor& b : stack.buffers()) add(b, ShardKind::buffer);
+    if (const auto calls = part.ode->calls()) shards.push_back(whole(part.name + calls_suffix, *calls, ShardKind::buffer));
   }
   return shards;
 }
@@ -56,6 +60,7 @@ std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
     if (impl_->comm_.rank() == 0) serial = std::make_shared<SerialNetwork>(impl_->blocks_, impl_->options_);
     visit_whole_tensors(impl_->comm_, shards(), [&](const std::string& name, const at::Tensor& values) {
       if (!serial) return;
+      if (name.ends_with(calls_suffix)) return serial->set_calls(values.item<int64_t>());
       const size_t dot = name.find('.');
       const auto index = static_cast<size_t>(std::stoul(name.substr(0, dot)));
       const std::string in_layer = name.substr(dot + 1);
@@ -68,6 +73,7 @@ std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
         tensor->set_data(impl_->blocks_[index].is_ode() ? values.select(0, static_cast<int64_t>(k)).clone() : values.clone());
       }
     });
+    if (serial) serial->train(is_training());
     return serial;
   });
 }
@@ -85,10 +91,10 @@ double LayerParallel::add_smoothness_penalty(double gamma) {
       const std::optional<Rank> left = part.ode->rank_of_layer(stack.range().begin - 1);
       const std::optional<Rank> right = part.ode->rank_of_layer(stack.range().end);
       for (StackedTensor& p : stack.parameters()) {
-        if (!p.stack.requires_grad()) continue;
-        if (!p.stack.grad().defined()) p.stack.mutable_grad() = at::zeros_like(p.stack);
+        // Neighbours exchange what they have, whether or not they train it.
         const at::Tensor values = p.stack.detach();
-        const at::Tensor gradient = p.stack.grad();
+        if (p.stack.requires_grad() && !p.stack.grad().defined()) p.stack.mutable_grad() = at::zeros_like(p.stack);
+        const at::Tensor gradient = p.stack.requires_grad() ? p.stack.grad() : at::zeros_like(values);
         const int64_t n = values.size(0);
         const at::Tensor inner = values.narrow(0, 1, n - 1).sub(values.narrow(0, 0, n - 1));
         gradient.narrow(0, 1, n - 1).add_(inner, factor);

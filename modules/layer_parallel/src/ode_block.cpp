@@ -54,6 +54,23 @@ class BuffersGuard {
   std::vector<at::Tensor> values_;
 };
 
+/// Puts the layers' mode back as it was.
+class ModeGuard {
+ public:
+  ModeGuard(LayerStack& stack, bool training) : stack_(stack), before_(stack.is_training()) { set(training); }
+  ~ModeGuard() { set(before_); }
+  ModeGuard(const ModeGuard&) = delete;
+  ModeGuard& operator=(const ModeGuard&) = delete;
+
+ private:
+  void set(bool training) {
+    if (training != stack_.is_training()) stack_.train(training);
+  }
+
+  LayerStack& stack_;
+  bool before_;
+};
+
 }  // namespace
 
 OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const Block& block, const LayerParallelOptions& options, uint64_t stream)
@@ -79,12 +96,22 @@ void OdeBlock::set_iterations(int forward, int backward) {
   backward_ = Direction(reversed_comm_, reversed_plan_, options_.backward);
 }
 
-OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options) {
+OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options)
+    : spacing_(plan.levels() == 1 ? 0 : plan.level(0).coarsening) {
   options.last_c_relaxation = true;
   options.store_all = false;
   from_zero_ = std::make_unique<Mgrit>(comm, plan, options);
   options.cycle.skip_downcycle = false;  // or a guess would not count
   from_guess_ = std::make_unique<Mgrit>(comm, plan, options);
+}
+
+// A serial solution has all points.
+State OdeBlock::Direction::c_points(const Solution& solution) const {
+  if (spacing_ == 0) return {};
+  const int64_t first = (solution.first + spacing_ - 1) / spacing_ * spacing_;
+  const int64_t end = solution.first + solution.points.front().size(0) * solution.spacing;
+  return rows(solution.points, (first - solution.first) / solution.spacing, first < end ? (end - 1 - first) / spacing_ + 1 : 0,
+              spacing_ / solution.spacing);
 }
 
 Solution OdeBlock::Direction::solve(Propagator& propagator, const State& state, Guess guess) {
@@ -93,7 +120,7 @@ Solution OdeBlock::Direction::solve(Propagator& propagator, const State& state, 
     fits = before_[i].sizes().slice(1) == state[i].sizes() && before_[i].scalar_type() == state[i].scalar_type();
   }
   Solution solution = fits ? from_guess_->solve(propagator, state, before_) : from_zero_->solve(propagator, state);
-  if (guess == Guess::previous) before_ = solution.points;
+  if (guess == Guess::previous) before_ = solution.report.diverged ? State() : c_points(solution);
   report_ = solution.report;
   return solution;
 }
@@ -105,9 +132,19 @@ std::optional<Rank> OdeBlock::rank_of_layer(int64_t index) const {
 
 Evolution OdeBlock::evolution(uint64_t call) { return {stack_, front_, h_, random_ && stack_.is_training(), options_.seed, stream_, call}; }
 
+std::vector<uint32_t> OdeBlock::versions() const {
+  std::vector<uint32_t> result;
+  for (const StackedTensor& p : stack_.parameters()) result.push_back(p.stack._version());
+  return result;
+}
+
 State OdeBlock::forward(const State& input, const State& extras, const std::shared_ptr<Pass>& pass) {
+  for (const at::Tensor& tensor : input) {
+    TW_EXPECTS(tensor.is_floating_point() || tensor.is_complex(), "a state has real or complex numbers, not ", tensor.scalar_type());
+  }
   stack_.relink();
-  const uint64_t call = calls_++;
+  const auto call = static_cast<uint64_t>(calls_.item<int64_t>());
+  calls_.add_(1);
   Tape* tape = pass ? &pass->tape : nullptr;
   std::optional<BuffersGuard> buffers;
   ForwardPropagator layers(evolution(call), extras, tape, [&] {
@@ -125,6 +162,8 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
   const Solution solution = forward_.solve(layers, state, options_.guess);
   if (pass) {
     pass->call = call;
+    pass->training = stack_.is_training();
+    pass->versions = versions();
     pass->tape.extras = extras;
     if (plan_.levels() > 1) pass->tape.c_states = exchange_c_states(solution, input);
   }
@@ -147,17 +186,21 @@ Stored OdeBlock::exchange_c_states(const Solution& solution, const State& exampl
   if (steps.size() > 0 && is_c_point(steps.begin) && plan_.home(0, steps.begin) != comm_.rank()) {
     const State border = each(example, [](const at::Tensor& t) { return at::empty(t.sizes(), t.options()).unsqueeze(0); });
     for (const at::Tensor& tensor : border) recv(comm_, tensor, Rank(plan_.home(0, steps.begin)));
-    mine = {mine.states.empty() || mine.states[0].size(0) == 0 ? border : concatenate(border, mine.states), steps.begin, solution.spacing};
+    mine = {mine.states.empty() || mine.states[0].size(0) == 0 ? border : concatenate({border, mine.states}), steps.begin, solution.spacing};
   }
   wait_all(sends);
   return mine;
 }
 
 State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<at::Tensor>& gradients) {
+  TW_EXPECTS(versions() == pass.versions, "parameters were changed between a forward pass and its backward pass");
   const BuffersGuard buffers(stack_);
+  const ModeGuard mode(stack_, pass.training);
   AdjointPropagator layers(evolution(pass.call), pass.tape, gradients);
   const auto beside_the_grid = [&](size_t record, const State& state) {
-    return row(layers.through(pass.tape.records[record], each(state, [](const at::Tensor& t) { return t.unsqueeze(0); }), true), 0);
+    return row(layers.through(pass.tape.records[record], {.end = pass.tape.records[record].runs.length},
+                              each(state, [](const at::Tensor& t) { return t.unsqueeze(0); }), true),
+               0);
   };
   State state = cotangent;
   if (pass.back) state = beside_the_grid(*pass.back, state);

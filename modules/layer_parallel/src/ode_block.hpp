@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // An ODE block over the ranks of a communicator: front layers, layers in parallel, back layers.
 #pragma once
+#include <ATen/ops/zeros.h>
+
 #include <memory>
 #include <optional>
 #include <tw/layer_parallel/layer_parallel.hpp>
@@ -40,6 +42,8 @@ class OdeBlock {
   const Report& forward_report() const noexcept { return forward_.report(); }
   const Report& backward_report() const noexcept { return backward_.report(); }
   double modelled_speed_up() const;
+  /// How many forward passes there were, int64 []: which numbers random layers draw next; none if no layer does.
+  std::optional<at::Tensor> calls() const { return random_ ? std::optional(calls_) : std::nullopt; }
 
  private:
   /// Solves one direction, pass after pass.
@@ -52,13 +56,17 @@ class OdeBlock {
     const Report& report() const noexcept { return report_; }
 
    private:
+    State c_points(const Solution& solution) const;
+
+    int64_t spacing_;  // of C-points; 0: a single level
     std::unique_ptr<Mgrit> from_zero_;
     std::unique_ptr<Mgrit> from_guess_;
-    State before_;  // the solution before
+    State before_;  // the solution before, at C-points
     Report report_;
   };
 
   Evolution evolution(uint64_t call);
+  std::vector<uint32_t> versions() const;
   Stored exchange_c_states(const Solution& solution, const State& example);
 
   const Communicator& comm_;
@@ -73,7 +81,7 @@ class OdeBlock {
   LevelPlan plan_;
   LevelPlan reversed_plan_;
   LayerStack stack_;
-  uint64_t calls_ = 0;
+  at::Tensor calls_ = at::zeros({}, at::kLong);
   Direction forward_;
   Direction backward_;
 };
@@ -83,6 +91,8 @@ struct OdeBlock::Pass {
   std::optional<size_t> front;
   std::optional<size_t> back;
   uint64_t call = 0;
+  bool training = true;
+  std::vector<uint32_t> versions;  // of the parameters
 };
 
 }  // namespace tw::layer_parallel

@@ -49,10 +49,15 @@ inline State stack(const std::vector<State>& states) {
   return result;
 }
 
-/// One behind the other.
-inline State concatenate(const State& a, const State& b) {
+/// Stacks of states, one behind the other.
+inline State concatenate(const std::vector<State>& stacks) {
+  if (stacks.size() == 1) return stacks.front();
   State result;
-  for (size_t i = 0; i < a.size(); ++i) result.push_back(at::cat({a[i], b[i]}));
+  for (size_t component = 0; component < stacks.front().size(); ++component) {
+    std::vector<at::Tensor> tensors;
+    for (const State& states : stacks) tensors.push_back(states[component]);
+    result.push_back(at::cat(tensors));
+  }
   return result;
 }
 

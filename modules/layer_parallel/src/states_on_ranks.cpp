@@ -16,10 +16,11 @@ constexpr int64_t most_tensors = 6;
 
 }  // namespace
 
-State broadcast_shapes(const Communicator& comm, const State& state, Rank root) {
-  // tensors, and of each: dtype, dimensions, sizes; one message of fixed size
-  const at::Tensor header = at::zeros({1 + most_tensors * (2 + most_dimensions)}, at::kLong);
+State broadcast_shapes(const Communicator& comm, const State& state, Rank root, bool recorded) {
+  // recorded, tensors, and of each: dtype, dimensions, sizes; one message of fixed size
+  const at::Tensor header = at::zeros({2 + most_tensors * (2 + most_dimensions)}, at::kLong);
   int64_t* fields = header.data_ptr<int64_t>();
+  *fields++ = recorded ? 1 : 0;
   if (comm.rank() == root) {
     TW_EXPECTS(!state.empty() && static_cast<int64_t>(state.size()) <= most_tensors, "a state has 1 to ", most_tensors, " tensors, got ",
                state.size());
@@ -34,6 +35,8 @@ State broadcast_shapes(const Communicator& comm, const State& state, Rank root) 
   broadcast(comm, header, root);
   if (comm.rank() == root) return state;
   fields = header.data_ptr<int64_t>();
+  TW_EXPECTS((*fields++ != 0) == recorded, "rank ", root, (recorded ? " does not record" : " records"), " for a backward pass, and rank ",
+             comm.rank(), (recorded ? " does" : " does not"));
   State result(static_cast<size_t>(*fields++));
   for (at::Tensor& tensor : result) {
     const auto dtype = static_cast<c10::ScalarType>(*fields++);
@@ -44,8 +47,8 @@ State broadcast_shapes(const Communicator& comm, const State& state, Rank root) 
   return result;
 }
 
-State broadcast_state(const Communicator& comm, const State& state, Rank root) {
-  State result = broadcast_shapes(comm, state, root);
+State broadcast_state(const Communicator& comm, const State& state, Rank root, bool recorded) {
+  State result = broadcast_shapes(comm, state, root, recorded);
   for (at::Tensor& tensor : result) tensor = tensor.clone(at::MemoryFormat::Contiguous);  // others may hold what came in
   broadcast(comm, result, root);
   return result;

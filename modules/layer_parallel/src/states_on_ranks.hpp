@@ -6,9 +6,10 @@
 
 namespace tw::layer_parallel {
 
-/// `state` of `root`, with its shapes and dtypes; elsewhere what it holds is not defined. Collective.
-State broadcast_shapes(const Communicator& comm, const State& state, Rank root);
+/// `state` of `root`, with its shapes and dtypes; elsewhere what it holds is not defined. Collective. @param recorded for a backward pass
+/// @throws ContractError when that differs from `root`
+State broadcast_shapes(const Communicator& comm, const State& state, Rank root, bool recorded);
 /// `state` of `root`, on every rank. Collective.
-State broadcast_state(const Communicator& comm, const State& state, Rank root);
+State broadcast_state(const Communicator& comm, const State& state, Rank root, bool recorded);
 
 }  // namespace tw::layer_parallel

@@ -73,7 +73,7 @@ class Sweeper::Run {
 
   State starts_of(const Runs& runs) const {
     if (!known_ || known_point_ != runs.first) return task_.starts->at(runs.first, runs.count, runs.spacing);
-    return runs.count == 1 ? *known_ : concatenate(*known_, task_.starts->at(runs.begin(1), runs.count - 1, runs.spacing));
+    return runs.count == 1 ? *known_ : concatenate({*known_, task_.starts->at(runs.begin(1), runs.count - 1, runs.spacing)});
   }
 
   /// All points inside of runs are homed here.

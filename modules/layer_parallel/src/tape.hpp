@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a forward solution leaves for its adjoint.
 #pragma once
+#include <memory>
 #include <tw/layer_parallel/propagator.hpp>
 #include <vector>
 
+#include "linearised.hpp"
 #include "sweeper.hpp"
 
 namespace tw::layer_parallel {
 
-/// Runs of the finest level with their graph. The adjoint is linearised at the states that their steps started from.
+/// Runs of the finest level. The adjoint is linearised at the states that their steps started from.
 struct Record {
   Runs runs;
-  State from;                                       ///< leaves, stacked
-  State to;                                         ///< stacked
-  std::vector<std::vector<at::Tensor>> parameters;  ///< leaves, stacked, by position in the run; empty: the layers' own
+  std::vector<std::unique_ptr<Linearised>> steps;  ///< by position in the run
 };
 
 struct Tape {

@@ -41,15 +41,6 @@ Outcome run(Net& net, const State& inputs, const State& extras = {}, int passes 
   return outcome;
 }
 
-/// The gradients of all ranks, as one number that one process has too.
-double gradient_norm(const torch::nn::Module& net) {
-  const torch::Tensor square = torch::zeros({}, torch::kDouble);
-  for (const torch::Tensor& p : net.parameters()) {
-    if (p.grad().defined()) square.add_(p.grad().square().sum());
-  }
-  return square.item<double>();
-}
-
 // Tolerances: float64, a few thousand operations, in another order only where layers run as one.
 void expect_equals_serial(const std::vector<Block>& blocks, const State& inputs, const State& extras = {}, int passes = 1) {
   SerialNetwork serial(blocks, exact());
@@ -64,9 +55,7 @@ void expect_equals_serial(const std::vector<Block>& blocks, const State& inputs,
       EXPECT_LE(relative_difference(ours.input_gradients[i], expected.input_gradients[i]), 1e-12) << "input " << i;
     }
   }
-  const torch::Tensor square = torch::tensor(gradient_norm(net), torch::kDouble);
-  allreduce(world(), square, ReduceOp::sum);
-  EXPECT_NEAR(square.item<double>(), gradient_norm(serial), 1e-11 * gradient_norm(serial));
+  expect_gradients_equal(net, serial, 1e-11);
 }
 
 /// Two tensors, of which each drives the other.
@@ -171,10 +160,14 @@ TEST(Features, RunningStatisticsAreUpdatedOnceABatch) {
   }
 }
 
-TEST(Features, WithoutGradientsNothingIsRecorded) {
+TEST(Features, WithoutGradientsTheOutputIsTheSame) {
+  const torch::Tensor x = torch::ones({2, 4});
   LayerParallel net(world(), {block([] { return Dense(4); }, 8)}, exact());
+  const torch::Tensor y = net.forward(x);
   const torch::NoGradGuard no_gradients;
-  EXPECT_FALSE(net.forward(torch::randn({2, 4})).requires_grad());
+  const torch::Tensor without = net.forward(x);
+  EXPECT_FALSE(without.requires_grad());
+  EXPECT_TRUE(without.equal(y));
 }
 
 /// The reverse of what float32 messages, an earlier call's states or a contiguous cotangent would give.
@@ -266,7 +259,50 @@ TEST(Features, RefinementKeepsWeightsAndOptimizerState) {
     EXPECT_EQ(state.step(), 2);
     EXPECT_GT(state.exp_avg_sq().sum().item<double>(), 0);
   }
+  if (world().size() == 1) {
+    for (const auto& p : fine.named_parameters()) {
+      const auto moment = [&](const torch::optim::Adam& adam, const torch::Tensor& of) {
+        return static_cast<torch::optim::AdamParamState&>(*adam.state().at(of.unsafeGetTensorImpl())).exp_avg();
+      };
+      const torch::Tensor theirs = moment(coarse_adam, coarse.named_parameters()[p.key()]);
+      const bool is_of_layers = p.key().starts_with("1.");
+      EXPECT_TRUE(moment(fine_adam, p.value()).equal(is_of_layers ? theirs.repeat_interleave(3, 0) : theirs)) << p.key();
+    }
+  }
+}
+
+/// Layer k of 12 has its middle at (k + 1/2) / 2 - 1/2 in layers of 6.
+TEST(Features, RefinementMayInterpolate) {
+  LayerParallel coarse(world(), {block([] { return Dense(2); }, 6)}, exact());
+  LayerParallel fine(world(), {block([] { return Dense(2); }, 12)}, exact());
+  const torch::NoGradGuard no_gradients;
+  for (const NamedShard& shard : coarse.shards()) {
+    for (int64_t i = 0; i < shard.tensor.size(0); ++i) shard.tensor[i].fill_(shard.offsets[0] + i);
+  }
   refine(coarse, fine, Refinement::linear);
+  for (const NamedShard& shard : fine.shards()) {
+    for (int64_t i = 0; i < shard.tensor.size(0); ++i) {
+      const double place = std::clamp(static_cast<double>(shard.offsets[0] + i) / 2 - 0.25, 0.0, 5.0);
+      EXPECT_TRUE(shard.tensor[i].allclose(torch::full_like(shard.tensor[i], place))) << shard.offsets[0] + i;
+    }
+  }
+}
+
+TEST(Features, RandomLayersGoOnWhereTheyWere) {
+  const std::vector<Block> blocks{block([] { return WithDropout(); }, 8, {.random = true})};
+  const torch::Tensor x = torch::ones({3, 4});
+  LayerParallel net(world(), blocks, exact());
+  for (int pass = 0; pass < 3; ++pass) net.forward(x);
+  LayerParallel resumed(world(), blocks, exact());
+  const std::vector<NamedShard> saved = net.shards();
+  const std::vector<NamedShard> loaded = resumed.shards();
+  for (size_t i = 0; i < saved.size(); ++i) loaded[i].tensor.copy_(saved[i].tensor);
+  const auto serial = net.serial_on_root();
+  const torch::Tensor next = net.forward(x).detach();
+  EXPECT_TRUE(resumed.forward(x).equal(next));
+  if (serial) {
+    EXPECT_LE(relative_difference(serial->forward(x).detach(), next), 1e-5);
+  }
 }
 
 struct ThrowsImpl : torch::nn::Module {
@@ -307,9 +343,6 @@ TEST(Features, CheckLayerNamesWhatIsWrong) {
     torch::Tensor forward(const torch::Tensor& u, double) { return u * 2; }
   };
   expect_problem(block([] { return std::make_shared<IgnoresDt>(); }, 4), "does not depend on dt");
-  struct Detaches : torch::nn::Module {
-    torch::Tensor forward(const torch::Tensor& u) { return u.detach(); }
-  };
   const Dense shared(4);
   expect_problem(block([shared] { return shared; }, 4), "the same layer twice");
   struct Lonely : torch::nn::Module {

@@ -11,6 +11,10 @@
 #include <utility>
 #include <vector>
 
+namespace torch::nn {
+class SequentialImpl;
+}
+
 namespace tw::layer_parallel {
 
 /// A layer as a function of a state, of what is given to all layers, and of the step size.
@@ -28,7 +32,8 @@ enum class Integrator {
   verlet,  ///< of a state (y, z) with F(y, z) = (f(z), g(y)), a Hamiltonian block: kick, drift, kick. Ref: Haber & Ruthotto 2017
 };
 
-/// Whether the layers of a rank that do not depend on each other run as one tensor operation.
+/// Whether the layers of a rank that do not depend on each other run as one tensor operation. What their forward does is then traced, once for each
+/// shape, and compared with the layers one by one: branches on values, and members that are neither parameters nor inputs, stay as they were.
 enum class Batching {
   automatic,  ///< where that gives what the layers give one by one, and they hold no convolutions, which are slower that way
   always,     ///< where that gives what the layers give one by one
@@ -66,21 +71,27 @@ auto pointer_of(const Holder& holder) {
 inline State state_of(at::Tensor tensor) { return {std::move(tensor)}; }
 inline State state_of(State state) { return state; }
 
+/// Becomes a number with a fraction, and nothing else, such as a flag.
+struct StepSize {
+  template <std::floating_point T>
+  operator T() const;  // NOLINT(google-explicit-constructor): stands for an argument in requirements only
+};
+
 /// The forms of forward() that a layer may have.
 template <class M>
 Layer layer_of(std::shared_ptr<M> module) {
   M& m = *module;
   using Tensor = const at::Tensor&;
   using Tensors = const State&;
-  // One argument first: forward() of torch::nn::Sequential takes any number.
-  if constexpr (requires(Tensor u) { m.forward(u); }) {
+  constexpr bool takes_anything = std::derived_from<M, torch::nn::SequentialImpl>;
+  if constexpr (!takes_anything && requires(Tensor u, StepSize dt) { m.forward(u, dt); }) {
+    return {module, [&m](Tensors u, Tensors, double dt) { return state_of(m.forward(u.at(0), dt)); }, true};
+  } else if constexpr (!takes_anything && requires(Tensors u, StepSize dt) { m.forward(u, dt); }) {
+    return {module, [&m](Tensors u, Tensors, double dt) { return state_of(m.forward(u, dt)); }, true};
+  } else if constexpr (requires(Tensor u) { m.forward(u); }) {
     return {module, [&m](Tensors u, Tensors, double) { return state_of(m.forward(u.at(0))); }, false};
   } else if constexpr (requires(Tensors u) { m.forward(u); }) {
     return {module, [&m](Tensors u, Tensors, double) { return state_of(m.forward(u)); }, false};
-  } else if constexpr (requires(Tensor u, double dt) { m.forward(u, dt); }) {
-    return {module, [&m](Tensors u, Tensors, double dt) { return state_of(m.forward(u.at(0), dt)); }, true};
-  } else if constexpr (requires(Tensors u, double dt) { m.forward(u, dt); }) {
-    return {module, [&m](Tensors u, Tensors, double dt) { return state_of(m.forward(u, dt)); }, true};
   } else if constexpr (requires(Tensor u, Tensors extras) { m.forward(u, extras); }) {
     return {module, [&m](Tensors u, Tensors extras, double) { return state_of(m.forward(u.at(0), extras)); }, false};
   } else {

@@ -17,16 +17,17 @@ namespace tw::layer_parallel {
 /// What the iterations of a pass start from.
 enum class Guess {
   zero,
-  previous,  ///< the solution of the pass before, where shapes are the same; such a pass does not skip its first downcycle
+  previous,  ///< the solution of the pass before, where shapes are the same and it did not diverge; such a pass does not skip its first downcycle.
+             ///< Needs residuals
 };
 
 struct LayerParallelOptions {
-  double final_time = 1;             ///< T, of every ODE block: its step size is T / (layers of the block)
-  int levels = 2;                    ///< at most; 1: serial
-  PerLevel<int64_t> coarsening = 4;  ///< layers of a level for one of the next
-  int64_t min_coarse = 2;            ///< layers that a level has at least
-  MgritOptions forward = {.iterations = 2};
-  MgritOptions backward = {.iterations = 1};
+  double final_time = 1;                      ///< T, of every ODE block: its step size is T / (layers of the block)
+  int levels = 2;                             ///< at most; 1: serial
+  PerLevel<int64_t> coarsening = 4;           ///< layers of a level for one of the next
+  int64_t min_coarse = 2;                     ///< layers that a level has at least
+  MgritOptions forward = {.iterations = 2};   ///< last_c_relaxation is always on, store_all off
+  MgritOptions backward = {.iterations = 1};  ///< the same
   Guess guess = Guess::zero;
   int64_t front_layers = 0;  ///< of every ODE block, so many first layers are outside of the iterations, and exact
   int64_t back_layers = 0;   ///< and so many last ones; those that `coarsening` leaves over are added
@@ -46,7 +47,7 @@ struct NetworkReport {
   };
   std::vector<BlockReport> blocks;  ///< ODE blocks
   Seconds forward{0};               ///< wall time of this rank
-  Seconds backward{0};
+  Seconds backward{0};              ///< of the ODE blocks, since that forward pass
 };
 std::ostream& operator<<(std::ostream& out, const NetworkReport& report);
 
@@ -57,6 +58,8 @@ class SerialNetwork : public torch::nn::Module {
   SerialNetwork(std::vector<Block> blocks, const LayerParallelOptions& options);
   at::Tensor forward(const at::Tensor& input);
   State forward(State input, const State& extras = {});
+  /// Random layers draw what they draw in forward pass `calls`, from 0, next.
+  void set_calls(int64_t calls) noexcept { calls_ = static_cast<uint64_t>(calls); }
   /// The layers of block `index`.
   const std::vector<Layer>& layers(size_t index) const { return layers_.at(index); }
 
@@ -85,24 +88,27 @@ class LayerParallel : public torch::nn::Module {
   ~LayerParallel() override;
 
   /// Collective, and so is the backward pass of what it gives.
-  /// @param input used on rank 0 only; elsewhere anything.
-  /// @return the output on every rank. Every rank calls backward(); the cotangent of the rank that has the last layer is the one that counts.
+  /// @param input used on rank 0 only; elsewhere anything. Its gradient is on rank 0; elsewhere it is zeros or none.
+  /// @return the output on every rank. Every rank calls backward(), or torch::autograd::grad() for the gradients of its own input; the cotangent of
+  /// the rank that has the last layer is the one that counts. Gradients cannot be differentiated again.
   at::Tensor forward(const at::Tensor& input);
-  /// The same for states of several tensors. @param extras given to every layer, on every rank alike.
+  /// The same for states of several tensors. @param extras given to every layer, on every rank alike; no gradient reaches them, and none may be
+  /// wanted.
   State forward(const State& input, const State& extras);
 
   /// Iterations of the passes to come. Collective.
   void set_iterations(int forward, int backward);
   /// How the last passes went. Local.
   NetworkReport report() const;
-  /// Why the layers of ODE block `name` do not run as one operation; empty where they do, or none has run yet.
+  /// Why the layers of ODE block `name` did not run as one operation when their states last had a new shape; empty where they did, or none has run
+  /// yet.
   std::string unbatchable(const std::string& name) const;
 
   /// Parameters and buffers for checkpoints, which any number of ranks can load: stacks are slices of the block's, [layers of the block, ...].
   std::vector<NamedShard> shards() const;
   /// The parameters for OptimizerState, which re-shards in the same way.
   std::vector<OptimizedTensor> optimized_tensors() const;
-  /// The whole network, with the values of now. Collective. @return null on ranks other than 0
+  /// The whole network, with the values and in the mode of now. Collective. @return null on ranks other than 0
   std::shared_ptr<SerialNetwork> serial_on_root() const;
 
   /// (gamma / 2) sum |theta_{k+1} - theta_k|^2 / dt over neighbouring layers of all ODE blocks, dt being the step size; its gradient is added to that

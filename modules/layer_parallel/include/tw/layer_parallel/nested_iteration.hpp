@@ -18,7 +18,7 @@ enum class Refinement {
 
 /// Gives `fine` the parameters and buffers of `coarse`: blocks of equal size are copied, larger ones refined. Collective.
 /// @param fine the same blocks on the same ranks, ODE blocks with a multiple of the layers.
-/// @throws ContractError on every rank for blocks that do not fit
+/// @throws ContractError on ranks that have tensors for which `coarse` has none that fits; RevokedError on the others then
 void refine(const LayerParallel& coarse, LayerParallel& fine, Refinement refinement = Refinement::constant);
 
 /// The same, and what the optimizer of `coarse` remembers for the optimizer of `fine`, which is of the same kind. Collective.

@@ -46,7 +46,8 @@ class ParallelInTime {
 
   virtual const LevelPlan& plan() const noexcept = 0;
   /// Collective. @param origin u_0 on the rank that is home of point 0; elsewhere any state of that shape and dtype.
-  /// @param guess stacked: the values at this rank's C-points, such as Solution::points of an earlier call; empty: zeros.
+  /// @param guess stacked: the values at this rank's C-points, such as Solution::points of an earlier call if those have the spacing of C-points;
+  /// empty: zeros. Of no influence on MGRIT with skip_downcycle, whose first iteration replaces it.
   /// @throws whatever the propagator throws on this rank; RevokedError on the others then. The solver is of no use any more after that.
   virtual Solution solve(Propagator& propagator, const State& origin, const State& guess = {}) = 0;
 };

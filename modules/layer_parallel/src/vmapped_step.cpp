@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "batched_layer.hpp"
+#include "vmapped_step.hpp"
 
 #include <ATen/functorch/BatchedTensorImpl.h>
 #include <ATen/functorch/DynamicLayer.h>
 #include <ATen/functorch/PlumbingHelper.h>
-#include <c10/core/GradMode.h>
-#include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
 
@@ -42,39 +40,23 @@ class VmapLevel {
 
 }  // namespace
 
-struct BatchedLayer::Trace {
+struct VmappedStep::Trace {
   std::shared_ptr<torch::jit::Graph> graph;
   torch::jit::Code code;
 };
 
-BatchedLayer::BatchedLayer(const Layer& layer, const std::vector<at::Tensor>& parameters, const State& example, const State& extras, double dt) {
-  const c10::AutoGradMode no_gradients(false);
-  torch::jit::Stack inputs;
-  for (const at::Tensor& tensor : example) inputs.emplace_back(tensor);
-  for (const at::Tensor& tensor : extras) inputs.emplace_back(tensor);
-  for (const at::Tensor& tensor : parameters) inputs.emplace_back(tensor);
-  const auto call = [&](torch::jit::Stack stack) {
-    State state;
-    State given;
-    for (size_t i = 0; i < example.size() + extras.size(); ++i) (i < example.size() ? state : given).push_back(stack[i].toTensor());
-    torch::jit::Stack outputs;
-    for (const at::Tensor& tensor : layer.forward(state, given, dt)) outputs.emplace_back(tensor);
-    return outputs;
-  };
-  const auto traced = torch::jit::tracer::trace(std::move(inputs), call, [](const at::Tensor&) { return std::string(); }, /*strict=*/false);
-  trace_ = std::make_unique<Trace>(Trace{traced.first->graph, torch::jit::Code(traced.first->graph, "layer")});
-}
+VmappedStep::VmappedStep(std::shared_ptr<torch::jit::Graph> graph) : trace_(std::make_unique<Trace>(Trace{graph, torch::jit::Code(graph, "step")})) {}
 
-BatchedLayer::~BatchedLayer() = default;
+VmappedStep::~VmappedStep() = default;
 
-bool BatchedLayer::has_convolutions() const noexcept {
+bool VmappedStep::has_convolutions() const noexcept {
   const auto nodes = trace_->graph->nodes();
   return std::any_of(nodes.begin(), nodes.end(), [](const torch::jit::Node* node) {
     return std::string_view(node->kind().toUnqualString()).find("conv") != std::string_view::npos;
   });
 }
 
-State BatchedLayer::run(const State& states, const State& extras, const std::vector<at::Tensor>& parameters) const {
+State VmappedStep::run(const State& states, const State& extras, const std::vector<at::Tensor>& parameters) const {
   const int64_t n = states.front().size(0);
   const VmapLevel level(n);
   torch::jit::Stack stack;

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step as a straight line of operations that run for several layers at once, without autograd.
+#pragma once
+#include <memory>
+#include <string>
+#include <tw/layer_parallel/propagator.hpp>
+#include <vector>
+
+#include "linearised.hpp"
+#include "step_rules.hpp"
+
+namespace torch::jit {
+struct Graph;
+}
+
+namespace tw::layer_parallel {
+
+class StepProgram {
+ public:
+  /// @param graph from states, extras and parameters, in this order, to states.
+  /// @return null, and why in `problem`, where there is no rule for an operation
+  static std::unique_ptr<StepProgram> compile(const torch::jit::Graph& graph, size_t states, size_t extras, std::string& problem);
+
+  /// The tensors that transposed() needs, by value.
+  using Kept = std::vector<at::Tensor>;
+  /// @param states, parameters stacked. @param kept null: nothing is.
+  State run(const State& states, const State& extras, const std::vector<at::Tensor>& parameters, Kept* kept) const;
+  /// See Linearised::transposed().
+  State transposed(const Kept& kept, const Rows& rows, const State& cotangents, const std::vector<at::Tensor>& gradients) const;
+
+ private:
+  StepProgram() = default;
+
+  size_t states_ = 0;  // values are states, extras, parameters, and then whatever is computed
+  size_t extras_ = 0;
+  std::vector<Value> values_;
+  std::vector<std::pair<size_t, at::Tensor>> constants_;
+  std::vector<Operation> operations_;
+  std::vector<size_t> outputs_;
+};
+
+}  // namespace tw::layer_parallel

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways of making steps of a stack's layers.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "layer_stack.hpp"
+#include "linearised.hpp"
+#include "step_program.hpp"
+#include "vmapped_step.hpp"
+
+namespace tw::layer_parallel {
+
+/// Layer after layer, each differentiated by autograd.
+std::unique_ptr<Stepper> make_one_by_one(const LayerStack& stack, Integrator integrator, double dt);
+/// All as one operation, differentiated by autograd.
+std::unique_ptr<Stepper> make_vmapped(const LayerStack& stack, std::unique_ptr<VmappedStep> step);
+/// All as one operation, differentiated by rules of its own.
+std::unique_ptr<Stepper> make_programmed(const LayerStack& stack, std::unique_ptr<StepProgram> program);
+
+}  // namespace tw::layer_parallel

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// What networks with layers in parallel refuse, on every rank and without a hang; and what they survive.
+#include "dense.hpp"
+#include "mpi_test.hpp"
+
+#include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/layer_parallel/nested_iteration.hpp>
+#include <tw/mpi/error.hpp>
+
+namespace tw::layer_parallel {
+namespace {
+
+using testing::world;
+
+std::vector<Block> dense_blocks(int64_t layers = 16, Batching batching = Batching::automatic) {
+  return {block([] { return Dense(4); }, layers, {.batching = batching})};
+}
+
+/// `f` throws an Error on one rank at least, and on every rank that or the news of it.
+template <class Error, class F>
+void expect_refused(const F& f, const std::string& text) {
+  const torch::Tensor thrown = torch::zeros({}, torch::kLong);
+  try {
+    f();
+    ADD_FAILURE() << "expected: " << text;
+  } catch (const RevokedError&) {
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
+    thrown.fill_(1);
+  }
+  allreduce(world(), thrown, ReduceOp::sum);
+  EXPECT_GE(thrown.item<int64_t>(), 1);
+}
+
+TEST(Misuse, GradientsThatAreNotThere) {
+  const torch::Tensor x = torch::ones({2, 4});
+  {
+    LayerParallel net(world(), dense_blocks());
+    expect_refused<ContractError>([&] { net.forward(State{x}, {torch::ones({4}).set_requires_grad(true)}); }, "no gradient reaches extras");
+  }
+  LayerParallel net(world(), dense_blocks());
+  const torch::Tensor y = net.forward(x.clone().set_requires_grad(true));
+  expect_refused<ContractError>([&] { y.sum().backward({}, true, /*create_graph=*/true); }, "cannot be differentiated again");
+}
+
+TEST(Misuse, ParametersThatChangeBeforeTheBackwardPass) {
+  for (const Batching batching : {Batching::never, Batching::automatic}) {
+    LayerParallel net(world(), dense_blocks(16, batching));
+    const torch::Tensor y = net.forward(torch::ones({2, 4}));
+    {
+      const torch::NoGradGuard no_gradients;
+      for (torch::Tensor& p : net.parameters()) p.mul_(2);
+    }
+    expect_refused<ContractError>([&] { y.sum().backward(); }, "parameters were changed");
+  }
+}
+
+TEST(Misuse, LayersThatShareTensors) {
+  const Dense shared(4);
+  expect_refused<ContractError>([&] { LayerParallel(world(), {block([shared] { return shared; }, 16)}); }, "another layer or name has too");
+  struct Tied : torch::nn::Module {
+    Tied() {
+      const torch::Tensor one = register_parameter("a", torch::ones({4}));
+      register_parameter("b", one);
+    }
+    torch::Tensor forward(const torch::Tensor& u) { return u; }
+  };
+  expect_refused<ContractError>([&] { LayerParallel(world(), {block([] { return std::make_shared<Tied>(); }, 16)}); },
+                                "another layer or name has too");
+}
+
+TEST(Misuse, LayersThatDiffer) {
+  const auto frozen = [](int64_t index) {
+    Dense layer(4);
+    if (index == 0) layer->linear->weight.set_requires_grad(false);
+    return layer;
+  };
+  expect_refused<ContractError>([&] { LayerParallel(world(), {block(frozen, 16)}); }, "requires_grad");
+}
+
+TEST(Misuse, BlocksThatAreNone) {
+  expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks(0)); }, "at least one layer");
+  expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks(1)); }, "needs an ODE block");
+  struct Step : torch::nn::Module {
+    torch::Tensor forward(const torch::Tensor& u, double dt = 1) { return u * (1 + dt); }
+  };
+  std::vector<Block> blocks = dense_blocks();
+  blocks.push_back(block([] { return std::make_shared<Step>(); }, 1));
+  expect_refused<ContractError>([&] { LayerParallel(world(), blocks); }, "makes no time step");
+}
+
+TEST(Misuse, AFactoryThatThrowsReleasesTheOtherRanks) {
+  const auto failing = [](int64_t index) {
+    if (index == 0) throw std::runtime_error("no such layer");
+    return Dense(4);
+  };
+  expect_refused<std::runtime_error>([&] { LayerParallel(world(), {block(failing, 16)}); }, "no such layer");
+}
+
+TEST(Misuse, OptionsThatDifferBetweenRanks) {
+  if (world().size() == 1) return;
+  const Guess guess = world().rank() == 0 ? Guess::previous : Guess::zero;
+  expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks(), {.guess = guess}); }, "guess");
+  LayerParallel net(world(), dense_blocks());
+  const c10::AutoGradMode gradients(world().rank() == 0);
+  expect_refused<ContractError>([&] { net.forward(torch::ones({2, 4})); }, "backward pass");
+}
+
+TEST(Misuse, RefinementOfAnotherNetwork) {
+  const auto blocks = [](int64_t outputs) {
+    std::vector<Block> all = dense_blocks();
+    all.push_back(block([outputs] { return torch::nn::Linear(4, outputs); }, 1));
+    return all;
+  };
+  const LayerParallel coarse(world(), blocks(5));
+  LayerParallel fine(world(), blocks(10));
+  expect_refused<ContractError>([&] { refine(coarse, fine); }, "is no refinement");
+  const LayerParallel smaller(world(), dense_blocks());
+  LayerParallel larger(world(), blocks(5));
+  expect_refused<ContractError>([&] { refine(smaller, larger); }, "has only");
+}
+
+/// Layers that turn a state of two numbers quickly: coarse steps are far off, and iterations diverge before they are exact.
+struct TurningImpl : torch::nn::Module {
+  TurningImpl() : linear(register_module("linear", torch::nn::Linear(torch::nn::LinearOptions(2, 2).bias(false)))) {
+    const torch::NoGradGuard no_gradients;
+    linear->weight.copy_(torch::tensor({{0.0, 40.0}, {-40.0, 0.0}}));
+  }
+  torch::Tensor forward(const torch::Tensor& u) { return linear(u); }
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(Turning);
+
+TEST(Divergence, TheSerialSolutionIsExact) {
+  for (const auto& [forward, backward] : {std::pair(true, false), std::pair(false, true), std::pair(true, true)}) {
+    for (const Guess guess : {Guess::zero, Guess::previous}) {
+      const std::vector<Block> blocks{block([] { return Turning(); }, 32)};
+      const CycleOptions cycle{.relaxations = 0, .skip_downcycle = false};
+      const MgritOptions diverging{.iterations = 4, .cycle = cycle, .on_divergence = OnDivergence::serial};
+      const MgritOptions exact{.iterations = 10, .cycle = cycle};
+      const LayerParallelOptions options{.forward = forward ? diverging : exact, .backward = backward ? diverging : exact, .guess = guess};
+      LayerParallel net(world(), blocks, options);
+      SerialNetwork serial(blocks, options);
+      net.to(torch::kDouble);
+      serial.to(torch::kDouble);
+      for (int pass = 0; pass < 2; ++pass) {
+        const torch::Tensor x = torch::tensor({{1.0, 0.5}, {0.25 + pass, -1.0}}, torch::kDouble);
+        net.zero_grad();
+        serial.zero_grad();
+        torch::Tensor ours = x.clone().set_requires_grad(true);
+        torch::Tensor theirs = x.clone().set_requires_grad(true);
+        const torch::Tensor y = net.forward(ours);
+        y.square().sum().backward();
+        const torch::Tensor expected = serial.forward(theirs);
+        expected.square().sum().backward();
+        EXPECT_EQ(net.report().blocks[0].forward.serial, forward);
+        EXPECT_EQ(net.report().blocks[0].backward.serial, backward);
+        // float64; an exact iteration has passed through values that are larger by some orders of magnitude
+        EXPECT_LE(relative_difference(y.detach(), expected.detach()), 1e-8);
+        if (world().rank() == 0) {
+          EXPECT_LE(relative_difference(ours.grad(), theirs.grad()), 1e-8);
+        }
+        expect_gradients_equal(net, serial, 1e-8);
+      }
+    }
+  }
+}
+
+TEST(Divergence, AGuessIsForgottenWhenItIsNotFinite) {
+  LayerParallel net(world(), dense_blocks(), {.guess = Guess::previous});
+  const auto pass = [&](double value) {
+    const torch::Tensor y = net.forward(torch::full({2, 4}, value));
+    y.sum().backward();
+    return y.detach();
+  };
+  EXPECT_FALSE(pass(std::numeric_limits<double>::quiet_NaN()).isfinite().any().item<bool>());
+  net.zero_grad();
+  EXPECT_TRUE(pass(1).isfinite().all().item<bool>());
+  for (const torch::Tensor& p : net.parameters()) EXPECT_TRUE(p.grad().isfinite().all().item<bool>());
+}
+
+TEST(Divergence, ASingleLevelNeedsNoGuess) {
+  LayerParallel net(world(), dense_blocks(), {.levels = 1, .guess = Guess::previous});
+  const torch::Tensor first = net.forward(torch::ones({2, 4}));
+  first.sum().backward();
+  EXPECT_TRUE(net.forward(torch::ones({2, 4})).equal(first));
+}
+
+/// Sensitivities: no backward(), and nothing of parameters.
+TEST(Gradients, OfTheInputAlone) {
+  LayerParallel net(world(), {block([] { return torch::nn::Linear(3, 4); }, 1), block([] { return Dense(4); }, 16)});
+  const torch::Tensor x = torch::ones({2, 3}).set_requires_grad(true);
+  const torch::Tensor alone = torch::autograd::grad({net.forward(x).sum()}, {x})[0];
+  net.forward(x).sum().backward();
+  if (world().rank() == 0) {
+    EXPECT_TRUE(alone.equal(x.grad()));
+  } else {
+    EXPECT_EQ(alone.count_nonzero().item<int64_t>(), 0);
+  }
+}
+
+TEST(Gradients, OfLayersThatAreFrozenAndTrainedAgain) {
+  for (const Batching batching : {Batching::never, Batching::automatic}) {
+    const auto frozen = [] {
+      Dense layer(4);
+      for (torch::Tensor& p : layer->parameters()) p.set_requires_grad(false);
+      return layer;
+    };
+    const std::vector<Block> blocks{block(frozen, 16, {.batching = batching})};
+    LayerParallel net(world(), blocks, {.min_coarse = 1, .forward = {.iterations = 8}, .backward = {.iterations = 8}});
+    const auto pass = [&] { net.forward(torch::ones({2, 4})).square().sum().backward(); };
+    pass();
+    for (const torch::Tensor& p : net.parameters()) EXPECT_FALSE(p.grad().defined());
+    for (torch::Tensor& p : net.parameters()) p.set_requires_grad(true);
+    pass();
+    SerialNetwork serial(blocks, net.options());
+    for (torch::Tensor& p : serial.parameters()) p.set_requires_grad(true);
+    serial.forward(torch::ones({2, 4})).square().sum().backward();
+    expect_gradients_equal(net, serial, 1e-4);  // float32, over 16 layers
+  }
+}
+
+}  // namespace
+}  // namespace tw::layer_parallel
