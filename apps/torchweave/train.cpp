@@ -8,6 +8,7 @@
 #include <iostream>
 #include <tw/base/concat.hpp>
 #include <tw/base/terminal.hpp>
+#include <tw/comm/mesh.hpp>
 #include <tw/comm/threads.hpp>
 #include <tw/mpi/environment.hpp>
 #include <tw/mpi/topology.hpp>
@@ -52,12 +53,20 @@ void run_train(const TrainArguments& arguments, const Environment& mpi) {
   const bool first = comm.rank() == 0;
   set_threads_per_rank(find_topology(comm));
   TrainConfig config = read_config(arguments, first);
-  TrainSetup setup = make_train_setup(config);
+  const Mesh mesh(comm, {{"data", config.mesh.data > 0 ? static_cast<int>(config.mesh.data) : -1}, {"layer", static_cast<int>(config.mesh.layer)}});
+  TrainSetup setup = make_train_setup(config, mesh);
   if (arguments.dry_run) {
-    if (first) rehearse(config, setup, comm.size(), std::cout);
+    std::ostream nowhere(nullptr);
+    if (mesh.coordinate("data") == 0) rehearse(config, setup, mesh, first ? std::cout : nowhere);
     return;
   }
-  train::Trainer trainer(comm, setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run);
+  std::optional<train::Trainer> made;
+  if (setup.layers) {
+    made.emplace(mesh, setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run);
+  } else {
+    made.emplace(comm, setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run);
+  }
+  train::Trainer& trainer = *made;
   std::optional<train::Console> console;
   std::optional<train::MetricsLog> metrics;
   if (first) {
@@ -65,6 +74,7 @@ void run_train(const TrainArguments& arguments, const Environment& mpi) {
     trainer.add(console.emplace(std::cout, output_is_terminal(), setup.unit));
   }
   trainer.run();
+  if (first && setup.layers && comm.size() > 1) std::cout << "  last passes, layers in parallel\n" << setup.layers->report();
 }
 
 }  // namespace

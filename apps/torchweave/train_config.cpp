@@ -125,12 +125,41 @@ void read_data(Reader& reader, DataOptions& data) {
 }
 
 void read_model(Reader& reader, ModelOptions& model) {
-  reader.name("model.name", model.name, {"lenet", "mlp", "resnet", "torchscript"});
+  reader.name("model.name", model.name, {"lenet", "mlp", "resnet", "residual", "torchscript"});
   reader.name("model.dtype", model.dtype, {"float32", "float64"});
   reader.at_least("model.width", model.width, 1);
   reader.at_least("model.hidden_layers", model.hidden_layers, 0);
   reader.at_least("model.blocks", model.blocks, 1);
+  reader.at_least("model.layers", model.layers, 2);
+  reader.at_least("model.channels", model.channels, 1);
   reader.take("model.path", model.path);
+}
+
+void read_mesh(Reader& reader, MeshOptions& mesh) {
+  reader.at_least("mesh.data", mesh.data, 0);
+  reader.at_least("mesh.layer", mesh.layer, 1);
+}
+
+void read_layer_parallel(Reader& reader, layer_parallel::LayerParallelOptions& options, int64_t seed) {
+  options.seed = static_cast<uint64_t>(seed);
+  options.final_time = 4;
+  int64_t levels = options.levels;
+  int64_t coarsening = 8;
+  int64_t forward = options.forward.iterations;
+  int64_t backward = options.backward.iterations;
+  int64_t relaxations = 0;
+  reader.positive("layer_parallel.final_time", options.final_time);
+  reader.at_least("layer_parallel.levels", levels, 1);
+  reader.at_least("layer_parallel.coarsening", coarsening, 2);
+  reader.at_least("layer_parallel.forward_iterations", forward, 1);
+  reader.at_least("layer_parallel.backward_iterations", backward, 1);
+  reader.at_least("layer_parallel.relaxations", relaxations, 0);
+  reader.take("layer_parallel.recompute", options.recompute);
+  options.levels = static_cast<int>(levels);
+  options.coarsening = coarsening;
+  options.forward.iterations = static_cast<int>(forward);
+  options.backward.iterations = static_cast<int>(backward);
+  options.forward.cycle.relaxations = options.backward.cycle.relaxations = static_cast<int>(relaxations);
 }
 
 void read_optimizer(Reader& reader, OptimizerOptions& optimizer) {
@@ -160,8 +189,14 @@ void check_combinations(Reader& reader, const TrainConfig& read) {
     const int64_t nearest = (run.global_batch + run.accumulation - 1) / run.accumulation * run.accumulation;
     reader.refuse("global_batch", concat("must be a multiple of accumulation = ", run.accumulation, ", got ", run.global_batch), concat(nearest));
   }
-  if (!images && (read.model.name == "lenet" || read.model.name == "resnet")) {
+  if (!images && (read.model.name == "lenet" || read.model.name == "resnet" || read.model.name == "residual")) {
     reader.refuse("model.name", concat("is \"", read.model.name, "\", which takes images, but data.kind is \"regression\""), "\"mlp\"");
+  }
+  if (read.mesh.layer > 1 && read.model.name != "residual") {
+    reader.refuse("mesh.layer", concat("is for model.name = \"residual\", whose layers can be in parallel, not for \"", read.model.name, "\""), "1");
+  }
+  if (read.model.name == "residual" && strategy.kind != train::StrategyKind::data) {
+    reader.refuse("strategy.name", "must be \"data\" for a model whose layers are in parallel", "\"data\"");
   }
   if (!images && (read.data.shift > 0 || read.data.flip)) {
     reader.refuse("data.shift", "and data.flip are for images, but data.kind is \"regression\"", "0 and false");
@@ -184,6 +219,8 @@ TrainConfig read_train_config(Config& config) {
   read_data(reader, read.data);
   read_model(reader, read.model);
   read_optimizer(reader, read.optimizer);
+  read_mesh(reader, read.mesh);
+  read_layer_parallel(reader, read.layer_parallel, read.run.seed);
   read_schedule(reader, read.run.learning_rate);
   read_strategy(reader, read.run.strategy);
   read_safety(reader, read.run);

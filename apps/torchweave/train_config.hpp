@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <tw/base/config.hpp>
+#include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/train/options.hpp>
 
 namespace tw::tool {
@@ -13,11 +14,13 @@ struct DataOptions {
 };
 
 struct ModelOptions {
-  std::string name = "lenet";       ///< lenet | mlp | resnet | torchscript
+  std::string name = "lenet";       ///< lenet | mlp | resnet | residual | torchscript
   std::string dtype = "float32";    ///< float32 | float64
   int64_t width = 256;              ///< mlp: of the hidden layers
   int64_t hidden_layers = 2;        ///< mlp
   int64_t blocks = 1;               ///< resnet: a stage
+  int64_t layers = 64;              ///< residual: which may be in parallel, along mesh.layer
+  int64_t channels = 8;             ///< residual
   std::filesystem::path path = "";  ///< torchscript: the file
 };
 
@@ -28,12 +31,20 @@ struct OptimizerOptions {
   double weight_decay = 0;
 };
 
+/// How many ranks lie along each axis.
+struct MeshOptions {
+  int64_t data = 0;   ///< take different samples; 0: as many as are left
+  int64_t layer = 1;  ///< hold one model together, its layers in parallel
+};
+
 /// All that `torchweave train` reads from a configuration.
 struct TrainConfig {
   train::Options run;
   DataOptions data;
   ModelOptions model;
   OptimizerOptions optimizer;
+  MeshOptions mesh;
+  layer_parallel::LayerParallelOptions layer_parallel;  ///< of model residual
 };
 
 /// Takes every known key out of `config`. @throws ConfigError with all problems at once.

@@ -22,6 +22,7 @@
 #include <tw/data/sharded_dataset.hpp>
 #include <tw/models/lenet.hpp>
 #include <tw/models/mlp.hpp>
+#include <tw/models/residual.hpp>
 #include <tw/models/resnet.hpp>
 
 namespace tw::tool {
@@ -53,6 +54,19 @@ train::Model make_mlp(const ModelOptions& options, int64_t inputs, int64_t outpu
   widths.insert(widths.end(), static_cast<size_t>(options.hidden_layers), options.width);
   widths.push_back(outputs);
   return train::model_of(models::Mlp(widths));
+}
+
+std::shared_ptr<layer_parallel::LayerParallel> make_residual(const TrainConfig& config, const at::Tensor& images, const Communicator& comm) {
+  using layer_parallel::block;
+  const int64_t channels = config.model.channels;
+  const int64_t height = (images.size(2) + 1) / 2;
+  const int64_t width = (images.size(3) + 1) / 2;
+  return std::make_shared<layer_parallel::LayerParallel>(
+      comm,
+      std::vector<layer_parallel::Block>{block([=] { return models::residual_opening(channels); }, 1),
+                                         block([=] { return models::ResidualLayer(channels); }, config.model.layers),
+                                         block([=] { return models::residual_closing(channels, (height / 2) * (width / 2), mnist_classes); }, 1)},
+      config.layer_parallel);
 }
 
 train::Model make_model(const TrainConfig& config, const Dataset& dataset) {
@@ -144,7 +158,7 @@ std::string mib(int64_t bytes) { return concat(std::fixed, std::setprecision(1),
 
 }  // namespace
 
-TrainSetup make_train_setup(TrainConfig& config) {
+TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh) {
   TrainSetup setup;
   setup.train_set = open_data(config.data, Split::train);
   setup.test_set = open_data(config.data, Split::test);
@@ -153,12 +167,19 @@ TrainSetup make_train_setup(TrainConfig& config) {
   setup.unit = images ? "images" : "samples";
   setup.objective = images ? train::classification() : train::regression();
   torch::manual_seed(static_cast<uint64_t>(config.run.seed));
-  setup.model = in_dtype(make_model(config, *setup.train_set), config.model.dtype == "float64" ? at::kDouble : at::kFloat);
+  if (config.model.name == "residual") {
+    setup.layers = make_residual(config, first_samples(*setup.train_set, 1).inputs, mesh["layer"]);
+    setup.model = train::model_of(setup.layers);
+  } else {
+    setup.model = make_model(config, *setup.train_set);
+  }
+  setup.model = in_dtype(std::move(setup.model), config.model.dtype == "float64" ? at::kDouble : at::kFloat);
   setup.optimizer = make_optimizer(config.optimizer, setup.model.tensors());
   return setup;
 }
 
-void rehearse(const TrainConfig& config, const TrainSetup& setup, int ranks, std::ostream& out) {
+void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& mesh, std::ostream& out) {
+  const int ranks = mesh["data"].size();
   for (const Dataset* dataset : {setup.train_set.get(), setup.test_set.get()}) {
     if (const auto* shards = dynamic_cast<const ShardedDataset*>(dataset)) shards->check_all();
   }
@@ -185,11 +206,13 @@ void rehearse(const TrainConfig& config, const TrainSetup& setup, int ranks, std
       << batch.inputs.sizes().slice(1) << ", targets " << batch.targets.sizes().slice(1) << '\n'
       << "  model          " << setup.model.trained_elements() << " parameters; outputs " << outputs.sizes().slice(1) << ", first loss "
       << loss.item<double>() << '\n'
-      << "  a step         " << batch_size << " " << setup.unit << " on each of " << ranks << " ranks\n"
-      << "  a rank's memory, without activations: parameters " << mib(parameter_bytes) << ", gradients " << mib(parameter_bytes) << ", optimizer "
-      << mib(state_bytes) << ", checkpoint " << mib(staging_bytes) << ", batches " << mib(batch_bytes) << "; together " << mib(total) << ", "
-      << mib(total * ranks) << " on all ranks; available on this node: " << mib(available) << '\n';
-  if (available > 0 && total * ranks > available) throw Error("all ranks together need more memory than this node has, if they all run here");
+      << "  a step         " << batch_size << " " << setup.unit << " on each of " << ranks
+      << (mesh["layer"].size() > 1 ? " groups of ranks\n" : " ranks\n") << "  a rank's memory, without activations: parameters "
+      << mib(parameter_bytes) << ", gradients " << mib(parameter_bytes) << ", optimizer " << mib(state_bytes) << ", checkpoint " << mib(staging_bytes)
+      << ", batches " << mib(batch_bytes) << "; together " << mib(total) << ", " << mib(total * mesh.comm().size())
+      << " on all ranks; available on this node: " << mib(available) << '\n';
+  if (available > 0 && total * mesh.comm().size() > available)
+    throw Error("all ranks together need more memory than this node has, if they all run here");
 }
 
 }  // namespace tw::tool

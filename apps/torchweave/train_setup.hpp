@@ -3,6 +3,7 @@
 #include "train_config.hpp"
 
 #include <memory>
+#include <tw/comm/mesh.hpp>
 #include <tw/data/dataset.hpp>
 #include <tw/train/model.hpp>
 #include <tw/train/objective.hpp>
@@ -21,13 +22,15 @@ struct TrainSetup {
   train::Model model;
   train::Objective objective;
   std::unique_ptr<torch::optim::Optimizer> optimizer;
+  std::shared_ptr<layer_parallel::LayerParallel> layers;  ///< the model, if its layers are in parallel
 };
 
-/// Opens the data and makes model and optimizer. Parameters are drawn from config.run.seed. Local.
+/// Opens the data and makes model and optimizer. Parameters are drawn from config.run.seed. Collective over the mesh.
 /// @throws Error naming the file, or that model and data do not fit.
-TrainSetup make_train_setup(TrainConfig& config);
+TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh);
 
-/// Reads all data, runs one batch of every part, and says on `out` what the run would need. Local. @throws Error for what would go wrong.
-void rehearse(const TrainConfig& config, const TrainSetup& setup, int ranks, std::ostream& out);
+/// Reads all data, runs one batch of every part, and says on `out` what the run would need. Collective over the ranks that hold one model together.
+/// @throws Error for what would go wrong.
+void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& mesh, std::ostream& out);
 
 }  // namespace tw::tool

@@ -75,7 +75,9 @@ int main(int argc, char** argv) {
   uint64_t epoch = 0;
   auto nested = std::make_unique<Run>(comm, 8, seed);
   for (int64_t n = 8;; n *= 2) {
-    for (int i = 0; i < 10 && (i == 0 || loss > goal); ++i, work += static_cast<double>(n) / layers) loss = nested->train(data, epoch++);
+    // The same work for each of the smaller ones.
+    const int64_t most = n < layers ? 2 * layers / n : static_cast<int64_t>(epochs);
+    for (int64_t i = 0; i < most && (i == 0 || loss > goal); ++i, work += static_cast<double>(n) / layers) loss = nested->train(data, epoch++);
     if (n == layers) break;
     auto finer = std::make_unique<Run>(comm, 2 * n, seed);
     refine(nested->net, nested->adam, finer->net, finer->adam);

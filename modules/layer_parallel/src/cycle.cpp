@@ -56,7 +56,7 @@ void CycleOptions::validate() const {
   TW_EXPECTS(f_cycle >= 0, "f_cycle must be at least 0, is ", f_cycle);
 }
 
-std::string_view name_of(Phase::Kind kind) {
+const char* name_of(Phase::Kind kind) {
   switch (kind) {
     case relax: return "relax";
     case restrict: return "restrict";

@@ -56,11 +56,11 @@ State ForwardPropagator::march(const Runs& runs, int64_t stride, bool record, co
   }
   const Seeding seeding(evolution_);
   const Surroundings with{extras_, seeding.seed};
-  Record* const tape = record ? &tape_->records.emplace_back(Record{runs, {}}) : nullptr;
   State states = record ? clone(from) : from;  // what is linearised there must not change afterwards
+  Record* const tape = record ? &tape_->records.emplace_back(Record{runs, states, {}}) : nullptr;
   for (int64_t j = 0; j < runs.length; ++j) {
     const Rows layers = evolution_.layers({(runs.first + j) * stride, runs.count, runs.spacing * stride});
-    if (record) {
+    if (record && !tape_->recompute) {
       auto [to, linearised] = stepper.linearise(layers, states, with);
       states = std::move(to);
       tape->steps.push_back(std::move(linearised));
@@ -116,13 +116,32 @@ State AdjointPropagator::march_finest(const March& march, const State& from) {
 
 State AdjointPropagator::through(const Record& record, const Part& part, const State& cotangents, bool last) {
   const Runs& runs = record.runs;
+  const bool kept = !record.steps.empty();
+  std::vector<std::unique_ptr<Linearised>> again;
+  if (!kept) again = linearised_again(record, part);
+  const auto& steps = kept ? record.steps : again;
+  const int64_t first_row = kept ? part.run : 0;
   State state = cotangents;
   for (int64_t j = part.end - 1; j >= part.begin; --j) {
     const Rows layers = evolution_.layers({runs.begin(part.run) + j, part.runs, runs.spacing});
-    state =
-        record.steps[static_cast<size_t>(j)]->transposed({part.run, part.runs, 1}, state, last ? gradients_of(layers) : std::vector<at::Tensor>());
+    state = steps[static_cast<size_t>(j)]->transposed({first_row, part.runs, 1}, state, last ? gradients_of(layers) : std::vector<at::Tensor>());
   }
   return state;
+}
+
+std::vector<std::unique_ptr<Linearised>> AdjointPropagator::linearised_again(const Record& record, const Part& part) const {
+  const Runs& runs = record.runs;
+  State states = rows(record.from, part.run, part.runs);
+  const Stepper& stepper = evolution_.stack.stepper(states, tape_.extras, evolution_.h);
+  const Seeding seeding(evolution_);
+  std::vector<std::unique_ptr<Linearised>> steps;
+  for (int64_t j = 0; j < part.end; ++j) {
+    const Rows layers = evolution_.layers({runs.begin(part.run) + j, part.runs, runs.spacing});
+    auto [to, linearised] = stepper.linearise(layers, states, {tape_.extras, seeding.seed});
+    states = std::move(to);
+    steps.push_back(std::move(linearised));
+  }
+  return steps;
 }
 
 std::vector<at::Tensor> AdjointPropagator::gradients_of(const Rows& layers) const {

@@ -72,6 +72,8 @@ class AdjointPropagator : public Propagator {
   };
   State march_finest(const March& march, const State& from);
   State march_coarse(const March& march, const State& from, const Between& between);
+  /// The steps of `part` and those before them, for a record that keeps none.
+  std::vector<std::unique_ptr<Linearised>> linearised_again(const Record& record, const Part& part) const;
   const CoarseSteps& coarse_steps(const LevelPlan& plan, int level);
   std::vector<at::Tensor> gradients_of(const Rows& layers) const;
 

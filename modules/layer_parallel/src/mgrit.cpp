@@ -58,7 +58,7 @@ class Fas {
   }
 
   void run(const Phase& phase) {
-    const Stopwatch watch;
+    const auto begin = std::chrono::steady_clock::now();
     switch (phase.kind) {
       case Phase::Kind::relax: relax(phase.level, options_.weights.at(phase.level)); break;
       case Phase::Kind::restrict: restrict(phase.level); break;
@@ -67,7 +67,7 @@ class Fas {
       case Phase::Kind::fill: sweep_into(phase.level, SweepKind::fill); break;
       case Phase::Kind::correct: correct(phase.level); break;
     }
-    report_.seconds[static_cast<size_t>(phase.level)][static_cast<size_t>(phase.kind)] += watch.elapsed();
+    report_.seconds[static_cast<size_t>(phase.level)][static_cast<size_t>(phase.kind)] += observed(name_of(phase.kind), phase.level, begin);
   }
 
   /// This rank's parts of two figures: the norm of the residual that the last restriction from level 0 computed, and that of the values that it
@@ -85,7 +85,7 @@ class Fas {
 
   /// The last relaxation, and what is kept.
   Solution finish() {
-    const Stopwatch watch;
+    const auto begin = std::chrono::steady_clock::now();
     const LevelState& fine = levels_.front();
     const int rank = comm_.rank();
     const auto points = plan_.points_of(0, rank);
@@ -117,11 +117,18 @@ class Fas {
     solution.points = keeps_all ? kept.states : fine.u.states;
     solution.first = keeps_all ? points.begin : fine.c_begin;
     solution.spacing = keeps_all ? 1 : spacing();
-    report_.last_relaxation = watch.elapsed();
+    report_.last_relaxation = observed("last relaxation", 0, begin);
     return solution;
   }
 
  private:
+  /// What has taken from `begin` until now.
+  Seconds observed(const char* name, int level, std::chrono::steady_clock::time_point begin) const {
+    const auto end = std::chrono::steady_clock::now();
+    if (options_.on_phase) options_.on_phase(name, level, begin, end);
+    return end - begin;
+  }
+
   /// Between C-points of level 0; on a single level point 0 is the only one.
   int64_t spacing() const { return plan_.levels() == 1 ? plan_.level(0).steps + 1 : plan_.level(0).coarsening; }
   bool is_stored(int level, int64_t point) const { return level > 0 || plan_.level(0).is_c_point(point); }

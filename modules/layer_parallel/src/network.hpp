@@ -29,7 +29,8 @@ class LayerParallel::Impl {
   std::vector<Block> blocks_;
   LayerParallelOptions options_;
   std::vector<Part> parts_;
-  Rank last_{0};       // which has the end of the last part
+  Rank last_{0};  // which has the end of the last part
+  PhaseObserver observer_;
   at::Tensor anchor_;  // gives every rank's output a gradient
   Seconds forward_time_{0};
   Seconds backward_time_{0};

@@ -146,6 +146,7 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
   const auto call = static_cast<uint64_t>(calls_.item<int64_t>());
   calls_.add_(1);
   Tape* tape = pass ? &pass->tape : nullptr;
+  if (tape != nullptr) tape->recompute = options_.recompute;
   std::optional<BuffersGuard> buffers;
   ForwardPropagator layers(evolution(call), extras, tape, [&] {
     if (buffers) buffers->restore();  // as if the marches before had not been

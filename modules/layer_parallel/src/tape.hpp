@@ -13,13 +13,15 @@ namespace tw::layer_parallel {
 /// Runs of the finest level. The adjoint is linearised at the states that their steps started from.
 struct Record {
   Runs runs;
-  std::vector<std::unique_ptr<Linearised>> steps;  ///< by position in the run
+  State from;                                      ///< stacked: where the runs began
+  std::vector<std::unique_ptr<Linearised>> steps;  ///< by position in the run; none: to be computed again from there
 };
 
 struct Tape {
   std::vector<Record> records;
   Stored c_states;  ///< values at the C-points that this rank's steps begin at, for coarse steps
   State extras;
+  bool recompute = false;  ///< keep where runs began, and nothing of their steps
 };
 
 }  // namespace tw::layer_parallel

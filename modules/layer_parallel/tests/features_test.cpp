@@ -5,6 +5,7 @@
 #include "mpi_test.hpp"
 
 #include <cmath>
+#include <map>
 #include <tw/comm/collectives.hpp>
 #include <tw/layer_parallel/check_layer.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
@@ -185,6 +186,39 @@ TEST(Features, ASecondPassOverTheSameInputIsTheSame) {
       EXPECT_LE(*net.report().blocks[0].forward.residuals.back(), 1e-2 * first) << "it goes on where the first pass has ended";
     }
   }
+}
+
+/// The same numbers from less memory: what is computed again is what was computed before.
+TEST(Features, RecomputationChangesNothing) {
+  torch::manual_seed(8);
+  const torch::Tensor x = torch::randn({3, 4});
+  for (const auto& of :
+       {block([] { return Dense(4); }, 18), block([] { return WithDropout(); }, 18, {.random = true}), block([] { return Normalised(); }, 18)}) {
+    std::vector<std::vector<torch::Tensor>> outcomes;
+    for (const bool recompute : {false, true}) {
+      LayerParallel net(world(), {of}, {.coarsening = 4, .backward = {.iterations = 2}, .recompute = recompute});
+      torch::Tensor input = x.clone().set_requires_grad(true);
+      const torch::Tensor y = net.forward(input);
+      y.sin().sum().backward();
+      std::vector<torch::Tensor>& outcome = outcomes.emplace_back(std::vector<torch::Tensor>{y.detach()});
+      if (world().rank() == 0) outcome.push_back(input.grad());
+      for (const torch::Tensor& p : net.parameters()) outcome.push_back(p.grad());
+      for (const torch::Tensor& b : net.buffers()) outcome.push_back(b);
+    }
+    for (size_t i = 0; i < outcomes[0].size(); ++i) EXPECT_TRUE(outcomes[0][i].equal(outcomes[1][i])) << i;
+  }
+}
+
+TEST(Features, ObserversSeeEveryPhase) {
+  LayerParallel net(world(), {block([] { return Dense(4); }, 16)});
+  std::map<std::string, int> seen;
+  net.observe([&](const char* name, int /*level*/, auto begin, auto end) {
+    EXPECT_LE(begin, end);
+    ++seen[name];
+  });
+  net.forward(torch::ones({2, 4})).sum().backward();
+  EXPECT_EQ(seen["solve"], 3) << "two iterations forward and one backward";
+  EXPECT_EQ(seen["last relaxation"], 2);
 }
 
 TEST(Features, TheSerialNetworkHasTheValuesOfNow) {

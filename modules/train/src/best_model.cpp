@@ -42,12 +42,12 @@ std::string BestModel::why_out_of_patience(const Progress& progress) const {
   return concat(rule.watch, " has not improved for ", progress.waited, " evaluations");
 }
 
-void BestModel::keep(const Progress& progress) const {
+void BestModel::keep(const Progress& progress, const std::vector<NamedTensor>& tensors) const {
   std::map<std::string, std::string> metadata{{"epoch", std::to_string(progress.best_epoch)}, {options_.early_stopping.watch, concat(progress.best)}};
   metadata.insert(model_.aliases.begin(), model_.aliases.end());  // as export_safetensors() has it
   const std::filesystem::path partial = path().string() + ".partial";
   try {
-    write_safetensors(partial, model_.all_tensors(), metadata);
+    write_safetensors(partial, tensors, metadata);
     FileDescriptor(partial, O_RDONLY, "cannot be opened").sync();  // or a crash of the node could leave the name without the content
     std::filesystem::rename(partial, path());
   } catch (const std::exception& error) {

@@ -20,8 +20,8 @@ class BestModel {
   bool judge(const EpochReport& report, Progress& progress) const;
   /// Why the run should end: too many evaluations without a better one. Empty: it should not.
   std::string why_out_of_patience(const Progress& progress) const;
-  /// Writes the model. What goes wrong is logged; training goes on.
-  void keep(const Progress& progress) const;
+  /// Writes the model. @param tensors all parameters and buffers. What goes wrong is logged; training goes on.
+  void keep(const Progress& progress, const std::vector<NamedTensor>& tensors) const;
   /// Removes the file of an earlier run.
   void forget() const;
 

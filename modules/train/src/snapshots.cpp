@@ -13,7 +13,13 @@ namespace {
 
 std::vector<NamedShard> shards_of(const Model& model, const Strategy& strategy) {
   std::vector<NamedShard> shards = strategy.shards();
-  for (const NamedTensor& buffer : model.buffers) shards.push_back(whole(buffer.name, buffer.tensor, ShardKind::buffer));
+  if (model.parts) {
+    for (NamedShard& shard : model.parts->shards()) {
+      if (shard.kind == ShardKind::buffer) shards.push_back(std::move(shard));
+    }
+  } else {
+    for (const NamedTensor& buffer : model.buffers) shards.push_back(whole(buffer.name, buffer.tensor, ShardKind::buffer));
+  }
   for (NamedShard& shard : shards) {
     for (const auto& [alias, name] : model.aliases) {
       if (name == shard.name) shard.aliases.push_back(alias);
@@ -31,15 +37,15 @@ std::vector<double> on_every_rank(const Communicator& comm, double mine) {
 
 }  // namespace
 
-Snapshots::Snapshots(const Communicator& comm, const Model& model, const Options& options)
-    : comm_(comm), model_(model), store_(comm, options.folder() / "checkpoints", {.keep = options.checkpoint.keep}) {}
+Snapshots::Snapshots(const Ranks& ranks, const Model& model, const Options& options)
+    : ranks_(ranks), model_(model), store_(ranks.all, options.folder() / "checkpoints", {.keep = options.checkpoint.keep}) {}
 
 template <class Call>
 void Snapshots::report_failure_of(Call call) const {
   try {
     call();
   } catch (const Error& error) {
-    if (comm_.rank() == 0) log_error(error.what(), "; training goes on, and the checkpoints before it are untouched");
+    if (ranks_.all.rank() == 0) log_error(error.what(), "; training goes on, and the checkpoints before it are untouched");
   }
 }
 
@@ -74,10 +80,10 @@ void Snapshots::save(Progress progress, double loss_sum, double loss_samples, co
   settle();
   progress.empty_submodules = model_.empty_submodules;
   progress.arrival_order = strategy.arrival_order();
-  progress.loss_sums = on_every_rank(comm_, loss_sum);
-  progress.loss_samples = on_every_rank(comm_, loss_samples);
+  progress.loss_sums = on_every_rank(ranks_.data, loss_sum);
+  progress.loss_samples = on_every_rank(ranks_.data, loss_samples);
   // Running means differ between ranks, and rank 0's count. They alone are copied, so rank 0 goes on as if no checkpoint had been taken.
-  synchronize(comm_, model_.buffers);
+  synchronize(ranks_.data, model_.buffers);
   store_.save(progress.step, shards_of(model_, strategy), to_json(progress));
 }
 

@@ -14,7 +14,7 @@ namespace tw::train {
 class Snapshots {
  public:
   /// Collective. All arguments are borrowed.
-  Snapshots(const Communicator& comm, const Model& model, const Options& options);
+  Snapshots(const Ranks& ranks, const Model& model, const Options& options);
 
   /// How far the newest checkpoint that can be read has come; `step` is its own. Collective.
   std::optional<Progress> newest() const;
@@ -35,7 +35,7 @@ class Snapshots {
   template <class Call>
   void report_failure_of(Call call) const;
 
-  const Communicator& comm_;
+  Ranks ranks_;
   const Model& model_;
   CheckpointStore store_;
 };

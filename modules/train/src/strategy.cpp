@@ -32,8 +32,13 @@ void append(std::vector<NamedShard>& shards, std::vector<NamedShard> more) {
   shards.insert(shards.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-std::vector<NamedShard> whole_parameters(const Model& model) {
+std::vector<NamedShard> parameter_shards(const Model& model) {
   std::vector<NamedShard> shards;
+  if (model.parts) {
+    shards = model.parts->shards();
+    std::erase_if(shards, [](const NamedShard& shard) { return shard.kind != ShardKind::parameter; });
+    return shards;
+  }
   for (const auto& [name, tensor] : model.parameters) shards.push_back(whole(name, tensor, ShardKind::parameter));
   return shards;
 }
@@ -57,10 +62,15 @@ std::vector<int64_t> usable(const Communicator& comm, std::vector<int64_t> order
   return {};
 }
 
+OptimizerState state_of(Optimizer& optimizer, const Model& model) {
+  return model.parts ? OptimizerState(optimizer, model.parts->optimized_tensors()) : OptimizerState(optimizer, model.parameters);
+}
+
 /// The ranks meet in every update: gradients are reduced.
 class Reduced : public Strategy {
  public:
-  Reduced(const Communicator& comm, const Model& model, const ReducerOptions& options) : parallel_(comm, model.all_tensors(), options) {}
+  Reduced(const Ranks& ranks, const Model& model, const ReducerOptions& options)
+      : parts_(ranks.parts), parallel_(ranks.data, model.all_tensors(), options) {}
 
   // The sum over ranks and passes is the mean over the update's samples.
   void backward(const at::Tensor& loss, int64_t here, int64_t samples, bool last) override {
@@ -76,17 +86,33 @@ class Reduced : public Strategy {
 
  protected:
   Outcome outcome() const {
-    const bool trouble = parallel_.notices(static_cast<int>(Word::trouble)) > 0 || !parallel_.gradients_finite();
-    return {.left_out = trouble, .trouble = trouble, .stop = parallel_.notices(static_cast<int>(Word::stop)) > 0};
+    const bool here = parallel_.notices(static_cast<int>(Word::trouble)) > 0 || !parallel_.gradients_finite();
+    const auto [trouble, stop] = of_all_parts(here, parallel_.notices(static_cast<int>(Word::stop)) > 0);
+    return {.left_out = trouble, .trouble = trouble, .stop = stop};
   }
 
+ private:
+  // What one part of a model must not do, the others must not either.
+  std::pair<bool, bool> of_all_parts(bool trouble, bool stop) const {
+    if (parts_ == nullptr) return {trouble, stop};
+    const at::Tensor flags = at::zeros({2}, at::TensorOptions().dtype(at::kInt));
+    auto* const values = flags.mutable_data_ptr<int32_t>();
+    values[0] = trouble ? 1 : 0;
+    values[1] = stop ? 1 : 0;
+    allreduce(*parts_, flags, ReduceOp::max);
+    return {values[0] != 0, values[1] != 0};
+  }
+
+  const Communicator* parts_;
+
+ protected:
   DataParallel parallel_;
 };
 
 class Data : public Reduced {
  public:
-  Data(const Communicator& comm, const Model& model, Optimizer& optimizer, const ReducerOptions& options)
-      : Reduced(comm, model, options), model_(model), compressor_(options.compressor), optimizer_(optimizer), state_(optimizer, model.parameters) {}
+  Data(const Ranks& ranks, const Model& model, Optimizer& optimizer, const ReducerOptions& options)
+      : Reduced(ranks, model, options), model_(model), compressor_(options.compressor), optimizer_(optimizer), state_(state_of(optimizer, model)) {}
 
   void zero_grad() override { optimizer_.zero_grad(); }
   Outcome update() override {
@@ -96,7 +122,7 @@ class Data : public Reduced {
   }
   Optimizer& optimizer() override { return optimizer_; }
   std::vector<NamedShard> shards() const override {
-    std::vector<NamedShard> shards = whole_parameters(model_);
+    std::vector<NamedShard> shards = parameter_shards(model_);
     append(shards, state_.shards());
     if (compressor_) append(shards, compressor_->shards());
     return shards;
@@ -113,9 +139,8 @@ class Data : public Reduced {
 
 class Sharded : public Reduced {
  public:
-  Sharded(const Communicator& comm, const Model& model, const Optimizer& prototype, const ReducerOptions& reducer,
-          const ShardedOptimizerOptions& options)
-      : Reduced(comm, model, reducer),
+  Sharded(const Ranks& ranks, const Model& model, const Optimizer& prototype, const ReducerOptions& reducer, const ShardedOptimizerOptions& options)
+      : Reduced(ranks, model, reducer),
         model_(model),
         optimizer_(parallel_.reducer(), parallel_.parameters(), optimizer_like(prototype, parallel_.parameters()), options),
         state_(optimizer_.local(), optimizer_.optimized()) {}
@@ -132,7 +157,7 @@ class Sharded : public Reduced {
   }
   Optimizer& optimizer() override { return optimizer_.local(); }
   std::vector<NamedShard> shards() const override {
-    std::vector<NamedShard> shards = whole_parameters(model_);
+    std::vector<NamedShard> shards = parameter_shards(model_);
     append(shards, state_.shards());
     append(shards, optimizer_.master_shards());
     return shards;
@@ -180,7 +205,7 @@ class Local : public Strategy {
   Optimizer& optimizer() override { return optimizer_; }
   // Each rank's own.
   std::vector<NamedShard> shards() const override {
-    std::vector<NamedShard> shards = whole_parameters(model_);
+    std::vector<NamedShard> shards = parameter_shards(model_);
     append(shards, state_.shards());
     for (NamedShard& shard : shards) {
       if (shard.kind == ShardKind::counter) shard.tensor = shard.tensor.to(at::kDouble);  // whole numbers have no mean
@@ -222,8 +247,11 @@ class Local : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_strategy(const Communicator& comm, const Model& model, Optimizer& optimizer, const StrategyOptions& options,
+std::unique_ptr<Strategy> make_strategy(const Ranks& ranks, const Model& model, Optimizer& optimizer, const StrategyOptions& options,
                                         std::vector<int64_t> arrival_order, decltype(ReducerOptions::on_bucket) on_bucket) {
+  const Communicator& comm = ranks.data;
+  TW_EXPECTS(!model.parts || (options.kind == StrategyKind::data && options.compression == CompressionKind::none),
+             "a model in parts along the axis '", model.parts ? model.parts->axis : "", "' is trained with strategy data, without compression");
   ReducerOptions reducer{.reduction = Reduction::sum,
                          .check_finite = true,
                          .arrival_order = usable(comm, std::move(arrival_order), model),
@@ -231,11 +259,11 @@ std::unique_ptr<Strategy> make_strategy(const Communicator& comm, const Model& m
                          .compressor = make_compressor(options),
                          .on_bucket = std::move(on_bucket)};
   switch (options.kind) {
-    case StrategyKind::data: return std::make_unique<Data>(comm, model, optimizer, reducer);
+    case StrategyKind::data: return std::make_unique<Data>(ranks, model, optimizer, reducer);
     case StrategyKind::sharded:
       reducer.sharding = Sharding::slices;
       reducer.release = options.release_gradients;
-      return std::make_unique<Sharded>(comm, model, optimizer, reducer, ShardedOptimizerOptions{.one_copy_per_node = options.one_copy_per_node});
+      return std::make_unique<Sharded>(ranks, model, optimizer, reducer, ShardedOptimizerOptions{.one_copy_per_node = options.one_copy_per_node});
     case StrategyKind::local_sgd: return std::make_unique<Local<LocalSgd>>(comm, model, optimizer, LocalSgdOptions{.period = options.period});
     case StrategyKind::diloco: return std::make_unique<Local<DiLoCo>>(comm, model, optimizer, diloco_options(options));
   }

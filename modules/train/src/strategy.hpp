@@ -4,11 +4,12 @@
 #include <string>
 #include <tw/base/clock.hpp>
 #include <tw/gradients/reducer.hpp>
-#include <tw/mpi/communicator.hpp>
 #include <tw/tensor/named_shard.hpp>
 #include <tw/train/model.hpp>
 #include <tw/train/options.hpp>
 #include <vector>
+
+#include "ranks.hpp"
 
 namespace torch::optim {
 class Optimizer;
@@ -63,8 +64,8 @@ class Strategy {
 };
 
 /// Collective. All arguments are borrowed. @param arrival_order of an earlier run, or empty.
-std::unique_ptr<Strategy> make_strategy(const Communicator& comm, const Model& model, torch::optim::Optimizer& optimizer,
-                                        const StrategyOptions& options, std::vector<int64_t> arrival_order,
-                                        decltype(ReducerOptions::on_bucket) on_bucket);
+/// @throws ContractError for a strategy that a model in parts cannot have
+std::unique_ptr<Strategy> make_strategy(const Ranks& ranks, const Model& model, torch::optim::Optimizer& optimizer, const StrategyOptions& options,
+                                        std::vector<int64_t> arrival_order, decltype(ReducerOptions::on_bucket) on_bucket);
 
 }  // namespace tw::train

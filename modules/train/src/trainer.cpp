@@ -43,40 +43,61 @@ const Options& checked(const Communicator& comm, const Options& options, const D
   return options;
 }
 
+Ranks ranks_of(const Mesh& mesh, const Model& model) {
+  Ranks ranks{.all = mesh.comm(), .data = mesh["data"]};
+  for (const MeshAxis& axis : mesh.shape().axes()) {
+    if (axis.name == "data") continue;
+    TW_EXPECTS(model.parts && model.parts->axis == axis.name, "the mesh ", mesh.shape().describe(), " has an axis '", axis.name,
+               "' along which the model is not in parts");
+    ranks.parts = &mesh[axis.name];
+  }
+  TW_EXPECTS(!model.parts || ranks.parts != nullptr, "the model is in parts along '", model.parts ? model.parts->axis : "",
+             "', an axis that the mesh ", mesh.shape().describe(), " does not have");
+  return ranks;
+}
+
 }  // namespace
 
 // The parts of a run, in the order of a step: the loader gives this rank's share of the samples, the model a loss, `strategy_` gradients and an
 // update, `snapshots_` what survives a kill.
 class Trainer::Run {
  public:
-  Run(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
+  Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
       const Options& options)
-      : comm_(comm.dup()),
+      : mesh_(std::move(mesh)),
         model_(std::move(model)),
+        ranks_(ranks_of(mesh_, model_)),
         objective_(std::move(objective)),
         train_(train),
         test_(test),
-        options_(checked(comm_, options, train, test, objective_)) {
+        options_(checked(ranks_.all, options, train, test, objective_)) {
+    expect_parameters();
     if (keeps_checkpoints()) {
-      lock_.emplace(comm_, options_.folder());
-      snapshots_.emplace(comm_, model_, options_);
+      lock_.emplace(ranks_.all, options_.folder());
+      snapshots_.emplace(ranks_, model_, options_);
     }
     earlier_ = to_resume();
-    strategy_ = make_strategy(comm_, model_, optimizer, options_.strategy, earlier_ ? earlier_->arrival_order : std::vector<int64_t>(),
+    strategy_ = make_strategy(ranks_, model_, optimizer, options_.strategy, earlier_ ? earlier_->arrival_order : std::vector<int64_t>(),
                               [this](int64_t bucket, auto begin, auto end) {
                                 if (tracing()) timeline_.add(Timeline::Row::communication, "all-reduce", begin, end, bucket);
                               });
     for (const auto& group : strategy_->optimizer().param_groups()) base_rates_.push_back(group.options().get_lr());
-    state_.emplace(comm_, model_, strategy_->optimizer(), options_);
+    state_.emplace(ranks_.all, model_, strategy_->optimizer(), options_);
     for (const Metric& metric : objective_.metrics) state_->figures.push_back(metric.name);
   }
+
+  ~Run() {
+    if (tracing() && model_.parts && model_.parts->observe) model_.parts->observe({});
+  }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
   void add(Hook& hook) { hooks_.push_back(&hook); }
 
   Summary run() {
     const Signals signals;
     make_loader();
-    if (tracing()) timeline_.begin(comm_, options_.trace);
+    if (tracing()) trace();
     begin();
     model_.set_training(true);
     notify(&Hook::on_start);
@@ -94,9 +115,34 @@ class Trainer::Run {
     for (Hook* hook : hooks_) (hook->*method)(*state_, arguments...);
   }
 
+  int64_t trained_elements() const {
+    const auto here = static_cast<double>(model_.trained_elements());
+    return ranks_.parts == nullptr ? model_.trained_elements() : static_cast<int64_t>(sum_over_ranks(*ranks_.parts, {here})[0]);
+  }
+
+  void expect_parameters() const {
+    if (ranks_.parts == nullptr) return;
+    const double without = sum_over_ranks(ranks_.all, {model_.trained_elements() == 0 ? 1.0 : 0.0})[0];
+    TW_EXPECTS(without == 0, without, " ranks have no part of the model to train: the axis '", model_.parts->axis, "' is too long for it");
+  }
+
+  void trace() {
+    timeline_.begin(ranks_.all, options_.trace);
+    if (!model_.parts || !model_.parts->observe) return;
+    model_.parts->observe(
+        [this](const char* name, auto begin, auto end) { timeline_.add(Timeline::Row::compute, name, begin, end, progress_.step); });
+  }
+
+  // Those of the first model along the data axis put it together.
+  void keep_best() {
+    if (ranks_.data.rank() != 0) return;
+    const std::vector<NamedTensor> tensors = model_.parts ? model_.parts->whole() : model_.all_tensors();
+    if (ranks_.all.rank() == 0) best_.keep(progress_, tensors);
+  }
+
   // Where the run to be gone on with stands, if there is one. Nothing is changed yet, so that whatever is refused loses nothing.
   std::optional<Progress> to_resume() {
-    progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * comm_.size();
+    progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * ranks_.data.size();
     progress_.seed = options_.seed;
     if (!snapshots_ || options_.resume == Resume::fresh) return std::nullopt;
     const auto earlier = snapshots_->newest();
@@ -111,14 +157,14 @@ class Trainer::Run {
   }
 
   void make_loader() {
-    const int64_t batch = options_.samples_of_a_pass(progress_.global_batch, comm_.size());
+    const int64_t batch = options_.samples_of_a_pass(progress_.global_batch, ranks_.data.size());
     const SamplerOptions sampler{.seed = static_cast<uint64_t>(options_.seed), .uneven = options_.uneven};
-    loader_.emplace(train_, DistributedSampler(static_cast<size_t>(train_.size()), comm_.size(), comm_.rank(), sampler),
+    loader_.emplace(train_, DistributedSampler(static_cast<size_t>(train_.size()), ranks_.data.size(), ranks_.data.rank(), sampler),
                     LoaderOptions{.global_batch = batch,
                                   .workers = static_cast<int>(options_.loader_workers),
                                   .augmentation = options_.augmentation,
                                   .seed = static_cast<uint64_t>(options_.seed)});
-    TW_EXPECTS(loader_->steps() > 0, "dropping what cannot be shared evenly leaves nothing of ", train_.size(), " samples for ", comm_.size(),
+    TW_EXPECTS(loader_->steps() > 0, "dropping what cannot be shared evenly leaves nothing of ", train_.size(), " samples for ", ranks_.data.size(),
                " ranks");
     length_ = {(loader_->steps() + options_.accumulation - 1) / options_.accumulation, options_.epochs, progress_.global_batch};
   }
@@ -127,12 +173,12 @@ class Trainer::Run {
     if (earlier_) {
       progress_ = snapshots_->restore(earlier_->step, *strategy_);
       progress_.finished = false;
-      loss_sum_ = share_of(progress_.loss_sums, comm_.rank(), comm_.size());
-      loss_samples_ = share_of(progress_.loss_samples, comm_.rank(), comm_.size());
+      loss_sum_ = share_of(progress_.loss_sums, ranks_.data.rank(), ranks_.data.size());
+      loss_samples_ = share_of(progress_.loss_samples, ranks_.data.rank(), ranks_.data.size());
       stop_out_of_patience();
     } else if (snapshots_) {
       snapshots_->remove_all();
-      if (comm_.rank() == 0) best_.forget();
+      if (ranks_.all.rank() == 0) best_.forget();
     }
     state_->step = first_step_ = progress_.step;
   }
@@ -152,7 +198,7 @@ class Trainer::Run {
       const bool epoch_ends = progress_.consumed >= state_->epoch_samples;
       if (!stopped() && !epoch_ends && every > 0 && progress_.step % every == 0) save();
     }
-    comm_.barrier();  // the epoch takes as long as its slowest rank
+    ranks_.all.barrier();  // the epoch takes as long as its slowest rank
     const Seconds time = watch.elapsed();
     trained_samples_ += progress_.consumed - samples_before;
     train_time_ += time;
@@ -225,7 +271,7 @@ class Trainer::Run {
   // What a model draws (dropout) depends on seed, step, pass and rank alone: a resumed run draws what it would have drawn.
   uint64_t seed_of(int64_t pass) const {
     CounterRng random(static_cast<uint64_t>(options_.seed),
-                      static_cast<uint64_t>((progress_.step * options_.accumulation + pass) * comm_.size() + comm_.rank()));
+                      static_cast<uint64_t>((progress_.step * options_.accumulation + pass) * ranks_.data.size() + ranks_.data.rank()));
     const uint64_t high = random();
     return (high << 32) | random();
   }
@@ -239,9 +285,9 @@ class Trainer::Run {
 
   // What to do where some rank had no finite gradients.
   void react() {
-    const std::string where = suspect_.examine(comm_, model_, objective_);
+    const std::string where = suspect_.examine(ranks_.all, model_, objective_);
     const auto say = [&](const char* reaction) {
-      if (comm_.rank() == 0) log_warning("step ", progress_.step, ": ", where, "; ", reaction);
+      if (ranks_.all.rank() == 0) log_warning("step ", progress_.step, ": ", where, "; ", reaction);
     };
     if (snapshots_) snapshots_->settle();
     const bool may_restore = options_.non_finite == NonFinite::restore && snapshots_ && progress_.restores < most_restores;
@@ -268,7 +314,7 @@ class Trainer::Run {
 
   std::string reason_to_stop() {
     const std::string signal = Signals::caught();
-    for (const std::string& reason : allgather_strings(comm_, signal.empty() ? state_->stop_reason : signal)) {
+    for (const std::string& reason : allgather_strings(ranks_.all, signal.empty() ? state_->stop_reason : signal)) {
       if (!reason.empty()) return reason;
     }
     return "stopped";
@@ -284,14 +330,14 @@ class Trainer::Run {
     report.learning_rate = state_->learning_rate;
     report.train_time = time;
     report.samples = state_->epoch_samples;
-    const std::vector<double> losses = sum_over_ranks(comm_, {loss_sum_, loss_samples_});
+    const std::vector<double> losses = sum_over_ranks(ranks_.data, {loss_sum_, loss_samples_});
     report.train_loss = losses[0] / losses[1];
     const bool last = progress_.epoch == options_.epochs;
     if (test_.size() > 0 && (last || progress_.epoch % options_.evaluate_every == 0)) {
-      synchronize(comm_, model_.buffers);
-      report.test = progress_.test = evaluate(comm_, model_, objective_, test_);
+      synchronize(ranks_.data, model_.buffers);
+      report.test = progress_.test = evaluate(ranks_.data, model_, objective_, test_);
       report.best = best_.judge(report, progress_);
-      if (report.best && snapshots_ && comm_.rank() == 0) best_.keep(progress_);
+      if (report.best && snapshots_) keep_best();
     }
     loss_sum_ = loss_samples_ = 0;
     progress_.consumed = 0;
@@ -316,10 +362,10 @@ class Trainer::Run {
   }
 
   Summary finish() {
-    Summary summary{.ranks = comm_.size(),
+    Summary summary{.ranks = ranks_.all.size(),
                     .epochs = progress_.epoch - 1,
                     .steps = progress_.step,
-                    .parameters = model_.trained_elements(),
+                    .parameters = trained_elements(),
                     .test_samples = test_.size(),
                     .global_batch = progress_.global_batch,
                     .test = progress_.test,
@@ -332,10 +378,10 @@ class Trainer::Run {
     summary.finished = progress_.finished;
     if (trained_samples_ > 0) {
       summary.samples_per_s = static_cast<double>(trained_samples_) / train_time_.count();
-      const auto waits = sum_over_ranks(comm_, {strategy_->exposed_time().count(), loader_->waited().count()});
-      summary.exposed_comm_share = waits[0] / comm_.size() / train_time_.count();
+      const auto waits = sum_over_ranks(ranks_.all, {strategy_->exposed_time().count(), loader_->waited().count()});
+      summary.exposed_comm_share = waits[0] / ranks_.all.size() / train_time_.count();
       summary.bytes_per_step = static_cast<double>(strategy_->payload_bytes()) / static_cast<double>(progress_.step - first_step_);
-      summary.waited_for_data_share = waits[1] / comm_.size() / train_time_.count();
+      summary.waited_for_data_share = waits[1] / ranks_.all.size() / train_time_.count();
     }
     // What cannot be written takes the report away from nobody.
     std::exception_ptr failure;
@@ -348,7 +394,7 @@ class Trainer::Run {
     };
     if (snapshots_ && !diverged_ && trained_samples_ > 0) attempt([&] { save(); });
     if (snapshots_) attempt([&] { snapshots_->finish(); });
-    if (tracing()) attempt([&] { timeline_.write(comm_); });
+    if (tracing()) attempt([&] { timeline_.write(ranks_.all); });
     notify(&Hook::on_end, summary);
     if (failure) std::rethrow_exception(failure);
     return summary;
@@ -360,8 +406,9 @@ class Trainer::Run {
     return now;
   }
 
-  Communicator comm_;
+  Mesh mesh_;
   Model model_;
+  Ranks ranks_;
   Objective objective_;
   const Dataset& train_;
   const Dataset& test_;
@@ -390,7 +437,11 @@ class Trainer::Run {
 
 Trainer::Trainer(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train,
                  const Dataset& test, const Options& options)
-    : run_(std::make_unique<Run>(comm, std::move(model), optimizer, std::move(objective), train, test, options)) {}
+    : run_(std::make_unique<Run>(Mesh(comm, {{"data"}}), std::move(model), optimizer, std::move(objective), train, test, options)) {}
+
+Trainer::Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
+                 const Options& options)
+    : run_(std::make_unique<Run>(Mesh(mesh.comm(), mesh.shape().axes()), std::move(model), optimizer, std::move(objective), train, test, options)) {}
 
 Trainer::~Trainer() = default;
 

@@ -34,7 +34,7 @@ struct Odd {
 TEST(MakeStrategy, ParametersMayBeEmpty) {
   for (const auto kind : {StrategyKind::data, StrategyKind::sharded, StrategyKind::local_sgd, StrategyKind::diloco}) {
     Odd odd;
-    const auto strategy = make_strategy(world(), odd.model, odd.sgd, {.kind = kind, .period = 5}, {}, {});
+    const auto strategy = make_strategy({world(), world()}, odd.model, odd.sgd, {.kind = kind, .period = 5}, {}, {});
     EXPECT_FALSE(odd.update(*strategy, 1).left_out);
     EXPECT_TRUE(odd.weight.equal(torch::full({2}, 0.5, torch::kDouble))) << odd.weight;
     EXPECT_TRUE(odd.update(*strategy, nan).left_out);
@@ -45,7 +45,7 @@ TEST(MakeStrategy, ParametersMayBeEmpty) {
 TEST(MakeStrategy, WarnsOnceOfAnOrderThatCannotBeUsed) {
   Odd odd;
   testing::internal::CaptureStderr();
-  const auto strategy = make_strategy(world(), odd.model, odd.sgd, {}, {0, 1, 2}, {});
+  const auto strategy = make_strategy({world(), world()}, odd.model, odd.sgd, {}, {0, 1, 2}, {});
   const std::string warning = testing::internal::GetCapturedStderr();
   EXPECT_EQ(warning.find("trained other parameters") != std::string::npos, world().rank() == 0) << warning;
   EXPECT_TRUE(strategy->arrival_order().empty());

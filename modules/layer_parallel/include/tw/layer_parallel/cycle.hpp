@@ -36,7 +36,7 @@ struct Phase {
   bool operator==(const Phase&) const = default;
 };
 inline constexpr int phase_kinds = 6;
-std::string_view name_of(Phase::Kind kind);
+const char* name_of(Phase::Kind kind);
 
 /// One iteration. @param first whether it is the first. Its result are C-points of level 0.
 /// Ref: Brandt 1977 (FAS); Falgout et al. 2014 (MGRIT), SISC 36:6.

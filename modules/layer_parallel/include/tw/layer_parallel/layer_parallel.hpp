@@ -29,6 +29,9 @@ struct LayerParallelOptions {
   MgritOptions forward = {.iterations = 2};   ///< last_c_relaxation is always on, store_all off
   MgritOptions backward = {.iterations = 1};  ///< the same
   Guess guess = Guess::zero;
+  /// Keep of a forward pass the states at C-points only, and compute those between them again in each sweep of its backward pass: of N layers on a
+  /// rank, N / c + c are kept in place of N, for one forward pass more.
+  bool recompute = false;
   int64_t front_layers = 0;  ///< of every ODE block, so many first layers are outside of the iterations, and exact
   int64_t back_layers = 0;   ///< and so many last ones; those that `coarsening` leaves over are added
   uint64_t seed = 0;         ///< of initial values and of random layers
@@ -98,6 +101,8 @@ class LayerParallel : public torch::nn::Module {
 
   /// Iterations of the passes to come. Collective.
   void set_iterations(int forward, int backward);
+  /// Tells `observer` of each phase on this rank from now on, beside MgritOptions::on_phase. Local.
+  void observe(PhaseObserver observer);
   /// How the last passes went. Local.
   NetworkReport report() const;
   /// Why the layers of ODE block `name` did not run as one operation when their states last had a new shape; empty where they did, or none has run

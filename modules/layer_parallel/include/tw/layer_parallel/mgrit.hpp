@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Multigrid reduction in time: steps that depend on each other, made by several ranks at once, by iterations that correct a coarse solution.
 #pragma once
+#include <chrono>
+#include <functional>
 #include <tw/layer_parallel/solver.hpp>
 #include <tw/mpi/communicator.hpp>
 
@@ -16,6 +18,10 @@ enum class OnDivergence {
   serial,           ///< make all steps one after the other
 };
 
+/// Told what was done from when to when, for timelines. @param name of a phase, a literal
+using PhaseObserver =
+    std::function<void(const char* name, int level, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
+
 struct MgritOptions {
   int iterations = 10;   ///< at most
   double tolerance = 0;  ///< stop after an iteration whose residual is below; 0: make all iterations
@@ -26,6 +32,7 @@ struct MgritOptions {
   bool residuals = true;           ///< compute them; otherwise neither tolerance nor divergence are looked at, and no all-reduce is made
   TemporalNorm norm = TemporalNorm::two;
   OnDivergence on_divergence = OnDivergence::report;
+  PhaseObserver on_phase = {};
 
   /// @throws ContractError naming the wrong field.
   void validate() const;

@@ -1,15 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tw/data_parallel/fwd.hpp>
+#include <tw/tensor/named_shard.hpp>
 #include <tw/tensor/named_tensor.hpp>
 #include <vector>
 
+namespace tw::layer_parallel {
+class LayerParallel;
+}
+
 namespace tw::train {
+
+/// How ranks hold a model together, where each has a part of its parameters and buffers. forward() is then collective over them, takes the same
+/// inputs on all of them, and gives all of them the output.
+struct ModelParts {
+  std::string axis;                                                 ///< of the trainer's mesh
+  std::function<std::vector<NamedShard>()> shards;                  ///< this rank's parameters and buffers, for checkpoints; shares memory
+  std::function<std::vector<OptimizedTensor>()> optimized_tensors;  ///< the same of the parameters, for the optimizer
+  std::function<std::vector<NamedTensor>()> whole;                  ///< parameters and buffers of all parts, on the first rank. Collective
+  /// From now on, tells of what happens inside of a pass, for the timeline. @param name a literal. May be empty.
+  using Observer = std::function<void(const char* name, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
+  std::function<void(Observer)> observe = {};
+};
 
 /// What is trained, wherever its parameters come from.
 struct Model {
@@ -21,6 +40,7 @@ struct Model {
   std::map<std::string, std::string> aliases = {};  ///< further names of tied tensors, each to the one that is listed
 
   std::vector<std::string> sparse = {};  ///< names of parameters whose gradients are sparse
+  std::optional<ModelParts> parts = {};  ///< none: each rank has the whole model
 
   /// Parameters and then buffers.
   std::vector<NamedTensor> all_tensors() const;
@@ -38,6 +58,9 @@ template <class Holder>
 Model model_of(Holder holder) {
   return model_of(holder.ptr(), [holder](const at::Tensor& inputs) mutable { return holder->forward(inputs); });
 }
+
+/// A network whose layers are in parallel along the mesh's axis `layer`. Random layers draw the same along the data axis.
+Model model_of(const std::shared_ptr<layer_parallel::LayerParallel>& net);
 
 /// A TorchScript file, such as Python's torch.jit.script(net).save(path) writes; its forward takes and gives one tensor.
 /// @throws FileError when it cannot be read or has no such forward.

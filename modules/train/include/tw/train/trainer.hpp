@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
+#include <tw/comm/mesh.hpp>
 #include <tw/data/dataset.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/train/hook.hpp>
@@ -10,7 +11,7 @@
 
 namespace tw::train {
 
-/// Trains a model on all ranks, data-parallel, and keeps it safe: checkpoints from which any number of ranks can go on.
+/// Trains a model on all ranks and keeps it safe: checkpoints from which any number of ranks can go on.
 ///
 /// An update takes the next `global_batch` samples of the epoch's order, which depends on seed and epoch alone; each rank has its share of them,
 /// which may be unequal or empty. A run that is killed and resumed on as many ranks has the bits of one that was not; on another number of ranks it
@@ -24,6 +25,10 @@ class Trainer {
   /// Collective. @param optimizer over the parameters of `model`: SGD, Adam, AdamW, RMSprop or Adagrad. @param train, test borrowed.
   /// @throws ContractError for a wrong option; Error when another run holds the folder, or an unfinished run would be lost.
   Trainer(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
+          const Options& options);
+  /// The same over a mesh: along its axis `data` ranks take different samples; along `model.parts->axis`, the only other one, they hold one model
+  /// together, take the same samples, and every one of them has parameters that are trained. The strategy is `data`.
+  Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options);
   ~Trainer();
 

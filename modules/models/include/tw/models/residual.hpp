@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a deep residual net whose layers can be in parallel: u_{k+1} = u_k + dt relu(conv(u_k)), Euler steps over the layers.
+#pragma once
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/pimpl.h>
+
+namespace tw::models {
+
+/// [n, 1, height, width] -> [n, channels, height / 2, width / 2]
+torch::nn::Sequential residual_opening(int64_t channels);
+
+/// du/dt of a layer: relu(conv3x3(u)).
+class ResidualLayerImpl : public torch::nn::Module {
+ public:
+  explicit ResidualLayerImpl(int64_t channels);
+  /// @param u [n, channels, height, width]. @return the same shape
+  torch::Tensor forward(const torch::Tensor& u);
+
+ private:
+  torch::nn::Conv2d conv_{nullptr};
+};
+TORCH_MODULE(ResidualLayer);
+
+/// [n, channels, height, width] -> logits [n, classes]; the mean over 2 x 2 pixels, then a linear layer. @param pixels height * width / 4
+torch::nn::Sequential residual_closing(int64_t channels, int64_t pixels, int64_t classes);
+
+}  // namespace tw::models

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model in parts along an axis of the mesh: the trainer's numbers are those of one process, on every mesh and over a change of meshes.
+#include "regression_run.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+#include <tw/base/contract.hpp>
+#include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/tensor/safetensors.hpp>
+
+namespace {
+
+using tw::Mesh;
+using tw::testing::squares;
+using tw::testing::three_epochs;
+using tw::testing::Witness;
+using tw::testing::world;
+using tw::train::Model;
+using tw::train::model_of;
+using tw::train::Options;
+using tw::train::Resume;
+using tw::train::Trainer;
+using namespace tw::layer_parallel;
+
+struct ResidualImpl : torch::nn::Module {
+  ResidualImpl() : linear(register_module("linear", torch::nn::Linear(8, 8))) {}
+  torch::Tensor forward(const torch::Tensor& u) { return torch::tanh(linear(u)); }
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(Residual);
+
+std::vector<Block> blocks() {
+  return {block([] { return torch::nn::Linear(4, 8); }, 1), block([] { return Residual(); }, 12), block([] { return torch::nn::Linear(8, 1); }, 1)};
+}
+
+// Iterations enough to be exact.
+const LayerParallelOptions exact{.coarsening = 2, .min_coarse = 1, .forward = {.iterations = 6}, .backward = {.iterations = 6}};
+
+/// One run: three epochs over the mesh data x layer, `layers` ranks long, or a part of them. @param net what was trained
+tw::train::Summary run(int layers, const Options& options, int64_t stop_at = tw::testing::never, std::shared_ptr<LayerParallel>* trained = nullptr) {
+  const Mesh mesh(world(), {{"data"}, {"layer", layers}});
+  auto net = std::make_shared<LayerParallel>(mesh["layer"], blocks(), exact);
+  net->to(torch::kDouble);
+  const Model model = model_of(net);
+  torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  const auto data = squares(31);
+  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
+  Witness witness(stop_at);
+  trainer.add(witness);
+  if (trained != nullptr) *trained = net;
+  return trainer.run();
+}
+
+/// The same in one process, on each rank.
+tw::train::Summary run_alone() {
+  const tw::Communicator alone = world().split(world().rank(), 0);
+  auto net = std::make_shared<SerialNetwork>(blocks(), exact);
+  net->to(torch::kDouble);
+  const Model model = model_of(std::shared_ptr<torch::nn::Module>(net), [net](const torch::Tensor& x) { return net->forward(x); });
+  torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  const auto data = squares(31);
+  Trainer trainer(alone, model, sgd, tw::train::regression(), data, data, three_epochs("alone"));
+  return trainer.run();
+}
+
+std::vector<int> lengths() {
+  std::vector<int> result;
+  for (const int layers : {1, 2, 3, 4}) {
+    if (world().size() % layers == 0) result.push_back(layers);
+  }
+  return result;
+}
+
+// 18 updates in float64, of sums in other orders.
+constexpr double tolerance = 1e-10;
+
+TEST(Parts, TrainLikeOneProcess) {
+  const auto expected = run_alone();
+  for (const int layers : lengths()) {
+    const auto summary = run(layers, three_epochs("parts"));
+    EXPECT_EQ(summary.steps, expected.steps);
+    EXPECT_EQ(summary.parameters, expected.parameters);
+    EXPECT_EQ(summary.ranks, world().size());
+    for (size_t i = 0; i < expected.test.size(); ++i) {
+      EXPECT_NEAR(summary.test[i].second, expected.test[i].second, tolerance * expected.test[i].second) << layers << ": " << expected.test[i].first;
+    }
+  }
+}
+
+TEST(Parts, GoOnOverAnotherMesh) {
+  const auto expected = run_alone();
+  for (const int before : lengths()) {
+    for (const int after : lengths()) {
+      Options options = three_epochs("remeshed");
+      options.checkpoint.every_epochs = 1;
+      options.resume = Resume::fresh;
+      EXPECT_FALSE(run(before, options, 8).finished);
+      options.resume = Resume::resume;
+      const auto summary = run(after, options);
+      EXPECT_TRUE(summary.finished);
+      EXPECT_NEAR(summary.test[0].second, expected.test[0].second, tolerance * expected.test[0].second) << before << " and then " << after;
+    }
+  }
+}
+
+TEST(Parts, TheBestModelIsWhole) {
+  Options options = three_epochs("best_of_parts");
+  options.checkpoint.every_epochs = 1;
+  options.resume = Resume::fresh;
+  options.epochs = 1;
+  std::shared_ptr<LayerParallel> net;
+  const auto summary = run(world().size(), options, tw::testing::never, &net);
+  ASSERT_EQ(summary.best_epoch, 1);
+  const auto serial = net->serial_on_root();
+  if (!serial) return;
+  const tw::SafetensorsFile saved(options.folder() / "best.safetensors");
+  EXPECT_EQ(saved.names().size(), 28U) << "twelve layers and two plain ones, each of weight and bias";
+  for (const auto& p : serial->named_parameters()) EXPECT_TRUE(saved.tensor(p.key()).equal(p.value())) << p.key();
+}
+
+TEST(Parts, AllLeaveOutWhatIsNotFiniteForOne) {
+  const int layers = lengths().back();
+  const Mesh mesh(world(), {{"data"}, {"layer", layers}});
+  auto net = std::make_shared<LayerParallel>(mesh["layer"], blocks(), exact);
+  net->to(torch::kDouble);
+  const Model model = model_of(net);
+  torch::optim::SGD sgd(model.tensors(), 0.05);
+  const auto data = squares(31);
+  at::Tensor inputs = torch::rand({31, 4}, torch::kDouble);
+  inputs[7][0] = 1e200;  // the square of the error is infinite
+  const tw::TensorDataset spoiled(inputs, torch::ones({31, 1}, torch::kDouble));
+  Options options = three_epochs("spoiled");
+  options.non_finite = tw::train::NonFinite::skip;
+  Trainer trainer(mesh, model, sgd, tw::train::regression(), spoiled, data, options);
+  const auto summary = trainer.run();
+  EXPECT_EQ(summary.skipped_steps, 3) << "one update of each epoch";
+  for (const auto& parameter : model.parameters) EXPECT_TRUE(parameter.tensor.isfinite().all().item<bool>()) << parameter.name;
+}
+
+/// Only the rank that has the closing layer sees it, and on a single model no reduction tells the others.
+TEST(Parts, AllLeaveOutWhatIsNotFiniteInOnePart) {
+  const Mesh mesh(world(), {{"data"}, {"layer", world().size()}});
+  auto net = std::make_shared<LayerParallel>(mesh["layer"], blocks(), exact);
+  net->to(torch::kDouble);
+  const Model model = model_of(net);
+  int backward_passes = 0;
+  auto parameters = net->named_parameters();
+  if (torch::Tensor* closing = parameters.find("2.weight")) {
+    closing->register_hook([&](const torch::Tensor& g) { return ++backward_passes == 3 ? g * INFINITY : g; });
+  }
+  torch::optim::SGD sgd(model.tensors(), 0.05);
+  const auto data = squares(31);
+  Options options = three_epochs("one_part");
+  options.non_finite = tw::train::NonFinite::skip;
+  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
+  EXPECT_EQ(trainer.run().skipped_steps, 1);
+  for (const auto& parameter : model.parameters) EXPECT_TRUE(parameter.tensor.isfinite().all().item<bool>()) << parameter.name;
+}
+
+TEST(Parts, TheTimelineShowsPhases) {
+  Options options = three_epochs("phases");
+  options.trace = std::filesystem::path(testing::TempDir()) / "tw_train" / tw::concat("phases_", world().size(), ".json");
+  std::filesystem::create_directories(options.trace.parent_path());
+  run(world().size(), options);
+  if (world().rank() != 0) return;
+  std::ifstream in(options.trace);
+  std::map<std::string, int> count;
+  const auto timeline = nlohmann::json::parse(in);
+  for (const auto& event : timeline["traceEvents"]) ++count[event["name"]];
+  for (const char* phase : {"relax", "restrict", "solve", "last relaxation", "forward", "backward"}) EXPECT_GT(count[phase], 0) << phase;
+}
+
+TEST(Parts, RefusesWhatDoesNotFit) {
+  const auto data = squares(31);
+  auto net = std::make_shared<LayerParallel>(world(), blocks(), exact);
+  net->to(torch::kDouble);
+  const Model parts = model_of(net);
+  torch::optim::SGD sgd(parts.tensors(), 0.05);
+  const auto make = [&](const Mesh& mesh, const Model& model, const Options& options) {
+    Trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
+  };
+  const Mesh plain(world(), {{"data"}});
+  const Mesh layers(world(), {{"data", 1}, {"layer"}});
+  const Mesh stages(world(), {{"data", 1}, {"stage"}});
+  EXPECT_THROW(make(plain, parts, three_epochs("refused")), tw::ContractError);
+  EXPECT_THROW(make(stages, parts, three_epochs("refused")), tw::ContractError);
+  Options sharded = three_epochs("refused");
+  sharded.strategy.kind = tw::train::StrategyKind::sharded;
+  EXPECT_THROW(make(layers, parts, sharded), tw::ContractError);
+  Model whole = parts;
+  whole.parts.reset();
+  EXPECT_THROW(make(layers, whole, three_epochs("refused")), tw::ContractError);
+}
+
+}  // namespace
