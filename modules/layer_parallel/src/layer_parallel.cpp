@@ -119,18 +119,14 @@ LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, L
   TW_EXPECTS(std::any_of(blocks_.begin(), blocks_.end(), [](const Block& block) { return block.is_ode(); }),
              "a network needs an ODE block, of two layers or more");
   anchor_ = at::zeros({1}).set_requires_grad(true);
-  LayerParallelOptions observed = options_;
-  for (MgritOptions* direction : {&observed.forward, &observed.backward}) {
-    direction->on_phase = [this, own = direction->on_phase](const char* name, int level, auto begin, auto end) {
-      if (own) own(name, level, begin, end);
-      if (observer_) observer_(name, level, begin, end);
-    };
-  }
+  const auto observer = [this](const char* name, int level, auto begin, auto end) {
+    if (observer_) observer_(name, level, begin, end);
+  };
   releasing_others(comm_, [&] {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       Part& part = parts_.emplace_back(Part{std::to_string(i), nullptr, std::nullopt});
       if (blocks_[i].is_ode()) {
-        part.ode = std::make_unique<OdeBlock>(comm_, reversed_, blocks_[i], observed, i);
+        part.ode = std::make_unique<OdeBlock>(comm_, reversed_, blocks_[i], options_, i, observer);
         last_ = part.ode->last_rank();
       } else if (comm_.rank() == last_) {
         part.layer = make_plain_layer(blocks_[i], i, options_.seed);

@@ -41,8 +41,15 @@ double epsilon_of(c10::ScalarType dtype) {
 /// One solution under way.
 class Fas {
  public:
-  Fas(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, Propagator& propagator, const State& origin, Report& report)
-      : comm_(comm), plan_(plan), options_(options), propagator_(propagator), report_(report), sweeper_(comm, plan, propagator, origin, report) {
+  Fas(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, const PhaseObserver& observer, Propagator& propagator,
+      const State& origin, Report& report)
+      : comm_(comm),
+        plan_(plan),
+        options_(options),
+        observer_(observer),
+        propagator_(propagator),
+        report_(report),
+        sweeper_(comm, plan, propagator, origin, report) {
     for (int l = 0; l < plan.levels(); ++l) levels_.push_back(make_level(l, origin));
     report_.seconds.assign(levels_.size(), std::vector<Seconds>(phase_kinds, Seconds(0)));
   }
@@ -125,7 +132,7 @@ class Fas {
   /// What has taken from `begin` until now.
   Seconds observed(const char* name, int level, std::chrono::steady_clock::time_point begin) const {
     const auto end = std::chrono::steady_clock::now();
-    if (options_.on_phase) options_.on_phase(name, level, begin, end);
+    if (observer_) observer_(name, level, begin, end);
     return end - begin;
   }
 
@@ -246,6 +253,7 @@ class Fas {
   const Communicator& comm_;
   const LevelPlan& plan_;
   const MgritOptions& options_;
+  const PhaseObserver& observer_;
   Propagator& propagator_;
   Report& report_;
   Sweeper sweeper_;
@@ -278,12 +286,12 @@ void add_costs(Report& to, const Report& other) {
   to.last_relaxation += other.last_relaxation;
 }
 
-Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, Propagator& propagator, const State& origin,
-                 const State& guess) {
+Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, const PhaseObserver& observer, Propagator& propagator,
+                 const State& origin, const State& guess) {
   Report report;
   report.steps.assign(static_cast<size_t>(plan.levels()), 0);
   report.messages.assign(static_cast<size_t>(plan.levels()), 0);
-  Fas fas(comm, plan, options, propagator, origin, report);
+  Fas fas(comm, plan, options, observer, propagator, origin, report);
   fas.set_guess(guess);
   const auto judge = [&](size_t iteration, const at::Tensor& figures) {
     report.residuals[iteration] = figures[0].item<double>();
@@ -327,7 +335,7 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
   report.diverged = !report.converged && (report.diverged || !finite);
   if (report.diverged && options.on_divergence == OnDivergence::serial) {
     const LevelPlan serial({{.steps = plan.level(0).steps}}, plan.cuts(), plan.owner());
-    solution = iterate(comm, serial, options, propagator, origin, {});
+    solution = iterate(comm, serial, options, observer, propagator, origin, {});
     add_costs(report, solution.report);
     report.serial = report.converged = true;
     solution.report = std::move(report);
@@ -380,7 +388,7 @@ Mgrit::Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options) : c
 }
 
 Solution Mgrit::solve(Propagator& propagator, const State& origin, const State& guess) {
-  return releasing_others(comm_, [&] { return iterate(comm_, plan_, options_, propagator, origin, guess); });
+  return releasing_others(comm_, [&] { return iterate(comm_, plan_, options_, observer_, propagator, origin, guess); });
 }
 
 }  // namespace tw::layer_parallel

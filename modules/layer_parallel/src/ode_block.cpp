@@ -73,10 +73,12 @@ class ModeGuard {
 
 }  // namespace
 
-OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const Block& block, const LayerParallelOptions& options, uint64_t stream)
+OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const Block& block, const LayerParallelOptions& options, uint64_t stream,
+                   PhaseObserver observer)
     : comm_(comm),
       reversed_comm_(reversed),
       options_(options),
+      observer_(std::move(observer)),
       random_(block.options.random),
       stream_(stream),
       layers_(block.count),
@@ -86,23 +88,24 @@ OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const
       plan_(make_plan(grid_layers(block.count, options), comm.size(), options)),
       reversed_plan_(mirrored(plan_)),
       stack_(block, layers_of(plan_, comm.rank(), front_, layers_), options.seed, stream),
-      forward_(comm_, plan_, options.forward),
-      backward_(reversed_comm_, reversed_plan_, options.backward) {}
+      forward_(comm_, plan_, options.forward, observer_),
+      backward_(reversed_comm_, reversed_plan_, options.backward, observer_) {}
 
 void OdeBlock::set_iterations(int forward, int backward) {
   options_.forward.iterations = forward;
   options_.backward.iterations = backward;
-  forward_ = Direction(comm_, plan_, options_.forward);
-  backward_ = Direction(reversed_comm_, reversed_plan_, options_.backward);
+  forward_ = Direction(comm_, plan_, options_.forward, observer_);
+  backward_ = Direction(reversed_comm_, reversed_plan_, options_.backward, observer_);
 }
 
-OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options)
+OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, const PhaseObserver& observer)
     : spacing_(plan.levels() == 1 ? 0 : plan.level(0).coarsening) {
   options.last_c_relaxation = true;
   options.store_all = false;
   from_zero_ = std::make_unique<Mgrit>(comm, plan, options);
   options.cycle.skip_downcycle = false;  // or a guess would not count
   from_guess_ = std::make_unique<Mgrit>(comm, plan, options);
+  for (Mgrit* solver : {from_zero_.get(), from_guess_.get()}) solver->observe(observer);
 }
 
 // A serial solution has all points.

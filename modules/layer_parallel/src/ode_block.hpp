@@ -14,7 +14,8 @@ namespace tw::layer_parallel {
 class OdeBlock {
  public:
   /// @param reversed the ranks of `comm` from the other end. @param stream distinguishes the random numbers of blocks.
-  OdeBlock(const Communicator& comm, const Communicator& reversed, const Block& block, const LayerParallelOptions& options, uint64_t stream);
+  OdeBlock(const Communicator& comm, const Communicator& reversed, const Block& block, const LayerParallelOptions& options, uint64_t stream,
+           PhaseObserver observer);
 
   /// Of the block's layers.
   int64_t layers() const noexcept { return layers_; }
@@ -50,7 +51,7 @@ class OdeBlock {
   class Direction {
    public:
     /// Collective.
-    Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options);
+    Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, const PhaseObserver& observer);
     /// Collective. @param guess previous: from the solution before, where that has states like `state`.
     Solution solve(Propagator& propagator, const State& state, Guess guess);
     const Report& report() const noexcept { return report_; }
@@ -72,6 +73,7 @@ class OdeBlock {
   const Communicator& comm_;
   const Communicator& reversed_comm_;
   LayerParallelOptions options_;
+  PhaseObserver observer_;
   bool random_;
   uint64_t stream_;
   int64_t layers_;

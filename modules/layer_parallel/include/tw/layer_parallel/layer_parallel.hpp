@@ -101,7 +101,7 @@ class LayerParallel : public torch::nn::Module {
 
   /// Iterations of the passes to come. Collective.
   void set_iterations(int forward, int backward);
-  /// Tells `observer` of each phase on this rank from now on, beside MgritOptions::on_phase. Local.
+  /// Tells `observer` of each phase on this rank from now on. Local.
   void observe(PhaseObserver observer);
   /// How the last passes went. Local.
   NetworkReport report() const;

@@ -32,7 +32,6 @@ struct MgritOptions {
   bool residuals = true;           ///< compute them; otherwise neither tolerance nor divergence are looked at, and no all-reduce is made
   TemporalNorm norm = TemporalNorm::two;
   OnDivergence on_divergence = OnDivergence::report;
-  PhaseObserver on_phase = {};
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
@@ -48,12 +47,15 @@ class Mgrit : public ParallelInTime {
 
   const LevelPlan& plan() const noexcept override { return plan_; }
   const MgritOptions& options() const noexcept { return options_; }
+  /// Tells `observer` of each phase on this rank from now on. Local.
+  void observe(PhaseObserver observer) { observer_ = std::move(observer); }
   Solution solve(Propagator& propagator, const State& origin, const State& guess = {}) override;
 
  private:
   const Communicator& comm_;
   LevelPlan plan_;
   MgritOptions options_;
+  PhaseObserver observer_;
 };
 
 }  // namespace tw::layer_parallel
