@@ -44,7 +44,8 @@ const Options& checked(const Communicator& comm, const Options& options, const D
 }
 
 Ranks ranks_of(const Mesh& mesh, const Model& model) {
-  Ranks ranks{.all = mesh.comm(), .data = mesh["data"]};
+  const bool whole = mesh.shape().axes().size() == 1;  // one communicator is enough then
+  Ranks ranks{.all = mesh.comm(), .data = whole ? mesh.comm() : mesh["data"]};
   for (const MeshAxis& axis : mesh.shape().axes()) {
     if (axis.name == "data") continue;
     TW_EXPECTS(model.parts && model.parts->axis == axis.name, "the mesh ", mesh.shape().describe(), " has an axis '", axis.name,
