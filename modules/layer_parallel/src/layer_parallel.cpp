@@ -11,11 +11,11 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/mpi/releasing_others.hpp>
 
 #include "autograd_node.hpp"
 #include "generator.hpp"
 #include "network.hpp"
-#include "releasing_others.hpp"
 #include "states.hpp"
 #include "states_on_ranks.hpp"
 

@@ -9,8 +9,8 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/mpi/releasing_others.hpp>
 
-#include "releasing_others.hpp"
 #include "states.hpp"
 #include "sweeper.hpp"
 

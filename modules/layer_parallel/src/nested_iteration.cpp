@@ -5,9 +5,9 @@
 #include <set>
 #include <tw/base/contract.hpp>
 #include <tw/layer_parallel/nested_iteration.hpp>
+#include <tw/mpi/releasing_others.hpp>
 #include <tw/state/optimizer_state.hpp>
 
-#include "releasing_others.hpp"
 #include "whole_tensors.hpp"
 
 namespace tw::layer_parallel {

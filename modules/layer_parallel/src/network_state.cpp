@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/mpi/releasing_others.hpp>
 
 #include "network.hpp"
-#include "releasing_others.hpp"
 #include "whole_tensors.hpp"
 
 namespace tw::layer_parallel {

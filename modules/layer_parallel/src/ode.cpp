@@ -10,8 +10,8 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/mpi/releasing_others.hpp>
 
-#include "releasing_others.hpp"
 #include "states.hpp"
 
 namespace tw::layer_parallel::mgrit {

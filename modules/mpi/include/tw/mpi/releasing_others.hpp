@@ -3,9 +3,9 @@
 #include <exception>
 #include <tw/mpi/communicator.hpp>
 
-namespace tw::layer_parallel {
+namespace tw {
 
-/// What `f` returns. If it throws, the other ranks' waits on `comm` end as well.
+/// What `f` returns. If it throws, the other ranks' waits on `comm` end as well, with RevokedError; `comm` is of no use then.
 template <class F>
 auto releasing_others(const Communicator& comm, const F& f) {
   try {
@@ -19,4 +19,4 @@ auto releasing_others(const Communicator& comm, const F& f) {
   }
 }
 
-}  // namespace tw::layer_parallel
+}  // namespace tw

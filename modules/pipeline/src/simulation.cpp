@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/pipeline/simulation.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <tw/base/contract.hpp>
+#include <tw/pipeline/check.hpp>
+
+namespace tw::pipeline {
+namespace {
+
+constexpr auto forward = Action::Kind::forward;
+
+/// When what `action` takes is there; the first and last stage take nothing from a neighbour.
+class Arrivals {
+ public:
+  explicit Arrivals(const std::vector<StageCosts>& costs) : costs_(costs) {}
+
+  /// Infinite: not known yet.
+  double of(const Action& action) const {
+    const bool is_forward = action.kind == forward;
+    const int from = is_forward ? action.stage - 1 : action.stage + 1;
+    if (from < 0 || from >= static_cast<int>(costs_.size())) return 0;
+    const auto found = ends_.find({is_forward, from, action.micro_batch});
+    const auto border = static_cast<size_t>(std::min(from, action.stage));
+    return found == ends_.end() ? std::numeric_limits<double>::infinity() : found->second + costs_[border].transfer;
+  }
+  void note(const Action& action, double end) { ends_[{action.kind == forward, action.stage, action.micro_batch}] = end; }
+
+ private:
+  const std::vector<StageCosts>& costs_;
+  std::map<std::tuple<bool, int, int>, double> ends_;
+};
+
+}  // namespace
+
+double Simulation::bubble(size_t device) const {
+  double busy = 0;
+  for (const Span& span : devices.at(device)) busy += span.end - span.begin;
+  return duration - busy;
+}
+
+Simulation simulate(const Schedule& schedule, const std::vector<StageCosts>& costs) {
+  TW_EXPECTS(costs.size() == static_cast<size_t>(schedule.stages), "costs of ", costs.size(), " stages for a schedule of ", schedule.stages);
+  const std::vector<std::string> problems = problems_of(schedule, std::max(schedule.micro_batches, 1));
+  TW_EXPECTS(problems.empty(), problems.front());
+  Simulation result;
+  result.devices.resize(schedule.devices.size());
+  std::vector<double> free(schedule.devices.size(), 0);
+  Arrivals arrivals(costs);
+  // A schedule without problems always has a device that can go on.
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (size_t device = 0; device < schedule.devices.size(); ++device) {
+      auto& spans = result.devices[device];
+      while (spans.size() < schedule.devices[device].size()) {
+        const Action& action = schedule.devices[device][spans.size()];
+        const double there = arrivals.of(action);
+        if (!std::isfinite(there)) break;
+        const StageCosts& cost = costs[static_cast<size_t>(action.stage)];
+        const double begin = std::max(free[device], there);
+        free[device] = begin + (action.kind == forward ? cost.forward : cost.backward);
+        spans.push_back({action, begin, free[device]});
+        arrivals.note(action, free[device]);
+        result.duration = std::max(result.duration, free[device]);
+        progress = true;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace tw::pipeline

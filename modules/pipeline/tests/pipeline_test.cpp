@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model in stages computes what one process computes, whatever the schedule; and what is wrong on one rank holds up none.
+#include "mpi_test.hpp"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <optional>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/mpi/error.hpp>
+#include <tw/pipeline/pipeline.hpp>
+
+namespace tw::pipeline {
+namespace {
+
+using testing::world;
+
+std::vector<BlockFactory> mlp(int64_t hidden) {
+  std::vector<BlockFactory> blocks{block([] { return torch::nn::Linear(3, 6); })};
+  for (int64_t i = 0; i < hidden; ++i) {
+    blocks.push_back(block([] { return torch::nn::Tanh(); }));
+    blocks.push_back(block([] { return torch::nn::Linear(6, 6); }));
+  }
+  blocks.push_back(block([] { return torch::nn::Linear(6, 2); }));
+  return blocks;
+}
+
+/// The same in one process.
+struct Whole : torch::nn::Module {
+  explicit Whole(const std::vector<BlockFactory>& blocks) {
+    for (const BlockFactory& make : blocks) {
+      parts.push_back(make());
+      register_module(std::to_string(parts.size() - 1), parts.back().module);
+    }
+  }
+  torch::Tensor forward(torch::Tensor x) const {
+    for (const Block& part : parts) x = part.forward(x);
+    return x;
+  }
+  std::vector<Block> parts;
+};
+
+// The mean over all elements, so that micro-batches count by their rows.
+torch::Tensor squares(const torch::Tensor& y, const torch::Tensor& t) { return (y - t).square().mean(); }
+
+/// Three steps of both; loss, gradients and parameters of this rank are those of the whole.
+void expect_equals_one_process(const Schedule& schedule, int64_t rows, const std::string& what) {
+  const auto blocks = mlp(3);
+  torch::manual_seed(1);
+  Whole expected(blocks);
+  expected.to(torch::kDouble);
+  torch::manual_seed(1);
+  Pipeline ours(world(), blocks, schedule);
+  ours.to(torch::kDouble);
+  torch::optim::SGD expected_sgd(expected.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  const bool has_parameters = !ours.parameters().empty();
+  std::optional<torch::optim::SGD> sgd;
+  if (has_parameters) sgd.emplace(ours.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  for (int step = 0; step < 3; ++step) {
+    torch::manual_seed(static_cast<uint64_t>(10 + step));
+    const torch::Tensor x = torch::randn({rows, 3}, torch::kDouble);
+    const torch::Tensor t = torch::randn({rows, 2}, torch::kDouble);
+    expected.zero_grad();
+    ours.zero_grad();
+    const torch::Tensor loss = squares(expected.forward(x), t);
+    loss.backward();
+    // float64; sums over rows in another order
+    EXPECT_NEAR(ours.run(x, t, squares), loss.item<double>(), 1e-12) << what;
+    const auto theirs = expected.named_parameters();
+    for (const auto& p : ours.named_parameters()) {
+      EXPECT_LE((p.value().grad() - theirs[p.key()].grad()).norm().item<double>(), 1e-12) << what << ": " << p.key();
+    }
+    expected_sgd.step();
+    if (sgd) sgd->step();
+    for (const auto& p : ours.named_parameters()) {
+      EXPECT_LE((p.value() - theirs[p.key()]).norm().item<double>(), 1e-12) << what << ": " << p.key();
+    }
+    EXPECT_LE((ours.forward(x) - expected.forward(x)).norm().item<double>(), 1e-12) << what;
+  }
+}
+
+TEST(Pipeline, EqualsOneProcess) {
+  for (const int m : {1, 2, 4, 7}) {
+    for (const int64_t rows : {8, 11}) {
+      const std::string what = concat(m, " micro-batches of ", rows, " rows");
+      expect_equals_one_process(gpipe(world().size(), m), rows, "gpipe, " + what);
+      expect_equals_one_process(one_forward_one_backward(world().size(), m), rows, "1F1B, " + what);
+    }
+  }
+}
+
+/// The first stages as in GPipe, the others as in 1F1B; the other way round they would wait for each other.
+TEST(Pipeline, RunsAScheduleOfOnesOwn) {
+  Schedule own = one_forward_one_backward(world().size(), 5);
+  const Schedule late = gpipe(world().size(), 5);
+  std::copy_n(late.devices.begin(), (own.devices.size() + 1) / 2, own.devices.begin());
+  expect_equals_one_process(schedule_from_text(to_text(own)), 10, "own");
+}
+
+TEST(Pipeline, KeepsItsOwnBlocksAndNoOthers) {
+  const auto blocks = mlp(4);
+  const Pipeline model(world(), blocks, gpipe(world().size(), 2));
+  const auto [begin, end] = model.blocks();
+  torch::Tensor mine = torch::tensor({end - begin}, torch::kLong);
+  EXPECT_LE(end - begin, (10 + world().size() - 1) / world().size());
+  allreduce(world(), mine, ReduceOp::sum);
+  EXPECT_EQ(mine.item<int64_t>(), 10);
+  for (const auto& p : model.named_parameters()) {
+    const int64_t block = std::stol(p.key());
+    EXPECT_TRUE(begin <= block && block < end) << p.key();
+  }
+}
+
+TEST(Pipeline, RefusesWhatCannotRun) {
+  const auto blocks = mlp(2);
+  const int size = world().size();
+  EXPECT_THROW(Pipeline(world(), blocks, gpipe(size + 1, 2)), ContractError);
+  EXPECT_THROW(Pipeline(world(), {blocks.begin(), blocks.begin() + size - 1}, gpipe(size, 2)), ContractError);
+  Schedule incomplete = gpipe(size, 2);
+  incomplete.devices[0].pop_back();
+  EXPECT_THROW(Pipeline(world(), blocks, incomplete), ContractError);
+  Pipeline model(world(), blocks, gpipe(size, 4));
+  EXPECT_ANY_THROW(model.run(torch::ones({3, 3}), torch::ones({3, 2}), squares)) << "three rows for four micro-batches";
+}
+
+struct FailsImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor&) { throw std::runtime_error("this stage fails"); }
+};
+TORCH_MODULE(Fails);
+
+TEST(Pipeline, AStageThatThrowsReleasesTheOthers) {
+  std::vector<BlockFactory> blocks = mlp(2);
+  blocks.back() = block([] { return Fails(); });
+  Pipeline model(world(), blocks, one_forward_one_backward(world().size(), 4));
+  const auto run = [&] { model.run(torch::ones({8, 3}), torch::ones({8, 2}), squares); };
+  if (world().rank() == world().size() - 1) {
+    EXPECT_THROW(run(), std::runtime_error);
+  } else {
+    EXPECT_THROW(run(), RevokedError);
+  }
+}
+
+}  // namespace
+}  // namespace tw::pipeline
