@@ -198,6 +198,9 @@ void check_combinations(Reader& reader, const TrainConfig& read) {
   if (read.model.name == "residual" && strategy.kind != train::StrategyKind::data) {
     reader.refuse("strategy.name", "must be \"data\" for a model whose layers are in parallel", "\"data\"");
   }
+  if (read.model.name == "residual" && strategy.compression != train::CompressionKind::none) {
+    reader.refuse("strategy.compression", "is not for a model whose layers are in parallel", "\"none\"");
+  }
   if (!images && (read.data.shift > 0 || read.data.flip)) {
     reader.refuse("data.shift", "and data.flip are for images, but data.kind is \"regression\"", "0 and false");
   }

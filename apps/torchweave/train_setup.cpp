@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_setup.hpp"
 
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 #include <torch/optim/adagrad.h>
@@ -17,6 +18,7 @@
 #include <ostream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/comm/collectives.hpp>
 #include <tw/data/image_dataset.hpp>
 #include <tw/data/regression.hpp>
 #include <tw/data/sharded_dataset.hpp>
@@ -200,19 +202,25 @@ void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& me
   const int64_t staging_bytes = checkpoints ? (parameter_bytes + state_bytes) / ranks : 0;
   const int64_t batch_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes()) * (2 + config.run.loader_workers);
   const int64_t total = 2 * parameter_bytes + state_bytes + staging_bytes + batch_bytes;
+  const at::Tensor of_model = at::zeros({3}, at::kLong);  // elements, bytes, ranks without any
+  auto* const sums = of_model.mutable_data_ptr<int64_t>();
+  sums[0] = setup.model.trained_elements();
+  sums[1] = total;
+  sums[2] = sums[0] == 0 ? 1 : 0;
+  if (setup.layers) allreduce(mesh["layer"], of_model, ReduceOp::sum);
+  if (sums[2] > 0) throw Error(concat(sums[2], " ranks would have no layers to train: mesh.layer is too long for this model"));
+  const int64_t total_of_all = sums[1] * ranks;
   const int64_t available = available_memory();
   out << "rehearsal: configuration, data and model fit together; nothing was written\n"
       << "  data           " << setup.train_set->size() << " " << setup.unit << " to train, " << setup.test_set->size() << " to test; inputs "
       << batch.inputs.sizes().slice(1) << ", targets " << batch.targets.sizes().slice(1) << '\n'
-      << "  model          " << setup.model.trained_elements() << " parameters; outputs " << outputs.sizes().slice(1) << ", first loss "
-      << loss.item<double>() << '\n'
+      << "  model          " << sums[0] << " parameters; outputs " << outputs.sizes().slice(1) << ", first loss " << loss.item<double>() << '\n'
       << "  a step         " << batch_size << " " << setup.unit << " on each of " << ranks
       << (mesh["layer"].size() > 1 ? " groups of ranks\n" : " ranks\n") << "  a rank's memory, without activations: parameters "
       << mib(parameter_bytes) << ", gradients " << mib(parameter_bytes) << ", optimizer " << mib(state_bytes) << ", checkpoint " << mib(staging_bytes)
-      << ", batches " << mib(batch_bytes) << "; together " << mib(total) << ", " << mib(total * mesh.comm().size())
+      << ", batches " << mib(batch_bytes) << "; together " << mib(total) << ", " << mib(total_of_all)
       << " on all ranks; available on this node: " << mib(available) << '\n';
-  if (available > 0 && total * mesh.comm().size() > available)
-    throw Error("all ranks together need more memory than this node has, if they all run here");
+  if (available > 0 && total_of_all > available) throw Error("all ranks together need more memory than this node has, if they all run here");
 }
 
 }  // namespace tw::tool

@@ -95,6 +95,7 @@ State AdjointPropagator::march_finest(const March& march, const State& from) {
     const Place place = places_.at(last_step(begin));
     int64_t end = begin + 1;
     const auto is_next = [&](int64_t run) {
+      if (tape_.recompute) return false;  // or all steps of this rank would be kept at the same time after all
       const Place& other = places_.at(last_step(run));
       return other.record == place.record && other.position == place.position && other.run == place.run - (run - begin);
     };

@@ -250,6 +250,12 @@ void LayerParallel::set_iterations(int forward, int backward) {
   impl_->options_.backward.iterations = backward;
 }
 
+void LayerParallel::set_calls(int64_t number) {
+  for (Impl::Part& part : impl_->parts_) {
+    if (part.ode) part.ode->set_calls(number);
+  }
+}
+
 void LayerParallel::observe(PhaseObserver observer) { impl_->observer_ = std::move(observer); }
 
 NetworkReport LayerParallel::report() const {

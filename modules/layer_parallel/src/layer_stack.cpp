@@ -144,7 +144,7 @@ std::string difference(const LayerStack& stack, const Stepper& stepper, const St
     return each(like, [&](const at::Tensor& t) {
       std::vector<int64_t> shape = t.sizes().vec();
       shape[0] = all.count;
-      return t.is_floating_point() ? at::randn(shape, t.options()) : at::zeros(shape, t.options());
+      return at::randn(shape, t.options());
     });
   };
   const State states = drawn();
@@ -189,7 +189,7 @@ std::unique_ptr<Stepper> LayerStack::find_stepper(const State& states, const Sta
   GeneratorGuard generator;
   generator.seed(0, 0);
   try {
-    const State example = each(row(states, 0), [](const at::Tensor& t) { return t.is_floating_point() ? at::randn_like(t) : t.clone(); });
+    const State example = each(row(states, 0), [](const at::Tensor& t) { return at::randn_like(t); });
     const auto graph = trace_step(layers_.front(), options_.integrator, parameters_of(range_.begin), example, extras, dt);
     std::string problem;
     std::unique_ptr<Stepper> together;

@@ -12,7 +12,7 @@
 
 namespace tw::layer_parallel {
 namespace {
-constexpr const char* calls_suffix = ".forward passes";
+constexpr const char* calls_suffix = ".training passes";
 }
 
 std::vector<NamedShard> LayerParallel::shards() const {

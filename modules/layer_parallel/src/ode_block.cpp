@@ -147,7 +147,7 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
   }
   stack_.relink();
   const auto call = static_cast<uint64_t>(calls_.item<int64_t>());
-  calls_.add_(1);
+  if (stack_.is_training()) calls_.add_(1);
   Tape* tape = pass ? &pass->tape : nullptr;
   if (tape != nullptr) tape->recompute = options_.recompute;
   std::optional<BuffersGuard> buffers;

@@ -43,7 +43,8 @@ class OdeBlock {
   const Report& forward_report() const noexcept { return forward_.report(); }
   const Report& backward_report() const noexcept { return backward_.report(); }
   double modelled_speed_up() const;
-  /// How many forward passes there were, int64 []: which numbers random layers draw next; none if no layer does.
+  void set_calls(int64_t number) { calls_.fill_(number); }
+  /// How many training passes there were, int64 []: which numbers random layers draw next; none if no layer does.
   std::optional<at::Tensor> calls() const { return random_ ? std::optional(calls_) : std::nullopt; }
 
  private:

@@ -37,7 +37,7 @@ State SerialNetwork::forward(State state, const State& extras) {
       }
     }
   }
-  ++calls_;
+  if (is_training()) ++calls_;
   return state;
 }
 

@@ -209,6 +209,31 @@ TEST(Features, RecomputationChangesNothing) {
   }
 }
 
+struct CountingImpl : torch::nn::Module {
+  CountingImpl() : linear(register_module("linear", torch::nn::Linear(4, 4))) {}
+  torch::Tensor forward(const torch::Tensor& u) {
+    ++calls;
+    return torch::tanh(linear(u));
+  }
+  torch::nn::Linear linear;
+  static inline int calls = 0;
+};
+TORCH_MODULE(Counting);
+
+TEST(Features, RecomputationMakesOneForwardPassMoreABackwardSweep) {
+  int extra = 0;
+  for (const bool recompute : {false, true}) {
+    LayerParallel net(world(), {block([] { return Counting(); }, 16, {.batching = Batching::never})}, {.recompute = recompute});
+    const torch::Tensor y = net.forward(torch::ones({2, 4}));
+    CountingImpl::calls = 0;
+    y.sum().backward();
+    extra = CountingImpl::calls - extra;
+  }
+  torch::Tensor all = torch::tensor(extra, torch::kLong);
+  allreduce(world(), all, ReduceOp::sum);
+  EXPECT_EQ(all.item<int64_t>(), 16) << "the last relaxation is the only sweep over the finest level";
+}
+
 TEST(Features, ObserversSeeEveryPhase) {
   LayerParallel net(world(), {block([] { return Dense(4); }, 16)});
   std::map<std::string, int> seen;

@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
@@ -49,7 +50,9 @@ struct Pass {
 
 Pipeline::Pipeline(const Communicator& comm, const std::vector<BlockFactory>& blocks, Schedule schedule)
     : comm_(comm.dup()), schedule_(std::move(schedule)) {
-  expect_same_on_all_ranks(comm_, "a pipeline's schedule and its number of blocks", {to_text(schedule_), std::to_string(blocks.size())});
+  expect_same_on_all_ranks(
+      comm_, "a pipeline's schedule and its number of blocks",
+      {concat(schedule_.stages, " stages, ", schedule_.micro_batches, " micro-batches"), to_text(schedule_), concat(blocks.size(), " blocks")});
   expect_runs(schedule_, comm_.size());
   const auto count = static_cast<int64_t>(blocks.size());
   TW_EXPECTS(count >= comm_.size(), count, " blocks for ", comm_.size(), " stages: each needs one at least");
@@ -88,7 +91,7 @@ double Pipeline::run(const at::Tensor& inputs, const at::Tensor& targets, const 
     const auto forward = [&](int m, Pass& pass) {
       pass.input = is_first() ? rows_of(inputs, micro_batches, m) : receive_any(comm_, before);
       if (!is_first()) pass.input.set_requires_grad(true);
-      pass.output = through_blocks(pass.input);
+      pass.output = through_blocks(is_first() ? pass.input : pass.input.clone());  // a block may work in place
       if (!is_last()) {
         TW_EXPECTS(pass.output.is_floating_point(), "what stages hand on has a gradient; stage ", int{comm_.rank()}, " gives ",
                    pass.output.scalar_type());
@@ -101,7 +104,8 @@ double Pipeline::run(const at::Tensor& inputs, const at::Tensor& targets, const 
       total.add_(pass.output.detach());
     };
     const auto backward = [&](Pass& pass) {
-      pass.output.backward(is_last() ? at::Tensor() : receive_any(comm_, behind));
+      const at::Tensor cotangent = is_last() ? at::Tensor() : receive_any(comm_, behind);
+      if (pass.output.requires_grad()) pass.output.backward(cotangent);  // the first stages may have nothing to train
       const at::Tensor& gradient = pass.input.grad();
       if (!is_first()) send_any(comm_, gradient.defined() ? gradient : at::zeros_like(pass.input), before, sends);
       pass = Pass();

@@ -17,6 +17,17 @@ namespace {
 
 using testing::world;
 
+/// Nothing to train in front, and blocks that change what they get.
+std::vector<BlockFactory> odd() {
+  const auto relu = [] { return torch::nn::ReLU(torch::nn::ReLUOptions(true)); };
+  return {block([] { return torch::nn::Flatten(); }),
+          block([] { return torch::nn::Linear(3, 6); }),
+          block(relu),
+          block([] { return torch::nn::Linear(6, 6); }),
+          block(relu),
+          block([] { return torch::nn::Linear(6, 2); })};
+}
+
 std::vector<BlockFactory> mlp(int64_t hidden) {
   std::vector<BlockFactory> blocks{block([] { return torch::nn::Linear(3, 6); })};
   for (int64_t i = 0; i < hidden; ++i) {
@@ -46,8 +57,7 @@ struct Whole : torch::nn::Module {
 torch::Tensor squares(const torch::Tensor& y, const torch::Tensor& t) { return (y - t).square().mean(); }
 
 /// Three steps of both; loss, gradients and parameters of this rank are those of the whole.
-void expect_equals_one_process(const Schedule& schedule, int64_t rows, const std::string& what) {
-  const auto blocks = mlp(3);
+void expect_equals_one_process(const Schedule& schedule, int64_t rows, const std::string& what, const std::vector<BlockFactory>& blocks = mlp(3)) {
   torch::manual_seed(1);
   Whole expected(blocks);
   expected.to(torch::kDouble);
@@ -90,6 +100,8 @@ TEST(Pipeline, EqualsOneProcess) {
     }
   }
 }
+
+TEST(Pipeline, TakesBlocksWithoutParametersAndInPlace) { expect_equals_one_process(one_forward_one_backward(world().size(), 3), 7, "odd", odd()); }
 
 /// The first stages as in GPipe, the others as in 1F1B; the other way round they would wait for each other.
 TEST(Pipeline, RunsAScheduleOfOnesOwn) {

@@ -21,6 +21,10 @@ std::vector<double> sum_over_ranks(const Communicator& comm, std::vector<double>
   return values;
 }
 
+void make_equal(const Communicator& comm, Figures& figures) {
+  for (auto& figure : figures) broadcast(comm, at::from_blob(&figure.second, {}, at::TensorOptions().dtype(at::kDouble)), Rank(0));
+}
+
 Figures evaluate(const Communicator& comm, const Model& model, const Objective& objective, const Dataset& dataset) {
   if (dataset.size() == 0) return {};
   const at::NoGradGuard no_grad;

@@ -12,6 +12,9 @@ namespace tw::train {
 /// The sums of `values` over the ranks. Collective.
 std::vector<double> sum_over_ranks(const Communicator& comm, std::vector<double> values);
 
+/// Gives all ranks those of rank 0: sums over different ranks may differ in their last bit. Collective.
+void make_equal(const Communicator& comm, Figures& figures);
+
 /// Loss and metrics of `model` on `dataset`, every sample once, exact over all ranks. Collective. Empty for an empty data set.
 Figures evaluate(const Communicator& comm, const Model& model, const Objective& objective, const Dataset& dataset);
 

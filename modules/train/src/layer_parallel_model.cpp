@@ -16,8 +16,10 @@ Model model_of(const std::shared_ptr<layer_parallel::LayerParallel>& net) {
             const auto serial = net->serial_on_root();
             return serial ? model_of(std::shared_ptr<torch::nn::Module>(serial), {}).all_tensors() : std::vector<NamedTensor>();
           },
+      .begin_pass = [net](int64_t number) { net->set_calls(number); },
       .observe =
           [net](ModelParts::Observer observer) {
+            if (!observer) return net->observe({});
             net->observe([observer = std::move(observer)](const char* name, int /*level*/, auto begin, auto end) { observer(name, begin, end); });
           }};
   return model;

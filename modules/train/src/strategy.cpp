@@ -254,7 +254,7 @@ std::unique_ptr<Strategy> make_strategy(const Ranks& ranks, const Model& model, 
              "a model in parts along the axis '", model.parts ? model.parts->axis : "", "' is trained with strategy data, without compression");
   ReducerOptions reducer{.reduction = Reduction::sum,
                          .check_finite = true,
-                         .arrival_order = usable(comm, std::move(arrival_order), model),
+                         .arrival_order = model.parts ? std::vector<int64_t>() : usable(comm, std::move(arrival_order), model),
                          .sparse = model.sparse,
                          .compressor = make_compressor(options),
                          .on_bucket = std::move(on_bucket)};

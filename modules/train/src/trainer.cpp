@@ -44,9 +44,10 @@ const Options& checked(const Communicator& comm, const Options& options, const D
 }
 
 Ranks ranks_of(const Mesh& mesh, const Model& model) {
-  const bool whole = mesh.shape().axes().size() == 1;  // one communicator is enough then
+  const auto& axes = mesh.shape().axes();
+  const bool whole = axes.size() == 1 && axes[0].name == "data";  // one communicator is enough then
   Ranks ranks{.all = mesh.comm(), .data = whole ? mesh.comm() : mesh["data"]};
-  for (const MeshAxis& axis : mesh.shape().axes()) {
+  for (const MeshAxis& axis : axes) {
     if (axis.name == "data") continue;
     TW_EXPECTS(model.parts && model.parts->axis == axis.name, "the mesh ", mesh.shape().describe(), " has an axis '", axis.name,
                "' along which the model is not in parts");
@@ -240,6 +241,7 @@ class Trainer::Run {
     const bool last = loader_->consumed() >= progress_.consumed + samples;
     const uint64_t seed = seed_of(pass);
     torch::manual_seed(seed);
+    if (model_.parts && model_.parts->begin_pass) model_.parts->begin_pass(progress_.step * options_.accumulation + pass);
     notify(&Hook::on_sample);
     state_->outputs = here > 0 ? model_.forward(state_->batch.inputs) : at::Tensor();
     state_->loss = here > 0 ? objective_.loss(state_->outputs, state_->batch.targets) : loss_of_nothing();
@@ -336,7 +338,9 @@ class Trainer::Run {
     const bool last = progress_.epoch == options_.epochs;
     if (test_.size() > 0 && (last || progress_.epoch % options_.evaluate_every == 0)) {
       synchronize(ranks_.data, model_.buffers);
-      report.test = progress_.test = evaluate(ranks_.data, model_, objective_, test_);
+      report.test = evaluate(ranks_.data, model_, objective_, test_);
+      if (ranks_.parts != nullptr) make_equal(*ranks_.parts, report.test);
+      progress_.test = report.test;
       report.best = best_.judge(report, progress_);
       if (report.best && snapshots_) keep_best();
     }

@@ -162,7 +162,9 @@ TEST(Parts, TheTimelineShowsPhases) {
   Options options = three_epochs("phases");
   options.trace = std::filesystem::path(testing::TempDir()) / "tw_train" / tw::concat("phases_", world().size(), ".json");
   std::filesystem::create_directories(options.trace.parent_path());
-  run(world().size(), options);
+  std::shared_ptr<LayerParallel> net;
+  run(world().size(), options, tw::testing::never, &net);
+  net->forward(torch::ones({2, 4}, torch::kDouble));  // whose observer is gone
   if (world().rank() != 0) return;
   std::ifstream in(options.trace);
   std::map<std::string, int> count;
@@ -181,6 +183,8 @@ TEST(Parts, RefusesWhatDoesNotFit) {
     Trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
   };
   const Mesh plain(world(), {{"data"}});
+  const Mesh without_data(world(), {{"layer"}});
+  EXPECT_THROW(make(without_data, parts, three_epochs("refused")), tw::ContractError);
   const Mesh layers(world(), {{"data", 1}, {"layer"}});
   const Mesh stages(world(), {{"data", 1}, {"stage"}});
   EXPECT_THROW(make(plain, parts, three_epochs("refused")), tw::ContractError);

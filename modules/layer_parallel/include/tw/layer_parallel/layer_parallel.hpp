@@ -30,7 +30,7 @@ struct LayerParallelOptions {
   MgritOptions backward = {.iterations = 1};  ///< the same
   Guess guess = Guess::zero;
   /// Keep of a forward pass the states at C-points only, and compute those between them again in each sweep of its backward pass: of N layers on a
-  /// rank, N / c + c are kept in place of N, for one forward pass more.
+  /// rank, N / c + c are kept in place of N, for one forward pass more in each sweep over the finest level.
   bool recompute = false;
   int64_t front_layers = 0;  ///< of every ODE block, so many first layers are outside of the iterations, and exact
   int64_t back_layers = 0;   ///< and so many last ones; those that `coarsening` leaves over are added
@@ -61,7 +61,7 @@ class SerialNetwork : public torch::nn::Module {
   SerialNetwork(std::vector<Block> blocks, const LayerParallelOptions& options);
   at::Tensor forward(const at::Tensor& input);
   State forward(State input, const State& extras = {});
-  /// Random layers draw what they draw in forward pass `calls`, from 0, next.
+  /// Random layers draw what they draw in training pass `calls`, from 0, next.
   void set_calls(int64_t calls) noexcept { calls_ = static_cast<uint64_t>(calls); }
   /// The layers of block `index`.
   const std::vector<Layer>& layers(size_t index) const { return layers_.at(index); }
@@ -99,6 +99,8 @@ class LayerParallel : public torch::nn::Module {
   /// wanted.
   State forward(const State& input, const State& extras);
 
+  /// Random layers draw what they draw in training pass `number`, from 0, next; later passes count on from there. On every rank alike.
+  void set_calls(int64_t number);
   /// Iterations of the passes to come. Collective.
   void set_iterations(int forward, int backward);
   /// Tells `observer` of each phase on this rank from now on. Local.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -25,6 +26,7 @@ struct ModelParts {
   std::function<std::vector<NamedShard>()> shards;                  ///< this rank's parameters and buffers, for checkpoints; shares memory
   std::function<std::vector<OptimizedTensor>()> optimized_tensors;  ///< the same of the parameters, for the optimizer
   std::function<std::vector<NamedTensor>()> whole;                  ///< parameters and buffers of all parts, on the first rank. Collective
+  std::function<void(int64_t number)> begin_pass = {};              ///< called before each training pass; random layers depend on it. May be empty
   /// From now on, tells of what happens inside of a pass, for the timeline. @param name a literal. May be empty.
   using Observer = std::function<void(const char* name, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
   std::function<void(Observer)> observe = {};
