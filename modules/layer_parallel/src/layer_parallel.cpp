@@ -140,7 +140,7 @@ LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, L
 // backward passes reach the parts in the same order on every rank.
 State LayerParallel::Impl::forward(const State& input, const State& extras) {
   const Stopwatch watch;
-  backward_time_ = Seconds(0);
+  if (c10::GradMode::is_enabled()) backward_time_ = Seconds(0);
   return releasing_others(comm_, [&] {
     for (const at::Tensor& tensor : extras) {
       TW_EXPECTS(!(c10::GradMode::is_enabled() && tensor.requires_grad()),

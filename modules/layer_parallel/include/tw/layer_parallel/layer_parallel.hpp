@@ -50,7 +50,7 @@ struct NetworkReport {
   };
   std::vector<BlockReport> blocks;  ///< ODE blocks
   Seconds forward{0};               ///< wall time of this rank
-  Seconds backward{0};              ///< of the ODE blocks, since that forward pass
+  Seconds backward{0};              ///< of the ODE blocks, after the last forward pass that was recorded
 };
 std::ostream& operator<<(std::ostream& out, const NetworkReport& report);
 
