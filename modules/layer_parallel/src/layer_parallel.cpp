@@ -134,6 +134,7 @@ LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, L
     }
     comm_.barrier();  // none goes on if one cannot
   });
+  comm.barrier();  // nor is one still here that what another does next could release
 }
 
 // On the rank where the last part has ended, `state` is the state; on all others a tensor that hangs in autograd's graph in its place, so that

@@ -66,6 +66,7 @@ void refine_shards(const LayerParallel& fine, const std::vector<NamedShard>& coa
 
 void refine(const LayerParallel& coarse, LayerParallel& fine, Refinement refinement) {
   releasing_others(fine.comm(), [&] { refine_shards(fine, coarse.shards(), fine.shards(), refinement); });
+  coarse.comm().barrier();
 }
 
 void refine(const LayerParallel& coarse, torch::optim::Optimizer& coarse_optimizer, LayerParallel& fine, torch::optim::Optimizer& fine_optimizer,

@@ -67,6 +67,7 @@ Pipeline::Pipeline(const Communicator& comm, const std::vector<BlockFactory>& bl
     }
     comm_.barrier();  // none goes on if one cannot
   });
+  comm.barrier();  // nor is one still here that what another does next could release
 }
 
 at::Tensor Pipeline::through_blocks(at::Tensor x) const {
