@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <tw/mpi/communicator.hpp>
+#include <cstdint>
+#include <tw/comm/mesh.hpp>
+#include <tw/train/model.hpp>
 
 namespace tw::train {
 
@@ -10,5 +12,14 @@ struct Ranks {
   const Communicator& data;             ///< which hold the same part of the model, and take different samples
   const Communicator* parts = nullptr;  ///< which hold one model together, and take the same samples; null: each rank has a whole one
 };
+
+/// Those of `mesh`. @throws ContractError when its axes are not those of the model
+Ranks ranks_of(const Mesh& mesh, const Model& model);
+
+/// Of the whole model. Collective over `ranks.parts`.
+int64_t trained_elements(const Ranks& ranks, const Model& model);
+
+/// @throws ContractError on every rank when one has no part of the model to train. Collective over all.
+void expect_parameters(const Ranks& ranks, const Model& model);
 
 }  // namespace tw::train

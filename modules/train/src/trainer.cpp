@@ -9,15 +9,16 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/random.hpp>
-#include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/state/directory_lock.hpp>
 #include <tw/train/timeline.hpp>
 
+#include "agreed_options.hpp"
 #include "best_model.hpp"
 #include "evaluate.hpp"
 #include "non_finite.hpp"
+#include "ranks.hpp"
 #include "signals.hpp"
 #include "snapshots.hpp"
 #include "strategy.hpp"
@@ -26,37 +27,6 @@ namespace tw::train {
 namespace {
 
 constexpr int64_t most_restores = 3;
-
-// The options, if all ranks have the same and nothing is wrong with them: in this order, so that what is wrong on one rank is thrown on all.
-const Options& checked(const Communicator& comm, const Options& options, const Dataset& train, const Dataset& test, const Objective& objective) {
-  std::vector<std::string> lines = options.describe();
-  lines.push_back(concat("training samples ", train.size()));
-  lines.push_back(concat("test samples ", test.size()));
-  for (const Metric& metric : objective.metrics) lines.push_back("metric " + metric.name);
-  expect_same_on_all_ranks(comm, "the trainer's options", lines);
-  options.validate();
-  TW_EXPECTS(train.size() > 0, "there is nothing to train on");
-  const auto& watch = options.early_stopping.watch;
-  const bool known =
-      watch == "loss" || std::any_of(objective.metrics.begin(), objective.metrics.end(), [&](const Metric& m) { return m.name == watch; });
-  TW_EXPECTS(known, "early_stopping.watch is '", watch, "', which is neither loss nor a metric of the objective");
-  return options;
-}
-
-Ranks ranks_of(const Mesh& mesh, const Model& model) {
-  const auto& axes = mesh.shape().axes();
-  const bool whole = axes.size() == 1 && axes[0].name == "data";  // one communicator is enough then
-  Ranks ranks{.all = mesh.comm(), .data = whole ? mesh.comm() : mesh["data"]};
-  for (const MeshAxis& axis : axes) {
-    if (axis.name == "data") continue;
-    TW_EXPECTS(model.parts && model.parts->axis == axis.name, "the mesh ", mesh.shape().describe(), " has an axis '", axis.name,
-               "' along which the model is not in parts");
-    ranks.parts = &mesh[axis.name];
-  }
-  TW_EXPECTS(!model.parts || ranks.parts != nullptr, "the model is in parts along '", model.parts ? model.parts->axis : "",
-             "', an axis that the mesh ", mesh.shape().describe(), " does not have");
-  return ranks;
-}
 
 }  // namespace
 
@@ -72,8 +42,8 @@ class Trainer::Run {
         objective_(std::move(objective)),
         train_(train),
         test_(test),
-        options_(checked(ranks_.all, options, train, test, objective_)) {
-    expect_parameters();
+        options_(agreed_options(ranks_.all, options, train, test, objective_)) {
+    expect_parameters(ranks_, model_);
     if (keeps_checkpoints()) {
       lock_.emplace(ranks_.all, options_.folder());
       snapshots_.emplace(ranks_, model_, options_);
@@ -115,17 +85,6 @@ class Trainer::Run {
   template <class Method, class... Arguments>
   void notify(Method method, const Arguments&... arguments) {
     for (Hook* hook : hooks_) (hook->*method)(*state_, arguments...);
-  }
-
-  int64_t trained_elements() const {
-    const auto here = static_cast<double>(model_.trained_elements());
-    return ranks_.parts == nullptr ? model_.trained_elements() : static_cast<int64_t>(sum_over_ranks(*ranks_.parts, {here})[0]);
-  }
-
-  void expect_parameters() const {
-    if (ranks_.parts == nullptr) return;
-    const double without = sum_over_ranks(ranks_.all, {model_.trained_elements() == 0 ? 1.0 : 0.0})[0];
-    TW_EXPECTS(without == 0, without, " ranks have no part of the model to train: the axis '", model_.parts->axis, "' is too long for it");
   }
 
   void trace() {
@@ -370,7 +329,7 @@ class Trainer::Run {
     Summary summary{.ranks = ranks_.all.size(),
                     .epochs = progress_.epoch - 1,
                     .steps = progress_.step,
-                    .parameters = trained_elements(),
+                    .parameters = trained_elements(ranks_, model_),
                     .test_samples = test_.size(),
                     .global_batch = progress_.global_batch,
                     .test = progress_.test,

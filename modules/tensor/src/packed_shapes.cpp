@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <tw/base/contract.hpp>
+#include <tw/tensor/packed_shapes.hpp>
+
+namespace tw {
+namespace {
+
+constexpr int64_t most_dimensions = 8;
+constexpr int64_t most_tensors = 6;
+// The note, the number of tensors, and of each: dtype, dimensions, sizes.
+constexpr int64_t length = 2 + most_tensors * (2 + most_dimensions);
+
+}  // namespace
+
+at::Tensor pack_shapes(const std::vector<at::Tensor>& tensors, int64_t note) {
+  TW_EXPECTS(!tensors.empty() && static_cast<int64_t>(tensors.size()) <= most_tensors, "1 to ", most_tensors, " tensors travel together, got ",
+             tensors.size());
+  at::Tensor packed = at::zeros({length}, at::kLong);
+  auto* fields = packed.mutable_data_ptr<int64_t>();
+  *fields++ = note;
+  *fields++ = static_cast<int64_t>(tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    TW_EXPECTS(tensor.dim() <= most_dimensions, "a tensor whose shape travels has at most ", most_dimensions, " dimensions, got ", tensor.dim());
+    *fields++ = static_cast<int64_t>(tensor.scalar_type());
+    *fields++ = tensor.dim();
+    fields = std::copy(tensor.sizes().begin(), tensor.sizes().end(), fields);
+  }
+  return packed;
+}
+
+at::Tensor empty_packed_shapes() { return at::empty({length}, at::kLong); }
+
+std::vector<at::Tensor> unpack_shapes(const at::Tensor& packed) {
+  const auto* fields = packed.const_data_ptr<int64_t>() + 1;
+  std::vector<at::Tensor> tensors(static_cast<size_t>(*fields++));
+  for (at::Tensor& tensor : tensors) {
+    const auto dtype = static_cast<at::ScalarType>(*fields++);
+    const int64_t dimensions = *fields++;
+    tensor = at::empty(at::IntArrayRef(fields, static_cast<size_t>(dimensions)), dtype);
+    fields += dimensions;
+  }
+  return tensors;
+}
+
+int64_t note_of(const at::Tensor& packed) { return packed.const_data_ptr<int64_t>()[0]; }
+
+}  // namespace tw

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include <tw/base/contract.hpp>
+#include <tw/tensor/packed_shapes.hpp>
+
+namespace tw {
+namespace {
+
+TEST(PackedShapes, ComeBackAsTheyWere) {
+  const std::vector<at::Tensor> tensors{at::empty({}, at::kDouble), at::empty({0, 3}, at::kLong), at::empty({2, 1, 2, 1, 2, 1, 2, 1}, at::kHalf)};
+  const at::Tensor packed = pack_shapes(tensors, 7);
+  EXPECT_EQ(packed.sizes(), empty_packed_shapes().sizes());
+  EXPECT_EQ(packed.sizes(), pack_shapes({at::empty({1}, at::kFloat)}).sizes()) << "always as long";
+  EXPECT_EQ(note_of(packed), 7);
+  const std::vector<at::Tensor> back = unpack_shapes(packed);
+  ASSERT_EQ(back.size(), tensors.size());
+  for (size_t i = 0; i < back.size(); ++i) {
+    EXPECT_EQ(back[i].sizes(), tensors[i].sizes());
+    EXPECT_EQ(back[i].scalar_type(), tensors[i].scalar_type());
+  }
+}
+
+TEST(PackedShapes, RefuseWhatHasNoRoom) {
+  EXPECT_THROW(pack_shapes({}), ContractError);
+  EXPECT_THROW(pack_shapes(std::vector<at::Tensor>(7, at::empty({1}, at::kFloat))), ContractError);
+  EXPECT_THROW(pack_shapes({at::empty({1, 1, 1, 1, 1, 1, 1, 1, 1}, at::kFloat)}), ContractError);
+}
+
+}  // namespace
+}  // namespace tw

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agreed_options.hpp"
+
+#include <algorithm>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
+
+namespace tw::train {
+
+const Options& agreed_options(const Communicator& comm, const Options& options, const Dataset& train, const Dataset& test,
+                              const Objective& objective) {
+  std::vector<std::string> lines = options.describe();
+  lines.push_back(concat("training samples ", train.size()));
+  lines.push_back(concat("test samples ", test.size()));
+  for (const Metric& metric : objective.metrics) lines.push_back("metric " + metric.name);
+  expect_same_on_all_ranks(comm, "the trainer's options", lines);
+  options.validate();
+  TW_EXPECTS(train.size() > 0, "there is nothing to train on");
+  const auto& watch = options.early_stopping.watch;
+  const bool known =
+      watch == "loss" || std::any_of(objective.metrics.begin(), objective.metrics.end(), [&](const Metric& m) { return m.name == watch; });
+  TW_EXPECTS(known, "early_stopping.watch is '", watch, "', which is neither loss nor a metric of the objective");
+  return options;
+}
+
+}  // namespace tw::train

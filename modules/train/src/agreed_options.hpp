@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/data/dataset.hpp>
+#include <tw/mpi/communicator.hpp>
+#include <tw/train/objective.hpp>
+#include <tw/train/options.hpp>
+
+namespace tw::train {
+
+/// The options, if all ranks have the same and nothing is wrong with them: in this order, so that what is wrong on one rank is thrown on all.
+/// Collective. @throws ContractError
+const Options& agreed_options(const Communicator& comm, const Options& options, const Dataset& train, const Dataset& test,
+                              const Objective& objective);
+
+}  // namespace tw::train
