@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a running module to a graph.
+#pragma once
+#include <functional>
+#include <tw/graph/graph.hpp>
+#include <tw/tensor/named_tensor.hpp>
+#include <vector>
+
+namespace tw::graph {
+
+using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs)>;
+
+/// What `forward` does, found by running it and recording the operators that it calls, the outermost only. It runs twice, with the rows of `example`
+/// and with these repeated once: what differs depends on the rows. Running means and the generator are afterwards what they were.
+///
+/// Autograd, training mode and whatever else decides which operators are called are those of the caller: a model has one graph for training and one
+/// for evaluation.
+/// @param parameters, buffers all that forward uses, each tensor once. @param example the inputs, each [n, ...] with n the same for all.
+/// @throws Error naming the operator: where numbers are read from tensors (the flow may depend on data), a tensor that requires a gradient belongs to
+/// none of the parameters, the two runs call different operators, or random numbers are drawn otherwise than by dropout
+Graph capture(const Forward& forward, const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers,
+              const std::vector<at::Tensor>& example);
+
+}  // namespace tw::graph

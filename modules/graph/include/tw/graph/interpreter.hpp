@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tw/graph/graph.hpp>
+#include <vector>
+
+namespace tw::graph {
+
+/// Which rows of which pass are computed: what random numbers depend on.
+struct PassRows {
+  uint64_t key = 0;   ///< of the pass; equal keys draw equal numbers
+  int64_t first = 0;  ///< of these rows in the whole batch
+};
+
+/// Runs nodes of a graph, operator by operator, so that autograd records as usual. Dropout is drawn from a counter: by the pass, the node and the
+/// row, whatever the division of the batch.
+class Interpreter {
+ public:
+  /// @param nodes in the order of the graph. @param inputs, outputs values. @param bind gives a parameter's or buffer's tensor by its name.
+  Interpreter(const Graph& graph, const std::vector<int>& nodes, const std::vector<int>& inputs, const std::vector<int>& outputs,
+              const std::function<at::Tensor(const std::string& name)>& bind);
+  /// The whole graph.
+  Interpreter(const Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind);
+  ~Interpreter();
+  Interpreter(Interpreter&&) noexcept;
+  Interpreter& operator=(Interpreter&&) noexcept;
+
+  /// @param rows of the batch that the inputs are. @return the outputs
+  /// @throws Error naming the node that LibTorch refused
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, int64_t rows, const PassRows& pass = {}) const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tw::graph

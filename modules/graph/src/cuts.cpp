@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/graph/cuts.hpp>
+
+#include <algorithm>
+#include <set>
+#include <tw/base/contract.hpp>
+
+namespace tw::graph {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+/// Ranges of nodes, by their first and last, that nothing may cut.
+class Ranges {
+ public:
+  explicit Ranges(size_t nodes) : last_(nodes) {
+    for (size_t i = 0; i < nodes; ++i) last_[i] = i;
+  }
+  void join(size_t first, size_t last) { last_[first] = std::max(last_[first], last); }
+  /// Where the range that begins at `first` ends, once all are joined.
+  size_t end(size_t first) const {
+    size_t last = last_[first];
+    for (size_t i = first; i <= last; ++i) last = std::max(last, last_[i]);
+    return last + 1;
+  }
+
+ private:
+  std::vector<size_t> last_;
+};
+
+bool of_batch(const Graph& graph, const Node& node) {
+  return std::ranges::any_of(node.inputs(), [&](int i) { return graph.values[at(i)].of_batch; });
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> units_of(const Graph& graph) {
+  Ranges ranges(graph.nodes.size());
+  const std::vector<int> producers = graph.producers();
+  std::vector<int> first_of_storage(graph.values.size() + 1, -1);  // the first node that gives a tensor there
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    // Only rows cross a cut: whatever else is computed of the batch stays with its users.
+    for (const int input : node.inputs()) {
+      const Value& value = graph.values[at(input)];
+      if (value.of_batch && producers[at(input)] >= 0 && !value.is_rows()) ranges.join(at(producers[at(input)]), i);
+    }
+    // What is changed stays with whoever made it; a buffer's change, with the node behind it.
+    for (const int changed : node.changes) {
+      const int64_t storage = graph.values[at(changed)].storage;
+      const int first = storage < 0 ? -1 : first_of_storage[static_cast<size_t>(storage)];
+      if (first >= 0) ranges.join(at(first), i);
+    }
+    if (!node.changes.empty() && !of_batch(graph, node) && i + 1 < graph.nodes.size()) ranges.join(i, i + 1);
+    for (const int output : node.outputs) {
+      if (output < 0 || graph.values[at(output)].storage < 0) continue;
+      int& first = first_of_storage[static_cast<size_t>(graph.values[at(output)].storage)];
+      if (first < 0) first = static_cast<int>(i);
+    }
+  }
+  std::vector<std::vector<int>> units;
+  for (size_t begin = 0; begin < graph.nodes.size();) {
+    const size_t end = ranges.end(begin);
+    std::vector<int> unit;
+    bool computes = false;
+    for (size_t i = begin; i < end; ++i) {
+      const bool is_of_batch = of_batch(graph, graph.nodes[i]);
+      computes = computes || is_of_batch;
+      if (is_of_batch || !graph.nodes[i].changes.empty()) unit.push_back(static_cast<int>(i));
+    }
+    if (computes) units.push_back(std::move(unit));
+    begin = end;
+  }
+  return units;
+}
+
+std::vector<Piece> pieces_of(const Graph& graph, const std::vector<std::vector<int>>& groups) {
+  const std::vector<int> producers = graph.producers();
+  std::vector<int> group_of(graph.nodes.size(), -1);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (const int node : groups[g]) group_of[at(node)] = static_cast<int>(g);
+  }
+  std::vector<std::set<int>> outputs(groups.size());
+  const auto give = [&](int value) {
+    const int producer = producers[at(value)];
+    if (producer >= 0 && group_of[at(producer)] >= 0) outputs[at(group_of[at(producer)])].insert(value);
+  };
+  for (const int output : graph.outputs) {
+    if (graph.values[at(output)].of_batch) give(output);
+  }
+  std::vector<Piece> pieces(groups.size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    std::set<int> nodes(groups[g].begin(), groups[g].end());
+    std::set<int> inputs;
+    std::set<int> tensors;
+    const auto take = [&](auto& self, int value) -> void {
+      const Value& it = graph.values[at(value)];
+      const int producer = producers[at(value)];
+      if (it.of_batch) {
+        if (producer >= 0 && group_of[at(producer)] == static_cast<int>(g)) return;
+        inputs.insert(value);
+        return give(value);
+      }
+      if (it.kind == Value::Kind::parameter || it.kind == Value::Kind::buffer) tensors.insert(value);
+      if (producer < 0 || !nodes.insert(producer).second) return;  // what depends on no input is computed where it is needed
+      for (const int input : graph.nodes[at(producer)].inputs()) self(self, input);
+    };
+    for (const int node : groups[g]) {
+      for (const int input : graph.nodes[at(node)].inputs()) take(take, input);
+    }
+    pieces[g] = {{nodes.begin(), nodes.end()}, {inputs.begin(), inputs.end()}, {}, {tensors.begin(), tensors.end()}};
+  }
+  for (size_t g = 0; g < groups.size(); ++g) pieces[g].outputs.assign(outputs[g].begin(), outputs[g].end());
+  return pieces;
+}
+
+std::vector<Piece> stages_of(const Graph& graph, const std::vector<std::vector<int>>& units, const std::vector<int>& stage_of) {
+  TW_EXPECTS(stage_of.size() == units.size() && !units.empty(), stage_of.size(), " stages for ", units.size(), " units");
+  std::vector<std::vector<int>> groups;
+  std::vector<int> stage_of_node(graph.nodes.size(), 0);
+  for (size_t u = 0; u < units.size(); ++u) {
+    TW_EXPECTS(stage_of[u] >= 0, "unit ", u, " has no stage");
+    if (at(stage_of[u]) >= groups.size()) groups.resize(at(stage_of[u]) + 1);
+    for (const int node : units[u]) {
+      groups[at(stage_of[u])].push_back(node);
+      stage_of_node[at(node)] = stage_of[u];
+    }
+  }
+  std::vector<Piece> stages = pieces_of(graph, groups);
+  const std::vector<int> producers = graph.producers();
+  std::vector<int> last(graph.values.size(), -1);  // the last stage that takes a value
+  for (size_t s = 0; s < stages.size(); ++s) {
+    for (const int input : stages[s].inputs) last[at(input)] = static_cast<int>(s);
+  }
+  for (const int output : graph.outputs) last[at(output)] = static_cast<int>(stages.size()) - 1;
+  for (Piece& stage : stages) stage.inputs = stage.outputs = {};
+  for (size_t value = 0; value < graph.values.size(); ++value) {
+    if (!graph.values[value].of_batch) continue;
+    const int producer = producers[value];
+    const int made = producer < 0 ? 0 : stage_of_node[at(producer)];
+    TW_EXPECTS(last[value] < 0 || made <= last[value], "stage ", last[value], " takes what stage ", made, " computes, by ",
+               graph.nodes[at(producer)].op);
+    for (int s = made; s < last[value]; ++s) {
+      stages[at(s)].outputs.push_back(static_cast<int>(value));
+      stages[at(s + 1)].inputs.push_back(static_cast<int>(value));
+    }
+  }
+  stages.front().inputs = graph.inputs;
+  stages.back().outputs = graph.outputs;
+  return stages;
+}
+
+}  // namespace tw::graph

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/graph/graph.hpp>
+
+#include <iomanip>
+#include <sstream>
+#include <tw/base/hash.hpp>
+
+namespace tw::graph {
+namespace {
+
+/// Writes arguments and shapes.
+struct Writer {
+  const Graph& graph;
+  std::ostream& out;
+
+  void list(const auto& items) const {
+    out << '[';
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i > 0) out << ", ";
+      (*this)(items[i]);
+    }
+    out << ']';
+  }
+  void operator()(std::monostate) const { out << "none"; }
+  void operator()(bool value) const { out << (value ? "true" : "false"); }
+  void operator()(const Size& value) const {
+    if (value.per_row == 0) {
+      out << value.fixed;
+      return;
+    }
+    if (value.per_row != 1) out << value.per_row << ' ';
+    out << 'n';
+    if (value.fixed != 0) out << (value.fixed > 0 ? " + " : " - ") << std::abs(value.fixed);
+  }
+  void operator()(double value) const { out << value << (value == static_cast<double>(static_cast<int64_t>(value)) ? ".0" : ""); }
+  void operator()(const std::string& value) const { out << '"' << value << '"'; }
+  void operator()(const Device& value) const { out << value.name; }
+  void operator()(const Ref& ref) const {
+    if (ref.value < 0) {
+      out << "none";
+      return;
+    }
+    const Value& value = graph.values[static_cast<size_t>(ref.value)];
+    value.name.empty() ? out << '%' << ref.value : out << value.name;
+  }
+  void operator()(const std::vector<Ref>& value) const { list(value); }
+  void operator()(const std::vector<bool>& value) const {
+    out << '[';
+    for (size_t i = 0; i < value.size(); ++i) out << (i > 0 ? ", " : "") << (value[i] ? "true" : "false");
+    out << ']';
+  }
+  void operator()(const std::vector<Size>& value) const { list(value); }
+  void operator()(const std::vector<double>& value) const { list(value); }
+};
+
+}  // namespace
+
+std::vector<int> Node::inputs() const {
+  std::vector<int> found;
+  for (const Argument& argument : arguments) {
+    if (const auto* ref = std::get_if<Ref>(&argument); ref != nullptr && ref->value >= 0) found.push_back(ref->value);
+    if (const auto* refs = std::get_if<std::vector<Ref>>(&argument)) {
+      for (const Ref& each : *refs) {
+        if (each.value >= 0) found.push_back(each.value);
+      }
+    }
+  }
+  return found;
+}
+
+std::vector<int> Graph::producers() const {
+  std::vector<int> by_value(values.size(), -1);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (const int output : nodes[i].outputs) {
+      if (output >= 0) by_value[static_cast<size_t>(output)] = static_cast<int>(i);
+    }
+  }
+  return by_value;
+}
+
+std::string to_text(const Graph& graph) {
+  std::ostringstream out;
+  const Writer write{graph, out};
+  for (const Node& node : graph.nodes) {
+    for (size_t i = 0; i < node.outputs.size(); ++i) out << (i > 0 ? ", " : "") << '%' << node.outputs[i];
+    out << " = " << node.op << (node.overload.empty() ? "" : ".") << node.overload << '(';
+    for (size_t i = 0; i < node.arguments.size(); ++i) {
+      if (i > 0) out << ", ";
+      std::visit(write, node.arguments[i]);
+    }
+    out << ')';
+    const char* separator = "  # ";
+    for (const int output : node.outputs) {
+      if (output < 0) continue;
+      const Value& value = graph.values[static_cast<size_t>(output)];
+      out << separator << value.dtype << ' ';
+      write(value.sizes);
+      separator = ", ";
+    }
+    out << '\n';
+  }
+  out << "outputs ";
+  for (const int output : graph.outputs) out << " %" << output;
+  out << '\n';
+  return out.str();
+}
+
+std::string Graph::hash() const {
+  std::ostringstream out;
+  out << std::hex << std::setw(16) << std::setfill('0') << content_hash(to_text(*this));
+  return out.str();
+}
+
+}  // namespace tw::graph

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/graph/interpreter.hpp>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
+#include <tw/base/random.hpp>
+
+#include "arguments.hpp"
+#include "dropout.hpp"
+
+namespace tw::graph {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+/// An operator, looked up, and its arguments as far as they are known.
+struct Step {
+  int node = 0;
+  c10::OperatorHandle op;
+  std::vector<c10::IValue> arguments = {};
+  struct Tensors {
+    size_t argument = 0;
+    std::vector<int> values = {};  // one, unless it is a list
+    bool list = false;
+    bool optional = false;  // of a list: its tensors may be none
+  };
+  std::vector<Tensors> tensors = {};
+  std::vector<std::pair<size_t, Argument>> sizes = {};  // those that depend on the rows
+  std::vector<int> outputs = {};
+  std::vector<int> done = {};  // values that nobody takes any more
+  bool is_dropout = false;
+  int64_t rows_of_row = 1;  // of dropout: rows of its input for one of the batch
+};
+
+uint64_t seed_of(uint64_t key, int node) {
+  CounterRng numbers(key, static_cast<uint64_t>(node));
+  const uint64_t high = numbers();
+  return high << 32U | numbers();
+}
+
+}  // namespace
+
+class Interpreter::Impl {
+ public:
+  Impl(const Graph& graph, const std::vector<int>& nodes, std::vector<int> inputs, std::vector<int> outputs,
+       const std::function<at::Tensor(const std::string&)>& bind)
+      : inputs_(std::move(inputs)), outputs_(std::move(outputs)), values_(graph.values.size()) {
+    for (const auto& [value, tensor] : graph.constants) values_[at(value)] = tensor;
+    std::set<int> changed;
+    std::vector<int> last_use(graph.values.size(), -1);
+    for (const int index : nodes) {
+      const Node& node = graph.nodes[at(index)];
+      steps_.push_back(step_of(graph, index));
+      for (const int input : node.inputs()) {
+        last_use[at(input)] = static_cast<int>(steps_.size()) - 1;
+        const Value& value = graph.values[at(input)];
+        const bool is_bound = value.kind == Value::Kind::parameter || value.kind == Value::Kind::buffer;
+        if (is_bound && !values_[at(input)].defined()) values_[at(input)] = bind(value.name);
+      }
+      changed.insert(node.changes.begin(), node.changes.end());
+    }
+    for (const int output : outputs_) last_use[at(output)] = -1;
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      for (const int output : steps_[i].outputs) {
+        if (output >= 0 && last_use[at(output)] >= 0) steps_[at(last_use[at(output)])].done.push_back(output);
+      }
+    }
+    for (const int input : inputs_) {
+      if (last_use[at(input)] >= 0) steps_[at(last_use[at(input)])].done.push_back(input);
+    }
+    for (const int value : changed) {
+      if (std::ranges::find(inputs_, value) != inputs_.end()) changed_inputs_.push_back(value);
+    }
+    for (const int index : nodes) names_.push_back(graph.nodes[at(index)].op);
+  }
+
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, int64_t rows, const PassRows& pass) const {
+    TW_EXPECTS(inputs.size() == inputs_.size(), inputs.size(), " inputs where the graph takes ", inputs_.size());
+    std::vector<at::Tensor> values = values_;
+    for (size_t i = 0; i < inputs.size(); ++i) values[at(inputs_[i])] = inputs[i];
+    for (const int input : changed_inputs_) values[at(input)] = values[at(input)].clone();
+    torch::jit::Stack stack;
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      try {
+        run(steps_[i], values, rows, pass, stack);
+      } catch (const std::exception& error) {
+        throw Error(concat("operator ", steps_[i].node, ", ", names_[i], ": ", error.what()));
+      }
+    }
+    std::vector<at::Tensor> outputs;
+    for (const int output : outputs_) outputs.push_back(values[at(output)]);
+    return outputs;
+  }
+
+ private:
+  static Step step_of(const Graph& graph, int index) {
+    const Node& node = graph.nodes[at(index)];
+    const auto op = c10::Dispatcher::singleton().findSchema({node.op, node.overload});
+    if (!op) throw Error(concat("operator ", index, ", ", node.op, ": LibTorch's dispatcher does not know it"));
+    const auto& declared = op->schema().arguments();
+    if (declared.size() != node.arguments.size()) {
+      throw Error(concat("operator ", index, ", ", node.op, ": ", node.arguments.size(), " arguments where it takes ", declared.size()));
+    }
+    Step step{.node = index, .op = *op, .outputs = node.outputs};
+    for (size_t i = 0; i < node.arguments.size(); ++i) {
+      const Argument& argument = node.arguments[i];
+      step.arguments.push_back(ivalue_of(argument, 0));
+      if (depends_on_rows(argument)) step.sizes.emplace_back(i, argument);
+      if (const auto* ref = std::get_if<Ref>(&argument); ref != nullptr && ref->value >= 0) step.tensors.push_back({i, {ref->value}});
+      if (const auto* refs = std::get_if<std::vector<Ref>>(&argument)) {
+        const auto* list = declared[i].type()->castRaw<c10::ListType>();
+        Step::Tensors tensors{
+            .argument = i, .list = true, .optional = list != nullptr && list->getElementType()->kind() == c10::TypeKind::OptionalType};
+        for (const Ref& each : *refs) tensors.values.push_back(each.value);
+        step.tensors.push_back(std::move(tensors));
+      }
+    }
+    if (node.op == "aten::dropout" && std::get<bool>(node.arguments[2])) {
+      step.is_dropout = true;
+      const Value& input = graph.values[at(step.tensors.at(0).values.at(0))];
+      step.rows_of_row = input.is_rows() ? input.sizes[0].per_row : 0;
+    }
+    return step;
+  }
+
+  void run(const Step& step, std::vector<at::Tensor>& values, int64_t rows, const PassRows& pass, torch::jit::Stack& stack) const {
+    if (step.is_dropout) {
+      values[at(step.outputs[0])] =
+          dropout(values[at(step.tensors[0].values[0])], step.arguments[1].toDouble(), seed_of(pass.key, step.node), pass.first * step.rows_of_row);
+    } else {
+      stack.assign(step.arguments.begin(), step.arguments.end());
+      for (const auto& [i, size] : step.sizes) stack[i] = ivalue_of(size, rows);
+      for (const Step::Tensors& each : step.tensors) stack[each.argument] = tensors_of(each, values);
+      step.op.callBoxed(stack);
+      keep(step, stack, values);
+    }
+    for (const int value : step.done) values[at(value)] = at::Tensor();
+  }
+
+  static c10::IValue tensors_of(const Step::Tensors& each, const std::vector<at::Tensor>& values) {
+    if (!each.list) return values[at(each.values[0])];
+    if (!each.optional) {
+      c10::List<at::Tensor> list;
+      for (const int value : each.values) list.push_back(values[at(value)]);
+      return list;
+    }
+    c10::List<std::optional<at::Tensor>> list;
+    for (const int value : each.values) list.push_back(value < 0 ? std::nullopt : std::optional(values[at(value)]));
+    return list;
+  }
+
+  /// The results, those of lists one after the other.
+  static void keep(const Step& step, const torch::jit::Stack& results, std::vector<at::Tensor>& values) {
+    size_t next = 0;
+    const auto keep_one = [&](const at::Tensor& tensor) {
+      if (next >= step.outputs.size()) throw Error(concat("it gives more than ", step.outputs.size(), " tensors: the number depends on the batch"));
+      const int output = step.outputs[next++];
+      if (output >= 0) values[at(output)] = tensor;
+    };
+    for (const c10::IValue& result : results) {
+      if (result.isTensor()) {
+        keep_one(result.toTensor());
+      } else {
+        for (const at::Tensor& tensor : result.toTensorVector()) keep_one(tensor);
+      }
+    }
+  }
+
+  std::vector<int> inputs_;
+  std::vector<int> outputs_;
+  std::vector<at::Tensor> values_;  // constants, parameters and buffers
+  std::vector<Step> steps_;
+  std::vector<std::string> names_;   // of the steps' operators
+  std::vector<int> changed_inputs_;  // in place, which is not to be seen outside
+};
+
+Interpreter::Interpreter(const Graph& graph, const std::vector<int>& nodes, const std::vector<int>& inputs, const std::vector<int>& outputs,
+                         const std::function<at::Tensor(const std::string& name)>& bind)
+    : impl_(std::make_unique<Impl>(graph, nodes, inputs, outputs, bind)) {}
+
+Interpreter::Interpreter(const Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind) {
+  std::vector<int> all(graph.nodes.size());
+  std::iota(all.begin(), all.end(), 0);
+  impl_ = std::make_unique<Impl>(graph, all, graph.inputs, graph.outputs, bind);
+}
+
+Interpreter::~Interpreter() = default;
+Interpreter::Interpreter(Interpreter&&) noexcept = default;
+Interpreter& Interpreter::operator=(Interpreter&&) noexcept = default;
+
+std::vector<at::Tensor> Interpreter::run(const std::vector<at::Tensor>& inputs, int64_t rows, const PassRows& pass) const {
+  return impl_->run(inputs, rows, pass);
+}
+
+}  // namespace tw::graph

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/graph/graph.hpp>
+
+namespace tw::graph {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::array kinds = {"input", "parameter", "buffer", "constant", "computed"};
+
+// What depends on the rows is {"fixed": 0, "per_row": 3}, else a number.
+Json json_of(const Size& size) { return size.per_row == 0 ? Json(size.fixed) : Json{{"fixed", size.fixed}, {"per_row", size.per_row}}; }
+Size size_from(const Json& json) {
+  if (json.is_number_integer()) return {.fixed = json.get<int64_t>()};
+  return {.fixed = json.at("fixed").get<int64_t>(), .per_row = json.at("per_row").get<int64_t>()};
+}
+
+// JSON has no infinities.
+Json json_of(double value) { return std::isfinite(value) ? Json(value) : Json{{"float", std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"}}; }
+double double_from(const Json& json) {
+  return json.is_number() ? json.get<double>() : std::strtod(json.at("float").get<std::string>().c_str(), nullptr);
+}
+
+template <class T>
+Json list_of(const char* of, const std::vector<T>& items) {
+  Json list = Json::array();
+  for (const auto& item : items) {
+    if constexpr (std::is_same_v<T, Ref>) {
+      list.push_back(item.value);
+    } else if constexpr (std::is_same_v<T, bool>) {
+      list.push_back(static_cast<bool>(item));
+    } else {
+      list.push_back(json_of(item));
+    }
+  }
+  return {{of, list}};
+}
+
+Json json_of(const Argument& argument) {
+  struct Visitor {
+    Json operator()(std::monostate) const { return nullptr; }
+    Json operator()(bool value) const { return value; }
+    Json operator()(const Size& value) const { return json_of(value); }
+    Json operator()(double value) const { return json_of(value); }
+    Json operator()(const std::string& value) const { return value; }
+    Json operator()(const Device& value) const { return {{"device", value.name}}; }
+    Json operator()(const Ref& value) const { return {{"value", value.value}}; }
+    Json operator()(const std::vector<Ref>& value) const { return list_of("values", value); }
+    Json operator()(const std::vector<bool>& value) const { return list_of("bools", value); }
+    Json operator()(const std::vector<Size>& value) const { return list_of("ints", value); }
+    Json operator()(const std::vector<double>& value) const { return list_of("floats", value); }
+  };
+  return std::visit(Visitor{}, argument);
+}
+
+Argument argument_from(const Json& json) {
+  if (json.is_null()) return std::monostate{};
+  if (json.is_boolean()) return json.get<bool>();
+  if (json.is_number_integer()) return size_from(json);
+  if (json.is_number()) return json.get<double>();
+  if (json.is_string()) return json.get<std::string>();
+  if (json.contains("per_row")) return size_from(json);
+  if (json.contains("float")) return double_from(json);
+  if (json.contains("device")) return Device{json.at("device").get<std::string>()};
+  if (json.contains("value")) return Ref{json.at("value").get<int>()};
+  if (json.contains("bools")) return json.at("bools").get<std::vector<bool>>();
+  if (json.contains("values")) {
+    std::vector<Ref> list;
+    for (const Json& each : json.at("values")) list.push_back({each.get<int>()});
+    return list;
+  }
+  if (json.contains("ints")) {
+    std::vector<Size> list;
+    for (const Json& each : json.at("ints")) list.push_back(size_from(each));
+    return list;
+  }
+  std::vector<double> list;
+  for (const Json& each : json.at("floats")) list.push_back(double_from(each));
+  return list;
+}
+
+at::ScalarType dtype_from(const std::string& name) {
+  for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); ++i) {
+    if (name == c10::toString(static_cast<at::ScalarType>(i))) return static_cast<at::ScalarType>(i);
+  }
+  throw Error(concat("'", name, "' is no dtype"));
+}
+
+Json json_of(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.detach().contiguous().flatten();
+  Json data = Json::array();
+  if (at::isFloatingType(tensor.scalar_type())) {
+    const at::Tensor doubles = flat.to(at::kDouble);
+    for (int64_t i = 0; i < flat.numel(); ++i) data.push_back(json_of(doubles.const_data_ptr<double>()[i]));
+  } else {
+    const at::Tensor integers = flat.to(at::kLong);
+    for (int64_t i = 0; i < flat.numel(); ++i) data.push_back(integers.const_data_ptr<int64_t>()[i]);
+  }
+  return {{"data", data}, {"is_number", tensor.unsafeGetTensorImpl()->is_wrapped_number()}};
+}
+
+at::Tensor tensor_from(const Json& json, const Value& value) {
+  std::vector<int64_t> sizes;
+  for (const Size& size : value.sizes) sizes.push_back(size.fixed);
+  const Json& data = json.at("data");
+  at::Tensor flat;
+  if (at::isFloatingType(value.dtype)) {
+    std::vector<double> numbers;
+    for (const Json& each : data) numbers.push_back(double_from(each));
+    flat = at::tensor(numbers, at::kDouble);
+  } else {
+    flat = at::tensor(data.get<std::vector<int64_t>>(), at::kLong);
+  }
+  at::Tensor tensor = flat.to(value.dtype).reshape(sizes);
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(json.at("is_number").get<bool>() && tensor.dim() == 0);
+  return tensor;
+}
+
+// Indices of values that exist.
+std::vector<int> indices_from(const Json& json, size_t values) {
+  auto indices = json.get<std::vector<int>>();
+  for (const int index : indices) {
+    if (index < -1 || index >= static_cast<int>(values)) throw Error(concat("there is no value ", index));
+  }
+  return indices;
+}
+
+Graph read(const Json& json) {
+  Graph graph;
+  for (const Json& each : json.at("values")) {
+    const auto kind = std::ranges::find(kinds, each.at("kind").get<std::string>());
+    if (kind == kinds.end()) throw Error(concat("'", each.at("kind").get<std::string>(), "' is no kind of value"));
+    std::vector<Size> sizes;
+    for (const Json& size : each.at("sizes")) sizes.push_back(size_from(size));
+    graph.values.push_back({.kind = static_cast<Value::Kind>(kind - kinds.begin()),
+                            .name = each.at("name").get<std::string>(),
+                            .dtype = dtype_from(each.at("dtype").get<std::string>()),
+                            .sizes = std::move(sizes),
+                            .storage = each.at("storage").get<int64_t>(),
+                            .of_batch = each.at("of_batch").get<bool>()});
+  }
+  const size_t values = graph.values.size();
+  for (const Json& each : json.at("nodes")) {
+    Node node{.op = each.at("op").get<std::string>(), .overload = each.at("overload").get<std::string>()};
+    for (const Json& argument : each.at("arguments")) node.arguments.push_back(argument_from(argument));
+    for (const int input : node.inputs()) {
+      if (input >= static_cast<int>(values)) throw Error(concat("node ", graph.nodes.size(), " takes value ", input, ", which does not exist"));
+    }
+    node.outputs = indices_from(each.at("outputs"), values);
+    node.changes = indices_from(each.at("changes"), values);
+    graph.nodes.push_back(std::move(node));
+  }
+  graph.inputs = indices_from(json.at("inputs"), values);
+  graph.outputs = indices_from(json.at("outputs"), values);
+  for (const Json& each : json.at("constants")) {
+    const int index = indices_from(Json::array({each.at("value")}), values)[0];
+    if (index < 0) throw Error("a constant is no value");
+    graph.constants.emplace_back(index, tensor_from(each, graph.values[static_cast<size_t>(index)]));
+  }
+  return graph;
+}
+
+}  // namespace
+
+std::string to_json(const Graph& graph) {
+  Json values = Json::array();
+  for (const Value& value : graph.values) {
+    Json sizes = Json::array();
+    for (const Size& size : value.sizes) sizes.push_back(json_of(size));
+    values.push_back({{"kind", kinds.at(static_cast<size_t>(value.kind))},
+                      {"name", value.name},
+                      {"dtype", c10::toString(value.dtype)},
+                      {"sizes", sizes},
+                      {"storage", value.storage},
+                      {"of_batch", value.of_batch}});
+  }
+  Json nodes = Json::array();
+  for (const Node& node : graph.nodes) {
+    Json arguments = Json::array();
+    for (const Argument& argument : node.arguments) arguments.push_back(json_of(argument));
+    nodes.push_back({{"op", node.op}, {"overload", node.overload}, {"arguments", arguments}, {"outputs", node.outputs}, {"changes", node.changes}});
+  }
+  Json constants = Json::array();
+  for (const auto& [value, tensor] : graph.constants) {
+    constants.push_back(json_of(tensor));
+    constants.back()["value"] = value;
+  }
+  return Json{{"values", values}, {"nodes", nodes}, {"inputs", graph.inputs}, {"outputs", graph.outputs}, {"constants", constants}}.dump(1);
+}
+
+Graph graph_from_json(const std::string& json) {
+  try {
+    return read(Json::parse(json));
+  } catch (const Json::exception& error) {
+    throw Error(concat("the graph's JSON: ", error.what()));
+  }
+}
+
+}  // namespace tw::graph
