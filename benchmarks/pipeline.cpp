@@ -28,7 +28,7 @@ void measure_step(const Contest& contest, const std::string& name, Schedule (*sc
   const tw::Communicator& ranks = contest.is_ours() ? contest.comm() : alone;
   const std::vector<BlockFactory> blocks(16, block([] { return Layer(); }));
   torch::manual_seed(1);
-  Pipeline model(ranks, blocks, schedule(ranks.size(), contest.is_ours() || !unsplit ? micro_batches : 1));
+  Pipeline model(ranks, blocks, {.schedule = schedule(ranks.size(), contest.is_ours() || !unsplit ? micro_batches : 1)});
   const torch::Tensor x = torch::randn({batch, width});
   const torch::Tensor y = torch::randn({batch, width});
   tw::benchmark::Case of{.benchmark = "pipeline/step", .name = name, .baseline = unsplit ? "one_rank" : "one_rank_micro"};

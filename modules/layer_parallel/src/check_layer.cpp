@@ -4,8 +4,8 @@
 
 #include <tw/base/concat.hpp>
 #include <tw/layer_parallel/check_layer.hpp>
+#include <tw/tensor/generator.hpp>
 
-#include "generator.hpp"
 #include "states.hpp"
 
 namespace tw::layer_parallel {

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <optional>
 #include <tw/base/contract.hpp>
+#include <tw/tensor/generator.hpp>
 
-#include "generator.hpp"
+#include "random_layer_seed.hpp"
 #include "states.hpp"
 
 namespace tw::layer_parallel {

@@ -10,8 +10,8 @@
 
 #include <set>
 #include <tw/base/contract.hpp>
+#include <tw/tensor/generator.hpp>
 
-#include "generator.hpp"
 #include "states.hpp"
 #include "steppers.hpp"
 #include "traced_step.hpp"

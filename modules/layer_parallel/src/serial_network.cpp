@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/contract.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/tensor/generator.hpp>
 
-#include "generator.hpp"
+#include "random_layer_seed.hpp"
 
 namespace tw::layer_parallel {
 

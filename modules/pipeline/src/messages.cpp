@@ -1,31 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "messages.hpp"
 
+#include <algorithm>
+#include <functional>
+#include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/tensor/packed_shapes.hpp>
 
 namespace tw::pipeline {
+namespace {
 
-void send_any(const Communicator& comm, const at::Tensor& tensor, Rank to, std::vector<Work>& under_way) {
-  under_way.push_back(isend(comm, pack_shapes({tensor}), to));
-  under_way.push_back(isend(comm, tensor.contiguous(), to));
+enum class Kind { shapes, value, cotangent };
+
+constexpr Tag tag_of(Kind kind) { return Tag(static_cast<int>(kind)); }
+
+constexpr size_t a_pack = 6;  // tensors whose shapes travel together; see pack_shapes()
+constexpr int64_t wants_bits = int64_t{1} << a_pack;
+
+/// The shapes of all values, in packs; the note of each is the number of all values, and a bit for each of the pack's that wants a cotangent.
+std::vector<at::Tensor> pack(const Message& message) {
+  TW_EXPECTS(!message.values.empty(), "a stage hands at least one tensor on");
+  std::vector<at::Tensor> packs;
+  for (size_t begin = 0; begin < message.values.size(); begin += a_pack) {
+    const size_t end = std::min(message.values.size(), begin + a_pack);
+    int64_t note = static_cast<int64_t>(message.values.size()) * wants_bits;
+    for (size_t i = begin; i < end; ++i) note += int64_t{message.wants[i]} << (i - begin);
+    packs.push_back(pack_shapes({message.values.begin() + static_cast<int64_t>(begin), message.values.begin() + static_cast<int64_t>(end)}, note));
+  }
+  return packs;
 }
 
-at::Tensor receive_any(const Communicator& comm, Rank from) {
-  const at::Tensor shape = empty_packed_shapes();
-  recv(comm, shape, from);
-  at::Tensor tensor = unpack_shapes(shape).front();
-  recv(comm, tensor, from);
-  return tensor;
+/// Empty tensors for what is to come. @param receive fills a pack
+Message unpack(const std::function<void(const at::Tensor&)>& receive) {
+  Message message;
+  for (size_t count = 1; message.values.size() < count;) {
+    const at::Tensor pack = empty_packed_shapes();
+    receive(pack);
+    const int64_t note = note_of(pack);
+    count = static_cast<size_t>(note / wants_bits);
+    const std::vector<at::Tensor> values = unpack_shapes(pack);
+    for (size_t i = 0; i < values.size(); ++i) message.wants.push_back(static_cast<uint8_t>(note >> i & 1));
+    message.values.insert(message.values.end(), values.begin(), values.end());
+  }
+  return message;
 }
 
-at::Tensor broadcast_any(const Communicator& comm, const at::Tensor& tensor, Rank root) {
-  const bool mine = comm.rank() == root;
-  const at::Tensor shape = mine ? pack_shapes({tensor}) : empty_packed_shapes();
-  broadcast(comm, shape, root);
-  at::Tensor result = mine ? tensor.contiguous() : unpack_shapes(shape).front();
-  broadcast(comm, result, root);
-  return result;
+void receive_all(const Communicator& comm, const std::vector<at::Tensor>& tensors, Rank from, Kind kind) {
+  std::vector<Work> works;
+  for (const at::Tensor& tensor : tensors) works.push_back(irecv(comm, tensor, from, tag_of(kind)));
+  wait_all(works);
+}
+
+}  // namespace
+
+void send(const Communicator& comm, const Message& message, Rank to, std::vector<Work>& under_way) {
+  for (const at::Tensor& shapes : pack(message)) under_way.push_back(isend(comm, shapes, to, tag_of(Kind::shapes)));
+  for (const at::Tensor& value : message.values) under_way.push_back(isend(comm, value.contiguous(), to, tag_of(Kind::value)));
+}
+
+Message receive(const Communicator& comm, Rank from) {
+  Message message = unpack([&](const at::Tensor& pack) { recv(comm, pack, from, tag_of(Kind::shapes)); });
+  receive_all(comm, message.values, from, Kind::value);
+  return message;
+}
+
+void send_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank to, std::vector<Work>& under_way) {
+  for (const at::Tensor& each : cotangents) under_way.push_back(isend(comm, each.contiguous(), to, tag_of(Kind::cotangent)));
+}
+
+void receive_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank from) {
+  receive_all(comm, cotangents, from, Kind::cotangent);
+}
+
+std::vector<at::Tensor> broadcast_any(const Communicator& comm, const std::vector<at::Tensor>& tensors, Rank root) {
+  if (comm.rank() != root) {
+    const Message message = unpack([&](const at::Tensor& pack) { broadcast(comm, pack, root); });
+    for (const at::Tensor& value : message.values) broadcast(comm, value, root);
+    return message.values;
+  }
+  for (const at::Tensor& shapes : pack({tensors, std::vector<uint8_t>(tensors.size(), 0)})) broadcast(comm, shapes, root);
+  std::vector<at::Tensor> contiguous;
+  for (const at::Tensor& each : tensors) broadcast(comm, contiguous.emplace_back(each.contiguous()), root);
+  return contiguous;
 }
 
 }  // namespace tw::pipeline

@@ -1,18 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors whose shape only the sender knows.
+// Tensors whose number and shapes only the sender knows, and the way back of their cotangents.
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <tw/mpi/communicator.hpp>
 #include <tw/mpi/work.hpp>
 #include <vector>
 
 namespace tw::pipeline {
 
-/// Sends `tensor`; what it adds to `under_way` is to be waited for.
-void send_any(const Communicator& comm, const at::Tensor& tensor, Rank to, std::vector<Work>& under_way);
-at::Tensor receive_any(const Communicator& comm, Rank from);
-/// `root`'s tensor on every rank. Collective.
-at::Tensor broadcast_any(const Communicator& comm, const at::Tensor& tensor, Rank root);
+/// What goes from one stage to the next.
+struct Message {
+  std::vector<at::Tensor> values;  // at least one
+  std::vector<uint8_t> wants;      // by value, whether a cotangent is to come back
+};
+
+/// What send() adds to `under_way` is to be waited for.
+void send(const Communicator& comm, const Message& message, Rank to, std::vector<Work>& under_way);
+Message receive(const Communicator& comm, Rank from);
+
+/// Both ends know shapes and types of these.
+void send_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank to, std::vector<Work>& under_way);
+void receive_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank from);
+
+/// `root`'s tensors on every rank. Collective.
+std::vector<at::Tensor> broadcast_any(const Communicator& comm, const std::vector<at::Tensor>& tensors, Rank root);
 
 }  // namespace tw::pipeline

@@ -1,136 +1,204 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/pipeline/pipeline.hpp>
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/releasing_others.hpp>
-#include <tw/pipeline/check.hpp>
 
-#include "messages.hpp"
+#include "impl.hpp"
 
 namespace tw::pipeline {
 namespace {
 
-/// The i-th of n nearly equal parts of `count`: where it begins.
-int64_t begin_of_part(int64_t count, int64_t n, int64_t i) { return count / n * i + std::min(i, count % n); }
+template <class List>
+std::string text_of_list(const char* name, const List& list) {
+  std::string text = name;
+  for (const auto& each : list) text += concat(' ', static_cast<int64_t>(each));
+  return text;
+}
 
-/// Stage i on device i, nothing wrong.
-void expect_runs(const Schedule& schedule, int ranks) {
-  TW_EXPECTS(schedule.stages == ranks && schedule.devices.size() == static_cast<size_t>(ranks), "a schedule of ", schedule.stages, " stages on ",
-             schedule.devices.size(), " devices for ", ranks, " ranks");
-  for (size_t device = 0; device < schedule.devices.size(); ++device) {
-    for (const Action& action : schedule.devices[device]) {
-      TW_EXPECTS(action.stage == static_cast<int>(device), "stage ", action.stage, " of the schedule is on device ", device, ", not on its own");
-    }
+std::vector<int> replicas_of(const PipelineOptions& options) {
+  return options.replicas.empty() ? std::vector<int>(static_cast<size_t>(options.schedule.stages), 1) : options.replicas;
+}
+
+/// Of all tensors; 0 without any, -1 where they differ.
+int64_t common_rows(const std::vector<at::Tensor>& tensors) {
+  int64_t rows = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const int64_t of_this = tensors[i].defined() && tensors[i].dim() > 0 ? tensors[i].size(0) : 0;
+    if (i > 0 && of_this != rows) return -1;
+    rows = of_this;
   }
-  const std::vector<std::string> problems = problems_of(schedule, schedule.micro_batches);
-  TW_EXPECTS(problems.empty(), "the schedule does not run: ", problems.front());
+  return rows;
 }
-
-/// The rows of micro-batch `m`.
-at::Tensor rows_of(const at::Tensor& batch, int micro_batches, int m) {
-  const int64_t begin = begin_of_part(batch.size(0), micro_batches, m);
-  return batch.narrow(0, begin, begin_of_part(batch.size(0), micro_batches, m + 1) - begin);
-}
-
-/// What a stage keeps of a micro-batch between its two passes.
-struct Pass {
-  at::Tensor input;   // a leaf
-  at::Tensor output;  // or, on the last stage, the micro-batch's share of the loss
-};
 
 }  // namespace
 
-Pipeline::Pipeline(const Communicator& comm, const std::vector<BlockFactory>& blocks, Schedule schedule)
-    : comm_(comm.dup()), schedule_(std::move(schedule)) {
+StageRanks ranks_of(const PipelineOptions& options) { return StageRanks(replicas_of(options)); }
+
+void expect_fit(const Communicator& comm, const PipelineOptions& options, const std::string& what) {
   expect_same_on_all_ranks(
-      comm_, "a pipeline's schedule and its number of blocks",
-      {concat(schedule_.stages, " stages, ", schedule_.micro_batches, " micro-batches"), to_text(schedule_), concat(blocks.size(), " blocks")});
-  expect_runs(schedule_, comm_.size());
-  const auto count = static_cast<int64_t>(blocks.size());
-  TW_EXPECTS(count >= comm_.size(), count, " blocks for ", comm_.size(), " stages: each needs one at least");
-  begin_ = begin_of_part(count, comm_.size(), comm_.rank());
-  const int64_t end = begin_of_part(count, comm_.size(), comm_.rank() + 1);
+      comm, "a pipeline's options",
+      {concat(options.schedule.stages, " stages, ", options.schedule.micro_batches, " micro-batches"), to_text(options.schedule),
+       text_of_list("replicas", options.replicas), text_of_list("blocks", options.blocks), text_of_list("recompute", options.recompute),
+       concat("seed ", options.seed), concat("sharding ", static_cast<int>(options.sharding)), what});
+  options.validate();
+  TW_EXPECTS(options.ranks() == comm.size(), "the stages have ", options.ranks(), " ranks, but there are ", comm.size());
+}
+
+Pipeline::Impl::Impl(Start start)
+    : comm_(std::move(start.comm)),
+      model_(std::move(start.model)),
+      options_(std::move(start.options)),
+      blocks_(start.blocks),
+      ranks_(ranks_of(options_)),
+      place_{comm_, ranks_, ranks_.stage_of(comm_.rank()), ranks_.replica_of(comm_.rank())},
+      calls_(at::zeros({}, at::kLong)) {
   releasing_others(comm_, [&] {
-    for (int64_t i = 0; i < count; ++i) {
-      Block made = blocks[static_cast<size_t>(i)]();
-      if (i < begin_ || i >= end) continue;
-      register_module(std::to_string(i), made.module);
-      blocks_.push_back(std::move(made));
-    }
+    gradients_ = std::make_unique<StageGradients>(comm_, ranks_, model_, options_.sharding);
     comm_.barrier();  // none goes on if one cannot
   });
-  comm.barrier();  // nor is one still here that what another does next could release
 }
 
-at::Tensor Pipeline::through_blocks(at::Tensor x) const {
-  for (const Block& each : blocks_) x = each.forward(x);
-  return x;
+int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets) const {
+  const at::Tensor mine = at::tensor({place_.is_first() ? common_rows(inputs) : 0, place_.is_last() && targets != nullptr ? common_rows(*targets) : 0,
+                                      static_cast<int64_t>(*pauses_ > 0), static_cast<int64_t>(targets != nullptr)},
+                                     at::kLong);
+  const at::Tensor all = at::zeros({comm_.size(), mine.numel()}, at::kLong);
+  allgather(comm_, mine, all);
+  const auto of = all.accessor<int64_t, 2>();
+  const int64_t rows = of[0][0];
+  TW_EXPECTS(rows > 0, "the inputs of rank 0 have ", rows < 0 ? "different numbers of rows" : "no rows");
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    const int stage = ranks_.stage_of(rank);
+    TW_EXPECTS(stage > 0 || of[rank][0] == rows, "the inputs have ", rows, " rows on rank 0 and ", of[rank][0], " on rank ", rank,
+               ": each rank of the first stage gets the whole batch");
+    TW_EXPECTS(stage < ranks_.stages() - 1 || targets == nullptr || of[rank][1] == rows, "the batch has ", rows, " rows of inputs and ",
+               of[rank][1] < 0 ? "different numbers of rows" : concat(of[rank][1], " rows"), " of targets on rank ", rank);
+    TW_EXPECTS(of[rank][2] == of[0][2], "no_sync() is in force on some ranks alone");
+    TW_EXPECTS(of[rank][3] == of[0][3], "some ranks call run(), others forward()");
+  }
+  return rows;
 }
+
+Pipeline::Start Pipeline::start_of(const Communicator& comm, StageModel mine, const PipelineOptions& options) {
+  expect_fit(comm, options, "a stage");
+  return {comm.dup(), std::move(mine), options};
+}
+
+Pipeline::Pipeline(Start start) : impl_(std::make_unique<Impl>(std::move(start))) {
+  const torch::nn::Module& module = *impl_->model_.module;
+  for (const auto& child : module.named_children()) register_module(child.key(), child.value());
+  for (const auto& p : module.named_parameters(false)) register_parameter(p.key(), p.value(), p.value().requires_grad());
+  for (const auto& b : module.named_buffers(false)) register_buffer(b.key(), b.value());
+}
+
+Pipeline::Pipeline(const Communicator& comm, const std::vector<BlockFactory>& blocks, const PipelineOptions& options)
+    : Pipeline(start_of(comm, blocks, options)) {
+  comm.barrier();  // none is still here that what another does next could release
+}
+
+Pipeline::Pipeline(const Communicator& comm, StageModel mine, const PipelineOptions& options) : Pipeline(start_of(comm, std::move(mine), options)) {
+  comm.barrier();
+}
+
+Pipeline::~Pipeline() = default;
 
 double Pipeline::run(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss) {
-  return releasing_others(comm_, [&] {
-    const int micro_batches = schedule_.micro_batches;
-    const Rank before(comm_.rank() - 1);
-    const Rank behind(comm_.rank() + 1);
-    const at::Tensor& batch = is_first() ? inputs : targets;
-    if (is_first() || is_last()) {
-      TW_EXPECTS(batch.dim() > 0 && batch.size(0) >= micro_batches, "a batch of ", batch.dim() > 0 ? batch.size(0) : 0, " rows for ", micro_batches,
-                 " micro-batches");
+  return run_many({inputs}, {targets}, [&](const std::vector<at::Tensor>& y, const std::vector<at::Tensor>& t) {
+    TW_EXPECTS(y.size() == 1, "the model has ", y.size(), " outputs: run_many() takes a loss of several");
+    return loss(y.front(), t.front());
+  });
+}
+
+double Pipeline::run_many(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss) {
+  const Batch batch{inputs, targets, loss, impl_->agree_on_rows(inputs, &targets)};
+  return releasing_others(impl_->comm_, [&] {
+    Impl& me = *impl_;
+    me.gradients_->begin();
+    me.gradients_->remember_buffers();
+    BatchRun run(me.place_, me.model_, me.options_, batch, static_cast<uint64_t>(me.calls_.item<int64_t>()));
+    const at::Tensor total = at::tensor({run.execute()}, at::kDouble);
+    if (*me.pauses_ == 0) {
+      me.gradients_->reduce();  // what this rank has sent is on its way meanwhile
+      me.gradients_->average_buffers();
     }
-    const c10::AutoGradMode gradients(true);
-    std::vector<Pass> passes(static_cast<size_t>(micro_batches));
-    std::vector<Work> sends;
-    const at::Tensor total = at::zeros({}, at::kDouble);
-    const auto forward = [&](int m, Pass& pass) {
-      pass.input = is_first() ? rows_of(inputs, micro_batches, m) : receive_any(comm_, before);
-      if (!is_first()) pass.input.set_requires_grad(true);
-      pass.output = through_blocks(is_first() ? pass.input : pass.input.clone());  // a block may work in place
-      if (!is_last()) {
-        TW_EXPECTS(pass.output.is_floating_point(), "what stages hand on has a gradient; stage ", int{comm_.rank()}, " gives ",
-                   pass.output.scalar_type());
-        return send_any(comm_, pass.output.detach(), behind, sends);
-      }
-      const at::Tensor of_rows = rows_of(targets, micro_batches, m);
-      TW_EXPECTS(of_rows.size(0) == pass.output.size(0), "micro-batch ", m, " has ", pass.output.size(0), " outputs and ", of_rows.size(0),
-                 " targets");
-      pass.output = loss(pass.output, of_rows).mul(static_cast<double>(of_rows.size(0)) / static_cast<double>(targets.size(0)));
-      total.add_(pass.output.detach());
-    };
-    const auto backward = [&](Pass& pass) {
-      const at::Tensor cotangent = is_last() ? at::Tensor() : receive_any(comm_, behind);
-      if (pass.output.requires_grad()) pass.output.backward(cotangent);  // the first stages may have nothing to train
-      const at::Tensor& gradient = pass.input.grad();
-      if (!is_first()) send_any(comm_, gradient.defined() ? gradient : at::zeros_like(pass.input), before, sends);
-      pass = Pass();
-    };
-    for (const Action& action : schedule_.devices[static_cast<size_t>(comm_.rank())]) {
-      Pass& pass = passes[static_cast<size_t>(action.micro_batch)];
-      action.kind == Action::Kind::forward ? forward(action.micro_batch, pass) : backward(pass);
-      std::erase_if(sends, [](Work& work) { return work.test(); });
-    }
-    wait_all(sends);
-    broadcast(comm_, total, Rank(comm_.size() - 1));
+    run.finish();
+    me.calls_.add_(1);
+    allreduce(me.comm_, total, ReduceOp::sum);
     return total.item<double>();
   });
 }
 
 at::Tensor Pipeline::forward(const at::Tensor& inputs) {
-  return releasing_others(comm_, [&] {
+  std::vector<at::Tensor> outputs = forward_many({inputs});
+  TW_EXPECTS(outputs.size() == 1, "the model has ", outputs.size(), " outputs: forward_many() gives them");
+  return outputs.front();
+}
+
+std::vector<at::Tensor> Pipeline::forward_many(const std::vector<at::Tensor>& inputs) {
+  const Impl& me = *impl_;
+  const Rows all{0, me.agree_on_rows(inputs, nullptr)};
+  return releasing_others(me.comm_, [&] {
     const c10::AutoGradMode no_gradients(false);
+    const Place& place = me.place_;
+    const Rows mine = place.ranks.share(all, me.comm_.rank());
     std::vector<Work> sends;
-    const at::Tensor output = through_blocks(is_first() ? inputs : receive_any(comm_, Rank(comm_.rank() - 1)));
-    if (!is_last()) send_any(comm_, output, Rank(comm_.rank() + 1), sends);
+    std::vector<at::Tensor> outputs;
+    if (mine.count() > 0) {
+      std::vector<at::Tensor> values;
+      if (place.is_first()) {
+        for (const at::Tensor& each : inputs) values.push_back(each.narrow(0, mine.begin, mine.count()));
+      } else {
+        values = receive_rows(me.comm_, place.ranks.partners(place.stage - 1, all, mine)).values;
+      }
+      outputs = me.model_.forward(values);
+      hand_on(me.comm_, place.ranks.partners(place.stage + 1, all, mine), {outputs, std::vector<uint8_t>(outputs.size(), 0)}, mine, sends);
+    }
     wait_all(sends);
-    return broadcast_any(comm_, output, Rank(comm_.size() - 1));
+    std::vector<std::vector<at::Tensor>> parts;  // by output
+    for (const Partner& last : place.ranks.partners(place.ranks.stages() - 1, all, all)) {
+      const std::vector<at::Tensor> part = broadcast_any(me.comm_, outputs, Rank(last.rank));
+      parts.resize(part.size());
+      for (size_t i = 0; i < part.size(); ++i) parts[i].push_back(part[i]);
+    }
+    std::vector<at::Tensor> whole;
+    for (const std::vector<at::Tensor>& each : parts) whole.push_back(each.size() == 1 ? each.front() : at::cat(each));
+    return whole;
   });
+}
+
+std::shared_ptr<void> Pipeline::no_sync() {
+  ++*impl_->pauses_;
+  return {nullptr, [pauses = impl_->pauses_](void*) { --*pauses; }};
+}
+
+double Pipeline::clip_grad_norm(double max_norm) {
+  return releasing_others(impl_->comm_, [&] { return impl_->gradients_->clip(impl_->comm_, max_norm); });
+}
+
+void Pipeline::set_calls(int64_t number) {
+  TW_EXPECTS(number >= 0, "calls count from 0, got ", number);
+  impl_->calls_.fill_(number);
+}
+
+const PipelineOptions& Pipeline::options() const noexcept { return impl_->options_; }
+int Pipeline::stage() const noexcept { return impl_->place_.stage; }
+const Communicator& Pipeline::replicas_comm() const noexcept { return impl_->gradients_->replicas(); }
+Reducer& Pipeline::reducer() { return impl_->gradients_->reducer(); }
+const std::vector<NamedTensor>& Pipeline::reduced_parameters() const noexcept { return impl_->gradients_->parameters(); }
+std::pair<int64_t, int64_t> Pipeline::blocks() const noexcept { return impl_->blocks_; }
+
+void Pipeline::train(bool on) {
+  Module::train(on);
+  impl_->model_.module->train(on);
 }
 
 }  // namespace tw::pipeline

@@ -62,7 +62,7 @@ void expect_equals_one_process(const Schedule& schedule, int64_t rows, const std
   Whole expected(blocks);
   expected.to(torch::kDouble);
   torch::manual_seed(1);
-  Pipeline ours(world(), blocks, schedule);
+  Pipeline ours(world(), blocks, {.schedule = schedule});
   ours.to(torch::kDouble);
   torch::optim::SGD expected_sgd(expected.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
   const bool has_parameters = !ours.parameters().empty();
@@ -93,7 +93,7 @@ void expect_equals_one_process(const Schedule& schedule, int64_t rows, const std
 
 TEST(Pipeline, EqualsOneProcess) {
   for (const int m : {1, 2, 4, 7}) {
-    for (const int64_t rows : {8, 11}) {
+    for (const int64_t rows : {3, 8, 11}) {
       const std::string what = concat(m, " micro-batches of ", rows, " rows");
       expect_equals_one_process(gpipe(world().size(), m), rows, "gpipe, " + what);
       expect_equals_one_process(one_forward_one_backward(world().size(), m), rows, "1F1B, " + what);
@@ -113,7 +113,7 @@ TEST(Pipeline, RunsAScheduleOfOnesOwn) {
 
 TEST(Pipeline, KeepsItsOwnBlocksAndNoOthers) {
   const auto blocks = mlp(4);
-  const Pipeline model(world(), blocks, gpipe(world().size(), 2));
+  const Pipeline model(world(), blocks, {.schedule = gpipe(world().size(), 2)});
   const auto [begin, end] = model.blocks();
   torch::Tensor mine = torch::tensor({end - begin}, torch::kLong);
   EXPECT_LE(end - begin, (10 + world().size() - 1) / world().size());
@@ -128,13 +128,15 @@ TEST(Pipeline, KeepsItsOwnBlocksAndNoOthers) {
 TEST(Pipeline, RefusesWhatCannotRun) {
   const auto blocks = mlp(2);
   const int size = world().size();
-  EXPECT_THROW(Pipeline(world(), blocks, gpipe(size + 1, 2)), ContractError);
-  EXPECT_THROW(Pipeline(world(), {blocks.begin(), blocks.begin() + size - 1}, gpipe(size, 2)), ContractError);
+  EXPECT_THROW(Pipeline(world(), blocks, {.schedule = gpipe(size + 1, 2)}), ContractError);
+  EXPECT_THROW(Pipeline(world(), {blocks.begin(), blocks.begin() + size - 1}, {.schedule = gpipe(size, 2)}), ContractError);
   Schedule incomplete = gpipe(size, 2);
   incomplete.devices[0].pop_back();
-  EXPECT_THROW(Pipeline(world(), blocks, incomplete), ContractError);
-  Pipeline model(world(), blocks, gpipe(size, 4));
-  EXPECT_ANY_THROW(model.run(torch::ones({3, 3}), torch::ones({3, 2}), squares)) << "three rows for four micro-batches";
+  EXPECT_THROW(Pipeline(world(), blocks, {.schedule = incomplete}), ContractError);
+  Pipeline model(world(), blocks, {.schedule = gpipe(size, 4)});
+  EXPECT_THROW(model.run(torch::ones({8, 3}), torch::ones({6, 2}), squares), ContractError) << "other targets";
+  EXPECT_THROW(model.run(torch::ones({0, 3}), torch::ones({0, 2}), squares), ContractError) << "no rows";
+  EXPECT_NO_THROW(model.run(torch::ones({3, 3}), torch::ones({3, 2}), squares)) << "a batch of other rows than refused ones";
 }
 
 struct FailsImpl : torch::nn::Module {
@@ -145,7 +147,7 @@ TORCH_MODULE(Fails);
 TEST(Pipeline, AStageThatThrowsReleasesTheOthers) {
   std::vector<BlockFactory> blocks = mlp(2);
   blocks.back() = block([] { return Fails(); });
-  Pipeline model(world(), blocks, one_forward_one_backward(world().size(), 4));
+  Pipeline model(world(), blocks, {.schedule = one_forward_one_backward(world().size(), 4)});
   const auto run = [&] { model.run(torch::ones({8, 3}), torch::ones({8, 2}), squares); };
   if (world().rank() == world().size() - 1) {
     EXPECT_THROW(run(), std::runtime_error);

@@ -5,74 +5,102 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <tw/gradients/reducer.hpp>
 #include <tw/mpi/communicator.hpp>
-#include <tw/pipeline/schedule.hpp>
+#include <tw/pipeline/options.hpp>
+#include <tw/pipeline/stage_model.hpp>
+#include <tw/tensor/named_shard.hpp>
+#include <tw/tensor/named_tensor.hpp>
 #include <utility>
 #include <vector>
 
 namespace tw::pipeline {
 
-/// A part of a model, run behind the one before it.
-struct Block {
-  std::shared_ptr<torch::nn::Module> module;
-  std::function<at::Tensor(const at::Tensor&)> forward;
-};
-
-/// Makes a block where it is called.
-using BlockFactory = std::function<Block()>;
-
-/// @param factory gives a module holder, such as torch::nn::Linear, whose forward takes and gives a tensor
-template <class Factory>
-BlockFactory block(Factory factory) {
-  return [factory = std::move(factory)]() mutable -> Block {
-    auto holder = factory();
-    return {holder.ptr(), [holder](const at::Tensor& x) mutable { return holder->forward(x); }};
-  };
-}
-
 /// The mean of a loss over the rows of its arguments, float of no dimension.
 using Loss = std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets)>;
+/// The same for models of several outputs.
+using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& targets)>;
 
-/// A model in stages, one a rank, which work on different micro-batches at the same time. Each rank has the parameters of its own blocks, under the
-/// names that they have in a torch::nn::Sequential of all, such as "3.weight".
+/// A model in stages, each on one rank or several, which work on different micro-batches at the same time. Each rank has the parameters of its own
+/// stage, under the names that they have in the whole model: of blocks, those of a torch::nn::Sequential of all, such as "3.weight".
 ///
 /// ```
-/// Pipeline model(comm, blocks, one_forward_one_backward(comm.size(), 8));
+/// Pipeline model(comm, blocks, {.schedule = one_forward_one_backward(comm.size(), 8)});
 /// torch::optim::SGD sgd(model.parameters(), 0.1);
 /// sgd.zero_grad();
 /// double loss = model.run(x, y, torch::nn::CrossEntropyLoss());   // forward and backward
 /// sgd.step();
 /// ```
+/// A batch of n rows is cut into micro-batches of n / micro_batches rows, the first ones one more; of fewer rows than micro-batches, the last ones
+/// are empty and left out. A micro-batch is cut in the same way among the replicas of a stage. Losses and gradients count by their rows, so that they
+/// are those of the whole batch, whatever the cuts. What stages hand on has the rows in its first dimension, or any shape where both stages have
+/// equally many replicas.
+///
+/// Random numbers drawn in run() are a function of the seed, the number of the call, micro-batch, stage and replica. A batch norm's running
+/// statistics are updated once per micro-batch on each replica; when gradients are reduced, replicas take their mean. Sparse gradients are not
+/// reduced: a stage that has them has one replica and does not tie them.
 class Pipeline : public torch::nn::Module {
  public:
   /// Collective. Every rank calls all factories in their order, so that the random numbers are those of one process with this rank's generator, and
-  /// frees at once what is not its own: at most its own blocks and one exist. Stages have equal numbers of blocks, the first ones one more.
-  /// @param schedule as many stages as ranks, stage i on device i. @throws ContractError on every rank for one that has problems_of(), or more stages
-  /// than blocks.
-  Pipeline(const Communicator& comm, const std::vector<BlockFactory>& blocks, Schedule schedule);
+  /// frees at once what is not its own: at most its own blocks and one exist. Parameters that blocks share, such as those of a module that two
+  /// factories give, stay tied where the blocks are on different stages: values stay equal, and gradients are summed.
+  /// @throws ContractError on every rank for options that differ or are not valid, another number of ranks, and more stages than blocks
+  Pipeline(const Communicator& comm, const std::vector<BlockFactory>& blocks, const PipelineOptions& options);
+  /// The same of a stage that exists; PipelineOptions::blocks is not used. Replicas get the values of the first of them, tied parameters those of the
+  /// first stage that has them. Collective. @param mine equal on replicas but for values
+  /// @throws ContractError on every rank as above, and for one name on two stages that does not say that it is tied
+  Pipeline(const Communicator& comm, StageModel mine, const PipelineOptions& options);
+  ~Pipeline() override;
 
   /// Runs the schedule on a batch: adds the gradients of the mean loss to those of the parameters. Collective.
-  /// @param inputs [n, ...], used on rank 0; elsewhere anything. @param targets [n, ...], used on the last rank. n need not be a multiple of the
-  /// micro-batches: they have n / micro_batches rows, the first ones one more, and count by their rows.
-  /// @return the mean loss of the batch, on every rank. @throws ContractError for fewer rows than micro-batches; RevokedError on ranks where nothing
-  /// is wrong, when another has thrown
+  /// @param inputs [n, ...], the whole batch, on each rank of the first stage; elsewhere anything. @param targets the same on each of the last stage.
+  /// n is at least 1 and may differ from call to call. @param loss used on the last stage
+  /// @return the mean loss of the batch, on every rank. @throws ContractError on every rank alike, and nothing has happened, where numbers of rows do
+  /// not fit; Error naming stage, micro-batch and block for what a block throws, and RevokedError on the other ranks: the pipeline is of no use then
   double run(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
-  /// The output for a batch on every rank, without gradients, in one piece. Collective. @param inputs used on rank 0
+  /// The same for several inputs and outputs, of as many rows each.
+  double run_many(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss);
+  /// The output for a batch on every rank, without gradients, in one piece for each replica. Collective. @param inputs used on the first stage
   at::Tensor forward(const at::Tensor& inputs);
+  std::vector<at::Tensor> forward_many(const std::vector<at::Tensor>& inputs);
 
-  const Schedule& schedule() const noexcept { return schedule_; }
-  /// The model's blocks that this rank has: begin, end.
-  std::pair<int64_t, int64_t> blocks() const noexcept { return {begin_, begin_ + static_cast<int64_t>(blocks_.size())}; }
+  /// While the result lives, run() leaves gradients where they are: they accumulate on each rank, and the next run() without it reduces their sum. On
+  /// every rank alike. May outlive the pipeline.
+  [[nodiscard]] std::shared_ptr<void> no_sync();
+  /// Multiplies all gradients by min(1, max_norm / (norm + 1e-6)), where norm is the 2-norm of all of them together, each counted once. Collective;
+  /// after a run() without no_sync(). Not for sharded gradients. @return norm, the same on all ranks. Ref: torch::nn::utils::clip_grad_norm_.
+  double clip_grad_norm(double max_norm);
+  /// The next run() draws the random numbers of call `number`, from 0. On every rank alike.
+  void set_calls(int64_t number);
+
+  const PipelineOptions& options() const noexcept;
+  const Schedule& schedule() const noexcept { return options().schedule; }
+  int stage() const noexcept;
+  /// The ranks of this stage.
+  const Communicator& replicas_comm() const noexcept;
+  /// What reduces the gradients of reduced_parameters(), in their order: for a ShardedOptimizer. Collective over the stage at its first use.
+  Reducer& reducer();
+  const std::vector<NamedTensor>& reduced_parameters() const noexcept;
+  /// The model's blocks that this rank has: begin, end. Empty without blocks.
+  std::pair<int64_t, int64_t> blocks() const noexcept;
+
+  /// Parameters, buffers and the number of calls for checkpoints, which a pipeline of any other stages can load, or one process. Tied parameters have
+  /// one name, and the others as aliases.
+  std::vector<NamedShard> shards() const;
+  /// The trained parameters for OptimizerState, under the same names.
+  std::vector<OptimizedTensor> optimized_tensors() const;
+  /// Copies of all parameters and buffers of the model on rank 0, by stage, under each of their names; nothing elsewhere. Collective.
+  std::vector<NamedTensor> whole_on_root() const;
+
+  void train(bool on = true) override;
 
  private:
-  bool is_first() const { return comm_.rank() == 0; }
-  bool is_last() const { return comm_.rank() == comm_.size() - 1; }
-  at::Tensor through_blocks(at::Tensor x) const;
-
-  Communicator comm_;
-  Schedule schedule_;
-  int64_t begin_ = 0;
-  std::vector<Block> blocks_;
+  class Impl;
+  struct Start;
+  explicit Pipeline(Start start);
+  static Start start_of(const Communicator& comm, const std::vector<BlockFactory>& blocks, const PipelineOptions& options);
+  static Start start_of(const Communicator& comm, StageModel mine, const PipelineOptions& options);
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace tw::pipeline

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <tw/base/random.hpp>
 
-namespace tw::layer_parallel {
+namespace tw {
 
 /// Puts the generator back as it was.
 class GeneratorGuard {
@@ -36,7 +36,4 @@ class GeneratorGuard {
   at::Tensor state_;
 };
 
-/// The seed of what the random layers of a block draw in pass `call`; the stream is the layer.
-inline uint64_t random_layer_seed(uint64_t seed, uint64_t block, uint64_t call) { return seed ^ (call + 1) << 20U ^ block << 56U; }
-
-}  // namespace tw::layer_parallel
+}  // namespace tw

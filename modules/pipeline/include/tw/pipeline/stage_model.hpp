@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the stages of a pipeline are made of.
+#pragma once
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tw::pipeline {
+
+/// A part of a model, run behind the one before it.
+struct Block {
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<at::Tensor(const at::Tensor&)> forward;
+};
+
+/// Makes a block where it is called.
+using BlockFactory = std::function<Block()>;
+
+/// @param factory gives a module holder, such as torch::nn::Linear, whose forward takes and gives a tensor
+template <class Factory>
+BlockFactory block(Factory factory) {
+  return [factory = std::move(factory)]() mutable -> Block {
+    auto holder = factory();
+    return {holder.ptr(), [holder](const at::Tensor& x) mutable { return holder->forward(x); }};
+  };
+}
+
+/// One stage of a model, as a front end cuts it out.
+struct StageModel {
+  /// This stage's parameters and buffers, under the names that they have in the whole model.
+  std::shared_ptr<torch::nn::Module> module;
+  /// Takes what the stage before gives (the first stage: the inputs), gives at least one tensor to the stage behind (the last one: to the loss). What
+  /// a later stage needs of an earlier one, those between hand on. Tensors of floating point or complex type have cotangents, others travel without.
+  std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)> forward;
+  /// Parameters of this stage that other stages have too: their name here, and one by which all those stages know it.
+  std::map<std::string, std::string> tied = {};
+};
+
+}  // namespace tw::pipeline

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "batch_run.hpp"
+
+#include <ATen/ops/ones.h>
+
+#include <algorithm>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/mpi/error.hpp>
+
+#include "problem_text.hpp"
+#include "random_key.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+constexpr auto forward_kind = Action::Kind::forward;
+
+std::vector<at::Tensor> narrow_all(const std::vector<at::Tensor>& tensors, Rows rows) {
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& each : tensors) parts.push_back(each.narrow(0, rows.begin, rows.count()));
+  return parts;
+}
+
+}  // namespace
+
+BatchRun::BatchRun(const Place& place, const StageModel& model, const PipelineOptions& options, const Batch& batch, uint64_t call)
+    : place_(place), model_(model), options_(options), batch_(batch), call_(call), passes_(static_cast<size_t>(options.schedule.micro_batches)) {}
+
+double BatchRun::execute() {
+  const std::vector<Action>& actions = options_.schedule.devices[static_cast<size_t>(place_.stage)];
+  for (size_t i = 0; i < actions.size(); ++i) {
+    const int m = actions[i].micro_batch;
+    const bool is_forward = actions[i].kind == forward_kind;
+    try {
+      if (is_forward) {
+        forward(m, i + 1 < actions.size() && actions[i + 1].kind != forward_kind && actions[i + 1].micro_batch == m);
+      } else {
+        backward(m);
+      }
+    } catch (const RevokedError&) {
+      throw;
+    } catch (const std::exception& e) {
+      throw Error(concat("stage ", place_.stage, ", replica ", place_.replica, ", ", is_forward ? "forward" : "backward", " pass of micro-batch ", m,
+                         ": ", text_of(e)));
+    }
+    std::erase_if(sends_, [](Work& work) { return work.test(); });
+  }
+  return loss_;
+}
+
+/// What the stage does with a micro-batch, down to the loss on the last one.
+StagePass::Function BatchRun::function_of(int m, Rows mine) {
+  return [this, m, mine](const std::vector<at::Tensor>& inputs) -> std::vector<at::Tensor> {
+    seed_with(generator_, {options_.seed, call_, m, place_.stage, place_.replica});
+    std::vector<at::Tensor> outputs = model_.forward(inputs);
+    if (!place_.is_last()) return outputs;
+    const double weight = static_cast<double>(mine.count()) / static_cast<double>(batch_.rows);
+    return {batch_.loss(outputs, narrow_all(batch_.targets, mine)).mul(weight)};
+  };
+}
+
+void BatchRun::forward(int m, bool backward_follows) {
+  const Rows rows = rows_of(m);
+  const Rows mine = place_.ranks.share(rows, place_.comm.rank());
+  if (mine.count() == 0) return;
+  InFlight& now = passes_[static_cast<size_t>(m)];
+  if (place_.is_first()) {
+    now.arrival.values = narrow_all(batch_.inputs, mine);
+  } else {
+    now.arrival = receive_rows(place_.comm, place_.ranks.partners(place_.stage - 1, rows, mine));
+  }
+  const bool recompute = !options_.recompute.empty() && options_.recompute[static_cast<size_t>(place_.stage)] == Recompute::full;
+  const std::vector<uint8_t> wants = now.arrival.wants();
+  now.pass = StagePass(*model_.module, function_of(m, mine), std::move(now.arrival.values), wants, !recompute || backward_follows);
+  std::vector<at::Tensor> outputs = now.pass.forward();
+  if (place_.is_last()) {
+    loss_ += outputs.front().item<double>();
+    now.departure.values.push_back({"", outputs.front().sizes().vec(), outputs.front().scalar_type()});
+    return;
+  }
+  const std::vector<Partner> behind = place_.ranks.partners(place_.stage + 1, rows, mine);
+  now.departure = hand_on(place_.comm, behind, {std::move(outputs), now.pass.wanted()}, mine, sends_);
+}
+
+void BatchRun::backward(int m) {
+  const Rows mine = place_.ranks.share(rows_of(m), place_.comm.rank());
+  if (mine.count() == 0) return;
+  InFlight now = std::exchange(passes_[static_cast<size_t>(m)], InFlight());
+  const TensorSpec& last = now.departure.values.front();
+  const std::vector<at::Tensor> cotangents =
+      place_.is_last() ? std::vector<at::Tensor>{at::ones(last.shape, last.dtype)} : collect_cotangents(place_.comm, now.departure, mine);
+  return_cotangents(place_.comm, now.arrival, now.pass.backward(cotangents), mine, sends_);
+}
+
+}  // namespace tw::pipeline

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/mpi/communicator.hpp>
+#include <tw/pipeline/options.hpp>
+#include <tw/pipeline/pipeline.hpp>
+#include <tw/tensor/generator.hpp>
+
+#include "row_exchange.hpp"
+#include "stage_pass.hpp"
+#include "stage_ranks.hpp"
+
+namespace tw::pipeline {
+
+/// This rank's place in a pipeline.
+struct Place {
+  const Communicator& comm;  // of all ranks
+  const StageRanks& ranks;
+  int stage = 0;
+  int replica = 0;
+
+  bool is_first() const { return stage == 0; }
+  bool is_last() const { return stage == ranks.stages() - 1; }
+};
+
+/// A batch as run() gets it.
+struct Batch {
+  const std::vector<at::Tensor>& inputs;
+  const std::vector<at::Tensor>& targets;
+  const LossOfMany& loss;
+  int64_t rows = 0;
+};
+
+/// Executes a rank's actions on one batch.
+///
+/// A forward pass receives the rows of this rank's share from the ranks of the stage before, computes, and hands the outputs on to the ranks of the
+/// stage behind, with a word on which of them want a cotangent back. A backward pass goes the other way; shapes are known then. Sends do not wait.
+/// Ranks without rows of a micro-batch do nothing, and nobody waits for them.
+class BatchRun {
+ public:
+  BatchRun(const Place& place, const StageModel& model, const PipelineOptions& options, const Batch& batch, uint64_t call);
+
+  /// All actions. @return this rank's share of the loss. @throws Error naming stage, micro-batch and pass for whatever a block throws
+  double execute();
+  /// Completes what execute() sends.
+  void finish() { wait_all(sends_); }
+
+ private:
+  struct InFlight {
+    Arrival arrival;
+    StagePass pass;
+    Departure departure;
+  };
+
+  void forward(int m, bool backward_follows);
+  void backward(int m);
+  Rows rows_of(int m) const { return part_of({0, batch_.rows}, options_.schedule.micro_batches, m); }
+  StagePass::Function function_of(int m, Rows mine);
+
+  const Place& place_;
+  const StageModel& model_;
+  const PipelineOptions& options_;
+  const Batch& batch_;
+  uint64_t call_;
+  GeneratorGuard generator_;
+  std::vector<InFlight> passes_;  // by micro-batch
+  std::vector<Work> sends_;
+  double loss_ = 0;
+};
+
+}  // namespace tw::pipeline

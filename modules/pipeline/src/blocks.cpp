@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stage of a list of blocks.
+#include <c10/util/intrusive_ptr.h>
+
+#include <algorithm>
+#include <map>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
+#include <tw/mpi/error.hpp>
+#include <tw/mpi/releasing_others.hpp>
+
+#include "impl.hpp"
+#include "problem_text.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+using Identity = c10::weak_intrusive_ptr<c10::TensorImpl>;  // no later tensor is at its address
+
+/// A parameter that several blocks have.
+struct Shared {
+  Identity identity;
+  std::vector<std::pair<int64_t, std::string>> places;  // block, name in the whole model
+};
+
+/// Notes whose parameters are the same tensors.
+class SharedParameters {
+ public:
+  void add(int64_t block, const torch::nn::Module& module) {
+    for (const auto& p : module.named_parameters()) {
+      auto found = known_.find(p.value().unsafeGetTensorImpl());
+      if (found == known_.end()) found = known_.emplace(p.value().unsafeGetTensorImpl(), Shared{Identity(p.value().getIntrusivePtr()), {}}).first;
+      found->second.places.emplace_back(block, concat(block, '.', p.key()));
+    }
+  }
+
+  /// Those that stages besides that of blocks `begin` to `end` have too, by their names there, with the first name of all.
+  std::map<std::string, std::string> tied(int64_t begin, int64_t end) const {
+    std::map<std::string, std::string> tied;
+    const auto is_mine = [&](int64_t block) { return begin <= block && block < end; };
+    for (const auto& [address, shared] : known_) {
+      const bool elsewhere = std::any_of(shared.places.begin(), shared.places.end(), [&](const auto& place) { return !is_mine(place.first); });
+      for (const auto& [block, name] : shared.places) {
+        if (elsewhere && is_mine(block)) tied.emplace(name, shared.places.front().second);
+      }
+    }
+    return tied;
+  }
+
+ private:
+  std::map<const c10::TensorImpl*, Shared> known_;
+};
+
+/// Where the blocks of each stage begin, and where the last ones end.
+std::vector<int64_t> borders_of(int64_t blocks, const PipelineOptions& options) {
+  const int64_t stages = options.schedule.stages;
+  TW_EXPECTS(blocks >= stages, blocks, " blocks for ", stages, " stages: each needs one at least");
+  std::vector<int64_t> borders{0};
+  for (int64_t i = 0; i < stages; ++i) {
+    borders.push_back(options.blocks.empty() ? part_of({0, blocks}, stages, i).end : borders.back() + options.blocks[static_cast<size_t>(i)]);
+  }
+  TW_EXPECTS(borders.back() == blocks, "options give ", borders.back(), " blocks to stages, but there are ", blocks);
+  return borders;
+}
+
+std::vector<at::Tensor> through_blocks(const std::vector<Block>& blocks, int64_t first, const std::vector<at::Tensor>& values) {
+  TW_EXPECTS(values.size() == 1, "blocks take one tensor, got ", values.size());
+  at::Tensor x = values.front();
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    try {
+      x = blocks[i].forward(x);
+    } catch (const std::exception& e) {
+      throw Error(concat("block ", first + static_cast<int64_t>(i), ": ", text_of(e)));
+    }
+  }
+  return {x};
+}
+
+}  // namespace
+
+Pipeline::Start Pipeline::start_of(const Communicator& comm, const std::vector<BlockFactory>& factories, const PipelineOptions& options) {
+  expect_fit(comm, options, concat(factories.size(), " blocks"));
+  const std::vector<int64_t> borders = borders_of(static_cast<int64_t>(factories.size()), options);
+  const auto stage = static_cast<size_t>(ranks_of(options).stage_of(comm.rank()));
+  const int64_t begin = borders[stage];
+  const int64_t end = borders[stage + 1];
+  Communicator own = comm.dup();
+  StageModel model;
+  releasing_others(own, [&] {
+    model.module = std::make_shared<torch::nn::Module>();
+    std::vector<Block> blocks;
+    SharedParameters shared;
+    for (int64_t i = 0; i < static_cast<int64_t>(factories.size()); ++i) {
+      Block made = factories[static_cast<size_t>(i)]();
+      shared.add(i, *made.module);
+      if (i < begin || i >= end) continue;
+      model.module->register_module(std::to_string(i), made.module);
+      blocks.push_back(std::move(made));
+    }
+    model.forward = [blocks = std::move(blocks), begin](const std::vector<at::Tensor>& x) { return through_blocks(blocks, begin, x); };
+    model.tied = shared.tied(begin, end);
+    own.barrier();  // none goes on if one cannot
+  });
+  return {std::move(own), std::move(model), options, {begin, end}};
+}
+
+}  // namespace tw::pipeline

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/pipeline/pipeline.hpp>
+
+#include "batch_run.hpp"
+#include "stage_gradients.hpp"
+
+namespace tw::pipeline {
+
+/// What a pipeline is made of.
+struct Pipeline::Start {
+  Communicator comm;  // its own
+  StageModel model;
+  PipelineOptions options;
+  std::pair<int64_t, int64_t> blocks = {0, 0};
+};
+
+/// What a pipeline has.
+class Pipeline::Impl {
+ public:
+  explicit Impl(Start start);
+
+  Communicator comm_;
+  StageModel model_;
+  PipelineOptions options_;
+  std::pair<int64_t, int64_t> blocks_;
+  StageRanks ranks_;
+  Place place_;
+  std::unique_ptr<StageGradients> gradients_;
+  std::shared_ptr<int> pauses_ = std::make_shared<int>(0);
+  at::Tensor calls_;  // of run(); in a checkpoint, so a tensor
+
+  /// The rows of a batch on which all ranks agree. Collective; throws on all ranks alike. @param targets none: forward()
+  int64_t agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets) const;
+};
+
+/// By stage, whatever `options` say.
+StageRanks ranks_of(const PipelineOptions& options);
+
+/// Checks options, that they fit the communicator, and that ranks agree on them. Collective. @param what more to agree on
+/// @throws ContractError on every rank
+void expect_fit(const Communicator& comm, const PipelineOptions& options, const std::string& what);
+
+}  // namespace tw::pipeline

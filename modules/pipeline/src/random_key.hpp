@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <tw/base/random.hpp>
+#include <tw/tensor/generator.hpp>
+
+namespace tw::pipeline {
+
+/// Whose random numbers.
+struct RandomKey {
+  uint64_t seed = 0;
+  uint64_t call = 0;  // of run()
+  int micro_batch = 0;
+  int stage = 0;
+  int replica = 0;
+};
+
+/// What is drawn from here on is a function of `key`.
+inline void seed_with(GeneratorGuard& generator, const RandomKey& key) {
+  CounterRng of_call(key.seed, key.call);
+  const uint64_t high = of_call();
+  const uint64_t stream =
+      static_cast<uint64_t>(key.micro_batch) << 32U | static_cast<uint64_t>(key.stage) << 16U | static_cast<uint64_t>(key.replica);
+  generator.seed(high << 32U | of_call(), stream);
+}
+
+}  // namespace tw::pipeline

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "row_exchange.hpp"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
+
+namespace tw::pipeline {
+namespace {
+
+void expect_rows(int64_t value, at::IntArrayRef shape, int64_t rows) {
+  if (!shape.empty() && shape[0] == rows) return;
+  throw Error(concat("tensor ", value, " that is handed on has the shape ", shape_text(shape.vec()), ", but ", rows,
+                     " rows are to be shared out among replicas: they belong in its first dimension"));
+}
+
+/// Of a value of rows `mine`, what it has in common with a partner.
+at::Tensor common_rows(const at::Tensor& value, size_t index, const Partner& partner, Rows mine) {
+  if (partner.rows == mine) return value;
+  expect_rows(static_cast<int64_t>(index), value.sizes(), mine.count());
+  return value.narrow(0, partner.rows.begin - mine.begin, partner.rows.count());
+}
+
+}  // namespace
+
+std::vector<uint8_t> Arrival::wants() const {
+  std::vector<uint8_t> any(values.size(), 0);
+  for (const Part& part : parts) {
+    for (size_t i = 0; i < any.size(); ++i) any[i] |= part.wants[i];
+  }
+  return any;
+}
+
+Arrival receive_rows(const Communicator& comm, const std::vector<Partner>& from) {
+  Arrival arrival;
+  std::vector<std::vector<at::Tensor>> pieces;  // by value
+  for (const Partner& partner : from) {
+    Message message = receive(comm, Rank(partner.rank));
+    pieces.resize(message.values.size());
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      if (from.size() > 1) expect_rows(static_cast<int64_t>(i), message.values[i].sizes(), partner.rows.count());
+      pieces[i].push_back(std::move(message.values[i]));
+    }
+    arrival.parts.push_back({partner, std::move(message.wants)});
+  }
+  for (const std::vector<at::Tensor>& each : pieces) arrival.values.push_back(each.size() == 1 ? each.front() : at::cat(each));
+  return arrival;
+}
+
+void return_cotangents(const Communicator& comm, const Arrival& arrival, const std::vector<at::Tensor>& cotangents, Rows mine,
+                       std::vector<Work>& under_way) {
+  for (const Arrival::Part& part : arrival.parts) {
+    std::vector<at::Tensor> wanted;
+    for (size_t i = 0; i < part.wants.size(); ++i) {
+      if (part.wants[i] == 0) continue;
+      wanted.push_back(common_rows(cotangents[i], i, part.from, mine));
+    }
+    send_cotangents(comm, wanted, Rank(part.from.rank), under_way);
+  }
+}
+
+Departure hand_on(const Communicator& comm, const std::vector<Partner>& to, const Message& message, Rows mine, std::vector<Work>& under_way) {
+  for (const Partner& partner : to) {
+    Message part{{}, message.wants};
+    for (size_t i = 0; i < message.values.size(); ++i) part.values.push_back(common_rows(message.values[i], i, partner, mine));
+    send(comm, part, Rank(partner.rank), under_way);
+  }
+  Departure departure{{}, message.wants, to};
+  for (const at::Tensor& value : message.values) departure.values.push_back({"", value.sizes().vec(), value.scalar_type()});
+  return departure;
+}
+
+std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const Departure& departure, Rows mine) {
+  std::vector<at::Tensor> cotangents(departure.values.size());
+  std::vector<at::Tensor> wanted;
+  for (size_t i = 0; i < cotangents.size(); ++i) {
+    if (departure.wants[i] == 0) continue;
+    cotangents[i] = at::empty(departure.values[i].shape, departure.values[i].dtype);
+    wanted.push_back(cotangents[i]);
+  }
+  for (const Partner& partner : departure.to) {
+    std::vector<at::Tensor> parts;  // contiguous: rows of a contiguous tensor
+    for (size_t i = 0; i < wanted.size(); ++i) parts.push_back(common_rows(wanted[i], i, partner, mine));
+    receive_cotangents(comm, parts, Rank(partner.rank));
+  }
+  return cotangents;
+}
+
+}  // namespace tw::pipeline

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of neighbouring stages exchange for a micro-batch: each gets its rows from, and gives them to, whoever has them.
+#pragma once
+#include <tw/tensor/tensor_spec.hpp>
+
+#include "messages.hpp"
+#include "stage_ranks.hpp"
+
+namespace tw::pipeline {
+
+/// What a rank has received.
+struct Arrival {
+  /// A rank's part of it.
+  struct Part {
+    Partner from;
+    std::vector<uint8_t> wants;  // by value, whether its cotangent is to go back
+  };
+  std::vector<at::Tensor> values;
+  std::vector<Part> parts;
+
+  /// By value, whether anyone wants its cotangent.
+  std::vector<uint8_t> wants() const;
+};
+
+/// What a rank has handed on, as far as cotangents come back.
+struct Departure {
+  std::vector<TensorSpec> values;  // without names
+  std::vector<uint8_t> wants;
+  std::vector<Partner> to;
+};
+
+/// Several senders' parts are put together along the first dimension, which is the rows.
+Arrival receive_rows(const Communicator& comm, const std::vector<Partner>& from);
+/// The other way. @param cotangents by value, defined where anyone wants them. @param mine the rows of the values
+void return_cotangents(const Communicator& comm, const Arrival& arrival, const std::vector<at::Tensor>& cotangents, Rows mine,
+                       std::vector<Work>& under_way);
+
+/// @param values of rows `mine`. What goes to several ranks is cut along the first dimension; what goes to one, goes as it is.
+/// @throws Error for a tensor that is to be cut and has other than `mine` rows
+Departure hand_on(const Communicator& comm, const std::vector<Partner>& to, const Message& values, Rows mine, std::vector<Work>& under_way);
+/// By value; undefined where none was wanted.
+std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const Departure& departure, Rows mine);
+
+}  // namespace tw::pipeline

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stage_gradients.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/gradients/clipping.hpp>
+
+namespace tw::pipeline {
+namespace {
+
+std::vector<NamedTensor> trained_of(const torch::nn::Module& module) {
+  std::vector<NamedTensor> parameters;
+  for (const auto& p : module.named_parameters()) {
+    if (p.value().requires_grad()) parameters.push_back({p.key(), p.value()});
+  }
+  return without_aliases(std::move(parameters));
+}
+
+std::string line_of(const std::string& name, const at::Tensor& tensor) {
+  return concat(NamedTensor{name, tensor}.spec().describe(), tensor.requires_grad() ? ", trained" : "");
+}
+
+void make_equal(const Communicator& comm, const std::vector<at::Tensor>& tensors) {
+  const at::NoGradGuard no_grad;
+  if (comm.size() == 1) return;
+  for (const at::Tensor& each : tensors) broadcast(comm, each.detach(), Rank(0));
+}
+
+bool is_integral(const at::Tensor& tensor) { return !tensor.is_floating_point() && !tensor.is_complex(); }
+
+}  // namespace
+
+StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks, const StageModel& model, Sharding sharding)
+    : ties_(agree_on_ties(comm, ranks, model)),
+      replicas_(comm.split(ranks.stage_of(comm.rank()), comm.rank())),
+      sharding_(sharding),
+      trained_(trained_of(*model.module)),
+      buffers_(model.module->buffers()) {
+  const int stage = ranks.stage_of(comm.rank());
+  std::vector<std::string> lines;
+  std::vector<at::Tensor> tensors;
+  for (const auto& named : {model.module->named_parameters(), model.module->named_buffers()}) {
+    for (const auto& each : named) {
+      lines.push_back(line_of(each.key(), each.value()));
+      tensors.push_back(each.value());
+    }
+  }
+  expect_same_on_all_ranks(replicas_, concat("the parameters and buffers of stage ", stage), lines);
+  make_equal(replicas_, tensors);
+  const auto here = model.module->named_parameters();
+  std::vector<std::vector<int>> sets;  // of stages, each once
+  for (const Tie& tie : ties_) {
+    if (std::find(sets.begin(), sets.end(), tie.stages) == sets.end()) sets.push_back(tie.stages);
+  }
+  for (const std::vector<int>& set : sets) {
+    const bool takes_part = std::find(set.begin(), set.end(), stage) != set.end();
+    TiedGroup group{{}, comm.split(takes_part ? 1 : 0, comm.rank()), false};
+    group.is_first = takes_part && group.comm.rank() == 0;
+    std::vector<std::string> of_ties;
+    for (const Tie& tie : ties_) {
+      if (!takes_part || tie.stages != set) continue;
+      for (const auto& [name, of_all] : model.tied) {
+        if (of_all != tie.name) continue;
+        const at::Tensor& parameter = here[name];
+        const bool is_known =
+            std::any_of(group.parameters.begin(), group.parameters.end(), [&](const at::Tensor& p) { return p.is_same(parameter); });
+        if (is_known) continue;  // under another name
+        group.parameters.push_back(parameter);
+        of_ties.push_back(line_of(tie.name, parameter));
+      }
+    }
+    expect_same_on_all_ranks(group.comm, "the parameters that stages share", of_ties);
+    make_equal(group.comm, group.parameters);
+    std::erase_if(group.parameters, [](const at::Tensor& p) { return !p.requires_grad(); });
+    groups_.push_back(std::move(group));
+  }
+  for (const NamedTensor& each : trained_) {
+    if (sharding_ != Sharding::none || !is_tied(each.tensor)) reduced_by_replicas_.push_back(each);
+  }
+}
+
+bool StageGradients::is_tied(const at::Tensor& parameter) const {
+  return std::any_of(groups_.begin(), groups_.end(), [&](const TiedGroup& group) {
+    return std::any_of(group.parameters.begin(), group.parameters.end(), [&](const at::Tensor& p) { return p.is_same(parameter); });
+  });
+}
+
+Reducer& StageGradients::reducer() {
+  TW_EXPECTS(!reduced_by_replicas_.empty(), "this stage has no gradients that replicas reduce");
+  std::vector<TensorSpec> specs = specs_of(reduced_by_replicas_);
+  if (!reducer_ || (sharding_ == Sharding::none && reducer_->specs() != specs)) {
+    reducer_.reset();
+    reducer_ = std::make_unique<Reducer>(replicas_, std::move(specs), ReducerOptions{.reduction = Reduction::sum, .sharding = sharding_});
+  }
+  return *reducer_;
+}
+
+void StageGradients::begin() {
+  if (!std::exchange(reduced_, false)) return;
+  for (const TiedGroup& group : groups_) {
+    for (const at::Tensor& parameter : group.parameters) {
+      if (!group.is_first) parameter.mutable_grad() = at::Tensor();
+    }
+  }
+  for (const NamedTensor& each : reduced_by_replicas_) {
+    if (replicas_.rank() != 0) each.tensor.mutable_grad() = at::Tensor();
+  }
+}
+
+void StageGradients::reduce() {
+  const at::NoGradGuard no_grad;
+  // Tied gradients of sharded stages go through the reducer as well, so they come first; otherwise neither needs the other, and a stage's own are
+  // reduced while other stages compute.
+  if (sharding_ != Sharding::none) reduce_tied();
+  if (replicas_.size() > 1 || sharding_ != Sharding::none) reduce_replicas();
+  if (sharding_ == Sharding::none) reduce_tied();
+  reduced_ = true;
+}
+
+void StageGradients::reduce_replicas() {
+  if (reduced_by_replicas_.empty()) return;
+  Reducer& all = reducer();
+  all.begin();
+  for (int64_t id = 0; id < all.size(); ++id) {
+    at::Tensor& gradient = reduced_by_replicas_[static_cast<size_t>(id)].tensor.mutable_grad();
+    const bool counts = replicas_.rank() == 0 || !is_tied(reduced_by_replicas_[static_cast<size_t>(id)].tensor);  // the sum is on all of them
+    if (gradient.defined() && counts) {
+      all.mark_ready(id, gradient);
+    } else {
+      all.mark_unused(id);
+    }
+  }
+  all.wait();
+  for (int64_t id = 0; id < all.size(); ++id) {
+    at::Tensor& gradient = reduced_by_replicas_[static_cast<size_t>(id)].tensor.mutable_grad();
+    if (sharding_ != Sharding::none) {
+      gradient = at::Tensor();
+    } else if (all.used(id)) {
+      gradient = all.gradient(id);
+    }
+  }
+}
+
+void StageGradients::reduce_tied() {
+  for (const TiedGroup& group : groups_) {
+    if (group.parameters.empty()) continue;
+    const at::Tensor used = at::zeros({static_cast<int64_t>(group.parameters.size())}, at::kLong);
+    std::vector<at::Tensor> gradients;
+    for (size_t i = 0; i < group.parameters.size(); ++i) {
+      const at::Tensor& gradient = group.parameters[i].grad();
+      used[static_cast<int64_t>(i)] = gradient.defined() ? 1 : 0;
+      gradients.push_back(gradient.defined() ? gradient : at::zeros_like(group.parameters[i]));
+    }
+    allreduce(group.comm, used, ReduceOp::max);
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (used[static_cast<int64_t>(i)].item<int64_t>() == 0) continue;
+      allreduce(group.comm, gradients[i], ReduceOp::sum);
+      group.parameters[i].mutable_grad() = gradients[i];
+    }
+  }
+}
+
+double StageGradients::clip(const Communicator& comm, double max_norm) {
+  TW_EXPECTS(sharding_ == Sharding::none, "sharded gradients are cut down by their optimizer: ShardedOptimizerOptions::max_gradient_norm");
+  TW_EXPECTS(reduced_, "gradients are reduced by run() without no_sync(), which has to come before they are clipped");
+  std::vector<at::Tensor> counted;
+  std::vector<at::Tensor> others;
+  const auto add = [](std::vector<at::Tensor>& to, const at::Tensor& parameter) {
+    if (parameter.grad().defined()) to.push_back(parameter.grad());
+  };
+  for (const NamedTensor& each : reduced_by_replicas_) add(replicas_.rank() == 0 ? counted : others, each.tensor);
+  for (const TiedGroup& group : groups_) {
+    for (const at::Tensor& parameter : group.parameters) add(group.is_first ? counted : others, parameter);
+  }
+  const double norm = clip_gradient_norm(comm, counted, max_norm);
+  const double factor = max_norm / (norm + 1e-6);
+  if (std::isfinite(norm) && factor < 1) {
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& gradient : others) gradient.mul_(factor);
+  }
+  return norm;
+}
+
+void StageGradients::remember_buffers() {
+  if (replicas_.size() == 1 || !buffers_before_.empty()) return;
+  for (const at::Tensor& each : buffers_) buffers_before_.push_back(each.detach().clone());
+}
+
+void StageGradients::average_buffers() {
+  if (replicas_.size() == 1 || buffers_.empty()) return;
+  const at::Tensor changed = at::zeros({static_cast<int64_t>(buffers_.size())}, at::kLong);
+  for (size_t i = 0; i < buffers_.size(); ++i) changed[static_cast<int64_t>(i)] = buffers_[i].equal(buffers_before_[i]) ? 0 : 1;
+  allreduce(replicas_, changed, ReduceOp::max);
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    if (changed[static_cast<int64_t>(i)].item<int64_t>() == 0) continue;
+    const at::Tensor values = buffers_[i].detach();
+    const at::Tensor numbers = values.scalar_type() == at::kBool ? values.view(at::kByte) : values;
+    allreduce(replicas_, numbers, is_integral(numbers) ? ReduceOp::max : ReduceOp::average);
+  }
+  buffers_before_.clear();
+}
+
+}  // namespace tw::pipeline

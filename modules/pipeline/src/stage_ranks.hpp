@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which rank has which stage, and which rows of a batch. Pure.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace tw::pipeline {
+
+/// Consecutive rows.
+struct Rows {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t count() const noexcept { return end - begin; }
+  bool operator==(const Rows&) const = default;
+};
+
+/// The i-th of n nearly equal parts of `all`, of which the first ones have one more; those behind the last row have none.
+inline Rows part_of(Rows all, int64_t n, int64_t i) {
+  const auto begin = [&](int64_t k) { return all.begin + all.count() / n * k + std::min(k, all.count() % n); };
+  return {begin(i), begin(i + 1)};
+}
+
+/// A rank of a neighbouring stage, and the rows that it has in common with this one.
+struct Partner {
+  int rank = 0;
+  Rows rows;
+
+  bool operator==(const Partner&) const = default;
+};
+
+/// Ranks of stage 0, then those of stage 1, and so on.
+class StageRanks {
+ public:
+  /// @param replicas by stage, each at least 1
+  explicit StageRanks(std::vector<int> replicas);
+
+  int stages() const noexcept { return static_cast<int>(replicas_.size()); }
+  int replicas(int stage) const { return replicas_.at(static_cast<size_t>(stage)); }
+  int first_rank(int stage) const { return first_.at(static_cast<size_t>(stage)); }
+  int stage_of(int rank) const;
+  int replica_of(int rank) const { return rank - first_rank(stage_of(rank)); }
+
+  /// Of the rows of a micro-batch, those of `rank`: a part of them for each replica of its stage.
+  Rows share(Rows micro_batch, int rank) const;
+  /// The ranks of `stage` that have some of `mine`, in the order of those rows, which they have among them. None for a stage that does not exist.
+  std::vector<Partner> partners(int stage, Rows micro_batch, Rows mine) const;
+
+ private:
+  std::vector<int> replicas_;
+  std::vector<int> first_;
+};
+
+}  // namespace tw::pipeline

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a pipeline hold: for checkpoints, for optimizers, and put together.
+#include <algorithm>
+#include <sstream>
+#include <tw/comm/objects.hpp>
+#include <tw/mpi/releasing_others.hpp>
+
+#include "impl.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+/// All tensors of the stage, each once.
+std::vector<NamedShard> shards_of(const StageModel& model, const std::vector<Tie>& ties) {
+  std::vector<NamedShard> shards;
+  const auto add = [&](const std::string& name, const at::Tensor& tensor, ShardKind kind) {
+    const auto known = std::find_if(shards.begin(), shards.end(), [&](const NamedShard& each) { return each.tensor.is_alias_of(tensor.detach()); });
+    const bool is_known = known != shards.end() && known->kind == kind && known->tensor.data_ptr() == tensor.data_ptr() &&
+                          known->tensor.sizes() == tensor.sizes() && tensor.numel() > 0;
+    if (is_known) {
+      if (known->name != name && std::find(known->aliases.begin(), known->aliases.end(), name) == known->aliases.end()) {
+        known->aliases.push_back(name);
+      }
+      return;
+    }
+    NamedShard shard = whole(name, tensor.detach(), kind);
+    shard.on_reshard = OnReshard::shard;  // of which this rank has all
+    if (const auto tied = model.tied.find(name); tied != model.tied.end()) {
+      const auto tie = std::find_if(ties.begin(), ties.end(), [&](const Tie& each) { return each.name == tied->second; });
+      shard.name = tie->name;
+      for (const std::string& each : tie->names) {
+        if (each != tie->name) shard.aliases.push_back(each);
+      }
+    }
+    shards.push_back(std::move(shard));
+  };
+  for (const auto& p : model.module->named_parameters()) add(p.key(), p.value(), ShardKind::parameter);
+  for (const auto& b : model.module->named_buffers()) add(b.key(), b.value(), ShardKind::buffer);
+  return shards;
+}
+
+}  // namespace
+
+std::vector<NamedShard> Pipeline::shards() const {
+  std::vector<NamedShard> shards = shards_of(impl_->model_, impl_->gradients_->ties());
+  shards.push_back(whole("pipeline/calls", impl_->calls_, ShardKind::counter));
+  return shards;
+}
+
+std::vector<OptimizedTensor> Pipeline::optimized_tensors() const {
+  std::vector<OptimizedTensor> tensors;
+  const std::vector<NamedShard> all = shards_of(impl_->model_, impl_->gradients_->ties());
+  for (const NamedTensor& each : impl_->gradients_->parameters()) {
+    const auto shard = std::find_if(all.begin(), all.end(), [&](const NamedShard& s) {
+      return s.tensor.data_ptr() == each.tensor.data_ptr() && s.tensor.sizes() == each.tensor.sizes() && s.kind == ShardKind::parameter;
+    });
+    tensors.push_back({each.tensor, {*shard}});
+  }
+  return tensors;
+}
+
+std::vector<NamedTensor> Pipeline::whole_on_root() const {
+  const Impl& me = *impl_;
+  return releasing_others(me.comm_, [&] {
+    std::string names;
+    std::vector<at::Tensor> mine;
+    if (me.place_.replica == 0) {
+      for (const auto& named : {me.model_.module->named_parameters(), me.model_.module->named_buffers()}) {
+        for (const auto& each : named) {
+          names += each.key() + '\n';
+          mine.push_back(each.value().detach());
+        }
+      }
+    }
+    const std::vector<std::string> lists = gather_strings(me.comm_, names, Rank(0));
+    std::vector<NamedTensor> all;
+    std::vector<Work> sends;
+    if (me.comm_.rank() != 0) {
+      if (!mine.empty()) send(me.comm_, {mine, std::vector<uint8_t>(mine.size(), 0)}, Rank(0), sends);
+    } else {
+      for (size_t rank = 0; rank < lists.size(); ++rank) {
+        if (lists[rank].empty()) continue;
+        std::vector<at::Tensor> values;
+        if (rank > 0) {
+          values = receive(me.comm_, Rank(static_cast<int>(rank))).values;
+        } else {
+          for (const at::Tensor& each : mine) values.push_back(each.clone());
+        }
+        std::istringstream lines(lists[rank]);
+        std::string name;
+        for (size_t i = 0; std::getline(lines, name); ++i) all.push_back({name, values[i]});
+      }
+    }
+    wait_all(sends);
+    return all;
+  });
+}
+
+}  // namespace tw::pipeline
