@@ -16,9 +16,10 @@ namespace {
 
 constexpr auto forward_kind = Action::Kind::forward;
 
+/// Of a batch; to autograd each is a tensor of its own, so that a block that works in place spoils the graph of no other micro-batch.
 std::vector<at::Tensor> narrow_all(const std::vector<at::Tensor>& tensors, Rows rows) {
   std::vector<at::Tensor> parts;
-  for (const at::Tensor& each : tensors) parts.push_back(each.narrow(0, rows.begin, rows.count()));
+  for (const at::Tensor& each : tensors) parts.push_back(each.narrow(0, rows.begin, rows.count()).variable_data());
   return parts;
 }
 

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Three steps of a pipeline equal three steps of one process that computes the same rows of the same micro-batches: loss, gradients, parameters,
+// buffers. For schedules, replicas, recomputation, accumulation, and models in which something can go wrong.
+#include "mpi_test.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <tw/base/concat.hpp>
+#include <tw/pipeline/pipeline.hpp>
+
+#include "reference.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+using testing::world;
+
+using Factories = std::vector<BlockFactory>;
+
+BlockFactory linear(int64_t in, int64_t out) {
+  return block([=] { return torch::nn::Linear(in, out); });
+}
+BlockFactory tanh_block() {
+  return block([] { return torch::nn::Tanh(); });
+}
+
+Factories mlp() { return {linear(3, 6), tanh_block(), linear(6, 6), tanh_block(), linear(6, 6), tanh_block(), linear(6, 2)}; }
+Factories batch_norm() {
+  const auto norm = block([] { return torch::nn::BatchNorm1d(6); });
+  return {linear(3, 6), norm, tanh_block(), linear(6, 6), norm, linear(6, 6), norm, linear(6, 2)};
+}
+Factories dropout() {
+  const auto drop = block([] { return torch::nn::Dropout(0.4); });
+  return {linear(3, 6), drop, linear(6, 6), drop, tanh_block(), drop, linear(6, 2)};
+}
+/// One layer at three places, so that it is on several stages, and on some of them twice.
+Factories tied() {
+  const torch::nn::Linear shared(6, 6);
+  const auto again = block([shared] { return shared; });
+  return {linear(3, 6), again, tanh_block(), again, linear(6, 6), tanh_block(), again, linear(6, 2)};
+}
+/// Nothing to train in front, and blocks that change what they get.
+Factories in_place() {
+  const auto relu = block([] { return torch::nn::ReLU(torch::nn::ReLUOptions(true)); });
+  return {block([] { return torch::nn::Flatten(); }), relu, linear(3, 6), relu, linear(6, 6), relu, linear(6, 2), relu};
+}
+
+torch::Tensor squares(const Tensors& y, const Tensors& t) { return (y.front() - t.front()).square().mean(); }
+
+struct Case {
+  std::string what;
+  PipelineOptions options;
+  std::vector<int64_t> rows = {12, 13, 2};  // of each step; the last one has fewer than micro-batches
+  int accumulated = 1;
+  bool under_no_sync = false;  // all runs of a step but the last
+};
+
+void expect_near(const torch::Tensor& ours, const torch::Tensor& theirs, const std::string& what) {
+  // float64, sums of at most 60 terms in another order, three steps: some 1e-15 of the greatest number are to be expected, or 1e-14 behind norms of
+  // few rows, which magnify differences by up to 1 / deviation.
+  const double greatest = std::max(1.0, theirs.numel() > 0 ? theirs.to(torch::kDouble).abs().max().item<double>() : 0.0);
+  EXPECT_LE((ours.to(torch::kDouble) - theirs.to(torch::kDouble)).abs().max().item<double>(), 1e-12 * greatest) << what;
+}
+
+void expect_equal(const Pipeline& ours, const Reference& expected, bool gradients, const std::string& what) {
+  const auto theirs = expected.tensors();
+  for (const auto& p : ours.named_parameters()) {
+    const torch::Tensor& other = theirs[p.key()];
+    if (!gradients) expect_near(p.value().detach(), other.detach(), what + ": " + p.key());
+    if (!gradients) continue;
+    EXPECT_EQ(p.value().grad().defined(), other.grad().defined()) << what << ": " << p.key();
+    if (p.value().grad().defined() && other.grad().defined()) expect_near(p.value().grad(), other.grad(), what + ": gradient of " + p.key());
+  }
+  for (const auto& b : ours.named_buffers()) expect_near(b.value(), theirs[b.key()], what + ": " + b.key());
+}
+
+/// A batch of `rows` rows.
+using Draw = std::function<std::pair<Tensors, Tensors>(int64_t rows)>;
+
+void expect_equals(Pipeline& ours, Reference& expected, const Case& of, const Draw& draw, const LossOfMany& loss) {
+  const torch::optim::SGDOptions options = torch::optim::SGDOptions(0.1).momentum(0.9);
+  torch::optim::SGD expected_sgd(expected.parameters(), options);
+  std::optional<torch::optim::SGD> sgd;  // a stage may have nothing to train
+  std::vector<torch::Tensor> trained;
+  for (const OptimizedTensor& each : ours.optimized_tensors()) trained.push_back(each.tensor);
+  if (!trained.empty()) sgd.emplace(trained, options);
+  for (size_t step = 0; step < of.rows.size(); ++step) {
+    const std::string what = concat(of.what, ", step ", step);
+    expected_sgd.zero_grad();
+    ours.zero_grad();
+    for (int i = 0; i < of.accumulated; ++i) {
+      torch::manual_seed(100 * step + static_cast<uint64_t>(i));
+      const auto [x, t] = draw(of.rows[step]);
+      std::shared_ptr<void> pause;
+      if (of.under_no_sync && i + 1 < of.accumulated) pause = ours.no_sync();
+      EXPECT_NEAR(ours.run_many(x, t, loss), expected.run(x, t, loss), 1e-12) << what;
+    }
+    expect_equal(ours, expected, true, what);
+    expected_sgd.step();
+    if (sgd) sgd->step();
+    expect_equal(ours, expected, false, what);
+  }
+  ours.eval();
+  for (const StageModel& stage : expected.stages()) stage.module->eval();
+  const auto [x, t] = draw(5);
+  const Tensors outputs = ours.forward_many(x);
+  const Tensors theirs = expected.forward(x);
+  ASSERT_EQ(outputs.size(), theirs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) expect_near(outputs[i], theirs[i], of.what + ": outputs");
+}
+
+void expect_equals_one_process(Factories (*blocks)(), const Case& of) {
+  torch::manual_seed(1);
+  Reference expected(stages_of(blocks(), of.options), of.options);
+  for (const StageModel& stage : expected.stages()) stage.module->to(torch::kDouble);
+  torch::manual_seed(1);
+  Pipeline ours(world(), blocks(), of.options);
+  ours.to(torch::kDouble);
+  const auto draw = [](int64_t rows) {
+    return std::pair(Tensors{torch::randn({rows, 3}, torch::kDouble)}, Tensors{torch::randn({rows, 2}, torch::kDouble)});
+  };
+  expect_equals(ours, expected, of, draw, squares);
+}
+
+/// The first stage as in GPipe, the others as in 1F1B.
+Schedule own_schedule(int stages, int micro_batches) {
+  Schedule own = one_forward_one_backward(stages, micro_batches);
+  own.devices[0] = gpipe(stages, micro_batches).devices[0];
+  return own;
+}
+
+/// All layouts, schedules, and ways to recompute and to accumulate.
+std::vector<Case> cases(int micro_batches, const std::vector<int64_t>& rows) {
+  std::vector<Case> all;
+  for (const std::vector<int>& replicas : layouts(world().size())) {
+    const auto stages = static_cast<int>(replicas.size());
+    int variant = 0;
+    using Make = Schedule (*)(int, int);
+    for (const auto& [name, schedule] : {std::pair<const char*, Make>("GPipe", gpipe), {"1F1B", one_forward_one_backward}, {"own", own_schedule}}) {
+      Case of{concat(name, " on",
+                     [&] {
+                       std::string text;
+                       for (const int each : replicas) text += concat(' ', each);
+                       return text;
+                     }()),
+              {.schedule = schedule(stages, micro_batches), .replicas = replicas, .seed = 7},
+              rows};
+      all.push_back(of);
+      of.options.recompute.assign(static_cast<size_t>(stages), Recompute::full);
+      if (variant++ == 1) of.options.recompute[0] = Recompute::none;
+      of.what += ", recomputing, accumulating";
+      of.accumulated = 2;
+      all.push_back(of);
+      of.what += " under no_sync()";
+      of.accumulated = 3;
+      of.under_no_sync = true;
+      all.push_back(of);
+    }
+  }
+  return all;
+}
+
+TEST(Equivalence, Mlp) {
+  for (const Case& of : cases(4, {12, 13, 2})) expect_equals_one_process(mlp, of);
+}
+TEST(Equivalence, Dropout) {
+  for (const Case& of : cases(3, {12, 13, 2})) expect_equals_one_process(dropout, of);
+}
+TEST(Equivalence, TiedParameters) {
+  for (const Case& of : cases(3, {12, 13, 2})) expect_equals_one_process(tied, of);
+}
+TEST(Equivalence, BlocksThatWorkInPlace) {
+  for (const Case& of : cases(3, {12, 13, 2})) expect_equals_one_process(in_place, of);
+}
+// Several rows on each replica: of one, a batch norm makes nothing, of two, plus and minus one.
+TEST(Equivalence, BatchNorm) {
+  for (const Case& of : cases(2, {41, 40, 42})) expect_equals_one_process(batch_norm, of);
+}
+
+/// A stage of several tensors: h of this stage, the inputs x and k that all stages need, and more than travel in one message. h' = tanh(W h + E[k])
+/// + x, where h is positive.
+struct StateImpl : torch::nn::Module {
+  explicit StateImpl(int stage)
+      : linear(register_module(concat("linear", stage), torch::nn::Linear(3, 3))),
+        embedding(register_module(concat("embedding", stage), torch::nn::Embedding(5, 3))),
+        shared(register_parameter("shared", torch::randn({3}))) {}
+  Tensors forward(const Tensors& v) {
+    const bool first = v.size() == 2;
+    const torch::Tensor &x = v[0], &k = v[1];
+    const torch::Tensor h = first ? x * 2 : v[2];
+    torch::Tensor next = torch::tanh(linear(h) + embedding(k) * shared) + x;
+    if (!first) next = torch::where(v[3], next + v[4] * v[7], next - v[5]);
+    return {x, k, next, next > 0, next * 2, next - 1, k + 1, shared.expand({x.size(0), 3}).sin()};
+  }
+  torch::nn::Linear linear;
+  torch::nn::Embedding embedding;
+  torch::Tensor shared;
+};
+
+TEST(Equivalence, StatesOfSeveralTensors) {
+  const auto make = [](int stage) {
+    torch::manual_seed(static_cast<uint64_t>(30 + stage));
+    const auto module = std::make_shared<StateImpl>(stage);
+    module->to(torch::kDouble);
+    return StageModel{module, [module](const Tensors& v) { return module->forward(v); }, {}};
+  };
+  const auto draw = [](int64_t rows) {
+    return std::pair(Tensors{torch::randn({rows, 3}, torch::kDouble), torch::randint(5, {rows}, torch::kLong)},
+                     Tensors{torch::randn({rows, 3}, torch::kDouble), torch::randint(2, {rows}, torch::kLong)});
+  };
+  const LossOfMany loss = [](const Tensors& y, const Tensors& t) {
+    return (y[2] - t[0]).square().mean() + (y[4] + y[5]).sum(1).mul(t[1]).mean() + y[7].sum(1).mean();
+  };
+  for (const Case& of : cases(3, {12, 13, 2})) {
+    const auto stages = static_cast<int>(of.options.replicas.size());
+    std::vector<StageModel> all;
+    for (int s = 0; s < stages; ++s) all.push_back(make(s));
+    for (int s = 1; s < stages; ++s) {  // one parameter of all
+      auto& module = dynamic_cast<StateImpl&>(*all[static_cast<size_t>(s)].module);
+      module.shared = dynamic_cast<StateImpl&>(*all[0].module).shared;
+    }
+    Reference expected(all, of.options);
+    int mine = 0;
+    for (int rank = of.options.replicas[0]; rank <= world().rank(); rank += of.options.replicas[static_cast<size_t>(mine)]) ++mine;
+    StageModel stage = make(mine);
+    if (stages > 1) stage.tied["shared"] = "shared";
+    Pipeline ours(world(), stage, of.options);
+    expect_equals(ours, expected, of, draw, loss);
+  }
+}
+
+}  // namespace
+}  // namespace tw::pipeline

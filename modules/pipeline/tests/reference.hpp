@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a pipeline compute, computed by one process: stage by stage, for the same rows of the same micro-batches.
+#pragma once
+#include <torch/torch.h>
+
+#include <string>
+#include <tw/pipeline/pipeline.hpp>
+#include <vector>
+
+#include "../src/random_key.hpp"
+
+namespace tw::pipeline {
+
+using Tensors = std::vector<torch::Tensor>;
+
+/// Where the i-th of n nearly equal parts of `count` begins.
+inline int64_t border(int64_t count, int64_t n, int64_t i) {
+  int64_t begin = 0;
+  for (int64_t k = 0; k < i; ++k) begin += count / n + (k < count % n ? 1 : 0);
+  return begin;
+}
+
+class Reference {
+ public:
+  Reference(std::vector<StageModel> stages, const PipelineOptions& options) : stages_(std::move(stages)), options_(options) {
+    if (options_.replicas.empty()) options_.replicas.assign(stages_.size(), 1);
+  }
+
+  double run(const Tensors& inputs, const Tensors& targets, const LossOfMany& loss) {
+    // Buffers by stage and replica; all replicas begin with the same ones.
+    std::vector<std::vector<Tensors>> buffers(stages_.size());
+    for (size_t s = 0; s < stages_.size(); ++s) buffers[s].assign(static_cast<size_t>(options_.replicas[s]), buffers_of(s));
+    const int64_t rows = targets.front().size(0);
+    torch::Tensor total = torch::zeros({}, torch::kDouble);
+    for (int64_t m = 0; m < options_.schedule.micro_batches; ++m) {
+      const int64_t begin = border(rows, options_.schedule.micro_batches, m);
+      const int64_t count = border(rows, options_.schedule.micro_batches, m + 1) - begin;
+      if (count == 0) continue;
+      Tensors values = narrow(inputs, begin, count);
+      for (size_t s = 0; s < stages_.size(); ++s) {
+        std::vector<Tensors> parts;
+        for (int r = 0; r < options_.replicas[s]; ++r) {
+          const int64_t first = border(count, options_.replicas[s], r);
+          const int64_t n = border(count, options_.replicas[s], r + 1) - first;
+          if (n == 0) continue;
+          GeneratorGuard generator;
+          seed_with(generator, {options_.seed, calls_, static_cast<int>(m), static_cast<int>(s), r});
+          set_buffers(s, buffers[s][static_cast<size_t>(r)]);
+          parts.push_back(stages_[s].forward(narrow(values, first, n)));
+          if (s + 1 == stages_.size()) {
+            const double weight = static_cast<double>(n) / static_cast<double>(rows);
+            total = total + loss(parts.back(), narrow(targets, begin + first, n)) * weight;
+          }
+          buffers[s][static_cast<size_t>(r)] = buffers_of(s);
+        }
+        values.clear();
+        for (size_t i = 0; i < parts.front().size(); ++i) {
+          Tensors of_value;
+          for (const Tensors& part : parts) of_value.push_back(part[i]);
+          values.push_back(torch::cat(of_value));
+        }
+      }
+    }
+    total.backward();
+    for (size_t s = 0; s < stages_.size(); ++s) set_buffers(s, mean(buffers[s]));
+    ++calls_;
+    return total.item<double>();
+  }
+
+  Tensors forward(Tensors values) const {
+    const torch::NoGradGuard no_gradients;
+    for (const StageModel& stage : stages_) values = stage.forward(values);
+    return values;
+  }
+
+  const std::vector<StageModel>& stages() const { return stages_; }
+  /// By their names in the whole model.
+  torch::OrderedDict<std::string, torch::Tensor> tensors() const {
+    torch::OrderedDict<std::string, torch::Tensor> all;
+    for (const StageModel& stage : stages_) {
+      for (const auto& named : {stage.module->named_parameters(), stage.module->named_buffers()}) {
+        for (const auto& each : named) {
+          if (!all.contains(each.key())) all.insert(each.key(), each.value());
+        }
+      }
+    }
+    return all;
+  }
+  /// Each once.
+  Tensors parameters() const {
+    Tensors all;
+    for (const StageModel& stage : stages_) {
+      for (const torch::Tensor& p : stage.module->parameters()) {
+        const auto same = [&](const torch::Tensor& known) { return known.is_same(p); };
+        if (std::none_of(all.begin(), all.end(), same)) all.push_back(p);
+      }
+    }
+    return all;
+  }
+
+ private:
+  static Tensors narrow(const Tensors& tensors, int64_t begin, int64_t count) {
+    Tensors parts;
+    for (const torch::Tensor& each : tensors) parts.push_back(each.narrow(0, begin, count).clone());  // stages may work in place
+    return parts;
+  }
+  Tensors buffers_of(size_t stage) const {
+    Tensors copies;
+    for (const torch::Tensor& each : stages_[stage].module->buffers()) copies.push_back(each.variable_data().clone());
+    return copies;
+  }
+  void set_buffers(size_t stage, const Tensors& values) const {
+    const Tensors buffers = stages_[stage].module->buffers();
+    for (size_t i = 0; i < buffers.size(); ++i) buffers[i].variable_data().copy_(values[i]);
+  }
+  static Tensors mean(const std::vector<Tensors>& of_replicas) {
+    Tensors means;
+    for (size_t i = 0; i < of_replicas.front().size(); ++i) {
+      Tensors copies;
+      for (const Tensors& replica : of_replicas) copies.push_back(replica[i]);
+      const torch::Tensor all = torch::stack(copies);
+      means.push_back(all.is_floating_point() ? all.mean(0) : all.amax(0));
+    }
+    return means;
+  }
+
+  std::vector<StageModel> stages_;
+  PipelineOptions options_;
+  uint64_t calls_ = 0;
+};
+
+/// The stages that a pipeline of `factories` has.
+inline std::vector<StageModel> stages_of(const std::vector<BlockFactory>& factories, const PipelineOptions& options) {
+  std::vector<StageModel> stages;
+  int64_t next = 0;
+  for (int s = 0; s < options.schedule.stages; ++s) {
+    const auto count = static_cast<int64_t>(factories.size());
+    const int64_t end = options.blocks.empty() ? border(count, options.schedule.stages, s + 1) : next + options.blocks[static_cast<size_t>(s)];
+    StageModel stage{std::make_shared<torch::nn::Module>(), nullptr, {}};
+    std::vector<Block> blocks;
+    for (; next < end; ++next) {
+      blocks.push_back(factories[static_cast<size_t>(next)]());
+      stage.module->register_module(std::to_string(next), blocks.back().module);
+    }
+    stage.forward = [blocks](const Tensors& inputs) {
+      torch::Tensor x = inputs.front();
+      for (const Block& each : blocks) x = each.forward(x);
+      return Tensors{x};
+    };
+    stages.push_back(std::move(stage));
+  }
+  return stages;
+}
+
+/// For each number of ranks, ways to give them to stages.
+inline std::vector<std::vector<int>> layouts(int ranks) {
+  switch (ranks) {
+    case 1: return {{1}};
+    case 2: return {{1, 1}, {2}};
+    case 3: return {{1, 1, 1}, {1, 2}, {2, 1}, {3}};
+    default: return {{1, 1, 1, 1}, {1, 3}, {3, 1}, {2, 2}, {1, 2, 1}, {4}};
+  }
+}
+
+}  // namespace tw::pipeline
