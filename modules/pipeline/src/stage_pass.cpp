@@ -2,6 +2,7 @@
 #include "stage_pass.hpp"
 
 #include <ATen/ops/_unsafe_view.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
@@ -53,6 +54,10 @@ std::vector<at::Tensor> StagePass::record() {
   for (const at::Tensor& output : outputs) {
     ends_.push_back(output.requires_grad() ? torch::autograd::impl::gradient_edge(output) : torch::autograd::Edge());
     detached.push_back(output.detach());
+  }
+  // Autograd saves what it needs of the inputs; their leaves are only where cotangents gather.
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (wants_[i] != 0) inputs_[i].set_data(at::zeros({1}, inputs_[i].options().requires_grad(false)).expand(inputs_[i].sizes()));
   }
   return detached;
 }

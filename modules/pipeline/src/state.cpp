@@ -55,6 +55,7 @@ std::vector<OptimizedTensor> Pipeline::optimized_tensors() const {
       return s.tensor.data_ptr() == each.tensor.data_ptr() && s.tensor.sizes() == each.tensor.sizes() && s.kind == ShardKind::parameter;
     });
     tensors.push_back({each.tensor, {*shard}});
+    tensors.back().slices.front().aliases.clear();  // what an optimizer remembers of it is named after one name
   }
   return tensors;
 }

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many activations a stage holds at once, counted by LibTorch's allocator: fewer by 1F1B than by GPipe, fewer still where they are recomputed.
+#include "mpi_test.hpp"
+
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <tw/base/concat.hpp>
+#include <tw/pipeline/check.hpp>
+#include <tw/pipeline/pipeline.hpp>
+
+namespace tw::pipeline {
+namespace {
+
+using testing::world;
+
+/// Bytes that this thread has allocated for tensors since it was made, less those that it has freed.
+struct Count : c10::MemoryReportingInfoBase {
+  void reportMemoryUsage(void* /*ptr*/, int64_t bytes, size_t /*allocated*/, size_t /*reserved*/, c10::Device /*device*/) override {
+    now += bytes;
+    most = std::max(most, now);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  int64_t now = 0;
+  int64_t most = 0;
+};
+
+constexpr int64_t rows = 64;  // of a micro-batch
+constexpr int64_t width = 512;
+constexpr int layers = 16;  // of a stage; each stores one tensor, its output
+constexpr int micro_batches = 8;
+
+/// The most that a step of this rank's stage holds, in tensors of a micro-batch.
+double tensors_held(Schedule (*schedule)(int, int), Recompute recompute) {
+  const int stages = world().size();
+  std::vector<BlockFactory> blocks(static_cast<size_t>(stages * layers), block([] { return torch::nn::Tanh(); }));
+  blocks[0] = block([] { return torch::nn::Linear(width, width); });  // or there would be no backward pass
+  Pipeline model(world(), blocks,
+                 {.schedule = schedule(stages, micro_batches), .recompute = std::vector<Recompute>(static_cast<size_t>(stages), recompute)});
+  const torch::Tensor x = torch::randn({rows * micro_batches, width});
+  const auto loss = [](const torch::Tensor& y, const torch::Tensor& /*t*/) { return y.sum(); };
+  model.run(x, x, loss);  // gradients and whatever else stays exist from now on
+  model.zero_grad(false);
+  const auto count = std::make_shared<Count>();
+  {
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, count);
+    model.run(x, x, loss);
+  }
+  return static_cast<double>(count->most) / static_cast<double>(rows * width * static_cast<int64_t>(sizeof(float)));
+}
+
+TEST(PipelineMemory, IsThatOfTheSchedule) {
+  const auto stage = static_cast<size_t>(world().rank());
+  const int stored = stage == 0 ? layers - 1 : layers;  // the first block stores its input, which is the caller's
+  const double by_gpipe = tensors_held(gpipe, Recompute::none);
+  const double by_1f1b = tensors_held(one_forward_one_backward, Recompute::none);
+  // Besides what is stored: some three tensors for cotangents and messages under way.
+  EXPECT_NEAR(by_gpipe, micro_batches * stored, 5);
+  EXPECT_NEAR(by_1f1b, most_in_flight(one_forward_one_backward(world().size(), micro_batches))[stage] * stored, 5);
+  EXPECT_LT(by_1f1b, by_gpipe);
+}
+
+TEST(PipelineMemory, IsLessWhereActivationsAreRecomputed) {
+  const double kept = tensors_held(gpipe, Recompute::none);
+  const double recomputed = tensors_held(gpipe, Recompute::full);
+  RecordProperty("recomputed", std::to_string(recomputed / kept));
+  const double formula = static_cast<double>(micro_batches + layers) / (micro_batches * layers);
+  if (world().rank() > 0) {
+    EXPECT_NEAR(recomputed / kept, formula, 0.2 * formula);
+  } else {
+    EXPECT_LT(recomputed / kept, 1.2 * formula);  // the first stage's inputs are the caller's
+  }
+  EXPECT_LE(tensors_held(one_forward_one_backward, Recompute::full), recomputed + 2);  // messages under way
+}
+
+}  // namespace
+}  // namespace tw::pipeline

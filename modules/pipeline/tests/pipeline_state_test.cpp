@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is saved by one partition goes on under another as if nothing had happened; norms of gradients are those of the whole model; optimizers of
+// replicas may be sharded.
+#include "mpi_test.hpp"
+
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/gradients/sharded_optimizer.hpp>
+#include <tw/pipeline/pipeline.hpp>
+#include <tw/state.hpp>
+
+#include "reference.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+using testing::world;
+
+/// Dropout, whose calls count, a batch norm, and a layer at two places.
+std::vector<BlockFactory> blocks() {
+  const torch::nn::Linear shared(6, 6);
+  const auto again = block([shared] { return shared; });
+  return {block([] { return torch::nn::Linear(3, 6); }),   again, block([] { return torch::nn::Dropout(0.3); }),
+          block([] { return torch::nn::BatchNorm1d(6); }), again, block([] { return torch::nn::Linear(6, 2); })};
+}
+
+PipelineOptions options_of(const std::vector<int>& replicas) {
+  return {.schedule = one_forward_one_backward(static_cast<int>(replicas.size()), 2), .replicas = replicas, .seed = 3};
+}
+
+torch::Tensor squares(const torch::Tensor& y, const torch::Tensor& t) { return (y - t).square().mean(); }
+
+std::pair<torch::Tensor, torch::Tensor> batch_of(int step) {
+  torch::manual_seed(static_cast<uint64_t>(50 + step));
+  return {torch::randn({40, 3}, torch::kDouble), torch::randn({40, 2}, torch::kDouble)};
+}
+
+/// A pipeline with its optimizer.
+struct Trained {
+  explicit Trained(const PipelineOptions& options) {
+    torch::manual_seed(1);
+    model.emplace(world(), blocks(), options);
+    model->to(torch::kDouble);
+    std::vector<torch::Tensor> parameters;
+    for (const OptimizedTensor& each : model->optimized_tensors()) parameters.push_back(each.tensor);
+    if (!parameters.empty()) adam.emplace(parameters, 0.01);
+  }
+  void step(int i) {
+    const auto [x, t] = batch_of(i);
+    model->zero_grad();
+    model->run(x, t, squares);
+    if (adam) adam->step();
+  }
+  std::optional<OptimizerState> state() {
+    if (!adam) return std::nullopt;
+    return OptimizerState(*adam, model->optimized_tensors());
+  }
+  std::vector<NamedShard> shards() {
+    std::vector<NamedShard> all = model->shards();
+    if (auto of_optimizer = state()) {
+      for (NamedShard& each : of_optimizer->shards()) all.push_back(std::move(each));
+    }
+    return all;
+  }
+  /// The whole, on every rank's behalf, as a number for each tensor on rank 0.
+  std::map<std::string, torch::Tensor> whole() const {
+    std::map<std::string, torch::Tensor> all;
+    for (const NamedTensor& each : model->whole_on_root()) all.emplace(each.name, each.tensor);
+    return all;
+  }
+  std::optional<Pipeline> model;
+  std::optional<torch::optim::Adam> adam;
+};
+
+void load(Trained& trained, const CheckpointStore& store, int64_t step) {
+  std::vector<NamedShard> shards = trained.model->shards();
+  std::optional<OptimizerState> state = trained.state();
+  std::vector<NamedShard> of_optimizer;
+  const CheckpointIndex index = store.index(step);
+  if (state) {
+    std::vector<std::string> mine;
+    for (const auto& tensor : index.tensors) {
+      for (const OptimizedTensor& each : trained.model->optimized_tensors()) {
+        if (tensor.spec.name.starts_with("optimizer/" + each.slices.front().name + '/')) mine.push_back(tensor.spec.name);
+      }
+    }
+    state->prepare(mine);
+    of_optimizer = state->shards();
+    shards.insert(shards.end(), of_optimizer.begin(), of_optimizer.end());
+  }
+  store.load(step, shards);
+  if (state) state->apply(of_optimizer);
+}
+
+TEST(PipelineState, GoesOnUnderAnotherPartition) {
+  const std::string directory = broadcast_string(world(), concat(::testing::TempDir(), "pipeline_state_", ::getpid()), Rank(0));
+  const std::vector<std::vector<int>> all = layouts(world().size());
+  CheckpointStore store(world(), directory, {.keep = 100});
+  for (size_t i = 0; i < all.size(); ++i) {
+    Trained saved(options_of(all[i]));
+    for (int step = 0; step < 2; ++step) saved.step(step);
+    store.save(static_cast<int64_t>(i), saved.shards(), "");
+    store.wait();
+    // Another partition has other replicas, and so other dropout and statistics: both load and go on, and must be equal before.
+    Trained loaded(options_of(all[(i + 1) % all.size()]));
+    load(loaded, store, static_cast<int64_t>(i));
+    const auto before = saved.whole();
+    const auto after = loaded.whole();
+    EXPECT_EQ(before.size(), after.size());
+    for (const auto& [name, tensor] : before) EXPECT_TRUE(tensor.equal(after.at(name))) << name;
+    // The same partition goes on to the same bits.
+    Trained again(options_of(all[i]));
+    load(again, store, static_cast<int64_t>(i));
+    saved.step(2);
+    again.step(2);
+    const auto expected = saved.whole();
+    for (const auto& [name, tensor] : again.whole()) {
+      EXPECT_LE((tensor.to(torch::kDouble) - expected.at(name).to(torch::kDouble)).abs().max().item<double>(), 1e-13) << name;
+    }
+  }
+  world().barrier();
+  if (world().rank() == 0) std::filesystem::remove_all(directory);
+}
+
+TEST(PipelineState, ClipsAsOneProcessDoes) {
+  for (const std::vector<int>& replicas : layouts(world().size())) {
+    const PipelineOptions options = options_of(replicas);
+    torch::manual_seed(1);
+    Reference expected(stages_of(blocks(), options), options);
+    for (const StageModel& stage : expected.stages()) stage.module->to(torch::kDouble);
+    torch::manual_seed(1);
+    Pipeline ours(world(), blocks(), options);
+    ours.to(torch::kDouble);
+    for (const double max_norm : {0.1, 1e3}) {
+      const auto [x, t] = batch_of(0);
+      ours.zero_grad();
+      for (torch::Tensor& p : expected.parameters()) p.mutable_grad() = torch::Tensor();
+      ours.run(x, t, squares);
+      expected.run({x}, {t}, [](const Tensors& y, const Tensors& u) { return squares(y[0], u[0]); });
+      const double norm = torch::nn::utils::clip_grad_norm_(expected.parameters(), max_norm);
+      EXPECT_NEAR(ours.clip_grad_norm(max_norm), norm, 1e-12 * std::max(1.0, norm));
+      const auto theirs = expected.tensors();
+      for (const auto& p : ours.named_parameters()) {
+        // Sums in another order; the norm's own error scales all.
+        EXPECT_LE((p.value().grad() - theirs[p.key()].grad()).abs().max().item<double>(), 1e-12 * std::max(1.0, norm)) << p.key();
+      }
+    }
+  }
+}
+
+TEST(PipelineState, ClipsReducedGradientsOnly) {
+  Pipeline ours(world(), blocks(), options_of(layouts(world().size()).back()));
+  const torch::Tensor x = torch::randn({40, 3});
+  const torch::Tensor t = torch::randn({40, 2});
+  const auto pause = ours.no_sync();
+  ours.run(x, t, squares);
+  EXPECT_THROW(ours.clip_grad_norm(1), std::logic_error);
+}
+
+TEST(PipelineState, ShardedOptimizersOfReplicas) {
+  for (const std::vector<int>& replicas : layouts(world().size())) {
+    Trained whole(options_of(replicas));
+    PipelineOptions options = options_of(replicas);
+    options.sharding = Sharding::slices;
+    Trained sharded(options);
+    if (!sharded.model->reduced_parameters().empty()) {
+      ShardedOptimizer adam(sharded.model->reducer(), sharded.model->reduced_parameters(),
+                            optimizer_like(*sharded.adam, sharded.model->reduced_parameters()));
+      for (int step = 0; step < 3; ++step) {
+        const auto [x, t] = batch_of(step);
+        sharded.model->run(x, t, squares);
+        adam.step();
+        whole.step(step);
+      }
+    } else {
+      for (int step = 0; step < 3; ++step) {
+        const auto [x, t] = batch_of(step);
+        sharded.model->run(x, t, squares);
+        whole.step(step);
+      }
+    }
+    const auto ours = whole.model->named_parameters();
+    for (const auto& p : sharded.model->named_parameters()) {
+      // Adam divides by the root of what gradients' squares average: where these are small, differences grow, but not beyond the learning rate times
+      // 1e-8 or so; here gradients are some 1e-3 at least.
+      EXPECT_LE((p.value() - ours[p.key()]).abs().max().item<double>(), 1e-11) << p.key();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tw::pipeline
