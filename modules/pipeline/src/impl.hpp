@@ -30,8 +30,9 @@ class Pipeline::Impl {
   std::shared_ptr<int> pauses_ = std::make_shared<int>(0);
   at::Tensor calls_;  // of run(); in a checkpoint, so a tensor
 
-  /// The rows of a batch on which all ranks agree. Collective; throws on all ranks alike. @param targets none: forward()
-  int64_t agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets) const;
+  /// The rows of a batch on which all ranks agree; makes whatever must exist before any rank may throw. Collective; throws on all ranks alike.
+  /// @param targets none: forward()
+  int64_t agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets);
 };
 
 /// By stage, whatever `options` say.

@@ -67,10 +67,11 @@ Pipeline::Impl::Impl(Start start)
   });
 }
 
-int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets) const {
-  const at::Tensor mine = at::tensor({place_.is_first() ? common_rows(inputs) : 0, place_.is_last() && targets != nullptr ? common_rows(*targets) : 0,
-                                      static_cast<int64_t>(*pauses_ > 0), static_cast<int64_t>(targets != nullptr)},
-                                     at::kLong);
+int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets) {
+  const at::Tensor mine = at::tensor(
+      {place_.is_first() ? common_rows(inputs) : 0, place_.is_last() && targets != nullptr ? common_rows(*targets) : 0,
+       static_cast<int64_t>(*pauses_ > 0), static_cast<int64_t>(targets != nullptr), static_cast<int64_t>(gradients_->needs_preparation())},
+      at::kLong);
   const at::Tensor all = at::zeros({comm_.size(), mine.numel()}, at::kLong);
   allgather(comm_, mine, all);
   const auto of = all.accessor<int64_t, 2>();
@@ -84,6 +85,10 @@ int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, con
                of[rank][1] < 0 ? "different numbers of rows" : concat(of[rank][1], " rows"), " of targets on rank ", rank);
     TW_EXPECTS(of[rank][2] == of[0][2], "no_sync() is in force on some ranks alone");
     TW_EXPECTS(of[rank][3] == of[0][3], "some ranks call run(), others forward()");
+  }
+  if (all.select(1, 4).any().item<bool>()) {
+    if (gradients_->needs_preparation()) gradients_->prepare();
+    comm_.barrier();
   }
   return rows;
 }
@@ -144,7 +149,7 @@ at::Tensor Pipeline::forward(const at::Tensor& inputs) {
 }
 
 std::vector<at::Tensor> Pipeline::forward_many(const std::vector<at::Tensor>& inputs) {
-  const Impl& me = *impl_;
+  Impl& me = *impl_;
   const Rows all{0, me.agree_on_rows(inputs, nullptr)};
   return releasing_others(me.comm_, [&] {
     const c10::AutoGradMode no_gradients(false);

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <tw/base/contract.hpp>
-#include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/gradients/clipping.hpp>
 
@@ -22,10 +21,6 @@ std::vector<NamedTensor> trained_of(const torch::nn::Module& module) {
     if (p.value().requires_grad()) parameters.push_back({p.key(), p.value()});
   }
   return without_aliases(std::move(parameters));
-}
-
-std::string line_of(const std::string& name, const at::Tensor& tensor) {
-  return concat(NamedTensor{name, tensor}.spec().describe(), tensor.requires_grad() ? ", trained" : "");
 }
 
 void make_equal(const Communicator& comm, const std::vector<at::Tensor>& tensors) {
@@ -45,16 +40,8 @@ StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks
       trained_(trained_of(*model.module)),
       buffers_(model.module->buffers()) {
   const int stage = ranks.stage_of(comm.rank());
-  std::vector<std::string> lines;
-  std::vector<at::Tensor> tensors;
-  for (const auto& named : {model.module->named_parameters(), model.module->named_buffers()}) {
-    for (const auto& each : named) {
-      lines.push_back(line_of(each.key(), each.value()));
-      tensors.push_back(each.value());
-    }
-  }
-  expect_same_on_all_ranks(replicas_, concat("the parameters and buffers of stage ", stage), lines);
-  make_equal(replicas_, tensors);
+  make_equal(replicas_, model.module->parameters());
+  make_equal(replicas_, model.module->buffers());
   const auto here = model.module->named_parameters();
   std::vector<std::vector<int>> sets;  // of stages, each once
   for (const Tie& tie : ties_) {
@@ -64,7 +51,6 @@ StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks
     const bool takes_part = std::find(set.begin(), set.end(), stage) != set.end();
     TiedGroup group{{}, comm.split(takes_part ? 1 : 0, comm.rank()), false};
     group.is_first = takes_part && group.comm.rank() == 0;
-    std::vector<std::string> of_ties;
     for (const Tie& tie : ties_) {
       if (!takes_part || tie.stages != set) continue;
       for (const auto& [name, of_all] : model.tied) {
@@ -74,10 +60,8 @@ StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks
             std::any_of(group.parameters.begin(), group.parameters.end(), [&](const at::Tensor& p) { return p.is_same(parameter); });
         if (is_known) continue;  // under another name
         group.parameters.push_back(parameter);
-        of_ties.push_back(line_of(tie.name, parameter));
       }
     }
-    expect_same_on_all_ranks(group.comm, "the parameters that stages share", of_ties);
     make_equal(group.comm, group.parameters);
     std::erase_if(group.parameters, [](const at::Tensor& p) { return !p.requires_grad(); });
     groups_.push_back(std::move(group));
@@ -93,13 +77,21 @@ bool StageGradients::is_tied(const at::Tensor& parameter) const {
   });
 }
 
+bool StageGradients::needs_preparation() const {
+  if (reduced_by_replicas_.empty() || (replicas_.size() == 1 && sharding_ == Sharding::none)) return false;
+  return !reducer_ || (sharding_ == Sharding::none && reducer_->specs() != specs_of(reduced_by_replicas_));
+}
+
+void StageGradients::prepare() {
+  reducer_.reset();
+  // All gradients are there when the first one is marked, so that nothing is left to overlap with but other stages.
+  const ReducerOptions options{.reduction = Reduction::sum, .overlap = false, .sharding = sharding_};
+  reducer_ = std::make_unique<Reducer>(replicas_, specs_of(reduced_by_replicas_), options);
+}
+
 Reducer& StageGradients::reducer() {
   TW_EXPECTS(!reduced_by_replicas_.empty(), "this stage has no gradients that replicas reduce");
-  std::vector<TensorSpec> specs = specs_of(reduced_by_replicas_);
-  if (!reducer_ || (sharding_ == Sharding::none && reducer_->specs() != specs)) {
-    reducer_.reset();
-    reducer_ = std::make_unique<Reducer>(replicas_, std::move(specs), ReducerOptions{.reduction = Reduction::sum, .sharding = sharding_});
-  }
+  if (!reducer_) prepare();
   return *reducer_;
 }
 

@@ -24,7 +24,11 @@ class StageGradients {
   /// Those that are trained, each once. Of sharded ones, the reducer has all; otherwise those that are not tied.
   const std::vector<NamedTensor>& parameters() const noexcept { return trained_; }
   const std::vector<Tie>& ties() const noexcept { return ties_; }
-  /// Collective over the stage at its first use, and after a change of dtype.
+  /// Whether the next reduce() needs a reducer that does not exist, or not for these dtypes.
+  bool needs_preparation() const;
+  /// Makes it. Collective over the stage, and no other stage may throw meanwhile: it makes communicators, whose making cannot be ended.
+  void prepare();
+  /// Made where it does not exist; collective over the stage then.
   Reducer& reducer();
 
   /// Before the first backward pass of a run.

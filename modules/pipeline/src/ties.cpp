@@ -6,20 +6,39 @@
 #include <sstream>
 #include <tw/base/contract.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/tensor/tensor_spec.hpp>
 
 namespace tw::pipeline {
 namespace {
 
-/// A line for each parameter: the name by which stages know it, if it is tied, and that it has here. Names have neither tabs nor line breaks.
+/// One tensor of a stage. As a line, its parts stand between tabs, which names have not.
+struct Entry {
+  std::string of_all;  // the name by which stages know it, if it is tied
+  std::string name;    // here; empty: it is not there
+  std::string spec;    // without name; empty for a buffer, which cannot be tied
+
+  static Entry parse(const std::string& line) {
+    std::istringstream in(line);
+    Entry entry;
+    std::getline(in, entry.of_all, '\t');
+    std::getline(in, entry.name, '\t');
+    std::getline(in, entry.spec, '\t');
+    return entry;
+  }
+};
+
 std::string lines_of(const StageModel& model) {
   std::ostringstream lines;
+  const auto spec = [](const at::Tensor& t) { return TensorSpec{"", t.sizes().vec(), t.scalar_type()}.describe(); };
   for (const auto& p : model.module->named_parameters()) {
     const auto tie = model.tied.find(p.key());
-    lines << (tie == model.tied.end() ? "" : tie->second) << '\t' << p.key() << '\n';
+    lines << (tie == model.tied.end() ? "" : tie->second) << '\t' << p.key() << '\t' << spec(p.value())
+          << (p.value().requires_grad() ? ", trained\n" : ", not trained\n");
   }
   for (const auto& [name, of_all] : model.tied) {
-    if (!model.module->named_parameters().contains(name)) lines << of_all << "\t\n";  // not there
+    if (!model.module->named_parameters().contains(name)) lines << of_all << "\t\t\n";
   }
+  for (const auto& b : model.module->named_buffers()) lines << '\t' << b.key() << spec(b.value()) << "\t\n";
   return std::move(lines).str();
 }
 
@@ -27,20 +46,27 @@ std::string lines_of(const StageModel& model) {
 
 std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks, const StageModel& model) {
   const std::vector<std::string> lines = allgather_strings(comm, lines_of(model));
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const int first = ranks.first_rank(ranks.stage_of(rank));
+    TW_EXPECTS(lines[static_cast<size_t>(rank)] == lines[static_cast<size_t>(first)], "ranks ", first, " and ", rank, " both have stage ",
+               ranks.stage_of(rank), ", but other parameters or buffers");
+  }
   std::map<std::string, Tie> ties;
-  std::map<std::string, int> homes;  // of untied names
+  std::map<std::string, std::string> specs;  // of tied ones
+  std::map<std::string, int> homes;          // of untied names
   for (int stage = 0; stage < ranks.stages(); ++stage) {
     std::istringstream in(lines[static_cast<size_t>(ranks.first_rank(stage))]);
     for (std::string line; std::getline(in, line);) {
-      const size_t tab = line.find('\t');
-      const std::string of_all = line.substr(0, tab);
-      const std::string name = line.substr(tab + 1);
+      const auto [of_all, name, spec] = Entry::parse(line);
+      if (spec.empty() && !name.empty()) continue;
       TW_EXPECTS(!name.empty(), "stage ", stage, " has no parameter that is tied as '", of_all, "'");
       if (of_all.empty()) {
         const auto [home, is_new] = homes.emplace(name, stage);
         TW_EXPECTS(is_new, "stages ", home->second, " and ", stage, " both have a parameter '", name, "': say so in StageModel::tied");
         continue;
       }
+      const std::string& of_first = specs.emplace(of_all, spec).first->second;
+      TW_EXPECTS(of_first == spec, "parameter '", of_all, "' is tied, but it is", of_first, " on one stage and", spec, " on stage ", stage);
       Tie& tie = ties[of_all];
       tie.name = of_all;
       if (std::find(tie.names.begin(), tie.names.end(), name) == tie.names.end()) tie.names.push_back(name);

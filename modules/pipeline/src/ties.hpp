@@ -18,8 +18,9 @@ struct Tie {
   std::vector<int> stages;         // ascending, at least two
 };
 
-/// All of them, in an order of their names. Collective. @param stage of this rank
-/// @throws ContractError on every rank for a name that is on several stages without being tied, or tied on one alone
+/// All of them, in an order of their names. Collective. @param model this rank's
+/// @throws ContractError on every rank for replicas that have other parameters or buffers than the first one, and for a name that is on several
+/// stages without being tied, or tied on one alone
 std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks, const StageModel& model);
 
 }  // namespace tw::pipeline

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is wrong on one rank holds up none, and says where it was.
+#include "mpi_test.hpp"
+
+#include <torch/torch.h>
+
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/mpi/error.hpp>
+#include <tw/pipeline/pipeline.hpp>
+
+#include "reference.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+using testing::world;
+
+/// Fails in the forward or backward pass that is the n-th one with more than no rows.
+struct FailsImpl : torch::nn::Module {
+  FailsImpl(bool goes_back, int n) : backward(goes_back), left(n) {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    if (!backward && --left == 0) throw std::runtime_error("cannot go on");
+    torch::Tensor y = x * 1;
+    if (backward && y.requires_grad()) {
+      y.register_hook([this](const torch::Tensor&) {
+        if (--left == 0) throw std::runtime_error("cannot go back");
+      });
+    }
+    return y;
+  }
+  bool backward;
+  int left;
+};
+TORCH_MODULE(Fails);
+
+/// A layer for each stage, and behind that of stage `where` one that fails.
+std::vector<BlockFactory> failing(int stages, int where, bool goes_back, PipelineOptions& options) {
+  std::vector<BlockFactory> blocks;
+  for (int s = 0; s < stages; ++s) {
+    blocks.push_back(block([] { return torch::nn::Linear(3, 3); }));
+    options.blocks.push_back(s == where ? 2 : 1);
+    if (s == where) blocks.push_back(block([=] { return Fails(goes_back, 2); }));
+  }
+  return blocks;
+}
+
+torch::Tensor squares(const torch::Tensor& y, const torch::Tensor& t) { return (y - t).square().mean(); }
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(PipelineFaults, AStageThatThrowsSaysWhereAndReleasesTheOthers) {
+  for (const bool goes_back : {false, true}) {
+    for (const std::vector<int>& replicas : layouts(world().size())) {
+      const auto stages = static_cast<int>(replicas.size());
+      for (int where = 0; where < stages; ++where) {
+        PipelineOptions options{.schedule = one_forward_one_backward(stages, 3), .replicas = replicas};
+        const auto blocks = failing(stages, where, goes_back, options);
+        Pipeline model(world(), blocks, options);
+        const torch::Tensor x = torch::ones({24, 3});
+        const std::string message = message_of([&] { model.run(x, x, squares); });
+        // Replicas of the stage may fail at the same time, or hear of the first one.
+        const bool failed = has(message, concat("stage ", where, ", replica ")) && has(message, goes_back ? "cannot go back" : "cannot go on") &&
+                            has(message, goes_back ? "backward pass of micro-batch 1" : concat("forward pass of micro-batch 1: block ", where + 1));
+        EXPECT_NE(message, "");
+        if (model.stage() == where && replicas[static_cast<size_t>(where)] == 1) {
+          EXPECT_TRUE(failed) << message;
+        }
+        // Others hear of it, with the same words in the reason.
+        EXPECT_TRUE(has(message, concat("stage ", where, ", replica "))) << message;
+        EXPECT_ANY_THROW(model.run(x, x, squares)) << "of no use any more";
+      }
+    }
+  }
+  world().barrier();  // is as it was
+}
+
+TEST(PipelineFaults, AFactoryThatThrowsReleasesTheOthers) {
+  const auto make = [] {
+    if (world().rank() == 0) throw std::runtime_error("no such layer");
+    return torch::nn::Linear(3, 3);
+  };
+  const std::vector<BlockFactory> blocks(static_cast<size_t>(world().size()), block(make));
+  EXPECT_ANY_THROW(Pipeline(world(), blocks, {.schedule = gpipe(world().size(), 2)}));
+  world().barrier();
+}
+
+TEST(PipelineFaults, ARefusedBatchHasNotHappened) {
+  const auto replicas = layouts(world().size()).back();
+  PipelineOptions options{.schedule = gpipe(static_cast<int>(replicas.size()), 4), .replicas = replicas};
+  const std::vector<BlockFactory> blocks(replicas.size(), block([] { return torch::nn::Linear(3, 3); }));
+  Pipeline model(world(), blocks, options);
+  const torch::Tensor x = torch::ones({8, 3});
+  EXPECT_THROW(model.run(x, torch::ones({6, 3}), squares), ContractError);
+  EXPECT_THROW(model.run(torch::ones({0, 3}), torch::ones({0, 3}), squares), ContractError);
+  EXPECT_THROW(model.run(torch::Tensor(), torch::Tensor(), squares), ContractError);
+  EXPECT_THROW(model.run_many({x, torch::ones({7})}, {x}, [](const Tensors& y, const Tensors&) { return y[0].mean(); }), ContractError);
+  if (world().size() > 1) {
+    {
+      std::shared_ptr<void> pause;
+      if (world().rank() == 0) pause = model.no_sync();
+      EXPECT_THROW(model.run(x, x, squares), ContractError);
+    }
+    EXPECT_THROW(world().rank() == 0 ? model.forward(x).sum().item<double>() : model.run(x, x, squares), ContractError);
+  }
+  EXPECT_NO_THROW(model.run(x, x, squares));
+  EXPECT_NO_THROW(model.run(torch::ones({1, 3}), torch::ones({1, 3}), squares)) << "three micro-batches are empty";
+}
+
+TEST(PipelineFaults, OptionsAreChecked) {
+  const int size = world().size();
+  const std::vector<BlockFactory> blocks(static_cast<size_t>(size), block([] { return torch::nn::Linear(3, 3); }));
+  const auto refuses = [&](const PipelineOptions& options, const std::string& why) {
+    const std::string message = message_of([&] { Pipeline(world(), blocks, options); });
+    EXPECT_TRUE(has(message, why)) << message;
+  };
+  const PipelineOptions good{.schedule = gpipe(size, 2)};
+  const auto stages = static_cast<size_t>(size);
+  PipelineOptions options = good;
+  options.replicas.assign(stages, 2);
+  refuses(options, concat("the stages have ", 2 * size, " ranks"));
+  options = good;
+  options.replicas.assign(stages, 0);
+  refuses(options, "replicas: a stage has at least one rank, got 0");
+  options = good;
+  options.replicas.assign(stages + 1, 1);
+  refuses(options, "replicas has");
+  options = good;
+  options.blocks.assign(stages, 2);
+  refuses(options, "blocks to stages");
+  options = good;
+  options.recompute.assign(stages + 1, Recompute::full);
+  refuses(options, "recompute has");
+  options = good;
+  options.schedule.devices[0].pop_back();
+  refuses(options, "the schedule does not run");
+  if (size == 1) return;
+  options = good;
+  std::swap(options.schedule.devices[0], options.schedule.devices[1]);
+  refuses(options, "not on its own");
+  options = good;
+  options.seed = static_cast<uint64_t>(world().rank());
+  refuses(options, "seed");
+}
+
+struct NamedImpl : torch::nn::Module {
+  explicit NamedImpl(const std::string& name) : weight(register_parameter(name, torch::ones({3}))) {}
+  torch::Tensor weight;
+};
+
+TEST(PipelineFaults, NamesOfSeveralStagesAreTiedOrRefused) {
+  const PipelineOptions options{.schedule = gpipe(world().size(), 2)};
+  const auto stage = [](const std::string& name, const std::map<std::string, std::string>& tied) {
+    const auto module = std::make_shared<NamedImpl>(name);
+    return StageModel{module, [module](const Tensors& x) { return Tensors{x[0] * module->weight}; }, tied};
+  };
+  const auto refuses = [&](const StageModel& mine, const std::string& why) {
+    const std::string message = message_of([&] { Pipeline(world(), mine, options); });
+    EXPECT_TRUE(has(message, why)) << message;
+  };
+  const std::string own = concat("own", world().rank());
+  refuses(stage(own, {{own, own}}), "alone");
+  refuses(stage(own, {{"other", "other"}}), "has no parameter that is tied as 'other'");
+  if (world().size() == 1) return;
+  refuses(stage("same", {}), "both have a parameter 'same'");
+  EXPECT_NO_THROW(Pipeline(world(), stage("same", {{"same", "same"}}), options));
+}
+
+/// Replicas need rows to share out.
+TEST(PipelineFaults, WhatIsCutHasItsRowsInFront) {
+  if (world().size() < 3) return;
+  PipelineOptions options{.schedule = gpipe(2, 2), .replicas = {1, world().size() - 1}};
+  struct MeanImpl : torch::nn::Module {
+    torch::Tensor forward(const torch::Tensor& x) { return x.mean(0, true); }
+  };
+  const BlockFactory mean = [] {
+    const auto module = std::make_shared<MeanImpl>();
+    return Block{module, [module](const torch::Tensor& x) { return module->forward(x); }};
+  };
+  Pipeline model(world(), {mean, block([] { return torch::nn::Linear(3, 3); })}, options);
+  const torch::Tensor x = torch::ones({12, 3});
+  const std::string message = message_of([&] { model.run(x, x, squares); });
+  EXPECT_TRUE(has(message, "they belong in its first dimension")) << message;
+}
+
+}  // namespace
+}  // namespace tw::pipeline
