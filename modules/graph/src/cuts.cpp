@@ -114,9 +114,9 @@ std::vector<Piece> pieces_of(const Graph& graph, const std::vector<std::vector<i
   return pieces;
 }
 
-std::vector<Piece> stages_of(const Graph& graph, const std::vector<std::vector<int>>& units, const std::vector<int>& stage_of) {
+std::vector<Piece> stages_of(const Graph& graph, const std::vector<std::vector<int>>& units, const std::vector<int>& stage_of, int stages_at_least) {
   TW_EXPECTS(stage_of.size() == units.size() && !units.empty(), stage_of.size(), " stages for ", units.size(), " units");
-  std::vector<std::vector<int>> groups;
+  std::vector<std::vector<int>> groups(at(stages_at_least));
   std::vector<int> stage_of_node(graph.nodes.size(), 0);
   for (size_t u = 0; u < units.size(); ++u) {
     TW_EXPECTS(stage_of[u] >= 0, "unit ", u, " has no stage");

@@ -81,7 +81,7 @@ class Interpreter::Impl {
     for (const int index : nodes) names_.push_back(graph.nodes[at(index)].op);
   }
 
-  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, int64_t rows, const PassRows& pass) const {
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const PassRows& pass) const {
     TW_EXPECTS(inputs.size() == inputs_.size(), inputs.size(), " inputs where the graph takes ", inputs_.size());
     std::vector<at::Tensor> values = values_;
     for (size_t i = 0; i < inputs.size(); ++i) values[at(inputs_[i])] = inputs[i];
@@ -89,7 +89,7 @@ class Interpreter::Impl {
     torch::jit::Stack stack;
     for (size_t i = 0; i < steps_.size(); ++i) {
       try {
-        run(steps_[i], values, rows, pass, stack);
+        run(steps_[i], values, pass, stack);
       } catch (const std::exception& error) {
         throw Error(concat("operator ", steps_[i].node, ", ", names_[i], ": ", error.what()));
       }
@@ -130,13 +130,13 @@ class Interpreter::Impl {
     return step;
   }
 
-  void run(const Step& step, std::vector<at::Tensor>& values, int64_t rows, const PassRows& pass, torch::jit::Stack& stack) const {
+  void run(const Step& step, std::vector<at::Tensor>& values, const PassRows& pass, torch::jit::Stack& stack) const {
     if (step.is_dropout) {
       values[at(step.outputs[0])] =
           dropout(values[at(step.tensors[0].values[0])], step.arguments[1].toDouble(), seed_of(pass.key, step.node), pass.first * step.rows_of_row);
     } else {
       stack.assign(step.arguments.begin(), step.arguments.end());
-      for (const auto& [i, size] : step.sizes) stack[i] = ivalue_of(size, rows);
+      for (const auto& [i, size] : step.sizes) stack[i] = ivalue_of(size, pass.rows);
       for (const Step::Tensors& each : step.tensors) stack[each.argument] = tensors_of(each, values);
       step.op.callBoxed(stack);
       keep(step, stack, values);
@@ -195,8 +195,6 @@ Interpreter::~Interpreter() = default;
 Interpreter::Interpreter(Interpreter&&) noexcept = default;
 Interpreter& Interpreter::operator=(Interpreter&&) noexcept = default;
 
-std::vector<at::Tensor> Interpreter::run(const std::vector<at::Tensor>& inputs, int64_t rows, const PassRows& pass) const {
-  return impl_->run(inputs, rows, pass);
-}
+std::vector<at::Tensor> Interpreter::run(const std::vector<at::Tensor>& inputs, const PassRows& pass) const { return impl_->run(inputs, pass); }
 
 }  // namespace tw::graph

@@ -7,6 +7,7 @@
 #include <tw/base/error.hpp>
 #include <tw/graph/capture.hpp>
 #include <tw/graph/interpreter.hpp>
+#include <tw/models/gpt.hpp>
 #include <tw/models/lenet.hpp>
 #include <tw/models/mlp.hpp>
 #include <tw/models/resnet.hpp>
@@ -71,7 +72,7 @@ void expect_replays(Holder model, const Tensors& example, const Tensors& batch) 
     };
     const Interpreter interpreter(read, [&](const std::string& name) { return all.at(name); });
     const Tensors expected = passes([&] { return forward(batch); });
-    const Tensors found = passes([&] { return interpreter.run(batch, batch[0].size(0)); });
+    const Tensors found = passes([&] { return interpreter.run(batch, {.rows = batch[0].size(0)}); });
     ASSERT_EQ(found.size(), expected.size());
     for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i].equal(expected[i])) << i << "\n" << to_text(graph);
   }
@@ -86,6 +87,9 @@ TEST(Capture, modulesOfTheLibraryReplayToTheBit) {
     models::Mlp mlp(std::vector<int64_t>{12, 9, 5, 3});
     mlp->train(training);
     expect_replays(mlp, {torch::randn({4, 12})}, {torch::randn({7, 12})});
+    models::Gpt gpt(models::GptOptions{.vocabulary = 9, .context = 6, .width = 8, .heads = 2, .blocks = 2});
+    gpt->train(training);
+    expect_replays(gpt, {torch::randint(9, {4, 6})}, {torch::randint(9, {7, 6})});
     models::ResNet resnet;
     resnet->train(training);
     expect_replays(resnet, {torch::randn({4, 1, 8, 8})}, {torch::randn({7, 1, 8, 8})});
@@ -137,9 +141,9 @@ TEST(Interpreter, dropoutDependsOnPassAndRow) {
   const Graph graph = captured(*dropout, [&](const Tensors& x) { return Tensors{dropout(x[0])}; }, {torch::ones({2, 100})});
   const Interpreter interpreter(graph, [](const std::string&) { return Tensor(); });
   const Tensor x = torch::ones({40, 100});
-  const Tensor whole = interpreter.run({x}, 40, {.key = 7})[0];
-  EXPECT_TRUE(whole.slice(0, 10, 30).equal(interpreter.run({x.slice(0, 10, 30)}, 20, {.key = 7, .first = 10})[0]));
-  EXPECT_FALSE(whole.equal(interpreter.run({x}, 40, {.key = 8})[0]));
+  const Tensor whole = interpreter.run({x}, {.rows = 40, .key = 7})[0];
+  EXPECT_TRUE(whole.slice(0, 10, 30).equal(interpreter.run({x.slice(0, 10, 30)}, {.rows = 20, .key = 7, .first = 10})[0]));
+  EXPECT_FALSE(whole.equal(interpreter.run({x}, {.rows = 40, .key = 8})[0]));
   const double zeros = (whole == 0).to(torch::kDouble).mean().item<double>();
   EXPECT_NEAR(zeros, 0.25, 5 * std::sqrt(0.25 * 0.75 / 4000));  // five standard deviations of 4000 draws
   EXPECT_TRUE(((whole == 0) | ((whole - 4.0 / 3).abs() < 1e-6)).all().item<bool>());
@@ -148,7 +152,7 @@ TEST(Interpreter, dropoutDependsOnPassAndRow) {
 TEST(Interpreter, leavesItsInputsAsTheyAre) {
   const Graph graph = captured(*torch::nn::Identity(), [](const Tensors& x) { return Tensors{x[0].mul_(2)}; }, {torch::ones({2, 3})});
   const Tensor x = torch::ones({5, 3});
-  EXPECT_TRUE(Interpreter(graph, [](const std::string&) { return Tensor(); }).run({x}, 5)[0].equal(x * 2));
+  EXPECT_TRUE(Interpreter(graph, [](const std::string&) { return Tensor(); }).run({x}, {.rows = 5})[0].equal(x * 2));
   EXPECT_TRUE(x.equal(torch::ones({5, 3})));
 }
 

@@ -48,13 +48,13 @@ void expect_all_cuts_agree(const Graph& graph, const Weights& weights) {
     return Tensors{outputs[0].detach(), input.grad(), weights.w.grad()};
   };
   const Interpreter whole(graph, bind);
-  const Tensors expected = gradient_of([&](const Tensors& inputs) { return whole.run(inputs, 5); });
+  const Tensors expected = gradient_of([&](const Tensors& inputs) { return whole.run(inputs, {.rows = 5}); });
   for (uint32_t cuts = 0; cuts < 1U << (units.size() - 1); ++cuts) {
     std::vector<int> stage_of(units.size(), 0);
     for (size_t u = 1; u < units.size(); ++u) stage_of[u] = stage_of[u - 1] + static_cast<int>(cuts >> (u - 1) & 1U);
     const auto stages = stages_of(graph, units, stage_of);
     const Tensors found = gradient_of([&](Tensors values) {
-      for (const Piece& stage : stages) values = Interpreter(graph, stage.nodes, stage.inputs, stage.outputs, bind).run(values, 5);
+      for (const Piece& stage : stages) values = Interpreter(graph, stage.nodes, stage.inputs, stage.outputs, bind).run(values, {.rows = 5});
       return values;
     });
     // Gradients of a value that several stages take are added in another order: some rounding errors of float32 numbers of size 10.

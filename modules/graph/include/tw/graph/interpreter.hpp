@@ -11,6 +11,7 @@ namespace tw::graph {
 
 /// Which rows of which pass are computed: what random numbers depend on.
 struct PassRows {
+  int64_t rows = 0;   ///< of the batch
   uint64_t key = 0;   ///< of the pass; equal keys draw equal numbers
   int64_t first = 0;  ///< of these rows in the whole batch
 };
@@ -28,9 +29,9 @@ class Interpreter {
   Interpreter(Interpreter&&) noexcept;
   Interpreter& operator=(Interpreter&&) noexcept;
 
-  /// @param rows of the batch that the inputs are. @return the outputs
+  /// @return the outputs
   /// @throws Error naming the node that LibTorch refused
-  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, int64_t rows, const PassRows& pass = {}) const;
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const PassRows& pass) const;
 
  private:
   class Impl;
