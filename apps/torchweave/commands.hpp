@@ -16,6 +16,7 @@ void add_bench(CLI::App& app, Environment& mpi);
 /// torchweave checkpoint show|verify|export DIR ...
 void add_checkpoint(CLI::App& app, Environment& mpi);
 /// torchweave plan --layer-parallel N --ranks P [--step-ms T] [--message-us M] [--coarsening C...]
+/// torchweave plan --model mlp|transformer|PROFILE --devices D [--memory SIZE] [--batch N] [--explain] ...
 void add_plan(CLI::App& app, Environment& mpi);
 /// torchweave doctor
 void add_doctor(CLI::App& app, Environment& mpi);

@@ -12,6 +12,8 @@
 #include <tw/layer_parallel/recommendation.hpp>
 #include <tw/mpi/environment.hpp>
 
+#include "plan_pipeline.hpp"
+
 namespace tw::tool {
 namespace {
 
@@ -142,17 +144,26 @@ void run_plan(const PlanArguments& arguments) {
 void add_plan(CLI::App& app, Environment& mpi) {
   CLI::App* command = app.add_subcommand("plan", "Predict what ranks would gain, and recommend how to use them; runs nothing");
   auto arguments = std::make_shared<PlanArguments>();
-  command->add_option("--layer-parallel", arguments->layers, "So many layers, in parallel by multigrid in time")
-      ->required()
-      ->check(CLI::Range(2, 100000));
-  command->add_option("--ranks", arguments->ranks, "So many ranks, at most one a layer")->required()->check(CLI::Range(1, 4096));
+  const PipelinePlanning pipeline = add_pipeline_planning(*command);
+  CLI::Option* layers = command->add_option("--layer-parallel", arguments->layers, "So many layers, in parallel by multigrid in time")
+                            ->excludes(pipeline.model)
+                            ->check(CLI::Range(2, 100000));
+  CLI::Option* ranks =
+      command->add_option("--ranks", arguments->ranks, "So many ranks, at most one a layer")->needs(layers)->check(CLI::Range(1, 4096));
+  layers->needs(ranks);
   CLI::Option* step =
       command->add_option("--step-ms", arguments->step_ms, "What a layer takes forward: times are printed too")->check(CLI::PositiveNumber);
   command->add_option("--message-us", arguments->message_us, "What a message with a state takes")->needs(step)->check(CLI::NonNegativeNumber);
   command->add_option("--coarsening", arguments->coarsening, "Only this c, or one a level, the finest first")->check(CLI::Range(2, 100000));
   command->footer(explanation);
-  command->callback([arguments, &mpi] {
-    if (mpi.world().rank() == 0) run_plan(*arguments);
+  command->callback([arguments, pipeline, layers, &mpi] {
+    if (layers->count() == 0 && pipeline.model->count() == 0) throw CLI::RequiredError("--model or --layer-parallel");
+    if (mpi.world().rank() != 0) return;
+    if (layers->count() > 0) {
+      run_plan(*arguments);
+    } else {
+      pipeline.run();
+    }
   });
 }
 

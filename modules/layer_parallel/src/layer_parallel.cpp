@@ -12,9 +12,9 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/releasing_others.hpp>
+#include <tw/tensor/autograd_node.hpp>
 #include <tw/tensor/generator.hpp>
 
-#include "autograd_node.hpp"
 #include "network.hpp"
 #include "states.hpp"
 #include "states_on_ranks.hpp"

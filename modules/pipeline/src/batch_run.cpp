@@ -54,7 +54,7 @@ double BatchRun::execute() {
 StagePass::Function BatchRun::function_of(int m, Rows mine) {
   return [this, m, mine](const std::vector<at::Tensor>& inputs) -> std::vector<at::Tensor> {
     seed_with(generator_, {options_.seed, call_, m, place_.stage, place_.replica});
-    std::vector<at::Tensor> outputs = model_.forward(inputs);
+    std::vector<at::Tensor> outputs = model_.forward(inputs, {mine.count(), key_of_call(options_.seed, call_), mine.begin});
     if (!place_.is_last()) return outputs;
     const double weight = static_cast<double>(mine.count()) / static_cast<double>(batch_.rows);
     return {batch_.loss(outputs, narrow_all(batch_.targets, mine)).mul(weight)};

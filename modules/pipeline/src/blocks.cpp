@@ -98,7 +98,9 @@ Pipeline::Start Pipeline::start_of(const Communicator& comm, const std::vector<B
       model.module->register_module(std::to_string(i), made.module);
       blocks.push_back(std::move(made));
     }
-    model.forward = [blocks = std::move(blocks), begin](const std::vector<at::Tensor>& x) { return through_blocks(blocks, begin, x); };
+    model.forward = [blocks = std::move(blocks), begin](const std::vector<at::Tensor>& x, const graph::PassRows& /*rows*/) {
+      return through_blocks(blocks, begin, x);
+    };
     model.tied = shared.tied(begin, end);
     own.barrier();  // none goes on if one cannot
   });

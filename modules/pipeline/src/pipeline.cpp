@@ -164,7 +164,7 @@ std::vector<at::Tensor> Pipeline::forward_many(const std::vector<at::Tensor>& in
       } else {
         values = receive_rows(me.comm_, place.ranks.partners(place.stage - 1, all, mine)).values;
       }
-      outputs = me.model_.forward(values);
+      outputs = me.model_.forward(values, {.rows = mine.count(), .first = mine.begin});
       hand_on(me.comm_, place.ranks.partners(place.stage + 1, all, mine), {outputs, std::vector<uint8_t>(outputs.size(), 0)}, mine, sends);
     }
     wait_all(sends);

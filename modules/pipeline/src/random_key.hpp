@@ -15,13 +15,18 @@ struct RandomKey {
   int replica = 0;
 };
 
+/// Of all that call `call` of run() draws.
+inline uint64_t key_of_call(uint64_t seed, uint64_t call) {
+  CounterRng of_call(seed, call);
+  const uint64_t high = of_call();
+  return high << 32U | of_call();
+}
+
 /// What is drawn from here on is a function of `key`.
 inline void seed_with(GeneratorGuard& generator, const RandomKey& key) {
-  CounterRng of_call(key.seed, key.call);
-  const uint64_t high = of_call();
   const uint64_t stream =
       static_cast<uint64_t>(key.micro_batch) << 32U | static_cast<uint64_t>(key.stage) << 16U | static_cast<uint64_t>(key.replica);
-  generator.seed(high << 32U | of_call(), stream);
+  generator.seed(key_of_call(key.seed, key.call), stream);
 }
 
 }  // namespace tw::pipeline

@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto forward = Action::Kind::forward;
 
-/// When what `action` takes is there; the first and last stage take nothing from a neighbour.
+/// When what an action takes is there; the first and last stage take nothing from a neighbour.
 class Arrivals {
  public:
   explicit Arrivals(const std::vector<StageCosts>& costs) : costs_(costs) {}
@@ -24,15 +24,22 @@ class Arrivals {
     const bool is_forward = action.kind == forward;
     const int from = is_forward ? action.stage - 1 : action.stage + 1;
     if (from < 0 || from >= static_cast<int>(costs_.size())) return 0;
-    const auto found = ends_.find({is_forward, from, action.micro_batch});
-    const auto border = static_cast<size_t>(std::min(from, action.stage));
-    return found == ends_.end() ? std::numeric_limits<double>::infinity() : found->second + costs_[border].transfer;
+    const auto found = arrivals_.find({is_forward, from, action.micro_batch});
+    return found == arrivals_.end() ? std::numeric_limits<double>::infinity() : found->second;
   }
-  void note(const Action& action, double end) { ends_[{action.kind == forward, action.stage, action.micro_batch}] = end; }
+  void note(const Action& action, double end) {
+    const bool is_forward = action.kind == forward;
+    const int border = is_forward ? action.stage : action.stage - 1;
+    if (border < 0 || border + 1 >= static_cast<int>(costs_.size())) return;
+    double& link_free = links_[{is_forward, border}];
+    link_free = std::max(link_free, end) + costs_[static_cast<size_t>(border)].transfer;
+    arrivals_[{is_forward, action.stage, action.micro_batch}] = link_free;
+  }
 
  private:
   const std::vector<StageCosts>& costs_;
-  std::map<std::tuple<bool, int, int>, double> ends_;
+  std::map<std::tuple<bool, int, int>, double> arrivals_;  // by direction, sender and micro-batch
+  std::map<std::pair<bool, int>, double> links_;           // by direction and border: when it is free
 };
 
 }  // namespace

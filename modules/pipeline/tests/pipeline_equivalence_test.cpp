@@ -206,7 +206,7 @@ TEST(Equivalence, StatesOfSeveralTensors) {
     torch::manual_seed(static_cast<uint64_t>(30 + stage));
     const auto module = std::make_shared<StateImpl>(stage);
     module->to(torch::kDouble);
-    return StageModel{module, [module](const Tensors& v) { return module->forward(v); }, {}};
+    return StageModel{module, [module](const Tensors& v, const graph::PassRows& /*rows*/) { return module->forward(v); }, {}};
   };
   const auto draw = [](int64_t rows) {
     return std::pair(Tensors{torch::randn({rows, 3}, torch::kDouble), torch::randint(5, {rows}, torch::kLong)},

@@ -46,7 +46,7 @@ class Reference {
           GeneratorGuard generator;
           seed_with(generator, {options_.seed, calls_, static_cast<int>(m), static_cast<int>(s), r});
           set_buffers(s, buffers[s][static_cast<size_t>(r)]);
-          parts.push_back(stages_[s].forward(narrow(values, first, n)));
+          parts.push_back(stages_[s].forward(narrow(values, first, n), {}));
           if (s + 1 == stages_.size()) {
             const double weight = static_cast<double>(n) / static_cast<double>(rows);
             total = total + loss(parts.back(), narrow(targets, begin + first, n)) * weight;
@@ -69,7 +69,7 @@ class Reference {
 
   Tensors forward(Tensors values) const {
     const torch::NoGradGuard no_gradients;
-    for (const StageModel& stage : stages_) values = stage.forward(values);
+    for (const StageModel& stage : stages_) values = stage.forward(values, {});
     return values;
   }
 

@@ -93,6 +93,14 @@ TEST(Simulation, TransfersDelayAndStagesOfUnequalCostWait) {
   EXPECT_DOUBLE_EQ(simulation.bubble(2), simulation.duration - 11);
 }
 
+/// Where transfers take longer than computations, they are what a schedule waits for.
+TEST(Simulation, TransfersFollowEachOther) {
+  const std::vector<StageCosts> costs{{.forward = 1, .backward = 1, .transfer = 10}, {.forward = 1, .backward = 1}};
+  const Simulation simulation = simulate(gpipe(2, 3), costs);
+  EXPECT_DOUBLE_EQ(simulation.devices[1][2].begin, 1 + 3 * 10) << "the third one, behind two others";
+  EXPECT_DOUBLE_EQ(simulation.duration, 1 + 3 * 10 + 1 + 1 + 3 * 10 + 1) << "and three back";
+}
+
 TEST(Check, NamesWhatIsWrong) {
   const auto expect_problem = [](const std::string& text, const std::string& problem, int capacity = 1) {
     const std::vector<std::string> problems = problems_of(schedule_from_text(text), capacity);

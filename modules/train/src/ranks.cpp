@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ranks.hpp"
 
+#include <map>
+#include <sstream>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/comm/objects.hpp>
 
 #include "evaluate.hpp"
 
@@ -24,7 +28,19 @@ Ranks ranks_of(const Mesh& mesh, const Model& model) {
 
 int64_t trained_elements(const Ranks& ranks, const Model& model) {
   const int64_t here = model.trained_elements();
-  return ranks.parts == nullptr ? here : static_cast<int64_t>(sum_over_ranks(*ranks.parts, {static_cast<double>(here)})[0]);
+  if (ranks.parts == nullptr) return here;
+  std::string mine;  // each slice, for several ranks may have the same
+  for (const OptimizedTensor& tensor : model.parts->optimized_tensors()) {
+    for (const NamedShard& slice : tensor.slices) mine += concat(slice.name, ' ', at::IntArrayRef(slice.offsets), '\t', slice.tensor.numel(), '\n');
+  }
+  std::map<std::string, int64_t> slices;
+  for (const std::string& of_rank : allgather_strings(*ranks.parts, mine)) {
+    std::istringstream lines(of_rank);
+    for (std::string line; std::getline(lines, line);) slices[line.substr(0, line.find('\t'))] = std::stoll(line.substr(line.find('\t') + 1));
+  }
+  int64_t all = 0;
+  for (const auto& [slice, elements] : slices) all += elements;
+  return all;
 }
 
 void expect_parameters(const Ranks& ranks, const Model& model) {

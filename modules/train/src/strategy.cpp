@@ -79,6 +79,7 @@ class Reduced : public Strategy {
     loss.backward(at::full_like(loss, static_cast<double>(here) / static_cast<double>(samples)));
   }
 
+  std::shared_ptr<void> pause() override { return std::make_shared<DataParallel::NoSync>(parallel_.no_sync()); }
   void say(Word word) override { parallel_.give_notice(static_cast<int>(word)); }
   std::vector<int64_t> arrival_order() const override { return parallel_.reducer().arrival_order(); }
   Seconds exposed_time() const override { return parallel_.exposed_time(); }

@@ -39,6 +39,8 @@ class Strategy {
   virtual void zero_grad() = 0;
   /// @param loss the mean over `here` of the `samples` that the update has on all ranks; `here` may be 0. @param last of the update.
   virtual void backward(const at::Tensor& loss, int64_t here, int64_t samples, bool last) = 0;
+  /// While the result lives, backward passes are none of the update's.
+  virtual std::shared_ptr<void> pause() { return nullptr; }
   /// To be heard with the outcome of this update or, where ranks meet rarely, of a later one.
   virtual void say(Word word) = 0;
   /// Updates the parameters, unless something was not finite. Collective where ranks meet.

@@ -202,8 +202,7 @@ class Trainer::Run {
     torch::manual_seed(seed);
     if (model_.parts && model_.parts->begin_pass) model_.parts->begin_pass(progress_.step * options_.accumulation + pass);
     notify(&Hook::on_sample);
-    state_->outputs = here > 0 ? model_.forward(state_->batch.inputs) : at::Tensor();
-    state_->loss = here > 0 ? objective_.loss(state_->outputs, state_->batch.targets) : loss_of_nothing();
+    state_->loss = here > 0 ? loss_of(state_->batch) : loss_of_nothing();
     state_->mean_loss = here > 0 ? state_->loss.item<double>() : 0.0;
     begin = span("forward", begin);
     notify(&Hook::on_forward);
@@ -217,6 +216,15 @@ class Trainer::Run {
       loss_sum_ += state_->mean_loss * static_cast<double>(here);
       loss_samples_ += static_cast<double>(here);
     }
+  }
+
+  at::Tensor loss_of(const Batch& batch) {
+    if (model_.parts && model_.parts->loss) {
+      const auto pause = strategy_->pause();
+      return model_.parts->loss(batch.inputs, batch.targets, objective_.loss);
+    }
+    state_->outputs = model_.forward(batch.inputs);
+    return objective_.loss(state_->outputs, batch.targets);
   }
 
   // A rank without samples still takes part in the reduction: with zeros, for every parameter.

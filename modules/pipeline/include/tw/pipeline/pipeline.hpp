@@ -16,6 +16,8 @@
 
 namespace tw::pipeline {
 
+class ModelPlan;
+
 /// The mean of a loss over the rows of its arguments, float of no dimension.
 using Loss = std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets)>;
 /// The same for models of several outputs.
@@ -50,6 +52,9 @@ class Pipeline : public torch::nn::Module {
   /// first stage that has them. Collective. @param mine equal on replicas but for values
   /// @throws ContractError on every rank as above, and for one name on two stages that does not say that it is tied
   Pipeline(const Communicator& comm, StageModel mine, const PipelineOptions& options);
+  /// This rank's stage of a module that was planned for as many devices, whose tensors it shares: `module` is trained, on each rank in part, and its
+  /// other parts can be freed. Collective. @param plan the same on all ranks, as by plan_together()
+  Pipeline(const Communicator& comm, const torch::nn::Module& module, const ModelPlan& plan, uint64_t seed = 0);
   ~Pipeline() override;
 
   /// Runs the schedule on a batch: adds the gradients of the mean loss to those of the parameters. Collective.
@@ -60,6 +65,9 @@ class Pipeline : public torch::nn::Module {
   double run(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   /// The same for several inputs and outputs, of as many rows each.
   double run_many(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss);
+  /// run() as a function that autograd knows: the mean loss, float64 of no dimension, whose backward() adds the gradients to those of the parameters,
+  /// times what it is given. Collective; backward() is not. All forward and backward passes are made at once, and gradients exist twice meanwhile.
+  at::Tensor loss(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   /// The output for a batch on every rank, without gradients, in one piece for each replica. Collective. @param inputs used on the first stage
   at::Tensor forward(const at::Tensor& inputs);
   std::vector<at::Tensor> forward_many(const std::vector<at::Tensor>& inputs);

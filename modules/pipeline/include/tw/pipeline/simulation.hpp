@@ -11,7 +11,8 @@ namespace tw::pipeline {
 struct StageCosts {
   double forward = 1;
   double backward = 2;
-  double transfer = 0;  ///< of activations to the stage behind, and of their cotangents back; devices go on computing meanwhile
+  double transfer =
+      0;  ///< of activations to the stage behind, and of their cotangents back; one at a time in each direction; devices go on computing meanwhile
 };
 
 struct Simulation {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tw/graph/interpreter.hpp>
 #include <utility>
 #include <vector>
 
@@ -36,7 +37,8 @@ struct StageModel {
   std::shared_ptr<torch::nn::Module> module;
   /// Takes what the stage before gives (the first stage: the inputs), gives at least one tensor to the stage behind (the last one: to the loss). What
   /// a later stage needs of an earlier one, those between hand on. Tensors of floating point or complex type have cotangents, others travel without.
-  std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)> forward;
+  /// `rows` are those of the inputs in the batch, with a key that each call of run() has of its own.
+  std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs, const graph::PassRows& rows)> forward;
   /// Parameters of this stage that other stages have too: their name here, and one by which all those stages know it.
   std::map<std::string, std::string> tied = {};
 };

@@ -30,9 +30,9 @@ struct State {
   int64_t samples = 0;        ///< trained in this epoch so far, by all ranks
   int64_t epoch_samples = 0;  ///< that this epoch will train, by all ranks
   Batch batch;                ///< of this rank; may be empty
-  at::Tensor outputs;
-  at::Tensor loss;       ///< of this rank's batch
-  double mean_loss = 0;  ///< the same as a number; 0 for an empty batch
+  at::Tensor outputs;         ///< undefined where the model's parts give no more than the loss
+  at::Tensor loss;            ///< of this rank's batch
+  double mean_loss = 0;       ///< the same as a number; 0 for an empty batch
   double learning_rate = 0;
   std::vector<std::string> figures{"loss"};  ///< what an evaluation gives, in its order
 

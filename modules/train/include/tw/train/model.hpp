@@ -11,10 +11,14 @@
 #include <tw/data_parallel/fwd.hpp>
 #include <tw/tensor/named_shard.hpp>
 #include <tw/tensor/named_tensor.hpp>
+#include <tw/train/objective.hpp>
 #include <vector>
 
 namespace tw::layer_parallel {
 class LayerParallel;
+}
+namespace tw::pipeline {
+class Pipeline;
 }
 
 namespace tw::train {
@@ -26,7 +30,10 @@ struct ModelParts {
   std::function<std::vector<NamedShard>()> shards;                  ///< this rank's parameters and buffers, for checkpoints; shares memory
   std::function<std::vector<OptimizedTensor>()> optimized_tensors;  ///< the same of the parameters, for the optimizer
   std::function<std::vector<NamedTensor>()> whole;                  ///< parameters and buffers of all parts, on the first rank. Collective
-  std::function<void(int64_t number)> begin_pass = {};              ///< called before each training pass; random layers depend on it. May be empty
+  /// The mean loss of a batch, whose backward() gives the gradients: for parts that make both passes in one, whose forward() is for evaluation alone.
+  /// Collective over the parts. May be empty
+  std::function<at::Tensor(const at::Tensor& inputs, const at::Tensor& targets, const LossFunction& loss)> loss = {};
+  std::function<void(int64_t number)> begin_pass = {};  ///< called before each training pass; random layers depend on it. May be empty
   /// From now on, tells of what happens inside of a pass, for the timeline. @param name a literal. May be empty.
   using Observer = std::function<void(const char* name, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
   std::function<void(Observer)> observe = {};
@@ -63,6 +70,9 @@ Model model_of(Holder holder) {
 
 /// A network whose layers are in parallel along the mesh's axis `layer`. Random layers draw the same along the data axis.
 Model model_of(const std::shared_ptr<layer_parallel::LayerParallel>& net);
+
+/// A model in stages along the mesh's axis `stage`. All ranks of the axis take the same samples; Hook::on_forward() sees no outputs.
+Model model_of(const std::shared_ptr<pipeline::Pipeline>& pipeline);
 
 /// A TorchScript file, such as Python's torch.jit.script(net).save(path) writes; its forward takes and gives one tensor.
 /// @throws FileError when it cannot be read or has no such forward.

@@ -8,6 +8,9 @@
 
 namespace tw::train {
 
+/// The mean over the samples of a batch; 0-dimensional.
+using LossFunction = std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets)>;
+
 /// A figure that is a mean over samples.
 struct Metric {
   std::string name;
@@ -18,8 +21,7 @@ struct Metric {
 
 /// What training minimises, and what evaluation shows.
 struct Objective {
-  /// The mean over the samples of a batch; 0-dimensional.
-  std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets)> loss;
+  LossFunction loss;
   /// Beside the loss itself, which is always there as "loss".
   std::vector<Metric> metrics;
 };

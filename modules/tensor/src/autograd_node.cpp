@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "autograd_node.hpp"
-
 #include <torch/csrc/autograd/custom_function.h>
+
+#include <tw/tensor/autograd_node.hpp>
 
 #include <utility>
 
-namespace tw::layer_parallel {
+namespace tw {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -37,4 +37,4 @@ std::vector<at::Tensor> make_node(const std::vector<at::Tensor>& inputs, NodeFun
   return PassNode::apply(at::TensorList(inputs), &functions);
 }
 
-}  // namespace tw::layer_parallel
+}  // namespace tw

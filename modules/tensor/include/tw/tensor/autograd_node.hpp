@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-namespace tw::layer_parallel {
+namespace tw {
 
 struct NodeFunctions {
   /// The outputs; called at once, without gradient.
@@ -18,4 +18,4 @@ struct NodeFunctions {
 /// The outputs of `functions.forward`, which autograd takes to depend on `inputs`.
 std::vector<at::Tensor> make_node(const std::vector<at::Tensor>& inputs, NodeFunctions functions);
 
-}  // namespace tw::layer_parallel
+}  // namespace tw

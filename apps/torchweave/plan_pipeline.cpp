@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan_pipeline.hpp"
+
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <tw/base/clock.hpp>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/pipeline/analytic.hpp>
+#include <tw/pipeline/planner.hpp>
+#include <tw/pipeline/rannc_model.hpp>
+
+namespace tw::tool {
+namespace {
+
+using namespace pipeline;
+
+struct Arguments {
+  std::string model;
+  std::string profile = "analytic";
+  int64_t hidden = 512;
+  int64_t layers = 10;
+  int64_t blocks = 12;
+  int64_t width = 768;
+  int64_t heads = 12;
+  int64_t sequence = 1024;
+  int64_t vocabulary = 50257;
+  Rates rates;
+  int devices = 1;
+  uint64_t memory = 0;
+  double link_us = 5;
+  double link_gbps = 100;
+  PlanOptions options;
+  std::string schedule;
+  std::vector<std::string> together;
+  bool explain = false;
+  std::string load;
+  std::string output;
+  std::string svg;
+};
+
+std::string content_of(const std::string& path) {
+  const std::ifstream file(path);
+  if (!file) throw FileError(path, 0, "cannot be opened");
+  std::ostringstream content;
+  content << file.rdbuf();
+  return std::move(content).str();
+}
+
+void write_file(const std::string& path, const std::string& content) {
+  if (path.empty()) return;
+  std::ofstream file(path, std::ios::trunc);
+  file << content << std::flush;
+  if (!file) throw FileError(path, 0, "cannot be written");
+}
+
+Profile profile_of(const Arguments& a) {
+  if (a.model == "mlp") return mlp_profile(a.hidden, a.layers, a.hidden, a.hidden, a.rates);
+  if (a.model == "transformer") {
+    if (a.width % a.heads != 0) throw CLI::ValidationError("--heads", concat("must divide the width ", a.width, ", got ", a.heads));
+    return transformer_profile(a.blocks, a.width, a.heads, a.sequence, a.vocabulary, a.rates);
+  }
+  return profile_from_json(content_of(a.model));
+}
+
+Cluster cluster_of(const Arguments& a) {
+  const Link link{.latency_s = 1e-6 * a.link_us, .bytes_per_second = 1e9 / 8 * a.link_gbps};
+  Cluster cluster{.devices = a.devices, .between_stages = link, .within_stage = link};
+  if (a.memory > 0) cluster.memory_bytes = static_cast<double>(a.memory);
+  return cluster;
+}
+
+/// "a,b,c" as names.
+std::vector<std::string> names_of(const std::string& list) {
+  std::vector<std::string> names;
+  std::istringstream in(list);
+  for (std::string name; std::getline(in, name, ',');) names.push_back(name);
+  return names;
+}
+
+void print_model(const Arguments& a, const Profile& profile) {
+  double bytes = 0;
+  for (const ProfiledParameter& parameter : profile.parameters) bytes += parameter.bytes;
+  std::cout << a.model << ": " << profile.operators.size() << " operators, parameters of " << static_cast<int64_t>(bytes) << " bytes\n";
+}
+
+/// Verifies a plan that a person may have edited, and predicts it.
+Plan loaded_plan(const Arguments& a, const Profile& profile, const Cluster& cluster) {
+  Plan plan = predicted(plan_from_json(content_of(a.load), profile, cluster.devices), profile, cluster, a.options.parameters);
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const double excess = plan.stages[i].figures.memory.total() - cluster.memory_bytes;
+    if (excess > 0) throw Error(concat(a.load, ": stage ", i, " needs ", static_cast<int64_t>(excess), " bytes more than a device has"));
+  }
+  std::cout << describe(plan, profile);
+  return plan;
+}
+
+Plan found_plan(const Arguments& a, const Profile& profile, const Cluster& cluster) {
+  const Stopwatch watch;
+  const PlanResult result = plan(profile, cluster, a.options);
+  const double seconds = watch.elapsed().count();
+  std::cout << (a.explain ? explain(result) : describe(result.best(), profile));
+  if (a.explain)
+    std::cout << "by RaNNC's cost model (no latency, 20 and 10 GiB/s): " << 1e3 * rannc_step_s(result.best(), profile, a.options.parameters)
+              << " ms\n";
+  std::cout << "found in " << seconds << " s\n";
+  return result.best();
+}
+
+void run(Arguments a) {
+  if (a.options.micro_batches && *a.options.micro_batches > a.options.batch) {
+    throw CLI::ValidationError("--micro-batches", concat("must be at most the batch of ", a.options.batch, ", got ", *a.options.micro_batches));
+  }
+  if (!a.schedule.empty()) a.options.schedule = a.schedule == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
+  for (const std::string& list : a.together) a.options.together.push_back(names_of(list));
+  const Profile profile = profile_of(a);
+  const Cluster cluster = cluster_of(a);
+  print_model(a, profile);
+  const Plan best = a.load.empty() ? found_plan(a, profile, cluster) : loaded_plan(a, profile, cluster);
+  write_file(a.output, to_json(best, profile));
+  write_file(a.svg, gantt_svg(simulation_of(best)));
+}
+
+void add_model_options(CLI::Option_group& group, Arguments& a) {
+  const CLI::Range size(int64_t{1}, int64_t{1} << 30);
+  group.add_option("--profile", a.profile, "analytic: FLOPs and bytes over --flops and --bandwidth")->check(CLI::IsMember({"analytic"}));
+  group.add_option("--flops", a.rates.flops_per_second, "Of a device, a second; by default 1e13")->check(CLI::PositiveNumber);
+  group.add_option("--bandwidth", a.rates.bytes_per_second, "Of a device's memory, in bytes a second; by default 1e12")->check(CLI::PositiveNumber);
+  group.add_option("--hidden", a.hidden, "Neurons of an MLP's layers, also of its input and output; by default 512")->check(size);
+  group.add_option("--layers", a.layers, "Of an MLP; by default 10")->check(size);
+  group.add_option("--blocks", a.blocks, "Of a transformer; by default 12")->check(size);
+  group.add_option("--width", a.width, "Of a transformer; by default 768")->check(size);
+  group.add_option("--heads", a.heads, "Of a transformer; by default 12")->check(size);
+  group.add_option("--sequence", a.sequence, "Words of a transformer's sequence; by default 1024")->check(size);
+  group.add_option("--vocabulary", a.vocabulary, "Of a transformer; by default 50257")->check(size);
+}
+
+void add_cluster_options(CLI::Option_group& group, Arguments& a) {
+  group.add_option("--devices", a.devices, "So many, equal ones; by default 1")->check(CLI::Range(1, 4096));
+  group.add_option("--memory", a.memory, "Of a device, such as 38GB or 16GiB; by default unlimited")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true));
+  group.add_option("--link-latency-us", a.link_us, "Of a message between devices; by default 5")->check(CLI::NonNegativeNumber);
+  group.add_option("--link-gbps", a.link_gbps, "Gigabits a second between devices, each way; by default 100")->check(CLI::PositiveNumber);
+}
+
+void add_plan_options(CLI::Option_group& group, Arguments& a) {
+  group.add_option("--batch", a.options.batch, "Rows, or sequences, of a step over all devices; by default 1")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  group.add_option("--micro-batches", a.options.micro_batches, "Only so many")->check(CLI::Range(1, 1 << 20));
+  group.add_option("--schedule", a.schedule, "Only this one: gpipe, 1f1b")->check(CLI::IsMember({"gpipe", "1f1b"}));
+  group.add_option("--max-stages", a.options.max_stages, "At most so many")->check(CLI::Range(1, 4096));
+  group.add_option("--together", a.together, "Operators that must be in one stage, with all between them: a,b")->allow_extra_args(false);
+  group.add_flag("--sharded-optimizer", a.options.parameters.sharded_optimizer, "Replicas share the optimizer's state");
+  group.add_flag("--explain", a.explain, "Also why this plan, the next best, and which limit binds");
+  group.add_option("--load", a.load, "A plan.json, perhaps edited: verified and predicted instead of searched");
+  group.add_option("--output", a.output, "File for the plan, to read, edit and --load");
+  group.add_option("--svg", a.svg, "File for a chart of the schedule");
+}
+
+}  // namespace
+
+PipelinePlanning add_pipeline_planning(CLI::App& command) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::Option_group& group =
+      *command.add_option_group("Pipelines", "Stages, replicas and micro-batches for a model on devices that need not be there");
+  CLI::Option* model = group.add_option("--model", arguments->model, "mlp, transformer, or the JSON file of a profile");
+  add_model_options(group, *arguments);
+  add_cluster_options(group, *arguments);
+  add_plan_options(group, *arguments);
+  for (CLI::Option* option : group.get_options()) {
+    if (option != model) option->needs(model);
+  }
+  return {model, [arguments] { run(*arguments); }};
+}
+
+}  // namespace tw::tool

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan for a running module: captured, measured, planned.
+#pragma once
+#include <torch/nn/module.h>
+
+#include <limits>
+#include <memory>
+#include <optional>
+#include <tw/graph/capture.hpp>
+#include <tw/mpi/communicator.hpp>
+#include <tw/pipeline/options.hpp>
+#include <tw/pipeline/planner.hpp>
+#include <tw/pipeline/stage_model.hpp>
+#include <vector>
+
+namespace tw::pipeline {
+
+struct ModelPlanOptions {
+  int devices = 1;
+  double memory_bytes = std::numeric_limits<double>::infinity();  ///< of each device
+  std::optional<int64_t> batch = {};                              ///< rows of a step; otherwise those of the example
+  std::optional<int> micro_batches = {};
+  std::optional<ScheduleKind> schedule = {};
+  std::optional<int> max_stages = {};
+  ParameterMemory parameters = {};
+  /// Between devices. The default is what shared memory of one node does.
+  Link link = {.latency_s = 5e-6, .bytes_per_second = 4e9};
+  std::vector<Recompute> recompute = {Recompute::none, Recompute::full};
+  std::vector<std::vector<std::string>> together = {};  ///< see PlanOptions
+};
+
+/// How a module is cut into stages, for those who run it. A value, apart from constants of the graphs.
+class ModelPlan {
+ public:
+  ModelPlan(graph::Graph training, graph::Graph evaluation, PlanResult result);
+
+  /// Why this plan; see tw::pipeline::explain().
+  std::string explain() const;
+  const PlanResult& result() const noexcept { return result_; }
+  const Plan& best() const { return result_.best(); }
+  /// Another one in place of the best, such as an edited one. @throws ContractError with the first of problems_of()
+  void use(Plan plan);
+
+  /// What a Pipeline takes.
+  PipelineOptions options(uint64_t seed = 0) const;
+  /// Stage `index` of `module`, whose tensors it shares.
+  StageModel stage(const torch::nn::Module& module, int index) const;
+
+ private:
+  graph::Graph training_;
+  graph::Graph evaluation_;
+  PlanResult result_;
+};
+
+/// Captures `module`, once in training and once in evaluation mode, measures its operators, and plans. Local.
+/// @param forward calls the module; inputs and outputs have rows. @param example the inputs of a batch
+/// @throws Error as graph::capture() and plan(const Profile&, ...)
+ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example, const ModelPlanOptions& options);
+
+/// The same on every rank; rank 0 measures. Collective. @param module, example of equal shapes everywhere
+/// @throws Error on every rank what rank 0 finds
+ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
+                        const ModelPlanOptions& options);
+
+/// For modules whose forward takes and gives a tensor.
+template <class Module>
+graph::Forward forward_of(Module& module) {
+  return [&module](const std::vector<at::Tensor>& inputs) { return std::vector<at::Tensor>{module.forward(inputs.at(0))}; };
+}
+
+/// ```
+/// auto planned = pipeline::plan(*model, example, {.devices = 4, .memory_bytes = 16e9, .micro_batches = 8});
+/// std::cout << planned.explain();
+/// ```
+template <class Module>
+ModelPlan plan(Module& module, const at::Tensor& example, const ModelPlanOptions& options) {
+  return plan(module, forward_of(module), {example}, options);
+}
+template <class Module>
+ModelPlan plan_together(const Communicator& comm, Module& module, const at::Tensor& example, const ModelPlanOptions& options) {
+  return plan_together(comm, module, forward_of(module), {example}, options);
+}
+
+}  // namespace tw::pipeline

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace tw::pipeline {
+
+/// What a stage keeps from the forward to the backward pass of a micro-batch. With k micro-batches in flight, and `saved` what autograd keeps:
+///
+/// | | keeps | computes again | memory |
+/// |---|---|---|---|
+/// | none | what autograd keeps | nothing | k saved(stage) |
+/// | selective | the inputs of its segments | each segment, right before its backward pass | k sum inputs(segment) + max saved(segment) |
+/// | full | its input | its forward pass, unless the backward pass follows at once | k input(stage) + saved(stage) |
+///
+/// Where something is computed again, outputs must not depend on buffers that the stage itself changes in training.
+/// Ref: Chen et al. 2016, arXiv 1604.06174.
+enum class Recompute { none, selective, full };
+
+}  // namespace tw::pipeline

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+#include <tw/base/concat.hpp>
+
+#include "text.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+/// Columns as wide as what they hold; the last one is to the left.
+class Table {
+ public:
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  void write(std::ostream& out) const {
+    std::vector<size_t> widths(rows_.front().size(), 0);
+    for (const auto& row : rows_) {
+      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    }
+    for (const auto& row : rows_) {
+      for (size_t i = 0; i + 1 < row.size(); ++i) out << std::setw(static_cast<int>(widths[i])) << row[i] << "  ";
+      out << row.back() << '\n';
+    }
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string operators_text(const StagePlan& stage, const Profile& profile) {
+  constexpr size_t most_ranges = 3;
+  const std::vector<std::string> names = name_ranges(stage.operators, profile);
+  std::string text = names.front();
+  for (size_t i = 1; i < std::min(names.size(), most_ranges); ++i) text += ", " + names[i];
+  return names.size() > most_ranges ? concat(text, ", and ", names.size() - most_ranges, " more") : text;
+}
+
+void write_stages(std::ostream& out, const Plan& plan, const Profile& profile) {
+  Table times;
+  times.add({"stage", "replicas", "recompute", "forward ms", "backward ms", "transfer ms", "all-reduce ms", "exposed ms", "operators"});
+  Table memory;
+  memory.add({"stage", "in flight", "weights", "gradients", "optimizer", "activations", "recomputed", "buffers", "GB of a device"});
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const StagePlan& stage = plan.stages[i];
+    const StageFigures& f = stage.figures;
+    const auto as_ms = [](double seconds) { return fixed(1e3 * seconds, 3); };
+    times.add({concat(i), concat(stage.replicas), name_of(stage.recompute), as_ms(f.forward_s), as_ms(f.backward_s), as_ms(f.transfer_s),
+               as_ms(f.all_reduce_s), as_ms(f.exposed_s), operators_text(stage, profile)});
+    memory.add({concat(i), concat(f.in_flight), gigabytes(f.memory.weights), gigabytes(f.memory.gradients), gigabytes(f.memory.optimizer),
+                gigabytes(f.memory.activations), gigabytes(f.memory.recomputation), gigabytes(f.memory.communication), gigabytes(f.memory.total())});
+  }
+  out << "\nof one micro-batch on one replica; the all-reduce of a batch, and how much of it nothing hides\n";
+  times.write(out);
+  out << "\nmemory of a device in GB\n";
+  memory.write(out);
+}
+
+void write_gantt(std::ostream& out, const Plan& plan) {
+  constexpr int most_actions = 4000;
+  out << "\nstages over time, bubble " << percent(plan.bubble) << ":\n";
+  if (2 * plan.micro_batches * static_cast<int>(plan.stages.size()) <= most_actions) {
+    out << gantt_text(simulation_of(plan));
+  } else {
+    out << "(too many micro-batches for a chart)\n";
+  }
+}
+
+}  // namespace
+
+std::string describe(const Plan& plan, const Profile& profile) {
+  std::ostringstream out;
+  out << summary(plan) << "\nbatch " << plan.batch << ", " << plan.rows() << " rows a micro-batch\n";
+  write_stages(out, plan, profile);
+  write_gantt(out, plan);
+  return std::move(out).str();
+}
+
+}  // namespace tw::pipeline

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "infeasible.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <tw/base/concat.hpp>
+
+namespace tw::pipeline {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr int most_devices = 1 << 20;
+constexpr int few_rows = 64;
+
+/// What blocks [begin, end) need on each device, at least, with so many in flight; the recomputation that needs least.
+double least_bytes(const Stretches& stretches, int begin, int end, int replicas, int held, int64_t rows, const Cluster& cluster,
+                   const PlanOptions& options) {
+  const int64_t share = share_of_rows(rows, replicas);
+  const StageLoad load = stage_load(stretches, begin, end, share);
+  double least = infinity;
+  for (const Recompute recompute : options.recompute) {
+    least = std::min(least, figures_of(load, {share, replicas, held, recompute}, cluster, options.parameters).memory.total());
+  }
+  return least;
+}
+
+std::string names_of_block(const Stretches& stretches, int block) {
+  const std::vector<std::string> names = name_ranges(stretches.operators_of(block, block + 1), stretches.order().profile());
+  std::string text = concat('"', names.front(), '"');
+  for (size_t i = 1; i < names.size(); ++i) text += concat(", \"", names[i], '"');
+  return text;
+}
+
+std::string bytes_text(double bytes) { return concat(static_cast<int64_t>(std::ceil(bytes)), " bytes"); }
+
+/// The block that no device can hold, with one row and the fewest in flight that `settings` have; empty: each block fits.
+std::string too_large_block(const Stretches& stretches, const std::vector<SearchSetting>& settings, const Cluster& cluster,
+                            const PlanOptions& options) {
+  double worst = cluster.memory_bytes;
+  int block = -1;
+  for (int b = 0; b < stretches.blocks(); ++b) {
+    double least = infinity;
+    for (const SearchSetting& setting : settings) {
+      const auto replicas = static_cast<int>(std::min<int64_t>(most_devices, setting.rows));
+      const int held = in_flight(setting.schedule, setting.micro_batches, b + 1 == stretches.blocks() ? 1 : 2);
+      least = std::min(least, least_bytes(stretches, b, b + 1, replicas, held, setting.rows, cluster, options));
+    }
+    if (least <= worst) continue;
+    worst = least;
+    block = b;
+  }
+  if (block < 0) return "";
+  return concat(names_of_block(stretches, block), " alone needs ", bytes_text(worst), " on each device, ", bytes_text(worst - cluster.memory_bytes),
+                " more than it has: no number of devices is enough");
+}
+
+/// What of a plan for more devices finds no place on those that there are.
+std::string first_without_place(const Stretches& stretches, const Candidate& fewest, const Cluster& cluster, const PlanOptions& options) {
+  int begin = 0;
+  int devices = 0;
+  int first = -1;
+  double missing = 0;
+  auto behind = static_cast<int>(fewest.stages.size());
+  for (const StageChoice& stage : fewest.stages) {
+    devices += stage.replicas;
+    const int held = in_flight(fewest.setting.schedule, fewest.setting.micro_batches, behind--);
+    if (devices > cluster.devices) {
+      if (first < 0) first = begin;
+      missing += stage.replicas * least_bytes(stretches, begin, stage.end, stage.replicas, held, fewest.setting.rows, cluster, options);
+    }
+    begin = stage.end;
+  }
+  return concat(names_of_block(stretches, first), " does not fit: the devices before it are full, and ", bytes_text(missing), " find no place");
+}
+
+}  // namespace
+
+std::string why_infeasible(const Stretches& stretches, const std::vector<SearchSetting>& settings, const Cluster& cluster,
+                           const PlanOptions& options) {
+  const std::string title = concat("the model does not fit ", cluster.devices, cluster.devices == 1 ? " device of " : " devices of ",
+                                   bytes_text(cluster.memory_bytes), ": ");
+  const std::string block = too_large_block(stretches, settings, cluster, options);
+  if (!block.empty()) return title + block;
+  Candidate fewest{.objective = infinity};
+  for (SearchSetting setting : settings) {
+    if (setting.rows > few_rows && setting.micro_batches < settings.back().micro_batches) continue;  // more and smaller micro-batches need less
+    setting.devices = most_devices;
+    setting.max_replicas = few_rows;
+    if (!options.max_stages) setting.max_stages = stretches.blocks();
+    const Candidate candidate = fewest_devices(stretches, setting, cluster, options);
+    if (candidate.objective < fewest.objective) fewest = candidate;
+  }
+  if (fewest.stages.empty()) {
+    return concat(title, "with at most ", options.max_stages.value_or(stretches.blocks()),
+                  " stages, no number of devices is enough; the first block is ", names_of_block(stretches, 0));
+  }
+  return concat(title, first_without_place(stretches, fewest, cluster, options), "; ", fewest.objective, " devices are enough");
+}
+
+}  // namespace tw::pipeline

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading JSON with errors that name the field.
+#pragma once
+#include <algorithm>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+
+namespace tw::pipeline {
+
+/// @throws Error beginning with `what`
+inline nlohmann::json parse_json(std::string_view text, const char* what) {
+  try {
+    return nlohmann::json::parse(text);
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(concat(what, " is not JSON: ", error.what()));
+  }
+}
+
+/// Field `name` of `object`, which is `where` in the file.
+template <class T>
+T field(const nlohmann::json& object, const char* name, const std::string& where) {
+  if (!object.is_object()) throw Error(concat(where, " is no object"));
+  const auto found = object.find(name);
+  if (found == object.end()) throw Error(concat(where, '.', name, " is missing"));
+  try {
+    return found->template get<T>();
+  } catch (const nlohmann::json::exception&) {
+    throw Error(concat(where, '.', name, " has the wrong type: ", found->dump()));
+  }
+}
+
+/// @throws Error naming a field that is none of `known`
+inline void refuse_others(const nlohmann::json& object, std::initializer_list<std::string_view> known, const std::string& where) {
+  if (!object.is_object()) throw Error(concat(where, " is no object"));
+  for (const auto& entry : object.items()) {
+    if (std::find(known.begin(), known.end(), entry.key()) == known.end()) throw Error(concat(where, '.', entry.key(), " is unknown"));
+  }
+}
+
+}  // namespace tw::pipeline

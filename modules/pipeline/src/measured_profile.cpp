@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/pipeline/measured_profile.hpp>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones_like.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/graph/cuts.hpp>
+#include <tw/graph/interpreter.hpp>
+
+#include "allocation_log.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+using graph::Graph;
+using graph::Piece;
+using graph::Value;
+using Tensors = std::vector<at::Tensor>;
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+/// The line through two points, nowhere below zero.
+Affine line(double rows, double cost, double other_rows, double other_cost) {
+  const double per_row = std::max(0.0, (cost - other_cost) / (rows - other_rows));
+  return {.fixed = std::max(0.0, cost - per_row * rows), .per_row = per_row};
+}
+
+/// What a unit is, but for the values that it is computed from: equal for units that cost the same.
+std::string form_of(const Graph& graph, const Piece& piece) {
+  Graph alone;
+  std::map<int, int> index;
+  const auto renamed = [&](int value) {
+    const auto [found, is_new] = index.emplace(value, static_cast<int>(alone.values.size()));
+    if (is_new) {
+      alone.values.push_back(graph.values[at(value)]);
+      alone.values.back().name.clear();
+    }
+    return found->second;
+  };
+  for (const int i : piece.nodes) {
+    graph::Node node = graph.nodes[at(i)];
+    for (graph::Argument& argument : node.arguments) {
+      if (auto* ref = std::get_if<graph::Ref>(&argument); ref != nullptr && ref->value >= 0) ref->value = renamed(ref->value);
+      if (auto* refs = std::get_if<std::vector<graph::Ref>>(&argument)) {
+        for (graph::Ref& each : *refs) each.value = each.value < 0 ? -1 : renamed(each.value);
+      }
+    }
+    for (int& output : node.outputs) output = output < 0 ? -1 : renamed(output);
+    alone.nodes.push_back(std::move(node));
+  }
+  std::string form = to_text(alone);
+  for (const Value& value : alone.values) {
+    form += c10::toString(value.dtype);
+    for (const graph::Size& size : value.sizes) form += concat(' ', size.fixed, '+', size.per_row);
+  }
+  return form;
+}
+
+/// Unique, and something that a person recognises: "4 addmm relu head".
+std::string name_of(const Graph& graph, const Piece& piece, size_t unit) {
+  std::string name = std::to_string(unit);
+  for (size_t i = 0; i < piece.nodes.size() && i < 4; ++i) {
+    const std::string& op = graph.nodes[at(piece.nodes[i])].op;
+    const std::string brief = op.substr(op.rfind(':') + 1);
+    if (brief != "t") name += ' ' + brief;
+  }
+  if (!piece.tensors.empty()) {
+    const std::string& tensor = graph.values[at(piece.tensors[0])].name;
+    name += ' ' + tensor.substr(0, tensor.rfind('.'));
+  }
+  return name;
+}
+
+double bytes_of(const Value& value, int64_t rows) {
+  auto bytes = static_cast<double>(c10::elementSize(value.dtype));
+  for (const graph::Size& size : value.sizes) bytes *= static_cast<double>(size.of(rows));
+  return bytes;
+}
+
+/// The median of what `run` takes, in seconds.
+double time_of(int repetitions, const std::function<void()>& run) {
+  std::vector<double> times;
+  for (int i = 0; i < repetitions; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    run();
+    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  std::ranges::nth_element(times, times.begin() + repetitions / 2);
+  return times[static_cast<size_t>(repetitions) / 2];
+}
+
+struct Times {
+  double forward = 0;
+  double backward = 0;
+};
+
+/// A graph in units, each with an interpreter of its own.
+class Units {
+ public:
+  Units(const Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind)
+      : graph_(graph), pieces_(pieces_of(graph, units_of(graph))) {
+    for (const Piece& piece : pieces_) interpreters_.emplace_back(graph, piece.nodes, piece.inputs, piece.outputs, bind);
+    for (const Piece& piece : pieces_) {
+      parameters_.emplace_back();
+      for (const int tensor : piece.tensors) {
+        const Value& value = graph.values[at(tensor)];
+        if (value.kind == Value::Kind::parameter && bind(value.name).requires_grad()) parameters_.back().push_back(bind(value.name));
+      }
+    }
+  }
+
+  const std::vector<Piece>& pieces() const { return pieces_; }
+
+  /// By unit, the bytes that a forward pass keeps for the backward pass, its output included.
+  std::vector<double> saved_bytes(const Tensors& inputs) const {
+    const auto log = std::make_shared<AllocationLog>(pieces_.size());
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, log);
+    std::vector<int> last(graph_.values.size(), -1);
+    for (size_t u = 0; u < pieces_.size(); ++u) {
+      for (const int input : pieces_[u].inputs) last[at(input)] = static_cast<int>(u);
+    }
+    for (const int output : graph_.outputs) last[at(output)] = -1;
+    Tensors values = begin(inputs);
+    for (size_t u = 0; u < pieces_.size(); ++u) {
+      log->now(u);
+      run(u, values, inputs[0].size(0));
+      for (const int input : pieces_[u].inputs) {
+        if (last[at(input)] == static_cast<int>(u)) values[at(input)] = at::Tensor();
+      }
+    }
+    return log->bytes();
+  }
+
+  /// By unit, of those whose form is new; others have the times of the first one of that form.
+  std::vector<Times> times(const Tensors& inputs, const std::vector<std::string>& forms, int repetitions) const {
+    const int64_t rows = inputs[0].size(0);
+    std::map<std::string, Times> known;
+    std::vector<Times> found;
+    Tensors values = begin(inputs);
+    for (size_t u = 0; u < pieces_.size(); ++u) {
+      run(u, values, rows);
+      for (const int output : pieces_[u].outputs) {
+        at::Tensor& value = values[at(output)];
+        const bool has_gradient = value.requires_grad();
+        value = value.detach();
+        value.set_requires_grad(has_gradient);
+      }
+      if (!known.contains(forms[u])) known[forms[u]] = times_of(u, values, rows, repetitions);
+      found.push_back(known[forms[u]]);
+    }
+    return found;
+  }
+
+ private:
+  Tensors begin(const Tensors& inputs) const {
+    Tensors values(graph_.values.size());
+    for (size_t i = 0; i < inputs.size(); ++i) values[at(graph_.inputs[i])] = inputs[i];
+    return values;
+  }
+
+  Tensors inputs_of(size_t unit, const Tensors& values) const {
+    Tensors inputs;
+    for (const int input : pieces_[unit].inputs) inputs.push_back(values[at(input)]);
+    return inputs;
+  }
+
+  void run(size_t unit, Tensors& values, int64_t rows) const {
+    Tensors outputs = interpreters_[unit].run(inputs_of(unit, values), {.rows = rows});
+    for (size_t i = 0; i < outputs.size(); ++i) values[at(pieces_[unit].outputs[i])] = std::move(outputs[i]);
+  }
+
+  Times times_of(size_t unit, const Tensors& values, int64_t rows, int repetitions) const {
+    const Tensors inputs = inputs_of(unit, values);
+    Times times{.forward = time_of(repetitions, [&] { interpreters_[unit].run(inputs, {.rows = rows}); })};
+    Tensors wanted = parameters_[unit];
+    std::ranges::copy_if(inputs, std::back_inserter(wanted), [](const at::Tensor& each) { return each.requires_grad(); });
+    if (wanted.empty()) return times;
+    Tensors ends;
+    Tensors cotangents;
+    for (const at::Tensor& output : interpreters_[unit].run(inputs, {.rows = rows})) {
+      if (!output.requires_grad()) continue;
+      ends.push_back(output);
+      cotangents.push_back(at::ones_like(output));
+    }
+    if (ends.empty()) return times;
+    times.backward = time_of(repetitions, [&] { torch::autograd::grad(ends, wanted, cotangents, true, false, true); });
+    return times;
+  }
+
+  const Graph& graph_;
+  std::vector<Piece> pieces_;
+  std::vector<graph::Interpreter> interpreters_;
+  std::vector<Tensors> parameters_;  // by unit, those that are trained
+};
+
+}  // namespace
+
+Profile measured_profile(const Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind, const Tensors& example,
+                         int repetitions) {
+  TW_EXPECTS(repetitions >= 1, "a measurement has one repetition at least");
+  const c10::AutoGradMode gradients(true);
+  Tensors more = example;
+  if (example[0].size(0) == 1) {
+    for (at::Tensor& each : more) each = at::cat({each, each});
+  }
+  const int64_t rows = more[0].size(0);
+  const int64_t fewer_rows = rows / 2;
+  Tensors fewer;
+  for (const at::Tensor& each : more) fewer.push_back(each.narrow(0, 0, fewer_rows));
+
+  const Units units(graph, bind);
+  const std::vector<Piece>& pieces = units.pieces();
+  std::vector<std::string> forms;
+  for (const Piece& piece : pieces) forms.push_back(form_of(graph, piece));
+  units.times(fewer, forms, 1);  // LibTorch's first call of an operator is slow
+  const std::vector<Times> times = units.times(more, forms, repetitions);
+  const std::vector<Times> fewer_times = units.times(fewer, forms, repetitions);
+  const std::vector<double> saved = units.saved_bytes(more);
+  const std::vector<double> fewer_saved = units.saved_bytes(fewer);
+
+  const auto through = [&](double cost, double fewer_cost) {
+    return line(static_cast<double>(rows), cost, static_cast<double>(fewer_rows), fewer_cost);
+  };
+  const auto bytes = [&](const std::vector<int>& values) {
+    double all = 0;
+    double fewer_all = 0;
+    for (const int value : values) {
+      all += bytes_of(graph.values[at(value)], rows);
+      fewer_all += bytes_of(graph.values[at(value)], fewer_rows);
+    }
+    return through(all, fewer_all);
+  };
+  Profile profile{.hash = graph.hash(), .input_bytes = bytes(graph.inputs), .operators = {}, .parameters = {}};
+  std::map<int, int> parameter;  // by value
+  std::vector<int> unit_of(graph.values.size(), -1);
+  for (size_t u = 0; u < pieces.size(); ++u) {
+    ProfiledOperator made;
+    made.name = name_of(graph, pieces[u], u);
+    for (const int input : pieces[u].inputs) {
+      if (std::ranges::find(made.inputs, unit_of[at(input)]) == made.inputs.end()) made.inputs.push_back(unit_of[at(input)]);
+    }
+    for (const int tensor : pieces[u].tensors) {
+      const Value& value = graph.values[at(tensor)];
+      if (value.kind != Value::Kind::parameter) continue;
+      const auto [found, is_new] = parameter.emplace(tensor, static_cast<int>(profile.parameters.size()));
+      if (is_new) profile.parameters.push_back({value.name, bytes_of(value, rows)});
+      made.parameters.push_back(found->second);
+    }
+    for (const int output : pieces[u].outputs) unit_of[at(output)] = static_cast<int>(u);
+    made.forward = through(times[u].forward, fewer_times[u].forward);
+    made.backward = through(times[u].backward, fewer_times[u].backward);
+    made.output_bytes = bytes(pieces[u].outputs);
+    made.saved_bytes = through(saved[u], fewer_saved[u]);
+    profile.operators.push_back(std::move(made));
+  }
+  profile.validate();
+  return profile;
+}
+
+}  // namespace tw::pipeline

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/pipeline/planned_model.hpp>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/graph/cuts.hpp>
+#include <tw/graph/interpreter.hpp>
+#include <tw/pipeline/measured_profile.hpp>
+#include <tw/pipeline/pipeline.hpp>
+
+#include "stage_ranks.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+using graph::Graph;
+using graph::Piece;
+using graph::Value;
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+using Bind = std::function<at::Tensor(const std::string& name)>;
+
+/// A module's tensors by name; shared ones by each of their names.
+Bind tensors_of(const torch::nn::Module& module) {
+  auto all = std::make_shared<std::map<std::string, at::Tensor>>();
+  for (const auto& each : module.named_parameters()) (*all)[each.key()] = each.value();
+  for (const auto& each : module.named_buffers()) (*all)[each.key()] = each.value();
+  return [all](const std::string& name) {
+    const auto found = all->find(name);
+    TW_EXPECTS(found != all->end(), "the module has no tensor '", name, "': the plan is for another one");
+    return found->second;
+  };
+}
+
+/// Where a tensor of a dotted name belongs.
+torch::nn::Module& owner_of(torch::nn::Module& root, std::string& name) {
+  torch::nn::Module* owner = &root;
+  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.')) {
+    const std::string child = name.substr(0, dot);
+    const auto children = owner->named_children();
+    const auto* found = children.find(child);
+    owner = found != nullptr ? found->get() : owner->register_module(child, std::make_shared<torch::nn::Module>()).get();
+    name.erase(0, dot + 1);
+  }
+  return *owner;
+}
+
+/// Training: by unit, the plan's stage. One without batch data is no unit.
+std::vector<int> stage_of_units(const Plan& plan, size_t units) {
+  std::vector<int> stage_of(units, -1);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    for (const int unit : plan.stages[s].operators) stage_of.at(at(unit)) = static_cast<int>(s);
+  }
+  return stage_of;
+}
+
+/// Evaluation runs other operators on the same tensors: each unit where its tensors are, and not before what it takes.
+/// @param tensors of each stage, by name
+std::vector<int> stage_of_units(const Graph& graph, const std::vector<Piece>& units, const std::vector<std::set<std::string>>& tensors) {
+  std::vector<int> stage_of_value(graph.values.size(), 0);
+  std::vector<int> stage_of;
+  for (const Piece& unit : units) {
+    int first = 0;
+    for (const int input : unit.inputs) first = std::max(first, stage_of_value[at(input)]);
+    const auto has_all = [&](int stage) {
+      return std::ranges::all_of(unit.tensors, [&](int each) { return tensors[at(stage)].contains(graph.values[at(each)].name); });
+    };
+    int stage = first;
+    while (stage < static_cast<int>(tensors.size()) && !has_all(stage)) ++stage;
+    if (stage == static_cast<int>(tensors.size())) stage = first;  // it has what training does not use, or brings tensors together
+    for (const int output : unit.outputs) stage_of_value[at(output)] = stage;
+    stage_of.push_back(stage);
+  }
+  return stage_of;
+}
+
+Cluster cluster_of(const ModelPlanOptions& options) {
+  return {.devices = options.devices, .memory_bytes = options.memory_bytes, .between_stages = options.link, .within_stage = options.link};
+}
+
+PlanOptions plan_options_of(const ModelPlanOptions& options, const std::vector<at::Tensor>& example) {
+  PlanOptions made;
+  made.batch = options.batch.value_or(example.at(0).size(0));
+  made.micro_batches = options.micro_batches;
+  made.schedule = options.schedule;
+  made.max_stages = options.max_stages;
+  made.parameters = options.parameters;
+  made.recompute = options.recompute;
+  made.together = options.together;
+  return made;
+}
+
+std::set<std::string> names_of(const Graph& graph, const Piece& piece) {
+  std::set<std::string> names;
+  for (const int tensor : piece.tensors) names.insert(graph.values[at(tensor)].name);
+  return names;
+}
+
+/// What the stages compute, in either mode.
+struct Stages {
+  std::vector<Piece> training;
+  std::vector<Piece> evaluation;
+  std::vector<std::set<std::string>> tensors;  // of both
+
+  Stages(const Graph& training_graph, const Graph& evaluation_graph, const Plan& plan) {
+    const auto units = units_of(training_graph);
+    training = stages_of(training_graph, units, stage_of_units(plan, units.size()));
+    for (const Piece& stage : training) tensors.push_back(names_of(training_graph, stage));
+    const auto others = units_of(evaluation_graph);
+    const std::vector<int> stage_of = stage_of_units(evaluation_graph, pieces_of(evaluation_graph, others), tensors);
+    evaluation = stages_of(evaluation_graph, others, stage_of, static_cast<int>(training.size()));
+    for (size_t s = 0; s < tensors.size(); ++s) tensors[s].merge(names_of(evaluation_graph, evaluation[s]));
+  }
+};
+
+}  // namespace
+
+ModelPlan::ModelPlan(Graph training, Graph evaluation, PlanResult result)
+    : training_(std::move(training)), evaluation_(std::move(evaluation)), result_(std::move(result)) {}
+
+std::string ModelPlan::explain() const { return pipeline::explain(result_); }
+
+void ModelPlan::use(Plan plan) {
+  const std::vector<std::string> problems = problems_of(plan, result_.profile, result_.cluster.devices);
+  TW_EXPECTS(problems.empty(), problems.front());
+  result_.plans.insert(result_.plans.begin(), predicted(std::move(plan), result_.profile, result_.cluster, result_.options.parameters));
+}
+
+PipelineOptions ModelPlan::options(uint64_t seed) const {
+  PipelineOptions made{.schedule = schedule_of(best()), .seed = seed};
+  for (const StagePlan& stage : best().stages) {
+    made.replicas.push_back(stage.replicas);
+    made.recompute.push_back(stage.recompute);
+  }
+  return made;
+}
+
+StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
+  TW_EXPECTS(index >= 0 && at(index) < best().stages.size(), "there is no stage ", index, " of ", best().stages.size());
+  const Bind bind = tensors_of(module);
+  const Stages stages(training_, evaluation_, best());
+  StageModel made{.module = std::make_shared<torch::nn::Module>(), .forward = {}};
+  const auto parameters = module.named_parameters();
+  for (const std::string& tensor : stages.tensors[at(index)]) {
+    const auto users = std::ranges::count_if(stages.tensors, [&](const auto& of_stage) { return of_stage.contains(tensor); });
+    std::string name = tensor;
+    torch::nn::Module& owner = owner_of(*made.module, name);
+    if (!parameters.contains(tensor)) {
+      owner.register_buffer(name, bind(tensor));
+      continue;
+    }
+    owner.register_parameter(name, bind(tensor), bind(tensor).requires_grad());
+    if (users > 1) made.tied[tensor] = tensor;
+  }
+  const auto interpreter = [&](const Graph& graph, const Piece& piece) {
+    return std::make_shared<graph::Interpreter>(graph, piece.nodes, piece.inputs, piece.outputs, bind);
+  };
+  made.forward = [training = interpreter(training_, stages.training[at(index)]), evaluation = interpreter(evaluation_, stages.evaluation[at(index)]),
+                  mode = made.module.get()](const std::vector<at::Tensor>& inputs, const graph::PassRows& rows) {
+    return (mode->is_training() ? training : evaluation)->run(inputs, rows);
+  };
+  return made;
+}
+
+Pipeline::Pipeline(const Communicator& comm, const torch::nn::Module& module, const ModelPlan& plan, uint64_t seed)
+    : Pipeline(comm, plan.stage(module, StageRanks(plan.options().replicas).stage_of(comm.rank())), plan.options(seed)) {}
+
+namespace {
+
+/// A module's graphs, as training and evaluation see them.
+struct Captured {
+  std::vector<NamedTensor> parameters;
+  std::vector<NamedTensor> buffers;
+  Graph training;
+  Graph evaluation;
+
+  Captured(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example) {
+    for (const auto& each : module.named_parameters()) parameters.push_back({each.key(), each.value()});
+    for (const auto& each : module.named_buffers()) buffers.push_back({each.key(), each.value()});
+    parameters = without_aliases(std::move(parameters));
+    const bool was_training = module.is_training();
+    module.train(false);
+    evaluation = graph::capture(forward, parameters, buffers, example);
+    module.train(true);
+    training = graph::capture(forward, parameters, buffers, example);
+    module.train(was_training);
+  }
+};
+
+PlanResult planned(const Captured& captured, const torch::nn::Module& module, const std::vector<at::Tensor>& example,
+                   const ModelPlanOptions& options) {
+  std::vector<at::Tensor> before;
+  for (const NamedTensor& each : captured.buffers) before.push_back(each.tensor.clone());
+  const Profile profile = measured_profile(captured.training, tensors_of(module), example);
+  for (size_t i = 0; i < before.size(); ++i) at::Tensor(captured.buffers[i].tensor).copy_(before[i]);
+  return plan(profile, cluster_of(options), plan_options_of(options, example));
+}
+
+}  // namespace
+
+ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example, const ModelPlanOptions& options) {
+  Captured captured(module, forward, example);
+  PlanResult result = planned(captured, module, example, options);
+  return {std::move(captured.training), std::move(captured.evaluation), std::move(result)};
+}
+
+ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
+                        const ModelPlanOptions& options) {
+  Captured captured(module, forward, example);
+  PlanResult result;
+  std::string problem;
+  if (comm.rank() == 0) {
+    try {
+      result = planned(captured, module, example, options);
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
+  }
+  problem = broadcast_string(comm, problem, Rank(0));
+  if (!problem.empty()) throw Error(problem);
+  const std::string profile = broadcast_string(comm, comm.rank() == 0 ? to_json(result.profile) : "", Rank(0));
+  const std::string best = broadcast_string(comm, comm.rank() == 0 ? to_json(result.best(), result.profile) : "", Rank(0));
+  if (comm.rank() != 0) {
+    result.cluster = cluster_of(options);
+    result.options = plan_options_of(options, example);
+    result.profile = profile_from_json(profile);
+    result.plans = {predicted(plan_from_json(best, result.profile, options.devices), result.profile, result.cluster, options.parameters)};
+  }
+  return {std::move(captured.training), std::move(captured.evaluation), std::move(result)};
+}
+
+}  // namespace tw::pipeline

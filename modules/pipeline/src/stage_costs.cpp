@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stage_costs.hpp"
+
+namespace tw::pipeline {
+
+StageLoad stage_load(const Stretches& stretches, int begin, int end, int64_t rows, std::optional<double> segment_bytes) {
+  const auto r = static_cast<double>(rows);
+  return {.stretch = stretches.at(begin, end),
+          .input_bytes = stretches.border(begin).of(r),
+          .output_bytes = stretches.border(end).of(r),
+          .is_first = begin == 0,
+          .segment_bytes = segment_bytes ? *segment_bytes : stretches.largest_saved(begin, end, r)};
+}
+
+StageFigures figures_of(const StageLoad& load, const StageSetting& setting, const Cluster& cluster, const ParameterMemory& parameters) {
+  const Stretch& stretch = load.stretch;
+  const auto rows = static_cast<double>(setting.rows);
+  StageFigures figures;
+  figures.forward_s = stretch.forward.of(rows);
+  figures.backward_s = stretch.backward.of(rows) + (setting.recompute == Recompute::none ? 0 : figures.forward_s);
+  figures.in_flight = setting.in_flight;
+
+  StageMemory& memory = figures.memory;
+  memory.weights = stretch.parameter_bytes * parameters.weights;
+  memory.gradients = stretch.parameter_bytes * parameters.gradients;
+  memory.optimizer = stretch.parameter_bytes * parameters.optimizer / (parameters.sharded_optimizer ? setting.replicas : 1);
+  memory.communication = 2 * ((load.is_first ? 0 : load.input_bytes) + load.output_bytes);
+  double kept = 0;  // of one micro-batch
+  switch (setting.recompute) {
+    case Recompute::none: kept = stretch.saved.of(rows); break;
+    case Recompute::selective:
+      kept = stretch.kept.of(rows);
+      memory.recomputation = load.segment_bytes;
+      break;
+    case Recompute::full:
+      kept = load.input_bytes;
+      memory.recomputation = stretch.saved.of(rows);
+      break;
+  }
+  memory.activations = setting.in_flight * kept;
+
+  figures.all_reduce_s = ring_all_reduce(setting.replicas, memory.gradients, cluster.within_stage);
+  // With the other stages that have it: to one of them, and back.
+  if (stretch.tied_bytes > 0) figures.all_reduce_s += 2 * cluster.between_stages.transfer(stretch.tied_bytes * parameters.gradients);
+  return figures;
+}
+
+}  // namespace tw::pipeline

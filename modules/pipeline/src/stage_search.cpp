@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stage_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "stage_table.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// F(s, b, d): the least sum of tau of s stages for the blocks from b on, on at most d devices, none with a load above the bound.
+class StageDynamics {
+ public:
+  StageDynamics(const StageTable& table, const SearchSetting& setting)
+      : table_(table),
+        setting_(setting),
+        most_stages_(std::min({setting.max_stages, setting.devices, table.blocks()})),
+        row_(static_cast<size_t>(setting.devices) + 1),
+        sums_(static_cast<size_t>(most_stages_ + 1) * static_cast<size_t>(table.blocks() + 1) * row_) {}
+
+  int most_stages() const noexcept { return most_stages_; }
+
+  void solve(double bound) {
+    bound_ = bound;
+    std::fill(sums_.begin(), sums_.end(), infinity);
+    std::fill_n(sums(0, table_.blocks()), row_, 0.0);
+    for (int stages = 1; stages <= most_stages_; ++stages) {
+      for (int begin = 0; begin <= table_.blocks() - stages; ++begin) relax(stages, begin);
+    }
+  }
+
+  double sum_of(int stages) const { return sums(stages, 0)[row_ - 1]; }
+
+  /// Stages of such a plan, without their recomputation. @param load the largest
+  std::vector<StageChoice> trace(int stages, double& load) const {
+    std::vector<StageChoice> choices;
+    load = 0;
+    int begin = 0;
+    for (size_t devices = row_ - 1; stages > 0; --stages) {
+      const StageChoice choice = step(stages, begin, devices, load);
+      choices.push_back(choice);
+      begin = choice.end;
+      devices -= static_cast<size_t>(choice.replicas);
+    }
+    return choices;
+  }
+
+ private:
+  double* sums(int stages, int begin) {
+    return sums_.data() + (static_cast<size_t>(stages) * static_cast<size_t>(table_.blocks() + 1) + static_cast<size_t>(begin)) * row_;
+  }
+  const double* sums(int stages, int begin) const { return const_cast<StageDynamics*>(this)->sums(stages, begin); }
+  const StageCost* cost(size_t which, int begin, int end, int stages) const {
+    const StageCost* found = table_.find(which, begin, end, in_flight(setting_.schedule, setting_.micro_batches, stages));
+    return found != nullptr && found->load <= bound_ ? found : nullptr;
+  }
+  // Where a first stage of `stages` may end: one behind the next; at the end where it is the last one.
+  std::pair<int, int> ends(int stages, int begin) const {
+    return stages == 1 ? std::pair(table_.blocks(), table_.blocks()) : std::pair(begin + 1, table_.blocks() - stages + 1);
+  }
+
+  void relax(int stages, int begin) {
+    double* best = sums(stages, begin);
+    const auto [first, last] = ends(stages, begin);
+    for (size_t which = 0; which < table_.replicas().size(); ++which) {
+      const auto replicas = static_cast<size_t>(table_.replicas()[which]);
+      for (int end = first; end <= last; ++end) {
+        const StageCost* stage = cost(which, begin, end, stages);
+        if (stage == nullptr) continue;
+        const double tau = stage->tau;
+        const double* rest = sums(stages - 1, end);
+        for (size_t devices = replicas; devices < row_; ++devices) best[devices] = std::min(best[devices], tau + rest[devices - replicas]);
+      }
+    }
+  }
+
+  StageChoice step(int stages, int begin, size_t devices, double& load) const {
+    const double sum = sums(stages, begin)[devices];
+    const auto [first, last] = ends(stages, begin);
+    for (size_t which = 0; which < table_.replicas().size(); ++which) {
+      const auto replicas = static_cast<size_t>(table_.replicas()[which]);
+      if (replicas > devices) break;
+      for (int end = first; end <= last; ++end) {
+        const StageCost* stage = cost(which, begin, end, stages);
+        if (stage == nullptr || stage->tau + sums(stages - 1, end)[devices - replicas] != sum) continue;
+        load = std::max(load, stage->load);
+        return {.end = end, .replicas = table_.replicas()[which]};
+      }
+    }
+    return {};  // not reached: the sum came from one of them
+  }
+
+  const StageTable& table_;
+  const SearchSetting setting_;
+  int most_stages_;
+  size_t row_;
+  double bound_ = 0;
+  std::vector<double> sums_;  // by stages, first block, devices
+};
+
+void choose_recomputation(Candidate& candidate, const Stretches& stretches, const Cluster& cluster, const PlanOptions& options) {
+  int begin = 0;
+  auto behind = static_cast<int>(candidate.stages.size());
+  for (StageChoice& stage : candidate.stages) {
+    const int held = in_flight(candidate.setting.schedule, candidate.setting.micro_batches, behind--);
+    const auto found = stage_cost(stretches, begin, stage.end, stage.replicas, held, candidate.setting, cluster, options);
+    if (found) stage.recompute = found->second;
+    begin = stage.end;
+  }
+}
+
+}  // namespace
+
+std::vector<Candidate> search_stages(const Stretches& stretches, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options,
+                                     double good_enough) {
+  const StageTable table(stretches, setting, cluster, options);
+  StageDynamics dynamics(table, setting);
+  std::vector<Candidate> candidates;
+  // By stages: of the last candidate. While its load is allowed and no sum is smaller, it stays the best of so many stages.
+  std::vector<StageCost> known(static_cast<size_t>(dynamics.most_stages()) + 1, {-1, 0});
+  double best = infinity;
+  for (double bound = infinity; bound >= 0;) {
+    dynamics.solve(bound);
+    double least = infinity;
+    double load_of_least = 0;
+    for (int stages = 1; stages <= dynamics.most_stages(); ++stages) {
+      const double sum = dynamics.sum_of(stages);
+      if (!std::isfinite(sum)) continue;
+      auto& [known_sum, known_load] = known[static_cast<size_t>(stages)];
+      if (sum != known_sum || known_load > bound) {
+        Candidate candidate{.setting = setting};
+        candidate.stages = dynamics.trace(stages, known_load);
+        known_sum = sum;
+        candidate.objective = sum + known_load;
+        best = std::min(best, candidate.objective);
+        choose_recomputation(candidate, stretches, cluster, options);
+        candidates.push_back(std::move(candidate));
+      }
+      if (sum < least) {
+        least = sum;
+        load_of_least = known_load;
+      }
+    }
+    if (!std::isfinite(least)) break;
+    // A better plan has a smaller load than this one, for its sum is no smaller; and its objective is below the best one.
+    const double below = std::nextafter(load_of_least, -1.0);
+    bound = std::min({below, load_of_least * (1 - options.gap), std::min(best, good_enough) * (1 - options.gap) - least});
+  }
+  return candidates;
+}
+
+}  // namespace tw::pipeline

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stretches.hpp"
+
+#include <algorithm>
+
+namespace tw::pipeline {
+namespace {
+
+void add_costs(Stretch& stretch, const ProfiledOperator& op) {
+  stretch.forward += op.forward;
+  stretch.backward += op.backward;
+  stretch.saved += op.saved_bytes;
+}
+
+/// A block's own costs, and what it may share with others.
+struct Block {
+  Stretch costs;  // without constants
+  std::vector<int> constants;
+  std::vector<int> parameters;
+};
+
+Block block_of(const OperatorOrder& order, int begin, int end) {
+  const std::vector<ProfiledOperator>& operators = order.profile().operators;
+  Block block{{}, order.constants_of(begin, end), {}};
+  const auto use = [&](int op) {
+    const std::vector<int>& of = operators[static_cast<size_t>(op)].parameters;
+    block.parameters.insert(block.parameters.end(), of.begin(), of.end());
+  };
+  for (int p = begin; p < end; ++p) {
+    add_costs(block.costs, operators[static_cast<size_t>(order.operator_at(p))]);
+    use(order.operator_at(p));
+  }
+  for (const int constant : block.constants) use(constant);
+  std::sort(block.parameters.begin(), block.parameters.end());
+  block.parameters.erase(std::unique(block.parameters.begin(), block.parameters.end()), block.parameters.end());
+  return block;
+}
+
+/// Sums over the blocks of a stretch that grows, in which each constant and parameter counts once.
+class Summation {
+ public:
+  Summation(const Profile& profile, const std::vector<Block>& blocks)
+      : profile_(profile), blocks_(blocks), constant_seen_(profile.operators.size(), -1), parameter_seen_(profile.parameters.size(), -1) {
+    first_use_.assign(profile.parameters.size(), -1);
+    last_use_ = first_use_;
+    for (size_t block = 0; block < blocks.size(); ++block) {
+      for (const int parameter : blocks[block].parameters) {
+        int& first = first_use_[static_cast<size_t>(parameter)];
+        if (first < 0) first = static_cast<int>(block);
+        last_use_[static_cast<size_t>(parameter)] = static_cast<int>(block);
+      }
+    }
+  }
+
+  void begin_at(int block) {
+    begin_ = block;
+    sum_ = {};
+    inside_ = 0;
+  }
+  const Stretch& add(int index, const Affine& border) {
+    const Block& block = blocks_[static_cast<size_t>(index)];
+    sum_.forward += block.costs.forward;
+    sum_.backward += block.costs.backward;
+    sum_.saved += block.costs.saved;
+    sum_.kept += border;
+    for (const int constant : block.constants) {
+      if (is_new(constant_seen_, constant)) add_costs(sum_, profile_.operators[static_cast<size_t>(constant)]);
+    }
+    for (const int parameter : block.parameters) {
+      const double bytes = profile_.parameters[static_cast<size_t>(parameter)].bytes;
+      if (is_new(parameter_seen_, parameter)) sum_.parameter_bytes += bytes;
+      if (last_use_[static_cast<size_t>(parameter)] == index && first_use_[static_cast<size_t>(parameter)] >= begin_) inside_ += bytes;
+    }
+    sum_.tied_bytes = std::max(sum_.parameter_bytes - inside_, 0.0);
+    return sum_;
+  }
+
+ private:
+  bool is_new(std::vector<int>& seen, int which) const {
+    int& last = seen[static_cast<size_t>(which)];
+    const bool is_new = last != begin_;
+    last = begin_;
+    return is_new;
+  }
+
+  const Profile& profile_;
+  const std::vector<Block>& blocks_;
+  std::vector<int> constant_seen_;  // begin of the stretch that has it
+  std::vector<int> parameter_seen_;
+  std::vector<int> first_use_;  // block
+  std::vector<int> last_use_;
+  int begin_ = 0;
+  Stretch sum_;
+  double inside_ = 0;  // bytes that no other stage has
+};
+
+}  // namespace
+
+Stretches::Stretches(const OperatorOrder& order, std::vector<int> begins) : order_(&order), begins_(std::move(begins)) {
+  const auto count = static_cast<size_t>(blocks());
+  table_.resize(count * count);
+  std::vector<Block> each;
+  for (int block = 0; block < blocks(); ++block) each.push_back(block_of(order, begin_of(block), begin_of(block + 1)));
+  Summation summation(order.profile(), each);
+  for (int begin = 0; begin < blocks(); ++begin) {
+    summation.begin_at(begin);
+    for (int end = begin + 1; end <= blocks(); ++end) table_[index(begin, end)] = summation.add(end - 1, border(end - 1));
+  }
+}
+
+double Stretches::largest_saved(int begin, int end, double rows) const {
+  double largest = 0;
+  for (int block = begin; block < end; ++block) largest = std::max(largest, at(block, block + 1).saved.of(rows));
+  return largest;
+}
+
+std::vector<int> Stretches::operators_of(int begin, int end) const {
+  std::vector<int> operators = order_->constants_of(begin_of(begin), begin_of(end));
+  for (int p = begin_of(begin); p < begin_of(end); ++p) operators.push_back(order_->operator_at(p));
+  std::sort(operators.begin(), operators.end());
+  return operators;
+}
+
+}  // namespace tw::pipeline

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text.hpp"
+
+#include <iomanip>
+#include <sstream>
+#include <tw/base/concat.hpp>
+
+namespace tw::pipeline {
+
+std::string fixed(double value, int digits) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(digits) << value;
+  return std::move(out).str();
+}
+
+std::string ms(double seconds) { return fixed(1e3 * seconds, seconds < 1 ? 2 : 0) + " ms"; }
+std::string gigabytes(double bytes) { return fixed(1e-9 * bytes, 2); }
+std::string percent(double share) { return fixed(100 * share, share < 0.1 ? 1 : 0) + " %"; }
+
+std::string summary(const Plan& plan) {
+  std::string replicas;
+  for (const StagePlan& stage : plan.stages) replicas += concat(replicas.empty() ? "" : "+", stage.replicas);
+  return concat(plan.stages.size(), plan.stages.size() == 1 ? " stage on " : " stages on ", plan.devices(), " devices (", replicas, "), ",
+                plan.micro_batches, plan.micro_batches == 1 ? " micro-batch, " : " micro-batches, ", name_of(plan.schedule), ": ", ms(plan.step_s),
+                " a step");
+}
+
+std::string wrong_hash(const Plan& plan, const Profile& profile) {
+  return concat("the plan is for a model with hash ", plan.hash, ", this one has ", profile.hash);
+}
+
+}  // namespace tw::pipeline

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers and plans in one line each.
+#pragma once
+#include <string>
+#include <tw/pipeline/plan.hpp>
+
+namespace tw::pipeline {
+
+std::string fixed(double value, int digits);
+/// "12.34 ms".
+std::string ms(double seconds);
+/// Without unit.
+std::string gigabytes(double bytes);
+/// "12 %".
+std::string percent(double share);
+/// Stages, devices, micro-batches, schedule and step time.
+std::string summary(const Plan& plan);
+/// What to say of a plan for another model.
+std::string wrong_hash(const Plan& plan, const Profile& profile);
+
+}  // namespace tw::pipeline

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules of many kinds, captured, planned and cut by hand, against one process.
+#include "mpi_test.hpp"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/models/gpt.hpp>
+#include <tw/pipeline/pipeline.hpp>
+#include <tw/pipeline/planned_model.hpp>
+
+namespace tw::pipeline {
+namespace {
+
+using at::Tensor;
+using Tensors = std::vector<Tensor>;
+
+using testing::world;
+
+constexpr int64_t rows = 10;  // of 4 micro-batches: 3, 3, 2 and 2; of 3 replicas: 1, 1 and 1 or none
+constexpr int micro_batches = 4;
+constexpr int64_t width = 6;
+
+/// A model, and what it is trained on.
+struct Subject {
+  std::string name;
+  std::shared_ptr<torch::nn::Module> module;
+  graph::Forward forward;
+  Tensors inputs;
+  Tensors targets;
+  LossOfMany loss;
+  bool splits_matter = false;  // for what it computes of a row, as a batch norm's do: the reference runs the same micro-batches
+};
+
+/// Any function of parameters.
+struct Parametric : torch::nn::Module {
+  Tensor& add(const std::string& name, at::IntArrayRef shape) { return register_parameter(name, torch::randn(shape, torch::kDouble) / 2); }
+};
+
+Tensor mean_square(const Tensors& y, const Tensors& t) { return torch::mse_loss(y[0], t[0]); }
+
+Subject of_matrices(const std::string& name, int matrices, const std::function<Tensors(const Tensors& w, const Tensors& x)>& forward) {
+  auto module = std::make_shared<Parametric>();
+  Tensors w;
+  for (int i = 0; i < matrices; ++i) w.push_back(module->add(concat("w", i), {width, width}));
+  return {name,
+          module,
+          [w, forward](const Tensors& x) { return forward(w, x); },
+          {torch::randn({rows, width}, torch::kDouble)},
+          {torch::randn({rows, width}, torch::kDouble)},
+          mean_square};
+}
+
+template <class Holder>
+Subject of_module(const std::string& name, Holder holder, const Tensor& x, const Tensor& target) {
+  holder->to(torch::kDouble);
+  return {name, holder.ptr(), [holder](const Tensors& in) mutable { return Tensors{holder->forward(in[0])}; }, {x}, {target}, mean_square};
+}
+
+Subject chain() {
+  return of_matrices("chain", 4, [](const Tensors& w, const Tensors& x) {
+    Tensor y = x[0];
+    for (const Tensor& each : w) y = y.matmul(each).tanh();
+    return Tensors{y};
+  });
+}
+Subject fork_and_join() {
+  return of_matrices("fork and join", 4, [](const Tensors& w, const Tensors& x) {
+    const Tensor a = x[0].matmul(w[0]).tanh();
+    const Tensor left = a.matmul(w[1]).sin();
+    const Tensor right = a.matmul(w[2]).relu();
+    return Tensors{(left * right + a).matmul(w[3])};
+  });
+}
+Subject shared_input() {
+  return of_matrices("shared input", 3, [](const Tensors& w, const Tensors& x) {
+    const Tensor a = x[0].matmul(w[0]).tanh() + x[0];
+    const Tensor b = a.matmul(w[1]).tanh() * x[0];
+    return Tensors{b.matmul(w[2]) + x[0]};
+  });
+}
+Subject shared_parameter() {
+  return of_matrices("shared parameter", 2, [](const Tensors& w, const Tensors& x) {
+    return Tensors{x[0].matmul(w[0]).tanh().matmul(w[1]).tanh().matmul(w[0].t()).sin().matmul(w[1])};
+  });
+}
+Subject one_operator() {
+  return of_matrices("one operator", 1, [](const Tensors& w, const Tensors& x) { return Tensors{x[0].matmul(w[0])}; });
+}
+Subject loss_inside() {  // a loss by row, of inputs and targets; two outputs
+  Subject made = of_matrices("loss inside", 2, [](const Tensors& w, const Tensors& x) {
+    const Tensor y = x[0].matmul(w[0]).tanh().matmul(w[1]);
+    return Tensors{(y - x[1]).square().mean(1), y};
+  });
+  made.inputs.push_back(torch::randn({rows, width}, torch::kDouble));
+  made.loss = [](const Tensors& y, const Tensors& /*t*/) { return y[0].mean(); };
+  return made;
+}
+Subject embedding() {
+  torch::nn::Sequential net(torch::nn::Embedding(7, width), torch::nn::Linear(width, 5), torch::nn::Tanh(), torch::nn::Flatten(),
+                            torch::nn::Linear(15, 4));
+  return of_module("embedding", net, torch::randint(7, {rows, 3}), torch::randn({rows, 4}, torch::kDouble));
+}
+Subject convolutional() {
+  torch::nn::Sequential net(torch::nn::Conv2d(2, 4, 3), torch::nn::BatchNorm2d(4), torch::nn::ReLU(), torch::nn::Conv2d(4, 3, 2),
+                            torch::nn::BatchNorm2d(3), torch::nn::Flatten(), torch::nn::Linear(27, 4));
+  Subject made = of_module("convolutional, batch norm", net, torch::randn({rows, 2, 6, 6}, torch::kDouble), torch::randn({rows, 4}, torch::kDouble));
+  made.splits_matter = true;
+  return made;
+}
+Subject dropout() {
+  torch::nn::Sequential net(torch::nn::Linear(width, 8), torch::nn::Dropout(0.3), torch::nn::Tanh(), torch::nn::Linear(8, 8), torch::nn::Dropout(0.5),
+                            torch::nn::Linear(8, 4));
+  return of_module("dropout", net, torch::randn({rows, width}, torch::kDouble), torch::randn({rows, 4}, torch::kDouble));
+}
+Subject gpt() {
+  Subject made = of_module("gpt", models::Gpt(models::GptOptions{.vocabulary = 7, .context = 5, .width = 8, .heads = 2, .blocks = 2}),
+                           torch::randint(7, {rows, 5}), torch::randint(7, {rows, 5}));
+  made.loss = [](const Tensors& y, const Tensors& t) { return torch::cross_entropy_loss(y[0].flatten(0, 1), t[0].flatten()); };
+  return made;
+}
+
+const std::vector<Subject (*)()> subjects{chain,     fork_and_join, shared_input,  shared_parameter, one_operator,
+                                          embedding, loss_inside,   convolutional, dropout,          gpt};
+
+/// On every rank alike.
+Subject made(Subject (*subject)()) {
+  torch::manual_seed(3);
+  return subject();
+}
+
+// Backward passes in the opposite order of the forward passes.
+Schedule last_in_first_out(int stages) {
+  Schedule schedule = gpipe(stages, micro_batches);
+  for (std::vector<Action>& device : schedule.devices) std::reverse(device.begin() + micro_batches, device.end());
+  return schedule;
+}
+
+/// Three steps of SGD, each of `accumulation` batches of the same rows. @return losses, and parameters and buffers by name
+struct Outcome {
+  std::vector<double> losses;
+  std::vector<NamedTensor> tensors;
+};
+
+std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
+  std::vector<NamedTensor> all;
+  for (const auto& each : module.named_parameters()) all.push_back({each.key(), each.value()});
+  for (const auto& each : module.named_buffers()) all.push_back({each.key(), each.value()});
+  return all;
+}
+
+template <class Step>
+Outcome trained(torch::nn::Module& module, const std::vector<Tensor>& parameters, int accumulation, const Step& step) {
+  Outcome outcome;
+  std::unique_ptr<torch::optim::SGD> sgd;
+  if (!parameters.empty()) sgd = std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.1).momentum(0.9));
+  for (int i = 0; i < 3; ++i) {
+    module.zero_grad();
+    for (int k = 0; k < accumulation; ++k) outcome.losses.push_back(step(k + 1 < accumulation));
+    if (sgd) sgd->step();
+  }
+  outcome.tensors = tensors_of(module);
+  return outcome;
+}
+
+// One process, whole batch; where splits matter, micro-batch by micro-batch.
+Outcome reference(const Subject& subject, int accumulation) {
+  return trained(*subject.module, subject.module->parameters(), accumulation, [&](bool) {
+    double total = 0;
+    int64_t begin = 0;
+    for (int m = 0; m < (subject.splits_matter ? micro_batches : 1); ++m) {
+      const int64_t count = subject.splits_matter ? rows / micro_batches + (m < rows % micro_batches ? 1 : 0) : rows;
+      Tensors x;
+      Tensors t;
+      for (const Tensor& each : subject.inputs) x.push_back(each.narrow(0, begin, count));
+      for (const Tensor& each : subject.targets) t.push_back(each.narrow(0, begin, count));
+      const Tensor loss = subject.loss(subject.forward(x), t) * (static_cast<double>(count) / rows);
+      loss.backward();
+      total += loss.item<double>();
+      begin += count;
+    }
+    return total;
+  });
+}
+
+Outcome pipelined(const Communicator& comm, const Subject& subject, const ModelPlan& plan, const PipelineOptions& options, int accumulation) {
+  int stage = 0;
+  for (int first = 0; comm.rank() >= first + options.replicas[static_cast<size_t>(stage)]; ++stage)
+    first += options.replicas[static_cast<size_t>(stage)];
+  Pipeline pipeline(comm, plan.stage(*subject.module, stage), options);
+  return trained(pipeline, pipeline.parameters(), accumulation, [&](bool more) {
+    const auto pause = more ? pipeline.no_sync() : nullptr;
+    return pipeline.run_many(subject.inputs, subject.targets, subject.loss);
+  });
+}
+
+// Sums of some hundred terms of size 1 in another order: 1e-14 of each; three steps with momentum amplify it by less than 100.
+constexpr double tolerance = 1e-12;
+
+void expect_equal(const Outcome& found, const Outcome& expected, const std::string& what) {
+  for (size_t i = 0; i < expected.losses.size(); ++i) EXPECT_NEAR(found.losses[i], expected.losses[i], tolerance) << what << ", loss " << i;
+  for (const NamedTensor& each : found.tensors) {
+    const auto same = std::ranges::find(expected.tensors, each.name, &NamedTensor::name);
+    ASSERT_NE(same, expected.tensors.end()) << what << ": " << each.name;
+    EXPECT_TRUE(each.tensor.allclose(same->tensor, tolerance, tolerance)) << what << ": " << each.name;
+  }
+}
+
+/// Ranks of each stage.
+std::vector<std::vector<int>> divisions(int ranks) {
+  if (ranks == 1) return {{1}};
+  if (ranks == 2) return {{1, 1}, {2}};
+  return {{1, 1, 1, 1}, {2, 2}, {1, 3}, {3, 1}, {2, 1, 1}};
+}
+
+/// The units of `plan` as equally as can be. @return whether there are enough
+bool cut(ModelPlan& plan, const std::vector<int>& replicas, ScheduleKind schedule) {
+  const size_t units = plan.result().profile.operators.size();
+  if (units < replicas.size()) return false;
+  Plan made{.hash = plan.result().profile.hash, .batch = rows, .micro_batches = micro_batches, .schedule = schedule, .stages = {}};
+  for (size_t s = 0; s < replicas.size(); ++s) {
+    StagePlan stage;
+    stage.replicas = replicas[s];
+    for (size_t u = units * s / replicas.size(); u < units * (s + 1) / replicas.size(); ++u) stage.operators.push_back(static_cast<int>(u));
+    made.stages.push_back(std::move(stage));
+  }
+  plan.use(made);
+  return true;
+}
+
+TEST(PlannedModel, equalsOneProcess) {
+  for (const auto subject : subjects) {
+    const Subject example = made(subject);
+    const ModelPlan base = plan_together(world(), *example.module, example.forward, example.inputs, {.devices = world().size()});
+    for (const int accumulation : {1, 2}) {
+      Outcome expected;
+      if (example.name == "dropout") {  // masks do not depend on the cuts: one stage, one micro-batch
+        const Subject alone = made(subject);
+        ModelPlan plan = base;
+        ASSERT_TRUE(cut(plan, {1}, ScheduleKind::gpipe));
+        PipelineOptions options = plan.options(5);
+        options.schedule = gpipe(1, 1);
+        expected = pipelined(world().split(world().rank(), 0), alone, plan, options, accumulation);
+      } else {
+        expected = reference(made(subject), accumulation);
+      }
+      for (const std::vector<int>& replicas : divisions(world().size())) {
+        const bool replicated = std::ranges::any_of(replicas, [](int each) { return each > 1; });
+        if (example.splits_matter && replicated) continue;  // pipeline_equivalence_test has them
+        ModelPlan plan = base;
+        if (!cut(plan, replicas, ScheduleKind::one_forward_one_backward)) continue;
+        for (const Schedule& schedule :
+             {gpipe(static_cast<int>(replicas.size()), micro_batches), one_forward_one_backward(static_cast<int>(replicas.size()), micro_batches),
+              last_in_first_out(static_cast<int>(replicas.size()))}) {
+          for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+            PipelineOptions options = plan.options(5);
+            options.schedule = schedule;
+            options.recompute.assign(replicas.size(), recompute);
+            const Subject mine = made(subject);
+            std::string what = concat(example.name, ", accumulation ", accumulation, ", recompute ", static_cast<int>(recompute), ", replicas");
+            for (const int each : replicas) what += concat(' ', each);
+            expect_equal(pipelined(world(), mine, plan, options, accumulation), expected, what);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PlannedModel, evaluatesAsTheModule) {
+  for (const auto subject : subjects) {
+    const Subject example = made(subject);
+    ModelPlan plan = plan_together(world(), *example.module, example.forward, example.inputs, {.devices = world().size()});
+    EXPECT_TRUE(example.module->is_training());
+    if (!cut(plan, std::vector<int>(static_cast<size_t>(world().size()), 1), ScheduleKind::gpipe)) continue;
+    Pipeline pipeline(world(), *example.module, plan);
+    pipeline.eval();
+    example.module->eval();
+    const torch::NoGradGuard no_gradients;
+    const Tensors expected = example.forward(example.inputs);
+    const Tensors found = pipeline.forward_many(example.inputs);
+    ASSERT_EQ(found.size(), expected.size()) << example.name;
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i].equal(expected[i])) << example.name;  // the same operators on the same numbers
+  }
+}
+
+TEST(PlannedModel, planIsTheSameOnAllRanksAndRuns) {
+  const Subject subject = made(gpt);
+  const ModelPlan plan = plan_together(world(), *subject.module, subject.forward, subject.inputs,
+                                       {.devices = world().size(), .micro_batches = micro_batches, .link = {.latency_s = 0}});
+  EXPECT_TRUE(all_agree(world(), to_json(plan.best(), plan.result().profile)));
+  EXPECT_LE(plan.best().devices(), world().size());
+  if (plan.best().devices() != world().size()) return;
+  const Subject mine = made(gpt);
+  const Outcome found = pipelined(world(), mine, plan, plan.options(), 1);
+  expect_equal(found, reference(made(gpt), 1), "as planned");
+}
+
+TEST(PlannedModel, refusesOnAllRanks) {
+  const Subject subject = made(chain);
+  const Tensor secret = torch::randn({width, width}, torch::dtype(torch::kDouble).requires_grad(true));
+  EXPECT_THROW(plan_together(world(), *subject.module, [&](const Tensors& x) { return Tensors{x[0].matmul(secret)}; }, subject.inputs, {}), Error);
+  EXPECT_THROW(plan_together(world(), *subject.module, subject.forward, subject.inputs, {.devices = world().size(), .memory_bytes = 100}), Error);
+}
+
+}  // namespace
+}  // namespace tw::pipeline
