@@ -22,6 +22,7 @@ two_hosts() {  # two_hosts RATE PROGRAM ARGUMENTS...
 bench data mpirun -n 2 "$build/bin/bench_data"
 bench data_parallel mpirun -n 10 "$build/bin/bench_data_parallel"
 bench data_parallel benchmarks/peers/compare.sh "$PWD/$build"
+bench graph mpirun -n 2 "$build/bin/bench_graph"
 bench layer_parallel mpirun -n 4 "$build/bin/bench_layer_parallel"
 for ranks in 2 4 8; do bench layer_parallel mpirun -n $ranks --mca mpi_yield_when_idle 1 "$build/bin/bench_layer_parallel" virtual; done
 bench pipeline mpirun -n 4 "$build/bin/bench_pipeline"

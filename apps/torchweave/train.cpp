@@ -53,7 +53,9 @@ void run_train(const TrainArguments& arguments, const Environment& mpi) {
   const bool first = comm.rank() == 0;
   set_threads_per_rank(find_topology(comm));
   TrainConfig config = read_config(arguments, first);
-  const Mesh mesh(comm, {{"data", config.mesh.data > 0 ? static_cast<int>(config.mesh.data) : -1}, {"layer", static_cast<int>(config.mesh.layer)}});
+  const MeshAxis parts =
+      config.mesh.stage > 1 ? MeshAxis{"stage", static_cast<int>(config.mesh.stage)} : MeshAxis{"layer", static_cast<int>(config.mesh.layer)};
+  const Mesh mesh(comm, {{"data", config.mesh.data > 0 ? static_cast<int>(config.mesh.data) : -1}, parts});
   TrainSetup setup = make_train_setup(config, mesh);
   if (arguments.dry_run) {
     std::ostream nowhere(nullptr);
@@ -61,7 +63,8 @@ void run_train(const TrainArguments& arguments, const Environment& mpi) {
     return;
   }
   std::optional<train::Trainer> made;
-  if (setup.layers) {
+  if (first) std::cout << setup.explanation;
+  if (setup.model.parts) {
     made.emplace(mesh, setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run);
   } else {
     made.emplace(comm, setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run);

@@ -138,6 +138,13 @@ void read_model(Reader& reader, ModelOptions& model) {
 void read_mesh(Reader& reader, MeshOptions& mesh) {
   reader.at_least("mesh.data", mesh.data, 0);
   reader.at_least("mesh.layer", mesh.layer, 1);
+  reader.at_least("mesh.stage", mesh.stage, 1);
+}
+
+void read_pipeline(Reader& reader, StageOptions& pipeline) {
+  reader.at_least("pipeline.micro_batches", pipeline.micro_batches, 0);
+  reader.name("pipeline.schedule", pipeline.schedule, {"best", "gpipe", "1f1b"});
+  reader.take("pipeline.plan", pipeline.plan);
 }
 
 void read_layer_parallel(Reader& reader, layer_parallel::LayerParallelOptions& options, int64_t seed) {
@@ -195,11 +202,15 @@ void check_combinations(Reader& reader, const TrainConfig& read) {
   if (read.mesh.layer > 1 && read.model.name != "residual") {
     reader.refuse("mesh.layer", concat("is for model.name = \"residual\", whose layers can be in parallel, not for \"", read.model.name, "\""), "1");
   }
-  if (read.model.name == "residual" && strategy.kind != train::StrategyKind::data) {
-    reader.refuse("strategy.name", "must be \"data\" for a model whose layers are in parallel", "\"data\"");
+  if (read.mesh.stage > 1 && (read.model.name == "residual" || read.model.name == "torchscript")) {
+    reader.refuse("mesh.stage", concat("is not for model.name = \"", read.model.name, "\", which is not cut into stages"), "1");
   }
-  if (read.model.name == "residual" && strategy.compression != train::CompressionKind::none) {
-    reader.refuse("strategy.compression", "is not for a model whose layers are in parallel", "\"none\"");
+  const bool in_parts = read.model.name == "residual" || read.mesh.stage > 1;
+  if (in_parts && strategy.kind != train::StrategyKind::data) {
+    reader.refuse("strategy.name", "must be \"data\" for a model whose layers are in parallel or in stages", "\"data\"");
+  }
+  if (in_parts && strategy.compression != train::CompressionKind::none) {
+    reader.refuse("strategy.compression", "is not for a model whose layers are in parallel or in stages", "\"none\"");
   }
   if (!images && (read.data.shift > 0 || read.data.flip)) {
     reader.refuse("data.shift", "and data.flip are for images, but data.kind is \"regression\"", "0 and false");
@@ -223,6 +234,7 @@ TrainConfig read_train_config(Config& config) {
   read_model(reader, read.model);
   read_optimizer(reader, read.optimizer);
   read_mesh(reader, read.mesh);
+  read_pipeline(reader, read.pipeline);
   read_layer_parallel(reader, read.layer_parallel, read.run.seed);
   read_schedule(reader, read.run.learning_rate);
   read_strategy(reader, read.run.strategy);

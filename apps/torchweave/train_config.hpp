@@ -35,6 +35,14 @@ struct OptimizerOptions {
 struct MeshOptions {
   int64_t data = 0;   ///< take different samples; 0: as many as are left
   int64_t layer = 1;  ///< hold one model together, its layers in parallel
+  int64_t stage = 1;  ///< hold one model together, in stages of a pipeline and their replicas
+};
+
+/// How a model is cut into stages.
+struct StageOptions {
+  int64_t micro_batches = 0;        ///< 0: the planner's choice
+  std::string schedule = "best";    ///< or "gpipe", "1f1b"
+  std::filesystem::path plan = {};  ///< of `torchweave plan` or written by hand; empty: made here
 };
 
 /// All that `torchweave train` reads from a configuration.
@@ -44,6 +52,7 @@ struct TrainConfig {
   ModelOptions model;
   OptimizerOptions optimizer;
   MeshOptions mesh;
+  StageOptions pipeline;
   layer_parallel::LayerParallelOptions layer_parallel;  ///< of model residual
 };
 

@@ -13,7 +13,9 @@
 
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <iomanip>
+#include <iterator>
 #include <numeric>
 #include <ostream>
 #include <tw/base/concat.hpp>
@@ -26,6 +28,8 @@
 #include <tw/models/mlp.hpp>
 #include <tw/models/residual.hpp>
 #include <tw/models/resnet.hpp>
+#include <tw/pipeline/pipeline.hpp>
+#include <tw/pipeline/planned_model.hpp>
 
 namespace tw::tool {
 namespace {
@@ -39,11 +43,31 @@ Batch first_samples(const Dataset& dataset, int64_t count) {
   return dataset.batch(indices);
 }
 
+int64_t global_batch_of(const TrainConfig& config, int ranks) {
+  return config.run.global_batch > 0 ? config.run.global_batch : config.run.batch_size * ranks;
+}
+
+// Of one model, in a forward and backward pass. @param ranks of the data axis
+int64_t rows_of_a_pass(const TrainConfig& config, int ranks) {
+  return (config.run.samples_of_a_pass(global_batch_of(config, ranks), ranks) + ranks - 1) / ranks;
+}
+
 int64_t elements_of_a_sample(const at::Tensor& tensor) { return tensor.numel() / std::max<int64_t>(1, tensor.size(0)); }
 
-// The tensor, of shape [n, ...] as the targets have it.
-train::Model shaped(train::Model model, const std::vector<int64_t>& shape) {
-  model.forward = [inner = std::move(model.forward), shape](const at::Tensor& inputs) mutable {
+/// A module, and how it is called.
+struct Callable {
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<at::Tensor(const at::Tensor&)> forward;
+};
+
+template <class Holder>
+Callable callable(Holder holder) {
+  return {holder.ptr(), [holder](const at::Tensor& inputs) mutable { return holder->forward(inputs); }};
+}
+
+// The output, of shape [n, ...] as the targets have it.
+Callable shaped(Callable model, const std::vector<int64_t>& shape) {
+  model.forward = [inner = std::move(model.forward), shape](const at::Tensor& inputs) {
     std::vector<int64_t> wanted{inputs.size(0)};
     wanted.insert(wanted.end(), shape.begin() + 1, shape.end());
     return inner(inputs).reshape(wanted);
@@ -51,11 +75,11 @@ train::Model shaped(train::Model model, const std::vector<int64_t>& shape) {
   return model;
 }
 
-train::Model make_mlp(const ModelOptions& options, int64_t inputs, int64_t outputs) {
+Callable make_mlp(const ModelOptions& options, int64_t inputs, int64_t outputs) {
   std::vector<int64_t> widths{inputs};
   widths.insert(widths.end(), static_cast<size_t>(options.hidden_layers), options.width);
   widths.push_back(outputs);
-  return train::model_of(models::Mlp(widths));
+  return callable(models::Mlp(widths));
 }
 
 std::shared_ptr<layer_parallel::LayerParallel> make_residual(const TrainConfig& config, const at::Tensor& images, const Communicator& comm) {
@@ -71,20 +95,50 @@ std::shared_ptr<layer_parallel::LayerParallel> make_residual(const TrainConfig& 
       config.layer_parallel);
 }
 
-train::Model make_model(const TrainConfig& config, const Dataset& dataset) {
+Callable make_model(const TrainConfig& config, const Dataset& dataset) {
   const ModelOptions& options = config.model;
   const Batch sample = first_samples(dataset, 1);
   const bool images = config.data.kind == "mnist";
   const int64_t inputs = elements_of_a_sample(sample.inputs);
-  if (options.name == "torchscript") return train::load_torchscript(options.path);
-  if (options.name == "resnet") return train::model_of(models::ResNet(options.blocks, mnist_classes));
+  if (options.name == "resnet") return callable(models::ResNet(options.blocks, mnist_classes));
   if (options.name == "mlp" && images) return make_mlp(options, inputs, mnist_classes);
   if (options.name == "mlp") return shaped(make_mlp(options, inputs, elements_of_a_sample(sample.targets)), sample.targets.sizes().vec());
   if (sample.inputs.size(2) != 28 || sample.inputs.size(3) != 28) {
     throw Error(
         concat("model lenet takes images of 28 x 28, but these are ", sample.inputs.size(2), " x ", sample.inputs.size(3), "; use resnet or mlp"));
   }
-  return train::model_of(models::LeNet(mnist_classes));
+  return callable(models::LeNet(mnist_classes));
+}
+
+at::ScalarType dtype_of(const TrainConfig& config) { return config.model.dtype == "float64" ? at::kDouble : at::kFloat; }
+
+std::string text_of_file(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  if (!in) throw FileError(path, 0, "cannot be read");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The model's stage of this rank, as planned for all ranks of the axis.
+train::Model make_stages(const TrainConfig& config, Callable whole, const Mesh& mesh, TrainSetup& setup) {
+  const Communicator& comm = mesh["stage"];
+  const int64_t rows = rows_of_a_pass(config, mesh["data"].size());
+  const StageOptions& options = config.pipeline;
+  whole.module->to(dtype_of(config));
+  pipeline::ModelPlanOptions of_plan{.devices = comm.size(), .batch = rows};
+  if (options.micro_batches > 0) of_plan.micro_batches = static_cast<int>(options.micro_batches);
+  if (options.schedule == "gpipe") of_plan.schedule = pipeline::ScheduleKind::gpipe;
+  if (options.schedule == "1f1b") of_plan.schedule = pipeline::ScheduleKind::one_forward_one_backward;
+  const graph::Forward forward = [forward = whole.forward, dtype = dtype_of(config)](const std::vector<at::Tensor>& inputs) {
+    return std::vector<at::Tensor>{forward(inputs[0].to(dtype))};
+  };
+  pipeline::ModelPlan planned = plan_together(comm, *whole.module, forward, {first_samples(*setup.train_set, rows).inputs}, of_plan);
+  if (!options.plan.empty()) planned.use(pipeline::plan_from_json(text_of_file(options.plan), planned.result().profile, comm.size()));
+  if (planned.best().devices() != comm.size()) {
+    throw Error(concat("the plan for this model and ", rows, " rows uses ", planned.best().devices(), " of ", comm.size(),
+                       " ranks: set mesh.stage to that, or take larger batches"));
+  }
+  if (mesh.comm().rank() == 0) setup.explanation = planned.explain() + '\n';
+  return train::model_of(std::make_shared<pipeline::Pipeline>(comm, *whole.module, planned, static_cast<uint64_t>(config.run.seed)));
 }
 
 // Parameters and inputs in `dtype`.
@@ -172,10 +226,13 @@ TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh) {
   if (config.model.name == "residual") {
     setup.layers = make_residual(config, first_samples(*setup.train_set, 1).inputs, mesh["layer"]);
     setup.model = train::model_of(setup.layers);
+  } else if (config.model.name == "torchscript") {
+    setup.model = train::load_torchscript(config.model.path);
   } else {
-    setup.model = make_model(config, *setup.train_set);
+    Callable whole = make_model(config, *setup.train_set);
+    setup.model = config.mesh.stage > 1 ? make_stages(config, std::move(whole), mesh, setup) : train::model_of(whole.module, whole.forward);
   }
-  setup.model = in_dtype(std::move(setup.model), config.model.dtype == "float64" ? at::kDouble : at::kFloat);
+  setup.model = in_dtype(std::move(setup.model), dtype_of(config));
   setup.optimizer = make_optimizer(config.optimizer, setup.model.tensors());
   return setup;
 }
@@ -185,12 +242,12 @@ void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& me
   for (const Dataset* dataset : {setup.train_set.get(), setup.test_set.get()}) {
     if (const auto* shards = dynamic_cast<const ShardedDataset*>(dataset)) shards->check_all();
   }
-  const int64_t global_batch = config.run.global_batch > 0 ? config.run.global_batch : config.run.batch_size * ranks;
-  const int64_t batch_size = (global_batch + ranks - 1) / ranks;
-  const int64_t pass_size = (config.run.samples_of_a_pass(global_batch, ranks) + ranks - 1) / ranks;
-  const Batch batch = first_samples(*setup.train_set, pass_size);
+  const int64_t batch_size = (global_batch_of(config, ranks) + ranks - 1) / ranks;
+  const Batch batch = first_samples(*setup.train_set, rows_of_a_pass(config, ranks));
   const at::Tensor outputs = setup.model.forward(batch.inputs);
-  const at::Tensor loss = setup.objective.loss(outputs, batch.targets);
+  const bool in_one = setup.model.parts && setup.model.parts->loss;  // forward() has no gradients then
+  const at::Tensor loss =
+      in_one ? setup.model.parts->loss(batch.inputs, batch.targets, setup.objective.loss) : setup.objective.loss(outputs, batch.targets);
   if (!std::isfinite(loss.item<double>())) throw Error(concat("the loss of the first batch is ", loss.item<double>()));
   loss.backward();
   try_test_set(setup);
@@ -207,8 +264,10 @@ void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& me
   sums[0] = setup.model.trained_elements();
   sums[1] = total;
   sums[2] = sums[0] == 0 ? 1 : 0;
-  if (setup.layers) allreduce(mesh["layer"], of_model, ReduceOp::sum);
-  if (sums[2] > 0) throw Error(concat(sums[2], " ranks would have no layers to train: mesh.layer is too long for this model"));
+  const Communicator* const parts = setup.model.parts ? &mesh[setup.model.parts->axis] : nullptr;
+  if (parts != nullptr) allreduce(*parts, of_model, ReduceOp::sum);
+  if (sums[2] > 0)
+    throw Error(concat(sums[2], " ranks would have no layers to train: mesh.", setup.model.parts->axis, " is too long for this model"));
   const int64_t total_of_all = sums[1] * ranks;
   const int64_t available = available_memory();
   out << "rehearsal: configuration, data and model fit together; nothing was written\n"
@@ -216,7 +275,7 @@ void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& me
       << batch.inputs.sizes().slice(1) << ", targets " << batch.targets.sizes().slice(1) << '\n'
       << "  model          " << sums[0] << " parameters; outputs " << outputs.sizes().slice(1) << ", first loss " << loss.item<double>() << '\n'
       << "  a step         " << batch_size << " " << setup.unit << " on each of " << ranks
-      << (mesh["layer"].size() > 1 ? " groups of ranks\n" : " ranks\n") << "  a rank's memory, without activations: parameters "
+      << (parts != nullptr && parts->size() > 1 ? " groups of ranks\n" : " ranks\n") << "  a rank's memory, without activations: parameters "
       << mib(parameter_bytes) << ", gradients " << mib(parameter_bytes) << ", optimizer " << mib(state_bytes) << ", checkpoint " << mib(staging_bytes)
       << ", batches " << mib(batch_bytes) << "; together " << mib(total) << ", " << mib(total_of_all)
       << " on all ranks; available on this node: " << mib(available) << '\n';

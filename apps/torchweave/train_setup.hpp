@@ -23,6 +23,7 @@ struct TrainSetup {
   train::Objective objective;
   std::unique_ptr<torch::optim::Optimizer> optimizer;
   std::shared_ptr<layer_parallel::LayerParallel> layers;  ///< the model, if its layers are in parallel
+  std::string explanation;                                ///< on rank 0, why its stages are what they are, if it has any
 };
 
 /// Opens the data and makes model and optimizer. Parameters are drawn from config.run.seed. Collective over the mesh.

@@ -162,7 +162,7 @@ TEST(PipelineFaults, NamesOfSeveralStagesAreTiedOrRefused) {
   const PipelineOptions options{.schedule = gpipe(world().size(), 2)};
   const auto stage = [](const std::string& name, const std::map<std::string, std::string>& tied) {
     const auto module = std::make_shared<NamedImpl>(name);
-    return StageModel{module, [module](const Tensors& x) { return Tensors{x[0] * module->weight}; }, tied};
+    return StageModel{module, [module](const Tensors& x, const graph::PassRows& /*rows*/) { return Tensors{x[0] * module->weight}; }, tied};
   };
   const auto refuses = [&](const StageModel& mine, const std::string& why) {
     const std::string message = message_of([&] { Pipeline(world(), mine, options); });

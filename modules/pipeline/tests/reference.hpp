@@ -142,7 +142,7 @@ inline std::vector<StageModel> stages_of(const std::vector<BlockFactory>& factor
       blocks.push_back(factories[static_cast<size_t>(next)]());
       stage.module->register_module(std::to_string(next), blocks.back().module);
     }
-    stage.forward = [blocks](const Tensors& inputs) {
+    stage.forward = [blocks](const Tensors& inputs, const graph::PassRows& /*rows*/) {
       torch::Tensor x = inputs.front();
       for (const Block& each : blocks) x = each.forward(x);
       return Tensors{x};
