@@ -131,14 +131,16 @@ train::Model make_stages(const TrainConfig& config, Callable whole, const Mesh& 
   const graph::Forward forward = [forward = whole.forward, dtype = dtype_of(config)](const std::vector<at::Tensor>& inputs) {
     return std::vector<at::Tensor>{forward(inputs[0].to(dtype))};
   };
-  pipeline::ModelPlan planned = plan_together(comm, *whole.module, forward, {first_samples(*setup.train_set, rows).inputs}, of_plan);
+  // On the whole mesh, so that all copies of the model are cut alike.
+  pipeline::ModelPlan planned = plan_together(mesh.comm(), *whole.module, forward, {first_samples(*setup.train_set, rows).inputs}, of_plan);
   if (!options.plan.empty()) planned.use(pipeline::plan_from_json(text_of_file(options.plan), planned.result().profile, comm.size()));
   if (planned.best().devices() != comm.size()) {
     throw Error(concat("the plan for this model and ", rows, " rows uses ", planned.best().devices(), " of ", comm.size(),
                        " ranks: set mesh.stage to that, or take larger batches"));
   }
   if (mesh.comm().rank() == 0) setup.explanation = planned.explain() + '\n';
-  return train::model_of(std::make_shared<pipeline::Pipeline>(comm, *whole.module, planned, static_cast<uint64_t>(config.run.seed)));
+  const uint64_t seed = static_cast<uint64_t>(config.run.seed) ^ static_cast<uint64_t>(mesh.coordinate("data")) << 32U;  // other samples, other masks
+  return train::model_of(std::make_shared<pipeline::Pipeline>(comm, *whole.module, planned, seed));
 }
 
 // Parameters and inputs in `dtype`.

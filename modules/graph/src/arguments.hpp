@@ -5,10 +5,6 @@
 #include <functional>
 #include <tw/graph/graph.hpp>
 
-namespace c10 {
-struct FunctionSchema;
-}
-
 namespace tw::graph {
 
 /// @param ref gives the value of a tensor, -1 for one that is not defined. @throws Error for types that no argument can have
@@ -19,8 +15,7 @@ Argument argument_of(const c10::IValue& value, const std::function<int(const at:
 Argument with_rows(const Argument& argument, int64_t rows, const Argument& other, int64_t other_rows);
 Size with_rows(int64_t size, int64_t rows, int64_t other, int64_t other_rows);
 
-/// What the operator takes where no tensor is part of it; of sizes that depend on the rows, none. @param optional whether a list's tensors may be
-/// none
+/// What the operator takes where no tensor is part of it; of sizes that depend on the rows, none.
 c10::IValue ivalue_of(const Argument& argument, int64_t rows);
 
 /// Whether ivalue_of() depends on the rows.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
@@ -62,6 +63,19 @@ Run run(const Forward& forward, const std::vector<NamedTensor>& buffers, std::ve
 
 std::string name_of(const c10::OperatorName& name) { return name.overload_name.empty() ? name.name : concat(name.name, '.', name.overload_name); }
 
+/// How many rows come out must not depend on data.
+void expect_shape(const c10::OperatorHandle& op, const Call& call) {
+  if (!op.hasTag(at::Tag::dynamic_output_shape)) return;
+  if (call.name.name == "aten::index") {
+    const auto indices = call.arguments.at(1).toOptionalTensorVector();
+    const auto selects = [](const std::optional<at::Tensor>& each) {
+      return each && each->defined() && (each->scalar_type() == at::kBool || each->scalar_type() == at::kByte);
+    };
+    if (std::ranges::none_of(indices, selects)) return;
+  }
+  throw Error("the shape of its result depends on data");
+}
+
 /// Random numbers are repeatable only where the interpreter draws them itself.
 void expect_repeatable(const c10::OperatorHandle& op, const Call& call) {
   if (!op.hasTag(at::Tag::nondeterministic_seeded)) return;
@@ -90,14 +104,31 @@ class Builder {
       }
     }
     for (const at::Tensor& output : run.outputs) {
+      if (!output.defined()) throw Error("an output of the module is not defined");
       graph_.outputs.push_back(value_of(output));
       if (!graph_.values.at(static_cast<size_t>(graph_.outputs.back())).of_batch)
         throw Error("an output of the module does not depend on its inputs");
     }
   }
-  Graph take() { return std::move(graph_); }
+  Graph take() {
+    expect_filled();
+    return std::move(graph_);
+  }
 
  private:
+  /// What is made empty must be filled by operators: torch::tensor({...}) and others write to it in a way that cannot be seen.
+  void expect_filled() const {
+    const auto storage = [&](int value) { return graph_.values[static_cast<size_t>(value)].storage; };
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      if (!node.op.starts_with("aten::empty") && !node.op.starts_with("aten::new_empty")) continue;
+      const bool filled = std::ranges::any_of(graph_.nodes, [&](const Node& other) {
+        return std::ranges::any_of(other.changes, [&](int changed) { return storage(changed) == storage(node.outputs[0]); });
+      });
+      if (!filled) throw Error(concat("operator ", i, ", ", node.op, ": what it makes is filled by no operator, as by torch::tensor({...})"));
+    }
+  }
+
   int add(Value::Kind kind, std::string name, const at::Tensor& tensor) {
     const int index = static_cast<int>(graph_.values.size());
     const auto storage = tensor.has_storage() ? storages_.emplace(tensor.storage().unsafeGetStorageImpl(), storages_.size()).first->second : -1;
@@ -117,17 +148,30 @@ class Builder {
     if (!tensor.defined()) return -1;
     const auto found = values_.find(tensor.unsafeGetTensorImpl());
     if (found != values_.end()) return found->second;
+    if (tensor.has_storage() && storages_.contains(tensor.storage().unsafeGetStorageImpl())) return fresh_value_of(tensor);
     if (tensor.requires_grad()) throw Error(concat("a tensor of shape ", tensor.sizes(), " requires a gradient and is no parameter of the module"));
     const int index = add(Value::Kind::constant, "", tensor);
     graph_.constants.emplace_back(index, tensor);
     return index;
   }
 
+  /// LibTorch's factories, such as torch::zeros(), make a second tensor of what at::zeros() gives. Others must not come out of nothing.
+  int fresh_value_of(const at::Tensor& tensor) {
+    const auto storage = static_cast<int64_t>(storages_.at(tensor.storage().unsafeGetStorageImpl()));
+    for (const int value : of_nothing_) {
+      const Value& made = graph_.values[static_cast<size_t>(value)];
+      const bool same_shape = made.storage == storage && std::ranges::equal(made.sizes, tensor.sizes(), {}, &Size::fixed);
+      if (same_shape) return values_[tensor.unsafeGetTensorImpl()] = value;
+    }
+    throw Error(concat("a tensor of shape ", tensor.sizes(), " came out of another one without an operator, as by data()"));
+  }
+
   void add(const Call& call) {
     const auto op = c10::Dispatcher::singleton().findSchema(call.name);
     if (!op) throw Error("LibTorch's dispatcher does not know it");
     expect_repeatable(*op, call);
-    Node node{.op = call.name.name, .overload = call.name.overload_name};
+    expect_shape(*op, call);
+    Node node{.op = call.name.name, .overload = call.name.overload_name, .with_gradient = call.with_gradient};
     for (const c10::IValue& argument : call.arguments)
       node.arguments.push_back(argument_of(argument, [&](const at::Tensor& t) { return value_of(t); }));
     const std::vector<int> inputs = node.inputs();
@@ -137,6 +181,9 @@ class Builder {
       if (alias == nullptr || !alias->isWrite()) continue;
       const auto* ref = std::get_if<Ref>(&node.arguments[i]);
       if (ref == nullptr) throw Error("it changes a list of tensors");
+      if (graph_.values.at(static_cast<size_t>(ref->value)).kind == Value::Kind::constant) {
+        throw Error("it changes a tensor that is neither parameter nor buffer of the module");
+      }
       node.changes.push_back(ref->value);
     }
     const auto add_result = [&](const at::Tensor& tensor) {
@@ -152,18 +199,35 @@ class Builder {
         throw Error("its result is a number, which the module may decide by: the flow must not depend on data");
       }
     }
+    if (std::ranges::all_of(inputs, [&](int input) { return of_nothing_.contains(input); })) {
+      for (const int output : node.outputs) of_nothing_.insert(output);
+    }
     graph_.nodes.push_back(std::move(node));
   }
 
   Graph graph_;
   std::unordered_map<const c10::TensorImpl*, int> values_;  // the newest of each tensor
   std::unordered_map<const c10::StorageImpl*, size_t> storages_;
+  std::set<int> of_nothing_;  // values that depend on no input, parameter, buffer or constant
 };
+
+/// Masks have rows.
+void expect_rows_at_dropout(const Graph& graph) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (node.op != "aten::dropout" || !std::get<bool>(node.arguments[2])) continue;
+    const Value& input = graph.values[static_cast<size_t>(std::get<Ref>(node.arguments[0]).value)];
+    if (!input.is_rows()) throw Error(concat("operator ", i, ", ", node.op, ": the first dimension of what it takes are not the rows of the batch"));
+  }
+}
 
 /// `graph` with what differs in `other` as a function of the rows.
 Graph of_any_rows(Graph graph, int64_t rows, const Graph& other, int64_t other_rows) {
   if (graph.nodes.size() != other.nodes.size()) {
-    throw Error(concat("the module calls ", graph.nodes.size(), " operators for ", rows, " rows and ", other.nodes.size(), " for ", other_rows));
+    const auto [here, there] = std::ranges::mismatch(graph.nodes, other.nodes, {}, &Node::op, &Node::op);
+    const auto next = [&](const auto& node, const Graph& of) { return node == of.nodes.end() ? "nothing" : node->op; };
+    throw Error(concat("the module calls ", graph.nodes.size(), " operators for ", rows, " rows and ", other.nodes.size(), " for ", other_rows,
+                       "; operator ", here - graph.nodes.begin(), " is ", next(here, graph), " and ", next(there, other)));
   }
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     Node& node = graph.nodes[i];
@@ -206,7 +270,9 @@ Graph capture(const Forward& forward, const std::vector<NamedTensor>& parameters
   for (const at::Tensor& each : example) twice.push_back(at::cat({each, each}));
   const Run one = run(forward, buffers, example);
   const Run two = run(forward, buffers, twice);
-  return of_any_rows(Builder(one, parameters, buffers).take(), one.rows, Builder(two, parameters, buffers).take(), two.rows);
+  const Graph graph = of_any_rows(Builder(one, parameters, buffers).take(), one.rows, Builder(two, parameters, buffers).take(), two.rows);
+  expect_rows_at_dropout(graph);
+  return graph;
 }
 
 }  // namespace tw::graph

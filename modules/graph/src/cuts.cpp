@@ -2,8 +2,11 @@
 #include <tw/graph/cuts.hpp>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 #include <tw/base/contract.hpp>
+#include <utility>
 
 namespace tw::graph {
 namespace {
@@ -32,45 +35,69 @@ bool of_batch(const Graph& graph, const Node& node) {
   return std::ranges::any_of(node.inputs(), [&](int i) { return graph.values[at(i)].of_batch; });
 }
 
+/// Of parameters and buffers.
+std::set<int64_t> storages_of_module(const Graph& graph) {
+  std::set<int64_t> storages;
+  for (const Value& value : graph.values) {
+    if (value.kind == Value::Kind::parameter || value.kind == Value::Kind::buffer) storages.insert(value.storage);
+  }
+  return storages;
+}
+
+/// Buffers that a pass changes: in place, or as running statistics, of which LibTorch's schemas say nothing.
+std::set<int> changing_buffers(const Graph& graph) {
+  std::set<int> found;
+  for (const Node& node : graph.nodes) {
+    const bool keeps_statistics = node.op.find("batch_norm") != std::string::npos || node.op.find("instance_norm") != std::string::npos;
+    for (const int input : keeps_statistics ? node.inputs() : node.changes) {
+      if (graph.values[at(input)].kind == Value::Kind::buffer) found.insert(input);
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<std::vector<int>> units_of(const Graph& graph) {
   Ranges ranges(graph.nodes.size());
   const std::vector<int> producers = graph.producers();
-  std::vector<int> first_of_storage(graph.values.size() + 1, -1);  // the first node that gives a tensor there
+  const std::set<int64_t> bound = storages_of_module(graph);
+  std::map<int64_t, size_t> first_of_storage;  // the first node that gives a tensor there
+  std::map<int, size_t> first_of_buffer;       // the first node that takes one that is changed
+  const std::set<int> changing = changing_buffers(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
-    // Only rows cross a cut: whatever else is computed of the batch stays with its users.
     for (const int input : node.inputs()) {
+      // Only rows cross a cut: whatever else is computed of the batch stays with its users.
       const Value& value = graph.values[at(input)];
       if (value.of_batch && producers[at(input)] >= 0 && !value.is_rows()) ranges.join(at(producers[at(input)]), i);
+      if (changing.contains(input)) ranges.join(first_of_buffer.emplace(input, i).first->second, i);
     }
-    // What is changed stays with whoever made it; a buffer's change, with the node behind it.
+    // What is changed stays with whoever made it.
     for (const int changed : node.changes) {
-      const int64_t storage = graph.values[at(changed)].storage;
-      const int first = storage < 0 ? -1 : first_of_storage[static_cast<size_t>(storage)];
-      if (first >= 0) ranges.join(at(first), i);
+      const auto first = first_of_storage.find(graph.values[at(changed)].storage);
+      if (first != first_of_storage.end() && of_batch(graph, node)) ranges.join(first->second, i);
     }
-    if (!node.changes.empty() && !of_batch(graph, node) && i + 1 < graph.nodes.size()) ranges.join(i, i + 1);
     for (const int output : node.outputs) {
-      if (output < 0 || graph.values[at(output)].storage < 0) continue;
-      int& first = first_of_storage[static_cast<size_t>(graph.values[at(output)].storage)];
-      if (first < 0) first = static_cast<int>(i);
+      if (output >= 0) first_of_storage.emplace(graph.values[at(output)].storage, i);
     }
   }
   std::vector<std::vector<int>> units;
+  std::vector<int> waiting;  // changes of buffers that depend on no input: they go to the unit behind them
   for (size_t begin = 0; begin < graph.nodes.size();) {
     const size_t end = ranges.end(begin);
-    std::vector<int> unit;
     bool computes = false;
     for (size_t i = begin; i < end; ++i) {
-      const bool is_of_batch = of_batch(graph, graph.nodes[i]);
+      const Node& node = graph.nodes[i];
+      const bool is_of_batch = of_batch(graph, node);
       computes = computes || is_of_batch;
-      if (is_of_batch || !graph.nodes[i].changes.empty()) unit.push_back(static_cast<int>(i));
+      const bool once = std::ranges::any_of(node.changes, [&](int value) { return bound.contains(graph.values[at(value)].storage); });
+      if (is_of_batch || once) waiting.push_back(static_cast<int>(i));
     }
-    if (computes) units.push_back(std::move(unit));
+    if (computes) units.push_back(std::exchange(waiting, {}));
     begin = end;
   }
+  if (!units.empty()) units.back().insert(units.back().end(), waiting.begin(), waiting.end());
   return units;
 }
 
@@ -88,6 +115,12 @@ std::vector<Piece> pieces_of(const Graph& graph, const std::vector<std::vector<i
   for (const int output : graph.outputs) {
     if (graph.values[at(output)].of_batch) give(output);
   }
+  const std::set<int64_t> bound = storages_of_module(graph);
+  std::map<int64_t, std::vector<int>> changes;  // by storage, the nodes without batch data that write there
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (of_batch(graph, graph.nodes[i])) continue;
+    for (const int changed : graph.nodes[i].changes) changes[graph.values[at(changed)].storage].push_back(static_cast<int>(i));
+  }
   std::vector<Piece> pieces(groups.size());
   for (size_t g = 0; g < groups.size(); ++g) {
     std::set<int> nodes(groups[g].begin(), groups[g].end());
@@ -102,8 +135,14 @@ std::vector<Piece> pieces_of(const Graph& graph, const std::vector<std::vector<i
         return give(value);
       }
       if (it.kind == Value::Kind::parameter || it.kind == Value::Kind::buffer) tensors.insert(value);
-      if (producer < 0 || !nodes.insert(producer).second) return;  // what depends on no input is computed where it is needed
-      for (const int input : graph.nodes[at(producer)].inputs()) self(self, input);
+      // What depends on no input is computed where it is needed, with all that is done to it.
+      const auto add = [&](int node) {
+        if (!nodes.insert(node).second) return;
+        for (const int input : graph.nodes[at(node)].inputs()) self(self, input);
+      };
+      if (producer >= 0) add(producer);
+      if (bound.contains(it.storage)) return;
+      for (const int node : changes[it.storage]) add(node);
     };
     for (const int node : groups[g]) {
       for (const int input : graph.nodes[at(node)].inputs()) take(take, input);
@@ -128,9 +167,13 @@ std::vector<Piece> stages_of(const Graph& graph, const std::vector<std::vector<i
   }
   std::vector<Piece> stages = pieces_of(graph, groups);
   const std::vector<int> producers = graph.producers();
-  std::vector<int> last(graph.values.size(), -1);  // the last stage that takes a value
+  std::vector<int> first(graph.values.size(), static_cast<int>(stages.size()));  // the first and the last stage that takes a value
+  std::vector<int> last(graph.values.size(), -1);
   for (size_t s = 0; s < stages.size(); ++s) {
-    for (const int input : stages[s].inputs) last[at(input)] = static_cast<int>(s);
+    for (const int input : stages[s].inputs) {
+      first[at(input)] = std::min(first[at(input)], static_cast<int>(s));
+      last[at(input)] = static_cast<int>(s);
+    }
   }
   for (const int output : graph.outputs) last[at(output)] = static_cast<int>(stages.size()) - 1;
   for (Piece& stage : stages) stage.inputs = stage.outputs = {};
@@ -138,8 +181,7 @@ std::vector<Piece> stages_of(const Graph& graph, const std::vector<std::vector<i
     if (!graph.values[value].of_batch) continue;
     const int producer = producers[value];
     const int made = producer < 0 ? 0 : stage_of_node[at(producer)];
-    TW_EXPECTS(last[value] < 0 || made <= last[value], "stage ", last[value], " takes what stage ", made, " computes, by ",
-               graph.nodes[at(producer)].op);
+    TW_EXPECTS(made <= first[value], "stage ", first[value], " takes what stage ", made, " computes, by ", graph.nodes[at(producer)].op);
     for (int s = made; s < last[value]; ++s) {
       stages[at(s)].outputs.push_back(static_cast<int>(value));
       stages[at(s + 1)].inputs.push_back(static_cast<int>(value));

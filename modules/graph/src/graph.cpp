@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/graph/graph.hpp>
 
+#include <cmath>
 #include <iomanip>
 #include <sstream>
 #include <tw/base/hash.hpp>
@@ -32,7 +33,7 @@ struct Writer {
     out << 'n';
     if (value.fixed != 0) out << (value.fixed > 0 ? " + " : " - ") << std::abs(value.fixed);
   }
-  void operator()(double value) const { out << value << (value == static_cast<double>(static_cast<int64_t>(value)) ? ".0" : ""); }
+  void operator()(double value) const { out << value << (std::isfinite(value) && std::trunc(value) == value ? ".0" : ""); }
   void operator()(const std::string& value) const { out << '"' << value << '"'; }
   void operator()(const Device& value) const { out << value.name; }
   void operator()(const Ref& ref) const {
@@ -107,7 +108,9 @@ std::string to_text(const Graph& graph) {
 
 std::string Graph::hash() const {
   std::ostringstream out;
-  out << std::hex << std::setw(16) << std::setfill('0') << content_hash(to_text(*this));
+  Graph without_constants = *this;
+  without_constants.constants.clear();
+  out << std::hex << std::setw(16) << std::setfill('0') << content_hash(to_json(without_constants));
   return out.str();
 }
 

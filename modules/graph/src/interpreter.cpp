@@ -3,6 +3,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/jit_type.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <numeric>
@@ -36,7 +37,7 @@ struct Step {
   std::vector<int> outputs = {};
   std::vector<int> done = {};  // values that nobody takes any more
   bool is_dropout = false;
-  int64_t rows_of_row = 1;  // of dropout: rows of its input for one of the batch
+  bool with_gradient = true;
 };
 
 uint64_t seed_of(uint64_t key, int node) {
@@ -75,8 +76,9 @@ class Interpreter::Impl {
     for (const int input : inputs_) {
       if (last_use[at(input)] >= 0) steps_[at(last_use[at(input)])].done.push_back(input);
     }
-    for (const int value : changed) {
-      if (std::ranges::find(inputs_, value) != inputs_.end()) changed_inputs_.push_back(value);
+    for (const int input : inputs_) {
+      const auto shares = [&](int value) { return graph.values[at(value)].storage == graph.values[at(input)].storage; };
+      if (std::ranges::any_of(changed, shares)) changed_inputs_.push_back(input);
     }
     for (const int index : nodes) names_.push_back(graph.nodes[at(index)].op);
   }
@@ -108,7 +110,7 @@ class Interpreter::Impl {
     if (declared.size() != node.arguments.size()) {
       throw Error(concat("operator ", index, ", ", node.op, ": ", node.arguments.size(), " arguments where it takes ", declared.size()));
     }
-    Step step{.node = index, .op = *op, .outputs = node.outputs};
+    Step step{.node = index, .op = *op, .outputs = node.outputs, .with_gradient = node.with_gradient};
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       const Argument& argument = node.arguments[i];
       step.arguments.push_back(ivalue_of(argument, 0));
@@ -124,8 +126,6 @@ class Interpreter::Impl {
     }
     if (node.op == "aten::dropout" && std::get<bool>(node.arguments[2])) {
       step.is_dropout = true;
-      const Value& input = graph.values[at(step.tensors.at(0).values.at(0))];
-      step.rows_of_row = input.is_rows() ? input.sizes[0].per_row : 0;
     }
     return step;
   }
@@ -133,11 +133,12 @@ class Interpreter::Impl {
   void run(const Step& step, std::vector<at::Tensor>& values, const PassRows& pass, torch::jit::Stack& stack) const {
     if (step.is_dropout) {
       values[at(step.outputs[0])] =
-          dropout(values[at(step.tensors[0].values[0])], step.arguments[1].toDouble(), seed_of(pass.key, step.node), pass.first * step.rows_of_row);
+          dropout(values[at(step.tensors[0].values[0])], step.arguments[1].toDouble(), seed_of(pass.key, step.node), pass.first);
     } else {
       stack.assign(step.arguments.begin(), step.arguments.end());
       for (const auto& [i, size] : step.sizes) stack[i] = ivalue_of(size, pass.rows);
       for (const Step::Tensors& each : step.tensors) stack[each.argument] = tensors_of(each, values);
+      const c10::AutoGradMode mode(step.with_gradient && c10::GradMode::is_enabled());
       step.op.callBoxed(stack);
       keep(step, stack, values);
     }

@@ -123,11 +123,11 @@ at::Tensor tensor_from(const Json& json, const Value& value) {
   return tensor;
 }
 
-// Indices of values that exist.
-std::vector<int> indices_from(const Json& json, size_t values) {
+// Indices of values that exist, or -1 where there may be none.
+std::vector<int> indices_from(const Json& json, size_t values, int least = 0) {
   auto indices = json.get<std::vector<int>>();
   for (const int index : indices) {
-    if (index < -1 || index >= static_cast<int>(values)) throw Error(concat("there is no value ", index));
+    if (index < least || index >= static_cast<int>(values)) throw Error(concat("there is no value ", index));
   }
   return indices;
 }
@@ -147,21 +147,24 @@ Graph read(const Json& json) {
                             .of_batch = each.at("of_batch").get<bool>()});
   }
   const size_t values = graph.values.size();
+  for (const Value& value : graph.values) {
+    if (value.storage < -1 || value.storage >= static_cast<int64_t>(values)) throw Error(concat("there is no storage ", value.storage));
+  }
   for (const Json& each : json.at("nodes")) {
     Node node{.op = each.at("op").get<std::string>(), .overload = each.at("overload").get<std::string>()};
     for (const Json& argument : each.at("arguments")) node.arguments.push_back(argument_from(argument));
     for (const int input : node.inputs()) {
       if (input >= static_cast<int>(values)) throw Error(concat("node ", graph.nodes.size(), " takes value ", input, ", which does not exist"));
     }
-    node.outputs = indices_from(each.at("outputs"), values);
+    node.outputs = indices_from(each.at("outputs"), values, -1);
     node.changes = indices_from(each.at("changes"), values);
+    node.with_gradient = each.at("with_gradient").get<bool>();
     graph.nodes.push_back(std::move(node));
   }
   graph.inputs = indices_from(json.at("inputs"), values);
   graph.outputs = indices_from(json.at("outputs"), values);
   for (const Json& each : json.at("constants")) {
     const int index = indices_from(Json::array({each.at("value")}), values)[0];
-    if (index < 0) throw Error("a constant is no value");
     graph.constants.emplace_back(index, tensor_from(each, graph.values[static_cast<size_t>(index)]));
   }
   return graph;
@@ -185,7 +188,12 @@ std::string to_json(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     Json arguments = Json::array();
     for (const Argument& argument : node.arguments) arguments.push_back(json_of(argument));
-    nodes.push_back({{"op", node.op}, {"overload", node.overload}, {"arguments", arguments}, {"outputs", node.outputs}, {"changes", node.changes}});
+    nodes.push_back({{"op", node.op},
+                     {"overload", node.overload},
+                     {"arguments", arguments},
+                     {"outputs", node.outputs},
+                     {"changes", node.changes},
+                     {"with_gradient", node.with_gradient}});
   }
   Json constants = Json::array();
   for (const auto& [value, tensor] : graph.constants) {

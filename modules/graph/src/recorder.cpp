@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recorder.hpp"
 
+#include <c10/core/GradMode.h>
+
 namespace tw::graph {
 namespace {
 
 struct Recording {
   int depth = 0;
+  bool with_gradient = c10::GradMode::is_enabled();  // at its beginning
   std::vector<Call> calls;
 };
 thread_local Recording* recording = nullptr;
@@ -15,6 +18,7 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
     Call& call = recording->calls.emplace_back(Call{function.operator_name().value_or(c10::OperatorName(function.name(), ""))});
     const auto inputs = function.inputs();
     call.arguments.assign(inputs.begin(), inputs.end());
+    call.with_gradient = !recording->with_gradient || c10::GradMode::is_enabled();
   }
   return nullptr;
 }

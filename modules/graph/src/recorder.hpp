@@ -14,6 +14,7 @@ struct Call {
   c10::OperatorName name;
   std::vector<c10::IValue> arguments = {};
   std::vector<c10::IValue> results = {};
+  bool with_gradient = true;  // or autograd was switched off within the recording
 };
 
 /// The operators that `run` calls on this thread. Their tensors live as long as the result, so that no two of them have one address.

@@ -33,6 +33,24 @@ Graph captured(const torch::nn::Module& module, const Forward& forward, const Te
   return capture(forward, without_aliases(parameters), buffers, example);
 }
 
+TEST(Capture, keepsWhatRanWithoutAutograd) {
+  torch::nn::Linear teacher(3, 3);
+  const Forward forward = [&](const Tensors& x) {
+    Tensor target;
+    {
+      const torch::NoGradGuard no_gradients;
+      target = teacher(x[0]);
+    }
+    return Tensors{x[0].tanh() - target};
+  };
+  const Graph graph = graph_from_json(to_json(captured(*teacher, forward, {torch::randn({4, 3})})));
+  const auto all = tensors_of(*teacher);
+  const Tensor x = torch::randn({5, 3}, torch::requires_grad());
+  Interpreter(graph, [&](const std::string& name) { return all.at(name); }).run({x}, {.rows = 5})[0].sum().backward();
+  EXPECT_FALSE(teacher->weight.grad().defined());
+  EXPECT_TRUE(x.grad().allclose(1 - x.detach().tanh().square()));
+}
+
 // The outputs and all gradients of a replay, at another number of rows than the graph was captured at, are those of the module to the bit: the same
 // operators run on the same numbers.
 template <class Holder>
@@ -171,6 +189,17 @@ TEST(Capture, refusesByName) {
   const Tensor stray = torch::randn({3}, torch::requires_grad());
   expect_refused("a tensor of shape [3] requires a gradient and is no parameter", [&](const Tensors& x) { return Tensors{x[0] * stray}; });
   expect_refused("aten::bernoulli", [](const Tensors& x) { return Tensors{torch::bernoulli(x[0].sigmoid())}; });
+  expect_refused("aten::index.Tensor: the shape of its result depends on data",
+                 [](const Tensors& x) { return Tensors{x[0].index({x[0].select(1, 0) > -9})}; });
+  expect_refused("aten::nonzero: the shape of its result depends on data", [](const Tensors& x) { return Tensors{x[0].nonzero() * x[0].sum()}; });
+  expect_refused("came out of another one without an operator", [](const Tensors& x) { return Tensors{x[0] * x[0].amax().data()}; });
+  expect_refused("filled by no operator", [](const Tensors& x) { return Tensors{x[0] * torch::tensor(std::vector<double>{1, 2, 3})}; });
+  const Tensor outside = torch::zeros({3});
+  expect_refused("neither parameter nor buffer", [&](const Tensors& x) {
+    outside.add_(1);
+    return Tensors{x[0] * outside};
+  });
+  expect_refused("are not the rows", [](const Tensors& x) { return Tensors{torch::dropout(x[0].t(), 0.5, true).t()}; });
   expect_refused("an output of the module does not depend", [](const Tensors&) { return Tensors{torch::ones({3})}; });
   expect_refused("the module calls 1 operators for 4 rows and 2 for 8",
                  [](const Tensors& x) { return Tensors{x[0].size(0) > 4 ? x[0].neg().neg() : x[0].neg()}; });

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <numeric>
+#include <algorithm>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/graph/capture.hpp>
@@ -100,6 +100,36 @@ TEST(Cuts, keepTogetherWhatIsChangedInPlaceAndWhatIsNoRows) {
   for (const auto& unit : names) EXPECT_NE(unit.front(), "aten::mul_");
   EXPECT_EQ(names.front().front(), "aten::matmul");
   expect_all_cuts_agree(graph, weights);
+}
+
+TEST(Cuts, keepWhatIsDoneToConstantsAndBuffers) {
+  const Weights weights;
+  const Graph graph = captured(weights, [&](const Tensors& x) {
+    const Tensor mask = torch::zeros({6});
+    mask.slice(0, 0, 3).fill_(2);
+    weights.count.add_(1);
+    const Tensor a = x[0].matmul(weights.w.t()).tanh() * mask;
+    const Tensor b = a.matmul(weights.w).tanh() * mask + torch::tensor(0.5);
+    weights.count.mul_(3);
+    return Tensors{b};
+  });
+  size_t changes = 0;
+  for (const auto& unit : names_of(graph, units_of(graph))) {
+    changes += static_cast<size_t>(std::ranges::count(unit, "aten::add_") + std::ranges::count(unit, "aten::mul_"));
+  }
+  EXPECT_EQ(changes, 2U) << "those of the buffer, each once";
+  expect_all_cuts_agree(graph, weights);
+}
+
+TEST(Cuts, keepUsersOfRunningMeansTogether) {
+  torch::nn::BatchNorm1d norm(6);
+  std::vector<NamedTensor> parameters;
+  std::vector<NamedTensor> buffers;
+  for (const auto& each : norm->named_parameters()) parameters.push_back({each.key(), each.value()});
+  for (const auto& each : norm->named_buffers()) buffers.push_back({each.key(), each.value()});
+  const Graph graph =
+      capture([&](const Tensors& x) { return Tensors{norm(norm(x[0].sin()).cos()).exp()}; }, parameters, buffers, {torch::randn({4, 6})});
+  EXPECT_EQ(units_of(graph).size(), 3U) << "sine; both norms and what lies between; exponential";
 }
 
 TEST(Cuts, refuseWhatRunsBackwards) {

@@ -3,11 +3,13 @@
 #pragma once
 #include <algorithm>
 #include <initializer_list>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <type_traits>
 
 namespace tw::pipeline {
 
@@ -26,6 +28,13 @@ T field(const nlohmann::json& object, const char* name, const std::string& where
   if (!object.is_object()) throw Error(concat(where, " is no object"));
   const auto found = object.find(name);
   if (found == object.end()) throw Error(concat(where, '.', name, " is missing"));
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    if (!found->is_number_integer()) throw Error(concat(where, '.', name, " has the wrong type: ", found->dump()));
+    const auto value = found->template get<int64_t>();
+    if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max()) {
+      throw Error(concat(where, '.', name, " is out of range: ", found->dump()));
+    }
+  }
   try {
     return found->template get<T>();
   } catch (const nlohmann::json::exception&) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
 
-#include <memory>
+#include <tw/base/contract.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/tensor/autograd_node.hpp>
 #include <utility>
@@ -30,23 +31,34 @@ class WithoutGradients {
 }  // namespace
 
 at::Tensor Pipeline::loss(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss) {
+  TW_EXPECTS(options().sharding == Sharding::none && !is_paused(), "loss() is not for sharded gradients, nor under no_sync()");
   std::vector<at::Tensor> trained;
   for (const at::Tensor& each : parameters()) {
     if (each.requires_grad()) trained.push_back(each);
   }
-  const auto gradients = std::make_shared<std::vector<at::Tensor>>();
-  const auto forward = [&, gradients] {
+  TW_EXPECTS(!trained.empty(), "stage ", stage(), " has no parameters to train");
+  std::vector<at::Tensor> used;
+  std::vector<at::Tensor> gradients;
+  at::Tensor value;
+  {
     const WithoutGradients without(trained);
-    const double value = run(inputs, targets, loss);
-    for (const at::Tensor& each : trained) gradients->push_back(each.grad());
-    return std::vector<at::Tensor>{at::tensor(value, at::kDouble)};
-  };
+    value = at::tensor(run(inputs, targets, loss), at::kDouble);
+    for (const at::Tensor& each : trained) {
+      if (!each.grad().defined()) continue;
+      used.push_back(each);
+      gradients.push_back(replicas_comm().size() > 1 ? each.grad().clone() : each.grad());  // a reducer uses its memory again
+    }
+  }
+  if (used.empty()) {  // by no micro-batch
+    used.push_back(trained.front());
+    gradients.push_back(at::zeros_like(trained.front()));
+  }
   const auto backward = [gradients](const std::vector<at::Tensor>& cotangents) {
     std::vector<at::Tensor> scaled;
-    for (const at::Tensor& each : *gradients) scaled.push_back(each.defined() ? each.mul(cotangents[0].item<double>()) : at::Tensor());
+    for (const at::Tensor& each : gradients) scaled.push_back(each.mul(cotangents[0].item<double>()));
     return scaled;
   };
-  return make_node(trained, {.forward = forward, .backward = backward}).front();
+  return make_node(used, {.forward = [&] { return std::vector<at::Tensor>{value}; }, .backward = backward}).front();
 }
 
 }  // namespace tw::pipeline

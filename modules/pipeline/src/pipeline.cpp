@@ -185,6 +185,8 @@ std::shared_ptr<void> Pipeline::no_sync() {
   return {nullptr, [pauses = impl_->pauses_](void*) { --*pauses; }};
 }
 
+bool Pipeline::is_paused() const { return *impl_->pauses_ > 0; }
+
 double Pipeline::clip_grad_norm(double max_norm) {
   return releasing_others(impl_->comm_, [&] { return impl_->gradients_->clip(impl_->comm_, max_norm); });
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
@@ -80,7 +81,11 @@ std::vector<int> stage_of_units(const Graph& graph, const std::vector<Piece>& un
 }
 
 Cluster cluster_of(const ModelPlanOptions& options) {
-  return {.devices = options.devices, .memory_bytes = options.memory_bytes, .between_stages = options.link, .within_stage = options.link};
+  return {.devices = options.devices,
+          .memory_bytes = options.memory_bytes,
+          .between_stages = options.link,
+          .within_stage = options.link,
+          .overlapped_all_reduce = false};
 }
 
 PlanOptions plan_options_of(const ModelPlanOptions& options, const std::vector<at::Tensor>& example) {
@@ -145,18 +150,25 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
   const Bind bind = tensors_of(module);
   const Stages stages(training_, evaluation_, best());
   StageModel made{.module = std::make_shared<torch::nn::Module>(), .forward = {}};
-  const auto parameters = module.named_parameters();
-  for (const std::string& tensor : stages.tensors[at(index)]) {
-    const auto users = std::ranges::count_if(stages.tensors, [&](const auto& of_stage) { return of_stage.contains(tensor); });
-    std::string name = tensor;
-    torch::nn::Module& owner = owner_of(*made.module, name);
-    if (!parameters.contains(tensor)) {
-      owner.register_buffer(name, bind(tensor));
-      continue;
+  // Under all their names, as the module has them; what neither graph uses is on the first stage.
+  const auto add = [&](const auto& tensors, const auto& register_one) {
+    std::map<const c10::TensorImpl*, std::string> first_names;
+    for (const auto& each : tensors) {
+      const std::string& first = first_names.emplace(each.value().unsafeGetTensorImpl(), each.key()).first->second;
+      const auto users = std::ranges::count_if(stages.tensors, [&](const auto& of_stage) { return of_stage.contains(first); });
+      if (users == 0 ? index != 0 : !stages.tensors[at(index)].contains(first)) continue;
+      std::string name = each.key();
+      torch::nn::Module& owner = owner_of(*made.module, name);
+      register_one(owner, name, each.value());
+      if (users > 1) made.tied[each.key()] = first;
     }
-    owner.register_parameter(name, bind(tensor), bind(tensor).requires_grad());
-    if (users > 1) made.tied[tensor] = tensor;
-  }
+  };
+  add(module.named_parameters(), [](torch::nn::Module& owner, const std::string& name, const at::Tensor& tensor) {
+    owner.register_parameter(name, tensor, tensor.requires_grad());
+  });
+  add(module.named_buffers(),
+      [](torch::nn::Module& owner, const std::string& name, const at::Tensor& tensor) { owner.register_buffer(name, tensor); });
+  std::erase_if(made.tied, [&](const auto& tie) { return module.named_buffers().contains(tie.first); });
   const auto interpreter = [&](const Graph& graph, const Piece& piece) {
     return std::make_shared<graph::Interpreter>(graph, piece.nodes, piece.inputs, piece.outputs, bind);
   };
@@ -167,10 +179,56 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
   return made;
 }
 
+namespace {
+
+/// What `make` gives, unless it throws on some rank: then all throw.
+template <class Make>
+auto on_all_ranks(const Communicator& comm, const Make& make) {
+  std::optional<decltype(make())> made;
+  std::string problem;
+  try {
+    made = make();
+  } catch (const std::exception& error) {
+    problem = error.what();
+    if (problem.empty()) problem = "an exception without a message";
+  }
+  for (const std::string& each : allgather_strings(comm, problem)) {
+    if (!each.empty()) throw Error(each);
+  }
+  return std::move(*made);
+}
+
+StageModel stage_of_rank(const Communicator& comm, const torch::nn::Module& module, const ModelPlan& plan) {
+  TW_EXPECTS(plan.best().devices() == comm.size(), "the plan is for ", plan.best().devices(), " devices, but there are ", comm.size(), " ranks");
+  return plan.stage(module, StageRanks(plan.options().replicas).stage_of(comm.rank()));
+}
+
+}  // namespace
+
 Pipeline::Pipeline(const Communicator& comm, const torch::nn::Module& module, const ModelPlan& plan, uint64_t seed)
-    : Pipeline(comm, plan.stage(module, StageRanks(plan.options().replicas).stage_of(comm.rank())), plan.options(seed)) {}
+    : Pipeline(comm, on_all_ranks(comm, [&] { return stage_of_rank(comm, module, plan); }), plan.options(seed)) {}
 
 namespace {
+
+/// Whether each part of a module is in training: put back at the end.
+class Modes {
+ public:
+  explicit Modes(torch::nn::Module& module) : modules_(module.modules()) {
+    for (const auto& each : modules_) training_.push_back(each->is_training());
+  }
+  ~Modes() { put_back(); }
+  Modes(const Modes&) = delete;
+  Modes& operator=(const Modes&) = delete;
+
+  /// The whole before its parts, which it sets too.
+  void put_back() const {
+    for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->train(training_[i]);
+  }
+
+ private:
+  std::vector<std::shared_ptr<torch::nn::Module>> modules_;
+  std::vector<bool> training_;
+};
 
 /// A module's graphs, as training and evaluation see them.
 struct Captured {
@@ -183,17 +241,18 @@ struct Captured {
     for (const auto& each : module.named_parameters()) parameters.push_back({each.key(), each.value()});
     for (const auto& each : module.named_buffers()) buffers.push_back({each.key(), each.value()});
     parameters = without_aliases(std::move(parameters));
-    const bool was_training = module.is_training();
+    const Modes modes(module);
     module.train(false);
     evaluation = graph::capture(forward, parameters, buffers, example);
-    module.train(true);
+    modes.put_back();  // some parts may be frozen in training
+    if (!module.is_training()) module.train(true);
     training = graph::capture(forward, parameters, buffers, example);
-    module.train(was_training);
   }
 };
 
 PlanResult planned(const Captured& captured, const torch::nn::Module& module, const std::vector<at::Tensor>& example,
                    const ModelPlanOptions& options) {
+  TW_EXPECTS(!options.parameters.sharded_optimizer, "ModelPlanOptions::parameters: replicas of a planned module have the whole optimizer state each");
   std::vector<at::Tensor> before;
   for (const NamedTensor& each : captured.buffers) before.push_back(each.tensor.clone());
   const Profile profile = measured_profile(captured.training, tensors_of(module), example);
@@ -211,18 +270,9 @@ ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const s
 
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options) {
-  Captured captured(module, forward, example);
-  PlanResult result;
-  std::string problem;
-  if (comm.rank() == 0) {
-    try {
-      result = planned(captured, module, example, options);
-    } catch (const std::exception& error) {
-      problem = error.what();
-    }
-  }
-  problem = broadcast_string(comm, problem, Rank(0));
-  if (!problem.empty()) throw Error(problem);
+  Captured captured = on_all_ranks(comm, [&] { return Captured(module, forward, example); });
+  if (!all_agree(comm, captured.training.hash() + captured.evaluation.hash())) throw Error("the module is another one on some rank");
+  PlanResult result = on_all_ranks(comm, [&] { return comm.rank() == 0 ? planned(captured, module, example, options) : PlanResult(); });
   const std::string profile = broadcast_string(comm, comm.rank() == 0 ? to_json(result.profile) : "", Rank(0));
   const std::string best = broadcast_string(comm, comm.rank() == 0 ? to_json(result.best(), result.profile) : "", Rank(0));
   if (comm.rank() != 0) {

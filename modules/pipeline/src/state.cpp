@@ -89,7 +89,9 @@ std::vector<NamedTensor> Pipeline::whole_on_root() const {
         }
         std::istringstream lines(lists[rank]);
         std::string name;
-        for (size_t i = 0; std::getline(lines, name); ++i) all.push_back({name, values[i]});
+        for (size_t i = 0; std::getline(lines, name); ++i) {
+          if (std::ranges::find(all, name, &NamedTensor::name) == all.end()) all.push_back({name, values[i]});  // else tied, or a constant buffer
+        }
       }
     }
     wait_all(sends);

@@ -36,7 +36,8 @@ struct Value {
   int64_t storage = 0;    ///< values with the same number share memory
   bool of_batch = false;  ///< depends on an input
 
-  bool is_rows() const noexcept { return of_batch && !sizes.empty() && sizes[0].per_row > 0 && sizes[0].fixed == 0; }
+  /// Whether its first dimension are the rows of the batch.
+  bool is_rows() const noexcept { return of_batch && !sizes.empty() && sizes[0] == Size{.fixed = 0, .per_row = 1}; }
   bool operator==(const Value&) const = default;
 };
 
@@ -60,6 +61,7 @@ struct Node {
   std::vector<Argument> arguments = {};
   std::vector<int> outputs = {};  ///< values; those of a list one after the other
   std::vector<int> changes = {};  ///< values that it writes to; the result is an output of its own
+  bool with_gradient = true;      ///< false: it ran where autograd was switched off
 
   /// All values among the arguments, in their order.
   std::vector<int> inputs() const;
@@ -76,7 +78,7 @@ struct Graph {
 
   /// By value: the node that computes it, or -1.
   std::vector<int> producers() const;
-  /// 64 bits over operators, arguments, sizes and names, not over constants: whether two graphs are of the same module.
+  /// Of everything but the values of constants, 64 bits: whether two graphs are of the same module.
   std::string hash() const;
 };
 

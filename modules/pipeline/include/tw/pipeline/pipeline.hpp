@@ -38,7 +38,8 @@ using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outpu
 /// are those of the whole batch, whatever the cuts. What stages hand on has the rows in its first dimension, or any shape where both stages have
 /// equally many replicas.
 ///
-/// Random numbers drawn in run() are a function of the seed, the number of the call, micro-batch, stage and replica. A batch norm's running
+/// Random numbers drawn in run() are a function of the seed, the number of the call, micro-batch, stage and replica; dropout of a planned module, of
+/// seed, call, operator and row. A batch norm's running
 /// statistics are updated once per micro-batch on each replica; when gradients are reduced, replicas take their mean. Sparse gradients are not
 /// reduced: a stage that has them has one replica and does not tie them.
 class Pipeline : public torch::nn::Module {
@@ -54,6 +55,7 @@ class Pipeline : public torch::nn::Module {
   Pipeline(const Communicator& comm, StageModel mine, const PipelineOptions& options);
   /// This rank's stage of a module that was planned for as many devices, whose tensors it shares: `module` is trained, on each rank in part, and its
   /// other parts can be freed. Collective. @param plan the same on all ranks, as by plan_together()
+  /// @throws ContractError on every rank when `module` is not what was planned on one
   Pipeline(const Communicator& comm, const torch::nn::Module& module, const ModelPlan& plan, uint64_t seed = 0);
   ~Pipeline() override;
 
@@ -67,6 +69,7 @@ class Pipeline : public torch::nn::Module {
   double run_many(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss);
   /// run() as a function that autograd knows: the mean loss, float64 of no dimension, whose backward() adds the gradients to those of the parameters,
   /// times what it is given. Collective; backward() is not. All forward and backward passes are made at once, and gradients exist twice meanwhile.
+  /// Not for sharded gradients, nor under no_sync().
   at::Tensor loss(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   /// The output for a batch on every rank, without gradients, in one piece for each replica. Collective. @param inputs used on the first stage
   at::Tensor forward(const at::Tensor& inputs);
@@ -103,6 +106,8 @@ class Pipeline : public torch::nn::Module {
   void train(bool on = true) override;
 
  private:
+  bool is_paused() const;  // by no_sync()
+
   class Impl;
   struct Start;
   explicit Pipeline(Start start);
