@@ -213,21 +213,24 @@ namespace {
 /// Whether each part of a module is in training: put back at the end.
 class Modes {
  public:
-  explicit Modes(torch::nn::Module& module) : modules_(module.modules()) {
-    for (const auto& each : modules_) training_.push_back(each->is_training());
+  explicit Modes(torch::nn::Module& module) : module_(module), parts_(module.modules(/*include_self=*/false)), training_(module.is_training()) {
+    for (const auto& each : parts_) training_of_parts_.push_back(each->is_training());
   }
   ~Modes() { put_back(); }
   Modes(const Modes&) = delete;
   Modes& operator=(const Modes&) = delete;
 
-  /// The whole before its parts, which it sets too.
+  /// A module before its parts, which it sets too.
   void put_back() const {
-    for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->train(training_[i]);
+    module_.train(training_);
+    for (size_t i = 0; i < parts_.size(); ++i) parts_[i]->train(training_of_parts_[i]);
   }
 
  private:
-  std::vector<std::shared_ptr<torch::nn::Module>> modules_;
-  std::vector<bool> training_;
+  torch::nn::Module& module_;
+  std::vector<std::shared_ptr<torch::nn::Module>> parts_;
+  bool training_;
+  std::vector<bool> training_of_parts_;
 };
 
 /// A module's graphs, as training and evaluation see them.

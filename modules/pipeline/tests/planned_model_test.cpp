@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/models/gpt.hpp>
@@ -298,6 +299,76 @@ TEST(PlannedModel, planIsTheSameOnAllRanksAndRuns) {
   const Subject mine = made(gpt);
   const Outcome found = pipelined(world(), mine, plan, plan.options(), 1);
   expect_equal(found, reference(made(gpt), 1), "as planned");
+}
+
+/// Two names of one weight, a tensor that nobody uses, and a part that stays in evaluation mode.
+struct OddImpl : torch::nn::Module {
+  OddImpl() {
+    for (auto* each : {&first, &middle, &last, &unused}) {
+      *each = torch::nn::Linear(torch::nn::LinearOptions(width, width).bias(false));
+    }
+    last->weight = first->weight;
+    register_module("first", first);
+    register_module("middle", middle);
+    register_module("norm", norm);
+    last->register_parameter("tied", first->weight);
+    register_module("last", last);
+    register_module("unused", unused);
+    to(torch::kDouble);
+    norm->eval();
+  }
+  Tensor forward(const Tensor& x) { return norm(middle(first(x).tanh())).matmul(first->weight).sin(); }
+  torch::nn::Linear first{nullptr}, middle{nullptr}, last{nullptr}, unused{nullptr};
+  torch::nn::BatchNorm1d norm{width};
+};
+
+TEST(PlannedModel, keepsModesAndAllTensorsUnderAllNames) {
+  torch::manual_seed(3);
+  OddImpl odd;
+  ModelPlan plan = plan_together(world(), odd, torch::randn({rows, width}, torch::kDouble), {.devices = world().size()});
+  EXPECT_TRUE(odd.is_training());
+  EXPECT_FALSE(odd.norm->is_training());
+  EXPECT_EQ(odd.norm->num_batches_tracked.item<int64_t>(), 0);
+  ASSERT_TRUE(cut(plan, std::vector<int>(static_cast<size_t>(world().size()), 1), ScheduleKind::gpipe));
+  Pipeline pipeline(world(), odd, plan);
+  pipeline.run(torch::randn({rows, width}, torch::kDouble), torch::randn({rows, width}, torch::kDouble),
+               [](const Tensor& y, const Tensor& t) { return torch::mse_loss(y, t); });
+  const std::vector<NamedTensor> whole = pipeline.whole_on_root();
+  if (world().rank() != 0) return;
+  std::vector<std::string> expected;
+  for (const NamedTensor& each : tensors_of(odd)) expected.push_back(each.name);
+  std::vector<std::string> found;
+  for (const NamedTensor& each : whole) found.push_back(each.name);
+  std::ranges::sort(expected);
+  std::ranges::sort(found);
+  EXPECT_EQ(found, expected);
+  for (const NamedTensor& each : whole) {
+    EXPECT_TRUE(each.name != "norm.running_mean" || each.tensor.equal(torch::zeros({width}, torch::kDouble))) << "it is frozen";
+  }
+}
+
+TEST(PlannedModel, lossIsADifferentiableFunction) {
+  const Subject subject = made(chain);
+  ModelPlan plan = plan_together(world(), *subject.module, subject.forward, subject.inputs, {.devices = world().size()});
+  for (const std::vector<int>& replicas : divisions(world().size())) {
+    if (!cut(plan, replicas, ScheduleKind::gpipe)) continue;
+    const Subject mine = made(chain);
+    const Subject alone = made(chain);
+    const Loss loss = [](const Tensor& y, const Tensor& t) { return torch::mse_loss(y, t); };
+    Pipeline pipeline(world(), *mine.module, plan);
+    const Tensor other = torch::linspace(-1, 1, rows * width, torch::kDouble).view({rows, width});
+    const Tensor first = pipeline.loss(subject.inputs[0], subject.targets[0], loss);
+    const Tensor second = pipeline.loss(other, subject.targets[0], loss);
+    (first + 3 * second).backward();
+    (torch::mse_loss(alone.forward(subject.inputs)[0], subject.targets[0]) + 3 * torch::mse_loss(alone.forward({other})[0], subject.targets[0]))
+        .backward();
+    const auto expected = alone.module->named_parameters();
+    for (const auto& each : pipeline.named_parameters()) {
+      EXPECT_TRUE(each.value().grad().allclose(expected[each.key()].grad(), tolerance, tolerance)) << each.key();
+    }
+    const auto pause = pipeline.no_sync();
+    EXPECT_THROW(pipeline.loss(other, other, loss), ContractError);
+  }
 }
 
 TEST(PlannedModel, refusesOnAllRanks) {
