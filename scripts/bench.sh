@@ -26,6 +26,7 @@ bench graph mpirun -n 2 "$build/bin/bench_graph"
 bench layer_parallel mpirun -n 4 "$build/bin/bench_layer_parallel"
 for ranks in 2 4 8; do bench layer_parallel mpirun -n $ranks --mca mpi_yield_when_idle 1 "$build/bin/bench_layer_parallel" virtual; done
 bench pipeline mpirun -n 4 "$build/bin/bench_pipeline"
+bench pipeline benchmarks/peers/compare_pipelining.sh "$PWD/$build"
 bench pipeline mpirun -n 1 "$build/bin/bench_plan"
 bench train mpirun -n 4 "$build/bin/bench_train"
 bench comm mpirun -n 4 "$build/bin/bench_comm"
