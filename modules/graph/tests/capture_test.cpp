@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <torch/script.h>
 #include <torch/torch.h>
 
 #include <cmath>
@@ -143,6 +144,37 @@ struct NetImpl : torch::nn::Module {
   Tensor mask;
 };
 TORCH_MODULE(Net);
+
+// A TorchScript module, as Python exports it, is captured by running it.
+TEST(Capture, torchScriptReplaysToTheBit) {
+  torch::manual_seed(4);
+  torch::jit::Module script("script");
+  script.register_parameter("weight", torch::randn({5, 3}, torch::requires_grad()), false);
+  script.register_buffer("shift", torch::randn({5}));
+  script.define(R"(
+    def forward(self, x):
+      y = torch.matmul(x, self.weight.t()) + self.shift
+      for i in range(2):
+        y = torch.tanh(y) * (i + 1)
+      return y.view(x.size(0), -1)
+  )");
+  std::vector<NamedTensor> parameters;
+  std::vector<NamedTensor> buffers;
+  std::map<std::string, Tensor> all;
+  for (const auto& each : script.named_parameters()) parameters.push_back({each.name, all[each.name] = each.value});
+  for (const auto& each : script.named_buffers()) buffers.push_back({each.name, all[each.name] = each.value});
+  const Forward forward = [&](const Tensors& x) { return Tensors{script.forward({x[0]}).toTensor()}; };
+  const Graph graph = capture(forward, parameters, buffers, {torch::randn({4, 3})});
+  const Tensor x = torch::randn({7, 3});
+  const Tensor expected = forward({x})[0];
+  expected.sum().backward();
+  const Tensor gradient = all["weight"].grad().clone();
+  all["weight"].mutable_grad() = Tensor();
+  const Tensor found = Interpreter(graph, [&](const std::string& name) { return all.at(name); }).run({x}, {.rows = 7})[0];
+  found.sum().backward();
+  EXPECT_TRUE(found.equal(expected)) << to_text(graph);
+  EXPECT_TRUE(all["weight"].grad().equal(gradient));
+}
 
 TEST(Capture, listsOptionalsInPlaceAndBuffersReplayToTheBit) {
   torch::manual_seed(2);
