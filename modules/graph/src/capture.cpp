@@ -6,6 +6,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <algorithm>
 #include <mutex>
@@ -54,6 +55,7 @@ struct Run {
 
 Run run(const Forward& forward, const std::vector<NamedTensor>& buffers, std::vector<at::Tensor> inputs) {
   const Unchanged unchanged(buffers);
+  const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // of TorchScript, which otherwise runs other operators the second time
   Run made;
   made.rows = inputs[0].size(0);
   made.inputs = std::move(inputs);
