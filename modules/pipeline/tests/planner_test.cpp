@@ -17,6 +17,9 @@
 namespace tw::pipeline {
 namespace {
 
+using test::expect_contains;
+using test::message_of;
+
 using test::uniform;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -255,19 +258,6 @@ TEST(Planner, KeepsTogetherWhatIsPinned) {
   EXPECT_THROW(plan(profile, cluster, {.batch = 16, .together = {{"op3", "op99"}}}), ContractError);
   const PlanResult one_stage = plan(profile, cluster, {.batch = 16, .max_stages = 1, .parameters = {.optimizer = 0}});
   for (const Plan& one : one_stage.plans) EXPECT_EQ(one.stages.size(), 1U);
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing thrown";
-}
-
-void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text << "\nlacks: " << part;
 }
 
 TEST(Planner, SaysWhatDoesNotFitAndHowManyDevicesWould) {

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models at random, and the memory of a plan from its definition, written apart from the planner.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <algorithm>
+#include <exception>
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
+#include <string>
 #include <tw/base/concat.hpp>
 #include <tw/pipeline/check.hpp>
 #include <tw/pipeline/planner.hpp>
@@ -125,6 +130,20 @@ inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, c
     memory.push_back(bytes);
   }
   return memory;
+}
+
+/// What `call` throws.
+inline std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing thrown";
+}
+
+inline void expect_contains(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text << "\nlacks: " << part;
 }
 
 }  // namespace tw::pipeline::test

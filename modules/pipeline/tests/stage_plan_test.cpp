@@ -12,6 +12,9 @@
 namespace tw::pipeline {
 namespace {
 
+using test::expect_contains;
+using test::message_of;
+
 /// a and b in a chain, c joins both; `mask` holds no batch data and is taken by a and c.
 Profile joined() {
   Profile profile{.hash = "joined", .input_bytes = {0, 8}};
@@ -33,19 +36,6 @@ Plan two_stages() {
   Plan plan{.hash = "joined", .batch = 8, .micro_batches = 2};
   plan.stages = {{.operators = {0, 1, 2}, .replicas = 2}, {.operators = {0, 3}, .replicas = 1, .recompute = Recompute::full}};
   return plan;
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing thrown";
-}
-
-void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text << "\nlacks: " << part;
 }
 
 TEST(Prediction, IsThatByHand) {
@@ -138,7 +128,7 @@ TEST(Json, OfAnEditedPlanIsRefusedByName) {
     edit(json);
     const std::string text = json.dump();
     EXPECT_THROW(plan_from_json(text, profile, 3), Error) << text;
-    return error_of([&] { plan_from_json(text, profile, 3); });
+    return message_of([&] { plan_from_json(text, profile, 3); });
   };
   EXPECT_NO_THROW(plan_from_json(good.dump(), profile, 3));
   expect_contains(refused([](auto& j) { j["hash"] = "x"; }), "the plan is for a model with hash x");
@@ -156,7 +146,7 @@ TEST(Json, OfAnEditedPlanIsRefusedByName) {
   expect_contains(refused([](auto& j) { j["stages"][0]["operators"] = {"b .. a"}; }), "\"b .. a\" ends before it begins");
   expect_contains(refused([](auto& j) { j["stages"][0]["operators"] = {"mask", "a"}; }), "operator \"b\" is in no stage");
   expect_contains(refused([](auto& j) { j["stages"][1]["replicas"] = 3; }), "replicas sum up to 5, there are 3 devices");
-  expect_contains(error_of([&] { plan_from_json("{", profile, 3); }), "the plan is not JSON");
+  expect_contains(message_of([&] { plan_from_json("{", profile, 3); }), "the plan is not JSON");
 }
 
 TEST(Json, OfProfilesGoesBothWaysAndNamesFields) {
@@ -168,7 +158,7 @@ TEST(Json, OfProfilesGoesBothWaysAndNamesFields) {
     nlohmann::json json = nlohmann::json::parse(to_json(profile));
     edit(json);
     EXPECT_THROW(profile_from_json(json.dump()), Error);
-    return error_of([&] { profile_from_json(json.dump()); });
+    return message_of([&] { profile_from_json(json.dump()); });
   };
   expect_contains(refused([](auto& j) { j["operators"][1].erase("forward_s"); }), "profile.operators[1].forward_s is missing");
   expect_contains(refused([](auto& j) { j["operators"][1]["forward_s"] = {1}; }), "profile.operators[1].forward_s must be two numbers");
