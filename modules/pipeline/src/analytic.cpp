@@ -48,13 +48,17 @@ class Builder {
 
  private:
   int add(const std::string& name, std::vector<int> from, std::vector<int> parameters, const Affine& forward, double output, double saved) {
+    Affine workspace{0, element * output};  // cotangents of output and inputs, and gradients of parameters
+    for (const int input : from) workspace += input < 0 ? profile_.input_bytes : profile_.operators[static_cast<size_t>(input)].output_bytes;
+    for (const int p : parameters) workspace.fixed += profile_.parameters[static_cast<size_t>(p)].bytes;
     profile_.operators.push_back({.name = name,
                                   .inputs = std::move(from),
                                   .parameters = std::move(parameters),
                                   .forward = forward,
                                   .backward = {2 * forward.fixed, 2 * forward.per_row},
                                   .output_bytes = {0, element * output},
-                                  .saved_bytes = {0, element * saved}});
+                                  .saved_bytes = {0, element * saved},
+                                  .workspace_bytes = workspace});
     return static_cast<int>(profile_.operators.size()) - 1;
   }
 

@@ -3,19 +3,21 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
+#include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/graph/cuts.hpp>
 #include <tw/graph/interpreter.hpp>
 
 #include "allocation_log.hpp"
+#include "allocation_peak.hpp"
 
 namespace tw::pipeline {
 namespace {
@@ -85,22 +87,23 @@ double bytes_of(const Value& value, int64_t rows) {
   return bytes;
 }
 
-/// The median of what `run` takes, in seconds.
-double time_of(int repetitions, const std::function<void()>& run) {
-  std::vector<double> times;
-  for (int i = 0; i < repetitions; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    run();
-    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  std::ranges::nth_element(times, times.begin() + repetitions / 2);
-  return times[static_cast<size_t>(repetitions) / 2];
+double time_of(const std::function<void()>& run) {
+  const Stopwatch watch;
+  run();
+  return watch.elapsed().count();
 }
 
-struct Times {
-  double forward = 0;
-  double backward = 0;
+struct Costs {
+  double forward_s = 0;
+  double backward_s = 0;
+  double workspace_bytes = 0;
 };
+
+double median(std::vector<Costs>& costs, double Costs::* which) {
+  const auto middle = costs.begin() + static_cast<int64_t>(costs.size() / 2);
+  std::ranges::nth_element(costs, middle, {}, which);
+  return (*middle).*which;
+}
 
 /// A graph in units, each with an interpreter of its own.
 class Units {
@@ -139,24 +142,36 @@ class Units {
     return log->bytes();
   }
 
-  /// By unit, of those whose form is new; others have the times of the first one of that form.
-  std::vector<Times> times(const Tensors& inputs, const std::vector<std::string>& forms, int repetitions) const {
+  /// By unit, what is usual for its form: the medians of as many passes through the whole graph, each of which measures every form once, at another
+  /// of its units, so that caches are as full of other things as in a step.
+  std::vector<Costs> costs(const Tensors& inputs, const std::vector<std::string>& forms, int repetitions) const {
     const int64_t rows = inputs[0].size(0);
-    std::map<std::string, Times> known;
-    std::vector<Times> found;
-    Tensors values = begin(inputs);
-    for (size_t u = 0; u < pieces_.size(); ++u) {
-      run(u, values, rows);
-      for (const int output : pieces_[u].outputs) {
-        at::Tensor& value = values[at(output)];
-        const bool has_gradient = value.requires_grad();
-        value = value.detach();
-        value.set_requires_grad(has_gradient);
+    std::map<std::string, std::vector<size_t>> units_of_form;
+    for (size_t u = 0; u < forms.size(); ++u) units_of_form[forms[u]].push_back(u);
+    std::map<std::string, std::vector<Costs>> found;
+    for (int r = 0; r < repetitions; ++r) {
+      Tensors values = begin(inputs);
+      for (size_t u = 0; u < pieces_.size(); ++u) {
+        const std::vector<size_t>& alike = units_of_form[forms[u]];
+        if (alike[static_cast<size_t>(r) % alike.size()] == u) {
+          found[forms[u]].push_back(costs_of(u, values, rows));
+        } else {
+          run(u, values, rows);
+        }
+        for (const int output : pieces_[u].outputs) {
+          at::Tensor& value = values[at(output)];
+          const bool has_gradient = value.requires_grad();
+          value = value.detach();
+          value.set_requires_grad(has_gradient);
+        }
       }
-      if (!known.contains(forms[u])) known[forms[u]] = times_of(u, values, rows, repetitions);
-      found.push_back(known[forms[u]]);
     }
-    return found;
+    std::vector<Costs> all;
+    for (const std::string& form : forms) {
+      std::vector<Costs>& of = found[form];
+      all.push_back({median(of, &Costs::forward_s), median(of, &Costs::backward_s), median(of, &Costs::workspace_bytes)});
+    }
+    return all;
   }
 
  private:
@@ -177,22 +192,32 @@ class Units {
     for (size_t i = 0; i < outputs.size(); ++i) values[at(pieces_[unit].outputs[i])] = std::move(outputs[i]);
   }
 
-  Times times_of(size_t unit, const Tensors& values, int64_t rows, int repetitions) const {
+  /// Runs the unit, and its backward pass with what adds to the gradients of parameters.
+  Costs costs_of(size_t unit, Tensors& values, int64_t rows) const {
     const Tensors inputs = inputs_of(unit, values);
-    Times times{.forward = time_of(repetitions, [&] { interpreters_[unit].run(inputs, {.rows = rows}); })};
+    Costs costs{.forward_s = time_of([&] { run(unit, values, rows); })};
     Tensors wanted = parameters_[unit];
+    Tensors gradients;
+    for (const at::Tensor& each : wanted) gradients.push_back(at::zeros_like(each));
     std::ranges::copy_if(inputs, std::back_inserter(wanted), [](const at::Tensor& each) { return each.requires_grad(); });
-    if (wanted.empty()) return times;
     Tensors ends;
     Tensors cotangents;
-    for (const at::Tensor& output : interpreters_[unit].run(inputs, {.rows = rows})) {
-      if (!output.requires_grad()) continue;
-      ends.push_back(output);
-      cotangents.push_back(at::ones_like(output));
+    for (const int output : pieces_[unit].outputs) {
+      if (!values[at(output)].requires_grad()) continue;
+      ends.push_back(values[at(output)]);
+      cotangents.push_back(at::ones_like(ends.back()));
     }
-    if (ends.empty()) return times;
-    times.backward = time_of(repetitions, [&] { torch::autograd::grad(ends, wanted, cotangents, true, false, true); });
-    return times;
+    if (wanted.empty() || ends.empty()) return costs;
+    for (const at::Tensor& each : cotangents) costs.workspace_bytes += static_cast<double>(each.nbytes());
+    costs.workspace_bytes += peak_bytes([&] {
+      costs.backward_s = time_of([&] {
+        const Tensors made = torch::autograd::grad(ends, wanted, cotangents, false, false, true);
+        for (size_t i = 0; i < gradients.size(); ++i) {
+          if (made[i].defined()) gradients[i].add_(made[i]);
+        }
+      });
+    });
+    return costs;
   }
 
   const Graph& graph_;
@@ -220,9 +245,9 @@ Profile measured_profile(const Graph& graph, const std::function<at::Tensor(cons
   const std::vector<Piece>& pieces = units.pieces();
   std::vector<std::string> forms;
   for (const Piece& piece : pieces) forms.push_back(form_of(graph, piece));
-  units.times(fewer, forms, 1);  // LibTorch's first call of an operator is slow
-  const std::vector<Times> times = units.times(more, forms, repetitions);
-  const std::vector<Times> fewer_times = units.times(fewer, forms, repetitions);
+  units.costs(fewer, forms, 1);  // LibTorch's first call of an operator is slow
+  const std::vector<Costs> costs = units.costs(more, forms, repetitions);
+  const std::vector<Costs> fewer_costs = units.costs(fewer, forms, repetitions);
   const std::vector<double> saved = units.saved_bytes(more);
   const std::vector<double> fewer_saved = units.saved_bytes(fewer);
 
@@ -255,10 +280,11 @@ Profile measured_profile(const Graph& graph, const std::function<at::Tensor(cons
       made.parameters.push_back(found->second);
     }
     for (const int output : pieces[u].outputs) unit_of[at(output)] = static_cast<int>(u);
-    made.forward = through(times[u].forward, fewer_times[u].forward);
-    made.backward = through(times[u].backward, fewer_times[u].backward);
+    made.forward = through(costs[u].forward_s, fewer_costs[u].forward_s);
+    made.backward = through(costs[u].backward_s, fewer_costs[u].backward_s);
     made.output_bytes = bytes(pieces[u].outputs);
     made.saved_bytes = through(saved[u], fewer_saved[u]);
+    made.workspace_bytes = through(costs[u].workspace_bytes, fewer_costs[u].workspace_bytes);
     profile.operators.push_back(std::move(made));
   }
   profile.validate();

@@ -22,8 +22,11 @@ std::vector<std::string> problems_of_operator(const Profile& profile, int index)
   for (const int parameter : op.parameters) {
     if (parameter < 0 || parameter >= static_cast<int>(profile.parameters.size())) report("parameters has ", parameter, ", which there is not");
   }
-  const std::pair<const char*, const Affine*> costs[] = {
-      {"forward", &op.forward}, {"backward", &op.backward}, {"output_bytes", &op.output_bytes}, {"saved_bytes", &op.saved_bytes}};
+  const std::pair<const char*, const Affine*> costs[] = {{"forward", &op.forward},
+                                                         {"backward", &op.backward},
+                                                         {"output_bytes", &op.output_bytes},
+                                                         {"saved_bytes", &op.saved_bytes},
+                                                         {"workspace_bytes", &op.workspace_bytes}};
   for (const auto& [name, cost] : costs) {
     if (!is_cost(*cost)) report(name, " must be finite and at least 0, is ", cost->fixed, " + ", cost->per_row, " a row");
   }

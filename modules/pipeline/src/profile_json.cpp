@@ -18,14 +18,15 @@ Affine affine(const nlohmann::json& object, const char* name, const std::string&
 }
 
 ProfiledOperator operator_from(const nlohmann::json& json, const std::string& where) {
-  refuse_others(json, {"name", "inputs", "parameters", "forward_s", "backward_s", "output_bytes", "saved_bytes"}, where);
+  refuse_others(json, {"name", "inputs", "parameters", "forward_s", "backward_s", "output_bytes", "saved_bytes", "workspace_bytes"}, where);
   return {.name = field<std::string>(json, "name", where),
           .inputs = field<std::vector<int>>(json, "inputs", where),
           .parameters = field<std::vector<int>>(json, "parameters", where),
           .forward = affine(json, "forward_s", where),
           .backward = affine(json, "backward_s", where),
           .output_bytes = affine(json, "output_bytes", where),
-          .saved_bytes = affine(json, "saved_bytes", where)};
+          .saved_bytes = affine(json, "saved_bytes", where),
+          .workspace_bytes = affine(json, "workspace_bytes", where)};
 }
 
 }  // namespace
@@ -39,7 +40,8 @@ std::string to_json(const Profile& profile) {
                          {"forward_s", json_of(op.forward)},
                          {"backward_s", json_of(op.backward)},
                          {"output_bytes", json_of(op.output_bytes)},
-                         {"saved_bytes", json_of(op.saved_bytes)}});
+                         {"saved_bytes", json_of(op.saved_bytes)},
+                         {"workspace_bytes", json_of(op.workspace_bytes)}});
   }
   Json parameters = Json::array();
   for (const ProfiledParameter& parameter : profile.parameters) parameters.push_back({{"name", parameter.name}, {"bytes", parameter.bytes}});

@@ -9,7 +9,7 @@ StageLoad stage_load(const Stretches& stretches, int begin, int end, int64_t row
           .input_bytes = stretches.border(begin).of(r),
           .output_bytes = stretches.border(end).of(r),
           .is_first = begin == 0,
-          .segment_bytes = segment_bytes ? *segment_bytes : stretches.largest_saved(begin, end, r)};
+          .segment_bytes = segment_bytes ? *segment_bytes : stretches.largest_peak(begin, end, r)};
 }
 
 StageFigures figures_of(const StageLoad& load, const StageSetting& setting, const Cluster& cluster, const ParameterMemory& parameters) {
@@ -24,20 +24,18 @@ StageFigures figures_of(const StageLoad& load, const StageSetting& setting, cons
   memory.weights = stretch.parameter_bytes * parameters.weights;
   memory.gradients = stretch.parameter_bytes * parameters.gradients;
   memory.optimizer = stretch.parameter_bytes * parameters.optimizer / (parameters.sharded_optimizer ? setting.replicas : 1);
-  memory.communication = 2 * ((load.is_first ? 0 : load.input_bytes) + load.output_bytes);
-  double kept = 0;  // of one micro-batch
+  memory.communication = 2 * ((load.is_first ? 0 : load.input_bytes) + load.output_bytes) + (setting.replicas > 1 ? memory.gradients : 0);
   switch (setting.recompute) {
-    case Recompute::none: kept = stretch.saved.of(rows); break;
+    case Recompute::none: memory.activations = (setting.in_flight - 1) * stretch.saved.of(rows) + stretch.peak.of(rows); break;
     case Recompute::selective:
-      kept = stretch.kept.of(rows);
+      memory.activations = setting.in_flight * stretch.kept.of(rows);
       memory.recomputation = load.segment_bytes;
       break;
     case Recompute::full:
-      kept = load.input_bytes;
-      memory.recomputation = stretch.saved.of(rows);
+      memory.activations = setting.in_flight * load.input_bytes;
+      memory.recomputation = stretch.peak.of(rows);
       break;
   }
-  memory.activations = setting.in_flight * kept;
 
   figures.all_reduce_s = ring_all_reduce(setting.replicas, memory.gradients, cluster.within_stage);
   // With the other stages that have it: to one of them, and back.

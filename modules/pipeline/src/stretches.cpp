@@ -6,6 +6,13 @@
 namespace tw::pipeline {
 namespace {
 
+Affine operator+(Affine a, const Affine& b) { return a += b; }
+
+void raise(Affine& most, const Affine& other) {
+  most.fixed = std::max(most.fixed, other.fixed);
+  most.per_row = std::max(most.per_row, other.per_row);
+}
+
 void add_costs(Stretch& stretch, const ProfiledOperator& op) {
   stretch.forward += op.forward;
   stretch.backward += op.backward;
@@ -27,7 +34,9 @@ Block block_of(const OperatorOrder& order, int begin, int end) {
     block.parameters.insert(block.parameters.end(), of.begin(), of.end());
   };
   for (int p = begin; p < end; ++p) {
-    add_costs(block.costs, operators[static_cast<size_t>(order.operator_at(p))]);
+    const ProfiledOperator& op = operators[static_cast<size_t>(order.operator_at(p))];
+    add_costs(block.costs, op);
+    raise(block.costs.peak, block.costs.saved + op.workspace_bytes);
     use(order.operator_at(p));
   }
   for (const int constant : block.constants) use(constant);
@@ -55,17 +64,25 @@ class Summation {
   void begin_at(int block) {
     begin_ = block;
     sum_ = {};
+    saved_ = constants_saved_ = peak_ = {};
     inside_ = 0;
   }
   const Stretch& add(int index, const Affine& border) {
     const Block& block = blocks_[static_cast<size_t>(index)];
     sum_.forward += block.costs.forward;
     sum_.backward += block.costs.backward;
+    raise(peak_, saved_ + block.costs.peak);
+    saved_ += block.costs.saved;
     sum_.saved += block.costs.saved;
     sum_.kept += border;
     for (const int constant : block.constants) {
-      if (is_new(constant_seen_, constant)) add_costs(sum_, profile_.operators[static_cast<size_t>(constant)]);
+      if (!is_new(constant_seen_, constant)) continue;
+      const ProfiledOperator& op = profile_.operators[static_cast<size_t>(constant)];
+      add_costs(sum_, op);
+      constants_saved_ += op.saved_bytes;
+      raise(peak_, op.workspace_bytes);
     }
+    sum_.peak = constants_saved_ + peak_;
     for (const int parameter : block.parameters) {
       const double bytes = profile_.parameters[static_cast<size_t>(parameter)].bytes;
       if (is_new(parameter_seen_, parameter)) sum_.parameter_bytes += bytes;
@@ -91,7 +108,10 @@ class Summation {
   std::vector<int> last_use_;
   int begin_ = 0;
   Stretch sum_;
-  double inside_ = 0;  // bytes that no other stage has
+  Affine saved_;            // by operators that see the batch
+  Affine constants_saved_;  // by the others, whose backward passes come last
+  Affine peak_;             // without these
+  double inside_ = 0;       // bytes that no other stage has
 };
 
 }  // namespace
@@ -108,9 +128,9 @@ Stretches::Stretches(const OperatorOrder& order, std::vector<int> begins) : orde
   }
 }
 
-double Stretches::largest_saved(int begin, int end, double rows) const {
+double Stretches::largest_peak(int begin, int end, double rows) const {
   double largest = 0;
-  for (int block = begin; block < end; ++block) largest = std::max(largest, at(block, block + 1).saved.of(rows));
+  for (int block = begin; block < end; ++block) largest = std::max(largest, at(block, block + 1).peak.of(rows));
   return largest;
 }
 

@@ -9,6 +9,9 @@ namespace tw::pipeline {
 /// What a stage of consecutive blocks has to do and to hold, before rows and replicas are known.
 struct Stretch {
   Affine forward, backward, saved;
+  /// The most that a backward pass holds at a time: what earlier operators have saved, and an operator's own and workspace. No less; a little more
+  /// where that is at one operator for few rows, and at another for many.
+  Affine peak;
   Affine kept;                 ///< bytes over the border before each of its blocks: what selective recomputation keeps
   double parameter_bytes = 0;  ///< each once
   double tied_bytes = 0;       ///< of these, what stages before or behind it have too
@@ -26,8 +29,8 @@ class Stretches {
   const Affine& border(int block) const { return order_->border(begin_of(block)); }
   /// Blocks [begin, end), not empty.
   const Stretch& at(int begin, int end) const { return table_[index(begin, end)]; }
-  /// The largest saved bytes of a block of the stretch.
-  double largest_saved(int begin, int end, double rows) const;
+  /// Of the blocks of the stretch, the largest peak of one by itself.
+  double largest_peak(int begin, int end, double rows) const;
   /// Constants of the stretch, too.
   std::vector<int> operators_of(int begin, int end) const;
 

@@ -2,30 +2,18 @@
 // How many activations a stage holds at once, counted by LibTorch's allocator: fewer by 1F1B than by GPipe, fewer still where they are recomputed.
 #include "mpi_test.hpp"
 
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <tw/base/concat.hpp>
 #include <tw/pipeline/check.hpp>
 #include <tw/pipeline/pipeline.hpp>
+
+#include "../src/allocation_peak.hpp"
 
 namespace tw::pipeline {
 namespace {
 
 using testing::world;
-
-/// Bytes that this thread has allocated for tensors since it was made, less those that it has freed.
-struct Count : c10::MemoryReportingInfoBase {
-  void reportMemoryUsage(void* /*ptr*/, int64_t bytes, size_t /*allocated*/, size_t /*reserved*/, c10::Device /*device*/) override {
-    now += bytes;
-    most = std::max(most, now);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  int64_t now = 0;
-  int64_t most = 0;
-};
 
 constexpr int64_t rows = 64;  // of a micro-batch
 constexpr int64_t width = 512;
@@ -43,12 +31,8 @@ double tensors_held(Schedule (*schedule)(int, int), Recompute recompute) {
   const auto loss = [](const torch::Tensor& y, const torch::Tensor& /*t*/) { return y.sum(); };
   model.run(x, x, loss);  // gradients and whatever else stays exist from now on
   model.zero_grad(false);
-  const auto count = std::make_shared<Count>();
-  {
-    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, count);
-    model.run(x, x, loss);
-  }
-  return static_cast<double>(count->most) / static_cast<double>(rows * width * static_cast<int64_t>(sizeof(float)));
+  const double bytes = peak_bytes([&] { model.run(x, x, loss); });
+  return bytes / static_cast<double>(rows * width * static_cast<int64_t>(sizeof(float)));
 }
 
 TEST(PipelineMemory, IsThatOfTheSchedule) {

@@ -275,7 +275,7 @@ TEST(Planner, SaysWhatDoesNotFitAndHowManyDevicesWould) {
 
   profile.parameters[5].bytes = 3000;
   const std::string too_large = message_of([&] { plan(profile, cluster, options); });
-  expect_contains(too_large, "\"op5\" alone needs 12005 bytes on each device, 3805 bytes more than it has: no number of devices is enough");
+  expect_contains(too_large, "\"op5\" alone needs 12006 bytes on each device, 3806 bytes more than it has: no number of devices is enough");
   expect_contains(message_of([&] { plan(equal_chain(8, 1000), cluster, {.batch = 4, .max_stages = 2}); }),
                   "with at most 2 stages, no number of devices");
 }

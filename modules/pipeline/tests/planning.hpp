@@ -45,6 +45,7 @@ inline Profile random_profile(std::mt19937& random, int operators) {
     op.backward = {2 * op.forward.fixed, uniform(random, 1.5, 2.5) * op.forward.per_row};
     op.output_bytes = {0, uniform(random, 1, 50)};
     op.saved_bytes = {0, uniform(random, 1, 300)};
+    op.workspace_bytes = {uniform(random, 0, 50), uniform(random, 0, 50)};
     profile.operators.push_back(op);
   }
   return profile;
@@ -82,6 +83,32 @@ inline void add_with_constants(const Profile& profile, const std::set<int>& batc
   }
 }
 
+/// The most that the backward pass of `order`'s [begin, end) holds at a time: what operators without batch data save, what those up to one save, and
+/// what that one works in; as a line above all of these.
+inline double backward_peak(const Profile& profile, const std::set<int>& batch, const std::vector<int>& order, size_t begin, size_t end,
+                            double rows) {
+  Affine constants;
+  Affine saved;
+  Affine most;
+  const auto at_least = [&](Affine now) {
+    now += saved;
+    most = {std::max(most.fixed, now.fixed), std::max(most.per_row, now.per_row)};
+  };
+  std::set<int> all;
+  for (size_t p = begin; p < end; ++p) add_with_constants(profile, batch, order[p], all);
+  for (const int op : all) {
+    if (batch.contains(op)) continue;
+    constants += profile.operators[static_cast<size_t>(op)].saved_bytes;
+    at_least(profile.operators[static_cast<size_t>(op)].workspace_bytes);
+  }
+  for (size_t p = begin; p < end; ++p) {
+    const ProfiledOperator& op = profile.operators[static_cast<size_t>(order[p])];
+    saved += op.saved_bytes;
+    at_least(op.workspace_bytes);
+  }
+  return (most += constants).of(rows);
+}
+
 /// Bytes of a device, by stage.
 inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, const ParameterMemory& per_byte) {
   const std::set<int> batch = batch_operators(profile);
@@ -107,21 +134,19 @@ inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, c
     double parameter_bytes = 0;
     for (const int p : parameters) parameter_bytes += profile.parameters[static_cast<size_t>(p)].bytes;
     double bytes = parameter_bytes * (per_byte.weights + per_byte.gradients + per_byte.optimizer / (per_byte.sharded_optimizer ? stage.replicas : 1));
+    if (stage.replicas > 1) bytes += parameter_bytes * per_byte.gradients;
     const double in = crossing(profile, order, begins[s], rows);
-    if (stage.recompute == Recompute::none) bytes += held[s] * saved;
-    if (stage.recompute == Recompute::full) bytes += held[s] * in + saved;
+    if (stage.recompute == Recompute::none) bytes += (held[s] - 1) * saved + backward_peak(profile, batch, order, begins[s], end, rows);
+    if (stage.recompute == Recompute::full) bytes += held[s] * in + backward_peak(profile, batch, order, begins[s], end, rows);
     if (stage.recompute == Recompute::selective) {
       double largest = 0;
-      std::set<int> segment;
-      for (size_t p = begins[s]; p < end; ++p) {
-        if (p == begins[s] || std::find(stage.segments.begin(), stage.segments.end(), order[p]) != stage.segments.end()) {
-          bytes += held[s] * crossing(profile, order, p, rows);
-          segment.clear();
-        }
-        add_with_constants(profile, batch, order[p], segment);
-        double now = 0;
-        for (const int op : segment) now += profile.operators[static_cast<size_t>(op)].saved_bytes.of(rows);
-        largest = std::max(largest, now);
+      size_t begin = begins[s];
+      for (size_t p = begins[s]; p <= end; ++p) {
+        const bool begins_segment = p < end && std::find(stage.segments.begin(), stage.segments.end(), order[p]) != stage.segments.end();
+        if (p == begins[s] || begins_segment) bytes += held[s] * crossing(profile, order, p, rows);
+        if (p == begins[s] || !(begins_segment || p == end)) continue;
+        largest = std::max(largest, backward_peak(profile, batch, order, begin, p, rows));
+        begin = p;
       }
       bytes += largest;
     }

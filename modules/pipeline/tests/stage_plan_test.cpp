@@ -54,7 +54,7 @@ TEST(Prediction, IsThatByHand) {
   EXPECT_DOUBLE_EQ(second.all_reduce_s, 2 * (0.25 + 10 / 16.0));
   EXPECT_EQ(first.in_flight, 2);
   EXPECT_EQ(second.in_flight, 1);
-  EXPECT_DOUBLE_EQ(first.memory.total(), 110 + 110 + 220 + 2 * 3 * 16 * 2 + 2 * (2 * 8));
+  EXPECT_DOUBLE_EQ(first.memory.total(), 110 + 110 + 110 + 220 + 2 * 3 * 16 * 2 + 2 * (2 * 8));
   EXPECT_DOUBLE_EQ(second.memory.total(), 10 + 10 + 20 + 4 * 8 + 2 * 16 * 4 + 2 * (4 * 8));
   // F0 F1 on stage 0 (6 s), 2.25 s to stage 1 (6 s forward, 18 s backward), and back.
   const double last_of_second = 6 + 2.25 + 2 * (6 + 18);

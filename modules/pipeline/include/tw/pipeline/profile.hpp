@@ -26,7 +26,8 @@ struct ProfiledOperator {
   Affine forward = {};               ///< seconds
   Affine backward = {};              ///< seconds, of all gradients
   Affine output_bytes = {};
-  Affine saved_bytes = {};  ///< what autograd keeps from the forward to the backward pass; a tensor that several keep counts at one of them
+  Affine saved_bytes = {};      ///< what autograd keeps from the forward to the backward pass; a tensor that several keep counts at one of them
+  Affine workspace_bytes = {};  ///< what its backward pass holds at a time besides: cotangents, gradients before they are added up, scratch
 
   bool operator==(const ProfiledOperator&) const = default;
 };

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+namespace tw::pipeline {
+
+/// Bytes that this thread allocates for tensors, less those that it frees.
+struct AllocationPeak : c10::MemoryReportingInfoBase {
+  void reportMemoryUsage(void* /*address*/, int64_t size, size_t /*allocated*/, size_t /*reserved*/, c10::Device /*device*/) override {
+    now += size;
+    most = std::max(most, now);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  int64_t now = 0;
+  int64_t most = 0;
+};
+
+/// The most that `run` holds at a time, beyond what there was before.
+template <class Run>
+double peak_bytes(const Run& run) {
+  const auto peak = std::make_shared<AllocationPeak>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, peak);
+  run();
+  return static_cast<double>(peak->most);
+}
+
+}  // namespace tw::pipeline

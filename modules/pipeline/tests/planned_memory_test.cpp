@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan says that a device needs is what LibTorch's allocator counts.
+#include "mpi_test.hpp"
+
+#include <torch/torch.h>
+
+#include <tw/base/concat.hpp>
+#include <tw/models/gpt.hpp>
+#include <tw/models/lenet.hpp>
+#include <tw/pipeline/pipeline.hpp>
+#include <tw/pipeline/planned_model.hpp>
+
+#include "../src/allocation_peak.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+using testing::world;
+
+constexpr int micro_batches = 8;
+
+/// The first half of the operators on rank 0, the others on the replicas that are left; all on one rank if there is just one.
+Plan halves(const PlanResult& result, ScheduleKind schedule, Recompute recompute) {
+  const auto count = static_cast<int>(result.profile.operators.size());
+  Plan plan{.hash = result.profile.hash, .batch = result.options.batch, .micro_batches = micro_batches, .schedule = schedule};
+  if (world().size() > 1) plan.stages.push_back({.recompute = recompute});
+  plan.stages.push_back({.replicas = std::max(1, world().size() - 1), .recompute = recompute});
+  for (int op = 0; op < count; ++op) {
+    StagePlan& stage = op < count / 2 ? plan.stages.front() : plan.stages.back();
+    stage.operators.push_back(op);
+  }
+  return plan;
+}
+
+double bytes_of(const std::vector<at::Tensor>& tensors) {
+  double bytes = 0;
+  for (const at::Tensor& each : tensors) bytes += static_cast<double>(each.nbytes());
+  return bytes;
+}
+
+/// Weights, Adam's two moments, what a step allocates, and what it keeps of the caller's batch.
+double measured_bytes(Pipeline& pipeline, const StagePlan& stage, const at::Tensor& x, const at::Tensor& y) {
+  const auto loss = [](const at::Tensor& logits, const at::Tensor& t) {
+    return torch::cross_entropy_loss(logits.reshape({t.numel(), -1}), t.reshape({-1}));
+  };
+  pipeline.zero_grad();
+  const double allocated = peak_bytes([&] { pipeline.run(x, y, loss); });  // buckets too, as it is the first step
+  const bool keeps_inputs = pipeline.stage() == 0 && stage.recompute != Recompute::none;
+  const double kept = keeps_inputs ? static_cast<double>(x.nbytes()) * stage.figures.in_flight / micro_batches : 0;
+  return 3 * bytes_of(pipeline.parameters()) + allocated + kept;
+}
+
+template <class Module>
+void expect_predicted(const std::string& name, Module& model, const at::Tensor& x, const at::Tensor& y) {
+  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+    for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
+      ModelPlan plan = plan_together(world(), model, x, {.devices = world().size(), .micro_batches = micro_batches});
+      plan.use(halves(plan.result(), schedule, recompute));
+      Pipeline pipeline(world(), model, plan);
+      const StagePlan& mine = plan.best().stages[static_cast<size_t>(pipeline.stage())];
+      const double predicted = mine.figures.memory.total();
+      const double measured = measured_bytes(pipeline, mine, x, y);
+      EXPECT_NEAR(measured / predicted, 1, 0.2) << concat(name, ", ", name_of(schedule), ", recompute ", name_of(recompute), ", stage ",
+                                                          pipeline.stage(), ": predicted ", predicted, ", measured ", measured);
+    }
+  }
+}
+
+TEST(PlannedMemory, OfMuchWeight) {
+  torch::nn::Sequential mlp(torch::nn::Linear(512, 512));
+  for (int layer = 0; layer < 5; ++layer) {
+    mlp->push_back(torch::nn::Tanh());
+    mlp->push_back(torch::nn::Linear(512, 512));
+  }
+  expect_predicted("mlp", *mlp, torch::randn({64, 512}), torch::randint(512, {64}));
+}
+
+TEST(PlannedMemory, OfLargeActivations) {
+  torch::nn::Sequential mlp(torch::nn::Linear(64, 64));
+  for (int layer = 0; layer < 11; ++layer) {
+    mlp->push_back(torch::nn::Tanh());
+    mlp->push_back(torch::nn::Linear(64, 64));
+  }
+  expect_predicted("mlp", *mlp, torch::randn({4096, 64}), torch::randint(64, {4096}));
+}
+
+TEST(PlannedMemory, OfLeNet) {
+  models::LeNet lenet;
+  expect_predicted("lenet", *lenet, torch::randn({128, 1, 28, 28}), torch::randint(10, {128}));
+}
+
+TEST(PlannedMemory, OfGpt) {
+  models::Gpt gpt(models::GptOptions{.width = 64, .blocks = 4});
+  expect_predicted("gpt", *gpt, torch::randint(256, {32, 64}), torch::randint(256, {32, 64}));
+}
+
+}  // namespace
+}  // namespace tw::pipeline
