@@ -145,6 +145,7 @@ void read_pipeline(Reader& reader, StageOptions& pipeline) {
   reader.at_least("pipeline.micro_batches", pipeline.micro_batches, 0);
   reader.name("pipeline.schedule", pipeline.schedule, {"best", "gpipe", "1f1b"});
   reader.take("pipeline.plan", pipeline.plan);
+  reader.take("pipeline.profile_cache", pipeline.profile_cache);
 }
 
 void read_layer_parallel(Reader& reader, layer_parallel::LayerParallelOptions& options, int64_t seed) {

@@ -40,9 +40,10 @@ struct MeshOptions {
 
 /// How a model is cut into stages.
 struct StageOptions {
-  int64_t micro_batches = 0;        ///< 0: the planner's choice
-  std::string schedule = "best";    ///< or "gpipe", "1f1b"
-  std::filesystem::path plan = {};  ///< of `torchweave plan` or written by hand; empty: made here
+  int64_t micro_batches = 0;                 ///< 0: the planner's choice
+  std::string schedule = "best";             ///< or "gpipe", "1f1b"
+  std::filesystem::path plan = {};           ///< of `torchweave plan` or written by hand; empty: made here
+  std::filesystem::path profile_cache = {};  ///< see pipeline::MeasureOptions
 };
 
 /// All that `torchweave train` reads from a configuration.

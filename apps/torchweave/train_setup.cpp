@@ -124,7 +124,7 @@ train::Model make_stages(const TrainConfig& config, Callable whole, const Mesh& 
   const int64_t rows = rows_of_a_pass(config, mesh["data"].size());
   const StageOptions& options = config.pipeline;
   whole.module->to(dtype_of(config));
-  pipeline::ModelPlanOptions of_plan{.devices = comm.size(), .batch = rows};
+  pipeline::ModelPlanOptions of_plan{.devices = comm.size(), .batch = rows, .profile_cache = options.profile_cache};
   if (options.micro_batches > 0) of_plan.micro_batches = static_cast<int>(options.micro_batches);
   if (options.schedule == "gpipe") of_plan.schedule = pipeline::ScheduleKind::gpipe;
   if (options.schedule == "1f1b") of_plan.schedule = pipeline::ScheduleKind::one_forward_one_backward;

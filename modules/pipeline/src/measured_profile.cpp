@@ -2,22 +2,20 @@
 #include <tw/pipeline/measured_profile.hpp>
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <map>
-#include <tw/base/clock.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/graph/cuts.hpp>
-#include <tw/graph/interpreter.hpp>
+#include <tw/comm/objects.hpp>
 
-#include "allocation_log.hpp"
-#include "allocation_peak.hpp"
+#include "measured_units.hpp"
+#include "on_all_ranks.hpp"
+#include "profile_cache.hpp"
 
 namespace tw::pipeline {
 namespace {
@@ -25,6 +23,7 @@ namespace {
 using graph::Graph;
 using graph::Piece;
 using graph::Value;
+using Bind = std::function<at::Tensor(const std::string& name)>;
 using Tensors = std::vector<at::Tensor>;
 
 size_t at(int index) { return static_cast<size_t>(index); }
@@ -33,37 +32,6 @@ size_t at(int index) { return static_cast<size_t>(index); }
 Affine line(double rows, double cost, double other_rows, double other_cost) {
   const double per_row = std::max(0.0, (cost - other_cost) / (rows - other_rows));
   return {.fixed = std::max(0.0, cost - per_row * rows), .per_row = per_row};
-}
-
-/// What a unit is, but for the values that it is computed from: equal for units that cost the same.
-std::string form_of(const Graph& graph, const Piece& piece) {
-  Graph alone;
-  std::map<int, int> index;
-  const auto renamed = [&](int value) {
-    const auto [found, is_new] = index.emplace(value, static_cast<int>(alone.values.size()));
-    if (is_new) {
-      alone.values.push_back(graph.values[at(value)]);
-      alone.values.back().name.clear();
-    }
-    return found->second;
-  };
-  for (const int i : piece.nodes) {
-    graph::Node node = graph.nodes[at(i)];
-    for (graph::Argument& argument : node.arguments) {
-      if (auto* ref = std::get_if<graph::Ref>(&argument); ref != nullptr && ref->value >= 0) ref->value = renamed(ref->value);
-      if (auto* refs = std::get_if<std::vector<graph::Ref>>(&argument)) {
-        for (graph::Ref& each : *refs) each.value = each.value < 0 ? -1 : renamed(each.value);
-      }
-    }
-    for (int& output : node.outputs) output = output < 0 ? -1 : renamed(output);
-    alone.nodes.push_back(std::move(node));
-  }
-  std::string form = to_text(alone);
-  for (const Value& value : alone.values) {
-    form += c10::toString(value.dtype);
-    for (const graph::Size& size : value.sizes) form += concat(' ', size.fixed, '+', size.per_row);
-  }
-  return form;
 }
 
 /// Unique, and something that a person recognises: "4 addmm relu head".
@@ -87,208 +55,151 @@ double bytes_of(const Value& value, int64_t rows) {
   return bytes;
 }
 
-double time_of(const std::function<void()>& run) {
-  const Stopwatch watch;
-  run();
-  return watch.elapsed().count();
-}
+/// Of all units, with an example's rows and with half of them.
+struct Measured {
+  std::vector<UnitCosts> more;
+  std::vector<UnitCosts> fewer;
 
-struct Costs {
-  double forward_s = 0;
-  double backward_s = 0;
-  double workspace_bytes = 0;
+  static constexpr size_t figures = 6;  // of a unit
+
+  void append_to(nlohmann::json& list, size_t unit) const {
+    for (const UnitCosts& costs : {more[unit], fewer[unit]}) {
+      for (const double each : {costs.forward_s, costs.backward_s, costs.workspace_bytes}) list.push_back(each);
+    }
+  }
+  void take(const nlohmann::json& list, size_t unit) {
+    const auto each = [&](size_t i) { return list.at(unit * figures + i).get<double>(); };
+    more[unit] = {.forward_s = each(0), .backward_s = each(1), .workspace_bytes = each(2)};
+    fewer[unit] = {.forward_s = each(3), .backward_s = each(4), .workspace_bytes = each(5)};
+  }
 };
 
-double median(std::vector<Costs>& costs, double Costs::* which) {
-  const auto middle = costs.begin() + static_cast<int64_t>(costs.size() / 2);
-  std::ranges::nth_element(costs, middle, {}, which);
-  return (*middle).*which;
-}
-
-/// A graph in units, each with an interpreter of its own.
-class Units {
+/// What is measured, and on what.
+class Measurement {
  public:
-  Units(const Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind)
-      : graph_(graph), pieces_(pieces_of(graph, units_of(graph))) {
-    for (const Piece& piece : pieces_) interpreters_.emplace_back(graph, piece.nodes, piece.inputs, piece.outputs, bind);
-    for (const Piece& piece : pieces_) {
-      parameters_.emplace_back();
-      for (const int tensor : piece.tensors) {
-        const Value& value = graph.values[at(tensor)];
-        if (value.kind == Value::Kind::parameter && bind(value.name).requires_grad()) parameters_.back().push_back(bind(value.name));
-      }
+  Measurement(const Graph& graph, const Bind& bind, const Tensors& example) : graph_(graph), units_(graph, bind), more_(example) {
+    if (example[0].size(0) == 1) {
+      for (at::Tensor& each : more_) each = at::cat({each, each});
     }
+    rows_ = more_[0].size(0);
+    fewer_rows_ = rows_ / 2;
+    for (const at::Tensor& each : more_) fewer_.push_back(each.narrow(0, 0, fewer_rows_));
   }
 
-  const std::vector<Piece>& pieces() const { return pieces_; }
+  const MeasuredUnits& units() const { return units_; }
 
-  /// By unit, the bytes that a forward pass keeps for the backward pass, its output included.
-  std::vector<double> saved_bytes(const Tensors& inputs) const {
-    const auto log = std::make_shared<AllocationLog>(pieces_.size());
-    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, log);
-    std::vector<int> last(graph_.values.size(), -1);
-    for (size_t u = 0; u < pieces_.size(); ++u) {
-      for (const int input : pieces_[u].inputs) last[at(input)] = static_cast<int>(u);
-    }
-    for (const int output : graph_.outputs) last[at(output)] = -1;
-    Tensors values = begin(inputs);
-    for (size_t u = 0; u < pieces_.size(); ++u) {
-      log->now(u);
-      run(u, values, inputs[0].size(0));
-      for (const int input : pieces_[u].inputs) {
-        if (last[at(input)] == static_cast<int>(u)) values[at(input)] = at::Tensor();
-      }
-    }
-    return log->bytes();
+  Measured costs(const std::vector<bool>& wanted, int repetitions) const {
+    const c10::AutoGradMode gradients(true);
+    units_.costs(fewer_, wanted, 1);  // LibTorch's first call of an operator is slow
+    return {units_.costs(more_, wanted, repetitions), units_.costs(fewer_, wanted, repetitions)};
   }
 
-  /// By unit, what is usual for its form: the medians of as many passes through the whole graph, each of which measures every form once, at another
-  /// of its units, so that caches are as full of other things as in a step.
-  std::vector<Costs> costs(const Tensors& inputs, const std::vector<std::string>& forms, int repetitions) const {
-    const int64_t rows = inputs[0].size(0);
-    std::map<std::string, std::vector<size_t>> units_of_form;
-    for (size_t u = 0; u < forms.size(); ++u) units_of_form[forms[u]].push_back(u);
-    std::map<std::string, std::vector<Costs>> found;
-    for (int r = 0; r < repetitions; ++r) {
-      Tensors values = begin(inputs);
-      for (size_t u = 0; u < pieces_.size(); ++u) {
-        const std::vector<size_t>& alike = units_of_form[forms[u]];
-        if (alike[static_cast<size_t>(r) % alike.size()] == u) {
-          found[forms[u]].push_back(costs_of(u, values, rows));
-        } else {
-          run(u, values, rows);
-        }
-        for (const int output : pieces_[u].outputs) {
-          at::Tensor& value = values[at(output)];
-          const bool has_gradient = value.requires_grad();
-          value = value.detach();
-          value.set_requires_grad(has_gradient);
-        }
-      }
-    }
-    std::vector<Costs> all;
-    for (const std::string& form : forms) {
-      std::vector<Costs>& of = found[form];
-      all.push_back({median(of, &Costs::forward_s), median(of, &Costs::backward_s), median(of, &Costs::workspace_bytes)});
-    }
-    return all;
-  }
+  Profile profile(const Measured& measured) const;
 
  private:
-  Tensors begin(const Tensors& inputs) const {
-    Tensors values(graph_.values.size());
-    for (size_t i = 0; i < inputs.size(); ++i) values[at(graph_.inputs[i])] = inputs[i];
-    return values;
+  Affine through(double cost, double fewer_cost) const {
+    return line(static_cast<double>(rows_), cost, static_cast<double>(fewer_rows_), fewer_cost);
   }
-
-  Tensors inputs_of(size_t unit, const Tensors& values) const {
-    Tensors inputs;
-    for (const int input : pieces_[unit].inputs) inputs.push_back(values[at(input)]);
-    return inputs;
-  }
-
-  void run(size_t unit, Tensors& values, int64_t rows) const {
-    Tensors outputs = interpreters_[unit].run(inputs_of(unit, values), {.rows = rows});
-    for (size_t i = 0; i < outputs.size(); ++i) values[at(pieces_[unit].outputs[i])] = std::move(outputs[i]);
-  }
-
-  /// Runs the unit, and its backward pass with what adds to the gradients of parameters.
-  Costs costs_of(size_t unit, Tensors& values, int64_t rows) const {
-    const Tensors inputs = inputs_of(unit, values);
-    Costs costs{.forward_s = time_of([&] { run(unit, values, rows); })};
-    Tensors wanted = parameters_[unit];
-    Tensors gradients;
-    for (const at::Tensor& each : wanted) gradients.push_back(at::zeros_like(each));
-    std::ranges::copy_if(inputs, std::back_inserter(wanted), [](const at::Tensor& each) { return each.requires_grad(); });
-    Tensors ends;
-    Tensors cotangents;
-    for (const int output : pieces_[unit].outputs) {
-      if (!values[at(output)].requires_grad()) continue;
-      ends.push_back(values[at(output)]);
-      cotangents.push_back(at::ones_like(ends.back()));
-    }
-    if (wanted.empty() || ends.empty()) return costs;
-    for (const at::Tensor& each : cotangents) costs.workspace_bytes += static_cast<double>(each.nbytes());
-    costs.workspace_bytes += peak_bytes([&] {
-      costs.backward_s = time_of([&] {
-        const Tensors made = torch::autograd::grad(ends, wanted, cotangents, false, false, true);
-        for (size_t i = 0; i < gradients.size(); ++i) {
-          if (made[i].defined()) gradients[i].add_(made[i]);
-        }
-      });
-    });
-    return costs;
-  }
-
-  const Graph& graph_;
-  std::vector<Piece> pieces_;
-  std::vector<graph::Interpreter> interpreters_;
-  std::vector<Tensors> parameters_;  // by unit, those that are trained
-};
-
-}  // namespace
-
-Profile measured_profile(const Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind, const Tensors& example,
-                         int repetitions) {
-  TW_EXPECTS(repetitions >= 1, "a measurement has one repetition at least");
-  const c10::AutoGradMode gradients(true);
-  Tensors more = example;
-  if (example[0].size(0) == 1) {
-    for (at::Tensor& each : more) each = at::cat({each, each});
-  }
-  const int64_t rows = more[0].size(0);
-  const int64_t fewer_rows = rows / 2;
-  Tensors fewer;
-  for (const at::Tensor& each : more) fewer.push_back(each.narrow(0, 0, fewer_rows));
-
-  const Units units(graph, bind);
-  const std::vector<Piece>& pieces = units.pieces();
-  std::vector<std::string> forms;
-  for (const Piece& piece : pieces) forms.push_back(form_of(graph, piece));
-  units.costs(fewer, forms, 1);  // LibTorch's first call of an operator is slow
-  const std::vector<Costs> costs = units.costs(more, forms, repetitions);
-  const std::vector<Costs> fewer_costs = units.costs(fewer, forms, repetitions);
-  const std::vector<double> saved = units.saved_bytes(more);
-  const std::vector<double> fewer_saved = units.saved_bytes(fewer);
-
-  const auto through = [&](double cost, double fewer_cost) {
-    return line(static_cast<double>(rows), cost, static_cast<double>(fewer_rows), fewer_cost);
-  };
-  const auto bytes = [&](const std::vector<int>& values) {
+  Affine bytes(const std::vector<int>& values) const {
     double all = 0;
     double fewer_all = 0;
     for (const int value : values) {
-      all += bytes_of(graph.values[at(value)], rows);
-      fewer_all += bytes_of(graph.values[at(value)], fewer_rows);
+      all += bytes_of(graph_.values[at(value)], rows_);
+      fewer_all += bytes_of(graph_.values[at(value)], fewer_rows_);
     }
     return through(all, fewer_all);
-  };
-  Profile profile{.hash = graph.hash(), .input_bytes = bytes(graph.inputs), .operators = {}, .parameters = {}};
+  }
+
+  const Graph& graph_;
+  MeasuredUnits units_;
+  Tensors more_;
+  Tensors fewer_;
+  int64_t rows_ = 0;
+  int64_t fewer_rows_ = 0;
+};
+
+Profile Measurement::profile(const Measured& measured) const {
+  const c10::AutoGradMode gradients(true);
+  const std::vector<Piece>& pieces = units_.pieces();
+  const std::vector<double> saved = units_.saved_bytes(more_);
+  const std::vector<double> fewer_saved = units_.saved_bytes(fewer_);
+  Profile profile{.hash = graph_.hash(), .input_bytes = bytes(graph_.inputs), .operators = {}, .parameters = {}};
   std::map<int, int> parameter;  // by value
-  std::vector<int> unit_of(graph.values.size(), -1);
+  std::vector<int> unit_of(graph_.values.size(), -1);
   for (size_t u = 0; u < pieces.size(); ++u) {
     ProfiledOperator made;
-    made.name = name_of(graph, pieces[u], u);
+    made.name = name_of(graph_, pieces[u], u);
     for (const int input : pieces[u].inputs) {
       if (std::ranges::find(made.inputs, unit_of[at(input)]) == made.inputs.end()) made.inputs.push_back(unit_of[at(input)]);
     }
     for (const int tensor : pieces[u].tensors) {
-      const Value& value = graph.values[at(tensor)];
+      const Value& value = graph_.values[at(tensor)];
       if (value.kind != Value::Kind::parameter) continue;
       const auto [found, is_new] = parameter.emplace(tensor, static_cast<int>(profile.parameters.size()));
-      if (is_new) profile.parameters.push_back({value.name, bytes_of(value, rows)});
+      if (is_new) profile.parameters.push_back({value.name, bytes_of(value, rows_)});
       made.parameters.push_back(found->second);
     }
     for (const int output : pieces[u].outputs) unit_of[at(output)] = static_cast<int>(u);
-    made.forward = through(costs[u].forward_s, fewer_costs[u].forward_s);
-    made.backward = through(costs[u].backward_s, fewer_costs[u].backward_s);
+    const UnitCosts& more = measured.more[u];
+    const UnitCosts& fewer = measured.fewer[u];
+    made.forward = through(more.forward_s, fewer.forward_s);
+    made.backward = through(more.backward_s, fewer.backward_s);
     made.output_bytes = bytes(pieces[u].outputs);
     made.saved_bytes = through(saved[u], fewer_saved[u]);
-    made.workspace_bytes = through(costs[u].workspace_bytes, fewer_costs[u].workspace_bytes);
+    made.workspace_bytes = through(more.workspace_bytes, fewer.workspace_bytes);
     profile.operators.push_back(std::move(made));
   }
   profile.validate();
   return profile;
+}
+
+/// Each rank its share; rank 0's has the bytes.
+Profile profile_of_all(const Communicator& comm, const Graph& graph, const Bind& bind, const Tensors& example, int repetitions) {
+  const auto measurement = on_all_ranks(comm, [&] { return std::make_unique<Measurement>(graph, bind, example); });
+  const std::vector<int> ranks = measuring_ranks(measurement->units().forms(), comm.size());
+  std::vector<bool> wanted;
+  for (const int rank : ranks) wanted.push_back(rank == comm.rank());
+  Measured measured = on_all_ranks(comm, [&] { return measurement->costs(wanted, repetitions); });
+  nlohmann::json mine = nlohmann::json::array();
+  for (size_t u = 0; u < ranks.size(); ++u) measured.append_to(mine, u);
+  const std::vector<std::string> all = allgather_strings(comm, mine.dump());
+  const std::string made = on_all_ranks(comm, [&] {
+    if (comm.rank() != 0) return std::string();
+    std::vector<nlohmann::json> lists;
+    for (const std::string& each : all) lists.push_back(nlohmann::json::parse(each));
+    for (size_t u = 0; u < ranks.size(); ++u) measured.take(lists[at(ranks[u])], u);
+    return to_json(measurement->profile(measured));
+  });
+  return profile_from_json(broadcast_string(comm, made, Rank(0)));
+}
+
+}  // namespace
+
+Profile measured_profile(const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options) {
+  TW_EXPECTS(options.repetitions >= 1, "a measurement has one repetition at least");
+  const ProfileCache cache(options.cache, graph, bind, 1, example[0].size(0));
+  if (std::optional<Profile> known = cache.read()) return *known;
+  const Measurement measurement(graph, bind, example);
+  Profile made = measurement.profile(measurement.costs(std::vector<bool>(measurement.units().pieces().size(), true), options.repetitions));
+  cache.write(made);
+  return made;
+}
+
+Profile measured_profile(const Communicator& comm, const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options) {
+  TW_EXPECTS(options.repetitions >= 1, "a measurement has one repetition at least");
+  const auto cache = on_all_ranks(comm, [&] { return ProfileCache(options.cache, graph, bind, comm.size(), example[0].size(0)); });
+  const std::string known = on_all_ranks(comm, [&] {
+    const std::optional<Profile> found = comm.rank() == 0 ? cache.read() : std::nullopt;
+    return found ? to_json(*found) : std::string();
+  });
+  const std::string of_all = broadcast_string(comm, known, Rank(0));
+  if (!of_all.empty()) return profile_from_json(of_all);
+  Profile made = profile_of_all(comm, graph, bind, example, options.repetitions);
+  on_all_ranks(comm, [&] {
+    if (comm.rank() == 0) cache.write(made);
+    return true;
+  });
+  return made;
 }
 
 }  // namespace tw::pipeline

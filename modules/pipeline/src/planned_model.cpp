@@ -13,6 +13,7 @@
 #include <tw/pipeline/measured_profile.hpp>
 #include <tw/pipeline/pipeline.hpp>
 
+#include "on_all_ranks.hpp"
 #include "stage_ranks.hpp"
 
 namespace tw::pipeline {
@@ -181,23 +182,6 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
 
 namespace {
 
-/// What `make` gives, unless it throws on some rank: then all throw.
-template <class Make>
-auto on_all_ranks(const Communicator& comm, const Make& make) {
-  std::optional<decltype(make())> made;
-  std::string problem;
-  try {
-    made = make();
-  } catch (const std::exception& error) {
-    problem = error.what();
-    if (problem.empty()) problem = "an exception without a message";
-  }
-  for (const std::string& each : allgather_strings(comm, problem)) {
-    if (!each.empty()) throw Error(each);
-  }
-  return std::move(*made);
-}
-
 StageModel stage_of_rank(const Communicator& comm, const torch::nn::Module& module, const ModelPlan& plan) {
   TW_EXPECTS(plan.best().devices() == comm.size(), "the plan is for ", plan.best().devices(), " devices, but there are ", comm.size(), " ranks");
   return plan.stage(module, StageRanks(plan.options().replicas).stage_of(comm.rank()));
@@ -253,13 +237,26 @@ struct Captured {
   }
 };
 
-PlanResult planned(const Captured& captured, const torch::nn::Module& module, const std::vector<at::Tensor>& example,
-                   const ModelPlanOptions& options) {
+/// Puts back what a pass changes.
+class KeptBuffers {
+ public:
+  explicit KeptBuffers(const std::vector<NamedTensor>& buffers) : buffers_(buffers) {
+    for (const NamedTensor& each : buffers) before_.push_back(each.tensor.clone());
+  }
+  ~KeptBuffers() {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < before_.size(); ++i) at::Tensor(buffers_[i].tensor).copy_(before_[i]);
+  }
+  KeptBuffers(const KeptBuffers&) = delete;
+  KeptBuffers& operator=(const KeptBuffers&) = delete;
+
+ private:
+  const std::vector<NamedTensor>& buffers_;
+  std::vector<at::Tensor> before_;
+};
+
+PlanResult planned(const Profile& profile, const std::vector<at::Tensor>& example, const ModelPlanOptions& options) {
   TW_EXPECTS(!options.parameters.sharded_optimizer, "ModelPlanOptions::parameters: replicas of a planned module have the whole optimizer state each");
-  std::vector<at::Tensor> before;
-  for (const NamedTensor& each : captured.buffers) before.push_back(each.tensor.clone());
-  const Profile profile = measured_profile(captured.training, tensors_of(module), example);
-  for (size_t i = 0; i < before.size(); ++i) at::Tensor(captured.buffers[i].tensor).copy_(before[i]);
   return plan(profile, cluster_of(options), plan_options_of(options, example));
 }
 
@@ -267,7 +264,9 @@ PlanResult planned(const Captured& captured, const torch::nn::Module& module, co
 
 ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example, const ModelPlanOptions& options) {
   Captured captured(module, forward, example);
-  PlanResult result = planned(captured, module, example, options);
+  const KeptBuffers kept(captured.buffers);
+  const Profile profile = measured_profile(captured.training, tensors_of(module), example, {.cache = options.profile_cache});
+  PlanResult result = planned(profile, example, options);
   return {std::move(captured.training), std::move(captured.evaluation), std::move(result)};
 }
 
@@ -275,14 +274,15 @@ ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, con
                         const ModelPlanOptions& options) {
   Captured captured = on_all_ranks(comm, [&] { return Captured(module, forward, example); });
   if (!all_agree(comm, captured.training.hash() + captured.evaluation.hash())) throw Error("the module is another one on some rank");
-  PlanResult result = on_all_ranks(comm, [&] { return comm.rank() == 0 ? planned(captured, module, example, options) : PlanResult(); });
-  const std::string profile = broadcast_string(comm, comm.rank() == 0 ? to_json(result.profile) : "", Rank(0));
-  const std::string best = broadcast_string(comm, comm.rank() == 0 ? to_json(result.best(), result.profile) : "", Rank(0));
+  const KeptBuffers kept(captured.buffers);
+  const Profile profile = measured_profile(comm, captured.training, tensors_of(module), example, {.cache = options.profile_cache});
+  PlanResult result = on_all_ranks(comm, [&] { return comm.rank() == 0 ? planned(profile, example, options) : PlanResult(); });
+  const std::string best = broadcast_string(comm, comm.rank() == 0 ? to_json(result.best(), profile) : "", Rank(0));
   if (comm.rank() != 0) {
     result.cluster = cluster_of(options);
     result.options = plan_options_of(options, example);
-    result.profile = profile_from_json(profile);
-    result.plans = {predicted(plan_from_json(best, result.profile, options.devices), result.profile, result.cluster, options.parameters)};
+    result.profile = profile;
+    result.plans = {predicted(plan_from_json(best, profile, options.devices), profile, result.cluster, options.parameters)};
   }
   return {std::move(captured.training), std::move(captured.evaluation), std::move(result)};
 }

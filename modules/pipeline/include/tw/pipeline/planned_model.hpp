@@ -3,6 +3,7 @@
 #pragma once
 #include <torch/nn/module.h>
 
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -27,6 +28,7 @@ struct ModelPlanOptions {
   Link link = {.latency_s = 5e-6, .bytes_per_second = 4e9};
   std::vector<Recompute> recompute = {Recompute::none, Recompute::full};
   std::vector<std::vector<std::string>> together = {};  ///< see PlanOptions
+  std::filesystem::path profile_cache = {};             ///< see MeasureOptions::cache
 };
 
 /// How a module is cut into stages, for those who run it. A value, apart from constants of the graphs.
@@ -57,8 +59,8 @@ class ModelPlan {
 /// @throws Error as graph::capture() and plan(const Profile&, ...)
 ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example, const ModelPlanOptions& options);
 
-/// The same on every rank; rank 0 measures. Collective. @param module, example of equal shapes everywhere
-/// @throws Error on every rank what rank 0 finds
+/// The same on every rank: all measure, each its share, and rank 0 plans. Collective. @param module, example of equal shapes everywhere
+/// @throws Error on every rank what any rank finds
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options);
 

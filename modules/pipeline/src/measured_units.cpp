@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measured_units.hpp"
+
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <map>
+#include <tw/base/clock.hpp>
+#include <tw/base/concat.hpp>
+
+#include "allocation_log.hpp"
+#include "allocation_peak.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+using graph::Graph;
+using graph::Piece;
+using graph::Value;
+using Tensors = std::vector<at::Tensor>;
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+std::string form_of(const Graph& graph, const Piece& piece) {
+  Graph alone;
+  std::map<int, int> index;
+  const auto renamed = [&](int value) {
+    const auto [found, is_new] = index.emplace(value, static_cast<int>(alone.values.size()));
+    if (is_new) {
+      alone.values.push_back(graph.values[at(value)]);
+      alone.values.back().name.clear();
+    }
+    return found->second;
+  };
+  for (const int i : piece.nodes) {
+    graph::Node node = graph.nodes[at(i)];
+    for (graph::Argument& argument : node.arguments) {
+      if (auto* ref = std::get_if<graph::Ref>(&argument); ref != nullptr && ref->value >= 0) ref->value = renamed(ref->value);
+      if (auto* refs = std::get_if<std::vector<graph::Ref>>(&argument)) {
+        for (graph::Ref& each : *refs) each.value = each.value < 0 ? -1 : renamed(each.value);
+      }
+    }
+    for (int& output : node.outputs) output = output < 0 ? -1 : renamed(output);
+    alone.nodes.push_back(std::move(node));
+  }
+  std::string form = to_text(alone);
+  for (const Value& value : alone.values) {
+    form += c10::toString(value.dtype);
+    for (const graph::Size& size : value.sizes) form += concat(' ', size.fixed, '+', size.per_row);
+  }
+  return form;
+}
+
+double time_of(const std::function<void()>& run) {
+  const Stopwatch watch;
+  run();
+  return watch.elapsed().count();
+}
+
+double median(std::vector<UnitCosts>& costs, double UnitCosts::* which) {
+  const auto middle = costs.begin() + static_cast<int64_t>(costs.size() / 2);
+  std::ranges::nth_element(costs, middle, {}, which);
+  return (*middle).*which;
+}
+
+}  // namespace
+
+std::vector<int> measuring_ranks(const std::vector<std::string>& forms, int ranks) {
+  std::map<std::string, int> rank_of;
+  std::vector<int> by_unit;
+  for (const std::string& form : forms) {
+    const auto next = static_cast<int>(rank_of.size()) % ranks;
+    by_unit.push_back(rank_of.emplace(form, next).first->second);
+  }
+  return by_unit;
+}
+
+MeasuredUnits::MeasuredUnits(const Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind)
+    : graph_(graph), pieces_(pieces_of(graph, units_of(graph))) {
+  for (const Piece& piece : pieces_) {
+    forms_.push_back(form_of(graph, piece));
+    interpreters_.emplace_back(graph, piece.nodes, piece.inputs, piece.outputs, bind);
+    parameters_.emplace_back();
+    for (const int tensor : piece.tensors) {
+      const Value& value = graph.values[at(tensor)];
+      if (value.kind == Value::Kind::parameter && bind(value.name).requires_grad()) parameters_.back().push_back(bind(value.name));
+    }
+  }
+}
+
+std::vector<double> MeasuredUnits::saved_bytes(const Tensors& inputs) const {
+  const auto log = std::make_shared<AllocationLog>(pieces_.size());
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, log);
+  std::vector<int> last(graph_.values.size(), -1);
+  for (size_t u = 0; u < pieces_.size(); ++u) {
+    for (const int input : pieces_[u].inputs) last[at(input)] = static_cast<int>(u);
+  }
+  for (const int output : graph_.outputs) last[at(output)] = -1;
+  Tensors values = begin(inputs);
+  for (size_t u = 0; u < pieces_.size(); ++u) {
+    log->now(u);
+    run(u, values, inputs[0].size(0));
+    for (const int input : pieces_[u].inputs) {
+      if (last[at(input)] == static_cast<int>(u)) values[at(input)] = at::Tensor();
+    }
+  }
+  return log->bytes();
+}
+
+std::vector<UnitCosts> MeasuredUnits::costs(const Tensors& inputs, const std::vector<bool>& wanted, int repetitions) const {
+  const int64_t rows = inputs[0].size(0);
+  std::map<std::string, std::vector<size_t>> units_of_form;
+  for (size_t u = 0; u < forms_.size(); ++u) units_of_form[forms_[u]].push_back(u);
+  std::map<std::string, std::vector<UnitCosts>> found;
+  for (int r = 0; r < repetitions; ++r) {
+    Tensors values = begin(inputs);
+    for (size_t u = 0; u < pieces_.size(); ++u) {
+      const std::vector<size_t>& alike = units_of_form[forms_[u]];
+      if (wanted[u] && alike[static_cast<size_t>(r) % alike.size()] == u) {
+        found[forms_[u]].push_back(costs_of(u, values, rows));
+      } else {
+        run(u, values, rows);
+      }
+      for (const int output : pieces_[u].outputs) {
+        at::Tensor& value = values[at(output)];
+        const bool has_gradient = value.requires_grad();
+        value = value.detach();
+        value.set_requires_grad(has_gradient);
+      }
+    }
+  }
+  std::vector<UnitCosts> all(pieces_.size());
+  for (size_t u = 0; u < all.size(); ++u) {
+    if (!wanted[u]) continue;
+    std::vector<UnitCosts>& of = found[forms_[u]];
+    all[u] = {median(of, &UnitCosts::forward_s), median(of, &UnitCosts::backward_s), median(of, &UnitCosts::workspace_bytes)};
+  }
+  return all;
+}
+
+Tensors MeasuredUnits::begin(const Tensors& inputs) const {
+  Tensors values(graph_.values.size());
+  for (size_t i = 0; i < inputs.size(); ++i) values[at(graph_.inputs[i])] = inputs[i];
+  return values;
+}
+
+Tensors MeasuredUnits::inputs_of(size_t unit, const Tensors& values) const {
+  Tensors inputs;
+  for (const int input : pieces_[unit].inputs) inputs.push_back(values[at(input)]);
+  return inputs;
+}
+
+void MeasuredUnits::run(size_t unit, Tensors& values, int64_t rows) const {
+  Tensors outputs = interpreters_[unit].run(inputs_of(unit, values), {.rows = rows});
+  for (size_t i = 0; i < outputs.size(); ++i) values[at(pieces_[unit].outputs[i])] = std::move(outputs[i]);
+}
+
+UnitCosts MeasuredUnits::costs_of(size_t unit, Tensors& values, int64_t rows) const {
+  const Tensors inputs = inputs_of(unit, values);
+  UnitCosts costs{.forward_s = time_of([&] { run(unit, values, rows); })};
+  Tensors wanted = parameters_[unit];
+  Tensors gradients;
+  for (const at::Tensor& each : wanted) gradients.push_back(at::zeros_like(each));
+  std::ranges::copy_if(inputs, std::back_inserter(wanted), [](const at::Tensor& each) { return each.requires_grad(); });
+  Tensors ends;
+  Tensors cotangents;
+  for (const int output : pieces_[unit].outputs) {
+    if (!values[at(output)].requires_grad()) continue;
+    ends.push_back(values[at(output)]);
+    cotangents.push_back(at::ones_like(ends.back()));
+  }
+  if (wanted.empty() || ends.empty()) return costs;
+  for (const at::Tensor& each : cotangents) costs.workspace_bytes += static_cast<double>(each.nbytes());
+  costs.workspace_bytes += peak_bytes([&] {
+    costs.backward_s = time_of([&] {
+      const Tensors made = torch::autograd::grad(ends, wanted, cotangents, false, false, true);
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        if (made[i].defined()) gradients[i].add_(made[i]);
+      }
+    });
+  });
+  return costs;
+}
+
+}  // namespace tw::pipeline

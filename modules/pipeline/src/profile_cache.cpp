@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profile_cache.hpp"
+
+#include <ATen/Parallel.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iomanip>
+#include <sstream>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/base/file_descriptor.hpp>
+#include <tw/base/hash.hpp>
+#include <tw/base/log.hpp>
+#include <tw/graph/cuts.hpp>
+
+namespace tw::pipeline {
+namespace {
+
+std::string hash_of_trained(const graph::Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind) {
+  std::string names;
+  for (const graph::Value& value : graph.values) {
+    if (value.kind == graph::Value::Kind::parameter && bind(value.name).requires_grad()) names += value.name + '\n';
+  }
+  return concat(std::hex, std::setw(16), std::setfill('0'), content_hash(names));
+}
+
+}  // namespace
+
+ProfileCache::ProfileCache(const std::filesystem::path& directory, const graph::Graph& graph,
+                           const std::function<at::Tensor(const std::string& name)>& bind, int ranks, int64_t rows) {
+  if (directory.empty()) return;
+  hash_ = graph.hash();
+  units_ = units_of(graph).size();
+  path_ =
+      directory / concat(hash_, '_', hash_of_trained(graph, bind), "_cpu_", at::get_num_threads(), "threads_", ranks, "ranks_", rows, "rows.json");
+}
+
+std::optional<Profile> ProfileCache::read() const {
+  if (path_.empty() || !std::filesystem::exists(path_)) return {};
+  try {
+    const std::ifstream file(path_);
+    if (!file) throw FileError(path_, 0, "cannot be opened");
+    std::ostringstream content;
+    content << file.rdbuf();
+    Profile profile = profile_from_json(content.view());
+    if (profile.hash != hash_) throw Error(concat("it is of a graph with hash ", profile.hash));
+    if (profile.operators.size() != units_) throw Error(concat("it has ", profile.operators.size(), " operators, not ", units_));
+    return profile;
+  } catch (const std::exception& error) {
+    log_warning(path_.string(), " is no profile of this model, which is measured again: ", error.what());
+    return {};
+  }
+}
+
+void ProfileCache::write(const Profile& profile) const {
+  if (path_.empty()) return;
+  std::error_code code;
+  std::filesystem::create_directories(path_.parent_path(), code);
+  if (code) throw FileError(path_.parent_path(), 0, "cannot be made: " + code.message());
+  const std::filesystem::path partial = concat(path_.string(), ".partial", ::getpid());  // other runs may write the same
+  {
+    std::ofstream file(partial, std::ios::trunc);
+    file << to_json(profile) << '\n' << std::flush;
+    if (!file) throw FileError(partial, 0, "cannot be written");
+  }
+  FileDescriptor(partial, O_RDONLY, "cannot be opened").sync();  // or a crash of the node could leave the name without the content
+  std::filesystem::rename(partial, path_, code);
+  if (code) throw FileError(path_, 0, "cannot be replaced: " + code.message());
+}
+
+}  // namespace tw::pipeline
