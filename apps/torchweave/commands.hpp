@@ -17,6 +17,7 @@ void add_bench(CLI::App& app, Environment& mpi);
 void add_checkpoint(CLI::App& app, Environment& mpi);
 /// torchweave plan --layer-parallel N --ranks P [--step-ms T] [--message-us M] [--coarsening C...]
 /// torchweave plan --model mlp|transformer|PROFILE --devices D [--memory SIZE] [--batch N] [--explain] ...
+/// torchweave plan --model lenet|mlp|resnet|gpt|NAME.pt --profile measured --devices D [--input SHAPE] [--show-graph] ...
 void add_plan(CLI::App& app, Environment& mpi);
 /// torchweave doctor
 void add_doctor(CLI::App& app, Environment& mpi);

@@ -142,7 +142,7 @@ void run_plan(const PlanArguments& arguments) {
 }  // namespace
 
 void add_plan(CLI::App& app, Environment& mpi) {
-  CLI::App* command = app.add_subcommand("plan", "Predict what ranks would gain, and recommend how to use them; runs nothing");
+  CLI::App* command = app.add_subcommand("plan", "Predict what ranks would gain, and recommend how to use them; trains nothing");
   auto arguments = std::make_shared<PlanArguments>();
   const PipelinePlanning pipeline = add_pipeline_planning(*command);
   CLI::Option* layers = command->add_option("--layer-parallel", arguments->layers, "So many layers, in parallel by multigrid in time")
@@ -158,11 +158,10 @@ void add_plan(CLI::App& app, Environment& mpi) {
   command->footer(explanation);
   command->callback([arguments, pipeline, layers, &mpi] {
     if (layers->count() == 0 && pipeline.model->count() == 0) throw CLI::RequiredError("--model or --layer-parallel");
-    if (mpi.world().rank() != 0) return;
-    if (layers->count() > 0) {
+    if (layers->count() == 0) {
+      pipeline.run(mpi.world());
+    } else if (mpi.world().rank() == 0) {
       run_plan(*arguments);
-    } else {
-      pipeline.run();
     }
   });
 }

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan_pipeline.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/pipeline/analytic.hpp>
+#include <tw/pipeline/graph_svg.hpp>
 #include <tw/pipeline/planner.hpp>
 #include <tw/pipeline/rannc_model.hpp>
+
+#include "measured_model.hpp"
+#include "train_config.hpp"
 
 namespace tw::tool {
 namespace {
@@ -22,12 +28,17 @@ struct Arguments {
   std::string profile = "analytic";
   int64_t hidden = 512;
   int64_t layers = 10;
-  int64_t blocks = 12;
+  std::optional<int64_t> blocks;
   int64_t width = 768;
   int64_t heads = 12;
   int64_t sequence = 1024;
   int64_t vocabulary = 50257;
   Rates rates;
+  std::string input;
+  std::string input_dtype = "float32";
+  std::optional<int64_t> measured_rows;
+  std::string cache;
+  bool show_graph = false;
   int devices = 1;
   uint64_t memory = 0;
   double link_us = 5;
@@ -39,7 +50,11 @@ struct Arguments {
   std::string load;
   std::string output;
   std::string svg;
+  std::string svg_graph;
 };
+
+constexpr int64_t transformer_blocks = 12;
+constexpr int64_t most_measured_rows = 32;  // unless the user wants more
 
 std::string content_of(const std::string& path) {
   const std::ifstream file(path);
@@ -56,11 +71,28 @@ void write_file(const std::string& path, const std::string& content) {
   if (!file) throw FileError(path, 0, "cannot be written");
 }
 
-Profile profile_of(const Arguments& a) {
+bool is_measured(const Arguments& a) { return a.profile == "measured"; }
+
+MeasuredModelOptions measured_options_of(const Arguments& a) {
+  return {.model = a.model,
+          .input = a.input,
+          .input_dtype = a.input_dtype,
+          .rows = a.measured_rows.value_or(std::min(a.options.batch, most_measured_rows)),
+          .cache = a.cache,
+          .hidden = a.hidden,
+          .layers = a.layers,
+          .blocks = a.blocks.value_or(a.model == "gpt" ? transformer_blocks : ModelOptions().blocks),
+          .width = a.width,
+          .heads = a.heads,
+          .sequence = a.sequence,
+          .vocabulary = a.vocabulary};
+}
+
+Profile analytic_profile(const Arguments& a) {
   if (a.model == "mlp") return mlp_profile(a.hidden, a.layers, a.hidden, a.hidden, a.rates);
   if (a.model == "transformer") {
     if (a.width % a.heads != 0) throw CLI::ValidationError("--heads", concat("must divide the width ", a.width, ", got ", a.heads));
-    return transformer_profile(a.blocks, a.width, a.heads, a.sequence, a.vocabulary, a.rates);
+    return transformer_profile(a.blocks.value_or(transformer_blocks), a.width, a.heads, a.sequence, a.vocabulary, a.rates);
   }
   return profile_from_json(content_of(a.model));
 }
@@ -109,32 +141,62 @@ Plan found_plan(const Arguments& a, const Profile& profile, const Cluster& clust
   return result.best();
 }
 
-void run(Arguments a) {
+/// What options say together. @throws CLI::ValidationError
+void check(const Arguments& a) {
   if (a.options.micro_batches && *a.options.micro_batches > a.options.batch) {
     throw CLI::ValidationError("--micro-batches", concat("must be at most the batch of ", a.options.batch, ", got ", *a.options.micro_batches));
   }
+  if (is_measured(a) && !can_be_measured(a.model)) {
+    throw CLI::ValidationError("--profile", concat("lenet, mlp, resnet, gpt and TorchScript files, NAME.pt, can be measured; ", a.model, " cannot"));
+  }
+  if (is_measured(a)) return;
+  if (a.model != "mlp" && can_be_measured(a.model)) {
+    throw CLI::ValidationError("--profile", concat("there is no analytic one of ", a.model, "; say measured"));
+  }
+  if (a.show_graph) throw CLI::ValidationError("--show-graph", "an analytic profile is of no graph; say --profile measured");
+}
+
+/// Where a model is measured, all ranks help; the first one plans.
+void run(const Communicator& comm, Arguments a) {
+  check(a);
+  if (comm.rank() != 0 && !is_measured(a)) return;
   if (!a.schedule.empty()) a.options.schedule = a.schedule == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
   for (const std::string& list : a.together) a.options.together.push_back(names_of(list));
-  const Profile profile = profile_of(a);
+  const MeasuredModel model = is_measured(a) ? measured_model(comm, measured_options_of(a)) : MeasuredModel{{}, analytic_profile(a)};
+  if (comm.rank() != 0) return;
+  if (a.show_graph) std::cout << to_text(model.graph);
+  const Profile& profile = model.profile;
   const Cluster cluster = cluster_of(a);
   print_model(a, profile);
   const Plan best = a.load.empty() ? found_plan(a, profile, cluster) : loaded_plan(a, profile, cluster);
   write_file(a.output, to_json(best, profile));
   write_file(a.svg, gantt_svg(simulation_of(best)));
+  if (!a.svg_graph.empty()) write_file(a.svg_graph, graph_svg(profile, best));
 }
 
 void add_model_options(CLI::Option_group& group, Arguments& a) {
   const CLI::Range size(int64_t{1}, int64_t{1} << 30);
-  group.add_option("--profile", a.profile, "analytic: FLOPs and bytes over --flops and --bandwidth")->check(CLI::IsMember({"analytic"}));
+  group.add_option("--profile", a.profile, "analytic: FLOPs and bytes over --flops and --bandwidth; or measured: here, by all ranks")
+      ->check(CLI::IsMember({"analytic", "measured"}));
   group.add_option("--flops", a.rates.flops_per_second, "Of a device, a second; by default 1e13")->check(CLI::PositiveNumber);
   group.add_option("--bandwidth", a.rates.bytes_per_second, "Of a device's memory, in bytes a second; by default 1e12")->check(CLI::PositiveNumber);
   group.add_option("--hidden", a.hidden, "Neurons of an MLP's layers, also of its input and output; by default 512")->check(size);
   group.add_option("--layers", a.layers, "Of an MLP; by default 10")->check(size);
-  group.add_option("--blocks", a.blocks, "Of a transformer; by default 12")->check(size);
-  group.add_option("--width", a.width, "Of a transformer; by default 768")->check(size);
-  group.add_option("--heads", a.heads, "Of a transformer; by default 12")->check(size);
-  group.add_option("--sequence", a.sequence, "Words of a transformer's sequence; by default 1024")->check(size);
-  group.add_option("--vocabulary", a.vocabulary, "Of a transformer; by default 50257")->check(size);
+  group.add_option("--blocks", a.blocks, "Of a transformer or gpt, by default 12; of a resnet, a stage, by default 1")->check(size);
+  group.add_option("--width", a.width, "Of a transformer or gpt; by default 768")->check(size);
+  group.add_option("--heads", a.heads, "Of a transformer or gpt; by default 12")->check(size);
+  group.add_option("--sequence", a.sequence, "Words of a transformer's or gpt's sequence; by default 1024")->check(size);
+  group.add_option("--vocabulary", a.vocabulary, "Of a transformer or gpt; by default 50257")->check(size);
+}
+
+void add_measured_options(CLI::Option_group& group, Arguments& a) {
+  group.add_option("--input", a.input, "Measured: shape of a row, such as 1x28x28; a TorchScript file needs it");
+  group.add_option("--input-dtype", a.input_dtype, "Measured: what a TorchScript file takes; by default float32")
+      ->check(CLI::IsMember({"float32", "float64", "int64"}));
+  group.add_option("--measured-rows", a.measured_rows, concat("Measured: rows of the example; by default the batch's, at most ", most_measured_rows))
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  group.add_option("--profile-cache", a.cache, "Measured: directory for profiles, so that the same is measured once");
+  group.add_flag("--show-graph", a.show_graph, "Measured: print the operators that were captured");
 }
 
 void add_cluster_options(CLI::Option_group& group, Arguments& a) {
@@ -157,6 +219,7 @@ void add_plan_options(CLI::Option_group& group, Arguments& a) {
   group.add_option("--load", a.load, "A plan.json, perhaps edited: verified and predicted instead of searched");
   group.add_option("--output", a.output, "File for the plan, to read, edit and --load");
   group.add_option("--svg", a.svg, "File for a chart of the schedule");
+  group.add_option("--svg-graph", a.svg_graph, "File for a picture of the operators, coloured by stage");
 }
 
 }  // namespace
@@ -165,14 +228,16 @@ PipelinePlanning add_pipeline_planning(CLI::App& command) {
   auto arguments = std::make_shared<Arguments>();
   CLI::Option_group& group =
       *command.add_option_group("Pipelines", "Stages, replicas and micro-batches for a model on devices that need not be there");
-  CLI::Option* model = group.add_option("--model", arguments->model, "mlp, transformer, or the JSON file of a profile");
+  CLI::Option* model =
+      group.add_option("--model", arguments->model, "mlp, transformer, or the JSON file of a profile; measured: lenet, mlp, resnet, gpt, NAME.pt");
   add_model_options(group, *arguments);
+  add_measured_options(group, *arguments);
   add_cluster_options(group, *arguments);
   add_plan_options(group, *arguments);
   for (CLI::Option* option : group.get_options()) {
     if (option != model) option->needs(model);
   }
-  return {model, [arguments] { run(*arguments); }};
+  return {model, [arguments](const Communicator& comm) { run(comm, *arguments); }};
 }
 
 }  // namespace tw::tool

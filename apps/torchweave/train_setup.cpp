@@ -24,12 +24,11 @@
 #include <tw/data/image_dataset.hpp>
 #include <tw/data/regression.hpp>
 #include <tw/data/sharded_dataset.hpp>
-#include <tw/models/lenet.hpp>
-#include <tw/models/mlp.hpp>
 #include <tw/models/residual.hpp>
-#include <tw/models/resnet.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>
+
+#include "model_factory.hpp"
 
 namespace tw::tool {
 namespace {
@@ -54,17 +53,6 @@ int64_t rows_of_a_pass(const TrainConfig& config, int ranks) {
 
 int64_t elements_of_a_sample(const at::Tensor& tensor) { return tensor.numel() / std::max<int64_t>(1, tensor.size(0)); }
 
-/// A module, and how it is called.
-struct Callable {
-  std::shared_ptr<torch::nn::Module> module;
-  std::function<at::Tensor(const at::Tensor&)> forward;
-};
-
-template <class Holder>
-Callable callable(Holder holder) {
-  return {holder.ptr(), [holder](const at::Tensor& inputs) mutable { return holder->forward(inputs); }};
-}
-
 // The output, of shape [n, ...] as the targets have it.
 Callable shaped(Callable model, const std::vector<int64_t>& shape) {
   model.forward = [inner = std::move(model.forward), shape](const at::Tensor& inputs) {
@@ -73,13 +61,6 @@ Callable shaped(Callable model, const std::vector<int64_t>& shape) {
     return inner(inputs).reshape(wanted);
   };
   return model;
-}
-
-Callable make_mlp(const ModelOptions& options, int64_t inputs, int64_t outputs) {
-  std::vector<int64_t> widths{inputs};
-  widths.insert(widths.end(), static_cast<size_t>(options.hidden_layers), options.width);
-  widths.push_back(outputs);
-  return callable(models::Mlp(widths));
 }
 
 std::shared_ptr<layer_parallel::LayerParallel> make_residual(const TrainConfig& config, const at::Tensor& images, const Communicator& comm) {
@@ -96,18 +77,10 @@ std::shared_ptr<layer_parallel::LayerParallel> make_residual(const TrainConfig& 
 }
 
 Callable make_model(const TrainConfig& config, const Dataset& dataset) {
-  const ModelOptions& options = config.model;
   const Batch sample = first_samples(dataset, 1);
-  const bool images = config.data.kind == "mnist";
-  const int64_t inputs = elements_of_a_sample(sample.inputs);
-  if (options.name == "resnet") return callable(models::ResNet(options.blocks, mnist_classes));
-  if (options.name == "mlp" && images) return make_mlp(options, inputs, mnist_classes);
-  if (options.name == "mlp") return shaped(make_mlp(options, inputs, elements_of_a_sample(sample.targets)), sample.targets.sizes().vec());
-  if (sample.inputs.size(2) != 28 || sample.inputs.size(3) != 28) {
-    throw Error(
-        concat("model lenet takes images of 28 x 28, but these are ", sample.inputs.size(2), " x ", sample.inputs.size(3), "; use resnet or mlp"));
-  }
-  return callable(models::LeNet(mnist_classes));
+  const at::IntArrayRef shape = sample.inputs.sizes().slice(1);
+  if (config.data.kind == "mnist") return make_model(config.model, shape, mnist_classes);
+  return shaped(make_model(config.model, shape, elements_of_a_sample(sample.targets)), sample.targets.sizes().vec());
 }
 
 at::ScalarType dtype_of(const TrainConfig& config) { return config.model.dtype == "float64" ? at::kDouble : at::kFloat; }

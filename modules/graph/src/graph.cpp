@@ -4,7 +4,10 @@
 #include <cmath>
 #include <iomanip>
 #include <sstream>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
 #include <tw/base/hash.hpp>
+#include <tw/tensor/tensor_spec.hpp>
 
 namespace tw::graph {
 namespace {
@@ -52,7 +55,36 @@ struct Writer {
   }
   void operator()(const std::vector<Size>& value) const { list(value); }
   void operator()(const std::vector<double>& value) const { list(value); }
+  void type(const char* before, const Value& value) const {
+    out << before << dtype_name(value.dtype) << ' ';
+    (*this)(value.sizes);
+  }
 };
+
+const char* kind_name(Value::Kind kind) {
+  switch (kind) {
+    case Value::Kind::input: return "input";
+    case Value::Kind::parameter: return "parameter";
+    case Value::Kind::buffer: return "buffer";
+    case Value::Kind::constant: return "constant";
+    case Value::Kind::computed: return "computed";
+  }
+  return "unknown";
+}
+
+void expect_values(const Graph& graph) {
+  const auto expect = [&](int value, const auto&... who) {
+    if (value < -1 || value >= static_cast<int>(graph.values.size())) {
+      throw Error(concat(who..., " value ", value, ", but the graph has ", graph.values.size()));
+    }
+  };
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    for (const int input : node.inputs()) expect(input, "operator ", i, ", ", node.op, ": it takes");
+    for (const int output : node.outputs) expect(output, "operator ", i, ", ", node.op, ": it gives");
+  }
+  for (const int output : graph.outputs) expect(output, "the graph gives");
+}
 
 }  // namespace
 
@@ -80,30 +112,42 @@ std::vector<int> Graph::producers() const {
 }
 
 std::string to_text(const Graph& graph) {
+  expect_values(graph);
   std::ostringstream out;
   const Writer write{graph, out};
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const Value& value = graph.values[i];
+    if (value.kind == Value::Kind::computed) continue;
+    out << kind_name(value.kind) << ' ';
+    write(Ref{static_cast<int>(i)});
+    write.type("  # ", value);
+    out << '\n';
+  }
   for (const Node& node : graph.nodes) {
-    for (size_t i = 0; i < node.outputs.size(); ++i) out << (i > 0 ? ", " : "") << '%' << node.outputs[i];
+    const char* separator = "";
+    for (const int output : node.outputs) {
+      out << std::exchange(separator, ", ");
+      write(Ref{output});
+    }
     out << " = " << node.op << (node.overload.empty() ? "" : ".") << node.overload << '(';
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       if (i > 0) out << ", ";
       std::visit(write, node.arguments[i]);
     }
     out << ')';
-    const char* separator = "  # ";
+    separator = "  # ";
     for (const int output : node.outputs) {
-      if (output < 0) continue;
-      const Value& value = graph.values[static_cast<size_t>(output)];
-      out << separator << value.dtype << ' ';
-      write(value.sizes);
-      separator = ", ";
+      if (output >= 0) write.type(std::exchange(separator, ", "), graph.values[static_cast<size_t>(output)]);
     }
     out << '\n';
   }
-  out << "outputs ";
-  for (const int output : graph.outputs) out << " %" << output;
+  out << "outputs";
+  for (const int output : graph.outputs) {
+    out << ' ';
+    write(Ref{output});
+  }
   out << '\n';
-  return out.str();
+  return std::move(out).str();
 }
 
 std::string Graph::hash() const {

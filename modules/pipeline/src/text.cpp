@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text.hpp"
 
+#include <array>
 #include <iomanip>
 #include <sstream>
 #include <tw/base/concat.hpp>
@@ -16,6 +17,26 @@ std::string fixed(double value, int digits) {
 std::string ms(double seconds) { return fixed(1e3 * seconds, seconds < 1 ? 2 : 0) + " ms"; }
 std::string gigabytes(double bytes) { return fixed(1e-9 * bytes, 2); }
 std::string percent(double share) { return fixed(100 * share, share < 0.1 ? 1 : 0) + " %"; }
+
+std::string bytes_text(double bytes) {
+  constexpr std::array units{" B", " kB", " MB", " GB", " TB"};
+  size_t unit = 0;
+  for (; bytes >= 999.5 && unit + 1 < units.size(); ++unit) bytes /= 1000;
+  return fixed(bytes, unit == 0 || bytes >= 99.95 ? 0 : 1) + units[unit];
+}
+
+std::string xml_escaped(std::string_view text) {
+  std::string escaped;
+  for (const char character : text) {
+    switch (character) {
+      case '&': escaped += "&amp;"; break;
+      case '<': escaped += "&lt;"; break;
+      case '>': escaped += "&gt;"; break;
+      default: escaped += static_cast<unsigned char>(character) < 0x20 ? ' ' : character;
+    }
+  }
+  return escaped;
+}
 
 std::string summary(const Plan& plan) {
   std::string replicas;

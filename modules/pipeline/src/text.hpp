@@ -2,6 +2,7 @@
 // Numbers and plans in one line each.
 #pragma once
 #include <string>
+#include <string_view>
 #include <tw/pipeline/plan.hpp>
 
 namespace tw::pipeline {
@@ -11,8 +12,12 @@ std::string fixed(double value, int digits);
 std::string ms(double seconds);
 /// Without unit.
 std::string gigabytes(double bytes);
+/// "640 B", "1.5 MB".
+std::string bytes_text(double bytes);
 /// "12 %".
 std::string percent(double share);
+/// As the text of an XML element.
+std::string xml_escaped(std::string_view text);
 /// Stages, devices, micro-batches, schedule and step time.
 std::string summary(const Plan& plan);
 /// What to say of a plan for another model.

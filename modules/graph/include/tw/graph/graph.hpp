@@ -82,7 +82,9 @@ struct Graph {
   std::string hash() const;
 };
 
-/// A line a node, such as "%7 = aten::addmm(fc1.bias, %0, %6, 1, 1)  # float32 [n, 128]".
+/// For people: what goes in, a line each, such as "parameter fc1.bias  # float32 [128]", and a line a node, such as
+/// "%7 = aten::addmm(fc1.bias, %0, %6, 1, 1)  # float32 [n, 128]", where n are the rows of the batch; last, the outputs.
+/// @throws Error naming the operator that takes or gives a value that the graph has not
 std::string to_text(const Graph& graph);
 
 /// Everything, constants too. @return JSON

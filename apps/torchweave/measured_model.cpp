@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measured_model.hpp"
+
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/comm/threads.hpp>
+#include <tw/graph/capture.hpp>
+#include <tw/models/gpt.hpp>
+#include <tw/pipeline/measured_profile.hpp>
+#include <tw/train/model.hpp>
+
+#include "model_factory.hpp"
+
+namespace tw::tool {
+namespace {
+
+constexpr int64_t classes = 10;
+
+bool is_file(const std::string& model) { return model.ends_with(".pt"); }
+
+/// Of text such as "1x28x28".
+std::vector<int64_t> sizes_of(const std::string& text) {
+  std::vector<int64_t> sizes;
+  if (text.empty()) return sizes;
+  std::istringstream in(text + 'x');  // or the end of "1x" would be no word
+  for (std::string word; std::getline(in, word, 'x');) {
+    int64_t size = 0;
+    std::istringstream number(word);
+    if (!(number >> size) || !number.eof() || size < 1) throw Error(concat("--input: must be sizes such as 1x28x28, got ", text));
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+/// A model, and a batch for it.
+struct Subject {
+  train::Model model;
+  at::Tensor example;
+};
+
+at::Tensor example_of(std::vector<int64_t> shape, int64_t rows, at::ScalarType dtype) {
+  shape.insert(shape.begin(), rows);
+  return dtype == at::kLong ? at::zeros(shape, dtype) : at::randn(shape, dtype);
+}
+
+Subject of_file(const MeasuredModelOptions& options) {
+  if (options.input.empty()) throw Error(concat("--input: ", options.model, " does not say what it takes; give the shape of a row, such as 1x28x28"));
+  const std::map<std::string, at::ScalarType> dtypes{{"float32", at::kFloat}, {"float64", at::kDouble}, {"int64", at::kLong}};
+  Subject subject{train::load_torchscript(options.model), example_of(sizes_of(options.input), options.rows, dtypes.at(options.input_dtype))};
+  subject.model.set_training(true);
+  return subject;
+}
+
+Subject of_name(const MeasuredModelOptions& options) {
+  if (options.model == "gpt") {
+    if (!options.input.empty()) throw Error("--input: a gpt takes --sequence words");
+    const Callable gpt = callable(models::Gpt(models::GptOptions{
+        .vocabulary = options.vocabulary, .context = options.sequence, .width = options.width, .heads = options.heads, .blocks = options.blocks}));
+    return {train::model_of(gpt.module, gpt.forward), example_of({options.sequence}, options.rows, at::kLong)};
+  }
+  const bool is_mlp = options.model == "mlp";
+  std::vector<int64_t> shape = sizes_of(options.input);
+  if (shape.empty()) shape = is_mlp ? std::vector<int64_t>{options.hidden} : std::vector<int64_t>{1, 28, 28};
+  const ModelOptions wanted{.name = options.model, .width = options.hidden, .hidden_layers = options.layers - 1, .blocks = options.blocks};
+  const Callable made = make_model(wanted, shape, is_mlp ? options.hidden : classes);
+  return {train::model_of(made.module, made.forward), example_of(shape, options.rows, at::kFloat)};
+}
+
+/// LibTorch's errors tell of operators, not of what the user said.
+void expect_takes_example(const MeasuredModelOptions& options, const Subject& subject) {
+  const auto refuse = [&](const char* why) {
+    throw Error(concat(options.model, " does not take inputs of shape ", subject.example.sizes().slice(1), ": ", why));
+  };
+  const torch::NoGradGuard no_grad;
+  try {
+    (void)subject.model.forward(subject.example);
+  } catch (const c10::Error& error) {
+    refuse(error.what_without_backtrace());
+  } catch (const std::exception& error) {  // of the TorchScript interpreter
+    refuse(error.what());
+  }
+}
+
+}  // namespace
+
+bool can_be_measured(const std::string& model) { return model == "lenet" || model == "mlp" || model == "resnet" || model == "gpt" || is_file(model); }
+
+MeasuredModel measured_model(const Communicator& comm, const MeasuredModelOptions& options) {
+  set_threads_per_rank(find_topology(comm));
+  torch::manual_seed(0);
+  const Subject subject = is_file(options.model) ? of_file(options) : of_name(options);
+  const train::Model& model = subject.model;
+  expect_takes_example(options, subject);
+  const auto forward = [&](const std::vector<at::Tensor>& inputs) { return std::vector<at::Tensor>{model.forward(inputs[0])}; };
+  std::map<std::string, at::Tensor> tensors;
+  for (const NamedTensor& each : model.all_tensors()) tensors[each.name] = each.tensor;
+  MeasuredModel made;
+  made.graph = graph::capture(forward, model.parameters, model.buffers, {subject.example});
+  made.profile = pipeline::measured_profile(comm, made.graph, [&](const std::string& name) { return tensors.at(name); }, {subject.example},
+                                            {.cache = options.cache});
+  return made;
+}
+
+}  // namespace tw::tool
