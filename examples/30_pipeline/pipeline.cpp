@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   constexpr int micro_batches = 4;
   torch::manual_seed(1);  // on every rank: the blocks are those of one process
   Pipeline net(comm, blocks, {.schedule = one_forward_one_backward(comm.size(), micro_batches)});
-  if (comm.rank() == 0) std::cout << gantt_text(simulate(net.schedule(), std::vector<StageCosts>(static_cast<size_t>(comm.size()))), 72);
+  if (comm.rank() == 0) std::cout << gantt_text(simulate(net.schedule(), std::vector<PassTimes>(static_cast<size_t>(comm.size()))), 72);
   torch::optim::Adam adam(net.parameters(), 1e-2);
 
   constexpr int epochs = 60;

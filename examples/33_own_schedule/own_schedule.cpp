@@ -67,9 +67,9 @@ int main(int argc, char** argv) {
       std::cout << "refused:" << text;
       for (const std::string& problem : problems_of(schedule_from_text(text))) std::cout << "  " << problem << '\n';
     }
-    const std::vector<StageCosts> costs(2, {.forward = 1, .backward = 2, .transfer = 0.5});
-    std::cout << "1F1B, forward 1, backward 2, a message 0.5: " << simulate(usual, costs).duration << '\n' << gantt_text(simulate(usual, costs), 80);
-    std::cout << "own: " << simulate(own, costs).duration << '\n' << gantt_text(simulate(own, costs), 80);
+    const std::vector<PassTimes> times(2, {.forward = 1, .backward = 2, .transfer = 0.5});
+    std::cout << "1F1B, forward 1, backward 2, a message 0.5: " << simulate(usual, times).duration << '\n' << gantt_text(simulate(usual, times), 80);
+    std::cout << "own: " << simulate(own, times).duration << '\n' << gantt_text(simulate(own, times), 80);
     std::cout << "micro-batches in flight on device 0: " << most_in_flight(usual)[0] << " and " << most_in_flight(own)[0] << '\n';
   }
   const double loss = trained(comm, own);

@@ -11,7 +11,7 @@
 
 #include "graph_layers.hpp"
 #include "operator_order.hpp"
-#include "stage_costs.hpp"
+#include "stage_figures.hpp"
 #include "text.hpp"
 
 namespace tw::pipeline {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <tw/base/contract.hpp>
 
-#include "stage_costs.hpp"
+#include "stage_figures.hpp"
 
 namespace tw::pipeline {
 namespace {
@@ -39,11 +39,11 @@ StageOrder order_of(const Plan& plan, const Profile& profile) {
 }  // namespace
 
 Simulation simulation_of(const Plan& plan) {
-  std::vector<StageCosts> costs;
+  std::vector<PassTimes> times;
   for (const StagePlan& stage : plan.stages) {
-    costs.push_back({.forward = stage.figures.forward_s, .backward = stage.figures.backward_s, .transfer = stage.figures.transfer_s});
+    times.push_back({.forward = stage.figures.forward_s, .backward = stage.figures.backward_s, .transfer = stage.figures.transfer_s});
   }
-  return simulate(schedule_of(plan), costs);
+  return simulate(schedule_of(plan), times);
 }
 
 void predict_step(Plan& plan, const std::vector<Affine>& borders, const Cluster& cluster) {

@@ -53,8 +53,8 @@ class StageDynamics {
     return sums_.data() + (static_cast<size_t>(stages) * static_cast<size_t>(table_.blocks() + 1) + static_cast<size_t>(begin)) * row_;
   }
   const double* sums(int stages, int begin) const { return const_cast<StageDynamics*>(this)->sums(stages, begin); }
-  const StageCost* cost(size_t which, int begin, int end, int stages) const {
-    const StageCost* found = table_.find(which, begin, end, in_flight(setting_.schedule, setting_.micro_batches, stages));
+  const SearchCost* cost(size_t which, int begin, int end, int stages) const {
+    const SearchCost* found = table_.find(which, begin, end, in_flight(setting_.schedule, setting_.micro_batches, stages));
     return found != nullptr && found->load <= bound_ ? found : nullptr;
   }
   // Where a first stage of `stages` may end: one behind the next; at the end where it is the last one.
@@ -68,7 +68,7 @@ class StageDynamics {
     for (size_t which = 0; which < table_.replicas().size(); ++which) {
       const auto replicas = static_cast<size_t>(table_.replicas()[which]);
       for (int end = first; end <= last; ++end) {
-        const StageCost* stage = cost(which, begin, end, stages);
+        const SearchCost* stage = cost(which, begin, end, stages);
         if (stage == nullptr) continue;
         const double tau = stage->tau;
         const double* rest = sums(stages - 1, end);
@@ -84,7 +84,7 @@ class StageDynamics {
       const auto replicas = static_cast<size_t>(table_.replicas()[which]);
       if (replicas > devices) break;
       for (int end = first; end <= last; ++end) {
-        const StageCost* stage = cost(which, begin, end, stages);
+        const SearchCost* stage = cost(which, begin, end, stages);
         if (stage == nullptr || stage->tau + sums(stages - 1, end)[devices - replicas] != sum) continue;
         load = std::max(load, stage->load);
         return {.end = end, .replicas = table_.replicas()[which]};
@@ -106,7 +106,7 @@ void choose_recomputation(Candidate& candidate, const Stretches& stretches, cons
   auto behind = static_cast<int>(candidate.stages.size());
   for (StageChoice& stage : candidate.stages) {
     const int held = in_flight(candidate.setting.schedule, candidate.setting.micro_batches, behind--);
-    const auto found = stage_cost(stretches, begin, stage.end, stage.replicas, held, candidate.setting, cluster, options);
+    const auto found = fastest_recompute(stretches, begin, stage.end, stage.replicas, held, candidate.setting, cluster, options);
     if (found) stage.recompute = found->second;
     begin = stage.end;
   }
@@ -120,7 +120,7 @@ std::vector<Candidate> search_stages(const Stretches& stretches, const SearchSet
   StageDynamics dynamics(table, setting);
   std::vector<Candidate> candidates;
   // By stages: of the last candidate. While its load is allowed and no sum is smaller, it stays the best of so many stages.
-  std::vector<StageCost> known(static_cast<size_t>(dynamics.most_stages()) + 1, {-1, 0});
+  std::vector<SearchCost> known(static_cast<size_t>(dynamics.most_stages()) + 1, {-1, 0});
   double best = infinity;
   for (double bound = infinity; bound >= 0;) {
     dynamics.solve(bound);

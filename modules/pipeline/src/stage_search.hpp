@@ -3,7 +3,7 @@
 #pragma once
 #include <tw/pipeline/planner.hpp>
 
-#include "stage_costs.hpp"
+#include "stage_figures.hpp"
 
 namespace tw::pipeline {
 
@@ -34,14 +34,14 @@ struct Candidate {
 };
 
 /// What the search minimises, for one stage.
-struct StageCost {
+struct SearchCost {
   double tau = 0;   ///< forward + backward + half of the round trips to either side, as if the neighbours had as many replicas
   double load = 0;  ///< (micro_batches - 1) x the time between two micro-batches + exposed all-reduce
 };
 
 /// Of a stage that holds; the recomputation that is fastest, and then smallest. Nothing when none holds.
-std::optional<std::pair<StageCost, Recompute>> stage_cost(const Stretches& stretches, int begin, int end, int replicas, int in_flight,
-                                                          const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options);
+std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const Stretches& stretches, int begin, int end, int replicas, int in_flight,
+                                                                  const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options);
 
 /// Candidates, at least the best one of those that exist: its objective is within the options' gap of the optimum.
 /// @param good_enough an objective: only what is better is looked for, once there is one candidate

@@ -7,10 +7,10 @@
 namespace tw::pipeline {
 namespace {
 
-StageCost cost_of(const StageFigures& figures, const StageLoad& load, bool is_last, const SearchSetting& setting, const Cluster& cluster) {
+SearchCost cost_of(const StageFigures& figures, const StageLoad& load, bool is_last, const SearchSetting& setting, const Cluster& cluster) {
   const double in = load.is_first ? 0 : cluster.between_stages.transfer(load.input_bytes);
   const double out = is_last ? 0 : cluster.between_stages.transfer(load.output_bytes);
-  StageCost cost{.tau = figures.forward_s + figures.backward_s + in + out};
+  SearchCost cost{.tau = figures.forward_s + figures.backward_s + in + out};
   // GPipe's transfers hide behind the next micro-batch; in 1F1B, a stage waits for each round trip.
   const double longest = std::max(in, out);
   const bool hides = setting.schedule == ScheduleKind::gpipe;
@@ -49,18 +49,18 @@ std::vector<int> useful_replicas(const SearchSetting& setting, const ParameterMe
   return useful;
 }
 
-std::optional<std::pair<StageCost, Recompute>> stage_cost(const Stretches& stretches, int begin, int end, int replicas, int in_flight,
-                                                          const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options) {
+std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const Stretches& stretches, int begin, int end, int replicas, int in_flight,
+                                                                  const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options) {
   const int64_t rows = share_of_rows(setting.rows, replicas);
   const StageLoad load = stage_load(stretches, begin, end, rows);
-  std::optional<std::pair<StageCost, Recompute>> best;
+  std::optional<std::pair<SearchCost, Recompute>> best;
   double least = 0;
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     if (!allows(options, recompute)) continue;
     const StageFigures figures = figures_of(load, {rows, replicas, in_flight, recompute}, cluster, options.parameters);
     const double bytes = figures.memory.total();
     if (bytes > cluster.memory_bytes) continue;
-    const StageCost cost = cost_of(figures, load, end == stretches.blocks(), setting, cluster);
+    const SearchCost cost = cost_of(figures, load, end == stretches.blocks(), setting, cluster);
     if (best && (cost.tau > best->first.tau || (cost.tau == best->first.tau && bytes >= least))) continue;
     best = {cost, recompute};
     least = bytes;

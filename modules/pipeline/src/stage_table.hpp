@@ -13,7 +13,7 @@ class StageTable {
   int blocks() const noexcept { return blocks_; }
   const std::vector<int>& replicas() const noexcept { return replicas_; }
   /// Null where the stretch does not hold. @param which of replicas()
-  const StageCost* find(size_t which, int begin, int end, int in_flight) const {
+  const SearchCost* find(size_t which, int begin, int end, int in_flight) const {
     const Entry& entry = entries_[index(which, begin, end)];
     if (in_flight <= entry.kept.limit) return &entry.kept.cost;
     return in_flight <= entry.recomputed.limit ? &entry.recomputed.cost : nullptr;
@@ -21,7 +21,7 @@ class StageTable {
 
  private:
   struct Limited {
-    StageCost cost;
+    SearchCost cost;
     int limit = 0;  // micro-batches in flight
   };
   struct Entry {

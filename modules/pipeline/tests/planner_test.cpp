@@ -86,7 +86,7 @@ TEST(StageSearch, EqualsBruteForce) {
             if (stages[i].replicas > setting.rows) return;
             const int held = schedule == ScheduleKind::gpipe ? m : std::min<int>(m, static_cast<int>(stages.size() - i));
             const auto cost =
-                stage_cost(stretches, i == 0 ? 0 : stages[i - 1].end, stages[i].end, stages[i].replicas, held, setting, cluster, options);
+                fastest_recompute(stretches, i == 0 ? 0 : stages[i - 1].end, stages[i].end, stages[i].replicas, held, setting, cluster, options);
             if (!cost) return;
             sum += cost->first.tau;
             load = std::max(load, cost->first.load);

@@ -23,8 +23,8 @@ void for_all(const F& f) {
   }
 }
 
-std::vector<StageCosts> equal_costs(int stages, double forward, double backward) {
-  return std::vector<StageCosts>(static_cast<size_t>(stages), StageCosts{.forward = forward, .backward = backward});
+std::vector<PassTimes> equal_times(int stages, double forward, double backward) {
+  return std::vector<PassTimes>(static_cast<size_t>(stages), PassTimes{.forward = forward, .backward = backward});
 }
 
 TEST(Schedules, RunToTheirEndWithTheSmallestChannels) {
@@ -42,7 +42,7 @@ TEST(Schedules, HaveTheBubblesAndActivationsOfTheFormulas) {
   for_all([&](int stages, int m) {
     for (const bool is_gpipe : {true, false}) {
       const Schedule schedule = is_gpipe ? gpipe(stages, m) : one_forward_one_backward(stages, m);
-      const Simulation simulation = simulate(schedule, equal_costs(stages, forward, backward));
+      const Simulation simulation = simulate(schedule, equal_times(stages, forward, backward));
       const std::vector<int> in_flight = most_in_flight(schedule);
       for (int stage = 0; stage < stages; ++stage) {
         EXPECT_DOUBLE_EQ(simulation.bubble(static_cast<size_t>(stage)), (stages - 1) * (forward + backward)) << to_text(schedule);
@@ -75,19 +75,19 @@ TEST(Schedules, AreAsShortAsAnyOrder) {
         const Schedule schedule{2, m, {first, second}};
         if (!problems_of(schedule, m).empty()) continue;
         ++complete;
-        shortest = std::min(shortest, simulate(schedule, equal_costs(2, forward, backward)).duration);
+        shortest = std::min(shortest, simulate(schedule, equal_times(2, forward, backward)).duration);
       }
     }
     EXPECT_GT(complete, 2);
-    EXPECT_DOUBLE_EQ(simulate(one_forward_one_backward(2, m), equal_costs(2, forward, backward)).duration, shortest);
-    EXPECT_DOUBLE_EQ(simulate(gpipe(2, m), equal_costs(2, forward, backward)).duration, shortest);
+    EXPECT_DOUBLE_EQ(simulate(one_forward_one_backward(2, m), equal_times(2, forward, backward)).duration, shortest);
+    EXPECT_DOUBLE_EQ(simulate(gpipe(2, m), equal_times(2, forward, backward)).duration, shortest);
   }
 }
 
 TEST(Simulation, TransfersDelayAndStagesOfUnequalCostWait) {
   // One micro-batch goes through everything and back.
-  const std::vector<StageCosts> costs{{.forward = 1, .backward = 2, .transfer = 0.5}, {.forward = 3, .backward = 4, .transfer = 0.25}, {5, 6, 7}};
-  const Simulation simulation = simulate(gpipe(3, 1), costs);
+  const std::vector<PassTimes> times{{.forward = 1, .backward = 2, .transfer = 0.5}, {.forward = 3, .backward = 4, .transfer = 0.25}, {5, 6, 7}};
+  const Simulation simulation = simulate(gpipe(3, 1), times);
   EXPECT_DOUBLE_EQ(simulation.duration, 1 + 0.5 + 3 + 0.25 + 5 + 6 + 0.25 + 4 + 0.5 + 2);
   EXPECT_DOUBLE_EQ(simulation.devices[1][0].begin, 1.5);
   EXPECT_DOUBLE_EQ(simulation.bubble(2), simulation.duration - 11);
@@ -95,8 +95,8 @@ TEST(Simulation, TransfersDelayAndStagesOfUnequalCostWait) {
 
 /// Where transfers take longer than computations, they are what a schedule waits for.
 TEST(Simulation, TransfersFollowEachOther) {
-  const std::vector<StageCosts> costs{{.forward = 1, .backward = 1, .transfer = 10}, {.forward = 1, .backward = 1}};
-  const Simulation simulation = simulate(gpipe(2, 3), costs);
+  const std::vector<PassTimes> times{{.forward = 1, .backward = 1, .transfer = 10}, {.forward = 1, .backward = 1}};
+  const Simulation simulation = simulate(gpipe(2, 3), times);
   EXPECT_DOUBLE_EQ(simulation.devices[1][2].begin, 1 + 3 * 10) << "the third one, behind two others";
   EXPECT_DOUBLE_EQ(simulation.duration, 1 + 3 * 10 + 1 + 1 + 3 * 10 + 1) << "and three back";
 }
@@ -146,11 +146,11 @@ TEST(Check, JudgesRandomSchedulesAsTheyRun) {
     const std::vector<std::string> problems = problems_of(schedule, schedule.micro_batches);
     if (!problems.empty()) {
       ++refused;
-      EXPECT_THROW(simulate(schedule, equal_costs(4, 1, 2)), ContractError);
+      EXPECT_THROW(simulate(schedule, equal_times(4, 1, 2)), ContractError);
       continue;
     }
     size_t made = 0;
-    for (const auto& device : simulate(schedule, equal_costs(4, 1, 2)).devices) made += device.size();
+    for (const auto& device : simulate(schedule, equal_times(4, 1, 2)).devices) made += device.size();
     EXPECT_EQ(made, 2U * 4 * 6);
   }
   EXPECT_GT(refused, 100);
@@ -170,7 +170,7 @@ TEST(Text, GoesBothWays) {
 }
 
 TEST(Gantt, ShowsWhoWorksWhen) {
-  const Simulation simulation = simulate(one_forward_one_backward(2, 2), equal_costs(2, 1, 1));
+  const Simulation simulation = simulate(one_forward_one_backward(2, 2), equal_times(2, 1, 1));
   EXPECT_EQ(gantt_text(simulation, 12),
             "device 0  |0011..aa..bb|\n"
             "device 1  |..00aa11bb..|\n");

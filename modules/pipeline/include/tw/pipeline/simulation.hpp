@@ -7,8 +7,8 @@
 
 namespace tw::pipeline {
 
-/// Of one micro-batch; all in one unit of time.
-struct StageCosts {
+/// What one micro-batch takes on a stage; all in one unit of time.
+struct PassTimes {
   double forward = 1;
   double backward = 2;
   double transfer =
@@ -30,8 +30,8 @@ struct Simulation {
 };
 
 /// Executes `schedule` on clocks: each action begins when its device is free and what it takes has arrived.
-/// @param costs by stage. @throws ContractError for a schedule that problems_of() refuses
-Simulation simulate(const Schedule& schedule, const std::vector<StageCosts>& costs);
+/// @param times by stage. @throws ContractError for a schedule that problems_of() refuses
+Simulation simulate(const Schedule& schedule, const std::vector<PassTimes>& times);
 
 /// A Gantt chart of `width` characters: a line a device, the micro-batch's last digit while it goes forward and a letter, from a, while it goes back.
 std::string gantt_text(const Simulation& simulation, int width = 100);

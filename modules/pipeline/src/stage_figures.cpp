@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stage_costs.hpp"
+#include "stage_figures.hpp"
 
 namespace tw::pipeline {
 
