@@ -16,6 +16,7 @@ struct Entry {
   std::string of_all;  // the name by which stages know it, if it is tied
   std::string name;    // here; empty: it is not there
   std::string spec;    // without name; empty for a buffer, which cannot be tied
+  std::string first;   // name here of the same tensor
 
   static Entry parse(const std::string& line) {
     std::istringstream in(line);
@@ -23,6 +24,7 @@ struct Entry {
     std::getline(in, entry.of_all, '\t');
     std::getline(in, entry.name, '\t');
     std::getline(in, entry.spec, '\t');
+    std::getline(in, entry.first, '\t');
     return entry;
   }
 };
@@ -30,10 +32,12 @@ struct Entry {
 std::string lines_of(const StageModel& model) {
   std::ostringstream lines;
   const auto spec = [](const at::Tensor& t) { return TensorSpec{"", t.sizes().vec(), t.scalar_type()}.describe(); };
+  std::map<const c10::TensorImpl*, std::string> firsts;
   for (const auto& p : model.module->named_parameters()) {
     const auto tie = model.tied.find(p.key());
+    const std::string& first = firsts.emplace(p.value().unsafeGetTensorImpl(), p.key()).first->second;
     lines << (tie == model.tied.end() ? "" : tie->second) << '\t' << p.key() << '\t' << spec(p.value())
-          << (p.value().requires_grad() ? ", trained\n" : ", not trained\n");
+          << (p.value().requires_grad() ? ", trained\t" : ", not trained\t") << first << '\n';
   }
   for (const auto& [name, of_all] : model.tied) {
     if (!model.module->named_parameters().contains(name)) lines << of_all << "\t\t\n";
@@ -55,9 +59,10 @@ std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks
   std::map<std::string, std::string> specs;  // of tied ones
   std::map<std::string, int> homes;          // of untied names
   for (int stage = 0; stage < ranks.stages(); ++stage) {
+    std::map<std::string, std::string> tensors;  // of this stage, by tie
     std::istringstream in(lines[static_cast<size_t>(ranks.first_rank(stage))]);
     for (std::string line; std::getline(in, line);) {
-      const auto [of_all, name, spec] = Entry::parse(line);
+      const auto [of_all, name, spec, first] = Entry::parse(line);
       if (spec.empty() && !name.empty()) continue;
       TW_EXPECTS(!name.empty(), "stage ", stage, " has no parameter that is tied as '", of_all, "'");
       if (of_all.empty()) {
@@ -65,6 +70,8 @@ std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks
         TW_EXPECTS(is_new, "stages ", home->second, " and ", stage, " both have a parameter '", name, "': say so in StageModel::tied");
         continue;
       }
+      const std::string& one = tensors.emplace(of_all, first).first->second;
+      TW_EXPECTS(one == first, "stage ", stage, " ties '", one, "' and '", name, "' as '", of_all, "', but they are two tensors");
       const std::string& of_first = specs.emplace(of_all, spec).first->second;
       TW_EXPECTS(of_first == spec, "parameter '", of_all, "' is tied, but it is", of_first, " on one stage and", spec, " on stage ", stage);
       Tie& tie = ties[of_all];

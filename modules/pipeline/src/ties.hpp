@@ -20,7 +20,7 @@ struct Tie {
 
 /// All of them, in an order of their names. Collective. @param model this rank's
 /// @throws ContractError on every rank for replicas that have other parameters or buffers than the first one, and for a name that is on several
-/// stages without being tied, or tied on one alone
+/// stages without being tied or tied on one alone, and for two tensors of one stage that are tied by one name
 std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks, const StageModel& model);
 
 }  // namespace tw::pipeline

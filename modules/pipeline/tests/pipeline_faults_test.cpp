@@ -176,6 +176,29 @@ TEST(PipelineFaults, NamesOfSeveralStagesAreTiedOrRefused) {
   EXPECT_NO_THROW(Pipeline(world(), stage("same", {{"same", "same"}}), options));
 }
 
+/// Under one name stages can have one tensor each, whatever other names that has there.
+TEST(PipelineFaults, TwoTensorsOfAStageAreNotTiedByOneName) {
+  const PipelineOptions options{.schedule = gpipe(world().size(), 2)};
+  struct PairImpl : torch::nn::Module {
+    explicit PairImpl(bool one_tensor)
+        : first(register_parameter("first", torch::ones({3}))), second(register_parameter("second", one_tensor ? first : torch::ones({3}))) {}
+    torch::Tensor first;
+    torch::Tensor second;
+  };
+  const auto stage = [](bool one_tensor) {
+    const auto module = std::make_shared<PairImpl>(one_tensor);
+    return StageModel{module,
+                      [module](const Tensors& x, const graph::PassRows& /*rows*/) { return Tensors{x[0] * module->first * module->second}; },
+                      {{"first", "shared"}, {"second", "shared"}}};
+  };
+  const int wrong = world().size() - 1;  // the others are as they should be
+  const std::string message = message_of([&] { Pipeline(world(), stage(world().rank() != wrong), options); });
+  EXPECT_TRUE(has(message, concat("stage ", wrong, " ties 'first' and 'second' as 'shared', but they are two tensors"))) << message;
+  if (world().size() > 1) {
+    EXPECT_NO_THROW(Pipeline(world(), stage(true), options));
+  }
+}
+
 /// Replicas need rows to share out.
 TEST(PipelineFaults, WhatIsCutHasItsRowsInFront) {
   if (world().size() < 3) return;

@@ -39,7 +39,8 @@ struct StageModel {
   /// a later stage needs of an earlier one, those between hand on. Tensors of floating point or complex type have cotangents, others travel without.
   /// `rows` are those of the inputs in the batch, with a key that each call of run() has of its own.
   std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs, const graph::PassRows& rows)> forward;
-  /// Parameters of this stage that other stages have too: their name here, and one by which all those stages know it.
+  /// Parameters of this stage that other stages have too: their name here, and one by which all those stages know it. Two names here
+  /// may have one such name only if they are of one tensor.
   std::map<std::string, std::string> tied = {};
 };
 
