@@ -9,6 +9,7 @@ find_package(ZLIB REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(Eigen3 3.3 REQUIRED NO_MODULE)
 find_path(TW_RANDOM123_INCLUDE Random123/philox.h REQUIRED)
 find_path(TW_XXHASH_INCLUDE xxhash.h REQUIRED)
 # Debian's CMake package of libzip insists on its command-line tools.

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps from a population to a child, to be put together. Ref: Taubert et al. 2023, arXiv 2301.08713, whose operators these are, with the sigmoid
+// crossover the right way round: the better gene is the more likely one.
+#pragma once
+#include <functional>
+#include <tw/evolution/propagator.hpp>
+#include <vector>
+
+namespace tw::search {
+
+/// What a step works on.
+struct Brood {
+  const Space& space;
+  const Population& population;
+  CounterRng& random;
+  std::vector<const Individual*> parents = {};  ///< selected so far; none: the whole population stands to be selected from
+  std::vector<double> child = {};               ///< in the order of the space; empty: not made yet, and then the first parent's values
+};
+
+using Step = std::function<void(Brood&)>;
+
+// Selection, from what was selected before; fewer where there are fewer.
+Step best(size_t n);
+Step worst(size_t n);
+/// Without repetition.
+Step any(size_t n);
+
+// Children.
+/// Every value uniform in its scale.
+Step uniform_child();
+/// Of the first two parents: each gene from the second one with this probability.
+Step uniform_crossover(double probability = 0.5);
+/// Each gene from any of the parents, all equally likely.
+Step multiple_parent_crossover();
+/// Of the first two parents: each gene from the better one with probability 1 / (1 + exp(-d / temperature)), d the difference of losses.
+Step sigmoid_crossover(double temperature = 1);
+
+// Mutation.
+/// `n` genes, at random, are drawn anew.
+Step point_mutation(size_t n = 1);
+/// From `least` to `most` genes.
+Step random_point_mutation(size_t least, size_t most);
+/// `n` genes, at random, move by normal(0, sigma) of the range in its scale, reflected at the limits; categorical ones are drawn anew.
+Step normal_mutation(double sigma = 0.05, size_t n = 1);
+
+// Composition.
+Step in_turn(std::vector<Step> steps);
+Step with_probability(double probability, Step step);
+/// `then` where at least `n` individuals are active.
+Step with_population(size_t n, Step then, Step otherwise);
+
+/// The default: with fewer than `n` individuals, a uniform child. Otherwise two of the best n, uniform crossover with probability 0.7, one gene drawn
+/// anew with probability 0.4, one moved, and with probability 0.1 a uniform child instead of it all.
+Step genetic(size_t n = 64);
+
+/// Asks for a child by steps, as often as it takes (ten times at most) to meet the space's constraints.
+class Breeder : public Propagator {
+ public:
+  /// @param space borrowed
+  explicit Breeder(const Space& space, Step step = genetic()) : space_(space), step_(std::move(step)) {}
+  Proposal ask(const Population& population, CounterRng& random) override;
+
+ private:
+  const Space& space_;
+  Step step_;
+};
+
+}  // namespace tw::search

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace tw::search {
+
+enum class TrialState : uint8_t {
+  running,
+  complete,    ///< with a finite loss
+  pruned,      ///< stopped early; its loss is the last that it reported
+  failed,      ///< an exception, NaN, a time-out, or its process was lost
+  infeasible,  ///< it violates a constraint, and was not evaluated
+};
+
+/// "running", "complete", ...
+const char* name_of(TrialState state) noexcept;
+
+/// What a propagator notes on a proposal to know it again when its loss comes back.
+struct Tag {
+  int32_t run = 0;         ///< restarts of the optimizer
+  int32_t generation = 0;  ///< such as the version of a distribution
+  int32_t index = 0;       ///< such as a particle, or a sample of the generation
+  bool operator==(const Tag&) const = default;
+};
+
+/// A configuration, and what is known of it.
+struct Individual {
+  int64_t trial = -1;                                     ///< unique in a search
+  std::vector<double> values = {};                        ///< in the order of the space; NaN for what does not exist
+  double loss = std::numeric_limits<double>::infinity();  ///< smaller is better
+  TrialState state = TrialState::running;
+  Tag tag = {};
+  int32_t worker = 0;
+  int32_t island = 0;
+  double seconds = 0;  ///< of the evaluation
+
+  /// Whether it may breed and be ranked: failed and infeasible ones never are.
+  bool counts() const noexcept { return state == TrialState::complete || state == TrialState::pruned; }
+};
+
+/// What is to be evaluated next.
+struct Proposal {
+  std::vector<double> values = {};
+  Tag tag = {};
+};
+
+}  // namespace tw::search

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is searched: parameters with their limits, conditions and constraints.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tw::search {
+
+enum class Scale { linear, logarithmic };
+inline constexpr Scale log_scale = Scale::logarithmic;
+
+/// One dimension. Its value is held as a double: a real or integer as it is, of the others the index of the choice.
+struct Parameter {
+  enum class Kind { real, integer, ordinal, categorical };
+
+  std::string name = {};
+  Kind kind = Kind::real;
+  double low = 0;                         ///< of real and integer ones, inclusive
+  double high = 0;                        ///< inclusive
+  Scale scale = Scale::linear;            ///< of real and integer ones
+  double step = 0;                        ///< of real ones: values are low + k step; 0: any value
+  std::vector<std::string> choices = {};  ///< of ordinal and categorical ones
+  std::vector<double> numbers = {};       ///< of ordinal ones, which are numbers
+  std::string parent = {};                ///< it exists only under a value of this one; empty: always
+  std::vector<std::string> allowed = {};  ///< the parent's values, as text, under which it exists
+
+  /// This parameter, existing only while `name`, which is declared earlier and always has a value when this one has, is one of `values`.
+  Parameter when(std::string name, std::vector<std::string> values) const;
+  bool has_choices() const noexcept { return kind == Kind::ordinal || kind == Kind::categorical; }
+  /// Number of values; 0: a continuum.
+  int64_t count() const noexcept;
+  /// Such as "0.01", "4", "relu".
+  std::string text_of(double value) const;
+};
+
+Parameter real(std::string name, double low, double high, Scale scale = Scale::linear, double step = 0);
+Parameter integer(std::string name, int64_t low, int64_t high, Scale scale = Scale::linear);
+/// Numbers in an order, such as batch sizes.
+Parameter ordinal(std::string name, std::vector<double> numbers);
+Parameter categorical(std::string name, std::vector<std::string> choices);
+
+class Configuration;
+
+/// Parameters, and what configurations must fulfil. A value; cheap to share by reference.
+class Space {
+ public:
+  /// @throws ContractError naming the parameter: no name, a duplicate one, reversed or infinite limits, an empty range, a scale that does not fit
+  /// limits, a condition on what is not declared before or on values that it does not have
+  Space(std::initializer_list<Parameter> parameters);
+  explicit Space(std::vector<Parameter> parameters);
+
+  const std::vector<Parameter>& parameters() const noexcept { return parameters_; }
+  size_t size() const noexcept { return parameters_.size(); }
+  /// @throws ContractError naming the nearest one if there is none of this name
+  size_t index_of(std::string_view name) const;
+
+  /// Only configurations for which `holds` is true are feasible. @param name for messages
+  void require(std::string name, std::function<bool(const Configuration&)> holds);
+  /// The first constraint that `values` violate; empty: feasible.
+  std::string violated(const std::vector<double>& values) const;
+
+  /// Whether parameter `index` exists under the values of those before it.
+  bool exists(size_t index, const std::vector<double>& values) const;
+  /// The nearest values that there are: within limits (by clipping), on steps, whole where they must be; NaN for what does not exist.
+  void repair(std::vector<double>& values) const;
+  /// Whether repair() would change nothing.
+  bool contains(const std::vector<double>& values) const;
+
+  /// Positions are vectors of numbers between 0 and 1: one for a real, integer or ordinal parameter, in its scale, and one for each choice of a
+  /// categorical one.
+  size_t dimensions() const noexcept { return dimensions_; }
+  /// Whole and ordinal numbers lie in the middle of their share. What does not exist is at 0.5; of categorical ones, each choice.
+  std::vector<double> encode(const std::vector<double>& values) const;
+  /// The other way; a categorical parameter takes its largest number. Positions outside are clipped. @throws ContractError for another size
+  std::vector<double> decode(const std::vector<double>& position) const;
+  /// Of parameter `index` alone: between 0 and 1, in its scale. Not for categorical ones.
+  double to_unit(size_t index, double value) const;
+  double from_unit(size_t index, double unit) const;
+
+  /// Equal for equal parameters: what a journal belongs to.
+  uint64_t hash() const;
+
+ private:
+  struct Constraint {
+    std::string name;
+    std::function<bool(const Configuration&)> holds;
+  };
+  struct Condition {
+    int parent = -1;
+    std::vector<double> allowed;
+  };
+
+  std::vector<Parameter> parameters_;
+  std::vector<Condition> conditions_;  // by parameter
+  std::vector<Constraint> constraints_;
+  size_t dimensions_ = 0;
+};
+
+}  // namespace tw::search

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which trials go on, by what they and others report on their way. Pure.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tw::search {
+
+/// A value, smaller is better, that a trial has reached at a step: an epoch, or another measure of what was spent; steps ascend.
+struct Report {
+  int64_t trial = 0;
+  int64_t step = 0;
+  double value = 0;
+};
+
+/// Told of all reports, and asked of some.
+class StoppingRule {
+ public:
+  virtual ~StoppingRule() = default;
+  /// A report of any trial, once, in the order in which they become known.
+  virtual void observe(const Report& report) = 0;
+  /// Whether the trial of this report, which was observed, goes on. NaN never does.
+  virtual bool goes_on(const Report& report) const = 0;
+};
+
+/// Stops a trial whose best value so far is worse than the median of what others, when they were at this step, had on the average.
+/// Ref: Golovin et al. 2017, Google Vizier, section 3.2.
+struct MedianOptions {
+  int64_t grace = 1;        ///< steps that every trial gets
+  size_t least_trials = 3;  ///< others that must have come as far
+  void validate() const;
+};
+std::unique_ptr<StoppingRule> median_rule(const MedianOptions& options = {});
+
+/// Asynchronous successive halving, stopping form: at rungs grace * eta^k a trial goes on while it is among the best 1/eta of those that came so far.
+/// Ref: Li et al. 2020, arXiv 1810.05934; the stopping form as in Ray Tune.
+struct HalvingOptions {
+  int64_t grace = 1;  ///< steps to the first rung
+  int64_t eta = 4;
+  int64_t most = 1 << 30;  ///< steps; no rung lies at or behind it
+  void validate() const;
+};
+std::unique_ptr<StoppingRule> halving_rule(const HalvingOptions& options = {});
+
+/// Halving rules with later first rungs beside each other: bracket b of them begins at grace * eta^b, and trials are dealt out among brackets so that
+/// each costs about the same: ceil(brackets / (brackets - b)) * eta^(brackets - 1 - b).
+/// Ref: Li et al. 2018, Hyperband, JMLR 18; asynchronous brackets as in arXiv 1810.05934.
+std::unique_ptr<StoppingRule> hyperband_rule(int brackets, const HalvingOptions& options = {});
+/// The bracket of a trial: a function of its number.
+int bracket_of(int64_t trial, int brackets, int64_t eta);
+
+/// Promotion form of asynchronous successive halving: a trial pauses at its rung, and is promoted when it is among the best 1/eta there, so that
+/// nothing is spent on a trial before it has earned it. Ref: arXiv 1810.05934, algorithm 2.
+class Promotion {
+ public:
+  explicit Promotion(const HalvingOptions& options);
+
+  /// The steps at which a trial of this rung pauses.
+  int64_t steps(int rung) const;
+  int rungs() const noexcept { return rungs_; }
+  /// A trial has come to the end of a rung.
+  void add(int rung, int64_t trial, double value);
+  struct Promoted {
+    int64_t trial = -1;
+    int rung = 0;  ///< that it is to go to
+  };
+  /// A trial that may go on, from the highest rung that has one; trial -1: none, so a new one begins at rung 0. It is promoted by this call.
+  Promoted next();
+
+ private:
+  struct Entry {
+    double value;
+    int64_t trial;
+    bool operator<(const Entry& other) const noexcept { return value < other.value || (value == other.value && trial < other.trial); }
+  };
+  HalvingOptions options_;
+  int rungs_ = 0;
+  std::vector<std::map<Entry, bool>> entries_;  // by rung, whether promoted
+};
+
+}  // namespace tw::search

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/evolution/population.hpp>
+
+#include <algorithm>
+#include <tw/base/contract.hpp>
+
+namespace tw::search {
+namespace {
+
+constexpr size_t most_ranked = 1024;
+constexpr size_t nowhere = static_cast<size_t>(-1);
+
+}  // namespace
+
+const char* name_of(TrialState state) noexcept {
+  switch (state) {
+    case TrialState::running: return "running";
+    case TrialState::complete: return "complete";
+    case TrialState::pruned: return "pruned";
+    case TrialState::failed: return "failed";
+    case TrialState::infeasible: return "infeasible";
+  }
+  return "";
+}
+
+bool Population::add(const Individual& individual) {
+  const size_t index = all_.size();
+  if (!index_.emplace(individual.trial, index).second) return false;
+  all_.push_back(individual);
+  place_.push_back(nowhere);
+  if (!individual.counts()) return true;
+  if (best_ever_ < 0 || individual.loss < all_[static_cast<size_t>(best_ever_)].loss) best_ever_ = static_cast<int64_t>(index);
+  rank(index);
+  return true;
+}
+
+void Population::rank(size_t index) {
+  place_[index] = active_.size();
+  active_.push_back(index);
+  const Key key{all_[index].loss, all_[index].trial, index};
+  if (best_.size() == most_ranked && !(key < best_.back())) {
+    rest_.insert(key);
+    return;
+  }
+  best_.insert(std::upper_bound(best_.begin(), best_.end(), key), key);
+  if (best_.size() > most_ranked) {
+    rest_.insert(best_.back());
+    best_.pop_back();
+  }
+}
+
+bool Population::activate(int64_t trial) {
+  const auto found = index_.find(trial);
+  if (found == index_.end() || place_[found->second] != nowhere || !all_[found->second].counts()) return false;
+  rank(found->second);
+  return true;
+}
+
+bool Population::deactivate(int64_t trial) {
+  const auto found = index_.find(trial);
+  if (found == index_.end() || place_[found->second] == nowhere) return false;
+  const size_t index = found->second;
+  active_[place_[index]] = active_.back();
+  place_[active_.back()] = place_[index];
+  active_.pop_back();
+  place_[index] = nowhere;
+  const Key key{all_[index].loss, trial, index};
+  if (rest_.erase(key) > 0) return true;
+  best_.erase(std::lower_bound(best_.begin(), best_.end(), key));
+  if (!rest_.empty()) best_.push_back(rest_.extract(rest_.begin()).value());
+  return true;
+}
+
+const Individual* Population::find(int64_t trial) const {
+  const auto found = index_.find(trial);
+  return found == index_.end() ? nullptr : &all_[found->second];
+}
+
+const Individual& Population::worst() const {
+  TW_EXPECTS(!active_.empty(), "the population is empty");
+  return all_[rest_.empty() ? best_.back().index : rest_.rbegin()->index];
+}
+
+}  // namespace tw::search

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/evolution/space.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/base/hash.hpp>
+#include <tw/base/suggest.hpp>
+#include <tw/evolution/configuration.hpp>
+
+namespace tw::search {
+namespace {
+
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+using Kind = Parameter::Kind;
+
+std::string shortest(double value) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value);
+  return {text, end.ptr};
+}
+
+/// How many steps above the lower limit the last value is.
+double last_step(const Parameter& p) { return std::floor((p.high - p.low) / p.step * (1 + 1e-12) + 1e-9); }
+
+void validate_limits(const Parameter& p) {
+  TW_EXPECTS(std::isfinite(p.low) && std::isfinite(p.high), "parameter '", p.name, "': limits must be finite, got ", p.low, " and ", p.high);
+  TW_EXPECTS(p.low <= p.high, "parameter '", p.name, "': limits are reversed: ", p.low, " is above ", p.high);
+  TW_EXPECTS(p.low < p.high || p.kind == Kind::integer, "parameter '", p.name, "': the range is empty: both limits are ", p.low);
+  TW_EXPECTS(p.scale == Scale::linear || p.low > 0, "parameter '", p.name, "': a logarithmic scale needs positive limits, got ", p.low);
+  TW_EXPECTS(std::isfinite(p.step) && p.step >= 0 && p.step <= p.high - p.low, "parameter '", p.name, "': the step must be between 0 and ",
+             p.high - p.low, ", got ", p.step);
+  constexpr double most = 9007199254740992;  // 2^53: whole doubles up to here
+  TW_EXPECTS(p.kind != Kind::integer || std::max(std::abs(p.low), std::abs(p.high)) <= most, "parameter '", p.name, "': whole numbers up to 2^53");
+}
+
+void validate_choices(const Parameter& p) {
+  TW_EXPECTS(!p.choices.empty(), "parameter '", p.name, "': the range is empty: it has no choices");
+  for (size_t i = 0; i < p.choices.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) TW_EXPECTS(p.choices[i] != p.choices[k], "parameter '", p.name, "': the choice '", p.choices[i], "' occurs twice");
+  }
+  for (const double number : p.numbers) TW_EXPECTS(std::isfinite(number), "parameter '", p.name, "': ", number, " is not a number to choose");
+  TW_EXPECTS(std::ranges::is_sorted(p.numbers), "parameter '", p.name, "': ordinal numbers ascend");
+}
+
+/// A text of a choice or number as the parameter's value.
+double value_of_text(const Parameter& p, const std::string& text) {
+  if (p.has_choices()) {
+    const auto found = std::ranges::find(p.choices, text);
+    return found == p.choices.end() ? none : static_cast<double>(found - p.choices.begin());
+  }
+  double value = none;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  return end.ptr == text.data() + text.size() && value >= p.low && value <= p.high ? value : none;
+}
+
+/// Equal shares of [0, 1] for values 0 to n - 1: the middle of one, and the one that holds a position.
+double middle(double index, double n) { return (index + 0.5) / n; }
+double share(double unit, double n) { return std::clamp(std::floor(unit * n), 0.0, n - 1); }
+
+}  // namespace
+
+Parameter Parameter::when(std::string name_of_parent, std::vector<std::string> values) const {
+  Parameter conditional = *this;
+  conditional.parent = std::move(name_of_parent);
+  conditional.allowed = std::move(values);
+  return conditional;
+}
+
+int64_t Parameter::count() const noexcept {
+  if (has_choices()) return static_cast<int64_t>(choices.size());
+  if (kind == Kind::integer) return static_cast<int64_t>(high - low) + 1;
+  return step > 0 ? static_cast<int64_t>(last_step(*this)) + 1 : 0;
+}
+
+std::string Parameter::text_of(double value) const {
+  if (std::isnan(value)) return "-";
+  return has_choices() ? choices.at(static_cast<size_t>(value)) : shortest(value);
+}
+
+Parameter real(std::string name, double low, double high, Scale scale, double step) {
+  return {.name = std::move(name), .kind = Kind::real, .low = low, .high = high, .scale = scale, .step = step};
+}
+
+Parameter integer(std::string name, int64_t low, int64_t high, Scale scale) {
+  return {.name = std::move(name), .kind = Kind::integer, .low = static_cast<double>(low), .high = static_cast<double>(high), .scale = scale};
+}
+
+Parameter ordinal(std::string name, std::vector<double> numbers) {
+  Parameter p{.name = std::move(name), .kind = Kind::ordinal};
+  for (const double number : numbers) p.choices.push_back(shortest(number));
+  p.numbers = std::move(numbers);
+  return p;
+}
+
+Parameter categorical(std::string name, std::vector<std::string> choices) {
+  return {.name = std::move(name), .kind = Kind::categorical, .choices = std::move(choices)};
+}
+
+Space::Space(std::initializer_list<Parameter> parameters) : Space(std::vector<Parameter>(parameters)) {}
+
+Space::Space(std::vector<Parameter> parameters) : parameters_(std::move(parameters)) {
+  TW_EXPECTS(!parameters_.empty(), "a space has one parameter at least");
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& p = parameters_[i];
+    TW_EXPECTS(!p.name.empty(), "parameter ", i, " has no name");
+    for (size_t k = 0; k < i; ++k) TW_EXPECTS(parameters_[k].name != p.name, "two parameters are called '", p.name, "'");
+    p.has_choices() ? validate_choices(p) : validate_limits(p);
+    Condition condition;
+    if (!p.parent.empty()) {
+      const auto found = std::find_if(parameters_.begin(), parameters_.begin() + static_cast<int64_t>(i),
+                                      [&](const Parameter& other) { return other.name == p.parent; });
+      TW_EXPECTS(found != parameters_.begin() + static_cast<int64_t>(i), "parameter '", p.name, "' depends on '", p.parent,
+                 "', which is not declared before it");
+      condition.parent = static_cast<int>(found - parameters_.begin());
+      TW_EXPECTS(!p.allowed.empty(), "parameter '", p.name, "' exists under no value of '", p.parent, "'");
+      for (const std::string& text : p.allowed) {
+        condition.allowed.push_back(value_of_text(*found, text));
+        TW_EXPECTS(!std::isnan(condition.allowed.back()), "parameter '", p.name, "' exists when '", p.parent, "' is '", text,
+                   "', which is no value of that");
+      }
+    }
+    conditions_.push_back(std::move(condition));
+    dimensions_ += p.kind == Kind::categorical ? p.choices.size() : 1;
+  }
+}
+
+size_t Space::index_of(std::string_view name) const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].name == name) return i;
+    names.push_back(parameters_[i].name);
+  }
+  TW_EXPECTS(false, "there is no parameter '", name, "'; did you mean '", nearest_name(name, names), "'?");
+  return 0;
+}
+
+void Space::require(std::string name, std::function<bool(const Configuration&)> holds) {
+  TW_EXPECTS(holds != nullptr, "constraint '", name, "' has no function");
+  constraints_.push_back({std::move(name), std::move(holds)});
+}
+
+std::string Space::violated(const std::vector<double>& values) const {
+  for (const Constraint& constraint : constraints_) {
+    if (!constraint.holds(Configuration(*this, values))) return constraint.name;
+  }
+  return {};
+}
+
+bool Space::exists(size_t index, const std::vector<double>& values) const {
+  const Condition& condition = conditions_[index];
+  if (condition.parent < 0) return true;
+  const double value = values[static_cast<size_t>(condition.parent)];
+  return std::ranges::find(condition.allowed, value) != condition.allowed.end();
+}
+
+void Space::repair(std::vector<double>& values) const {
+  TW_EXPECTS(values.size() == size(), "a configuration has ", size(), " values, got ", values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Parameter& p = parameters_[i];
+    if (!exists(i, values)) {
+      values[i] = none;
+      continue;
+    }
+    double& value = values[i];
+    if (std::isnan(value)) value = p.has_choices() ? 0 : from_unit(i, 0.5);
+    if (p.has_choices()) {
+      value = std::clamp(std::round(value), 0.0, static_cast<double>(p.choices.size() - 1));
+    } else {
+      if (p.kind == Kind::integer) value = std::round(value);
+      value = std::clamp(value, p.low, p.high);
+      if (p.step > 0) value = p.low + p.step * std::clamp(std::round((value - p.low) / p.step), 0.0, last_step(p));
+    }
+  }
+}
+
+bool Space::contains(const std::vector<double>& values) const {
+  if (values.size() != size()) return false;
+  std::vector<double> repaired = values;
+  repair(repaired);
+  return std::equal(values.begin(), values.end(), repaired.begin(), [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); });
+}
+
+double Space::to_unit(size_t index, double value) const {
+  const Parameter& p = parameters_[index];
+  if (p.has_choices()) return middle(value, static_cast<double>(p.choices.size()));
+  // Whole numbers have a share each: that of k is [k - 0.5, k + 0.5], in the scale.
+  const double reach = p.kind == Kind::integer ? 0.5 : 0;
+  const double low = p.low - reach;
+  const double high = p.high + reach;
+  if (p.scale == Scale::logarithmic) return std::log(value / low) / std::log(high / low);
+  return (value - low) / (high - low);
+}
+
+double Space::from_unit(size_t index, double unit) const {
+  const Parameter& p = parameters_[index];
+  const double u = std::clamp(unit, 0.0, 1.0);
+  if (p.has_choices()) return share(u, static_cast<double>(p.choices.size()));
+  if (p.step > 0 && p.scale == Scale::linear) return p.low + p.step * share(u, last_step(p) + 1);
+  const double reach = p.kind == Kind::integer ? 0.5 : 0;
+  const double low = p.low - reach;
+  const double high = p.high + reach;
+  double value = p.scale == Scale::logarithmic ? low * std::pow(high / low, u) : low + u * (high - low);
+  if (p.kind == Kind::integer) value = std::round(value);
+  if (p.step > 0) value = p.low + p.step * std::round((value - p.low) / p.step);
+  return std::clamp(value, p.low, p.high);
+}
+
+std::vector<double> Space::encode(const std::vector<double>& values) const {
+  std::vector<double> position;
+  position.reserve(dimensions_);
+  for (size_t i = 0; i < size(); ++i) {
+    const bool missing = std::isnan(values[i]);
+    if (parameters_[i].kind != Kind::categorical) {
+      position.push_back(missing ? 0.5 : to_unit(i, values[i]));
+      continue;
+    }
+    for (size_t choice = 0; choice < parameters_[i].choices.size(); ++choice) {
+      position.push_back(missing ? 0.5 : static_cast<double>(static_cast<double>(choice) == values[i]));
+    }
+  }
+  return position;
+}
+
+std::vector<double> Space::decode(const std::vector<double>& position) const {
+  TW_EXPECTS(position.size() == dimensions_, "a position has ", dimensions_, " numbers, got ", position.size());
+  std::vector<double> values;
+  values.reserve(size());
+  auto at = position.begin();
+  for (size_t i = 0; i < size(); ++i) {
+    if (parameters_[i].kind != Kind::categorical) {
+      values.push_back(from_unit(i, *at++));
+      continue;
+    }
+    const auto end = at + static_cast<int64_t>(parameters_[i].choices.size());
+    values.push_back(static_cast<double>(std::max_element(at, end) - at));
+    at = end;
+  }
+  for (size_t i = 0; i < size(); ++i) {
+    if (!exists(i, values)) values[i] = none;
+  }
+  return values;
+}
+
+uint64_t Space::hash() const {
+  std::string text;
+  for (const Parameter& p : parameters_) {
+    text += concat(p.name, '|', static_cast<int>(p.kind), '|', shortest(p.low), '|', shortest(p.high), '|', static_cast<int>(p.scale), '|',
+                   shortest(p.step), '|', p.parent);
+    for (const std::string& each : p.choices) text += '|' + each;
+    for (const std::string& each : p.allowed) text += '&' + each;
+    text += '\n';
+  }
+  return content_hash(text);
+}
+
+}  // namespace tw::search

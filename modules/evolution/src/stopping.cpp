@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/evolution/stopping.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <tw/base/contract.hpp>
+#include <unordered_map>
+
+namespace tw::search {
+namespace {
+
+/// What a trial has reported.
+struct Curve {
+  double best = std::numeric_limits<double>::infinity();
+  std::vector<std::pair<int64_t, double>> means;  // by step: the mean of all values up to it
+  double sum = 0;
+};
+
+class MedianRule : public StoppingRule {
+ public:
+  explicit MedianRule(const MedianOptions& options) : options_(options) {}
+
+  void observe(const Report& report) override {
+    if (std::isnan(report.value)) return;
+    Curve& curve = curves_[report.trial];
+    curve.best = std::min(curve.best, report.value);
+    curve.sum += report.value;
+    curve.means.emplace_back(report.step, curve.sum / static_cast<double>(curve.means.size() + 1));
+  }
+
+  bool goes_on(const Report& report) const override {
+    if (std::isnan(report.value)) return false;
+    if (report.step <= options_.grace) return true;
+    std::vector<double> others;
+    for (const auto& [trial, curve] : curves_) {
+      if (trial == report.trial || curve.means.back().first < report.step) continue;
+      const auto at = std::ranges::upper_bound(curve.means, report.step, {}, [](const auto& mean) { return mean.first; });
+      if (at != curve.means.begin()) others.push_back(std::prev(at)->second);
+    }
+    if (others.size() < options_.least_trials) return true;
+    const auto middle = others.begin() + static_cast<int64_t>(others.size() / 2);
+    std::nth_element(others.begin(), middle, others.end());
+    return curves_.at(report.trial).best <= *middle;
+  }
+
+ private:
+  MedianOptions options_;
+  std::unordered_map<int64_t, Curve> curves_;
+};
+
+/// Values that came to a rung, to tell whether one is among the best 1/eta: the smaller ones apart from the others, so that it is a look at one.
+class Rung {
+ public:
+  explicit Rung(int64_t eta) : eta_(static_cast<size_t>(eta)) {}
+
+  void add(double value) {
+    if (!best_.empty() && value < *best_.rbegin()) {
+      best_.insert(value);
+    } else {
+      others_.insert(value);
+    }
+    // The best 1/eta, but one at least.
+    const size_t wanted = std::max<size_t>(1, (best_.size() + others_.size()) / eta_);
+    while (best_.size() < wanted) best_.insert(others_.extract(others_.begin()));
+    while (best_.size() > wanted) others_.insert(best_.extract(std::prev(best_.end())));
+  }
+  bool has_among_best(double value) const { return !best_.empty() && value <= *best_.rbegin(); }
+
+ private:
+  size_t eta_;
+  std::multiset<double> best_;
+  std::multiset<double> others_;
+};
+
+class HalvingRule : public StoppingRule {
+ public:
+  explicit HalvingRule(const HalvingOptions& options) : eta_(options.eta) {
+    for (int64_t steps = options.grace; steps < options.most; steps *= options.eta) {
+      rungs_.emplace_back(steps, Rung(options.eta));
+      if (steps > options.most / options.eta) break;
+    }
+  }
+
+  void observe(const Report& report) override {
+    if (std::isnan(report.value)) return;
+    int& next = next_rung_[report.trial];
+    while (next < static_cast<int>(rungs_.size()) && rungs_[static_cast<size_t>(next)].first <= report.step) {
+      rungs_[static_cast<size_t>(next)].second.add(report.value);
+      judged_[report.trial] = {report.step, next};
+      ++next;
+    }
+  }
+
+  bool goes_on(const Report& report) const override {
+    if (std::isnan(report.value)) return false;
+    const auto judged = judged_.find(report.trial);
+    if (judged == judged_.end() || judged->second.first != report.step) return true;  // between rungs
+    return rungs_[static_cast<size_t>(judged->second.second)].second.has_among_best(report.value);
+  }
+
+ private:
+  int64_t eta_;
+  std::vector<std::pair<int64_t, Rung>> rungs_;                  // by steps
+  std::unordered_map<int64_t, int> next_rung_;                   // by trial
+  std::unordered_map<int64_t, std::pair<int64_t, int>> judged_;  // by trial, the step and rung it came to last
+};
+
+class HyperbandRule : public StoppingRule {
+ public:
+  HyperbandRule(int brackets, HalvingOptions options) : eta_(options.eta) {
+    for (int bracket = 0; bracket < brackets; ++bracket, options.grace *= options.eta) rules_.emplace_back(options);
+  }
+  void observe(const Report& report) override { rules_[bracket(report)].observe(report); }
+  bool goes_on(const Report& report) const override { return rules_[bracket(report)].goes_on(report); }
+
+ private:
+  size_t bracket(const Report& report) const { return static_cast<size_t>(bracket_of(report.trial, static_cast<int>(rules_.size()), eta_)); }
+
+  int64_t eta_;
+  std::vector<HalvingRule> rules_;
+};
+
+}  // namespace
+
+void MedianOptions::validate() const {
+  TW_EXPECTS(grace >= 0, "grace must be at least 0, got ", grace);
+  TW_EXPECTS(least_trials >= 1, "least_trials must be at least 1, got ", least_trials);
+}
+
+void HalvingOptions::validate() const {
+  TW_EXPECTS(grace >= 1, "grace must be at least 1, got ", grace);
+  TW_EXPECTS(eta >= 2, "eta must be at least 2, got ", eta);
+  TW_EXPECTS(most >= grace, "most must be at least grace, ", grace, ", got ", most);
+}
+
+std::unique_ptr<StoppingRule> median_rule(const MedianOptions& options) {
+  options.validate();
+  return std::make_unique<MedianRule>(options);
+}
+
+std::unique_ptr<StoppingRule> halving_rule(const HalvingOptions& options) {
+  options.validate();
+  return std::make_unique<HalvingRule>(options);
+}
+
+std::unique_ptr<StoppingRule> hyperband_rule(int brackets, const HalvingOptions& options) {
+  options.validate();
+  TW_EXPECTS(brackets >= 1 && brackets <= 16, "brackets must be 1 to 16, got ", brackets);
+  return std::make_unique<HyperbandRule>(brackets, options);
+}
+
+int bracket_of(int64_t trial, int brackets, int64_t eta) {
+  std::vector<int64_t> shares;  // of bracket b: ceil(brackets / (brackets - b)) eta^(brackets - 1 - b), after Hyperband's n = ceil(B/R eta^s / (s+1))
+  int64_t all = 0;
+  for (int b = 0; b < brackets; ++b) {
+    const int s = brackets - 1 - b;
+    int64_t share = (brackets + s) / (s + 1);
+    for (int k = 0; k < s; ++k) share *= eta;
+    shares.push_back(share);
+    all += share;
+  }
+  int64_t place = trial % all;
+  int bracket = 0;
+  while (place >= shares[static_cast<size_t>(bracket)]) place -= shares[static_cast<size_t>(bracket++)];
+  return bracket;
+}
+
+Promotion::Promotion(const HalvingOptions& options) : options_(options) {
+  options.validate();
+  rungs_ = 1;
+  for (int64_t steps = options.grace; steps <= options.most / options.eta; steps *= options.eta) ++rungs_;
+  entries_.resize(static_cast<size_t>(rungs_));
+}
+
+int64_t Promotion::steps(int rung) const {
+  int64_t steps = options_.grace;
+  for (int k = 0; k < rung; ++k) steps *= options_.eta;
+  return steps;
+}
+
+void Promotion::add(int rung, int64_t trial, double value) {
+  TW_EXPECTS(rung >= 0 && rung < rungs_, "there is no rung ", rung, " of ", rungs_);
+  if (!std::isnan(value)) entries_[static_cast<size_t>(rung)].emplace(Entry{value, trial}, false);
+}
+
+Promotion::Promoted Promotion::next() {
+  for (int rung = rungs_ - 2; rung >= 0; --rung) {
+    auto& entries = entries_[static_cast<size_t>(rung)];
+    size_t left = entries.size() / static_cast<size_t>(options_.eta);
+    for (auto& [entry, promoted] : entries) {
+      if (left-- == 0) break;
+      if (promoted) continue;
+      promoted = true;
+      return {entry.trial, rung + 1};
+    }
+  }
+  return {};
+}
+
+}  // namespace tw::search

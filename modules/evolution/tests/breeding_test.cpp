@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tw/base/contract.hpp>
+#include <tw/evolution/breeding.hpp>
+#include <tw/evolution/configuration.hpp>
+#include <tw/evolution/draws.hpp>
+
+namespace tw::search {
+namespace {
+
+const Space& plane() {
+  static const Space space{real("x", 0, 1), real("y", 0, 1), real("z", 0, 1), real("w", 0, 1)};
+  return space;
+}
+
+/// Trial i has all genes at i/100 and that as its loss.
+Population steps(int64_t n) {
+  Population population;
+  for (int64_t i = 0; i < n; ++i) {
+    const double value = static_cast<double>(i) / 100;
+    population.add({.trial = i, .values = {value, value, value, value}, .loss = value, .state = TrialState::complete});
+  }
+  return population;
+}
+
+std::vector<int64_t> trials(const std::vector<const Individual*>& parents) {
+  std::vector<int64_t> of;
+  for (const Individual* each : parents) of.push_back(each->trial);
+  return of;
+}
+
+TEST(Breeding, Selects) {
+  const Population population = steps(50);
+  CounterRng random(1);
+  Brood brood{plane(), population, random};
+  best(10)(brood);
+  worst(3)(brood);
+  EXPECT_EQ(trials(brood.parents), (std::vector<int64_t>{9, 8, 7}));
+  best(1)(brood);
+  EXPECT_EQ(trials(brood.parents), std::vector<int64_t>{7});
+  std::vector<int> counts(50, 0);
+  for (int i = 0; i < 5000; ++i) {
+    Brood other{plane(), population, random};
+    any(10)(other);
+    std::vector<int64_t> drawn = trials(other.parents);
+    std::ranges::sort(drawn);
+    ASSERT_EQ(std::ranges::unique(drawn).size(), 0U);
+    for (const int64_t trial : drawn) ++counts[static_cast<size_t>(trial)];
+  }
+  // Binomial(5000, 0.2): 1000, deviation 28; six of them for 50 counts.
+  for (const int count : counts) EXPECT_NEAR(count, 1000, 170);
+}
+
+/// The known wrong version prefers the worse gene.
+TEST(Breeding, SigmoidCrossoverPrefersTheBetterParent) {
+  const Population population = steps(100);
+  CounterRng random(2);
+  const Individual& good = *population.find(1);
+  const Individual& bad = *population.find(91);  // 0.9 worse
+  for (const bool good_first : {true, false}) {
+    int from_good = 0;
+    for (int i = 0; i < 5000; ++i) {
+      Brood brood{plane(), population, random, good_first ? std::vector{&good, &bad} : std::vector{&bad, &good}};
+      sigmoid_crossover(0.5)(brood);
+      for (const double gene : brood.child) from_good += gene == good.values[0] ? 1 : 0;
+    }
+    const double expected = 1 / (1 + std::exp(-0.9 / 0.5));  // 0.858; of 20000, deviation 0.0025
+    EXPECT_NEAR(from_good / 20000.0, expected, 0.015);
+  }
+}
+
+TEST(Breeding, CrossesGeneByGene) {
+  const Population population = steps(100);
+  CounterRng random(2);
+  int second = 0;
+  for (int i = 0; i < 5000; ++i) {
+    Brood brood{plane(), population, random, {population.find(1), population.find(2)}};
+    uniform_crossover(0.25)(brood);
+    for (const double gene : brood.child) second += gene == 0.02 ? 1 : 0;
+  }
+  EXPECT_NEAR(second / 20000.0, 0.25, 0.02);  // deviation 0.003
+  std::vector<int> counts(3, 0);
+  for (int i = 0; i < 5000; ++i) {
+    Brood brood{plane(), population, random, {population.find(0), population.find(1), population.find(2)}};
+    multiple_parent_crossover()(brood);
+    for (const double gene : brood.child) ++counts[static_cast<size_t>(std::lround(gene * 100))];
+  }
+  for (const int count : counts) EXPECT_NEAR(count / 20000.0, 1 / 3.0, 0.02);
+}
+
+TEST(Breeding, MutatesAsManyGenesAsAsked) {
+  const Population population = steps(100);
+  CounterRng random(4);
+  for (size_t n = 1; n <= 4; ++n) {
+    Brood brood{plane(), population, random, {population.find(50)}};
+    point_mutation(n)(brood);
+    EXPECT_EQ(std::ranges::count(brood.child, 0.5), 4 - static_cast<int64_t>(n));
+  }
+  double sum = 0;
+  double squares = 0;
+  constexpr int draws = 20000;
+  for (int i = 0; i < draws; ++i) {
+    Brood brood{plane(), population, random, {population.find(50)}};
+    normal_mutation(0.05)(brood);
+    double moved = 0;
+    for (const double gene : brood.child) moved += gene - 0.5;
+    sum += moved;
+    squares += moved * moved;
+  }
+  EXPECT_NEAR(sum / draws, 0, 6 * 0.05 / std::sqrt(draws));
+  EXPECT_NEAR(std::sqrt(squares / draws), 0.05, 6 * 0.05 / std::sqrt(2.0 * draws));
+}
+
+TEST(Breeding, StaysWithinLimits) {
+  const Space space{real("lr", 1e-4, 1e-1, log_scale), integer("n", 1, 3), categorical("a", {"x", "y"}), real("m", 0, 1).when("a", {"x"})};
+  CounterRng random(5);
+  Population population;
+  Breeder breeder(space, with_population(2, in_turn({any(2), uniform_crossover(), normal_mutation(2, 4)}), uniform_child()));
+  for (int64_t trial = 0; trial < 500; ++trial) {
+    const Proposal proposal = breeder.ask(population, random);
+    ASSERT_TRUE(space.contains(proposal.values));
+    population.add({.trial = trial, .values = proposal.values, .loss = uniform(random), .state = TrialState::complete});
+  }
+}
+
+TEST(Breeding, TriesToMeetConstraints) {
+  Space space{real("x", 0, 1), real("y", 0, 1)};
+  space.require("x below y", [](const Configuration& c) { return c.real("x") < c.real("y"); });
+  CounterRng random(6);
+  Breeder breeder(space);
+  int violated = 0;
+  for (int i = 0; i < 1000; ++i) violated += space.violated(breeder.ask({}, random).values).empty() ? 0 : 1;
+  EXPECT_LE(violated, 10);  // of ten attempts each fails with probability 1/2: 1 in 1024; deviation 1
+}
+
+/// Means over 5 seeds are far below what as many uniform draws reach.
+TEST(Breeding, TheDefaultFindsTheMinimumOfASphere) {
+  const Space space{real("a", -5, 5), real("b", -5, 5), real("c", -5, 5), real("d", -5, 5), real("e", -5, 5)};
+  const auto best_of = [&](Step step, uint64_t seed) {
+    Population population;
+    Breeder breeder(space, std::move(step));
+    for (int64_t trial = 0; trial < 3000; ++trial) {
+      CounterRng random(seed, static_cast<uint64_t>(trial));
+      const Proposal proposal = breeder.ask(population, random);
+      double loss = 0;
+      for (const double x : proposal.values) loss += x * x;
+      population.add({.trial = trial, .values = proposal.values, .loss = loss, .state = TrialState::complete});
+    }
+    return population.best()->loss;
+  };
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    EXPECT_LT(best_of(genetic(), seed), 0.02) << "uniform draws reach " << best_of(uniform_child(), seed);
+  }
+}
+
+}  // namespace
+}  // namespace tw::search

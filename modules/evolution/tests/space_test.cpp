@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <tw/base/contract.hpp>
+#include <tw/evolution/configuration.hpp>
+#include <tw/evolution/draws.hpp>
+
+namespace tw::search {
+namespace {
+
+template <class Call>
+std::string message_of(const Call& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing thrown";
+}
+
+void expect_refused(const std::vector<Parameter>& parameters, const std::string& part) {
+  const std::string message = message_of([&] { Space{parameters}; });
+  EXPECT_NE(message.find(part), std::string::npos) << message << "\nlacks: " << part;
+}
+
+Space network() {
+  return {real("lr", 1e-4, 1e-1, log_scale),
+          integer("layers", 2, 10),
+          ordinal("batch", {16, 32, 64}),
+          categorical("optimizer", {"sgd", "adam"}),
+          real("momentum", 0, 0.95, Scale::linear, 0.05).when("optimizer", {"sgd"}),
+          categorical("decay", {"none", "cosine"}).when("optimizer", {"sgd", "adam"})};
+}
+
+TEST(Space, RefusesWhatIsWrongByName) {
+  expect_refused({real("lr", 0.1, 0.01)}, "parameter 'lr': limits are reversed: 0.1 is above 0.01");
+  expect_refused({real("lr", 0.1, 0.1)}, "parameter 'lr': the range is empty");
+  expect_refused({real("lr", 0, 1, log_scale)}, "parameter 'lr': a logarithmic scale needs positive limits");
+  expect_refused({real("lr", 0, INFINITY)}, "parameter 'lr': limits must be finite");
+  expect_refused({real("lr", 0, 1, Scale::linear, 2)}, "parameter 'lr': the step must be between 0 and 1");
+  expect_refused({integer("n", 3, 2)}, "parameter 'n': limits are reversed");
+  expect_refused({categorical("f", {})}, "parameter 'f': the range is empty");
+  expect_refused({categorical("f", {"a", "a"})}, "the choice 'a' occurs twice");
+  expect_refused({ordinal("b", {32, 16})}, "parameter 'b': ordinal numbers ascend");
+  expect_refused({integer("n", 1, 2), real("n", 0, 1)}, "two parameters are called 'n'");
+  expect_refused({real("", 0, 1)}, "parameter 0 has no name");
+  expect_refused({}, "one parameter at least");
+  expect_refused({real("a", 0, 1).when("b", {"x"}), categorical("b", {"x"})}, "parameter 'a' depends on 'b', which is not declared before it");
+  expect_refused({categorical("b", {"x"}), real("a", 0, 1).when("b", {"y"})}, "is 'y', which is no value of that");
+}
+
+TEST(Space, PositionsAndValuesAreTheSame) {
+  const Space space = network();
+  CounterRng random(1);
+  EXPECT_EQ(space.dimensions(), 1U + 1 + 1 + 2 + 1 + 2);
+  for (int i = 0; i < 1000; ++i) {
+    std::vector<double> position;
+    for (size_t k = 0; k < space.dimensions(); ++k) position.push_back(uniform(random));
+    const std::vector<double> values = space.decode(position);
+    ASSERT_TRUE(space.contains(values));
+    const std::vector<double> again = space.decode(space.encode(values));
+    for (size_t k = 0; k < values.size(); ++k) {
+      // exp(log(x)) of x up to 0.1 in a range of a factor of 1000: 2 roundings of logs up to 7
+      ASSERT_EQ(std::isnan(values[k]), std::isnan(again[k]));
+      if (std::isnan(values[k])) continue;
+      ASSERT_NEAR(values[k], again[k], 16 * std::numeric_limits<double>::epsilon());
+    }
+  }
+}
+
+TEST(Space, EveryWholeNumberHasAnEqualShare) {
+  const Space space{integer("n", 1, 4), ordinal("b", {1, 2, 4, 8})};
+  std::vector<int> counts(4, 0);
+  for (int i = 0; i < 400; ++i) {
+    const double unit = (i + 0.5) / 400;
+    ++counts[static_cast<size_t>(space.from_unit(0, unit)) - 1];
+    EXPECT_EQ(space.from_unit(1, unit), space.from_unit(0, unit) - 1);
+  }
+  EXPECT_EQ(counts, (std::vector<int>{100, 100, 100, 100}));
+}
+
+TEST(Space, WhatDoesNotExistHasNoValue) {
+  const Space space = network();
+  std::vector<double> values{0.01, 4, 1, 1, 0.5, 1};  // adam
+  space.repair(values);
+  const Configuration c(space, values);
+  EXPECT_FALSE(c.has("momentum"));
+  EXPECT_EQ(message_of([&] { c.real("momentum"); }).find("parameter 'momentum' does not exist in this configuration") == std::string::npos, false);
+  EXPECT_EQ(c.describe(), "lr=0.01 layers=4 batch=32 optimizer=adam decay=cosine");
+  values[3] = 0;
+  space.repair(values);
+  EXPECT_DOUBLE_EQ(Configuration(space, values).real("momentum"), 0.5);  // 0.475 is the middle; the nearest step
+}
+
+TEST(Space, ValuesAreReadByNameAndKind) {
+  const Space space = network();
+  const Configuration c(space, {0.01, 4, 2, 0, 0.9, 0});
+  EXPECT_DOUBLE_EQ(c.real("lr"), 0.01);
+  EXPECT_EQ(c.integer("layers"), 4);
+  EXPECT_EQ(c.integer("batch"), 64);
+  EXPECT_EQ(c.text("optimizer"), "sgd");
+  EXPECT_NE(message_of([&] { c.real("layer"); }).find("did you mean 'layers'?"), std::string::npos);
+  EXPECT_NE(message_of([&] { c.real("optimizer"); }).find("is not a number"), std::string::npos);
+  EXPECT_NE(message_of([&] { c.integer("lr"); }).find("not whole"), std::string::npos);
+}
+
+TEST(Space, RepairsToTheNearest) {
+  const Space space = network();
+  std::vector<double> values{1, 11.4, -1, 0, 0.93, 7};
+  EXPECT_FALSE(space.contains(values));
+  space.repair(values);
+  EXPECT_EQ(values[0], 0.1);
+  EXPECT_EQ(values[1], 10);
+  EXPECT_EQ(values[2], 0);
+  EXPECT_DOUBLE_EQ(values[4], 0.95);
+  EXPECT_EQ(values[5], 1);
+  EXPECT_TRUE(space.contains(values));
+}
+
+TEST(Space, NamesTheConstraintThatIsViolated) {
+  Space space{integer("a", 0, 9), integer("b", 0, 9)};
+  space.require("a below b", [](const Configuration& c) { return c.integer("a") < c.integer("b"); });
+  EXPECT_EQ(space.violated({1, 2}), "");
+  EXPECT_EQ(space.violated({2, 2}), "a below b");
+}
+
+}  // namespace
+}  // namespace tw::search

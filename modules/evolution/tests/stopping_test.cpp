@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tw/base/contract.hpp>
+#include <tw/base/random.hpp>
+#include <tw/evolution/stopping.hpp>
+
+namespace tw::search {
+namespace {
+
+bool report(StoppingRule& rule, const Report& report) {
+  rule.observe(report);
+  return rule.goes_on(report);
+}
+
+TEST(Median, StopsWhatIsWorseThanTheMedianOfMeans) {
+  const auto rule = median_rule({.grace = 1, .least_trials = 3});
+  for (int64_t trial = 0; trial < 3; ++trial) {
+    for (int64_t step = 1; step <= 3; ++step) EXPECT_TRUE(report(*rule, {trial, step, static_cast<double>(trial + 1)}));
+  }
+  EXPECT_TRUE(report(*rule, {10, 1, 9}));   // grace
+  EXPECT_FALSE(report(*rule, {10, 2, 9}));  // 2 is the median
+  EXPECT_TRUE(report(*rule, {11, 1, 9}));
+  EXPECT_TRUE(report(*rule, {11, 2, 1.5}));
+  EXPECT_TRUE(report(*rule, {11, 3, 9})) << "its best counts";
+  EXPECT_TRUE(report(*rule, {12, 4, 99})) << "nobody has come so far";
+  EXPECT_FALSE(report(*rule, {13, 1, NAN}));
+}
+
+/// By definition: at each rung, among the best 1/eta (one at least) of all that have come there so far.
+TEST(Halving, IsItsDefinition) {
+  const HalvingOptions options{.grace = 1, .eta = 3, .most = 27};
+  const auto rule = halving_rule(options);
+  std::map<int64_t, std::vector<double>> rungs{{1, {}}, {3, {}}, {9, {}}};
+  CounterRng random(1);
+  int stopped = 0;
+  for (int64_t trial = 0; trial < 300; ++trial) {
+    for (int64_t step = 1; step <= 27; ++step) {
+      const double value = random.below(1000);
+      const bool goes_on = report(*rule, {trial, step, value});
+      bool expected = true;
+      if (const auto rung = rungs.find(step); rung != rungs.end()) {
+        rung->second.push_back(value);
+        std::vector<double> sorted = rung->second;
+        std::ranges::sort(sorted);
+        expected = value <= sorted[std::max<size_t>(1, sorted.size() / 3) - 1];
+      }
+      ASSERT_EQ(goes_on, expected) << "trial " << trial << ", step " << step;
+      stopped += goes_on ? 0 : 1;
+      if (!goes_on) break;
+    }
+  }
+  EXPECT_GT(stopped, 200);
+}
+
+TEST(Halving, ReportsNeedNotMeetRungs) {
+  const auto rule = halving_rule({.grace = 2, .eta = 2, .most = 100});
+  EXPECT_TRUE(report(*rule, {0, 5, 1}));  // both rungs, 2 and 4
+  EXPECT_FALSE(report(*rule, {1, 3, 2}));
+  EXPECT_TRUE(report(*rule, {2, 1, 99}));
+}
+
+TEST(Hyperband, BracketsGetTheirShares) {
+  std::map<int, int> counts;
+  for (int64_t trial = 0; trial < 34; ++trial) ++counts[bracket_of(trial, 4, 3)];
+  // ceil(4/4) 27, ceil(4/3) 9, ceil(4/2) 3, ceil(4/1) 1
+  for (int64_t trial = 34; trial < 27 + 18 + 6 + 4; ++trial) ++counts[bracket_of(trial, 4, 3)];
+  EXPECT_EQ(counts, (std::map<int, int>{{0, 27}, {1, 18}, {2, 6}, {3, 4}}));
+  const auto rule = hyperband_rule(2, {.grace = 1, .eta = 2, .most = 8});
+  EXPECT_EQ(bracket_of(2, 2, 2), 1);
+  EXPECT_TRUE(report(*rule, {0, 1, 1}));
+  EXPECT_FALSE(report(*rule, {1, 1, 2})) << "bracket 0 has a rung at 1";
+  EXPECT_TRUE(report(*rule, {2, 1, 99})) << "bracket 1 begins at 2";
+}
+
+TEST(Promotion, PromotesTheBestOfARungOnce) {
+  Promotion promotion({.grace = 1, .eta = 2, .most = 4});
+  EXPECT_EQ(promotion.rungs(), 3);
+  EXPECT_EQ(promotion.steps(2), 4);
+  EXPECT_EQ(promotion.next().trial, -1);
+  promotion.add(0, 0, 5);
+  EXPECT_EQ(promotion.next().trial, -1);
+  promotion.add(0, 1, 3);
+  const auto first = promotion.next();
+  EXPECT_EQ(first.trial, 1);
+  EXPECT_EQ(first.rung, 1);
+  EXPECT_EQ(promotion.next().trial, -1);
+  promotion.add(0, 2, 4);
+  promotion.add(0, 3, 9);
+  EXPECT_EQ(promotion.next().trial, 2);
+  promotion.add(1, 1, 2);
+  promotion.add(1, 2, 1);
+  EXPECT_EQ(promotion.next().rung, 2) << "higher rungs first";
+}
+
+TEST(Stopping, RefusesWrongOptions) {
+  EXPECT_THROW(halving_rule({.grace = 0}), ContractError);
+  EXPECT_THROW(halving_rule({.eta = 1}), ContractError);
+  EXPECT_THROW(hyperband_rule(0), ContractError);
+  EXPECT_THROW(median_rule({.least_trials = 0}), ContractError);
+}
+
+}  // namespace
+}  // namespace tw::search

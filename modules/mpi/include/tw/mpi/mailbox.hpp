@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <tw/mpi/communicator.hpp>
+#include <tw/mpi/work.hpp>
+#include <vector>
+
+namespace tw::mpi {
+
+/// Messages of any length whenever a rank has something to say: nobody needs to expect them. Those of one sender arrive in their order.
+class Mailbox {
+ public:
+  struct Letter {
+    Rank from{0};
+    std::vector<std::byte> bytes;
+    bool operator==(const Letter&) const = default;
+  };
+
+  /// Collective over `comm`.
+  explicit Mailbox(const Communicator& comm);
+  /// Not collective. Letters that have not been taken are lost, and what is being sent goes on its way.
+  ~Mailbox();
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
+  const Communicator& comm() const noexcept { return comm_; }
+  /// Returns at once, unless `most_under_way` letters are: then it takes letters in until one of these has left.
+  void send(std::vector<std::byte> bytes, Rank to);
+  /// The next letter that has come, if any.
+  std::optional<Letter> take();
+  /// The same, but waits for one for so long at most.
+  std::optional<Letter> take_within(std::chrono::nanoseconds timeout);
+  /// Returns when all letters have left; takes letters in meanwhile.
+  void flush() { leave_at_most(0); }
+
+  /// Letters sent to each rank, and taken from each, so far.
+  const std::vector<int64_t>& sent() const noexcept { return sent_; }
+  const std::vector<int64_t>& taken() const noexcept { return taken_; }
+
+  static constexpr size_t most_under_way = 256;
+
+ private:
+  struct Slot;
+  class Receive;
+
+  void expect_next();
+  void take_in();
+  void leave_at_most(size_t letters);
+
+  Communicator comm_;
+  std::shared_ptr<Slot> slot_;  // what the receive under way fills
+  Work receive_;
+  std::vector<Letter> waiting_;  // taken in while sending; the first `next_` are gone
+  size_t next_ = 0;
+  std::vector<Work> sends_;
+  std::vector<int64_t> sent_;
+  std::vector<int64_t> taken_;
+};
+
+}  // namespace tw::mpi

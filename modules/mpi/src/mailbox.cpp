@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/mpi/mailbox.hpp>
+
+#include <atomic>
+#include <tw/base/contract.hpp>
+#include <tw/mpi/collectives.hpp>
+#include <tw/mpi/engine.hpp>
+#include <tw/mpi/library.hpp>
+
+#include "runtime.hpp"
+
+namespace tw::mpi {
+namespace {
+
+constexpr Tag letter_tag{0};
+constexpr auto a_moment = std::chrono::microseconds(200);
+
+}  // namespace
+
+struct Mailbox::Slot {
+  Letter letter;
+  std::atomic<bool> closed = false;
+};
+
+/// Receives whatever comes first. It asks MPI before it gives it memory, so that nothing is left behind where nothing comes.
+class Mailbox::Receive : public Transfer {
+ public:
+  Receive(const Communicator& comm, std::shared_ptr<Slot> slot) : comm_(*comm.state()), slot_(std::move(slot)) {}
+
+  bool advance() override {
+    if (request_ == MPI_REQUEST_NULL) {
+      if (slot_->closed) return true;
+      int found = 0;
+      MPI_Message message = MPI_MESSAGE_NULL;
+      MPI_Status status;
+      check(MPI_Improbe(MPI_ANY_SOURCE, letter_tag, comm_.handle, &found, &message, &status), "MPI_Improbe", comm_.name);
+      if (found == 0) return false;
+      int bytes = 0;
+      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", comm_.name);
+      slot_->letter.from = Rank(status.MPI_SOURCE);
+      slot_->letter.bytes.resize(static_cast<size_t>(bytes));
+      check(MPI_Imrecv(slot_->letter.bytes.data(), bytes, MPI_BYTE, &message, &request_), "MPI_Imrecv", comm_.name);
+    }
+    int done = 0;
+    check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "MPI_Test", comm_.name);
+    return done != 0;
+  }
+
+ private:
+  const CommunicatorState& comm_;  // kept alive by the operation
+  std::shared_ptr<Slot> slot_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+Mailbox::Mailbox(const Communicator& comm)
+    : comm_(comm.dup()), sent_(static_cast<size_t>(comm.size()), 0), taken_(static_cast<size_t>(comm.size()), 0) {
+  expect_next();
+}
+
+Mailbox::~Mailbox() { slot_->closed = true; }
+
+void Mailbox::expect_next() {
+  slot_ = std::make_shared<Slot>();
+  receive_ = start(comm_, {.collective = Collective::receive}, std::make_unique<Receive>(comm_, slot_));
+}
+
+void Mailbox::take_in() {
+  while (receive_.test()) {
+    waiting_.push_back(std::move(slot_->letter));
+    expect_next();
+  }
+  std::erase_if(sends_, [](Work& work) { return work.test(); });
+}
+
+void Mailbox::send(std::vector<std::byte> bytes, Rank to) {
+  constexpr size_t most_bytes = size_t{1} << 30;
+  TW_EXPECTS(!bytes.empty() && bytes.size() <= most_bytes, "a letter has 1 to 2^30 bytes, got ", bytes.size());
+  leave_at_most(most_under_way - 1);
+  ++sent_[static_cast<size_t>(to)];
+  const auto kept = std::make_shared<std::vector<std::byte>>(std::move(bytes));
+  const Buffer buffer{kept->data(), static_cast<int64_t>(kept->size()), ElementType::uint8};
+  sends_.push_back(
+      start(comm_, {.collective = Collective::send, .peer = to, .count = buffer.count}, send_transfer(comm_, buffer, to, letter_tag), [kept] {}));
+}
+
+std::optional<Mailbox::Letter> Mailbox::take() {
+  if (next_ == waiting_.size()) {
+    waiting_.clear();
+    next_ = 0;
+    take_in();
+    if (waiting_.empty()) return std::nullopt;
+  }
+  Letter letter = std::move(waiting_[next_++]);
+  ++taken_[static_cast<size_t>(letter.from)];
+  return letter;
+}
+
+std::optional<Mailbox::Letter> Mailbox::take_within(std::chrono::nanoseconds timeout) {
+  if (auto letter = take()) return letter;
+  if (!receive_.wait_for(timeout)) return std::nullopt;
+  return take();
+}
+
+void Mailbox::leave_at_most(size_t letters) {
+  while (sends_.size() > letters) {
+    take_in();
+    if (sends_.size() > letters) sends_.front().wait_for(a_moment);
+  }
+}
+
+}  // namespace tw::mpi

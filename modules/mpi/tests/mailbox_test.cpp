@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi_test.hpp"
+
+#include <cstring>
+#include <tw/base/contract.hpp>
+#include <tw/mpi/engine.hpp>
+#include <tw/mpi/mailbox.hpp>
+
+namespace tw::mpi {
+namespace {
+
+using testing::world;
+
+std::vector<std::byte> letter_of(int64_t number, size_t bytes) {
+  std::vector<std::byte> letter(bytes, std::byte{static_cast<unsigned char>(number)});
+  std::memcpy(letter.data(), &number, sizeof number);
+  return letter;
+}
+
+/// All send to all, themselves included, more than may be under way, of every size from eager to rendezvous; none waits for anyone to listen.
+TEST(Mailbox, KeepsTheOrderOfEachSender) {
+  constexpr int64_t letters = 600;
+  Mailbox mailbox(world());
+  const auto size_of = [](int64_t number) { return sizeof(int64_t) + static_cast<size_t>(number % 7 == 0 ? 100000 : number % 50); };
+  for (int64_t number = 0; number < letters; ++number) {
+    for (int to = 0; to < world().size(); ++to) mailbox.send(letter_of(number, size_of(number)), Rank(to));
+  }
+  std::vector<int64_t> next(static_cast<size_t>(world().size()), 0);
+  for (int64_t left = letters * world().size(); left > 0; --left) {
+    auto letter = mailbox.take_within(std::chrono::seconds(30));
+    ASSERT_TRUE(letter.has_value());
+    int64_t& expected = next[static_cast<size_t>(letter->from)];
+    ASSERT_EQ(letter->bytes, letter_of(expected, size_of(expected)));
+    ++expected;
+  }
+  mailbox.flush();
+  EXPECT_EQ(mailbox.take(), std::nullopt);
+  EXPECT_EQ(mailbox.sent(), std::vector<int64_t>(static_cast<size_t>(world().size()), letters));
+  EXPECT_EQ(mailbox.taken(), mailbox.sent());
+}
+
+TEST(Mailbox, LeavesNothingBehind) {
+  progress(world());  // mailboxes of other tests
+  const int64_t before = operations_in_flight(world());
+  {
+    const Mailbox mailbox(world());
+    EXPECT_GT(operations_in_flight(world()), before);
+  }
+  progress(world());
+  EXPECT_EQ(operations_in_flight(world()), before);
+}
+
+TEST(Mailbox, WaitsNoLongerThanAsked) {
+  Mailbox mailbox(world());
+  EXPECT_EQ(mailbox.take_within(std::chrono::milliseconds(1)), std::nullopt);
+  world().barrier();
+}
+
+TEST(Mailbox, RefusesEmptyLetters) {
+  Mailbox mailbox(world());
+  EXPECT_THROW(mailbox.send({}, Rank(0)), ContractError);
+  world().barrier();
+}
+
+}  // namespace
+}  // namespace tw::mpi

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a search has done, on disk: a folder with a file for each worker, to which records are only appended.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <tw/evolution/individual.hpp>
+#include <vector>
+
+namespace tw::search {
+
+/// What a worker wrote, in its order.
+struct Record {
+  enum class Kind : uint8_t {
+    start,      ///< of an evaluation: trial, values, tag; `again` where it had begun before
+    end,        ///< loss, state, seconds of the trial begun last; why it failed
+    report,     ///< of a running trial: step, value
+    arrival,    ///< another worker's individual was taken in: trial
+    departure,  ///< the individual counts here no more
+    adoption,   ///< the individual, known or not, counts here from now on, and this worker answers for it
+  };
+  Kind kind = Kind::start;
+  double time = 0;  ///< seconds since the Unix epoch
+  Individual individual = {};
+  bool again = false;
+  int64_t step = 0;
+  double value = 0;
+  std::string message = {};
+};
+
+/// What a file begins with: whose it is.
+struct JournalHeader {
+  uint64_t space = 0;  ///< Space::hash()
+  uint64_t seed = 0;
+  int32_t epoch = 0;  ///< counts the layouts that a search had
+  int32_t worker = 0;
+  std::vector<int32_t> islands = {};  ///< workers of each
+  int64_t first_trial = 0;            ///< of the epoch; worker w of n has the trials first_trial + w + k n
+
+  bool operator==(const JournalHeader&) const = default;
+};
+
+struct JournalFile {
+  std::filesystem::path path;
+  JournalHeader header = {};
+  std::vector<Record> records = {};
+  int64_t bytes = 0;  ///< that are whole: a write that was cut off is left out
+};
+
+/// The files of `folder`, by epoch and worker; none where there is no such folder. A file that was cut off in its header is left out.
+/// @throws FileError for what cannot be read, or is no journal
+std::vector<JournalFile> read_journal(const std::filesystem::path& folder);
+
+/// Appends to one file. What write() has returned from is there when the process ends, however it ends.
+class JournalWriter {
+ public:
+  /// @param bytes to keep of a file that is there; 0: a new one, which gets the header. @throws FileError
+  JournalWriter(const std::filesystem::path& folder, const JournalHeader& header, int64_t bytes);
+  ~JournalWriter();
+  JournalWriter(const JournalWriter&) = delete;
+  JournalWriter& operator=(const JournalWriter&) = delete;
+
+  void start(const Individual& individual, bool again);
+  void end(const Individual& individual, const std::string& message);
+  void report(int64_t trial, int64_t step, double value);
+  /// @param kind arrival or departure
+  void note(Record::Kind kind, int64_t trial);
+  void adopt(const Individual& individual);
+  /// @throws FileError, such as for a full disk
+  void write();
+
+ private:
+  size_t open_record(Record::Kind kind);
+  void close_record(size_t at);
+
+  std::filesystem::path path_;
+  int fd_ = -1;
+  std::vector<std::byte> pending_;
+};
+
+}  // namespace tw::search

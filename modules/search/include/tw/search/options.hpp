@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <tw/evolution/propagator.hpp>
+#include <tw/evolution/stopping.hpp>
+#include <vector>
+
+namespace tw::search {
+
+/// Which individual a worker sends to another island, and which one makes room for a copy.
+enum class Choice { best, worst, uniform };
+
+/// After each evaluation a worker may send one of the individuals that it answers for to another island: those that it evaluated or took in.
+struct MigrationOptions {
+  double probability = 0.05;
+  bool copies = false;  ///< pollination: a copy goes, and takes the place of another there. Otherwise it moves
+  Choice emigrant = Choice::best;
+  Choice replaced = Choice::worst;  ///< by a copy
+  /// By island, the probability of each other one as the destination, in any unit; empty: all others alike.
+  std::vector<std::vector<double>> topology = {};
+};
+
+/// For whom a propagator is made.
+struct Seat {
+  const Space& space;
+  int64_t evaluations = 0;  ///< of the whole search; 0: not limited
+  uint64_t seed = 0;
+  int worker = 0;  ///< of its island
+  int workers = 1;
+  int island = 0;
+};
+
+struct SearchOptions {
+  int islands = 1;                       ///< of as equal numbers of workers as can be
+  std::vector<int> island_workers = {};  ///< workers of each island, instead
+  int ranks_per_worker = 1;
+
+  // Whatever comes first ends the search; one of the first two must be given.
+  int64_t evaluations = 0;                                   ///< exactly so many, of all workers and earlier runs together; 0: no limit
+  double seconds = std::numeric_limits<double>::infinity();  ///< trials under way are finished
+  double target = -std::numeric_limits<double>::infinity();  ///< a loss that will do
+
+  uint64_t seed = 0;
+  std::filesystem::path journal = {};  ///< a folder; where it holds a search, that is continued. Empty: none
+  int attempts = 2;                    ///< a trial whose process was lost so often has failed
+  MigrationOptions migration = {};
+  /// By default automatic().
+  std::function<std::unique_ptr<Propagator>(const Seat&)> propagator = {};
+  /// None: nothing stops early.
+  std::function<std::unique_ptr<StoppingRule>()> stopping = {};
+  bool progress = false;  ///< a line on rank 0's terminal
+
+  /// @throws ContractError naming the wrong field
+  void validate(int ranks) const;
+};
+
+}  // namespace tw::search

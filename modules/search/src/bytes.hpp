@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Individuals and numbers as flat bytes, for messages and journals.
+#pragma once
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <tw/evolution/individual.hpp>
+#include <type_traits>
+#include <vector>
+
+namespace tw::search {
+
+using Bytes = std::vector<std::byte>;
+
+template <class T>
+void put(Bytes& bytes, const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const size_t at = bytes.size();
+  bytes.resize(at + sizeof value);
+  std::memcpy(bytes.data() + at, &value, sizeof value);
+}
+
+inline void put(Bytes& bytes, const std::vector<double>& values) {
+  put(bytes, static_cast<uint32_t>(values.size()));
+  const size_t at = bytes.size();
+  bytes.resize(at + values.size() * sizeof(double));
+  if (!values.empty()) std::memcpy(bytes.data() + at, values.data(), values.size() * sizeof(double));
+}
+
+inline void put(Bytes& bytes, const std::string& text) {
+  put(bytes, static_cast<uint32_t>(text.size()));
+  for (const char each : text) bytes.push_back(static_cast<std::byte>(each));
+}
+
+inline void put(Bytes& bytes, const Individual& individual) {
+  put(bytes, individual.trial);
+  put(bytes, individual.values);
+  put(bytes, individual.loss);
+  put(bytes, individual.state);
+  put(bytes, individual.tag);
+  put(bytes, individual.worker);
+  put(bytes, individual.island);
+  put(bytes, individual.seconds);
+}
+
+/// Reads what put() wrote; whatever is asked for behind the end makes it bad, and is nothing.
+class Reading {
+ public:
+  Reading(const std::byte* data, size_t size) : at_(data), end_(data + size) {}
+
+  bool is_good() const noexcept { return good_; }
+  bool at_end() const noexcept { return at_ == end_; }
+
+  template <class T>
+  T get() {
+    static_assert(std::is_trivially_copyable_v<T>);
+    T value{};
+    if (has(sizeof value)) {
+      std::memcpy(&value, at_, sizeof value);
+      at_ += sizeof value;
+    }
+    return value;
+  }
+  std::vector<double> get_values() {
+    const size_t count = get<uint32_t>();
+    if (!has(count * sizeof(double))) return {};
+    std::vector<double> values(count);
+    if (count > 0) std::memcpy(values.data(), at_, count * sizeof(double));
+    at_ += count * sizeof(double);
+    return values;
+  }
+  std::string get_text() {
+    const size_t count = get<uint32_t>();
+    if (!has(count)) return {};
+    std::string text(reinterpret_cast<const char*>(at_), count);
+    at_ += count;
+    return text;
+  }
+  Individual get_individual() {
+    Individual individual;
+    individual.trial = get<int64_t>();
+    individual.values = get_values();
+    individual.loss = get<double>();
+    individual.state = get<TrialState>();
+    individual.tag = get<Tag>();
+    individual.worker = get<int32_t>();
+    individual.island = get<int32_t>();
+    individual.seconds = get<double>();
+    return individual;
+  }
+
+ private:
+  bool has(size_t bytes) {
+    good_ = good_ && bytes <= static_cast<size_t>(end_ - at_);
+    return good_;
+  }
+
+  const std::byte* at_;
+  const std::byte* end_;
+  bool good_ = true;
+};
+
+}  // namespace tw::search

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a journal says about the past. Pure but for reading it.
+#pragma once
+#include <map>
+#include <tw/search/journal.hpp>
+#include <vector>
+
+namespace tw::search {
+
+/// A trial that had begun, and not ended.
+struct Interrupted {
+  Individual individual;
+  int attempts = 0;  ///< how often it had begun
+  int epoch = 0;
+  int worker = 0;  ///< that began it last
+};
+
+struct History {
+  std::map<int64_t, Individual> ended;  ///< by trial
+  std::map<int64_t, std::string> messages;
+  std::vector<Interrupted> interrupted;  ///< by trial
+  int64_t next_trial = 0;                ///< above all that there were
+  int epochs = 0;
+};
+
+History history_of(const std::vector<JournalFile>& files);
+
+}  // namespace tw::search

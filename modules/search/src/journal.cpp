@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file is a sequence of records: bytes that follow (uint32), CRC-32 of these (uint32), kind (uint8), fields. The first one holds the header.
+#include <tw/search/journal.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+
+#include "bytes.hpp"
+
+namespace tw::search {
+namespace {
+
+constexpr uint64_t magic = 0x31304c4e524a5754;  // "TWJRNL01"
+constexpr size_t prefix = 2 * sizeof(uint32_t);
+
+uint32_t checksum(const std::byte* data, size_t size) {
+  return static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(data), static_cast<uInt>(size)));
+}
+
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+std::string file_name(const JournalHeader& header) {
+  char name[32];
+  std::snprintf(name, sizeof name, "%03d-%05d.journal", header.epoch, header.worker);
+  return name;
+}
+
+void put_header(Bytes& bytes, const JournalHeader& header) {
+  put(bytes, magic);
+  put(bytes, header.space);
+  put(bytes, header.seed);
+  put(bytes, header.epoch);
+  put(bytes, header.worker);
+  put(bytes, header.first_trial);
+  put(bytes, static_cast<uint32_t>(header.islands.size()));
+  for (const int32_t each : header.islands) put(bytes, each);
+}
+
+/// @return whether it is one
+bool get_header(Reading& reading, JournalHeader& header) {
+  if (reading.get<uint64_t>() != magic) return false;
+  header.space = reading.get<uint64_t>();
+  header.seed = reading.get<uint64_t>();
+  header.epoch = reading.get<int32_t>();
+  header.worker = reading.get<int32_t>();
+  header.first_trial = reading.get<int64_t>();
+  const auto islands = reading.get<uint32_t>();
+  for (uint32_t i = 0; i < islands && reading.is_good(); ++i) header.islands.push_back(reading.get<int32_t>());
+  return reading.is_good() && reading.at_end();
+}
+
+bool get_record(Reading& reading, Record& record) {
+  record.kind = reading.get<Record::Kind>();
+  record.time = reading.get<double>();
+  switch (record.kind) {
+    case Record::Kind::start:
+      record.individual = reading.get_individual();
+      record.again = reading.get<bool>();
+      break;
+    case Record::Kind::end:
+      record.individual.trial = reading.get<int64_t>();
+      record.individual.loss = reading.get<double>();
+      record.individual.state = reading.get<TrialState>();
+      record.individual.seconds = reading.get<double>();
+      record.message = reading.get_text();
+      break;
+    case Record::Kind::report:
+      record.individual.trial = reading.get<int64_t>();
+      record.step = reading.get<int64_t>();
+      record.value = reading.get<double>();
+      break;
+    case Record::Kind::arrival:
+    case Record::Kind::departure: record.individual.trial = reading.get<int64_t>(); break;
+    case Record::Kind::adoption: record.individual = reading.get_individual(); break;
+    default: return false;
+  }
+  return reading.is_good() && reading.at_end();
+}
+
+Bytes content_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw FileError(path, 0, "cannot be opened");
+  Bytes bytes(static_cast<size_t>(std::filesystem::file_size(path)));
+  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (!file && !bytes.empty()) throw FileError(path, 0, "cannot be read");
+  return bytes;
+}
+
+/// The payload of the record at `at`; empty: it is not whole.
+Bytes payload_at(const Bytes& bytes, size_t at) {
+  if (bytes.size() - at < prefix) return {};
+  Reading reading(bytes.data() + at, prefix);
+  const size_t size = reading.get<uint32_t>();
+  const auto expected = reading.get<uint32_t>();
+  if (size == 0 || size > bytes.size() - at - prefix) return {};
+  const std::byte* payload = bytes.data() + at + prefix;
+  if (checksum(payload, size) != expected) return {};
+  return {payload, payload + size};
+}
+
+/// @return whether it has a whole header
+bool read_file(JournalFile& file) {
+  const Bytes bytes = content_of(file.path);
+  const Bytes first = payload_at(bytes, 0);
+  if (first.empty() && bytes.size() < 4096) return false;
+  Reading header(first.data(), first.size());
+  if (!get_header(header, file.header)) throw FileError(file.path, 0, "is no journal of a search, or of another version");
+  size_t at = prefix + first.size();
+  while (true) {
+    const Bytes payload = payload_at(bytes, at);
+    if (payload.empty()) break;
+    Record record;
+    Reading reading(payload.data(), payload.size());
+    if (!get_record(reading, record)) throw FileError(file.path, static_cast<int64_t>(at), "has a record that cannot be read");
+    file.records.push_back(std::move(record));
+    at += prefix + payload.size();
+  }
+  file.bytes = static_cast<int64_t>(at);
+  return true;
+}
+
+}  // namespace
+
+std::vector<JournalFile> read_journal(const std::filesystem::path& folder) {
+  std::vector<JournalFile> files;
+  if (!std::filesystem::exists(folder)) return files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".journal") continue;
+    JournalFile file{.path = entry.path()};
+    if (read_file(file)) files.push_back(std::move(file));
+  }
+  std::sort(files.begin(), files.end(), [](const JournalFile& a, const JournalFile& b) {
+    return std::pair(a.header.epoch, a.header.worker) < std::pair(b.header.epoch, b.header.worker);
+  });
+  return files;
+}
+
+JournalWriter::JournalWriter(const std::filesystem::path& folder, const JournalHeader& header, int64_t bytes) : path_(folder / file_name(header)) {
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (fd_ < 0) throw FileError(path_, 0, concat("cannot be opened: ", std::generic_category().message(errno)));
+  if (::ftruncate(fd_, bytes) != 0 || ::lseek(fd_, 0, SEEK_END) < 0) {
+    const int error = errno;
+    ::close(fd_);
+    throw FileError(path_, bytes, concat("cannot be cut: ", std::generic_category().message(error)));
+  }
+  if (bytes > 0) return;
+  pending_.resize(prefix);
+  put_header(pending_, header);
+  close_record(0);
+  write();
+}
+
+JournalWriter::~JournalWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+size_t JournalWriter::open_record(Record::Kind kind) {
+  const size_t at = pending_.size();
+  pending_.resize(at + prefix);
+  put(pending_, kind);
+  put(pending_, now());
+  return at;
+}
+
+void JournalWriter::close_record(size_t at) {
+  const auto size = static_cast<uint32_t>(pending_.size() - at - prefix);
+  const uint32_t crc = checksum(pending_.data() + at + prefix, size);
+  std::memcpy(pending_.data() + at, &size, sizeof size);
+  std::memcpy(pending_.data() + at + sizeof size, &crc, sizeof crc);
+}
+
+void JournalWriter::start(const Individual& individual, bool again) {
+  const size_t at = open_record(Record::Kind::start);
+  put(pending_, individual);
+  put(pending_, again);
+  close_record(at);
+}
+
+void JournalWriter::end(const Individual& individual, const std::string& message) {
+  const size_t at = open_record(Record::Kind::end);
+  put(pending_, individual.trial);
+  put(pending_, individual.loss);
+  put(pending_, individual.state);
+  put(pending_, individual.seconds);
+  put(pending_, message);
+  close_record(at);
+}
+
+void JournalWriter::report(int64_t trial, int64_t step, double value) {
+  const size_t at = open_record(Record::Kind::report);
+  put(pending_, trial);
+  put(pending_, step);
+  put(pending_, value);
+  close_record(at);
+}
+
+void JournalWriter::note(Record::Kind kind, int64_t trial) {
+  const size_t at = open_record(kind);
+  put(pending_, trial);
+  close_record(at);
+}
+
+void JournalWriter::adopt(const Individual& individual) {
+  const size_t at = open_record(Record::Kind::adoption);
+  put(pending_, individual);
+  close_record(at);
+}
+
+void JournalWriter::write() {
+  for (size_t done = 0; done < pending_.size();) {
+    const ssize_t written = ::write(fd_, pending_.data() + done, pending_.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw FileError(path_, 0, concat("cannot be written: ", std::generic_category().message(errno)));
+    done += static_cast<size_t>(written);
+  }
+  pending_.clear();
+}
+
+}  // namespace tw::search

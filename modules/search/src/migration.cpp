@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "migration.hpp"
+
+#include <numeric>
+#include <tw/evolution/draws.hpp>
+
+namespace tw::search {
+
+const Individual& Wards::chosen(Choice choice, CounterRng& random) const {
+  switch (choice) {
+    case Choice::best: return population_.ranked(0);
+    case Choice::worst: return population_.worst();
+    case Choice::uniform: break;
+  }
+  return population_.active_at(index_below(random, population_.active()));
+}
+
+std::optional<int> destination(const MigrationOptions& options, int island, int islands, CounterRng& random) {
+  if (islands == 1 || !happens(random, options.probability)) return std::nullopt;
+  std::vector<double> weights(static_cast<size_t>(islands), 1);
+  if (!options.topology.empty()) weights = options.topology[static_cast<size_t>(island)];
+  weights[static_cast<size_t>(island)] = 0;
+  double at = uniform(random) * std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::optional<int> chosen;
+  for (int to = 0; to < islands; ++to) {
+    const double weight = weights[static_cast<size_t>(to)];
+    if (weight == 0) continue;
+    chosen = to;
+    if (at < weight) break;
+    at -= weight;
+  }
+  return chosen;
+}
+
+}  // namespace tw::search

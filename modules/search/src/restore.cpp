@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a worker gets to where the journal ends.
+#include <algorithm>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+
+#include "worker.hpp"
+
+namespace tw::search {
+namespace {
+
+bool are_equal(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) { return x == y || (x != x && y != y); });
+}
+
+std::vector<JournalFile> before_epoch(const std::vector<JournalFile>& files, int epoch) {
+  std::vector<JournalFile> earlier;
+  std::copy_if(files.begin(), files.end(), std::back_inserter(earlier), [&](const JournalFile& file) { return file.header.epoch < epoch; });
+  return earlier;
+}
+
+}  // namespace
+
+void Worker::restore() {
+  JournalHeader header{.space = space_.hash(), .seed = options_.seed, .worker = index_};
+  for (int island = 0; island < layout_.islands(); ++island) header.islands.push_back(layout_.workers_of(island));
+  const std::vector<JournalFile> files = options_.journal.empty() ? std::vector<JournalFile>() : read_journal(options_.journal);
+  for (const JournalFile& file : files) {
+    if (file.header.space != header.space) throw FileError(file.path, 0, "is the journal of a search over another space");
+    if (file.header.seed != header.seed)
+      throw FileError(file.path, 0, concat("is the journal of a search with seed ", file.header.seed, ", not ", header.seed));
+  }
+  const History all = history_of(files);
+  const bool same_layout = !files.empty() && files.back().header.islands == header.islands;
+  header.epoch = same_layout ? all.epochs - 1 : all.epochs;
+  header.first_trial = same_layout ? files.back().header.first_trial : all.next_trial;
+  first_trial_ = header.first_trial;
+
+  const auto island_of = [&](const Individual& individual) { return individual.island % layout_.islands(); };
+  for (const auto& [trial, individual] : history_of(before_epoch(files, header.epoch)).ended) {
+    if (island_of(individual) != island_) continue;
+    absorb(individual);
+    if (individual.counts() && layout_.host_of(trial, island_) == index_) wards_.add(individual);
+  }
+  const auto mine = std::find_if(files.begin(), files.end(),
+                                 [&](const JournalFile& file) { return file.header.epoch == header.epoch && file.header.worker == index_; });
+  if (mine != files.end()) replay(*mine, all);
+
+  workers_.barrier();  // all have read before anyone writes
+  if (!options_.journal.empty()) journal_.emplace(options_.journal, header, mine == files.end() ? 0 : mine->bytes);
+  // What others ended and this one had not heard of.
+  for (const auto& [trial, individual] : all.ended) {
+    if (island_of(individual) != island_ || population_.find(trial) != nullptr) continue;
+    absorb(individual);
+    if (journal_) journal_->note(Record::Kind::arrival, trial);
+  }
+  for (const auto& [trial, individual] : all.ended) ++past_counts_[static_cast<size_t>(individual.state)];
+  past_ = static_cast<int64_t>(all.ended.size());
+  queue_interrupted(all, same_layout);
+  constexpr int64_t no_limit = int64_t{1} << 60;
+  const int64_t total = options_.evaluations > 0 ? std::max<int64_t>(0, options_.evaluations - past_) : no_limit;
+  quota_.emplace(total, index_, layout_.workers());
+}
+
+/// Does again what the file says that this worker did; what it bred then, it breeds now.
+void Worker::replay(const JournalFile& mine, const History& all) {
+  const auto known = [&](int64_t trial) -> const Individual* {
+    const auto found = all.ended.find(trial);
+    return found == all.ended.end() ? nullptr : &found->second;
+  };
+  for (const Record& record : mine.records) {
+    const int64_t trial = record.individual.trial;
+    switch (record.kind) {
+      case Record::Kind::start: {
+        if (record.again) break;
+        ++bred_;
+        CounterRng random(options_.seed, static_cast<uint64_t>(trial));
+        const Proposal proposal = propagator_->ask(population_, random);
+        if (!are_equal(proposal.values, record.individual.values))
+          throw FileError(mine.path, 0, concat("trial ", trial, " would not be bred again as it was: the propagator is another one"));
+        break;
+      }
+      case Record::Kind::end:
+        absorb(all.ended.at(trial));
+        if (all.ended.at(trial).counts()) wards_.add(all.ended.at(trial));
+        break;
+      case Record::Kind::report:
+        if (stopping_) stopping_->observe({trial, record.step, record.value});
+        break;
+      case Record::Kind::arrival:
+        if (known(trial) != nullptr) absorb(*known(trial));
+        break;
+      case Record::Kind::departure:
+        population_.deactivate(trial);
+        wards_.remove(trial);
+        break;
+      case Record::Kind::adoption:
+        absorb(record.individual);
+        wards_.add(record.individual);
+        break;
+    }
+  }
+}
+
+void Worker::queue_interrupted(const History& all, bool same_layout) {
+  for (size_t i = 0; i < all.interrupted.size(); ++i) {
+    const Interrupted& each = all.interrupted[i];
+    const bool has_worker = same_layout && each.epoch == all.epochs - 1;
+    const int whose = has_worker ? each.worker : static_cast<int>(i % static_cast<size_t>(layout_.workers()));
+    if (whose == index_) interrupted_.push_back(each);
+  }
+}
+
+}  // namespace tw::search

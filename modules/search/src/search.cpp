@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/search/search.hpp>
+
+#include <optional>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/mpi/releasing_others.hpp>
+#include <tw/state/directory_lock.hpp>
+
+#include "worker.hpp"
+
+namespace tw::search {
+namespace {
+
+SearchOptions checked(const Communicator& comm, const Space& space, const SearchOptions& options) {
+  expect_same_on_all_ranks(comm, "a search's options",
+                           {concat("space ", space.hash()), concat("islands ", options.islands, ", ranks per worker ", options.ranks_per_worker),
+                            concat("evaluations ", options.evaluations, ", seconds ", options.seconds, ", target ", options.target),
+                            concat("seed ", options.seed), "journal " + options.journal.string()});
+  options.validate(comm.size());
+  return options;
+}
+
+}  // namespace
+
+class Search::Impl {
+ public:
+  Impl(const Communicator& comm, Space space, Objective objective, const SearchOptions& options)
+      : comm_(comm.dup()),
+        space_(std::move(space)),
+        objective_(std::move(objective)),
+        options_(checked(comm_, space_, options)),
+        layout_(comm_.size(), options_),
+        members_(comm_.split(layout_.worker_of_rank(comm_.rank()), comm_.rank())),
+        leaders_(comm_.split(members_.rank() == 0 ? 0 : 1, comm_.rank())) {
+    TW_EXPECTS(objective_ != nullptr, "a search needs an objective");
+    if (!options_.journal.empty()) lock_.emplace(comm_, options_.journal);
+    releasing_others(comm_, [&] {
+      evaluator_.emplace(members_, space_, objective_, options_.seed);
+      if (evaluator_->leads()) worker_.emplace(leaders_, *evaluator_, space_, options_, layout_);
+      comm_.barrier();
+    });
+  }
+
+  SearchResult run() {
+    TW_EXPECTS(!ran_, "a search runs once; another one continues its journal");
+    ran_ = true;
+    return releasing_others(comm_, [&] {
+      if (!worker_) {
+        evaluator_->serve();
+        return received();
+      }
+      worker_->run();
+      evaluator_->dismiss();
+      SearchResult result = worker_->result();
+      send(result);
+      return result;
+    });
+  }
+
+  const Space& space() const noexcept { return space_; }
+  const Population& population() const noexcept { return worker_ ? worker_->population() : nobody_; }
+
+ private:
+  void send(const SearchResult& result) {
+    Bytes bytes;
+    put(bytes, result.best);
+    for (const int64_t each : {result.complete, result.pruned, result.failed, result.infeasible}) put(bytes, each);
+    put(bytes, result.seconds);
+    put(bytes, result.busy);
+    put(bytes, result.first_failure);
+    broadcast_string(members_, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, Rank(0));
+  }
+
+  SearchResult received() {
+    const std::string bytes = broadcast_string(members_, "", Rank(0));
+    Reading reading(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
+    SearchResult result{.best = reading.get_individual()};
+    for (int64_t* each : {&result.complete, &result.pruned, &result.failed, &result.infeasible}) *each = reading.get<int64_t>();
+    result.seconds = reading.get<double>();
+    result.busy = reading.get<double>();
+    result.first_failure = reading.get_text();
+    return result;
+  }
+
+  Communicator comm_;
+  Space space_;
+  Objective objective_;
+  SearchOptions options_;
+  Layout layout_;
+  Communicator members_;  // of this rank's worker
+  Communicator leaders_;  // the first ranks of all workers; of the others, those
+  std::optional<DirectoryLock> lock_;
+  std::optional<Evaluator> evaluator_;
+  std::optional<Worker> worker_;  // on a worker's first rank
+  Population nobody_;
+  bool ran_ = false;
+};
+
+Search::Search(const Communicator& comm, Space space, Objective objective, const SearchOptions& options)
+    : impl_(std::make_unique<Impl>(comm, std::move(space), std::move(objective), options)) {}
+Search::~Search() = default;
+SearchResult Search::run() { return impl_->run(); }
+const Space& Search::space() const noexcept { return impl_->space(); }
+const Population& Search::population() const noexcept { return impl_->population(); }
+
+}  // namespace tw::search

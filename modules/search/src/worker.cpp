@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <tw/base/concat.hpp>
+#include <tw/base/terminal.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/evolution/automatic.hpp>
+#include <tw/mpi/collectives.hpp>
+#include <utility>
+
+namespace tw::search {
+namespace {
+
+constexpr auto a_look = std::chrono::milliseconds(1);
+constexpr double shorter_than_a_letter_s = 20e-6;
+constexpr double status_every_s = 0.25;
+constexpr uint64_t migration_stream = uint64_t{1} << 63;  // of the random numbers; trials have those below
+
+std::unique_ptr<Propagator> propagator_of(const SearchOptions& options, const Seat& seat) {
+  if (options.propagator) return options.propagator(seat);
+  return automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers);
+}
+
+}  // namespace
+
+Worker::Worker(const Communicator& workers, Evaluator& evaluator, const Space& space, const SearchOptions& options, const Layout& layout)
+    : workers_(workers.dup()),
+      evaluator_(evaluator),
+      space_(space),
+      options_(options),
+      layout_(layout),
+      index_(workers.rank()),
+      island_(layout.island_of(index_)),
+      post_(workers_),
+      statuses_(static_cast<size_t>(workers.size())) {
+  propagator_ = propagator_of(options, {.space = space,
+                                        .evaluations = options.evaluations,
+                                        .seed = options.seed,
+                                        .worker = index_ - layout.first_worker(island_),
+                                        .workers = layout.workers_of(island_),
+                                        .island = island_});
+  if (options.stopping) stopping_ = options.stopping();
+  restore();
+}
+
+void Worker::run() {
+  if (options_.progress && index_ == 0)
+    bar_.emplace(std::cout, output_is_terminal(), "search", "evaluations", std::max<int64_t>(1, options_.evaluations));
+  since_begin_ = Stopwatch();
+  const auto listen = [this](const News& news, int from) { take(news, from); };
+  while (true) {
+    post_.deliver(listen);
+    if (is_time_up()) stopped_ = true;
+    if (stopped_) break;
+    const bool begins = quota_->take();
+    if (const auto whom = quota_->ask()) post_.send({.kind = News::Kind::ask}, *whom);
+    if (!begins) {
+      post_.send_gathered(true);
+      if (quota_->is_over()) break;
+      post_.deliver(listen, a_look);
+      continue;
+    }
+    if (!interrupted_.empty()) {
+      const Interrupted repeated = interrupted_.front();
+      interrupted_.pop_front();
+      evaluate(repeated.individual, repeated.attempts);
+    } else {
+      evaluate(bred());
+    }
+    show_progress();
+  }
+  if (journal_) journal_->write();
+  // What hosts hand on to their islands in the first round arrives in the second.
+  post_.settle(listen);
+  post_.settle(listen);
+  if (journal_) journal_->write();
+  if (bar_) bar_->finish();
+}
+
+Individual Worker::bred() {
+  Individual individual{.trial = first_trial_ + index_ + bred_++ * layout_.workers(), .worker = index_, .island = island_};
+  CounterRng random(options_.seed, static_cast<uint64_t>(individual.trial));
+  Proposal proposal = propagator_->ask(population_, random);
+  individual.values = std::move(proposal.values);
+  individual.tag = proposal.tag;
+  return individual;
+}
+
+void Worker::evaluate(Individual individual, int lost) {
+  if (journal_) {
+    journal_->start(individual, /*again=*/lost > 0);
+    journal_->write();
+  }
+  post_.send_gathered(usual_s_ > shorter_than_a_letter_s);
+  Evaluation evaluation;
+  const std::string violated = space_.violated(individual.values);
+  if (lost >= options_.attempts) {
+    evaluation = {
+        .loss = std::numeric_limits<double>::infinity(), .state = TrialState::failed, .message = concat("its process was lost ", lost, " times")};
+  } else if (!violated.empty()) {
+    evaluation = {.loss = std::numeric_limits<double>::infinity(), .state = TrialState::infeasible, .message = "violates '" + violated + "'"};
+  } else {
+    evaluation =
+        evaluator_.evaluate(individual.trial, individual.values, [&](int64_t step, double value) { return goes_on(individual.trial, step, value); });
+  }
+  individual.loss = evaluation.loss;
+  individual.state = evaluation.state;
+  individual.seconds = evaluation.seconds;
+  busy_s_ += evaluation.seconds;
+  usual_s_ += 0.1 * (evaluation.seconds - usual_s_);
+  ++counts_[static_cast<size_t>(individual.state)];
+  if (individual.state == TrialState::failed && first_failure_.empty()) first_failure_ = concat("trial ", individual.trial, ": ", evaluation.message);
+  if (journal_) journal_->end(individual, evaluation.message);
+  absorb(individual);
+  if (individual.counts()) wards_.add(individual);
+  post_.send_all({.kind = News::Kind::result, .individual = individual}, layout_.first_worker(island_), layout_.first_worker(island_ + 1));
+  migrate(individual.trial);
+}
+
+bool Worker::goes_on(int64_t trial, int64_t step, double value) {
+  if (journal_) {
+    journal_->report(trial, step, value);
+    journal_->write();
+  }
+  News news{.kind = News::Kind::report, .step = step, .value = value};
+  news.individual.trial = trial;
+  if (stopping_) post_.send_all(news, layout_.first_worker(island_), layout_.first_worker(island_ + 1));
+  post_.send_gathered(true);
+  post_.deliver([this](const News& each, int from) { take(each, from); });
+  if (!stopping_) return !std::isnan(value);
+  stopping_->observe({trial, step, value});
+  return stopping_->goes_on({trial, step, value});
+}
+
+void Worker::migrate(int64_t trial) {
+  CounterRng random(options_.seed, migration_stream | static_cast<uint64_t>(trial));
+  const std::optional<int> to = destination(options_.migration, island_, layout_.islands(), random);
+  if (!to || wards_.empty()) return;
+  const Individual emigrant = wards_.chosen(options_.migration.emigrant, random);
+  post_.send({.kind = News::Kind::immigrant, .individual = emigrant, .replaces = options_.migration.copies}, layout_.host_of(emigrant.trial, *to));
+  if (!options_.migration.copies) leave(emigrant.trial);
+}
+
+void Worker::absorb(const Individual& individual) {
+  if (population_.add(individual)) {
+    propagator_->tell(individual);
+    if (individual.counts() && individual.loss <= options_.target) stop_all();
+  } else {
+    population_.activate(individual.trial);
+  }
+}
+
+/// One that this worker answers for counts on the island no more.
+void Worker::leave(int64_t trial) {
+  wards_.remove(trial);
+  population_.deactivate(trial);
+  if (journal_) journal_->note(Record::Kind::departure, trial);
+  News news{.kind = News::Kind::departure};
+  news.individual.trial = trial;
+  post_.send_all(news, layout_.first_worker(island_), layout_.first_worker(island_ + 1));
+}
+
+void Worker::take(const News& news, int from) {
+  switch (news.kind) {
+    case News::Kind::result:
+      if (journal_) journal_->note(Record::Kind::arrival, news.individual.trial);
+      absorb(news.individual);
+      break;
+    case News::Kind::departure:
+      if (journal_) journal_->note(Record::Kind::departure, news.individual.trial);
+      population_.deactivate(news.individual.trial);
+      break;
+    case News::Kind::immigrant: take_in(news.individual, news.replaces); break;
+    case News::Kind::report:
+      if (stopping_) stopping_->observe({news.individual.trial, news.step, news.value});
+      break;
+    case News::Kind::ask: post_.send({.kind = News::Kind::answer, .number = stopped_ ? 0 : quota_->give()}, from); break;
+    case News::Kind::answer: quota_->answer(news.number); break;
+    case News::Kind::stop: stopped_ = true; break;
+    case News::Kind::status: statuses_[static_cast<size_t>(from)] = {news.number, 1e-6 * static_cast<double>(news.step), news.value}; break;
+  }
+}
+
+/// This worker answers for it from now on, and tells the island.
+void Worker::take_in(const Individual& individual, bool replaces) {
+  if (replaces && !wards_.empty()) {
+    CounterRng random(options_.seed, migration_stream | static_cast<uint64_t>(individual.trial));
+    leave(Individual(wards_.chosen(options_.migration.replaced, random)).trial);
+  }
+  if (journal_) journal_->adopt(individual);
+  absorb(individual);
+  wards_.add(individual);
+  post_.send_all({.kind = News::Kind::result, .individual = individual}, layout_.first_worker(island_), layout_.first_worker(island_ + 1));
+}
+
+void Worker::stop_all() {
+  if (std::exchange(stopped_, true)) return;
+  post_.send_all({.kind = News::Kind::stop}, 0, layout_.workers());
+}
+
+/// The others tell worker 0 now and then, which shows what it knows.
+void Worker::show_progress() {
+  if (!options_.progress || since_status_.elapsed().count() < status_every_s) return;
+  since_status_ = Stopwatch();
+  int64_t evaluations = 0;
+  for (const int64_t each : counts_) evaluations += each;
+  const double best = population_.best() != nullptr ? population_.best()->loss : std::numeric_limits<double>::infinity();
+  if (index_ != 0) {
+    post_.send({.kind = News::Kind::status, .number = evaluations, .step = static_cast<int64_t>(1e6 * busy_s_), .value = best}, 0);
+    return;
+  }
+  statuses_[0] = {evaluations, busy_s_, best};
+  Status all{.evaluations = past_};
+  for (const Status& each : statuses_) {
+    all.evaluations += each.evaluations;
+    all.busy_s += each.busy_s;
+    all.best = std::min(all.best, each.best);
+  }
+  const double share = all.busy_s / (since_begin_.elapsed().count() * layout_.workers());
+  bar_->update(all.evaluations, concat("best ", all.best, ", busy ", std::lround(100 * share), " %"));
+}
+
+SearchResult Worker::result() {
+  SearchResult result{.seconds = since_begin_.elapsed().count(), .first_failure = first_failure_};
+  std::vector<int64_t> counts = counts_;
+  mpi::allreduce(workers_, {counts.data(), static_cast<int64_t>(counts.size()), ElementType::int64}, ReduceOp::sum);
+  const auto of = [&](TrialState state) { return counts[static_cast<size_t>(state)] + past_counts_[static_cast<size_t>(state)]; };
+  result.complete = of(TrialState::complete);
+  result.pruned = of(TrialState::pruned);
+  result.failed = of(TrialState::failed);
+  result.infeasible = of(TrialState::infeasible);
+  result.busy = busy_s_ / std::max(result.seconds, 1e-9) / layout_.workers();
+  mpi::allreduce(workers_, {&result.busy, 1, ElementType::float64}, ReduceOp::sum);
+  Bytes mine;
+  if (population_.best() != nullptr) put(mine, *population_.best());
+  for (const std::string& each : allgather_strings(workers_, std::string(reinterpret_cast<const char*>(mine.data()), mine.size()))) {
+    if (each.empty()) continue;
+    Reading reading(reinterpret_cast<const std::byte*>(each.data()), each.size());
+    Individual best = reading.get_individual();
+    if (result.best.trial < 0 || best.loss < result.best.loss || (best.loss == result.best.loss && best.trial < result.best.trial)) {
+      result.best = std::move(best);
+    }
+  }
+  return result;
+}
+
+}  // namespace tw::search

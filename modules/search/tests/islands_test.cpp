@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <map>
+#include <tw/base/contract.hpp>
+
+#include "layout.hpp"
+#include "migration.hpp"
+
+namespace tw::search {
+namespace {
+
+template <class Call>
+std::string message_of(const Call& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing thrown";
+}
+
+TEST(Layout, DealsOutRanksAndWorkers) {
+  const Layout layout(10, {.islands = 2, .ranks_per_worker = 2, .evaluations = 1});
+  EXPECT_EQ(layout.workers(), 5);
+  EXPECT_EQ(layout.workers_of(0), 3);
+  EXPECT_EQ(layout.workers_of(1), 2);
+  EXPECT_EQ(layout.worker_of_rank(5), 2);
+  EXPECT_EQ(layout.island_of(2), 0);
+  EXPECT_EQ(layout.island_of(3), 1);
+  EXPECT_EQ(layout.host_of(7, 1), 4);
+  const Layout given(4, {.island_workers = {1, 3}, .evaluations = 1});
+  EXPECT_EQ(given.workers_of(1), 3);
+}
+
+TEST(Layout, RefusesWrongOptionsByName) {
+  const auto refused = [](int ranks, const SearchOptions& options) { return message_of([&] { options.validate(ranks); }); };
+  const auto names = [](const std::string& message, const std::string& part) { return message.find(part) != std::string::npos; };
+  EXPECT_TRUE(names(refused(4, {}), "evaluations or seconds must be given"));
+  EXPECT_TRUE(names(refused(4, {.ranks_per_worker = 3, .evaluations = 1}), "ranks_per_worker is 3, which does not divide the 4 ranks"));
+  EXPECT_TRUE(names(refused(4, {.islands = 5, .evaluations = 1}), "islands must be 1 to 4"));
+  EXPECT_TRUE(names(refused(4, {.island_workers = {1, 2}, .evaluations = 1}), "island_workers must add up to 4"));
+  EXPECT_TRUE(names(refused(1, {.evaluations = -1}), "evaluations must be at least 0"));
+  EXPECT_TRUE(names(refused(1, {.evaluations = 1, .attempts = 0}), "attempts must be at least 1"));
+  EXPECT_TRUE(names(refused(1, {.evaluations = 1, .migration = {.probability = 2}}), "migration.probability"));
+  EXPECT_TRUE(names(refused(2, {.islands = 2, .evaluations = 1, .migration = {.topology = {{0, 1}, {1, 1}}}}), "row 1 sends to its own island"));
+  EXPECT_EQ(refused(4, {.islands = 2, .evaluations = 1}), "nothing thrown");
+}
+
+TEST(Migration, GoesWhereTheTopologySays) {
+  MigrationOptions options{.probability = 0.5, .topology = {{0, 1, 3}, {1, 0, 0}, {0, 0, 0}}};
+  CounterRng random(1);
+  std::map<int, int> counts;
+  for (int i = 0; i < 8000; ++i) {
+    const auto to = destination(options, 0, 3, random);
+    ++counts[to ? *to : -1];
+  }
+  EXPECT_NEAR(counts[-1], 4000, 270);  // deviation 45
+  EXPECT_NEAR(counts[1], 1000, 180);   // deviation 30
+  EXPECT_NEAR(counts[2], 3000, 260);   // deviation 43
+  EXPECT_EQ(counts[0], 0);
+  EXPECT_EQ(destination(options, 2, 3, random), std::nullopt) << "it sends nowhere";
+  options.topology.clear();
+  EXPECT_EQ(destination(options, 0, 1, random), std::nullopt);
+}
+
+}  // namespace
+}  // namespace tw::search

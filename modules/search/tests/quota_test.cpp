@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <tw/base/random.hpp>
+#include <vector>
+
+#include "quota.hpp"
+
+namespace tw::search {
+namespace {
+
+/// Workers of different speed, messages that take their time: exactly so many evaluations are begun, every worker comes to an end, and a slow one
+/// does not keep its share.
+TEST(Quota, IsUsedUpExactly) {
+  struct Letter {
+    int64_t arrives;
+    int from, to;
+    int64_t given;  // -1: a question
+  };
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    CounterRng random(seed);
+    const int workers = 1 + static_cast<int>(random.below(8));
+    const int64_t total = random.below(300);
+    std::vector<Quota> quotas;
+    std::vector<int64_t> free_at;
+    std::vector<int64_t> speed;
+    std::vector<bool> over(static_cast<size_t>(workers), false);
+    for (int w = 0; w < workers; ++w) {
+      quotas.emplace_back(total, w, workers);
+      free_at.push_back(0);
+      speed.push_back(1 + random.below(50));
+    }
+    std::deque<Letter> letters;
+    int64_t begun = 0;
+    int64_t last_begin = 0;
+    for (int64_t now = 0; std::count(over.begin(), over.end(), false) > 0; ++now) {
+      ASSERT_LT(now, 1000000) << "somebody never ends";
+      for (int w = 0; w < workers; ++w) {
+        if (free_at[static_cast<size_t>(w)] > now) continue;  // evaluates, and hears nothing
+        Quota& quota = quotas[static_cast<size_t>(w)];
+        for (size_t i = 0; i < letters.size();) {
+          const Letter letter = letters[i];
+          if (letter.to != w || letter.arrives > now) {
+            ++i;
+            continue;
+          }
+          letters.erase(letters.begin() + static_cast<int64_t>(i));
+          if (letter.given >= 0) {
+            quota.answer(letter.given);
+          } else {
+            letters.push_back({now + 1 + random.below(5), w, letter.from, quota.give()});
+          }
+        }
+        if (over[static_cast<size_t>(w)]) continue;
+        if (quota.take()) {
+          ++begun;
+          last_begin = now;
+          free_at[static_cast<size_t>(w)] = now + speed[static_cast<size_t>(w)];
+        }
+        if (const auto whom = quota.ask()) {
+          ASSERT_NE(*whom, w);
+          letters.push_back({now + 1 + random.below(5), w, *whom, -1});
+        }
+        if (quota.is_over()) over[static_cast<size_t>(w)] = true;
+      }
+    }
+    ASSERT_EQ(begun, total) << "seed " << seed;
+    // Without giving, the slowest would begin its last one at about total / workers * speed.
+    if (workers > 4 && total > 100) {
+      EXPECT_LT(last_begin, total * 50 / workers);
+    }
+  }
+}
+
+TEST(Quota, AsksOneAhead) {
+  Quota quota(6, 0, 3);
+  EXPECT_TRUE(quota.take());
+  EXPECT_EQ(quota.ask(), 1);
+  EXPECT_EQ(quota.ask(), std::nullopt) << "not twice";
+  quota.answer(0);
+  EXPECT_EQ(quota.ask(), 2);
+  quota.answer(4);
+  EXPECT_EQ(quota.left(), 5);
+  EXPECT_EQ(quota.ask(), std::nullopt);
+  EXPECT_EQ(quota.give(), 2);
+  EXPECT_FALSE(quota.is_over());
+}
+
+}  // namespace
+}  // namespace tw::search

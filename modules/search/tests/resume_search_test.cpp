@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// A search that goes on from its journal.
+#include "mpi_test.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/search/journal.hpp>
+#include <tw/search/search.hpp>
+
+namespace tw::search {
+namespace {
+
+using testing::world;
+
+Space plane() { return {real("x", -5, 5), real("y", -5, 5)}; }
+
+Outcome objective(const Configuration& c, Trial& /*trial*/) { return c.real("x") * c.real("x") + std::abs(c.real("y")); }
+
+std::filesystem::path fresh_folder(const std::string& name) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / concat("search_", name, '_', world().size());
+  if (world().rank() == 0) std::filesystem::remove_all(folder);
+  world().barrier();
+  return folder;
+}
+
+std::string content_of(const Population& population) {
+  std::string text;
+  for (const Individual& each : population.all()) {
+    text += concat(each.trial, ' ', std::hexfloat, each.values[0], ' ', each.values[1], ' ', each.loss, '\n');
+  }
+  return text;
+}
+
+TEST(ResumeSearch, OnOneWorkerIsTheUninterruptedSearch) {
+  if (world().size() > 1) return;
+  Search whole(world(), plane(), objective, {.evaluations = 300, .seed = 4});
+  whole.run();
+  const auto folder = fresh_folder("one");
+  for (const int64_t evaluations : {50, 51, 300}) {
+    Search part(world(), plane(), objective, {.evaluations = evaluations, .seed = 4, .journal = folder});
+    EXPECT_EQ(part.run().complete, evaluations);
+    if (evaluations == 300) {
+      EXPECT_EQ(content_of(part.population()), content_of(whole.population()));
+    }
+  }
+}
+
+/// Every worker breeds again, from its file, what it had bred: read_journal's ask is compared with each start.
+TEST(ResumeSearch, WorkersReplayExactly) {
+  const auto folder = fresh_folder("replay");
+  for (const int64_t evaluations : {200, 200, 400}) {
+    Search search(
+        world(), plane(), objective,
+        {.islands = world().size() > 2 ? 2 : 1, .evaluations = evaluations, .seed = 4, .journal = folder, .migration = {.probability = 0.2}});
+    EXPECT_EQ(search.run().complete, evaluations);
+  }
+}
+
+TEST(ResumeSearch, NoticesThatItBreedsDifferently) {
+  if (world().size() > 1) return;
+  const auto folder = fresh_folder("different");
+  Search(world(), plane(), objective, {.evaluations = 200, .journal = folder}).run();
+  const auto other = [](const Seat& seat) {
+    class Constant : public Propagator {
+     public:
+      explicit Constant(const Space& of) : space_(of) {}
+      Proposal ask(const Population&, CounterRng&) override { return {space_.decode(std::vector<double>(space_.dimensions(), 0.5)), {}}; }
+
+     private:
+      const Space& space_;
+    };
+    return std::make_unique<Constant>(seat.space);
+  };
+  EXPECT_THROW(Search(world(), plane(), objective, {.evaluations = 300, .journal = folder, .propagator = other}), FileError);
+}
+
+TEST(ResumeSearch, OnOtherRanksAndIslandsKeepsWhatIsKnown) {
+  const auto folder = fresh_folder("layouts");
+  const Communicator alone = world().split(world().rank() == 0 ? 0 : 1, 0);
+  if (world().rank() == 0) Search(alone, plane(), objective, {.evaluations = 60, .journal = folder}).run();
+  world().barrier();
+  for (const int islands : {1, 2}) {
+    if (islands > world().size()) continue;
+    Search search(world(), plane(), objective, {.islands = islands, .evaluations = 60 + 60 * islands, .journal = folder});
+    const SearchResult result = search.run();
+    EXPECT_EQ(result.complete, 60 + 60 * islands);
+    if (islands == 1) {
+      EXPECT_EQ(search.population().all().size(), 120U);
+    }
+  }
+  world().barrier();
+  if (world().rank() != 0) return;
+  Search search(alone, plane(), objective, {.evaluations = 250, .journal = folder});
+  EXPECT_EQ(search.run().complete, 250);
+  EXPECT_EQ(search.population().all().size(), 250U);
+}
+
+/// Cut at every byte: nothing that had ended is lost, and exactly as many are evaluated as asked for.
+TEST(ResumeSearch, FromAJournalThatWasCutAnywhere) {
+  if (world().size() > 1) return;
+  const auto folder = fresh_folder("cut");
+  Search whole(world(), plane(), objective, {.evaluations = 6, .seed = 1});
+  whole.run();
+  Search(world(), plane(), objective, {.evaluations = 6, .seed = 1, .journal = folder}).run();
+  const auto path = folder / "000-00000.journal";
+  std::string content(static_cast<size_t>(std::filesystem::file_size(path)), '\0');
+  std::ifstream(path, std::ios::binary).read(content.data(), static_cast<std::streamsize>(content.size()));
+  for (size_t cut = 0; cut <= content.size(); ++cut) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << content.substr(0, cut);
+    Search search(world(), plane(), objective, {.evaluations = 6, .seed = 1, .journal = folder});
+    ASSERT_EQ(search.run().complete, 6) << "cut at " << cut;
+    ASSERT_EQ(content_of(search.population()), content_of(whole.population())) << "cut at " << cut;
+  }
+}
+
+TEST(ResumeSearch, ATrialThatTakesItsProcessDownFails) {
+  if (world().size() > 1) return;
+  const auto folder = fresh_folder("lost");
+  Individual lost{.trial = 0};
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    Search search(world(), plane(), objective, {.evaluations = attempt == 0 ? 1 : 2, .journal = folder});
+    search.run();
+    lost = search.population().all().back();
+  }
+  // As if the process had ended twice in this trial: its end is missing, and it began twice.
+  const auto path = folder / "000-00000.journal";
+  auto file = read_journal(folder)[0];
+  std::filesystem::remove(path);
+  JournalWriter journal(folder, file.header, 0);
+  journal.start(file.records[0].individual, false);
+  journal.start(file.records[0].individual, true);
+  journal.write();
+  int evaluated = 0;
+  Search search(world(), plane(),
+                [&](const Configuration& c, Trial& trial) {
+                  evaluated += trial.number() == 0 ? 1 : 0;
+                  return objective(c, trial);
+                },
+                {.evaluations = 5, .journal = folder});
+  const SearchResult result = search.run();
+  EXPECT_EQ(evaluated, 0);
+  EXPECT_EQ(result.failed, 1);
+  EXPECT_EQ(result.complete, 4);
+  EXPECT_NE(result.first_failure.find("lost"), std::string::npos) << result.first_failure;
+}
+
+TEST(ResumeSearch, RefusesOtherSpacesAndSeeds) {
+  const auto folder = fresh_folder("other");
+  Search(world(), plane(), objective, {.evaluations = 8, .journal = folder}).run();
+  EXPECT_THROW(Search(world(), {real("x", 0, 1), real("y", 0, 1)}, objective, {.evaluations = 8, .journal = folder}), FileError);
+  EXPECT_THROW(Search(world(), plane(), objective, {.evaluations = 8, .seed = 1, .journal = folder}), FileError);
+}
+
+TEST(ResumeSearch, OneSearchAtATime) {
+  const auto folder = fresh_folder("locked");
+  const Search first(world(), plane(), objective, {.evaluations = 8, .journal = folder});
+  EXPECT_THROW(Search(world(), plane(), objective, {.evaluations = 8, .journal = folder}), Error);
+}
+
+}  // namespace
+}  // namespace tw::search

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi_test.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <thread>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/base/hash.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/evolution/breeding.hpp>
+#include <tw/search/search.hpp>
+
+namespace tw::search {
+namespace {
+
+using testing::world;
+
+Space plane() { return {real("x", -5, 5), real("y", -5, 5)}; }
+
+double sphere(const Configuration& c) { return c.real("x") * c.real("x") + c.real("y") * c.real("y"); }
+
+Outcome objective(const Configuration& c, Trial& /*trial*/) { return sphere(c); }
+
+/// All individuals, whatever their order, as a number.
+uint64_t content_of(const Population& population) {
+  std::vector<std::string> texts;
+  for (const Individual& each : population.all())
+    texts.push_back(concat(each.trial, ' ', each.values[0], ' ', each.loss, ' ', static_cast<int>(each.state)));
+  std::sort(texts.begin(), texts.end());
+  std::string all;
+  for (const std::string& each : texts) all += each + '\n';
+  return content_hash(all);
+}
+
+TEST(Search, EvaluatesExactlySoManyAndTellsAll) {
+  for (const int64_t evaluations : {1, 2, 7, 500}) {
+    Search search(world(), plane(), objective, {.evaluations = evaluations, .seed = 5});
+    const SearchResult result = search.run();
+    EXPECT_EQ(result.complete, evaluations);
+    EXPECT_EQ(search.population().all().size(), static_cast<size_t>(evaluations));
+    EXPECT_TRUE(all_agree(world(), std::to_string(content_of(search.population())))) << "the ranks know different things";
+    EXPECT_TRUE(all_agree(world(), concat(result.best.trial, result.best.loss)));
+    EXPECT_EQ(result.best.loss, search.population().best()->loss);
+  }
+}
+
+TEST(Search, FindsTheMinimum) {
+  Search search(world(), plane(), objective, {.evaluations = 3000, .seed = 2});
+  EXPECT_LT(search.run().best.loss, 1e-2);
+}
+
+TEST(Search, IsAFunctionOfItsSeedOnOneWorker) {
+  if (world().size() > 1) return;
+  const auto run = [](uint64_t seed) {
+    Search search(world(), plane(), objective, {.evaluations = 300, .seed = seed});
+    search.run();
+    return content_of(search.population());
+  };
+  EXPECT_EQ(run(1), run(1));
+  EXPECT_NE(run(1), run(2));
+}
+
+TEST(Search, FailuresAreTrialsToo) {
+  Search search(world(), plane(),
+                [](const Configuration& c, Trial& trial) -> Outcome {
+                  if (trial.number() % 5 == 0) throw std::runtime_error("no luck");
+                  if (trial.number() % 5 == 1) return std::nan("");
+                  if (trial.number() % 5 == 2) return -INFINITY;
+                  return sphere(c);
+                },
+                {.evaluations = 200, .seed = 1});
+  const SearchResult result = search.run();
+  EXPECT_EQ(result.complete + result.failed, 200);
+  EXPECT_GT(result.failed, 0);
+  EXPECT_GE(result.best.loss, 0);
+  EXPECT_FALSE(result.first_failure.empty());
+  for (const Individual& each : search.population().all()) {
+    EXPECT_EQ(each.state == TrialState::failed, each.trial % 5 < 3);
+    EXPECT_EQ(std::isinf(each.loss), each.trial % 5 < 3);
+  }
+}
+
+TEST(Search, WhatIsInfeasibleIsNotEvaluated) {
+  Space space{integer("a", 0, 9), integer("b", 0, 9)};
+  space.require("a above b", [](const Configuration& c) { return c.integer("a") > c.integer("b"); });
+  int wrong = 0;
+  Search search(world(), space,
+                [&](const Configuration& c, Trial&) {
+                  wrong += c.integer("a") > c.integer("b") ? 0 : 1;
+                  return Outcome(c.real("a"));
+                },
+                // Uniform, in one attempt: 55 of 100 are infeasible.
+                {.evaluations = 200, .propagator = [](const Seat& seat) {
+                   class Blind : public Propagator {
+                    public:
+                     explicit Blind(const Space& of) : space_(of) {}
+                     Proposal ask(const Population& population, CounterRng& random) override {
+                       Brood brood{space_, population, random};
+                       uniform_child()(brood);
+                       return {brood.child, {}};
+                     }
+
+                    private:
+                     const Space& space_;
+                   };
+                   return std::make_unique<Blind>(seat.space);
+                 }});
+  const SearchResult result = search.run();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(result.complete + result.infeasible, 200);
+  EXPECT_NEAR(static_cast<double>(result.infeasible), 110, 45);  // binomial, deviation 7
+}
+
+TEST(Search, EndsAtItsTarget) {
+  Search search(world(), plane(), objective, {.evaluations = 100000, .target = 0.5, .seed = 3});
+  const SearchResult result = search.run();
+  EXPECT_LE(result.best.loss, 0.5);
+  EXPECT_LT(result.complete, 20000);
+  EXPECT_TRUE(all_agree(world(), std::to_string(content_of(search.population()))));
+}
+
+TEST(Search, EndsInTime) {
+  Search search(world(), plane(), objective, {.seconds = 0.2});
+  const SearchResult result = search.run();
+  EXPECT_GE(result.seconds, 0.2);
+  EXPECT_GT(result.complete, 0);
+}
+
+TEST(Search, StopsTrialsEarly) {
+  std::map<int64_t, int64_t> steps;
+  Search search(world(), plane(),
+                [&](const Configuration& c, Trial& trial) -> Outcome {
+                  for (int64_t step = 1; step <= 16; ++step) {
+                    steps[trial.number()] = step;
+                    if (!trial.report(step, sphere(c) + 1.0 / static_cast<double>(step))) return 1e9;
+                  }
+                  return sphere(c);
+                },
+                {.evaluations = 120, .stopping = [] { return halving_rule({.grace = 1, .eta = 4, .most = 16}); }});
+  const SearchResult result = search.run();
+  EXPECT_EQ(result.complete + result.pruned, 120);
+  EXPECT_GT(result.pruned, 60);
+  for (const Individual& each : search.population().all()) {
+    if (each.state != TrialState::pruned) continue;
+    EXPECT_LT(each.loss, 1e8) << "its last report counts";
+    if (steps.contains(each.trial)) {
+      EXPECT_LT(steps[each.trial], 16);
+    }
+  }
+}
+
+/// On every island the same is active; a copy replaces, and a move leaves: their number on all islands is that of the evaluations.
+TEST(Search, IndividualsMoveAmongIslands) {
+  if (world().size() < 2) return;
+  for (const bool copies : {false, true}) {
+    SearchOptions options{.islands = 2, .evaluations = 400, .migration = {.probability = 0.3, .copies = copies}};
+    Search search(world(), plane(), objective, options);
+    search.run();
+    const int island = world().rank() < (world().size() + 1) / 2 ? 0 : 1;
+    std::vector<int64_t> active;
+    bool foreign = false;
+    for (size_t i = 0; i < search.population().active(); ++i) {
+      active.push_back(search.population().active_at(i).trial);
+      foreign = foreign || search.population().active_at(i).island != island;
+    }
+    std::sort(active.begin(), active.end());
+    EXPECT_TRUE(foreign);
+    std::string text;
+    for (const int64_t trial : active) text += concat(trial, ' ');
+    const Communicator mine = world().split(island, 0);
+    EXPECT_TRUE(all_agree(mine, text)) << "workers of an island disagree on who is there";
+    const std::vector<std::string> all = allgather_strings(world(), concat(island, ' ', active.size()));
+    if (copies) continue;
+    EXPECT_EQ(std::stoll(all.front().substr(2)) + std::stoll(all.back().substr(2)), 400);
+  }
+}
+
+TEST(Search, SlowWorkersGiveTheirShareAway) {
+  if (world().size() < 2) return;
+  int64_t here = 0;
+  Search search(world(), plane(),
+                [&](const Configuration& c, Trial&) {
+                  ++here;
+                  std::this_thread::sleep_for(std::chrono::milliseconds(world().rank() == 0 ? 20 : 1));
+                  return Outcome(sphere(c));
+                },
+                {.evaluations = 100});
+  const SearchResult result = search.run();
+  EXPECT_EQ(result.complete, 100);
+  if (world().rank() == 0) {
+    EXPECT_LT(here, 100 / world().size() / 2 + 3);
+  }
+}
+
+TEST(Search, RefusesWhatIsWrong) {
+  EXPECT_THROW(Search(world(), plane(), objective, {}), ContractError);
+  EXPECT_THROW(Search(world(), plane(), nullptr, {.evaluations = 1}), ContractError);
+  EXPECT_THROW(Search(world(), plane(), objective, {.ranks_per_worker = world().size() + 1, .evaluations = 1}), ContractError);
+}
+
+}  // namespace
+}  // namespace tw::search
