@@ -30,6 +30,8 @@ bench pipeline benchmarks/peers/compare_pipelining.sh "$PWD/$build"
 bench pipeline mpirun -n 1 "$build/bin/bench_plan"
 bench pipeline mpirun -n 2 "$build/bin/bench_predictions"
 bench pipeline mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_predictions" virtual
+bench search mpirun -n 2 "$build/bin/bench_search"
+bench search mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_search" busy
 bench train mpirun -n 4 "$build/bin/bench_train"
 bench comm mpirun -n 4 "$build/bin/bench_comm"
 bench comm mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_comm" comm/allreduce

@@ -40,6 +40,7 @@ void put_header(Bytes& bytes, const JournalHeader& header) {
   put(bytes, header.seed);
   put(bytes, header.epoch);
   put(bytes, header.worker);
+  put(bytes, header.evaluations);
   put(bytes, header.first_trial);
   put(bytes, static_cast<uint32_t>(header.islands.size()));
   for (const int32_t each : header.islands) put(bytes, each);
@@ -52,6 +53,7 @@ bool get_header(Reading& reading, JournalHeader& header) {
   header.seed = reading.get<uint64_t>();
   header.epoch = reading.get<int32_t>();
   header.worker = reading.get<int32_t>();
+  header.evaluations = reading.get<int64_t>();
   header.first_trial = reading.get<int64_t>();
   const auto islands = reading.get<uint32_t>();
   for (uint32_t i = 0; i < islands && reading.is_good(); ++i) header.islands.push_back(reading.get<int32_t>());

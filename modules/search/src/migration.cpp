@@ -6,11 +6,11 @@
 
 namespace tw::search {
 
-const Individual& Wards::chosen(Choice choice, CounterRng& random) const {
+const Individual& Wards::chosen(Pick choice, CounterRng& random) const {
   switch (choice) {
-    case Choice::best: return population_.ranked(0);
-    case Choice::worst: return population_.worst();
-    case Choice::uniform: break;
+    case Pick::best: return population_.ranked(0);
+    case Pick::worst: return population_.worst();
+    case Pick::uniform: break;
   }
   return population_.active_at(index_below(random, population_.active()));
 }

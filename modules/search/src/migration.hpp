@@ -18,7 +18,7 @@ class Wards {
   }
   void remove(int64_t trial) { population_.deactivate(trial); }
   /// @param random used for `uniform` alone
-  const Individual& chosen(Choice choice, CounterRng& random) const;
+  const Individual& chosen(Pick choice, CounterRng& random) const;
 
  private:
   Population population_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/evolution/automatic.hpp>
 
 #include "worker.hpp"
 
@@ -11,6 +12,11 @@ namespace {
 
 bool are_equal(const std::vector<double>& a, const std::vector<double>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) { return x == y || (x != x && y != y); });
+}
+
+std::unique_ptr<Propagator> propagator_of(const SearchOptions& options, const Seat& seat) {
+  if (options.propagator) return options.propagator(seat);
+  return automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers);
 }
 
 std::vector<JournalFile> before_epoch(const std::vector<JournalFile>& files, int epoch) {
@@ -34,7 +40,14 @@ void Worker::restore() {
   const bool same_layout = !files.empty() && files.back().header.islands == header.islands;
   header.epoch = same_layout ? all.epochs - 1 : all.epochs;
   header.first_trial = same_layout ? files.back().header.first_trial : all.next_trial;
+  header.evaluations = same_layout ? files.back().header.evaluations : options_.evaluations;
   first_trial_ = header.first_trial;
+  propagator_ = propagator_of(options_, {.space = space_,
+                                         .evaluations = header.evaluations,
+                                         .seed = options_.seed + static_cast<uint64_t>(island_),
+                                         .worker = index_ - layout_.first_worker(island_),
+                                         .workers = layout_.workers_of(island_),
+                                         .island = island_});
 
   const auto island_of = [&](const Individual& individual) { return individual.island % layout_.islands(); };
   for (const auto& [trial, individual] : history_of(before_epoch(files, header.epoch)).ended) {

@@ -7,7 +7,6 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/terminal.hpp>
 #include <tw/comm/objects.hpp>
-#include <tw/evolution/automatic.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <utility>
 
@@ -18,11 +17,6 @@ constexpr auto a_look = std::chrono::milliseconds(1);
 constexpr double shorter_than_a_letter_s = 20e-6;
 constexpr double status_every_s = 0.25;
 constexpr uint64_t migration_stream = uint64_t{1} << 63;  // of the random numbers; trials have those below
-
-std::unique_ptr<Propagator> propagator_of(const SearchOptions& options, const Seat& seat) {
-  if (options.propagator) return options.propagator(seat);
-  return automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers);
-}
 
 }  // namespace
 
@@ -36,12 +30,6 @@ Worker::Worker(const Communicator& workers, Evaluator& evaluator, const Space& s
       island_(layout.island_of(index_)),
       post_(workers_),
       statuses_(static_cast<size_t>(workers.size())) {
-  propagator_ = propagator_of(options, {.space = space,
-                                        .evaluations = options.evaluations,
-                                        .seed = options.seed,
-                                        .worker = index_ - layout.first_worker(island_),
-                                        .workers = layout.workers_of(island_),
-                                        .island = island_});
   if (options.stopping) stopping_ = options.stopping();
   restore();
 }

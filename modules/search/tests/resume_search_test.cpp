@@ -7,6 +7,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/evolution/cma_es.hpp>
 #include <tw/search/journal.hpp>
 #include <tw/search/search.hpp>
 
@@ -36,11 +37,12 @@ std::string content_of(const Population& population) {
 
 TEST(ResumeSearch, OnOneWorkerIsTheUninterruptedSearch) {
   if (world().size() > 1) return;
-  Search whole(world(), plane(), objective, {.evaluations = 300, .seed = 4});
+  const auto cma = [](const Seat& seat) { return std::make_unique<CmaEs>(seat.space, CmaOptions{}, seat.seed); };
+  Search whole(world(), plane(), objective, {.evaluations = 300, .seed = 4, .propagator = cma});
   whole.run();
   const auto folder = fresh_folder("one");
   for (const int64_t evaluations : {50, 51, 300}) {
-    Search part(world(), plane(), objective, {.evaluations = evaluations, .seed = 4, .journal = folder});
+    Search part(world(), plane(), objective, {.evaluations = evaluations, .seed = 4, .journal = folder, .propagator = cma});
     EXPECT_EQ(part.run().complete, evaluations);
     if (evaluations == 300) {
       EXPECT_EQ(content_of(part.population()), content_of(whole.population()));

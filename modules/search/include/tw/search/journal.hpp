@@ -35,6 +35,7 @@ struct JournalHeader {
   int32_t epoch = 0;  ///< counts the layouts that a search had
   int32_t worker = 0;
   std::vector<int32_t> islands = {};  ///< workers of each
+  int64_t evaluations = 0;            ///< SearchOptions::evaluations when the epoch began: what its propagators were made for
   int64_t first_trial = 0;            ///< of the epoch; worker w of n has the trials first_trial + w + k n
 
   bool operator==(const JournalHeader&) const = default;

@@ -12,14 +12,14 @@
 namespace tw::search {
 
 /// Which individual a worker sends to another island, and which one makes room for a copy.
-enum class Choice { best, worst, uniform };
+enum class Pick { best, worst, uniform };
 
 /// After each evaluation a worker may send one of the individuals that it answers for to another island: those that it evaluated or took in.
 struct MigrationOptions {
   double probability = 0.05;
   bool copies = false;  ///< pollination: a copy goes, and takes the place of another there. Otherwise it moves
-  Choice emigrant = Choice::best;
-  Choice replaced = Choice::worst;  ///< by a copy
+  Pick emigrant = Pick::best;
+  Pick replaced = Pick::worst;  ///< by a copy
   /// By island, the probability of each other one as the destination, in any unit; empty: all others alike.
   std::vector<std::vector<double>> topology = {};
 };
@@ -27,9 +27,9 @@ struct MigrationOptions {
 /// For whom a propagator is made.
 struct Seat {
   const Space& space;
-  int64_t evaluations = 0;  ///< of the whole search; 0: not limited
-  uint64_t seed = 0;
-  int worker = 0;  ///< of its island
+  int64_t evaluations = 0;  ///< of the whole search, as they were when its journal began; 0: not limited
+  uint64_t seed = 0;        ///< of the island
+  int worker = 0;           ///< of its island
   int workers = 1;
   int island = 0;
 };

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tw::search {
+
+/// Points that fill the unit cube evenly: of the first 2^m each interval of length 2^-m of a dimension has one, and boxes of two have equal shares.
+/// Ref: Sobol' 1967; Joe & Kuo 2008, "Constructing Sobol sequences with better two-dimensional projections" (direction numbers new-joe-kuo-6); in the
+/// order of Antonov & Saleev 1979.
+class SobolSequence {
+ public:
+  static constexpr size_t most_dimensions = 64;
+
+  /// @param dimensions 1 to 64. @throws ContractError for more, or none
+  explicit SobolSequence(size_t dimensions);
+
+  size_t dimensions() const noexcept { return directions_.size(); }
+  /// Point `index` in units of 2^-32; point 0 is the origin. Cost: an exclusive or for each 1 in the Gray code of `index`.
+  uint32_t at(size_t dimension, uint32_t index) const noexcept;
+
+ private:
+  std::vector<std::array<uint32_t, 32>> directions_;  // by dimension; of bit k of the Gray code
+};
+
+/// Each binary digit of `x` flipped or not, as a hash of `seed` and of the digits above it says: an even sequence stays as even as it is, and becomes
+/// uniformly distributed over seeds. Ref: Owen 1995; Laine & Karras 2011 and Burley 2020, "Practical hash-based Owen scrambling".
+uint32_t owen_scrambled(uint32_t x, uint32_t seed) noexcept;
+
+}  // namespace tw::search

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Particle swarms. Ref: Kennedy & Eberhart 1995; Shi & Eberhart 1998 (inertia).
+#pragma once
+#include <deque>
+#include <limits>
+#include <optional>
+#include <tw/evolution/propagator.hpp>
+
+namespace tw::search {
+
+/// How particles move, in the unit cube of Space::encode():
+///   v_d <- inertia v_d + cognitive r_d (p_d - x_d) + social s_d (g_d - x_d), then within +-velocity_limit;   x <- x + v
+/// with the best places p of the particle and g of all, and r_d, s_d uniform in [0, 1), new ones for each dimension. The basic swarm by default.
+/// Ref: Eberhart & Shi 2000 (the numbers).
+struct SwarmOptions {
+  double inertia = 0.729;
+  double cognitive = 1.49445;
+  double social = 1.49445;
+  /// As a share of each dimension's range.
+  double velocity_limit = std::numeric_limits<double>::infinity();
+  /// Of this worker; 20 to 50 on all workers together are usual.
+  int particles = 8;
+
+  /// @throws ContractError naming the field that is wrong
+  void validate() const;
+};
+
+/// chi = 2 / (phi - 2 + sqrt(phi (phi - 4))), with which a swarm converges without limits of velocity. @param phi the sum of both attractions,
+/// above 4.
+/// @throws ContractError for others. Ref: Clerc & Kennedy 2002.
+double constriction(double phi);
+
+/// The basic swarm, with velocities clamped. Ref: Eberhart, Simpson & Dobbins 1996.
+SwarmOptions clamped_swarm(double velocity_limit = 0.2);
+/// v <- chi (v + cognitive r (p - x) + social s (g - x)), with chi of their sum. @throws ContractError unless that is above 4
+SwarmOptions constricted_swarm(double cognitive = 2.05, double social = 2.05);
+/// Constricted, with velocities clamped to the range. Ref: Bratton & Kennedy 2007; Eberhart & Shi 2000.
+SwarmOptions canonical_swarm(double cognitive = 2.05, double social = 2.05);
+
+struct Particle {
+  std::vector<double> position = {};
+  std::vector<double> velocity = {};
+};
+
+/// One step, see SwarmOptions. A particle stops at the faces of the cube: there it stays, with no velocity in that dimension (absorbing, Helwig,
+/// Branke & Mostaghim 2013). @param own the particle's best place. @param social that of all
+void fly(Particle& particle, const std::vector<double>& own, const std::vector<double>& social, const SwarmOptions& options, CounterRng& random);
+
+/// A swarm of this worker's particles, which are drawn to the best of all individuals that they are told of. Asynchronous: the particle that waited
+/// longest moves next, as soon as its last place is known; a uniformly random point is proposed while all are under way. A place that does not count
+/// leaves the particle's best as it is; a particle without one begins at another random place.
+///
+/// Tags: index, the particle, -1 for a random point; generation, how often it has moved. A particle's best is updated by the answers to its own
+/// proposals alone. Cost of ask() and tell(): O(dimensions + particles).
+class Swarm final : public Propagator {
+ public:
+  /// @param space kept by reference. @throws ContractError for a wrong option
+  explicit Swarm(const Space& space, SwarmOptions options = {});
+  Proposal ask(const Population& population, CounterRng& random) override;
+  void tell(const Individual& individual) override;
+
+  /// The smallest loss so far; +infinity before any.
+  double best_loss() const noexcept { return social_.loss; }
+
+ private:
+  struct Best {
+    std::vector<double> position = {};
+    double loss = std::numeric_limits<double>::infinity();
+
+    void improve(const std::vector<double>& other, double other_loss);
+  };
+  struct Member {
+    Particle particle = {};
+    Best best = {};
+    int32_t moves = 0;
+    std::optional<Proposal> under_way = std::nullopt;
+  };
+
+  std::vector<double> random_position(CounterRng& random) const;
+  void begin(Particle& particle, CounterRng& random) const;
+
+  const Space& space_;
+  SwarmOptions options_;
+  std::vector<Member> members_;
+  std::deque<size_t> waiting_;  // those that may move, longest first
+  Best social_;
+};
+
+}  // namespace tw::search

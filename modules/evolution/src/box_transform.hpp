@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cmath>
+
+namespace tw::search {
+
+/// A smooth map from the line to [0, 1]: z within [a, 1 - a], (z + a)^2 / 4 a within [-a, a], likewise above, mirrored at -a and 1 + a and so on. It
+/// rises strictly from -a to 1 + a, its slope is continuous, and 0 there: so an optimum on a bound is an optimum inside, and one inside stays as it
+/// is. Ref: pycma's BoundTransform.
+inline constexpr double box_margin = 0.01;  // a
+
+inline double into_box(double z) noexcept {
+  const double period = 1 + 2 * box_margin;
+  double t = std::fabs(std::remainder(z + box_margin, 2 * period));  // within [0, period]
+  if (t > period) t = period;
+  const bool upper = t > period / 2;
+  if (upper) t = period - t;
+  const double u = t < 2 * box_margin ? t * t / (4 * box_margin) : t - box_margin;
+  return upper ? 1 - u : u;
+}
+
+/// The z within [-a, 1 + a] with into_box(z) = u. @param u in [0, 1]
+inline double out_of_box(double u) noexcept {
+  if (u > 0.5) return 1 - out_of_box(1 - u);
+  return u < box_margin ? 2 * std::sqrt(box_margin * u) - box_margin : u;
+}
+
+}  // namespace tw::search

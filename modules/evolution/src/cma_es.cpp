@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/evolution/cma_es.hpp>
+
+#include <cmath>
+#include <tw/base/contract.hpp>
+
+#include "cma_restarts.hpp"
+#include "cma_run.hpp"
+
+namespace tw::search {
+
+void CmaOptions::validate(const Space& space) const {
+  TW_EXPECTS(sigma > 0 && sigma <= 1, "sigma is a share of the ranges, above 0 and up to 1, got ", sigma);
+  TW_EXPECTS(lambda == 0 || (lambda >= 2 && lambda <= 1U << 20), "lambda is 2 to 2^20, or 0 for the default, got ", lambda);
+  TW_EXPECTS(tol_fun >= 0 && std::isfinite(tol_fun), "tol_fun is 0 or more, got ", tol_fun);
+  TW_EXPECTS(tol_x >= 0 && std::isfinite(tol_x), "tol_x is 0 or more, got ", tol_x);
+  TW_EXPECTS(start.empty() || space.contains(start), "start is not a configuration of the space");
+}
+
+class CmaEs::Core {
+ public:
+  Core(const Space& space, CmaOptions options, uint64_t seed)
+      : coordinates_(space),
+        options_(std::move(options)),
+        seed_(seed),
+        lambda_(options_.lambda > 0 ? options_.lambda : default_lambda(coordinates_.size())),
+        restarts_(options_.restarts),
+        run_(begin()) {}
+
+  Proposal ask(CounterRng& random) { return run_.ask(number_.packed(), random); }
+
+  void tell(const Individual& individual) {
+    const bool restarts = options_.restarts != CmaOptions::Restarts::none;
+    if (individual.state == TrialState::running || individual.tag.run < number_.packed() || ended_) return;
+    if (individual.tag.run > number_.packed()) {
+      if (!restarts) return;
+      go_on_with(CmaRunNumber::unpacked(individual.tag.run));
+    }
+    const CmaStop stop = run_.tell(individual);
+    if (stop == CmaStop::none && run_.evaluations() < restarts_.limit(number_)) return;
+    ended_ = !restarts;
+    if (restarts) go_on_with(restarts_.next(number_, run_.evaluations()));
+  }
+
+  State state() const {
+    const CmaDistribution& d = run_.distribution();
+    return {number_.restart, d.parameters().lambda, d.generation(), d.sigma(), d.deviations().maxCoeff(), d.condition(), ended_};
+  }
+
+ private:
+  void go_on_with(CmaRunNumber number) {
+    number_ = number;
+    run_ = begin();
+  }
+
+  CmaRun begin() const {
+    CmaRunSettings settings = settings_of(number_, lambda_, options_.sigma, seed_);
+    Eigen::VectorXd mean = coordinates_.random_start(settings.random);
+    if (number_.restart == 0 && !options_.start.empty()) coordinates_.position_of(options_.start, mean);
+    const CmaParameters parameters(coordinates_.size(), settings.lambda, options_.active);
+    return {coordinates_, std::move(mean), settings.sigma, parameters, options_.tol_fun, options_.tol_x};
+  }
+
+  CmaCoordinates coordinates_;
+  CmaOptions options_;
+  uint64_t seed_;
+  size_t lambda_;  // of the first run
+  CmaRestarts restarts_;
+  CmaRunNumber number_;
+  CmaRun run_;
+  bool ended_ = false;
+};
+
+CmaEs::CmaEs(const Space& space, CmaOptions options, uint64_t seed) {
+  options.validate(space);
+  core_ = std::make_unique<Core>(space, std::move(options), seed);
+}
+
+CmaEs::~CmaEs() = default;
+
+Proposal CmaEs::ask(const Population&, CounterRng& random) { return core_->ask(random); }
+
+void CmaEs::tell(const Individual& individual) { core_->tell(individual); }
+
+CmaEs::State CmaEs::state() const { return core_->state(); }
+
+}  // namespace tw::search

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <tw/base/error.hpp>
+#include <tw/evolution/automatic.hpp>
+
+namespace tw::search {
+namespace {
+
+Space reals(int n) {
+  std::vector<Parameter> parameters;
+  for (int i = 0; i < n; ++i) parameters.push_back(real("x" + std::to_string(i), -1, 1));
+  return Space(parameters);
+}
+
+Space mixed(int choices, bool conditional = false) {
+  std::vector<Parameter> parameters{real("lr", 1e-4, 1, log_scale), integer("layers", 1, 8)};
+  for (int i = 0; i < choices; ++i) parameters.push_back(categorical("c" + std::to_string(i), {"a", "b"}));
+  if (conditional) parameters.push_back(real("momentum", 0, 1).when("c0", {"a"}));
+  return Space(parameters);
+}
+
+TEST(Automatic, BudgetsDecideOnNumbers) {
+  EXPECT_EQ(choose(reals(10), 99).method, Method::sobol);
+  EXPECT_EQ(choose(reals(10), 100).method, Method::genetic);
+  EXPECT_EQ(choose(reals(10), 499).method, Method::genetic);
+  EXPECT_EQ(choose(reals(10), 500).method, Method::mixture);
+  EXPECT_EQ(choose(reals(65), 649).method, Method::latin_hypercube);
+  for (const int n : {2, 5, 10, 20, 30}) EXPECT_EQ(choose(reals(n), 38912).method, Method::mixture);
+}
+
+TEST(Automatic, ChoicesAndConditionsAreRecombined) {
+  EXPECT_EQ(choose(mixed(2), 10000).method, Method::mixture);
+  EXPECT_EQ(choose(mixed(3), 10000).method, Method::genetic);
+  EXPECT_EQ(choose(mixed(1), 10000).method, Method::mixture);
+  EXPECT_EQ(choose(mixed(1, true), 10000).method, Method::genetic);
+  EXPECT_EQ(choose(Space{integer("few", 1, 7)}, 10000).method, Method::genetic);
+  EXPECT_EQ(choose(Space{ordinal("batch", {1, 2, 4, 8, 16, 32, 64, 128})}, 10000).method, Method::mixture);
+  EXPECT_EQ(choose(mixed(3), 10).method, Method::sobol);  // whatever the space is
+}
+
+TEST(Automatic, SaysWhy) {
+  EXPECT_EQ(choose(reals(2), 19).reason, "with 19 evaluations in 2 dimensions there is little to learn from: the space is covered evenly");
+  EXPECT_EQ(choose(mixed(3), 1000).reason, "only 2 of 5 parameters are on a scale: choices are recombined");
+  EXPECT_EQ(choose(mixed(1, true), 1000).reason, "1 of 4 parameters have conditions: configurations are recombined");
+  EXPECT_EQ(choose(reals(2), 99).reason, "with 99 evaluations in 2 dimensions covariances cannot be learnt: configurations are recombined");
+  EXPECT_EQ(choose(reals(2), 100).reason,
+            "2 of 2 parameters are on a scale, and 100 evaluations in 2 dimensions are enough to learn how they go together");
+  EXPECT_STREQ(name_of(choose(reals(2), 100).method), "mixture");
+}
+
+TEST(Automatic, RefusesNoBudget) { EXPECT_THROW(choose(reals(2), 0), ContractError); }
+
+}  // namespace
+}  // namespace tw::search

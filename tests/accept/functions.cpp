@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Medians of what the automatic propagator reaches on functions with known minima, against what Propulate reached with as many evaluations on 152
+// ranks. Ref: Taubert et al. 2023, arXiv 2301.08713, table 2.
+// Run: accept_functions [SEEDS] [FUNCTION]
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <tw/evolution/automatic.hpp>
+#include <tw/evolution/population.hpp>
+#include <tw/evolution/test_functions.hpp>
+#include <vector>
+
+namespace {
+
+using namespace tw::search;
+
+constexpr int64_t evaluations = 38912;
+
+struct Goal {
+  const char* function;
+  size_t dimensions;
+  double reached_by_propulate;
+};
+
+constexpr Goal goals[] = {{"sphere", 2, 3.4e-7},   {"rosenbrock", 2, 7.7e-6}, {"step", 5, -25},
+                          {"quartic", 30, 6.9e-4}, {"rastrigin", 20, 4.59},   {"griewank", 10, 0.55},
+                          {"schwefel", 10, 1.92},  {"bisphere", 30, 30.0},    {"birastrigin", 30, 40.3}};
+
+double best_of(const TestFunction& function, uint64_t seed) {
+  const Space space = function.space();
+  const auto propagator = automatic(space, evaluations, seed, 0, 1);
+  Population population;
+  for (int64_t trial = 0; trial < evaluations; ++trial) {
+    tw::CounterRng random(seed, static_cast<uint64_t>(trial));
+    Proposal proposal = propagator->ask(population, random);
+    const double loss = function.value(proposal.values);
+    const Individual individual{
+        .trial = trial, .values = std::move(proposal.values), .loss = loss, .state = TrialState::complete, .tag = proposal.tag};
+    population.add(individual);
+    propagator->tell(individual);
+  }
+  return population.best()->loss;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int seeds = argc > 1 ? std::atoi(argv[1]) : 10;
+  bool all_reached = true;
+  for (const Goal& goal : goals) {
+    if (argc > 2 && goal.function != std::string(argv[2])) continue;
+    const TestFunction function = test_function(goal.function, goal.dimensions);
+    std::vector<double> losses;
+    for (int seed = 0; seed < seeds; ++seed) losses.push_back(best_of(function, static_cast<uint64_t>(seed)));
+    std::sort(losses.begin(), losses.end());
+    const size_t middle = losses.size() / 2;
+    const double median = losses.size() % 2 == 1 ? losses[middle] : (losses[middle - 1] + losses[middle]) / 2;
+    const bool reached = median <= goal.reached_by_propulate;
+    all_reached = all_reached && reached;
+    std::printf("%-12s %2zu dimensions: median %10.3g of %d seeds (%.3g to %.3g), Propulate %.3g: %s\n", goal.function, goal.dimensions, median,
+                seeds, losses.front(), losses.back(), goal.reached_by_propulate, reached ? "reached" : "NOT REACHED");
+  }
+  return all_reached ? 0 : 1;
+}
