@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a journal says about the past. Pure but for reading it.
+// What a search that goes on needs of its ledger.
 #pragma once
 #include <map>
 #include <tw/search/journal.hpp>
@@ -16,10 +16,9 @@ struct Interrupted {
 };
 
 struct History {
-  std::map<int64_t, Individual> ended;  ///< by trial
-  std::map<int64_t, std::string> messages;
-  std::vector<Interrupted> interrupted;  ///< by trial
-  int64_t next_trial = 0;                ///< above all that there were
+  std::map<int64_t, Individual> ended = {};   ///< by trial
+  std::vector<Interrupted> interrupted = {};  ///< by trial
+  int64_t next_trial = 0;                     ///< above all that there were
   int epochs = 0;
 };
 

@@ -19,7 +19,7 @@
 namespace tw::search {
 namespace {
 
-constexpr uint64_t magic = 0x31304c4e524a5754;  // "TWJRNL01"
+constexpr uint64_t magic = 0x32304c4e524a5754;  // "TWJRNL02"
 constexpr size_t prefix = 2 * sizeof(uint32_t);
 
 uint32_t checksum(const std::byte* data, size_t size) {
@@ -82,7 +82,10 @@ bool get_record(Reading& reading, Record& record) {
       break;
     case Record::Kind::arrival:
     case Record::Kind::departure: record.individual.trial = reading.get<int64_t>(); break;
-    case Record::Kind::adoption: record.individual = reading.get_individual(); break;
+    case Record::Kind::adoption:
+      record.individual = reading.get_individual();
+      record.from = reading.get<int32_t>();
+      break;
     default: return false;
   }
   return reading.is_good() && reading.at_end();
@@ -211,9 +214,10 @@ void JournalWriter::note(Record::Kind kind, int64_t trial) {
   close_record(at);
 }
 
-void JournalWriter::adopt(const Individual& individual) {
+void JournalWriter::adopt(const Individual& individual, int32_t from) {
   const size_t at = open_record(Record::Kind::adoption);
   put(pending_, individual);
+  put(pending_, from);
   close_record(at);
 }
 

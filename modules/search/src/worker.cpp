@@ -161,7 +161,7 @@ void Worker::take(const News& news, int from) {
       if (journal_) journal_->note(Record::Kind::departure, news.individual.trial);
       population_.deactivate(news.individual.trial);
       break;
-    case News::Kind::immigrant: take_in(news.individual, news.replaces); break;
+    case News::Kind::immigrant: take_in(news.individual, layout_.island_of(from), news.replaces); break;
     case News::Kind::report:
       if (stopping_) stopping_->observe({news.individual.trial, news.step, news.value});
       break;
@@ -173,12 +173,12 @@ void Worker::take(const News& news, int from) {
 }
 
 /// This worker answers for it from now on, and tells the island.
-void Worker::take_in(const Individual& individual, bool replaces) {
+void Worker::take_in(const Individual& individual, int from, bool replaces) {
   if (replaces && !wards_.empty()) {
     CounterRng random(options_.seed, migration_stream | static_cast<uint64_t>(individual.trial));
     leave(Individual(wards_.chosen(options_.migration.replaced, random)).trial);
   }
-  if (journal_) journal_->adopt(individual);
+  if (journal_) journal_->adopt(individual, from);
   absorb(individual);
   wards_.add(individual);
   post_.send_all({.kind = News::Kind::result, .individual = individual}, layout_.first_worker(island_), layout_.first_worker(island_ + 1));

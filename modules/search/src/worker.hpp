@@ -48,7 +48,8 @@ class Worker {
   void absorb(const Individual& individual);
   void leave(int64_t trial);
   void take(const News& news, int from);
-  void take_in(const Individual& individual, bool replaces);
+  /// @param from island
+  void take_in(const Individual& individual, int from, bool replaces);
 
   bool is_time_up() const { return since_begin_.elapsed().count() >= options_.seconds; }
   void stop_all();

@@ -43,7 +43,7 @@ std::vector<int64_t> write_two(const std::filesystem::path& folder) {
   ended.seconds = 2;
   journal.end(ended, "");
   journal.note(Record::Kind::arrival, 6);
-  journal.adopt(of(9));
+  journal.adopt(of(9), 0);
   journal.start(of(8), true);
   write();
   return sizes;
@@ -64,6 +64,7 @@ TEST(Journal, SaysWhatWasWritten) {
   EXPECT_EQ(records[2].individual.loss, 0.125);
   EXPECT_EQ(records[3].kind, Record::Kind::arrival);
   EXPECT_EQ(records[4].individual.trial, 9);
+  EXPECT_EQ(records[4].from, 0);
   EXPECT_TRUE(records[5].again);
   const History history = history_of(files);
   EXPECT_EQ(history.ended.at(5).loss, 0.125);

@@ -22,6 +22,7 @@ struct Record {
   Kind kind = Kind::start;
   double time = 0;  ///< seconds since the Unix epoch
   Individual individual = {};
+  int32_t from = 0;  ///< island that an adopted one comes from
   bool again = false;
   int64_t step = 0;
   double value = 0;
@@ -66,7 +67,8 @@ class JournalWriter {
   void report(int64_t trial, int64_t step, double value);
   /// @param kind arrival or departure
   void note(Record::Kind kind, int64_t trial);
-  void adopt(const Individual& individual);
+  /// @param from island
+  void adopt(const Individual& individual, int32_t from);
   /// @throws FileError, such as for a full disk
   void write();
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a journal says about the past, by trial.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <tw/evolution/space.hpp>
+#include <tw/evolution/stopping.hpp>
+#include <tw/search/journal.hpp>
+#include <vector>
+
+namespace tw::search {
+
+struct LedgerEntry {
+  Individual individual = {};  ///< `running`: it has not ended, or its process was lost
+  int attempts = 0;            ///< how often it began; all that follows is of the last time
+  int epoch = 0;
+  int worker = 0;                                            ///< that evaluated it
+  double begin = 0;                                          ///< seconds since the Unix epoch
+  double end = std::numeric_limits<double>::quiet_NaN();     ///< NaN: it has none
+  double last_sign = std::numeric_limits<double>::lowest();  ///< the end, or else the last report, or the beginning
+  std::vector<Report> reports = {};                          ///< in their order
+  std::string message = {};                                  ///< why it failed, or is infeasible
+
+  bool has_ended() const noexcept { return individual.state != TrialState::running; }
+};
+
+/// An individual that another island took in.
+struct Migration {
+  int64_t trial = 0;
+  int from = 0;  ///< island
+  int to = 0;
+  int worker = 0;  ///< that answers for it from then on
+  double time = 0;
+};
+
+struct Ledger {
+  std::vector<LedgerEntry> trials = {};    ///< by trial
+  std::vector<Migration> migrations = {};  ///< by time
+  int epochs = 0;                          ///< layouts that the search had
+  int workers = 0;                         ///< the most of an epoch
+  int islands = 0;                         ///< the most of an epoch
+  int64_t next_trial = 0;                  ///< above all that there were
+};
+
+/// @param files as read_journal() gives them
+Ledger ledger_of(const std::vector<JournalFile>& files);
+
+/// The ledger of a journal; empty where there is none. @throws FileError for what is no journal, or one of another space
+Ledger read_ledger(const std::filesystem::path& folder, const Space& space);
+
+}  // namespace tw::search

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/search/ledger.hpp>
+
+#include <algorithm>
+#include <map>
+#include <tw/base/error.hpp>
+
+namespace tw::search {
+namespace {
+
+int island_of(const JournalHeader& header) {
+  int island = 0;
+  for (int32_t workers = 0; island < static_cast<int>(header.islands.size()); ++island) {
+    workers += header.islands[static_cast<size_t>(island)];
+    if (header.worker < workers) break;
+  }
+  return island;
+}
+
+class Reader {
+ public:
+  void read(const JournalFile& file) {
+    const JournalHeader& header = file.header;
+    int workers = 0;
+    for (const int32_t each : header.islands) workers += each;
+    ledger_.epochs = std::max(ledger_.epochs, header.epoch + 1);
+    ledger_.workers = std::max(ledger_.workers, workers);
+    ledger_.islands = std::max(ledger_.islands, static_cast<int>(header.islands.size()));
+    ledger_.next_trial = std::max(ledger_.next_trial, header.first_trial);
+    for (const Record& record : file.records) {
+      switch (record.kind) {
+        case Record::Kind::start: begin(record, header); break;
+        case Record::Kind::end: end(record); break;
+        case Record::Kind::report: report(record); break;
+        case Record::Kind::adoption:
+          ledger_.migrations.push_back({record.individual.trial, record.from, island_of(header), header.worker, record.time});
+          break;
+        case Record::Kind::arrival:
+        case Record::Kind::departure: break;
+      }
+    }
+  }
+
+  Ledger ledger() {
+    for (auto& [trial, entry] : entries_) ledger_.trials.push_back(std::move(entry));
+    std::ranges::stable_sort(ledger_.migrations, {}, &Migration::time);
+    return std::move(ledger_);
+  }
+
+ private:
+  void begin(const Record& record, const JournalHeader& header) {
+    LedgerEntry& entry = entries_[record.individual.trial];
+    entry = {.individual = record.individual,
+             .attempts = entry.attempts + 1,
+             .epoch = header.epoch,
+             .worker = header.worker,
+             .begin = record.time,
+             .last_sign = record.time};
+    ledger_.next_trial = std::max(ledger_.next_trial, record.individual.trial + 1);
+  }
+
+  void report(const Record& record) {
+    LedgerEntry& entry = entries_.at(record.individual.trial);
+    entry.reports.push_back({record.individual.trial, record.step, record.value});
+    entry.last_sign = record.time;
+  }
+
+  void end(const Record& record) {
+    LedgerEntry& entry = entries_.at(record.individual.trial);
+    entry.individual.loss = record.individual.loss;
+    entry.individual.state = record.individual.state;
+    entry.individual.seconds = record.individual.seconds;
+    entry.message = record.message;
+    entry.end = entry.last_sign = record.time;
+  }
+
+  std::map<int64_t, LedgerEntry> entries_;
+  Ledger ledger_;
+};
+
+}  // namespace
+
+Ledger ledger_of(const std::vector<JournalFile>& files) {
+  Reader reader;
+  for (const JournalFile& file : files) reader.read(file);
+  return reader.ledger();
+}
+
+Ledger read_ledger(const std::filesystem::path& folder, const Space& space) {
+  const std::vector<JournalFile> files = read_journal(folder);
+  for (const JournalFile& file : files) {
+    if (file.header.space != space.hash()) throw FileError(file.path, 0, "is the journal of a search over another space");
+  }
+  return ledger_of(files);
+}
+
+}  // namespace tw::search
