@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 torch_version=2.13.0
 
 packages=(g++ cmake ninja-build ccache libopenmpi-dev openmpi-bin libspdlog-dev libfmt-dev libtomlplusplus-dev libcli11-dev
-          nlohmann-json3-dev zlib1g-dev libzip-dev librandom123-dev libxxhash-dev libeigen3-dev dataset-fashion-mnist)
+          nlohmann-json3-dev zlib1g-dev libzip-dev librandom123-dev libxxhash-dev libeigen3-dev libsqlite3-dev dataset-fashion-mnist)
 for group in "$@"; do
   case "$group" in
     build) ;;

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Searches for people and other programs to read: from a ledger to CSV, SQLite and a page of HTML.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <tw/evolution/space.hpp>
+#include <tw/search/ledger.hpp>
+
+namespace tw::search {
+
+/// A row for each trial: trial, state, loss, seconds, worker, island, epoch, attempts, begin, end, reports (their number), migrations (likewise),
+/// message, and a column parameter.NAME for each parameter. Empty: what does not exist. Numbers read back as the same ones; times are in seconds
+/// since the Unix epoch. Ref: RFC 4180.
+std::string to_csv(const Ledger& ledger, const Space& space);
+
+/// Writes to_csv(). Like the others that write, it replaces `path` as a whole, or throws and leaves it as it was. @throws FileError
+void export_csv(const Ledger& ledger, const Space& space, const std::filesystem::path& path);
+
+/// Writes a database of five tables, NULL being what does not exist:
+/// - parameters(parameter, name, kind, low, high, scale, step, choices, parent, allowed): choices and allowed values as JSON
+/// - trials(trial, state, loss, seconds, worker, island, epoch, attempts, began, ended, message)
+/// - trial_values(trial, parameter, number, text): of choices, both the number (or NULL) and the text
+/// - reports(trial, number, step, value)
+/// - migrations(trial, from_island, to_island, worker, time)
+/// @throws FileError
+void export_sqlite(const Ledger& ledger, const Space& space, const std::filesystem::path& path);
+
+/// One page, which needs no server and loads nothing: best so far, the ten best trials, parallel coordinates, importance of parameters, a timeline of
+/// workers, islands and migrations, counts by state and the first failures. Where there are too many trials to draw, it says which it shows.
+std::string html_report(const Ledger& ledger, const Space& space);
+
+/// Writes report.html, trials.csv and trials.sqlite beside the journal in `folder`. By one process; the search may still be running.
+/// @throws FileError for what cannot be read or written; Error where there is no journal
+void write_reports(const std::filesystem::path& folder, const Space& space);
+
+}  // namespace tw::search

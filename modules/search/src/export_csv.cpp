@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/search/report.hpp>
+#include <unordered_map>
+
+#include "number_text.hpp"
+#include "replace_file.hpp"
+
+namespace tw::search {
+namespace {
+
+std::string field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char each : text) {
+    if (each == '"') quoted += '"';
+    quoted += each;
+  }
+  return quoted + '"';
+}
+
+}  // namespace
+
+std::string to_csv(const Ledger& ledger, const Space& space) {
+  std::unordered_map<int64_t, int64_t> migrations;
+  for (const Migration& each : ledger.migrations) ++migrations[each.trial];
+  std::string csv = "trial,state,loss,seconds,worker,island,epoch,attempts,begin,end,reports,migrations,message";
+  for (const Parameter& parameter : space.parameters()) csv += ',' + field("parameter." + parameter.name);
+  csv += "\r\n";
+  for (const LedgerEntry& entry : ledger.trials) {
+    const Individual& individual = entry.individual;
+    const auto moved = migrations.find(individual.trial);
+    csv += std::to_string(individual.trial) + ',' + name_of(individual.state) + ',' + exact_text(individual.loss) + ',';
+    csv += (entry.has_ended() ? exact_text(individual.seconds) : "") + ',';
+    for (const int64_t each : {entry.worker, individual.island, entry.epoch, entry.attempts}) csv += std::to_string(each) + ',';
+    csv += exact_text(entry.begin) + ',' + exact_text(entry.end) + ',' + std::to_string(entry.reports.size()) + ',';
+    csv += std::to_string(moved == migrations.end() ? 0 : moved->second) + ',' + field(entry.message);
+    for (size_t i = 0; i < space.size(); ++i) {
+      const double value = individual.values[i];
+      csv += ',' + (std::isnan(value) ? "" : field(space.parameters()[i].text_of(value)));
+    }
+    csv += "\r\n";
+  }
+  return csv;
+}
+
+void export_csv(const Ledger& ledger, const Space& space, const std::filesystem::path& path) { replace_file(path, to_csv(ledger, space)); }
+
+}  // namespace tw::search

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <tw/search/report.hpp>
+
+#include "replace_file.hpp"
+#include "sqlite.hpp"
+
+namespace tw::search {
+namespace {
+
+// The file is a new one that nobody has opened, and is given up if anything fails: SQLite need not be careful.
+constexpr const char* schema = R"(
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+BEGIN;
+CREATE TABLE parameters(parameter INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, low REAL, high REAL, scale TEXT, step REAL,
+                        choices TEXT, parent TEXT, allowed TEXT);
+CREATE TABLE trials(trial INTEGER PRIMARY KEY, state TEXT NOT NULL, loss REAL, seconds REAL, worker INTEGER NOT NULL, island INTEGER NOT NULL,
+                    epoch INTEGER NOT NULL, attempts INTEGER NOT NULL, began REAL NOT NULL, ended REAL, message TEXT);
+CREATE TABLE trial_values(trial INTEGER NOT NULL REFERENCES trials, parameter INTEGER NOT NULL REFERENCES parameters, number REAL, text TEXT NOT NULL,
+                          PRIMARY KEY(trial, parameter)) WITHOUT ROWID;
+CREATE TABLE reports(trial INTEGER NOT NULL REFERENCES trials, number INTEGER NOT NULL, step INTEGER NOT NULL, value REAL,
+                     PRIMARY KEY(trial, number)) WITHOUT ROWID;
+CREATE TABLE migrations(trial INTEGER NOT NULL, from_island INTEGER NOT NULL, to_island INTEGER NOT NULL, worker INTEGER NOT NULL, time REAL NOT NULL);
+)";
+
+constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+
+const char* kind_text(Parameter::Kind kind) {
+  switch (kind) {
+    case Parameter::Kind::real: return "real";
+    case Parameter::Kind::integer: return "integer";
+    case Parameter::Kind::ordinal: return "ordinal";
+    case Parameter::Kind::categorical: break;
+  }
+  return "categorical";
+}
+
+const char* text_or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+
+std::string json_of(const std::vector<std::string>& texts) {
+  return texts.empty() ? "" : nlohmann::json(texts).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void insert_parameters(Database& database, const Space& space) {
+  Insertion insert(database, "INSERT INTO parameters VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  for (size_t i = 0; i < space.size(); ++i) {
+    const Parameter& each = space.parameters()[i];
+    const bool limited = !each.has_choices();
+    const char* scale = each.scale == Scale::linear ? "linear" : "logarithmic";
+    insert(i, each.name, kind_text(each.kind), limited ? each.low : nothing, limited ? each.high : nothing, limited ? scale : nullptr,
+           each.step > 0 ? each.step : nothing, text_or_null(json_of(each.choices)), text_or_null(each.parent), text_or_null(json_of(each.allowed)));
+  }
+}
+
+double number_of(const Parameter& parameter, double value) {
+  switch (parameter.kind) {
+    case Parameter::Kind::ordinal: return parameter.numbers.at(static_cast<size_t>(value));
+    case Parameter::Kind::categorical: return nothing;
+    default: return value;
+  }
+}
+
+void insert_trials(Database& database, const Ledger& ledger, const Space& space) {
+  Insertion trial(database, "INSERT INTO trials VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Insertion value(database, "INSERT INTO trial_values VALUES(?, ?, ?, ?)");
+  Insertion report(database, "INSERT INTO reports VALUES(?, ?, ?, ?)");
+  for (const LedgerEntry& entry : ledger.trials) {
+    const Individual& individual = entry.individual;
+    trial(individual.trial, name_of(individual.state), individual.loss, entry.has_ended() ? individual.seconds : nothing, entry.worker,
+          individual.island, entry.epoch, entry.attempts, entry.begin, entry.end, text_or_null(entry.message));
+    for (size_t i = 0; i < space.size(); ++i) {
+      const Parameter& parameter = space.parameters()[i];
+      const double own = individual.values[i];
+      if (!std::isnan(own)) value(individual.trial, i, number_of(parameter, own), parameter.text_of(own));
+    }
+    for (size_t i = 0; i < entry.reports.size(); ++i) report(individual.trial, i, entry.reports[i].step, entry.reports[i].value);
+  }
+}
+
+void insert_migrations(Database& database, const Ledger& ledger) {
+  Insertion insert(database, "INSERT INTO migrations VALUES(?, ?, ?, ?, ?)");
+  for (const Migration& each : ledger.migrations) insert(each.trial, each.from, each.to, each.worker, each.time);
+}
+
+}  // namespace
+
+void export_sqlite(const Ledger& ledger, const Space& space, const std::filesystem::path& path) {
+  replace_file(path, [&](const std::filesystem::path& partial) {
+    Database database(partial);
+    database.execute(schema);
+    insert_parameters(database, space);
+    insert_trials(database, ledger, space);
+    insert_migrations(database, ledger);
+    database.execute("COMMIT");
+  });
+}
+
+}  // namespace tw::search

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <tw/base/concat.hpp>
+#include <tw/evolution/configuration.hpp>
+#include <tw/search/report.hpp>
+
+#include "markup.hpp"
+#include "report_sections.hpp"
+
+namespace tw::search {
+namespace {
+
+// The policy has browsers load nothing, whatever a name or a message tries.
+constexpr const char* head = R"(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8"/>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"/>
+<title>Search</title>
+<style>
+body { font: 14px sans-serif; color: #222; max-width: 1100px; margin: 2em auto; padding: 0 1em; }
+h1 { font-size: 22px; } h2 { font-size: 17px; margin-top: 2em; }
+p { line-height: 1.4; } .note { color: #666; font-size: 12px; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 13px; } td, th { padding: 3px 10px; border-bottom: 1px solid #e4e4e4; text-align: left; white-space: nowrap; }
+.matrix td { text-align: right; }
+svg text { font: 11px sans-serif; fill: #222; paint-order: stroke; stroke: #fff; stroke-width: 3px; }
+polyline { fill: none; } .curve { stroke-width: 2; } .trial { stroke-width: 1; stroke-opacity: 0.6; } .trial:hover { stroke: #000; stroke-width: 3; stroke-opacity: 1; }
+</style>
+</head>
+<body>
+)";
+
+}  // namespace
+
+Findings::Findings(const Ledger& the_ledger, const Space& the_space) : ledger(the_ledger), space(the_space), clock(the_ledger) {
+  for (const LedgerEntry& entry : ledger.trials) {
+    if (entry.has_ended()) ended.push_back(&entry);
+    if (entry.individual.counts()) ranked.push_back(&entry);
+  }
+  std::ranges::stable_sort(ended, {}, [](const LedgerEntry* entry) { return entry->end; });
+  std::ranges::stable_sort(ranked, {}, [](const LedgerEntry* entry) { return entry->individual.loss; });
+}
+
+std::string tip_of(const LedgerEntry& entry, const Space& space) {
+  const Individual& individual = entry.individual;
+  const std::string loss = individual.counts() ? ", loss " + brief_text(individual.loss) : "";
+  return concat("trial ", individual.trial, ", ", state_text(individual.state), loss, ": ", Configuration(space, individual.values).describe());
+}
+
+std::string state_text(TrialState state) { return state == TrialState::running ? "not ended" : name_of(state); }
+
+// Colours that the colour-blind can tell apart. Ref: Okabe & Ito 2008.
+const char* colour_of(TrialState state) {
+  switch (state) {
+    case TrialState::running: return "#999999";
+    case TrialState::complete: return "#0072b2";
+    case TrialState::pruned: return "#e69f00";
+    case TrialState::failed: return "#d55e00";
+    case TrialState::infeasible: break;
+  }
+  return "#cc79a7";
+}
+
+std::string duration_text(double seconds) {
+  if (seconds < 120) return brief_text(seconds) + " s";
+  if (seconds < 120 * 60) return brief_text(seconds / 60) + " min";
+  if (seconds < 48 * 3600) return brief_text(seconds / 3600) + " h";
+  return brief_text(seconds / (24 * 3600)) + " d";
+}
+
+std::string share_text(size_t shown, size_t all) { return shown == all ? concat(all) : concat(shown, " of ", all); }
+
+std::string html_report(const Ledger& ledger, const Space& space) {
+  const Findings findings(ledger, space);
+  std::string page = head;
+  for (const auto section :
+       {summary_section, progress_section, best_section, parallel_section, importance_section, workers_section, islands_section, failures_section}) {
+    page += section(findings);
+  }
+  return page + "</body>\n</html>\n";
+}
+
+}  // namespace tw::search

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <charconv>
+#include <cmath>
+#include <string>
+
+namespace tw::search {
+
+/// The shortest text that reads back as `value`; empty for what is not finite.
+inline std::string exact_text(double value) {
+  if (!std::isfinite(value)) return {};
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value);
+  return {text, end.ptr};
+}
+
+/// For people: four digits.
+inline std::string brief_text(double value) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 4);
+  return {text, end.ptr};
+}
+
+/// For drawings, in pixels.
+inline std::string pixel_text(double value) {
+  char text[400];  // of the largest double
+  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, 1);
+  return {text, end.ptr};
+}
+
+}  // namespace tw::search

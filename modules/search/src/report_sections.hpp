@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the page of a search consists of: HTML of one section each; empty where there is nothing to show.
+#pragma once
+#include <string>
+#include <tw/search/ledger.hpp>
+#include <vector>
+
+#include "unbroken_clock.hpp"
+
+namespace tw::search {
+
+/// What the sections are about. Borrows.
+struct Findings {
+  Findings(const Ledger& ledger, const Space& space);
+
+  const Ledger& ledger;
+  const Space& space;
+  UnbrokenClock clock;
+  std::vector<const LedgerEntry*> ranked = {};  ///< those that count, from the best
+  std::vector<const LedgerEntry*> ended = {};   ///< in the order in which they ended
+};
+
+std::string summary_section(const Findings& findings);
+std::string progress_section(const Findings& findings);
+std::string best_section(const Findings& findings);
+std::string parallel_section(const Findings& findings);
+std::string importance_section(const Findings& findings);
+std::string workers_section(const Findings& findings);
+std::string islands_section(const Findings& findings);
+std::string failures_section(const Findings& findings);
+
+/// "trial 7, complete, loss 0.25: lr=0.01 layers=4"
+std::string tip_of(const LedgerEntry& entry, const Space& space);
+/// "complete"; of what has not ended, "not ended".
+std::string state_text(TrialState state);
+const char* colour_of(TrialState state);
+/// "1.5 s", "20 min", "3.2 h", "2.1 d"
+std::string duration_text(double seconds);
+/// "50", or "50 of 1000".
+std::string share_text(size_t shown, size_t all);
+
+}  // namespace tw::search
