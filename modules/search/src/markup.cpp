@@ -28,7 +28,7 @@ std::string element(const std::string& tag, const std::string& content) { return
 
 std::string row(const std::vector<std::string>& cells, const std::string& tag) {
   std::string result;
-  for (const std::string& cell : cells) result += '<' + tag + '>' + escaped(cell) + "</" + tag + '>';
+  for (const std::string& cell : cells) result.append("<").append(tag).append(">").append(escaped(cell)).append("</").append(tag).append(">");
   return element("tr", result);
 }
 
