@@ -41,6 +41,7 @@ inline void put(Bytes& bytes, const Individual& individual) {
   put(bytes, individual.tag);
   put(bytes, individual.worker);
   put(bytes, individual.island);
+  put(bytes, individual.moves);
   put(bytes, individual.seconds);
 }
 
@@ -86,6 +87,7 @@ class Reading {
     individual.tag = get<Tag>();
     individual.worker = get<int32_t>();
     individual.island = get<int32_t>();
+    individual.moves = get<int32_t>();
     individual.seconds = get<double>();
     return individual;
   }

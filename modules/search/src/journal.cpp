@@ -81,7 +81,10 @@ bool get_record(Reading& reading, Record& record) {
       record.value = reading.get<double>();
       break;
     case Record::Kind::arrival:
-    case Record::Kind::departure: record.individual.trial = reading.get<int64_t>(); break;
+    case Record::Kind::departure:
+      record.individual.trial = reading.get<int64_t>();
+      record.individual.moves = reading.get<int32_t>();
+      break;
     case Record::Kind::adoption:
       record.individual = reading.get_individual();
       record.from = reading.get<int32_t>();
@@ -208,9 +211,10 @@ void JournalWriter::report(int64_t trial, int64_t step, double value) {
   close_record(at);
 }
 
-void JournalWriter::note(Record::Kind kind, int64_t trial) {
+void JournalWriter::note(Record::Kind kind, int64_t trial, int32_t moves) {
   const size_t at = open_record(kind);
   put(pending_, trial);
+  put(pending_, moves);
   close_record(at);
 }
 

@@ -17,7 +17,10 @@ void put_news(Bytes& bytes, const News& news) {
   switch (news.kind) {
     case News::Kind::immigrant: put(bytes, news.replaces); [[fallthrough]];
     case News::Kind::result: put(bytes, news.individual); break;
-    case News::Kind::departure: put(bytes, news.individual.trial); break;
+    case News::Kind::departure:
+      put(bytes, news.individual.trial);
+      put(bytes, news.individual.moves);
+      break;
     case News::Kind::report:
       put(bytes, news.individual.trial);
       put(bytes, news.step);
@@ -39,7 +42,10 @@ News get_news(Reading& reading) {
   switch (news.kind) {
     case News::Kind::immigrant: news.replaces = reading.get<bool>(); [[fallthrough]];
     case News::Kind::result: news.individual = reading.get_individual(); break;
-    case News::Kind::departure: news.individual.trial = reading.get<int64_t>(); break;
+    case News::Kind::departure:
+      news.individual.trial = reading.get<int64_t>();
+      news.individual.moves = reading.get<int32_t>();
+      break;
     case News::Kind::report:
       news.individual.trial = reading.get<int64_t>();
       news.step = reading.get<int64_t>();

@@ -65,7 +65,7 @@ void Worker::restore() {
   for (const auto& [trial, individual] : all.ended) {
     if (island_of(individual) != island_ || population_.find(trial) != nullptr) continue;
     absorb(individual);
-    if (journal_) journal_->note(Record::Kind::arrival, trial);
+    if (journal_) journal_->note(Record::Kind::arrival, trial, individual.moves);
   }
   for (const auto& [trial, individual] : all.ended) ++past_counts_[static_cast<size_t>(individual.state)];
   past_ = static_cast<int64_t>(all.ended.size());
@@ -101,10 +101,14 @@ void Worker::replay(const JournalFile& mine, const History& all) {
         if (stopping_) stopping_->observe({trial, record.step, record.value});
         break;
       case Record::Kind::arrival:
-        if (known(trial) != nullptr) absorb(*known(trial));
+        if (known(trial) != nullptr) {
+          Individual individual = *known(trial);
+          individual.moves = record.individual.moves;
+          absorb(individual);
+        }
         break;
       case Record::Kind::departure:
-        population_.deactivate(trial);
+        part_with(trial, record.individual.moves);
         wards_.remove(trial);
         break;
       case Record::Kind::adoption:

@@ -104,7 +104,7 @@ void Worker::evaluate(Individual individual, int lost) {
   if (journal_) journal_->end(individual, evaluation.message);
   absorb(individual);
   if (individual.counts()) wards_.add(individual);
-  post_.send_all({.kind = News::Kind::result, .individual = individual}, layout_.first_worker(island_), layout_.first_worker(island_ + 1));
+  tell_island({.kind = News::Kind::result, .individual = individual});
   migrate(individual.trial);
 }
 
@@ -115,7 +115,7 @@ bool Worker::goes_on(int64_t trial, int64_t step, double value) {
   }
   News news{.kind = News::Kind::report, .step = step, .value = value};
   news.individual.trial = trial;
-  if (stopping_) post_.send_all(news, layout_.first_worker(island_), layout_.first_worker(island_ + 1));
+  if (stopping_) tell_island(news);
   post_.send_gathered(true);
   post_.deliver([this](const News& each, int from) { take(each, from); });
   if (!stopping_) return !std::isnan(value);
@@ -127,43 +127,55 @@ void Worker::migrate(int64_t trial) {
   CounterRng random(options_.seed, migration_stream | static_cast<uint64_t>(trial));
   const std::optional<int> to = destination(options_.migration, island_, layout_.islands(), random);
   if (!to || wards_.empty()) return;
-  const Individual emigrant = wards_.chosen(options_.migration.emigrant, random);
+  Individual emigrant = wards_.chosen(options_.migration.emigrant, random);
+  emigrant.moves = presence_.moves(emigrant.trial) + 1;
   post_.send({.kind = News::Kind::immigrant, .individual = emigrant, .replaces = options_.migration.copies}, layout_.host_of(emigrant.trial, *to));
   if (!options_.migration.copies) leave(emigrant.trial);
 }
 
 void Worker::absorb(const Individual& individual) {
-  if (population_.add(individual)) {
+  const bool is_new = population_.add(individual);
+  const bool is_here = presence_.arrives(individual.trial, individual.moves);
+  if (is_new) {
     propagator_->tell(individual);
+    if (!is_here) population_.deactivate(individual.trial);
     if (individual.counts() && individual.loss <= options_.target) stop_all();
-  } else {
+  } else if (is_here) {
     population_.activate(individual.trial);
   }
 }
 
-/// One that this worker answers for counts on the island no more.
-void Worker::leave(int64_t trial) {
-  wards_.remove(trial);
-  population_.deactivate(trial);
-  if (journal_) journal_->note(Record::Kind::departure, trial);
-  News news{.kind = News::Kind::departure};
-  news.individual.trial = trial;
-  post_.send_all(news, layout_.first_worker(island_), layout_.first_worker(island_ + 1));
+void Worker::part_with(int64_t trial, int32_t moves) {
+  if (presence_.departs(trial, moves)) population_.deactivate(trial);
 }
 
+/// One that this worker answers for counts on the island no more.
+void Worker::leave(int64_t trial) {
+  News news{.kind = News::Kind::departure};
+  news.individual.trial = trial;
+  news.individual.moves = presence_.moves(trial);
+  wards_.remove(trial);
+  part_with(trial, news.individual.moves);
+  if (journal_) journal_->note(Record::Kind::departure, trial, news.individual.moves);
+  tell_island(news);
+}
+
+void Worker::tell_island(const News& news) { post_.send_all(news, layout_.first_worker(island_), layout_.first_worker(island_ + 1)); }
+
 void Worker::take(const News& news, int from) {
+  const Individual& individual = news.individual;
   switch (news.kind) {
     case News::Kind::result:
-      if (journal_) journal_->note(Record::Kind::arrival, news.individual.trial);
-      absorb(news.individual);
+      if (journal_) journal_->note(Record::Kind::arrival, individual.trial, individual.moves);
+      absorb(individual);
       break;
     case News::Kind::departure:
-      if (journal_) journal_->note(Record::Kind::departure, news.individual.trial);
-      population_.deactivate(news.individual.trial);
+      if (journal_) journal_->note(Record::Kind::departure, individual.trial, individual.moves);
+      part_with(individual.trial, individual.moves);
       break;
-    case News::Kind::immigrant: take_in(news.individual, layout_.island_of(from), news.replaces); break;
+    case News::Kind::immigrant: take_in(individual, layout_.island_of(from), news.replaces); break;
     case News::Kind::report:
-      if (stopping_) stopping_->observe({news.individual.trial, news.step, news.value});
+      if (stopping_) stopping_->observe({individual.trial, news.step, news.value});
       break;
     case News::Kind::ask: post_.send({.kind = News::Kind::answer, .number = stopped_ ? 0 : quota_->give()}, from); break;
     case News::Kind::answer: quota_->answer(news.number); break;
@@ -181,7 +193,7 @@ void Worker::take_in(const Individual& individual, int from, bool replaces) {
   if (journal_) journal_->adopt(individual, from);
   absorb(individual);
   wards_.add(individual);
-  post_.send_all({.kind = News::Kind::result, .individual = individual}, layout_.first_worker(island_), layout_.first_worker(island_ + 1));
+  tell_island({.kind = News::Kind::result, .individual = individual});
 }
 
 void Worker::stop_all() {

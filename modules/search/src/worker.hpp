@@ -15,6 +15,7 @@
 #include "layout.hpp"
 #include "migration.hpp"
 #include "post.hpp"
+#include "presence.hpp"
 #include "quota.hpp"
 
 namespace tw::search {
@@ -46,7 +47,9 @@ class Worker {
 
   // What is known.
   void absorb(const Individual& individual);
+  void part_with(int64_t trial, int32_t moves);
   void leave(int64_t trial);
+  void tell_island(const News& news);
   void take(const News& news, int from);
   /// @param from island
   void take_in(const Individual& individual, int from, bool replaces);
@@ -65,7 +68,8 @@ class Worker {
   Post post_;
 
   Population population_;
-  Wards wards_;
+  Presence presence_;
+  Wards wards_;  // whom this worker answers for
   std::unique_ptr<Propagator> propagator_;
   std::unique_ptr<StoppingRule> stopping_;
   std::optional<JournalWriter> journal_;

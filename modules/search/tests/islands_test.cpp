@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <tw/base/contract.hpp>
 
 #include "layout.hpp"
 #include "migration.hpp"
+#include "presence.hpp"
 
 namespace tw::search {
 namespace {
@@ -62,6 +65,28 @@ TEST(Migration, GoesWhereTheTopologySays) {
   EXPECT_EQ(destination(options, 2, 3, random), std::nullopt) << "it sends nowhere";
   options.topology.clear();
   EXPECT_EQ(destination(options, 0, 1, random), std::nullopt);
+}
+
+/// Whatever the order in which news of a journey are heard, all end with the same.
+TEST(Presence, TheLatestOfAJourneyCounts) {
+  struct News {
+    bool arrives;
+    int32_t moves;
+  };
+  std::vector<News> journey{{true, 0}, {false, 0}, {true, 2}, {false, 2}, {true, 5}};
+  for (const size_t length : {4U, 5U}) {
+    std::vector<size_t> order(length);
+    std::iota(order.begin(), order.end(), size_t{0});
+    do {
+      Presence presence;
+      bool here = false;
+      for (const size_t i : order) {
+        const auto [arrives, moves] = journey[i];
+        if (arrives ? presence.arrives(7, moves) : presence.departs(7, moves)) here = arrives;
+      }
+      ASSERT_EQ(here, length == 5);
+    } while (std::next_permutation(order.begin(), order.end()));
+  }
 }
 
 }  // namespace

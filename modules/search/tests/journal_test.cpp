@@ -42,7 +42,7 @@ std::vector<int64_t> write_two(const std::filesystem::path& folder) {
   ended.state = TrialState::complete;
   ended.seconds = 2;
   journal.end(ended, "");
-  journal.note(Record::Kind::arrival, 6);
+  journal.note(Record::Kind::arrival, 6, 0);
   journal.adopt(of(9), 0);
   journal.start(of(8), true);
   write();
@@ -97,7 +97,7 @@ TEST(Journal, MayBeCutAnywhere) {
     for (size_t i = 0; i < last; ++i) ASSERT_EQ(files[0].records[i].individual.trial, whole.records[i].individual.trial);
     ASSERT_LE(files[0].bytes, static_cast<int64_t>(cut));
     JournalWriter writer(folder, header, files[0].bytes);
-    writer.note(Record::Kind::departure, 77);
+    writer.note(Record::Kind::departure, 77, 0);
     writer.write();
     const std::vector<Record> again = read_journal(folder)[0].records;
     ASSERT_EQ(again.size(), last + 1);
@@ -129,7 +129,7 @@ TEST(Journal, SaysThatTheDiskIsFull) {
   std::filesystem::create_symlink("/dev/full", folder / "000-00001.journal");
   try {
     JournalWriter journal(folder, header, 1);
-    journal.note(Record::Kind::departure, 1);
+    journal.note(Record::Kind::departure, 1, 0);
     journal.write();
     FAIL() << "nothing thrown";
   } catch (const FileError& error) {

@@ -166,7 +166,9 @@ TEST(Search, IndividualsMoveAmongIslands) {
       foreign = foreign || search.population().active_at(i).island != island;
     }
     std::sort(active.begin(), active.end());
-    EXPECT_TRUE(foreign);
+    // Where one island evaluates nearly everything before the other begins, it gets no immigrants.
+    const std::vector<std::string> foreigners = allgather_strings(world(), foreign ? "some" : "");
+    EXPECT_NE(std::count(foreigners.begin(), foreigners.end(), "some"), 0);
     std::string text;
     for (const int64_t trial : active) text += concat(trial, ' ');
     const Communicator mine = world().split(island, 0);

@@ -34,6 +34,7 @@ struct Individual {
   Tag tag = {};
   int32_t worker = 0;
   int32_t island = 0;
+  int32_t moves = 0;   ///< from island to island
   double seconds = 0;  ///< of the evaluation
 
   /// Whether it may breed and be ranked: failed and infeasible ones never are.

@@ -66,7 +66,7 @@ class JournalWriter {
   void end(const Individual& individual, const std::string& message);
   void report(int64_t trial, int64_t step, double value);
   /// @param kind arrival or departure
-  void note(Record::Kind kind, int64_t trial);
+  void note(Record::Kind kind, int64_t trial, int32_t moves);
   /// @param from island
   void adopt(const Individual& individual, int32_t from);
   /// @throws FileError, such as for a full disk
