@@ -10,6 +10,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::string name;
     config.bind("optimizer.lr", lr);
     config.bind("name", name);
+    std::vector<double> sizes;
+    std::vector<std::string> names;
+    config.bind("sizes", sizes);
+    config.bind("names", names);
+    (void)config.toml();
     config.finish();
   });
 }

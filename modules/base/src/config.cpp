@@ -5,8 +5,10 @@
 #include <tw/base/suggest.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -15,10 +17,73 @@
 namespace tw {
 namespace {
 
-std::string shown(bool value) { return value ? "true" : "false"; }
-std::string shown(int64_t value) { return std::to_string(value); }
-std::string shown(double value) { return concat(value); }
-std::string shown(const std::string& value) { return '"' + value + '"'; }
+using Scalar = std::variant<bool, int64_t, double, std::string>;
+
+// For messages.
+std::string text_of(bool value) { return value ? "true" : "false"; }
+std::string text_of(int64_t value) { return std::to_string(value); }
+std::string text_of(double value) { return concat(value); }
+std::string text_of(const std::string& value) { return '"' + value + '"'; }
+
+// With all digits, and what TOML wants escaped.
+std::string exact(bool value) { return text_of(value); }
+std::string exact(int64_t value) { return text_of(value); }
+std::string exact(double value) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value);
+  return {text, end.ptr};
+}
+std::string exact(const std::string& value) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string text = "\"";
+  for (const char c : value) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      text += '\\';
+      text += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      text += "\\u00";
+      text += digits[byte >> 4U];
+      text += digits[byte & 15U];
+    } else {
+      text += c;
+    }
+  }
+  return text + '"';
+}
+
+template <class ElementText>
+std::string list_of(const std::vector<Scalar>& list, ElementText element_text) {
+  std::string text;
+  for (const Scalar& element : list) text += (text.empty() ? "" : ", ") + std::visit(element_text, element);
+  return '[' + text + ']';
+}
+
+std::optional<Scalar> scalar_of(const toml::node& node) {
+  if (const auto* flag = node.as_boolean()) return flag->get();
+  if (const auto* integer = node.as_integer()) return integer->get();
+  if (const auto* real = node.as_floating_point()) return real->get();
+  if (const auto* string = node.as_string()) return string->get();
+  return std::nullopt;
+}
+
+std::optional<std::vector<Scalar>> list_of(const toml::array& array) {
+  std::vector<Scalar> list;
+  for (const toml::node& node : array) {
+    const std::optional<Scalar> scalar = scalar_of(node);
+    if (!scalar) return std::nullopt;
+    list.push_back(*scalar);
+  }
+  return list;
+}
+
+// A key as it can stand in a file: what is no bare key is quoted.
+std::string key_text(const std::string& key) {
+  const bool bare = std::all_of(key.begin(), key.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+  });
+  return bare && !key.empty() && key.front() != '.' && key.back() != '.' && key.find("..") == std::string::npos ? key : exact(key);
+}
 
 std::string read_text(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -64,20 +129,66 @@ void Config::insert_toml(std::string_view text, const std::string& source, bool 
       const std::string origin = with_lines ? concat(source, ":", node.source().begin.line) : source;
       if (const auto* inner = node.as_table()) {
         self(self, *inner, key);
-      } else if (const auto* flag = node.as_boolean()) {
-        settings_[key] = {flag->get(), origin};
-      } else if (const auto* integer = node.as_integer()) {
-        settings_[key] = {integer->get(), origin};
-      } else if (const auto* real = node.as_floating_point()) {
-        settings_[key] = {real->get(), origin};
-      } else if (const auto* string = node.as_string()) {
-        settings_[key] = {string->get(), origin};
+      } else if (const auto scalar = scalar_of(node)) {
+        settings_[key] = {std::visit([](const auto& value) { return Value(value); }, *scalar), origin};
+      } else if (const auto list = node.is_array() ? list_of(*node.as_array()) : std::nullopt) {
+        settings_[key] = {*list, origin};
       } else {
-        problems_.push_back(concat(origin, ": ", key, " must be a boolean, a number or a string"));
+        problems_.push_back(concat(origin, ": ", key, " must be a boolean, a number, a string or a list of these"));
       }
     }
   };
   insert(insert, table, "");
+}
+
+std::string Config::shown(const Value& value) {
+  if (const auto* list = std::get_if<std::vector<Scalar>>(&value)) return list_of(*list, [](const auto& element) { return text_of(element); });
+  return std::visit(
+      [](const auto& scalar) -> std::string {
+        if constexpr (requires { text_of(scalar); }) return text_of(scalar);
+        return {};
+      },
+      value);
+}
+
+std::string Config::toml_of(const Value& value) {
+  if (const auto* list = std::get_if<std::vector<Scalar>>(&value)) return list_of(*list, [](const auto& element) { return exact(element); });
+  return std::visit(
+      [](const auto& scalar) -> std::string {
+        if constexpr (requires { exact(scalar); }) return exact(scalar);
+        return {};
+      },
+      value);
+}
+
+std::vector<std::string> Config::keys(std::string_view prefix) const {
+  std::vector<std::string> found;
+  for (const auto& [key, setting] : settings_) {
+    if (key.starts_with(prefix)) found.push_back(key);
+  }
+  return found;
+}
+
+Config Config::extract(std::string_view table) {
+  const std::string prefix = std::string(table) + '.';
+  Config taken;
+  for (const std::string& key : keys(prefix)) {
+    auto node = settings_.extract(key);
+    node.key() = key.substr(prefix.size());
+    taken.settings_.insert(std::move(node));
+  }
+  return taken;
+}
+
+void Config::overlay(const Config& other) {
+  for (const auto& [key, setting] : other.settings_) settings_[key] = setting;
+  problems_.insert(problems_.end(), other.problems_.begin(), other.problems_.end());
+}
+
+std::string Config::toml() const {
+  std::string text;
+  for (const auto& [key, setting] : settings_) text += key_text(key) + " = " + toml_of(setting.value) + '\n';
+  return text;
 }
 
 const Config::Setting* Config::find(std::string_view key) const {
@@ -95,11 +206,10 @@ void Config::bind_typed(std::string_view key, T& field, const char* type_name) {
     } else if (const int64_t* integer = std::get_if<int64_t>(&setting->value); integer && std::is_same_v<T, double>) {
       if constexpr (std::is_same_v<T, double>) field = static_cast<double>(*integer);
     } else {
-      const std::string given = std::visit([](const auto& value) { return shown(value); }, setting->value);
-      report(concat(origin, ": ", key, " must be ", type_name, ", got ", given));
+      report(concat(origin, ": ", key, " must be ", type_name, ", got ", shown(setting->value)));
     }
   }
-  entries_.push_back({std::string(key), shown(field), origin});
+  entries_.push_back({std::string(key), text_of(field), origin});
 }
 
 void Config::bind(std::string_view key, bool& field) { bind_typed(key, field, "true or false"); }
@@ -118,6 +228,59 @@ void Config::bind(std::string_view key, std::string& field, const std::vector<st
   if (std::find(allowed.begin(), allowed.end(), field) == allowed.end()) {
     report(concat(entries_.back().origin, ": ", key, " is \"", field, "\", which is unknown; the nearest is \"", nearest_name(field, allowed), "\""));
   }
+}
+
+void Config::bind(std::string_view key, std::vector<std::string>& field) {
+  std::string origin = "default";
+  if (const Setting* setting = find(key)) {
+    origin = setting->origin;
+    const auto add = [&](const auto& value) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
+        field.push_back(value);
+      } else {
+        field.push_back(exact(value));
+      }
+    };
+    field.clear();
+    if (const auto* list = std::get_if<std::vector<Scalar>>(&setting->value)) {
+      for (const Scalar& element : *list) std::visit(add, element);
+    } else {
+      std::visit(
+          [&](const auto& value) {
+            if constexpr (requires { exact(value); }) add(value);
+          },
+          setting->value);
+    }
+  }
+  entries_.push_back({std::string(key), shown(std::vector<Scalar>(field.begin(), field.end())), origin});
+}
+
+void Config::bind(std::string_view key, std::vector<double>& field) {
+  std::string origin = "default";
+  if (const Setting* setting = find(key)) {
+    origin = setting->origin;
+    std::vector<Scalar> list;
+    if (const auto* given = std::get_if<std::vector<Scalar>>(&setting->value)) {
+      list = *given;
+    } else if (const auto* integer = std::get_if<int64_t>(&setting->value)) {
+      list = {*integer};
+    } else if (const auto* real = std::get_if<double>(&setting->value)) {
+      list = {*real};
+    } else {
+      list = {std::string()};
+    }
+    std::vector<double> numbers;
+    for (const Scalar& element : list) {
+      if (const auto* integer = std::get_if<int64_t>(&element)) numbers.push_back(static_cast<double>(*integer));
+      if (const auto* real = std::get_if<double>(&element)) numbers.push_back(*real);
+    }
+    if (numbers.size() == list.size()) {
+      field = numbers;
+    } else {
+      report(concat(origin, ": ", key, " must be a list of numbers, got ", shown(setting->value)));
+    }
+  }
+  entries_.push_back({std::string(key), shown(std::vector<Scalar>(field.begin(), field.end())), origin});
 }
 
 void Config::report(std::string problem) { problems_.push_back(std::move(problem)); }

@@ -71,8 +71,74 @@ TEST(Config, TakesTextAsItStands) {
   }
 }
 
+TEST(Config, ReadsLists) {
+  auto config =
+      tw::Config::from_file(write_file("lists.toml", "sizes = [16, 3.5]\nnames = ['relu', true, 2, 1e-3]\nalone = 'x'\none = 7\nbad = ['a', 1]\n"));
+  std::vector<double> sizes;
+  std::vector<double> one;
+  std::vector<double> bad{4};
+  std::vector<double> missing{5};
+  std::vector<std::string> names;
+  std::vector<std::string> alone{"a", "b"};
+  config.bind("sizes", sizes);
+  config.bind("one", one);
+  config.bind("missing", missing);
+  config.bind("names", names);
+  config.bind("alone", alone);
+  EXPECT_EQ(sizes, (std::vector<double>{16, 3.5}));
+  EXPECT_EQ(one, std::vector<double>{7});
+  EXPECT_EQ(missing, std::vector<double>{5});
+  EXPECT_EQ(names, (std::vector<std::string>{"relu", "true", "2", "0.001"}));
+  EXPECT_EQ(alone, std::vector<std::string>{"x"});
+  EXPECT_EQ(config.entries().front().value, "[16, 3.5]");
+  config.bind("bad", bad);
+  EXPECT_EQ(bad, std::vector<double>{4});
+  try {
+    config.finish();
+    FAIL() << "no exception";
+  } catch (const tw::ConfigError& error) {
+    ASSERT_EQ(error.problems().size(), 1U) << error.what();
+    EXPECT_EQ(error.problems().front(), "lists.toml:5: bad must be a list of numbers, got [\"a\", 1]");
+  }
+}
+
+TEST(Config, ATableIsTakenOutAndLaidOver) {
+  auto config = tw::Config::from_file(write_file("table.toml", "a = 1\n[search.train]\na = 2\n[search.train.optimizer]\nlr = 3\n"));
+  EXPECT_EQ(config.keys("search."), (std::vector<std::string>{"search.train.a", "search.train.optimizer.lr"}));
+  tw::Config taken = config.extract("search.train");
+  EXPECT_EQ(config.keys(), std::vector<std::string>{"a"});
+  EXPECT_EQ(taken.keys(), (std::vector<std::string>{"a", "optimizer.lr"}));
+  config.overlay(taken);
+  int64_t a = 0;
+  double lr = 0;
+  config.bind("a", a);
+  config.bind("optimizer.lr", lr);
+  config.finish();
+  EXPECT_EQ(a, 2);
+  EXPECT_EQ(lr, 3);
+  EXPECT_EQ(config.entries().front().origin, "table.toml:3");
+}
+
+TEST(Config, WritesWhatItReads) {
+  tw::Config config;
+  config.set("list=[1, 2.5, 'x']");
+  config.set("optimizer.lr=1e-17");
+  config.set("third=0.3333333333333333");
+  config.set("whole=3");
+  config.set("flag=true");
+  config.set_text("text", "a \"b\" \\ \n\x7f \xc3\xa4", "");
+  config.set_text("with space", "x", "");
+  const std::string written = config.toml();
+  EXPECT_EQ(tw::Config::from_file(write_file("written.toml", written)).toml(), written);
+  EXPECT_NE(written.find("third = 0.3333333333333333\n"), std::string::npos) << written;
+  auto again = tw::Config::from_file(write_file("written.toml", written));
+  std::string text;
+  again.bind("text", text);
+  EXPECT_EQ(text, "a \"b\" \\ \n\x7f \xc3\xa4");
+}
+
 TEST(Config, ReportsAllProblemsAtOnceWithTheNearestName) {
-  auto config = tw::Config::from_file(write_file("bad.toml", "epoch = 3\n[optimizer]\nlr = 'fast'\nname = 'adm'\nbetas = [0.9, 0.99]\n"));
+  auto config = tw::Config::from_file(write_file("bad.toml", "epoch = 3\n[optimizer]\nlr = 'fast'\nname = 'adm'\nbetas = [[0.9], 0.99]\n"));
   int64_t epochs = 1;
   double lr = 0.1;
   std::string name = "sgd";

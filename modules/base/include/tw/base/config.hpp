@@ -18,7 +18,7 @@ namespace tw {
 /// config.bind("optimizer.lr", options.lr);   // keeps the default that options.lr already holds if nobody set the key
 /// config.finish();                           // throws ConfigError: every unknown key, wrong type and bad value at once
 /// ```
-/// A key is the dotted path of a value. Later settings replace earlier ones. Arrays are not supported.
+/// A key is the dotted path of a value. Later settings replace earlier ones. Lists hold booleans, numbers and strings.
 class Config {
  public:
   /// A value that a reader asked for, and where it came from.
@@ -45,6 +45,20 @@ class Config {
   void bind(std::string_view key, std::filesystem::path& field);
   /// For fields with a fixed set of names.
   void bind(std::string_view key, std::string& field, const std::vector<std::string>& allowed);
+  /// A list of whatever values, as text; a single value is a list of one.
+  void bind(std::string_view key, std::vector<std::string>& field);
+  /// A list of numbers; a single one is a list of one.
+  void bind(std::string_view key, std::vector<double>& field);
+
+  bool is_set(std::string_view key) const { return find(key) != nullptr; }
+  /// Those that are set and begin with `prefix`, sorted.
+  std::vector<std::string> keys(std::string_view prefix = "") const;
+  /// Takes a table out: what was "table.key" here is "key" there.
+  Config extract(std::string_view table);
+  /// What `other` sets replaces what is set here.
+  void overlay(const Config& other);
+  /// All that is set, as TOML, one key a line; reading it gives the same.
+  std::string toml() const;
 
   /// Adds a problem, found by a reader in the meaning of a value, to those that finish() reports.
   void report(std::string problem);
@@ -56,7 +70,8 @@ class Config {
   const std::vector<Entry>& entries() const noexcept { return entries_; }
 
  private:
-  using Value = std::variant<bool, int64_t, double, std::string>;
+  using Scalar = std::variant<bool, int64_t, double, std::string>;
+  using Value = std::variant<bool, int64_t, double, std::string, std::vector<Scalar>>;
   struct Setting {
     Value value;
     std::string origin;
@@ -64,6 +79,8 @@ class Config {
 
   template <class T>
   void bind_typed(std::string_view key, T& field, const char* type_name);
+  static std::string shown(const Value& value);
+  static std::string toml_of(const Value& value);
   void insert_toml(std::string_view text, const std::string& source, bool with_lines);
   const Setting* find(std::string_view key) const;
 
