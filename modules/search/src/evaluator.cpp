@@ -36,13 +36,14 @@ bool Evaluator::agree(const Communicator& comm, bool value) {
   return flag != 0;
 }
 
-Evaluation Evaluator::evaluate(int64_t trial, const std::vector<double>& values, const Trial::Reporting& reporting) {
+Evaluation Evaluator::evaluate(int64_t trial, const std::vector<double>& values, const Trial::Reporting& reporting,
+                               const Trial::Attending& attending) {
   if (worker_.size() > 1) {
     std::vector<double> order{std::bit_cast<double>(trial)};
     order.insert(order.end(), values.begin(), values.end());
     broadcast_patiently(order.data(), static_cast<int64_t>(order.size() * sizeof(double)));
   }
-  return run(trial, values, reporting);
+  return run(trial, values, reporting, attending);
 }
 
 void Evaluator::dismiss() {
@@ -57,22 +58,23 @@ void Evaluator::serve() {
     broadcast_patiently(order.data(), static_cast<int64_t>(order.size() * sizeof(double)));
     const auto trial = std::bit_cast<int64_t>(order.front());
     if (trial == nothing_more) return;
-    run(trial, {order.begin() + 1, order.end()}, {});
+    run(trial, {order.begin() + 1, order.end()}, {}, {});
   }
 }
 
-Evaluation Evaluator::run(int64_t trial, const std::vector<double>& values, const Trial::Reporting& reporting) {
+Evaluation Evaluator::run(int64_t trial, const std::vector<double>& values, const Trial::Reporting& reporting, const Trial::Attending& attending) {
   const Stopwatch watch;
   Evaluation evaluation;
   double last = std::numeric_limits<double>::quiet_NaN();
   bool stopped = false;
   const Communicator& comm = *trial_;
-  Trial asked(comm, trial, seed_, [&](int64_t step, double value) {
+  const auto report = [&](int64_t step, double value) {
     last = value;
     const bool goes_on = comm.rank() == 0 && reporting(step, value);
     stopped = !(comm.size() > 1 ? agree(comm, goes_on) : goes_on);
     return !stopped;
-  });
+  };
+  Trial asked(comm, trial, seed_, report, attending);
   try {
     evaluation.loss = objective_(Configuration(space_, values), asked).loss;
   } catch (const RevokedError&) {  // another rank of the worker says why

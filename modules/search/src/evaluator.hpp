@@ -23,14 +23,14 @@ class Evaluator {
 
   bool leads() const { return worker_.rank() == 0; }
   /// On the first rank. @param reporting whether to go on
-  Evaluation evaluate(int64_t trial, const std::vector<double>& values, const Trial::Reporting& reporting);
+  Evaluation evaluate(int64_t trial, const std::vector<double>& values, const Trial::Reporting& reporting, const Trial::Attending& attending);
   /// On the first rank: the others return from serve().
   void dismiss();
   /// On the others.
   void serve();
 
  private:
-  Evaluation run(int64_t trial, const std::vector<double>& values, const Trial::Reporting& reporting);
+  Evaluation run(int64_t trial, const std::vector<double>& values, const Trial::Reporting& reporting, const Trial::Attending& attending);
   void broadcast_patiently(void* data, int64_t bytes);
   bool agree(const Communicator& comm, bool value);
 

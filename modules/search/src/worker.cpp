@@ -91,8 +91,9 @@ void Worker::evaluate(Individual individual, int lost) {
   } else if (!violated.empty()) {
     evaluation = {.loss = std::numeric_limits<double>::infinity(), .state = TrialState::infeasible, .message = "violates '" + violated + "'"};
   } else {
-    evaluation =
-        evaluator_.evaluate(individual.trial, individual.values, [&](int64_t step, double value) { return goes_on(individual.trial, step, value); });
+    evaluation = evaluator_.evaluate(
+        individual.trial, individual.values, [&](int64_t step, double value) { return goes_on(individual.trial, step, value); },
+        [this] { attend(); });
   }
   individual.loss = evaluation.loss;
   individual.state = evaluation.state;
@@ -116,11 +117,15 @@ bool Worker::goes_on(int64_t trial, int64_t step, double value) {
   News news{.kind = News::Kind::report, .step = step, .value = value};
   news.individual.trial = trial;
   if (stopping_) tell_island(news);
-  post_.send_gathered(true);
-  post_.deliver([this](const News& each, int from) { take(each, from); });
+  attend();
   if (!stopping_) return !std::isnan(value);
   stopping_->observe({trial, step, value});
   return stopping_->goes_on({trial, step, value});
+}
+
+void Worker::attend() {
+  post_.send_gathered(true);
+  post_.deliver([this](const News& each, int from) { take(each, from); });
 }
 
 void Worker::migrate(int64_t trial) {

@@ -43,6 +43,7 @@ class Worker {
   /// @param lost how often it had begun before
   void evaluate(Individual individual, int lost = 0);
   bool goes_on(int64_t trial, int64_t step, double value);
+  void attend();
   void migrate(int64_t trial);
 
   // What is known.

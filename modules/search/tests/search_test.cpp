@@ -196,6 +196,25 @@ TEST(Search, SlowWorkersGiveTheirShareAway) {
   }
 }
 
+/// The first worker waits in its only trial until the others have done all the rest: they can only if it gives its share away meanwhile.
+TEST(Search, WhoWaitsForSomethingElseAnswersMeanwhile) {
+  if (world().size() < 2) return;
+  const int64_t evaluations = 20;
+  std::atomic<int64_t> here = 0;
+  const Stopwatch watch;
+  Search search(world(), plane(),
+                [&](const Configuration& c, Trial& trial) {
+                  ++here;
+                  while (world().rank() == 0 && watch.elapsed() < Seconds(1)) trial.attend();
+                  return Outcome(sphere(c));
+                },
+                {.evaluations = evaluations});
+  EXPECT_EQ(search.run().complete, evaluations);
+  if (world().rank() == 0) {
+    EXPECT_LE(here, 4) << "of the " << evaluations / world().size() << " that were its own";
+  }
+}
+
 TEST(Search, RefusesWhatIsWrong) {
   EXPECT_THROW(Search(world(), plane(), objective, {}), ContractError);
   EXPECT_THROW(Search(world(), plane(), nullptr, {.evaluations = 1}), ContractError);

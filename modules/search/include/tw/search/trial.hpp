@@ -18,8 +18,9 @@ struct Outcome {
 class Trial {
  public:
   using Reporting = std::function<bool(int64_t step, double value)>;
-  Trial(const Communicator& comm, int64_t number, uint64_t seed, Reporting reporting)
-      : comm_(comm), number_(number), seed_(seed), reporting_(std::move(reporting)) {}
+  using Attending = std::function<void()>;
+  Trial(const Communicator& comm, int64_t number, uint64_t seed, Reporting reporting, Attending attending = {})
+      : comm_(comm), number_(number), seed_(seed), reporting_(std::move(reporting)), attending_(std::move(attending)) {}
 
   /// The ranks of this worker, for any strategy. Revoked when the objective throws on one of them: the others' waits end, and the trial has failed.
   const Communicator& comm() const noexcept { return comm_; }
@@ -31,12 +32,18 @@ class Trial {
   /// What the trial has reached at a step: an epoch, or whatever ascends. The first rank's value counts. Collective over comm().
   /// @return whether to go on; otherwise return soon: the trial is pruned, and this value is its loss
   bool report(int64_t step, double value) { return reporting_(step, value); }
+  /// For an objective that only waits, such as for another program: takes in and answers what other workers have sent. Every 50 ms will do. Not
+  /// collective; nothing happens but on the first rank.
+  void attend() {
+    if (attending_) attending_();
+  }
 
  private:
   const Communicator& comm_;
   int64_t number_;
   uint64_t seed_;
   Reporting reporting_;
+  Attending attending_;
 };
 
 /// May throw: the trial has failed then, with the message, and the search goes on.
