@@ -22,7 +22,7 @@ Callable callable(Holder holder) {
   return {holder.ptr(), [holder](const at::Tensor& inputs) mutable { return holder->forward(inputs); }};
 }
 
-/// Model "lenet", "mlp" or "resnet". @param sample the shape of one input. @param outputs numbers for each
+/// Model "lenet", "mlp", "resnet" or "convnet". @param sample the shape of one input. @param outputs numbers for each
 /// @throws Error for images that lenet does not take
 Callable make_model(const ModelOptions& options, at::IntArrayRef sample, int64_t outputs);
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
+#include "print_settings.hpp"
 #include "train_setup.hpp"
 
 #include <torch/optim/optimizer.h>
 
-#include <iomanip>
 #include <iostream>
-#include <tw/base/concat.hpp>
 #include <tw/base/terminal.hpp>
 #include <tw/comm/mesh.hpp>
 #include <tw/comm/threads.hpp>
@@ -29,14 +28,6 @@ struct TrainArguments {
   bool dry_run = false;
 };
 
-// Each value in force, and where it came from.
-void print_settings(const Config& config) {
-  for (const Config::Entry& entry : config.entries()) {
-    std::cout << "  " << std::left << std::setw(52) << concat(entry.key, " = ", entry.value) << ' ' << entry.origin << '\n';
-  }
-  std::cout << std::endl;
-}
-
 TrainConfig read_config(const TrainArguments& arguments, bool print) {
   Config config = Config::from_file(arguments.config);
   for (const std::string& setting : arguments.settings) config.set(setting);
@@ -53,23 +44,15 @@ void run_train(const TrainArguments& arguments, const Environment& mpi) {
   const bool first = comm.rank() == 0;
   set_threads_per_rank(find_topology(comm));
   TrainConfig config = read_config(arguments, first);
-  const MeshAxis parts =
-      config.mesh.stage > 1 ? MeshAxis{"stage", static_cast<int>(config.mesh.stage)} : MeshAxis{"layer", static_cast<int>(config.mesh.layer)};
-  const Mesh mesh(comm, {{"data", config.mesh.data > 0 ? static_cast<int>(config.mesh.data) : -1}, parts});
-  TrainSetup setup = make_train_setup(config, mesh);
+  const Mesh mesh = make_train_mesh(config, comm);
+  TrainSetup setup = make_train_setup(config, mesh, open_data(config.data));
   if (arguments.dry_run) {
     std::ostream nowhere(nullptr);
     if (mesh.coordinate("data") == 0) rehearse(config, setup, mesh, first ? std::cout : nowhere);
     return;
   }
-  std::optional<train::Trainer> made;
   if (first) std::cout << setup.explanation;
-  if (setup.model.parts) {
-    made.emplace(mesh, setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run);
-  } else {
-    made.emplace(comm, setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run);
-  }
-  train::Trainer& trainer = *made;
+  train::Trainer trainer = make_trainer(config, setup, mesh);
   std::optional<train::Console> console;
   std::optional<train::MetricsLog> metrics;
   if (first) {

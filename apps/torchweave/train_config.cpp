@@ -1,65 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_config.hpp"
 
-#include <optional>
 #include <tw/base/concat.hpp>
+
+#include "config_reader.hpp"
 
 namespace tw::tool {
 namespace {
-
-/// Binds keys and checks what they say; every problem tells the nearest value that would do.
-class Reader {
- public:
-  explicit Reader(Config& config) : config_(config) {}
-
-  template <class Field>
-  void take(const char* key, Field& field) {
-    config_.bind(key, field);
-  }
-
-  void name(const char* key, std::string& field, const std::vector<std::string>& allowed) { config_.bind(key, field, allowed); }
-
-  template <class Enum>
-  void choice(const char* key, Enum& field, const std::vector<std::pair<std::string, Enum>>& names) {
-    std::vector<std::string> allowed;
-    std::string chosen;
-    for (const auto& [text, value] : names) {
-      allowed.push_back(text);
-      if (value == field) chosen = text;
-    }
-    config_.bind(key, chosen, allowed);
-    for (const auto& [text, value] : names) {
-      if (text == chosen) field = value;
-    }
-  }
-
-  void at_least(const char* key, int64_t& field, int64_t least) {
-    config_.bind(key, field);
-    if (field < least) refuse(key, concat("must be at least ", least, ", got ", field), concat(least));
-  }
-
-  void in_range(const char* key, double& field, double least, std::optional<double> below = {}) {
-    config_.bind(key, field);
-    if (!(field >= least)) refuse(key, concat("must be at least ", least, ", got ", field), concat(least));
-    if (below && !(field < *below)) refuse(key, concat("must be below ", *below, ", got ", field), concat(0.99 * *below));
-  }
-
-  void positive(const char* key, double& field) {
-    config_.bind(key, field);
-    if (!(field > 0)) refuse(key, concat("must be positive, got ", field), "1e-4");
-  }
-
-  void refuse(const char* key, const std::string& problem, const std::string& nearest) {
-    std::string origin;
-    for (const Config::Entry& entry : config_.entries()) {
-      if (entry.key == key) origin = entry.origin + ": ";
-    }
-    config_.report(concat(origin, key, " ", problem, "; the nearest that will do is ", nearest));
-  }
-
- private:
-  Config& config_;
-};
 
 void read_run(Reader& reader, train::Options& run) {
   reader.take("name", run.name);
@@ -122,16 +69,20 @@ void read_data(Reader& reader, DataOptions& data) {
   reader.take("data.directory", data.directory);
   reader.at_least("data.shift", data.shift, 0);
   reader.take("data.flip", data.flip);
+  reader.at_least("data.train_samples", data.train_samples, 0);
+  reader.at_least("data.test_samples", data.test_samples, 0);
 }
 
 void read_model(Reader& reader, ModelOptions& model) {
-  reader.name("model.name", model.name, {"lenet", "mlp", "resnet", "residual", "torchscript"});
+  reader.name("model.name", model.name, {"lenet", "mlp", "resnet", "convnet", "residual", "torchscript"});
   reader.name("model.dtype", model.dtype, {"float32", "float64"});
   reader.at_least("model.width", model.width, 1);
   reader.at_least("model.hidden_layers", model.hidden_layers, 0);
   reader.at_least("model.blocks", model.blocks, 1);
   reader.at_least("model.layers", model.layers, 2);
   reader.at_least("model.channels", model.channels, 1);
+  reader.at_least("model.conv_layers", model.conv_layers, 1);
+  reader.name("model.activation", model.activation, {"relu", "sigmoid", "tanh"});
   reader.take("model.path", model.path);
 }
 
@@ -197,7 +148,8 @@ void check_combinations(Reader& reader, const TrainConfig& read) {
     const int64_t nearest = (run.global_batch + run.accumulation - 1) / run.accumulation * run.accumulation;
     reader.refuse("global_batch", concat("must be a multiple of accumulation = ", run.accumulation, ", got ", run.global_batch), concat(nearest));
   }
-  if (!images && (read.model.name == "lenet" || read.model.name == "resnet" || read.model.name == "residual")) {
+  const bool takes_images = read.model.name != "mlp" && read.model.name != "torchscript";
+  if (!images && takes_images) {
     reader.refuse("model.name", concat("is \"", read.model.name, "\", which takes images, but data.kind is \"regression\""), "\"mlp\"");
   }
   if (read.mesh.layer > 1 && read.model.name != "residual") {

@@ -9,18 +9,22 @@ namespace tw::tool {
 struct DataOptions {
   std::string kind = "mnist";  ///< mnist: images with labels, in MNIST's layout. regression: train/ and test/ with NPY shards or CSV
   std::filesystem::path directory = "/usr/share/datasets/fashion-mnist";
-  int64_t shift = 0;  ///< mnist: move training images at random by up to so many pixels
-  bool flip = false;  ///< mnist: mirror training images at random
+  int64_t shift = 0;          ///< mnist: move training images at random by up to so many pixels
+  bool flip = false;          ///< mnist: mirror training images at random
+  int64_t train_samples = 0;  ///< the first so many; 0: all
+  int64_t test_samples = 0;
 };
 
 struct ModelOptions {
-  std::string name = "lenet";       ///< lenet | mlp | resnet | residual | torchscript
+  std::string name = "lenet";       ///< lenet | mlp | resnet | convnet | residual | torchscript
   std::string dtype = "float32";    ///< float32 | float64
   int64_t width = 256;              ///< mlp: of the hidden layers
   int64_t hidden_layers = 2;        ///< mlp
   int64_t blocks = 1;               ///< resnet: a stage
   int64_t layers = 64;              ///< residual: which may be in parallel, along mesh.layer
-  int64_t channels = 8;             ///< residual
+  int64_t channels = 8;             ///< residual, convnet
+  int64_t conv_layers = 2;          ///< convnet
+  std::string activation = "relu";  ///< convnet: relu | sigmoid | tanh
   std::filesystem::path path = "";  ///< torchscript: the file
 };
 

@@ -19,6 +19,7 @@
 #include <numeric>
 #include <ostream>
 #include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/data/image_dataset.hpp>
@@ -141,9 +142,30 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const OptimizerOptions& 
   return std::make_unique<optim::SGD>(parameters, optim::SGDOptions(options.lr).momentum(options.momentum).weight_decay(options.weight_decay));
 }
 
-std::unique_ptr<Dataset> open_data(const DataOptions& options, Split split) {
-  if (options.kind == "mnist") return std::make_unique<ImageDataset>(load_mnist(options.directory, split));
-  return load_regression(options.directory, split);
+/// The beginning of a data set.
+class FirstSamples : public Dataset {
+ public:
+  FirstSamples(std::shared_ptr<const Dataset> whole, int64_t size) : whole_(std::move(whole)), size_(size) {}
+  int64_t size() const override { return size_; }
+  Batch batch(std::span<const int64_t> indices) const override {
+    for (const int64_t index : indices) TW_EXPECTS(index < size_, "there is no sample ", index, "; there are ", size_);
+    return whole_->batch(indices);
+  }
+
+ private:
+  std::shared_ptr<const Dataset> whole_;
+  int64_t size_;
+};
+
+std::shared_ptr<const Dataset> open_split(const DataOptions& options, Split split, int64_t samples) {
+  std::shared_ptr<const Dataset> whole;
+  if (options.kind == "mnist") {
+    whole = std::make_shared<ImageDataset>(load_mnist(options.directory, split));
+  } else {
+    whole = load_regression(options.directory, split);
+  }
+  if (samples == 0 || samples >= whole->size()) return whole;
+  return std::make_shared<FirstSamples>(std::move(whole), samples);
 }
 
 Augmentation make_augmentation(const DataOptions& options) {
@@ -189,10 +211,25 @@ std::string mib(int64_t bytes) { return concat(std::fixed, std::setprecision(1),
 
 }  // namespace
 
-TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh) {
+TrainData open_data(const DataOptions& options) {
+  return {open_split(options, Split::train, options.train_samples), open_split(options, Split::test, options.test_samples)};
+}
+
+Mesh make_train_mesh(const TrainConfig& config, const Communicator& comm) {
+  const MeshAxis parts =
+      config.mesh.stage > 1 ? MeshAxis{"stage", static_cast<int>(config.mesh.stage)} : MeshAxis{"layer", static_cast<int>(config.mesh.layer)};
+  return {comm, {{"data", config.mesh.data > 0 ? static_cast<int>(config.mesh.data) : -1}, parts}};
+}
+
+train::Trainer make_trainer(const TrainConfig& config, TrainSetup& setup, const Mesh& mesh) {
+  if (setup.model.parts) return {mesh, setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run};
+  return {mesh.comm(), setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run};
+}
+
+TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData data) {
   TrainSetup setup;
-  setup.train_set = open_data(config.data, Split::train);
-  setup.test_set = open_data(config.data, Split::test);
+  setup.train_set = std::move(data.train_set);
+  setup.test_set = std::move(data.test_set);
   config.run.augmentation = make_augmentation(config.data);
   const bool images = config.data.kind == "mnist";
   setup.unit = images ? "images" : "samples";

@@ -7,6 +7,7 @@
 #include <tw/data/dataset.hpp>
 #include <tw/train/model.hpp>
 #include <tw/train/objective.hpp>
+#include <tw/train/trainer.hpp>
 
 namespace torch::optim {
 class Optimizer;
@@ -14,10 +15,18 @@ class Optimizer;
 
 namespace tw::tool {
 
+struct TrainData {
+  std::shared_ptr<const Dataset> train_set;
+  std::shared_ptr<const Dataset> test_set;
+};
+
+/// @throws Error naming the file
+TrainData open_data(const DataOptions& options);
+
 /// What a configuration asks for, made.
 struct TrainSetup {
-  std::unique_ptr<Dataset> train_set;
-  std::unique_ptr<Dataset> test_set;
+  std::shared_ptr<const Dataset> train_set;
+  std::shared_ptr<const Dataset> test_set;
   std::string unit;  ///< what samples are called
   train::Model model;
   train::Objective objective;
@@ -26,9 +35,15 @@ struct TrainSetup {
   std::string explanation;                                ///< on rank 0, why its stages are what they are, if it has any
 };
 
-/// Opens the data and makes model and optimizer. Parameters are drawn from config.run.seed. Collective over the mesh.
-/// @throws Error naming the file, or that model and data do not fit.
-TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh);
+/// The axes that the configuration asks for, over these ranks. Collective.
+Mesh make_train_mesh(const TrainConfig& config, const Communicator& comm);
+
+/// Makes model and optimizer. Parameters are drawn from config.run.seed. Collective over the mesh.
+/// @throws Error that model and data do not fit.
+TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData data);
+
+/// Collective over the mesh. @param setup borrowed
+train::Trainer make_trainer(const TrainConfig& config, TrainSetup& setup, const Mesh& mesh);
 
 /// Reads all data, runs one batch of every part, and says on `out` what the run would need. Collective over the ranks that hold one model together.
 /// @throws Error for what would go wrong.

@@ -25,6 +25,30 @@ TEST(LeNet, TakesNoSamplesForwardAndBackward) {
   EXPECT_TRUE(net->parameters().front().grad().defined());
 }
 
+TEST(ConvNet, HasTheLayersGiven) {
+  for (const int64_t layers : {1, 2, 10}) {
+    tw::models::ConvNet net(tw::models::ConvNetOptions{.layers = layers, .channels = 4, .height = 9, .width = 6, .classes = 3});
+    EXPECT_EQ(count_parameters(*net), 10 * 4 + (layers - 1) * (9 * 16 + 4) + (4 * 9 * 6 + 1) * 3);
+    EXPECT_EQ(net->forward(torch::randn({5, 1, 9, 6})).sizes(), (std::vector<int64_t>{5, 3}));
+    net->forward(torch::randn({0, 1, 9, 6})).sum().backward();
+    EXPECT_TRUE(net->parameters().front().grad().defined());
+  }
+  EXPECT_THROW(tw::models::ConvNet(tw::models::ConvNetOptions{.layers = 0}), tw::ContractError);
+  EXPECT_THROW(tw::models::ConvNet()->forward(torch::randn({1, 1, 27, 28})), tw::ContractError);
+}
+
+TEST(ConvNet, HasTheActivationGiven) {
+  using tw::models::Activation;
+  const auto x = torch::randn({2, 1, 5, 5});
+  for (const Activation activation : {Activation::relu, Activation::sigmoid, Activation::tanh}) {
+    tw::models::ConvNet net(tw::models::ConvNetOptions{.layers = 1, .channels = 2, .activation = activation, .height = 5, .width = 5});
+    const auto p = net->named_parameters();
+    const auto sums = torch::conv2d(x, p["conv0.weight"], p["conv0.bias"], 1, 1);
+    const auto active = activation == Activation::relu ? sums.relu() : activation == Activation::sigmoid ? sums.sigmoid() : sums.tanh();
+    EXPECT_TRUE(net->forward(x).allclose(torch::linear(active.flatten(1), p["output.weight"], p["output.bias"]), 1e-5, 1e-6));
+  }
+}
+
 TEST(Mlp, HasTheWidthsGiven) {
   tw::models::Mlp net(std::vector<int64_t>{4, 7, 5, 2});
   EXPECT_EQ(count_parameters(*net), 4 * 7 + 7 + 7 * 5 + 5 + 5 * 2 + 2);

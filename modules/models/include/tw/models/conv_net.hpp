@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+
+#include <vector>
+
+namespace tw::models {
+
+enum class Activation { relu, sigmoid, tanh };
+
+struct ConvNetOptions {
+  int64_t layers = 2;  ///< that convolve, at least 1
+  int64_t channels = 10;
+  Activation activation = Activation::relu;
+  int64_t height = 28;
+  int64_t width = 28;
+  int64_t classes = 10;
+};
+
+/// Convolutions (3x3, the size of the image is kept), each with its activation, and a linear layer: the net of Propulate's tutorial, whose depth and
+/// activation are searched. With c channels, 10 c + (layers - 1) (9 c^2 + c) + (c height width + 1) classes parameters.
+class ConvNetImpl : public torch::nn::Module {
+ public:
+  explicit ConvNetImpl(const ConvNetOptions& options = {});
+  /// @param x [n, 1, height, width]; n may be 0. @return logits [n, classes].
+  torch::Tensor forward(torch::Tensor x);
+
+ private:
+  ConvNetOptions options_;
+  std::vector<torch::nn::Conv2d> convolutions_;
+  torch::nn::Linear output_{nullptr};
+};
+TORCH_MODULE(ConvNet);
+
+}  // namespace tw::models
