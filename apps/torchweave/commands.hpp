@@ -11,6 +11,9 @@ namespace tw::tool {
 
 /// torchweave train CONFIG [--set key=value]... [--data DIR]
 void add_train(CLI::App& app, Environment& mpi);
+/// torchweave search CONFIG [--set key=value]... [--data DIR] [--fresh]
+/// torchweave search --space FILE --command TEXT [--timeout S] [--set key=value]... [--fresh]
+void add_search(CLI::App& app, Environment& mpi);
 /// torchweave bench comm [--op NAME...] [--back-end NAME...] [--compare mpi] ...
 void add_bench(CLI::App& app, Environment& mpi);
 /// torchweave checkpoint show|verify|export DIR ...

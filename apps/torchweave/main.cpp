@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", TW_VERSION);
   app.require_subcommand(1);
   tw::tool::add_train(app, mpi);
+  tw::tool::add_search(app, mpi);
   tw::tool::add_bench(app, mpi);
   tw::tool::add_checkpoint(app, mpi);
   tw::tool::add_plan(app, mpi);

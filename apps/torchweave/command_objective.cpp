@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command_objective.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <tw/base/clock.hpp>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/base/suggest.hpp>
+
+#include "child_process.hpp"
+#include "command_template.hpp"
+#include "search_space.hpp"
+
+namespace tw::tool {
+namespace {
+
+constexpr auto a_look = std::chrono::milliseconds(50);
+
+const std::vector<std::string>& variables_of_mpi() {
+  static const std::vector<std::string> beginnings{"OMPI_", "PMIX_", "PMI_"};
+  return beginnings;
+}
+
+struct Message {
+  std::optional<double> loss = {};
+  std::optional<double> value = {};
+  int64_t step = 0;
+};
+
+// Nothing where the line is not for us.
+Message message_in(const std::string& line) {
+  Message message;
+  const size_t begin = line.find_first_not_of(" \t\r");
+  if (begin == std::string::npos || line[begin] != '{') return message;
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto number = [&](const char* name) {
+    if (!json[name].is_number()) throw Error(concat('"', name, "\" must be a number: ", line.substr(0, 200)));
+    return json[name].get<double>();
+  };
+  if (!json.is_object()) {
+    if (line.find("\"loss\"") != std::string::npos) throw Error("this line is no JSON: " + line.substr(0, 200));
+    return message;
+  }
+  if (json.contains("loss")) message.loss = number("loss");
+  if (json.contains("step") && json.contains("value")) {
+    message.value = number("value");
+    message.step = static_cast<int64_t>(number("step"));
+  }
+  return message;
+}
+
+}  // namespace
+
+CommandObjective::CommandObjective(const search::Space& space, CommandOptions options) : options_(std::move(options)) {
+  const std::vector<std::string> names = names_in_braces(options_.command);
+  std::vector<std::string> problems;
+  for (const search::Parameter& parameter : space.parameters()) {
+    if (std::ranges::find(names, parameter.name) != names.end()) continue;
+    const std::string nearest = nearest_name(parameter.name, names);
+    problems.push_back(concat("parameter ", parameter.name, " does not occur in the command: write {", parameter.name, '}',
+                              nearest.empty() ? "" : concat(" where it is to stand, perhaps instead of {", nearest, '}')));
+  }
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+}
+
+std::string CommandObjective::command_for(const search::Space& space, const std::vector<double>& values) const {
+  std::map<std::string, std::string> texts;
+  for (const search::Parameter& parameter : space.parameters()) texts[parameter.name];
+  for (const auto& [name, text] : settings_of(space, values)) texts[name] = text;
+  return fill_in(options_.command, texts);
+}
+
+search::Outcome CommandObjective::operator()(const search::Configuration& configuration, search::Trial& trial) const {
+  ChildProcess child(command_for(configuration.space(), configuration.values()), variables_of_mpi());
+  const Stopwatch watch;
+  Stopwatch since_asked;
+  std::optional<double> loss;
+  bool stopped = false;
+  bool late = false;
+  const auto ask_to_end = [&](bool& why) {
+    why = true;
+    since_asked.restart();
+    child.terminate();
+  };
+  while (!child.ended()) {
+    for (const std::string& line : child.read_lines(a_look)) {
+      const Message message = message_in(line);
+      if (message.loss) loss = message.loss;
+      if (message.value && !stopped && !late && !trial.report(message.step, *message.value)) ask_to_end(stopped);
+    }
+    trial.attend();
+    if (child.ended()) break;
+    if (!stopped && !late && watch.elapsed().count() >= options_.timeout_s) ask_to_end(late);
+    if ((stopped || late) && since_asked.elapsed().count() >= options_.grace_s) child.kill();
+  }
+  if (stopped) return loss.value_or(std::numeric_limits<double>::infinity());  // what was reported counts
+  if (late) throw Error(concat("took longer than ", options_.timeout_s, " s"));
+  const std::string said = child.last_error().empty() ? "" : ": " + child.last_error();
+  if (!child.failure().empty()) throw Error(child.failure() + said);
+  if (!loss) throw Error("printed no line {\"loss\": NUMBER}" + said);
+  return *loss;
+}
+
+}  // namespace tw::tool

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// A command with parameters to be filled in: './simulate --dt {dt}'. Pure.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tw::tool {
+
+/// Replaces each `{NAME}`, for the names that there are, by its value, quoted for the shell where it must be. All else stays as it is: other braces,
+/// and `${NAME}`.
+std::string fill_in(const std::string& text, const std::map<std::string, std::string>& values);
+
+/// What stands in braces in `text` and looks like a name.
+std::vector<std::string> names_in_braces(const std::string& text);
+
+/// `value` as one word for the shell.
+std::string shell_word(const std::string& value);
+
+}  // namespace tw::tool

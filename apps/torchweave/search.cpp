@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands.hpp"
+
+#include <iomanip>
+#include <iostream>
+#include <sstream>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/comm/threads.hpp>
+#include <tw/mpi/environment.hpp>
+#include <tw/mpi/topology.hpp>
+#include <tw/search/search.hpp>
+
+#include "command_objective.hpp"
+#include "command_template.hpp"
+#include "print_settings.hpp"
+#include "search_config.hpp"
+#include "search_folder.hpp"
+#include "search_task.hpp"
+#include "training_objective.hpp"
+
+namespace tw::tool {
+namespace {
+
+using search::SearchResult;
+using search::Space;
+
+struct SearchArguments {
+  std::string config;
+  std::string space;
+  std::vector<std::string> settings;
+  std::string data;
+  CommandOptions command = {};
+  bool fresh = false;
+};
+
+/// Says that programs have no training configuration.
+void expect_no_training(const Config& training) {
+  std::vector<std::string> problems;
+  for (const std::string& key : training.keys()) problems.push_back(concat("--set ", key, ": with --command, keys begin with search."));
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+}
+
+SearchTask task_of(const CommandOptions& options, const Space& space) {
+  const CommandObjective objective(space, options);
+  SearchTask task;
+  task.objective = objective;
+  task.identity = options.command + '\n';
+  task.loss = "as the program says";
+  task.command_line = [objective, space](const std::vector<double>& values, const std::string& /*file*/) {
+    return objective.command_for(space, values);
+  };
+  task.toml = [space](const std::vector<double>& values) {
+    Config best;
+    for (const auto& [name, text] : settings_of(space, values)) best.set(name + '=' + text);
+    return best.toml();
+  };
+  return task;
+}
+
+/// "--set key=value" for each line of TOML.
+std::string as_settings(const std::string& toml) {
+  std::string text;
+  std::istringstream lines(toml);
+  for (std::string line; std::getline(lines, line);) text += " --set " + shell_word(line.replace(line.find(" = "), 3, "="));
+  return text;
+}
+
+SearchTask task_of(const TrainingOptions& options, const std::filesystem::path& base, const Space& space) {
+  const auto objective = std::make_shared<TrainingObjective>(space, options);
+  SearchTask task;
+  task.objective = [objective](const search::Configuration& configuration, search::Trial& trial) { return (*objective)(configuration, trial); };
+  task.loss = concat(objective->figure() == "accuracy" ? "1 - accuracy" : objective->figure(), " on the test set, in the best of its epochs");
+  Config fixed = options.base;
+  fixed.overlay(options.settings);
+  task.identity = task.loss + '\n' + fixed.toml();
+  task.command_line = [=](const std::vector<double>& values, const std::string& file) {
+    if (base.empty()) return file.empty() ? std::string("torchweave train, with these settings") : "torchweave train " + shell_word(file);
+    Config changes = options.settings;
+    for (const auto& [name, text] : settings_of(space, values)) changes.set(name + '=' + text);
+    return concat("torchweave train ", shell_word(base.string()), as_settings(changes.toml()));
+  };
+  task.toml = [=](const std::vector<double>& values) {
+    Config best = objective->config_for(space, values);
+    best.set_text("name", options.folder.parent_path().filename().string() + "_best", "");  // a run of its own
+    return best.toml();
+  };
+  return task;
+}
+
+std::string why_nothing(const Communicator& comm, const SearchResult& result) {
+  for (const std::string& each : allgather_strings(comm, result.first_failure)) {
+    if (!each.empty()) return each;
+  }
+  return "";
+}
+
+void print(const SearchResult& result, const SearchTask& task, const SearchConfig& config, const Space& space, const std::string& failure) {
+  std::cout << "search: " << result.complete << " complete, " << result.pruned << " pruned, " << result.failed << " failed, " << result.infeasible
+            << " infeasible; " << std::setprecision(3) << result.seconds << " s, workers " << 100 * result.busy << " % busy\n";
+  if (!failure.empty()) std::cout << "  a failure    " << failure << '\n';
+  if (result.best.trial < 0) return;
+  std::cout << "  best         trial " << result.best.trial << ", loss " << std::setprecision(10) << result.best.loss << " (" << task.loss << ")\n";
+  for (const auto& [name, text] : settings_of(space, result.best.values)) std::cout << "    " << name << " = " << text << '\n';
+  std::string file;
+  if (!config.options.journal.empty()) {
+    file = (config.options.journal / "best.toml").string();
+    write_text(file, concat("# Trial ", result.best.trial, ": loss ", std::setprecision(17), result.best.loss, ", ", task.loss, '\n',
+                            task.toml(result.best.values)));
+    std::cout << "  written to   " << file << '\n';
+  }
+  std::cout << "  to have it   " << task.command_line(result.best.values, file) << std::endl;
+}
+
+void run_search(const SearchArguments& arguments, const Environment& mpi) {
+  const Communicator comm = mpi.world().dup();
+  set_threads_per_rank(find_topology(comm));
+  const bool trains = arguments.command.command.empty();
+  const std::filesystem::path file = trains ? arguments.config : arguments.space;
+  Config settings = Config::from_file(file);
+  Config training;
+  for (const std::string& setting : arguments.settings) (setting.starts_with("search.") ? settings : training).set(setting);
+  if (!arguments.data.empty()) training.set_text("data.directory", arguments.data, "--data");
+  if (trains) {
+    Config fixed = settings.extract("search.train");
+    fixed.overlay(training);
+    training = fixed;
+  } else {
+    expect_no_training(training);
+  }
+  const SearchConfig config = read_search_config(settings, std::filesystem::path("runs") / file.stem(), trains);
+  if (comm.rank() == 0) print_settings(settings);
+  const Space space(config.parameters);
+  SearchTask task;
+  if (trains) {
+    const std::filesystem::path base = config.base.empty() ? config.base : file.parent_path() / config.base;
+    task = task_of({.base = base.empty() ? Config() : Config::from_file(base),
+                    .settings = training,
+                    .figure = config.figure,
+                    .folder = config.options.journal / "trials"},
+                   base, space);
+  } else {
+    if (config.options.ranks_per_worker != 1) throw ConfigError({"search.ranks_per_worker must be 1: a program is started by one rank"});
+    task = task_of(arguments.command, space);
+  }
+  prepare_search_folder(comm, config.options.journal, task.identity, arguments.fresh);
+  search::Search search(comm, space, task.objective, config.options);
+  const SearchResult result = search.run();
+  const std::string failure = why_nothing(comm, result);
+  if (comm.rank() == 0) print(result, task, config, space, failure);
+  if (result.best.trial < 0) throw Error(concat("no trial has a loss", failure.empty() ? "" : "; " + failure));
+}
+
+}  // namespace
+
+void add_search(CLI::App& app, Environment& mpi) {
+  auto arguments = std::make_shared<SearchArguments>();
+  CLI::App* command = app.add_subcommand("search", "Search the configuration with the smallest loss, by workers that evaluate side by side");
+  auto* config = command->add_option("config", arguments->config, "TOML file with the tables [search], [search.space.NAME] and [search.train]");
+  auto* space = command->add_option("--space", arguments->space, "The same for programs, without [search.train]")->excludes(config);
+  auto* program = command->add_option(
+      "--command", arguments->command.command,
+      "What to run for each configuration, instead of a training: by /bin/sh -c, in a process group of its own, with {NAME} for the "
+      "value of a parameter");
+  program->needs(space);
+  space->needs(program);
+  command->add_option("--timeout", arguments->command.timeout_s, "Seconds after which a program is ended, and its trial has failed")
+      ->needs(program)
+      ->check(CLI::PositiveNumber);
+  command->add_option("--grace", arguments->command.grace_s, "Seconds from SIGTERM to SIGKILL for a program that is to end")
+      ->needs(program)
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--set", arguments->settings,
+                   "search.KEY=value replaces a value of the file, KEY=value one of the training; may be given several times")
+      ->allow_extra_args(false);
+  command->add_option("--data", arguments->data, "Directory of the training's data; the same as --set data.directory=DIR")->excludes(program);
+  command->add_flag("--fresh", arguments->fresh, "Begin anew, even if an earlier search in the journal's folder is lost");
+  command->footer(concat(R"([search]
+  evaluations, seconds, target
+                      Whatever comes first ends the search; a target is a loss that will do.
+                      One of the first two must be given
+  journal             A folder; a search that is there is continued. "": none. Default: "runs/" and
+                      the file's name. The result is written there too, as best.toml
+  islands             Workers of an island share all results; now and then one goes to another
+                      island
+  ranks_per_worker    Ranks that evaluate together
+  attempts            A trial whose process was lost so often has failed
+  seed
+  propagator          What breeds configurations:
+)",
+                         list_of_propagators(), R"(  stopping            Which trials end early: "none", "median", "halving" or "hyperband"
+  grace               Steps (epochs) that every trial gets
+  eta, most           halving, hyperband: 1/eta go on at the steps grace eta^k, up to most
+  brackets            hyperband: rules beside each other that begin at later steps
+  least_trials        median: others that must have come as far
+
+[search.migration]
+  probability         Of sending an individual to another island, after each evaluation
+  copies              Send copies, which take another's place there
+  emigrant, replaced  "best", "worst" or "uniform": which one goes, and whose place a copy takes
+
+Trainings
+  search.base         A training configuration; its path is taken from the folder of this file
+  search.figure       What to search for in the test set: "accuracy" (the loss is 1 - accuracy),
+                      "loss" or "mae". Default: accuracy for images, otherwise loss. A trial's
+                      loss is the one of its best epoch, and each epoch's is reported
+  [search.train]      Any keys of `torchweave train`: they replace those of the base. Trials keep no
+                      checkpoints unless checkpoint.every_epochs or every_steps is among them
+  NAME                Any key of `torchweave train`, such as optimizer.lr
+
+[search.space.NAME]; quotes around a NAME with dots may be left out
+  kind                "real" or "integer", with
+    low, high         limits, both inclusive
+    scale             "linear" or "log"
+    step              real: values are low + k step
+                      "ordinal" or "categorical", with
+    values            a list, of ascending numbers or of names
+  when.OTHER          A list: NAME exists only while parameter OTHER has one of these values
+
+Programs
+  {"loss": 0.5}       The loss, as a line of standard output; the last one counts
+  {"step": 3, "value": 0.7}
+                      What it has reached on its way, for the rule that stops trials; it is ended
+                      by SIGTERM then. Other lines are passed over
+  A trial fails with a program that ends by a signal or with an exit code other than 0, tells no
+  loss, or takes longer than --timeout. Programs do not see the variables OMPI_*, PMIX_* and PMI_*,
+  so that they may be MPI programs themselves, and end when their worker does.)"));
+  command->callback([arguments, &mpi] {
+    if (arguments->config.empty() && arguments->space.empty()) throw CLI::RequiredError("config, or --space with --command,");
+    run_search(*arguments, mpi);
+  });
+}
+
+}  // namespace tw::tool

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "search_folder.hpp"
+
+#include <fstream>
+#include <iterator>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/search/journal.hpp>
+#include <tw/state/directory_lock.hpp>
+
+namespace tw::tool {
+namespace {
+
+std::string text_in(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+void prepare_search_folder(const Communicator& comm, const std::filesystem::path& folder, const std::string& identity, bool fresh) {
+  if (folder.empty()) return;
+  const DirectoryLock lock(comm, folder);
+  if (comm.rank() == 0) {
+    const std::filesystem::path path = folder / "objective.txt";
+    const std::vector<search::JournalFile> journal = search::read_journal(folder);
+    if (!fresh && !journal.empty() && text_in(path) != identity) {
+      throw Error(concat(folder.string(), " holds a search of another objective, which ", path.filename().string(),
+                         " there describes. Begin anew (--fresh), or set search.journal to another folder"));
+    }
+    if (fresh) {
+      for (const search::JournalFile& file : journal) std::filesystem::remove(file.path);
+    }
+    write_text(path, identity);
+  }
+  comm.barrier();
+}
+
+void write_text(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.flush();
+  if (!out) throw FileError(path, 0, "cannot be written");
+}
+
+}  // namespace tw::tool

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "search_space.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <tw/base/concat.hpp>
+
+#include "config_reader.hpp"
+
+namespace tw::tool {
+namespace {
+
+using search::Parameter;
+using search::Scale;
+
+const std::string root = "search.space.";
+const std::string condition = ".when.";
+
+std::set<std::string> names_in(Config& config) {
+  std::set<std::string> names;
+  for (const std::string& key : config.keys(root)) {
+    const std::string rest = key.substr(root.size());
+    const size_t end = std::min(rest.find(condition), rest.rfind('.'));
+    if (end == std::string::npos || end == 0) {
+      config.report(concat(key, " must be a table, such as [search.space.\"", rest, "\"] with kind, low and high"));
+    } else {
+      names.insert(rest.substr(0, end));
+    }
+  }
+  return names;
+}
+
+void read_limits(Config& config, Reader& reader, const std::string& table, Parameter& parameter) {
+  const bool whole = parameter.kind == Parameter::Kind::integer;
+  for (const auto& [key, limit] : {std::pair(table + "low", &parameter.low), std::pair(table + "high", &parameter.high)}) {
+    if (!config.is_set(key)) {
+      config.report(key + " is missing");
+      *limit = limit == &parameter.low ? 1 : 2;
+    } else if (whole) {
+      int64_t number = 0;
+      config.bind(key, number);
+      *limit = static_cast<double>(number);
+      continue;
+    }
+    config.bind(key, *limit);
+  }
+  reader.choice<Scale>(table + "scale", parameter.scale, {{"linear", Scale::linear}, {"log", Scale::logarithmic}});
+  if (!whole) config.bind(table + "step", parameter.step);
+  if (parameter.low > parameter.high) {
+    reader.refuse(table + "low", concat("is ", parameter.low, ", which is above high = ", parameter.high, ": the limits are reversed"),
+                  concat(parameter.high));
+    std::swap(parameter.low, parameter.high);
+  }
+}
+
+void read_choices(Config& config, const std::string& table, Parameter& parameter) {
+  if (!config.is_set(table + "values")) config.report(table + "values is missing");
+  if (parameter.kind == Parameter::Kind::categorical) {
+    config.bind(table + "values", parameter.choices);
+  } else {
+    std::vector<double> numbers;
+    config.bind(table + "values", numbers);
+    parameter = search::ordinal(parameter.name, numbers);
+  }
+}
+
+void read_condition(Config& config, const std::string& table, Parameter& parameter) {
+  for (const std::string& key : config.keys(table + "when.")) {
+    if (!parameter.parent.empty())
+      config.report(concat(key, ": a parameter depends on one other, and ", parameter.name, " does on ", parameter.parent));
+    parameter.parent = key.substr(table.size() + condition.size() - 1);
+    parameter.allowed.clear();
+    config.bind(key, parameter.allowed);
+  }
+}
+
+Parameter read_parameter(Config& config, const std::string& name) {
+  using Kind = Parameter::Kind;
+  Reader reader(config);
+  Parameter parameter{.name = name};
+  const std::string table = root + name + '.';
+  if (!config.is_set(table + "kind")) config.report(table + "kind is missing: real, integer, ordinal or categorical");
+  reader.choice<Kind>(table + "kind", parameter.kind,
+                      {{"real", Kind::real}, {"integer", Kind::integer}, {"ordinal", Kind::ordinal}, {"categorical", Kind::categorical}});
+  if (parameter.has_choices()) {
+    read_choices(config, table, parameter);
+  } else {
+    read_limits(config, reader, table, parameter);
+  }
+  read_condition(config, table, parameter);
+  return parameter;
+}
+
+/// Behind what they depend on; those that depend on nothing there is, or in a circle, come last.
+std::vector<Parameter> in_order(std::vector<Parameter> waiting) {
+  std::vector<Parameter> ordered;
+  const auto is_there = [&](const std::string& name) { return std::ranges::any_of(ordered, [&](const Parameter& p) { return p.name == name; }); };
+  while (!waiting.empty()) {
+    const auto ready = std::ranges::find_if(waiting, [&](const Parameter& p) { return p.parent.empty() || is_there(p.parent); });
+    const auto next = ready == waiting.end() ? waiting.begin() : ready;
+    ordered.push_back(*next);
+    waiting.erase(next);
+  }
+  return ordered;
+}
+
+}  // namespace
+
+std::vector<Parameter> read_parameters(Config& config) {
+  std::vector<Parameter> parameters;
+  for (const std::string& name : names_in(config)) parameters.push_back(read_parameter(config, name));
+  if (parameters.empty()) config.report("there is nothing to search: no table [search.space.NAME]");
+  return in_order(std::move(parameters));
+}
+
+std::string setting_of(const Parameter& parameter, double value) {
+  using Kind = Parameter::Kind;
+  const double number = parameter.kind == Kind::ordinal ? parameter.numbers[static_cast<size_t>(value)] : value;
+  const bool whole = parameter.kind == Kind::integer || (parameter.kind == Kind::ordinal && number == std::floor(number) && std::abs(number) < 1e15);
+  return whole ? std::to_string(static_cast<int64_t>(number)) : parameter.text_of(value);
+}
+
+std::vector<std::pair<std::string, std::string>> settings_of(const search::Space& space, const std::vector<double>& values) {
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Parameter& parameter = space.parameters()[i];
+    if (!std::isnan(values[i])) settings.emplace_back(parameter.name, setting_of(parameter, values[i]));
+  }
+  return settings;
+}
+
+}  // namespace tw::tool

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <string>
+#include <tw/search/trial.hpp>
+#include <vector>
+
+namespace tw::tool {
+
+/// What a search tries out.
+struct SearchTask {
+  search::Objective objective;
+  std::string identity;  ///< all that losses depend on besides the parameters: a journal belongs to it
+  std::string loss;      ///< what it is, for people
+  /// What a person types to have a configuration. @param file that holds it, if any
+  std::function<std::string(const std::vector<double>& values, const std::string& file)> command_line;
+  /// A configuration as TOML.
+  std::function<std::string(const std::vector<double>& values)> toml;
+};
+
+}  // namespace tw::tool

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training_objective.hpp"
+
+#include <torch/optim/optimizer.h>
+
+#include <algorithm>
+#include <csignal>
+#include <limits>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/train/hook.hpp>
+
+#include "search_space.hpp"
+
+namespace tw::tool {
+namespace {
+
+/// Tells the search what each epoch has reached, and ends the training that it does not want to go on.
+class Reporter : public train::Hook {
+ public:
+  Reporter(search::Trial& trial, std::string figure) : trial_(trial), figure_(std::move(figure)) {}
+
+  void on_end_epoch(train::State& state, const train::EpochReport& report) override {
+    if (stopped_ || report.test.empty()) return;
+    const double value = train::figure(report.test, figure_);
+    const double loss = figure_ == "accuracy" ? 1 - value : value;
+    best_ = std::min(best_, loss);
+    if (trial_.report(report.epoch, loss)) return;
+    stopped_ = true;
+    state.stop("the search stops this trial");
+  }
+
+  bool stopped() const { return stopped_; }
+  double best() const { return best_; }
+
+ private:
+  search::Trial& trial_;
+  std::string figure_;
+  bool stopped_ = false;
+  double best_ = std::numeric_limits<double>::infinity();
+};
+
+/// Ends this process by the signal that ended a training: the trial is one that was lost, which a continued search repeats.
+void heed_signal(const std::string& reason) {
+  if (reason == "SIGTERM") std::raise(SIGTERM);
+  if (reason == "SIGUSR1") std::raise(SIGUSR1);
+}
+
+/// Each parameter at one end of its range.
+std::vector<double> corner(const search::Space& space, bool high) {
+  std::vector<double> values;
+  for (const search::Parameter& each : space.parameters()) {
+    if (each.has_choices()) {
+      values.push_back(high ? static_cast<double>(each.count() - 1) : 0);
+    } else {
+      values.push_back(high ? each.high : each.low);
+    }
+  }
+  space.repair(values);
+  return values;
+}
+
+}  // namespace
+
+TrainingObjective::TrainingObjective(const search::Space& space, TrainingOptions options) : options_(std::move(options)) {
+  const TrainConfig first = read(space, corner(space, false));
+  read(space, corner(space, true));
+  const std::string own = first.data.kind == "mnist" ? "accuracy" : "mae";
+  if (options_.figure.empty()) options_.figure = own == "accuracy" ? own : "loss";
+  if (options_.figure != own && options_.figure != "loss") {
+    throw ConfigError({concat("search.figure is \"", options_.figure, "\", which data of kind \"", first.data.kind, "\" do not have")});
+  }
+  data(first.data);
+}
+
+Config TrainingObjective::config_for(const search::Space& space, const std::vector<double>& values) const {
+  Config config = options_.base;
+  config.overlay(options_.settings);
+  for (const auto& [name, text] : settings_of(space, values)) config.set(name + '=' + text, "search.space");
+  return config;
+}
+
+TrainConfig TrainingObjective::read(const search::Space& space, const std::vector<double>& values) const {
+  Config config = config_for(space, values);
+  for (const char* key : {"checkpoint.every_epochs", "checkpoint.every_steps"}) {
+    if (!options_.settings.is_set(key)) config.set(concat(key, "=0"), "search");
+  }
+  return read_train_config(config);
+}
+
+const TrainData& TrainingObjective::data(const DataOptions& options) {
+  const auto what = [](const DataOptions& o) { return std::tie(o.kind, o.directory, o.train_samples, o.test_samples); };
+  if (data_.train_set == nullptr || what(opened_) != what(options)) {
+    data_ = open_data(options);
+    opened_ = options;
+  }
+  return data_;
+}
+
+search::Outcome TrainingObjective::operator()(const search::Configuration& configuration, search::Trial& trial) {
+  TrainConfig config = read(configuration.space(), configuration.values());
+  config.run.output = options_.folder;
+  config.run.name = concat("trial_", trial.number());
+  config.run.resume = train::Resume::fresh;
+  const Mesh mesh = make_train_mesh(config, trial.comm());
+  TrainSetup setup = make_train_setup(config, mesh, data(config.data));
+  train::Trainer trainer = make_trainer(config, setup, mesh);
+  Reporter reporter(trial, options_.figure);
+  trainer.add(reporter);
+  const train::Summary summary = trainer.run();
+  heed_signal(summary.stopped_because);
+  if (!reporter.stopped() && !summary.finished) throw Error(summary.stopped_because);
+  return reporter.best();
+}
+
+}  // namespace tw::tool

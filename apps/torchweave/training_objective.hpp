@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <filesystem>
+#include <string>
+#include <tw/base/config.hpp>
+#include <tw/search/trial.hpp>
+
+#include "train_setup.hpp"
+
+namespace tw::tool {
+
+struct TrainingOptions {
+  Config base = {};              ///< a training configuration
+  Config settings = {};          ///< what replaces values of it
+  std::string figure = "";       ///< of the test set: "accuracy", "loss", "mae"; empty: the first that there is of accuracy and loss
+  std::filesystem::path folder;  ///< for checkpoints of trials, which are kept only where the settings say so
+};
+
+/// Trains a network on the ranks of the worker for each trial. The loss is 1 - accuracy, or another figure as it is, of the test set; the best of all
+/// epochs. Each epoch's is reported.
+class TrainingObjective {
+ public:
+  /// @throws ConfigError when a parameter is no key of a training configuration, or one of its limits no value of it; FileError for missing data
+  TrainingObjective(const search::Space& space, TrainingOptions options);
+
+  search::Outcome operator()(const search::Configuration& configuration, search::Trial& trial);
+  /// All settings of a trial, those of the base included.
+  Config config_for(const search::Space& space, const std::vector<double>& values) const;
+  const std::string& figure() const noexcept { return options_.figure; }
+
+ private:
+  TrainConfig read(const search::Space& space, const std::vector<double>& values) const;
+  const TrainData& data(const DataOptions& options);
+
+  TrainingOptions options_;
+  DataOptions opened_ = {};  // what `data_` was opened with
+  TrainData data_ = {};
+};
+
+}  // namespace tw::tool
