@@ -132,6 +132,38 @@ TEST(Cuts, keepUsersOfRunningMeansTogether) {
   EXPECT_EQ(units_of(graph).size(), 3U) << "sine; both norms and what lies between; exponential";
 }
 
+TEST(Cuts, ofStagesGoOnWhereSegmentsAreCut) {
+  const Weights weights;
+  const Graph graph = captured(weights, [&](const Tensors& x) {
+    const Tensor a = x[0].matmul(weights.w);
+    const Tensor b = a.tanh() * x[0];
+    return Tensors{b.matmul(weights.w.t()).sin() + a, b};
+  });
+  const auto units = units_of(graph);
+  const size_t count = units.size();
+  ASSERT_EQ(count, 6U);
+  for (uint32_t stage_cuts = 0; stage_cuts < 1U << (count - 1); ++stage_cuts) {
+    for (uint32_t cuts = 0; cuts < 1U << (count - 1); ++cuts) {
+      std::vector<int> stage_of(count, 0);
+      std::vector<int> segment_of(count, 0);
+      for (size_t u = 1; u < count; ++u) {
+        stage_of[u] = stage_of[u - 1] + static_cast<int>(stage_cuts >> (u - 1) & 1U);
+        segment_of[u] = segment_of[u - 1] + static_cast<int>((stage_cuts | cuts) >> (u - 1) & 1U);
+      }
+      const auto stages = stages_of(graph, units, stage_of);
+      const auto segments = stages_of(graph, units, segment_of);
+      for (size_t u = 0; u < count; ++u) {
+        const Piece& stage = stages[static_cast<size_t>(stage_of[u])];
+        const Piece& segment = segments[static_cast<size_t>(segment_of[u])];
+        const bool begins = u == 0 || stage_of[u - 1] != stage_of[u];
+        const bool ends = u + 1 == count || stage_of[u + 1] != stage_of[u];
+        EXPECT_TRUE(!begins || segment.inputs == stage.inputs) << stage_cuts << ' ' << cuts;
+        EXPECT_TRUE(!ends || segment.outputs == stage.outputs) << stage_cuts << ' ' << cuts;
+      }
+    }
+  }
+}
+
 TEST(Cuts, refuseWhatRunsBackwards) {
   const Weights weights;
   const Graph graph = captured(weights, [&](const Tensors& x) { return Tensors{x[0].sin().cos()}; });

@@ -25,7 +25,8 @@ struct Piece {
 /// @param groups of nodes, such as units_of(): each node of the batch in one of them
 std::vector<Piece> pieces_of(const Graph& graph, const std::vector<std::vector<int>>& groups);
 
-/// Stages of `units`, which hand on to the next what any later one needs. The inputs of the first and the outputs of the last are the graph's.
+/// Stages of `units`, which hand on to the next what any later one needs. The inputs of the first and the outputs of the last are the graph's. Over a
+/// cut goes the same, in the same order, whatever other cuts there are: a stage may be cut into further ones.
 /// @param stage_of for each unit, from 0 on. @param stages at least; further ones hand on. @throws ContractError naming two stages when one takes
 /// what a later one computes
 std::vector<Piece> stages_of(const Graph& graph, const std::vector<std::vector<int>>& units, const std::vector<int>& stage_of, int stages = 1);
