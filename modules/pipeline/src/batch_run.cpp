@@ -50,15 +50,23 @@ double BatchRun::execute() {
   return loss_;
 }
 
+Recompute BatchRun::recompute() const { return options_.recompute.empty() ? Recompute::none : options_.recompute[static_cast<size_t>(place_.stage)]; }
+
 /// What the stage does with a micro-batch, down to the loss on the last one.
-StagePass::Function BatchRun::function_of(int m, Rows mine) {
-  return [this, m, mine](const std::vector<at::Tensor>& inputs) -> std::vector<at::Tensor> {
-    seed_with(generator_, {options_.seed, call_, m, place_.stage, place_.replica});
-    std::vector<at::Tensor> outputs = model_.forward(inputs, {mine.count(), key_of_call(options_.seed, call_), mine.begin});
-    if (!place_.is_last()) return outputs;
-    const double weight = static_cast<double>(mine.count()) / static_cast<double>(batch_.rows);
-    return {batch_.loss(outputs, narrow_all(batch_.targets, mine)).mul(weight)};
+std::vector<StagePass::Function> BatchRun::segments_of(Rows mine) {
+  const graph::PassRows rows{mine.count(), key_of_call(options_.seed, call_), mine.begin};
+  std::vector<StagePass::Function> functions;
+  const auto add = [&](const StageModel::Forward& forward) {
+    functions.emplace_back([&forward, rows](const std::vector<at::Tensor>& inputs) { return forward(inputs, rows); });
   };
+  if (recompute() == Recompute::selective) std::for_each(model_.segments.begin(), model_.segments.end(), add);
+  if (functions.empty()) add(model_.forward);
+  if (!place_.is_last()) return functions;
+  functions.back() = [this, mine, last = std::move(functions.back())](const std::vector<at::Tensor>& inputs) -> std::vector<at::Tensor> {
+    const double weight = static_cast<double>(mine.count()) / static_cast<double>(batch_.rows);
+    return {batch_.loss(last(inputs), narrow_all(batch_.targets, mine)).mul(weight)};
+  };
+  return functions;
 }
 
 void BatchRun::forward(int m, bool backward_follows) {
@@ -71,10 +79,10 @@ void BatchRun::forward(int m, bool backward_follows) {
   } else {
     now.arrival = receive_rows(place_.comm, place_.ranks.partners(place_.stage - 1, rows, mine));
   }
-  const bool recompute = !options_.recompute.empty() && options_.recompute[static_cast<size_t>(place_.stage)] == Recompute::full;
   const std::vector<uint8_t> wants = now.arrival.wants();
-  now.pass = StagePass(*model_.module, function_of(m, mine), std::move(now.arrival.values), wants, !recompute || backward_follows);
-  std::vector<at::Tensor> outputs = now.pass.forward();
+  now.pass = StagePass(*model_.module, segments_of(mine), recompute() == Recompute::none || backward_follows);
+  seed_with(generator_, {options_.seed, call_, m, place_.stage, place_.replica});
+  std::vector<at::Tensor> outputs = now.pass.forward(std::move(now.arrival.values), wants);
   if (place_.is_last()) {
     loss_ += outputs.front().item<double>();
     now.departure.values.push_back({"", outputs.front().sizes().vec(), outputs.front().scalar_type()});
@@ -89,9 +97,9 @@ void BatchRun::backward(int m) {
   if (mine.count() == 0) return;
   InFlight now = std::exchange(passes_[static_cast<size_t>(m)], InFlight());
   const TensorSpec& last = now.departure.values.front();
-  const std::vector<at::Tensor> cotangents =
+  std::vector<at::Tensor> cotangents =
       place_.is_last() ? std::vector<at::Tensor>{at::ones(last.shape, last.dtype)} : collect_cotangents(place_.comm, now.departure, mine);
-  return_cotangents(place_.comm, now.arrival, now.pass.backward(cotangents), mine, sends_);
+  return_cotangents(place_.comm, now.arrival, now.pass.backward(std::move(cotangents)), mine, sends_);
 }
 
 }  // namespace tw::pipeline

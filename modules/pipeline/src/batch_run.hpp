@@ -54,7 +54,8 @@ class BatchRun {
   void forward(int m, bool backward_follows);
   void backward(int m);
   Rows rows_of(int m) const { return part_of({0, batch_.rows}, options_.schedule.micro_batches, m); }
-  StagePass::Function function_of(int m, Rows mine);
+  Recompute recompute() const;
+  std::vector<StagePass::Function> segments_of(Rows mine);
 
   const Place& place_;
   const StageModel& model_;

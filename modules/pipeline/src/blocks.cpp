@@ -11,6 +11,7 @@
 #include <tw/mpi/releasing_others.hpp>
 
 #include "impl.hpp"
+#include "in_turn.hpp"
 #include "problem_text.hpp"
 
 namespace tw::pipeline {
@@ -64,17 +65,15 @@ std::vector<int64_t> borders_of(int64_t blocks, const PipelineOptions& options) 
   return borders;
 }
 
-std::vector<at::Tensor> through_blocks(const std::vector<Block>& blocks, int64_t first, const std::vector<at::Tensor>& values) {
-  TW_EXPECTS(values.size() == 1, "blocks take one tensor, got ", values.size());
-  at::Tensor x = values.front();
-  for (size_t i = 0; i < blocks.size(); ++i) {
+StageModel::Forward segment_of(Block block, int64_t index) {
+  return [block = std::move(block), index](const std::vector<at::Tensor>& values, const graph::PassRows& /*rows*/) -> std::vector<at::Tensor> {
+    TW_EXPECTS(values.size() == 1, "blocks take one tensor, got ", values.size());
     try {
-      x = blocks[i].forward(x);
+      return {block.forward(values.front())};
     } catch (const std::exception& e) {
-      throw Error(concat("block ", first + static_cast<int64_t>(i), ": ", text_of(e)));
+      throw Error(concat("block ", index, ": ", text_of(e)));
     }
-  }
-  return {x};
+  };
 }
 
 }  // namespace
@@ -89,18 +88,15 @@ Pipeline::Start Pipeline::start_of(const Communicator& comm, const std::vector<B
   StageModel model;
   releasing_others(own, [&] {
     model.module = std::make_shared<torch::nn::Module>();
-    std::vector<Block> blocks;
     SharedParameters shared;
     for (int64_t i = 0; i < static_cast<int64_t>(factories.size()); ++i) {
       Block made = factories[static_cast<size_t>(i)]();
       shared.add(i, *made.module);
       if (i < begin || i >= end) continue;
       model.module->register_module(std::to_string(i), made.module);
-      blocks.push_back(std::move(made));
+      model.segments.push_back(segment_of(std::move(made), i));
     }
-    model.forward = [blocks = std::move(blocks), begin](const std::vector<at::Tensor>& x, const graph::PassRows& /*rows*/) {
-      return through_blocks(blocks, begin, x);
-    };
+    model.forward = in_turn(model.segments);
     model.tied = shared.tied(begin, end);
     own.barrier();  // none goes on if one cannot
   });

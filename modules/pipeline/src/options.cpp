@@ -23,7 +23,6 @@ void PipelineOptions::validate() const {
   expect_each_stage("recompute", recompute, schedule.stages);
   for (const int each : replicas) TW_EXPECTS(each >= 1, "replicas: a stage has at least one rank, got ", each);
   for (const int64_t each : blocks) TW_EXPECTS(each >= 1, "blocks: a stage has at least one block, got ", each);
-  for (const Recompute each : recompute) TW_EXPECTS(each != Recompute::selective, "recompute: a stage computes all of it again, or nothing");
   TW_EXPECTS(schedule.devices.size() == static_cast<size_t>(schedule.stages), "schedule: ", schedule.stages, " stages on ", schedule.devices.size(),
              " devices; a stage needs a device of its own");
   for (size_t device = 0; device < schedule.devices.size(); ++device) {

@@ -13,6 +13,7 @@
 #include <tw/pipeline/measured_profile.hpp>
 #include <tw/pipeline/pipeline.hpp>
 
+#include "in_turn.hpp"
 #include "on_all_ranks.hpp"
 #include "stage_ranks.hpp"
 
@@ -52,14 +53,24 @@ torch::nn::Module& owner_of(torch::nn::Module& root, std::string& name) {
   return *owner;
 }
 
-/// Training: by unit, the plan's stage. One without batch data is no unit.
-std::vector<int> stage_of_units(const Plan& plan, size_t units) {
-  std::vector<int> stage_of(units, -1);
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    for (const int unit : plan.stages[s].operators) stage_of.at(at(unit)) = static_cast<int>(s);
+/// The segments of all stages, one behind the other. A stage without selective recomputation is one.
+struct Segments {
+  std::vector<int> of_unit;   // one without batch data is no unit
+  std::vector<int> of_stage;  // the first one of each, and how many there are
+
+  Segments(const Plan& plan, size_t units) : of_unit(units, -1) {
+    int next = 0;
+    for (const StagePlan& stage : plan.stages) {
+      of_stage.push_back(next++);
+      for (const int unit : stage.operators) {
+        const bool begins =
+            stage.recompute == Recompute::selective && unit != stage.operators.front() && std::ranges::count(stage.segments, unit) > 0;
+        of_unit.at(at(unit)) = begins ? next++ : next - 1;
+      }
+    }
+    of_stage.push_back(next);
   }
-  return stage_of;
-}
+};
 
 /// Evaluation runs other operators on the same tensors: each unit where its tensors are, and not before what it takes.
 /// @param tensors of each stage, by name
@@ -109,14 +120,19 @@ std::set<std::string> names_of(const Graph& graph, const Piece& piece) {
 
 /// What the stages compute, in either mode.
 struct Stages {
-  std::vector<Piece> training;
+  std::vector<std::vector<Piece>> training;  // each in segments
   std::vector<Piece> evaluation;
   std::vector<std::set<std::string>> tensors;  // of both
 
   Stages(const Graph& training_graph, const Graph& evaluation_graph, const Plan& plan) {
     const auto units = units_of(training_graph);
-    training = stages_of(training_graph, units, stage_of_units(plan, units.size()));
-    for (const Piece& stage : training) tensors.push_back(names_of(training_graph, stage));
+    const Segments segments(plan, units.size());
+    const std::vector<Piece> pieces = stages_of(training_graph, units, segments.of_unit);
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
+      training.emplace_back(pieces.begin() + segments.of_stage[s], pieces.begin() + segments.of_stage[s + 1]);
+      tensors.emplace_back();
+      for (const Piece& segment : training.back()) tensors.back().merge(names_of(training_graph, segment));
+    }
     const auto others = units_of(evaluation_graph);
     const std::vector<int> stage_of = stage_of_units(evaluation_graph, pieces_of(evaluation_graph, others), tensors);
     evaluation = stages_of(evaluation_graph, others, stage_of, static_cast<int>(training.size()));
@@ -173,10 +189,16 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
   const auto interpreter = [&](const Graph& graph, const Piece& piece) {
     return std::make_shared<graph::Interpreter>(graph, piece.nodes, piece.inputs, piece.outputs, bind);
   };
-  made.forward = [training = interpreter(training_, stages.training[at(index)]), evaluation = interpreter(evaluation_, stages.evaluation[at(index)]),
-                  mode = made.module.get()](const std::vector<at::Tensor>& inputs, const graph::PassRows& rows) {
-    return (mode->is_training() ? training : evaluation)->run(inputs, rows);
-  };
+  // The first segment does all of it in evaluation, and the others hand on.
+  const auto evaluation = interpreter(evaluation_, stages.evaluation[at(index)]);
+  for (const Piece& segment : stages.training[at(index)]) {
+    made.segments.emplace_back([training = interpreter(training_, segment), evaluation = made.segments.empty() ? evaluation : nullptr,
+                                mode = made.module.get()](const std::vector<at::Tensor>& inputs, const graph::PassRows& rows) {
+      if (mode->is_training()) return training->run(inputs, rows);
+      return evaluation ? evaluation->run(inputs, rows) : inputs;
+    });
+  }
+  made.forward = in_turn(made.segments);
   return made;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stage_pass.hpp"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -9,6 +10,9 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <mutex>
+#include <optional>
+#include <utility>
 
 namespace tw::pipeline {
 namespace {
@@ -30,76 +34,119 @@ class BuffersGuard {
   std::vector<at::Tensor> values_;
 };
 
+/// Of LibTorch's generator, which blocks draw from.
+at::Tensor random_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::scoped_lock lock(generator.mutex());
+  return generator.get_state();
+}
+void set_random_state(const at::Tensor& state) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::scoped_lock lock(generator.mutex());
+  generator.set_state(state);
+}
+
 bool has_cotangents(const at::Tensor& tensor) { return tensor.is_floating_point() || tensor.is_complex(); }
 
 }  // namespace
 
-StagePass::StagePass(torch::nn::Module& module, Function function, std::vector<at::Tensor> inputs, std::vector<uint8_t> wants, bool keeps_graph)
-    : module_(&module), function_(std::move(function)), inputs_(std::move(inputs)), wants_(std::move(wants)), keeps_graph_(keeps_graph) {
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (wants_[i] != 0) inputs_[i] = inputs_[i].detach().set_requires_grad(true);
-  }
+StagePass::StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph)
+    : module_(&module), keeps_graph_(keeps_graph) {
+  for (const Function& each : segments) segments_.push_back({each});
+}
+
+/// Without graph.
+std::vector<at::Tensor> StagePass::Segment::run() const {
+  const c10::AutoGradMode no_gradients(false);
+  std::vector<at::Tensor> copies;
+  for (const at::Tensor& each : inputs) copies.push_back(each.detach().clone());  // a block may work in place
+  return function(copies);
 }
 
 /// The forward pass with its graph.
-std::vector<at::Tensor> StagePass::record() {
+std::vector<at::Tensor> StagePass::Segment::record() {
   const c10::AutoGradMode gradients(true);
   // A block may work in place, but not on a leaf, nor on a view of one.
-  std::vector<at::Tensor> inputs(inputs_);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (wants_[i] != 0) inputs[i] = at::_unsafe_view(inputs_[i], inputs_[i].sizes());
+  std::vector<at::Tensor> views(inputs);
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (wants[i] != 0) views[i] = at::_unsafe_view(inputs[i], inputs[i].sizes());
   }
-  const std::vector<at::Tensor> outputs = function_(inputs);
+  const std::vector<at::Tensor> outputs = function(views);
   std::vector<at::Tensor> detached;
   for (const at::Tensor& output : outputs) {
-    ends_.push_back(output.requires_grad() ? torch::autograd::impl::gradient_edge(output) : torch::autograd::Edge());
+    ends.push_back(output.requires_grad() ? torch::autograd::impl::gradient_edge(output) : torch::autograd::Edge());
     detached.push_back(output.detach());
   }
+  has_graph = true;
   // Autograd saves what it needs of the inputs; their leaves are only where cotangents gather.
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (wants_[i] != 0) inputs_[i].set_data(at::zeros({1}, inputs_[i].options().requires_grad(false)).expand(inputs_[i].sizes()));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (wants[i] != 0) inputs[i].set_data(at::zeros({1}, inputs[i].options().requires_grad(false)).expand(inputs[i].sizes()));
   }
   return detached;
 }
 
-std::vector<at::Tensor> StagePass::forward() {
-  if (keeps_graph_) {
-    std::vector<at::Tensor> outputs = record();
-    for (const torch::autograd::Edge& end : ends_) wanted_.push_back(static_cast<uint8_t>(end.is_valid()));
-    return outputs;
+/// @return cotangents of the inputs, undefined where nothing depends on them
+std::vector<at::Tensor> StagePass::Segment::backward(std::vector<at::Tensor> cotangents) {
+  torch::autograd::edge_list used;
+  std::vector<at::Tensor> arriving;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (!ends[i].is_valid() || !cotangents[i].defined()) continue;
+    used.push_back(std::move(ends[i]));
+    arriving.push_back(std::move(cotangents[i]));
   }
-  const c10::AutoGradMode no_gradients(false);
-  std::vector<at::Tensor> inputs;
-  for (const at::Tensor& each : inputs_) inputs.push_back(each.detach().clone());  // a block may work in place
-  std::vector<at::Tensor> outputs = function_(inputs);
-  const auto trained = module_->parameters();
-  const bool any = std::any_of(trained.begin(), trained.end(), [](const at::Tensor& each) { return each.requires_grad(); }) ||
-                   std::any_of(wants_.begin(), wants_.end(), [](uint8_t each) { return each != 0; });
-  for (const at::Tensor& output : outputs) wanted_.push_back(static_cast<uint8_t>(any && has_cotangents(output)));
-  return outputs;
+  ends.clear();
+  function = nullptr;
+  if (!used.empty()) torch::autograd::Engine::get_default_engine().execute(used, arriving, false, false, true);
+  std::vector<at::Tensor> leaving(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (wants[i] != 0) leaving[i] = inputs[i].grad();
+  }
+  return leaving;
 }
 
-std::vector<at::Tensor> StagePass::backward(const std::vector<at::Tensor>& cotangents) {
-  if (!keeps_graph_) {
-    const BuffersGuard buffers(*module_);
-    record();
+std::vector<at::Tensor> StagePass::forward(std::vector<at::Tensor> inputs, const std::vector<uint8_t>& wants) {
+  const auto trained = module_->parameters();
+  const bool any = std::any_of(trained.begin(), trained.end(), [](const at::Tensor& each) { return each.requires_grad(); }) ||
+                   std::any_of(wants.begin(), wants.end(), [](uint8_t each) { return each != 0; });
+  wanted_ = wants;
+  at::Tensor random;
+  for (size_t s = 0; s < segments_.size(); ++s) {
+    Segment& segment = segments_[s];
+    segment.inputs = std::move(inputs);
+    segment.wants = std::exchange(wanted_, {});
+    for (size_t i = 0; i < segment.inputs.size(); ++i) {
+      if (segment.wants[i] != 0) segment.inputs[i] = segment.inputs[i].detach().set_requires_grad(true);
+    }
+    if (keeps_graph_ && s + 1 == segments_.size()) {
+      inputs = segment.record();
+      for (const torch::autograd::Edge& end : segment.ends) wanted_.push_back(static_cast<uint8_t>(end.is_valid()));
+    } else {
+      const at::Tensor now = random_state();
+      if (!random.defined() || !random.equal(now)) random = now;  // one for all segments that draw nothing
+      segment.random = random;
+      inputs = segment.run();
+      for (const at::Tensor& output : inputs) wanted_.push_back(static_cast<uint8_t>(any && has_cotangents(output)));
+    }
   }
-  torch::autograd::edge_list ends;
-  std::vector<at::Tensor> arriving;
-  for (size_t i = 0; i < ends_.size(); ++i) {
-    if (!ends_[i].is_valid()) continue;
-    ends.push_back(std::move(ends_[i]));
-    arriving.push_back(cotangents[i]);
+  return inputs;
+}
+
+std::vector<at::Tensor> StagePass::backward(std::vector<at::Tensor> cotangents) {
+  std::optional<BuffersGuard> buffers;
+  for (; !segments_.empty(); segments_.pop_back()) {
+    Segment& segment = segments_.back();
+    if (!segment.has_graph) {
+      if (!buffers) buffers.emplace(*module_);
+      set_random_state(segment.random);
+      segment.record();
+    }
+    cotangents = segment.backward(std::move(cotangents));
+    if (segments_.size() > 1) continue;
+    for (size_t i = 0; i < cotangents.size(); ++i) {
+      if (segment.wants[i] != 0 && !cotangents[i].defined()) cotangents[i] = at::zeros_like(segment.inputs[i]);
+    }
   }
-  ends_.clear();
-  function_ = nullptr;
-  if (!ends.empty()) torch::autograd::Engine::get_default_engine().execute(ends, arriving, false, false, true);
-  std::vector<at::Tensor> leaving(inputs_.size());
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (wants_[i] != 0) leaving[i] = inputs_[i].grad().defined() ? inputs_[i].grad() : at::zeros_like(inputs_[i]);
-  }
-  inputs_.clear();
-  return leaving;
+  return cotangents;
 }
 
 }  // namespace tw::pipeline

@@ -8,35 +8,46 @@
 
 namespace tw::pipeline {
 
-/// What a rank keeps of one micro-batch from its forward to its backward pass.
+/// What a rank keeps of one micro-batch from its forward to its backward pass: the inputs of its segments, and of the last one its graph in their
+/// place where that is asked for.
+///
+/// The backward pass goes from the last segment to the first: it computes the segment again, with its graph and with the random numbers of the first
+/// time, runs the segment's backward pass, and frees it.
 class StagePass {
  public:
   /// The same result at each call, but for what it does to buffers.
   using Function = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
   StagePass() = default;
-  /// @param module what `function` uses. @param wants by input, whether its cotangent is asked for. @param keeps_graph otherwise the forward pass is
-  /// made again in backward()
-  StagePass(torch::nn::Module& module, Function function, std::vector<at::Tensor> inputs, std::vector<uint8_t> wants, bool keeps_graph);
+  /// @param module what `segments` use, one behind the other, of which there is one at least
+  StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph);
 
-  /// Without graph.
-  std::vector<at::Tensor> forward();
+  /// @param wants by input, whether its cotangent is asked for. @return outputs, without graph
+  std::vector<at::Tensor> forward(std::vector<at::Tensor> inputs, const std::vector<uint8_t>& wants);
   /// After forward(): by output, whether its cotangent is of use.
   const std::vector<uint8_t>& wanted() const noexcept { return wanted_; }
   /// Adds to the gradients of parameters. Frees what was kept. @param cotangents by output, defined where wanted.
   /// @return cotangents of the inputs, defined where asked for
-  std::vector<at::Tensor> backward(const std::vector<at::Tensor>& cotangents);
+  std::vector<at::Tensor> backward(std::vector<at::Tensor> cotangents);
 
  private:
-  std::vector<at::Tensor> record();
+  struct Segment {
+    Function function;
+    std::vector<at::Tensor> inputs = {};  // those asked for are leaves
+    std::vector<uint8_t> wants = {};
+    at::Tensor random = {};                // state of the generator before it
+    torch::autograd::edge_list ends = {};  // of its graph, by output
+    bool has_graph = false;
+
+    std::vector<at::Tensor> run() const;
+    std::vector<at::Tensor> record();
+    std::vector<at::Tensor> backward(std::vector<at::Tensor> cotangents);
+  };
 
   torch::nn::Module* module_ = nullptr;
-  Function function_;
-  std::vector<at::Tensor> inputs_;  // those asked for are leaves
-  std::vector<uint8_t> wants_;
+  std::vector<Segment> segments_;
   bool keeps_graph_ = true;
   std::vector<uint8_t> wanted_;
-  torch::autograd::edge_list ends_;  // of the graph, by output; empty without graph
 };
 
 }  // namespace tw::pipeline

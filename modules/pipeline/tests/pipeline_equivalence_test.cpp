@@ -150,7 +150,7 @@ std::vector<Case> cases(int micro_batches, const std::vector<int64_t>& rows) {
               {.schedule = schedule(stages, micro_batches), .replicas = replicas, .seed = 7},
               rows};
       all.push_back(of);
-      of.options.recompute.assign(static_cast<size_t>(stages), Recompute::full);
+      of.options.recompute.assign(static_cast<size_t>(stages), variant == 2 ? Recompute::full : Recompute::selective);
       if (variant++ == 1) of.options.recompute[0] = Recompute::none;
       of.what += ", recomputing, accumulating";
       of.accumulated = 2;
@@ -188,12 +188,15 @@ struct StateImpl : torch::nn::Module {
       : linear(register_module(concat("linear", stage), torch::nn::Linear(3, 3))),
         embedding(register_module(concat("embedding", stage), torch::nn::Embedding(5, 3))),
         shared(register_parameter("shared", torch::randn({3}))) {}
-  Tensors forward(const Tensors& v) {
-    const bool first = v.size() == 2;
+  Tensors forward(const Tensors& v) { return next(sum(v)); }
+  Tensors sum(Tensors v) {
+    v.push_back(linear(v.size() == 2 ? v[0] * 2 : v[2]) + embedding(v[1]) * shared);
+    return v;
+  }
+  Tensors next(const Tensors& v) {
     const torch::Tensor &x = v[0], &k = v[1];
-    const torch::Tensor h = first ? x * 2 : v[2];
-    torch::Tensor next = torch::tanh(linear(h) + embedding(k) * shared) + x;
-    if (!first) next = torch::where(v[3], next + v[4] * v[7], next - v[5]);
+    torch::Tensor next = torch::tanh(v.back()) + x;
+    if (v.size() > 3) next = torch::where(v[3], next + v[4] * v[7], next - v[5]);
     return {x, k, next, next > 0, next * 2, next - 1, k + 1, shared.expand({x.size(0), 3}).sin()};
   }
   torch::nn::Linear linear;
@@ -206,7 +209,11 @@ TEST(Equivalence, StatesOfSeveralTensors) {
     torch::manual_seed(static_cast<uint64_t>(30 + stage));
     const auto module = std::make_shared<StateImpl>(stage);
     module->to(torch::kDouble);
-    return StageModel{module, [module](const Tensors& v, const graph::PassRows& /*rows*/) { return module->forward(v); }, {}};
+    StageModel made{module, [module](const Tensors& v, const graph::PassRows& /*rows*/) { return module->forward(v); }, {}};
+    // The second segment takes the first one's inputs too.
+    made.segments = {[module](const Tensors& v, const graph::PassRows& /*rows*/) { return module->sum(v); },
+                     [module](const Tensors& v, const graph::PassRows& /*rows*/) { return module->next(v); }};
+    return made;
   };
   const auto draw = [](int64_t rows) {
     return std::pair(Tensors{torch::randn({rows, 3}, torch::kDouble), torch::randint(5, {rows}, torch::kLong)},

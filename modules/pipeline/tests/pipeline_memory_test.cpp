@@ -21,10 +21,20 @@ constexpr int layers = 16;  // of a stage; each stores one tensor, its output
 constexpr int micro_batches = 8;
 
 /// The most that a step of this rank's stage holds, in tensors of a micro-batch.
-double tensors_held(Schedule (*schedule)(int, int), Recompute recompute) {
+/// @param block_layers of each block
+double tensors_held(Schedule (*schedule)(int, int), Recompute recompute, int block_layers = 1) {
   const int stages = world().size();
-  std::vector<BlockFactory> blocks(static_cast<size_t>(stages * layers), block([] { return torch::nn::Tanh(); }));
-  blocks[0] = block([] { return torch::nn::Linear(width, width); });  // or there would be no backward pass
+  std::vector<BlockFactory> blocks(static_cast<size_t>(stages * layers / block_layers), block([=] {
+                                     torch::nn::Sequential layers_of_block;
+                                     for (int i = 0; i < block_layers; ++i) layers_of_block->push_back(torch::nn::Tanh());
+                                     return layers_of_block;
+                                   }));
+  // Or there would be no backward pass.
+  blocks[0] = block([=] {
+    torch::nn::Sequential layers_of_block(torch::nn::Linear(width, width));
+    for (int i = 1; i < block_layers; ++i) layers_of_block->push_back(torch::nn::Tanh());
+    return layers_of_block;
+  });
   Pipeline model(world(), blocks,
                  {.schedule = schedule(stages, micro_batches), .recompute = std::vector<Recompute>(static_cast<size_t>(stages), recompute)});
   const torch::Tensor x = torch::randn({rows * micro_batches, width});
@@ -57,6 +67,18 @@ TEST(PipelineMemory, IsLessWhereActivationsAreRecomputed) {
     EXPECT_LT(recomputed / kept, 1.2 * formula);  // the first stage's inputs are the caller's
   }
   EXPECT_LE(tensors_held(one_forward_one_backward, Recompute::full), recomputed + 2);  // messages under way
+}
+
+TEST(PipelineMemory, IsThatOfSegmentsWhereTheyAreRecomputedOneByOne) {
+  constexpr int block_layers = 4;
+  constexpr int segments = layers / block_layers;
+  const int inputs = world().rank() == 0 ? segments - 1 : segments;  // the first stage's are the caller's
+  const double peak = block_layers + 2;                              // what is stored, and two cotangents
+  for (const auto schedule : {gpipe, one_forward_one_backward}) {
+    const int k = most_in_flight(schedule(world().size(), micro_batches))[static_cast<size_t>(world().rank())];
+    const double formula = k * inputs + peak;
+    EXPECT_NEAR(tensors_held(schedule, Recompute::selective, block_layers), formula, 0.2 * formula) << k << " in flight";
+  }
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ using testing::world;
 
 constexpr int micro_batches = 8;
 
-/// The first half of the operators on rank 0, the others on the replicas that are left; all on one rank if there is just one.
+/// The first half of the operators on rank 0, the others on the replicas that are left; all on one rank if there is just one. In segments of four.
 Plan halves(const PlanResult& result, ScheduleKind schedule, Recompute recompute) {
   const auto count = static_cast<int>(result.profile.operators.size());
   Plan plan{.hash = result.profile.hash, .batch = result.options.batch, .micro_batches = micro_batches, .schedule = schedule};
@@ -27,6 +27,7 @@ Plan halves(const PlanResult& result, ScheduleKind schedule, Recompute recompute
   plan.stages.push_back({.replicas = std::max(1, world().size() - 1), .recompute = recompute});
   for (int op = 0; op < count; ++op) {
     StagePlan& stage = op < count / 2 ? plan.stages.front() : plan.stages.back();
+    if (stage.operators.size() % 4 == 0) stage.segments.push_back(op);
     stage.operators.push_back(op);
   }
   return plan;
@@ -52,7 +53,7 @@ double measured_bytes(Pipeline& pipeline, const StagePlan& stage, const at::Tens
 
 template <class Module>
 void expect_predicted(const std::string& name, Module& model, const at::Tensor& x, const at::Tensor& y) {
-  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
       ModelPlan plan = plan_together(world(), model, x, {.devices = world().size(), .micro_batches = micro_batches});
       plan.use(halves(plan.result(), schedule, recompute));

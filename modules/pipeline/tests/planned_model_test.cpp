@@ -218,15 +218,19 @@ std::vector<std::vector<int>> divisions(int ranks) {
   return {{1, 1, 1, 1}, {2, 2}, {1, 3}, {3, 1}, {2, 1, 1}};
 }
 
-/// The units of `plan` as equally as can be. @return whether there are enough
-bool cut(ModelPlan& plan, const std::vector<int>& replicas, ScheduleKind schedule) {
+/// The units of `plan` as equally as can be, in segments of two. @return whether there are enough
+bool cut(ModelPlan& plan, const std::vector<int>& replicas, ScheduleKind schedule, Recompute recompute = Recompute::none) {
   const size_t units = plan.result().profile.operators.size();
   if (units < replicas.size()) return false;
   Plan made{.hash = plan.result().profile.hash, .batch = rows, .micro_batches = micro_batches, .schedule = schedule, .stages = {}};
   for (size_t s = 0; s < replicas.size(); ++s) {
     StagePlan stage;
     stage.replicas = replicas[s];
-    for (size_t u = units * s / replicas.size(); u < units * (s + 1) / replicas.size(); ++u) stage.operators.push_back(static_cast<int>(u));
+    stage.recompute = recompute;
+    for (size_t u = units * s / replicas.size(); u < units * (s + 1) / replicas.size(); ++u) {
+      if (stage.operators.size() % 2 == 0) stage.segments.push_back(static_cast<int>(u));
+      stage.operators.push_back(static_cast<int>(u));
+    }
     made.stages.push_back(std::move(stage));
   }
   plan.use(made);
@@ -252,17 +256,16 @@ TEST(PlannedModel, equalsOneProcess) {
       for (const std::vector<int>& replicas : divisions(world().size())) {
         const bool replicated = std::ranges::any_of(replicas, [](int each) { return each > 1; });
         if (example.splits_matter && replicated) continue;  // pipeline_equivalence_test has them
-        ModelPlan plan = base;
-        if (!cut(plan, replicas, ScheduleKind::one_forward_one_backward)) continue;
-        for (const Schedule& schedule :
-             {gpipe(static_cast<int>(replicas.size()), micro_batches), one_forward_one_backward(static_cast<int>(replicas.size()), micro_batches),
-              last_in_first_out(static_cast<int>(replicas.size()))}) {
-          for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+          ModelPlan plan = base;
+          if (!cut(plan, replicas, ScheduleKind::one_forward_one_backward, recompute)) continue;
+          for (const Schedule& schedule :
+               {gpipe(static_cast<int>(replicas.size()), micro_batches), one_forward_one_backward(static_cast<int>(replicas.size()), micro_batches),
+                last_in_first_out(static_cast<int>(replicas.size()))}) {
             PipelineOptions options = plan.options(5);
             options.schedule = schedule;
-            options.recompute.assign(replicas.size(), recompute);
             const Subject mine = made(subject);
-            std::string what = concat(example.name, ", accumulation ", accumulation, ", recompute ", static_cast<int>(recompute), ", replicas");
+            std::string what = concat(example.name, ", accumulation ", accumulation, ", recompute ", name_of(recompute), ", replicas");
             for (const int each : replicas) what += concat(' ', each);
             expect_equal(pipelined(world(), mine, plan, options, accumulation), expected, what);
           }
@@ -277,7 +280,7 @@ TEST(PlannedModel, evaluatesAsTheModule) {
     const Subject example = made(subject);
     ModelPlan plan = plan_together(world(), *example.module, example.forward, example.inputs, {.devices = world().size()});
     EXPECT_TRUE(example.module->is_training());
-    if (!cut(plan, std::vector<int>(static_cast<size_t>(world().size()), 1), ScheduleKind::gpipe)) continue;
+    if (!cut(plan, std::vector<int>(static_cast<size_t>(world().size()), 1), ScheduleKind::gpipe, Recompute::selective)) continue;
     Pipeline pipeline(world(), *example.module, plan);
     pipeline.eval();
     example.module->eval();

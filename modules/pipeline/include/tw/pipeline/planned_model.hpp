@@ -26,9 +26,9 @@ struct ModelPlanOptions {
   ParameterMemory parameters = {};
   /// Between devices. The default is what shared memory of one node does.
   Link link = {.latency_s = 5e-6, .bytes_per_second = 4e9};
-  std::vector<Recompute> recompute = {Recompute::none, Recompute::full};
-  std::vector<std::vector<std::string>> together = {};  ///< see PlanOptions
-  std::filesystem::path profile_cache = {};             ///< see MeasureOptions::cache
+  std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};  ///< allowed
+  std::vector<std::vector<std::string>> together = {};                                          ///< see PlanOptions
+  std::filesystem::path profile_cache = {};                                                     ///< see MeasureOptions::cache
 };
 
 /// How a module is cut into stages, for those who run it. A value, apart from constants of the graphs.

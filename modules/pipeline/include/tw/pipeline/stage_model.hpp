@@ -33,15 +33,19 @@ BlockFactory block(Factory factory) {
 
 /// One stage of a model, as a front end cuts it out.
 struct StageModel {
+  using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs, const graph::PassRows& rows)>;
+
   /// This stage's parameters and buffers, under the names that they have in the whole model.
   std::shared_ptr<torch::nn::Module> module;
   /// Takes what the stage before gives (the first stage: the inputs), gives at least one tensor to the stage behind (the last one: to the loss). What
   /// a later stage needs of an earlier one, those between hand on. Tensors of floating point or complex type have cotangents, others travel without.
   /// `rows` are those of the inputs in the batch, with a key that each call of run() has of its own.
-  std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs, const graph::PassRows& rows)> forward;
+  Forward forward;
   /// Parameters of this stage that other stages have too: their name here, and one by which all those stages know it. Two names here
   /// may have one such name only if they are of one tensor.
   std::map<std::string, std::string> tied = {};
+  /// `forward` as functions one behind the other, each of the same `rows`: what selective recomputation computes again at a time. Empty: one.
+  std::vector<Forward> segments = {};
 };
 
 }  // namespace tw::pipeline

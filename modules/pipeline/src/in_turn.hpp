@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/pipeline/stage_model.hpp>
+
+namespace tw::pipeline {
+
+/// `segments` one behind the other.
+inline StageModel::Forward in_turn(std::vector<StageModel::Forward> segments) {
+  return [segments = std::move(segments)](const std::vector<at::Tensor>& inputs, const graph::PassRows& rows) {
+    std::vector<at::Tensor> values = inputs;
+    for (const StageModel::Forward& segment : segments) values = segment(values, rows);
+    return values;
+  };
+}
+
+}  // namespace tw::pipeline
