@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two islands that search by other means, one by CMA-ES and one by breeding, and send each other copies of what they found.
+//
+// Build:   cmake --build build/release --target 41_islands
+// Run:     mpirun -n 4 build/release/bin/41_islands
+// Expect:  a loss below 5 in 10 dimensions of Rastrigin's function, which has 11^10 minima, and individuals from both islands on each
+#include <iostream>
+#include <tw/evolution/breeding.hpp>
+#include <tw/evolution/cma_es.hpp>
+#include <tw/evolution/test_functions.hpp>
+#include <tw/mpi.hpp>
+#include <tw/search/search.hpp>
+
+int main(int argc, char** argv) {
+  using namespace tw::search;
+  tw::Environment mpi(argc, argv);
+  tw::Communicator comm = mpi.world().dup();
+
+  const TestFunction rastrigin = test_function("rastrigin", 10);
+  const auto propagator = [](const Seat& seat) -> std::unique_ptr<Propagator> {
+    if (seat.island == 0) return std::make_unique<CmaEs>(seat.space, CmaOptions{.lambda = 40}, seat.seed);
+    return std::make_unique<Breeder>(seat.space);
+  };
+  Search search(
+      comm, rastrigin.space(), [&](const Configuration& c, Trial& /*trial*/) { return Outcome(rastrigin.value(c.values())); },
+      {.islands = comm.size() > 1 ? 2 : 1, .evaluations = 20000, .migration = {.probability = 0.02, .copies = true}, .propagator = propagator});
+  const SearchResult result = search.run();
+
+  if (comm.rank() != 0) return 0;
+  int64_t foreign = 0;
+  for (size_t i = 0; i < search.population().active(); ++i) foreign += search.population().active_at(i).island != 0 ? 1 : 0;
+  std::cout << "best " << result.best.loss << " from island " << result.best.island << "; " << foreign << " of " << search.population().active()
+            << " individuals on island 0 came from the other one\n";
+}
