@@ -67,8 +67,8 @@ void read_workers(Reader& reader, SearchOptions& options) {
 }
 
 void read_migration(Reader& reader, search::MigrationOptions& migration) {
-  using search::Choice;
-  const std::vector<std::pair<std::string, Choice>> choices{{"best", Choice::best}, {"worst", Choice::worst}, {"uniform", Choice::uniform}};
+  using search::Pick;
+  const std::vector<std::pair<std::string, Pick>> choices{{"best", Pick::best}, {"worst", Pick::worst}, {"uniform", Pick::uniform}};
   reader.in_range("search.migration.probability", migration.probability, 0);
   if (migration.probability > 1) reader.refuse("search.migration.probability", concat("must be at most 1, got ", migration.probability), "1");
   reader.take("search.migration.copies", migration.copies);
