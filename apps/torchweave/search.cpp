@@ -10,6 +10,7 @@
 #include <tw/comm/threads.hpp>
 #include <tw/mpi/environment.hpp>
 #include <tw/mpi/topology.hpp>
+#include <tw/search/report.hpp>
 #include <tw/search/search.hpp>
 
 #include "command_objective.hpp"
@@ -148,7 +149,13 @@ void run_search(const SearchArguments& arguments, const Environment& mpi) {
   search::Search search(comm, space, task.objective, config.options);
   const SearchResult result = search.run();
   const std::string failure = why_nothing(comm, result);
-  if (comm.rank() == 0) print(result, task, config, space, failure);
+  if (comm.rank() == 0) {
+    print(result, task, config, space, failure);
+    if (!config.options.journal.empty()) {
+      search::write_reports(config.options.journal, space);
+      std::cout << "  report       " << (config.options.journal / "report.html").string() << std::endl;
+    }
+  }
   if (result.best.trial < 0) throw Error(concat("no trial has a loss", failure.empty() ? "" : "; " + failure));
 }
 
@@ -183,7 +190,8 @@ void add_search(CLI::App& app, Environment& mpi) {
                       Whatever comes first ends the search; a target is a loss that will do.
                       One of the first two must be given
   journal             A folder; a search that is there is continued. "": none. Default: "runs/" and
-                      the file's name. The result is written there too, as best.toml
+                      the file's name. The result is written there too, as best.toml,
+                      and what happened, as report.html, trials.csv and trials.sqlite
   islands             Workers of an island share all results; now and then one goes to another
                       island
   ranks_per_worker    Ranks that evaluate together

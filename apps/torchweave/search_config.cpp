@@ -5,7 +5,11 @@
 #include <tw/base/concat.hpp>
 #include <tw/evolution/automatic.hpp>
 #include <tw/evolution/breeding.hpp>
+#include <tw/evolution/cma_es.hpp>
+#include <tw/evolution/nelder_mead.hpp>
+#include <tw/evolution/sampling.hpp>
 #include <tw/evolution/stopping.hpp>
+#include <tw/evolution/swarm.hpp>
 
 #include "config_reader.hpp"
 
@@ -28,6 +32,15 @@ constexpr NamedPropagator propagators[] = {
      [](const Seat& seat) { return search::automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers); }},
     {"genetic", "selection, crossover and mutation",
      [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::Breeder>(seat.space); }},
+    {"cma_es", "CMA-ES with restarts",
+     [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::CmaEs>(seat.space, search::CmaOptions{}, seat.seed); }},
+    {"swarm", "a particle swarm",
+     [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::Swarm>(seat.space, search::canonical_swarm()); }},
+    {"nelder_mead", "a simplex", [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::NelderMead>(seat.space); }},
+    {"sobol", "an even cover of the space",
+     [](const Seat& seat) -> std::unique_ptr<Propagator> {
+       return std::make_unique<search::Sobol>(seat.space, seat.seed, search::Share{.first = seat.worker, .stride = seat.workers});
+     }},
     {"random", "uniform, in each parameter's scale",
      [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::Breeder>(seat.space, search::uniform_child()); }},
 };
