@@ -30,8 +30,10 @@ struct NamedPropagator {
 constexpr NamedPropagator propagators[] = {
     {"automatic", "what suits space and budget",
      [](const Seat& seat) { return search::automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers); }},
-    {"genetic", "selection, crossover and mutation",
-     [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::Breeder>(seat.space); }},
+    {"genetic", "selection, crossover and mutation, after a fifth of the evaluations",
+     [](const Seat& seat) -> std::unique_ptr<Propagator> {
+       return std::make_unique<search::Breeder>(seat.space, search::genetic_within(seat.evaluations));
+     }},
     {"cma_es", "CMA-ES with restarts",
      [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::CmaEs>(seat.space, search::CmaOptions{}, seat.seed); }},
     {"swarm", "a particle swarm",

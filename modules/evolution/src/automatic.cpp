@@ -22,9 +22,6 @@ bool is_scale(const Parameter& p) {
   return p.kind == Parameter::Kind::real || p.count() >= least_values_of_a_scale;
 }
 
-/// The best ones that breed: with few evaluations in all, fewer, or nothing would be learnt before the end.
-size_t parents_for(int64_t evaluations) { return static_cast<size_t>(evaluations == 0 ? 64 : std::clamp<int64_t>(evaluations / 5, 4, 64)); }
-
 }  // namespace
 
 const char* name_of(Method method) noexcept {
@@ -70,7 +67,7 @@ std::unique_ptr<Propagator> automatic(const Space& space, int64_t evaluations, u
   switch (choose(space, evaluations > 0 ? evaluations : std::numeric_limits<int64_t>::max()).method) {
     case Method::sobol: return std::make_unique<Sobol>(space, seed, share);
     case Method::latin_hypercube: return std::make_unique<LatinHypercube>(space, evaluations, seed, share);
-    case Method::genetic: return std::make_unique<Breeder>(space, genetic(parents_for(evaluations)));
+    case Method::genetic: return std::make_unique<Breeder>(space, genetic_within(evaluations));
     case Method::mixture: return std::make_unique<Mixture>(Breeder(space), std::make_unique<CmaEs>(space, CmaOptions{}, seed), bred);
   }
   return nullptr;

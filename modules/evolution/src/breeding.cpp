@@ -174,6 +174,10 @@ Step genetic(size_t n) {
                          uniform_child());
 }
 
+Step genetic_within(int64_t evaluations) {
+  return evaluations == 0 ? genetic() : genetic(static_cast<size_t>(std::clamp<int64_t>(evaluations / 5, 4, 64)));
+}
+
 Proposal Breeder::ask(const Population& population, CounterRng& random) {
   constexpr int attempts = 10;
   Proposal proposal;
