@@ -124,7 +124,6 @@ TEST(Journal, RefusesWhatIsNone) {
 }
 
 TEST(Journal, SaysThatTheDiskIsFull) {
-  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
   const auto folder = fresh_folder("full");
   std::filesystem::create_symlink("/dev/full", folder / "000-00001.journal");
   try {
