@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <tw/base/contract.hpp>
 #include <unordered_map>
@@ -25,6 +26,7 @@ class MedianRule : public StoppingRule {
   void observe(const Report& report) override {
     if (std::isnan(report.value)) return;
     Curve& curve = curves_[report.trial];
+    if (!curve.means.empty() && report.step <= curve.means.back().first) curve = {};  // begun again
     curve.best = std::min(curve.best, report.value);
     curve.sum += report.value;
     curve.means.emplace_back(report.step, curve.sum / static_cast<double>(curve.means.size() + 1));
@@ -76,7 +78,7 @@ class Rung {
 
 class HalvingRule : public StoppingRule {
  public:
-  explicit HalvingRule(const HalvingOptions& options) : eta_(options.eta) {
+  explicit HalvingRule(const HalvingOptions& options) {
     for (int64_t steps = options.grace; steps < options.most; steps *= options.eta) {
       rungs_.emplace_back(steps, Rung(options.eta));
       if (steps > options.most / options.eta) break;
@@ -101,7 +103,6 @@ class HalvingRule : public StoppingRule {
   }
 
  private:
-  int64_t eta_;
   std::vector<std::pair<int64_t, Rung>> rungs_;                  // by steps
   std::unordered_map<int64_t, int> next_rung_;                   // by trial
   std::unordered_map<int64_t, std::pair<int64_t, int>> judged_;  // by trial, the step and rung it came to last
@@ -131,8 +132,8 @@ void MedianOptions::validate() const {
 
 void HalvingOptions::validate() const {
   TW_EXPECTS(grace >= 1, "grace must be at least 1, got ", grace);
-  TW_EXPECTS(eta >= 2, "eta must be at least 2, got ", eta);
-  TW_EXPECTS(most >= grace, "most must be at least grace, ", grace, ", got ", most);
+  TW_EXPECTS(eta >= 2 && eta <= 1024, "eta must be 2 to 1024, got ", eta);
+  TW_EXPECTS(most >= grace && most < int64_t{1} << 53, "most must be at least grace, ", grace, ", and below 2^53, got ", most);
 }
 
 std::unique_ptr<StoppingRule> median_rule(const MedianOptions& options) {
@@ -147,46 +148,47 @@ std::unique_ptr<StoppingRule> halving_rule(const HalvingOptions& options) {
 
 std::unique_ptr<StoppingRule> hyperband_rule(int brackets, const HalvingOptions& options) {
   options.validate();
-  TW_EXPECTS(brackets >= 1 && brackets <= 16, "brackets must be 1 to 16, got ", brackets);
+  TW_EXPECTS(brackets >= 1, "there must be one bracket at least, got ", brackets);
+  int64_t steps = options.grace;
+  for (int bracket = 1; bracket < brackets; ++bracket, steps *= options.eta) {
+    TW_EXPECTS(steps <= options.most / options.eta, "of ", brackets, " brackets only ", bracket, " begin within ", options.most, " steps");
+  }
   return std::make_unique<HyperbandRule>(brackets, options);
 }
 
 int bracket_of(int64_t trial, int brackets, int64_t eta) {
-  std::vector<int64_t> shares;  // of bracket b: ceil(brackets / (brackets - b)) eta^(brackets - 1 - b), after Hyperband's n = ceil(B/R eta^s / (s+1))
-  int64_t all = 0;
-  for (int b = 0; b < brackets; ++b) {
-    const int s = brackets - 1 - b;
-    int64_t share = (brackets + s) / (s + 1);
-    for (int k = 0; k < s; ++k) share *= eta;
-    shares.push_back(share);
-    all += share;
-  }
-  int64_t place = trial % all;
+  std::vector<int64_t> shares;  // from the last bracket
+  int64_t power = 1;            // eta^s
+  for (int s = 0; s < brackets; ++s, power *= eta) shares.push_back((brackets * power + s) / (s + 1));
+  int64_t place = trial % std::accumulate(shares.begin(), shares.end(), int64_t{0});
   int bracket = 0;
-  while (place >= shares[static_cast<size_t>(bracket)]) place -= shares[static_cast<size_t>(bracket++)];
+  for (; place >= shares.back(); ++bracket) {
+    place -= shares.back();
+    shares.pop_back();
+  }
   return bracket;
 }
 
 Promotion::Promotion(const HalvingOptions& options) : options_(options) {
   options.validate();
-  rungs_ = 1;
-  for (int64_t steps = options.grace; steps <= options.most / options.eta; steps *= options.eta) ++rungs_;
-  entries_.resize(static_cast<size_t>(rungs_));
+  entries_.resize(1);
+  for (int64_t steps = options.grace; steps <= options.most / options.eta; steps *= options.eta) entries_.emplace_back();
 }
 
 int64_t Promotion::steps(int rung) const {
+  TW_EXPECTS(rung >= 0 && rung < rungs(), "there is no rung ", rung, " of ", rungs());
   int64_t steps = options_.grace;
   for (int k = 0; k < rung; ++k) steps *= options_.eta;
   return steps;
 }
 
 void Promotion::add(int rung, int64_t trial, double value) {
-  TW_EXPECTS(rung >= 0 && rung < rungs_, "there is no rung ", rung, " of ", rungs_);
+  TW_EXPECTS(rung >= 0 && rung < rungs(), "there is no rung ", rung, " of ", rungs());
   if (!std::isnan(value)) entries_[static_cast<size_t>(rung)].emplace(Entry{value, trial}, false);
 }
 
 Promotion::Promoted Promotion::next() {
-  for (int rung = rungs_ - 2; rung >= 0; --rung) {
+  for (int rung = rungs() - 2; rung >= 0; --rung) {
     auto& entries = entries_[static_cast<size_t>(rung)];
     size_t left = entries.size() / static_cast<size_t>(options_.eta);
     for (auto& [entry, promoted] : entries) {

@@ -30,6 +30,14 @@ TEST(Median, StopsWhatIsWorseThanTheMedianOfMeans) {
   EXPECT_FALSE(report(*rule, {13, 1, NAN}));
 }
 
+TEST(Median, ATrialThatIsBegunAgainStartsOver) {
+  const auto rule = median_rule({.grace = 0, .least_trials = 1});
+  for (int64_t step = 1; step <= 3; ++step) rule->observe({0, step, 1});
+  EXPECT_TRUE(report(*rule, {0, 1, 7}));
+  EXPECT_TRUE(report(*rule, {1, 1, 6})) << "7 is what the other one had at step 1";
+  EXPECT_TRUE(report(*rule, {1, 2, 9})) << "nobody has come so far";
+}
+
 /// By definition: at each rung, among the best 1/eta (one at least) of all that have come there so far.
 TEST(Halving, IsItsDefinition) {
   const HalvingOptions options{.grace = 1, .eta = 3, .most = 27};
@@ -64,11 +72,13 @@ TEST(Halving, ReportsNeedNotMeetRungs) {
 }
 
 TEST(Hyperband, BracketsGetTheirShares) {
-  std::map<int, int> counts;
-  for (int64_t trial = 0; trial < 34; ++trial) ++counts[bracket_of(trial, 4, 3)];
-  // ceil(4/4) 27, ceil(4/3) 9, ceil(4/2) 3, ceil(4/1) 1
-  for (int64_t trial = 34; trial < 27 + 18 + 6 + 4; ++trial) ++counts[bracket_of(trial, 4, 3)];
-  EXPECT_EQ(counts, (std::map<int, int>{{0, 27}, {1, 18}, {2, 6}, {3, 4}}));
+  // ceil(5 81 / 5), ceil(5 27 / 4), ceil(5 9 / 3), ceil(5 3 / 2), ceil(5 / 1)
+  const std::map<int, int> shares{{0, 81}, {1, 34}, {2, 15}, {3, 8}, {4, 5}};
+  for (const int64_t first : {0, 143}) {
+    std::map<int, int> counts;
+    for (int64_t trial = first; trial < first + 143; ++trial) ++counts[bracket_of(trial, 5, 3)];
+    EXPECT_EQ(counts, shares);
+  }
   const auto rule = hyperband_rule(2, {.grace = 1, .eta = 2, .most = 8});
   EXPECT_EQ(bracket_of(2, 2, 2), 1);
   EXPECT_TRUE(report(*rule, {0, 1, 1}));
@@ -99,7 +109,13 @@ TEST(Promotion, PromotesTheBestOfARungOnce) {
 TEST(Stopping, RefusesWrongOptions) {
   EXPECT_THROW(halving_rule({.grace = 0}), ContractError);
   EXPECT_THROW(halving_rule({.eta = 1}), ContractError);
+  EXPECT_THROW(halving_rule({.most = int64_t{1} << 53}), ContractError);
   EXPECT_THROW(hyperband_rule(0), ContractError);
+  EXPECT_THROW(hyperband_rule(4, {.grace = 1, .eta = 4, .most = 63}), ContractError);
+  EXPECT_NO_THROW(hyperband_rule(4, {.grace = 1, .eta = 4, .most = 64}));
+  Promotion promotion({.grace = 1, .eta = 2, .most = 4});
+  EXPECT_THROW(promotion.steps(3), ContractError);
+  EXPECT_THROW(promotion.add(-1, 0, 1), ContractError);
   EXPECT_THROW(median_rule({.least_trials = 0}), ContractError);
 }
 

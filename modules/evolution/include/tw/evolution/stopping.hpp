@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which trials go on, by what they and others report on their way. Pure.
 #pragma once
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -9,7 +10,8 @@
 
 namespace tw::search {
 
-/// A value, smaller is better, that a trial has reached at a step: an epoch, or another measure of what was spent; steps ascend.
+/// A value, smaller is better, that a trial has reached at a step: an epoch, or another measure of what was spent; steps ascend, unless the trial is
+/// begun again.
 struct Report {
   int64_t trial = 0;
   int64_t step = 0;
@@ -22,46 +24,53 @@ class StoppingRule {
   virtual ~StoppingRule() = default;
   /// A report of any trial, once, in the order in which they become known.
   virtual void observe(const Report& report) = 0;
-  /// Whether the trial of this report, which was observed, goes on. NaN never does.
+  /// Whether the trial of this report, its last one that was observed, goes on. NaN never does.
   virtual bool goes_on(const Report& report) const = 0;
 };
 
-/// Stops a trial whose best value so far is worse than the median of what others, when they were at this step, had on the average.
+/// Stops a trial whose best value so far is worse than the median, over the others that have come to this step, of the mean of their values up to it;
+/// of an even number, the larger one in the middle.
 /// Ref: Golovin et al. 2017, Google Vizier, section 3.2.
 struct MedianOptions {
   int64_t grace = 1;        ///< steps that every trial gets
   size_t least_trials = 3;  ///< others that must have come as far
+  /// @throws ContractError naming the field that is wrong
   void validate() const;
 };
+/// @throws ContractError for wrong options
 std::unique_ptr<StoppingRule> median_rule(const MedianOptions& options = {});
 
 /// Asynchronous successive halving, stopping form: at rungs grace * eta^k a trial goes on while it is among the best 1/eta of those that came so far.
 /// Ref: Li et al. 2020, arXiv 1810.05934; the stopping form as in Ray Tune.
 struct HalvingOptions {
-  int64_t grace = 1;  ///< steps to the first rung
-  int64_t eta = 4;
-  int64_t most = 1 << 30;  ///< steps; no rung lies at or behind it
+  int64_t grace = 1;       ///< steps to the first rung
+  int64_t eta = 4;         ///< up to 1024
+  int64_t most = 1 << 30;  ///< steps, below 2^53; no rung lies at or behind it
+  /// @throws ContractError naming the field that is wrong
   void validate() const;
 };
+/// @throws ContractError for wrong options
 std::unique_ptr<StoppingRule> halving_rule(const HalvingOptions& options = {});
 
 /// Halving rules with later first rungs beside each other: bracket b of them begins at grace * eta^b, and trials are dealt out among brackets so that
-/// each costs about the same: ceil(brackets / (brackets - b)) * eta^(brackets - 1 - b).
-/// Ref: Li et al. 2018, Hyperband, JMLR 18; asynchronous brackets as in arXiv 1810.05934.
+/// each costs about the same: ceil(brackets eta^s / (s + 1)) in a row, with s = brackets - 1 - b.
+/// Ref: Li et al. 2018, Hyperband, JMLR 18, algorithm 1; asynchronous brackets as in arXiv 1810.05934.
+/// @throws ContractError for wrong options, or where the last bracket would begin behind `most`
 std::unique_ptr<StoppingRule> hyperband_rule(int brackets, const HalvingOptions& options = {});
-/// The bracket of a trial: a function of its number.
+/// The bracket of a trial: a function of its number. @param trial at least 0. @param brackets, eta as in a valid rule
 int bracket_of(int64_t trial, int brackets, int64_t eta);
 
 /// Promotion form of asynchronous successive halving: a trial pauses at its rung, and is promoted when it is among the best 1/eta there, so that
 /// nothing is spent on a trial before it has earned it. Ref: arXiv 1810.05934, algorithm 2.
 class Promotion {
  public:
+  /// @param options `most`: the last rung lies at or before it. @throws ContractError for wrong ones
   explicit Promotion(const HalvingOptions& options);
 
-  /// The steps at which a trial of this rung pauses.
+  /// The steps at which a trial of this rung pauses, or, at the last one, ends. @throws ContractError for a rung that there is not
   int64_t steps(int rung) const;
-  int rungs() const noexcept { return rungs_; }
-  /// A trial has come to the end of a rung.
+  int rungs() const noexcept { return static_cast<int>(entries_.size()); }
+  /// A trial has come to the end of a rung; with NaN it is never promoted. @throws ContractError for a rung that there is not
   void add(int rung, int64_t trial, double value);
   struct Promoted {
     int64_t trial = -1;
@@ -74,10 +83,9 @@ class Promotion {
   struct Entry {
     double value;
     int64_t trial;
-    bool operator<(const Entry& other) const noexcept { return value < other.value || (value == other.value && trial < other.trial); }
+    auto operator<=>(const Entry&) const = default;
   };
   HalvingOptions options_;
-  int rungs_ = 0;
   std::vector<std::map<Entry, bool>> entries_;  // by rung, whether promoted
 };
 
