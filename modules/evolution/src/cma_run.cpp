@@ -14,10 +14,6 @@ using Eigen::Index;
 /// Deviations above this share of the ranges say nothing more.
 constexpr double largest_deviation = 1;
 
-bool same_values(const std::vector<double>& a, const std::vector<double>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
-}
-
 }  // namespace
 
 CmaRun::CmaRun(const CmaCoordinates& coordinates, Eigen::VectorXd mean, double sigma, const CmaParameters& parameters, double tol_fun, double tol_x)

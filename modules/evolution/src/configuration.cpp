@@ -6,6 +6,10 @@
 
 namespace tw::search {
 
+Configuration::Configuration(const Space& space, std::vector<double> values) : space_(&space), values_(std::move(values)) {
+  TW_EXPECTS(values_.size() == space.size(), "a configuration has ", space.size(), " values, got ", values_.size());
+}
+
 double Configuration::value_of(std::string_view name) const {
   const double value = values_[space_->index_of(name)];
   TW_EXPECTS(!std::isnan(value), "parameter '", name, "' does not exist in this configuration: ", describe());
@@ -21,7 +25,7 @@ double Configuration::real(std::string_view name) const {
 
 int64_t Configuration::integer(std::string_view name) const {
   const double value = real(name);
-  TW_EXPECTS(value == std::floor(value), "parameter '", name, "' is ", value, ", which is not whole");
+  TW_EXPECTS(value == std::floor(value) && std::abs(value) < 0x1p63, "parameter '", name, "' is ", value, ", which is no whole number of 64 bits");
   return static_cast<int64_t>(value);
 }
 

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <tw/base/contract.hpp>
-#include <tw/evolution/answers.hpp>
 #include <tw/evolution/draws.hpp>
+
+#include "answers.hpp"
 
 namespace tw::search {
 namespace {

@@ -32,6 +32,7 @@ void validate_limits(const Parameter& p) {
   TW_EXPECTS(p.low <= p.high, "parameter '", p.name, "': limits are reversed: ", p.low, " is above ", p.high);
   TW_EXPECTS(p.low < p.high || p.kind == Kind::integer, "parameter '", p.name, "': the range is empty: both limits are ", p.low);
   TW_EXPECTS(p.scale == Scale::linear || p.low > 0, "parameter '", p.name, "': a logarithmic scale needs positive limits, got ", p.low);
+  TW_EXPECTS(p.step == 0 || p.kind == Kind::real, "parameter '", p.name, "': whole numbers have no other step than 1, got ", p.step);
   TW_EXPECTS(std::isfinite(p.step) && p.step >= 0 && p.step <= p.high - p.low, "parameter '", p.name, "': the step must be between 0 and ",
              p.high - p.low, ", got ", p.step);
   constexpr double most = 9007199254740992;  // 2^53: whole doubles up to here
@@ -40,11 +41,19 @@ void validate_limits(const Parameter& p) {
 
 void validate_choices(const Parameter& p) {
   TW_EXPECTS(!p.choices.empty(), "parameter '", p.name, "': the range is empty: it has no choices");
+  TW_EXPECTS(p.numbers.size() == (p.kind == Kind::ordinal ? p.choices.size() : 0), "parameter '", p.name, "': ", p.choices.size(), " choices and ",
+             p.numbers.size(), " numbers; ordinal ones have as many, categorical ones none");
   for (size_t i = 0; i < p.choices.size(); ++i) {
     for (size_t k = 0; k < i; ++k) TW_EXPECTS(p.choices[i] != p.choices[k], "parameter '", p.name, "': the choice '", p.choices[i], "' occurs twice");
   }
   for (const double number : p.numbers) TW_EXPECTS(std::isfinite(number), "parameter '", p.name, "': ", number, " is not a number to choose");
   TW_EXPECTS(std::ranges::is_sorted(p.numbers), "parameter '", p.name, "': ordinal numbers ascend");
+}
+
+/// The nearest value of a real or integer parameter.
+double nearest(const Parameter& p, double value) {
+  if (p.step > 0) return std::min(p.high, p.low + p.step * std::clamp(std::round((value - p.low) / p.step), 0.0, last_step(p)));
+  return std::clamp(p.kind == Kind::integer ? std::round(value) : value, p.low, p.high);
 }
 
 /// A text of a choice or number as the parameter's value.
@@ -55,7 +64,10 @@ double value_of_text(const Parameter& p, const std::string& text) {
   }
   double value = none;
   const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
-  return end.ptr == text.data() + text.size() && value >= p.low && value <= p.high ? value : none;
+  if (end.ptr != text.data() + text.size()) return none;
+  // Steps as they are computed: 3 times 0.1 is not 0.3.
+  const double found = nearest(p, value);
+  return std::abs(found - value) <= 1e-9 * p.step ? found : none;
 }
 
 /// Equal shares of [0, 1] for values 0 to n - 1: the middle of one, and the one that holds a position.
@@ -63,6 +75,10 @@ double middle(double index, double n) { return (index + 0.5) / n; }
 double share(double unit, double n) { return std::clamp(std::floor(unit * n), 0.0, n - 1); }
 
 }  // namespace
+
+bool same_values(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::ranges::equal(a, b, [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+}
 
 Parameter Parameter::when(std::string name_of_parent, std::vector<std::string> values) const {
   Parameter conditional = *this;
@@ -130,11 +146,10 @@ Space::Space(std::vector<Parameter> parameters) : parameters_(std::move(paramete
 }
 
 size_t Space::index_of(std::string_view name) const {
+  const auto found = std::ranges::find(parameters_, name, &Parameter::name);
+  if (found != parameters_.end()) return static_cast<size_t>(found - parameters_.begin());
   std::vector<std::string> names;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (parameters_[i].name == name) return i;
-    names.push_back(parameters_[i].name);
-  }
+  for (const Parameter& p : parameters_) names.push_back(p.name);
   TW_EXPECTS(false, "there is no parameter '", name, "'; did you mean '", nearest_name(name, names), "'?");
   return 0;
 }
@@ -171,9 +186,7 @@ void Space::repair(std::vector<double>& values) const {
     if (p.has_choices()) {
       value = std::clamp(std::round(value), 0.0, static_cast<double>(p.choices.size() - 1));
     } else {
-      if (p.kind == Kind::integer) value = std::round(value);
-      value = std::clamp(value, p.low, p.high);
-      if (p.step > 0) value = p.low + p.step * std::clamp(std::round((value - p.low) / p.step), 0.0, last_step(p));
+      value = nearest(p, value);
     }
   }
 }
@@ -182,12 +195,13 @@ bool Space::contains(const std::vector<double>& values) const {
   if (values.size() != size()) return false;
   std::vector<double> repaired = values;
   repair(repaired);
-  return std::equal(values.begin(), values.end(), repaired.begin(), [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); });
+  return same_values(values, repaired);
 }
 
 double Space::to_unit(size_t index, double value) const {
   const Parameter& p = parameters_[index];
   if (p.has_choices()) return middle(value, static_cast<double>(p.choices.size()));
+  if (p.step > 0 && p.scale == Scale::linear) return middle((value - p.low) / p.step, last_step(p) + 1);
   // Whole numbers have a share each: that of k is [k - 0.5, k + 0.5], in the scale.
   const double reach = p.kind == Kind::integer ? 0.5 : 0;
   const double low = p.low - reach;
@@ -200,17 +214,15 @@ double Space::from_unit(size_t index, double unit) const {
   const Parameter& p = parameters_[index];
   const double u = std::clamp(unit, 0.0, 1.0);
   if (p.has_choices()) return share(u, static_cast<double>(p.choices.size()));
-  if (p.step > 0 && p.scale == Scale::linear) return p.low + p.step * share(u, last_step(p) + 1);
+  if (p.step > 0 && p.scale == Scale::linear) return nearest(p, p.low + p.step * share(u, last_step(p) + 1));
   const double reach = p.kind == Kind::integer ? 0.5 : 0;
   const double low = p.low - reach;
   const double high = p.high + reach;
-  double value = p.scale == Scale::logarithmic ? low * std::pow(high / low, u) : low + u * (high - low);
-  if (p.kind == Kind::integer) value = std::round(value);
-  if (p.step > 0) value = p.low + p.step * std::round((value - p.low) / p.step);
-  return std::clamp(value, p.low, p.high);
+  return nearest(p, p.scale == Scale::logarithmic ? low * std::pow(high / low, u) : low + u * (high - low));
 }
 
 std::vector<double> Space::encode(const std::vector<double>& values) const {
+  TW_EXPECTS(values.size() == size(), "a configuration has ", size(), " values, got ", values.size());
   std::vector<double> position;
   position.reserve(dimensions_);
   for (size_t i = 0; i < size(); ++i) {

@@ -5,8 +5,9 @@
 #include <cmath>
 #include <numeric>
 #include <tw/base/contract.hpp>
-#include <tw/evolution/answers.hpp>
 #include <tw/evolution/draws.hpp>
+
+#include "answers.hpp"
 
 namespace tw::search {
 

@@ -40,6 +40,12 @@ TEST(Space, RefusesWhatIsWrongByName) {
   expect_refused({real("lr", 0, 1, log_scale)}, "parameter 'lr': a logarithmic scale needs positive limits");
   expect_refused({real("lr", 0, INFINITY)}, "parameter 'lr': limits must be finite");
   expect_refused({real("lr", 0, 1, Scale::linear, 2)}, "parameter 'lr': the step must be between 0 and 1");
+  Parameter stepped = integer("n", 1, 9);
+  stepped.step = 2;
+  expect_refused({stepped}, "parameter 'n': whole numbers have no other step than 1");
+  Parameter worded = ordinal("b", {16, 32});
+  worded.numbers.pop_back();
+  expect_refused({worded}, "parameter 'b': 2 choices and 1 numbers");
   expect_refused({integer("n", 3, 2)}, "parameter 'n': limits are reversed");
   expect_refused({categorical("f", {})}, "parameter 'f': the range is empty");
   expect_refused({categorical("f", {"a", "a"})}, "the choice 'a' occurs twice");
@@ -81,6 +87,40 @@ TEST(Space, EveryWholeNumberHasAnEqualShare) {
   EXPECT_EQ(counts, (std::vector<int>{100, 100, 100, 100}));
 }
 
+TEST(Space, EveryStepHasAShareAndLiesWithinIt) {
+  // The upper limits are on no step: 0.9 and 2.0 are the last ones.
+  const Space space{real("a", 0, 1, Scale::linear, 0.3), real("b", 1, 2.4, log_scale, 0.5)};
+  std::vector<int> counts(4, 0);
+  for (int i = 0; i <= 400; ++i) {
+    const std::vector<double> values{space.from_unit(0, i / 400.0), space.from_unit(1, i / 400.0)};
+    ASSERT_TRUE(space.contains(values)) << values[0] << ' ' << values[1];
+    ++counts[static_cast<size_t>(std::lround(values[0] / 0.3))];
+  }
+  EXPECT_EQ(counts, (std::vector<int>{100, 100, 100, 101}));
+  for (int k = 0; k < 4; ++k) EXPECT_NEAR(space.to_unit(0, 0.3 * k), (k + 0.5) / 4, 1e-15);
+  EXPECT_EQ(space.from_unit(1, 1), 2);
+}
+
+TEST(Space, ConditionsOnNumbersMeetTheirSteps) {
+  const Space space{real("a", 0, 1, Scale::linear, 0.1), integer("n", 1, 9), real("b", 0, 1).when("a", {"0.3"}), real("c", 0, 1).when("n", {"4"})};
+  std::vector<double> values{0.31, 4, 0.5, 0.5};
+  space.repair(values);
+  EXPECT_FALSE(std::isnan(values[2])) << "3 steps of 0.1 are not 0.3, but meant";
+  EXPECT_FALSE(std::isnan(values[3]));
+  values[0] = 0.4;
+  space.repair(values);
+  EXPECT_TRUE(std::isnan(values[2]));
+  expect_refused({real("a", 0, 1, Scale::linear, 0.1), real("b", 0, 1).when("a", {"0.35"})}, "is '0.35', which is no value of that");
+  expect_refused({integer("n", 1, 9), real("c", 0, 1).when("n", {"4.5"})}, "is '4.5', which is no value of that");
+}
+
+TEST(Space, RefusesAnotherNumberOfValues) {
+  const Space space = network();
+  EXPECT_THROW(space.encode({0.01}), ContractError);
+  EXPECT_THROW(space.decode({0.5}), ContractError);
+  EXPECT_THROW(Configuration(space, {0.01}), ContractError);
+}
+
 TEST(Space, WhatDoesNotExistHasNoValue) {
   const Space space = network();
   std::vector<double> values{0.01, 4, 1, 1, 0.5, 1};  // adam
@@ -103,7 +143,7 @@ TEST(Space, ValuesAreReadByNameAndKind) {
   EXPECT_EQ(c.text("optimizer"), "sgd");
   EXPECT_NE(message_of([&] { c.real("layer"); }).find("did you mean 'layers'?"), std::string::npos);
   EXPECT_NE(message_of([&] { c.real("optimizer"); }).find("is not a number"), std::string::npos);
-  EXPECT_NE(message_of([&] { c.integer("lr"); }).find("not whole"), std::string::npos);
+  EXPECT_NE(message_of([&] { c.integer("lr"); }).find("no whole number"), std::string::npos);
 }
 
 TEST(Space, RepairsToTheNearest) {

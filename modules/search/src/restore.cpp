@@ -10,10 +10,6 @@
 namespace tw::search {
 namespace {
 
-bool are_equal(const std::vector<double>& a, const std::vector<double>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) { return x == y || (x != x && y != y); });
-}
-
 std::unique_ptr<Propagator> propagator_of(const SearchOptions& options, const Seat& seat) {
   if (options.propagator) return options.propagator(seat);
   return automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers);
@@ -89,7 +85,7 @@ void Worker::replay(const JournalFile& mine, const History& all) {
         ++bred_;
         CounterRng random(options_.seed, static_cast<uint64_t>(trial));
         const Proposal proposal = propagator_->ask(population_, random);
-        if (!are_equal(proposal.values, record.individual.values))
+        if (!same_values(proposal.values, record.individual.values))
           throw FileError(mine.path, 0, concat("trial ", trial, " would not be bred again as it was: the propagator is another one"));
         break;
       }

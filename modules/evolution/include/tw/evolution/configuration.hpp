@@ -11,7 +11,8 @@ namespace tw::search {
 /// Values of a space by name, for objectives. Borrows the space.
 class Configuration {
  public:
-  Configuration(const Space& space, std::vector<double> values) : space_(&space), values_(std::move(values)) {}
+  /// @param values as values() gives them. @throws ContractError for another number of them
+  Configuration(const Space& space, std::vector<double> values);
 
   /// A real, integer or ordinal parameter. @throws ContractError where there is none, or it does not exist under the others' values
   double real(std::string_view name) const;

@@ -43,13 +43,16 @@ Parameter integer(std::string name, int64_t low, int64_t high, Scale scale = Sca
 Parameter ordinal(std::string name, std::vector<double> numbers);
 Parameter categorical(std::string name, std::vector<std::string> choices);
 
+/// Whether two configurations are the same; NaN, for what does not exist, equals NaN.
+bool same_values(const std::vector<double>& a, const std::vector<double>& b);
+
 class Configuration;
 
 /// Parameters, and what configurations must fulfil. A value; cheap to share by reference.
 class Space {
  public:
-  /// @throws ContractError naming the parameter: no name, a duplicate one, reversed or infinite limits, an empty range, a scale that does not fit
-  /// limits, a condition on what is not declared before or on values that it does not have
+  /// @throws ContractError naming the parameter: no name, a duplicate one, reversed or infinite limits, an empty range, a scale or step that does not
+  /// fit, a condition on what is not declared before or on values that it does not have
   Space(std::initializer_list<Parameter> parameters);
   explicit Space(std::vector<Parameter> parameters);
 
@@ -65,7 +68,8 @@ class Space {
 
   /// Whether parameter `index` exists under the values of those before it.
   bool exists(size_t index, const std::vector<double>& values) const;
-  /// The nearest values that there are: within limits (by clipping), on steps, whole where they must be; NaN for what does not exist.
+  /// The nearest values that there are: within limits (by clipping), on steps, whole where they must be; NaN for what does not exist. What exists and
+  /// is NaN becomes the first choice, or the middle of its scale. @throws ContractError for another number of values
   void repair(std::vector<double>& values) const;
   /// Whether repair() would change nothing.
   bool contains(const std::vector<double>& values) const;
@@ -73,11 +77,12 @@ class Space {
   /// Positions are vectors of numbers between 0 and 1: one for a real, integer or ordinal parameter, in its scale, and one for each choice of a
   /// categorical one.
   size_t dimensions() const noexcept { return dimensions_; }
-  /// Whole and ordinal numbers lie in the middle of their share. What does not exist is at 0.5; of categorical ones, each choice.
+  /// What has a number of values lies in the middle of each one's share. What does not exist is at 0.5; of categorical ones, each choice.
+  /// @throws ContractError for another number of values
   std::vector<double> encode(const std::vector<double>& values) const;
   /// The other way; a categorical parameter takes its largest number. Positions outside are clipped. @throws ContractError for another size
   std::vector<double> decode(const std::vector<double>& position) const;
-  /// Of parameter `index` alone: between 0 and 1, in its scale. Not for categorical ones.
+  /// Of parameter `index` alone: between 0 and 1, in its scale; choices, categorical ones too, have equal shares in their order.
   double to_unit(size_t index, double value) const;
   double from_unit(size_t index, double unit) const;
 
