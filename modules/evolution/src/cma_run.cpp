@@ -46,8 +46,7 @@ CmaStop CmaRun::tell(const Individual& individual) {
 }
 
 CmaRun::Result CmaRun::take(const Individual& individual) {
-  const bool ranked = individual.counts() && !std::isnan(individual.loss);
-  Result result{ranked ? individual.loss : std::numeric_limits<double>::infinity(), foreign, {}, {}};
+  Result result{individual.counts() ? individual.loss : std::numeric_limits<double>::infinity(), foreign, {}, {}};
   const auto own = under_way_.find({individual.tag.generation, individual.tag.index});
   if (own != under_way_.end() && same_values(own->second.values, individual.values)) {
     result.z = std::move(own->second.z);

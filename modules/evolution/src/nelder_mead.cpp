@@ -153,7 +153,7 @@ std::vector<double> NelderMead::random_in_box(CounterRng& random) const {
 }
 
 void NelderMead::tell(const Individual& individual) {
-  const double loss = individual.counts() && !std::isnan(individual.loss) ? individual.loss : infinity;
+  const double loss = individual.counts() ? individual.loss : infinity;
   const auto index = static_cast<size_t>(individual.tag.index);
   const bool own = individual.tag.index >= 0 && index < candidates_.size() && candidates_[index].proposal && !candidates_[index].known &&
                    answers(individual, *candidates_[index].proposal);

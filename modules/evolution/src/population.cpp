@@ -12,17 +12,6 @@ constexpr size_t nowhere = static_cast<size_t>(-1);
 
 }  // namespace
 
-const char* name_of(TrialState state) noexcept {
-  switch (state) {
-    case TrialState::running: return "running";
-    case TrialState::complete: return "complete";
-    case TrialState::pruned: return "pruned";
-    case TrialState::failed: return "failed";
-    case TrialState::infeasible: return "infeasible";
-  }
-  return "";
-}
-
 bool Population::add(const Individual& individual) {
   const size_t index = all_.size();
   if (!index_.emplace(individual.trial, index).second) return false;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tw/base/random.hpp>
 #include <tw/evolution/population.hpp>
@@ -56,10 +57,12 @@ TEST(Population, WhatFailedIsKnownButNeverRanked) {
   population.add(of(1, -1e300, TrialState::failed));
   population.add(of(2, -1e300, TrialState::infeasible));
   population.add(of(3, 2, TrialState::pruned));
+  population.add(of(4, NAN));
   EXPECT_EQ(population.active(), 2U);
   EXPECT_EQ(population.best()->trial, 3);
-  EXPECT_EQ(population.all().size(), 4U);
+  EXPECT_EQ(population.all().size(), 5U);
   EXPECT_FALSE(population.activate(1));
+  EXPECT_FALSE(population.activate(4));
   EXPECT_FALSE(population.deactivate(1));
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -37,8 +38,8 @@ struct Individual {
   int32_t moves = 0;   ///< from island to island
   double seconds = 0;  ///< of the evaluation
 
-  /// Whether it may breed and be ranked: failed and infeasible ones never are.
-  bool counts() const noexcept { return state == TrialState::complete || state == TrialState::pruned; }
+  /// Whether it may breed and be ranked: failed and infeasible ones never are, nor is what has no number as its loss.
+  bool counts() const noexcept { return (state == TrialState::complete || state == TrialState::pruned) && !std::isnan(loss); }
 };
 
 /// What is to be evaluated next.

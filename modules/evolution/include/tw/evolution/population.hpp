@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <compare>
 #include <cstdint>
-#include <optional>
 #include <set>
-#include <span>
 #include <tw/evolution/individual.hpp>
 #include <unordered_map>
 #include <vector>
@@ -23,6 +22,7 @@ class Population {
 
   /// In the order in which they were added.
   const std::vector<Individual>& all() const noexcept { return all_; }
+  /// Null: not known.
   const Individual* find(int64_t trial) const;
 
   /// Those that count and are active.
@@ -31,6 +31,7 @@ class Population {
   const Individual& ranked(size_t rank) const { return all_[best_[rank].index]; }
   /// As many of these as there are, up to 1024.
   size_t ranked_count() const noexcept { return best_.size(); }
+  /// The last of the active ones. @throws ContractError if there is none
   const Individual& worst() const;
   /// The i-th active one, in no order.
   const Individual& active_at(size_t i) const { return all_[active_[i]]; }
@@ -42,7 +43,7 @@ class Population {
     double loss;
     int64_t trial;
     size_t index;
-    bool operator<(const Key& other) const noexcept { return loss < other.loss || (loss == other.loss && trial < other.trial); }
+    auto operator<=>(const Key&) const = default;
   };
 
   void rank(size_t index);
