@@ -38,7 +38,11 @@ constexpr NamedPropagator propagators[] = {
      [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::CmaEs>(seat.space, search::CmaOptions{}, seat.seed); }},
     {"swarm", "a particle swarm",
      [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::Swarm>(seat.space, search::canonical_swarm()); }},
-    {"nelder_mead", "a simplex", [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::NelderMead>(seat.space); }},
+    {"nelder_mead", "a simplex for each worker",
+     [](const Seat& seat) -> std::unique_ptr<Propagator> {
+       const uint64_t seed = seat.seed * static_cast<uint64_t>(seat.workers) + static_cast<uint64_t>(seat.worker);
+       return std::make_unique<search::NelderMead>(seat.space, search::NelderMeadOptions{}, seed);
+     }},
     {"sobol", "an even cover of the space",
      [](const Seat& seat) -> std::unique_ptr<Propagator> {
        return std::make_unique<search::Sobol>(seat.space, seat.seed, search::Share{.first = seat.worker, .stride = seat.workers});

@@ -27,9 +27,7 @@ void NelderMeadOptions::validate(const Space& space) const {
   TW_EXPECTS(shrinkage > 0 && shrinkage < 1, "Nelder-Mead's shrinkage must be in (0, 1), got ", shrinkage);
   TW_EXPECTS(side > 0 && side <= 0.5, "Nelder-Mead's side must be in (0, 0.5], got ", side);
   TW_EXPECTS(collapsed > 0 && collapsed < side, "Nelder-Mead's collapsed must be positive and below side, got ", collapsed);
-  TW_EXPECTS(start.empty() || start.size() == space.dimensions(), "Nelder-Mead's start has ", start.size(), " numbers; positions of the space have ",
-             space.dimensions());
-  TW_EXPECTS(std::ranges::all_of(start, [](double x) { return x >= 0 && x <= 1; }), "Nelder-Mead's start must be in the unit cube");
+  TW_EXPECTS(start.empty() || space.contains(start), "Nelder-Mead's start is not a configuration of the space");
 }
 
 NelderMeadOptions adaptive_nelder_mead(size_t dimensions) {
@@ -38,16 +36,16 @@ NelderMeadOptions adaptive_nelder_mead(size_t dimensions) {
   return {.expansion = 1 + 2 / n, .contraction = 0.75 - 1 / (2 * n), .shrinkage = 1 - 1 / n};
 }
 
-NelderMead::NelderMead(const Space& space, NelderMeadOptions options) : space_(space), options_(std::move(options)) {
+NelderMead::NelderMead(const Space& space, NelderMeadOptions options, uint64_t seed) : space_(space), options_(std::move(options)), seed_(seed) {
   options_.validate(space);
   restart();
 }
 
 void NelderMead::restart() {
-  CounterRng random(options_.seed, static_cast<uint64_t>(run_));
+  CounterRng random(seed_, static_cast<uint64_t>(run_));
   std::vector<double> first(space_.dimensions());
   for (double& x : first) x = uniform(random);
-  if (run_ == 0 && !options_.start.empty()) first = options_.start;
+  if (run_ == 0 && !options_.start.empty()) first = space_.encode(options_.start);
   if (run_ % 2 == 1 && !best_ever_.position.empty()) first = best_ever_.position;
   std::vector<std::vector<double>> positions(first.size() + 1, first);
   for (size_t d = 0; d < first.size(); ++d) {

@@ -93,8 +93,8 @@ void expect_like_reference(const TestFunction& function, NelderMeadOptions optio
     first.push_back(start);
     first.back()[d] += start[d] + 0.25 <= 1 ? 0.25 : -0.25;
   }
-  options.start = start;
-  NelderMead simplex(space, options);
+  options.start = space.decode(start);
+  NelderMead simplex(space, options, 1);
   const Loss loss = [&](const Position& values) { return function.value(values); };
   const auto positions = positions_of(simplex, space, loss, static_cast<int>(evaluations));
   const auto expected = reference(first, [&](const Position& x) { return loss(space.decode(x)); }, evaluations, options);
@@ -135,7 +135,7 @@ TEST(NelderMead, Converges) {
     const TestFunction function = test_function(c.name, c.dimensions);
     const Space space = function.space();
     for (uint64_t seed = 0; seed < 10; ++seed) {
-      NelderMead simplex(space, {.seed = seed});
+      NelderMead simplex(space, {}, seed);
       EXPECT_LT(best_of(losses_of(simplex, function, c.evaluations, c.in_flight)), 1e-8)
           << c.name << ' ' << c.dimensions << ", " << c.in_flight << " in flight, seed " << seed;
     }
@@ -149,7 +149,7 @@ TEST(NelderMead, FourAtATimeTakeLessTimeThanOne) {
   const auto time = [&](size_t in_flight) {
     double sum = 0;
     for (uint64_t seed = 0; seed < 10; ++seed) {
-      NelderMead simplex(space, {.seed = seed});
+      NelderMead simplex(space, {}, seed);
       const auto losses = losses_of(simplex, function, 8000, in_flight);
       sum += static_cast<double>(std::ranges::find_if(losses, [](double loss) { return loss < 1e-8; }) - losses.begin());
     }
@@ -165,7 +165,7 @@ TEST(NelderMead, NearlyAllProposalsAreMovesOfTheSimplex) {
   const Space space = function.space();
   for (const size_t in_flight : {1U, 4U}) {
     for (uint64_t seed = 0; seed < 10; ++seed) {
-      NelderMead simplex(space, {.seed = seed});
+      NelderMead simplex(space, {}, seed);
       std::deque<Individual> under_way;
       int moves = 0;
       for (uint64_t i = 0; i < 500; ++i) {
@@ -186,7 +186,7 @@ TEST(NelderMead, RestartsFromPlateausAndSmallSimplexes) {
   for (const char* name : {"step", "sphere"}) {
     const TestFunction function = test_function(name, 5);
     const Space space = function.space();
-    NelderMead simplex(space, {.collapsed = 1e-6});
+    NelderMead simplex(space, {.collapsed = 1e-6}, 1);
     losses_of(simplex, function, 5000);
     EXPECT_GE(simplex.restarts(), 5) << name;
   }
@@ -195,7 +195,7 @@ TEST(NelderMead, RestartsFromPlateausAndSmallSimplexes) {
 TEST(NelderMead, ARestartBeginsAroundTheBestOfAllAndTheNextAnywhere) {
   const TestFunction function = test_function("sphere", 2);
   const Space space = function.space();
-  NelderMead simplex(space);
+  NelderMead simplex(space, {}, 1);
   Individual best;
   std::vector<Position> first;  // of each run
   for (uint64_t i = 0; first.size() < 3; ++i) {
@@ -218,7 +218,7 @@ TEST(NelderMead, ARestartBeginsAroundTheBestOfAllAndTheNextAnywhere) {
 TEST(NelderMead, FailuresNeitherBreakNorStall) {
   const TestFunction function = test_function("sphere", 3);
   const Space space = function.space();
-  NelderMead simplex(space, {.start = {0.9, 0.9, 0.9}});
+  NelderMead simplex(space, {.start = space.decode({0.9, 0.9, 0.9})}, 1);
   double best = 1e300;
   for (uint64_t i = 0; i < 3000; ++i) {
     CounterRng random(1, i);
@@ -228,7 +228,7 @@ TEST(NelderMead, FailuresNeitherBreakNorStall) {
     simplex.tell(fails ? failed(proposal) : evaluated(proposal, function.value(proposal.values)));
   }
   EXPECT_LT(best, 1e-4);
-  NelderMead hopeless(space);
+  NelderMead hopeless(space, {}, 1);
   for (uint64_t i = 0; i < 100; ++i) {
     CounterRng random(1, i);
     hopeless.tell(failed(hopeless.ask(nobody, random)));
@@ -239,7 +239,7 @@ TEST(NelderMead, FailuresNeitherBreakNorStall) {
 TEST(NelderMead, ABetterIndividualOfOthersBecomesAVertex) {
   const TestFunction function = test_function("sphere", 2);
   const Space space = function.space();
-  NelderMead simplex(space, {.start = {0.1, 0.1}});
+  NelderMead simplex(space, {.start = space.decode({0.1, 0.1})}, 1);
   const auto step = [&](uint64_t trial) {
     CounterRng random(1, trial);
     const Proposal proposal = simplex.ask(nobody, random);
@@ -257,7 +257,7 @@ TEST(NelderMead, ABetterIndividualOfOthersBecomesAVertex) {
 
 TEST(NelderMead, WhileAMoveIsUnderWayTheSecondWorstVertexIsReflected) {
   const Space space{real("x", 0, 1), real("y", 0, 1)};  // values are positions
-  NelderMead simplex(space, {.start = {0.4, 0.4}});
+  NelderMead simplex(space, {.start = {0.4, 0.4}}, 1);
   CounterRng random(1);
   double loss = 3;  // of (0.4, 0.4), (0.65, 0.4) and (0.4, 0.65): 3, 2 and 1
   for (int i = 0; i < 3; ++i) simplex.tell(evaluated(simplex.ask(nobody, random), loss--));
@@ -282,7 +282,7 @@ TEST(NelderMead, TheSameIsProposedAgain) {
   const TestFunction function = test_function("rastrigin", 4);
   const Space space = function.space();
   const auto run = [&](uint64_t seed) {
-    NelderMead simplex(space, {.seed = seed});
+    NelderMead simplex(space, {}, seed);
     return losses_of(simplex, function, 2000, 3);
   };
   EXPECT_EQ(run(1), run(1));
@@ -299,7 +299,7 @@ TEST(NelderMead, RefusesWrongOptions) {
                                                                        {.collapsed = 0.3},
                                                                        {.start = {0.5}},
                                                                        {.start = {0.5, 1.5}}}) {
-    EXPECT_THROW(NelderMead(space, wrong), ContractError);
+    EXPECT_THROW(NelderMead(space, wrong, 1), ContractError);
   }
   EXPECT_THROW(adaptive_nelder_mead(1), ContractError);
 }

@@ -18,9 +18,7 @@ struct NelderMeadOptions {
   double side = 0.25;
   /// A simplex that is as small as this, as a share of the range, is given up for a new one.
   double collapsed = 1e-10;
-  /// Of the first vertices of simplexes.
-  uint64_t seed = 0;
-  /// The first simplex's first vertex, as a position of the space; empty: a random one.
+  /// Values of the space as the first simplex's first vertex; empty: drawn from the seed, as in restarts.
   std::vector<double> start = {};
 
   /// @throws ContractError naming the field that is wrong
@@ -28,7 +26,7 @@ struct NelderMeadOptions {
 };
 
 /// The coefficients of Gao & Han 2012, "Implementing the Nelder-Mead simplex algorithm with adaptive parameters": 1, 1 + 2/n, 3/4 - 1/(2n), 1 - 1/n.
-/// @param dimensions 2 at least
+/// @param dimensions 2 at least. @throws ContractError for fewer
 NelderMeadOptions adaptive_nelder_mead(size_t dimensions);
 
 /// A simplex of dimensions + 1 vertices, of which the worst one moves, in the unit cube of Space::encode(); positions outside are clipped.
@@ -57,8 +55,9 @@ NelderMeadOptions adaptive_nelder_mead(size_t dimensions);
 /// Cost of ask() and tell(): O(dimensions^2).
 class NelderMead final : public Propagator {
  public:
-  /// @param space kept by reference. @throws ContractError for a wrong option
-  explicit NelderMead(const Space& space, NelderMeadOptions options = {});
+  /// @param space borrowed. @param seed of the first vertices of simplexes; workers that search together have different ones, or all do the same.
+  /// @throws ContractError for a wrong option
+  NelderMead(const Space& space, NelderMeadOptions options, uint64_t seed);
   Proposal ask(const Population& population, CounterRng& random) override;
   void tell(const Individual& individual) override;
 
@@ -96,6 +95,7 @@ class NelderMead final : public Propagator {
 
   const Space& space_;
   NelderMeadOptions options_;
+  uint64_t seed_;
   std::vector<Point> simplex_;  // from the best to the worst; while placing, those that stay
   std::vector<Candidate> candidates_;
   std::vector<Proposal> dropped_;  // under way, of no use to this stage
