@@ -12,7 +12,6 @@ inline constexpr double box_margin = 0.01;  // a
 inline double into_box(double z) noexcept {
   const double period = 1 + 2 * box_margin;
   double t = std::fabs(std::remainder(z + box_margin, 2 * period));  // within [0, period]
-  if (t > period) t = period;
   const bool upper = t > period / 2;
   if (upper) t = period - t;
   const double u = t < 2 * box_margin ? t * t / (4 * box_margin) : t - box_margin;

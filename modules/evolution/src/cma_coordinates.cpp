@@ -98,15 +98,11 @@ void CmaCoordinates::least_deviations(const Eigen::VectorXd& mean, double alpha,
     }
     // The difference of two coordinates, each with this deviation, has sqrt(2) of it.
     const auto choices = static_cast<Index>(p.choices.size());
-    const double largest = mean.segment(at, choices).maxCoeff();
+    Index leader = 0;
+    const double largest = mean.segment(at, choices).maxCoeff(&leader);
     const double each = std::numbers::sqrt2 * upper_quantile(alpha / static_cast<double>(choices - 1));
     least.segment(at, choices) = (largest - mean.segment(at, choices).array()) / each;
-    const Index leader = [&] {
-      Index found = 0;
-      mean.segment(at, choices).maxCoeff(&found);
-      return at + found;
-    }();
-    least[leader] = least.segment(at, choices).maxCoeff();
+    least[at + leader] = least.segment(at, choices).maxCoeff();
     i += p.choices.size() - 1;
   }
 }

@@ -26,7 +26,7 @@ class CmaCoordinates {
   void keep_within(Eigen::VectorXd& mean) const;
 
   /// The deviations below which a mean would stay on one value for ever: with these, another value of a coordinate comes up with probability alpha at
-  /// least; 0 for a continuum. Ref: the margin of Hamano et al. 2022, arXiv 2205.13482, here by deviation alone.
+  /// least; 0 for a continuum. @param alpha below 0.5. Ref: the margin of Hamano et al. 2022, arXiv 2205.13482, here by deviation alone.
   void least_deviations(const Eigen::VectorXd& mean, double alpha, Eigen::VectorXd& least) const;
   bool has_margin() const noexcept { return has_margin_; }
 

@@ -72,7 +72,7 @@ class CmaDistribution {
   size_t generation_ = 0;
   size_t decomposed_ = 0;  // the generation of axes_ and lengths_
   Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver_;
-  // Kept so that no generation allocates.
+  // Of one sample or generation; kept for their memory.
   Eigen::VectorXd normal_;    // [n]
   Eigen::MatrixXd steps_;     // [n, lambda]
   Eigen::MatrixXd whitened_;  // [n, lambda]

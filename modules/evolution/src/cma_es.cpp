@@ -30,16 +30,13 @@ class CmaEs::Core {
   Proposal ask(CounterRng& random) { return run_.ask(number_.packed(), random); }
 
   void tell(const Individual& individual) {
-    const bool restarts = options_.restarts != CmaOptions::Restarts::none;
-    if (individual.state == TrialState::running || individual.tag.run < number_.packed() || ended_) return;
-    if (individual.tag.run > number_.packed()) {
-      if (!restarts) return;
-      go_on_with(CmaRunNumber::unpacked(individual.tag.run));
-    }
+    if (individual.state == TrialState::running || ended_) return;
+    if (individual.tag.run != number_.packed() && !joins(individual)) return;
     const CmaStop stop = run_.tell(individual);
     if (stop == CmaStop::none && run_.evaluations() < restarts_.limit(number_)) return;
-    ended_ = !restarts;
-    if (restarts) go_on_with(restarts_.next(number_, run_.evaluations()));
+    restarts_.count(number_, run_.evaluations());
+    ended_ = options_.restarts == CmaOptions::Restarts::none;
+    if (!ended_) go_on_with(restarts_.after(number_));
   }
 
   State state() const {
@@ -48,6 +45,16 @@ class CmaEs::Core {
   }
 
  private:
+  /// Goes over to the run of this individual, if that is a later one of a worker with the same runs. Those of other islands are others.
+  bool joins(const Individual& individual) {
+    const CmaRunNumber number = CmaRunNumber::unpacked(individual.tag.run);
+    if (options_.restarts == CmaOptions::Restarts::none || individual.moves > 0 || individual.tag.run < number_.packed() || !number.is_possible())
+      return false;
+    restarts_.count(number_, run_.evaluations());
+    go_on_with(number);
+    return true;
+  }
+
   void go_on_with(CmaRunNumber number) {
     number_ = number;
     run_ = begin();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cma_restarts.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <tw/evolution/draws.hpp>
 
@@ -20,12 +19,15 @@ CmaRunSettings settings_of(CmaRunNumber run, size_t lambda, double sigma, uint64
   return settings;
 }
 
-CmaRunNumber CmaRestarts::next(CmaRunNumber ended, int64_t evaluations) {
-  (ended.large ? large_ : small_) += evaluations;
-  if (ended.large) last_large_ = evaluations;
-  CmaRunNumber run{ended.restart + 1, ended.doublings, policy_ == CmaOptions::Restarts::ipop || large_ <= small_};
-  if (run.large) run.doublings = std::min(run.doublings + 1, 9);
-  return run;
+void CmaRestarts::count(CmaRunNumber run, int64_t evaluations) {
+  (run.large ? large_ : small_) += evaluations;
+  if (run.large) last_large_ = evaluations;
+}
+
+CmaRunNumber CmaRestarts::after(CmaRunNumber run) const {
+  CmaRunNumber next{run.restart + 1, run.doublings, policy_ == CmaOptions::Restarts::ipop || large_ <= small_};
+  if (next.large) next.doublings = std::min(next.doublings + 1, CmaRunNumber::most_doublings);
+  return next;
 }
 
 int64_t CmaRestarts::limit(CmaRunNumber run) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <tw/evolution/cma_es.hpp>
@@ -9,12 +10,16 @@ namespace tw::search {
 /// A run, named by a number from which alone, with the seed, its settings follow, so that workers that meet the number agree on them. A later restart
 /// has a larger number: its bits are restart (25) | doublings of the last large run (5) | whether it is large (1).
 struct CmaRunNumber {
+  static constexpr int32_t most_doublings = 9;
+
   int32_t restart = 0;
   int32_t doublings = 0;
   bool large = false;
 
   int32_t packed() const noexcept { return restart << 6 | doublings << 1 | static_cast<int32_t>(large); }
   static CmaRunNumber unpacked(int32_t number) noexcept { return {number >> 6, number >> 1 & 31, (number & 1) != 0}; }
+  /// Whether it can be one of a run at all: tags of other optimizers are other numbers.
+  bool is_possible() const noexcept { return restart >= 0 && doublings <= std::min(restart, most_doublings) && (!large || doublings > 0); }
   bool operator==(const CmaRunNumber&) const = default;
 };
 
@@ -36,7 +41,9 @@ class CmaRestarts {
  public:
   explicit CmaRestarts(CmaOptions::Restarts policy) : policy_(policy) {}
 
-  CmaRunNumber next(CmaRunNumber ended, int64_t evaluations);
+  /// So many evaluations went into a run that is over.
+  void count(CmaRunNumber run, int64_t evaluations);
+  CmaRunNumber after(CmaRunNumber run) const;
   /// Evaluations that this run may take.
   int64_t limit(CmaRunNumber run) const;
 

@@ -88,7 +88,8 @@ CmaStop CmaRun::update() {
 void CmaRun::stretch_discrete() {
   if (!coordinates_->has_margin()) return;
   const CmaParameters& p = distribution_.parameters();
-  coordinates_->least_deviations(distribution_.mean(), 1 / static_cast<double>(p.lambda * p.dimensions), least_);
+  const double alpha = 1 / static_cast<double>(std::max<size_t>(4, p.lambda * p.dimensions));
+  coordinates_->least_deviations(distribution_.mean(), alpha, least_);
   distribution_.set_stretch((least_.array() / distribution_.deviations().array()).max(1).matrix());
 }
 

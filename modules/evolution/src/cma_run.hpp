@@ -52,7 +52,7 @@ class CmaRun {
   int32_t version_ = 0;
   int32_t asked_ = 0;  // of this version
   int64_t evaluations_ = 0;
-  // Kept so that no generation allocates.
+  // Of one generation; kept for their memory.
   Eigen::MatrixXd sorted_;  // [n, lambda]
   Eigen::MatrixXd drawn_;   // [n, lambda]
   std::vector<CmaOrigin> origins_;

@@ -35,7 +35,7 @@ CmaStop CmaTermination::after(const CmaDistribution& distribution, const std::ve
   ++generations_;
   best_.push_front(losses.front());
   median_.push_front(losses[losses.size() / 2]);
-  const size_t kept = std::clamp(watched_ + generations_ / 5, recent_, longest_history);
+  const size_t kept = std::max(recent_, std::min(watched_ + generations_ / 5, longest_history));
   while (best_.size() > kept) {
     best_.pop_back();
     median_.pop_back();

@@ -293,7 +293,9 @@ TEST(CmaRestarts, SplitsTheBudget) {
     (run.large ? large : small) += took;
     if (run.large) last_large = took;
     EXPECT_EQ(CmaRunNumber::unpacked(run.packed()), run);
-    const CmaRunNumber next = restarts.next(run, took);
+    restarts.count(run, took);
+    const CmaRunNumber next = restarts.after(run);
+    EXPECT_TRUE(next.is_possible());
     EXPECT_EQ(next.large, large <= small);
     EXPECT_EQ(next.doublings, std::min(9, run.doublings + (next.large ? 1 : 0)));
     EXPECT_GT(next.packed(), run.packed());
@@ -301,7 +303,7 @@ TEST(CmaRestarts, SplitsTheBudget) {
   }
   EXPECT_GT(run.doublings, 2);
   CmaRestarts doubling(CmaOptions::Restarts::ipop);
-  EXPECT_EQ(doubling.next(doubling.next({}, 10), 10), (CmaRunNumber{2, 2, true}));
+  EXPECT_EQ(doubling.after(doubling.after({})), (CmaRunNumber{2, 2, true}));
 }
 
 TEST(BoxTransform, RisesSmoothlyAndIsUndone) {

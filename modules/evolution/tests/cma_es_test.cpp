@@ -12,6 +12,8 @@
 #include <tw/evolution/draws.hpp>
 #include <tw/evolution/test_functions.hpp>
 
+#include "minimize.hpp"
+
 namespace tw::search {
 namespace {
 
@@ -19,10 +21,6 @@ using Restarts = CmaOptions::Restarts;
 using Loss = std::function<double(const std::vector<double>&)>;
 
 constexpr int never = 1 << 30;
-
-Individual complete(int64_t trial, const Proposal& proposal, double loss) {
-  return {.trial = trial, .values = proposal.values, .loss = loss, .state = TrialState::complete, .tag = proposal.tag};
-}
 
 /// A search, and the best loss that it has seen.
 struct Search {
@@ -34,7 +32,7 @@ struct Search {
   }
   void tell(const Proposal& proposal, double loss) {
     best = std::min(best, loss);
-    cma.tell(complete(told++, proposal, loss));
+    cma.tell(evaluated(proposal, loss, told++));
   }
 
   CmaEs cma;
@@ -250,10 +248,36 @@ TEST(CmaEs, JoinsTheLaterRunOfAPeer) {
   CounterRng two(9);
   EXPECT_EQ(behind.cma.ask(behind.population, one).values, ahead.cma.ask(ahead.population, two).values);
   // What belongs to an earlier run is of no use: lambda such results are no generation.
-  Individual old = complete(0, proposal, 0);
+  Individual old = evaluated(proposal, 0);
   old.tag.run = 0;
   for (size_t i = 0; i < 2 * behind.cma.state().lambda; ++i) behind.cma.tell(old);
   EXPECT_EQ(behind.cma.state().generation, 0U);
+}
+
+TEST(CmaEs, RunsOfOthersAreNotJoined) {
+  const TestFunction function = test_function("rastrigin", 3);
+  const Space space = function.space();
+  Search ahead(space, {}, 6);
+  while (ahead.cma.state().restarts < 2) {
+    const Proposal proposal = ahead.ask();
+    ahead.tell(proposal, function.value(proposal.values));
+  }
+  Search search(space, {}, 5);
+  Individual other = evaluated(ahead.ask(), 0);
+  other.moves = 1;  // from another island
+  search.cma.tell(other);
+  EXPECT_EQ(search.cma.state().restarts, 0);
+  other.moves = 0;
+  const int32_t later = other.tag.run;
+  // No run has these numbers: doublings without restarts, more than there are, a large run without any. The first would be of 2^31 lambda samples.
+  for (const int32_t run : {63, 1, (100 << 6) + (10 << 1), (1 << 6) + 1}) {
+    other.tag.run = run;
+    search.cma.tell(other);
+    EXPECT_EQ(search.cma.state().restarts, 0) << run;
+  }
+  other.tag.run = later;
+  search.cma.tell(other);
+  EXPECT_EQ(search.cma.state().restarts, 2);
 }
 
 TEST(CmaEs, FailedTrialsRankLast) {
@@ -267,7 +291,7 @@ TEST(CmaEs, FailedTrialsRankLast) {
                        const Proposal proposal = search.ask();
                        if (proposal.values[0] < 0) {
                          // Its loss is a lie that must not be believed.
-                         Individual failed = complete(search.told++, proposal, i % 2 == 0 ? -1e9 : NAN);
+                         Individual failed = evaluated(proposal, i % 2 == 0 ? -1e9 : NAN, search.told++);
                          failed.state = i % 3 == 0 ? TrialState::infeasible : TrialState::failed;
                          search.cma.tell(failed);
                        } else {
@@ -282,9 +306,8 @@ TEST(CmaEs, FailedTrialsRankLast) {
   Search hopeless(space, {}, 1);
   const double sigma = hopeless.cma.state().sigma;
   for (int i = 0; i < 1000; ++i) {
-    Individual failed = complete(i, hopeless.ask(), NAN);
-    failed.state = TrialState::failed;
-    hopeless.cma.tell(failed);
+    const Proposal proposal = hopeless.ask();
+    hopeless.cma.tell(i % 2 == 0 ? failed(proposal, i) : evaluated(proposal, NAN, i));
   }
   EXPECT_EQ(hopeless.cma.state().generation, 0U);
   EXPECT_EQ(hopeless.cma.state().sigma, sigma);
@@ -387,6 +410,14 @@ TEST(CmaEs, ProposalsThatNeverComeBackAreForgotten) {
 TEST(CmaEs, OneDimensionIsEnough) {
   const TestFunction function = test_function("sphere", 1);
   EXPECT_LT(median(5, [&](uint64_t seed) { return evaluations(function, {}, seed, 2000); }), 300);
+  // The fewest samples in the fewest dimensions: any deviation changes the value in one of two.
+  const Space whole{integer("k", 0, 20)};
+  Search two(whole, {.lambda = 2}, 1);
+  for (int i = 0; i < 200; ++i) {
+    const Proposal proposal = two.ask();
+    two.tell(proposal, std::abs(proposal.values[0] - 13));
+  }
+  EXPECT_EQ(two.best, 0);
   const Space one{integer("k", 3, 3), categorical("f", {"a"})};
   Search search(one, {}, 1);
   for (int i = 0; i < 500; ++i) {

@@ -34,7 +34,8 @@ struct CmaOptions {
 /// of these alone changes nothing.
 ///
 /// A proposal's tag is {run, version, number of the sample}; run tells restarts apart: later ones have larger numbers. Workers with one space, one
-/// set of options and one seed start the same runs from the same points; one that hears of a later run than its own joins that.
+/// set of options and one seed start the same runs from the same points; one that hears of a later run than its own joins that. Of individuals of
+/// other islands, which have other runs, only those are used whose run has the same number.
 ///
 /// Bounds are handled by a smooth map (see box_transform.hpp). Parameters with a number of values keep a least deviation with which each coordinate
 /// still changes its value in one of lambda n samples (after Hamano et al. 2022).
