@@ -15,13 +15,18 @@ void expect_probability(double probability) { TW_EXPECTS(probability >= 0 && pro
 
 /// The child; the first parent's values where there is none yet, and a uniform one where there are no parents.
 std::vector<double>& child_of(Brood& brood) {
-  if (brood.child.empty()) brood.parents.empty() ? uniform_child()(brood) : void(brood.child = brood.parents.front()->values);
+  if (!brood.child.empty()) return brood.child;
+  if (brood.parents.empty()) {
+    uniform_child()(brood);
+  } else {
+    brood.child = brood.parents.front()->values;
+  }
   return brood.child;
 }
 
 void draw_gene(Brood& brood, size_t gene) { brood.child[gene] = brood.space.from_unit(gene, uniform(brood.random)); }
 
-/// @param takes_second by gene
+/// @param takes_second asked for each gene
 template <class Choice>
 void cross(Brood& brood, const Choice& takes_second) {
   if (brood.parents.size() < 2) return;
@@ -58,9 +63,6 @@ void change_genes(Brood& brood, size_t n, const Change& change) {
   }
 }
 
-/// Those of the population that a selection may take; null: all active ones.
-size_t candidates(const Brood& brood) { return brood.parents.empty() ? brood.population.active() : brood.parents.size(); }
-
 }  // namespace
 
 Step best(size_t n) {
@@ -88,7 +90,7 @@ Step worst(size_t n) {
 
 Step any(size_t n) {
   return [n](Brood& brood) {
-    const size_t all = candidates(brood);
+    const size_t all = brood.parents.empty() ? brood.population.active() : brood.parents.size();
     const size_t wanted = std::min(n, all);
     if (!brood.parents.empty()) {
       for (size_t i = 0; i < wanted; ++i) std::swap(brood.parents[i], brood.parents[i + index_below(brood.random, all - i)]);
@@ -145,7 +147,7 @@ Step random_point_mutation(size_t least, size_t most) {
 }
 
 Step normal_mutation(double sigma, size_t n) {
-  TW_EXPECTS(sigma > 0, "a deviation is positive, got ", sigma);
+  TW_EXPECTS(sigma > 0 && std::isfinite(sigma), "a deviation is positive, got ", sigma);
   return [sigma, n](Brood& brood) { change_genes(brood, n, [&](size_t gene) { move_gene(brood, gene, sigma); }); };
 }
 
@@ -184,7 +186,11 @@ Proposal Breeder::ask(const Population& population, CounterRng& random) {
   for (int attempt = 0; attempt < attempts; ++attempt) {
     Brood brood{space_, population, random};
     step_(brood);
-    proposal.values = std::move(child_of(brood));
+    std::vector<double>& child = child_of(brood);
+    for (size_t gene = 0; gene < child.size(); ++gene) {
+      if (std::isnan(child[gene])) draw_gene(brood, gene);
+    }
+    proposal.values = std::move(child);
     space_.repair(proposal.values);
     if (space_.violated(proposal.values).empty()) break;
   }

@@ -1,38 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/evolution/sampling.hpp>
 
-#include <cmath>
-#include <limits>
 #include <tw/base/contract.hpp>
-#include <tw/evolution/draws.hpp>
 
 namespace tw::search {
+namespace {
 
-std::vector<double> values_at(const Space& space, const std::vector<double>& units) {
-  TW_EXPECTS(units.size() == space.size(), "units are ", space.size(), " numbers, one for each parameter; got ", units.size());
-  std::vector<double> values(units.size());
-  for (size_t i = 0; i < units.size(); ++i) {
-    const Parameter& p = space.parameters()[i];
-    if (!space.exists(i, values)) {
-      values[i] = std::numeric_limits<double>::quiet_NaN();
-    } else if (p.kind == Parameter::Kind::categorical) {
-      values[i] = std::floor(units[i] * static_cast<double>(p.choices.size()));
-    } else {
-      values[i] = space.from_unit(i, units[i]);
-    }
-  }
-  return values;
+/// A configuration from one number in [0, 1) for each parameter.
+Proposal at(const Space& space, std::vector<double> units) {
+  for (size_t i = 0; i < units.size(); ++i) units[i] = space.from_unit(i, units[i]);
+  space.repair(units);
+  return {.values = std::move(units)};
 }
+
+}  // namespace
 
 void Share::validate() const {
   TW_EXPECTS(stride >= 1, "a share's stride must be at least 1, got ", stride);
   TW_EXPECTS(first >= 0 && first < stride, "a share's first must be 0 to ", stride - 1, ", got ", first);
-}
-
-Proposal UniformSampling::ask(const Population& /*population*/, CounterRng& random) {
-  std::vector<double> units(space_.size());
-  for (double& unit : units) unit = uniform(random);
-  return {.values = values_at(space_, units)};
 }
 
 LatinHypercube::LatinHypercube(const Space& space, int64_t points, uint64_t seed, Share share)
@@ -59,7 +44,7 @@ Proposal LatinHypercube::ask(const Population& /*population*/, CounterRng& /*ran
     units[i] = (static_cast<double>(strata_[i][static_cast<size_t>(next_ % points_)]) + place) / static_cast<double>(points_);
   }
   next_ += share_.stride;
-  return {.values = values_at(space_, units)};
+  return at(space_, std::move(units));
 }
 
 Sobol::Sobol(const Space& space, uint64_t seed, Share share) : space_(space), sequence_(space.size()), share_(share), next_(share.first) {
@@ -75,7 +60,7 @@ Proposal Sobol::ask(const Population& /*population*/, CounterRng& /*random*/) {
     units[i] = (static_cast<double>(x) + 0.5) * 0x1p-32;
   }
   next_ += share_.stride;
-  return {.values = values_at(space_, units)};
+  return at(space_, std::move(units));
 }
 
 }  // namespace tw::search

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 #include <tw/base/error.hpp>
+#include <tw/evolution/breeding.hpp>
 #include <tw/evolution/sampling.hpp>
 
 namespace tw::search {
@@ -26,10 +27,6 @@ std::vector<std::vector<double>> drawn(Propagator& propagator, int n, uint64_t s
   return points;
 }
 
-bool same(const std::vector<double>& a, const std::vector<double>& b) {
-  return std::ranges::equal(a, b, [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
-}
-
 /// Counts of the points [begin, begin + n) in n equal strata of a real parameter's unit.
 std::vector<int> strata(const Space& space, const std::vector<std::vector<double>>& points, size_t parameter, size_t begin, size_t n) {
   std::vector<int> counts(n, 0);
@@ -42,7 +39,7 @@ std::vector<int> strata(const Space& space, const std::vector<std::vector<double
 TEST(Sampling, UniformIsUniformInEachParametersScale) {
   // 16 bins, or 4 or 2, of 16,000 draws. P(chi2 - k >= 2 sqrt(k x) + 2 x) <= exp(-x) with k degrees of freedom (Laurent & Massart 2000), x = 14.
   const Space space = mixed();
-  UniformSampling sampling(space);
+  Breeder sampling(space, uniform_child());
   const auto points = drawn(sampling, 16000);
   for (size_t i = 0; i < space.size(); ++i) {
     const auto bins = static_cast<size_t>(space.parameters()[i].count() > 0 ? space.parameters()[i].count() : 16);
@@ -51,8 +48,7 @@ TEST(Sampling, UniformIsUniformInEachParametersScale) {
     for (const auto& point : points) {
       ASSERT_TRUE(space.contains(point));
       if (std::isnan(point[i])) continue;
-      const double unit = space.parameters()[i].has_choices() ? (point[i] + 0.5) / static_cast<double>(bins) : space.to_unit(i, point[i]);
-      ++counts[static_cast<size_t>(unit * static_cast<double>(bins))];
+      ++counts[static_cast<size_t>(space.to_unit(i, point[i]) * static_cast<double>(bins))];
       ++total;
     }
     const double expected = total / static_cast<double>(bins);
@@ -65,7 +61,7 @@ TEST(Sampling, UniformIsUniformInEachParametersScale) {
 
 TEST(Sampling, WhatDoesNotExistIsNotDrawn) {
   const Space space = mixed();
-  UniformSampling uniform_sampling(space);
+  Breeder uniform_sampling(space, uniform_child());
   LatinHypercube hypercube(space, 50, 1);
   Sobol sobol(space, 1);
   for (Propagator* each : std::initializer_list<Propagator*>{&uniform_sampling, &hypercube, &sobol}) {
@@ -129,7 +125,7 @@ TEST(Sampling, WorkersShareThePointsOfOne) {
     const auto alone = drawn(*make(sobol, {}), 60);
     for (int worker = 0; worker < 3; ++worker) {
       const auto own = drawn(*make(sobol, {worker, 3}), 20, static_cast<uint64_t>(worker) + 100);  // trials' numbers do not matter
-      for (size_t i = 0; i < own.size(); ++i) EXPECT_TRUE(same(own[i], alone[3 * i + static_cast<size_t>(worker)]));
+      for (size_t i = 0; i < own.size(); ++i) EXPECT_TRUE(same_values(own[i], alone[3 * i + static_cast<size_t>(worker)]));
     }
   }
 }
@@ -152,7 +148,6 @@ TEST(Sampling, RefusesWrongNumbers) {
   EXPECT_THROW(LatinHypercube(space, 4, 1, {2, 2}), ContractError);
   EXPECT_THROW(Sobol(space, 1, {-1, 2}), ContractError);
   EXPECT_THROW(Sobol(space, 1, {0, 0}), ContractError);
-  EXPECT_THROW(values_at(space, {0.1, 0.2}), ContractError);
   std::vector<Parameter> many;
   for (int i = 0; i < 65; ++i) many.push_back(real("x" + std::to_string(i), 0, 1));
   EXPECT_THROW(Sobol(Space(many), 1), ContractError);

@@ -20,13 +20,14 @@ struct Brood {
 using Step = std::function<void(Brood&)>;
 
 // Selection, from what was selected before; fewer where there are fewer.
+/// Of a whole population 1024 at most.
 Step best(size_t n);
 Step worst(size_t n);
 /// Without repetition.
 Step any(size_t n);
 
 // Children.
-/// Every value uniform in its scale.
+/// Every value uniform in its scale: random search. Ref: Bergstra & Bengio 2012.
 Step uniform_child();
 /// Of the first two parents: each gene from the second one with this probability.
 Step uniform_crossover(double probability = 0.5);
@@ -36,9 +37,9 @@ Step multiple_parent_crossover();
 Step sigmoid_crossover(double temperature = 1);
 
 // Mutation.
-/// `n` genes, at random, are drawn anew.
+/// `n` genes, at random, are drawn anew; all where there are fewer.
 Step point_mutation(size_t n = 1);
-/// From `least` to `most` genes.
+/// From `least` to `most` genes, each number as likely.
 Step random_point_mutation(size_t least, size_t most);
 /// `n` genes, at random, move by normal(0, sigma) of the range in its scale, reflected at the limits; categorical ones are drawn anew.
 Step normal_mutation(double sigma = 0.05, size_t n = 1);
@@ -56,8 +57,9 @@ Step genetic(size_t n = 64);
 /// limit
 Step genetic_within(int64_t evaluations);
 
-/// Asks for a child by steps, as often as it takes (ten times at most) to meet the space's constraints.
-class Breeder : public Propagator {
+/// Asks for a child by steps, as often as it takes (ten times at most) to meet the space's constraints. Where a gene exists that the steps left
+/// without a value, such as by crossing parents with other choices, it is drawn anew.
+class Breeder final : public Propagator {
  public:
   /// @param space borrowed
   explicit Breeder(const Space& space, Step step = genetic()) : space_(space), step_(std::move(step)) {}

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Propagators that learn nothing: they cover the space. Their units are one number between 0 and 1 for each parameter, in its scale; choices have
-// equal shares of it. Constraints are not looked at.
+// Propagators that learn nothing: they cover the space, each parameter in its scale, choices with equal shares. Constraints are not looked at.
+// (Random search is a Breeder with uniform_child().)
 #pragma once
 #include <tw/evolution/propagator.hpp>
 #include <tw/evolution/sobol_sequence.hpp>
 
 namespace tw::search {
-
-/// The values at `units`; NaN for what does not exist. @param units one for each parameter, in [0, 1). @throws ContractError for another number
-std::vector<double> values_at(const Space& space, const std::vector<double>& units);
 
 /// Which of the points that several workers share are this one's: number `first`, and every `stride`-th behind it. Worker w of n takes {w, n}.
 struct Share {
@@ -19,22 +16,11 @@ struct Share {
   void validate() const;
 };
 
-/// Every value as likely as any other, independently: random search. Ref: Bergstra & Bengio 2012.
-class UniformSampling final : public Propagator {
- public:
-  /// @param space kept by reference
-  explicit UniformSampling(const Space& space) : space_(space) {}
-  Proposal ask(const Population& population, CounterRng& random) override;
-
- private:
-  const Space& space_;
-};
-
 /// Of every `points` in a row, each of as many equal strata of each parameter holds one, at a random place; which ones go together is random. Depends
 /// on the seed alone, which workers that share must have in common. Ref: McKay, Beckman & Conover 1979.
 class LatinHypercube final : public Propagator {
  public:
-  /// @param space kept by reference. @param points of a hypercube, 1 to 2^20. @throws ContractError for another number or a wrong share
+  /// @param space borrowed. @param points of a hypercube, 1 to 2^20. @throws ContractError for another number or a wrong share
   LatinHypercube(const Space& space, int64_t points, uint64_t seed, Share share = {});
   Proposal ask(const Population& population, CounterRng& random) override;
 
@@ -55,7 +41,7 @@ class LatinHypercube final : public Propagator {
 /// Ref: Owen 2020, "On dropping the first Sobol' point" (why none is).
 class Sobol final : public Propagator {
  public:
-  /// @param space kept by reference, of at most 64 parameters. @throws ContractError for more, or a wrong share
+  /// @param space borrowed, of at most 64 parameters. @throws ContractError for more, or a wrong share
   Sobol(const Space& space, uint64_t seed, Share share = {});
   Proposal ask(const Population& population, CounterRng& random) override;
 
