@@ -80,7 +80,7 @@ double birastrigin(Point x) {
   return bisphere(x) + 10 * sum(x, [](double each) { return 1 - std::cos(two_pi * (each - funnel)); });
 }
 
-// Jamil & Yang 2013 (arXiv 1308.4008) for the next six. Bukin's N. 6:
+// Jamil & Yang 2013 (arXiv 1308.4008) for the next five. Bukin's N. 6:
 double bukin(Point x) { return 100 * std::sqrt(std::abs(x[1] - 0.01 * square(x[0]))) + 0.01 * std::abs(x[0] + 10); }
 
 double eggcrate(Point x) {

@@ -32,8 +32,8 @@ struct Choice {
 /// @throws ContractError for less than one evaluation
 Choice choose(const Space& space, int64_t evaluations);
 
-/// The propagator that choose() names. @param space borrowed. @param evaluations 0: as many as can be. @param worker of `workers` that search
-/// together
+/// The propagator that choose() names. @param space borrowed. @param evaluations 0: as many as can be. @param worker 0 to workers - 1, of those that
+/// search together
 std::unique_ptr<Propagator> automatic(const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers);
 
 }  // namespace tw::search

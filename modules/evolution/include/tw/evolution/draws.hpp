@@ -14,6 +14,7 @@ inline double uniform(CounterRng& random) noexcept {
   return static_cast<double>(high << 26 | low) * 0x1p-53;
 }
 
+/// Between `low` and `high`; rounding may reach either.
 inline double uniform(CounterRng& random, double low, double high) noexcept { return low + (high - low) * uniform(random); }
 
 /// Whether something of this probability happens.

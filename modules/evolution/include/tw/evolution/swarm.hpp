@@ -54,13 +54,10 @@ void fly(Particle& particle, const std::vector<double>& own, const std::vector<d
 /// proposals alone. Cost of ask() and tell(): O(dimensions + particles).
 class Swarm final : public Propagator {
  public:
-  /// @param space kept by reference. @throws ContractError for a wrong option
+  /// @param space borrowed. @throws ContractError for a wrong option
   explicit Swarm(const Space& space, SwarmOptions options = {});
   Proposal ask(const Population& population, CounterRng& random) override;
   void tell(const Individual& individual) override;
-
-  /// The smallest loss so far; +infinity before any.
-  double best_loss() const noexcept { return social_.loss; }
 
  private:
   struct Best {
