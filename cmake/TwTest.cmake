@@ -17,6 +17,7 @@ list(TRANSFORM TW_TEST_ENVIRONMENT REPLACE "detect_leaks=0" "detect_leaks=1")
 
 function(tw_executable_test name)
   add_executable(${name} "${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp")
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support")
   target_link_libraries(${name} PRIVATE ${ARGN})
   tw_compile_options(${name})
   set_property(GLOBAL APPEND PROPERTY TW_REGISTERED_TESTS "${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp")

@@ -7,6 +7,7 @@
 // - Second derivatives, of c y^3 with |y| <= 4: g = A'(3 c y^2) is a sum of at most 4 numbers below 48, and the derivative of <v, g> is A'(6 c y A
 // v), a sum
 //   of at most 4 numbers below 6 * 4 * 4 = 96. Some 10 roundings on each side, each by u of at most 4 * 96: 2 * 10 * 384 u < 8192 u.
+#include "message_of.hpp"
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -17,6 +18,7 @@
 namespace {
 
 using tw::ReduceOp;
+using tw::testing::message_of;
 using tw::testing::world;
 using Tensors = std::vector<at::Tensor>;
 
@@ -238,27 +240,19 @@ TEST(DifferentiableReduceScatter, AgreesWithFiniteDifferences) {
 
 TEST(DifferentiableCalls, RefuseWhatDoesNotFit) {
   const int ranks = world().size();
-  const auto refusal = [](const std::function<void()>& call) -> std::string {
-    try {
-      call();
-    } catch (const tw::ContractError& error) {
-      return error.what();
-    }
-    return "no exception";
-  };
   const auto expect = [](const std::string& text, const std::string& message) { EXPECT_NE(text.find(message), std::string::npos) << text; };
   const at::Tensor input = torch::ones({ranks, 2}, at::kDouble);
-  expect(refusal([&] { tw::differentiable::allreduce(world(), input, ReduceOp::max); }), "only sum and average have a derivative here, not max");
-  expect(refusal([&] { tw::differentiable::reduce_scatter(world(), input, ReduceOp::product); }),
+  expect(message_of([&] { tw::differentiable::allreduce(world(), input, ReduceOp::max); }), "only sum and average have a derivative here, not max");
+  expect(message_of([&] { tw::differentiable::reduce_scatter(world(), input, ReduceOp::product); }),
          "only sum and average have a derivative here, not product");
   for (const at::Tensor& misfit : {torch::ones({ranks + 1, 2}), torch::ones({2 * ranks}), torch::tensor(1.0), torch::ones({0, 2})}) {
     const std::string shape = tw::shape_text(misfit.sizes().vec());
-    expect(refusal([&] { tw::differentiable::reduce_scatter(world(), misfit, ReduceOp::sum); }),
+    expect(message_of([&] { tw::differentiable::reduce_scatter(world(), misfit, ReduceOp::sum); }),
            tw::concat("reduce_scatter needs an input of shape [", ranks, ", ...], got ", shape));
-    expect(refusal([&] { tw::differentiable::alltoall(world(), misfit); }),
+    expect(message_of([&] { tw::differentiable::alltoall(world(), misfit); }),
            tw::concat("alltoall needs an input of shape [", ranks, ", ...], got ", shape));
   }
-  expect(refusal([&] { tw::differentiable::broadcast(world(), input, tw::Rank(ranks)); }),
+  expect(message_of([&] { tw::differentiable::broadcast(world(), input, tw::Rank(ranks)); }),
          tw::concat("rank ", ranks, " is not a rank of 'world/dup'"));
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arithmetic of meshes, against an odometer that counts through all ranks.
+#include "message_of.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +13,7 @@ namespace {
 
 using tw::MeshAxis;
 using tw::MeshShape;
+using tw::testing::message_of;
 using Axes = std::vector<MeshAxis>;
 
 const std::vector<std::string> names{"a", "b", "c", "d"};
@@ -62,15 +65,6 @@ void for_all_meshes(const std::function<void(const MeshShape&, const std::vector
       check(shape, count_through(sizes, ranks));
     }
   }
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const tw::ContractError& error) {
-    return error.what();
-  }
-  return "no exception";
 }
 
 void expect_refusal(int ranks, const Axes& axes, const std::string& message) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "message_of.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,15 +12,7 @@
 namespace tw::search {
 namespace {
 
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing thrown";
-}
+using testing::message_of;
 
 void expect_refused(const std::vector<Parameter>& parameters, const std::string& part) {
   const std::string message = message_of([&] { Space{parameters}; });
@@ -127,7 +121,7 @@ TEST(Space, WhatDoesNotExistHasNoValue) {
   space.repair(values);
   const Configuration c(space, values);
   EXPECT_FALSE(c.has("momentum"));
-  EXPECT_EQ(message_of([&] { c.real("momentum"); }).find("parameter 'momentum' does not exist in this configuration") == std::string::npos, false);
+  EXPECT_NE(message_of([&] { c.real("momentum"); }).find("parameter 'momentum' does not exist in this configuration"), std::string::npos);
   EXPECT_EQ(c.describe(), "lr=0.01 layers=4 batch=32 optimizer=adam decay=cosine");
   values[3] = 0;
   space.repair(values);

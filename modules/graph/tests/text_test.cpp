@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs as people read them.
+#include "message_of.hpp"
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -37,13 +39,7 @@ TEST(Text, namesTheOperatorOfAValueThatIsNot) {
   graph.values.resize(2);
   graph.nodes = {{.op = "aten::relu", .overload = "", .arguments = {Ref{0}}, .outputs = {1}},
                  {.op = "aten::tanh", .overload = "", .arguments = {Ref{7}}}};
-  const auto message = [&] {
-    try {
-      return to_text(graph);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-  };
+  const auto message = [&] { return testing::message_of([&] { to_text(graph); }); };
   EXPECT_EQ(message(), "operator 1, aten::tanh: it takes value 7, but the graph has 2");
   graph.nodes[1].arguments = {};
   graph.nodes[1].outputs = {2};

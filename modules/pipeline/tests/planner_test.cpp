@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The planner against brute force, on models at random, and on chains whose optimum is known.
+#include "message_of.hpp"
 #include "planning.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ namespace tw::pipeline {
 namespace {
 
 using test::expect_contains;
-using test::message_of;
+using testing::message_of;
 
 using test::uniform;
 

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <exception>
-#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -155,16 +153,6 @@ inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, c
     memory.push_back(bytes);
   }
   return memory;
-}
-
-/// What `call` throws.
-inline std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing thrown";
 }
 
 inline void expect_contains(const std::string& text, const std::string& part) {

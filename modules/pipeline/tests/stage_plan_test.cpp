@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans and profiles as values: figures by hand, JSON, and what is refused.
+#include "message_of.hpp"
 #include "planning.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@ namespace tw::pipeline {
 namespace {
 
 using test::expect_contains;
-using test::message_of;
+using testing::message_of;
 
 /// a and b in a chain, c joins both; `mask` holds no batch data and is taken by a and c.
 Profile joined() {

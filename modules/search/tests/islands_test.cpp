@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "message_of.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,15 +15,7 @@
 namespace tw::search {
 namespace {
 
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing thrown";
-}
+using testing::message_of;
 
 TEST(Layout, DealsOutRanksAndWorkers) {
   const Layout layout(10, {.islands = 2, .ranks_per_worker = 2, .evaluations = 1});

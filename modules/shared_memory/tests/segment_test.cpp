@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "message_of.hpp"
+
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -20,6 +22,7 @@
 namespace {
 
 using namespace tw::shared_memory;
+using tw::testing::message_of;
 using namespace std::chrono_literals;
 
 constexpr auto long_enough = 30s;
@@ -47,15 +50,6 @@ pid_t fork_process(const std::function<bool()>& body) {
 bool succeeds(pid_t process) {
   int status = -1;
   return ::waitpid(process, &status, 0) == process && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const tw::Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Memory, IsSharedByTheProcessesThatWereGivenIt) {
@@ -98,9 +92,9 @@ TEST(Memory, HasNoName) {
 TEST(Memory, OfAbsurdSizeIsRefusedByName) {
   const int64_t before = open_descriptors();
   constexpr int64_t size = int64_t{1} << 60;  // more than any address space
-  const std::string text = error_of([] { const Mapping mapping(make_memory(size), size); });
+  const std::string text = message_of([] { const Mapping mapping(make_memory(size), size); });
   EXPECT_NE(text.find("1152921504606846976 bytes"), std::string::npos) << text;
-  EXPECT_NE(error_of([] { make_memory(-1); }).find("-1 bytes"), std::string::npos);
+  EXPECT_NE(message_of([] { make_memory(-1); }).find("-1 bytes"), std::string::npos);
   EXPECT_EQ(open_descriptors(), before);
 }
 
@@ -145,7 +139,7 @@ TEST(DescriptorServer, GivesUpWhenNobodyComes) {
     DescriptorServer server;
     const Descriptor memory = make_memory(4096);
     const auto start = std::chrono::steady_clock::now();
-    const std::string text = error_of([&] { server.serve(memory, 1, 50ms); });
+    const std::string text = message_of([&] { server.serve(memory, 1, 50ms); });
     EXPECT_NE(text.find("timed out"), std::string::npos) << text;
     EXPECT_GE(std::chrono::steady_clock::now() - start, 50ms);
   }
@@ -156,7 +150,7 @@ TEST(DescriptorServer, GivesUpWhenNotAllCome) {
   DescriptorServer server;
   const Descriptor memory = make_memory(4096);
   const pid_t process = fork_process([&] { return receive_descriptor(server.address(), long_enough).get() >= 0; });
-  EXPECT_NE(error_of([&] { server.serve(memory, 2, 500ms); }).find("timed out"), std::string::npos);
+  EXPECT_NE(message_of([&] { server.serve(memory, 2, 500ms); }).find("timed out"), std::string::npos);
   EXPECT_TRUE(succeeds(process));
 }
 
@@ -166,9 +160,9 @@ TEST(DescriptorServer, ItsReceiversGiveUpToo) {
   {
     const DescriptorServer server;  // never serves
     address = server.address();
-    EXPECT_NE(error_of([&] { receive_descriptor(address, 50ms); }).find("timed out"), std::string::npos);
+    EXPECT_NE(message_of([&] { receive_descriptor(address, 50ms); }).find("timed out"), std::string::npos);
   }
-  EXPECT_NE(error_of([&] { receive_descriptor(address, long_enough); }).find("connect"), std::string::npos) << "nobody listens";
+  EXPECT_NE(message_of([&] { receive_descriptor(address, long_enough); }).find("connect"), std::string::npos) << "nobody listens";
   EXPECT_EQ(open_descriptors(), before);
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real channels and exchanges, with threads in place of processes. The oracle is one thread. For ThreadSanitizer too.
+#include "message_of.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,6 +25,7 @@ using tw::Call;
 using tw::Collective;
 using tw::ElementType;
 using tw::ReduceOp;
+using tw::testing::message_of;
 using namespace tw::shared_memory;
 
 // Zeroed, at the start of a pair of cache lines.
@@ -228,15 +231,6 @@ TEST_P(ThreadsTest, CollectivesOfManyRoundsThroughTheSmallestSlotsEqualOneThread
 
 TEST_P(ThreadsTest, SeveralInFlightAdvanceInAnyOrder) { run_jobs(GetParam(), 1024, random_jobs(GetParam(), 3000), 5); }
 
-std::string text_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const tw::ContractError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST_P(ThreadsTest, CallsThatDifferThrowOnEveryRankAndTheChannelGoesOn) {
   const Node node(GetParam(), 512, 1024);
   const Call call{.collective = Collective::allreduce, .op = ReduceOp::sum, .type = ElementType::float32, .count = 200};  // of two rounds
@@ -259,7 +253,7 @@ TEST_P(ThreadsTest, CallsThatDifferThrowOnEveryRankAndTheChannelGoesOn) {
         const Call& mine = rank == 1 ? other : call;
         Exchange wrong(channel, mine, place, mine.collective == Collective::allgather ? bytes(result) : place, 0);
         Exchange behind(channel, call, bytes(tensor), bytes(tensor), 0);
-        const std::string text = text_of([&] {
+        const std::string text = message_of([&] {
           while (!wrong.advance()) {
             EXPECT_FALSE(behind.advance());
             std::this_thread::yield();
@@ -279,7 +273,7 @@ TEST_P(ThreadsTest, TheErrorNamesEveryRankThatDiffers) {
   const Node node(GetParam(), 512);
   node.run([&](int rank) {
     Exchange exchange(node.channel(rank), {.collective = Collective::broadcast, .peer = rank, .count = 0}, nullptr, nullptr, 0);
-    const std::string text = text_of([&] { finish(exchange); });
+    const std::string text = message_of([&] { finish(exchange); });
     for (int other = 1; other < node.ranks; ++other) {
       const std::string expected = tw::concat("rank ", other, " has 'broadcast from rank ", other, " of 0 uint8'");
       EXPECT_NE(text.find(expected), std::string::npos) << text;
@@ -426,8 +420,8 @@ TEST(Channel, FindsWhatLiesInMyShareOfAWindow) {
 }
 
 TEST(Channel, WantsSlotsOf64BytesARank) {
-  EXPECT_NE(text_of([] { Node(3, 128).channel(0); }).find("64 for each of 3 ranks, got 128"), std::string::npos);
-  EXPECT_NE(text_of([] { Node(1, 100).channel(0); }).find("multiple of 64"), std::string::npos);
+  EXPECT_NE(message_of([] { Node(3, 128).channel(0); }).find("64 for each of 3 ranks, got 128"), std::string::npos);
+  EXPECT_NE(message_of([] { Node(1, 100).channel(0); }).find("multiple of 64"), std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "message_of.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,12 +39,7 @@ std::vector<int64_t> bytes_by_rank(const ByRank& shards, const tw::SavePlan& pla
 }
 
 std::string error_of(const ByRank& shards) {
-  try {
-    (void)tw::plan_save(shards);
-  } catch (const tw::ContractError& error) {
-    return error.what();
-  }
-  return "";
+  return tw::testing::message_of([&] { (void)tw::plan_save(shards); });
 }
 
 TEST(SavePlan, WritesWhatAllHoldOnceAndEvenly) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The four operations against what their definition says, for sizes that the ranks divide and others. All numbers are small whole ones, so that every
 // sum is exact in either dtype, whatever its order.
+#include "message_of.hpp"
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -11,6 +12,7 @@
 namespace {
 
 using namespace tw::tensor_parallel;
+using tw::testing::message_of;
 using tw::testing::world;
 
 int ranks() { return world().size(); }
@@ -97,25 +99,16 @@ TEST(Operations, OutliveTheCommunicatorOfTheUser) {
   EXPECT_TRUE(input.grad().eq(ranks()).all().item<bool>());
 }
 
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const tw::ContractError& error) {
-    return error.what();
-  }
-  return "no exception";
-}
-
 TEST(Operations, RefuseWhatDoesNotFit) {
   const auto expect = [](const std::string& text, const std::string& message) { EXPECT_NE(text.find(message), std::string::npos) << text; };
   const at::Tensor whole_numbers = torch::ones({4}, torch::kLong);
-  expect(refusal([&] { copy_to_ranks(world(), whole_numbers); }), "copy_to_ranks needs a floating point tensor, got int64");
-  expect(refusal([&] { reduce_from_ranks(world(), whole_numbers); }), "reduce_from_ranks needs a floating point tensor, got int64");
-  expect(refusal([&] { gather_from_ranks(world(), whole_numbers, 4); }), "gather_from_ranks needs a floating point tensor, got int64");
-  expect(refusal([&] { scatter_to_ranks(world(), at::Tensor()); }), "scatter_to_ranks needs a floating point tensor, got an undefined one");
-  expect(refusal([&] { scatter_to_ranks(world(), torch::tensor(1.0)); }), "scatter_to_ranks needs a last dimension to split");
+  expect(message_of([&] { copy_to_ranks(world(), whole_numbers); }), "copy_to_ranks needs a floating point tensor, got int64");
+  expect(message_of([&] { reduce_from_ranks(world(), whole_numbers); }), "reduce_from_ranks needs a floating point tensor, got int64");
+  expect(message_of([&] { gather_from_ranks(world(), whole_numbers, 4); }), "gather_from_ranks needs a floating point tensor, got int64");
+  expect(message_of([&] { scatter_to_ranks(world(), at::Tensor()); }), "scatter_to_ranks needs a floating point tensor, got an undefined one");
+  expect(message_of([&] { scatter_to_ranks(world(), torch::tensor(1.0)); }), "scatter_to_ranks needs a last dimension to split");
   const int64_t size = 2 * ranks();
-  expect(refusal([&] { gather_from_ranks(world(), torch::ones({1, 3}), size); }),
+  expect(message_of([&] { gather_from_ranks(world(), torch::ones({1, 3}), size); }),
          tw::concat("gather_from_ranks needs 2 of the ", size, " elements of the last dimension on rank ", world().rank(), " of ", ranks(),
                     ", got [1, 3]"));
 }
