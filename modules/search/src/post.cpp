@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "post.hpp"
 
+#include <memory>
 #include <tw/base/contract.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <utility>
@@ -65,12 +66,18 @@ News get_news(Reading& reading) {
 
 }  // namespace
 
-Post::Post(const Communicator& workers) : mailbox_(workers), outboxes_(static_cast<size_t>(workers.size())) {}
+Post::Post(const Communicator& workers, std::function<void()> before_letters)
+    : mailbox_(workers), before_letters_(std::move(before_letters)), outboxes_(static_cast<size_t>(workers.size())) {}
+
+void Post::dispatch(size_t to) {
+  before_letters_();
+  mailbox_.send(std::exchange(outboxes_[to], {}), Rank(static_cast<int>(to)));
+}
 
 void Post::send(const News& news, int to) {
   Bytes& outbox = outboxes_[static_cast<size_t>(to)];
   put_news(outbox, news);
-  if (outbox.size() >= full) mailbox_.send(std::exchange(outbox, {}), Rank(to));
+  if (outbox.size() >= full) dispatch(static_cast<size_t>(to));
 }
 
 void Post::send_all(const News& news, int begin, int end) {
@@ -82,7 +89,7 @@ void Post::send_all(const News& news, int begin, int end) {
 void Post::send_gathered(bool at_once) {
   if (!at_once && since_sent_.elapsed() < a_moment) return;
   for (size_t to = 0; to < outboxes_.size(); ++to) {
-    if (!outboxes_[to].empty()) mailbox_.send(std::exchange(outboxes_[to], {}), Rank(static_cast<int>(to)));
+    if (!outboxes_[to].empty()) dispatch(to);
   }
   since_sent_ = Stopwatch();
 }
@@ -105,18 +112,19 @@ void Post::settle(const std::function<void(const News&, int from)>& take) {
   send_gathered(true);
   const Communicator& comm = mailbox_.comm();
   const auto workers = static_cast<size_t>(comm.size());
-  const std::vector<int64_t> sent = mailbox_.sent();  // to each; what is sent from now on belongs to the next call
-  std::vector<int64_t> expected(workers);             // from each
+  const auto sent = std::make_shared<const std::vector<int64_t>>(mailbox_.sent());  // to each; what is sent from now on belongs to the next call
+  const auto expected = std::make_shared<std::vector<int64_t>>(workers);            // from each
   Work exchange = mpi::start(comm, {.collective = Collective::alltoall, .count = static_cast<int64_t>(workers)},
-                             mpi::alltoall_transfer(comm, reinterpret_cast<const std::byte*>(sent.data()),
-                                                    reinterpret_cast<std::byte*>(expected.data()), static_cast<int64_t>(sizeof(int64_t))));
+                             mpi::alltoall_transfer(comm, reinterpret_cast<const std::byte*>(sent->data()),
+                                                    reinterpret_cast<std::byte*>(expected->data()), static_cast<int64_t>(sizeof(int64_t))),
+                             [sent, expected] {});  // kept where `take` throws
   while (!exchange.test()) {
     deliver(take, a_look);
     send_gathered(true);
   }
   const auto is_complete = [&] {
     for (size_t from = 0; from < workers; ++from) {
-      if (mailbox_.taken()[from] < expected[from]) return false;
+      if (mailbox_.taken()[from] < (*expected)[from]) return false;
     }
     return true;
   };

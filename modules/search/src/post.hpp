@@ -33,8 +33,8 @@ struct News {
 /// Gathers what goes to a worker while evaluations take less time than a letter, so that letters are few.
 class Post {
  public:
-  /// Collective. @param workers their first ranks
-  explicit Post(const Communicator& workers);
+  /// Collective. @param workers their first ranks. @param before_letters called before any leaves: what they say must not be lost
+  Post(const Communicator& workers, std::function<void()> before_letters);
 
   void send(const News& news, int to);
   /// To each worker of [begin, end) but this one.
@@ -48,9 +48,11 @@ class Post {
   void settle(const std::function<void(const News&, int from)>& take);
 
  private:
+  void dispatch(size_t to);
   void deliver(const mpi::Mailbox::Letter& letter, const std::function<void(const News&, int from)>& take);
 
   mpi::Mailbox mailbox_;
+  std::function<void()> before_letters_;
   std::vector<Bytes> outboxes_;  // by worker
   Stopwatch since_sent_;
 };

@@ -28,7 +28,7 @@ Worker::Worker(const Communicator& workers, Evaluator& evaluator, const Space& s
       layout_(layout),
       index_(workers.rank()),
       island_(layout.island_of(index_)),
-      post_(workers_),
+      post_(workers_, [this] { write_journal(); }),
       statuses_(static_cast<size_t>(workers.size())) {
   if (options.stopping) stopping_ = options.stopping();
   restore();
@@ -46,6 +46,7 @@ void Worker::run() {
     const bool begins = quota_->take();
     if (const auto whom = quota_->ask()) post_.send({.kind = News::Kind::ask}, *whom);
     if (!begins) {
+      write_journal();  // it may be long
       post_.send_gathered(true);
       if (quota_->is_over()) break;
       post_.deliver(listen, a_look);
@@ -60,11 +61,11 @@ void Worker::run() {
     }
     show_progress();
   }
-  if (journal_) journal_->write();
+  write_journal();
   // What hosts hand on to their islands in the first round arrives in the second.
   post_.settle(listen);
   post_.settle(listen);
-  if (journal_) journal_->write();
+  write_journal();
   if (bar_) bar_->finish();
 }
 

@@ -55,6 +55,9 @@ class Worker {
   /// @param from island
   void take_in(const Individual& individual, int from, bool replaces);
 
+  void write_journal() {
+    if (journal_) journal_->write();
+  }
   bool is_time_up() const { return since_begin_.elapsed().count() >= options_.seconds; }
   void stop_all();
   void show_progress();

@@ -4,9 +4,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/evolution/breeding.hpp>
 #include <tw/evolution/cma_es.hpp>
 #include <tw/search/journal.hpp>
 #include <tw/search/search.hpp>
@@ -48,6 +50,39 @@ TEST(ResumeSearch, OnOneWorkerIsTheUninterruptedSearch) {
       EXPECT_EQ(content_of(part.population()), content_of(whole.population()));
     }
   }
+}
+
+/// The first worker waits in its first trial until it was told of the others' ends. All of these are on the disk by then, though the others have run out
+/// of evaluations and write no more of their own: or a job that is killed now would lose what its workers have bred from.
+TEST(ResumeSearch, NobodyHearsOfWhatTheJournalCouldLose) {
+  const auto folder = fresh_folder("first_written");
+  std::vector<int64_t> heard;
+  const auto propagator = [&](const Seat& seat) {
+    class Listener : public Breeder {
+     public:
+      Listener(const Space& space, std::vector<int64_t>& trials) : Breeder(space), trials_(trials) {}
+      void tell(const Individual& individual) override { trials_.push_back(individual.trial); }
+
+     private:
+      std::vector<int64_t>& trials_;
+    };
+    return std::make_unique<Listener>(seat.space, heard);
+  };
+  const auto others = static_cast<size_t>(2 * (world().size() - 1));
+  const auto waiting = [&](const Configuration& c, Trial& trial) {
+    if (world().rank() > 0) return objective(c, trial);
+    while (heard.size() < others) trial.attend();
+    std::set<int64_t> written;
+    for (const JournalFile& file : read_journal(folder)) {
+      for (const Record& record : file.records) {
+        if (record.kind == Record::Kind::end) written.insert(record.individual.trial);
+      }
+    }
+    for (const int64_t each : heard) EXPECT_TRUE(written.contains(each)) << "trial " << each;
+    return objective(c, trial);
+  };
+  Search search(world(), plane(), waiting, {.evaluations = 2 * world().size(), .journal = folder, .propagator = propagator});
+  EXPECT_EQ(search.run().complete, 2 * world().size());
 }
 
 /// Every worker breeds again, from its file, what it had bred: read_journal's ask is compared with each start.
@@ -121,12 +156,7 @@ TEST(ResumeSearch, FromAJournalThatWasCutAnywhere) {
 TEST(ResumeSearch, ATrialThatTakesItsProcessDownFails) {
   if (world().size() > 1) return;
   const auto folder = fresh_folder("lost");
-  Individual lost{.trial = 0};
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    Search search(world(), plane(), objective, {.evaluations = attempt == 0 ? 1 : 2, .journal = folder});
-    search.run();
-    lost = search.population().all().back();
-  }
+  Search(world(), plane(), objective, {.evaluations = 2, .journal = folder}).run();
   // As if the process had ended twice in this trial: its end is missing, and it began twice.
   const auto path = folder / "000-00000.journal";
   auto file = read_journal(folder)[0];
