@@ -10,15 +10,16 @@ namespace tw::search {
 /// so that the answer is there in time. What all have and had adds up to the whole, so that exactly so many are begun.
 class Quota {
  public:
-  /// @param total of all workers, shared out evenly
-  Quota(int64_t total, int worker, int workers)
-      : worker_(worker), workers_(workers), left_(total / workers + (worker < total % workers ? 1 : 0)), next_(worker) {}
+  /// @param total of all workers, shared out evenly. @param own further ones, which come first and go to nobody else
+  Quota(int64_t total, int worker, int workers, int64_t own = 0)
+      : worker_(worker), workers_(workers), left_(own + total / workers + (worker < total % workers ? 1 : 0)), own_(own), next_(worker) {}
 
   int64_t left() const noexcept { return left_; }
   /// Begins an evaluation. @return whether there is one
   bool take() noexcept {
     if (left_ == 0) return false;
     --left_;
+    if (own_ > 0) --own_;
     return true;
   }
   /// Whom to ask now, if anyone: after that, no more until the answer has come.
@@ -36,7 +37,7 @@ class Quota {
   }
   /// What another one that asks is given.
   int64_t give() noexcept {
-    const int64_t given = left_ / 2;
+    const int64_t given = (left_ - own_) / 2;
     left_ -= given;
     return given;
   }
@@ -46,7 +47,8 @@ class Quota {
  private:
   int worker_;
   int workers_;
-  int64_t left_;
+  int64_t left_;  // own ones included
+  int64_t own_;
   int next_;
   bool asked_ = false;
   int refusals_ = 0;

@@ -65,10 +65,11 @@ void Worker::restore() {
   }
   for (const auto& [trial, individual] : all.ended) ++past_counts_[static_cast<size_t>(individual.state)];
   past_ = static_cast<int64_t>(all.ended.size());
-  queue_interrupted(all, same_layout);
   constexpr int64_t no_limit = int64_t{1} << 60;
   const int64_t total = options_.evaluations > 0 ? std::max<int64_t>(0, options_.evaluations - past_) : no_limit;
-  quota_.emplace(total, index_, layout_.workers());
+  const int64_t repeated = std::min(total, static_cast<int64_t>(all.interrupted.size()));
+  queue_interrupted(all, same_layout, static_cast<size_t>(repeated));
+  quota_.emplace(total - repeated, index_, layout_.workers(), static_cast<int64_t>(interrupted_.size()));
 }
 
 /// Does again what the file says that this worker did; what it bred then, it breeds now.
@@ -115,12 +116,15 @@ void Worker::replay(const JournalFile& mine, const History& all) {
   }
 }
 
-void Worker::queue_interrupted(const History& all, bool same_layout) {
-  for (size_t i = 0; i < all.interrupted.size(); ++i) {
-    const Interrupted& each = all.interrupted[i];
+void Worker::queue_interrupted(const History& all, bool same_layout, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    Interrupted each = all.interrupted[i];
     const bool has_worker = same_layout && each.epoch == all.epochs - 1;
     const int whose = has_worker ? each.worker : static_cast<int>(i % static_cast<size_t>(layout_.workers()));
-    if (whose == index_) interrupted_.push_back(each);
+    if (whose != index_) continue;
+    each.individual.worker = index_;  // in another layout it is another worker, perhaps on another island
+    each.individual.island = island_;
+    interrupted_.push_back(std::move(each));
   }
 }
 

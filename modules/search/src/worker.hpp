@@ -36,7 +36,7 @@ class Worker {
   // The past.
   void restore();
   void replay(const JournalFile& mine, const History& all);
-  void queue_interrupted(const History& all, bool same_layout);
+  void queue_interrupted(const History& all, bool same_layout, size_t count);
 
   // One evaluation.
   Individual bred();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 #include <tw/base/random.hpp>
 #include <vector>
 
@@ -11,8 +12,8 @@
 namespace tw::search {
 namespace {
 
-/// Workers of different speed, messages that take their time: exactly so many evaluations are begun, every worker comes to an end, and a slow one
-/// does not keep its share.
+/// Workers of different speed, with evaluations of their own, messages that take their time: exactly so many evaluations are begun, each worker begins
+/// its own, every worker comes to an end, and a slow one does not keep its share.
 TEST(Quota, IsUsedUpExactly) {
   struct Letter {
     int64_t arrives;
@@ -26,14 +27,16 @@ TEST(Quota, IsUsedUpExactly) {
     std::vector<Quota> quotas;
     std::vector<int64_t> free_at;
     std::vector<int64_t> speed;
+    std::vector<int64_t> own;
+    std::vector<int64_t> begun_by(static_cast<size_t>(workers), 0);
     std::vector<bool> over(static_cast<size_t>(workers), false);
     for (int w = 0; w < workers; ++w) {
-      quotas.emplace_back(total, w, workers);
+      own.push_back(random.below(4));
+      quotas.emplace_back(total, w, workers, own.back());
       free_at.push_back(0);
       speed.push_back(1 + random.below(50));
     }
     std::deque<Letter> letters;
-    int64_t begun = 0;
     int64_t last_begin = 0;
     for (int64_t now = 0; std::count(over.begin(), over.end(), false) > 0; ++now) {
       ASSERT_LT(now, 1000000) << "somebody never ends";
@@ -55,7 +58,7 @@ TEST(Quota, IsUsedUpExactly) {
         }
         if (over[static_cast<size_t>(w)]) continue;
         if (quota.take()) {
-          ++begun;
+          ++begun_by[static_cast<size_t>(w)];
           last_begin = now;
           free_at[static_cast<size_t>(w)] = now + speed[static_cast<size_t>(w)];
         }
@@ -66,7 +69,9 @@ TEST(Quota, IsUsedUpExactly) {
         if (quota.is_over()) over[static_cast<size_t>(w)] = true;
       }
     }
-    ASSERT_EQ(begun, total) << "seed " << seed;
+    const int64_t begun = std::accumulate(begun_by.begin(), begun_by.end(), int64_t{0});
+    ASSERT_EQ(begun, total + std::accumulate(own.begin(), own.end(), int64_t{0})) << "seed " << seed;
+    for (size_t w = 0; w < own.size(); ++w) ASSERT_GE(begun_by[w], own[w]) << "seed " << seed;
     // Without giving, the slowest would begin its last one at about total / workers * speed.
     if (workers > 4 && total > 100) {
       EXPECT_LT(last_begin, total * 50 / workers);

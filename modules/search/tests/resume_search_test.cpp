@@ -2,6 +2,7 @@
 // A search that goes on from its journal.
 #include "mpi_test.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -10,7 +11,8 @@
 #include <tw/comm/objects.hpp>
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/cma_es.hpp>
-#include <tw/search/journal.hpp>
+#include <tw/evolution/sampling.hpp>
+#include <tw/search/ledger.hpp>
 #include <tw/search/search.hpp>
 
 namespace tw::search {
@@ -177,6 +179,30 @@ TEST(ResumeSearch, ATrialThatTakesItsProcessDownFails) {
   EXPECT_EQ(result.failed, 1);
   EXPECT_EQ(result.complete, 4);
   EXPECT_NE(result.first_failure.find("lost"), std::string::npos) << result.first_failure;
+}
+
+/// A trial that was under way is repeated by the worker that had begun it, however few evaluations are left, and none is begun in its place.
+TEST(ResumeSearch, RepeatsWhatWasUnderWay) {
+  const auto folder = fresh_folder("repeats");
+  const int64_t evaluations = 8 * world().size();
+  // What others evaluate does not count here, so a trial's end can be taken away from under them.
+  const auto sobol = [](const Seat& seat) { return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers}); };
+  const SearchOptions options{.evaluations = evaluations, .journal = folder, .propagator = sobol};
+  Search(world(), plane(), objective, options).run();
+  if (world().rank() == 0) {  // as if the last worker had been killed in its last trial
+    const auto ends = [&] {
+      const std::vector<Record> records = read_journal(folder).back().records;
+      return std::count_if(records.begin(), records.end(), [](const Record& record) { return record.kind == Record::Kind::end; });
+    };
+    const auto path = read_journal(folder).back().path;
+    for (const auto before = ends(); ends() == before;) std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  }
+  world().barrier();
+  Search again(world(), plane(), objective, options);
+  EXPECT_EQ(again.run().complete, evaluations);
+  const Ledger ledger = read_ledger(folder, plane());
+  EXPECT_EQ(ledger.trials.size(), static_cast<size_t>(evaluations));
+  EXPECT_EQ(std::count_if(ledger.trials.begin(), ledger.trials.end(), [](const LedgerEntry& entry) { return entry.attempts == 2; }), 1);
 }
 
 TEST(ResumeSearch, RefusesOtherSpacesAndSeeds) {
