@@ -23,13 +23,13 @@ void prepare_search_folder(const Communicator& comm, const std::filesystem::path
   const DirectoryLock lock(comm, folder);
   if (comm.rank() == 0) {
     const std::filesystem::path path = folder / "objective.txt";
-    const std::vector<search::JournalFile> journal = search::read_journal(folder);
+    const std::vector<std::filesystem::path> journal = search::journal_files(folder);
     if (!fresh && !journal.empty() && text_in(path) != identity) {
       throw Error(concat(folder.string(), " holds a search of another objective, which ", path.filename().string(),
                          " there describes. Begin anew (--fresh), or set search.journal to another folder"));
     }
     if (fresh) {
-      for (const search::JournalFile& file : journal) std::filesystem::remove(file.path);
+      for (const std::filesystem::path& file : journal) std::filesystem::remove(file);
     }
     write_text(path, identity);
   }

@@ -115,10 +115,20 @@ Bytes payload_at(const Bytes& bytes, size_t at) {
   return {payload, payload + size};
 }
 
+/// What a process that was killed left behind at the end of a file is the beginning of one record. @throws FileError for anything else
+void expect_cut(const std::filesystem::path& path, const Bytes& bytes, size_t at) {
+  for (size_t next = at + 1; next < bytes.size(); ++next) {
+    if (payload_at(bytes, next).empty()) continue;
+    throw FileError(path, static_cast<int64_t>(at),
+                    concat("has a damaged record, and a whole one behind it, at byte ", next, ". Cut the file to ", at, " bytes to go on without both"));
+  }
+}
+
 /// @return whether it has a whole header
 bool read_file(JournalFile& file) {
   const Bytes bytes = content_of(file.path);
   const Bytes first = payload_at(bytes, 0);
+  if (first.empty()) expect_cut(file.path, bytes, 0);
   if (first.empty() && bytes.size() < 4096) return false;
   Reading header(first.data(), first.size());
   if (!get_header(header, file.header)) throw FileError(file.path, 0, "is no journal of a search, or of another version");
@@ -132,18 +142,26 @@ bool read_file(JournalFile& file) {
     file.records.push_back(std::move(record));
     at += prefix + payload.size();
   }
+  expect_cut(file.path, bytes, at);
   file.bytes = static_cast<int64_t>(at);
   return true;
 }
 
 }  // namespace
 
+std::vector<std::filesystem::path> journal_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> paths;
+  if (!std::filesystem::exists(folder)) return paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".journal") paths.push_back(entry.path());
+  }
+  return paths;
+}
+
 std::vector<JournalFile> read_journal(const std::filesystem::path& folder) {
   std::vector<JournalFile> files;
-  if (!std::filesystem::exists(folder)) return files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() != ".journal") continue;
-    JournalFile file{.path = entry.path()};
+  for (const std::filesystem::path& path : journal_files(folder)) {
+    JournalFile file{.path = path};
     if (read_file(file)) files.push_back(std::move(file));
   }
   std::sort(files.begin(), files.end(), [](const JournalFile& a, const JournalFile& b) {
@@ -226,13 +244,12 @@ void JournalWriter::adopt(const Individual& individual, int32_t from) {
 }
 
 void JournalWriter::write() {
-  for (size_t done = 0; done < pending_.size();) {
-    const ssize_t written = ::write(fd_, pending_.data() + done, pending_.size() - done);
+  while (!pending_.empty()) {
+    const ssize_t written = ::write(fd_, pending_.data(), pending_.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) throw FileError(path_, 0, concat("cannot be written: ", std::generic_category().message(errno)));
-    done += static_cast<size_t>(written);
+    pending_.erase(pending_.begin(), pending_.begin() + written);  // at once: what is written must not be written again
   }
-  pending_.clear();
 }
 
 }  // namespace tw::search

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "full_disk.hpp"
+#include "message_of.hpp"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -11,6 +14,8 @@
 
 namespace tw::search {
 namespace {
+
+using testing::message_of;
 
 std::filesystem::path fresh_folder(const std::string& name) {
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / ("journal_test_" + name);
@@ -106,14 +111,26 @@ TEST(Journal, MayBeCutAnywhere) {
   EXPECT_EQ(last, 6U);
 }
 
-TEST(Journal, ADamagedRecordEndsIt) {
+/// At the end it is what a killed process leaves. Anywhere else it would take whole records with it.
+TEST(Journal, ADamagedRecordEndsItOrIsRefused) {
   const auto folder = fresh_folder("damage");
-  const std::vector<int64_t> sizes = write_two(folder);
-  std::fstream file(folder / "000-00001.journal", std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(sizes[0] + 20);
-  file.put('\x55');
-  file.close();
-  EXPECT_TRUE(read_journal(folder)[0].records.empty());
+  const auto damaged_at = [&](int64_t byte) {
+    std::fstream file(folder / "000-00001.journal", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(byte);
+    const int was = file.get();
+    file.seekp(byte);
+    file.put(static_cast<char>(was ^ 0x55));
+    file.close();
+    return message_of<FileError>([&] { EXPECT_EQ(read_journal(folder).at(0).records.size(), 5U); });
+  };
+  const int64_t header_bytes = write_two(folder)[0];
+  EXPECT_NE(damaged_at(20).find("000-00001.journal at byte 0: has a damaged record, and a whole one behind it, at byte " + std::to_string(header_bytes)),
+            std::string::npos);
+  for (const int64_t in_record : {0, 5, 20}) {  // its size, checksum and content
+    const int64_t at = write_two(folder)[0];
+    EXPECT_NE(damaged_at(at + in_record).find("at byte " + std::to_string(at) + ": has a damaged record"), std::string::npos) << in_record;
+  }
+  EXPECT_EQ(damaged_at(write_two(folder).back() - 1), "nothing thrown");
 }
 
 TEST(Journal, RefusesWhatIsNone) {
@@ -123,17 +140,21 @@ TEST(Journal, RefusesWhatIsNone) {
   EXPECT_TRUE(read_journal(folder / "missing").empty());
 }
 
+/// What did not fit is written once there is room, and nothing twice.
 TEST(Journal, SaysThatTheDiskIsFull) {
   const auto folder = fresh_folder("full");
-  std::filesystem::create_symlink("/dev/full", folder / "000-00001.journal");
-  try {
-    JournalWriter journal(folder, header, 1);
-    journal.note(Record::Kind::departure, 1, 0);
-    journal.write();
-    FAIL() << "nothing thrown";
-  } catch (const FileError& error) {
-    EXPECT_NE(std::string(error.what()).find("000-00001.journal"), std::string::npos) << error.what();
+  JournalWriter journal(folder, header, 0);
+  journal.note(Record::Kind::departure, 1, 0);
+  journal.note(Record::Kind::departure, 2, 0);
+  {
+    const testing::FullDisk disk(std::filesystem::file_size(folder / "000-00001.journal") + 10);
+    EXPECT_NE(message_of<FileError>([&] { journal.write(); }).find("000-00001.journal at byte 0: cannot be written: "), std::string::npos);
   }
+  EXPECT_TRUE(read_journal(folder)[0].records.empty());
+  journal.write();
+  const std::vector<Record> records = read_journal(folder)[0].records;
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[1].individual.trial, 2);
 }
 
 }  // namespace

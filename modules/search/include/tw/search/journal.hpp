@@ -49,8 +49,11 @@ struct JournalFile {
   int64_t bytes = 0;  ///< that are whole: a write that was cut off is left out
 };
 
-/// The files of `folder`, by epoch and worker; none where there is no such folder. A file that was cut off in its header is left out.
-/// @throws FileError for what cannot be read, or is no journal
+/// Where the files of `folder` lie, in no order, whether they can be read or not; none where there is no such folder.
+std::vector<std::filesystem::path> journal_files(const std::filesystem::path& folder);
+
+/// What they say, by epoch and worker. A file that was cut off in its header is left out.
+/// @throws FileError for what cannot be read, is no journal, or is damaged: whole records follow what is none
 std::vector<JournalFile> read_journal(const std::filesystem::path& folder);
 
 /// Appends to one file. What write() has returned from is there when the process ends, however it ends.
@@ -69,7 +72,7 @@ class JournalWriter {
   void note(Record::Kind kind, int64_t trial, int32_t moves);
   /// @param from island
   void adopt(const Individual& individual, int32_t from);
-  /// @throws FileError, such as for a full disk
+  /// @throws FileError, such as for a full disk; what has not been written then may be written by another call
   void write();
 
  private:
