@@ -11,6 +11,7 @@ History history_of(const std::vector<JournalFile>& files) {
   for (LedgerEntry& entry : ledger.trials) {
     if (entry.has_ended()) {
       const int64_t trial = entry.individual.trial;
+      history.reports.insert(history.reports.end(), entry.reports.begin(), entry.reports.end());
       history.ended.emplace_hint(history.ended.end(), trial, std::move(entry.individual));
     } else {
       history.interrupted.push_back({std::move(entry.individual), entry.attempts, entry.epoch, entry.worker});

@@ -2,6 +2,7 @@
 // What a search that goes on needs of its ledger.
 #pragma once
 #include <map>
+#include <tw/evolution/stopping.hpp>
 #include <tw/search/journal.hpp>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct Interrupted {
 
 struct History {
   std::map<int64_t, Individual> ended = {};   ///< by trial
+  std::vector<Report> reports = {};           ///< of those that ended, by trial
   std::vector<Interrupted> interrupted = {};  ///< by trial
   int64_t next_trial = 0;                     ///< above all that there were
   int epochs = 0;

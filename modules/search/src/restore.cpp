@@ -63,6 +63,10 @@ void Worker::restore() {
     absorb(individual);
     if (journal_) journal_->note(Record::Kind::arrival, trial, individual.moves);
   }
+  // Trials that are repeated will report again.
+  for (const Report& report : all.reports) {
+    if (stopping_ && island_of(all.ended.at(report.trial)) == island_) stopping_->observe(report);
+  }
   for (const auto& [trial, individual] : all.ended) ++past_counts_[static_cast<size_t>(individual.state)];
   past_ = static_cast<int64_t>(all.ended.size());
   constexpr int64_t no_limit = int64_t{1} << 60;
@@ -94,9 +98,7 @@ void Worker::replay(const JournalFile& mine, const History& all) {
         absorb(all.ended.at(trial));
         if (all.ended.at(trial).counts()) wards_.add(all.ended.at(trial));
         break;
-      case Record::Kind::report:
-        if (stopping_) stopping_->observe({trial, record.step, record.value});
-        break;
+      case Record::Kind::report: break;
       case Record::Kind::arrival:
         if (known(trial) != nullptr) {
           Individual individual = *known(trial);

@@ -137,20 +137,32 @@ TEST(ResumeSearch, OnOtherRanksAndIslandsKeepsWhatIsKnown) {
   EXPECT_EQ(search.population().all().size(), 250U);
 }
 
-/// Cut at every byte: nothing that had ended is lost, and exactly as many are evaluated as asked for.
+/// Cut at every byte: nothing that had ended is lost, exactly as many are evaluated as asked for, and the same ones are stopped.
 TEST(ResumeSearch, FromAJournalThatWasCutAnywhere) {
   if (world().size() > 1) return;
   const auto folder = fresh_folder("cut");
-  Search whole(world(), plane(), objective, {.evaluations = 6, .seed = 1});
-  whole.run();
-  Search(world(), plane(), objective, {.evaluations = 6, .seed = 1, .journal = folder}).run();
+  const auto reporting = [](const Configuration& c, Trial& trial) {
+    const Outcome outcome = objective(c, trial);
+    for (int64_t step = 1; step <= 3 && trial.report(step, outcome.loss + 1.0 / static_cast<double>(step)); ++step) {
+    }
+    return outcome;
+  };
+  SearchOptions options{.evaluations = 6, .seed = 1, .stopping = [] { return median_rule({.least_trials = 1}); }};
+  Search whole(world(), plane(), reporting, options);
+  const SearchResult expected = whole.run();
+  ASSERT_GT(expected.pruned, 0);
+  ASSERT_GT(expected.complete, 0);
+  options.journal = folder;
+  Search(world(), plane(), reporting, options).run();
   const auto path = folder / "000-00000.journal";
   std::string content(static_cast<size_t>(std::filesystem::file_size(path)), '\0');
   std::ifstream(path, std::ios::binary).read(content.data(), static_cast<std::streamsize>(content.size()));
   for (size_t cut = 0; cut <= content.size(); ++cut) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << content.substr(0, cut);
-    Search search(world(), plane(), objective, {.evaluations = 6, .seed = 1, .journal = folder});
-    ASSERT_EQ(search.run().complete, 6) << "cut at " << cut;
+    Search search(world(), plane(), reporting, options);
+    const SearchResult result = search.run();
+    ASSERT_EQ(result.complete, expected.complete) << "cut at " << cut;
+    ASSERT_EQ(result.pruned, expected.pruned) << "cut at " << cut;
     ASSERT_EQ(content_of(search.population()), content_of(whole.population())) << "cut at " << cut;
   }
 }
@@ -210,6 +222,26 @@ TEST(ResumeSearch, RefusesOtherSpacesAndSeeds) {
   Search(world(), plane(), objective, {.evaluations = 8, .journal = folder}).run();
   EXPECT_THROW(Search(world(), {real("x", 0, 1), real("y", 0, 1)}, objective, {.evaluations = 8, .journal = folder}), FileError);
   EXPECT_THROW(Search(world(), plane(), objective, {.evaluations = 8, .seed = 1, .journal = folder}), FileError);
+}
+
+/// A rule that would stop everything after one good report knows it again, from whichever worker and layout it was.
+TEST(ResumeSearch, RulesKnowEarlierReports) {
+  const auto folder = fresh_folder("rules");
+  const Communicator alone = world().split(world().rank() == 0 ? 0 : 1, 0);
+  double reported = 0;
+  const auto reporting = [&](const Configuration& /*c*/, Trial& trial) -> Outcome {
+    trial.report(1, reported);
+    return reported;
+  };
+  SearchOptions options{.evaluations = 1, .journal = folder, .stopping = [] { return halving_rule({.grace = 1, .eta = 1000}); }};
+  if (world().rank() == 0) Search(alone, plane(), reporting, options).run();
+  world().barrier();
+  for (reported = 1; reported < 3; ++reported) {  // on as many workers as there are, then on these again
+    options.evaluations += world().size();
+    const SearchResult result = Search(world(), plane(), reporting, options).run();
+    EXPECT_EQ(result.complete, 1);
+    EXPECT_EQ(result.pruned, options.evaluations - 1);
+  }
 }
 
 TEST(ResumeSearch, OneSearchAtATime) {
