@@ -2,6 +2,7 @@
 #include "command_objective.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <tw/base/clock.hpp>
@@ -46,7 +47,9 @@ Message message_in(const std::string& line) {
   if (json.contains("loss")) message.loss = number("loss");
   if (json.contains("step") && json.contains("value")) {
     message.value = number("value");
-    message.step = static_cast<int64_t>(number("step"));
+    const double step = number("step");
+    if (!(std::abs(step) <= 0x1p53) || step != std::floor(step)) throw Error("\"step\" must be a whole number: " + line.substr(0, 200));
+    message.step = static_cast<int64_t>(step);
   }
   return message;
 }

@@ -13,9 +13,8 @@ struct CommandOptions {
 };
 
 /// Runs a program for each trial. It tells its loss by a line {"loss": 0.5} on standard output, the last one counts, and may report on its way by
-/// lines
-/// {"step": 3, "value": 0.7}; other lines are passed over. A trial fails with a program that ends with another exit code than 0, has no loss to tell,
-/// or takes too long. The program does not see MPI's variables, so that it may be an MPI program itself.
+/// lines {"step": 3, "value": 0.7}, steps ascending; other lines are passed over. A trial fails with a program that ends with another exit code than
+/// 0, has no loss to tell, or takes too long. The program does not see MPI's variables, so that it may be an MPI program itself.
 class CommandObjective {
  public:
   /// @throws ConfigError for each parameter that the command does not name

@@ -232,7 +232,7 @@ Programs
   {"loss": 0.5}       The loss, as a line of standard output; the last one counts
   {"step": 3, "value": 0.7}
                       What it has reached on its way, for the rule that stops trials; it is ended
-                      by SIGTERM then. Other lines are passed over
+                      by SIGTERM then. Steps ascend. Other lines are passed over
   A trial fails with a program that ends by a signal or with an exit code other than 0, tells no
   loss, or takes longer than --timeout. Programs do not see the variables OMPI_*, PMIX_* and PMI_*,
   so that they may be MPI programs themselves, and end when their worker does.)"));

@@ -3,10 +3,13 @@
 
 #include <bit>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/evolution/stopping.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/error.hpp>
 
@@ -43,7 +46,19 @@ Evaluation Evaluator::evaluate(int64_t trial, const std::vector<double>& values,
     order.insert(order.end(), values.begin(), values.end());
     broadcast_patiently(order.data(), static_cast<int64_t>(order.size() * sizeof(double)));
   }
-  return run(trial, values, reporting, attending);
+  std::exception_ptr broken;  // not the trial, but the search itself: a full disk, another worker's end
+  const auto watched = [&](const auto& call) {
+    try {
+      return call();
+    } catch (...) {
+      broken = std::current_exception();
+      throw;
+    }
+  };
+  Evaluation evaluation = run(
+      trial, values, [&](int64_t step, double value) { return watched([&] { return reporting(step, value); }); }, [&] { watched(attending); });
+  if (broken) std::rethrow_exception(broken);
+  return evaluation;
 }
 
 void Evaluator::dismiss() {
@@ -65,11 +80,13 @@ void Evaluator::serve() {
 Evaluation Evaluator::run(int64_t trial, const std::vector<double>& values, const Trial::Reporting& reporting, const Trial::Attending& attending) {
   const Stopwatch watch;
   Evaluation evaluation;
-  double last = std::numeric_limits<double>::quiet_NaN();
+  std::optional<Report> last;
   bool stopped = false;
   const Communicator& comm = *trial_;
   const auto report = [&](int64_t step, double value) {
-    last = value;
+    if (stopped) return false;
+    TW_EXPECTS(!last || step > last->step, "the steps of a trial's reports ascend: got ", step, " behind ", last->step);
+    last = {trial, step, value};
     const bool goes_on = comm.rank() == 0 && reporting(step, value);
     stopped = !(comm.size() > 1 ? agree(comm, goes_on) : goes_on);
     return !stopped;
@@ -108,7 +125,7 @@ Evaluation Evaluator::run(int64_t trial, const std::vector<double>& values, cons
   if (evaluation.state != TrialState::failed) {
     if (stopped) {
       evaluation.state = TrialState::pruned;
-      evaluation.loss = last;
+      evaluation.loss = last->value;
     }
     if (!std::isfinite(evaluation.loss)) {
       evaluation.state = TrialState::failed;

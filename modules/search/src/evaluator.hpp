@@ -22,7 +22,7 @@ class Evaluator {
   Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed);
 
   bool leads() const { return worker_.rank() == 0; }
-  /// On the first rank. @param reporting whether to go on
+  /// On the first rank. @param reporting whether to go on. @throws what `reporting` and `attending` throw; the objective's failures are returned
   Evaluation evaluate(int64_t trial, const std::vector<double>& values, const Trial::Reporting& reporting, const Trial::Attending& attending);
   /// On the first rank: the others return from serve().
   void dismiss();

@@ -120,7 +120,7 @@ void expect_cut(const std::filesystem::path& path, const Bytes& bytes, size_t at
   for (size_t next = at + 1; next < bytes.size(); ++next) {
     if (payload_at(bytes, next).empty()) continue;
     throw FileError(path, static_cast<int64_t>(at),
-                    concat("has a damaged record, and a whole one behind it, at byte ", next, ". Cut the file to ", at, " bytes to go on without both"));
+                    concat("is damaged, and at byte ", next, " a whole record follows. Cut the file to ", at, " bytes to go on without it"));
   }
 }
 

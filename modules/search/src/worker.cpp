@@ -16,7 +16,7 @@ namespace {
 constexpr auto a_look = std::chrono::milliseconds(1);
 constexpr double shorter_than_a_letter_s = 20e-6;
 constexpr double status_every_s = 0.25;
-constexpr uint64_t migration_stream = uint64_t{1} << 63;  // of the random numbers; trials have those below
+constexpr uint64_t migration_stream = uint64_t{1} << 63;  // of the random numbers; breeding and trials have those below
 
 }  // namespace
 

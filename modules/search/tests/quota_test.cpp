@@ -12,8 +12,8 @@
 namespace tw::search {
 namespace {
 
-/// Workers of different speed, with evaluations of their own, messages that take their time: exactly so many evaluations are begun, each worker begins
-/// its own, every worker comes to an end, and a slow one does not keep its share.
+/// Workers of different speed, with evaluations of their own, messages that take their time: exactly so many evaluations are begun, each worker
+/// begins its own, every worker comes to an end, and a slow one does not keep its share.
 TEST(Quota, IsUsedUpExactly) {
   struct Letter {
     int64_t arrives;

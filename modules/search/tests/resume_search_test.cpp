@@ -54,8 +54,8 @@ TEST(ResumeSearch, OnOneWorkerIsTheUninterruptedSearch) {
   }
 }
 
-/// The first worker waits in its first trial until it was told of the others' ends. All of these are on the disk by then, though the others have run out
-/// of evaluations and write no more of their own: or a job that is killed now would lose what its workers have bred from.
+/// The first worker waits in its first trial until it was told of the others' ends. All of these are on the disk by then, though the others have run
+/// out of evaluations and write no more of their own: or a job that is killed now would lose what its workers have bred from.
 TEST(ResumeSearch, NobodyHearsOfWhatTheJournalCouldLose) {
   const auto folder = fresh_folder("first_written");
   std::vector<int64_t> heard;
@@ -198,7 +198,9 @@ TEST(ResumeSearch, RepeatsWhatWasUnderWay) {
   const auto folder = fresh_folder("repeats");
   const int64_t evaluations = 8 * world().size();
   // What others evaluate does not count here, so a trial's end can be taken away from under them.
-  const auto sobol = [](const Seat& seat) { return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers}); };
+  const auto sobol = [](const Seat& seat) {
+    return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers});
+  };
   const SearchOptions options{.evaluations = evaluations, .journal = folder, .propagator = sobol};
   Search(world(), plane(), objective, options).run();
   if (world().rank() == 0) {  // as if the last worker had been killed in its last trial

@@ -151,6 +151,65 @@ TEST(Search, StopsTrialsEarly) {
   }
 }
 
+TEST(Search, ATrialThatIsStoppedStaysStopped) {
+  Search search(world(), plane(),
+                [&](const Configuration& /*c*/, Trial& trial) -> Outcome {
+                  EXPECT_FALSE(trial.report(1, NAN));
+                  EXPECT_FALSE(trial.report(2, 1)) << "it goes on all the same";
+                  return 1;
+                },
+                {.evaluations = 8});
+  EXPECT_EQ(search.run().failed, 8) << "the value that stopped it counts, and is no number";
+}
+
+TEST(Search, StepsAscend) {
+  Search search(world(), plane(),
+                [&](const Configuration& /*c*/, Trial& trial) -> Outcome {
+                  trial.report(2, 1);
+                  trial.report(2, 1);
+                  return 1;
+                },
+                {.evaluations = 4});
+  EXPECT_EQ(search.run().failed, 4);
+}
+
+/// What is wrong with the search itself is no failure of the trial in which it comes to light.
+TEST(Search, EndsWhereItsRuleIsBroken) {
+  class Broken : public StoppingRule {
+   public:
+    void observe(const Report& /*report*/) override { throw std::logic_error("broken"); }
+    bool goes_on(const Report& /*report*/) const override { return true; }
+  };
+  Search search(world(), plane(), [&](const Configuration& c, Trial& trial) -> Outcome { return trial.report(1, 1) ? sphere(c) : 1; },
+                {.evaluations = 8, .stopping = [] { return std::make_unique<Broken>(); }});
+  EXPECT_ANY_THROW(search.run());  // on other ranks perhaps the news of it
+  world().barrier();
+}
+
+/// What an objective draws is not what its configuration was bred from.
+TEST(Search, TrialsHaveRandomNumbersOfTheirOwn) {
+  std::vector<uint32_t> bred;
+  class Drawing : public Breeder {
+   public:
+    Drawing(const Space& space, std::vector<uint32_t>& drawn) : Breeder(space), drawn_(drawn) {}
+    Proposal ask(const Population& population, CounterRng& random) override {
+      CounterRng same = random;
+      drawn_.push_back(same());
+      return Breeder::ask(population, random);
+    }
+
+   private:
+    std::vector<uint32_t>& drawn_;
+  };
+  Search search(world(), plane(),
+                [&](const Configuration& c, Trial& trial) {
+                  EXPECT_NE(trial.rng()(), bred.back());  // equal by chance: 1 in 2^32
+                  return Outcome(sphere(c));
+                },
+                {.evaluations = 8, .propagator = [&](const Seat& seat) { return std::make_unique<Drawing>(seat.space, bred); }});
+  EXPECT_EQ(search.run().complete, 8);
+}
+
 /// On every island the same is active; a copy replaces, and a move leaves: their number on all islands is that of the evaluations.
 TEST(Search, IndividualsMoveAmongIslands) {
   if (world().size() < 2) return;

@@ -27,10 +27,11 @@ class Trial {
   /// Unique in the search, the same when a trial is repeated.
   int64_t number() const noexcept { return number_; }
   /// Random numbers of this trial alone, the same on all of its ranks.
-  CounterRng rng() const noexcept { return CounterRng(seed_, static_cast<uint64_t>(number_)); }
+  CounterRng rng() const noexcept { return CounterRng(seed_, stream | static_cast<uint64_t>(number_)); }
 
   /// What the trial has reached at a step: an epoch, or whatever ascends. The first rank's value counts. Collective over comm().
-  /// @return whether to go on; otherwise return soon: the trial is pruned, and this value is its loss
+  /// @return whether to go on; otherwise return soon: the trial is pruned, this value is its loss, and further reports are passed over
+  /// @throws ContractError unless steps ascend
   bool report(int64_t step, double value) { return reporting_(step, value); }
   /// For an objective that only waits, such as for another program: takes in and answers what other workers have sent. Every 50 ms will do. Not
   /// collective; nothing happens but on the first rank.
@@ -39,6 +40,8 @@ class Trial {
   }
 
  private:
+  static constexpr uint64_t stream = uint64_t{1} << 62;  // of the random numbers; those of breeding are below
+
   const Communicator& comm_;
   int64_t number_;
   uint64_t seed_;
