@@ -54,7 +54,8 @@ std::string render_progress(const Progress& progress, int width) {
     const int filled = static_cast<int>(share * width);
     line += "[" + std::string(static_cast<size_t>(filled), '=') + std::string(static_cast<size_t>(width - filled), ' ') + "] ";
   }
-  line += printed("%3.0f%%", 100 * share) + "  " + format_count(rate) + " " + progress.unit + "/s";
+  line += printed("%3.0f%%", 100 * share);
+  if (!progress.unit.empty()) line += "  " + format_count(rate) + " " + progress.unit + "/s";
   if (progress.done < progress.total) {
     line += "  " + format_duration(Seconds(remaining)) + " left";
   } else {

@@ -18,6 +18,8 @@ TEST(Progress, ShowsTheTimeTakenAtTheEnd) {
 }
 
 TEST(Progress, ToleratesNothingToDo) {
+  const tw::Progress without_rate{.label = "search", .done = 500, .total = 1000, .elapsed = tw::Seconds(2), .unit = {}, .note = {}};
+  EXPECT_EQ(tw::render_progress(without_rate, 0), "search  50%  0:02 left");
   EXPECT_EQ(tw::render_progress({.label = "empty", .unit = "steps", .note = {}}, 4), "empty [====] 100%  0.00 steps/s  in 0:00");
 }
 

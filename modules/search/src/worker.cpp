@@ -18,6 +18,8 @@ constexpr double shorter_than_a_letter_s = 20e-6;
 constexpr double status_every_s = 0.25;
 constexpr uint64_t migration_stream = uint64_t{1} << 63;  // of the random numbers; breeding and trials have those below
 
+int64_t milliseconds(double seconds) { return static_cast<int64_t>(1e3 * std::min(seconds, 1e12)); }
+
 }  // namespace
 
 Worker::Worker(const Communicator& workers, Evaluator& evaluator, const Space& space, const SearchOptions& options, const Layout& layout)
@@ -35,8 +37,11 @@ Worker::Worker(const Communicator& workers, Evaluator& evaluator, const Space& s
 }
 
 void Worker::run() {
-  if (options_.progress && index_ == 0)
-    bar_.emplace(std::cout, output_is_terminal(), "search", "evaluations", std::max<int64_t>(1, options_.evaluations));
+  if (options_.progress && index_ == 0) {
+    const bool counts = options_.evaluations > 0;  // or else it goes by time
+    const int64_t total = counts ? std::max<int64_t>(0, options_.evaluations - past_) : milliseconds(options_.seconds);
+    bar_.emplace(std::cout, output_is_terminal(), "search", counts ? "evaluations" : "", total);
+  }
   since_begin_ = Stopwatch();
   const auto listen = [this](const News& news, int from) { take(news, from); };
   while (true) {
@@ -62,11 +67,12 @@ void Worker::run() {
     show_progress();
   }
   write_journal();
+  if (options_.progress) tell_status();
   // What hosts hand on to their islands in the first round arrives in the second.
   post_.settle(listen);
   post_.settle(listen);
   write_journal();
-  if (bar_) bar_->finish();
+  if (bar_) bar_->finish(draw_progress());
 }
 
 Individual Worker::bred() {
@@ -211,22 +217,36 @@ void Worker::stop_all() {
 void Worker::show_progress() {
   if (!options_.progress || since_status_.elapsed().count() < status_every_s) return;
   since_status_ = Stopwatch();
-  int64_t evaluations = 0;
-  for (const int64_t each : counts_) evaluations += each;
-  const double best = population_.best() != nullptr ? population_.best()->loss : std::numeric_limits<double>::infinity();
-  if (index_ != 0) {
-    post_.send({.kind = News::Kind::status, .number = evaluations, .step = static_cast<int64_t>(1e6 * busy_s_), .value = best}, 0);
-    return;
+  tell_status();
+  if (bar_) draw_progress();
+}
+
+/// What worker 0 shows.
+void Worker::tell_status() {
+  Status mine{.busy_s = busy_s_};
+  for (const int64_t each : counts_) mine.evaluations += each;
+  if (population_.best() != nullptr) mine.best = population_.best()->loss;
+  if (index_ == 0) {
+    statuses_[0] = mine;
+  } else {
+    post_.send({.kind = News::Kind::status, .number = mine.evaluations, .step = static_cast<int64_t>(1e6 * mine.busy_s), .value = mine.best}, 0);
   }
-  statuses_[0] = {evaluations, busy_s_, best};
-  Status all{.evaluations = past_};
+}
+
+/// @return the note on the line
+std::string Worker::draw_progress() {
+  Status all;
   for (const Status& each : statuses_) {
     all.evaluations += each.evaluations;
     all.busy_s += each.busy_s;
     all.best = std::min(all.best, each.best);
   }
-  const double share = all.busy_s / (since_begin_.elapsed().count() * layout_.workers());
-  bar_->update(all.evaluations, concat("best ", all.best, ", busy ", std::lround(100 * share), " %"));
+  const double seconds = since_begin_.elapsed().count();
+  std::string note = concat("busy ", std::lround(100 * all.busy_s / (seconds * layout_.workers())), " %");
+  if (std::isfinite(all.best)) note = concat("best ", all.best, ", ", note);
+  if (options_.evaluations == 0) note = concat(all.evaluations, " evaluations, ", note);
+  bar_->update(options_.evaluations > 0 ? all.evaluations : milliseconds(std::min(seconds, options_.seconds)), note);
+  return note;
 }
 
 SearchResult Worker::result() {
@@ -238,6 +258,7 @@ SearchResult Worker::result() {
   result.pruned = of(TrialState::pruned);
   result.failed = of(TrialState::failed);
   result.infeasible = of(TrialState::infeasible);
+  mpi::allreduce(workers_, {&result.seconds, 1, ElementType::float64}, ReduceOp::max);
   result.busy = busy_s_ / std::max(result.seconds, 1e-9) / layout_.workers();
   mpi::allreduce(workers_, {&result.busy, 1, ElementType::float64}, ReduceOp::sum);
   Bytes mine;

@@ -61,6 +61,8 @@ class Worker {
   bool is_time_up() const { return since_begin_.elapsed().count() >= options_.seconds; }
   void stop_all();
   void show_progress();
+  void tell_status();
+  std::string draw_progress();
 
   Communicator workers_;
   Evaluator& evaluator_;

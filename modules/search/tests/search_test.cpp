@@ -41,7 +41,7 @@ TEST(Search, EvaluatesExactlySoManyAndTellsAll) {
     EXPECT_EQ(result.complete, evaluations);
     EXPECT_EQ(search.population().all().size(), static_cast<size_t>(evaluations));
     EXPECT_TRUE(all_agree(world(), std::to_string(content_of(search.population())))) << "the ranks know different things";
-    EXPECT_TRUE(all_agree(world(), concat(result.best.trial, result.best.loss)));
+    EXPECT_TRUE(all_agree(world(), concat(result.best.trial, ' ', result.best.loss, ' ', result.seconds, ' ', result.busy)));
     EXPECT_EQ(result.best.loss, search.population().best()->loss);
   }
 }

@@ -13,7 +13,7 @@ struct Progress {
   int64_t done = 0;   ///< units finished
   int64_t total = 0;  ///< units in all
   Seconds elapsed{0};
-  std::string unit;  ///< such as "images"; the rate is in units a second
+  std::string unit;  ///< such as "images"; the rate is in units a second; empty: no rate
   std::string note;  ///< free text behind the rate, such as "loss 0.412"
 };
 

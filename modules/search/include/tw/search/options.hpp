@@ -52,7 +52,7 @@ struct SearchOptions {
   std::function<std::unique_ptr<Propagator>(const Seat&)> propagator = {};
   /// None: nothing stops early.
   std::function<std::unique_ptr<StoppingRule>()> stopping = {};
-  bool progress = false;  ///< a line on rank 0's terminal
+  bool progress = false;  ///< rank 0 shows how far this run has come: of its evaluations, or else of its seconds
 
   /// @throws ContractError naming the wrong field
   void validate(int ranks) const;
