@@ -17,9 +17,12 @@ TEST(Progress, ShowsTheTimeTakenAtTheEnd) {
   EXPECT_EQ(tw::render_progress(progress, 0), "epoch 100%  2.50 steps/s  in 0:04");
 }
 
+TEST(Progress, HasNoRateWithoutAUnit) {
+  const tw::Progress progress{.label = "search", .done = 500, .total = 1000, .elapsed = tw::Seconds(2), .unit = {}, .note = {}};
+  EXPECT_EQ(tw::render_progress(progress, 0), "search  50%  0:02 left");
+}
+
 TEST(Progress, ToleratesNothingToDo) {
-  const tw::Progress without_rate{.label = "search", .done = 500, .total = 1000, .elapsed = tw::Seconds(2), .unit = {}, .note = {}};
-  EXPECT_EQ(tw::render_progress(without_rate, 0), "search  50%  0:02 left");
   EXPECT_EQ(tw::render_progress({.label = "empty", .unit = "steps", .note = {}}, 4), "empty [====] 100%  0.00 steps/s  in 0:00");
 }
 

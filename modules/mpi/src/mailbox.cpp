@@ -73,8 +73,9 @@ void Mailbox::take_in() {
 }
 
 void Mailbox::send(std::vector<std::byte> bytes, Rank to) {
-  constexpr size_t most_bytes = size_t{1} << 30;
-  TW_EXPECTS(!bytes.empty() && bytes.size() <= most_bytes, "a letter has 1 to 2^30 bytes, got ", bytes.size());
+  const auto most_bytes = static_cast<size_t>(comm_.state()->runtime->largest_message());  // or it would come in pieces
+  TW_EXPECTS(!bytes.empty() && bytes.size() <= most_bytes, "a letter has 1 to ", most_bytes, " bytes, got ", bytes.size());
+  TW_EXPECTS(to >= 0 && to < comm_.size(), "rank ", to, " is not a rank of '", comm_.name(), "'");
   leave_at_most(most_under_way - 1);
   ++sent_[static_cast<size_t>(to)];
   const auto kept = std::make_shared<std::vector<std::byte>>(std::move(bytes));

@@ -3,10 +3,13 @@
 // ones.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <numeric>
+#include <tw/base/contract.hpp>
 #include <tw/mpi.hpp>
 #include <tw/mpi/collectives.hpp>
+#include <tw/mpi/mailbox.hpp>
 #include <vector>
 
 namespace {
@@ -98,6 +101,16 @@ TEST(LargeMessages, SendAndReceive) {
   run({.collective = tw::Collective::send, .peer = next}, tw::mpi::send_transfer(*comm, buffer_of(outgoing), tw::Rank(next), tw::Tag(3)));
   received.wait();
   EXPECT_EQ(incoming, numbers_of(previous));
+}
+
+/// A letter in pieces would be several.
+TEST(LargeMessages, LettersAreRefused) {
+  tw::mpi::Mailbox mailbox(*comm);
+  EXPECT_THROW(mailbox.send(std::vector<std::byte>(1001), comm->rank()), tw::ContractError);
+  mailbox.send(std::vector<std::byte>(1000), comm->rank());
+  const auto letter = mailbox.take_within(std::chrono::seconds(30));
+  ASSERT_TRUE(letter.has_value());
+  EXPECT_EQ(letter->bytes.size(), 1000U);
 }
 
 }  // namespace

@@ -56,9 +56,12 @@ TEST(Mailbox, WaitsNoLongerThanAsked) {
   world().barrier();
 }
 
-TEST(Mailbox, RefusesEmptyLetters) {
+TEST(Mailbox, RefusesWhatCannotBeSent) {
   Mailbox mailbox(world());
   EXPECT_THROW(mailbox.send({}, Rank(0)), ContractError);
+  EXPECT_THROW(mailbox.send(letter_of(1, 8), Rank(world().size())), ContractError);
+  EXPECT_THROW(mailbox.send(letter_of(1, 8), Rank(-1)), ContractError);
+  EXPECT_EQ(mailbox.sent(), std::vector<int64_t>(static_cast<size_t>(world().size()), 0));
   world().barrier();
 }
 

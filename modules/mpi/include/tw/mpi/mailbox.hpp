@@ -11,7 +11,8 @@
 
 namespace tw::mpi {
 
-/// Messages of any length whenever a rank has something to say: nobody needs to expect them. Those of one sender arrive in their order.
+/// Messages of whatever length whenever a rank has something to say: nobody needs to expect them. Those of one sender arrive in their order.
+/// Every call but the destructor throws RevokedError once `comm` or what it was made from is revoked.
 class Mailbox {
  public:
   struct Letter {
@@ -20,15 +21,17 @@ class Mailbox {
     bool operator==(const Letter&) const = default;
   };
 
-  /// Collective over `comm`.
+  /// Collective over `comm`, which is duplicated.
   explicit Mailbox(const Communicator& comm);
-  /// Not collective. Letters that have not been taken are lost, and what is being sent goes on its way.
+  /// Not collective. Letters that have not been taken are lost, and what is being sent goes on its way. A long letter that nobody takes in is still
+  /// under way when the Environment ends.
   ~Mailbox();
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
   const Communicator& comm() const noexcept { return comm_; }
   /// Returns at once, unless `most_under_way` letters are: then it takes letters in until one of these has left.
+  /// @param bytes 1 to EnvironmentOptions::largest_message. @param to this rank itself included. @throws ContractError for others
   void send(std::vector<std::byte> bytes, Rank to);
   /// The next letter that has come, if any.
   std::optional<Letter> take();
