@@ -193,22 +193,28 @@ void add_search(CLI::App& app, Environment& mpi) {
                       the file's name. The result is written there too, as best.toml,
                       and what happened, as report.html, trials.csv and trials.sqlite
   islands             Workers of an island share all results; now and then one goes to another
-                      island
-  ranks_per_worker    Ranks that evaluate together
-  attempts            A trial whose process was lost so often has failed
-  seed
+                      island. Default: 1
+  island_workers      A list, instead: the workers of each island. Default: as equal as can be
+  ranks_per_worker    Ranks that evaluate together. Default: 1
+  attempts            A trial whose process was lost so often has failed. Default: 2
+  seed                Default: 0
   propagator          What breeds configurations:
 )",
-                         list_of_propagators(), R"(  stopping            Which trials end early: "none", "median", "halving" or "hyperband"
-  grace               Steps (epochs) that every trial gets
-  eta, most           halving, hyperband: 1/eta go on at the steps grace eta^k, up to most
-  brackets            hyperband: rules beside each other that begin at later steps
-  least_trials        median: others that must have come as far
+                         list_of_propagators(), R"(  stopping            Which trials end early: "none" (the default), "median", "halving" or
+                      "hyperband"
+  grace               Steps (epochs) that every trial gets. Default: 1
+  eta, most           halving, hyperband: 1/eta (1/4) go on at the steps grace eta^k, below most
+  brackets            hyperband: rules beside each other that begin at later steps. Default: 3
+  least_trials        median: others that must have come as far. Default: 3
 
 [search.migration]
-  probability         Of sending an individual to another island, after each evaluation
-  copies              Send copies, which take another's place there
-  emigrant, replaced  "best", "worst" or "uniform": which one goes, and whose place a copy takes
+  probability         Of sending an individual to another island, after each evaluation.
+                      Default: 0.05
+  copies              Send copies, which take another's place there. Default: false
+  emigrant, replaced  "best", "worst" or "uniform": which one goes, and whose place a copy takes.
+                      Default: "best" and "worst"
+  topology.ISLAND     A list: how often that island, numbered from 0, sends to each one, in any
+                      unit; 0 for itself. Default: to all others alike
 
 Trainings
   search.base         A training configuration; its path is taken from the folder of this file

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "search_config.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <tw/base/concat.hpp>
 #include <tw/evolution/automatic.hpp>
@@ -48,7 +49,7 @@ constexpr NamedPropagator propagators[] = {
        return std::make_unique<search::Sobol>(seat.space, seat.seed, search::Share{.first = seat.worker, .stride = seat.workers});
      }},
     {"random", "uniform, in each parameter's scale",
-     [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::Breeder>(seat.space, search::uniform_child()); }},
+     [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::UniformSampling>(seat.space); }},
 };
 
 void read_propagator(Reader& reader, SearchOptions& options) {
@@ -70,19 +71,69 @@ void read_budget(Reader& reader, SearchOptions& options) {
   }
 }
 
+constexpr int64_t most_workers = 1000000;
+
+/// Of workers, or ranks, or attempts: a number of at least 1.
+void read_count(Reader& reader, const std::string& key, int& field) {
+  int64_t number = field;
+  reader.at_least(key, number, 1);
+  if (number > most_workers) reader.refuse(key, concat("must be at most ", most_workers, ", got ", number), concat(most_workers));
+  field = static_cast<int>(std::clamp<int64_t>(number, 1, most_workers));
+}
+
+void read_island_workers(Reader& reader, SearchOptions& options) {
+  std::vector<double> workers;
+  reader.take("search.island_workers", workers);
+  for (const double each : workers) {
+    if (!(each >= 1 && each <= most_workers) || each != std::floor(each)) {
+      return reader.refuse("search.island_workers", concat("must be whole numbers from 1 to ", most_workers, ", got ", each), "1");
+    }
+    options.island_workers.push_back(static_cast<int>(each));
+  }
+  const auto islands = static_cast<int>(workers.size());
+  if (islands == 0) return;
+  if (options.islands != 1 && options.islands != islands) {
+    reader.refuse("search.islands", concat("is ", options.islands, ", but search.island_workers are those of ", islands), concat(islands));
+  }
+  options.islands = islands;
+}
+
 void read_workers(Reader& reader, SearchOptions& options) {
-  int64_t islands = options.islands;
-  int64_t ranks_per_worker = options.ranks_per_worker;
-  int64_t attempts = options.attempts;
+  read_count(reader, "search.islands", options.islands);
+  read_island_workers(reader, options);
+  read_count(reader, "search.ranks_per_worker", options.ranks_per_worker);
+  read_count(reader, "search.attempts", options.attempts);
   int64_t seed = 0;
-  reader.at_least("search.islands", islands, 1);
-  reader.at_least("search.ranks_per_worker", ranks_per_worker, 1);
-  reader.at_least("search.attempts", attempts, 1);
   reader.at_least("search.seed", seed, 0);
-  options.islands = static_cast<int>(islands);
-  options.ranks_per_worker = static_cast<int>(ranks_per_worker);
-  options.attempts = static_cast<int>(attempts);
   options.seed = static_cast<uint64_t>(seed);
+}
+
+/// A list for each island, under search.migration.topology.ISLAND; one that has none sends to all others alike.
+void read_topology(Config& config, Reader& reader, SearchOptions& options) {
+  const std::string table = "search.migration.topology.";
+  const auto islands = static_cast<size_t>(options.islands);
+  const auto others_alike = [&](size_t island) {
+    std::vector<double> row(islands, 1);
+    row[island] = 0;
+    return row;
+  };
+  auto& topology = options.migration.topology;
+  for (const std::string& key : config.keys(table)) {
+    for (size_t island = topology.size(); island < islands; ++island) topology.push_back(others_alike(island));
+    size_t island = 0;
+    while (island < islands && key != concat(table, island)) ++island;
+    std::vector<double> row;
+    config.bind(key, row);
+    if (island == islands) {
+      reader.refuse(key, concat("is none of the ", islands, " islands, which are numbered from 0"), table + "0");
+    } else if (row.size() != islands || row[island] != 0 || std::ranges::any_of(row, [](double each) { return !(each >= 0); })) {
+      std::string nearest;
+      for (const double each : others_alike(island)) nearest += concat(nearest.empty() ? "[" : ", ", each);
+      reader.refuse(key, concat("must be ", islands, " numbers of at least 0, one for each island, with 0 for itself"), nearest + ']');
+    } else {
+      topology[island] = row;
+    }
+  }
 }
 
 void read_migration(Reader& reader, search::MigrationOptions& migration) {
@@ -126,6 +177,7 @@ SearchConfig read_search_config(Config& config, const std::filesystem::path& jou
   read_propagator(reader, read.options);
   read_stopping(reader, read.options);
   read_migration(reader, read.options.migration);
+  read_topology(config, reader, read.options);
   if (trains) {
     reader.take("search.base", read.base);
     reader.name("search.figure", read.figure, {"", "accuracy", "loss", "mae"});
