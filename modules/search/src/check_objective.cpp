@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/search/check_objective.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/evolution/breeding.hpp>
+#include <tw/evolution/stopping.hpp>
+#include <tw/mpi/releasing_others.hpp>
+
+#include "bytes.hpp"
+#include "evaluator.hpp"
+#include "number_text.hpp"
+
+namespace tw::search {
+namespace {
+
+struct Attempt {
+  Evaluation evaluation = {};
+  std::vector<Report> reports = {};
+};
+
+Attempt attempt(Evaluator& evaluator, int64_t trial, const std::vector<double>& values) {
+  Attempt made;
+  const auto reporting = [&](int64_t step, double value) {
+    made.reports.push_back({trial, step, value});
+    return true;
+  };
+  made.evaluation = evaluator.evaluate(trial, values, reporting, [] {});
+  return made;
+}
+
+bool are_same(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
+
+/// Empty: none.
+std::string problem_of(const Attempt& first, const Attempt& second) {
+  for (const Attempt* each : {&first, &second}) {
+    if (each->evaluation.state == TrialState::failed) return "failed: " + each->evaluation.message;
+    for (const Report& report : each->reports) {
+      if (!std::isfinite(report.value)) return concat("reports ", report.value, " at step ", report.step);
+    }
+  }
+  if (!are_same(first.evaluation.loss, second.evaluation.loss))
+    return concat("its loss is ", exact_text(first.evaluation.loss), ", and ", exact_text(second.evaluation.loss), " when it is repeated");
+  if (first.reports.size() != second.reports.size())
+    return concat("reports ", first.reports.size(), " times, and ", second.reports.size(), " times when it is repeated");
+  for (size_t i = 0; i < first.reports.size(); ++i) {
+    const Report& a = first.reports[i];
+    const Report& b = second.reports[i];
+    if (a.step != b.step || !are_same(a.value, b.value))
+      return concat("reports ", exact_text(a.value), " at step ", a.step, ", and ", exact_text(b.value), " at step ", b.step, " when it is repeated");
+  }
+  return "";
+}
+
+ObjectiveCheck checked(Evaluator& evaluator, const Space& space, const ObjectiveCheckOptions& options) {
+  ObjectiveCheck check;
+  Breeder breeder(space, uniform_child());
+  std::vector<std::vector<double>> configurations;
+  for (int trial = 0; trial < options.configurations; ++trial) {
+    CounterRng random(options.seed, static_cast<uint64_t>(trial));
+    configurations.push_back(breeder.ask(Population(), random).values);
+    const std::string violated = space.violated(configurations.back());
+    if (violated.empty()) continue;
+    check.problems.push_back("configurations at random violate '" + violated + "'");
+    return check;
+  }
+  std::vector<Attempt> first;
+  std::vector<Attempt> second(configurations.size());
+  for (const auto& values : configurations) first.push_back(attempt(evaluator, static_cast<int64_t>(first.size()), values));
+  for (size_t i = second.size(); i-- > 0;) second[i] = attempt(evaluator, static_cast<int64_t>(i), configurations[i]);  // others lie in between
+  for (size_t i = 0; i < first.size(); ++i) {
+    const std::string problem = problem_of(first[i], second[i]);
+    if (!problem.empty()) check.problems.push_back(concat("trial ", i, ", ", Configuration(space, configurations[i]).describe(), ": ", problem));
+    for (const double seconds : {first[i].evaluation.seconds, second[i].evaluation.seconds}) {
+      check.seconds += seconds / static_cast<double>(2 * first.size());
+      check.slowest_seconds = std::max(check.slowest_seconds, seconds);
+    }
+  }
+  return check;
+}
+
+std::string packed(const ObjectiveCheck& check) {
+  Bytes bytes;
+  put(bytes, check.seconds);
+  put(bytes, check.slowest_seconds);
+  for (const std::string& each : check.problems) put(bytes, each);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+ObjectiveCheck unpacked(const std::string& text) {
+  Reading reading(reinterpret_cast<const std::byte*>(text.data()), text.size());
+  ObjectiveCheck check{.seconds = reading.get<double>()};
+  check.slowest_seconds = reading.get<double>();
+  while (!reading.at_end()) check.problems.push_back(reading.get_text());
+  return check;
+}
+
+}  // namespace
+
+void ObjectiveCheckOptions::validate() const { TW_EXPECTS(configurations >= 1, "configurations must be at least 1, got ", configurations); }
+
+ObjectiveCheck check_objective(const Communicator& comm, const Space& space, const Objective& objective, const ObjectiveCheckOptions& options) {
+  options.validate();
+  TW_EXPECTS(objective != nullptr, "there is no objective to be checked");
+  const Communicator worker = comm.dup();
+  return releasing_others(worker, [&] {
+    Evaluator evaluator(worker, space, objective, options.seed);
+    std::string result;
+    if (evaluator.leads()) {
+      result = packed(checked(evaluator, space, options));
+      evaluator.dismiss();
+    } else {
+      evaluator.serve();
+    }
+    return unpacked(broadcast_string(worker, result, Rank(0)));
+  });
+}
+
+}  // namespace tw::search
