@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
 
+#include <cmath>
 #include <iomanip>
 #include <iostream>
 #include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/progress_bar.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/comm/threads.hpp>
 #include <tw/mpi/environment.hpp>
@@ -90,7 +92,8 @@ SearchTask task_of(const TrainingOptions& options, const std::filesystem::path& 
   return task;
 }
 
-std::string why_nothing(const Communicator& comm, const SearchResult& result) {
+/// Of any rank.
+std::string first_failure(const Communicator& comm, const SearchResult& result) {
   for (const std::string& each : allgather_strings(comm, result.first_failure)) {
     if (!each.empty()) return each;
   }
@@ -99,7 +102,7 @@ std::string why_nothing(const Communicator& comm, const SearchResult& result) {
 
 void print(const SearchResult& result, const SearchTask& task, const SearchConfig& config, const Space& space, const std::string& failure) {
   std::cout << "search: " << result.complete << " complete, " << result.pruned << " pruned, " << result.failed << " failed, " << result.infeasible
-            << " infeasible; " << std::setprecision(3) << result.seconds << " s, workers " << 100 * result.busy << " % busy\n";
+            << " infeasible; in " << format_duration(Seconds(result.seconds)) << ", workers " << std::lround(100 * result.busy) << " % busy\n";
   if (!failure.empty()) std::cout << "  a failure    " << failure << '\n';
   if (result.best.trial < 0) return;
   std::cout << "  best         trial " << result.best.trial << ", loss " << std::setprecision(10) << result.best.loss << " (" << task.loss << ")\n";
@@ -130,7 +133,8 @@ void run_search(const SearchArguments& arguments, const Environment& mpi) {
   } else {
     expect_no_training(training);
   }
-  const SearchConfig config = read_search_config(settings, std::filesystem::path("runs") / file.stem(), trains);
+  const std::filesystem::path run = std::filesystem::path("runs") / file.stem();
+  const SearchConfig config = read_search_config(settings, run, trains);
   if (comm.rank() == 0) print_settings(settings);
   const Space space(config.parameters);
   SearchTask task;
@@ -139,7 +143,7 @@ void run_search(const SearchArguments& arguments, const Environment& mpi) {
     task = task_of({.base = base.empty() ? Config() : Config::from_file(base),
                     .settings = training,
                     .figure = config.figure,
-                    .folder = config.options.journal / "trials"},
+                    .folder = (config.options.journal.empty() ? run : config.options.journal) / "trials"},
                    base, space);
   } else {
     if (config.options.ranks_per_worker != 1) throw ConfigError({"search.ranks_per_worker must be 1: a program is started by one rank"});
@@ -148,7 +152,7 @@ void run_search(const SearchArguments& arguments, const Environment& mpi) {
   prepare_search_folder(comm, config.options.journal, task.identity, arguments.fresh);
   search::Search search(comm, space, task.objective, config.options);
   const SearchResult result = search.run();
-  const std::string failure = why_nothing(comm, result);
+  const std::string failure = first_failure(comm, result);
   if (comm.rank() == 0) {
     print(result, task, config, space, failure);
     if (!config.options.journal.empty()) {

@@ -15,8 +15,10 @@ namespace tw::search {
 namespace {
 
 SearchOptions checked(const Communicator& comm, const Space& space, const SearchOptions& options) {
+  std::string workers = concat("islands ", options.islands, ", island workers");
+  for (const int each : options.island_workers) workers += concat(' ', each);
   expect_same_on_all_ranks(comm, "a search's options",
-                           {concat("space ", space.hash()), concat("islands ", options.islands, ", ranks per worker ", options.ranks_per_worker),
+                           {concat("space ", space.hash()), workers, concat("ranks per worker ", options.ranks_per_worker),
                             concat("evaluations ", options.evaluations, ", seconds ", options.seconds, ", target ", options.target),
                             concat("seed ", options.seed), "journal " + options.journal.string()});
   options.validate(comm.size());
