@@ -31,7 +31,8 @@ std::string exact(int64_t value) { return text_of(value); }
 std::string exact(double value) {
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, value);
-  return {text, end.ptr};
+  const std::string digits(text, end.ptr);
+  return digits.find_first_not_of("-0123456789") == std::string::npos ? digits + ".0" : digits;  // or it would be read as an integer
 }
 std::string exact(const std::string& value) {
   constexpr char digits[] = "0123456789abcdef";
@@ -53,11 +54,23 @@ std::string exact(const std::string& value) {
 }
 
 template <class ElementText>
-std::string list_of(const std::vector<Scalar>& list, ElementText element_text) {
+std::string list_text(const std::vector<Scalar>& list, ElementText element_text) {
   std::string text;
   for (const Scalar& element : list) text += (text.empty() ? "" : ", ") + std::visit(element_text, element);
   return '[' + text + ']';
 }
+std::string text_of(const std::vector<Scalar>& list) {
+  return list_text(list, [](const auto& element) { return text_of(element); });
+}
+std::string exact(const std::vector<Scalar>& list) {
+  return list_text(list, [](const auto& element) { return exact(element); });
+}
+
+/// A single value is a list of one.
+struct AsList {
+  std::vector<Scalar> operator()(const std::vector<Scalar>& list) const { return list; }
+  std::vector<Scalar> operator()(const auto& scalar) const { return {Scalar(scalar)}; }
+};
 
 std::optional<Scalar> scalar_of(const toml::node& node) {
   if (const auto* flag = node.as_boolean()) return flag->get();
@@ -141,26 +154,6 @@ void Config::insert_toml(std::string_view text, const std::string& source, bool 
   insert(insert, table, "");
 }
 
-std::string Config::shown(const Value& value) {
-  if (const auto* list = std::get_if<std::vector<Scalar>>(&value)) return list_of(*list, [](const auto& element) { return text_of(element); });
-  return std::visit(
-      [](const auto& scalar) -> std::string {
-        if constexpr (requires { text_of(scalar); }) return text_of(scalar);
-        return {};
-      },
-      value);
-}
-
-std::string Config::toml_of(const Value& value) {
-  if (const auto* list = std::get_if<std::vector<Scalar>>(&value)) return list_of(*list, [](const auto& element) { return exact(element); });
-  return std::visit(
-      [](const auto& scalar) -> std::string {
-        if constexpr (requires { exact(scalar); }) return exact(scalar);
-        return {};
-      },
-      value);
-}
-
 std::vector<std::string> Config::keys(std::string_view prefix) const {
   std::vector<std::string> found;
   for (const auto& [key, setting] : settings_) {
@@ -187,7 +180,9 @@ void Config::overlay(const Config& other) {
 
 std::string Config::toml() const {
   std::string text;
-  for (const auto& [key, setting] : settings_) text += key_text(key) + " = " + toml_of(setting.value) + '\n';
+  for (const auto& [key, setting] : settings_) {
+    text += key_text(key) + " = " + std::visit([](const auto& value) { return exact(value); }, setting.value) + '\n';
+  }
   return text;
 }
 
@@ -206,7 +201,8 @@ void Config::bind_typed(std::string_view key, T& field, const char* type_name) {
     } else if (const int64_t* integer = std::get_if<int64_t>(&setting->value); integer && std::is_same_v<T, double>) {
       if constexpr (std::is_same_v<T, double>) field = static_cast<double>(*integer);
     } else {
-      report(concat(origin, ": ", key, " must be ", type_name, ", got ", shown(setting->value)));
+      const std::string given = std::visit([](const auto& value) { return text_of(value); }, setting->value);
+      report(concat(origin, ": ", key, " must be ", type_name, ", got ", given));
     }
   }
   entries_.push_back({std::string(key), text_of(field), origin});
@@ -234,41 +230,20 @@ void Config::bind(std::string_view key, std::vector<std::string>& field) {
   std::string origin = "default";
   if (const Setting* setting = find(key)) {
     origin = setting->origin;
-    const auto add = [&](const auto& value) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
-        field.push_back(value);
-      } else {
-        field.push_back(exact(value));
-      }
-    };
     field.clear();
-    if (const auto* list = std::get_if<std::vector<Scalar>>(&setting->value)) {
-      for (const Scalar& element : *list) std::visit(add, element);
-    } else {
-      std::visit(
-          [&](const auto& value) {
-            if constexpr (requires { exact(value); }) add(value);
-          },
-          setting->value);
+    for (const Scalar& element : std::visit(AsList{}, setting->value)) {
+      const auto* text = std::get_if<std::string>(&element);
+      field.push_back(text != nullptr ? *text : std::visit([](const auto& value) { return exact(value); }, element));
     }
   }
-  entries_.push_back({std::string(key), shown(std::vector<Scalar>(field.begin(), field.end())), origin});
+  entries_.push_back({std::string(key), text_of(std::vector<Scalar>(field.begin(), field.end())), origin});
 }
 
 void Config::bind(std::string_view key, std::vector<double>& field) {
   std::string origin = "default";
   if (const Setting* setting = find(key)) {
     origin = setting->origin;
-    std::vector<Scalar> list;
-    if (const auto* given = std::get_if<std::vector<Scalar>>(&setting->value)) {
-      list = *given;
-    } else if (const auto* integer = std::get_if<int64_t>(&setting->value)) {
-      list = {*integer};
-    } else if (const auto* real = std::get_if<double>(&setting->value)) {
-      list = {*real};
-    } else {
-      list = {std::string()};
-    }
+    const std::vector<Scalar> list = std::visit(AsList{}, setting->value);
     std::vector<double> numbers;
     for (const Scalar& element : list) {
       if (const auto* integer = std::get_if<int64_t>(&element)) numbers.push_back(static_cast<double>(*integer));
@@ -277,10 +252,11 @@ void Config::bind(std::string_view key, std::vector<double>& field) {
     if (numbers.size() == list.size()) {
       field = numbers;
     } else {
-      report(concat(origin, ": ", key, " must be a list of numbers, got ", shown(setting->value)));
+      const std::string given = std::visit([](const auto& value) { return text_of(value); }, setting->value);
+      report(concat(origin, ": ", key, " must be a list of numbers, got ", given));
     }
   }
-  entries_.push_back({std::string(key), shown(std::vector<Scalar>(field.begin(), field.end())), origin});
+  entries_.push_back({std::string(key), text_of(std::vector<Scalar>(field.begin(), field.end())), origin});
 }
 
 void Config::report(std::string problem) { problems_.push_back(std::move(problem)); }

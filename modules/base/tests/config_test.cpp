@@ -125,12 +125,15 @@ TEST(Config, WritesWhatItReads) {
   config.set("optimizer.lr=1e-17");
   config.set("third=0.3333333333333333");
   config.set("whole=3");
+  config.set("real=3.0");
   config.set("flag=true");
   config.set_text("text", "a \"b\" \\ \n\x7f \xc3\xa4", "");
   config.set_text("with space", "x", "");
   const std::string written = config.toml();
   EXPECT_EQ(tw::Config::from_file(write_file("written.toml", written)).toml(), written);
   EXPECT_NE(written.find("third = 0.3333333333333333\n"), std::string::npos) << written;
+  EXPECT_NE(written.find("real = 3.0\n"), std::string::npos) << written;
+  EXPECT_NE(written.find("whole = 3\n"), std::string::npos) << written;
   auto again = tw::Config::from_file(write_file("written.toml", written));
   std::string text;
   again.bind("text", text);

@@ -79,8 +79,6 @@ class Config {
 
   template <class T>
   void bind_typed(std::string_view key, T& field, const char* type_name);
-  static std::string shown(const Value& value);
-  static std::string toml_of(const Value& value);
   void insert_toml(std::string_view text, const std::string& source, bool with_lines);
   const Setting* find(std::string_view key) const;
 
