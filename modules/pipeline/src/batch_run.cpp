@@ -50,6 +50,12 @@ double BatchRun::execute() {
   return loss_;
 }
 
+int64_t BatchRun::rows() const {
+  int64_t rows = 0;
+  for (int m = 0; m < options_.schedule.micro_batches; ++m) rows += place_.ranks.share(rows_of(m), place_.comm.rank()).count();
+  return rows;
+}
+
 Recompute BatchRun::recompute() const { return options_.recompute.empty() ? Recompute::none : options_.recompute[static_cast<size_t>(place_.stage)]; }
 
 /// What the stage does with a micro-batch, down to the loss on the last one.

@@ -41,6 +41,8 @@ class BatchRun {
 
   /// All actions. @return this rank's share of the loss. @throws Error naming stage, micro-batch and pass for whatever a block throws
   double execute();
+  /// Of the batch, those of this rank's share.
+  int64_t rows() const;
   /// Completes what execute() sends.
   void finish() { wait_all(sends_); }
 

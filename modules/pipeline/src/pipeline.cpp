@@ -128,8 +128,8 @@ double Pipeline::run_many(const std::vector<at::Tensor>& inputs, const std::vect
   return releasing_others(impl_->comm_, [&] {
     Impl& me = *impl_;
     me.gradients_->begin();
-    me.gradients_->remember_buffers();
     BatchRun run(me.place_, me.model_, me.options_, batch, static_cast<uint64_t>(me.calls_.item<int64_t>()));
+    me.gradients_->remember_buffers(run.rows(), batch.rows);
     const at::Tensor total = at::tensor({run.execute()}, at::kDouble);
     if (*me.pauses_ == 0) {
       me.gradients_->reduce();  // what this rank has sent is on its way meanwhile

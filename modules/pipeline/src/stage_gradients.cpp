@@ -181,8 +181,11 @@ double StageGradients::clip(const Communicator& comm, double max_norm) {
   return norm;
 }
 
-void StageGradients::remember_buffers() {
-  if (replicas_.size() == 1 || !buffers_before_.empty()) return;
+void StageGradients::remember_buffers(int64_t mine, int64_t all) {
+  if (replicas_.size() == 1) return;
+  rows_ += mine;
+  rows_of_all_ += all;
+  if (!buffers_before_.empty()) return;
   for (const at::Tensor& each : buffers_) buffers_before_.push_back(each.detach().clone());
 }
 
@@ -191,13 +194,18 @@ void StageGradients::average_buffers() {
   const at::Tensor changed = at::zeros({static_cast<int64_t>(buffers_.size())}, at::kLong);
   for (size_t i = 0; i < buffers_.size(); ++i) changed[static_cast<int64_t>(i)] = buffers_[i].equal(buffers_before_[i]) ? 0 : 1;
   allreduce(replicas_, changed, ReduceOp::max);
+  const double share = static_cast<double>(rows_) / static_cast<double>(rows_of_all_);
   for (size_t i = 0; i < buffers_.size(); ++i) {
     if (changed[static_cast<int64_t>(i)].item<int64_t>() == 0) continue;
     const at::Tensor values = buffers_[i].detach();
-    const at::Tensor numbers = values.scalar_type() == at::kBool ? values.view(at::kByte) : values;
-    allreduce(replicas_, numbers, is_integral(numbers) ? ReduceOp::max : ReduceOp::average);
+    if (is_integral(values)) {
+      allreduce(replicas_, values.scalar_type() == at::kBool ? values.view(at::kByte) : values, ReduceOp::max);
+    } else {
+      allreduce(replicas_, values.mul_(share), ReduceOp::sum);
+    }
   }
   buffers_before_.clear();
+  rows_ = rows_of_all_ = 0;
 }
 
 }  // namespace tw::pipeline

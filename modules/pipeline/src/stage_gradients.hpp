@@ -38,9 +38,10 @@ class StageGradients {
   /// See Pipeline::clip_grad_norm().
   double clip(const Communicator& comm, double max_norm);
 
-  /// Replicas' buffers before a run, unless an earlier run's are to be averaged still.
-  void remember_buffers();
-  /// Makes buffers that changed since then equal on all replicas: the mean, of integers the greatest.
+  /// Replicas' buffers before a run, unless an earlier run's are to be averaged still. @param mine rows of the run on this replica. @param all on all
+  /// replicas
+  void remember_buffers(int64_t mine, int64_t all);
+  /// Makes buffers that changed since then equal on all replicas: the mean by rows, of integers the greatest. Collective over the stage.
   void average_buffers();
 
  private:
@@ -64,6 +65,8 @@ class StageGradients {
   std::unique_ptr<Reducer> reducer_;
   std::vector<at::Tensor> buffers_;
   std::vector<at::Tensor> buffers_before_;
+  int64_t rows_ = 0;  // on this replica, since then
+  int64_t rows_of_all_ = 0;
   bool reduced_ = false;  // what `.grad()` holds
 };
 

@@ -29,7 +29,11 @@ class Reference {
   double run(const Tensors& inputs, const Tensors& targets, const LossOfMany& loss) {
     // Buffers by stage and replica; all replicas begin with the same ones.
     std::vector<std::vector<Tensors>> buffers(stages_.size());
-    for (size_t s = 0; s < stages_.size(); ++s) buffers[s].assign(static_cast<size_t>(options_.replicas[s]), buffers_of(s));
+    std::vector<std::vector<int64_t>> rows_of(stages_.size());  // likewise
+    for (size_t s = 0; s < stages_.size(); ++s) {
+      buffers[s].assign(static_cast<size_t>(options_.replicas[s]), buffers_of(s));
+      rows_of[s].assign(static_cast<size_t>(options_.replicas[s]), 0);
+    }
     const int64_t rows = targets.front().size(0);
     torch::Tensor total = torch::zeros({}, torch::kDouble);
     for (int64_t m = 0; m < options_.schedule.micro_batches; ++m) {
@@ -52,6 +56,7 @@ class Reference {
             total = total + loss(parts.back(), narrow(targets, begin + first, n)) * weight;
           }
           buffers[s][static_cast<size_t>(r)] = buffers_of(s);
+          rows_of[s][static_cast<size_t>(r)] += n;
         }
         values.clear();
         for (size_t i = 0; i < parts.front().size(); ++i) {
@@ -62,7 +67,7 @@ class Reference {
       }
     }
     total.backward();
-    for (size_t s = 0; s < stages_.size(); ++s) set_buffers(s, mean(buffers[s]));
+    for (size_t s = 0; s < stages_.size(); ++s) set_buffers(s, mean(buffers[s], rows_of[s]));
     ++calls_;
     return total.item<double>();
   }
@@ -113,13 +118,15 @@ class Reference {
     const Tensors buffers = stages_[stage].module->buffers();
     for (size_t i = 0; i < buffers.size(); ++i) buffers[i].variable_data().copy_(values[i]);
   }
-  static Tensors mean(const std::vector<Tensors>& of_replicas) {
+  /// By rows.
+  static Tensors mean(const std::vector<Tensors>& of_replicas, const std::vector<int64_t>& rows) {
     Tensors means;
+    const torch::Tensor weights = torch::tensor(rows, torch::kDouble);
     for (size_t i = 0; i < of_replicas.front().size(); ++i) {
       Tensors copies;
       for (const Tensors& replica : of_replicas) copies.push_back(replica[i]);
       const torch::Tensor all = torch::stack(copies);
-      means.push_back(all.is_floating_point() ? all.mean(0) : all.amax(0));
+      means.push_back(all.is_floating_point() ? torch::tensordot(weights.to(all.scalar_type()), all, {0}, {0}) / weights.sum().item() : all.amax(0));
     }
     return means;
   }

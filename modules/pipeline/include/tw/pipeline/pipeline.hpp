@@ -39,9 +39,8 @@ using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outpu
 /// equally many replicas.
 ///
 /// Random numbers drawn in run() are a function of the seed, the number of the call, micro-batch, stage and replica; dropout of a planned module, of
-/// seed, call, operator and row. A batch norm's running
-/// statistics are updated once per micro-batch on each replica; when gradients are reduced, replicas take their mean. Sparse gradients are not
-/// reduced: a stage that has them has one replica and does not tie them.
+/// seed, call, operator and row. A batch norm's running statistics are updated once per micro-batch on each replica; when gradients are reduced,
+/// replicas take their mean, by the rows of each. Sparse gradients are not reduced: a stage that has them has one replica and does not tie them.
 class Pipeline : public torch::nn::Module {
  public:
   /// Collective. Every rank calls all factories in their order, so that the random numbers are those of one process with this rank's generator, and
