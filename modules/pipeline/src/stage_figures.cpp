@@ -9,7 +9,7 @@ StageLoad stage_load(const Stretches& stretches, int begin, int end, int64_t row
           .input_bytes = stretches.border(begin).of(r),
           .output_bytes = stretches.border(end).of(r),
           .is_first = begin == 0,
-          .segment_bytes = segment_bytes ? *segment_bytes : stretches.largest_peak(begin, end, r)};
+          .segment_bytes = segment_bytes ? *segment_bytes : stretches.segments_peak(begin, end, r)};
 }
 
 StageFigures figures_of(const StageLoad& load, const StageSetting& setting, const Cluster& cluster, const ParameterMemory& parameters) {
@@ -28,7 +28,7 @@ StageFigures figures_of(const StageLoad& load, const StageSetting& setting, cons
   switch (setting.recompute) {
     case Recompute::none: memory.activations = (setting.in_flight - 1) * stretch.saved.of(rows) + stretch.peak.of(rows); break;
     case Recompute::selective:
-      memory.activations = setting.in_flight * stretch.kept.of(rows);
+      memory.activations = (setting.in_flight - 1) * stretch.kept.of(rows);
       memory.recomputation = load.segment_bytes;
       break;
     case Recompute::full:

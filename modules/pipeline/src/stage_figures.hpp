@@ -22,7 +22,7 @@ struct StageLoad {
   double input_bytes = 0;    ///< of the rows, from the stage before; of the model, for the first one
   double output_bytes = 0;   ///< to the stage behind; 0 for the last one
   bool is_first = false;     ///< receives nothing
-  double segment_bytes = 0;  ///< the most that a segment saves
+  double segment_bytes = 0;  ///< see Stretches::segments_peak()
 };
 
 /// Blocks [begin, end). @param segment_bytes where they are known already

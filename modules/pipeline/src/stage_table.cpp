@@ -76,7 +76,8 @@ StageTable::StageTable(const Stretches& stretches, const SearchSetting& setting,
     for (int begin = 0; begin < blocks_; ++begin) {
       double segment = 0;
       for (int end = begin + 1; end <= blocks_; ++end) {
-        segment = std::max(segment, stretches.at(end - 1, end).peak.of(static_cast<double>(rows)));
+        const auto r = static_cast<double>(rows);
+        segment = std::max(segment, stretches.at(begin, end).kept.of(r) + stretches.at(end - 1, end).peak.of(r));  // Stretches::segments_peak()
         const StageLoad load = stage_load(stretches, begin, end, rows, segment);
         Entry& entry = entries_[index(which, begin, end)];
         for (const Recompute recompute : options.recompute) {

@@ -128,10 +128,10 @@ Stretches::Stretches(const OperatorOrder& order, std::vector<int> begins) : orde
   }
 }
 
-double Stretches::largest_peak(int begin, int end, double rows) const {
-  double largest = 0;
-  for (int block = begin; block < end; ++block) largest = std::max(largest, at(block, block + 1).peak.of(rows));
-  return largest;
+double Stretches::segments_peak(int begin, int end, double rows) const {
+  double most = 0;
+  for (int block = begin; block < end; ++block) most = std::max(most, at(begin, block + 1).kept.of(rows) + at(block, block + 1).peak.of(rows));
+  return most;
 }
 
 std::vector<int> Stretches::operators_of(int begin, int end) const {

@@ -29,8 +29,9 @@ class Stretches {
   const Affine& border(int block) const { return order_->border(begin_of(block)); }
   /// Blocks [begin, end), not empty.
   const Stretch& at(int begin, int end) const { return table_[index(begin, end)]; }
-  /// Of the blocks of the stretch, the largest peak of one by itself.
-  double largest_peak(int begin, int end, double rows) const;
+  /// The most that a backward pass holds which computes the blocks again one by one, from the last one on: a block's own peak, and the inputs of it
+  /// and of those before it.
+  double segments_peak(int begin, int end, double rows) const;
   /// Constants of the stretch, too.
   std::vector<int> operators_of(int begin, int end) const;
 

@@ -61,13 +61,10 @@ void expect_predicted(const std::string& name, Module& model, const at::Tensor& 
       const StagePlan& mine = plan.best().stages[static_cast<size_t>(pipeline.stage())];
       const double predicted = mine.figures.memory.total();
       const double measured = measured_bytes(pipeline, mine, x, y);
-      // A backward pass frees the inputs of its segments as it goes; the prediction has them all at its peak.
-      const bool frees = recompute == Recompute::selective;
-      const double least = predicted - (frees ? mine.figures.memory.activations / mine.figures.in_flight : 0);
       const std::string what = concat(name, ", ", name_of(schedule), ", recompute ", name_of(recompute), ", stage ", pipeline.stage(), ": predicted ",
                                       predicted, ", measured ", measured);
       EXPECT_LE(measured, 1.2 * predicted) << what;
-      EXPECT_GE(measured, 0.8 * least) << what << ", at least " << least;
+      EXPECT_GE(measured, 0.8 * predicted) << what;
     }
   }
 }

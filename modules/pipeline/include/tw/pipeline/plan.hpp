@@ -21,7 +21,7 @@ struct StageMemory {
   double gradients = 0;
   double optimizer = 0;
   double activations = 0;    ///< of all micro-batches in flight; without recomputation also what the backward pass of one needs at a time besides
-  double recomputation = 0;  ///< what one backward pass computes again and needs besides
+  double recomputation = 0;  ///< what one backward pass computes again and needs besides; selective: that micro-batch's activations, too
   double communication = 0;  ///< two buffers for what comes in and goes out, in either direction, and replicas' buckets of all gradients
 
   double total() const noexcept { return weights + gradients + optimizer + activations + recomputation + communication; }
