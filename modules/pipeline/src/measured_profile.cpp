@@ -28,6 +28,10 @@ using Tensors = std::vector<at::Tensor>;
 
 size_t at(int index) { return static_cast<size_t>(index); }
 
+void add_once(std::vector<int>& list, int value) {
+  if (std::ranges::find(list, value) == list.end()) list.push_back(value);
+}
+
 /// The line through two points, nowhere below zero.
 Affine line(double rows, double cost, double other_rows, double other_cost) {
   const double per_row = std::max(0.0, (cost - other_cost) / (rows - other_rows));
@@ -123,15 +127,13 @@ Profile Measurement::profile(const Measured& measured) const {
   const std::vector<Piece>& pieces = units_.pieces();
   const std::vector<double> saved = units_.saved_bytes(more_);
   const std::vector<double> fewer_saved = units_.saved_bytes(fewer_);
-  Profile profile{.hash = graph_.hash(), .input_bytes = bytes(graph_.inputs), .operators = {}, .parameters = {}};
+  Profile profile{.hash = graph_.hash(), .input_bytes = bytes(graph_.inputs), .operators = {}, .parameters = {}, .outputs = {}};
   std::map<int, int> parameter;  // by value
   std::vector<int> unit_of(graph_.values.size(), -1);
   for (size_t u = 0; u < pieces.size(); ++u) {
     ProfiledOperator made;
     made.name = name_of(graph_, pieces[u], u);
-    for (const int input : pieces[u].inputs) {
-      if (std::ranges::find(made.inputs, unit_of[at(input)]) == made.inputs.end()) made.inputs.push_back(unit_of[at(input)]);
-    }
+    for (const int input : pieces[u].inputs) add_once(made.inputs, unit_of[at(input)]);
     for (const int tensor : pieces[u].tensors) {
       const Value& value = graph_.values[at(tensor)];
       if (value.kind != Value::Kind::parameter) continue;
@@ -149,6 +151,7 @@ Profile Measurement::profile(const Measured& measured) const {
     made.workspace_bytes = through(more.workspace_bytes, fewer.workspace_bytes);
     profile.operators.push_back(std::move(made));
   }
+  for (const int output : graph_.outputs) add_once(profile.outputs, unit_of[at(output)]);
   profile.validate();
   return profile;
 }

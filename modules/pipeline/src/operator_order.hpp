@@ -16,7 +16,7 @@ class OperatorOrder {
   const Profile& profile() const noexcept { return *profile_; }
   int size() const noexcept { return static_cast<int>(order_.size()); }
   int operator_at(int position) const { return order_[static_cast<size_t>(position)]; }
-  /// Bytes of all values that come from before `position` and are used there or later. At 0: the model's input.
+  /// Bytes of all values that come from before `position` and are used there or later, or are the model's outputs. At 0: the model's input.
   const Affine& border(int position) const { return borders_[static_cast<size_t>(position)]; }
   /// Constants that the stretch uses, directly or not, ascending.
   std::vector<int> constants_of(int begin, int end) const;

@@ -55,6 +55,10 @@ std::vector<std::string> problems_of(const Profile& profile) {
     if (!std::isfinite(parameter.bytes) || parameter.bytes < 0)
       problems.push_back(concat("parameter \"", parameter.name, "\" has ", parameter.bytes, " bytes"));
   }
+  for (const int output : profile.outputs) {
+    if (output >= -1 && output < static_cast<int>(profile.operators.size())) continue;
+    problems.push_back(concat("outputs has ", output, ", which there is not"));
+  }
   std::set<std::string_view> names;
   for (size_t i = 0; i < profile.operators.size(); ++i) {
     for (std::string& problem : problems_of_operator(profile, static_cast<int>(i))) problems.push_back(std::move(problem));

@@ -45,12 +45,17 @@ std::string to_json(const Profile& profile) {
   }
   Json parameters = Json::array();
   for (const ProfiledParameter& parameter : profile.parameters) parameters.push_back({{"name", parameter.name}, {"bytes", parameter.bytes}});
-  return Json{{"hash", profile.hash}, {"input_bytes", json_of(profile.input_bytes)}, {"operators", operators}, {"parameters", parameters}}.dump();
+  return Json{{"hash", profile.hash},
+              {"input_bytes", json_of(profile.input_bytes)},
+              {"operators", operators},
+              {"parameters", parameters},
+              {"outputs", profile.outputs}}
+      .dump();
 }
 
 Profile profile_from_json(std::string_view text) {
   const nlohmann::json json = parse_json(text, "the profile");
-  refuse_others(json, {"hash", "input_bytes", "operators", "parameters"}, "profile");
+  refuse_others(json, {"hash", "input_bytes", "operators", "parameters", "outputs"}, "profile");
   Profile profile{.hash = field<std::string>(json, "hash", "profile"), .input_bytes = affine(json, "input_bytes", "profile")};
   for (const auto& entry : field<std::vector<nlohmann::json>>(json, "operators", "profile")) {
     profile.operators.push_back(operator_from(entry, concat("profile.operators[", profile.operators.size(), ']')));
@@ -60,6 +65,7 @@ Profile profile_from_json(std::string_view text) {
     refuse_others(entry, {"name", "bytes"}, where);
     profile.parameters.push_back({field<std::string>(entry, "name", where), field<double>(entry, "bytes", where)});
   }
+  profile.outputs = field<std::vector<int>>(json, "outputs", "profile");
   const std::vector<std::string> problems = problems_of(profile);
   if (!problems.empty()) throw Error("the profile is wrong: " + problems.front());
   return profile;

@@ -16,7 +16,7 @@ namespace tw::pipeline::test {
 
 inline double uniform(std::mt19937& random, double from, double to) { return from + (to - from) * static_cast<double>(random() % 10000) / 10000; }
 
-/// Chains with forks, joins, operators without batch data, and shared parameters.
+/// Chains with forks, joins, operators without batch data, shared parameters, and outputs from within.
 inline Profile random_profile(std::mt19937& random, int operators) {
   Profile profile{.hash = "random", .input_bytes = {0, uniform(random, 1, 50)}};
   std::vector<int> constants;
@@ -46,18 +46,21 @@ inline Profile random_profile(std::mt19937& random, int operators) {
     op.workspace_bytes = {uniform(random, 0, 50), uniform(random, 0, 50)};
     profile.operators.push_back(op);
   }
+  if (random() % 4 == 0) profile.outputs.push_back(static_cast<int>(random() % static_cast<unsigned>(operators + 1)) - 1);
   return profile;
 }
 
-/// Bytes of what comes from before `position` of `order` and is used from there on.
+/// Bytes of what comes from before `position` of `order` and is used from there on, or is an output of the model.
 inline double crossing(const Profile& profile, const std::vector<int>& order, size_t position, double rows) {
   const std::set<int> before(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(position));
   std::set<int> values;
+  const auto take = [&](int value) {
+    if (value == -1 || before.contains(value)) values.insert(value);
+  };
   for (size_t p = position; p < order.size(); ++p) {
-    for (const int input : profile.operators[static_cast<size_t>(order[p])].inputs) {
-      if (input == -1 || before.contains(input)) values.insert(input);
-    }
+    for (const int input : profile.operators[static_cast<size_t>(order[p])].inputs) take(input);
   }
+  for (const int output : profile.outputs) take(output);
   double bytes = 0;
   for (const int value : values) bytes += (value == -1 ? profile.input_bytes : profile.operators[static_cast<size_t>(value)].output_bytes).of(rows);
   return bytes;
@@ -137,16 +140,17 @@ inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, c
     if (stage.recompute == Recompute::none) bytes += (held[s] - 1) * saved + backward_peak(profile, batch, order, begins[s], end, rows);
     if (stage.recompute == Recompute::full) bytes += held[s] * in + backward_peak(profile, batch, order, begins[s], end, rows);
     if (stage.recompute == Recompute::selective) {
-      double largest = 0;
-      size_t begin = begins[s];
-      for (size_t p = begins[s]; p <= end; ++p) {
-        const bool begins_segment = p < end && std::find(stage.segments.begin(), stage.segments.end(), order[p]) != stage.segments.end();
-        if (p == begins[s] || begins_segment) bytes += held[s] * crossing(profile, order, p, rows);
-        if (p == begins[s] || !(begins_segment || p == end)) continue;
-        largest = std::max(largest, backward_peak(profile, batch, order, begin, p, rows));
-        begin = p;
+      // The inputs of all segments for the others in flight; for the one that goes back, of those that it has not freed yet.
+      double most = 0;
+      double inputs = 0;
+      for (size_t begin = begins[s]; begin < end;) {
+        size_t next = begin + 1;
+        while (next < end && std::find(stage.segments.begin(), stage.segments.end(), order[next]) == stage.segments.end()) ++next;
+        inputs += crossing(profile, order, begin, rows);
+        most = std::max(most, inputs + backward_peak(profile, batch, order, begin, next, rows));
+        begin = next;
       }
-      bytes += largest;
+      bytes += (held[s] - 1) * inputs + most;
     }
     if (s > 0) bytes += 2 * in;
     if (end < order.size()) bytes += 2 * crossing(profile, order, end, rows);

@@ -77,6 +77,26 @@ TEST(Prediction, RowsGoUpToWholeOnes) {
   EXPECT_DOUBLE_EQ(predicted(plan, joined(), {.devices = 3}).stages[0].figures.forward_s, 3 * (1 + 0.5 * 3));
 }
 
+/// What an early stage gives, and the last one must have, crosses all borders between them.
+TEST(Prediction, OutputsAreHandedOnToTheLastStage) {
+  Profile profile = joined();
+  profile.operators[3].inputs = {0, 2};  // a is not taken by c any more
+  Plan plan{.hash = "joined", .batch = 8, .micro_batches = 2, .stages = {{.operators = {0, 1}}, {.operators = {2}}, {.operators = {0, 3}}}};
+  const Cluster cluster{.devices = 3, .between_stages = {0, 1}};
+  const Plan without = predicted(plan, profile, cluster);
+  profile.outputs = {1, 3};  // c's goes nowhere
+  const Plan with_a = predicted(plan, profile, cluster);
+  profile.outputs = {-1};
+  const Plan with_input = predicted(plan, profile, cluster);
+  const auto transfers = [](const Plan& of) { return std::pair(of.stages[0].figures.transfer_s, of.stages[1].figures.transfer_s); };
+  EXPECT_EQ(transfers(without), std::pair(4 * 4.0, 4 * 4.0)) << "a, then b";
+  EXPECT_EQ(transfers(with_a), std::pair(4 * 4.0, 4 * (4.0 + 4))) << "a, then a and b";
+  EXPECT_EQ(transfers(with_input), std::pair(4 * (4.0 + 8), 4 * (4.0 + 8)));
+  EXPECT_EQ(with_a.stages[1].figures.memory.communication - without.stages[1].figures.memory.communication, 2 * 4 * 4) << "what goes out";
+  EXPECT_EQ(with_a.stages[2].figures.memory.communication - without.stages[2].figures.memory.communication, 2 * 4 * 4) << "what comes in";
+  EXPECT_GT(with_a.step_s, without.step_s);
+}
+
 TEST(Check, NamesWhatIsWrongWithAPlan) {
   const Profile profile = joined();
   EXPECT_EQ(problems_of(two_stages(), profile, 3), std::vector<std::string>{});
@@ -151,7 +171,8 @@ TEST(Json, OfAnEditedPlanIsRefusedByName) {
 }
 
 TEST(Json, OfProfilesGoesBothWaysAndNamesFields) {
-  const Profile profile = joined();
+  Profile profile = joined();
+  profile.outputs = {1, -1};
   EXPECT_EQ(profile_from_json(to_json(profile)), profile);
   const Profile gpt = transformer_profile(2, 64, 4, 16, 100, {});
   EXPECT_EQ(profile_from_json(to_json(gpt)), gpt);
@@ -165,6 +186,8 @@ TEST(Json, OfProfilesGoesBothWaysAndNamesFields) {
   expect_contains(refused([](auto& j) { j["operators"][1]["forward_s"] = {1}; }), "profile.operators[1].forward_s must be two numbers");
   expect_contains(refused([](auto& j) { j["operators"][1]["inputs"] = {3}; }), "operators[1] \"a\": inputs has 3");
   expect_contains(refused([](auto& j) { j["operators"][1]["parameters"] = {2}; }), "operators[1] \"a\": parameters has 2");
+  expect_contains(refused([](auto& j) { j["outputs"] = {4}; }), "outputs has 4, which there is not");
+  expect_contains(refused([](auto& j) { j.erase("outputs"); }), "profile.outputs is missing");
   expect_contains(refused([](auto& j) { j["operators"][1]["name"] = "b"; }), "two operators are called \"b\"");
   expect_contains(refused([](auto& j) { j["operators"][2]["backward_s"] = {0, -1}; }), "operators[2] \"b\": backward must be finite and at least 0");
   expect_contains(refused([](auto& j) { j["parameters"][1]["bytes"] = "many"; }), "profile.parameters[1].bytes has the wrong type");

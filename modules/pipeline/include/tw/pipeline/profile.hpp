@@ -46,6 +46,8 @@ struct Profile {
   Affine input_bytes = {};
   std::vector<ProfiledOperator> operators = {};
   std::vector<ProfiledParameter> parameters = {};
+  /// What the model gives besides the last operator's output: operators, -1 its input. Stages hand it on to the last one.
+  std::vector<int> outputs = {};
 
   bool operator==(const Profile&) const = default;
   /// @throws ContractError with the first of problems_of()
