@@ -24,14 +24,17 @@ using Tensors = std::vector<at::Tensor>;
 
 size_t at(int index) { return static_cast<size_t>(index); }
 
-std::string form_of(const Graph& graph, const Piece& piece) {
+/// @param needs_gradient by value, of parameters and of what comes from other units
+std::string form_of(const Graph& graph, const Piece& piece, const std::vector<bool>& needs_gradient) {
   Graph alone;
   std::map<int, int> index;
+  std::string gradients;
   const auto renamed = [&](int value) {
     const auto [found, is_new] = index.emplace(value, static_cast<int>(alone.values.size()));
     if (is_new) {
       alone.values.push_back(graph.values[at(value)]);
       alone.values.back().name.clear();
+      gradients += needs_gradient[at(value)] ? '+' : '-';
     }
     return found->second;
   };
@@ -51,7 +54,7 @@ std::string form_of(const Graph& graph, const Piece& piece) {
     form += c10::toString(value.dtype);
     for (const graph::Size& size : value.sizes) form += concat(' ', size.fixed, '+', size.per_row);
   }
-  return form;
+  return form + gradients;
 }
 
 double time_of(const std::function<void()>& run) {
@@ -80,14 +83,19 @@ std::vector<int> measuring_ranks(const std::vector<std::string>& forms, int rank
 
 MeasuredUnits::MeasuredUnits(const Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind)
     : graph_(graph), pieces_(pieces_of(graph, units_of(graph))) {
+  std::vector<bool> needs_gradient(graph.values.size(), false);
   for (const Piece& piece : pieces_) {
-    forms_.push_back(form_of(graph, piece));
     interpreters_.emplace_back(graph, piece.nodes, piece.inputs, piece.outputs, bind);
-    parameters_.emplace_back();
+    Tensors& trained = parameters_.emplace_back();
     for (const int tensor : piece.tensors) {
       const Value& value = graph.values[at(tensor)];
-      if (value.kind == Value::Kind::parameter && bind(value.name).requires_grad()) parameters_.back().push_back(bind(value.name));
+      if (value.kind != Value::Kind::parameter || !bind(value.name).requires_grad()) continue;
+      trained.push_back(bind(value.name));
+      needs_gradient[at(tensor)] = true;
     }
+    forms_.push_back(form_of(graph, piece, needs_gradient));
+    const bool goes_back = !trained.empty() || std::ranges::any_of(piece.inputs, [&](int input) -> bool { return needs_gradient[at(input)]; });
+    for (const int output : piece.outputs) needs_gradient[at(output)] = goes_back && c10::isFloatingType(graph.values[at(output)].dtype);
   }
 }
 

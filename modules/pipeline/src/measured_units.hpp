@@ -25,7 +25,7 @@ class MeasuredUnits {
   MeasuredUnits(const graph::Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind);
 
   const std::vector<graph::Piece>& pieces() const noexcept { return pieces_; }
-  /// By unit, what it is, but for the values that it is computed from: equal for units that cost the same.
+  /// By unit, what it is and which gradients it has to give, but for the values that it is computed from: equal for units that cost the same.
   const std::vector<std::string>& forms() const noexcept { return forms_; }
 
   /// By unit, the bytes that a forward pass keeps for the backward pass, its output included.
