@@ -32,9 +32,9 @@ void add_once(std::vector<int>& list, int value) {
   if (std::ranges::find(list, value) == list.end()) list.push_back(value);
 }
 
-/// The line through two points, nowhere below zero.
+/// The line through two points; where it would fall, or begin below zero, only through the first one.
 Affine line(double rows, double cost, double other_rows, double other_cost) {
-  const double per_row = std::max(0.0, (cost - other_cost) / (rows - other_rows));
+  const double per_row = std::clamp((cost - other_cost) / (rows - other_rows), 0.0, cost / rows);
   return {.fixed = std::max(0.0, cost - per_row * rows), .per_row = per_row};
 }
 
@@ -176,11 +176,18 @@ Profile profile_of_all(const Communicator& comm, const Graph& graph, const Bind&
   return profile_from_json(broadcast_string(comm, made, Rank(0)));
 }
 
+/// Of what is measured by so many ranks.
+ProfileCache cache_of(const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options, int ranks) {
+  TW_EXPECTS(options.repetitions >= 1, "a measurement has one repetition at least, got ", options.repetitions);
+  TW_EXPECTS(example.size() == graph.inputs.size() && !example.empty(), "the graph takes ", graph.inputs.size(), " tensors, the example has ",
+             example.size());
+  return {options.cache, graph, bind, ranks, example[0].size(0)};
+}
+
 }  // namespace
 
 Profile measured_profile(const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options) {
-  TW_EXPECTS(options.repetitions >= 1, "a measurement has one repetition at least");
-  const ProfileCache cache(options.cache, graph, bind, 1, example[0].size(0));
+  const ProfileCache cache = cache_of(graph, bind, example, options, 1);
   if (std::optional<Profile> known = cache.read()) return *known;
   const Measurement measurement(graph, bind, example);
   Profile made = measurement.profile(measurement.costs(std::vector<bool>(measurement.units().pieces().size(), true), options.repetitions));
@@ -189,8 +196,7 @@ Profile measured_profile(const Graph& graph, const Bind& bind, const Tensors& ex
 }
 
 Profile measured_profile(const Communicator& comm, const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options) {
-  TW_EXPECTS(options.repetitions >= 1, "a measurement has one repetition at least");
-  const auto cache = on_all_ranks(comm, [&] { return ProfileCache(options.cache, graph, bind, comm.size(), example[0].size(0)); });
+  const auto cache = on_all_ranks(comm, [&] { return cache_of(graph, bind, example, options, comm.size()); });
   const std::string known = on_all_ranks(comm, [&] {
     const std::optional<Profile> found = comm.rank() == 0 ? cache.read() : std::nullopt;
     return found ? to_json(*found) : std::string();

@@ -4,11 +4,13 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
 #include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/graph/capture.hpp>
@@ -103,6 +105,45 @@ TEST(MeasuredProfile, unitsOfOthersAreNotMeasured) {
   wanted[1] = true;
   const std::vector<UnitCosts> costs = units.costs({subject.example}, wanted, 1);
   for (size_t u = 0; u < costs.size(); ++u) EXPECT_EQ(costs[u].forward_s > 0, wanted[u]) << u;
+}
+
+/// What is frozen costs no backward pass, and looks the same to the operators.
+TEST(MeasuredProfile, unitsThatAreNotTrainedAreNoneOfThoseThatAre) {
+  Subject subject;
+  const auto parameters = subject.mlp->named_parameters();
+  std::set<std::string> trained;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    parameters[i].value().requires_grad_(i >= parameters.size() / 2);
+    if (i >= parameters.size() / 2) trained.insert(parameters[i].key());
+  }
+  const Profile profile = measured_profile(world(), subject.graph, subject.bind(), {subject.example}, {.repetitions = 1});
+  size_t with_parameters = 0;
+  for (const ProfiledOperator& op : profile.operators) {
+    if (op.parameters.empty()) continue;
+    ++with_parameters;
+    const auto name_of = [&](int parameter) { return profile.parameters[static_cast<size_t>(parameter)].name; };
+    const bool is_trained = std::ranges::any_of(op.parameters, [&](int parameter) { return trained.contains(name_of(parameter)); });
+    EXPECT_EQ(op.backward.of(6) > 0, is_trained) << op.name;
+  }
+  EXPECT_EQ(with_parameters, parameters.size() / 2) << "weight and bias";
+}
+
+/// Of [n, 3] the n x n products of all rows: no line goes through 144 bytes for 6 rows, 36 for 3, and none below zero.
+TEST(MeasuredProfile, isExactAtTheRowsOfTheExample) {
+  const graph::Forward products = [](const std::vector<Tensor>& x) {
+    const Tensor all = x[0].matmul(x[0].t()).sin();
+    return std::vector<Tensor>{all.cos(), all};
+  };
+  const Tensor example = torch::ones({6, 3});
+  const graph::Graph graph = graph::capture(products, {}, {}, {example});
+  const auto none = [](const std::string& name) -> Tensor { throw Error("there is no " + name); };
+  const Profile profile = measured_profile(graph, none, {example}, {.repetitions = 1});
+  ASSERT_GE(profile.operators.size(), 2U);
+  for (const ProfiledOperator& op : profile.operators) EXPECT_DOUBLE_EQ(op.output_bytes.of(6), 6 * 6 * 4) << op.name;
+  const int last = static_cast<int>(profile.operators.size()) - 1;
+  EXPECT_EQ(profile.outputs, (std::vector<int>{last, last - 1})) << "the cosine, and the sine that it takes";
+  EXPECT_THROW((void)measured_profile(graph, none, {example, example}), ContractError);
+  EXPECT_THROW((void)measured_profile(graph, none, {}), ContractError);
 }
 
 TEST(MeasuredProfile, whatOneRankFindsAllThrow) {

@@ -23,7 +23,7 @@ struct MeasureOptions {
 /// on the rows of `example` and on half of them, whose times make a line; of units that are alike, one. The bytes that autograd keeps are counted in
 /// one pass through the whole graph, at who allocated them. Local; takes some forty passes of the model if no two units are alike.
 /// @param bind gives a parameter's or buffer's tensor by its name; running means are left changed.
-/// @throws FileError when the cache cannot be written
+/// @throws ContractError for an example that is not of as many tensors as the graph takes; FileError when the cache cannot be written
 Profile measured_profile(const graph::Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind,
                          const std::vector<at::Tensor>& example, const MeasureOptions& options = {});
 

@@ -58,7 +58,7 @@ struct PlanResult {
   int simulated = 0;
 
   const Plan& best() const { return plans.front(); }
-  /// One stage that keeps everything: the model fits one device, and data parallelism is best.
+  /// One stage: the model fits one device, and data parallelism is best.
   bool is_data_parallel() const { return plans.front().stages.size() == 1; }
 };
 
