@@ -32,7 +32,7 @@ std::string names_of_block(const Stretches& stretches, int block) {
   return text;
 }
 
-std::string bytes_text(double bytes) { return concat(static_cast<int64_t>(std::ceil(bytes)), " bytes"); }
+std::string in_bytes(double bytes) { return concat(static_cast<int64_t>(std::ceil(bytes)), " bytes"); }
 
 /// The block that no device can hold, with one row and the fewest in flight that `settings` have; empty: each block fits.
 std::string too_large_block(const Stretches& stretches, const std::vector<SearchSetting>& settings, const Cluster& cluster,
@@ -51,7 +51,7 @@ std::string too_large_block(const Stretches& stretches, const std::vector<Search
     block = b;
   }
   if (block < 0) return "";
-  return concat(names_of_block(stretches, block), " alone needs ", bytes_text(worst), " on each device, ", bytes_text(worst - cluster.memory_bytes),
+  return concat(names_of_block(stretches, block), " alone needs ", in_bytes(worst), " on each device, ", in_bytes(worst - cluster.memory_bytes),
                 " more than it has: no number of devices is enough");
 }
 
@@ -71,7 +71,7 @@ std::string first_without_place(const Stretches& stretches, const Candidate& few
     }
     begin = stage.end;
   }
-  return concat(names_of_block(stretches, first), " does not fit: the devices before it are full, and ", bytes_text(missing), " find no place");
+  return concat(names_of_block(stretches, first), " does not fit: the devices before it are full, and ", in_bytes(missing), " find no place");
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ std::string first_without_place(const Stretches& stretches, const Candidate& few
 std::string why_infeasible(const Stretches& stretches, const std::vector<SearchSetting>& settings, const Cluster& cluster,
                            const PlanOptions& options) {
   const std::string title = concat("the model does not fit ", cluster.devices, cluster.devices == 1 ? " device of " : " devices of ",
-                                   bytes_text(cluster.memory_bytes), ": ");
+                                   in_bytes(cluster.memory_bytes), ": ");
   const std::string block = too_large_block(stretches, settings, cluster, options);
   if (!block.empty()) return title + block;
   Candidate fewest{.objective = infinity};
