@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // search/rate: evaluations a second of an objective that costs nothing, in 30 dimensions, with journal and migration; the last tenth of the trials
 // against the first. search/busy, with the argument "busy": the share of time that workers evaluate, with evaluations of log-normal length.
+// search/cma, with "cma" and two ranks, one of each contestant: ask() and tell() of CMA-ES, against the linear algebra that it cannot do without.
 #include "measure.hpp"
 
+#include <Eigen/Eigenvalues>
 #include <cmath>
 #include <filesystem>
 #include <string_view>
 #include <tw/base/concat.hpp>
 #include <tw/evolution/breeding.hpp>
+#include <tw/evolution/cma_es.hpp>
 #include <tw/evolution/draws.hpp>
+#include <tw/evolution/test_functions.hpp>
 #include <tw/search/journal.hpp>
 #include <tw/search/search.hpp>
 
@@ -100,9 +104,52 @@ void measure_busy(const Contest& contest) {
                        all_ms);
 }
 
+/// Generations of an ellipsoid in 100 dimensions, whose covariance is still being learnt at the end. The baseline decomposes a full covariance
+/// and draws lambda samples from it: in so many dimensions that is due every generation.
+void measure_cma(const Contest& contest) {
+  constexpr Eigen::Index n = 100;
+  const TestFunction function = test_function("ellipsoid", n);
+  const Space space = function.space();
+  CmaEs cma(space, {}, 1);
+  const auto lambda = static_cast<int64_t>(cma.state().lambda);
+  int64_t trial = 0;
+  const auto generation = [&] {
+    for (int64_t i = 0; i < lambda; ++i, ++trial) {
+      tw::CounterRng random(1, static_cast<uint64_t>(trial));
+      const Proposal proposal = cma.ask({}, random);
+      cma.tell(
+          {.trial = trial, .values = proposal.values, .loss = function.value(proposal.values), .state = TrialState::complete, .tag = proposal.tag});
+    }
+  };
+
+  tw::CounterRng random(2);
+  Eigen::MatrixXd covariance(n, n);
+  for (double& each : covariance.reshaped()) each = normal(random);
+  covariance = (covariance * covariance.transpose()).eval();
+  Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(n);
+  Eigen::VectorXd z(n);
+  Eigen::VectorXd x(n);
+  const auto linear_algebra = [&] {
+    solver.compute(covariance);
+    for (int64_t i = 0; i < lambda; ++i) {
+      for (Eigen::Index k = 0; k < n; ++k) z[k] = std::sqrt(solver.eigenvalues()[k]) * normal(random);
+      x.noalias() = solver.eigenvectors() * z;
+    }
+  };
+
+  const bool is_ours = contest.is_ours();
+  tw::benchmark::compare(contest, {.benchmark = "search/cma",
+                                   .name = "ellipsoid_100d",
+                                   .baseline = "decomposition_and_samples",
+                                   .step = is_ours ? std::function<void()>(generation) : linear_algebra,
+                                   .units = static_cast<double>(lambda)});
+  if (is_ours) TW_EXPECTS(cma.state().restarts == 0, "the run is over before it is measured");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool busy = argc > 1 && std::string_view(argv[1]) == "busy";
-  return tw::benchmark::run(argc, argv, busy ? measure_busy : measure_rate, 1);
+  const std::string_view what = argc > 1 ? argv[1] : "rate";
+  if (what == "cma") return tw::benchmark::run(argc, argv, measure_cma);
+  return tw::benchmark::run(argc, argv, what == "busy" ? measure_busy : measure_rate, 1);
 }

@@ -32,6 +32,7 @@ bench pipeline mpirun -n 2 "$build/bin/bench_predictions"
 bench pipeline mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_predictions" virtual
 bench search mpirun -n 2 "$build/bin/bench_search"
 bench search mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_search" busy
+bench search mpirun -n 2 "$build/bin/bench_search" cma
 bench train mpirun -n 4 "$build/bin/bench_train"
 bench comm mpirun -n 4 "$build/bin/bench_comm"
 bench comm mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_comm" comm/allreduce
