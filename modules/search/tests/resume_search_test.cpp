@@ -147,7 +147,7 @@ TEST(ResumeSearch, FromAJournalThatWasCutAnywhere) {
     }
     return outcome;
   };
-  SearchOptions options{.evaluations = 6, .seed = 1, .stopping = [] { return median_rule({.least_trials = 1}); }};
+  SearchOptions options{.evaluations = 6, .seed = 1, .stopping = [] { return halving_rule({.grace = 1, .eta = 2}); }};
   Search whole(world(), plane(), reporting, options);
   const SearchResult expected = whole.run();
   ASSERT_GT(expected.pruned, 0);

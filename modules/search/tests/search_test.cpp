@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <thread>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/evolution/breeding.hpp>
+#include <tw/mpi/mailbox.hpp>
 #include <tw/search/search.hpp>
 
 namespace tw::search {
@@ -238,13 +238,17 @@ TEST(Search, IndividualsMoveAmongIslands) {
   }
 }
 
+/// An evaluation of the first worker takes as long as 20 of the others, or until these do nothing for a while because they wait for an answer.
 TEST(Search, SlowWorkersGiveTheirShareAway) {
   if (world().size() < 2) return;
   int64_t here = 0;
+  mpi::Mailbox begun(world());
   Search search(world(), plane(),
                 [&](const Configuration& c, Trial&) {
                   ++here;
-                  std::this_thread::sleep_for(std::chrono::milliseconds(world().rank() == 0 ? 20 : 1));
+                  if (world().rank() > 0) begun.send(std::vector<std::byte>(1), Rank(0));
+                  for (int i = 0; world().rank() == 0 && i < 20 && begun.take_within(std::chrono::milliseconds(100)); ++i) {
+                  }
                   return Outcome(sphere(c));
                 },
                 {.evaluations = 100});
