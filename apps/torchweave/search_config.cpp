@@ -49,7 +49,7 @@ constexpr NamedPropagator propagators[] = {
        return std::make_unique<search::Sobol>(seat.space, seat.seed, search::Share{.first = seat.worker, .stride = seat.workers});
      }},
     {"random", "uniform, in each parameter's scale",
-     [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::UniformSampling>(seat.space); }},
+     [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::Breeder>(seat.space, search::uniform_child()); }},
 };
 
 void read_propagator(Reader& reader, SearchOptions& options) {
