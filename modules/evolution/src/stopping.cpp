@@ -187,13 +187,25 @@ void Promotion::add(int rung, int64_t trial, double value) {
   if (!std::isnan(value)) entries_[static_cast<size_t>(rung)].emplace(Entry{value, trial}, false);
 }
 
-Promotion::Promoted Promotion::next() {
+bool Promotion::arrive(const Report& report) {
+  if (!std::isfinite(report.value)) return false;
+  int& next = next_rung_[report.trial];
+  const int before = next;
+  for (; next < rungs() && steps(next) <= report.step; ++next) {
+    // Where reports are rare, it has passed a rung without a pause.
+    if (next > before) entries_[static_cast<size_t>(next - 1)][{report.value, report.trial}] = true;
+    add(next, report.trial, report.value);
+  }
+  return next > before && next < rungs();
+}
+
+Promotion::Promoted Promotion::next(const std::function<bool(int64_t trial)>& is_asked_for) {
   for (int rung = rungs() - 2; rung >= 0; --rung) {
     auto& entries = entries_[static_cast<size_t>(rung)];
     size_t left = entries.size() / static_cast<size_t>(options_.eta);
     for (auto& [entry, promoted] : entries) {
       if (left-- == 0) break;
-      if (promoted) continue;
+      if (promoted || (is_asked_for && !is_asked_for(entry.trial))) continue;
       promoted = true;
       return {entry.trial, rung + 1};
     }

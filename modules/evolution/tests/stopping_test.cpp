@@ -106,6 +106,30 @@ TEST(Promotion, PromotesTheBestOfARungOnce) {
   EXPECT_EQ(promotion.next().rung, 2) << "higher rungs first";
 }
 
+TEST(Promotion, TrialsPauseWhereARungEnds) {
+  Promotion promotion({.grace = 2, .eta = 2, .most = 8});  // rungs at 2, 4 and 8
+  EXPECT_FALSE(promotion.arrive({0, 1, 5}));
+  EXPECT_TRUE(promotion.arrive({0, 2, 4}));
+  EXPECT_FALSE(promotion.arrive({0, 3, 4})) << "between rungs";
+  EXPECT_TRUE(promotion.arrive({0, 4, 3}));
+  EXPECT_FALSE(promotion.arrive({0, 8, 2})) << "there is no higher one";
+  EXPECT_FALSE(promotion.arrive({1, 2, INFINITY}));
+  EXPECT_TRUE(promotion.arrive({2, 5, 1})) << "passes one rung and ends another";
+  const auto promoted = promotion.next();
+  EXPECT_EQ(promoted.trial, 2);
+  EXPECT_EQ(promoted.rung, 2) << "from the highest that it has passed";
+  EXPECT_EQ(promotion.next().trial, -1) << "two of rung 0, of which one has gone on";
+}
+
+TEST(Promotion, PromotesOnlyWhatIsAskedFor) {
+  Promotion promotion({.grace = 1, .eta = 2, .most = 4});
+  for (int64_t trial = 0; trial < 4; ++trial) promotion.arrive({trial, 1, static_cast<double>(trial)});
+  EXPECT_EQ(promotion.next([](int64_t trial) { return trial == 2; }).trial, -1);
+  EXPECT_EQ(promotion.next([](int64_t trial) { return trial == 1; }).trial, 1);
+  EXPECT_EQ(promotion.next().trial, 0);
+  EXPECT_EQ(promotion.next().trial, -1);
+}
+
 TEST(Stopping, RefusesWrongOptions) {
   EXPECT_THROW(halving_rule({.grace = 0}), ContractError);
   EXPECT_THROW(halving_rule({.eta = 1}), ContractError);

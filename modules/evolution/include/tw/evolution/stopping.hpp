@@ -3,9 +3,11 @@
 #pragma once
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace tw::search {
@@ -72,12 +74,16 @@ class Promotion {
   int rungs() const noexcept { return static_cast<int>(entries_.size()); }
   /// A trial has come to the end of a rung; with NaN it is never promoted. @throws ContractError for a rung that there is not
   void add(int rung, int64_t trial, double value);
+  /// The same by the steps that a trial has done, where that is the end of one. @return whether it pauses: there is a higher one. Values that are not
+  /// finite are not taken
+  bool arrive(const Report& report);
   struct Promoted {
     int64_t trial = -1;
     int rung = 0;  ///< that it is to go to
   };
   /// A trial that may go on, from the highest rung that has one; trial -1: none, so a new one begins at rung 0. It is promoted by this call.
-  Promoted next();
+  /// @param is_asked_for whether a trial may be the one; none: any
+  Promoted next(const std::function<bool(int64_t trial)>& is_asked_for = {});
 
  private:
   struct Entry {
@@ -87,6 +93,7 @@ class Promotion {
   };
   HalvingOptions options_;
   std::vector<std::map<Entry, bool>> entries_;  // by rung, whether promoted
+  std::unordered_map<int64_t, int> next_rung_;  // by trial, of those that arrived
 };
 
 }  // namespace tw::search

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/evolution/population_training.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <tw/base/contract.hpp>
+#include <tw/evolution/draws.hpp>
+
+namespace tw::search {
+namespace {
+
+constexpr int most_attempts = 10;
+
+double drawn(const Space& space, size_t index, CounterRng& random) {
+  const Parameter& p = space.parameters()[index];
+  const double u = uniform(random);
+  return p.kind == Parameter::Kind::categorical ? std::floor(u * static_cast<double>(p.choices.size())) : space.from_unit(index, u);
+}
+
+double perturbed(const Parameter& p, double value, const PopulationTrainingOptions& options, CounterRng& random) {
+  const bool rises = happens(random, 0.5);
+  const double moved = value * (rises ? options.up : options.down);
+  switch (p.kind) {
+    case Parameter::Kind::real: return moved;
+    case Parameter::Kind::integer: return std::round(moved) == value ? value + (rises ? 1 : -1) : std::round(moved);
+    case Parameter::Kind::ordinal: return value + (rises ? 1 : -1);
+    case Parameter::Kind::categorical: break;
+  }
+  return value;
+}
+
+}  // namespace
+
+void PopulationTrainingOptions::validate(const Space& space) const {
+  TW_EXPECTS(interval >= 1, "population_training.interval must be at least 1, got ", interval);
+  TW_EXPECTS(quantile > 0 && quantile <= 0.5, "population_training.quantile must be above 0, and at most 0.5, got ", quantile);
+  TW_EXPECTS(resample >= 0 && resample <= 1, "population_training.resample must be 0 to 1, got ", resample);
+  TW_EXPECTS(up >= 1 && std::isfinite(up), "population_training.up must be at least 1, got ", up);
+  TW_EXPECTS(down > 0 && down <= 1, "population_training.down must be above 0, and at most 1, got ", down);
+  for (const std::string& name : kept) space.index_of(name);
+}
+
+void PopulationTraining::observe(const Report& report) {
+  auto& curve = curves_[report.trial];
+  if (curve.empty() || curve.back().first < report.step) curve.emplace_back(report.step, report.value);
+}
+
+bool PopulationTraining::is_due(const Report& report) const {
+  const auto& curve = curves_.at(report.trial);
+  if (curve.back().first != report.step) return false;
+  const int64_t before = curve.size() > 1 ? curve[curve.size() - 2].first : 0;
+  return report.step / options_.interval > before / options_.interval;
+}
+
+std::optional<int64_t> PopulationTraining::original_for(const Report& report, CounterRng& random) const {
+  std::vector<std::tuple<bool, double, int64_t>> ranks;  // what diverged is last
+  for (const auto& [trial, curve] : curves_) {
+    const auto behind = std::ranges::upper_bound(curve, report.step, {}, [](const auto& each) { return each.first; });
+    if (behind == curve.begin()) continue;
+    const double value = std::prev(behind)->second;
+    const bool diverged = !std::isfinite(value);
+    ranks.emplace_back(diverged, diverged ? 0 : value, trial);
+  }
+  if (ranks.size() < 2) return std::nullopt;
+  std::ranges::sort(ranks);
+  const size_t n = std::max<size_t>(1, static_cast<size_t>(options_.quantile * static_cast<double>(ranks.size())));
+  const auto own = std::ranges::find(ranks, report.trial, [](const auto& each) { return std::get<2>(each); });
+  const bool diverged = std::get<0>(*own);
+  if (!diverged && ranks.end() - own > static_cast<int64_t>(n)) return std::nullopt;
+  std::vector<int64_t> originals;
+  for (size_t i = 0; i < n; ++i) {
+    const auto& [has_diverged, value, trial] = ranks[i];
+    const bool better = std::tie(has_diverged, value) < std::tie(diverged, std::get<1>(*own));
+    if (better && !ended_.contains(trial)) originals.push_back(trial);
+  }
+  if (originals.empty()) return std::nullopt;
+  return originals[index_below(random, originals.size())];
+}
+
+std::vector<double> explored(const Space& space, const std::vector<double>& values, const PopulationTrainingOptions& options, CounterRng& random) {
+  std::vector<bool> stays(space.size(), false);
+  for (const std::string& name : options.kept) stays[space.index_of(name)] = true;
+  for (int attempt = 0; attempt < most_attempts; ++attempt) {
+    std::vector<double> tried = values;
+    for (size_t i = 0; i < tried.size(); ++i) {
+      if (!space.exists(i, tried)) {
+        tried[i] = std::numeric_limits<double>::quiet_NaN();
+      } else if (std::isnan(tried[i])) {
+        tried[i] = drawn(space, i, random);
+      } else if (!stays[i]) {
+        tried[i] = happens(random, options.resample) ? drawn(space, i, random) : perturbed(space.parameters()[i], tried[i], options, random);
+      }
+    }
+    space.repair(tried);
+    if (space.violated(tried).empty()) return tried;
+  }
+  return values;
+}
+
+}  // namespace tw::search

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <tw/base/contract.hpp>
+#include <tw/evolution/configuration.hpp>
+#include <tw/evolution/population_training.hpp>
+
+namespace tw::search {
+namespace {
+
+/// Eight members that report their number as their value, at one step.
+PopulationTraining eight(const PopulationTrainingOptions& options) {
+  PopulationTraining training(options);
+  for (int64_t trial = 0; trial < 8; ++trial) training.observe({trial, 1, static_cast<double>(trial)});
+  return training;
+}
+
+std::optional<int64_t> original(const PopulationTraining& training, const Report& report, uint64_t stream = 0) {
+  CounterRng random(1, stream);
+  return training.original_for(report, random);
+}
+
+TEST(PopulationTraining, TheBottomCopiesTheTop) {
+  const PopulationTraining training = eight({});
+  for (int64_t trial = 0; trial < 6; ++trial) EXPECT_FALSE(original(training, {trial, 1, static_cast<double>(trial)})) << trial;
+  for (int64_t trial = 6; trial < 8; ++trial) {
+    std::map<int64_t, int> counts;
+    for (uint64_t stream = 0; stream < 1000; ++stream) ++counts[original(training, {trial, 1, static_cast<double>(trial)}, stream).value()];
+    EXPECT_EQ(counts.size(), 2U);
+    EXPECT_NEAR(counts[0], 500, 80);  // binomial, deviation 16
+    EXPECT_EQ(counts[0] + counts[1], 1000);
+  }
+}
+
+TEST(PopulationTraining, EqualDrawsGiveEqualOriginals) {
+  const PopulationTraining training = eight({.quantile = 0.5});
+  std::set<int64_t> seen;
+  for (uint64_t stream = 0; stream < 50; ++stream) {
+    const auto first = original(training, {7, 1, 7}, stream);
+    EXPECT_EQ(first, original(training, {7, 1, 7}, stream));
+    seen.insert(first.value());
+  }
+  EXPECT_EQ(seen, (std::set<int64_t>{0, 1, 2, 3}));
+}
+
+TEST(PopulationTraining, OneAtLeastAndNobodyAlone) {
+  PopulationTraining training({});
+  training.observe({0, 1, 5});
+  EXPECT_FALSE(original(training, {0, 1, 5}));
+  training.observe({1, 1, 6});
+  EXPECT_FALSE(original(training, {0, 1, 5}));
+  EXPECT_EQ(original(training, {1, 1, 6}), 0);
+}
+
+TEST(PopulationTraining, MembersAreComparedAtTheStepOfTheOneThatReports) {
+  PopulationTraining training({});
+  training.observe({0, 1, 5});
+  training.observe({0, 2, 1});
+  training.observe({1, 1, 4});
+  EXPECT_FALSE(original(training, {1, 1, 4})) << "at step 1 it is the better one";
+  training.observe({1, 2, 3});
+  EXPECT_EQ(original(training, {1, 2, 3}), 0);
+  training.observe({2, 2, 0.5});
+  training.observe({1, 3, 2});
+  EXPECT_EQ(original(training, {1, 3, 2}), 2) << "others count with their last value before";
+}
+
+TEST(PopulationTraining, EqualValuesAreNotCopied) {
+  PopulationTraining training({});
+  for (int64_t trial = 0; trial < 4; ++trial) training.observe({trial, 1, 0.5});
+  for (int64_t trial = 0; trial < 4; ++trial) EXPECT_FALSE(original(training, {trial, 1, 0.5}));
+}
+
+TEST(PopulationTraining, WhatDivergedCopiesAnother) {
+  PopulationTraining training({});
+  for (int64_t trial = 0; trial < 4; ++trial) training.observe({trial, 1, trial == 1 ? NAN : 1e300 * static_cast<double>(trial)});
+  EXPECT_EQ(original(training, {1, 1, NAN}), 0);
+  EXPECT_FALSE(original(training, {3, 1, 3e300}));
+  training.observe({0, 2, NAN});
+  EXPECT_EQ(original(training, {0, 2, NAN}), 2) << "as do others, however many diverged";
+  training.observe({1, 2, INFINITY});
+  EXPECT_EQ(original(training, {1, 2, INFINITY}), 2);
+}
+
+TEST(PopulationTraining, WhatHasEndedIsComparedWithAndNotCopied) {
+  PopulationTraining training = eight({});
+  training.end(0);
+  for (uint64_t stream = 0; stream < 20; ++stream) EXPECT_EQ(original(training, {7, 1, 7}, stream), 1);
+  training.end(1);
+  EXPECT_FALSE(original(training, {7, 1, 7}));
+}
+
+TEST(PopulationTraining, IsDueOnceInAnInterval) {
+  PopulationTraining training({.interval = 10});
+  std::set<int64_t> due;
+  for (const int64_t step : {3, 9, 10, 11, 19, 25, 29, 47, 50}) {
+    training.observe({0, step, 0});
+    if (training.is_due({0, step, 0})) due.insert(step);
+  }
+  EXPECT_EQ(due, (std::set<int64_t>{10, 25, 47, 50}));
+}
+
+TEST(Explored, NumbersAreMultipliedOrDrawnAnew) {
+  const Space space{real("lr", 1e-4, 1, log_scale), integer("batch", 1, 1000), ordinal("width", {8, 16, 32}), categorical("act", {"a", "b", "c"})};
+  const std::vector<double> values{0.01, 100, 1, 2};
+  int resampled = 0;
+  int rises = 0;
+  std::map<double, int> widths;
+  std::map<double, int> acts;
+  for (uint64_t stream = 0; stream < 4000; ++stream) {
+    CounterRng random(3, stream);
+    const std::vector<double> tried = explored(space, values, {}, random);
+    ASSERT_TRUE(space.contains(tried));
+    const bool up = std::abs(tried[0] - 0.012) < 1e-12;
+    const bool down = std::abs(tried[0] - 0.008) < 1e-12;
+    resampled += up || down ? 0 : 1;
+    rises += up ? 1 : 0;
+    ++widths[tried[2]];
+    ++acts[tried[3]];
+  }
+  // Binomial of 4000 with probability 1/4: deviation 27; 3/8: 31. Five of these.
+  EXPECT_NEAR(resampled, 1000, 140);
+  EXPECT_NEAR(rises, 1500, 155);
+  EXPECT_NEAR(widths[0], 1500 + 1000 / 3, 160);
+  EXPECT_NEAR(widths[1], 1000 / 3, 90);
+  EXPECT_NEAR(acts[2], 3000 + 1000 / 3, 120);
+}
+
+TEST(Explored, IntegersMoveByOneAtLeastAndStayWithin) {
+  const Space space{integer("n", 1, 3)};
+  std::set<double> from_two;
+  std::set<double> from_three;
+  for (uint64_t stream = 0; stream < 100; ++stream) {
+    CounterRng random(1, stream);
+    from_two.insert(explored(space, {2}, {.resample = 0}, random)[0]);
+    from_three.insert(explored(space, {3}, {.resample = 0}, random)[0]);
+  }
+  EXPECT_EQ(from_two, (std::set<double>{1, 3}));
+  EXPECT_EQ(from_three, (std::set<double>{2, 3}));
+}
+
+TEST(Explored, WhatIsKeptStays) {
+  const Space space{integer("width", 1, 100), real("lr", 0.1, 1)};
+  for (uint64_t stream = 0; stream < 50; ++stream) {
+    CounterRng random(1, stream);
+    const std::vector<double> tried = explored(space, {40, 0.5}, {.kept = {"width"}}, random);
+    EXPECT_EQ(tried[0], 40);
+    EXPECT_NE(tried[1], 0.5);
+  }
+}
+
+TEST(Explored, WhatBeginsToExistIsDrawnAndWhatEndsToIsGone) {
+  const Space space{categorical("opt", {"sgd", "adam"}), real("momentum", 0, 1).when("opt", {"sgd"})};
+  bool appeared = false;
+  bool went = false;
+  for (uint64_t stream = 0; stream < 50; ++stream) {
+    CounterRng random(1, stream);
+    const std::vector<double> sgd = explored(space, {1, NAN}, {.resample = 0.5}, random);
+    EXPECT_EQ(std::isnan(sgd[1]), sgd[0] == 1);
+    appeared = appeared || sgd[0] == 0;
+    const std::vector<double> adam = explored(space, {0, 0.5}, {.resample = 0.5}, random);
+    EXPECT_EQ(std::isnan(adam[1]), adam[0] == 1);
+    went = went || adam[0] == 1;
+  }
+  EXPECT_TRUE(appeared && went);
+}
+
+TEST(Explored, StaysFeasible) {
+  Space space{integer("a", 0, 9), integer("b", 0, 9)};
+  space.require("a above b", [](const Configuration& c) { return c.integer("a") > c.integer("b"); });
+  for (uint64_t stream = 0; stream < 200; ++stream) {
+    CounterRng random(1, stream);
+    EXPECT_TRUE(space.violated(explored(space, {5, 4}, {}, random)).empty());
+  }
+  space.require("a is 5", [](const Configuration& c) { return c.integer("a") == 5 && c.integer("b") == 4; });
+  CounterRng random(1);
+  EXPECT_EQ(explored(space, {5, 4}, {.resample = 0}, random), (std::vector<double>{5, 4}));
+}
+
+TEST(PopulationTraining, RefusesWrongOptions) {
+  const Space space{real("lr", 0, 1)};
+  EXPECT_NO_THROW(PopulationTrainingOptions().validate(space));
+  EXPECT_THROW((PopulationTrainingOptions{.interval = 0}).validate(space), ContractError);
+  EXPECT_THROW((PopulationTrainingOptions{.quantile = 0.6}).validate(space), ContractError);
+  EXPECT_THROW((PopulationTrainingOptions{.quantile = 0}).validate(space), ContractError);
+  EXPECT_THROW((PopulationTrainingOptions{.resample = 1.5}).validate(space), ContractError);
+  EXPECT_THROW((PopulationTrainingOptions{.up = 0.9}).validate(space), ContractError);
+  EXPECT_THROW((PopulationTrainingOptions{.down = 0}).validate(space), ContractError);
+  EXPECT_THROW((PopulationTrainingOptions{.kept = {"lrr"}}).validate(space), ContractError);
+}
+
+}  // namespace
+}  // namespace tw::search
