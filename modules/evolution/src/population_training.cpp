@@ -35,6 +35,7 @@ double perturbed(const Parameter& p, double value, const PopulationTrainingOptio
 
 void PopulationTrainingOptions::validate(const Space& space) const {
   TW_EXPECTS(interval >= 1, "population_training.interval must be at least 1, got ", interval);
+  TW_EXPECTS(most >= interval, "population_training.most must be at least interval, ", interval, ", got ", most);
   TW_EXPECTS(quantile > 0 && quantile <= 0.5, "population_training.quantile must be above 0, and at most 0.5, got ", quantile);
   TW_EXPECTS(resample >= 0 && resample <= 1, "population_training.resample must be 0 to 1, got ", resample);
   TW_EXPECTS(up >= 1 && std::isfinite(up), "population_training.up must be at least 1, got ", up);
@@ -49,16 +50,20 @@ void PopulationTraining::observe(const Report& report) {
 
 bool PopulationTraining::is_due(const Report& report) const {
   const auto& curve = curves_.at(report.trial);
-  if (curve.back().first != report.step) return false;
+  if (curve.back().first != report.step || is_at_end(report)) return false;
   const int64_t before = curve.size() > 1 ? curve[curve.size() - 2].first : 0;
   return report.step / options_.interval > before / options_.interval;
 }
 
 std::optional<int64_t> PopulationTraining::original_for(const Report& report, CounterRng& random) const {
+  const auto step_of = [](const std::pair<int64_t, double>& each) { return each.first; };
+  const auto& own_curve = curves_.at(report.trial);
+  const auto ago = std::ranges::upper_bound(own_curve, report.step - options_.interval, {}, step_of);
+  const int64_t earliest = ago == own_curve.begin() ? 0 : std::prev(ago)->first;
   std::vector<std::tuple<bool, double, int64_t>> ranks;  // what diverged is last
   for (const auto& [trial, curve] : curves_) {
-    const auto behind = std::ranges::upper_bound(curve, report.step, {}, [](const auto& each) { return each.first; });
-    if (behind == curve.begin()) continue;
+    const auto behind = std::ranges::upper_bound(curve, report.step, {}, step_of);
+    if (behind == curve.begin() || std::prev(behind)->first < earliest) continue;
     const double value = std::prev(behind)->second;
     const bool diverged = !std::isfinite(value);
     ranks.emplace_back(diverged, diverged ? 0 : value, trial);
@@ -70,10 +75,10 @@ std::optional<int64_t> PopulationTraining::original_for(const Report& report, Co
   const bool diverged = std::get<0>(*own);
   if (!diverged && ranks.end() - own > static_cast<int64_t>(n)) return std::nullopt;
   std::vector<int64_t> originals;
-  for (size_t i = 0; i < n; ++i) {
-    const auto& [has_diverged, value, trial] = ranks[i];
+  for (const auto& [has_diverged, value, trial] : ranks) {
     const bool better = std::tie(has_diverged, value) < std::tie(diverged, std::get<1>(*own));
-    if (better && !ended_.contains(trial)) originals.push_back(trial);
+    if (!better || originals.size() == n) break;
+    if (!ended_.contains(trial)) originals.push_back(trial);
   }
   if (originals.empty()) return std::nullopt;
   return originals[index_below(random, originals.size())];

@@ -68,6 +68,19 @@ TEST(PopulationTraining, MembersAreComparedAtTheStepOfTheOneThatReports) {
   EXPECT_EQ(original(training, {1, 3, 2}), 2) << "others count with their last value before";
 }
 
+/// Members 0 and 1 are far ahead: 2 and 3, which are worse, do not keep the worse one of them from copying the other.
+TEST(PopulationTraining, WhoLagsIsNotComparedWith) {
+  PopulationTraining training({.interval = 2});
+  for (int64_t step = 1; step <= 6; ++step) {
+    for (int64_t trial = 0; trial < 4; ++trial) {
+      if (trial < 2 || step < 4) training.observe({trial, step, static_cast<double>(trial) - static_cast<double>(step)});
+    }
+  }
+  EXPECT_EQ(original(training, {1, 6, -5}), 0);
+  EXPECT_FALSE(original(training, {1, 5, -4})) << "at step 5 those of step 3 count";
+  EXPECT_EQ(original(training, {3, 3, 0}), 0);
+}
+
 TEST(PopulationTraining, EqualValuesAreNotCopied) {
   PopulationTraining training({});
   for (int64_t trial = 0; trial < 4; ++trial) training.observe({trial, 1, 0.5});
@@ -88,15 +101,17 @@ TEST(PopulationTraining, WhatDivergedCopiesAnother) {
 TEST(PopulationTraining, WhatHasEndedIsComparedWithAndNotCopied) {
   PopulationTraining training = eight({});
   training.end(0);
-  for (uint64_t stream = 0; stream < 20; ++stream) EXPECT_EQ(original(training, {7, 1, 7}, stream), 1);
-  training.end(1);
+  std::set<int64_t> copied;
+  for (uint64_t stream = 0; stream < 50; ++stream) copied.insert(original(training, {7, 1, 7}, stream).value());
+  EXPECT_EQ(copied, (std::set<int64_t>{1, 2})) << "the best two of those that are left";
+  for (int64_t trial = 1; trial < 7; ++trial) training.end(trial);
   EXPECT_FALSE(original(training, {7, 1, 7}));
 }
 
 TEST(PopulationTraining, IsDueOnceInAnInterval) {
-  PopulationTraining training({.interval = 10});
+  PopulationTraining training({.interval = 10, .most = 60});
   std::set<int64_t> due;
-  for (const int64_t step : {3, 9, 10, 11, 19, 25, 29, 47, 50}) {
+  for (const int64_t step : {3, 9, 10, 11, 19, 25, 29, 47, 50, 60, 75}) {
     training.observe({0, step, 0});
     if (training.is_due({0, step, 0})) due.insert(step);
   }
@@ -184,6 +199,7 @@ TEST(PopulationTraining, RefusesWrongOptions) {
   const Space space{real("lr", 0, 1)};
   EXPECT_NO_THROW(PopulationTrainingOptions().validate(space));
   EXPECT_THROW((PopulationTrainingOptions{.interval = 0}).validate(space), ContractError);
+  EXPECT_THROW((PopulationTrainingOptions{.interval = 5, .most = 4}).validate(space), ContractError);
   EXPECT_THROW((PopulationTrainingOptions{.quantile = 0.6}).validate(space), ContractError);
   EXPECT_THROW((PopulationTrainingOptions{.quantile = 0}).validate(space), ContractError);
   EXPECT_THROW((PopulationTrainingOptions{.resample = 1.5}).validate(space), ContractError);

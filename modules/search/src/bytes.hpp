@@ -71,6 +71,11 @@ class Reading {
     at_ += count * sizeof(double);
     return values;
   }
+  void get_bytes(void* to, size_t count) {
+    if (!has(count)) return;
+    if (count > 0) std::memcpy(to, at_, count);
+    at_ += count;
+  }
   std::string get_text() {
     const size_t count = get<uint32_t>();
     if (!has(count)) return {};

@@ -27,9 +27,9 @@ Attempt attempt(Evaluator& evaluator, int64_t trial, const std::vector<double>& 
   Attempt made;
   const auto reporting = [&](int64_t step, double value) {
     made.reports.push_back({trial, step, value});
-    return true;
+    return Verdict::go_on;
   };
-  made.evaluation = evaluator.evaluate(trial, values, reporting, [] {});
+  made.evaluation = evaluator.evaluate(trial, values, /*step=*/0, {.report = reporting});
   return made;
 }
 

@@ -17,12 +17,78 @@ namespace tw::search {
 namespace {
 
 constexpr double failed_loss = std::numeric_limits<double>::infinity();
-constexpr int64_t nothing_more = -1;
+constexpr size_t numbers_of_an_order = 3;
 
 }  // namespace
 
+/// One call of the objective, on one rank.
+class Evaluator::Running : public Trial::Host {
+ public:
+  Running(Evaluator& evaluator, int64_t trial, int64_t step, const Listener& listener)
+      : evaluator_(evaluator), trial_(trial), step_(step), listener_(listener) {}
+
+  bool report(int64_t step, double value) override {
+    if (verdict_ != Verdict::go_on) return false;
+    TW_EXPECTS(!last_ || step > last_->step, "the steps of a trial's reports ascend: got ", step, " behind ", last_->step);
+    last_ = {trial_, step, value};
+    const Communicator& comm = *evaluator_.trial_;
+    if (comm.rank() == 0) watched([&] { verdict_ = listener_.report(step, value); });
+    if (comm.size() > 1) mpi::broadcast(comm, {&verdict_, 1, ElementType::uint8}, Rank(0));
+    if (verdict_ == Verdict::pause) capture();
+    return verdict_ == Verdict::go_on;
+  }
+
+  int64_t attach(Attachment attachment) override {
+    TW_EXPECTS(!attachment_, "trial ", trial_, " attaches twice");
+    attachment_ = std::move(attachment);
+    if (!evaluator_.checkpoints_.has(trial_)) return 0;
+    evaluator_.checkpoints_.restore(trial_, *attachment_);
+    return step_;
+  }
+
+  void attend() override {
+    if (listener_.attend) watched(listener_.attend);
+  }
+
+  Verdict verdict() const { return verdict_; }
+  double last() const { return last_->value; }
+  /// Not the trial, but the search itself: a full disk, another worker's end.
+  const std::exception_ptr& broken() const { return broken_; }
+
+ private:
+  template <class Call>
+  void watched(const Call& call) {
+    try {
+      call();
+    } catch (...) {
+      broken_ = std::current_exception();
+      throw;
+    }
+  }
+
+  void capture() {
+    if (attachment_) evaluator_.checkpoints_.capture(trial_, *attachment_);
+    TW_EXPECTS(attachment_ || !evaluator_.must_attach_,
+               "trials of a population copy each other's tensors: the objective must attach them (Trial::attach)");
+  }
+
+  Evaluator& evaluator_;
+  int64_t trial_;
+  int64_t step_;
+  const Listener& listener_;
+  std::optional<Attachment> attachment_;
+  Verdict verdict_ = Verdict::go_on;
+  std::optional<Report> last_;
+  std::exception_ptr broken_;
+};
+
 Evaluator::Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed)
     : worker_(worker.dup()), trial_(worker_.dup()), space_(space), objective_(objective), seed_(seed) {}
+
+void Evaluator::connect(const Communicator& peers) {
+  checkpoints_.connect(peers);
+  must_attach_ = true;
+}
 
 /// Others may evaluate for long before they say what is next: no stall, so each wait is a short one.
 void Evaluator::broadcast_patiently(void* data, int64_t bytes) {
@@ -33,65 +99,65 @@ void Evaluator::broadcast_patiently(void* data, int64_t bytes) {
   }
 }
 
-bool Evaluator::agree(const Communicator& comm, bool value) {
-  auto flag = static_cast<uint8_t>(value);
-  mpi::broadcast(comm, {&flag, 1, ElementType::uint8}, Rank(0));
-  return flag != 0;
-}
-
-Evaluation Evaluator::evaluate(int64_t trial, const std::vector<double>& values, const Trial::Reporting& reporting,
-                               const Trial::Attending& attending) {
-  if (worker_.size() > 1) {
-    std::vector<double> order{std::bit_cast<double>(trial)};
-    order.insert(order.end(), values.begin(), values.end());
-    broadcast_patiently(order.data(), static_cast<int64_t>(order.size() * sizeof(double)));
-  }
-  std::exception_ptr broken;  // not the trial, but the search itself: a full disk, another worker's end
-  const auto watched = [&](const auto& call) {
-    try {
-      return call();
-    } catch (...) {
-      broken = std::current_exception();
-      throw;
-    }
-  };
-  Evaluation evaluation = run(
-      trial, values, [&](int64_t step, double value) { return watched([&] { return reporting(step, value); }); }, [&] { watched(attending); });
-  if (broken) std::rethrow_exception(broken);
-  return evaluation;
-}
-
-void Evaluator::dismiss() {
+void Evaluator::give(const Order& order, const std::vector<double>& values) {
   if (worker_.size() == 1) return;
-  std::vector<double> order(space_.size() + 1, std::bit_cast<double>(nothing_more));
-  broadcast_patiently(order.data(), static_cast<int64_t>(order.size() * sizeof(double)));
+  std::vector<double> numbers{std::bit_cast<double>(order.kind), std::bit_cast<double>(order.trial), std::bit_cast<double>(order.other)};
+  numbers.insert(numbers.end(), values.begin(), values.end());
+  numbers.resize(numbers_of_an_order + space_.size());
+  broadcast_patiently(numbers.data(), static_cast<int64_t>(numbers.size() * sizeof(double)));
 }
 
 void Evaluator::serve() {
-  std::vector<double> order(space_.size() + 1);
+  std::vector<double> numbers(numbers_of_an_order + space_.size());
   while (true) {
-    broadcast_patiently(order.data(), static_cast<int64_t>(order.size() * sizeof(double)));
-    const auto trial = std::bit_cast<int64_t>(order.front());
-    if (trial == nothing_more) return;
-    run(trial, {order.begin() + 1, order.end()}, {}, {});
+    broadcast_patiently(numbers.data(), static_cast<int64_t>(numbers.size() * sizeof(double)));
+    const Order order{
+        .kind = std::bit_cast<Kind>(numbers[0]), .trial = std::bit_cast<int64_t>(numbers[1]), .other = std::bit_cast<int64_t>(numbers[2])};
+    if (order.kind == Kind::dismiss) return;
+    if (order.kind == Kind::evaluate) {
+      run(order.trial, {numbers.begin() + numbers_of_an_order, numbers.end()}, order.other, {});
+    } else {
+      carry_out(order);
+    }
   }
 }
 
-Evaluation Evaluator::run(int64_t trial, const std::vector<double>& values, const Trial::Reporting& reporting, const Trial::Attending& attending) {
+void Evaluator::carry_out(const Order& order) {
+  if (order.kind == Kind::copy) checkpoints_.copy(order.other, order.trial);
+  if (order.kind == Kind::send) checkpoints_.send(order.trial, static_cast<int>(order.other));
+  if (order.kind == Kind::receive) checkpoints_.receive(static_cast<int>(order.other), order.trial);
+}
+
+Evaluation Evaluator::evaluate(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener) {
+  give({.kind = Kind::evaluate, .trial = trial, .other = step}, values);
+  return run(trial, values, step, listener);
+}
+
+void Evaluator::copy(int64_t original, int64_t trial) {
+  const Order order{.kind = Kind::copy, .trial = trial, .other = original};
+  give(order);
+  carry_out(order);
+}
+
+void Evaluator::send(int64_t trial, int worker) {
+  const Order order{.kind = Kind::send, .trial = trial, .other = worker};
+  give(order);
+  carry_out(order);
+}
+
+void Evaluator::receive(int worker, int64_t trial) {
+  const Order order{.kind = Kind::receive, .trial = trial, .other = worker};
+  give(order);
+  carry_out(order);
+}
+
+void Evaluator::dismiss() { give({.kind = Kind::dismiss}); }
+
+Evaluation Evaluator::run(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener) {
   const Stopwatch watch;
   Evaluation evaluation;
-  std::optional<Report> last;
-  bool stopped = false;
-  const Communicator& comm = *trial_;
-  const auto report = [&](int64_t step, double value) {
-    if (stopped) return false;
-    TW_EXPECTS(!last || step > last->step, "the steps of a trial's reports ascend: got ", step, " behind ", last->step);
-    last = {trial, step, value};
-    const bool goes_on = comm.rank() == 0 && reporting(step, value);
-    stopped = !(comm.size() > 1 ? agree(comm, goes_on) : goes_on);
-    return !stopped;
-  };
-  Trial asked(comm, trial, seed_, report, attending);
+  Running running(*this, trial, step, listener);
+  Trial asked(*trial_, trial, seed_, running);
   try {
     evaluation.loss = objective_(Configuration(space_, values), asked).loss;
   } catch (const RevokedError&) {  // another rank of the worker says why
@@ -104,36 +170,40 @@ Evaluation Evaluator::run(int64_t trial, const std::vector<double>& values, cons
     evaluation.state = TrialState::failed;
     evaluation.message = "an exception of a type of its own";
   }
-  if (comm.size() > 1) {
-    if (evaluation.state == TrialState::failed && !comm.revoked()) comm.revoke(evaluation.message);
-    // All meet where nothing is revoked: whether the trial failed anywhere, and why.
-    const std::string mine = evaluation.state == TrialState::failed ? "!" + evaluation.message : "";
-    const std::vector<std::string> all = allgather_strings(worker_, mine);
-    bool failed = false;
-    for (size_t rank = 0; rank < all.size(); ++rank) {
-      failed = failed || !all[rank].empty();
-      if (all[rank].size() > 1 && evaluation.message.empty()) evaluation.message = concat("rank ", rank, " of its worker: ", all[rank].substr(1));
-    }
-    if (failed) {
-      evaluation.state = TrialState::failed;
-      std::vector<Rank> members;
-      for (int rank = 0; rank < worker_.size(); ++rank) members.emplace_back(rank);
-      trial_ = worker_.subset(members);
-    }
-  }
+  if (worker_.size() > 1) agree_on_failure(evaluation);
   evaluation.seconds = watch.elapsed().count();
   if (evaluation.state != TrialState::failed) {
-    if (stopped) {
+    evaluation.paused = running.verdict() == Verdict::pause;
+    if (running.verdict() == Verdict::stop) {
       evaluation.state = TrialState::pruned;
-      evaluation.loss = last->value;
+      evaluation.loss = running.last();
     }
-    if (!std::isfinite(evaluation.loss)) {
+    if (!evaluation.paused && !std::isfinite(evaluation.loss)) {
       evaluation.state = TrialState::failed;
       evaluation.message = concat("the loss is ", evaluation.loss);
     }
   }
   if (evaluation.state == TrialState::failed) evaluation.loss = failed_loss;
+  if (!evaluation.paused) checkpoints_.forget(trial);
+  if (running.broken()) std::rethrow_exception(running.broken());
   return evaluation;
+}
+
+/// All meet where nothing is revoked: whether the trial failed anywhere, and why.
+void Evaluator::agree_on_failure(Evaluation& evaluation) {
+  if (evaluation.state == TrialState::failed && !trial_->revoked()) trial_->revoke(evaluation.message);
+  const std::string mine = evaluation.state == TrialState::failed ? "!" + evaluation.message : "";
+  const std::vector<std::string> all = allgather_strings(worker_, mine);
+  bool failed = false;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    failed = failed || !all[rank].empty();
+    if (all[rank].size() > 1 && evaluation.message.empty()) evaluation.message = concat("rank ", rank, " of its worker: ", all[rank].substr(1));
+  }
+  if (!failed) return;
+  evaluation.state = TrialState::failed;
+  std::vector<Rank> members;
+  for (int rank = 0; rank < worker_.size(); ++rank) members.emplace_back(rank);
+  trial_ = worker_.subset(members);
 }
 
 }  // namespace tw::search

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <tw/evolution/individual.hpp>
 #include <tw/search/trial.hpp>
+#include <vector>
+
+#include "checkpoints.hpp"
+#include "verdict.hpp"
 
 namespace tw::search {
 
@@ -13,32 +18,63 @@ struct Evaluation {
   TrialState state = TrialState::complete;
   double seconds = 0;
   std::string message = {};  ///< why it failed
+  bool paused = false;       ///< it has not ended; nothing of the above but its seconds
 };
 
 /// The ranks of one worker, which evaluate together: the first one says what, the others serve.
 class Evaluator {
  public:
+  /// What the first rank does while a trial runs.
+  struct Listener {
+    std::function<Verdict(int64_t step, double value)> report = {};
+    std::function<void()> attend = {};
+  };
+
   /// Collective over `worker`. @param space, objective borrowed
   Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed);
+  /// Trials go on from where those of other workers are, so that each must attach what it carries. Collective over `peers`: each worker's rank of
+  /// this number.
+  void connect(const Communicator& peers);
 
   bool leads() const { return worker_.rank() == 0; }
-  /// On the first rank. @param reporting whether to go on. @throws what `reporting` and `attending` throw; the objective's failures are returned
-  Evaluation evaluate(int64_t trial, const std::vector<double>& values, const Trial::Reporting& reporting, const Trial::Attending& attending);
-  /// On the first rank: the others return from serve().
+
+  // On the first rank. The others do the same meanwhile, each with its own part.
+
+  /// @param step behind which it goes on; 0: it begins. @throws what the listener throws; the objective's failures are returned
+  Evaluation evaluate(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener);
+  /// What paused trials carry: see Checkpoints.
+  void copy(int64_t original, int64_t trial);
+  void send(int64_t trial, int worker);
+  void receive(int worker, int64_t trial);
+  /// The others return from serve().
   void dismiss();
+
   /// On the others.
   void serve();
 
  private:
-  Evaluation run(int64_t trial, const std::vector<double>& values, const Trial::Reporting& reporting, const Trial::Attending& attending);
+  class Running;
+  enum class Kind : int64_t { evaluate, copy, send, receive, dismiss };
+  /// What the first rank has the others do with it.
+  struct Order {
+    Kind kind = Kind::dismiss;
+    int64_t trial = 0;
+    int64_t other = 0;  ///< original, worker or step
+  };
+
+  void give(const Order& order, const std::vector<double>& values = {});
+  void carry_out(const Order& order);
+  Evaluation run(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener);
+  void agree_on_failure(Evaluation& evaluation);
   void broadcast_patiently(void* data, int64_t bytes);
-  bool agree(const Communicator& comm, bool value);
 
   Communicator worker_;                // never revoked by an objective
   std::optional<Communicator> trial_;  // what objectives get
   const Space& space_;
   const Objective& objective_;
   uint64_t seed_;
+  Checkpoints checkpoints_;
+  bool must_attach_ = false;
 };
 
 }  // namespace tw::search

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <tw/evolution/configuration.hpp>
 #include <tw/search/report.hpp>
 
 #include "replace_file.hpp"
@@ -23,6 +24,8 @@ CREATE TABLE trial_values(trial INTEGER NOT NULL REFERENCES trials, parameter IN
                           PRIMARY KEY(trial, parameter)) WITHOUT ROWID;
 CREATE TABLE reports(trial INTEGER NOT NULL REFERENCES trials, number INTEGER NOT NULL, step INTEGER NOT NULL, value REAL,
                      PRIMARY KEY(trial, number)) WITHOUT ROWID;
+CREATE TABLE copies(trial INTEGER NOT NULL REFERENCES trials, number INTEGER NOT NULL, original INTEGER NOT NULL, step INTEGER NOT NULL,
+                    configuration TEXT NOT NULL, time REAL NOT NULL, PRIMARY KEY(trial, number)) WITHOUT ROWID;
 CREATE TABLE migrations(trial INTEGER NOT NULL, from_island INTEGER NOT NULL, to_island INTEGER NOT NULL, worker INTEGER NOT NULL, time REAL NOT NULL);
 )";
 
@@ -80,6 +83,16 @@ void insert_trials(Database& database, const Ledger& ledger, const Space& space)
   }
 }
 
+void insert_copies(Database& database, const Ledger& ledger, const Space& space) {
+  Insertion insert(database, "INSERT INTO copies VALUES(?, ?, ?, ?, ?, ?)");
+  for (const LedgerEntry& entry : ledger.trials) {
+    for (size_t i = 0; i < entry.copies.size(); ++i) {
+      const Copy& copy = entry.copies[i];
+      insert(entry.individual.trial, i, copy.original, copy.step, Configuration(space, copy.values).describe(), copy.time);
+    }
+  }
+}
+
 void insert_migrations(Database& database, const Ledger& ledger) {
   Insertion insert(database, "INSERT INTO migrations VALUES(?, ?, ?, ?, ?)");
   for (const Migration& each : ledger.migrations) insert(each.trial, each.from, each.to, each.worker, each.time);
@@ -93,6 +106,7 @@ void export_sqlite(const Ledger& ledger, const Space& space, const std::filesyst
     database.execute(schema);
     insert_parameters(database, space);
     insert_trials(database, ledger, space);
+    insert_copies(database, ledger, space);
     insert_migrations(database, ledger);
     database.execute("COMMIT");
   });

@@ -11,7 +11,7 @@ namespace tw::search {
 /// A trial that had begun, and not ended.
 struct Interrupted {
   Individual individual;
-  int attempts = 0;  ///< how often it had begun
+  int losses = 0;  ///< how often its process was lost while it ran
   int epoch = 0;
   int worker = 0;  ///< that began it last
 };

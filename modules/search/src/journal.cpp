@@ -82,12 +82,20 @@ bool get_record(Reading& reading, Record& record) {
       break;
     case Record::Kind::arrival:
     case Record::Kind::departure:
+    case Record::Kind::pause:
+    case Record::Kind::resume:
       record.individual.trial = reading.get<int64_t>();
       record.individual.moves = reading.get<int32_t>();
       break;
     case Record::Kind::adoption:
       record.individual = reading.get_individual();
       record.from = reading.get<int32_t>();
+      break;
+    case Record::Kind::copy:
+      record.individual.trial = reading.get<int64_t>();
+      record.individual.values = reading.get_values();
+      record.step = reading.get<int64_t>();
+      record.original = reading.get<int64_t>();
       break;
     default: return false;
   }
@@ -240,6 +248,15 @@ void JournalWriter::adopt(const Individual& individual, int32_t from) {
   const size_t at = open_record(Record::Kind::adoption);
   put(pending_, individual);
   put(pending_, from);
+  close_record(at);
+}
+
+void JournalWriter::copy(const Individual& individual, int64_t step, int64_t original) {
+  const size_t at = open_record(Record::Kind::copy);
+  put(pending_, individual.trial);
+  put(pending_, individual.values);
+  put(pending_, step);
+  put(pending_, original);
   close_record(at);
 }
 

@@ -22,6 +22,10 @@ void SearchOptions::validate(int ranks) const {
   TW_EXPECTS(evaluations > 0 || std::isfinite(seconds), "evaluations or seconds must be given, or the search would never end");
   TW_EXPECTS(!std::isnan(target), "target must be a number");
   TW_EXPECTS(attempts >= 1, "attempts must be at least 1, got ", attempts);
+  TW_EXPECTS((stopping ? 1 : 0) + (promotion ? 1 : 0) + (population_training ? 1 : 0) <= 1,
+             "stopping, promotion and population_training decide on the same: give one of them");
+  if (promotion) promotion->validate();
+  TW_EXPECTS(!population_training || evaluations > 0, "evaluations must be given with population_training: it is the number of members");
   TW_EXPECTS(migration.probability >= 0 && migration.probability <= 1, "migration.probability must be 0 to 1, got ", migration.probability);
   TW_EXPECTS(migration.topology.empty() || migration.topology.size() == static_cast<size_t>(count), "migration.topology needs ", count,
              " rows, one for each island, got ", migration.topology.size());

@@ -35,6 +35,9 @@ class Reader {
         case Record::Kind::adoption:
           ledger_.migrations.push_back({record.individual.trial, record.from, island_of(header), header.worker, record.time});
           break;
+        case Record::Kind::pause: pause(record, true); break;
+        case Record::Kind::resume: pause(record, false); break;
+        case Record::Kind::copy: copy(record); break;
         case Record::Kind::arrival:
         case Record::Kind::departure: break;
       }
@@ -52,6 +55,7 @@ class Reader {
     LedgerEntry& entry = entries_[record.individual.trial];
     entry = {.individual = record.individual,
              .attempts = entry.attempts + 1,
+             .losses = entry.losses + (entry.attempts > 0 && !entry.paused ? 1 : 0),
              .epoch = header.epoch,
              .worker = header.worker,
              .begin = record.time,
@@ -65,8 +69,19 @@ class Reader {
     entry.last_sign = record.time;
   }
 
+  void pause(const Record& record, bool paused) {
+    LedgerEntry& entry = entries_.at(record.individual.trial);
+    entry.paused = paused;
+    entry.last_sign = record.time;
+  }
+
+  void copy(const Record& record) {
+    entries_.at(record.individual.trial).copies.push_back({record.original, record.step, record.individual.values, record.time});
+  }
+
   void end(const Record& record) {
     LedgerEntry& entry = entries_.at(record.individual.trial);
+    if (!entry.copies.empty()) entry.individual.values = entry.copies.back().values;
     entry.individual.loss = record.individual.loss;
     entry.individual.state = record.individual.state;
     entry.individual.seconds = record.individual.seconds;
@@ -79,6 +94,11 @@ class Reader {
 };
 
 }  // namespace
+
+const LedgerEntry* Ledger::find(int64_t trial) const {
+  const auto found = std::ranges::lower_bound(trials, trial, {}, [](const LedgerEntry& each) { return each.individual.trial; });
+  return found == trials.end() || found->individual.trial != trial ? nullptr : &*found;
+}
 
 Ledger ledger_of(const std::vector<JournalFile>& files) {
   Reader reader;

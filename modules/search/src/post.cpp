@@ -28,6 +28,14 @@ void put_news(Bytes& bytes, const News& news) {
       put(bytes, news.value);
       break;
     case News::Kind::answer: put(bytes, news.number); break;
+    case News::Kind::ask_state:
+      put(bytes, news.individual.trial);
+      put(bytes, news.number);
+      break;
+    case News::Kind::state:
+      put(bytes, news.individual.values);
+      put(bytes, news.number);
+      break;
     case News::Kind::status:
       put(bytes, news.number);
       put(bytes, news.step);
@@ -53,6 +61,14 @@ News get_news(Reading& reading) {
       news.value = reading.get<double>();
       break;
     case News::Kind::answer: news.number = reading.get<int64_t>(); break;
+    case News::Kind::ask_state:
+      news.individual.trial = reading.get<int64_t>();
+      news.number = reading.get<int64_t>();
+      break;
+    case News::Kind::state:
+      news.individual.values = reading.get_values();
+      news.number = reading.get<int64_t>();
+      break;
     case News::Kind::status:
       news.number = reading.get<int64_t>();
       news.step = reading.get<int64_t>();

@@ -20,6 +20,8 @@ struct News {
     ask,        ///< for a part of the quota
     answer,     ///< number: so many
     stop,       ///< the search is over
+    ask_state,  ///< what the individual carries, to be copied by trial `number`
+    state,      ///< it comes, for trial `number`, and belongs to the values; no values: there is none
     status,     ///< for the progress line: number of evaluations, value of the best loss, step of busy microseconds
   };
   Kind kind = Kind::result;

@@ -4,6 +4,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/evolution/automatic.hpp>
+#include <tw/evolution/sampling.hpp>
 
 #include "worker.hpp"
 
@@ -12,6 +13,8 @@ namespace {
 
 std::unique_ptr<Propagator> propagator_of(const SearchOptions& options, const Seat& seat) {
   if (options.propagator) return options.propagator(seat);
+  // All members of a population begin before one has ended: there is nothing to learn from.
+  if (options.population_training) return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers});
   return automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers);
 }
 
@@ -65,7 +68,7 @@ void Worker::restore() {
   }
   // Trials that are repeated will report again.
   for (const Report& report : all.reports) {
-    if (stopping_ && island_of(all.ended.at(report.trial)) == island_) stopping_->observe(report);
+    if (island_of(all.ended.at(report.trial)) == island_) observe(report);
   }
   for (const auto& [trial, individual] : all.ended) ++past_counts_[static_cast<size_t>(individual.state)];
   past_ = static_cast<int64_t>(all.ended.size());
@@ -114,6 +117,9 @@ void Worker::replay(const JournalFile& mine, const History& all) {
         absorb(record.individual);
         wards_.add(record.individual);
         break;
+      case Record::Kind::pause:
+      case Record::Kind::resume:
+      case Record::Kind::copy: break;
     }
   }
 }

@@ -33,6 +33,8 @@ Worker::Worker(const Communicator& workers, Evaluator& evaluator, const Space& s
       post_(workers_, [this] { write_journal(); }),
       statuses_(static_cast<size_t>(workers.size())) {
   if (options.stopping) stopping_ = options.stopping();
+  if (options.promotion) promotion_.emplace(*options.promotion);
+  if (options.population_training) training_.emplace(*options.population_training);
   restore();
 }
 
@@ -43,36 +45,52 @@ void Worker::run() {
     bar_.emplace(std::cout, output_is_terminal(), "search", counts ? "evaluations" : "", total);
   }
   since_begin_ = Stopwatch();
+  do work();
+  while (anyone_goes_on());
+  end_paused();
+  write_journal();
+  if (options_.progress) tell_status();
+  // What hosts hand on to their islands in the first round arrives in the second.
+  const auto listen = [this](const News& news, int from) { take(news, from); };
+  post_.settle(listen);
+  post_.settle(listen);
+  exchange();  // what comes for trials that have ended
+  write_journal();
+  if (bar_) bar_->finish(draw_progress());
+}
+
+/// Until nothing is left to begin, and no paused trial of this worker goes on.
+void Worker::work() {
   const auto listen = [this](const News& news, int from) { take(news, from); };
   while (true) {
     post_.deliver(listen);
+    exchange();
     if (is_time_up()) stopped_ = true;
-    if (stopped_) break;
+    if (stopped_) return;
+    if (const auto trial = next_paused()) {
+      resume(*trial);
+      show_progress();
+      continue;
+    }
     const bool begins = quota_->take();
     if (const auto whom = quota_->ask()) post_.send({.kind = News::Kind::ask}, *whom);
     if (!begins) {
       write_journal();  // it may be long
       post_.send_gathered(true);
-      if (quota_->is_over()) break;
+      const bool waits = training_ && !paused_.empty();
+      if (quota_->is_over() && !waits) return;
       post_.deliver(listen, a_look);
       continue;
     }
     if (!interrupted_.empty()) {
       const Interrupted repeated = interrupted_.front();
       interrupted_.pop_front();
-      evaluate(repeated.individual, repeated.attempts);
+      begin_again(repeated);
     } else {
-      evaluate(bred());
+      begin(bred());
     }
     show_progress();
   }
-  write_journal();
-  if (options_.progress) tell_status();
-  // What hosts hand on to their islands in the first round arrives in the second.
-  post_.settle(listen);
-  post_.settle(listen);
-  write_journal();
-  if (bar_) bar_->finish(draw_progress());
 }
 
 Individual Worker::bred() {
@@ -84,29 +102,58 @@ Individual Worker::bred() {
   return individual;
 }
 
-void Worker::evaluate(Individual individual, int lost) {
+void Worker::begin(Individual individual) {
   if (journal_) {
-    journal_->start(individual, /*again=*/lost > 0);
+    journal_->start(individual, /*again=*/false);
     journal_->write();
   }
   post_.send_gathered(usual_s_ > shorter_than_a_letter_s);
-  Evaluation evaluation;
   const std::string violated = space_.violated(individual.values);
-  if (lost >= options_.attempts) {
-    evaluation = {
-        .loss = std::numeric_limits<double>::infinity(), .state = TrialState::failed, .message = concat("its process was lost ", lost, " times")};
-  } else if (!violated.empty()) {
-    evaluation = {.loss = std::numeric_limits<double>::infinity(), .state = TrialState::infeasible, .message = "violates '" + violated + "'"};
+  if (violated.empty()) {
+    run_on({.individual = std::move(individual)});
   } else {
-    evaluation = evaluator_.evaluate(
-        individual.trial, individual.values, [&](int64_t step, double value) { return goes_on(individual.trial, step, value); },
-        [this] { attend(); });
+    end(std::move(individual),
+        {.loss = std::numeric_limits<double>::infinity(), .state = TrialState::infeasible, .message = "violates '" + violated + "'"});
   }
-  individual.loss = evaluation.loss;
-  individual.state = evaluation.state;
-  individual.seconds = evaluation.seconds;
+}
+
+void Worker::begin_again(const Interrupted& interrupted) {
+  if (journal_) {
+    journal_->start(interrupted.individual, /*again=*/true);
+    journal_->write();
+  }
+  post_.send_gathered(true);
+  if (interrupted.losses < options_.attempts) {
+    run_on({.individual = interrupted.individual});
+  } else {
+    end(interrupted.individual, {.loss = std::numeric_limits<double>::infinity(),
+                                 .state = TrialState::failed,
+                                 .message = concat("its process was lost ", interrupted.losses, " times")});
+  }
+}
+
+/// Has the objective go on with it, until the trial ends or pauses.
+void Worker::run_on(Course course) {
+  const Evaluator::Listener listener{.report = [this](int64_t step, double value) { return report(step, value); }, .attend = [this] { attend(); }};
+  running_ = std::move(course);
+  const Individual& individual = running_->individual;
+  Evaluation evaluation = evaluator_.evaluate(individual.trial, individual.values, running_->step, listener);
   busy_s_ += evaluation.seconds;
   usual_s_ += 0.1 * (evaluation.seconds - usual_s_);
+  running_->individual.seconds += evaluation.seconds;
+  const Course now = *std::exchange(running_, std::nullopt);
+  if (evaluation.paused) {
+    pause(now);
+    return;
+  }
+  // It had come to its end before it paused, and has not found anything since.
+  if (evaluation.state == TrialState::complete && now.is_unchanged()) evaluation.loss = now.value;
+  end(now.ended(), evaluation);
+}
+
+void Worker::end(Individual individual, const Evaluation& evaluation) {
+  individual.loss = evaluation.loss;
+  individual.state = evaluation.state;
   ++counts_[static_cast<size_t>(individual.state)];
   if (individual.state == TrialState::failed && first_failure_.empty()) first_failure_ = concat("trial ", individual.trial, ": ", evaluation.message);
   if (journal_) journal_->end(individual, evaluation.message);
@@ -116,18 +163,36 @@ void Worker::evaluate(Individual individual, int lost) {
   migrate(individual.trial);
 }
 
-bool Worker::goes_on(int64_t trial, int64_t step, double value) {
+/// A copy that has not reported remains what it was.
+Individual Worker::Course::ended() const {
+  Individual ended = individual;
+  if (copied) ended.values = own_values;
+  return ended;
+}
+
+Verdict Worker::report(int64_t step, double value) {
+  // It has begun once more, without a state to go on from, and was here before.
+  if (step <= running_->resumed_at) return Verdict::go_on;
+  const Report report{running_->individual.trial, step, value};
+  running_->step = step;
+  running_->value = value;
+  const std::optional<int64_t> original = std::exchange(running_->copied, std::nullopt);
   if (journal_) {
-    journal_->report(trial, step, value);
+    if (original) journal_->copy(running_->individual, running_->resumed_at, *original);
+    journal_->report(report.trial, step, value);
     journal_->write();
   }
-  News news{.kind = News::Kind::report, .step = step, .value = value};
-  news.individual.trial = trial;
-  if (stopping_) tell_island(news);
+  if (stopping_ || promotion_ || training_) {
+    News news{.kind = News::Kind::report, .step = step, .value = value};
+    news.individual.trial = report.trial;
+    tell_island(news);
+  }
   attend();
-  if (!stopping_) return !std::isnan(value);
-  stopping_->observe({trial, step, value});
-  return stopping_->goes_on({trial, step, value});
+  if (training_) return verdict_in_population(report);
+  if (promotion_ && promotion_->arrive(report)) return Verdict::pause;
+  if (!stopping_) return std::isnan(value) ? Verdict::stop : Verdict::go_on;
+  stopping_->observe(report);
+  return stopping_->goes_on(report) ? Verdict::go_on : Verdict::stop;
 }
 
 void Worker::attend() {
@@ -150,6 +215,7 @@ void Worker::absorb(const Individual& individual) {
   const bool is_here = presence_.arrives(individual.trial, individual.moves);
   if (is_new) {
     propagator_->tell(individual);
+    if (training_) training_->end(individual.trial);
     if (!is_here) population_.deactivate(individual.trial);
     if (individual.counts() && individual.loss <= options_.target) stop_all();
   } else if (is_here) {
@@ -187,13 +253,23 @@ void Worker::take(const News& news, int from) {
       break;
     case News::Kind::immigrant: take_in(individual, layout_.island_of(from), news.replaces); break;
     case News::Kind::report:
-      if (stopping_) stopping_->observe({individual.trial, news.step, news.value});
+      observe({individual.trial, news.step, news.value});
+      if (training_) homes_[individual.trial] = from;
       break;
     case News::Kind::ask: post_.send({.kind = News::Kind::answer, .number = stopped_ ? 0 : quota_->give()}, from); break;
     case News::Kind::answer: quota_->answer(news.number); break;
     case News::Kind::stop: stopped_ = true; break;
+    case News::Kind::ask_state: take_question(news, from); break;
+    case News::Kind::state: exchange_.emplace_back(news, from); break;
     case News::Kind::status: statuses_[static_cast<size_t>(from)] = {news.number, 1e-6 * static_cast<double>(news.step), news.value}; break;
   }
+}
+
+/// A report of another trial than the one that runs.
+void Worker::observe(const Report& report) {
+  if (stopping_) stopping_->observe(report);
+  if (promotion_) promotion_->arrive(report);
+  if (training_) training_->observe(report);
 }
 
 /// This worker answers for it from now on, and tells the island.

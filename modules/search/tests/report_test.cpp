@@ -12,6 +12,7 @@
 #include <tw/base/random.hpp>
 #include <tw/search/report.hpp>
 
+#include "history.hpp"
 #include "importance.hpp"
 #include "unbroken_clock.hpp"
 
@@ -280,6 +281,44 @@ TEST(Sqlite, AnswersQueries) {
   EXPECT_EQ(answer(path, "SELECT trial, number, step, value FROM reports ORDER BY trial, number"), (Rows{"0|0|1|0.75", "0|1|2|-", "4|0|1|4.0"}));
   EXPECT_EQ(answer(path, "SELECT trial, from_island, to_island, worker FROM migrations"), Rows{"0|0|1|2"});
   EXPECT_EQ(answer(path, "PRAGMA integrity_check"), Rows{"ok"});
+}
+
+/// A member of a population that began, paused, copied another, was lost while it ran, began again, and copied once more.
+TEST(Ledger, KnowsPausesAndCopies) {
+  const fs::path folder = fresh_folder("copies");
+  {
+    JournalWriter journal(folder, {.space = unit_cube.hash(), .islands = {1}}, 0);
+    Individual member = of(3, {0.1, 0.2, 0.3}, 0, 0);
+    const auto run = [&](bool again, int64_t original) {
+      journal.start(member, again);
+      journal.report(3, 1, 0.5);
+      journal.note(Record::Kind::pause, 3);
+      journal.note(Record::Kind::resume, 3);
+      journal.copy(of(3, {0.4, 0.5, 0.6}, 0, 0), 1, original);
+      journal.report(3, 2, 0.25);
+    };
+    run(false, 7);
+    run(true, 8);
+    journal.end(ended(member, TrialState::complete, 0.25, 1), "");
+    journal.start(of(4, {0, 0, 0}, 0, 0), false);
+    journal.note(Record::Kind::pause, 4);
+    journal.write();
+  }
+  const Ledger ledger = read_ledger(folder, unit_cube);
+  ASSERT_EQ(ledger.trials.size(), 2U);
+  const LedgerEntry& member = ledger.trials[0];
+  EXPECT_EQ(member.attempts, 2);
+  EXPECT_EQ(member.losses, 1);
+  EXPECT_EQ(member.individual.values, (std::vector<double>{0.4, 0.5, 0.6})) << "those at its end";
+  ASSERT_EQ(member.copies.size(), 1U) << "those of the last time";
+  EXPECT_EQ(member.copies[0].original, 8);
+  EXPECT_EQ(member.copies[0].step, 1);
+  const std::vector<Interrupted> interrupted = history_of(read_journal(folder)).interrupted;
+  ASSERT_EQ(interrupted.size(), 1U);
+  EXPECT_EQ(interrupted[0].losses, 0) << "it was paused";
+  export_sqlite(ledger, unit_cube, folder / "trials.sqlite");
+  EXPECT_EQ(answer(folder / "trials.sqlite", "SELECT trial, number, original, step, configuration FROM copies"),
+            std::vector<std::string>{"3|0|8|1|a=0.4 b=0.5 c=0.6"});
 }
 
 TEST(HtmlReport, ShowsASmallSearch) {

@@ -17,6 +17,7 @@ namespace tw::search {
 
 struct PopulationTrainingOptions {
   int64_t interval = 1;                ///< steps from one time that a member is compared with the others to the next
+  int64_t most = 1 << 30;              ///< steps of a member: from there on it is not compared, and goes on to its end
   double quantile = 0.25;              ///< so many at the bottom, one at least, copy so many at the top
   double resample = 0.25;              ///< probability that a value of a copy is drawn anew
   double up = 1.2;                     ///< otherwise a number is multiplied by this
@@ -36,10 +37,12 @@ class PopulationTraining {
   void observe(const Report& report);
   /// A member has ended: it is copied no more, and is still compared with.
   void end(int64_t trial) { ended_.insert(trial); }
-  /// Whether a multiple of the interval lies between this report, which was observed, and the member's one before.
+  /// Whether a multiple of the interval lies between this report, which was observed, and the member's one before. Not at the end.
   bool is_due(const Report& report) const;
-  /// The member that the reporting one is to copy, if any. All are ranked by what they last reported at this step or before. Of m members the worst
-  /// n = max(1, floor(quantile m)), and all whose value is not finite, copy one of the best n that is better and has not ended, each as likely.
+  bool is_at_end(const Report& report) const noexcept { return report.step >= options_.most; }
+  /// The member that the reporting one is to copy, if any. Members are ranked by what they last reported at this step or before, but not before the
+  /// reporting one's report of an interval ago: who lags more is not compared with. Of m members the worst n = max(1, floor(quantile m)), and all
+  /// whose value is not finite, copy one of the best n that have not ended, if it is better, each as likely.
   std::optional<int64_t> original_for(const Report& report, CounterRng& random) const;
 
  private:
@@ -48,9 +51,9 @@ class PopulationTraining {
   std::unordered_set<int64_t> ended_;
 };
 
-/// What a copy of `values` tries: each value is drawn anew with probability `resample`; otherwise a number is multiplied by `up` or `down`, an integer
-/// moves by 1 at least, an ordinal one goes to a neighbour, and a categorical one stays. Within limits, and feasible: after ten attempts that are not,
-/// the values themselves.
+/// What a copy of `values` tries: each value is drawn anew with probability `resample`; otherwise a number is multiplied by `up` or `down`, an
+/// integer moves by 1 at least, an ordinal one goes to a neighbour, and a categorical one stays. Within limits, and feasible: after ten attempts that
+/// are not, the values themselves.
 std::vector<double> explored(const Space& space, const std::vector<double>& values, const PopulationTrainingOptions& options, CounterRng& random);
 
 }  // namespace tw::search

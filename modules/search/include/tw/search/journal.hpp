@@ -18,6 +18,9 @@ struct Record {
     arrival,    ///< another worker's individual was taken in: trial
     departure,  ///< the individual counts here no more
     adoption,   ///< the individual, known or not, counts here from now on, and this worker answers for it
+    pause,      ///< of the trial that was running
+    resume,     ///< of a paused trial
+    copy,       ///< a paused trial goes on from where another one is, with values of its own: trial, step, values, original
   };
   Kind kind = Kind::start;
   double time = 0;  ///< seconds since the Unix epoch
@@ -26,6 +29,7 @@ struct Record {
   bool again = false;
   int64_t step = 0;
   double value = 0;
+  int64_t original = -1;
   std::string message = {};
 };
 
@@ -68,10 +72,11 @@ class JournalWriter {
   void start(const Individual& individual, bool again);
   void end(const Individual& individual, const std::string& message);
   void report(int64_t trial, int64_t step, double value);
-  /// @param kind arrival or departure
-  void note(Record::Kind kind, int64_t trial, int32_t moves);
+  /// @param kind arrival or departure; pause or resume, without moves
+  void note(Record::Kind kind, int64_t trial, int32_t moves = 0);
   /// @param from island
   void adopt(const Individual& individual, int32_t from);
+  void copy(const Individual& individual, int64_t step, int64_t original);
   /// @throws FileError, such as for a full disk; what has not been written then may be written by another call
   void write();
 

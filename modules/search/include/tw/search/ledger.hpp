@@ -12,15 +12,26 @@
 
 namespace tw::search {
 
+/// A trial that went on from where another one was.
+struct Copy {
+  int64_t original = 0;
+  int64_t step = 0;                 ///< that it had reached itself
+  std::vector<double> values = {};  ///< from then on
+  double time = 0;
+};
+
 struct LedgerEntry {
-  Individual individual = {};  ///< `running`: it has not ended, or its process was lost
+  Individual individual = {};  ///< `running`: it has not ended, or its process was lost. Its values are those at the end, or else at the beginning
   int attempts = 0;            ///< how often it began; all that follows is of the last time
+  int losses = 0;              ///< how often its process was lost while it ran, rather than paused
+  bool paused = false;
   int epoch = 0;
   int worker = 0;                                            ///< that evaluated it
   double begin = 0;                                          ///< seconds since the Unix epoch
   double end = std::numeric_limits<double>::quiet_NaN();     ///< NaN: it has none
   double last_sign = std::numeric_limits<double>::lowest();  ///< the end, or else the last report, or the beginning
   std::vector<Report> reports = {};                          ///< in their order
+  std::vector<Copy> copies = {};                             ///< likewise
   std::string message = {};                                  ///< why it failed, or is infeasible
 
   bool has_ended() const noexcept { return individual.state != TrialState::running; }
@@ -42,6 +53,9 @@ struct Ledger {
   int workers = 0;                         ///< the most of an epoch
   int islands = 0;                         ///< the most of an epoch
   int64_t next_trial = 0;                  ///< above all that there were
+
+  /// Null: it never began.
+  const LedgerEntry* find(int64_t trial) const;
 };
 
 /// @param files as read_journal() gives them

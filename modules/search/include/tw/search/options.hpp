@@ -5,6 +5,8 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <tw/evolution/population_training.hpp>
 #include <tw/evolution/propagator.hpp>
 #include <tw/evolution/stopping.hpp>
 #include <vector>
@@ -52,6 +54,11 @@ struct SearchOptions {
   std::function<std::unique_ptr<Propagator>(const Seat&)> propagator = {};
   /// None: nothing stops early.
   std::function<std::unique_ptr<StoppingRule>()> stopping = {};
+  /// Trials pause at the rungs, and those that are among the best 1/eta there go on, before new ones begin. Instead of `stopping`.
+  std::optional<HalvingOptions> promotion = {};
+  /// The trials of an island are a population: all train side by side, each worker's in turn, and bad ones go on from where good ones are.
+  /// `evaluations` is the number of members, which cover the space evenly unless `propagator` says otherwise. Instead of `stopping`.
+  std::optional<PopulationTrainingOptions> population_training = {};
   bool progress = false;  ///< rank 0 shows how far this run has come: of its evaluations, or else of its seconds
 
   /// @throws ContractError naming the wrong field

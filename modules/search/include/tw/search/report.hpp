@@ -16,11 +16,12 @@ std::string to_csv(const Ledger& ledger, const Space& space);
 /// Writes to_csv(). Like the others that write, it replaces `path` as a whole, or throws and leaves it as it was. @throws FileError
 void export_csv(const Ledger& ledger, const Space& space, const std::filesystem::path& path);
 
-/// Writes a database of five tables, NULL being what does not exist:
+/// Writes a database of six tables, NULL being what does not exist:
 /// - parameters(parameter, name, kind, low, high, scale, step, choices, parent, allowed): choices and allowed values as JSON
 /// - trials(trial, state, loss, seconds, worker, island, epoch, attempts, began, ended, message)
 /// - trial_values(trial, parameter, number, text): of choices, both the number (or NULL) and the text
 /// - reports(trial, number, step, value)
+/// - copies(trial, number, original, step, configuration, time): of a population; the configuration as text, from then on
 /// - migrations(trial, from_island, to_island, worker, time)
 /// @throws FileError
 void export_sqlite(const Ledger& ledger, const Space& space, const std::filesystem::path& path);

@@ -5,6 +5,8 @@
 #include <tw/base/random.hpp>
 #include <tw/evolution/configuration.hpp>
 #include <tw/mpi/communicator.hpp>
+#include <tw/search/attachment.hpp>
+#include <utility>
 
 namespace tw::search {
 
@@ -17,27 +19,41 @@ struct Outcome {
 /// What an objective has besides its configuration. All ranks of its worker call the objective together, with the same configuration.
 class Trial {
  public:
-  using Reporting = std::function<bool(int64_t step, double value)>;
-  using Attending = std::function<void()>;
-  Trial(const Communicator& comm, int64_t number, uint64_t seed, Reporting reporting, Attending attending = {})
-      : comm_(comm), number_(number), seed_(seed), reporting_(std::move(reporting)), attending_(std::move(attending)) {}
+  /// Whoever runs it.
+  class Host {
+   public:
+    virtual ~Host() = default;
+    virtual bool report(int64_t step, double value) = 0;
+    virtual int64_t attach(Attachment attachment) = 0;
+    virtual void attend() = 0;
+  };
+  Trial(const Communicator& comm, int64_t number, uint64_t seed, Host& host) : comm_(comm), number_(number), seed_(seed), host_(host) {}
 
   /// The ranks of this worker, for any strategy. Revoked when the objective throws on one of them: the others' waits end, and the trial has failed.
   const Communicator& comm() const noexcept { return comm_; }
   /// Unique in the search, the same when a trial is repeated.
   int64_t number() const noexcept { return number_; }
-  /// Random numbers of this trial alone, the same on all of its ranks.
+  /// Random numbers of this trial alone, the same on all of its ranks, and from the first one at each call.
   CounterRng rng() const noexcept { return CounterRng(seed_, stream | static_cast<uint64_t>(number_)); }
 
   /// What the trial has reached at a step: an epoch, or whatever ascends. The first rank's value counts. Collective over comm().
-  /// @return whether to go on; otherwise return soon: the trial is pruned, this value is its loss, and further reports are passed over
+  /// @return whether to go on; otherwise return soon, and further reports are passed over. The trial is pruned then, and this value is its loss; or,
+  /// where trials pause, the objective is called again when it is to go on
   /// @throws ContractError unless steps ascend
-  bool report(int64_t step, double value) { return reporting_(step, value); }
+  bool report(int64_t step, double value) { return host_.report(step, value); }
+
+  /// Says what the trial needs to go on after a pause: tensors that it changes between reports, besides what follows from configuration and step.
+  /// Once, when all of it exists, and before the first report. Where the trial goes on, the tensors get what they were worth then, or what those of
+  /// the trial that it copies were. On all ranks of the worker, each with its own.
+  /// @return the step that it goes on behind: 0 for one that begins
+  /// @throws ContractError for tensors of other names, shapes or types than those that they are to get
+  int64_t attach(Attachment attachment) { return host_.attach(std::move(attachment)); }
+  int64_t attach(std::vector<NamedTensor> tensors) { return attach(attachment_of(std::move(tensors))); }
+  int64_t attach(const torch::nn::Module& module, torch::optim::Optimizer& optimizer) { return attach(attachment_of(module, optimizer)); }
+
   /// For an objective that only waits, such as for another program: takes in and answers what other workers have sent. Every 50 ms will do. Not
   /// collective; nothing happens but on the first rank.
-  void attend() {
-    if (attending_) attending_();
-  }
+  void attend() { host_.attend(); }
 
  private:
   static constexpr uint64_t stream = uint64_t{1} << 62;  // of the random numbers; those of breeding are below
@@ -45,8 +61,7 @@ class Trial {
   const Communicator& comm_;
   int64_t number_;
   uint64_t seed_;
-  Reporting reporting_;
-  Attending attending_;
+  Host& host_;
 };
 
 /// May throw: the trial has failed then, with the message, and the search goes on.

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoints.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <ATen/core/grad_mode.h>
+#include <algorithm>
+#include <chrono>
+#include <tw/base/contract.hpp>
+#include <tw/tensor/tensor_spec.hpp>
+#include <utility>
+
+#include "bytes.hpp"
+
+namespace tw::search {
+namespace {
+
+constexpr auto a_while = std::chrono::seconds(1);
+
+/// Number of bytes, number of tensors; of each its name, type and shape; and then their elements.
+Bytes packed(const std::vector<NamedTensor>& tensors) {
+  Bytes bytes;
+  put(bytes, uint64_t{0});
+  put(bytes, static_cast<uint32_t>(tensors.size()));
+  for (const auto& [name, tensor] : tensors) {
+    put(bytes, name);
+    put(bytes, static_cast<int8_t>(tensor.scalar_type()));
+    put(bytes, static_cast<uint32_t>(tensor.dim()));
+    for (const int64_t size : tensor.sizes()) put(bytes, size);
+  }
+  for (const auto& [name, tensor] : tensors) {
+    const auto* begin = static_cast<const std::byte*>(tensor.const_data_ptr());
+    bytes.insert(bytes.end(), begin, begin + tensor.nbytes());
+  }
+  const uint64_t size = bytes.size();
+  std::memcpy(bytes.data(), &size, sizeof size);
+  return bytes;
+}
+
+std::vector<NamedTensor> unpacked(const Bytes& bytes) {
+  Reading reading(bytes.data(), bytes.size());
+  reading.get<uint64_t>();
+  std::vector<NamedTensor> tensors(reading.get<uint32_t>());
+  for (auto& [name, tensor] : tensors) {
+    name = reading.get_text();
+    const auto type = static_cast<at::ScalarType>(reading.get<int8_t>());
+    std::vector<int64_t> shape(reading.get<uint32_t>());
+    for (int64_t& size : shape) size = reading.get<int64_t>();
+    tensor = at::empty(shape, type);
+  }
+  for (auto& [name, tensor] : tensors) reading.get_bytes(tensor.mutable_data_ptr(), tensor.nbytes());
+  TW_ASSERT(reading.is_good() && reading.at_end());
+  return tensors;
+}
+
+}  // namespace
+
+void Checkpoints::connect(const Communicator& peers, size_t letter_bytes) {
+  mailbox_.emplace(peers);
+  letter_bytes_ = letter_bytes;
+}
+
+void Checkpoints::capture(int64_t trial, const Attachment& attachment) {
+  auto tensors = std::make_shared<std::vector<NamedTensor>>();
+  for (const NamedShard& shard : attachment.shards())
+    tensors->push_back({shard.name, shard.tensor.detach().to(at::kCPU, shard.tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true,
+                                                            at::MemoryFormat::Contiguous)});
+  kept_[trial] = std::move(tensors);
+}
+
+void Checkpoints::restore(int64_t trial, const Attachment& attachment) const {
+  const std::vector<NamedTensor>& tensors = *kept_.at(trial);
+  std::vector<std::string> names;
+  for (const NamedTensor& each : tensors) names.push_back(each.name);
+  if (attachment.prepare) attachment.prepare(names);
+  const std::vector<NamedShard> shards = attachment.shards();
+  TW_EXPECTS(shards.size() == tensors.size(), "trial ", trial, " attaches ", shards.size(), " tensors, and goes on with ", tensors.size());
+  const at::NoGradGuard no_gradients;
+  for (const NamedShard& shard : shards) {
+    const auto found = std::ranges::find(tensors, shard.name, &NamedTensor::name);
+    TW_EXPECTS(found != tensors.end(), "trial ", trial, " attaches ", shard.name, ", which is not among what it goes on with");
+    const at::Tensor& tensor = found->tensor;
+    const bool fits = shard.tensor.sizes() == tensor.sizes() && shard.tensor.scalar_type() == tensor.scalar_type();
+    TW_EXPECTS(fits, "trial ", trial, " attaches ", shard.name, " with shape ", shape_text(shard.tensor.sizes().vec()), ", and goes on with ",
+               shape_text(tensor.sizes().vec()), "; a parameter that shapes tensors must be among population_training.kept");
+    shard.tensor.copy_(tensor);
+  }
+  if (attachment.apply) attachment.apply(shards);
+}
+
+void Checkpoints::send(int64_t trial, int worker) {
+  const Bytes bytes = packed(*kept_.at(trial));
+  for (size_t at = 0; at < bytes.size(); at += letter_bytes_) {
+    const auto begin = bytes.begin() + static_cast<int64_t>(at);
+    mailbox_->send({begin, begin + static_cast<int64_t>(std::min(letter_bytes_, bytes.size() - at))}, Rank(worker));
+  }
+}
+
+void Checkpoints::receive(int worker, int64_t trial) {
+  Bytes bytes = letter_from(worker).bytes;
+  const auto size = Reading(bytes.data(), bytes.size()).get<uint64_t>();
+  while (bytes.size() < size) {
+    const Bytes more = letter_from(worker).bytes;
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  }
+  if (trial >= 0) kept_[trial] = std::make_shared<const std::vector<NamedTensor>>(unpacked(bytes));
+}
+
+mpi::Mailbox::Letter Checkpoints::letter_from(int worker) {
+  auto& letters = waiting_[worker];
+  while (letters.empty()) {
+    if (auto letter = mailbox_->take_within(a_while)) waiting_[static_cast<int>(letter->from)].push_back(std::move(*letter));
+  }
+  mpi::Mailbox::Letter first = std::move(letters.front());
+  letters.erase(letters.begin());
+  return first;
+}
+
+}  // namespace tw::search
