@@ -60,12 +60,14 @@ TEST(ResumeSearch, NobodyHearsOfWhatTheJournalCouldLose) {
   const auto folder = fresh_folder("first_written");
   std::vector<int64_t> heard;
   const auto propagator = [&](const Seat& seat) {
-    class Listener : public Breeder {
+    class Listener : public Propagator {
      public:
-      Listener(const Space& space, std::vector<int64_t>& trials) : Breeder(space), trials_(trials) {}
+      Listener(const Space& space, std::vector<int64_t>& trials) : breeder_(space), trials_(trials) {}
+      Proposal ask(const Population& population, CounterRng& random) override { return breeder_.ask(population, random); }
       void tell(const Individual& individual) override { trials_.push_back(individual.trial); }
 
      private:
+      Breeder breeder_;
       std::vector<int64_t>& trials_;
     };
     return std::make_unique<Listener>(seat.space, heard);

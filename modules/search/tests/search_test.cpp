@@ -189,16 +189,17 @@ TEST(Search, EndsWhereItsRuleIsBroken) {
 /// What an objective draws is not what its configuration was bred from.
 TEST(Search, TrialsHaveRandomNumbersOfTheirOwn) {
   std::vector<uint32_t> bred;
-  class Drawing : public Breeder {
+  class Drawing : public Propagator {
    public:
-    Drawing(const Space& space, std::vector<uint32_t>& drawn) : Breeder(space), drawn_(drawn) {}
+    Drawing(const Space& space, std::vector<uint32_t>& drawn) : breeder_(space), drawn_(drawn) {}
     Proposal ask(const Population& population, CounterRng& random) override {
       CounterRng same = random;
       drawn_.push_back(same());
-      return Breeder::ask(population, random);
+      return breeder_.ask(population, random);
     }
 
    private:
+    Breeder breeder_;
     std::vector<uint32_t>& drawn_;
   };
   Search search(world(), plane(),
