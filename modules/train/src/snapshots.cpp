@@ -11,6 +11,15 @@
 namespace tw::train {
 namespace {
 
+std::vector<double> on_every_rank(const Communicator& comm, double mine) {
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  allgather(comm, at::from_blob(&mine, {1}, options), at::from_blob(all.data(), {comm.size()}, options));
+  return all;
+}
+
+}  // namespace
+
 std::vector<NamedShard> shards_of(const Model& model, const Strategy& strategy) {
   std::vector<NamedShard> shards = strategy.shards();
   if (model.parts) {
@@ -27,15 +36,6 @@ std::vector<NamedShard> shards_of(const Model& model, const Strategy& strategy) 
   }
   return shards;
 }
-
-std::vector<double> on_every_rank(const Communicator& comm, double mine) {
-  std::vector<double> all(static_cast<size_t>(comm.size()));
-  const auto options = at::TensorOptions().dtype(at::kDouble);
-  allgather(comm, at::from_blob(&mine, {1}, options), at::from_blob(all.data(), {comm.size()}, options));
-  return all;
-}
-
-}  // namespace
 
 Snapshots::Snapshots(const Ranks& ranks, const Model& model, const Options& options)
     : ranks_(ranks), model_(model), store_(ranks.all, options.folder() / "checkpoints", {.keep = options.checkpoint.keep}) {}

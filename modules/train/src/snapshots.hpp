@@ -10,6 +10,9 @@
 
 namespace tw::train {
 
+/// Parameters, buffers, and what the strategy remembers; shares memory.
+std::vector<NamedShard> shards_of(const Model& model, const Strategy& strategy);
+
 /// The checkpoints of one run: the model, what its strategy remembers, and how far the run has come.
 class Snapshots {
  public:

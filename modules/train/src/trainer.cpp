@@ -4,6 +4,7 @@
 #include <torch/optim/optimizer.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <tw/base/contract.hpp>
@@ -27,6 +28,7 @@ namespace tw::train {
 namespace {
 
 constexpr int64_t most_restores = 3;
+const std::string name_of_progress = "progress";
 
 }  // namespace
 
@@ -65,6 +67,32 @@ class Trainer::Run {
   Run& operator=(const Run&) = delete;
 
   void add(Hook& hook) { hooks_.push_back(&hook); }
+
+  std::vector<NamedShard> shards() const {
+    std::vector<NamedShard> all = shards_of(model_, *strategy_);
+    const Progress& p = progress_;
+    const std::vector<double> numbers{p.best, static_cast<double>(p.best_epoch), static_cast<double>(p.waited), static_cast<double>(p.skipped)};
+    all.push_back(whole(name_of_progress, torch::tensor(numbers, torch::kDouble), ShardKind::counter));
+    return all;
+  }
+
+  void prepare(const std::vector<std::string>& names) { strategy_->prepare(names); }
+
+  void apply(const std::vector<NamedShard>& shards) {
+    strategy_->apply(shards);
+    const auto found = std::ranges::find(shards, name_of_progress, &NamedShard::name);
+    TW_EXPECTS(found != shards.end(), name_of_progress, " is not among the shards");
+    const auto number = [&](int64_t i) { return found->tensor[i].item<double>(); };
+    progress_.best = number(0);
+    progress_.best_epoch = static_cast<int64_t>(number(1));
+    progress_.waited = static_cast<int64_t>(number(2));
+    progress_.skipped = static_cast<int64_t>(number(3));
+  }
+
+  void begin_behind(int64_t epochs) {
+    TW_EXPECTS(!earlier_ && epochs >= 0, "a run that resumes a checkpoint does not begin behind epoch ", epochs);
+    begin_behind_ = epochs;
+  }
 
   Summary run() {
     const Signals signals;
@@ -140,6 +168,10 @@ class Trainer::Run {
     } else if (snapshots_) {
       snapshots_->remove_all();
       if (ranks_.all.rank() == 0) best_.forget();
+    }
+    if (begin_behind_ > 0) {
+      progress_.epoch = begin_behind_ + 1;
+      progress_.step = begin_behind_ * length_.steps_per_epoch;
     }
     state_->step = first_step_ = progress_.step;
   }
@@ -395,6 +427,7 @@ class Trainer::Run {
   std::vector<double> base_rates_;  // of the optimizer's groups
   RunLength length_;
   Progress progress_;
+  int64_t begin_behind_ = 0;  // epochs
   int64_t first_step_ = 0;   // where this run began, or went on
   double loss_sum_ = 0;      // of this rank, over the epoch's samples so far, where finite
   double loss_samples_ = 0;  // of these
@@ -418,6 +451,10 @@ Trainer::Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimiz
 Trainer::~Trainer() = default;
 
 void Trainer::add(Hook& hook) { run_->add(hook); }
+std::vector<NamedShard> Trainer::shards() const { return run_->shards(); }
+void Trainer::prepare(const std::vector<std::string>& names) { run_->prepare(names); }
+void Trainer::apply(const std::vector<NamedShard>& shards) { run_->apply(shards); }
+void Trainer::begin_behind(int64_t epochs) { run_->begin_behind(epochs); }
 Summary Trainer::run() { return run_->run(); }
 
 }  // namespace tw::train

@@ -4,6 +4,7 @@
 #include <tw/comm/mesh.hpp>
 #include <tw/data/dataset.hpp>
 #include <tw/mpi/communicator.hpp>
+#include <tw/tensor/named_shard.hpp>
 #include <tw/train/hook.hpp>
 #include <tw/train/model.hpp>
 #include <tw/train/objective.hpp>
@@ -35,6 +36,15 @@ class Trainer {
 
   /// @param hook borrowed; called after those added before. On every rank, or on some: a hook that communicates, on every rank.
   void add(Hook& hook);
+
+  // For whoever keeps between two epochs what a run goes on with, elsewhere than in checkpoints. On all ranks alike; see OptimizerState.
+
+  /// The model, what its strategy remembers, and how good the run was; shares memory where it can.
+  std::vector<NamedShard> shards() const;
+  void prepare(const std::vector<std::string>& names);
+  void apply(const std::vector<NamedShard>& shards);
+  /// run() begins behind so many epochs. Not for a run that resumes a checkpoint.
+  void begin_behind(int64_t epochs);
 
   /// Trains to the end, or until something ends it. Collective, once. @throws Error on every rank, behind the hooks' on_end, when the last checkpoint
   /// or the timeline was not written.
