@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <iomanip>
 #include <iostream>
@@ -75,6 +76,7 @@ SearchTask task_of(const TrainingOptions& options, const std::filesystem::path& 
   SearchTask task;
   task.objective = [objective](const search::Configuration& configuration, search::Trial& trial) { return (*objective)(configuration, trial); };
   task.loss = concat(objective->figure() == "accuracy" ? "1 - accuracy" : objective->figure(), " on the test set, in the best of its epochs");
+  task.steps = objective->epochs();
   Config fixed = options.base;
   fixed.overlay(options.settings);
   task.identity = task.loss + '\n' + fixed.toml();
@@ -117,6 +119,12 @@ void print(const SearchResult& result, const SearchTask& task, const SearchConfi
   std::cout << "  to have it   " << task.command_line(result.best.values, file) << std::endl;
 }
 
+/// Nobody is compared at a trial's last step.
+void end_with(search::SearchOptions& options, int64_t steps) {
+  if (options.promotion) options.promotion->most = std::min(options.promotion->most, steps);
+  if (options.population_training) options.population_training->most = steps;
+}
+
 void run_search(const SearchArguments& arguments, const Environment& mpi) {
   const Communicator comm = mpi.world().dup();
   set_threads_per_rank(find_topology(comm));
@@ -134,7 +142,7 @@ void run_search(const SearchArguments& arguments, const Environment& mpi) {
     expect_no_training(training);
   }
   const std::filesystem::path run = std::filesystem::path("runs") / file.stem();
-  const SearchConfig config = read_search_config(settings, run, trains);
+  SearchConfig config = read_search_config(settings, run, trains);
   if (comm.rank() == 0) print_settings(settings);
   const Space space(config.parameters);
   SearchTask task;
@@ -147,8 +155,10 @@ void run_search(const SearchArguments& arguments, const Environment& mpi) {
                    base, space);
   } else {
     if (config.options.ranks_per_worker != 1) throw ConfigError({"search.ranks_per_worker must be 1: a program is started by one rank"});
+    if (config.options.population_training) throw ConfigError({"search.population_training: what a program has in memory cannot be copied"});
     task = task_of(arguments.command, space);
   }
+  if (task.steps > 0) end_with(config.options, task.steps);
   prepare_search_folder(comm, config.options.journal, task.identity, arguments.fresh);
   search::Search search(comm, space, task.objective, config.options);
   const SearchResult result = search.run();
@@ -205,11 +215,21 @@ void add_search(CLI::App& app, Environment& mpi) {
   propagator          What breeds configurations:
 )",
                          list_of_propagators(), R"(  stopping            Which trials end early: "none" (the default), "median", "halving" or
-                      "hyperband"
+                      "hyperband"; or wait at rungs until they are among the best: "promotion"
   grace               Steps (epochs) that every trial gets. Default: 1
-  eta, most           halving, hyperband: 1/eta (1/4) go on at the steps grace eta^k, below most
+  eta, most           halving, hyperband: 1/eta (1/4) go on at the steps grace eta^k, below most;
+                      promotion: the same, and most, by default all epochs, is a trial's end
   brackets            hyperband: rules beside each other that begin at later steps. Default: 3
   least_trials        median: others that must have come as far. Default: 3
+
+[search.population_training]; trainings alone
+  interval            The evaluations are members that train side by side; each so many epochs, the
+                      worst go on from where the best are, with other values. Default: 1
+  quantile            The share of members that copy, and of those that they copy. Default: 0.25
+  resample            Probability that a value is drawn anew. Default: 0.25
+  up, down            Otherwise it is multiplied by one of these. Default: 1.2 and 0.8
+  kept                A list of parameters that stay, such as those of the model's shape.
+                      Default: none
 
 [search.migration]
   probability         Of sending an individual to another island, after each evaluation.

@@ -56,6 +56,7 @@ void read_propagator(Reader& reader, SearchOptions& options) {
   std::vector<std::string> names;
   for (const NamedPropagator& each : propagators) names.emplace_back(each.name);
   std::string chosen = names.front();
+  if (options.population_training) chosen = "sobol";  // all members begin before one has ended
   reader.name("search.propagator", chosen, names);
   for (const NamedPropagator& each : propagators) {
     if (chosen == each.name) options.propagator = each.make;
@@ -152,7 +153,7 @@ void read_stopping(Reader& reader, SearchOptions& options) {
   search::MedianOptions median;
   int64_t brackets = 3;
   auto least_trials = static_cast<int64_t>(median.least_trials);
-  reader.name("search.stopping", rule, {"none", "median", "halving", "hyperband"});
+  reader.name("search.stopping", rule, {"none", "median", "halving", "hyperband", "promotion"});
   reader.at_least("search.grace", halving.grace, 1);
   reader.at_least("search.eta", halving.eta, 2);
   reader.at_least("search.most", halving.most, 1);
@@ -162,7 +163,26 @@ void read_stopping(Reader& reader, SearchOptions& options) {
   median.least_trials = static_cast<size_t>(least_trials);
   if (rule == "median") options.stopping = [median] { return search::median_rule(median); };
   if (rule == "halving") options.stopping = [halving] { return search::halving_rule(halving); };
+  if (rule == "promotion") options.promotion = halving;
   if (rule == "hyperband") options.stopping = [halving, brackets] { return search::hyperband_rule(static_cast<int>(brackets), halving); };
+}
+
+void read_population_training(Config& config, Reader& reader, SearchOptions& options) {
+  const std::string table = "search.population_training.";
+  if (config.keys(table).empty()) return;
+  search::PopulationTrainingOptions population;
+  reader.at_least(table + "interval", population.interval, 1);
+  reader.positive(table + "quantile", population.quantile);
+  if (population.quantile > 0.5) reader.refuse(table + "quantile", concat("must be at most 0.5, got ", population.quantile), "0.5");
+  reader.in_range(table + "resample", population.resample, 0);
+  if (population.resample > 1) reader.refuse(table + "resample", concat("must be at most 1, got ", population.resample), "1");
+  reader.in_range(table + "up", population.up, 1);
+  reader.positive(table + "down", population.down);
+  if (population.down > 1) reader.refuse(table + "down", concat("must be at most 1, got ", population.down), "1");
+  reader.take(table + "kept", population.kept);
+  if (options.stopping || options.promotion) reader.refuse("search.stopping", "cannot be had with search.population_training", "\"none\"");
+  if (options.evaluations == 0) reader.refuse("search.evaluations", "must be given with search.population_training: the number of members", "8");
+  options.population_training = population;
 }
 
 }  // namespace
@@ -174,8 +194,9 @@ SearchConfig read_search_config(Config& config, const std::filesystem::path& jou
   read_workers(reader, read.options);
   read.options.journal = journal;
   reader.take("search.journal", read.options.journal);
-  read_propagator(reader, read.options);
   read_stopping(reader, read.options);
+  read_population_training(config, reader, read.options);
+  read_propagator(reader, read.options);
   read_migration(reader, read.options.migration);
   read_topology(config, reader, read.options);
   if (trains) {

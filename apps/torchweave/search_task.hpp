@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <tw/search/trial.hpp>
@@ -12,6 +13,7 @@ struct SearchTask {
   search::Objective objective;
   std::string identity;  ///< all that losses depend on besides the parameters: a journal belongs to it
   std::string loss;      ///< what it is, for people
+  int64_t steps = 0;     ///< the most that a trial reports; 0: not known
   /// What a person types to have a configuration. @param file that holds it, if any
   std::function<std::string(const std::vector<double>& values, const std::string& file)> command_line;
   /// A configuration as TOML.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training_objective.hpp"
 
+#include <ATen/ops/full.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
@@ -18,26 +19,26 @@ namespace {
 /// Tells the search what each epoch has reached, and ends the training that it does not want to go on.
 class Reporter : public train::Hook {
  public:
-  Reporter(search::Trial& trial, std::string figure) : trial_(trial), figure_(std::move(figure)) {}
+  /// @param best of the trial: a number, which is kept up
+  Reporter(search::Trial& trial, std::string figure, at::Tensor best) : trial_(trial), figure_(std::move(figure)), best_(std::move(best)) {}
 
   void on_end_epoch(train::State& state, const train::EpochReport& report) override {
     if (stopped_ || report.test.empty()) return;
     const double value = train::figure(report.test, figure_);
     const double loss = figure_ == "accuracy" ? 1 - value : value;
-    best_ = std::min(best_, loss);
+    best_.fill_(std::min(best_.item<double>(), loss));
     if (trial_.report(report.epoch, loss)) return;
     stopped_ = true;
     state.stop("the search stops this trial");
   }
 
   bool stopped() const { return stopped_; }
-  double best() const { return best_; }
 
  private:
   search::Trial& trial_;
   std::string figure_;
+  at::Tensor best_;
   bool stopped_ = false;
-  double best_ = std::numeric_limits<double>::infinity();
 };
 
 /// Ends this process by the signal that ended a training: the trial is one that was lost, which a continued search repeats.
@@ -64,7 +65,7 @@ std::vector<double> corner(const search::Space& space, bool high) {
 
 TrainingObjective::TrainingObjective(const search::Space& space, TrainingOptions options) : options_(std::move(options)) {
   const TrainConfig first = read(space, corner(space, false));
-  read(space, corner(space, true));
+  epochs_ = std::max(first.run.epochs, read(space, corner(space, true)).run.epochs);
   const std::string own = first.data.kind == "mnist" ? "accuracy" : "mae";
   if (options_.figure.empty()) options_.figure = own == "accuracy" ? own : "loss";
   if (options_.figure != own && options_.figure != "loss") {
@@ -105,12 +106,21 @@ search::Outcome TrainingObjective::operator()(const search::Configuration& confi
   const Mesh mesh = make_train_mesh(config, trial.comm());
   TrainSetup setup = make_train_setup(config, mesh, data(config.data));
   train::Trainer trainer = make_trainer(config, setup, mesh);
-  Reporter reporter(trial, options_.figure);
+  const at::Tensor best = at::full({}, std::numeric_limits<double>::infinity(), at::kDouble);
+  const auto shards = [&] {
+    std::vector<NamedShard> all = trainer.shards();
+    all.push_back(whole("best of the trial", best, ShardKind::counter));
+    return all;
+  };
+  trainer.begin_behind(trial.attach({.shards = shards,
+                                     .prepare = [&](const std::vector<std::string>& names) { trainer.prepare(names); },
+                                     .apply = [&](const std::vector<NamedShard>& filled) { trainer.apply(filled); }}));
+  Reporter reporter(trial, options_.figure, best);
   trainer.add(reporter);
   const train::Summary summary = trainer.run();
   heed_signal(summary.stopped_because);
   if (!reporter.stopped() && !summary.finished) throw Error(summary.stopped_because);
-  return reporter.best();
+  return best.item<double>();
 }
 
 }  // namespace tw::tool

@@ -17,7 +17,7 @@ struct TrainingOptions {
 };
 
 /// Trains a network on the ranks of the worker for each trial. The loss is 1 - accuracy, or another figure as it is, of the test set; the best of all
-/// epochs. Each epoch's is reported.
+/// epochs. Each epoch's is reported, and trials can pause, and copy each other, between two epochs.
 class TrainingObjective {
  public:
   /// @throws ConfigError when a parameter is no key of a training configuration, or one of its limits no value of it; FileError for missing data
@@ -27,12 +27,15 @@ class TrainingObjective {
   /// All settings of a trial, those of the base included.
   Config config_for(const search::Space& space, const std::vector<double>& values) const;
   const std::string& figure() const noexcept { return options_.figure; }
+  /// The most of a trial.
+  int64_t epochs() const noexcept { return epochs_; }
 
  private:
   TrainConfig read(const search::Space& space, const std::vector<double>& values) const;
   const TrainData& data(const DataOptions& options);
 
   TrainingOptions options_;
+  int64_t epochs_ = 0;
   DataOptions opened_ = {};  // what `data_` was opened with
   TrainData data_ = {};
 };
