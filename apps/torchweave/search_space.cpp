@@ -75,6 +75,18 @@ void read_condition(Config& config, const std::string& table, Parameter& paramet
   }
 }
 
+void read_initial(Config& config, const std::string& table, Parameter& parameter) {
+  const std::string key = table + "initial";
+  if (!config.is_set(key)) return;
+  if (parameter.kind == Parameter::Kind::categorical) {
+    config.bind(key, parameter.initial);
+    return;
+  }
+  double number = 0;
+  config.bind(key, number);
+  parameter.initial = Parameter{}.text_of(number);
+}
+
 Parameter read_parameter(Config& config, const std::string& name) {
   using Kind = Parameter::Kind;
   Reader reader(config);
@@ -88,6 +100,7 @@ Parameter read_parameter(Config& config, const std::string& name) {
   } else {
     read_limits(config, reader, table, parameter);
   }
+  read_initial(config, table, parameter);
   read_condition(config, table, parameter);
   return parameter;
 }

@@ -70,6 +70,12 @@ double value_of_text(const Parameter& p, const std::string& text) {
   return std::abs(found - value) <= 1e-9 * p.step ? found : none;
 }
 
+/// NaN where it does not say so, or nothing that there is.
+double initial_of(const Parameter& p) {
+  const double value = p.initial.empty() ? none : value_of_text(p, p.initial);
+  return p.has_choices() || (value >= p.low && value <= p.high) ? value : none;
+}
+
 /// Equal shares of [0, 1] for values 0 to n - 1: the middle of one, and the one that holds a position.
 double middle(double index, double n) { return (index + 0.5) / n; }
 double share(double unit, double n) { return std::clamp(std::floor(unit * n), 0.0, n - 1); }
@@ -85,6 +91,12 @@ Parameter Parameter::when(std::string name_of_parent, std::vector<std::string> v
   conditional.parent = std::move(name_of_parent);
   conditional.allowed = std::move(values);
   return conditional;
+}
+
+Parameter Parameter::starting_at(std::string value) const {
+  Parameter starting = *this;
+  starting.initial = std::move(value);
+  return starting;
 }
 
 int64_t Parameter::count() const noexcept {
@@ -126,6 +138,7 @@ Space::Space(std::vector<Parameter> parameters) : parameters_(std::move(paramete
     TW_EXPECTS(!p.name.empty(), "parameter ", i, " has no name");
     for (size_t k = 0; k < i; ++k) TW_EXPECTS(parameters_[k].name != p.name, "two parameters are called '", p.name, "'");
     p.has_choices() ? validate_choices(p) : validate_limits(p);
+    TW_EXPECTS(p.initial.empty() || !std::isnan(initial_of(p)), "parameter '", p.name, "' starts at '", p.initial, "', which is no value of it");
     Condition condition;
     if (!p.parent.empty()) {
       const auto found = std::find_if(parameters_.begin(), parameters_.begin() + static_cast<int64_t>(i),
@@ -189,6 +202,14 @@ void Space::repair(std::vector<double>& values) const {
       value = nearest(p, value);
     }
   }
+}
+
+std::vector<double> Space::initial() const {
+  if (std::ranges::none_of(parameters_, [](const Parameter& p) { return !p.initial.empty(); })) return {};
+  std::vector<double> values;
+  for (const Parameter& p : parameters_) values.push_back(initial_of(p));
+  repair(values);
+  return values;
 }
 
 bool Space::contains(const std::vector<double>& values) const {

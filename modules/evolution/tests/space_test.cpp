@@ -108,6 +108,20 @@ TEST(Space, ConditionsOnNumbersMeetTheirSteps) {
   expect_refused({integer("n", 1, 9), real("c", 0, 1).when("n", {"4.5"})}, "is '4.5', which is no value of that");
 }
 
+TEST(Space, MayStartSomewhere) {
+  EXPECT_TRUE(network().initial().empty());
+  const Space space{real("lr", 1e-4, 1e-2, log_scale), integer("n", 1, 9).starting_at("4"), categorical("kind", {"a", "b"}).starting_at("b"),
+                    ordinal("size", {16, 32}).starting_at("32"), real("x", 0, 1).starting_at("0.25").when("kind", {"a"})};
+  const std::vector<double> initial = space.initial();
+  EXPECT_NEAR(initial[0], 1e-3, 1e-12) << "the middle of its scale";
+  EXPECT_EQ(initial[1], 4);
+  EXPECT_EQ(initial[2], 1);
+  EXPECT_EQ(initial[3], 1);
+  EXPECT_TRUE(std::isnan(initial[4])) << "it does not exist there";
+  expect_refused({real("lr", 0, 1).starting_at("2")}, "parameter 'lr' starts at '2', which is no value of it");
+  expect_refused({categorical("kind", {"a", "b"}).starting_at("c")}, "parameter 'kind' starts at 'c'");
+}
+
 TEST(Space, RefusesAnotherNumberOfValues) {
   const Space space = network();
   EXPECT_THROW(space.encode({0.01}), ContractError);

@@ -91,9 +91,7 @@ void Worker::replay(const JournalFile& mine, const History& all) {
       case Record::Kind::start: {
         if (record.again) break;
         ++bred_;
-        CounterRng random(options_.seed, static_cast<uint64_t>(trial));
-        const Proposal proposal = propagator_->ask(population_, random);
-        if (!same_values(proposal.values, record.individual.values))
+        if (!same_values(propose(trial).values, record.individual.values))
           throw FileError(mine.path, 0, concat("trial ", trial, " would not be bred again as it was: the propagator is another one"));
         break;
       }

@@ -93,10 +93,17 @@ void Worker::work() {
   }
 }
 
+/// What the space starts at comes first of all, and is nobody's proposal.
+Proposal Worker::propose(int64_t trial) {
+  std::vector<double> initial = space_.initial();
+  if (trial == 0 && !initial.empty()) return {.values = std::move(initial), .tag = {.run = -1, .index = -1}};
+  CounterRng random(options_.seed, static_cast<uint64_t>(trial));
+  return propagator_->ask(population_, random);
+}
+
 Individual Worker::bred() {
   Individual individual{.trial = first_trial_ + index_ + bred_++ * layout_.workers(), .worker = index_, .island = island_};
-  CounterRng random(options_.seed, static_cast<uint64_t>(individual.trial));
-  Proposal proposal = propagator_->ask(population_, random);
+  Proposal proposal = propose(individual.trial);
   individual.values = std::move(proposal.values);
   individual.tag = proposal.tag;
   return individual;

@@ -44,6 +44,7 @@ class Worker {
 
   // Evaluations.
   void work();
+  Proposal propose(int64_t trial);
   Individual bred();
   void begin(Individual individual);
   void begin_again(const Interrupted& interrupted);

@@ -51,6 +51,13 @@ TEST(Search, FindsTheMinimum) {
   EXPECT_LT(search.run().best.loss, 1e-2);
 }
 
+TEST(Search, TriesFirstWhatItsSpaceStartsAt) {
+  const Space space{real("x", -5, 5).starting_at("1.25"), real("y", -5, 5).starting_at("-2.5")};
+  Search search(world(), space, objective, {.evaluations = 40, .seed = 2});
+  search.run();
+  EXPECT_EQ(search.population().find(0)->values, (std::vector<double>{1.25, -2.5}));
+}
+
 TEST(Search, IsAFunctionOfItsSeedOnOneWorker) {
   if (world().size() > 1) return;
   const auto run = [](uint64_t seed) {

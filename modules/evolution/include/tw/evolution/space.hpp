@@ -27,9 +27,12 @@ struct Parameter {
   std::vector<double> numbers = {};       ///< of ordinal ones, which are numbers
   std::string parent = {};                ///< it exists only under a value of this one; empty: always
   std::vector<std::string> allowed = {};  ///< the parent's values, as text, under which it exists
+  std::string initial = {};               ///< where a search begins, as text; empty: not said
 
   /// This parameter, existing only while `name`, which is declared earlier and always has a value when this one has, is one of `values`.
   Parameter when(std::string name, std::vector<std::string> values) const;
+  /// This parameter, of which a search tries this value first, as text. See Space::initial().
+  Parameter starting_at(std::string value) const;
   bool has_choices() const noexcept { return kind == Kind::ordinal || kind == Kind::categorical; }
   /// Number of values; 0: a continuum.
   int64_t count() const noexcept;
@@ -71,6 +74,9 @@ class Space {
   /// The nearest values that there are: within limits (by clipping), on steps, whole where they must be; NaN for what does not exist. What exists and
   /// is NaN becomes the first choice, or the middle of its scale. @throws ContractError for another number of values
   void repair(std::vector<double>& values) const;
+  /// Where parameters start that say so, with the first choice or the middle of the others: a known configuration, which a search tries first. Empty
+  /// where none says so.
+  std::vector<double> initial() const;
   /// Whether repair() would change nothing.
   bool contains(const std::vector<double>& values) const;
 
