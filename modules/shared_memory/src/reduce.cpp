@@ -2,9 +2,9 @@
 #include <tw/shared_memory/reduce.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <complex>
 #include <cstring>
+#include <tw/base/bfloat16.hpp>
 #include <type_traits>
 
 // One copy of each loop per generation of x86 processors, chosen when the program is loaded. Sanitizers cannot run so early.
@@ -21,11 +21,6 @@
 
 namespace tw::shared_memory {
 namespace {
-
-/// The upper half of a float32.
-struct BFloat16 {
-  uint16_t bits;
-};
 
 // How elements lie in memory, what they are computed in, and the way between.
 template <class T>
@@ -62,13 +57,8 @@ struct Half {
 struct Brain {
   using Stored = BFloat16;
   using Computed = float;
-  static float load(BFloat16 value) { return std::bit_cast<float>(uint32_t{value.bits} << 16); }
-  // To nearest, ties to even; a NaN stays one.
-  static BFloat16 store(float value) {
-    const auto bits = std::bit_cast<uint32_t>(value);
-    const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-    return {static_cast<uint16_t>(value != value ? 0x7fc0U : rounded)};
-  }
+  static float load(BFloat16 value) { return static_cast<float>(value); }
+  static BFloat16 store(float value) { return BFloat16(value); }
 };
 
 template <ReduceOp op, class T>

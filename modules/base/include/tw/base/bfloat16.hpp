@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <bit>
+#include <cstdint>
+
+namespace tw {
+
+/// The upper half of a float32, as a type to compute with by way of float.
+struct BFloat16 {
+  uint16_t bits = 0;
+
+  BFloat16() = default;
+  /// To nearest, ties to even; a NaN stays one.
+  explicit BFloat16(float value) {
+    const auto all = std::bit_cast<uint32_t>(value);
+    const uint32_t rounded = (all + 0x7fffU + ((all >> 16) & 1U)) >> 16;
+    bits = static_cast<uint16_t>(value != value ? 0x7fc0U : rounded);
+  }
+  explicit operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
+};
+
+}  // namespace tw

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <tw/base/element.hpp>
+
+namespace tw::parameter_server {
+
+/// Some consecutive elements of a shard, on which a rule works: a few thousand, so that others reach the rest of the shard meanwhile.
+struct Stretch {
+  std::byte* values = nullptr;               ///< to be changed
+  std::span<std::byte* const> state = {};    ///< by slot of the rule; zeros at first; to be changed
+  const std::byte* pushed = nullptr;
+  int64_t count = 0;    ///< elements of each
+  int64_t updates = 0;  ///< how often this rule has worked on them before
+  ElementType type = ElementType::float32;  ///< of all; floating point
+};
+
+/// What a push does to the values on the servers, element by element. A stretch is given to one caller at a time, in whatever thread and process of the
+/// server's node, stretches in any order.
+struct Rule {
+  std::string name;
+  std::string settings = {};  ///< numbers that must be the same on all ranks, as text
+  int slots = 0;              ///< numbers of state beside each value, of its type
+  /// What it throws is thrown to the one who pushed. It should then have changed nothing.
+  std::function<void(const Stretch&)> apply;
+};
+
+namespace rules {
+
+/// x = 0, whatever is pushed.
+Rule zero();
+/// x = g, what is pushed.
+Rule copy();
+/// x += g
+Rule add();
+
+struct MomentumOptions {
+  double lr = 0.01;       ///< positive
+  double momentum = 0.9;  ///< at least 0, below 1
+  bool nesterov = false;
+};
+/// m = momentum m + g,  x -= lr (nesterov ? g + momentum m : m), as torch::optim::SGD has it. Pushed are gradients g.
+/// @throws ContractError naming a wrong option; so do the following
+Rule momentum(const MomentumOptions& options = {});
+
+struct AdagradOptions {
+  double lr = 0.01;        ///< positive
+  double epsilon = 1e-10;  ///< at least 0
+};
+/// s += g^2,  x -= lr g / (sqrt(s) + epsilon). Duchi, Hazan & Singer 2011; what Downpour was published with.
+Rule adagrad(const AdagradOptions& options = {});
+
+struct AdamOptions {
+  double lr = 1e-3;       ///< positive
+  double beta1 = 0.9;     ///< at least 0, below 1
+  double beta2 = 0.999;   ///< at least 0, below 1
+  double epsilon = 1e-8;  ///< at least 0
+};
+/// m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2,  x -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon), t the updates
+/// of x, this one included. Kingma & Ba 2015, Algorithm 1.
+Rule adam(const AdamOptions& options = {});
+
+}  // namespace rules
+}  // namespace tw::parameter_server
