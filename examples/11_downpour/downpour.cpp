@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that train at their own speed: each pushes what it has learnt to servers and takes over what all have learnt, and a slow one holds up nobody.
+//
+// Build:   cmake --build build/release --target 11_downpour
+// Run:     mpirun -n 3 build/release/bin/11_downpour
+// Expect:  loss 0.0... of the centre after 41 pushes of rank 0      (the loss below 0.05)
+#include <torch/torch.h>
+
+#include <iostream>
+#include <tw/parameter_server.hpp>
+
+using namespace tw::parameter_server;
+
+int main(int argc, char** argv) {
+  tw::Environment mpi(argc, argv);
+  const int rank = mpi.world().rank();
+  torch::manual_seed(1);
+  torch::nn::Sequential model(torch::nn::Linear(8, 64), torch::nn::Tanh(), torch::nn::Linear(64, 1));
+  Downpour worker(mpi.world(), model->parameters(), {.lr = 0.05, .push_interval = 5, .pull_interval = 5, .rule = {rules::adagrad({.lr = 0.05})}});
+
+  torch::manual_seed(100 + rank);
+  const auto loss_of = [&] {
+    const at::Tensor inputs = torch::rand({32, 8});
+    return torch::mse_loss(model->forward(inputs), inputs.square().sum(1, true));
+  };
+  const int steps = 200 * (rank + 1);  // as if rank 0 were the slowest
+  for (int step = 0; step < steps; ++step) {
+    model->zero_grad();
+    loss_of().backward();
+    worker.step();
+  }
+  worker.finish();  // all now hold the centre
+
+  if (rank == 0) std::cout << "loss " << loss_of().item<double>() << " of the centre after " << worker.pushes() << " pushes of rank 0" << std::endl;
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <optional>
+#include <tw/base/contract.hpp>
+#include <tw/parameter_server/downpour.hpp>
+
+#include "flat_parameters.hpp"
+
+namespace tw::parameter_server {
+
+void DownpourOptions::validate() const {
+  TW_EXPECTS(lr > 0, "lr must be positive, got ", lr);
+  TW_EXPECTS(push_interval >= 1, "push_interval must be at least 1 step, got ", push_interval);
+  TW_EXPECTS(pull_interval >= 1, "pull_interval must be at least 1 step, got ", pull_interval);
+  TW_EXPECTS(initial_delay >= 0, "initial_delay must be at least 0 steps, got ", initial_delay);
+  TW_EXPECTS(prefetch_lead >= 0 && prefetch_lead <= pull_interval, "prefetch_lead must be 0 to pull_interval, ", pull_interval, ", got ", prefetch_lead);
+  TW_EXPECTS(rule.size() <= 1, "the servers follow one rule, got ", rule.size());
+}
+
+namespace {
+
+DownpourOptions validated(const DownpourOptions& options) {
+  options.validate();
+  return options;
+}
+
+}  // namespace
+
+class Downpour::Impl {
+ public:
+  Impl(const Communicator& comm, std::vector<at::Tensor> parameters, const DownpourOptions& options)
+      : options_(validated(options)),
+        parameters_(std::move(parameters)),
+        centre_(comm, parameters_.values(), {.rules = options.rule, .servers = options.servers, .share_memory = options.share_memory}),
+        gathered_(at::zeros_like(parameters_.values())) {
+    parameters_.set(centre_.prefetch().take());
+    comm.barrier();  // all have begun at the same place before anyone pushes
+  }
+
+  void step() {
+    const at::NoGradGuard no_grad;
+    const at::Tensor gradients = parameters_.gradients();
+    gathered_.add_(gradients);
+    parameters_.set(parameters_.values().sub_(gradients, options_.lr));
+    const int64_t shared = ++steps_ - options_.initial_delay;
+    if (shared <= 0) return;
+    if (shared % options_.push_interval == 0) push();
+    const int64_t until_pull = options_.pull_interval - 1 - (shared - 1) % options_.pull_interval;
+    if (until_pull == options_.prefetch_lead % options_.pull_interval && options_.prefetch_lead < options_.pull_interval) prefetch();
+    if (until_pull != 0) return;
+    if (prefetched_) integrate();
+    if (options_.prefetch_lead == options_.pull_interval) prefetch();  // for the next time
+  }
+
+  void finish() {
+    const at::NoGradGuard no_grad;
+    push();
+    prefetched_.reset();
+    centre_.finish();
+    parameters_.set(centre_.prefetch().take());
+    centre_.finish();
+  }
+
+  const ShardedTensor& centre() const noexcept { return centre_; }
+  int64_t pushes() const noexcept { return pushes_; }
+  int64_t pulls() const noexcept { return pulls_; }
+
+ private:
+  void push() {
+    pushed_.wait();  // of the memory there is one
+    outgoing_ = options_.rule.empty() ? gathered_.mul(-options_.lr) : gathered_.clone();
+    pushed_ = centre_.push(outgoing_);
+    gathered_.zero_();
+    ++pushes_;
+  }
+
+  void prefetch() {
+    if (!prefetched_) prefetched_ = centre_.prefetch();
+  }
+
+  void integrate() {
+    parameters_.set(prefetched_->take());
+    prefetched_.reset();
+    ++pulls_;
+  }
+
+  DownpourOptions options_;
+  FlatParameters parameters_;
+  ShardedTensor centre_;
+  at::Tensor gathered_;  // gradients since the last push
+  at::Tensor outgoing_;
+  ShardedTensor::Handle pushed_;
+  std::optional<ShardedTensor::Prefetched> prefetched_;
+  int64_t steps_ = 0;
+  int64_t pushes_ = 0;
+  int64_t pulls_ = 0;
+};
+
+Downpour::Downpour(const Communicator& comm, std::vector<at::Tensor> parameters, const DownpourOptions& options)
+    : impl_(std::make_unique<Impl>(comm, std::move(parameters), options)) {}
+Downpour::~Downpour() = default;
+void Downpour::step() { impl_->step(); }
+void Downpour::finish() { impl_->finish(); }
+const ShardedTensor& Downpour::centre() const noexcept { return impl_->centre(); }
+int64_t Downpour::pushes() const noexcept { return impl_->pushes(); }
+int64_t Downpour::pulls() const noexcept { return impl_->pulls(); }
+
+}  // namespace tw::parameter_server

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "request.hpp"
+
+namespace tw::parameter_server {
+namespace {
+
+using mpi::Responder;
+
+std::vector<std::byte> bytes_of(const Reply& reply) {
+  const auto* begin = reinterpret_cast<const std::byte*>(&reply);
+  return {begin, begin + sizeof(Reply)};
+}
+
+Reply reply_of(const std::string& failure) {
+  Reply reply{.failed = failure.empty() ? 0 : 1};
+  failure.copy(reply.message.data(), reply.message.size() - 1);
+  return reply;
+}
+
+Responder::Conversation taking_push(const Shard& shard, const Request& request, int64_t element_bytes) {
+  struct Progress {
+    Shard shard;
+    int64_t next = 0;  // element
+    std::string failure = {};
+    bool answered = false;
+  };
+  const auto progress = std::make_shared<Progress>(Progress{shard});
+  return {
+      .incoming = shard.count() * element_bytes,
+      .take =
+          [progress, rule = static_cast<size_t>(request.rule), element_bytes](std::span<const std::byte> piece) {
+            const int64_t count = static_cast<int64_t>(piece.size()) / element_bytes;
+            const int64_t begin = std::exchange(progress->next, progress->next + count);
+            if (!progress->failure.empty()) return;
+            try {
+              progress->shard.push(rule, begin, count, piece.data());
+            } catch (const std::exception& error) {
+              progress->failure = *error.what() == 0 ? "an exception" : error.what();
+            } catch (...) {
+              progress->failure = "an exception";
+            }
+          },
+      .answer_tag = Tag(request.answer_tag),
+      .give = [progress] { return std::exchange(progress->answered, true) ? std::vector<std::byte>() : bytes_of(reply_of(progress->failure)); },
+  };
+}
+
+Responder::Conversation giving_values(const Shard& shard, const Request& request, int64_t element_bytes) {
+  const auto next = std::make_shared<int64_t>(0);  // element
+  return {
+      .answer_tag = Tag(request.answer_tag),
+      .give =
+          [shard, next, element_bytes] {
+            const int64_t count = std::min(Responder::piece_bytes / element_bytes, shard.count() - *next);
+            std::vector<std::byte> piece(static_cast<size_t>(count * element_bytes));
+            shard.pull(std::exchange(*next, *next + count), count, piece.data());
+            return piece;
+          },
+  };
+}
+
+}  // namespace
+
+Responder::Handler handler_for(Shard shard, int64_t element_bytes) {
+  return [shard = std::move(shard), element_bytes](Rank, std::span<const std::byte> opening) {
+    Request request;
+    std::memcpy(&request, opening.data(), std::min(opening.size(), sizeof(request)));
+    return request.kind == Request::Kind::push ? taking_push(shard, request, element_bytes) : giving_values(shard, request, element_bytes);
+  };
+}
+
+}  // namespace tw::parameter_server

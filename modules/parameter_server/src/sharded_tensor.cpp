@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <thread>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/comm/shared_tensor.hpp>
+#include <tw/mpi/engine.hpp>
+#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/topology.hpp>
+#include <tw/parameter_server/sharded_tensor.hpp>
+#include <tw/shards/shard.hpp>
+#include <tw/tensor/tensor_spec.hpp>
+
+#include "client.hpp"
+#include "server.hpp"
+
+namespace tw::parameter_server {
+namespace {
+
+/// Those of the options, and those that can always be named. @throws ContractError for two of one name
+std::vector<Rule> complete(std::vector<Rule> rules) {
+  if (rules.empty()) rules.push_back(rules::add());
+  for (size_t i = 0; i < rules.size(); ++i) {
+    TW_EXPECTS(rules[i].apply != nullptr, "rule ", rules[i].name, " does nothing");
+    for (size_t j = 0; j < i; ++j) TW_EXPECTS(rules[i].name != rules[j].name, "two rules are called ", rules[i].name);
+  }
+  for (Rule& each : std::vector<Rule>{rules::zero(), rules::copy(), rules::add()}) {
+    if (std::none_of(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.name == each.name; })) rules.push_back(std::move(each));
+  }
+  return rules;
+}
+
+std::vector<int> servers_of(const ShardedTensorOptions& options, int ranks) {
+  if (!options.servers.empty()) return options.servers;
+  std::vector<int> all(static_cast<size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+void expect_agreement(const Communicator& comm, const at::Tensor& initial, const std::vector<Rule>& rules, const ShardedTensorOptions& options) {
+  std::vector<std::string> lines{concat(dtype_name(initial.scalar_type()), ' ', shape_text(initial.sizes().vec()))};
+  for (const Rule& rule : rules) lines.push_back(concat("rule ", rule.name, ' ', rule.settings, ", ", rule.slots, " slots"));
+  std::string servers = "servers";
+  for (const int each : options.servers) servers += concat(' ', each);
+  lines.push_back(servers);
+  lines.push_back(concat("share_memory ", options.share_memory));
+  expect_same_on_all_ranks(comm, "a sharded tensor", lines);
+  TW_EXPECTS(at::isFloatingType(initial.scalar_type()), "rules work on floating point numbers, not on ", dtype_name(initial.scalar_type()));
+  for (size_t i = 0; i < options.servers.size(); ++i) {
+    const int server = options.servers[i];
+    TW_EXPECTS(server >= 0 && server < comm.size() && (i == 0 || server > options.servers[i - 1]),
+               "servers are ranks in ascending order, of ", comm.size(), ", got ", servers);
+  }
+}
+
+}  // namespace
+
+class ShardedTensor::Impl {
+ public:
+  Impl(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options)
+      : comm_(comm.dup()),
+        rules_(std::make_shared<const std::vector<Rule>>(complete(options.rules))),
+        servers_(servers_of(options, comm_.size())),
+        layout_(initial.numel(), static_cast<int>(servers_.size())),
+        shape_(initial.sizes().vec()),
+        dtype_(initial.scalar_type()),
+        refuse_non_finite_(options.refuse_non_finite),
+        client_(comm_) {
+    expect_agreement(comm_, initial, *rules_, options);
+    releasing_others(comm_, [&] {
+      make_shards(options.share_memory);
+      comm_.barrier();
+      if (comm_.rank() == 0) push(initial, "copy").wait();
+      comm_.barrier();
+    });
+  }
+
+  Handle push(const at::Tensor& pushed, std::string_view rule) {
+    expect_fit(pushed, "what is pushed");
+    const size_t index = index_of(rule);
+    TW_EXPECTS(!refuse_non_finite_ || at::isfinite(pushed).all().item<bool>(), "what is pushed has elements that are not finite");
+    const at::Tensor flat = pushed.detach().contiguous().view({-1});
+    return with_each_server(flat, [&](Shard& shard, const at::Tensor& part) { shard.push(index, 0, part.numel(), data_of(part)); },
+                            [&](Rank server, const at::Tensor& part, const std::shared_ptr<std::string>& failure) {
+                              return client_.push(server, index, part, failure);
+                            });
+  }
+
+  Handle pull(const at::Tensor& out) {
+    expect_fit(out, "what is pulled into");
+    TW_EXPECTS(out.is_contiguous(), "what is pulled into must be contiguous");
+    const at::Tensor flat = out.detach().view({-1});
+    return with_each_server(flat, [&](const Shard& shard, const at::Tensor& part) { shard.pull(0, part.numel(), data_of(part)); },
+                            [&](Rank server, const at::Tensor& part, const auto&) { return client_.pull(server, part); });
+  }
+
+  void finish() {
+    releasing_others(comm_, [&] {
+      auto sleep_if_idle = [this, before = int64_t{-1}, pause = std::chrono::microseconds(0)]() mutable {
+        constexpr auto shortest = std::chrono::microseconds(20);
+        constexpr auto longest = std::chrono::microseconds(1000);
+        const int64_t now = responder_ ? responder_->ended() : 0;
+        pause = now == std::exchange(before, now) ? std::clamp(2 * pause, shortest, longest) : std::chrono::microseconds(0);
+        if (pause.count() > 0) std::this_thread::sleep_for(pause);
+      };
+      while (client_.under_way() > 0 && !comm_.revoked()) progress(comm_);
+      for (Work all = ibarrier(comm_); !all.test();) sleep_if_idle();
+    });
+  }
+
+  /// Copies, all of one time: slices of the values, of each slot of the rules, and counts.
+  std::vector<NamedShard> shards(const std::string& name) const {
+    if (!serves()) return {};
+    const Shard::Snapshot now = shards_.at(mine_).snapshot();
+    std::vector<at::Tensor> runs;
+    const std::vector<NamedShard> all = described(name, runs);
+    for (size_t plane = 0; plane < runs.size(); ++plane) {
+      const std::vector<std::byte>& bytes = plane == 0 ? now.values : now.state[plane - 1];
+      if (!bytes.empty()) std::memcpy(runs[plane].data_ptr(), bytes.data(), bytes.size());
+    }
+    for (size_t rule = 0; rule < now.updates.size(); ++rule) all.back().tensor[static_cast<int64_t>(rule)] = static_cast<double>(now.updates[rule]);
+    return all;
+  }
+
+  void restore(const std::vector<NamedShard>& given) {
+    if (!serves()) return;
+    TW_EXPECTS(!given.empty(), "a server has something to restore");
+    std::vector<at::Tensor> runs;
+    const std::vector<NamedShard> all = described(given.back().name.substr(0, given.back().name.rfind('.')), runs);
+    TW_EXPECTS(all.size() == given.size(), "there are ", all.size(), " pieces of this shard, not ", given.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      TW_EXPECTS(all[i].name == given[i].name && all[i].offsets == given[i].offsets && all[i].tensor.sizes() == given[i].tensor.sizes(),
+                 given[i].name, " is not what this shard has in its place, ", all[i].name);
+      all[i].tensor.copy_(given[i].tensor);
+    }
+    Shard::Snapshot snapshot;
+    for (size_t plane = 0; plane < runs.size(); ++plane) {
+      std::vector<std::byte> bytes(static_cast<size_t>(runs[plane].nbytes()));
+      if (!bytes.empty()) std::memcpy(bytes.data(), runs[plane].data_ptr(), bytes.size());
+      if (plane == 0) {
+        snapshot.values = std::move(bytes);
+      } else {
+        snapshot.state.push_back(std::move(bytes));
+      }
+    }
+    for (size_t rule = 0; rule < rules_->size(); ++rule) {
+      snapshot.updates.push_back(std::llround(all.back().tensor[static_cast<int64_t>(rule)].item<double>()));
+    }
+    shards_.at(mine_).restore(snapshot);
+  }
+
+  const ShardLayout& layout() const noexcept { return layout_; }
+  const std::vector<int>& servers() const noexcept { return servers_; }
+  const Communicator& comm() const noexcept { return comm_; }
+  int64_t under_way() const noexcept { return client_.under_way(); }
+  at::Tensor empty() const { return at::empty(shape_, at::TensorOptions().dtype(dtype_)); }
+
+ private:
+  /// Whether any elements lie on this rank.
+  bool serves() const { return mine_ >= 0 && layout_.extent_of(mine_).size() > 0; }
+
+  /// What this server's checkpoints hold, in new memory. @param runs becomes that of the values, and of each slot
+  std::vector<NamedShard> described(const std::string& name, std::vector<at::Tensor>& runs) const {
+    const Extent extent = layout_.extent_of(mine_);
+    std::vector<NamedShard> all;
+    const auto add = [&](const std::string& of, ShardKind kind) {
+      runs.push_back(at::empty({extent.size()}, at::TensorOptions().dtype(dtype_)));
+      for (NamedShard& each : slices_of_run(of, shape_, runs.back(), extent.begin, kind)) all.push_back(std::move(each));
+    };
+    add(name, ShardKind::parameter);
+    for (const Rule& rule : *rules_) {
+      for (int slot = 0; slot < rule.slots; ++slot) add(concat(name, '.', rule.name, '.', slot), ShardKind::optimizer);
+    }
+    all.push_back(whole(name + ".updates", at::zeros({static_cast<int64_t>(rules_->size())}, at::kDouble), ShardKind::counter));
+    all.back().on_reshard = OnReshard::mean;  // servers hear of a push at different times
+    return all;
+  }
+
+  /// Those that this rank can reach through memory. Collective.
+  void make_shards(bool share_memory) {
+    std::vector<int64_t> begins{0};
+    for (int server = 0; server < layout_.servers(); ++server) {
+      begins.push_back(begins.back() + Shard::bytes_needed(layout_.extent_of(server).size(), element_type(dtype_), *rules_));
+    }
+    const std::vector<int> neighbours = ranks_of_this_node(comm_);
+    const at::Tensor memory = node_tensor(comm_, {begins.back()}, at::kByte);
+    const auto owner = std::make_shared<at::Tensor>(memory);
+    bool all_here = true;
+    for (int server = 0; server < layout_.servers(); ++server) {
+      const int rank = servers_[static_cast<size_t>(server)];
+      const bool is_here = rank == comm_.rank() || (share_memory && std::binary_search(neighbours.begin(), neighbours.end(), rank));
+      all_here = all_here && is_here;
+      if (!is_here) continue;
+      auto* begin = static_cast<std::byte*>(memory.data_ptr()) + begins[static_cast<size_t>(server)];
+      shards_.emplace(server, Shard(owner, begin, layout_.extent_of(server).size(), element_type(dtype_), rules_));
+      if (rank == comm_.rank()) mine_ = server;
+    }
+    const at::Tensor asked = at::tensor({static_cast<int64_t>(!all_here)}, at::kLong);
+    allreduce(comm_, asked, ReduceOp::max);
+    if (asked.item<int64_t>() != 0 && mine_ >= 0) {
+      responder_.emplace(comm_, handler_for(shards_.at(mine_), static_cast<int64_t>(c10::elementSize(dtype_))));
+    }
+  }
+
+  void expect_fit(const at::Tensor& tensor, const char* what) const {
+    TW_EXPECTS(tensor.defined() && tensor.sizes().vec() == shape_ && tensor.scalar_type() == dtype_, what, " is ",
+               tensor.defined() ? concat(dtype_name(tensor.scalar_type()), ' ', shape_text(tensor.sizes().vec())) : std::string("no tensor"),
+               ", but the sharded tensor is ", dtype_name(dtype_), ' ', shape_text(shape_));
+  }
+
+  size_t index_of(std::string_view rule) const {
+    if (rule.empty()) return 0;
+    const auto found = std::find_if(rules_->begin(), rules_->end(), [&](const Rule& each) { return each.name == rule; });
+    TW_EXPECTS(found != rules_->end(), "there is no rule ", rule);
+    return static_cast<size_t>(found - rules_->begin());
+  }
+
+  static std::byte* data_of(const at::Tensor& part) { return static_cast<std::byte*>(part.data_ptr()); }
+
+  /// Messages leave first, so that they travel while this rank works in its node's memory; ranks begin with different servers.
+  template <class Here, class Elsewhere>
+  Handle with_each_server(const at::Tensor& flat, Here here, Elsewhere elsewhere) {
+    Handle handle;
+    for (const bool now_here : {false, true}) {
+      for (int i = 0; i < layout_.servers(); ++i) {
+        const int server = (i + comm_.rank()) % layout_.servers();
+        const Extent extent = layout_.extent_of(server);
+        const auto shard = shards_.find(server);
+        if (extent.size() == 0 || (shard != shards_.end()) != now_here) continue;
+        const at::Tensor part = flat.narrow(0, extent.begin, extent.size());
+        if (!now_here) {
+          handle.failures_.push_back(std::make_shared<std::string>());
+          handle.parts_.push_back(elsewhere(Rank(servers_[static_cast<size_t>(server)]), part, handle.failures_.back()));
+          continue;
+        }
+        try {
+          here(shard->second, part);
+        } catch (...) {
+          if (!handle.failure_) handle.failure_ = std::current_exception();
+        }
+      }
+    }
+    return handle;
+  }
+
+  Communicator comm_;
+  std::shared_ptr<const std::vector<Rule>> rules_;
+  std::vector<int> servers_;
+  ShardLayout layout_;
+  std::vector<int64_t> shape_;
+  c10::ScalarType dtype_;
+  bool refuse_non_finite_;
+  Client client_;
+  std::map<int, Shard> shards_;  // of this node, by server
+  int mine_ = -1;                // which server this rank is
+  std::optional<mpi::Responder> responder_;
+};
+
+ShardedTensor::ShardedTensor(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options)
+    : impl_(std::make_unique<Impl>(comm, initial, options)) {}
+ShardedTensor::~ShardedTensor() = default;
+ShardedTensor::ShardedTensor(ShardedTensor&&) noexcept = default;
+ShardedTensor& ShardedTensor::operator=(ShardedTensor&&) noexcept = default;
+
+ShardedTensor::Handle ShardedTensor::push(const at::Tensor& pushed, std::string_view rule) { return impl_->push(pushed, rule); }
+ShardedTensor::Handle ShardedTensor::pull(const at::Tensor& out) const { return impl_->pull(out); }
+ShardedTensor::Prefetched ShardedTensor::prefetch() const {
+  at::Tensor values = impl_->empty();
+  Handle handle = impl_->pull(values);
+  return {std::move(values), std::move(handle)};
+}
+void ShardedTensor::finish() { impl_->finish(); }
+std::vector<NamedShard> ShardedTensor::shards(const std::string& name) const { return impl_->shards(name); }
+void ShardedTensor::restore(const std::vector<NamedShard>& shards) { impl_->restore(shards); }
+const ShardLayout& ShardedTensor::layout() const noexcept { return impl_->layout(); }
+const std::vector<int>& ShardedTensor::servers() const noexcept { return impl_->servers(); }
+const Communicator& ShardedTensor::comm() const noexcept { return impl_->comm(); }
+int64_t ShardedTensor::under_way() const noexcept { return impl_->under_way(); }
+
+bool ShardedTensor::Handle::test() {
+  bool all = true;
+  for (Work& part : parts_) all = part.test() && all;
+  if (all) expect_success();
+  return all;
+}
+
+void ShardedTensor::Handle::wait() {
+  wait_all(parts_);
+  expect_success();
+}
+
+void ShardedTensor::Handle::expect_success() const {
+  if (failure_) std::rethrow_exception(failure_);
+  for (const auto& each : failures_) {
+    if (!each->empty()) throw Error(*each);
+  }
+}
+
+at::Tensor ShardedTensor::Prefetched::take() {
+  handle_.wait();
+  return values_;
+}
+
+}  // namespace tw::parameter_server

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints of sharded tensors: whole while others push, and good for any number of servers.
+#include <torch/torch.h>
+
+#include <tw/comm.hpp>
+#include <tw/parameter_server.hpp>
+
+#include "mpi_test.hpp"
+
+namespace tw::parameter_server {
+namespace {
+
+using tw::testing::world;
+
+TEST(ShardedState, IsNoShardHalfPushed) {
+  constexpr int64_t numel = 100000;  // several stretches on each server
+  ShardedTensor centre(world(), torch::zeros({numel}), {.rules = {rules::momentum({.lr = 1, .momentum = 0.5})}});
+  const at::Tensor ones = torch::ones({numel});
+  for (int i = 0; i < 50; ++i) {
+    centre.push(ones);
+    if (i % 5 != world().rank()) continue;
+    for (const NamedShard& shard : centre.shards("centre")) {
+      if (shard.name == "centre.updates") continue;
+      EXPECT_TRUE(shard.tensor.eq(shard.tensor.flatten()[0]).all().item<bool>()) << shard.name;  // every push treats all elements alike
+    }
+  }
+  centre.finish();
+}
+
+TEST(ShardedState, ContinuesOnOtherServers) {
+  const at::Tensor start = torch::linspace(-1, 1, 21, at::kDouble).view({3, 7});
+  const ShardedTensorOptions with_adam{.rules = {rules::adam({.lr = 0.1})}};
+  ShardedTensor before(world(), start, with_adam);
+  ShardedTensor uninterrupted(world(), start, with_adam);
+  const auto push_to = [&](ShardedTensor& centre, int step) {
+    if (world().rank() == 0) centre.push(torch::cos(start * step)).wait();
+    barrier(world());
+  };
+  for (int step = 1; step <= 3; ++step) {
+    push_to(before, step);
+    push_to(uninterrupted, step);
+  }
+  // To the last rank as the only server, by hand what a checkpoint does: whole tensors from all slices, and slices from them.
+  std::map<std::string, at::Tensor> global;
+  for (const NamedShard& shard : before.shards("centre")) {
+    at::Tensor& all = global[shard.name];
+    if (!all.defined()) all = torch::zeros(shard.global_shape, shard.tensor.options());
+    at::Tensor place = all;
+    for (size_t d = 0; d < shard.offsets.size(); ++d) place = place.narrow(static_cast<int64_t>(d), shard.offsets[d], shard.tensor.size(static_cast<int64_t>(d)));
+    place.copy_(shard.tensor);
+  }
+  for (auto& [name, tensor] : global) allreduce(world(), tensor, name == "centre.updates" ? ReduceOp::average : ReduceOp::sum);
+  ShardedTensorOptions elsewhere = with_adam;
+  elsewhere.servers = {world().size() - 1};
+  ShardedTensor after(world(), torch::zeros({3, 7}, at::kDouble), elsewhere);
+  std::vector<NamedShard> loaded = after.shards("centre");
+  for (NamedShard& shard : loaded) {
+    at::Tensor place = global.at(shard.name);
+    for (size_t d = 0; d < shard.offsets.size(); ++d) place = place.narrow(static_cast<int64_t>(d), shard.offsets[d], shard.tensor.size(static_cast<int64_t>(d)));
+    shard.tensor.copy_(place);
+  }
+  if (!loaded.empty()) after.restore(loaded);
+  barrier(world());
+  for (int step = 4; step <= 6; ++step) {
+    push_to(after, step);
+    push_to(uninterrupted, step);
+  }
+  EXPECT_TRUE(after.prefetch().take().equal(uninterrupted.prefetch().take()));
+  for (ShardedTensor* each : {&before, &uninterrupted, &after}) each->finish();
+}
+
+}  // namespace
+}  // namespace tw::parameter_server

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sharded tensors: every push counts once, whoever pushes, through memory and by messages. Values are whole numbers below 2^24, so that sums are exact
+// in float32 in any order.
+#include <torch/torch.h>
+
+#include <random>
+#include <tw/comm.hpp>
+#include <tw/parameter_server.hpp>
+
+#include "mpi_test.hpp"
+
+namespace tw::parameter_server {
+namespace {
+
+using tw::testing::world;
+
+class ShardedTensors : public ::testing::TestWithParam<bool> {
+ protected:
+  static ShardedTensorOptions options(std::vector<Rule> rules = {}) { return {.rules = std::move(rules), .share_memory = GetParam()}; }
+};
+INSTANTIATE_TEST_SUITE_P(Through, ShardedTensors, ::testing::Values(true, false),
+                         [](const auto& through) { return through.param ? "memory" : "messages"; });
+
+at::Tensor pulled(const ShardedTensor& centre) { return centre.prefetch().take(); }
+
+TEST_P(ShardedTensors, AddWhatAllRanksPush) {
+  const std::vector<std::vector<int64_t>> shapes{{1}, {1024}, {911, 101}, {0}};
+  const int p = world().size();
+  for (const auto& shape : shapes) {
+    ShardedTensor centre(world(), torch::full(shape, world().rank() == 0 ? 7.0 : -1.0), options());
+    constexpr int rounds = 100;
+    for (int round = 1; round <= rounds; ++round) {
+      centre.push(torch::full(shape, world().rank() + 1.0)).wait();
+      barrier(world());
+      const at::Tensor seen = pulled(centre);
+      EXPECT_TRUE(seen.equal(torch::full(shape, 7.0 + round * p * (p + 1) / 2.0))) << "round " << round << ", shape " << shape;
+      barrier(world());
+    }
+    centre.finish();
+  }
+}
+
+TEST_P(ShardedTensors, ConserveWhatIsPushedInAnyOrder) {
+  const int64_t operations = GetParam() ? 10000 : 1000;
+  constexpr int64_t numel = 1000;
+  ShardedTensor centre(world(), torch::zeros({numel}), options());
+  std::mt19937 random(static_cast<unsigned>(17 + world().rank()));
+  at::Tensor mine = torch::zeros({numel});
+  std::vector<ShardedTensor::Handle> handles;
+  for (int64_t i = 0; i < operations / world().size(); ++i) {
+    switch (random() % 4) {
+      case 0: pulled(centre); break;
+      case 1:
+        if (!handles.empty()) handles.back().wait();
+        break;
+      default: {
+        const at::Tensor pushed = torch::full({numel}, static_cast<double>(random() % 100));
+        mine += pushed;
+        handles.push_back(centre.push(pushed));
+      }
+    }
+  }
+  for (auto& handle : handles) handle.wait();
+  centre.finish();
+  allreduce(world(), mine, ReduceOp::sum);
+  EXPECT_TRUE(pulled(centre).equal(mine));
+  centre.finish();
+}
+
+TEST_P(ShardedTensors, KeepTheOrderOfEachClient) {
+  constexpr int64_t numel = 600000;  // several pieces a message
+  ShardedTensor centre(world(), torch::zeros({numel}), options());
+  if (world().rank() == world().size() - 1) {
+    for (int i = 0; i < 20; ++i) {
+      centre.push(torch::full({numel}, static_cast<double>(i)), "copy");
+      EXPECT_TRUE(pulled(centre).equal(torch::full({numel}, static_cast<double>(i))));
+      centre.push({torch::ones({numel})});
+    }
+  }
+  centre.finish();
+  EXPECT_TRUE(pulled(centre).equal(torch::full({numel}, 20.0)));
+  centre.finish();
+}
+
+TEST_P(ShardedTensors, HaveAnyFloatingPointType) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    ShardedTensor centre(world(), torch::zeros({33}, dtype), options());
+    centre.push(torch::ones({33}, dtype)).wait();
+    centre.finish();
+    EXPECT_TRUE(pulled(centre).equal(torch::full({33}, world().size(), dtype))) << dtype;
+    centre.finish();
+  }
+  EXPECT_THROW(ShardedTensor(world(), torch::zeros({3}, at::kLong), options()), ContractError);
+}
+
+TEST_P(ShardedTensors, KeepTheStateOfTheirRules) {
+  const at::Tensor start = torch::linspace(-1, 1, 50, at::kDouble);
+  ShardedTensor centre(world(), start, options({rules::adam({.lr = 0.1})}));
+  const at::Tensor reference = start.clone().requires_grad_();
+  torch::optim::Adam adam({reference}, torch::optim::AdamOptions(0.1));
+  for (int step = 0; step < 6; ++step) {
+    const at::Tensor gradient = torch::cos(start * (step + 1));
+    if (step % world().size() == world().rank()) centre.push(gradient).wait();
+    barrier(world());
+    reference.mutable_grad() = gradient;
+    adam.step();
+  }
+  // Both follow the formula in float64, and round each of some 20 operations a step by 1e-16 of numbers below 2.
+  EXPECT_TRUE(pulled(centre).allclose(reference.detach(), 0, 1e-13));
+  centre.finish();
+}
+
+TEST_P(ShardedTensors, MayLieOnSomeRanksAlone) {
+  if (world().size() < 2) return;
+  ShardedTensorOptions o = options();
+  o.servers = {world().size() - 1};
+  ShardedTensor centre(world(), torch::zeros({10}), o);
+  if (world().rank() < world().size() - 1) {
+    for (int i = 0; i < 50; ++i) centre.push(torch::ones({10}));
+  }
+  centre.finish();  // the server does nothing else
+  EXPECT_TRUE(pulled(centre).equal(torch::full({10}, 50.0 * (world().size() - 1))));
+  centre.finish();
+}
+
+TEST_P(ShardedTensors, AreAsManyAsOneLikes) {
+  for (int i = 0; i < 40; ++i) {
+    ShardedTensor one(world(), torch::zeros({5}), options());
+    ShardedTensor other(world(), torch::zeros({2}), options());
+    one.push(torch::ones({5}));
+    other.push(torch::full({2}, 2.0));
+    one.finish();
+    other.finish();
+    EXPECT_TRUE(pulled(one).equal(torch::full({5}, 1.0 * world().size())));
+    EXPECT_TRUE(pulled(other).equal(torch::full({2}, 2.0 * world().size())));
+    one.finish();
+    other.finish();
+  }
+}
+
+TEST_P(ShardedTensors, RefuseWhatDoesNotFitAndLiveOn) {
+  ShardedTensorOptions o = options();
+  o.refuse_non_finite = true;
+  ShardedTensor centre(world(), torch::zeros({4}), o);
+  EXPECT_THROW(centre.push(torch::zeros({5})), ContractError);
+  EXPECT_THROW(centre.push(torch::zeros({4}, at::kDouble)), ContractError);
+  EXPECT_THROW(centre.push(torch::zeros({4}), "multiply"), ContractError);
+  EXPECT_THROW(centre.push(torch::full({4}, std::nan(""))), ContractError);
+  EXPECT_THROW(centre.pull(torch::zeros({2, 2})), ContractError);
+  centre.push(torch::ones({4})).wait();
+  centre.finish();
+  EXPECT_TRUE(pulled(centre).equal(torch::full({4}, 1.0 * world().size())));
+  centre.finish();
+}
+
+TEST_P(ShardedTensors, TellThePusherWhatARuleThrew) {
+  Rule moody{.name = "moody", .apply = [](const Stretch& s) {
+               if (*reinterpret_cast<const float*>(s.pushed) < 0) throw std::runtime_error("too negative");
+               rules::add().apply(s);
+             }};
+  ShardedTensor centre(world(), torch::zeros({64}), options({moody}));
+  try {
+    centre.push(torch::full({64}, -1.0)).wait();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("too negative"), std::string::npos) << error.what();
+  }
+  centre.push(torch::ones({64})).wait();
+  centre.finish();
+  EXPECT_TRUE(pulled(centre).equal(torch::full({64}, 1.0 * world().size())));
+  centre.finish();
+}
+
+TEST(ShardedTensor, NeedsTheSameOnAllRanks) {
+  if (world().size() < 2) return;
+  const bool odd = world().rank() == 1;
+  EXPECT_THROW(ShardedTensor(world(), torch::zeros({odd ? 3 : 4})), ContractError);
+  EXPECT_THROW(ShardedTensor(world(), torch::zeros({4}), {.rules = {rules::momentum({.lr = odd ? 0.1 : 0.2})}}), ContractError);
+  EXPECT_THROW(ShardedTensor(world(), torch::zeros({4}), {.servers = {1, 0}}), ContractError);
+  EXPECT_THROW(ShardedTensor(world(), torch::zeros({4}), {.rules = {rules::add(), rules::add()}}), ContractError);
+}
+
+}  // namespace
+}  // namespace tw::parameter_server
