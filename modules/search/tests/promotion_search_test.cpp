@@ -127,10 +127,11 @@ TEST(PromotionSearch, GoesOnFromItsJournal) {
 TEST(PromotionSearch, FailuresDoNotHoldOthersUp) {
   Search search(world(), line(),
                 [](const Configuration& c, Trial& trial) -> Outcome {
+                  const int64_t kind = trial.number() / 4 % 4;  // of each worker's trials, about as many of each kind
                   const at::Tensor nothing = at::zeros({1});
                   for (int64_t step = trial.attach({{"nothing", nothing}}) + 1; step <= steps; ++step) {
-                    if (trial.number() % 4 == 1 && step == 3) throw std::runtime_error("broken");
-                    if (!trial.report(step, trial.number() % 4 == 2 ? NAN : value_at(c.real("x"), step))) break;
+                    if (kind == 1 && step == 3) throw std::runtime_error("broken");
+                    if (!trial.report(step, kind == 2 ? NAN : value_at(c.real("x"), step))) break;
                   }
                   return value_at(c.real("x"), steps);
                 },
@@ -139,7 +140,7 @@ TEST(PromotionSearch, FailuresDoNotHoldOthersUp) {
   EXPECT_EQ(result.complete + result.pruned + result.failed, 160);
   // About 120 come to the first rung, of whom 40 go on; a third of these fail, so 27 come to the second, 9 to the third, and 3 to the end.
   EXPECT_GT(result.complete, 0);
-  EXPECT_GE(result.failed, 40);
+  EXPECT_GT(result.failed, 20);
 }
 
 }  // namespace
