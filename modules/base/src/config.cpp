@@ -2,10 +2,10 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/config.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/exact_text.hpp>
 #include <tw/base/suggest.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -29,9 +29,7 @@ std::string text_of(const std::string& value) { return '"' + value + '"'; }
 std::string exact(bool value) { return text_of(value); }
 std::string exact(int64_t value) { return text_of(value); }
 std::string exact(double value) {
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, value);
-  const std::string digits(text, end.ptr);
+  const std::string digits = exact_text(value);
   return digits.find_first_not_of("-0123456789") == std::string::npos ? digits + ".0" : digits;  // or it would be read as an integer
 }
 std::string exact(const std::string& value) {

@@ -6,10 +6,9 @@
 #include <ATen/ops/sub.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <array>
-#include <charconv>
 #include <optional>
 #include <tw/base/contract.hpp>
+#include <tw/base/exact_text.hpp>
 #include <tw/data_parallel/diloco.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 
@@ -37,16 +36,10 @@ std::vector<TensorSpec> specs_of_deltas(std::vector<TensorSpec> specs, OuterPrec
   return specs;
 }
 
-// As few digits as tell it from every other number.
-std::string exact(double value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.begin(), text.end(), value).ptr};
-}
-
 std::vector<std::string> lines_of(const DiLoCoOptions& options) {
   const auto dtype = dtype_of(options.outer_precision);
-  return {concat("period ", options.period), "outer_learning_rate " + exact(options.outer_learning_rate),
-          "outer_momentum " + exact(options.outer_momentum), concat("nesterov ", options.nesterov),
+  return {concat("period ", options.period), "outer_learning_rate " + exact_text(options.outer_learning_rate),
+          "outer_momentum " + exact_text(options.outer_momentum), concat("nesterov ", options.nesterov),
           concat("outer_precision ", dtype ? dtype_name(*dtype) : "full")};
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/exact_text.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/base/suggest.hpp>
 #include <tw/evolution/configuration.hpp>
@@ -17,12 +18,6 @@ namespace {
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
 using Kind = Parameter::Kind;
-
-std::string shortest(double value) {
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, value);
-  return {text, end.ptr};
-}
 
 /// How many steps above the lower limit the last value is.
 double last_step(const Parameter& p) { return std::floor((p.high - p.low) / p.step * (1 + 1e-12) + 1e-9); }
@@ -107,7 +102,7 @@ int64_t Parameter::count() const noexcept {
 
 std::string Parameter::text_of(double value) const {
   if (std::isnan(value)) return "-";
-  return has_choices() ? choices.at(static_cast<size_t>(value)) : shortest(value);
+  return has_choices() ? choices.at(static_cast<size_t>(value)) : exact_text(value);
 }
 
 Parameter real(std::string name, double low, double high, Scale scale, double step) {
@@ -120,7 +115,7 @@ Parameter integer(std::string name, int64_t low, int64_t high, Scale scale) {
 
 Parameter ordinal(std::string name, std::vector<double> numbers) {
   Parameter p{.name = std::move(name), .kind = Kind::ordinal};
-  for (const double number : numbers) p.choices.push_back(shortest(number));
+  for (const double number : numbers) p.choices.push_back(exact_text(number));
   p.numbers = std::move(numbers);
   return p;
 }
@@ -282,8 +277,8 @@ std::vector<double> Space::decode(const std::vector<double>& position) const {
 uint64_t Space::hash() const {
   std::string text;
   for (const Parameter& p : parameters_) {
-    text += concat(p.name, '|', static_cast<int>(p.kind), '|', shortest(p.low), '|', shortest(p.high), '|', static_cast<int>(p.scale), '|',
-                   shortest(p.step), '|', p.parent);
+    text += concat(p.name, '|', static_cast<int>(p.kind), '|', exact_text(p.low), '|', exact_text(p.high), '|', static_cast<int>(p.scale), '|',
+                   exact_text(p.step), '|', p.parent);
     for (const std::string& each : p.choices) text += '|' + each;
     for (const std::string& each : p.allowed) text += '&' + each;
     text += '\n';

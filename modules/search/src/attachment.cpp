@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/search/attachment.hpp>
 
-#include <memory>
 #include <torch/nn/module.h>
+#include <memory>
 #include <tw/state/module_state.hpp>
 #include <tw/state/optimizer_state.hpp>
 

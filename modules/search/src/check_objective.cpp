@@ -6,6 +6,7 @@
 #include <cmath>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/exact_text.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/stopping.hpp>
@@ -13,7 +14,6 @@
 
 #include "bytes.hpp"
 #include "evaluator.hpp"
-#include "number_text.hpp"
 
 namespace tw::search {
 namespace {

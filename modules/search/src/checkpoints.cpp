@@ -64,7 +64,7 @@ void Checkpoints::capture(int64_t trial, const Attachment& attachment) {
   auto tensors = std::make_shared<std::vector<NamedTensor>>();
   for (const NamedShard& shard : attachment.shards())
     tensors->push_back({shard.name, shard.tensor.detach().to(at::kCPU, shard.tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true,
-                                                            at::MemoryFormat::Contiguous)});
+                                                             at::MemoryFormat::Contiguous)});
   kept_[trial] = std::move(tensors);
 }
 

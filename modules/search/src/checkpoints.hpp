@@ -34,7 +34,7 @@ class Checkpoints {
   mpi::Mailbox::Letter letter_from(int worker);
 
   using Tensors = std::shared_ptr<const std::vector<NamedTensor>>;  // never changed
-  std::map<int64_t, Tensors> kept_;                                  // by trial
+  std::map<int64_t, Tensors> kept_;                                 // by trial
   std::optional<mpi::Mailbox> mailbox_;
   size_t letter_bytes_ = 0;
   std::map<int, std::vector<mpi::Mailbox::Letter>> waiting_;  // by worker, in their order

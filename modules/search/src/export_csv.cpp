@@ -29,10 +29,10 @@ std::string to_csv(const Ledger& ledger, const Space& space) {
   for (const LedgerEntry& entry : ledger.trials) {
     const Individual& individual = entry.individual;
     const auto moved = migrations.find(individual.trial);
-    csv += std::to_string(individual.trial) + ',' + name_of(individual.state) + ',' + exact_text(individual.loss) + ',';
-    csv += (entry.has_ended() ? exact_text(individual.seconds) : "") + ',';
+    csv += std::to_string(individual.trial) + ',' + name_of(individual.state) + ',' + finite_text(individual.loss) + ',';
+    csv += (entry.has_ended() ? finite_text(individual.seconds) : "") + ',';
     for (const int64_t each : {entry.worker, individual.island, entry.epoch, entry.attempts}) csv += std::to_string(each) + ',';
-    csv += exact_text(entry.begin) + ',' + exact_text(entry.end) + ',' + std::to_string(entry.reports.size()) + ',';
+    csv += finite_text(entry.begin) + ',' + finite_text(entry.end) + ',' + std::to_string(entry.reports.size()) + ',';
     csv += std::to_string(moved == migrations.end() ? 0 : moved->second) + ',' + field(entry.message);
     for (size_t i = 0; i < space.size(); ++i) {
       const double value = individual.values[i];

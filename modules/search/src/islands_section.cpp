@@ -65,7 +65,7 @@ std::string islands_section(const Findings& findings) {
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < islands.size(); ++i) {
     const Island& each = islands[i];
-    rows.push_back({concat(i), concat(each.trials), each.best != nullptr ? exact_text(each.best->loss) : "",
+    rows.push_back({concat(i), concat(each.trials), each.best != nullptr ? finite_text(each.best->loss) : "",
                     each.best != nullptr ? concat(each.best->trial) : "", concat(each.arrived), concat(each.left)});
   }
   std::string html = element("h2", "Islands") + table({"island", "trials bred", "best loss", "of trial", "came", "went"}, rows);

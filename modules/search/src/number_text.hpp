@@ -3,16 +3,12 @@
 #include <charconv>
 #include <cmath>
 #include <string>
+#include <tw/base/exact_text.hpp>
 
 namespace tw::search {
 
-/// The shortest text that reads back as `value`; empty for what is not finite.
-inline std::string exact_text(double value) {
-  if (!std::isfinite(value)) return {};
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, value);
-  return {text, end.ptr};
-}
+/// exact_text(); empty for what is not finite.
+inline std::string finite_text(double value) { return std::isfinite(value) ? exact_text(value) : std::string(); }
 
 /// For people: four digits.
 inline std::string brief_text(double value) {

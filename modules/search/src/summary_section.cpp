@@ -64,7 +64,7 @@ std::string summary_section(const Findings& findings) {
   html += element("p", escaped(span_text(findings)));
   if (!findings.ranked.empty()) {
     const Individual& best = findings.ranked.front()->individual;
-    html += element("p", escaped(concat("Best: loss ", exact_text(best.loss), ", trial ", best.trial, ": ",
+    html += element("p", escaped(concat("Best: loss ", finite_text(best.loss), ", trial ", best.trial, ": ",
                                         Configuration(findings.space, best.values).describe())));
   }
   std::map<TrialState, int64_t> counts;
@@ -84,7 +84,7 @@ std::string best_section(const Findings& findings) {
   std::vector<std::vector<std::string>> rows;
   for (size_t rank = 0; rank < std::min(best_shown, findings.ranked.size()); ++rank) {
     const Individual& each = findings.ranked[rank]->individual;
-    rows.push_back({concat(each.trial), exact_text(each.loss), state_text(each.state), concat(each.island), brief_text(each.seconds)});
+    rows.push_back({concat(each.trial), finite_text(each.loss), state_text(each.state), concat(each.island), brief_text(each.seconds)});
     for (size_t i = 0; i < findings.space.size(); ++i) rows.back().push_back(findings.space.parameters()[i].text_of(each.values[i]));
   }
   return element("h2", concat("The best ", rows.size())) + table(head, rows);

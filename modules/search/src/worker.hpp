@@ -5,14 +5,14 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
-#include <utility>
-#include <vector>
 #include <tw/base/clock.hpp>
 #include <tw/base/progress_bar.hpp>
 #include <tw/search/journal.hpp>
 #include <tw/search/options.hpp>
 #include <tw/search/search.hpp>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "evaluator.hpp"
 #include "history.hpp"

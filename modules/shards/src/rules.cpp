@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <tw/base/bfloat16.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/exact_text.hpp>
 #include <tw/shards/rule.hpp>
 #include <tw/shared_memory/reduce.hpp>
 #include <type_traits>
@@ -48,12 +48,6 @@ void with_type(ElementType type, Function f) {
 
 size_t bytes_of(const Stretch& s) { return static_cast<size_t>(s.count * element_bytes(s.type)); }
 
-/// As few digits as tell it from every other number.
-std::string exact(double value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.begin(), text.end(), value).ptr};
-}
-
 }  // namespace
 
 Rule zero() {
@@ -75,7 +69,7 @@ Rule momentum(const MomentumOptions& o) {
   TW_EXPECTS(o.lr > 0, "lr must be positive, got ", o.lr);
   TW_EXPECTS(o.momentum >= 0 && o.momentum < 1, "momentum must be at least 0 and below 1, got ", o.momentum);
   return {.name = "momentum",
-          .settings = concat("lr ", exact(o.lr), ", momentum ", exact(o.momentum), ", nesterov ", o.nesterov),
+          .settings = concat("lr ", exact_text(o.lr), ", momentum ", exact_text(o.momentum), ", nesterov ", o.nesterov),
           .slots = 1,
           .apply = [o](const Stretch& s) {
             with_type(s.type, [&]<class T>() {
@@ -96,7 +90,10 @@ Rule momentum(const MomentumOptions& o) {
 Rule adagrad(const AdagradOptions& o) {
   TW_EXPECTS(o.lr > 0, "lr must be positive, got ", o.lr);
   TW_EXPECTS(o.epsilon >= 0, "epsilon must be at least 0, got ", o.epsilon);
-  return {.name = "adagrad", .settings = concat("lr ", exact(o.lr), ", epsilon ", exact(o.epsilon)), .slots = 1, .apply = [o](const Stretch& s) {
+  return {.name = "adagrad",
+          .settings = concat("lr ", exact_text(o.lr), ", epsilon ", exact_text(o.epsilon)),
+          .slots = 1,
+          .apply = [o](const Stretch& s) {
             with_type(s.type, [&]<class T>() {
               const auto lr = static_cast<Computed<T>>(o.lr);
               const auto epsilon = static_cast<Computed<T>>(o.epsilon);
@@ -117,7 +114,7 @@ Rule adam(const AdamOptions& o) {
   TW_EXPECTS(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, "betas must be at least 0 and below 1, got ", o.beta1, " and ", o.beta2);
   TW_EXPECTS(o.epsilon >= 0, "epsilon must be at least 0, got ", o.epsilon);
   return {.name = "adam",
-          .settings = concat("lr ", exact(o.lr), ", betas ", exact(o.beta1), ' ', exact(o.beta2), ", epsilon ", exact(o.epsilon)),
+          .settings = concat("lr ", exact_text(o.lr), ", betas ", exact_text(o.beta1), ' ', exact_text(o.beta2), ", epsilon ", exact_text(o.epsilon)),
           .slots = 2,
           .apply = [o](const Stretch& s) {
             const auto t = static_cast<double>(s.updates + 1);

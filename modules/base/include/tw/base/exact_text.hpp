@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <charconv>
+#include <string>
+
+namespace tw {
+
+/// As few digits as tell `value` from every other number, and read back as it.
+inline std::string exact_text(double value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+}  // namespace tw
