@@ -67,7 +67,8 @@ std::shared_ptr<int> Client::take_tag(Rank server) {
 
 int64_t Client::under_way() const noexcept {
   int64_t count = 0;
-  for (const std::vector<Slot>& each : slots_) count += std::count_if(each.begin(), each.end(), [](const Slot& slot) { return !slot.user.expired(); });
+  for (const std::vector<Slot>& each : slots_)
+    count += std::count_if(each.begin(), each.end(), [](const Slot& slot) { return !slot.user.expired(); });
   return count;
 }
 
@@ -80,8 +81,8 @@ Work Client::push(Rank server, size_t rule, const at::Tensor& part, const std::s
     std::shared_ptr<std::string> failure;
   };
   const auto tag = take_tag(server);
-  const auto kept = std::make_shared<Kept>(
-      Kept{tag, {.kind = Request::Kind::push, .rule = static_cast<int32_t>(rule), .answer_tag = *tag}, {}, part, failure});
+  const auto kept =
+      std::make_shared<Kept>(Kept{tag, {.kind = Request::Kind::push, .rule = static_cast<int32_t>(rule), .answer_tag = *tag}, {}, part, failure});
   auto messages = std::make_unique<Together>();
   messages->add(mpi::receive_transfer(comm_, buffer_of(&kept->reply, sizeof(Reply)), server, Tag(*tag)));
   messages->add(mpi::send_transfer(comm_, buffer_of(&kept->request, sizeof(Request)), server, Responder::opening_tag));

@@ -20,8 +20,8 @@ class Client {
   /// @param comm borrowed; the servers' responders are on it
   explicit Client(const Communicator& comm);
 
-  /// Sends `part`. @param part contiguous, not empty. @param failure becomes what the rule threw, before the result is complete; logged if nobody else
-  /// holds it then
+  /// Sends `part`. @param part contiguous, not empty. @param failure becomes what the rule threw, before the result is complete; logged if nobody
+  /// else holds it then
   Work push(Rank server, size_t rule, const at::Tensor& part, const std::shared_ptr<std::string>& failure);
   /// Fills `part`. @param part contiguous, not empty
   Work pull(Rank server, const at::Tensor& part);

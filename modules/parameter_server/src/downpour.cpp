@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros_like.h>
-
 #include <optional>
 #include <tw/base/contract.hpp>
 #include <tw/parameter_server/downpour.hpp>
+#include <utility>
 
 #include "flat_parameters.hpp"
 
@@ -15,7 +13,8 @@ void DownpourOptions::validate() const {
   TW_EXPECTS(push_interval >= 1, "push_interval must be at least 1 step, got ", push_interval);
   TW_EXPECTS(pull_interval >= 1, "pull_interval must be at least 1 step, got ", pull_interval);
   TW_EXPECTS(initial_delay >= 0, "initial_delay must be at least 0 steps, got ", initial_delay);
-  TW_EXPECTS(prefetch_lead >= 0 && prefetch_lead <= pull_interval, "prefetch_lead must be 0 to pull_interval, ", pull_interval, ", got ", prefetch_lead);
+  TW_EXPECTS(prefetch_lead >= 0 && prefetch_lead <= pull_interval, "prefetch_lead must be 0 to pull_interval, ", pull_interval, ", got ",
+             prefetch_lead);
   TW_EXPECTS(rule.size() <= 1, "the servers follow one rule, got ", rule.size());
 }
 
@@ -34,16 +33,14 @@ class Downpour::Impl {
       : options_(validated(options)),
         parameters_(std::move(parameters)),
         centre_(comm, parameters_.values(), {.rules = options.rule, .servers = options.servers, .share_memory = options.share_memory}),
-        gathered_(at::zeros_like(parameters_.values())) {
+        gathered_(parameters_.zeros()) {
     parameters_.set(centre_.prefetch().take());
     comm.barrier();  // all have begun at the same place before anyone pushes
   }
 
   void step() {
-    const at::NoGradGuard no_grad;
-    const at::Tensor gradients = parameters_.gradients();
-    gathered_.add_(gradients);
-    parameters_.set(parameters_.values().sub_(gradients, options_.lr));
+    parameters_.add_gradients_to(gathered_);
+    parameters_.descend(options_.lr);
     const int64_t shared = ++steps_ - options_.initial_delay;
     if (shared <= 0) return;
     if (shared % options_.push_interval == 0) push();
@@ -55,7 +52,6 @@ class Downpour::Impl {
   }
 
   void finish() {
-    const at::NoGradGuard no_grad;
     push();
     prefetched_.reset();
     centre_.finish();
@@ -69,10 +65,9 @@ class Downpour::Impl {
 
  private:
   void push() {
-    pushed_.wait();  // of the memory there is one
-    outgoing_ = options_.rule.empty() ? gathered_.mul(-options_.lr) : gathered_.clone();
-    pushed_ = centre_.push(outgoing_);
-    gathered_.zero_();
+    pushed_.wait();  // so that one copy is on its way at most
+    if (options_.rule.empty()) gathered_.mul_(-options_.lr);
+    pushed_ = centre_.push(std::exchange(gathered_, parameters_.zeros()));
     ++pushes_;
   }
 
@@ -90,7 +85,6 @@ class Downpour::Impl {
   FlatParameters parameters_;
   ShardedTensor centre_;
   at::Tensor gathered_;  // gradients since the last push
-  at::Tensor outgoing_;
   ShardedTensor::Handle pushed_;
   std::optional<ShardedTensor::Prefetched> prefetched_;
   int64_t steps_ = 0;

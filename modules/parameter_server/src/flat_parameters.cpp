@@ -20,28 +20,36 @@ FlatParameters::FlatParameters(std::vector<at::Tensor> parameters) : parameters_
   layout_ = flat_layout(numels);
 }
 
-template <class Of>
-at::Tensor FlatParameters::gathered(Of of) const {
+template <class Function>
+void FlatParameters::for_each(const at::Tensor& flat, Function f) const {
   const at::NoGradGuard no_grad;
-  const FlatBuffer flat(layout_.numel, parameters_.front().scalar_type());
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (const at::Tensor from = of(parameters_[i]); from.defined()) flat.view(layout_.offsets[i], from.sizes()).copy_(from);
-  }
-  return flat.storage();
+  const FlatBuffer buffer(flat);
+  for (size_t i = 0; i < parameters_.size(); ++i) f(parameters_[i], buffer.view(layout_.offsets[i], parameters_[i].sizes()));
 }
+
+at::Tensor FlatParameters::zeros() const { return FlatBuffer(layout_.numel, parameters_.front().scalar_type()).storage(); }
 
 at::Tensor FlatParameters::values() const {
-  return gathered([](const at::Tensor& parameter) { return parameter.detach(); });
-}
-
-at::Tensor FlatParameters::gradients() const {
-  return gathered([](const at::Tensor& parameter) { return parameter.grad(); });
+  const at::Tensor flat = zeros();
+  for_each(flat, [](const at::Tensor& parameter, const at::Tensor& place) { place.copy_(parameter.detach()); });
+  return flat;
 }
 
 void FlatParameters::set(const at::Tensor& flat) const {
+  for_each(flat, [](const at::Tensor& parameter, const at::Tensor& place) { parameter.detach().copy_(place); });
+}
+
+void FlatParameters::add_gradients_to(const at::Tensor& flat) const {
+  for_each(flat, [](const at::Tensor& parameter, const at::Tensor& place) {
+    if (parameter.grad().defined()) place.add_(parameter.grad());
+  });
+}
+
+void FlatParameters::descend(double lr) const {
   const at::NoGradGuard no_grad;
-  const FlatBuffer from(flat);
-  for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].detach().copy_(from.view(layout_.offsets[i], parameters_[i].sizes()));
+  for (const at::Tensor& parameter : parameters_) {
+    if (parameter.grad().defined()) parameter.detach().sub_(parameter.grad(), lr);
+  }
 }
 
 }  // namespace tw::parameter_server

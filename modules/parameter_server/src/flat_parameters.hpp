@@ -14,15 +14,22 @@ class FlatParameters {
   /// @throws ContractError unless all are floating point numbers of one type, of which there is one at least
   explicit FlatParameters(std::vector<at::Tensor> parameters);
 
-  /// Copies of the values, and of the gradients, zeros where there are none: shape [numel].
+  // `flat` is of shape [numel].
+
+  at::Tensor zeros() const;
+  /// A copy of the values.
   at::Tensor values() const;
-  at::Tensor gradients() const;
   /// Makes the values those of `flat`.
   void set(const at::Tensor& flat) const;
+  /// Adds the gradients that there are.
+  void add_gradients_to(const at::Tensor& flat) const;
+  /// Takes lr times the gradients that there are from the values.
+  void descend(double lr) const;
 
  private:
-  template <class Of>
-  at::Tensor gathered(Of of) const;
+  /// Calls f(parameter, its place in `flat`).
+  template <class Function>
+  void for_each(const at::Tensor& flat, Function f) const;
 
   std::vector<at::Tensor> parameters_;
   FlatLayout layout_;

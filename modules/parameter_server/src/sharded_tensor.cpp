@@ -30,13 +30,9 @@
 namespace tw::parameter_server {
 namespace {
 
-/// Those of the options, and those that can always be named. @throws ContractError for two of one name
+/// Those of the options, and those that can always be named.
 std::vector<Rule> complete(std::vector<Rule> rules) {
   if (rules.empty()) rules.push_back(rules::add());
-  for (size_t i = 0; i < rules.size(); ++i) {
-    TW_EXPECTS(rules[i].apply != nullptr, "rule ", rules[i].name, " does nothing");
-    for (size_t j = 0; j < i; ++j) TW_EXPECTS(rules[i].name != rules[j].name, "two rules are called ", rules[i].name);
-  }
   for (Rule& each : std::vector<Rule>{rules::zero(), rules::copy(), rules::add()}) {
     if (std::none_of(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.name == each.name; })) rules.push_back(std::move(each));
   }
@@ -58,11 +54,15 @@ void expect_agreement(const Communicator& comm, const at::Tensor& initial, const
   lines.push_back(servers);
   lines.push_back(concat("share_memory ", options.share_memory));
   expect_same_on_all_ranks(comm, "a sharded tensor", lines);
+  for (size_t i = 0; i < rules.size(); ++i) {
+    TW_EXPECTS(rules[i].apply != nullptr, "rule ", rules[i].name, " does nothing");
+    for (size_t j = 0; j < i; ++j) TW_EXPECTS(rules[i].name != rules[j].name, "two rules are called ", rules[i].name);
+  }
   TW_EXPECTS(at::isFloatingType(initial.scalar_type()), "rules work on floating point numbers, not on ", dtype_name(initial.scalar_type()));
   for (size_t i = 0; i < options.servers.size(); ++i) {
     const int server = options.servers[i];
-    TW_EXPECTS(server >= 0 && server < comm.size() && (i == 0 || server > options.servers[i - 1]),
-               "servers are ranks in ascending order, of ", comm.size(), ", got ", servers);
+    TW_EXPECTS(server >= 0 && server < comm.size() && (i == 0 || server > options.servers[i - 1]), "servers are ranks in ascending order, of ",
+               comm.size(), ", got ", servers);
   }
 }
 
@@ -93,18 +93,18 @@ class ShardedTensor::Impl {
     const size_t index = index_of(rule);
     TW_EXPECTS(!refuse_non_finite_ || at::isfinite(pushed).all().item<bool>(), "what is pushed has elements that are not finite");
     const at::Tensor flat = pushed.detach().contiguous().view({-1});
-    return with_each_server(flat, [&](Shard& shard, const at::Tensor& part) { shard.push(index, 0, part.numel(), data_of(part)); },
-                            [&](Rank server, const at::Tensor& part, const std::shared_ptr<std::string>& failure) {
-                              return client_.push(server, index, part, failure);
-                            });
+    return with_each_server(
+        flat, [&](Shard& shard, const at::Tensor& part) { shard.push(index, 0, part.numel(), data_of(part)); },
+        [&](Rank server, const at::Tensor& part, const std::shared_ptr<std::string>& failure) { return client_.push(server, index, part, failure); });
   }
 
   Handle pull(const at::Tensor& out) {
     expect_fit(out, "what is pulled into");
     TW_EXPECTS(out.is_contiguous(), "what is pulled into must be contiguous");
     const at::Tensor flat = out.detach().view({-1});
-    return with_each_server(flat, [&](const Shard& shard, const at::Tensor& part) { shard.pull(0, part.numel(), data_of(part)); },
-                            [&](Rank server, const at::Tensor& part, const auto&) { return client_.pull(server, part); });
+    return with_each_server(
+        flat, [&](const Shard& shard, const at::Tensor& part) { shard.pull(0, part.numel(), data_of(part)); },
+        [&](Rank server, const at::Tensor& part, const auto&) { return client_.pull(server, part); });
   }
 
   void finish() {
@@ -116,7 +116,10 @@ class ShardedTensor::Impl {
         pause = now == std::exchange(before, now) ? std::clamp(2 * pause, shortest, longest) : std::chrono::microseconds(0);
         if (pause.count() > 0) std::this_thread::sleep_for(pause);
       };
-      while (client_.under_way() > 0 && !comm_.revoked()) progress(comm_);
+      while (client_.under_way() > 0 && !comm_.revoked()) {
+        progress(comm_);
+        sleep_if_idle();
+      }
       for (Work all = ibarrier(comm_); !all.test();) sleep_if_idle();
     });
   }

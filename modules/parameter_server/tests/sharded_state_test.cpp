@@ -46,7 +46,8 @@ TEST(ShardedState, ContinuesOnOtherServers) {
     at::Tensor& all = global[shard.name];
     if (!all.defined()) all = torch::zeros(shard.global_shape, shard.tensor.options());
     at::Tensor place = all;
-    for (size_t d = 0; d < shard.offsets.size(); ++d) place = place.narrow(static_cast<int64_t>(d), shard.offsets[d], shard.tensor.size(static_cast<int64_t>(d)));
+    for (size_t d = 0; d < shard.offsets.size(); ++d)
+      place = place.narrow(static_cast<int64_t>(d), shard.offsets[d], shard.tensor.size(static_cast<int64_t>(d)));
     place.copy_(shard.tensor);
   }
   for (auto& [name, tensor] : global) allreduce(world(), tensor, name == "centre.updates" ? ReduceOp::average : ReduceOp::sum);
@@ -56,7 +57,8 @@ TEST(ShardedState, ContinuesOnOtherServers) {
   std::vector<NamedShard> loaded = after.shards("centre");
   for (NamedShard& shard : loaded) {
     at::Tensor place = global.at(shard.name);
-    for (size_t d = 0; d < shard.offsets.size(); ++d) place = place.narrow(static_cast<int64_t>(d), shard.offsets[d], shard.tensor.size(static_cast<int64_t>(d)));
+    for (size_t d = 0; d < shard.offsets.size(); ++d)
+      place = place.narrow(static_cast<int64_t>(d), shard.offsets[d], shard.tensor.size(static_cast<int64_t>(d)));
     shard.tensor.copy_(place);
   }
   if (!loaded.empty()) after.restore(loaded);

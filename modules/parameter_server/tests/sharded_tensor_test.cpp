@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharded tensors: every push counts once, whoever pushes, through memory and by messages. Values are whole numbers below 2^24, so that sums are exact
-// in float32 in any order.
+// Sharded tensors: every push counts once, whoever pushes, through memory and by messages. Values are whole numbers below 2^24, so that sums are
+// exact in float32 in any order.
 #include <torch/torch.h>
 
 #include <random>

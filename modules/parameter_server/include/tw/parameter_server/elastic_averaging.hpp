@@ -22,8 +22,8 @@ struct ElasticOptions {
 ///
 ///     d = c - x,    x = x + alpha d,    c = c - alpha d.
 ///
-/// With torch::optim::SGD this is EASGD; with its Nesterov momentum EAMSGD, the spring pulling at the place to which the momentum has carried x, where
-/// SGD keeps the parameters. Nobody waits for anybody. Zhang, Choromanska & LeCun 2015, arXiv 1412.6651, Algorithms 1 and 2.
+/// With torch::optim::SGD this is EASGD; with its Nesterov momentum EAMSGD, the spring pulling at the place to which the momentum has carried x,
+/// where SGD keeps the parameters. Nobody waits for anybody. Zhang, Choromanska & LeCun 2015, arXiv 1412.6651, Algorithms 1 and 2.
 ///
 /// ```
 /// torch::optim::SGD sgd(model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9).nesterov(true));
@@ -33,8 +33,8 @@ struct ElasticOptions {
 /// ```
 class ElasticAveraging {
  public:
-  /// Collective. All begin with rank 0's parameters, and so does the centre. @param workers ranks that train; 0: all. @param parameters of one floating
-  /// point type
+  /// Collective. All begin with rank 0's parameters, and so does the centre. @param workers ranks that train; 0: all. @param parameters of one
+  /// floating point type
   ElasticAveraging(const Communicator& comm, std::vector<at::Tensor> parameters, const ElasticOptions& options = {}, int workers = 0);
   ~ElasticAveraging();
   ElasticAveraging(const ElasticAveraging&) = delete;
