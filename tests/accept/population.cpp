@@ -18,7 +18,7 @@ using tw::testing::NoisyRegression;
 
 constexpr double lowest_rate = 1e-5;
 constexpr double highest_rate = 0.1;
-constexpr double goal = 0.15;  // excess error: less than any constant rate comes to, and several times what the population does
+constexpr double goal = 0.15;                // excess error: less than any constant rate comes to, and several times what the population does
 constexpr int64_t members_of_a_worker = 16;  // steps take microseconds: others may be far ahead or behind, and no help
 constexpr int64_t interval = 10;
 
@@ -72,8 +72,8 @@ int main(int argc, char** argv) {
   const double best_constant = *std::min_element(constants.begin(), constants.end());
   const bool reached = median_of(populations) < goal && best_constant > goal;
   std::printf("excess error, of %d seeds: population of %d: median %.3g, at most %.3g; best of %d constant rates: median %.3g, at least %.3g\n",
-              seeds, static_cast<int>(members_of_a_worker) * comm.size(), median_of(populations), *std::max_element(populations.begin(), populations.end()),
-              rates, median_of(constants), best_constant);
+              seeds, static_cast<int>(members_of_a_worker) * comm.size(), median_of(populations),
+              *std::max_element(populations.begin(), populations.end()), rates, median_of(constants), best_constant);
   std::printf("below %.3g: %s\n", goal, reached ? "the population alone" : "NOT AS EXPECTED");
   return reached ? 0 : 1;
 }

@@ -378,9 +378,7 @@ TEST(CollectiveCalls, RefuseWhatDoesNotFit) {
   EXPECT_THROW(tw::alltoall(world(), std::vector<at::Tensor>(), {}), tw::ContractError);
   EXPECT_THROW(tw::broadcast(world(), torch::ones({3}), tw::Rank(world().size())), tw::ContractError);
   EXPECT_THROW(tw::allreduce(world(), torch::ones({3}).to_sparse(), ReduceOp::sum), tw::ContractError);
-  const auto refusal = [](ReduceOp op, at::ScalarType dtype) {
-    return message_of([&] { tw::allreduce(world(), torch::zeros({2}, dtype), op); });
-  };
+  const auto refusal = [](ReduceOp op, at::ScalarType dtype) { return message_of([&] { tw::allreduce(world(), torch::zeros({2}, dtype), op); }); };
   EXPECT_NE(refusal(ReduceOp::average, at::kInt).find("average is not defined for int32: it would be rounded"), std::string::npos);
   EXPECT_NE(refusal(ReduceOp::sum, at::kBool).find("sum is not defined for bool: use logical_or"), std::string::npos);
   EXPECT_NE(refusal(ReduceOp::max, at::kComplexFloat).find("complex numbers have no order"), std::string::npos);

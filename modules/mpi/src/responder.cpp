@@ -77,16 +77,16 @@ class Responder::Listening : public Transfer {
       }
       if (now.incoming > 0) {
         held.piece.resize(static_cast<size_t>(std::min(piece_bytes, now.incoming)));
-        check(MPI_Irecv(held.piece.data(), static_cast<int>(held.piece.size()), MPI_BYTE, client, payload_tag, comm_.handle, &held.request), "MPI_Irecv",
-              comm_.name);
+        check(MPI_Irecv(held.piece.data(), static_cast<int>(held.piece.size()), MPI_BYTE, client, payload_tag, comm_.handle, &held.request),
+              "MPI_Irecv", comm_.name);
         continue;
       }
       held.gives = true;
       if (!now.give) return true;
       held.piece = now.give();
       if (held.piece.empty()) return true;
-      check(MPI_Isend(held.piece.data(), static_cast<int>(held.piece.size()), MPI_BYTE, client, now.answer_tag, comm_.handle, &held.request), "MPI_Isend",
-            comm_.name);
+      check(MPI_Isend(held.piece.data(), static_cast<int>(held.piece.size()), MPI_BYTE, client, now.answer_tag, comm_.handle, &held.request),
+            "MPI_Isend", comm_.name);
     }
   }
 

@@ -78,8 +78,8 @@ std::string first_without_place(const Stretches& stretches, const Candidate& few
 
 std::string why_infeasible(const Stretches& stretches, const std::vector<SearchSetting>& settings, const Cluster& cluster,
                            const PlanOptions& options) {
-  const std::string title = concat("the model does not fit ", cluster.devices, cluster.devices == 1 ? " device of " : " devices of ",
-                                   in_bytes(cluster.memory_bytes), ": ");
+  const std::string title =
+      concat("the model does not fit ", cluster.devices, cluster.devices == 1 ? " device of " : " devices of ", in_bytes(cluster.memory_bytes), ": ");
   const std::string block = too_large_block(stretches, settings, cluster, options);
   if (!block.empty()) return title + block;
   Candidate fewest{.objective = infinity};

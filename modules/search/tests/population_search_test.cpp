@@ -78,8 +78,7 @@ struct Walk {
 TEST(PopulationSearch, MembersGoOnFromWhereBetterOnesAre) {
   const auto folder = fresh_folder("walk");
   Walk walk;
-  Search search(world(), rates(), std::ref(walk),
-                {.evaluations = 16, .seed = 3, .journal = folder, .population_training = {{.interval = 2}}});
+  Search search(world(), rates(), std::ref(walk), {.evaluations = 16, .seed = 3, .journal = folder, .population_training = {{.interval = 2}}});
   const SearchResult result = search.run();
   EXPECT_EQ(result.complete, 16) << result.first_failure;
   EXPECT_TRUE(all_agree(world(), concat(result.best.trial, ' ', result.best.loss)));
@@ -141,8 +140,7 @@ TEST(PopulationSearch, IsAFunctionOfItsSeedOnOneWorker) {
 TEST(PopulationSearch, WorkersOfSeveralRanks) {
   const int ranks = world().size() % 2 == 0 ? 2 : world().size();
   Walk walk;
-  Search search(world(), rates(), std::ref(walk),
-                {.ranks_per_worker = ranks, .evaluations = 8, .seed = 1, .population_training = {{.interval = 3}}});
+  Search search(world(), rates(), std::ref(walk), {.ranks_per_worker = ranks, .evaluations = 8, .seed = 1, .population_training = {{.interval = 3}}});
   const SearchResult result = search.run();
   EXPECT_EQ(result.complete, 8) << result.first_failure;
   EXPECT_TRUE(all_agree(world(), concat(result.best.trial, ' ', result.best.loss)));
@@ -157,8 +155,7 @@ TEST(PopulationSearch, NobodyHangsWhereSpeedsDiffer) {
 
 TEST(PopulationSearch, OneMemberForEachWorker) {
   Walk walk{.pace = std::chrono::microseconds(200)};
-  Search search(world(), rates(), std::ref(walk),
-                {.evaluations = world().size(), .seed = 2, .population_training = {{.interval = 3}}});
+  Search search(world(), rates(), std::ref(walk), {.evaluations = world().size(), .seed = 2, .population_training = {{.interval = 3}}});
   EXPECT_EQ(search.run().complete, world().size());
 }
 

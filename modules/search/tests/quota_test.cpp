@@ -72,8 +72,8 @@ TEST(Quota, IsUsedUpExactly) {
     const int64_t begun = std::accumulate(begun_by.begin(), begun_by.end(), int64_t{0});
     ASSERT_EQ(begun, total + std::accumulate(own.begin(), own.end(), int64_t{0})) << "seed " << seed;
     for (size_t w = 0; w < own.size(); ++w) ASSERT_GE(begun_by[w], own[w]) << "seed " << seed;
-    // Against the time in which all together could have done it, a worker may lose its own ones, 3 at most, and a round of questions, each of which is
-    // answered when an evaluation ends. Without giving half of the cases take longer.
+    // Against the time in which all together could have done it, a worker may lose its own ones, 3 at most, and a round of questions, each of which
+    // is answered when an evaluation ends. Without giving half of the cases take longer.
     double rate = 0;
     for (const int64_t each : speed) rate += 1 / static_cast<double>(each);
     const auto slowest = static_cast<double>(*std::max_element(speed.begin(), speed.end()));

@@ -151,8 +151,9 @@ Shard::Snapshot Shard::snapshot() const {
 
 void Shard::restore(const Snapshot& snapshot) {
   const auto bytes = static_cast<size_t>(count_ * element_);
-  TW_EXPECTS(snapshot.values.size() == bytes && snapshot.state.size() == static_cast<size_t>(places_.slots) && snapshot.updates.size() == rules_->size(),
-             "what is restored is not that of this shard");
+  TW_EXPECTS(
+      snapshot.values.size() == bytes && snapshot.state.size() == static_cast<size_t>(places_.slots) && snapshot.updates.size() == rules_->size(),
+      "what is restored is not that of this shard");
   const Closed closed(gate());
   std::memcpy(plane(0), snapshot.values.data(), bytes);
   for (int64_t slot = 0; slot < places_.slots; ++slot) std::memcpy(plane(1 + slot), snapshot.state[static_cast<size_t>(slot)].data(), bytes);

@@ -48,7 +48,8 @@ void expect_formula(const Rule& rule, Formula formula) {
   }
   // Each push rounds values of magnitude below 8 a few times, and state of that magnitude: 5 pushes x 8 x 4 roundings of half an ulp.
   const auto expect_near = [&](const std::vector<double>& values, double epsilon) {
-    for (int i = 0; i < elements; ++i) EXPECT_NEAR(values[static_cast<size_t>(i)], expected[static_cast<size_t>(i)], 80 * epsilon) << rule.name << ' ' << i;
+    for (int i = 0; i < elements; ++i)
+      EXPECT_NEAR(values[static_cast<size_t>(i)], expected[static_cast<size_t>(i)], 80 * epsilon) << rule.name << ' ' << i;
   };
   expect_near(ours<double>(rule, ElementType::float64), 0x1p-52);
   expect_near(ours<float>(rule, ElementType::float32), 0x1p-23);

@@ -428,9 +428,9 @@ class Trainer::Run {
   RunLength length_;
   Progress progress_;
   int64_t begin_behind_ = 0;  // epochs
-  int64_t first_step_ = 0;   // where this run began, or went on
-  double loss_sum_ = 0;      // of this rank, over the epoch's samples so far, where finite
-  double loss_samples_ = 0;  // of these
+  int64_t first_step_ = 0;    // where this run began, or went on
+  double loss_sum_ = 0;       // of this rank, over the epoch's samples so far, where finite
+  double loss_samples_ = 0;   // of these
   Suspect suspect_;
   std::optional<State> state_;
   std::string stopped_because_;

@@ -11,16 +11,16 @@ namespace tw::parameter_server {
 
 /// Some consecutive elements of a shard, on which a rule works: a few thousand, so that others reach the rest of the shard meanwhile.
 struct Stretch {
-  std::byte* values = nullptr;               ///< to be changed
-  std::span<std::byte* const> state = {};    ///< by slot of the rule; zeros at first; to be changed
+  std::byte* values = nullptr;             ///< to be changed
+  std::span<std::byte* const> state = {};  ///< by slot of the rule; zeros at first; to be changed
   const std::byte* pushed = nullptr;
-  int64_t count = 0;    ///< elements of each
-  int64_t updates = 0;  ///< how often this rule has worked on them before
+  int64_t count = 0;                        ///< elements of each
+  int64_t updates = 0;                      ///< how often this rule has worked on them before
   ElementType type = ElementType::float32;  ///< of all; floating point
 };
 
-/// What a push does to the values on the servers, element by element. A stretch is given to one caller at a time, in whatever thread and process of the
-/// server's node, stretches in any order.
+/// What a push does to the values on the servers, element by element. A stretch is given to one caller at a time, in whatever thread and process of
+/// the server's node, stretches in any order.
 struct Rule {
   std::string name;
   std::string settings = {};  ///< numbers that must be the same on all ranks, as text

@@ -57,11 +57,11 @@ class Shard {
   /// Where things lie in the memory.
   struct Places {
     Places(int64_t count, ElementType type, const std::vector<Rule>& rules);
-    int64_t stretch;    ///< elements of each but the last
+    int64_t stretch;  ///< elements of each but the last
     int64_t stretches;
-    int64_t record;     ///< bytes of a stretch's lock and counts
-    int64_t values;     ///< bytes from the begin
-    int64_t plane;      ///< bytes of the values, and of each slot, which follow
+    int64_t record;  ///< bytes of a stretch's lock and counts
+    int64_t values;  ///< bytes from the begin
+    int64_t plane;   ///< bytes of the values, and of each slot, which follow
     int64_t slots;
     int64_t bytes;
   };
