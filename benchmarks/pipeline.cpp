@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pipeline/step: a forward and backward pass of a batch in micro-batches, in stages on as many ranks, against one rank that runs the same
-// micro-batches ("one_rank_micro") or the batch in one piece ("one_rank").
+// micro-batches ("one_rank_micro") or the batch in one piece ("one_rank"); and against what the schedule would take if stages computed at the speed at
+// which they do beside each other, and nothing else took time ("stages_apart").
 #include "measure.hpp"
 
 #include <torch/torch.h>
@@ -15,6 +16,7 @@ using tw::benchmark::Contest;
 constexpr int64_t width = 512;
 constexpr int64_t batch = 1024;
 constexpr int micro_batches = 8;
+constexpr int blocks = 16;
 
 struct LayerImpl : torch::nn::Module {
   LayerImpl() : linear(register_module("linear", torch::nn::Linear(width, width))) {}
@@ -23,18 +25,23 @@ struct LayerImpl : torch::nn::Module {
 };
 TORCH_MODULE(Layer);
 
-void measure_step(const Contest& contest, const std::string& name, Schedule (*schedule)(int, int), bool unsplit) {
+void measure_step(const Contest& contest, const std::string& name, Schedule (*schedule)(int, int), const std::string& baseline) {
   const tw::Communicator alone = contest.comm().split(contest.comm().rank(), 0);
   const tw::Communicator& ranks = contest.is_ours() ? contest.comm() : alone;
-  const std::vector<BlockFactory> blocks(16, block([] { return Layer(); }));
+  const bool unsplit = !contest.is_ours() && baseline == "one_rank";
+  const bool apart = !contest.is_ours() && baseline == "stages_apart";  // each rank a stage of its own, with neither messages nor waits
+  const int stages = contest.comm().size();
+  const std::vector<BlockFactory> layers(static_cast<size_t>(apart ? blocks / stages : blocks), block([] { return Layer(); }));
   torch::manual_seed(1);
-  Pipeline model(ranks, blocks, {.schedule = schedule(ranks.size(), contest.is_ours() || !unsplit ? micro_batches : 1)});
+  Pipeline model(ranks, layers, {.schedule = schedule(ranks.size(), unsplit ? 1 : micro_batches)});
   const torch::Tensor x = torch::randn({batch, width});
   const torch::Tensor y = torch::randn({batch, width});
-  tw::benchmark::Case of{.benchmark = "pipeline/step", .name = name, .baseline = unsplit ? "one_rank" : "one_rank_micro"};
+  tw::benchmark::Case of{.benchmark = "pipeline/step", .name = name, .baseline = baseline};
   of.rounds = 15;
+  of.steps = 3;
+  if (apart) of.units = static_cast<double>(micro_batches) / (micro_batches + stages - 1);  // the rest is the schedule's bubble
   of.step = [&] {
-    if (!contest.is_ours() && contest.comm().rank() != 0) return;
+    if (!contest.is_ours() && !apart && contest.comm().rank() != 0) return;
     model.zero_grad();
     model.run(x, y, [](const torch::Tensor& a, const torch::Tensor& b) { return torch::mse_loss(a, b); });
   };
@@ -42,9 +49,9 @@ void measure_step(const Contest& contest, const std::string& name, Schedule (*sc
 }
 
 void measure_all(const Contest& contest) {
-  for (const bool unsplit : {false, true}) {
-    measure_step(contest, "1f1b", one_forward_one_backward, unsplit);
-    measure_step(contest, "gpipe", gpipe, unsplit);
+  for (const char* baseline : {"one_rank_micro", "one_rank", "stages_apart"}) {
+    measure_step(contest, "1f1b", one_forward_one_backward, baseline);
+    measure_step(contest, "gpipe", gpipe, baseline);
   }
 }
 

@@ -3,6 +3,7 @@
 # its end that way must be the undisturbed one, byte for byte: its last checkpoint (parameters, optimizer, progress) and its metrics.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. tests/faults/kill_job.bash
 build=$1 data=$2 folder=$3 kills=$4
 rm -rf "$folder"
 mkdir -p "$folder/mpi"
@@ -35,14 +36,10 @@ while :; do
   job=$!
   shot=false
   if [ "$killed" -lt "$kills" ]; then
-    sleep "$(awk -v ms=$((RANDOM * milliseconds / 32768)) 'BEGIN { print ms / 1000 }')"  # the random moment
-    ranks=$(pgrep -P $job || true)
-    if kill -KILL $job 2>/dev/null; then
+    if kill_job $job "$(awk -v ms=$((RANDOM * milliseconds / 32768)) 'BEGIN { print ms / 1000 }')" 2>/dev/null; then
       shot=true
       killed=$((killed + 1))
     fi
-    for rank in $ranks; do kill -KILL "$rank" 2>/dev/null || true; done
-    for rank in $ranks; do tail --pid="$rank" -f /dev/null; done
   fi
   if wait $job 2>/dev/null; then
     compare
