@@ -31,5 +31,5 @@ int main(int argc, char** argv) {
   }
   worker.finish();  // all now hold the centre
 
-  if (rank == 0) std::cout << "loss " << loss_of().item<double>() << " of the centre after " << worker.pushes() << " pushes of rank 0" << std::endl;
+  if (rank == 0) std::cout << "loss " << loss_of().item<double>() << " of the centre after " << worker.traffic().pushes << " pushes of rank 0" << std::endl;
 }

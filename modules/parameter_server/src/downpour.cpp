@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <optional>
 #include <tw/base/contract.hpp>
 #include <tw/parameter_server/downpour.hpp>
 #include <utility>
 
+#include "centre.hpp"
 #include "flat_parameters.hpp"
 
 namespace tw::parameter_server {
@@ -32,9 +32,9 @@ class Downpour::Impl {
   Impl(const Communicator& comm, std::vector<at::Tensor> parameters, const DownpourOptions& options)
       : options_(validated(options)),
         parameters_(std::move(parameters)),
-        centre_(comm, parameters_.values(), {.rules = options.rule, .servers = options.servers, .share_memory = options.share_memory}),
+        centre_(comm, agreed_crew(comm, options.roles), parameters_.values(), options.rule, options.share_memory),
         gathered_(parameters_.zeros()) {
-    parameters_.set(centre_.prefetch().take());
+    parameters_.set(centre_.pull());
     comm.barrier();  // all have begun at the same place before anyone pushes
   }
 
@@ -45,51 +45,30 @@ class Downpour::Impl {
     if (shared <= 0) return;
     if (shared % options_.push_interval == 0) push();
     const int64_t until_pull = options_.pull_interval - 1 - (shared - 1) % options_.pull_interval;
-    if (until_pull == options_.prefetch_lead % options_.pull_interval && options_.prefetch_lead < options_.pull_interval) prefetch();
+    if (until_pull == options_.prefetch_lead % options_.pull_interval && options_.prefetch_lead < options_.pull_interval) centre_.prefetch();
     if (until_pull != 0) return;
-    if (prefetched_) integrate();
-    if (options_.prefetch_lead == options_.pull_interval) prefetch();  // for the next time
+    if (centre_.has_prefetched()) parameters_.set(centre_.pull());
+    if (options_.prefetch_lead == options_.pull_interval) centre_.prefetch();  // for the next time
   }
 
   void finish() {
-    push();
-    prefetched_.reset();
-    centre_.finish();
-    parameters_.set(centre_.prefetch().take());
-    centre_.finish();
+    if (centre_.trains()) push();
+    parameters_.set(centre_.finish());
   }
 
-  const ShardedTensor& centre() const noexcept { return centre_; }
-  int64_t pushes() const noexcept { return pushes_; }
-  int64_t pulls() const noexcept { return pulls_; }
+  const Centre& centre() const noexcept { return centre_; }
 
  private:
   void push() {
-    pushed_.wait();  // so that one copy is on its way at most
     if (options_.rule.empty()) gathered_.mul_(-options_.lr);
-    pushed_ = centre_.push(std::exchange(gathered_, parameters_.zeros()));
-    ++pushes_;
-  }
-
-  void prefetch() {
-    if (!prefetched_) prefetched_ = centre_.prefetch();
-  }
-
-  void integrate() {
-    parameters_.set(prefetched_->take());
-    prefetched_.reset();
-    ++pulls_;
+    centre_.push(std::exchange(gathered_, parameters_.zeros()));
   }
 
   DownpourOptions options_;
   FlatParameters parameters_;
-  ShardedTensor centre_;
+  Centre centre_;
   at::Tensor gathered_;  // gradients since the last push
-  ShardedTensor::Handle pushed_;
-  std::optional<ShardedTensor::Prefetched> prefetched_;
   int64_t steps_ = 0;
-  int64_t pushes_ = 0;
-  int64_t pulls_ = 0;
 };
 
 Downpour::Downpour(const Communicator& comm, std::vector<at::Tensor> parameters, const DownpourOptions& options)
@@ -97,8 +76,8 @@ Downpour::Downpour(const Communicator& comm, std::vector<at::Tensor> parameters,
 Downpour::~Downpour() = default;
 void Downpour::step() { impl_->step(); }
 void Downpour::finish() { impl_->finish(); }
-const ShardedTensor& Downpour::centre() const noexcept { return impl_->centre(); }
-int64_t Downpour::pushes() const noexcept { return impl_->pushes(); }
-int64_t Downpour::pulls() const noexcept { return impl_->pulls(); }
+const ShardedTensor& Downpour::centre() const { return impl_->centre().tensor(); }
+const Communicator& Downpour::group() const noexcept { return impl_->centre().group(); }
+const Traffic& Downpour::traffic() const noexcept { return impl_->centre().traffic(); }
 
 }  // namespace tw::parameter_server

@@ -6,6 +6,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/parameter_server/elastic_averaging.hpp>
 
+#include "centre.hpp"
 #include "flat_parameters.hpp"
 
 namespace tw::parameter_server {
@@ -26,12 +27,12 @@ ElasticOptions validated(const ElasticOptions& options) {
 
 class ElasticAveraging::Impl {
  public:
-  Impl(const Communicator& comm, std::vector<at::Tensor> parameters, const ElasticOptions& options, int workers)
+  Impl(const Communicator& comm, std::vector<at::Tensor> parameters, const ElasticOptions& options)
       : options_(validated(options)),
-        alpha_(options.beta / (workers > 0 ? workers : comm.size())),
         parameters_(std::move(parameters)),
-        centre_(comm, parameters_.values(), {.servers = options.servers, .share_memory = options.share_memory}) {
-    parameters_.set(centre_.prefetch().take());
+        centre_(comm, agreed_crew(comm, options.roles), parameters_.values(), {}, options.share_memory),
+        alpha_(options.beta / centre_.crew().workers()) {
+    parameters_.set(centre_.pull());
     comm.barrier();  // all have begun at the same place before anyone pushes
   }
 
@@ -39,38 +40,33 @@ class ElasticAveraging::Impl {
     if (++steps_ % options_.period != 0) return false;
     const at::NoGradGuard no_grad;
     const at::Tensor x = parameters_.values();
-    const at::Tensor pull = at::sub(centre_.prefetch().take(), x).mul_(alpha_);  // alpha d
-    pushed_.wait();
+    const at::Tensor pull = at::sub(centre_.pull(), x).mul_(alpha_);  // alpha d
     parameters_.set(at::add(x, pull));
-    pushed_ = centre_.push(pull.neg());
+    centre_.push(pull.neg());
     return true;
   }
 
-  void finish() {
-    pushed_.wait();
-    centre_.finish();
-    parameters_.set(centre_.prefetch().take());
-    centre_.finish();
-  }
+  void finish() { parameters_.set(centre_.finish()); }
 
-  const ShardedTensor& centre() const noexcept { return centre_; }
   double alpha() const noexcept { return alpha_; }
+  const Centre& centre() const noexcept { return centre_; }
 
  private:
   ElasticOptions options_;
-  double alpha_;
   FlatParameters parameters_;
-  ShardedTensor centre_;
-  ShardedTensor::Handle pushed_;
+  Centre centre_;
+  double alpha_;
   int64_t steps_ = 0;
 };
 
-ElasticAveraging::ElasticAveraging(const Communicator& comm, std::vector<at::Tensor> parameters, const ElasticOptions& options, int workers)
-    : impl_(std::make_unique<Impl>(comm, std::move(parameters), options, workers)) {}
+ElasticAveraging::ElasticAveraging(const Communicator& comm, std::vector<at::Tensor> parameters, const ElasticOptions& options)
+    : impl_(std::make_unique<Impl>(comm, std::move(parameters), options)) {}
 ElasticAveraging::~ElasticAveraging() = default;
 bool ElasticAveraging::step() { return impl_->step(); }
 void ElasticAveraging::finish() { impl_->finish(); }
-const ShardedTensor& ElasticAveraging::centre() const noexcept { return impl_->centre(); }
 double ElasticAveraging::alpha() const noexcept { return impl_->alpha(); }
+const ShardedTensor& ElasticAveraging::centre() const { return impl_->centre().tensor(); }
+const Communicator& ElasticAveraging::group() const noexcept { return impl_->centre().group(); }
+const Traffic& ElasticAveraging::traffic() const noexcept { return impl_->centre().traffic(); }
 
 }  // namespace tw::parameter_server

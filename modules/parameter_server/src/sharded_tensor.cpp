@@ -236,6 +236,7 @@ class ShardedTensor::Impl {
   /// Messages leave first, so that they travel while this rank works in its node's memory; ranks begin with different servers.
   template <class Here, class Elsewhere>
   Handle with_each_server(const at::Tensor& flat, Here here, Elsewhere elsewhere) {
+    if (responder_) progress(comm_);  // others may wait for this rank, though it needs nobody
     Handle handle;
     for (const bool now_here : {false, true}) {
       for (int i = 0; i < layout_.servers(); ++i) {

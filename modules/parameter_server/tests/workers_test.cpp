@@ -2,9 +2,12 @@
 // Workers that learn by way of servers, against their formulas in one process: ranks take turns here, so that the order of what happens is known.
 #include <torch/torch.h>
 
+#include <array>
+#include <atomic>
 #include <tw/comm.hpp>
 #include <tw/parameter_server.hpp>
 
+#include "message_of.hpp"
 #include "mpi_test.hpp"
 
 namespace tw::parameter_server {
@@ -33,49 +36,103 @@ void set_gradients(const std::vector<at::Tensor>& parameters, int rank) {
   for (const at::Tensor& each : parameters) each.mutable_grad() = gradient_at(each, rank);
 }
 
-/// Runs `turn` on one rank after the other.
-template <class Turn>
-void in_turns(Turn turn) {
-  for (int rank = 0; rank < world().size(); ++rank) {
-    if (rank == world().rank()) turn();
+/// Runs `turn` on one worker after the other, each when what the one before has pushed is applied; ranks that only serve have none.
+template <class Worker, class Turn>
+void in_turns(const Worker& worker, const Crew& crew, Turn turn) {
+  const int mine = crew.worker_of(world().rank());
+  for (int now = 0; now < crew.workers(); ++now) {
+    if (now == mine) {
+      turn();
+      while (crew.leaders()[static_cast<size_t>(mine)] == world().rank() && worker.centre().under_way() > 0) progress(world());
+    }
     barrier(world());
   }
 }
 
+/// What this number of ranks can be.
+std::vector<Roles> all_roles() {
+  const int n = world().size();
+  std::vector<Roles> all{{}};
+  if (n > 1) all.push_back({.servers = {n - 1}, .dedicated = true});
+  if (n % 2 == 0) all.push_back({.ranks_per_worker = 2});
+  if (n % 2 == 0) all.push_back({.ranks_per_worker = 2, .servers = {1}});
+  if (n == 3) all.push_back({.ranks_per_worker = 2, .servers = {0}, .dedicated = true});
+  return all;
+}
+
+/// Each role of ranks, with memory that is shared and without.
+template <class Test>
+void for_all_roles(Test test) {
+  for (const Roles& roles : all_roles()) {
+    for (const bool share_memory : {true, false}) test(roles, share_memory, Crew(roles, world().size()));
+  }
+}
+
 TEST(Downpour, IsItsFormula) {
-  for (const DownpourOptions& o : {DownpourOptions{.lr = lr}, DownpourOptions{.lr = lr, .push_interval = 2, .pull_interval = 3},
-                                   DownpourOptions{.lr = lr, .push_interval = 3, .pull_interval = 2, .initial_delay = 2},
-                                   DownpourOptions{.lr = lr, .push_interval = 1, .pull_interval = 3, .prefetch_lead = 2}}) {
-    const std::vector<at::Tensor> parameters = parameters_from(world().rank() == 0 ? 0.5 : 0.25);
-    Downpour worker(world(), parameters, o);
-    // All workers, here.
-    at::Tensor c = flat(parameters_from(0.5));
-    std::vector<at::Tensor> x(static_cast<size_t>(world().size()), c);
-    std::vector<at::Tensor> g(x.size(), torch::zeros_like(c));
-    std::vector<at::Tensor> fetched(x.size());
-    for (int step = 1; step <= 7; ++step) {
-      in_turns([&] {
-        set_gradients(parameters, world().rank());
+  for_all_roles([](const Roles& roles, bool share_memory, const Crew& crew) {
+    const int mine = crew.worker_of(world().rank());
+    for (DownpourOptions o : {DownpourOptions{.lr = lr}, DownpourOptions{.lr = lr, .push_interval = 2, .pull_interval = 3},
+                              DownpourOptions{.lr = lr, .push_interval = 3, .pull_interval = 2, .initial_delay = 2},
+                              DownpourOptions{.lr = lr, .push_interval = 1, .pull_interval = 3, .prefetch_lead = 2}}) {
+      o.roles = roles;
+      o.share_memory = share_memory;
+      const std::vector<at::Tensor> parameters = parameters_from(world().rank() == 0 ? 0.5 : 0.25);
+      Downpour worker(world(), parameters, o);
+      // All workers, here.
+      at::Tensor c = flat(parameters_from(0.5));
+      std::vector<at::Tensor> x(static_cast<size_t>(crew.workers()), c);
+      std::vector<at::Tensor> g(x.size(), torch::zeros_like(c));
+      std::vector<at::Tensor> fetched(x.size());
+      for (int step = 1; step <= 7; ++step) {
+        in_turns(worker, crew, [&] {
+          set_gradients(parameters, mine);
+          worker.step();
+        });
+        for (size_t w = 0; w < x.size(); ++w) {
+          const at::Tensor gradient = gradient_at(x[w], static_cast<int>(w));
+          g[w] = g[w] + gradient;
+          x[w] = x[w] - lr * gradient;
+          const int64_t shared = step - o.initial_delay;
+          if (shared <= 0) continue;
+          if (shared % o.push_interval == 0) {
+            c = c - lr * g[w];
+            g[w] = torch::zeros_like(c);
+          }
+          if ((shared + o.prefetch_lead) % o.pull_interval == 0) fetched[w] = c;
+          if (shared % o.pull_interval == 0 && fetched[w].defined()) x[w] = fetched[w];
+        }
+        if (mine < 0) continue;
+        EXPECT_TRUE(flat(parameters).allclose(x[static_cast<size_t>(mine)], 0, tolerance)) << "step " << step;
+      }
+      worker.finish();
+      for (const at::Tensor& each : g) c = c - lr * each;
+      EXPECT_TRUE(flat(parameters).allclose(c, 0, tolerance));
+    }
+  });
+}
+
+/// One after the other, so that each worker's parameters are as old as all the others' pushes behind its own.
+TEST(Downpour, KnowsHowOldItsParametersAre) {
+  for (const Roles& roles : all_roles()) {
+    const Crew crew(roles, world().size());
+    const std::vector<at::Tensor> parameters = parameters_from(0.5);
+    Downpour worker(world(), parameters, {.roles = roles});
+    constexpr int steps = 5;
+    for (int step = 0; step < steps; ++step) {
+      in_turns(worker, crew, [&] {
+        set_gradients(parameters, 0);
         worker.step();
       });
-      for (size_t r = 0; r < x.size(); ++r) {
-        const at::Tensor gradient = gradient_at(x[r], static_cast<int>(r));
-        g[r] = g[r] + gradient;
-        x[r] = x[r] - lr * gradient;
-        const int64_t shared = step - o.initial_delay;
-        if (shared <= 0) continue;
-        if (shared % o.push_interval == 0) {
-          c = c - lr * g[r];
-          g[r] = torch::zeros_like(c);
-        }
-        if ((shared + o.prefetch_lead) % o.pull_interval == 0) fetched[r] = c;
-        if (shared % o.pull_interval == 0 && fetched[r].defined()) x[r] = fetched[r];
-      }
-      EXPECT_TRUE(flat(parameters).allclose(x[static_cast<size_t>(world().rank())], 0, tolerance)) << "step " << step;
     }
+    const Traffic traffic = worker.traffic();
     worker.finish();
-    for (const at::Tensor& each : g) c = c - lr * each;
-    EXPECT_TRUE(flat(parameters).allclose(c, 0, tolerance));
+    if (crew.worker_of(world().rank()) < 0 || worker.group().rank() != 0) continue;
+    EXPECT_EQ(traffic.pulls, 1 + steps);
+    std::array<int64_t, std::tuple_size_v<decltype(traffic.staleness)>> expected{};
+    ++expected[static_cast<size_t>(crew.worker_of(world().rank()))];  // in the first step, of those before it
+    expected[static_cast<size_t>(crew.workers() - 1)] += traffic.pushes - 1;
+    EXPECT_EQ(traffic.staleness, expected);
+    EXPECT_EQ(traffic.pushes, steps);
   }
 }
 
@@ -85,7 +142,7 @@ TEST(Downpour, LetsServersFollowARule) {
   const at::Tensor reference = flat(parameters).clone().requires_grad_();
   torch::optim::Adagrad adagrad({reference}, torch::optim::AdagradOptions(lr));
   for (int step = 0; step < 3; ++step) {
-    in_turns([&] {
+    in_turns(worker, Crew({}, world().size()), [&] {
       set_gradients(parameters, 0);
       worker.step();
     });
@@ -100,34 +157,147 @@ TEST(Downpour, LetsServersFollowARule) {
 }
 
 TEST(ElasticAveraging, IsItsFormulaAndMovesTheCentre) {
-  const std::vector<at::Tensor> parameters = parameters_from(world().rank() == 0 ? 0.5 : 0.25);
-  ElasticAveraging elastic(world(), parameters, {.period = 2, .beta = 0.8});
-  const double alpha = 0.8 / world().size();
-  EXPECT_DOUBLE_EQ(elastic.alpha(), alpha);
-  at::Tensor c = flat(parameters_from(0.5));
-  const at::Tensor start = c.clone();
-  std::vector<at::Tensor> x(static_cast<size_t>(world().size()), c);
-  torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
-  for (int step = 1; step <= 6; ++step) {
-    in_turns([&] {
-      set_gradients(parameters, world().rank());
-      sgd.step();
-      EXPECT_EQ(elastic.step(), step % 2 == 0);
-    });
-    for (size_t r = 0; r < x.size(); ++r) {
-      x[r] = x[r] - lr * gradient_at(x[r], static_cast<int>(r));
-      if (step % 2 != 0) continue;
-      const at::Tensor d = c - x[r];
-      x[r] = x[r] + alpha * d;
-      c = c - alpha * d;
+  for_all_roles([](const Roles& roles, bool share_memory, const Crew& crew) {
+    const int mine = crew.worker_of(world().rank());
+    const std::vector<at::Tensor> parameters = parameters_from(world().rank() == 0 ? 0.5 : 0.25);
+    ElasticAveraging elastic(world(), parameters, {.period = 2, .beta = 0.8, .roles = roles, .share_memory = share_memory});
+    const double alpha = 0.8 / crew.workers();
+    EXPECT_DOUBLE_EQ(elastic.alpha(), alpha);
+    at::Tensor c = flat(parameters_from(0.5));
+    const at::Tensor start = c.clone();
+    std::vector<at::Tensor> x(static_cast<size_t>(crew.workers()), c);
+    torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
+    for (int step = 1; step <= 6; ++step) {
+      in_turns(elastic, crew, [&] {
+        set_gradients(parameters, mine);
+        sgd.step();
+        EXPECT_EQ(elastic.step(), step % 2 == 0);
+      });
+      for (size_t w = 0; w < x.size(); ++w) {
+        x[w] = x[w] - lr * gradient_at(x[w], static_cast<int>(w));
+        if (step % 2 != 0) continue;
+        const at::Tensor d = c - x[w];
+        x[w] = x[w] + alpha * d;
+        c = c - alpha * d;
+      }
+      if (mine >= 0) {
+        EXPECT_TRUE(flat(parameters).allclose(x[static_cast<size_t>(mine)], 0, tolerance)) << "step " << step;
+      }
     }
-    EXPECT_TRUE(flat(parameters).allclose(x[static_cast<size_t>(world().rank())], 0, tolerance)) << "step " << step;
-    EXPECT_TRUE(elastic.centre().prefetch().take().allclose(c, 0, tolerance)) << "step " << step;
-    barrier(world());
+    EXPECT_GT((c - start).abs().min().item<double>(), 0.1);  // six steps of lr 0.1 from 2 to 4 away from the goal
+    elastic.finish();
+    EXPECT_TRUE(flat(parameters).allclose(c, 0, tolerance));
+  });
+}
+
+TEST(StaleSynchronous, IsItsFormula) {
+  for (const Roles& roles : all_roles()) {  // through memory, where a clock is read as it is
+    const Crew crew(roles, world().size());
+    const int mine = crew.worker_of(world().rank());
+    for (const int64_t staleness : {1, 3}) {  // with 0 nobody could go on in its turn
+      const std::vector<at::Tensor> parameters = parameters_from(world().rank() == 0 ? 0.5 : 0.25);
+      StaleSynchronous bounded(world(), parameters, {.staleness = staleness, .roles = roles});
+      torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
+      at::Tensor c = flat(parameters_from(0.5));
+      const auto workers = static_cast<size_t>(crew.workers());
+      std::vector<at::Tensor> x(workers, c);
+      std::vector<int64_t> clocks(workers, 0);
+      std::vector<int64_t> seen(workers, 0);
+      for (int64_t step = 1; step <= 9; ++step) {
+        std::vector<bool> pulls(workers);
+        for (size_t w = 0; w < workers; ++w) {
+          const at::Tensor update = -lr * gradient_at(x[w], static_cast<int>(w));
+          x[w] = x[w] + update;
+          c = c + update;
+          clocks[w] = step;
+          pulls[w] = seen[w] < step - staleness;
+          if (!pulls[w]) continue;
+          x[w] = c;
+          seen[w] = *std::min_element(clocks.begin(), clocks.end());
+        }
+        in_turns(bounded, crew, [&] {
+          set_gradients(parameters, mine);
+          sgd.step();
+          EXPECT_EQ(bounded.step(), pulls[static_cast<size_t>(mine)]) << "step " << step;
+        });
+        if (mine >= 0) {
+          EXPECT_TRUE(flat(parameters).allclose(x[static_cast<size_t>(mine)], 0, tolerance)) << "step " << step;
+        }
+      }
+      bounded.finish();
+      EXPECT_TRUE(flat(parameters).allclose(c, 0, tolerance));
+    }
   }
-  EXPECT_GT((c - start).abs().min().item<double>(), 0.1);  // six steps of lr 0.1 from 2 to 4 away from the goal
-  elastic.finish();
-  EXPECT_TRUE(flat(parameters).allclose(c, 0, tolerance));
+}
+
+/// Everybody writes which step it is in, and none may come out of a step that is more than s ahead of where all have got to. Workers have different
+/// numbers of steps, of different lengths.
+TEST(StaleSynchronous, BoundsHowFarAnyoneIsAhead) {
+  for_all_roles([](const Roles& roles, bool share_memory, const Crew& crew) {
+    const int mine = crew.worker_of(world().rank());
+    for (const int64_t staleness : {0, 2}) {
+      const std::vector<at::Tensor> parameters = parameters_from(0.5);
+      StaleSynchronous bounded(world(), parameters, {.staleness = staleness, .roles = roles, .share_memory = share_memory});
+      const at::Tensor steps = node_tensor(world(), {crew.workers()}, at::kLong);
+      auto* in_step = steps.data_ptr<int64_t>();
+      barrier(world());
+      const int64_t own = mine < 0 ? 0 : 40 + 20 * mine;
+      for (int64_t step = 1; step <= own; ++step) {
+        for (int64_t work = 0; work < 20000 * (crew.workers() - mine); ++work) std::atomic_signal_fence(std::memory_order_seq_cst);
+        std::atomic_ref(in_step[mine]).store(step);
+        bounded.step();
+        for (int other = 0; other < crew.workers(); ++other) {
+          const int64_t at = std::atomic_ref(in_step[other]).load();
+          EXPECT_TRUE(at >= step - staleness || at == 40 + 20 * other) << "worker " << other << " at " << at << ", this one behind " << step;
+        }
+      }
+      bounded.finish();
+    }
+  });
+}
+
+TEST(SynchronousAveraging, IsAllReduceTraining) {
+  for_all_roles([](const Roles& roles, bool share_memory, const Crew& crew) {
+    const int mine = crew.worker_of(world().rank());
+    const std::vector<at::Tensor> parameters = parameters_from(world().rank() == 0 ? 0.5 : 0.25);
+    const std::vector<at::Tensor> reference = parameters_from(0.5);
+    SynchronousAveraging average(world(), parameters, {.roles = roles, .share_memory = share_memory});
+    const auto sgd_of = [](const std::vector<at::Tensor>& all) { return torch::optim::SGD(all, torch::optim::SGDOptions(lr).momentum(0.9)); };
+    torch::optim::SGD ours = sgd_of(parameters);
+    torch::optim::SGD theirs = sgd_of(reference);
+    for (int step = 0; step < 6; ++step) {
+      if (mine >= 0) {
+        set_gradients(parameters, mine);
+        average.step();
+        ours.step();
+      }
+      set_gradients(reference, mine);
+      for (const at::Tensor& each : reference) {
+        if (mine < 0) each.grad().zero_();
+        allreduce(world(), each.grad(), ReduceOp::sum);
+        each.grad().div_(crew.workers() * roles.ranks_per_worker);
+      }
+      theirs.step();
+      if (mine >= 0) {
+        EXPECT_TRUE(flat(parameters).allclose(flat(reference), 0, tolerance)) << "step " << step;
+      }
+    }
+    average.finish();
+  });
+}
+
+TEST(SynchronousAveraging, SaysWhoHasLeft) {
+  if (world().size() == 1) return;
+  const std::vector<at::Tensor> parameters = parameters_from(0.5);
+  SynchronousAveraging average(world(), parameters);
+  const int last = world().size() - 1;
+  set_gradients(parameters, 0);
+  average.step();
+  if (world().rank() != last) {
+    const std::string message = testing::message_of([&] { average.step(); });
+    EXPECT_NE(message.find(concat("worker ", last, " (rank ", last, ") has left after 1 steps; this one is at 2")), std::string::npos) << message;
+  }
+  average.finish();
 }
 
 TEST(Workers, RefuseWrongOptions) {
@@ -135,6 +305,8 @@ TEST(Workers, RefuseWrongOptions) {
   EXPECT_THROW(Downpour(world(), parameters_from(0), {.pull_interval = 2, .prefetch_lead = 3}), ContractError);
   EXPECT_THROW(ElasticAveraging(world(), parameters_from(0), {.period = 0}), ContractError);
   EXPECT_THROW(ElasticAveraging(world(), {}, {}), ContractError);
+  EXPECT_THROW(StaleSynchronous(world(), parameters_from(0), {.staleness = -1}), ContractError);
+  EXPECT_THROW(SynchronousAveraging(world(), parameters_from(0), {.roles = {.ranks_per_worker = 5}}), ContractError);
 }
 
 }  // namespace

@@ -65,6 +65,23 @@ Rule add() {
           }};
 }
 
+Rule mean(int count) {
+  TW_EXPECTS(count >= 1, "a mean is that of 1 push at least, got ", count);
+  return {.name = "mean", .settings = concat("of ", count), .slots = 1, .apply = [count](const Stretch& s) {
+            const bool complete = (s.updates + 1) % count == 0;
+            with_type(s.type, [&]<class T>() {
+              const auto x = column<T>(s.values);
+              const auto sums = column<T>(s.state[0]);
+              const auto g = column<T>(s.pushed);
+              for (int64_t i = 0; i < s.count; ++i) {
+                const auto sum = sums[i] + g[i];
+                sums.set(i, complete ? 0 : sum);
+                if (complete) x.set(i, sum / static_cast<Computed<T>>(count));
+              }
+            });
+          }};
+}
+
 Rule momentum(const MomentumOptions& o) {
   TW_EXPECTS(o.lr > 0, "lr must be positive, got ", o.lr);
   TW_EXPECTS(o.momentum >= 0 && o.momentum < 1, "momentum must be at least 0 and below 1, got ", o.momentum);

@@ -61,6 +61,12 @@ TEST(Rules, AreTheirFormulas) {
   expect_formula(rules::zero(), [](double& x, double, double*, int) { x = 0; });
   expect_formula(rules::copy(), [](double& x, double g, double*, int) { x = g; });
   expect_formula(rules::add(), [](double& x, double g, double*, int) { x += g; });
+  expect_formula(rules::mean(2), [](double& x, double g, double* s, int t) {
+    s[0] += g;
+    if (t % 2 != 0) return;
+    x = s[0] / 2;
+    s[0] = 0;
+  });
   for (const bool nesterov : {false, true}) {
     expect_formula(rules::momentum({.lr = 0.1, .momentum = 0.8, .nesterov = nesterov}), [&](double& x, double g, double* s, int) {
       s[0] = 0.8 * s[0] + g;
@@ -79,6 +85,7 @@ TEST(Rules, AreTheirFormulas) {
 }
 
 TEST(Rules, RefuseWrongOptions) {
+  EXPECT_THROW(rules::mean(0), ContractError);
   EXPECT_THROW(rules::momentum({.lr = 0}), ContractError);
   EXPECT_THROW(rules::momentum({.momentum = 1}), ContractError);
   EXPECT_THROW(rules::adagrad({.lr = -1}), ContractError);

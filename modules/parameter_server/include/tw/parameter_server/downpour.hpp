@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <tw/parameter_server/sharded_tensor.hpp>
+#include <tw/parameter_server/traffic.hpp>
+#include <tw/shards/crew.hpp>
 #include <vector>
 
 namespace tw::parameter_server {
@@ -15,8 +17,8 @@ struct DownpourOptions {
   int64_t prefetch_lead = 0;  ///< how many steps before it is integrated a pull begins; 0 to pull_interval
   /// What the servers do with gradients, such as rules::adagrad(). None: they add -lr times the gradients.
   std::vector<Rule> rule = {};
-  std::vector<int> servers = {};  ///< see ShardedTensorOptions
-  bool share_memory = true;       ///< likewise
+  Roles roles = {};
+  bool share_memory = true;  ///< see ShardedTensorOptions
 
   /// @throws ContractError naming the wrong field
   void validate() const;
@@ -44,15 +46,18 @@ class Downpour {
   Downpour(const Downpour&) = delete;
   Downpour& operator=(const Downpour&) = delete;
 
-  /// To be called after backward(), in place of an optimizer's step. Workers may make different numbers of steps.
+  /// To be called after backward(), in place of an optimizer's step. Workers may make different numbers of steps. Collective over the ranks of a
+  /// worker, whose gradients are equal.
   void step();
   /// Pushes what is left, waits for all workers, and takes over the centre. Collective.
   void finish();
 
-  const ShardedTensor& centre() const noexcept;
-  /// Pushes and pulls that this worker has made.
-  int64_t pushes() const noexcept;
-  int64_t pulls() const noexcept;
+  /// @throws ContractError on ranks that neither serve nor are their worker's first
+  const ShardedTensor& centre() const;
+  /// The ranks of this worker.
+  const Communicator& group() const noexcept;
+  /// On a worker's first rank.
+  const Traffic& traffic() const noexcept;
 
  private:
   class Impl;

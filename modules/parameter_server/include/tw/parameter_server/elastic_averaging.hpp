@@ -3,15 +3,17 @@
 #include <cstdint>
 #include <memory>
 #include <tw/parameter_server/sharded_tensor.hpp>
+#include <tw/parameter_server/traffic.hpp>
+#include <tw/shards/crew.hpp>
 #include <vector>
 
 namespace tw::parameter_server {
 
 struct ElasticOptions {
-  int64_t period = 10;            ///< tau: a worker's own steps from one elastic step to the next; at least 1
-  double beta = 0.9;              ///< of all workers together; above 0, at most 1. The paper has 0.9
-  std::vector<int> servers = {};  ///< see ShardedTensorOptions
-  bool share_memory = true;       ///< likewise
+  int64_t period = 10;  ///< tau: a worker's own steps from one elastic step to the next; at least 1
+  double beta = 0.9;    ///< of all workers together; above 0, at most 1. The paper has 0.9
+  Roles roles = {};
+  bool share_memory = true;  ///< see ShardedTensorOptions
 
   /// @throws ContractError naming the wrong field
   void validate() const;
@@ -33,20 +35,25 @@ struct ElasticOptions {
 /// ```
 class ElasticAveraging {
  public:
-  /// Collective. All begin with rank 0's parameters, and so does the centre. @param workers ranks that train; 0: all. @param parameters of one
-  /// floating point type
-  ElasticAveraging(const Communicator& comm, std::vector<at::Tensor> parameters, const ElasticOptions& options = {}, int workers = 0);
+  /// Collective. All begin with rank 0's parameters, and so does the centre. @param parameters of one floating point type
+  ElasticAveraging(const Communicator& comm, std::vector<at::Tensor> parameters, const ElasticOptions& options = {});
   ~ElasticAveraging();
   ElasticAveraging(const ElasticAveraging&) = delete;
   ElasticAveraging& operator=(const ElasticAveraging&) = delete;
 
-  /// To be called after the optimizer's step. Workers may make different numbers of steps. @return whether it was an elastic one
+  /// To be called after the optimizer's step. Workers may make different numbers of steps. Collective over the ranks of a worker, whose gradients are
+  /// equal. @return whether it was an elastic one
   bool step();
   /// Waits for all workers, and takes over the centre. Collective.
   void finish();
 
-  const ShardedTensor& centre() const noexcept;
   double alpha() const noexcept;
+  /// @throws ContractError on ranks that neither serve nor are their worker's first
+  const ShardedTensor& centre() const;
+  /// The ranks of this worker.
+  const Communicator& group() const noexcept;
+  /// On a worker's first rank.
+  const Traffic& traffic() const noexcept;
 
  private:
   class Impl;

@@ -37,6 +37,8 @@ Rule zero();
 Rule copy();
 /// x += g
 Rule add();
+/// x = the mean of `count` pushes, when the last of them has come, and then of the next ones. @throws ContractError unless count is at least 1
+Rule mean(int count);
 
 struct MomentumOptions {
   double lr = 0.01;       ///< positive

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <tw/parameter_server/sharded_tensor.hpp>
+#include <tw/parameter_server/traffic.hpp>
+#include <tw/shards/crew.hpp>
+#include <vector>
+
+namespace tw::parameter_server {
+
+struct StaleSynchronousOptions {
+  int64_t staleness = 3;   ///< s: how many steps a worker may be ahead of the slowest one; at least 0
+  Seconds warn_after{10};  ///< a wait that takes longer is logged, with those who are waited for
+  Roles roles = {};
+  bool share_memory = true;  ///< see ShardedTensorOptions
+
+  /// @throws ContractError naming the wrong field
+  void validate() const;
+};
+
+/// Stale synchronous parallel: workers train on their own with the user's optimizer, but none gets more than s steps ahead of the slowest. With x a
+/// worker's parameters, u what its optimizer has changed in its step t, c the centre:
+///
+///     each step                                          c = c + u
+///     where x does not hold all updates of step t - s    wait until all workers have done t - s steps,  x = c
+///
+/// so that a worker's parameters hold all of its own updates, and all of others that are s steps or more behind its own. s = 0: nobody begins a step
+/// before all have ended the one before. Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter server".
+///
+/// ```
+/// StaleSynchronous bounded(comm, model->parameters(), {.staleness = 2});
+/// for (...) { sgd.zero_grad(); loss.backward(); sgd.step(); bounded.step(); }
+/// bounded.finish();                       // all ranks now hold the centre
+/// ```
+class StaleSynchronous {
+ public:
+  /// Collective. All begin with rank 0's parameters. @param parameters of one floating point type
+  StaleSynchronous(const Communicator& comm, std::vector<at::Tensor> parameters, const StaleSynchronousOptions& options = {});
+  ~StaleSynchronous();
+  StaleSynchronous(const StaleSynchronous&) = delete;
+  StaleSynchronous& operator=(const StaleSynchronous&) = delete;
+
+  /// To be called after the optimizer's step. Workers may make different numbers of steps: nobody waits for those that have called finish(). Collective
+  /// over the ranks of a worker, whose gradients are equal. @return whether x = c
+  bool step();
+  /// Waits for all workers, and takes over the centre. Collective.
+  void finish();
+
+  /// @throws ContractError on ranks that neither serve nor are their worker's first
+  const ShardedTensor& centre() const;
+  /// The ranks of this worker.
+  const Communicator& group() const noexcept;
+  /// On a worker's first rank.
+  const Traffic& traffic() const noexcept;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tw::parameter_server

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "centre.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <thread>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
+#include <tw/base/log.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/mpi/releasing_others.hpp>
+#include <utility>
+
+namespace tw::parameter_server {
+namespace {
+
+std::vector<std::string> lines_of(const Roles& roles) {
+  std::string servers = "servers";
+  for (const int each : roles.servers) servers += concat(' ', each);
+  return {concat("ranks_per_worker ", roles.ranks_per_worker), servers, concat("dedicated ", roles.dedicated)};
+}
+
+/// Whoever has to wait for others does so without keeping a core busy: pauses from 20 us up to 1 ms.
+void pause(int attempt) { std::this_thread::sleep_for(std::chrono::microseconds(std::min(1000, 20 << std::min(attempt, 6)))); }
+
+std::string late_workers(const Clocks::Reading& reading, const Crew& crew, int64_t clock) {
+  std::string text;
+  for (size_t w = 0; w < reading.ticks.size(); ++w) {
+    if (reading.left[w] || reading.ticks[w] >= clock) continue;
+    text += concat(text.empty() ? "" : ", ", "worker ", w, " (rank ", crew.leaders()[w], ") at ", reading.ticks[w]);
+  }
+  return text;
+}
+
+}  // namespace
+
+Crew agreed_crew(const Communicator& comm, const Roles& roles) {
+  expect_same_on_all_ranks(comm, "the roles of ranks", lines_of(roles));
+  return {roles, comm.size()};
+}
+
+Centre::Centre(const Communicator& comm, Crew crew, const at::Tensor& initial, const std::vector<Rule>& rules, bool share_memory)
+    : crew_(std::move(crew)),
+      worker_(crew_.worker_of(comm.rank())),
+      type_(initial.options()),
+      shape_(initial.sizes().vec()),
+      group_(comm.split(trains() ? worker_ : crew_.workers(), comm.rank())) {
+  const auto place_of = [&](int rank) {
+    const auto& members = crew_.members();
+    const auto at = std::lower_bound(members.begin(), members.end(), rank);
+    return at != members.end() && *at == rank ? static_cast<int>(at - members.begin()) : -1;
+  };
+  const bool is_member = place_of(comm.rank()) >= 0;
+  Communicator members = comm.split(is_member ? 0 : 1, comm.rank());
+  if (is_member) {
+    std::vector<int> servers;
+    for (const int each : crew_.servers()) servers.push_back(place_of(each));
+    const int own = crew_.leaders().end() != std::find(crew_.leaders().begin(), crew_.leaders().end(), comm.rank()) ? worker_ : -1;
+    ShardedTensor values(members, initial, {.rules = rules, .servers = servers, .share_memory = share_memory});
+    Clocks clocks(members, crew_.workers(), own, servers.front(), share_memory);
+    link_.emplace(Link{std::move(members), std::move(values), std::move(clocks)});
+  }
+}
+
+const ShardedTensor& Centre::tensor() const {
+  TW_EXPECTS(link_.has_value(), "this rank neither serves nor leads a worker: the sharded tensor is not on it");
+  return link_->values;
+}
+
+void Centre::push(const at::Tensor& pushed, std::string_view rule) {
+  if (!leads()) return;
+  settle();
+  releasing_others(group_, [&] {
+    clocks_at_push_ = link_->clocks.ask();
+    pushed_ = link_->values.push(pushed, rule);
+    if (pushed_.test()) settle();
+  });
+}
+
+void Centre::settle() {
+  if (!leads() || !clocks_at_push_) return;
+  const Stopwatch watch;
+  const auto clocks = releasing_others(group_, [&] {
+    pushed_.wait();
+    return Clocks::read(*std::exchange(clocks_at_push_, std::nullopt));
+  });
+  traffic_.waited += watch.elapsed();
+  link_->clocks.tick();
+  ++traffic_.pushes;
+  const int64_t age = clocks.sum_without(worker_) - others_seen_;
+  ++traffic_.staleness[static_cast<size_t>(std::clamp<int64_t>(age, 0, static_cast<int64_t>(traffic_.staleness.size()) - 1))];
+}
+
+void Centre::prefetch() {
+  if (std::exchange(has_prefetched_, true) || !leads()) return;
+  clocks_at_pull_ = link_->clocks.ask();  // before the values, which may then know of more than it, never of less
+  prefetched_ = link_->values.prefetch();
+}
+
+at::Tensor Centre::pull() {
+  prefetch();
+  has_prefetched_ = false;
+  if (!leads()) return told(at::empty(shape_, type_));
+  const Stopwatch watch;
+  const auto [values, clocks] = releasing_others(group_, [&] {
+    at::Tensor taken = std::exchange(prefetched_, std::nullopt)->take();
+    return std::pair(std::move(taken), Clocks::read(*std::exchange(clocks_at_pull_, std::nullopt)));
+  });
+  traffic_.waited += watch.elapsed();
+  ++traffic_.pulls;
+  others_seen_ = clocks.sum_without(worker_);
+  slowest_seen_ = clocks.slowest();
+  return told(values);
+}
+
+at::Tensor Centre::told(at::Tensor values) const {
+  if (group_.size() > 1) broadcast(group_, values, Rank(0));
+  return values;
+}
+
+void Centre::wait_for_all(int64_t clock, Seconds warn_after, bool may_leave) {
+  if (!leads()) return;
+  settle();
+  const Stopwatch watch;
+  bool warned = false;
+  releasing_others(group_, [&] {
+    for (int attempt = 0;; ++attempt) {
+      const auto now = Clocks::read(link_->clocks.ask());
+      for (size_t w = 0; w < now.left.size(); ++w) {
+        if (may_leave || !now.left[w] || now.ticks[w] >= clock) continue;
+        throw Error(concat("worker ", w, " (rank ", crew_.leaders()[w], ") has left after ", now.ticks[w], " steps; this one is at ", clock));
+      }
+      if (now.slowest() >= clock) return;
+      if (!warned && watch.elapsed() > warn_after) {
+        warned = true;
+        log_warning("this worker waits at clock ", traffic_.pushes, " for ", late_workers(now, crew_, clock));
+      }
+      pause(attempt);
+    }
+  });
+  traffic_.waited += watch.elapsed();
+}
+
+at::Tensor Centre::finish() {
+  settle();
+  prefetched_.reset();
+  clocks_at_pull_.reset();
+  has_prefetched_ = false;
+  if (leads()) link_->clocks.leave();
+  at::Tensor values = at::empty(shape_, type_);
+  if (link_) {
+    link_->clocks.finish();
+    link_->values.finish();
+    values = link_->values.prefetch().take();
+    link_->values.finish();
+  }
+  return told(std::move(values));
+}
+
+}  // namespace tw::parameter_server

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <tw/parameter_server/sharded_tensor.hpp>
+#include <vector>
+
+namespace tw::parameter_server {
+
+/// How often each worker has pushed, and who has left: a small sharded tensor on one server.
+class Clocks {
+ public:
+  struct Reading {
+    std::vector<int64_t> ticks;  // by worker
+    std::vector<bool> left;
+
+    int64_t sum_without(int worker) const;
+    /// Of those that have not left; those that have count as infinitely far.
+    int64_t slowest() const;
+  };
+
+  /// Collective over the servers and first ranks of workers. @param worker -1: this rank has none
+  Clocks(const Communicator& comm, int workers, int worker, int server, bool share_memory);
+
+  void tick();
+  /// For good.
+  void leave();
+  /// Begins to read.
+  ShardedTensor::Prefetched ask() const { return values_.prefetch(); }
+  /// Collective, see ShardedTensor.
+  void finish() { values_.finish(); }
+  static Reading read(ShardedTensor::Prefetched asked);
+
+ private:
+  void add(double amount);
+
+  ShardedTensor values_;  // 1 + ticks; negative: left
+  int workers_;
+  int worker_;
+  int64_t ticks_ = 0;
+  ShardedTensor::Handle pushed_;
+};
+
+}  // namespace tw::parameter_server

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+namespace tw::parameter_server {
+
+/// What the ranks of a job are for.
+struct Roles {
+  /// Consecutive ranks that train as one: equal gradients, such as by data parallelism among them. The first one talks to the servers, and the others
+  /// hear of it. Ranks that only serve are not counted.
+  int ranks_per_worker = 1;
+  std::vector<int> servers = {};  ///< ranks that hold a piece each, ascending; empty: the first rank of each worker
+  bool dedicated = false;         ///< the servers do not train
+};
+
+/// Who is who among `ranks` ranks. Pure.
+class Crew {
+ public:
+  /// @throws ContractError naming what is wrong: servers that are no ranks, or not ascending; a number that does not make whole workers, one at least
+  Crew(const Roles& roles, int ranks);
+
+  int workers() const noexcept { return static_cast<int>(leaders_.size()); }
+  /// -1: it only serves.
+  int worker_of(int rank) const { return worker_of_.at(static_cast<size_t>(rank)); }
+  /// First ranks, by worker.
+  const std::vector<int>& leaders() const noexcept { return leaders_; }
+  const std::vector<int>& servers() const noexcept { return servers_; }
+  /// Leaders and servers, ascending; rank 0 is always among them.
+  const std::vector<int>& members() const noexcept { return members_; }
+
+ private:
+  std::vector<int> worker_of_;
+  std::vector<int> leaders_;
+  std::vector<int> servers_;
+  std::vector<int> members_;
+};
+
+}  // namespace tw::parameter_server
