@@ -147,18 +147,40 @@ void Centre::wait_for_all(int64_t clock, Seconds warn_after, bool may_leave) {
 
 at::Tensor Centre::finish() {
   settle();
-  prefetched_.reset();
-  clocks_at_pull_.reset();
-  has_prefetched_ = false;
+  forget_reading();
   if (leads()) link_->clocks.leave();
   at::Tensor values = at::empty(shape_, type_);
   if (link_) {
     link_->clocks.finish();
     link_->values.finish();
     values = link_->values.prefetch().take();
+    if (leads()) link_->clocks.begin_anew();
+    link_->clocks.finish();
     link_->values.finish();
   }
   return told(std::move(values));
+}
+
+/// What was asked for and read belongs to a time that is over.
+void Centre::forget_reading() {
+  prefetched_.reset();
+  clocks_at_pull_.reset();
+  has_prefetched_ = false;
+  others_seen_ = slowest_seen_ = 0;
+}
+
+std::vector<NamedShard> Centre::shards(const std::string& name) const { return link_ ? link_->values.shards(name) : std::vector<NamedShard>(); }
+
+void Centre::restore(const std::vector<NamedShard>& shards) {
+  settle();
+  forget_reading();
+  if (link_) {
+    if (leads()) link_->clocks.begin_anew();
+    link_->values.finish();  // nobody pushes any more
+    link_->values.restore(shards);
+    link_->clocks.finish();
+  }
+  group_.barrier();
 }
 
 }  // namespace tw::parameter_server

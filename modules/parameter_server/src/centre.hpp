@@ -15,7 +15,8 @@ namespace tw::parameter_server {
 /// Collective. @throws ContractError on all ranks for roles that differ or do not fit
 Crew agreed_crew(const Communicator& comm, const Roles& roles);
 
-/// The parameters on the servers, as a worker of one or more ranks has to do with them: the first one pushes and pulls, the others are told what came.
+/// The parameters on the servers, as a worker of one or more ranks has to do with them: the first one pushes and pulls, the others are told what
+/// came.
 class Centre {
  public:
   /// Collective. @param crew of the ranks of `comm`. @param initial that of rank 0 counts
@@ -46,8 +47,12 @@ class Centre {
   /// @throws Error where one has left, unless they `may_leave`
   void wait_for_all(int64_t clock, Seconds warn_after, bool may_leave);
 
-  /// Returns when all ranks have called it, with the values then. Collective.
+  /// Returns when all ranks have called it, with the values then; clocks begin at 0 again. Collective.
   at::Tensor finish();
+
+  // See ShardedTensor; restore() is collective here.
+  std::vector<NamedShard> shards(const std::string& name) const;
+  void restore(const std::vector<NamedShard>& shards);
 
  private:
   /// What a member of the servers' talks has.
@@ -58,6 +63,7 @@ class Centre {
   };
 
   bool leads() const noexcept { return link_.has_value() && trains() && group_.rank() == 0; }
+  void forget_reading();
   /// Values that the first rank got, on all of them.
   at::Tensor told(at::Tensor values) const;
 

@@ -24,7 +24,16 @@ void Clocks::tick() {
   add(1);
 }
 
-void Clocks::leave() { add(-2.0 * static_cast<double>(1 + ticks_)); }
+void Clocks::leave() {
+  left_ = true;
+  add(-2.0 * static_cast<double>(1 + ticks_));
+}
+
+void Clocks::begin_anew() {
+  add(1.0 - static_cast<double>(left_ ? -(1 + ticks_) : 1 + ticks_));
+  ticks_ = 0;
+  left_ = false;
+}
 
 Clocks::Reading Clocks::read(ShardedTensor::Prefetched asked) {
   const at::Tensor values = asked.take();

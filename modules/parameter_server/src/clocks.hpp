@@ -23,8 +23,10 @@ class Clocks {
   Clocks(const Communicator& comm, int workers, int worker, int server, bool share_memory);
 
   void tick();
-  /// For good.
+  /// Nobody is to wait for this worker, until begin_anew().
   void leave();
+  /// From 0.
+  void begin_anew();
   /// Begins to read.
   ShardedTensor::Prefetched ask() const { return values_.prefetch(); }
   /// Collective, see ShardedTensor.
@@ -38,6 +40,7 @@ class Clocks {
   int workers_;
   int worker_;
   int64_t ticks_ = 0;
+  bool left_ = false;
   ShardedTensor::Handle pushed_;
 };
 

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/sub.h>
+
 #include <tw/base/contract.hpp>
 #include <tw/parameter_server/downpour.hpp>
 #include <utility>
@@ -9,7 +12,6 @@
 namespace tw::parameter_server {
 
 void DownpourOptions::validate() const {
-  TW_EXPECTS(lr > 0, "lr must be positive, got ", lr);
   TW_EXPECTS(push_interval >= 1, "push_interval must be at least 1 step, got ", push_interval);
   TW_EXPECTS(pull_interval >= 1, "pull_interval must be at least 1 step, got ", pull_interval);
   TW_EXPECTS(initial_delay >= 0, "initial_delay must be at least 0 steps, got ", initial_delay);
@@ -18,66 +20,45 @@ void DownpourOptions::validate() const {
   TW_EXPECTS(rule.size() <= 1, "the servers follow one rule, got ", rule.size());
 }
 
-namespace {
-
-DownpourOptions validated(const DownpourOptions& options) {
-  options.validate();
-  return options;
+Downpour::Downpour(const Communicator& comm, std::vector<at::Tensor> parameters, const DownpourOptions& options)
+    : Worker(
+          comm, std::move(parameters), (options.validate(), options.roles), [&](const Crew&) { return options.rule; }, options.share_memory),
+      options_(options) {
+  Downpour::begin_anew();
 }
 
-}  // namespace
-
-class Downpour::Impl {
- public:
-  Impl(const Communicator& comm, std::vector<at::Tensor> parameters, const DownpourOptions& options)
-      : options_(validated(options)),
-        parameters_(std::move(parameters)),
-        centre_(comm, agreed_crew(comm, options.roles), parameters_.values(), options.rule, options.share_memory),
-        gathered_(parameters_.zeros()) {
-    parameters_.set(centre_.pull());
-    comm.barrier();  // all have begun at the same place before anyone pushes
+void Downpour::begin_anew() {
+  if (options_.rule.empty()) {
+    before_ = parameters().values();
+  } else {
+    gathered_ = parameters().zeros();
   }
+}
 
-  void step() {
-    parameters_.add_gradients_to(gathered_);
-    parameters_.descend(options_.lr);
-    const int64_t shared = ++steps_ - options_.initial_delay;
-    if (shared <= 0) return;
-    if (shared % options_.push_interval == 0) push();
-    const int64_t until_pull = options_.pull_interval - 1 - (shared - 1) % options_.pull_interval;
-    if (until_pull == options_.prefetch_lead % options_.pull_interval && options_.prefetch_lead < options_.pull_interval) centre_.prefetch();
-    if (until_pull != 0) return;
-    if (centre_.has_prefetched()) parameters_.set(centre_.pull());
-    if (options_.prefetch_lead == options_.pull_interval) centre_.prefetch();  // for the next time
+bool Downpour::step() {
+  const at::NoGradGuard no_grad;
+  if (!options_.rule.empty()) parameters().add_gradients_to(gathered_);
+  const int64_t shared = ++steps_ - options_.initial_delay;
+  if (shared <= 0) return false;
+  if (shared % options_.push_interval == 0) push_rest();
+  const int64_t until_pull = options_.pull_interval - 1 - (shared - 1) % options_.pull_interval;
+  if (until_pull == options_.prefetch_lead % options_.pull_interval && options_.prefetch_lead < options_.pull_interval) servers().prefetch();
+  const bool takes_over = until_pull == 0 && servers().has_prefetched();
+  if (takes_over) {
+    const at::Tensor c = servers().pull();
+    if (options_.rule.empty()) before_ = at::sub(c, learnt());  // what is not pushed yet is pushed the next time
+    parameters().set(c);
   }
+  if (until_pull == 0 && options_.prefetch_lead == options_.pull_interval) servers().prefetch();  // for the next time
+  return takes_over;
+}
 
-  void finish() {
-    if (centre_.trains()) push();
-    parameters_.set(centre_.finish());
-  }
+at::Tensor Downpour::learnt() const { return options_.rule.empty() ? at::sub(parameters().values(), before_) : gathered_; }
 
-  const Centre& centre() const noexcept { return centre_; }
-
- private:
-  void push() {
-    if (options_.rule.empty()) gathered_.mul_(-options_.lr);
-    centre_.push(std::exchange(gathered_, parameters_.zeros()));
-  }
-
-  DownpourOptions options_;
-  FlatParameters parameters_;
-  Centre centre_;
-  at::Tensor gathered_;  // gradients since the last push
-  int64_t steps_ = 0;
-};
-
-Downpour::Downpour(const Communicator& comm, std::vector<at::Tensor> parameters, const DownpourOptions& options)
-    : impl_(std::make_unique<Impl>(comm, std::move(parameters), options)) {}
-Downpour::~Downpour() = default;
-void Downpour::step() { impl_->step(); }
-void Downpour::finish() { impl_->finish(); }
-const ShardedTensor& Downpour::centre() const { return impl_->centre().tensor(); }
-const Communicator& Downpour::group() const noexcept { return impl_->centre().group(); }
-const Traffic& Downpour::traffic() const noexcept { return impl_->centre().traffic(); }
+void Downpour::push_rest() {
+  const at::NoGradGuard no_grad;
+  servers().push(learnt());
+  begin_anew();
+}
 
 }  // namespace tw::parameter_server

@@ -55,11 +55,4 @@ void FlatParameters::add_gradients_to(const at::Tensor& flat) const {
   });
 }
 
-void FlatParameters::descend(double lr) const {
-  const at::NoGradGuard no_grad;
-  for (const at::Tensor& parameter : parameters_) {
-    if (parameter.grad().defined()) parameter.detach().sub_(parameter.grad(), lr);
-  }
-}
-
 }  // namespace tw::parameter_server

@@ -25,8 +25,6 @@ class FlatParameters {
   void set_gradients(const at::Tensor& flat) const;
   /// Adds the gradients that there are.
   void add_gradients_to(const at::Tensor& flat) const;
-  /// Takes lr times the gradients that there are from the values.
-  void descend(double lr) const;
 
  private:
   /// Calls f(parameter, its place in `flat`).

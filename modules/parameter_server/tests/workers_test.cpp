@@ -71,12 +71,13 @@ void for_all_roles(Test test) {
 TEST(Downpour, IsItsFormula) {
   for_all_roles([](const Roles& roles, bool share_memory, const Crew& crew) {
     const int mine = crew.worker_of(world().rank());
-    for (DownpourOptions o : {DownpourOptions{.lr = lr}, DownpourOptions{.lr = lr, .push_interval = 2, .pull_interval = 3},
-                              DownpourOptions{.lr = lr, .push_interval = 3, .pull_interval = 2, .initial_delay = 2},
-                              DownpourOptions{.lr = lr, .push_interval = 1, .pull_interval = 3, .prefetch_lead = 2}}) {
+    for (DownpourOptions o : {DownpourOptions{}, DownpourOptions{.push_interval = 2, .pull_interval = 3},
+                              DownpourOptions{.push_interval = 3, .pull_interval = 2, .initial_delay = 2},
+                              DownpourOptions{.push_interval = 1, .pull_interval = 3, .prefetch_lead = 2}}) {
       o.roles = roles;
       o.share_memory = share_memory;
       const std::vector<at::Tensor> parameters = parameters_from(world().rank() == 0 ? 0.5 : 0.25);
+      torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
       Downpour worker(world(), parameters, o);
       // All workers, here.
       at::Tensor c = flat(parameters_from(0.5));
@@ -86,6 +87,7 @@ TEST(Downpour, IsItsFormula) {
       for (int step = 1; step <= 7; ++step) {
         in_turns(worker, crew, [&] {
           set_gradients(parameters, mine);
+          sgd.step();
           worker.step();
         });
         for (size_t w = 0; w < x.size(); ++w) {
@@ -138,7 +140,7 @@ TEST(Downpour, KnowsHowOldItsParametersAre) {
 
 TEST(Downpour, LetsServersFollowARule) {
   const std::vector<at::Tensor> parameters = parameters_from(0.5);
-  Downpour worker(world(), parameters, {.lr = lr, .rule = {rules::adagrad({.lr = lr})}});
+  Downpour worker(world(), parameters, {.rule = {rules::adagrad({.lr = lr})}});
   const at::Tensor reference = flat(parameters).clone().requires_grad_();
   torch::optim::Adagrad adagrad({reference}, torch::optim::AdagradOptions(lr));
   for (int step = 0; step < 3; ++step) {
@@ -300,8 +302,47 @@ TEST(SynchronousAveraging, SaysWhoHasLeft) {
   average.finish();
 }
 
+/// What was restored is gone on with, by all, whatever their clocks said before.
+TEST(Workers, GoOnFromACheckpoint) {
+  for_all_roles([](const Roles& roles, bool share_memory, const Crew& crew) {
+    const std::vector<at::Tensor> parameters = parameters_from(0.5);
+    torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
+    StaleSynchronous bounded(world(), parameters, {.staleness = 0, .roles = roles, .share_memory = share_memory});
+    const auto train = [&](int steps) {
+      for (int step = 0; step < steps && crew.worker_of(world().rank()) >= 0; ++step) {
+        set_gradients(parameters, 0);
+        sgd.step();
+        bounded.step();
+      }
+      bounded.finish();
+      return flat(parameters).clone();
+    };
+    train(2);
+    const at::Tensor then = flat(parameters).clone();
+    const std::vector<NamedShard> kept = bounded.shards("centre");
+    barrier(world());                               // or workers would push before servers have copied
+    const bool reproducible = crew.workers() == 1;  // others push at times of their own
+    const at::Tensor expected = train(3);
+    EXPECT_FALSE(expected.equal(then));
+    int64_t at = 0;
+    for (const at::Tensor& each : parameters) {
+      const torch::NoGradGuard no_grad;
+      each.flatten().copy_(then.narrow(0, at, each.numel()));
+      at += each.numel();
+    }
+    bounded.restore(kept);
+    EXPECT_TRUE(flat(parameters).equal(then));
+    const at::Tensor again = train(3);
+    if (reproducible) {
+      EXPECT_TRUE(again.equal(expected));
+    }
+    // Each update goes a tenth of the way to 3 from parameters that lack the others' updates of this step at most.
+    EXPECT_TRUE(((again - 3).abs() < (then - 3).abs()).all().item<bool>());
+  });
+}
+
 TEST(Workers, RefuseWrongOptions) {
-  EXPECT_THROW(Downpour(world(), parameters_from(0), {.lr = 0}), ContractError);
+  EXPECT_THROW(Downpour(world(), parameters_from(0), {.push_interval = 0}), ContractError);
   EXPECT_THROW(Downpour(world(), parameters_from(0), {.pull_interval = 2, .prefetch_lead = 3}), ContractError);
   EXPECT_THROW(ElasticAveraging(world(), parameters_from(0), {.period = 0}), ContractError);
   EXPECT_THROW(ElasticAveraging(world(), {}, {}), ContractError);

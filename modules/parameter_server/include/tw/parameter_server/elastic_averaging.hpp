@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
-#include <memory>
-#include <tw/parameter_server/sharded_tensor.hpp>
-#include <tw/parameter_server/traffic.hpp>
-#include <tw/shards/crew.hpp>
+#include <tw/parameter_server/worker.hpp>
 #include <vector>
 
 namespace tw::parameter_server {
@@ -33,31 +30,20 @@ struct ElasticOptions {
 /// for (...) { sgd.zero_grad(); loss.backward(); sgd.step(); elastic.step(); }
 /// elastic.finish();                       // all ranks now hold the centre
 /// ```
-class ElasticAveraging {
+class ElasticAveraging final : public Worker {
  public:
   /// Collective. All begin with rank 0's parameters, and so does the centre. @param parameters of one floating point type
   ElasticAveraging(const Communicator& comm, std::vector<at::Tensor> parameters, const ElasticOptions& options = {});
-  ~ElasticAveraging();
-  ElasticAveraging(const ElasticAveraging&) = delete;
-  ElasticAveraging& operator=(const ElasticAveraging&) = delete;
 
-  /// To be called after the optimizer's step. Workers may make different numbers of steps. Collective over the ranks of a worker, whose gradients are
-  /// equal. @return whether it was an elastic one
-  bool step();
-  /// Waits for all workers, and takes over the centre. Collective.
-  void finish();
+  /// To be called after the optimizer's step. Workers may make different numbers of steps. @return whether it was an elastic one
+  bool step() override;
 
-  double alpha() const noexcept;
-  /// @throws ContractError on ranks that neither serve nor are their worker's first
-  const ShardedTensor& centre() const;
-  /// The ranks of this worker.
-  const Communicator& group() const noexcept;
-  /// On a worker's first rank.
-  const Traffic& traffic() const noexcept;
+  double alpha() const noexcept { return alpha_; }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  ElasticOptions options_;
+  double alpha_;
+  int64_t steps_ = 0;
 };
 
 }  // namespace tw::parameter_server

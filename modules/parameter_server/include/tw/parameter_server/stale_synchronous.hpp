@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
-#include <memory>
-#include <tw/parameter_server/sharded_tensor.hpp>
-#include <tw/parameter_server/traffic.hpp>
-#include <tw/shards/crew.hpp>
+#include <tw/parameter_server/worker.hpp>
 #include <vector>
 
 namespace tw::parameter_server {
@@ -33,30 +30,23 @@ struct StaleSynchronousOptions {
 /// for (...) { sgd.zero_grad(); loss.backward(); sgd.step(); bounded.step(); }
 /// bounded.finish();                       // all ranks now hold the centre
 /// ```
-class StaleSynchronous {
+class StaleSynchronous final : public Worker {
  public:
   /// Collective. All begin with rank 0's parameters. @param parameters of one floating point type
   StaleSynchronous(const Communicator& comm, std::vector<at::Tensor> parameters, const StaleSynchronousOptions& options = {});
-  ~StaleSynchronous();
-  StaleSynchronous(const StaleSynchronous&) = delete;
-  StaleSynchronous& operator=(const StaleSynchronous&) = delete;
 
-  /// To be called after the optimizer's step. Workers may make different numbers of steps: nobody waits for those that have called finish(). Collective
-  /// over the ranks of a worker, whose gradients are equal. @return whether x = c
-  bool step();
-  /// Waits for all workers, and takes over the centre. Collective.
-  void finish();
-
-  /// @throws ContractError on ranks that neither serve nor are their worker's first
-  const ShardedTensor& centre() const;
-  /// The ranks of this worker.
-  const Communicator& group() const noexcept;
-  /// On a worker's first rank.
-  const Traffic& traffic() const noexcept;
+  /// To be called after the optimizer's step. Workers may make different numbers of steps: nobody waits for those that have called finish().
+  /// @return whether x = c
+  bool step() override;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  void begin_anew() override;
+  /// What the worker's first rank says, which alone knows of clocks.
+  bool agreed(bool of_first_rank) const;
+
+  StaleSynchronousOptions options_;
+  at::Tensor before_;  // the parameters when this worker's step began
+  int64_t steps_ = 0;  // since all were together
 };
 
 }  // namespace tw::parameter_server

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
-#include <memory>
-#include <tw/parameter_server/traffic.hpp>
-#include <tw/shards/crew.hpp>
+#include <tw/parameter_server/worker.hpp>
 #include <vector>
-
-#include <ATen/core/Tensor.h>
-#include <tw/mpi/communicator.hpp>
 
 namespace tw::parameter_server {
 
@@ -28,27 +23,20 @@ struct SynchronousAveragingOptions {
 /// for (...) { sgd.zero_grad(); loss.backward(); average.step(); sgd.step(); }
 /// average.finish();
 /// ```
-class SynchronousAveraging {
+class SynchronousAveraging final : public Worker {
  public:
   /// Collective. All begin with rank 0's parameters. @param parameters of one floating point type
   SynchronousAveraging(const Communicator& comm, std::vector<at::Tensor> parameters, const SynchronousAveragingOptions& options = {});
-  ~SynchronousAveraging();
-  SynchronousAveraging(const SynchronousAveraging&) = delete;
-  SynchronousAveraging& operator=(const SynchronousAveraging&) = delete;
 
-  /// To be called between backward() and the optimizer's step. Collective over workers. @throws Error where a worker has called finish() instead
-  void step();
-  /// Collective.
-  void finish();
-
-  /// The ranks of this worker.
-  const Communicator& group() const noexcept;
-  /// On a worker's first rank.
-  const Traffic& traffic() const noexcept;
+  /// To be called between backward() and the optimizer's step: gradients are taken over. Collective over workers.
+  /// @throws Error where a worker has called finish() instead
+  bool step() override;
+  /// Waits for all workers. The parameters, which are the same everywhere, stay what they are. Collective.
+  void finish() override;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  SynchronousAveragingOptions options_;
+  int64_t steps_ = 0;  // since all were together
 };
 
 }  // namespace tw::parameter_server
