@@ -38,7 +38,11 @@ void read_strategy(Reader& reader, train::StrategyOptions& strategy) {
   using Kind = train::StrategyKind;
   using Compression = train::CompressionKind;
   reader.choice<Kind>("strategy.name", strategy.kind,
-                      {{"data", Kind::data}, {"sharded", Kind::sharded}, {"local_sgd", Kind::local_sgd}, {"diloco", Kind::diloco}});
+                      {{"data", Kind::data},
+                       {"sharded", Kind::sharded},
+                       {"local_sgd", Kind::local_sgd},
+                       {"diloco", Kind::diloco},
+                       {"parameter_server", Kind::parameter_server}});
   reader.choice<Compression>("strategy.compression", strategy.compression,
                              {{"none", Compression::none},
                               {"float16", Compression::float16},
@@ -53,6 +57,16 @@ void read_strategy(Reader& reader, train::StrategyOptions& strategy) {
   reader.at_least("strategy.period", strategy.period, 1);
   reader.positive("strategy.outer_lr", strategy.outer_learning_rate);
   reader.in_range("strategy.outer_momentum", strategy.outer_momentum, 0, 1);
+  using Algorithm = train::ServerAlgorithm;
+  reader.choice<Algorithm>("strategy.algorithm", strategy.algorithm,
+                           {{"downpour", Algorithm::downpour},
+                            {"easgd", Algorithm::easgd},
+                            {"eamsgd", Algorithm::eamsgd},
+                            {"ssp", Algorithm::ssp},
+                            {"sync", Algorithm::sync}});
+  reader.positive("strategy.beta", strategy.beta);
+  if (strategy.beta > 1) reader.refuse("strategy.beta", concat("must be at most 1, got ", strategy.beta), "0.9");
+  reader.at_least("strategy.staleness", strategy.staleness, 0);
 }
 
 void read_safety(Reader& reader, train::Options& run) {

@@ -42,6 +42,22 @@ std::string test_text(const Figures& test) {
   return test.empty() ? "" : text.substr(0, text.size() - 1);
 }
 
+/// "812 pushes/s and 812 pulls/s, 1.20 % of the step time spent waiting; half of the pushes at most 2 others' pushes old, all at most 9"
+std::string servers_text(const ServerFigures& figures) {
+  int64_t pushes = 0;
+  for (const int64_t each : figures.staleness) pushes += each;
+  const auto age_of = [&](double share) {
+    int64_t so_far = 0;
+    size_t age = 0;
+    while (age + 1 < figures.staleness.size() &&
+           (so_far += figures.staleness[age]) < static_cast<int64_t>(std::ceil(share * static_cast<double>(pushes))))
+      ++age;
+    return concat(age, age + 1 == figures.staleness.size() ? " or more" : "");
+  };
+  return concat(format_count(figures.pushes_per_s), " pushes/s and ", format_count(figures.pulls_per_s), " pulls/s, ", percent(figures.waiting_share),
+                " of the step time spent waiting; half of the pushes at most ", age_of(0.5), " pushes of others old, all at most ", age_of(1));
+}
+
 }  // namespace
 
 Console::Console(std::ostream& out, bool terminal, std::string unit) : out_(out), terminal_(terminal), unit_(std::move(unit)) {}
@@ -81,6 +97,7 @@ void Console::on_end(State& state, const Summary& summary) {
   line("speed          ", concat(format_count(summary.samples_per_s), " ", unit_, "/s"));
   line("communication  ", concat(format_count(summary.bytes_per_step), "B a step and rank; ", percent(summary.exposed_comm_share),
                                  " of the step time was spent waiting for it, ", percent(summary.waited_for_data_share), " waiting for data"));
+  if (summary.servers) line("servers        ", servers_text(*summary.servers));
   line("files          ",
        concat(state.options.folder().string(), ": metrics.jsonl, metrics.csv",
               state.options.checkpoint.every_epochs + state.options.checkpoint.every_steps > 0 ? ", checkpoints, best.safetensors" : ""));

@@ -100,6 +100,12 @@ void MetricsLog::on_end(State& /*state*/, const Summary& summary) {
   json["finished"] = summary.finished;
   json["stopped_because"] = summary.stopped_because;
   json["train_time_s"] = summary.train_time.count();
+  if (summary.servers) {
+    json["pushes_per_s"] = summary.servers->pushes_per_s;
+    json["pulls_per_s"] = summary.servers->pulls_per_s;
+    json["waiting_for_servers_share"] = summary.servers->waiting_share;
+    json["staleness"] = summary.servers->staleness;
+  }
   json_ << json << std::endl;
   keep_good(json_);
 }

@@ -20,6 +20,7 @@
 #include <tw/state/optimizer_state.hpp>
 #include <utility>
 
+#include "by_servers.hpp"
 #include "diloco_options.hpp"
 #include "non_finite.hpp"
 
@@ -180,7 +181,7 @@ class Local : public Strategy {
  public:
   template <class Options>
   Local(const Communicator& comm, const Model& model, Optimizer& optimizer, const Options& options)
-      : comm_(comm), model_(model), outer_(comm, model.all_tensors(), options), optimizer_(optimizer), state_(optimizer, model.parameters) {}
+      : comm_(comm), model_(model), outer_(make_outer(comm, model, optimizer, options)), optimizer_(optimizer), state_(optimizer, model.parameters) {}
 
   void zero_grad() override { optimizer_.zero_grad(); }
   // Such that the mean over the ranks of what they follow is the gradient of the mean over all samples.
@@ -192,6 +193,7 @@ class Local : public Strategy {
     trouble_ = trouble_ || word == Word::trouble;
   }
   Outcome update() override {
+    if constexpr (by_servers) outer_.average();
     const bool left_out = std::exchange(trouble_, false) || !gradients_finite();
     if (left_out) said_[static_cast<size_t>(Word::trouble)] = 1;
     if (!left_out) optimizer_.step();
@@ -216,11 +218,29 @@ class Local : public Strategy {
     return shards;
   }
   void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
-  void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
+  void apply(const std::vector<NamedShard>& shards) override {
+    state_.apply(shards);
+    if constexpr (by_servers) outer_.restore(shards);
+  }
   Seconds exposed_time() const override { return outer_.exposed_time(); }
   int64_t payload_bytes() const override { return outer_.bytes_communicated(); }
+  const parameter_server::Traffic* server_traffic() const override {
+    if constexpr (by_servers) return &outer_.traffic();
+    return nullptr;
+  }
 
  private:
+  static constexpr bool by_servers = std::is_same_v<Outer, ByServers>;
+
+  template <class Options>
+  static Outer make_outer(const Communicator& comm, const Model& model, const Optimizer& optimizer, const Options& options) {
+    if constexpr (by_servers) {
+      return Outer(comm, model.all_tensors(), optimizer, options);
+    } else {
+      return Outer(comm, model.all_tensors(), options);
+    }
+  }
+
   bool gradients_finite() const {
     return std::all_of(model_.parameters.begin(), model_.parameters.end(), [](const NamedTensor& parameter) {
       const at::Tensor& gradient = parameter.tensor.grad();
@@ -249,7 +269,7 @@ class Local : public Strategy {
 }  // namespace
 
 std::unique_ptr<Strategy> make_strategy(const Ranks& ranks, const Model& model, Optimizer& optimizer, const StrategyOptions& options,
-                                        std::vector<int64_t> arrival_order, decltype(ReducerOptions::on_bucket) on_bucket) {
+                                        std::vector<int64_t> arrival_order, const OnCommunication& on_communication) {
   const Communicator& comm = ranks.data;
   TW_EXPECTS(!model.parts || (options.kind == StrategyKind::data && options.compression == CompressionKind::none),
              "a model in parts along the axis '", model.parts ? model.parts->axis : "", "' is trained with strategy data, without compression");
@@ -258,7 +278,9 @@ std::unique_ptr<Strategy> make_strategy(const Ranks& ranks, const Model& model, 
                          .arrival_order = model.parts ? std::vector<int64_t>() : usable(comm, std::move(arrival_order), model),
                          .sparse = model.sparse,
                          .compressor = make_compressor(options),
-                         .on_bucket = std::move(on_bucket)};
+                         .on_bucket = [on_communication](int64_t bucket, auto begin, auto end) {
+                           if (on_communication) on_communication("all-reduce", bucket, begin, end);
+                         }};
   switch (options.kind) {
     case StrategyKind::data: return std::make_unique<Data>(ranks, model, optimizer, reducer);
     case StrategyKind::sharded:
@@ -267,6 +289,12 @@ std::unique_ptr<Strategy> make_strategy(const Ranks& ranks, const Model& model, 
       return std::make_unique<Sharded>(ranks, model, optimizer, reducer, ShardedOptimizerOptions{.one_copy_per_node = options.one_copy_per_node});
     case StrategyKind::local_sgd: return std::make_unique<Local<LocalSgd>>(comm, model, optimizer, LocalSgdOptions{.period = options.period});
     case StrategyKind::diloco: return std::make_unique<Local<DiLoCo>>(comm, model, optimizer, diloco_options(options));
+    case StrategyKind::parameter_server:
+      return std::make_unique<Local<ByServers>>(comm, model, optimizer, ByServers::Options{options, [on_communication](auto begin, auto end) {
+                                                                                             if (on_communication) {
+                                                                                               on_communication("exchange", 0, begin, end);
+                                                                                             }
+                                                                                           }});
   }
   return nullptr;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <tw/base/clock.hpp>
 #include <tw/gradients/reducer.hpp>
+#include <tw/parameter_server/traffic.hpp>
 #include <tw/tensor/named_shard.hpp>
 #include <tw/train/model.hpp>
 #include <tw/train/options.hpp>
@@ -63,11 +64,17 @@ class Strategy {
   virtual Seconds exposed_time() const = 0;
   /// Over all updates: what this rank gave to collectives.
   virtual int64_t payload_bytes() const = 0;
+  /// Null where there are no servers.
+  virtual const parameter_server::Traffic* server_traffic() const { return nullptr; }
 };
+
+/// Told when this rank communicated, for timelines; numbers are of buckets. Names are literals.
+using OnCommunication =
+    std::function<void(const char* name, int64_t number, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
 
 /// Collective. All arguments are borrowed. @param arrival_order of an earlier run, or empty.
 /// @throws ContractError for a strategy that a model in parts cannot have
 std::unique_ptr<Strategy> make_strategy(const Ranks& ranks, const Model& model, torch::optim::Optimizer& optimizer, const StrategyOptions& options,
-                                        std::vector<int64_t> arrival_order, decltype(ReducerOptions::on_bucket) on_bucket);
+                                        std::vector<int64_t> arrival_order, const OnCommunication& on_communication);
 
 }  // namespace tw::train

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/contract.hpp>
 #include <tw/gradients/compression.hpp>
+#include <tw/parameter_server/elastic_averaging.hpp>
+#include <tw/parameter_server/stale_synchronous.hpp>
 #include <tw/train/strategy_options.hpp>
 
 #include <iomanip>
@@ -30,12 +32,15 @@ void StrategyOptions::validate() const {
   TopKOptions{.fraction = top_k_fraction}.validate();
   PowerSgdOptions{.rank = power_sgd_rank}.validate();
   diloco_options(*this).validate();
+  parameter_server::ElasticOptions{.period = period, .beta = beta}.validate();
+  parameter_server::StaleSynchronousOptions{.staleness = staleness}.validate();
 }
 
 std::string StrategyOptions::describe() const {
   return concat(std::setprecision(std::numeric_limits<double>::max_digits10), "strategy ", static_cast<int>(kind), ", compression ",
                 static_cast<int>(compression), " ", top_k_fraction, " ", power_sgd_rank, ", release ", release_gradients, ", one copy ",
-                one_copy_per_node, ", period ", period, ", outer ", outer_learning_rate, " ", outer_momentum);
+                one_copy_per_node, ", period ", period, ", outer ", outer_learning_rate, " ", outer_momentum, ", algorithm ",
+                static_cast<int>(algorithm), ", beta ", beta, ", staleness ", staleness);
 }
 
 }  // namespace tw::train

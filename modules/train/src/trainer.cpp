@@ -20,6 +20,7 @@
 #include "evaluate.hpp"
 #include "non_finite.hpp"
 #include "ranks.hpp"
+#include "server_figures.hpp"
 #include "signals.hpp"
 #include "snapshots.hpp"
 #include "strategy.hpp"
@@ -52,8 +53,8 @@ class Trainer::Run {
     }
     earlier_ = to_resume();
     strategy_ = make_strategy(ranks_, model_, optimizer, options_.strategy, earlier_ ? earlier_->arrival_order : std::vector<int64_t>(),
-                              [this](int64_t bucket, auto begin, auto end) {
-                                if (tracing()) timeline_.add(Timeline::Row::communication, "all-reduce", begin, end, bucket);
+                              [this](const char* name, int64_t number, auto begin, auto end) {
+                                if (tracing()) timeline_.add(Timeline::Row::communication, name, begin, end, number);
                               });
     for (const auto& group : strategy_->optimizer().param_groups()) base_rates_.push_back(group.options().get_lr());
     state_.emplace(ranks_.all, model_, strategy_->optimizer(), options_);
@@ -386,6 +387,7 @@ class Trainer::Run {
       summary.exposed_comm_share = waits[0] / ranks_.all.size() / train_time_.count();
       summary.bytes_per_step = static_cast<double>(strategy_->payload_bytes()) / static_cast<double>(progress_.step - first_step_);
       summary.waited_for_data_share = waits[1] / ranks_.all.size() / train_time_.count();
+      if (const auto* traffic = strategy_->server_traffic()) summary.servers = figures_of(*traffic, ranks_.data, train_time_);
     }
     // What cannot be written takes the report away from nobody.
     std::exception_ptr failure;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <tw/base/clock.hpp>
 #include <utility>
@@ -26,6 +27,15 @@ struct EpochReport {
   int64_t samples = 0;  ///< trained, by all ranks
 };
 
+/// What ranks and parameter servers had to do with each other, since the start or the resume.
+struct ServerFigures {
+  double pushes_per_s = 0;   ///< of all ranks
+  double pulls_per_s = 0;    ///< likewise
+  double waiting_share = 0;  ///< time in which ranks waited for servers, or for other ranks where the algorithm says so, over the time of all steps
+  /// Pushes of all ranks by their age: how many pushes of others had come since the pull before. The last entry is that many or more.
+  std::vector<int64_t> staleness;
+};
+
 /// A run that has ended, in whichever way.
 struct Summary {
   int ranks = 1;
@@ -34,17 +44,18 @@ struct Summary {
   int64_t parameters = 0;  ///< trained elements
   int64_t test_samples = 0;
   int64_t global_batch = 0;
-  Figures test;                      ///< the last evaluation
-  double best = 0;                   ///< the best value of what early stopping watches
-  int64_t best_epoch = 0;            ///< 0: nothing was evaluated
-  int64_t skipped_steps = 0;         ///< left out because something was not finite
-  std::string stopped_because;       ///< empty: all epochs were trained
-  bool finished = true;              ///< false: to be resumed
-  double samples_per_s = 0;          ///< trained, by all ranks, evaluation not counted; since the start or the resume
-  double exposed_comm_share = 0;     ///< time in which ranks only waited for communication, over the time of all steps; mean over ranks
-  double bytes_per_step = 0;         ///< that a rank gave to the strategy's collectives
-  double waited_for_data_share = 0;  ///< the same for data
-  Seconds train_time{0};             ///< of all steps since the start or the resume
+  Figures test;                               ///< the last evaluation
+  double best = 0;                            ///< the best value of what early stopping watches
+  int64_t best_epoch = 0;                     ///< 0: nothing was evaluated
+  int64_t skipped_steps = 0;                  ///< left out because something was not finite
+  std::string stopped_because;                ///< empty: all epochs were trained
+  bool finished = true;                       ///< false: to be resumed
+  double samples_per_s = 0;                   ///< trained, by all ranks, evaluation not counted; since the start or the resume
+  double exposed_comm_share = 0;              ///< time in which ranks only waited for communication, over the time of all steps; mean over ranks
+  double bytes_per_step = 0;                  ///< that a rank gave to the strategy's collectives
+  double waited_for_data_share = 0;           ///< the same for data
+  Seconds train_time{0};                      ///< of all steps since the start or the resume
+  std::optional<ServerFigures> servers = {};  ///< of strategy parameter_server
 };
 
 }  // namespace tw::train

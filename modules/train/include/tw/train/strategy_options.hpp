@@ -8,10 +8,20 @@ namespace tw::train {
 
 /// How the ranks train one model; docs/strategies.md compares them.
 enum class StrategyKind {
-  data,       ///< gradients are reduced in every step (DataParallel)
-  sharded,    ///< the same, and each rank updates its share of the parameters (ShardedOptimizer)
-  local_sgd,  ///< ranks train alone, and average their parameters every `period` steps (LocalSgd)
-  diloco,     ///< ranks train alone, and make an outer step every `period` steps (DiLoCo)
+  data,              ///< gradients are reduced in every step (DataParallel)
+  sharded,           ///< the same, and each rank updates its share of the parameters (ShardedOptimizer)
+  local_sgd,         ///< ranks train alone, and average their parameters every `period` steps (LocalSgd)
+  diloco,            ///< ranks train alone, and make an outer step every `period` steps (DiLoCo)
+  parameter_server,  ///< ranks train alone, and exchange with servers, which all ranks are, at times of their own (tw::parameter_server)
+};
+
+/// How ranks train by way of servers; docs/parameter_server.md compares them.
+enum class ServerAlgorithm {
+  downpour,  ///< Downpour: an exchange every `period` steps
+  easgd,     ///< ElasticAveraging: likewise
+  eamsgd,    ///< the same, with an optimizer that has Nesterov momentum
+  ssp,       ///< StaleSynchronous
+  sync,      ///< SynchronousAveraging: the arithmetic of strategy data
 };
 
 /// What gradients travel as.
@@ -24,9 +34,12 @@ struct StrategyOptions {
   int64_t power_sgd_rank = 2;
   bool release_gradients = false;  ///< of `sharded`: keep only this rank's share of the reduced gradients (ZeRO 2)
   bool one_copy_per_node = false;  ///< of `sharded`: one copy of the parameters for all ranks of a node
-  int64_t period = 50;             ///< of `local_sgd` and `diloco`: steps; they meet at the end of each epoch too
+  int64_t period = 50;             ///< in steps, of all but `data`, `sharded`, `ssp` and `sync`; ranks meet at the end of each epoch too
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
+  ServerAlgorithm algorithm = ServerAlgorithm::easgd;  ///< of `parameter_server`
+  double beta = 0.9;                                   ///< of `easgd` and `eamsgd`, see ElasticOptions
+  int64_t staleness = 3;                               ///< of `ssp`, see StaleSynchronousOptions
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
