@@ -27,17 +27,24 @@ namespace {
 using namespace tw::search;
 
 constexpr int64_t trials = 27;  // of random search
-constexpr int64_t rounds = 27;  // of each, after which it reports
-constexpr int64_t eta = 3;
-constexpr int64_t train_samples = 2048;
-constexpr int64_t test_samples = 500;
-constexpr int64_t batch = 32;
-constexpr int64_t steps_of_a_round = 8;
+constexpr int64_t rounds = 64;  // of each
+constexpr int64_t steps_of_a_round = 16;
+constexpr int64_t eta = 4;
+constexpr int64_t train_samples = 8192;
+constexpr int64_t test_samples = 1000;
+constexpr int64_t batch = 8;
 
 tw::Batch first(const tw::ImageDataset& data, int64_t count) {
   std::vector<int64_t> indices(static_cast<size_t>(count));
   std::iota(indices.begin(), indices.end(), 0);
   return data.batch(indices);
+}
+
+/// The first rung at or behind `round`: 1, eta, eta^2, ...
+int64_t next_rung(int64_t round) {
+  int64_t rung = 1;
+  while (rung < round) rung *= eta;
+  return rung;
 }
 
 /// Trains by stochastic gradient descent; the loss is that of the test samples after the last round.
@@ -56,16 +63,17 @@ class LeNetTraining {
     tw::models::LeNet model;
     torch::optim::SGD sgd(model->parameters(),
                           torch::optim::SGDOptions(c.real("lr")).momentum(c.real("momentum")).weight_decay(c.real("weight_decay")));
+    const auto order = at::tensor(tw::random_permutation(train_samples, static_cast<uint64_t>(trial.number()), 0));
     double loss = 0;
     for (int64_t round = trial.attach(*model, sgd) + 1; round <= rounds; ++round) {
       if (static_cast<double>(steps_) >= most_) throw tw::Error("as many steps as random search has made");
-      const auto order = at::tensor(tw::random_permutation(train_samples, static_cast<uint64_t>(trial.number()), static_cast<uint64_t>(round)));
-      for (int64_t step = 0; step < steps_of_a_round; ++step, ++steps_) {
+      for (int64_t step = (round - 1) * steps_of_a_round; step < round * steps_of_a_round; ++step, ++steps_) {
         const at::Tensor rows = order.narrow(0, step * batch, batch);
         sgd.zero_grad();
         at::cross_entropy_loss(model->forward(train_.inputs.index_select(0, rows)), train_.targets.index_select(0, rows)).backward();
         sgd.step();
       }
+      if (round != next_rung(round)) continue;
       const torch::NoGradGuard no_gradients;
       loss = at::cross_entropy_loss(model->forward(test_.inputs), test_.targets).item<double>();
       if (!trial.report(round, loss)) break;
@@ -107,7 +115,7 @@ int main(int argc, char** argv) {
   const tw::Environment mpi(argc, argv, {.stall_abort = std::chrono::hours(24)});  // ranks wait long for each other at the end
   const int seeds = argc > 2 ? std::atoi(argv[2]) : 6;
   const tw::Communicator alone = mpi.world().split(mpi.world().rank(), 0);
-  const HalvingOptions halving{.grace = 2, .eta = eta, .most = rounds};
+  const HalvingOptions halving{.grace = 1, .eta = eta, .most = rounds};
   std::vector<double> figures(static_cast<size_t>(3 * seeds));  // by seed: steps of random search, and of both forms
   for (int seed = mpi.world().rank(); seed < seeds; seed += mpi.world().size()) {
     const Spent random = search(alone, argv[1], {.evaluations = trials, .seed = static_cast<uint64_t>(seed)}, HUGE_VAL);

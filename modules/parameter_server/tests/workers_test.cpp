@@ -2,8 +2,13 @@
 // Workers that learn by way of servers, against their formulas in one process: ranks take turns here, so that the order of what happens is known.
 #include <torch/torch.h>
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
+#include <csignal>
+#include <fstream>
+#include <thread>
 #include <tw/comm.hpp>
 #include <tw/parameter_server.hpp>
 
@@ -300,6 +305,41 @@ TEST(SynchronousAveraging, SaysWhoHasLeft) {
     EXPECT_NE(message.find(concat("worker ", last, " (rank ", last, ") has left after 1 steps; this one is at 2")), std::string::npos) << message;
   }
   average.finish();
+}
+
+/// 'T': stopped.
+char state_of_process(int64_t id) {
+  std::ifstream in(concat("/proc/", id, "/stat"));
+  std::string number;
+  std::string name;
+  char state = '?';
+  in >> number >> name >> state;
+  return state;
+}
+
+/// The last rank stops, and goes on only when the others have made all their steps.
+TEST(Workers, WhoIsStoppedHoldsUpNobody) {
+  if (world().size() == 1) return;
+  const std::vector<at::Tensor> parameters = parameters_from(0.5);
+  torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
+  Downpour worker(world(), parameters);
+  const at::Tensor shared = node_tensor(world(), {2}, at::kLong);  // who is stopped; how many have made their steps
+  auto* numbers = shared.data_ptr<int64_t>();
+  const bool stops = world().rank() == world().size() - 1;
+  if (stops) numbers[0] = getpid();
+  barrier(world());
+  if (stops) std::raise(SIGSTOP);
+  for (int step = 0; step < 20; ++step) {
+    set_gradients(parameters, 0);
+    sgd.step();
+    worker.step();
+  }
+  if (!stops && std::atomic_ref(numbers[1]).fetch_add(1) == world().size() - 2) {
+    while (state_of_process(numbers[0]) != 'T') std::this_thread::yield();
+    kill(static_cast<pid_t>(numbers[0]), SIGCONT);
+  }
+  worker.finish();
+  EXPECT_EQ(worker.traffic().pushes, 21);
 }
 
 /// What was restored is gone on with, by all, whatever their clocks said before.
