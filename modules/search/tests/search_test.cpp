@@ -187,9 +187,12 @@ TEST(Search, EndsWhereItsRuleIsBroken) {
     void observe(const Report& /*report*/) override { throw std::logic_error("broken"); }
     bool goes_on(const Report& /*report*/) const override { return true; }
   };
-  Search search(world(), plane(), [&](const Configuration& c, Trial& trial) -> Outcome { return trial.report(1, 1) ? sphere(c) : 1; },
-                {.evaluations = 8, .stopping = [] { return std::make_unique<Broken>(); }});
-  EXPECT_ANY_THROW(search.run());  // on other ranks perhaps the news of it
+  const auto search = [] {
+    Search(world(), plane(), [](const Configuration& c, Trial& trial) -> Outcome { return trial.report(1, 1) ? sphere(c) : 1; },
+           {.evaluations = 8, .stopping = [] { return std::make_unique<Broken>(); }})
+        .run();
+  };
+  EXPECT_ANY_THROW(search());  // on other ranks the news of it, which may come while they still wait for each other before it begins
   world().barrier();
 }
 
