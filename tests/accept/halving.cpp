@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <median.hpp>
 #include <numeric>
 #include <tw/base/error.hpp>
 #include <tw/base/random.hpp>
@@ -25,6 +26,7 @@
 namespace {
 
 using namespace tw::search;
+using tw::testing::median_of;
 
 constexpr int64_t trials = 27;  // of random search
 constexpr int64_t rounds = 64;  // of each
@@ -100,12 +102,6 @@ Spent search(const tw::Communicator& alone, const char* data, SearchOptions opti
   Search search(alone, space, std::ref(training), options);
   const double best = search.run().best.loss;
   return {best, static_cast<double>(training.steps())};
-}
-
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 }  // namespace

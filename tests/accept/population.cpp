@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <median.hpp>
 #include <noisy_regression.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/environment.hpp>
@@ -14,6 +15,7 @@
 namespace {
 
 using namespace tw::search;
+using tw::testing::median_of;
 using tw::testing::NoisyRegression;
 
 constexpr double lowest_rate = 1e-5;
@@ -47,12 +49,6 @@ double best_of_constant_rates(const tw::Communicator& comm, int rates, uint64_t 
   }
   tw::mpi::allreduce(comm, {&best, 1, tw::ElementType::float64}, tw::ReduceOp::min);
   return best;
-}
-
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 }  // namespace
