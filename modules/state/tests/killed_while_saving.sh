@@ -13,12 +13,12 @@ for round in $(seq "$rounds"); do
   rm -f "$directory/saving" "$directory"/pid.*
   "$@" 2 "$program" save "$directory" >"$directory/log" 2>&1 &
   job=$!
-  for _ in $(seq 600); do
-    [ -s "$directory/saving" ] && break
+  tries=600
+  until [ -s "$directory/saving" ]; do  # seen once is enough: it is written anew at every save, and is empty for a moment then
     kill -0 $job 2>/dev/null || { cat "$directory/log"; echo "it ended by itself"; exit 1; }
+    [ $((tries -= 1)) -gt 0 ] || { kill $job; wait $job; echo "it saved nothing in 30 s"; exit 1; }
     sleep 0.05
   done
-  [ -s "$directory/saving" ] || { kill $job; echo "it saved nothing in 30 s"; exit 1; }
   sleep "0.$(printf %03d $((RANDOM % 300)))"  # the random moment
   kill -9 "$(cat "$directory/pid.$((round % 2))")"
   wait $job
