@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pipeline/predicted: the step that a plan predicts from its measured profile against the step that its stages take, for models in two stages.
-// pipeline/bubble, with the argument "virtual": how long ranks wait in a step of stages that sleep, against (p - 1)(F + B).
+// pipeline/bubble, with the argument "virtual": by how much a step of p stages that sleep is longer than m (F + B), what each of them takes for its
+// micro-batches by itself, against (p - 1)(F + B).
 #include "measure.hpp"
 
 #include <torch/torch.h>
@@ -79,22 +80,14 @@ void measure_predictions(const Contest& contest) {
   measure_prediction(contest, "gpt", *gpt, torch::randint(256, {64, 64}), torch::randint(256, {64, 64}));
 }
 
-tw::Seconds slept{0};
-
-void sleep_for(std::chrono::milliseconds duration) {
-  const tw::Stopwatch watch;
-  std::this_thread::sleep_for(duration);
-  slept += watch.elapsed();
-}
-
 /// F = 20 ms, B = 40 ms.
 struct Sleep : torch::autograd::Function<Sleep> {
   static torch::Tensor forward(torch::autograd::AutogradContext* /*context*/, const torch::Tensor& x) {
-    sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return x.clone();
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/, torch::autograd::variable_list cotangents) {
-    sleep_for(std::chrono::milliseconds(40));
+    std::this_thread::sleep_for(std::chrono::milliseconds(40));
     return cotangents;
   }
 };
@@ -109,23 +102,31 @@ TORCH_MODULE(Sleeper);
 void measure_bubble(const Contest& contest, const std::string& name, Schedule (*schedule)(int, int)) {
   constexpr int micro_batches = 16;
   const tw::Communicator& comm = contest.comm();
-  Pipeline pipeline(comm, std::vector<BlockFactory>(static_cast<size_t>(comm.size()), block([] { return Sleeper(); })),
-                    {.schedule = schedule(comm.size(), micro_batches)});
+  const tw::Communicator alone_comm = comm.split(comm.rank(), 0);
+  const auto stages_on = [&](const tw::Communicator& of) {
+    return Pipeline(of, std::vector<BlockFactory>(static_cast<size_t>(of.size()), block([] { return Sleeper(); })),
+                    {.schedule = schedule(of.size(), micro_batches)});
+  };
+  Pipeline pipeline = stages_on(comm);
+  Pipeline alone = stages_on(alone_comm);
   const torch::Tensor x = torch::ones({micro_batches, 4});
+  const auto step_ms = [&](Pipeline& stages) {  // the mean of all ranks
+    comm.barrier();
+    const tw::Stopwatch watch;
+    stages.run(x, x, [](const torch::Tensor& a, const torch::Tensor& b) { return torch::mse_loss(a, b); });
+    comm.barrier();
+    double seconds = watch.elapsed().count();
+    tw::mpi::allreduce(comm, {&seconds, 1, tw::ElementType::float64}, tw::ReduceOp::sum);
+    return 1e3 * seconds / comm.size();
+  };
   std::vector<double> formula_ms;
   std::vector<double> measured_ms;
   for (int round = -1; round < 10; ++round) {
-    comm.barrier();
-    slept = tw::Seconds(0);
-    const tw::Stopwatch watch;
-    pipeline.run(x, x, [](const torch::Tensor& a, const torch::Tensor& b) { return torch::mse_loss(a, b); });
-    comm.barrier();
-    std::vector<double> seconds{slept.count(), watch.elapsed().count()};  // of all ranks
-    tw::mpi::allreduce(comm, {seconds.data(), 2, tw::ElementType::float64}, tw::ReduceOp::sum);
+    const double busy_ms = step_ms(alone);
+    const double total_ms = step_ms(pipeline);
     if (round < 0) continue;
-    const double busy_ms = 1e3 * seconds[0] / comm.size();
     formula_ms.push_back((comm.size() - 1) * busy_ms / micro_batches);
-    measured_ms.push_back(1e3 * seconds[1] / comm.size() - busy_ms);
+    measured_ms.push_back(total_ms - busy_ms);
   }
   tw::benchmark::print(contest, {.benchmark = "pipeline/bubble", .name = name, .baseline = "formula", .rounds = 10}, formula_ms, measured_ms);
 }
