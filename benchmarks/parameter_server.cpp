@@ -200,10 +200,12 @@ void measure_all(const Contest& contest, std::string_view what) {
     for (const char* algorithm : {"downpour", "easgd"}) measure_slow_rank(contest, algorithm);
     return;
   }
+  if (what == "requests") return measure_requests(contest);
   for (const char* direction : {"pull", "push"}) {
+    if (!what.empty() && what != direction) continue;
     for (int64_t bytes = 4096; bytes <= int64_t{64} << 20; bytes *= 4) measure_bandwidth(contest, direction, bytes);
   }
-  measure_requests(contest);
+  if (what.empty()) measure_requests(contest);
 }
 
 }  // namespace

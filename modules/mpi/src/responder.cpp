@@ -85,8 +85,8 @@ class Responder::Listening : public Transfer {
       if (!now.give) return true;
       held.piece = now.give();
       if (held.piece.empty()) return true;
-      check(MPI_Isend(held.piece.data(), static_cast<int>(held.piece.size()), MPI_BYTE, client, now.answer_tag, comm_.handle, &held.request),
-            "MPI_Isend", comm_.name);
+      check(MPI_Isend(held.piece.data(), static_cast<int>(held.piece.size()), MPI_BYTE, client, answer_tag, comm_.handle, &held.request), "MPI_Isend",
+            comm_.name);
     }
   }
 

@@ -4,6 +4,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstring>
+#include <span>
 #include <tw/base/concat.hpp>
 #include <tw/base/log.hpp>
 #include <tw/mpi/collectives.hpp>
@@ -19,93 +21,104 @@ namespace {
 using mpi::Buffer;
 using mpi::Responder;
 
-/// Several messages as one operation.
-class Together : public mpi::Transfer {
- public:
-  void add(std::unique_ptr<mpi::Transfer> part) { parts_.push_back(std::move(part)); }
-  bool advance() override {
-    std::erase_if(parts_, [](const std::unique_ptr<mpi::Transfer>& part) { return part->advance(); });
-    return parts_.empty();
-  }
-
- private:
-  std::vector<std::unique_ptr<mpi::Transfer>> parts_;
-};
-
 Buffer buffer_of(void* data, int64_t bytes) { return {data, bytes, ElementType::uint8}; }
 
-/// Calls f(buffer) for each piece of a tensor's memory.
+std::vector<std::byte> opening(const Request& request, std::span<const std::byte> elements = {}) {
+  std::vector<std::byte> bytes(sizeof(Request) + elements.size());
+  std::memcpy(bytes.data(), &request, sizeof(Request));
+  if (!elements.empty()) std::memcpy(bytes.data() + sizeof(Request), elements.data(), elements.size());
+  return bytes;
+}
+
+/// Calls f(buffer) for each piece of a part's memory.
 template <class Function>
-void for_each_piece(const at::Tensor& part, Function f) {
-  auto* data = static_cast<std::byte*>(part.data_ptr());
-  const auto bytes = static_cast<int64_t>(part.nbytes());
-  for (int64_t at = 0; at < bytes; at += Responder::piece_bytes) f(buffer_of(data + at, std::min(Responder::piece_bytes, bytes - at)));
+void for_each_piece(const Part& part, Function f) {
+  for (int64_t at = 0; at < part.bytes; at += Responder::piece_bytes) {
+    f(buffer_of(part.data + at, std::min(Responder::piece_bytes, part.bytes - at)));
+  }
 }
 
 }  // namespace
 
-Client::Client(const Communicator& comm) : comm_(comm), slots_(static_cast<size_t>(comm.size())) {
-  for (std::vector<Slot>& each : slots_) {
-    for (int i = 0; i < most_under_way; ++i) each.push_back({Responder::first_free_tag + i});
+/// Those of one request. They are under way at once, and looked at when all requests before it have been answered: so a look takes the same time
+/// however many there are.
+class Client::Messages : public mpi::Transfer {
+ public:
+  Messages(const Communicator& comm, Rank server, std::shared_ptr<Counts> counts)
+      : comm_(comm), server_(server), counts_(std::move(counts)), number_(counts_->begun++) {}
+
+  void send(const Buffer& buffer, Tag tag) { parts_.push_back(mpi::send_transfer(comm_, buffer, server_, tag)); }
+  void receive(const Buffer& buffer) { parts_.push_back(mpi::receive_transfer(comm_, buffer, server_, Responder::answer_tag)); }
+
+  bool advance() override {
+    if (counts_->answered.load(std::memory_order_relaxed) != number_) return false;
+    while (!parts_.empty() && parts_.back()->advance()) parts_.pop_back();
+    if (!parts_.empty()) return false;
+    counts_->answered.store(number_ + 1, std::memory_order_relaxed);
+    return true;
   }
+
+ private:
+  const Communicator& comm_;
+  Rank server_;
+  std::shared_ptr<Counts> counts_;
+  int64_t number_;
+  std::vector<std::unique_ptr<mpi::Transfer>> parts_;
+};
+
+Client::Client(const Communicator& comm) : comm_(comm) {
+  for (int server = 0; server < comm.size(); ++server) counts_.push_back(std::make_shared<Counts>());
 }
 
-std::shared_ptr<int> Client::take_tag(Rank server) {
-  std::vector<Slot>& slots = slots_[static_cast<size_t>(server)];
-  while (true) {
-    const auto free = std::find_if(slots.begin(), slots.end(), [](const Slot& slot) { return slot.user.expired(); });
-    if (free != slots.end()) {
-      auto tag = std::make_shared<int>(free->tag);
-      free->user = tag;
-      return tag;
-    }
+std::unique_ptr<Client::Messages> Client::next_messages(Rank server) {
+  const std::shared_ptr<Counts>& counts = counts_[static_cast<size_t>(server)];
+  while (counts->begun - counts->answered >= most_under_way) {
     progress(comm_);
+    if (counts->begun - counts->answered < most_under_way) break;
     sched_yield();
     if (comm_.revoked()) throw RevokedError(comm_.name(), "a request to a parameter server", "");
   }
+  return std::make_unique<Messages>(comm_, server, counts);
 }
 
 int64_t Client::under_way() const noexcept {
   int64_t count = 0;
-  for (const std::vector<Slot>& each : slots_)
-    count += std::count_if(each.begin(), each.end(), [](const Slot& slot) { return !slot.user.expired(); });
+  for (const auto& each : counts_) count += each->begun - each->answered;
   return count;
 }
 
-Work Client::push(Rank server, size_t rule, const at::Tensor& part, const std::shared_ptr<std::string>& failure) {
+Work Client::push(Rank server, size_t rule, const Part& part, const std::shared_ptr<std::string>& failure) {
   struct Kept {
-    std::shared_ptr<int> tag;
-    Request request;
-    Reply reply = {};
-    at::Tensor part;
+    std::vector<std::byte> opening;
+    at::Tensor pushed;
     std::shared_ptr<std::string> failure;
+    Reply reply = {};
   };
-  const auto tag = take_tag(server);
+  const bool at_once = part.bytes <= Request::most_bytes_at_once;
+  const std::span<const std::byte> elements(part.data, at_once ? static_cast<size_t>(part.bytes) : 0);
   const auto kept =
-      std::make_shared<Kept>(Kept{tag, {.kind = Request::Kind::push, .rule = static_cast<int32_t>(rule), .answer_tag = *tag}, {}, part, failure});
-  auto messages = std::make_unique<Together>();
-  messages->add(mpi::receive_transfer(comm_, buffer_of(&kept->reply, sizeof(Reply)), server, Tag(*tag)));
-  messages->add(mpi::send_transfer(comm_, buffer_of(&kept->request, sizeof(Request)), server, Responder::opening_tag));
-  for_each_piece(part, [&](const Buffer& piece) { messages->add(mpi::send_transfer(comm_, piece, server, Responder::payload_tag)); });
-  return mpi::start(comm_, {.collective = Collective::send, .peer = server, .count = part.numel()}, std::move(messages), [kept, server] {
-    if (kept->reply.failed == 0) return;  // a failed operation would be kept, and its tag with it
+      std::make_shared<Kept>(Kept{opening({.kind = Request::Kind::push, .rule = static_cast<int32_t>(rule)}, elements), part.of, failure});
+  auto messages = next_messages(server);
+  messages->receive(buffer_of(&kept->reply, sizeof(Reply)));
+  messages->send(buffer_of(kept->opening.data(), static_cast<int64_t>(kept->opening.size())), Responder::opening_tag);
+  if (!at_once) for_each_piece(part, [&](const Buffer& piece) { messages->send(piece, Responder::payload_tag); });
+  return mpi::start(comm_, {.collective = Collective::send, .peer = server, .count = part.of.numel()}, std::move(messages), [kept, server] {
+    if (kept->reply.failed == 0) return;  // a failed operation would be kept, and its memory with it
     *kept->failure = concat("the rule of a push failed on rank ", static_cast<int>(server), ": ", kept->reply.message.data());
     if (kept->failure.use_count() == 1) log_error(*kept->failure);
   });
 }
 
-Work Client::pull(Rank server, const at::Tensor& part) {
+Work Client::pull(Rank server, const Part& part) {
   struct Kept {
-    std::shared_ptr<int> tag;
-    Request request;
-    at::Tensor part;
+    std::vector<std::byte> opening;
+    at::Tensor out;
   };
-  const auto tag = take_tag(server);
-  const auto kept = std::make_shared<Kept>(Kept{tag, {.kind = Request::Kind::pull, .answer_tag = *tag}, part});
-  auto messages = std::make_unique<Together>();
-  for_each_piece(part, [&](const Buffer& piece) { messages->add(mpi::receive_transfer(comm_, piece, server, Tag(*tag))); });
-  messages->add(mpi::send_transfer(comm_, buffer_of(&kept->request, sizeof(Request)), server, Responder::opening_tag));
-  return mpi::start(comm_, {.collective = Collective::receive, .peer = server, .count = part.numel()}, std::move(messages), [kept] {});
+  const auto kept = std::make_shared<Kept>(Kept{opening({.kind = Request::Kind::pull}), part.of});
+  auto messages = next_messages(server);
+  for_each_piece(part, [&](const Buffer& piece) { messages->receive(piece); });
+  messages->send(buffer_of(kept->opening.data(), static_cast<int64_t>(kept->opening.size())), Responder::opening_tag);
+  return mpi::start(comm_, {.collective = Collective::receive, .peer = server, .count = part.of.numel()}, std::move(messages), [kept] {});
 }
 
 }  // namespace tw::parameter_server

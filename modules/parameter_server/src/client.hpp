@@ -2,6 +2,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,7 +13,14 @@
 
 namespace tw::parameter_server {
 
-/// A rank's side of conversations with servers on other nodes: see Responder.
+/// What one server holds of a tensor's memory, not nothing.
+struct Part {
+  at::Tensor of;  ///< keeps the memory
+  std::byte* data = nullptr;
+  int64_t bytes = 0;
+};
+
+/// A rank's side of conversations with servers on other nodes: see Responder. A server answers requests in their order.
 class Client {
  public:
   /// Requests to one server that it has not answered; a further one waits.
@@ -20,25 +29,26 @@ class Client {
   /// @param comm borrowed; the servers' responders are on it
   explicit Client(const Communicator& comm);
 
-  /// Sends `part`. @param part contiguous, not empty. @param failure becomes what the rule threw, before the result is complete; logged if nobody
-  /// else holds it then
-  Work push(Rank server, size_t rule, const at::Tensor& part, const std::shared_ptr<std::string>& failure);
-  /// Fills `part`. @param part contiguous, not empty
-  Work pull(Rank server, const at::Tensor& part);
+  /// Sends `part`. @param failure becomes what the rule threw, before the result is complete; logged if nobody else holds it then
+  Work push(Rank server, size_t rule, const Part& part, const std::shared_ptr<std::string>& failure);
+  /// Fills `part`.
+  Work pull(Rank server, const Part& part);
   /// Requests that are not answered, to all servers.
   int64_t under_way() const noexcept;
 
  private:
-  struct Slot {
-    int tag;
-    std::weak_ptr<int> user = {};
+  /// Of the requests to a server.
+  struct Counts {
+    int64_t begun = 0;
+    std::atomic<int64_t> answered = 0;
   };
+  class Messages;
 
-  /// A tag that no other request to `server` uses until the result dies.
-  std::shared_ptr<int> take_tag(Rank server);
+  /// The messages of a further request to `server`, once there may be one.
+  std::unique_ptr<Messages> next_messages(Rank server);
 
   const Communicator& comm_;
-  std::vector<std::vector<Slot>> slots_;  // by server
+  std::vector<std::shared_ptr<Counts>> counts_;  // by server
 };
 
 }  // namespace tw::parameter_server

@@ -25,6 +25,22 @@ Reply reply_of(const std::string& failure) {
   return reply;
 }
 
+/// Applies a rule; what it throws, as text, or nothing.
+std::string failure_of_push(Shard& shard, const Request& request, int64_t begin, std::span<const std::byte> elements, int64_t element_bytes) {
+  try {
+    shard.push(static_cast<size_t>(request.rule), begin, static_cast<int64_t>(elements.size()) / element_bytes, elements.data());
+    return {};
+  } catch (const std::exception& error) {
+    return *error.what() == 0 ? "an exception" : error.what();
+  } catch (...) {
+    return "an exception";
+  }
+}
+
+Responder::Conversation replying(std::string failure) {
+  return {.give = [reply = bytes_of(reply_of(failure))]() mutable { return std::exchange(reply, {}); }};
+}
+
 Responder::Conversation taking_push(const Shard& shard, const Request& request, int64_t element_bytes) {
   struct Progress {
     Shard shard;
@@ -36,27 +52,17 @@ Responder::Conversation taking_push(const Shard& shard, const Request& request, 
   return {
       .incoming = shard.count() * element_bytes,
       .take =
-          [progress, rule = static_cast<size_t>(request.rule), element_bytes](std::span<const std::byte> piece) {
-            const int64_t count = static_cast<int64_t>(piece.size()) / element_bytes;
-            const int64_t begin = std::exchange(progress->next, progress->next + count);
-            if (!progress->failure.empty()) return;
-            try {
-              progress->shard.push(rule, begin, count, piece.data());
-            } catch (const std::exception& error) {
-              progress->failure = *error.what() == 0 ? "an exception" : error.what();
-            } catch (...) {
-              progress->failure = "an exception";
-            }
+          [progress, request, element_bytes](std::span<const std::byte> piece) {
+            const int64_t begin = std::exchange(progress->next, progress->next + static_cast<int64_t>(piece.size()) / element_bytes);
+            if (progress->failure.empty()) progress->failure = failure_of_push(progress->shard, request, begin, piece, element_bytes);
           },
-      .answer_tag = Tag(request.answer_tag),
       .give = [progress] { return std::exchange(progress->answered, true) ? std::vector<std::byte>() : bytes_of(reply_of(progress->failure)); },
   };
 }
 
-Responder::Conversation giving_values(const Shard& shard, const Request& request, int64_t element_bytes) {
+Responder::Conversation giving_values(const Shard& shard, int64_t element_bytes) {
   const auto next = std::make_shared<int64_t>(0);  // element
   return {
-      .answer_tag = Tag(request.answer_tag),
       .give =
           [shard, next, element_bytes] {
             const int64_t count = std::min(Responder::piece_bytes / element_bytes, shard.count() - *next);
@@ -70,10 +76,12 @@ Responder::Conversation giving_values(const Shard& shard, const Request& request
 }  // namespace
 
 Responder::Handler handler_for(Shard shard, int64_t element_bytes) {
-  return [shard = std::move(shard), element_bytes](Rank, std::span<const std::byte> opening) {
+  return [shard = std::move(shard), element_bytes](Rank, std::span<const std::byte> opening) mutable {
     Request request;
     std::memcpy(&request, opening.data(), std::min(opening.size(), sizeof(request)));
-    return request.kind == Request::Kind::push ? taking_push(shard, request, element_bytes) : giving_values(shard, request, element_bytes);
+    if (request.kind == Request::Kind::pull) return giving_values(shard, element_bytes);
+    const auto elements = opening.subspan(std::min(opening.size(), sizeof(request)));
+    return elements.empty() ? taking_push(shard, request, element_bytes) : replying(failure_of_push(shard, request, 0, elements, element_bytes));
   };
 }
 

@@ -77,6 +77,7 @@ class ShardedTensor::Impl {
         layout_(initial.numel(), static_cast<int>(servers_.size())),
         shape_(initial.sizes().vec()),
         dtype_(initial.scalar_type()),
+        element_bytes_(static_cast<int64_t>(c10::elementSize(dtype_))),
         refuse_non_finite_(options.refuse_non_finite),
         client_(comm_) {
     expect_agreement(comm_, initial, *rules_, options);
@@ -92,19 +93,17 @@ class ShardedTensor::Impl {
     expect_fit(pushed, "what is pushed");
     const size_t index = index_of(rule);
     TW_EXPECTS(!refuse_non_finite_ || at::isfinite(pushed).all().item<bool>(), "what is pushed has elements that are not finite");
-    const at::Tensor flat = pushed.detach().contiguous().view({-1});
     return with_each_server(
-        flat, [&](Shard& shard, const at::Tensor& part) { shard.push(index, 0, part.numel(), data_of(part)); },
-        [&](Rank server, const at::Tensor& part, const std::shared_ptr<std::string>& failure) { return client_.push(server, index, part, failure); });
+        pushed.contiguous(), [&](Shard& shard, const Part& part) { shard.push(index, 0, shard.count(), part.data); },
+        [&](Rank server, const Part& part, const std::shared_ptr<std::string>& failure) { return client_.push(server, index, part, failure); });
   }
 
   Handle pull(const at::Tensor& out) {
     expect_fit(out, "what is pulled into");
     TW_EXPECTS(out.is_contiguous(), "what is pulled into must be contiguous");
-    const at::Tensor flat = out.detach().view({-1});
     return with_each_server(
-        flat, [&](const Shard& shard, const at::Tensor& part) { shard.pull(0, part.numel(), data_of(part)); },
-        [&](Rank server, const at::Tensor& part, const auto&) { return client_.pull(server, part); });
+        out, [&](const Shard& shard, const Part& part) { shard.pull(0, shard.count(), part.data); },
+        [&](Rank server, const Part& part, const auto&) { return client_.pull(server, part); });
   }
 
   void finish() {
@@ -214,12 +213,12 @@ class ShardedTensor::Impl {
     const at::Tensor asked = at::tensor({static_cast<int64_t>(!all_here)}, at::kLong);
     allreduce(comm_, asked, ReduceOp::max);
     if (asked.item<int64_t>() != 0 && mine_ >= 0) {
-      responder_.emplace(comm_, handler_for(shards_.at(mine_), static_cast<int64_t>(c10::elementSize(dtype_))));
+      responder_.emplace(comm_, handler_for(shards_.at(mine_), element_bytes_));
     }
   }
 
   void expect_fit(const at::Tensor& tensor, const char* what) const {
-    TW_EXPECTS(tensor.defined() && tensor.sizes().vec() == shape_ && tensor.scalar_type() == dtype_, what, " is ",
+    TW_EXPECTS(tensor.defined() && tensor.sizes() == at::IntArrayRef(shape_) && tensor.scalar_type() == dtype_, what, " is ",
                tensor.defined() ? concat(dtype_name(tensor.scalar_type()), ' ', shape_text(tensor.sizes().vec())) : std::string("no tensor"),
                ", but the sharded tensor is ", dtype_name(dtype_), ' ', shape_text(shape_));
   }
@@ -231,12 +230,11 @@ class ShardedTensor::Impl {
     return static_cast<size_t>(found - rules_->begin());
   }
 
-  static std::byte* data_of(const at::Tensor& part) { return static_cast<std::byte*>(part.data_ptr()); }
-
   /// Messages leave first, so that they travel while this rank works in its node's memory; ranks begin with different servers.
   template <class Here, class Elsewhere>
-  Handle with_each_server(const at::Tensor& flat, Here here, Elsewhere elsewhere) {
+  Handle with_each_server(const at::Tensor& tensor, Here here, Elsewhere elsewhere) {
     if (responder_) progress(comm_);  // others may wait for this rank, though it needs nobody
+    auto* const data = static_cast<std::byte*>(tensor.data_ptr());
     Handle handle;
     for (const bool now_here : {false, true}) {
       for (int i = 0; i < layout_.servers(); ++i) {
@@ -244,7 +242,7 @@ class ShardedTensor::Impl {
         const Extent extent = layout_.extent_of(server);
         const auto shard = shards_.find(server);
         if (extent.size() == 0 || (shard != shards_.end()) != now_here) continue;
-        const at::Tensor part = flat.narrow(0, extent.begin, extent.size());
+        const Part part{tensor, data + extent.begin * element_bytes_, extent.size() * element_bytes_};
         if (!now_here) {
           handle.failures_.push_back(std::make_shared<std::string>());
           handle.parts_.push_back(elsewhere(Rank(servers_[static_cast<size_t>(server)]), part, handle.failures_.back()));
@@ -266,6 +264,7 @@ class ShardedTensor::Impl {
   ShardLayout layout_;
   std::vector<int64_t> shape_;
   c10::ScalarType dtype_;
+  int64_t element_bytes_;
   bool refuse_non_finite_;
   Client client_;
   std::map<int, Shard> shards_;  // of this node, by server

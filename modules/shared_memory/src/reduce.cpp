@@ -116,6 +116,9 @@ struct Loop {
 
   TW_FOR_EACH_PROCESSOR static void run(const std::byte* const* inputs, size_t input_count, std::byte* const* outputs, size_t output_count,
                                         int64_t count) {
+    if (input_count == 2 && output_count == 1 && outputs[0] == inputs[0]) {
+      return accumulate(reinterpret_cast<Stored*>(outputs[0]), reinterpret_cast<const Stored*>(inputs[1]), count);
+    }
     constexpr auto element = static_cast<int64_t>(sizeof(Stored));
     Computed partial[block];  // overlaps nothing, or the compiler could not vectorise
     for (int64_t begin = 0; begin < count; begin += block) {
@@ -135,6 +138,15 @@ struct Loop {
       for (size_t k = 1; k < output_count; ++k) {
         std::memcpy(reinterpret_cast<Stored*>(outputs[k]) + begin, out, static_cast<size_t>(n) * sizeof(Stored));
       }
+    }
+  }
+
+  // What most pushes to a parameter server are. Nothing is kept in between, which takes a third of the time.
+  TW_FOR_EACH_PROCESSOR static void accumulate(Stored* __restrict values, const Stored* __restrict in, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      Computed value = combine<op, Computed>(start(Element::load(values[i])), Element::load(in[i]));
+      if constexpr (op == ReduceOp::average) value = divide(value, 2);
+      values[i] = Element::store(value);
     }
   }
 

@@ -15,15 +15,14 @@ namespace tw::mpi {
 /// Answers the messages of other ranks wherever this rank's engine is driven, so that nobody has to ask for them: a server.
 ///
 /// A conversation begins with a client's message, a short one, under `opening_tag`. What the client sends under
-/// `payload_tag` belongs to it, in pieces of `piece_bytes` (the last may be shorter), and is taken piece by piece; then pieces go back under a tag
-/// that the client chose. Those of a client are held one after the other, in their order, those of different clients beside each other. A server
+/// `payload_tag` belongs to it, in pieces of `piece_bytes` (the last may be shorter), and is taken piece by piece; then pieces go back under
+/// `answer_tag`. Those of a client are held one after the other, in their order, those of different clients beside each other. A server
 /// holds two pieces of each client at most, so that no client can flood it.
 class Responder {
  public:
   struct Conversation {
     int64_t incoming = 0;                                       ///< bytes that follow the opening
     std::function<void(std::span<const std::byte>)> take = {};  ///< called with each piece of them
-    Tag answer_tag{0};
     /// The next piece to send back, of at most piece_bytes; empty: that was all. Called after the last take(); none: no answer.
     std::function<std::vector<std::byte>()> give = {};
   };
@@ -32,7 +31,7 @@ class Responder {
 
   static constexpr Tag opening_tag{0};
   static constexpr Tag payload_tag{1};
-  static constexpr int first_free_tag = 2;
+  static constexpr Tag answer_tag{2};
   static constexpr int64_t piece_bytes = int64_t{1} << 20;
 
   /// Local. @param comm only conversations use these tags on it
