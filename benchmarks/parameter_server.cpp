@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // parameter_server/pull and push: one rank reads, or adds to, what another rank of its node holds, against MPI_Get and MPI_Accumulate on memory of
 // MPI_Win_allocate ("mpi_rma"). parameter_server/requests: pushes of 1 KiB by messages, 16 under way, against as many messages of 1 KiB that are
-// answered by one of 8 bytes ("isend_irecv"). With the argument "slow_rank", parameter_server/slow_rank: training steps of three ranks, one of which
-// sleeps four times a step's length in each of its own, against gradients that are reduced ("all_reduce").
+// answered by one of 8 bytes ("isend_irecv"). With the arguments "two_hosts RATE", parameter_server/two_hosts: what a server on another host gives
+// and takes, against messages of as many bytes; for two ranks. With "slow_rank", parameter_server/slow_rank: training steps of three ranks, one of
+// which sleeps four times a step's length in each of its own, against gradients that are reduced ("all_reduce").
 #include "measure.hpp"
 
 #include <mpi.h>
@@ -144,6 +145,55 @@ void measure_requests(const Contest& contest) {
   tw::benchmark::compare(contest, of);
 }
 
+/// Eight pushes or pulls under way against as many messages of as many bytes, all under way. Rank 1 serves; the same two ranks do both in turn.
+void measure_across(const Contest& contest, const std::string& what, int64_t bytes, std::string_view rate) {
+  constexpr size_t depth = 8;
+  constexpr int rounds = 10;
+  const tw::Communicator& comm = contest.comm();
+  const bool client = comm.rank() == 0;
+  ShardedTensor centre(comm, torch::zeros({bytes / 4}), {.servers = {1}});
+  std::vector<at::Tensor> tensors;
+  for (size_t i = 0; i < depth; ++i) tensors.push_back(torch::ones({bytes / 4}));
+  const auto messages = [&] {
+    std::array<MPI_Request, depth> requests{};
+    for (size_t i = 0; i < depth; ++i) {
+      void* const memory = tensors[i].data_ptr();
+      const int count = static_cast<int>(bytes);
+      if (client == (what == "push")) {
+        MPI_Isend(memory, count, MPI_BYTE, 1 - comm.rank(), 0, tw::native_handle(comm), &requests[i]);
+      } else {
+        MPI_Irecv(memory, count, MPI_BYTE, 1 - comm.rank(), 0, tw::native_handle(comm), &requests[i]);
+      }
+    }
+    MPI_Waitall(depth, requests.data(), MPI_STATUSES_IGNORE);
+  };
+  const auto requests = [&] {
+    if (!client) return;  // serves in the barrier
+    std::vector<ShardedTensor::Handle> handles;
+    for (const at::Tensor& each : tensors) handles.push_back(what == "push" ? centre.push(each) : centre.pull(each));
+    for (ShardedTensor::Handle& each : handles) each.wait();
+  };
+  const auto ms = [&](const std::function<void()>& exchange) {
+    comm.barrier();
+    const tw::Stopwatch watch;
+    exchange();
+    comm.barrier();
+    return 1e3 * watch.elapsed().count() / depth;
+  };
+  std::vector<double> theirs;
+  std::vector<double> ours;
+  for (int round = -2; round < rounds; ++round) {
+    const double baseline = ms(messages);
+    const double served = ms(requests);
+    if (round < 0) continue;
+    theirs.push_back(baseline);
+    ours.push_back(served);
+  }
+  centre.finish();
+  const std::string name = tw::concat(what, '_', size_name(bytes), '_', rate);
+  tw::benchmark::print(contest, {.benchmark = "parameter_server/two_hosts", .name = name, .baseline = "isend_irecv", .rounds = rounds}, theirs, ours);
+}
+
 /// How many training steps all ranks make together, whoever makes them.
 void measure_slow_rank(const Contest& contest, const std::string& algorithm) {
   constexpr int64_t steps = 60;
@@ -195,9 +245,15 @@ void measure_slow_rank(const Contest& contest, const std::string& algorithm) {
   tw::benchmark::compare(contest, of);
 }
 
-void measure_all(const Contest& contest, std::string_view what) {
+void measure_all(const Contest& contest, std::string_view what, std::string_view rate) {
   if (what == "slow_rank") {
     for (const char* algorithm : {"downpour", "easgd"}) measure_slow_rank(contest, algorithm);
+    return;
+  }
+  if (what == "two_hosts") {
+    for (const char* direction : {"pull", "push"}) {
+      for (int64_t bytes = 65536; bytes <= int64_t{16} << 20; bytes *= 16) measure_across(contest, direction, bytes, rate);
+    }
     return;
   }
   if (what == "requests") return measure_requests(contest);
@@ -211,5 +267,7 @@ void measure_all(const Contest& contest, std::string_view what) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return tw::benchmark::run(argc, argv, [&](const Contest& contest) { measure_all(contest, argc > 1 ? argv[1] : ""); });
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  return tw::benchmark::run(
+      argc, argv, [&](const Contest& contest) { measure_all(contest, what, argc > 2 ? argv[2] : "link"); }, what == "two_hosts" ? 1 : 2);
 }

@@ -44,5 +44,6 @@ bench state mpirun -n 1 "$build/bin/bench_state" "$PWD/build"
 for rate in 1gbit 100mbit; do
   for driver in inlined thread; do bench overlap two_hosts $rate bench_overlap $driver; done
   bench data_parallel two_hosts $rate bench_slow_network
+  bench parameter_server two_hosts $rate bench_parameter_server two_hosts
 done
 echo "written to build/bench.jsonl"

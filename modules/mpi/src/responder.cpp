@@ -11,6 +11,8 @@
 namespace tw::mpi {
 namespace {
 
+constexpr size_t pieces_under_way = 2;
+
 bool is_done(MPI_Request& request, const std::string& comm) {
   int done = 0;
   check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test", comm);
@@ -38,13 +40,18 @@ class Responder::Listening : public Transfer {
   }
 
  private:
+  struct Piece {
+    std::vector<std::byte> bytes = {};
+    MPI_Request request = MPI_REQUEST_NULL;
+    bool incoming = false;
+  };
   struct Held {
-    std::vector<std::byte> opening = {};  // until it is here
+    Piece opening = {};
     bool is_open = false;
     Conversation conversation = {};
-    MPI_Request request = MPI_REQUEST_NULL;  // of what is under way: the opening, a piece
-    std::vector<std::byte> piece = {};
-    bool gives = false;
+    std::deque<Piece> under_way = {};  // two, so that the network need not wait for what is done with them
+    std::vector<std::byte> spare = {};
+    bool given_all = false;
   };
 
   void hear_openings() {
@@ -56,38 +63,51 @@ class Responder::Listening : public Transfer {
       if (found == 0) return;
       int bytes = 0;
       check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", comm_.name);
-      Held& held = clients_[status.MPI_SOURCE].emplace_back();
-      held.opening.resize(static_cast<size_t>(bytes));
-      check(MPI_Imrecv(held.opening.data(), bytes, MPI_BYTE, &message, &held.request), "MPI_Imrecv", comm_.name);
+      Piece& opening = clients_[status.MPI_SOURCE].emplace_back().opening;
+      opening.bytes.resize(static_cast<size_t>(bytes));
+      check(MPI_Imrecv(opening.bytes.data(), bytes, MPI_BYTE, &message, &opening.request), "MPI_Imrecv", comm_.name);
     }
   }
 
   /// Does what can be done without waiting; true once the conversation has ended.
   bool go_on(int client, Held& held) {
-    while (true) {
-      if (held.request != MPI_REQUEST_NULL && !is_done(held.request, comm_.name)) return false;
-      Conversation& now = held.conversation;
-      if (!held.is_open) {
-        now = handler_(Rank(client), held.opening);
-        held.is_open = true;
-      } else if (!held.piece.empty() && !held.gives) {
-        now.take(held.piece);
-        now.incoming -= static_cast<int64_t>(held.piece.size());
-        held.piece.clear();
-      }
-      if (now.incoming > 0) {
-        held.piece.resize(static_cast<size_t>(std::min(piece_bytes, now.incoming)));
-        check(MPI_Irecv(held.piece.data(), static_cast<int>(held.piece.size()), MPI_BYTE, client, payload_tag, comm_.handle, &held.request),
-              "MPI_Irecv", comm_.name);
-        continue;
-      }
-      held.gives = true;
-      if (!now.give) return true;
-      held.piece = now.give();
-      if (held.piece.empty()) return true;
-      check(MPI_Isend(held.piece.data(), static_cast<int>(held.piece.size()), MPI_BYTE, client, answer_tag, comm_.handle, &held.request), "MPI_Isend",
-            comm_.name);
+    if (!held.is_open) {
+      if (!is_done(held.opening.request, comm_.name)) return false;
+      held.conversation = handler_(Rank(client), held.opening.bytes);
+      held.is_open = true;
     }
+    while (true) {
+      while (held.under_way.size() < pieces_under_way && begin_piece(client, held)) {
+      }
+      if (held.under_way.empty()) return true;
+      Piece& oldest = held.under_way.front();
+      if (!is_done(oldest.request, comm_.name)) return false;
+      if (oldest.incoming) held.conversation.take(oldest.bytes);
+      held.spare = std::move(oldest.bytes);
+      held.under_way.pop_front();
+    }
+  }
+
+  /// False where none can follow yet.
+  bool begin_piece(int client, Held& held) {
+    Conversation& now = held.conversation;
+    Piece piece{.bytes = std::move(held.spare), .incoming = now.incoming > 0};
+    if (piece.incoming) {
+      piece.bytes.resize(static_cast<size_t>(std::min(piece_bytes, now.incoming)));
+      now.incoming -= static_cast<int64_t>(piece.bytes.size());
+      check(MPI_Irecv(piece.bytes.data(), static_cast<int>(piece.bytes.size()), MPI_BYTE, client, payload_tag, comm_.handle, &piece.request),
+            "MPI_Irecv", comm_.name);
+    } else {
+      const bool taken_all = held.under_way.empty() || !held.under_way.front().incoming;
+      if (!now.give || held.given_all || !taken_all) return false;
+      now.give(piece.bytes);
+      held.given_all = piece.bytes.empty();
+      if (held.given_all) return false;
+      check(MPI_Isend(piece.bytes.data(), static_cast<int>(piece.bytes.size()), MPI_BYTE, client, answer_tag, comm_.handle, &piece.request),
+            "MPI_Isend", comm_.name);
+    }
+    held.under_way.push_back(std::move(piece));
+    return true;
   }
 
   const CommunicatorState& comm_;  // kept alive by the operation

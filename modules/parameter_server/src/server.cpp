@@ -38,7 +38,7 @@ std::string failure_of_push(Shard& shard, const Request& request, int64_t begin,
 }
 
 Responder::Conversation replying(std::string failure) {
-  return {.give = [reply = bytes_of(reply_of(failure))]() mutable { return std::exchange(reply, {}); }};
+  return {.give = [reply = bytes_of(reply_of(failure))](std::vector<std::byte>& piece) mutable { piece = std::exchange(reply, {}); }};
 }
 
 Responder::Conversation taking_push(const Shard& shard, const Request& request, int64_t element_bytes) {
@@ -56,7 +56,10 @@ Responder::Conversation taking_push(const Shard& shard, const Request& request, 
             const int64_t begin = std::exchange(progress->next, progress->next + static_cast<int64_t>(piece.size()) / element_bytes);
             if (progress->failure.empty()) progress->failure = failure_of_push(progress->shard, request, begin, piece, element_bytes);
           },
-      .give = [progress] { return std::exchange(progress->answered, true) ? std::vector<std::byte>() : bytes_of(reply_of(progress->failure)); },
+      .give =
+          [progress](std::vector<std::byte>& piece) {
+            piece = std::exchange(progress->answered, true) ? std::vector<std::byte>() : bytes_of(reply_of(progress->failure));
+          },
   };
 }
 
@@ -64,11 +67,10 @@ Responder::Conversation giving_values(const Shard& shard, int64_t element_bytes)
   const auto next = std::make_shared<int64_t>(0);  // element
   return {
       .give =
-          [shard, next, element_bytes] {
+          [shard, next, element_bytes](std::vector<std::byte>& piece) {
             const int64_t count = std::min(Responder::piece_bytes / element_bytes, shard.count() - *next);
-            std::vector<std::byte> piece(static_cast<size_t>(count * element_bytes));
+            piece.resize(static_cast<size_t>(count * element_bytes));
             shard.pull(std::exchange(*next, *next + count), count, piece.data());
-            return piece;
           },
   };
 }

@@ -307,6 +307,86 @@ TEST(SynchronousAveraging, SaysWhoHasLeft) {
   average.finish();
 }
 
+/// The last worker leaves before its first step, and the others make all of theirs.
+TEST(Workers, WhoLeavesEarlyHoldsUpNobody) {
+  if (world().size() == 1) return;
+  const bool leaves = world().rank() == world().size() - 1;
+  const auto train = [&](Worker& worker, const std::vector<at::Tensor>& parameters) {
+    torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
+    for (int step = 0; step < 20 && !leaves; ++step) {
+      set_gradients(parameters, 0);
+      sgd.step();
+      worker.step();
+    }
+    worker.finish();
+    EXPECT_LT((flat(parameters) - 3).abs().max().item<double>(), 2);  // from up to 4 away
+  };
+  for (const bool share_memory : {true, false}) {
+    const std::vector<at::Tensor> parameters = parameters_from(0.5);
+    Downpour downpour(world(), parameters, {.share_memory = share_memory});
+    train(downpour, parameters);
+    ElasticAveraging elastic(world(), parameters, {.period = 1, .share_memory = share_memory});
+    train(elastic, parameters);
+    StaleSynchronous bounded(world(), parameters, {.staleness = 0, .share_memory = share_memory});
+    train(bounded, parameters);
+  }
+}
+
+/// What this process writes to its standard error, while it writes it.
+class StandardError {
+ public:
+  StandardError() : before_(dup(STDERR_FILENO)) {
+    EXPECT_EQ(pipe(ends_.data()), 0);
+    dup2(ends_[1], STDERR_FILENO);
+    close(ends_[1]);
+  }
+  ~StandardError() {
+    dup2(before_, STDERR_FILENO);
+    close(before_);
+    close(ends_[0]);
+  }
+  StandardError(const StandardError&) = delete;
+  StandardError& operator=(const StandardError&) = delete;
+
+  /// Returns when `text` was written.
+  void wait_for(const std::string& text) const {
+    std::string written;
+    std::array<char, 256> some{};
+    while (written.find(text) == std::string::npos) written.append(some.data(), static_cast<size_t>(read(ends_[0], some.data(), some.size())));
+  }
+
+ private:
+  int before_;
+  std::array<int, 2> ends_{};
+};
+
+/// The last worker makes its step only when the first has said that it waits for it.
+TEST(StaleSynchronous, SaysWhomItWaitsFor) {
+  if (world().size() == 1) return;
+  const int last = world().size() - 1;
+  const std::vector<at::Tensor> parameters = parameters_from(0.5);
+  StaleSynchronous bounded(world(), parameters, {.staleness = 0, .warn_after = Seconds(0)});
+  const at::Tensor shared = node_tensor(world(), {1}, at::kLong);
+  const std::atomic_ref<int64_t> said(*shared.data_ptr<int64_t>());
+  std::optional<StandardError> written;
+  std::thread reader;
+  if (world().rank() == 0) {
+    written.emplace();
+    reader = std::thread([&] {
+      written->wait_for(concat("worker ", last, " (rank ", last, ") at 0"));
+      said.store(1);
+    });
+  }
+  if (world().rank() == last) {
+    while (said.load() == 0) std::this_thread::yield();
+  }
+  set_gradients(parameters, 0);
+  bounded.step();
+  if (reader.joinable()) reader.join();
+  written.reset();
+  bounded.finish();
+}
+
 /// 'T': stopped.
 char state_of_process(int64_t id) {
   std::ifstream in(concat("/proc/", id, "/stat"));

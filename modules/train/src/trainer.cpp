@@ -324,7 +324,11 @@ class Trainer::Run {
   }
 
   void end_epoch(Seconds time) {
+    const Stopwatch watch;
     const Outcome outcome = strategy_->meet();
+    const Seconds meeting = watch.elapsed();  // is training too
+    time += meeting;
+    train_time_ += meeting;
     if (outcome.trouble) react();
     heed(outcome);
     EpochReport report;

@@ -23,8 +23,9 @@ class Responder {
   struct Conversation {
     int64_t incoming = 0;                                       ///< bytes that follow the opening
     std::function<void(std::span<const std::byte>)> take = {};  ///< called with each piece of them
-    /// The next piece to send back, of at most piece_bytes; empty: that was all. Called after the last take(); none: no answer.
-    std::function<std::vector<std::byte>()> give = {};
+    /// Makes `piece`, which may hold an old one, the next to send back, of at most piece_bytes; empty: that was all. Called after the last take();
+    /// none: no answer.
+    std::function<void(std::vector<std::byte>& piece)> give = {};
   };
   /// What to do with a client's opening. Like `take` and `give` it runs inside the engine: it must neither communicate nor throw.
   using Handler = std::function<Conversation(Rank from, std::span<const std::byte> opening)>;
