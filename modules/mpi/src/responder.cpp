@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/mpi/responder.hpp>
 
+#include <sched.h>
+
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <tw/mpi/engine.hpp>
+#include <tw/mpi/error.hpp>
 
 #include "runtime.hpp"
 
@@ -12,6 +14,10 @@ namespace tw::mpi {
 namespace {
 
 constexpr size_t pieces_under_way = 2;
+
+void expect_not_revoked(const CommunicatorState& comm) {
+  if (const auto* revoked = comm.revoked_ancestor()) throw RevokedError(revoked->name, "a conversation", revoked->revoked_because);
+}
 
 bool is_done(MPI_Request& request, const std::string& comm) {
   int done = 0;
@@ -28,15 +34,15 @@ class Responder::Listening : public Transfer {
 
   bool advance() override {
     if (!control_->closed) hear_openings();
-    for (auto client = clients_.begin(); client != clients_.end();) {
-      auto& [rank, held] = *client;
+    bool all_ended = true;
+    for (auto& [rank, held] : clients_) {
       while (!held.empty() && go_on(rank, held.front())) {
         held.pop_front();
         ++control_->ended;
       }
-      client = held.empty() ? clients_.erase(client) : std::next(client);
+      all_ended = all_ended && held.empty();
     }
-    return control_->closed && clients_.empty();
+    return control_->closed && all_ended;
   }
 
  private:
@@ -49,7 +55,7 @@ class Responder::Listening : public Transfer {
     Piece opening = {};
     bool is_open = false;
     Conversation conversation = {};
-    std::deque<Piece> under_way = {};  // two, so that the network need not wait for what is done with them
+    std::vector<Piece> under_way = {};  // two, so that the network need not wait for what is done with them
     std::vector<std::byte> spare = {};
     bool given_all = false;
   };
@@ -84,7 +90,7 @@ class Responder::Listening : public Transfer {
       if (!is_done(oldest.request, comm_.name)) return false;
       if (oldest.incoming) held.conversation.take(oldest.bytes);
       held.spare = std::move(oldest.bytes);
-      held.under_way.pop_front();
+      held.under_way.erase(held.under_way.begin());
     }
   }
 
@@ -123,5 +129,69 @@ Responder::Responder(const Communicator& comm, Handler handler)
 Responder::~Responder() { control_->closed = true; }
 
 int64_t Responder::ended() const noexcept { return control_->ended; }
+
+/// Those of one conversation. They are looked at when all conversations before it have ended: so a look takes the same time however many there are.
+class Caller::Messages : public Transfer {
+ public:
+  Messages(const CommunicatorState& comm, int rank, const Letter& letter, std::shared_ptr<Counts> counts)
+      : comm_(comm), counts_(std::move(counts)), number_(counts_->begun++) {
+    constexpr int64_t piece = Responder::piece_bytes;
+    const auto pieces = [](auto bytes) { return (bytes.size() + piece - 1) / piece; };
+    requests_.reserve(1 + pieces(letter.outgoing) + pieces(letter.incoming));
+    for_each_piece(letter.incoming, [&](auto bytes) {
+      check(MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, rank, Responder::answer_tag, comm_.handle, next_request()), "MPI_Irecv",
+            comm_.name);
+    });
+    send(letter.opening, rank, Responder::opening_tag);
+    for_each_piece(letter.outgoing, [&](auto bytes) { send(bytes, rank, Responder::payload_tag); });
+  }
+
+  bool advance() override {
+    if (counts_->ended.load(std::memory_order_relaxed) != number_) return false;
+    while (!requests_.empty()) {
+      if (!is_done(requests_.back(), comm_.name)) return false;
+      requests_.pop_back();
+    }
+    counts_->ended.store(number_ + 1, std::memory_order_relaxed);
+    return true;
+  }
+
+ private:
+  template <class Bytes, class Function>
+  static void for_each_piece(Bytes bytes, Function f) {
+    constexpr size_t piece = Responder::piece_bytes;
+    for (size_t at = 0; at < bytes.size(); at += piece) f(bytes.subspan(at, std::min(piece, bytes.size() - at)));
+  }
+  MPI_Request* next_request() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
+  void send(std::span<const std::byte> bytes, int rank, int tag) {
+    check(MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, rank, tag, comm_.handle, next_request()), "MPI_Isend", comm_.name);
+  }
+
+  const CommunicatorState& comm_;  // kept alive by the operation
+  std::shared_ptr<Counts> counts_;
+  int64_t number_;
+  std::vector<MPI_Request> requests_;
+};
+
+Caller::Caller(const Communicator& comm) : comm_(comm) {
+  for (int rank = 0; rank < comm.size(); ++rank) counts_.push_back(std::make_shared<Counts>());
+}
+
+std::unique_ptr<Transfer> Caller::call(Rank rank, const Letter& letter) {
+  const std::shared_ptr<Counts>& counts = counts_[static_cast<size_t>(rank)];
+  while (counts->begun - counts->ended >= most_under_way) {
+    progress(comm_);
+    expect_not_revoked(*comm_.state());
+    if (counts->begun - counts->ended >= most_under_way) sched_yield();
+  }
+  expect_not_revoked(*comm_.state());
+  return std::make_unique<Messages>(*comm_.state(), rank, letter, counts);
+}
+
+int64_t Caller::under_way() const noexcept {
+  int64_t count = 0;
+  for (const auto& each : counts_) count += each->begun - each->ended;
+  return count;
+}
 
 }  // namespace tw::mpi

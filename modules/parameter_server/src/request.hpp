@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace tw::parameter_server {
@@ -9,7 +10,7 @@ namespace tw::parameter_server {
 /// Reply comes back. A pull's answer is the elements of the shard.
 struct Request {
   enum class Kind : int32_t { push, pull };
-  static constexpr int64_t most_bytes_at_once = 2048;  ///< so many go in one message, which MPI sends without asking whether it may
+  static constexpr size_t most_bytes_at_once = 2048;  ///< so many go in one message, which MPI sends without asking whether it may
   Kind kind = Kind::push;
   int32_t rule = 0;
 };

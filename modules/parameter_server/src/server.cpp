@@ -2,6 +2,7 @@
 #include "server.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -14,15 +15,12 @@ namespace {
 
 using mpi::Responder;
 
-std::vector<std::byte> bytes_of(const Reply& reply) {
-  const auto* begin = reinterpret_cast<const std::byte*>(&reply);
-  return {begin, begin + sizeof(Reply)};
-}
-
-Reply reply_of(const std::string& failure) {
+/// No longer than it need be.
+std::vector<std::byte> reply_of(const std::string& failure) {
   Reply reply{.failed = failure.empty() ? 0 : 1};
-  failure.copy(reply.message.data(), reply.message.size() - 1);
-  return reply;
+  const size_t length = failure.empty() ? 0 : failure.copy(reply.message.data(), reply.message.size() - 1) + 1;
+  const auto* begin = reinterpret_cast<const std::byte*>(&reply);
+  return {begin, begin + offsetof(Reply, message) + length};
 }
 
 /// Applies a rule; what it throws, as text, or nothing.
@@ -38,7 +36,7 @@ std::string failure_of_push(Shard& shard, const Request& request, int64_t begin,
 }
 
 Responder::Conversation replying(std::string failure) {
-  return {.give = [reply = bytes_of(reply_of(failure))](std::vector<std::byte>& piece) mutable { piece = std::exchange(reply, {}); }};
+  return {.give = [reply = reply_of(failure)](std::vector<std::byte>& piece) mutable { piece = std::exchange(reply, {}); }};
 }
 
 Responder::Conversation taking_push(const Shard& shard, const Request& request, int64_t element_bytes) {
@@ -58,7 +56,7 @@ Responder::Conversation taking_push(const Shard& shard, const Request& request, 
           },
       .give =
           [progress](std::vector<std::byte>& piece) {
-            piece = std::exchange(progress->answered, true) ? std::vector<std::byte>() : bytes_of(reply_of(progress->failure));
+            piece = std::exchange(progress->answered, true) ? std::vector<std::byte>() : reply_of(progress->failure);
           },
   };
 }

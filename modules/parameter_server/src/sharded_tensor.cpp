@@ -94,7 +94,7 @@ class ShardedTensor::Impl {
     const size_t index = index_of(rule);
     TW_EXPECTS(!refuse_non_finite_ || at::isfinite(pushed).all().item<bool>(), "what is pushed has elements that are not finite");
     return with_each_server(
-        pushed.contiguous(), [&](Shard& shard, const Part& part) { shard.push(index, 0, shard.count(), part.data); },
+        pushed.contiguous(), [&](Shard& shard, const Part& part) { shard.push(index, 0, shard.count(), part.bytes.data()); },
         [&](Rank server, const Part& part, const std::shared_ptr<std::string>& failure) { return client_.push(server, index, part, failure); });
   }
 
@@ -102,7 +102,7 @@ class ShardedTensor::Impl {
     expect_fit(out, "what is pulled into");
     TW_EXPECTS(out.is_contiguous(), "what is pulled into must be contiguous");
     return with_each_server(
-        out, [&](const Shard& shard, const Part& part) { shard.pull(0, shard.count(), part.data); },
+        out, [&](const Shard& shard, const Part& part) { shard.pull(0, shard.count(), part.bytes.data()); },
         [&](Rank server, const Part& part, const auto&) { return client_.pull(server, part); });
   }
 
@@ -242,7 +242,7 @@ class ShardedTensor::Impl {
         const Extent extent = layout_.extent_of(server);
         const auto shard = shards_.find(server);
         if (extent.size() == 0 || (shard != shards_.end()) != now_here) continue;
-        const Part part{tensor, data + extent.begin * element_bytes_, extent.size() * element_bytes_};
+        const Part part{tensor, {data + extent.begin * element_bytes_, static_cast<size_t>(extent.size() * element_bytes_)}};
         if (!now_here) {
           handle.failures_.push_back(std::make_shared<std::string>());
           handle.parts_.push_back(elsewhere(Rank(servers_[static_cast<size_t>(server)]), part, handle.failures_.back()));
