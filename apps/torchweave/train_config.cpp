@@ -139,6 +139,7 @@ void read_optimizer(Reader& reader, OptimizerOptions& optimizer) {
   reader.name("optimizer.name", optimizer.name, {"sgd", "adam", "adamw", "rmsprop", "adagrad"});
   reader.positive("optimizer.lr", optimizer.lr);
   reader.in_range("optimizer.momentum", optimizer.momentum, 0, 1);
+  reader.take("optimizer.nesterov", optimizer.nesterov);
   reader.in_range("optimizer.weight_decay", optimizer.weight_decay, 0);
 }
 
@@ -157,6 +158,13 @@ void check_combinations(Reader& reader, const TrainConfig& read) {
   }
   if ((strategy.release_gradients || strategy.one_copy_per_node) && strategy.kind != train::StrategyKind::sharded) {
     reader.refuse("strategy.release_gradients", "and one_copy_per_node are for strategy.name = \"sharded\"", "false");
+  }
+  if (read.optimizer.nesterov && (read.optimizer.name != "sgd" || read.optimizer.momentum == 0)) {
+    reader.refuse("optimizer.nesterov", "is for optimizer.name = \"sgd\" with a momentum", "false");
+  }
+  const bool elastic_momentum = strategy.kind == train::StrategyKind::parameter_server && strategy.algorithm == train::ServerAlgorithm::eamsgd;
+  if (elastic_momentum && !read.optimizer.nesterov) {
+    reader.refuse("strategy.algorithm", "is \"eamsgd\", which is \"easgd\" with optimizer.name = \"sgd\" and optimizer.nesterov", "\"easgd\"");
   }
   if (run.global_batch % run.accumulation != 0) {
     const int64_t nearest = (run.global_batch + run.accumulation - 1) / run.accumulation * run.accumulation;

@@ -32,6 +32,7 @@ struct OptimizerOptions {
   std::string name = "sgd";  ///< sgd | adam | adamw | rmsprop | adagrad
   double lr = 0.05;
   double momentum = 0.9;  ///< sgd, rmsprop
+  bool nesterov = false;  ///< sgd
   double weight_decay = 0;
 };
 

@@ -139,7 +139,8 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const OptimizerOptions& 
     return std::make_unique<optim::RMSprop>(parameters,
                                             optim::RMSpropOptions(options.lr).momentum(options.momentum).weight_decay(options.weight_decay));
   }
-  return std::make_unique<optim::SGD>(parameters, optim::SGDOptions(options.lr).momentum(options.momentum).weight_decay(options.weight_decay));
+  return std::make_unique<optim::SGD>(
+      parameters, optim::SGDOptions(options.lr).momentum(options.momentum).nesterov(options.nesterov).weight_decay(options.weight_decay));
 }
 
 /// The beginning of a data set.

@@ -18,7 +18,7 @@ train() {  # train ALGORITHM SETTINGS...
   expect "at least 85 %" "$accuracy >= 0.85"
 }
 
-train downpour strategy.period=5
+train downpour strategy.period=1 optimizer.lr=0.001  # often, and in small steps: all workers' updates are added up
 train easgd strategy.period=5
 train eamsgd strategy.period=5 optimizer.name=sgd optimizer.lr=0.05 optimizer.momentum=0.9 optimizer.nesterov=true
 train ssp strategy.staleness=3
