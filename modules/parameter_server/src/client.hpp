@@ -7,8 +7,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tw/mpi/caller.hpp>
 #include <tw/mpi/communicator.hpp>
-#include <tw/mpi/responder.hpp>
 #include <tw/mpi/work.hpp>
 
 namespace tw::parameter_server {

@@ -35,7 +35,7 @@ std::string failure_of_push(Shard& shard, const Request& request, int64_t begin,
   }
 }
 
-Responder::Conversation replying(std::string failure) {
+Responder::Conversation replying(const std::string& failure) {
   return {.give = [reply = reply_of(failure)](std::vector<std::byte>& piece) mutable { piece = std::exchange(reply, {}); }};
 }
 

@@ -124,6 +124,7 @@ TEST(Strategy, ServersTrainAndResume) {
     EXPECT_TRUE(report.consistent) << name << ": " << report.describe();
     ASSERT_TRUE(whole.summary.servers.has_value());
     EXPECT_GT(whole.summary.servers->pushes_per_s, 0) << name;
+    EXPECT_LE(whole.summary.exposed_comm_share, 1) << name;
     const auto& staleness = whole.summary.servers->staleness;
     const int64_t per_rank = algorithm == ServerAlgorithm::ssp || algorithm == ServerAlgorithm::sync ? 18 : 9;  // exchanges
     const int64_t last = algorithm == ServerAlgorithm::downpour ? 3 : 0;                                        // what is left at each epoch's end

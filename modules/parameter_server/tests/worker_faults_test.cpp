@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Workers that leave, are slow, are stopped, go on from a checkpoint, or are given wrong options.
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include "message_of.hpp"
+#include "workers.hpp"
+
+namespace tw::parameter_server {
+namespace {
+
+using namespace testing;
+
+TEST(SynchronousAveraging, SaysWhoHasLeft) {
+  if (world().size() == 1) return;
+  const std::vector<at::Tensor> parameters = parameters_from(0.5);
+  SynchronousAveraging average(world(), parameters);
+  const int last = world().size() - 1;
+  set_gradients(parameters, 0);
+  average.step();
+  if (world().rank() != last) {
+    const std::string message = tw::testing::message_of([&] { average.step(); });
+    EXPECT_NE(message.find(concat("worker ", last, " (rank ", last, ") has left after 1 steps; this one is at 2")), std::string::npos) << message;
+  }
+  average.finish();
+}
+
+/// The last worker leaves before its first step, and the others make all of theirs.
+TEST(Workers, WhoLeavesEarlyHoldsUpNobody) {
+  if (world().size() == 1) return;
+  const bool leaves = world().rank() == world().size() - 1;
+  const auto train = [&](Worker& worker, const std::vector<at::Tensor>& parameters) {
+    torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
+    for (int step = 0; step < 20 && !leaves; ++step) {
+      set_gradients(parameters, 0);
+      sgd.step();
+      worker.step();
+    }
+    worker.finish();
+    EXPECT_LT((flat(parameters) - 3).abs().max().item<double>(), 2);  // from up to 4 away
+  };
+  for (const bool share_memory : {true, false}) {
+    const std::vector<at::Tensor> parameters = parameters_from(0.5);
+    Downpour downpour(world(), parameters, {.share_memory = share_memory});
+    train(downpour, parameters);
+    ElasticAveraging elastic(world(), parameters, {.period = 1, .share_memory = share_memory});
+    train(elastic, parameters);
+    StaleSynchronous bounded(world(), parameters, {.staleness = 0, .share_memory = share_memory});
+    train(bounded, parameters);
+  }
+}
+
+/// What this process writes to its standard error, while it writes it.
+class StandardError {
+ public:
+  StandardError() : before_(dup(STDERR_FILENO)) {
+    EXPECT_EQ(pipe(ends_.data()), 0);
+    dup2(ends_[1], STDERR_FILENO);
+    close(ends_[1]);
+  }
+  ~StandardError() {
+    dup2(before_, STDERR_FILENO);
+    close(before_);
+    close(ends_[0]);
+  }
+  StandardError(const StandardError&) = delete;
+  StandardError& operator=(const StandardError&) = delete;
+
+  /// Returns when `text` was written.
+  void wait_for(const std::string& text) const {
+    std::string written;
+    std::array<char, 256> some{};
+    while (written.find(text) == std::string::npos) written.append(some.data(), static_cast<size_t>(read(ends_[0], some.data(), some.size())));
+  }
+
+ private:
+  int before_;
+  std::array<int, 2> ends_{};
+};
+
+/// The last worker makes its step only when the first has said that it waits for it.
+TEST(StaleSynchronous, SaysWhomItWaitsFor) {
+  if (world().size() == 1) return;
+  const int last = world().size() - 1;
+  const std::vector<at::Tensor> parameters = parameters_from(0.5);
+  StaleSynchronous bounded(world(), parameters, {.staleness = 0, .warn_after = Seconds(0)});
+  const at::Tensor shared = node_tensor(world(), {1}, at::kLong);
+  const std::atomic_ref<int64_t> said(*shared.data_ptr<int64_t>());
+  std::optional<StandardError> written;
+  std::thread reader;
+  if (world().rank() == 0) {
+    written.emplace();
+    reader = std::thread([&] {
+      written->wait_for(concat("worker ", last, " (rank ", last, ") at 0"));
+      said.store(1);
+    });
+  }
+  if (world().rank() == last) {
+    while (said.load() == 0) std::this_thread::yield();
+  }
+  set_gradients(parameters, 0);
+  bounded.step();
+  if (reader.joinable()) reader.join();
+  written.reset();
+  bounded.finish();
+}
+
+/// 'T': stopped.
+char state_of_process(int64_t id) {
+  std::ifstream in(concat("/proc/", id, "/stat"));
+  std::string number;
+  std::string name;
+  char state = '?';
+  in >> number >> name >> state;
+  return state;
+}
+
+/// The last rank stops, and goes on only when the others have made all their steps.
+TEST(Workers, WhoIsStoppedHoldsUpNobody) {
+  if (world().size() == 1) return;
+  const std::vector<at::Tensor> parameters = parameters_from(0.5);
+  torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
+  Downpour worker(world(), parameters);
+  const at::Tensor shared = node_tensor(world(), {2}, at::kLong);  // who is stopped; how many have made their steps
+  auto* numbers = shared.data_ptr<int64_t>();
+  const bool stops = world().rank() == world().size() - 1;
+  if (stops) numbers[0] = getpid();
+  barrier(world());
+  if (stops) std::raise(SIGSTOP);
+  for (int step = 0; step < 20; ++step) {
+    set_gradients(parameters, 0);
+    sgd.step();
+    worker.step();
+  }
+  if (!stops && std::atomic_ref(numbers[1]).fetch_add(1) == world().size() - 2) {
+    while (state_of_process(numbers[0]) != 'T') std::this_thread::yield();
+    kill(static_cast<pid_t>(numbers[0]), SIGCONT);
+  }
+  worker.finish();
+  EXPECT_EQ(worker.traffic().pushes, 21);
+}
+
+/// What was restored is gone on with, by all, whatever their clocks said before.
+TEST(Workers, GoOnFromACheckpoint) {
+  for_all_roles([](const Roles& roles, bool share_memory, const Crew& crew) {
+    const std::vector<at::Tensor> parameters = parameters_from(0.5);
+    torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
+    StaleSynchronous bounded(world(), parameters, {.staleness = 0, .roles = roles, .share_memory = share_memory});
+    const auto train = [&](int steps) {
+      for (int step = 0; step < steps && crew.worker_of(world().rank()) >= 0; ++step) {
+        set_gradients(parameters, 0);
+        sgd.step();
+        bounded.step();
+      }
+      bounded.finish();
+      return flat(parameters).clone();
+    };
+    train(2);
+    const at::Tensor then = flat(parameters).clone();
+    const std::vector<NamedShard> kept = bounded.shards("centre");
+    barrier(world());                               // or workers would push before servers have copied
+    const bool reproducible = crew.workers() == 1;  // others push at times of their own
+    const at::Tensor expected = train(3);
+    EXPECT_FALSE(expected.equal(then));
+    int64_t at = 0;
+    for (const at::Tensor& each : parameters) {
+      const torch::NoGradGuard no_grad;
+      each.flatten().copy_(then.narrow(0, at, each.numel()));
+      at += each.numel();
+    }
+    bounded.restore(kept);
+    EXPECT_TRUE(flat(parameters).equal(then));
+    const at::Tensor again = train(3);
+    if (reproducible) {
+      EXPECT_TRUE(again.equal(expected));
+    }
+    // Each update goes a tenth of the way to 3 from parameters that lack the others' updates of this step at most.
+    EXPECT_TRUE(((again - 3).abs() < (then - 3).abs()).all().item<bool>());
+  });
+}
+
+TEST(Workers, RefuseWrongOptions) {
+  EXPECT_THROW(Downpour(world(), parameters_from(0), {.push_interval = 0}), ContractError);
+  EXPECT_THROW(Downpour(world(), parameters_from(0), {.pull_interval = 2, .prefetch_lead = 3}), ContractError);
+  EXPECT_THROW(ElasticAveraging(world(), parameters_from(0), {.period = 0}), ContractError);
+  EXPECT_THROW(ElasticAveraging(world(), {}, {}), ContractError);
+  EXPECT_THROW(StaleSynchronous(world(), parameters_from(0), {.staleness = -1}), ContractError);
+  EXPECT_THROW(SynchronousAveraging(world(), parameters_from(0), {.roles = {.ranks_per_worker = 5}}), ContractError);
+}
+
+}  // namespace
+}  // namespace tw::parameter_server

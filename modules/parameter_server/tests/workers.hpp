@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <torch/torch.h>
+
+#include <tw/comm.hpp>
+#include <tw/parameter_server.hpp>
+#include <vector>
+
+#include "mpi_test.hpp"
+
+/// A problem on which workers learn, and the roles that ranks can have in it.
+namespace tw::parameter_server::testing {
+
+using tw::testing::world;
+
+inline constexpr double lr = 0.1;
+// Some 30 operations on numbers below 4 in float64, each rounded by 2^-53 of them.
+inline constexpr double tolerance = 30 * 4 * 0x1p-53;
+
+inline std::vector<at::Tensor> parameters_from(double first) {
+  return {torch::linspace(first, 1, 6, at::kDouble).view({2, 3}).requires_grad_(), torch::linspace(-1, first, 5, at::kDouble).requires_grad_()};
+}
+
+inline at::Tensor flat(const std::vector<at::Tensor>& parameters) {
+  std::vector<at::Tensor> all;
+  for (const at::Tensor& each : parameters) all.push_back(each.detach().flatten());
+  return torch::cat(all);
+}
+
+/// That of |x - 3|^2 / 2, from which workers on different ranks learn differently.
+inline at::Tensor gradient_at(const at::Tensor& x, int rank) { return (x.detach() - 3) * (1 + 0.5 * rank); }
+
+inline void set_gradients(const std::vector<at::Tensor>& parameters, int rank) {
+  for (const at::Tensor& each : parameters) each.mutable_grad() = gradient_at(each, rank);
+}
+
+/// Runs `turn` on one worker after the other, each when what the one before has pushed is applied; ranks that only serve have none.
+template <class Worker, class Turn>
+void in_turns(const Worker& worker, const Crew& crew, Turn turn) {
+  const int mine = crew.worker_of(world().rank());
+  for (int now = 0; now < crew.workers(); ++now) {
+    if (now == mine) {
+      turn();
+      while (crew.leaders()[static_cast<size_t>(mine)] == world().rank() && worker.centre().under_way() > 0) progress(world());
+    }
+    barrier(world());
+  }
+}
+
+/// What this number of ranks can be.
+inline std::vector<Roles> all_roles() {
+  const int n = world().size();
+  std::vector<Roles> all{{}};
+  if (n > 1) all.push_back({.servers = {n - 1}, .dedicated = true});
+  if (n % 2 == 0) all.push_back({.ranks_per_worker = 2});
+  if (n % 2 == 0) all.push_back({.ranks_per_worker = 2, .servers = {1}});
+  if (n == 3) all.push_back({.ranks_per_worker = 2, .servers = {0}, .dedicated = true});
+  return all;
+}
+
+/// Each role of ranks, with memory that is shared and without.
+template <class Test>
+void for_all_roles(Test test) {
+  for (const Roles& roles : all_roles()) {
+    for (const bool share_memory : {true, false}) test(roles, share_memory, Crew(roles, world().size()));
+  }
+}
+
+}  // namespace tw::parameter_server::testing
