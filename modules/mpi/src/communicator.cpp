@@ -42,7 +42,15 @@ CommunicatorState::~CommunicatorState() {
   if (owned && runtime) runtime->free_later(handle, age, key);
 }
 
+void CommunicatorState::mark_revoked(const std::string& because) {
+  revoked_because = because;
+  revoked = true;
+  runtime->knows_revoked() = true;
+}
+
+// Asked at every look at every operation.
 const CommunicatorState* CommunicatorState::revoked_ancestor() const noexcept {
+  if (!runtime->knows_revoked().load(std::memory_order_acquire)) return nullptr;
   for (const CommunicatorState* state = this; state != nullptr; state = state->parent.get()) {
     if (state->revoked) return state;
   }

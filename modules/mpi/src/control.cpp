@@ -50,8 +50,7 @@ void receive(CommunicatorState& comm, const Message& message, int from) {
   if (message.kind == Message::Kind::waiting) {
     comm.notes[from] = {.calls = message.number, .finished = message.number == 0 ? 0 : message.number - 1, .call = message.call};
   } else if (!comm.revoked) {
-    comm.revoked_because = concat("rank ", from, " revoked it: ", message.reason.data());
-    comm.revoked = true;
+    comm.mark_revoked(concat("rank ", from, " revoked it: ", message.reason.data()));
   }
 }
 

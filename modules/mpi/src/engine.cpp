@@ -142,8 +142,7 @@ bool Engine::drain(std::chrono::milliseconds timeout) {
 void Engine::revoke(CommunicatorState& comm, const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (comm.revoked) return;
-  comm.revoked_because = reason;
-  comm.revoked = true;
+  comm.mark_revoked(reason);
   tell_revoked(comm);
   progress_locked();
 }

@@ -2,11 +2,15 @@
 #include <tw/mpi/responder.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <deque>
 #include <map>
+#include <string>
 #include <tw/mpi/engine.hpp>
 #include <utility>
 
+#include "conversation.hpp"
+#include "openings.hpp"
 #include "requests.hpp"
 
 namespace tw::mpi {
@@ -19,19 +23,17 @@ constexpr size_t pieces_under_way = 2;
 class Responder::Listening : public Transfer {
  public:
   Listening(const Communicator& comm, Handler handler, std::shared_ptr<Control> control)
-      : comm_(*comm.state()), handler_(std::move(handler)), control_(std::move(control)) {}
+      : comm_(*comm.state()), handler_(std::move(handler)), control_(std::move(control)), openings_(comm_) {}
 
   bool advance() override {
-    if (!control_->closed) hear_openings();
-    bool all_ended = true;
-    for (auto& [rank, held] : clients_) {
-      while (!held.empty() && go_on(rank, held.front())) {
-        held.pop_front();
-        ++control_->ended;
-      }
-      all_ended = all_ended && held.empty();
+    while (!control_->closed) {
+      auto opening = openings_.next();
+      if (!opening) break;
+      clients_[opening->from].held.push_back({.opening = std::move(*opening)});
     }
-    return control_->closed && all_ended;
+    bool all_told = true;
+    for (auto& [rank, client] : clients_) all_told = serve(rank, client) && all_told;
+    return control_->closed && all_told;
   }
 
  private:
@@ -41,27 +43,52 @@ class Responder::Listening : public Transfer {
     bool incoming = false;
   };
   struct Held {
-    Piece opening = {};
+    Openings::Opening opening;
     bool is_open = false;
     Conversation conversation = {};
     std::vector<Piece> under_way = {};  // two, so that the network need not wait for what is done with them
     std::vector<std::byte> spare = {};
     bool given_all = false;
+    std::string failure = {};
+  };
+  struct Client {
+    std::deque<Held> held;
+    conversation::Ends ends;  // that are told
+    MPI_Request telling = MPI_REQUEST_NULL;
+    int64_t ended = 0;
+    std::string failure;  // of the last of them; no other ends before it is told
   };
 
-  void hear_openings() {
-    Piece opening;
-    while (const auto client = receive_from_anyone(comm_, opening_tag, opening.bytes, opening.request)) {
-      clients_[*client].emplace_back().opening = std::exchange(opening, {});
+  /// Does what can be done without waiting; true once nothing of the client is left to do, and it knows.
+  bool serve(int rank, Client& client) {
+    while (true) {
+      while (client.failure.empty() && !client.held.empty() && go_on(rank, client.held.front())) {
+        client.failure = std::move(client.held.front().failure);
+        client.held.pop_front();
+        ++client.ended;
+        ++control_->ended;
+      }
+      if (!is_done(client.telling, comm_)) return false;
+      if (client.ends.count == client.ended) return client.held.empty();
+      tell_ends(rank, client);
     }
+  }
+
+  void tell_ends(int rank, Client& client) {
+    client.ends.count = client.ended;
+    const size_t length = client.failure.copy(client.ends.failure.data(), client.ends.failure.size() - 1);
+    client.ends.failure[length] = 0;
+    client.failure.clear();
+    const auto bytes = static_cast<int>(offsetof(conversation::Ends, failure) + (length > 0 ? length + 1 : 0));
+    check(MPI_Isend(&client.ends, bytes, MPI_BYTE, rank, conversation::ends_tag, comm_.handle, &client.telling), "MPI_Isend", comm_.name);
   }
 
   /// Does what can be done without waiting; true once the conversation has ended.
   bool go_on(int client, Held& held) {
     if (!held.is_open) {
-      if (!is_done(held.opening.request, comm_)) return false;
-      held.conversation = handler_(Rank(client), held.opening.bytes);
       held.is_open = true;
+      attempt(held, [&] { held.conversation = handler_(Rank(client), held.opening.bytes()); });
+      openings_.recycle(std::move(held.opening.memory));
     }
     while (true) {
       while (held.under_way.size() < pieces_under_way && begin_piece(client, held)) {
@@ -69,9 +96,20 @@ class Responder::Listening : public Transfer {
       if (held.under_way.empty()) return true;
       Piece& oldest = held.under_way.front();
       if (!is_done(oldest.request, comm_)) return false;
-      if (oldest.incoming) held.conversation.take(oldest.bytes);
+      if (oldest.incoming && held.failure.empty()) attempt(held, [&] { held.conversation.take(oldest.bytes); });
       held.spare = std::move(oldest.bytes);
       held.under_way.erase(held.under_way.begin());
+    }
+  }
+
+  template <class Function>
+  static void attempt(Held& held, Function f) {
+    try {
+      f();
+    } catch (const std::exception& error) {
+      held.failure = *error.what() == 0 ? "an exception" : error.what();
+    } catch (...) {
+      held.failure = "an exception";
     }
   }
 
@@ -82,7 +120,8 @@ class Responder::Listening : public Transfer {
     if (piece.incoming) {
       piece.bytes.resize(static_cast<size_t>(std::min(piece_bytes, now.incoming)));
       now.incoming -= static_cast<int64_t>(piece.bytes.size());
-      check(MPI_Irecv(piece.bytes.data(), static_cast<int>(piece.bytes.size()), MPI_BYTE, client, payload_tag, comm_.handle, &piece.request),
+      check(MPI_Irecv(piece.bytes.data(), static_cast<int>(piece.bytes.size()), MPI_BYTE, client, conversation::payload_tag, comm_.handle,
+                      &piece.request),
             "MPI_Irecv", comm_.name);
     } else {
       const bool taken_all = held.under_way.empty() || !held.under_way.front().incoming;
@@ -90,7 +129,8 @@ class Responder::Listening : public Transfer {
       now.give(piece.bytes);
       held.given_all = piece.bytes.empty();
       if (held.given_all) return false;
-      check(MPI_Isend(piece.bytes.data(), static_cast<int>(piece.bytes.size()), MPI_BYTE, client, answer_tag, comm_.handle, &piece.request),
+      check(MPI_Isend(piece.bytes.data(), static_cast<int>(piece.bytes.size()), MPI_BYTE, client, conversation::answer_tag, comm_.handle,
+                      &piece.request),
             "MPI_Isend", comm_.name);
     }
     held.under_way.push_back(std::move(piece));
@@ -100,7 +140,8 @@ class Responder::Listening : public Transfer {
   const CommunicatorState& comm_;  // kept alive by the operation
   Handler handler_;
   std::shared_ptr<Control> control_;
-  std::map<int, std::deque<Held>> clients_;
+  Openings openings_;
+  std::map<int, Client> clients_;
 };
 
 Responder::Responder(const Communicator& comm, Handler handler)

@@ -41,6 +41,8 @@ class Runtime {
 
   Engine& engine() noexcept { return engine_; }
   bool audit() const noexcept { return audit_; }
+  /// Whether any communicator has been revoked.
+  std::atomic<bool>& knows_revoked() noexcept { return knows_revoked_; }
   int64_t largest_message() const noexcept { return largest_message_; }
 
   /// Orders communicators by age, so that all ranks free them in one order.
@@ -69,6 +71,7 @@ class Runtime {
   const int64_t largest_message_;
   const std::chrono::milliseconds drain_timeout_;
   std::atomic<bool> closed_ = false;
+  std::atomic<bool> knows_revoked_ = false;
   std::atomic<uint64_t> made_communicators_ = 0;
   std::mutex mutex_;
   std::vector<Retired> retired_;
@@ -112,6 +115,7 @@ struct CommunicatorState {
 
   std::shared_ptr<void> attachment;
 
+  void mark_revoked(const std::string& because);
   /// This one or the nearest it was made from that is revoked; null if none.
   const CommunicatorState* revoked_ancestor() const noexcept;
 };

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tw/base/call.hpp>
 #include <tw/mpi/caller.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/mpi/work.hpp>
@@ -25,14 +26,21 @@ class Client {
   /// @param comm borrowed; the servers' responders are on it
   explicit Client(const Communicator& comm) : comm_(comm), caller_(comm) {}
 
-  /// Sends `part`. @param failure becomes what the rule threw, before the result is complete; logged if nobody else holds it then
-  Work push(Rank server, size_t rule, const Part& part, const std::shared_ptr<std::string>& failure);
+  struct Answer {
+    Work work;
+    std::shared_ptr<const std::string> failure;  ///< becomes what the rule threw, before `work` is complete; logged if nobody holds it then
+  };
+
+  /// Sends `part`.
+  Answer push(Rank server, size_t rule, const Part& part);
   /// Fills `part`.
-  Work pull(Rank server, const Part& part);
+  Answer pull(Rank server, const Part& part);
   /// Requests that are not answered, to all servers.
   int64_t under_way() const noexcept { return caller_.under_way(); }
 
  private:
+  Answer call(Rank server, Collective way, const Part& part, mpi::Caller::Letter letter);
+
   const Communicator& comm_;
   mpi::Caller caller_;
 };

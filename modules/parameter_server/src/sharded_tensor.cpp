@@ -95,7 +95,7 @@ class ShardedTensor::Impl {
     TW_EXPECTS(!refuse_non_finite_ || at::isfinite(pushed).all().item<bool>(), "what is pushed has elements that are not finite");
     return with_each_server(
         pushed.contiguous(), [&](Shard& shard, const Part& part) { shard.push(index, 0, shard.count(), part.bytes.data()); },
-        [&](Rank server, const Part& part, const std::shared_ptr<std::string>& failure) { return client_.push(server, index, part, failure); });
+        [&](Rank server, const Part& part) { return client_.push(server, index, part); });
   }
 
   Handle pull(const at::Tensor& out) {
@@ -103,7 +103,7 @@ class ShardedTensor::Impl {
     TW_EXPECTS(out.is_contiguous(), "what is pulled into must be contiguous");
     return with_each_server(
         out, [&](const Shard& shard, const Part& part) { shard.pull(0, shard.count(), part.bytes.data()); },
-        [&](Rank server, const Part& part, const auto&) { return client_.pull(server, part); });
+        [&](Rank server, const Part& part) { return client_.pull(server, part); });
   }
 
   void finish() {
@@ -244,8 +244,9 @@ class ShardedTensor::Impl {
         if (extent.size() == 0 || (shard != shards_.end()) != now_here) continue;
         const Part part{tensor, {data + extent.begin * element_bytes_, static_cast<size_t>(extent.size() * element_bytes_)}};
         if (!now_here) {
-          handle.failures_.push_back(std::make_shared<std::string>());
-          handle.parts_.push_back(elsewhere(Rank(servers_[static_cast<size_t>(server)]), part, handle.failures_.back()));
+          Client::Answer answer = elsewhere(Rank(servers_[static_cast<size_t>(server)]), part);
+          handle.parts_.push_back(std::move(answer.work));
+          handle.failures_.push_back(std::move(answer.failure));
           continue;
         }
         try {
@@ -308,7 +309,7 @@ void ShardedTensor::Handle::wait() {
 void ShardedTensor::Handle::expect_success() const {
   if (failure_) std::rethrow_exception(failure_);
   for (const auto& each : failures_) {
-    if (!each->empty()) throw Error(*each);
+    if (!each->empty()) throw Error(concat("the rule of a push failed ", *each));
   }
 }
 

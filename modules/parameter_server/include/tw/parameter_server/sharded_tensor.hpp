@@ -101,9 +101,9 @@ class ShardedTensor::Handle {
   friend class Impl;
   void expect_success() const;
 
-  std::vector<Work> parts_;                             // with servers on other nodes
-  std::vector<std::shared_ptr<std::string>> failures_;  // of those
-  std::exception_ptr failure_;                          // on this one
+  std::vector<Work> parts_;                                   // with servers on other nodes
+  std::vector<std::shared_ptr<const std::string>> failures_;  // of those
+  std::exception_ptr failure_;                                // on this one
 };
 
 /// A pull under way, and its memory.
