@@ -11,8 +11,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <first_samples.hpp>
 #include <median.hpp>
-#include <numeric>
 #include <tw/base/error.hpp>
 #include <tw/base/random.hpp>
 #include <tw/data/image_dataset.hpp>
@@ -36,12 +36,6 @@ constexpr int64_t train_samples = 8192;
 constexpr int64_t test_samples = 1000;
 constexpr int64_t batch = 8;
 
-tw::Batch first(const tw::ImageDataset& data, int64_t count) {
-  std::vector<int64_t> indices(static_cast<size_t>(count));
-  std::iota(indices.begin(), indices.end(), 0);
-  return data.batch(indices);
-}
-
 /// The first rung at or behind `round`: 1, eta, eta^2, ...
 int64_t next_rung(int64_t round) {
   int64_t rung = 1;
@@ -55,8 +49,8 @@ class LeNetTraining {
   /// @param most steps of all trials; behind them every trial fails at once
   LeNetTraining(const char* data, double most)
       : most_(most),
-        train_(first(tw::load_mnist(data, tw::Split::train), train_samples)),
-        test_(first(tw::load_mnist(data, tw::Split::test), test_samples)) {}
+        train_(tw::testing::first_samples(tw::load_mnist(data, tw::Split::train), train_samples)),
+        test_(tw::testing::first_samples(tw::load_mnist(data, tw::Split::test), test_samples)) {}
 
   int64_t steps() const { return steps_; }
 

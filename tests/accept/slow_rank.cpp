@@ -11,10 +11,10 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <first_samples.hpp>
 #include <map>
 #include <median.hpp>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -37,16 +37,10 @@ constexpr double goal = 0.85;
 constexpr double sleeps = 4;  // lengths of a step
 constexpr double most_s = 300;
 
-tw::Batch first(const tw::ImageDataset& data, int64_t count) {
-  std::vector<int64_t> indices(static_cast<size_t>(count));
-  std::iota(indices.begin(), indices.end(), 0);
-  return data.batch(indices);
-}
-
 struct Data {
-  explicit Data(const char* folder) : test(first(tw::load_mnist(folder, tw::Split::test), test_samples)) {
+  explicit Data(const char* folder) : test(tw::testing::first_samples(tw::load_mnist(folder, tw::Split::test), test_samples)) {
     const tw::ImageDataset all = tw::load_mnist(folder, tw::Split::train);
-    train = first(all, all.size());
+    train = tw::testing::first_samples(all, all.size());
   }
   tw::Batch train;
   tw::Batch test;

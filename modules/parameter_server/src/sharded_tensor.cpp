@@ -2,11 +2,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -26,6 +23,7 @@
 
 #include "client.hpp"
 #include "server.hpp"
+#include "server_state.hpp"
 
 namespace tw::parameter_server {
 namespace {
@@ -123,45 +121,13 @@ class ShardedTensor::Impl {
     });
   }
 
-  /// Copies, all of one time: slices of the values, of each slot of the rules, and counts.
   std::vector<NamedShard> shards(const std::string& name) const {
     if (!serves()) return {};
-    const Shard::Snapshot now = shards_.at(mine_).snapshot();
-    std::vector<at::Tensor> runs;
-    const std::vector<NamedShard> all = described(name, runs);
-    for (size_t plane = 0; plane < runs.size(); ++plane) {
-      const std::vector<std::byte>& bytes = plane == 0 ? now.values : now.state[plane - 1];
-      if (!bytes.empty()) std::memcpy(runs[plane].data_ptr(), bytes.data(), bytes.size());
-    }
-    for (size_t rule = 0; rule < now.updates.size(); ++rule) all.back().tensor[static_cast<int64_t>(rule)] = static_cast<double>(now.updates[rule]);
-    return all;
+    return pieces_of(shards_.at(mine_).snapshot(), run(), name);
   }
 
   void restore(const std::vector<NamedShard>& given) {
-    if (!serves()) return;
-    TW_EXPECTS(!given.empty(), "a server has something to restore");
-    std::vector<at::Tensor> runs;
-    const std::vector<NamedShard> all = described(given.back().name.substr(0, given.back().name.rfind('.')), runs);
-    TW_EXPECTS(all.size() == given.size(), "there are ", all.size(), " pieces of this shard, not ", given.size());
-    for (size_t i = 0; i < all.size(); ++i) {
-      TW_EXPECTS(all[i].name == given[i].name && all[i].offsets == given[i].offsets && all[i].tensor.sizes() == given[i].tensor.sizes(),
-                 given[i].name, " is not what this shard has in its place, ", all[i].name);
-      all[i].tensor.copy_(given[i].tensor);
-    }
-    Shard::Snapshot snapshot;
-    for (size_t plane = 0; plane < runs.size(); ++plane) {
-      std::vector<std::byte> bytes(static_cast<size_t>(runs[plane].nbytes()));
-      if (!bytes.empty()) std::memcpy(bytes.data(), runs[plane].data_ptr(), bytes.size());
-      if (plane == 0) {
-        snapshot.values = std::move(bytes);
-      } else {
-        snapshot.state.push_back(std::move(bytes));
-      }
-    }
-    for (size_t rule = 0; rule < rules_->size(); ++rule) {
-      snapshot.updates.push_back(std::llround(all.back().tensor[static_cast<int64_t>(rule)].item<double>()));
-    }
-    shards_.at(mine_).restore(snapshot);
+    if (serves()) shards_.at(mine_).restore(snapshot_of(given, run()));
   }
 
   const ShardLayout& layout() const noexcept { return layout_; }
@@ -174,22 +140,7 @@ class ShardedTensor::Impl {
   /// Whether any elements lie on this rank.
   bool serves() const { return mine_ >= 0 && layout_.extent_of(mine_).size() > 0; }
 
-  /// What this server's checkpoints hold, in new memory. @param runs becomes that of the values, and of each slot
-  std::vector<NamedShard> described(const std::string& name, std::vector<at::Tensor>& runs) const {
-    const Extent extent = layout_.extent_of(mine_);
-    std::vector<NamedShard> all;
-    const auto add = [&](const std::string& of, ShardKind kind) {
-      runs.push_back(at::empty({extent.size()}, at::TensorOptions().dtype(dtype_)));
-      for (NamedShard& each : slices_of_run(of, shape_, runs.back(), extent.begin, kind)) all.push_back(std::move(each));
-    };
-    add(name, ShardKind::parameter);
-    for (const Rule& rule : *rules_) {
-      for (int slot = 0; slot < rule.slots; ++slot) add(concat(name, '.', rule.name, '.', slot), ShardKind::optimizer);
-    }
-    all.push_back(whole(name + ".updates", at::zeros({static_cast<int64_t>(rules_->size())}, at::kDouble), ShardKind::counter));
-    all.back().on_reshard = OnReshard::mean;  // servers hear of a push at different times
-    return all;
-  }
+  ServerRun run() const { return {.extent = layout_.extent_of(mine_), .shape = shape_, .dtype = dtype_, .rules = *rules_}; }
 
   /// Those that this rank can reach through memory. Collective.
   void make_shards(bool share_memory) {

@@ -25,6 +25,17 @@ struct Progress {
   std::vector<std::string> empty_submodules;  ///< for export_for_libtorch()
 };
 
+/// Of one rank, over the samples of an epoch so far, where finite.
+struct EpochLoss {
+  double sum = 0;
+  double samples = 0;
+
+  void add(double mean, int64_t count) {
+    sum += mean * static_cast<double>(count);
+    samples += static_cast<double>(count);
+  }
+};
+
 std::string to_json(const Progress& progress);
 /// @throws Error when `text` is not what to_json() writes.
 Progress progress_from_json(const std::string& text);

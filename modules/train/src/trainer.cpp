@@ -9,7 +9,6 @@
 #include <exception>
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
-#include <tw/base/random.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/state/directory_lock.hpp>
@@ -19,6 +18,8 @@
 #include "best_model.hpp"
 #include "evaluate.hpp"
 #include "non_finite.hpp"
+#include "pass.hpp"
+#include "progress_shard.hpp"
 #include "ranks.hpp"
 #include "server_figures.hpp"
 #include "signals.hpp"
@@ -29,7 +30,6 @@ namespace tw::train {
 namespace {
 
 constexpr int64_t most_restores = 3;
-const std::string name_of_progress = "progress";
 
 }  // namespace
 
@@ -71,9 +71,7 @@ class Trainer::Run {
 
   std::vector<NamedShard> shards() const {
     std::vector<NamedShard> all = shards_of(model_, *strategy_);
-    const Progress& p = progress_;
-    const std::vector<double> numbers{p.best, static_cast<double>(p.best_epoch), static_cast<double>(p.waited), static_cast<double>(p.skipped)};
-    all.push_back(whole(name_of_progress, torch::tensor(numbers, torch::kDouble), ShardKind::counter));
+    all.push_back(as_shard(progress_));
     return all;
   }
 
@@ -81,13 +79,7 @@ class Trainer::Run {
 
   void apply(const std::vector<NamedShard>& shards) {
     strategy_->apply(shards);
-    const auto found = std::ranges::find(shards, name_of_progress, &NamedShard::name);
-    TW_EXPECTS(found != shards.end(), name_of_progress, " is not among the shards");
-    const auto number = [&](int64_t i) { return found->tensor[i].item<double>(); };
-    progress_.best = number(0);
-    progress_.best_epoch = static_cast<int64_t>(number(1));
-    progress_.waited = static_cast<int64_t>(number(2));
-    progress_.skipped = static_cast<int64_t>(number(3));
+    take_shard(progress_, shards);
   }
 
   void begin_behind(int64_t epochs) {
@@ -163,8 +155,8 @@ class Trainer::Run {
     if (earlier_) {
       progress_ = snapshots_->restore(earlier_->step, *strategy_);
       progress_.finished = false;
-      loss_sum_ = share_of(progress_.loss_sums, ranks_.data.rank(), ranks_.data.size());
-      loss_samples_ = share_of(progress_.loss_samples, ranks_.data.rank(), ranks_.data.size());
+      const auto mine = [this](const std::vector<double>& sums) { return share_of(sums, ranks_.data.rank(), ranks_.data.size()); };
+      loss_ = {.sum = mine(progress_.loss_sums), .samples = mine(progress_.loss_samples)};
       stop_out_of_patience();
     } else if (snapshots_) {
       snapshots_->remove_all();
@@ -231,11 +223,12 @@ class Trainer::Run {
     begin = span("data", begin);
     const int64_t here = state_->batch.size();
     const bool last = loader_->consumed() >= progress_.consumed + samples;
-    const uint64_t seed = seed_of(pass);
+    const int64_t number = progress_.step * options_.accumulation + pass;
+    const uint64_t seed = seed_of_pass(options_.seed, number * ranks_.data.size() + ranks_.data.rank());
     torch::manual_seed(seed);
-    if (model_.parts && model_.parts->begin_pass) model_.parts->begin_pass(progress_.step * options_.accumulation + pass);
+    if (model_.parts && model_.parts->begin_pass) model_.parts->begin_pass(number);
     notify(&Hook::on_sample);
-    state_->loss = here > 0 ? loss_of(state_->batch) : loss_of_nothing();
+    state_->loss = here > 0 ? loss_of(state_->batch) : loss_of_nothing(model_);
     state_->mean_loss = here > 0 ? state_->loss.item<double>() : 0.0;
     begin = span("forward", begin);
     notify(&Hook::on_forward);
@@ -245,10 +238,7 @@ class Trainer::Run {
     if (!Signals::caught().empty() || !state_->stop_reason.empty()) strategy_->say(Word::stop);
     strategy_->backward(state_->loss, here, samples, last);
     span("backward", begin);
-    if (finite) {
-      loss_sum_ += state_->mean_loss * static_cast<double>(here);
-      loss_samples_ += static_cast<double>(here);
-    }
+    if (finite) loss_.add(state_->mean_loss, here);
   }
 
   at::Tensor loss_of(const Batch& batch) {
@@ -258,25 +248,6 @@ class Trainer::Run {
     }
     state_->outputs = model_.forward(batch.inputs);
     return objective_.loss(state_->outputs, batch.targets);
-  }
-
-  // A rank without samples still takes part in the reduction: with zeros, for every parameter.
-  at::Tensor loss_of_nothing() const {
-    at::Tensor loss;
-    for (const NamedTensor& parameter : model_.parameters) {
-      if (!parameter.tensor.requires_grad()) continue;
-      const at::Tensor zero = parameter.tensor.flatten().slice(0, 0, 0).sum();
-      loss = loss.defined() ? loss + zero.to(loss.scalar_type()) : zero;
-    }
-    return loss;
-  }
-
-  // What a model draws (dropout) depends on seed, step, pass and rank alone: a resumed run draws what it would have drawn.
-  uint64_t seed_of(int64_t pass) const {
-    CounterRng random(static_cast<uint64_t>(options_.seed),
-                      static_cast<uint64_t>((progress_.step * options_.accumulation + pass) * ranks_.data.size() + ranks_.data.rank()));
-    const uint64_t high = random();
-    return (high << 32) | random();
   }
 
   void set_learning_rate() {
@@ -337,7 +308,7 @@ class Trainer::Run {
     report.learning_rate = state_->learning_rate;
     report.train_time = time;
     report.samples = state_->epoch_samples;
-    const std::vector<double> losses = sum_over_ranks(ranks_.data, {loss_sum_, loss_samples_});
+    const std::vector<double> losses = sum_over_ranks(ranks_.data, {loss_.sum, loss_.samples});
     report.train_loss = losses[0] / losses[1];
     const bool last = progress_.epoch == options_.epochs;
     if (test_.size() > 0 && (last || progress_.epoch % options_.evaluate_every == 0)) {
@@ -348,7 +319,7 @@ class Trainer::Run {
       report.best = best_.judge(report, progress_);
       if (report.best && snapshots_) keep_best();
     }
-    loss_sum_ = loss_samples_ = 0;
+    loss_ = {};
     progress_.consumed = 0;
     ++progress_.epoch;
     stop_out_of_patience();
@@ -366,7 +337,7 @@ class Trainer::Run {
 
   void save() {
     const auto begin = std::chrono::steady_clock::now();
-    snapshots_->save(progress_, loss_sum_, loss_samples_, *strategy_);
+    snapshots_->save(progress_, loss_, *strategy_);
     span("checkpoint", begin);
   }
 
@@ -435,8 +406,7 @@ class Trainer::Run {
   Progress progress_;
   int64_t begin_behind_ = 0;  // epochs
   int64_t first_step_ = 0;    // where this run began, or went on
-  double loss_sum_ = 0;       // of this rank, over the epoch's samples so far, where finite
-  double loss_samples_ = 0;   // of these
+  EpochLoss loss_;
   Suspect suspect_;
   std::optional<State> state_;
   std::string stopped_because_;

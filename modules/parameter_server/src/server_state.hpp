@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a server's checkpoints hold: slices of the values, of each slot of the rules, and counts of updates.
+#pragma once
+#include <string>
+#include <tw/shards/shard.hpp>
+#include <tw/shards/shard_layout.hpp>
+#include <tw/tensor/named_shard.hpp>
+#include <vector>
+
+namespace tw::parameter_server {
+
+/// The consecutive elements of a tensor that one server holds, not none.
+struct ServerRun {
+  Extent extent;
+  const std::vector<int64_t>& shape;  ///< of the tensor
+  c10::ScalarType dtype;
+  const std::vector<Rule>& rules;
+};
+
+/// In new memory.
+std::vector<NamedShard> pieces_of(const Shard::Snapshot& snapshot, const ServerRun& run, const std::string& name);
+/// The way back. @throws ContractError unless `given` is what pieces_of() makes
+Shard::Snapshot snapshot_of(const std::vector<NamedShard>& given, const ServerRun& run);
+
+}  // namespace tw::parameter_server

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// A forward and backward pass of one rank, of which an update has several where gradients are accumulated.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <tw/train/model.hpp>
+
+namespace tw::train {
+
+/// What a model draws in a pass (dropout) depends on the run's seed and the pass alone: a resumed run draws what it would have drawn.
+/// @param number of the pass, among those of all ranks
+uint64_t seed_of_pass(int64_t seed, int64_t number);
+
+/// A rank without samples still takes part in the reduction: with zeros, for every parameter. Undefined where nothing is trained.
+at::Tensor loss_of_nothing(const Model& model);
+
+}  // namespace tw::train
