@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <map>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
+#include <utility>
 
 #include "conversation.hpp"
 #include "requests.hpp"
@@ -44,8 +44,8 @@ class Caller::Line {
 
   /// Ends the oldest. @return what the other side threw, or nothing
   std::string end() {
-    const auto failure = failures_.extract(ended_.fetch_add(1, std::memory_order_release));
-    return failure ? std::move(failure.mapped()) : std::string();
+    const int64_t ended = ended_.fetch_add(1, std::memory_order_release) + 1;
+    return ended == told_ ? std::exchange(failure_, {}) : std::string();
   }
 
  private:
@@ -56,7 +56,7 @@ class Caller::Line {
     }
     if (!is_done(request_, comm_)) return;
     told_ = heard_.count;
-    if (heard_.failure.front() != 0) failures_.emplace(told_ - 1, concat("on rank ", rank_, ": ", heard_.failure.data()));
+    if (heard_.failure.front() != 0) failure_ = concat("on rank ", rank_, ": ", heard_.failure.data());
   }
 
   const CommunicatorState& comm_;  // kept alive by the operations
@@ -67,14 +67,14 @@ class Caller::Line {
   std::atomic<int64_t> ended_ = 0;
   conversation::Ends heard_;
   MPI_Request request_ = MPI_REQUEST_NULL;
-  std::map<int64_t, std::string> failures_;
+  std::string failure_;  // of the last of them
 };
 
 /// The messages of one conversation.
 class Caller::Messages : public Transfer {
  public:
   Messages(const CommunicatorState& comm, int rank, const Letter& letter, std::shared_ptr<Line> line)
-      : comm_(comm), line_(std::move(line)), failure_(letter.failure) {
+      : comm_(comm), line_(std::move(line)), failure_(letter.failure ? letter.failure : std::make_shared<std::string>()) {
     constexpr int64_t piece = Responder::piece_bytes;
     const auto pieces = [](auto bytes) { return (bytes.size() + piece - 1) / piece; };
     pieces_.reserve(pieces(letter.outgoing) + pieces(letter.incoming));

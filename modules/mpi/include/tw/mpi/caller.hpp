@@ -23,7 +23,7 @@ class Caller {
     std::span<const std::byte> attached = {};   ///< the rest of the opening
     std::span<const std::byte> outgoing = {};   ///< what belongs to it
     std::span<std::byte> incoming = {};         ///< for the answer, which is as long
-    std::shared_ptr<std::string> failure = {};  ///< becomes what the other side threw, or stays empty; logged where nobody else holds it then
+    std::shared_ptr<std::string> failure = {};  ///< becomes what the other side threw, or empty; logged where nobody else holds it then
   };
 
   /// @param comm borrowed; the Responders are on it
