@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pipeline/step: a forward and backward pass of a batch in micro-batches, in stages on as many ranks, against one rank that runs the same
-// micro-batches ("one_rank_micro") or the batch in one piece ("one_rank"); and against what the schedule would take if stages computed at the speed at
-// which they do beside each other, and nothing else took time ("stages_apart").
+// micro-batches ("one_rank_micro") or the batch in one piece ("one_rank"); and against what the schedule would take if stages computed at the speed
+// at which they do beside each other, and nothing else took time ("stages_apart").
 #include "measure.hpp"
 
 #include <torch/torch.h>
