@@ -71,7 +71,7 @@ struct ReduceScatter;
 
 struct Allreduce {
   static Variable run(const Setting& setting, const Variable& input) {
-    Variable output = input.clone(at::MemoryFormat::Contiguous);
+    const Variable output = input.clone(at::MemoryFormat::Contiguous);
     tw::allreduce(setting.communicator, output, setting.op);
     return output;
   }
@@ -80,7 +80,7 @@ struct Allreduce {
 
 struct Allgather {
   static Variable run(const Setting& setting, const Variable& input) {
-    Variable output = at::empty(shape_of_all(setting.communicator, input), input.options());
+    const Variable output = at::empty(shape_of_all(setting.communicator, input), input.options());
     tw::allgather(setting.communicator, input, output);
     const bool averages = setting.op == ReduceOp::average;  // as the transposed of an averaging reduce_scatter
     return averages ? output.div_(setting.communicator.size()) : output;
@@ -110,7 +110,7 @@ struct ReduceToRoot;
 
 struct Broadcast {
   static Variable run(const Setting& setting, const Variable& input) {
-    Variable output = input.clone(at::MemoryFormat::Contiguous);
+    const Variable output = input.clone(at::MemoryFormat::Contiguous);
     tw::broadcast(setting.communicator, output, Rank(setting.root));
     return output;
   }
@@ -119,7 +119,7 @@ struct Broadcast {
 
 struct ReduceToRoot {
   static Variable run(const Setting& setting, const Variable& input) {
-    Variable output = input.clone(at::MemoryFormat::Contiguous);
+    const Variable output = input.clone(at::MemoryFormat::Contiguous);
     tw::reduce(setting.communicator, output, ReduceOp::sum, Rank(setting.root));
     return setting.communicator.rank() == setting.root ? output : output.zero_();
   }

@@ -42,7 +42,7 @@ Link& Link::of(const Communicator& comm) {
 }
 
 Link& Link::make(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours) {
-  std::shared_ptr<Link> link(new Link(comm, options, std::move(neighbours)));
+  const std::shared_ptr<Link> link(new Link(comm, options, std::move(neighbours)));
   mpi::attachment(comm) = link;
   return *link;
 }
@@ -53,8 +53,8 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::ve
   expect_same_on_all_ranks(comm, "SharedMemoryOptions", {concat("slot_bytes ", options.slot_bytes), concat("flat_bytes ", flat_bytes)});
   int32_t most = here;  // ranks of a node
   mpi::allreduce(comm, {&most, 1, ElementType::int32}, ReduceOp::max);
-  TW_EXPECTS(options.slot_bytes % 64 == 0 && options.slot_bytes >= 64 * most, "a slot must have a multiple of 64 bytes and 64 for each of ", most,
-             " ranks of a node, got ", options.slot_bytes);
+  TW_EXPECTS(options.slot_bytes % 64 == 0 && options.slot_bytes >= int64_t{64} * most, "a slot must have a multiple of 64 bytes and 64 for each of ",
+             most, " ranks of a node, got ", options.slot_bytes);
   const auto place = std::find(neighbours_.begin(), neighbours_.end(), comm.rank());
   auto memory = make_node_memory(comm, neighbours_, shared_memory::Channel::bytes_needed(here, options.slot_bytes));
   std::byte* begin = memory.get();

@@ -33,7 +33,7 @@ std::vector<std::string> cut(const std::string& all, const std::vector<int64_t>&
 
 std::vector<std::string> allgather_strings(const Communicator& comm, const std::string& mine) {
   const auto sizes = allgather_value(comm, static_cast<int64_t>(mine.size()));
-  std::string all(std::accumulate(sizes.begin(), sizes.end(), size_t{0}), '\0');
+  std::string all(static_cast<size_t>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0})), '\0');
   mpi::allgather(comm, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), sizes);
   return cut(all, sizes);
 }

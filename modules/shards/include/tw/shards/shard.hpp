@@ -16,7 +16,7 @@ namespace tw::parameter_server {
 class Shard {
  public:
   /// Long enough that a lock costs nothing, short enough that nobody waits long for it.
-  static constexpr int64_t stretch_bytes = 64 * 1024;
+  static constexpr int64_t stretch_bytes = int64_t{64} << 10;
 
   /// Bytes of memory for `count` elements. Zeroed.
   static int64_t bytes_needed(int64_t count, ElementType type, const std::vector<Rule>& rules);
