@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include "request.hpp"
@@ -14,25 +13,23 @@ namespace {
 using mpi::Responder;
 
 Responder::Conversation taking_push(Shard shard, const Request& request, int64_t element_bytes) {
-  const auto next = std::make_shared<int64_t>(0);  // element
   return {
       .incoming = shard.count() * element_bytes,
       .take =
-          [shard, next, request, element_bytes](std::span<const std::byte> piece) mutable {
+          [shard, request, element_bytes, next = int64_t{0}](std::span<const std::byte> piece) mutable {
             const int64_t count = static_cast<int64_t>(piece.size()) / element_bytes;
-            shard.push(static_cast<size_t>(request.rule), std::exchange(*next, *next + count), count, piece.data());
+            shard.push(static_cast<size_t>(request.rule), std::exchange(next, next + count), count, piece.data());
           },
   };
 }
 
 Responder::Conversation giving_values(const Shard& shard, int64_t element_bytes) {
-  const auto next = std::make_shared<int64_t>(0);  // element
   return {
       .give =
-          [shard, next, element_bytes](std::vector<std::byte>& piece) {
-            const int64_t count = std::min(Responder::piece_bytes / element_bytes, shard.count() - *next);
+          [shard, element_bytes, next = int64_t{0}](std::vector<std::byte>& piece) mutable {
+            const int64_t count = std::min(Responder::piece_bytes / element_bytes, shard.count() - next);
             piece.resize(static_cast<size_t>(count * element_bytes));
-            shard.pull(std::exchange(*next, *next + count), count, piece.data());
+            shard.pull(std::exchange(next, next + count), count, piece.data());
           },
   };
 }
@@ -46,7 +43,7 @@ Responder::Handler handler_for(Shard shard, int64_t element_bytes) {
     if (request.kind == Request::Kind::pull) return giving_values(shard, element_bytes);
     const auto elements = opening.subspan(std::min(opening.size(), sizeof(request)));
     if (elements.empty()) return taking_push(shard, request, element_bytes);
-    shard.push(static_cast<size_t>(request.rule), 0, shard.count(), elements.data());
+    shard.push(static_cast<size_t>(request.rule), 0, static_cast<int64_t>(elements.size()) / element_bytes, elements.data());
     return {};
   };
 }
