@@ -70,7 +70,7 @@ std::span<std::byte> Operands::in_place(const std::vector<at::Tensor>& tensors) 
   const at::Tensor packed = at::empty({total}, tensors.at(0).options().requires_grad(false));
   int64_t at = 0;
   for (const at::Tensor& tensor : tensors) {
-    at::Tensor place = packed.narrow(0, at, tensor.numel()).view(tensor.sizes());
+    const at::Tensor place = packed.narrow(0, at, tensor.numel()).view(tensor.sizes());
     place.copy_(tensor);
     results_.push_back({tensor, place});
     at += tensor.numel();

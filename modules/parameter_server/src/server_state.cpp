@@ -58,7 +58,7 @@ Shard::Snapshot snapshot_of(const std::vector<NamedShard>& given, const ServerRu
   }
   Shard::Snapshot snapshot;
   for (size_t plane = 0; plane < runs.size(); ++plane) {
-    std::vector<std::byte> bytes(static_cast<size_t>(runs[plane].nbytes()));
+    std::vector<std::byte> bytes(runs[plane].nbytes());
     if (!bytes.empty()) std::memcpy(bytes.data(), runs[plane].data_ptr(), bytes.size());
     (plane == 0 ? snapshot.values : snapshot.state.emplace_back()) = std::move(bytes);
   }
