@@ -9,12 +9,23 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
+#include <tw/mpi/responder.hpp>
 #include <utility>
 
 #include "conversation.hpp"
 #include "requests.hpp"
 
 namespace tw::mpi {
+namespace {
+
+/// Calls `f(bytes)` with the pieces that payloads and answers travel in.
+template <class Bytes, class Function>
+void for_each_piece(Bytes all, Function f) {
+  constexpr size_t piece = Responder::piece_bytes;
+  for (size_t at = 0; at < all.size(); at += piece) f(all.subspan(at, std::min(piece, all.size() - at)));
+}
+
+}  // namespace
 
 /// The conversations with one rank. Their numbers, and their openings, are the caller's; what happens to them then happens inside the engine.
 class Caller::Line {
@@ -78,7 +89,7 @@ class Caller::Messages : public Transfer {
     constexpr int64_t piece = Responder::piece_bytes;
     const auto pieces = [](auto bytes) { return (bytes.size() + piece - 1) / piece; };
     pieces_.reserve(pieces(letter.outgoing) + pieces(letter.incoming));
-    conversation::for_each_piece(letter.incoming, [&](auto bytes) {
+    for_each_piece(letter.incoming, [&](auto bytes) {
       check(MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, rank, conversation::answer_tag, comm_.handle,
                       &pieces_.emplace_back(MPI_REQUEST_NULL)),
             "MPI_Irecv", comm_.name);
@@ -86,8 +97,7 @@ class Caller::Messages : public Transfer {
     const auto [number, opening] = line_->begin(letter);
     number_ = number;
     send(opening, rank, conversation::opening_tag, opening_);
-    conversation::for_each_piece(letter.outgoing,
-                                 [&](auto bytes) { send(bytes, rank, conversation::payload_tag, pieces_.emplace_back(MPI_REQUEST_NULL)); });
+    for_each_piece(letter.outgoing, [&](auto bytes) { send(bytes, rank, conversation::payload_tag, pieces_.emplace_back(MPI_REQUEST_NULL)); });
   }
 
   bool advance() override {

@@ -30,9 +30,16 @@ class Mailbox::Receive : public Transfer {
   bool advance() override {
     if (request_ == MPI_REQUEST_NULL) {
       if (slot_->closed) return true;
-      const auto from = receive_from_anyone(comm_, letter_tag, slot_->letter.bytes, request_);
-      if (!from) return false;
-      slot_->letter.from = Rank(*from);
+      int found = 0;
+      MPI_Message message = MPI_MESSAGE_NULL;
+      MPI_Status status;
+      check(MPI_Improbe(MPI_ANY_SOURCE, letter_tag, comm_.handle, &found, &message, &status), "MPI_Improbe", comm_.name);
+      if (found == 0) return false;
+      int bytes = 0;
+      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", comm_.name);
+      slot_->letter.from = Rank(status.MPI_SOURCE);
+      slot_->letter.bytes.resize(static_cast<size_t>(bytes));
+      check(MPI_Imrecv(slot_->letter.bytes.data(), bytes, MPI_BYTE, &message, &request_), "MPI_Imrecv", comm_.name);
     }
     return is_done(request_, comm_);
   }
