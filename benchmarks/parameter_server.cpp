@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // parameter_server/pull and push: one rank reads, or adds to, what another rank of its node holds, against MPI_Get and MPI_Accumulate on memory of
-// MPI_Win_allocate ("mpi_rma"). parameter_server/requests: pushes of 1 KiB by messages, 16 under way, against as many messages of 1 KiB that are
-// answered by one of 8 bytes ("isend_irecv"). With the arguments "two_hosts RATE", parameter_server/two_hosts: what a server on another host gives
-// and takes, against messages of as many bytes; for two ranks. With "slow_rank", parameter_server/slow_rank: training steps of three ranks, one of
-// which sleeps four times a step's length in each of its own, against gradients that are reduced ("all_reduce").
+// MPI_Win_allocate ("mpi_rma"), and against a memcpy. parameter_server/requests: pushes of 1 KiB by messages, 16 under way, against as many messages
+// of 1 KiB that are answered by one of 8 bytes ("isend_irecv"). With the arguments "two_hosts RATE", parameter_server/two_hosts: what a server on
+// another host gives and takes, against messages of as many bytes; for two ranks. With "slow_rank", parameter_server/slow_rank: training steps of
+// three ranks, one of which sleeps four times a step's length in each of its own, against gradients that are reduced ("all_reduce").
 #include "measure.hpp"
 
 #include <mpi.h>
@@ -11,6 +11,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <string_view>
 #include <tw/comm.hpp>
 #include <tw/data_parallel/data_parallel.hpp>
@@ -83,6 +84,31 @@ void measure_bandwidth(const Contest& contest, const std::string& what, int64_t 
       window->get(local);
     } else {
       window->add(local);
+    }
+  };
+  tw::benchmark::compare(contest, of);
+}
+
+/// The same where both only copy, against a memcpy from memory that both ranks have mapped, and into it.
+void measure_copies(const Contest& contest, const std::string& what, int64_t bytes) {
+  const tw::Communicator& comm = contest.comm();
+  const int64_t floats = bytes / 4;
+  const at::Tensor mapped = tw::node_tensor(comm, {floats}, at::kFloat);
+  if (comm.rank() == 1) mapped.zero_();  // its memory lies where a server's does
+  std::optional<ShardedTensor> centre;
+  if (contest.is_ours()) centre.emplace(comm, torch::zeros({floats}), ShardedTensorOptions{.servers = {1}});
+  const at::Tensor local = torch::ones({floats});
+  Case of{.benchmark = "parameter_server/" + what, .name = size_name(bytes), .baseline = "memcpy"};
+  of.rounds = 15;
+  of.steps = static_cast<int>(std::clamp<int64_t>((int64_t{64} << 20) / bytes, 4, 500));
+  of.step = [&] {
+    if (comm.rank() != 0) return;
+    if (centre) {
+      (what == "pull" ? centre->pull(local) : centre->push(local, "copy")).wait();
+    } else if (what == "pull") {
+      std::memcpy(local.data_ptr(), mapped.data_ptr(), static_cast<size_t>(bytes));
+    } else {
+      std::memcpy(mapped.data_ptr(), local.data_ptr(), static_cast<size_t>(bytes));
     }
   };
   tw::benchmark::compare(contest, of);
@@ -263,6 +289,10 @@ void measure_all(const Contest& contest, std::string_view what, std::string_view
   for (const char* direction : {"pull", "push"}) {
     if (!what.empty() && what != direction) continue;
     for (int64_t bytes = 4096; bytes <= int64_t{64} << 20; bytes *= 4) measure_bandwidth(contest, direction, bytes);
+  }
+  for (const char* direction : {"pull", "push_copy"}) {
+    if (!what.empty() && what != "memcpy") continue;
+    for (int64_t bytes = 65536; bytes <= int64_t{64} << 20; bytes *= 4) measure_copies(contest, direction, bytes);
   }
   if (what.empty()) measure_requests(contest);
 }
