@@ -43,9 +43,9 @@ Argument argument_of(const c10::IValue& value, const std::function<int(const at:
     for (const at::Tensor& tensor : value.toTensorVector()) refs.push_back({ref(tensor)});
     return refs;
   }
-  if (value.isOptionalTensorList()) {
-    std::vector<Ref> refs;
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) refs.push_back({tensor && tensor->defined() ? ref(*tensor) : -1});
+  if (value.isList() && std::ranges::all_of(value.toListRef(), [](const c10::IValue& each) { return each.isNone() || each.isTensor(); })) {
+    std::vector<Ref> refs;  // some may be none; TorchScript's lists do not say that they are of tensors
+    for (const c10::IValue& each : value.toListRef()) refs.push_back({each.isNone() ? -1 : ref(each.toTensor())});
     return refs;
   }
   throw Error(concat("an argument is a ", value.tagKind(), ", which cannot be written down"));

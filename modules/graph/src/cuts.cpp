@@ -31,10 +31,6 @@ class Ranges {
   std::vector<size_t> last_;
 };
 
-bool of_batch(const Graph& graph, const Node& node) {
-  return std::ranges::any_of(node.inputs(), [&](int i) { return graph.values[at(i)].of_batch; });
-}
-
 /// Of parameters and buffers.
 std::set<int64_t> storages_of_module(const Graph& graph) {
   std::set<int64_t> storages;
@@ -44,14 +40,43 @@ std::set<int64_t> storages_of_module(const Graph& graph) {
   return storages;
 }
 
-/// Buffers that a pass changes: in place, or as running statistics, of which LibTorch's schemas say nothing.
-std::set<int> changing_buffers(const Graph& graph) {
-  std::set<int> found;
+/// Memory that a pass changes, and the nodes that take or give a tensor there.
+struct Changed {
+  bool of_module = false;  // a parameter's or a buffer's, and so for ever
+  bool of_batch = false;
+  size_t first = 0;  // node, a change or not
+  size_t last = 0;
+  size_t last_change = 0;
+};
+
+std::map<int64_t, Changed> changed_storages(const Graph& graph) {
+  std::map<int64_t, Changed> found;
   for (const Node& node : graph.nodes) {
-    const bool keeps_statistics = node.op.find("batch_norm") != std::string::npos || node.op.find("instance_norm") != std::string::npos;
-    for (const int input : keeps_statistics ? node.inputs() : node.changes) {
-      if (graph.values[at(input)].kind == Value::Kind::buffer) found.insert(input);
-    }
+    for (const int changed : node.changes) found[graph.values[at(changed)].storage];
+  }
+  // Parameters are changed between passes: a view of one that is a parameter or a buffer itself must stay with it.
+  std::set<int64_t> trained;
+  std::map<int64_t, int> tensors;
+  for (const Value& value : graph.values) {
+    if (value.kind != Value::Kind::parameter && value.kind != Value::Kind::buffer) continue;
+    if (value.kind == Value::Kind::parameter) trained.insert(value.storage);
+    if (++tensors[value.storage] > 1 && trained.contains(value.storage)) found[value.storage];
+  }
+  for (auto& [storage, changed] : found) changed.of_module = tensors.contains(storage);
+  std::set<int64_t> seen;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const auto touch = [&](int value) {
+      const int64_t storage = value < 0 ? -1 : graph.values[at(value)].storage;
+      const auto here = found.find(storage);
+      if (value < 0 || here == found.end()) return;
+      if (seen.insert(storage).second) here->second.first = i;
+      here->second.last = i;
+      here->second.of_batch = here->second.of_batch || node.of_batch;
+    };
+    std::ranges::for_each(node.inputs(), touch);
+    std::ranges::for_each(node.outputs, touch);
+    for (const int changed : node.changes) found[graph.values[at(changed)].storage].last_change = i;
   }
   return found;
 }
@@ -62,25 +87,16 @@ std::vector<std::vector<int>> units_of(const Graph& graph) {
   Ranges ranges(graph.nodes.size());
   const std::vector<int> producers = graph.producers();
   const std::set<int64_t> bound = storages_of_module(graph);
-  std::map<int64_t, size_t> first_of_storage;  // the first node that gives a tensor there
-  std::map<int, size_t> first_of_buffer;       // the first node that takes one that is changed
-  const std::set<int> changing = changing_buffers(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    for (const int input : node.inputs()) {
+    for (const int input : graph.nodes[i].inputs()) {
       // Only rows cross a cut: whatever else is computed of the batch stays with its users.
       const Value& value = graph.values[at(input)];
       if (value.of_batch && producers[at(input)] >= 0 && !value.is_rows()) ranges.join(at(producers[at(input)]), i);
-      if (changing.contains(input)) ranges.join(first_of_buffer.emplace(input, i).first->second, i);
     }
-    // What is changed stays with whoever made it.
-    for (const int changed : node.changes) {
-      const auto first = first_of_storage.find(graph.values[at(changed)].storage);
-      if (first != first_of_storage.end() && of_batch(graph, node)) ranges.join(first->second, i);
-    }
-    for (const int output : node.outputs) {
-      if (output >= 0) first_of_storage.emplace(graph.values[at(output)].storage, i);
-    }
+  }
+  // What is changed stays with whoever made it and looked at it before; of the module's own memory, which lasts, with whoever looks at it later, too.
+  for (const auto& [storage, changed] : changed_storages(graph)) {
+    if (changed.of_batch || changed.of_module) ranges.join(changed.first, changed.of_module ? changed.last : changed.last_change);
   }
   std::vector<std::vector<int>> units;
   std::vector<int> waiting;  // changes of buffers that depend on no input: they go to the unit behind them
@@ -89,10 +105,9 @@ std::vector<std::vector<int>> units_of(const Graph& graph) {
     bool computes = false;
     for (size_t i = begin; i < end; ++i) {
       const Node& node = graph.nodes[i];
-      const bool is_of_batch = of_batch(graph, node);
-      computes = computes || is_of_batch;
+      computes = computes || node.of_batch;
       const bool once = std::ranges::any_of(node.changes, [&](int value) { return bound.contains(graph.values[at(value)].storage); });
-      if (is_of_batch || once) waiting.push_back(static_cast<int>(i));
+      if (node.of_batch || once) waiting.push_back(static_cast<int>(i));
     }
     if (computes) units.push_back(std::exchange(waiting, {}));
     begin = end;
@@ -118,7 +133,7 @@ std::vector<Piece> pieces_of(const Graph& graph, const std::vector<std::vector<i
   const std::set<int64_t> bound = storages_of_module(graph);
   std::map<int64_t, std::vector<int>> changes;  // by storage, the nodes without batch data that write there
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (of_batch(graph, graph.nodes[i])) continue;
+    if (graph.nodes[i].of_batch) continue;
     for (const int changed : graph.nodes[i].changes) changes[graph.values[at(changed)].storage].push_back(static_cast<int>(i));
   }
   std::vector<Piece> pieces(groups.size());

@@ -129,6 +129,7 @@ std::string to_text(const Graph& graph) {
       out << std::exchange(separator, ", ");
       write(Ref{output});
     }
+    if (node.answer) out << (*node.answer ? "true" : "false");
     out << " = " << node.op << (node.overload.empty() ? "" : ".") << node.overload << '(';
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       if (i > 0) out << ", ";

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
@@ -14,7 +15,7 @@
 #include <tw/base/random.hpp>
 
 #include "arguments.hpp"
-#include "dropout.hpp"
+#include "random.hpp"
 
 namespace tw::graph {
 namespace {
@@ -36,8 +37,10 @@ struct Step {
   std::vector<std::pair<size_t, Argument>> sizes = {};  // those that depend on the rows
   std::vector<int> outputs = {};
   std::vector<int> done = {};  // values that nobody takes any more
-  bool is_dropout = false;
+  bool is_drawn = false;
   bool with_gradient = true;
+  std::optional<bool> answer = {};
+  std::optional<RowPlace> rows = {};
 };
 
 uint64_t seed_of(uint64_t key, int node) {
@@ -110,7 +113,7 @@ class Interpreter::Impl {
     if (declared.size() != node.arguments.size()) {
       throw Error(concat("operator ", index, ", ", node.op, ": ", node.arguments.size(), " arguments where it takes ", declared.size()));
     }
-    Step step{.node = index, .op = *op, .outputs = node.outputs, .with_gradient = node.with_gradient};
+    Step step{.node = index, .op = *op, .outputs = node.outputs, .with_gradient = node.with_gradient, .answer = node.answer, .rows = node.rows};
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       const Argument& argument = node.arguments[i];
       step.arguments.push_back(ivalue_of(argument, 0));
@@ -124,21 +127,19 @@ class Interpreter::Impl {
         step.tensors.push_back(std::move(tensors));
       }
     }
-    if (node.op == "aten::dropout" && std::get<bool>(node.arguments[2])) {
-      step.is_dropout = true;
-    }
+    step.is_drawn = can_draw(node.op) && draws(*op, step.arguments);
     return step;
   }
 
   void run(const Step& step, std::vector<at::Tensor>& values, const PassRows& pass, torch::jit::Stack& stack) const {
-    if (step.is_dropout) {
-      values[at(step.outputs[0])] =
-          dropout(values[at(step.tensors[0].values[0])], step.arguments[1].toDouble(), seed_of(pass.key, step.node), pass.first);
+    stack.assign(step.arguments.begin(), step.arguments.end());
+    for (const auto& [i, size] : step.sizes) stack[i] = ivalue_of(size, pass.rows);
+    for (const Step::Tensors& each : step.tensors) stack[each.argument] = tensors_of(each, values);
+    const c10::AutoGradMode mode(step.with_gradient && c10::GradMode::is_enabled());
+    if (step.is_drawn) {
+      const Numbers numbers{.seed = seed_of(pass.key, step.node), .first = pass.first, .rows = pass.rows, .place = step.rows, .middle = pass.middle};
+      values[at(step.outputs[0])] = draw(step.op.operator_name().name, stack, numbers);
     } else {
-      stack.assign(step.arguments.begin(), step.arguments.end());
-      for (const auto& [i, size] : step.sizes) stack[i] = ivalue_of(size, pass.rows);
-      for (const Step::Tensors& each : step.tensors) stack[each.argument] = tensors_of(each, values);
-      const c10::AutoGradMode mode(step.with_gradient && c10::GradMode::is_enabled());
       step.op.callBoxed(stack);
       keep(step, stack, values);
     }
@@ -166,7 +167,12 @@ class Interpreter::Impl {
       if (output >= 0) values[at(output)] = tensor;
     };
     for (const c10::IValue& result : results) {
-      if (result.isTensor()) {
+      if (result.isBool()) {
+        if (result.toBool() != step.answer) {
+          throw Error(concat("it answers ", result.toBool() ? "true" : "false", " where it answered ", *step.answer ? "true" : "false",
+                             " when the module was captured, which may have gone another way here"));
+        }
+      } else if (result.isTensor()) {
         keep_one(result.toTensor());
       } else {
         for (const at::Tensor& tensor : result.toTensorVector()) keep_one(tensor);

@@ -43,6 +43,10 @@ Json list_of(const char* of, const std::vector<T>& items) {
   return {{of, list}};
 }
 
+RowPlace place_from(const Json& json) {
+  return {.dimension = json.at("dimension").get<int>(), .outer = json.at("outer").get<int64_t>(), .inner = json.at("inner").get<int64_t>()};
+}
+
 Json json_of(const Argument& argument) {
   struct Visitor {
     Json operator()(std::monostate) const { return nullptr; }
@@ -159,6 +163,9 @@ Graph read(const Json& json) {
     node.outputs = indices_from(each.at("outputs"), values, -1);
     node.changes = indices_from(each.at("changes"), values);
     node.with_gradient = each.at("with_gradient").get<bool>();
+    node.of_batch = each.at("of_batch").get<bool>();
+    if (each.contains("answer")) node.answer = each.at("answer").get<bool>();
+    if (each.contains("rows")) node.rows = place_from(each.at("rows"));
     graph.nodes.push_back(std::move(node));
   }
   graph.inputs = indices_from(json.at("inputs"), values);
@@ -193,7 +200,10 @@ std::string to_json(const Graph& graph) {
                      {"arguments", arguments},
                      {"outputs", node.outputs},
                      {"changes", node.changes},
-                     {"with_gradient", node.with_gradient}});
+                     {"with_gradient", node.with_gradient},
+                     {"of_batch", node.of_batch}});
+    if (node.answer) nodes.back()["answer"] = *node.answer;
+    if (node.rows) nodes.back()["rows"] = {{"dimension", node.rows->dimension}, {"outer", node.rows->outer}, {"inner", node.rows->inner}};
   }
   Json constants = Json::array();
   for (const auto& [value, tensor] : graph.constants) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/tensor/memory_order.hpp>
 #include <tw/tensor/packed_shapes.hpp>
 
 namespace tw::pipeline {
@@ -38,7 +39,7 @@ Message unpack(const std::function<void(const at::Tensor&)>& receive) {
     receive(pack);
     const int64_t note = note_of(pack);
     count = static_cast<size_t>(note / wants_bits);
-    const std::vector<at::Tensor> values = unpack_shapes(pack);
+    const std::vector<at::Tensor> values = unpack_in_order(pack);
     for (size_t i = 0; i < values.size(); ++i) message.wants.push_back(static_cast<uint8_t>(note >> i & 1));
     message.values.insert(message.values.end(), values.begin(), values.end());
   }
@@ -55,12 +56,14 @@ void receive_all(const Communicator& comm, const std::vector<at::Tensor>& tensor
 
 void send(const Communicator& comm, const Message& message, Rank to, std::vector<Work>& under_way) {
   for (const at::Tensor& shapes : pack(message)) under_way.push_back(isend(comm, shapes, to, tag_of(Kind::shapes)));
-  for (const at::Tensor& value : message.values) under_way.push_back(isend(comm, value.contiguous(), to, tag_of(Kind::value)));
+  for (const at::Tensor& value : message.values) under_way.push_back(isend(comm, as_in_memory(value), to, tag_of(Kind::value)));
 }
 
 Message receive(const Communicator& comm, Rank from) {
   Message message = unpack([&](const at::Tensor& pack) { recv(comm, pack, from, tag_of(Kind::shapes)); });
-  receive_all(comm, message.values, from, Kind::value);
+  std::vector<at::Tensor> memory;
+  for (const at::Tensor& value : message.values) memory.push_back(as_in_memory(value));
+  receive_all(comm, memory, from, Kind::value);
   return message;
 }
 
@@ -75,13 +78,12 @@ void receive_cotangents(const Communicator& comm, const std::vector<at::Tensor>&
 std::vector<at::Tensor> broadcast_any(const Communicator& comm, const std::vector<at::Tensor>& tensors, Rank root) {
   if (comm.rank() != root) {
     const Message message = unpack([&](const at::Tensor& pack) { broadcast(comm, pack, root); });
-    for (const at::Tensor& value : message.values) broadcast(comm, value, root);
+    for (const at::Tensor& value : message.values) broadcast(comm, as_in_memory(value), root);
     return message.values;
   }
   for (const at::Tensor& shapes : pack({tensors, std::vector<uint8_t>(tensors.size(), 0)})) broadcast(comm, shapes, root);
-  std::vector<at::Tensor> contiguous;
-  for (const at::Tensor& each : tensors) broadcast(comm, contiguous.emplace_back(each.contiguous()), root);
-  return contiguous;
+  for (const at::Tensor& each : tensors) broadcast(comm, as_in_memory(each), root);
+  return tensors;
 }
 
 }  // namespace tw::pipeline

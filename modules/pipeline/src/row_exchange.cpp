@@ -5,9 +5,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/tensor/memory_order.hpp>
 
 namespace tw::pipeline {
 namespace {
@@ -23,6 +25,15 @@ at::Tensor common_rows(const at::Tensor& value, size_t index, const Partner& par
   if (partner.rows == mine) return value;
   expect_rows(static_cast<int64_t>(index), value.sizes(), mine.count());
   return value.narrow(0, partner.rows.begin - mine.begin, partner.rows.count());
+}
+
+/// One behind the other, and in memory as most of them are: the order of a single row's dimensions says little.
+at::Tensor put_together(const std::vector<at::Tensor>& parts) {
+  const at::Tensor whole = at::cat(parts);
+  const auto most = std::ranges::max_element(parts, {}, [](const at::Tensor& each) { return each.size(0); });
+  const std::vector<int64_t> order = memory_order(*most);
+  if (order == memory_order(whole)) return whole;
+  return empty_in_order(whole.sizes(), whole.scalar_type(), order).copy_(whole);
 }
 
 }  // namespace
@@ -47,7 +58,7 @@ Arrival receive_rows(const Communicator& comm, const std::vector<Partner>& from)
     }
     arrival.parts.push_back({partner, std::move(message.wants)});
   }
-  for (const std::vector<at::Tensor>& each : pieces) arrival.values.push_back(each.size() == 1 ? each.front() : at::cat(each));
+  for (const std::vector<at::Tensor>& each : pieces) arrival.values.push_back(each.size() == 1 ? each.front() : put_together(each));
   return arrival;
 }
 

@@ -13,7 +13,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/objects.hpp>
-#include <tw/graph/capture.hpp>
+#include <tw/graph/forward.hpp>
 #include <tw/models/mlp.hpp>
 #include <tw/pipeline/measured_profile.hpp>
 #include <tw/pipeline/planned_model.hpp>
@@ -32,7 +32,7 @@ struct Subject {
   explicit Subject(int64_t layers = 5) : mlp(std::vector<int64_t>(static_cast<size_t>(layers + 1), 16)) {
     std::vector<NamedTensor> parameters;
     for (const auto& each : mlp->named_parameters()) parameters.push_back({each.key(), each.value()});
-    graph = graph::capture(forward_of(*mlp), parameters, {}, {example});
+    graph = graph::capture(graph::forward_of(*mlp), parameters, {}, {example});
   }
   std::function<Tensor(const std::string&)> bind() {
     return [all = mlp->named_parameters()](const std::string& name) { return all[name]; };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <tw/base/contract.hpp>
+#include <tw/tensor/memory_order.hpp>
 #include <tw/tensor/packed_shapes.hpp>
 
 namespace tw {
@@ -11,8 +12,21 @@ namespace {
 
 constexpr int64_t most_dimensions = 8;
 constexpr int64_t most_tensors = 6;
-// The note, the number of tensors, and of each: dtype, dimensions, sizes.
-constexpr int64_t length = 2 + most_tensors * (2 + most_dimensions);
+// The note, the number of tensors, and of each: dtype, dimensions, sizes, and the order of dimensions in memory.
+constexpr int64_t length = 2 + most_tensors * (2 + 2 * most_dimensions);
+
+/// @param make gives a tensor of sizes, dtype and order
+std::vector<at::Tensor> unpack(const at::Tensor& packed, const auto& make) {
+  const auto* fields = packed.const_data_ptr<int64_t>() + 1;
+  std::vector<at::Tensor> tensors(static_cast<size_t>(*fields++));
+  for (at::Tensor& tensor : tensors) {
+    const auto dtype = static_cast<at::ScalarType>(*fields++);
+    const auto dimensions = static_cast<size_t>(*fields++);
+    tensor = make(at::IntArrayRef(fields, dimensions), dtype, at::IntArrayRef(fields + dimensions, dimensions));
+    fields += 2 * dimensions;
+  }
+  return tensors;
+}
 
 }  // namespace
 
@@ -28,6 +42,7 @@ at::Tensor pack_shapes(const std::vector<at::Tensor>& tensors, int64_t note) {
     *fields++ = static_cast<int64_t>(tensor.scalar_type());
     *fields++ = tensor.dim();
     fields = std::copy(tensor.sizes().begin(), tensor.sizes().end(), fields);
+    fields = std::ranges::copy(memory_order(tensor), fields).out;
   }
   return packed;
 }
@@ -35,16 +50,10 @@ at::Tensor pack_shapes(const std::vector<at::Tensor>& tensors, int64_t note) {
 at::Tensor empty_packed_shapes() { return at::empty({length}, at::kLong); }
 
 std::vector<at::Tensor> unpack_shapes(const at::Tensor& packed) {
-  const auto* fields = packed.const_data_ptr<int64_t>() + 1;
-  std::vector<at::Tensor> tensors(static_cast<size_t>(*fields++));
-  for (at::Tensor& tensor : tensors) {
-    const auto dtype = static_cast<at::ScalarType>(*fields++);
-    const int64_t dimensions = *fields++;
-    tensor = at::empty(at::IntArrayRef(fields, static_cast<size_t>(dimensions)), dtype);
-    fields += dimensions;
-  }
-  return tensors;
+  return unpack(packed, [](at::IntArrayRef sizes, at::ScalarType dtype, at::IntArrayRef /*order*/) { return at::empty(sizes, dtype); });
 }
+
+std::vector<at::Tensor> unpack_in_order(const at::Tensor& packed) { return unpack(packed, empty_in_order); }
 
 int64_t note_of(const at::Tensor& packed) { return packed.const_data_ptr<int64_t>()[0]; }
 

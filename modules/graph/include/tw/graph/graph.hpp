@@ -5,6 +5,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -34,7 +35,7 @@ struct Value {
   at::ScalarType dtype = at::kFloat;
   std::vector<Size> sizes = {};
   int64_t storage = 0;    ///< values with the same number share memory
-  bool of_batch = false;  ///< depends on an input
+  bool of_batch = false;  ///< depends on an input, or shares memory with what is changed by one
 
   /// Whether its first dimension are the rows of the batch.
   bool is_rows() const noexcept { return of_batch && !sizes.empty() && sizes[0] == Size{.fixed = 0, .per_row = 1}; }
@@ -54,14 +55,25 @@ struct Device {
 using Argument = std::variant<std::monostate, bool, Size, double, std::string, Device, Ref, std::vector<bool>, std::vector<Size>, std::vector<double>,
                               std::vector<Ref>>;
 
+/// Where the rows of a batch lie in a tensor: this dimension has outer * rows * inner elements, in that order.
+struct RowPlace {
+  int dimension = 0;
+  int64_t outer = 1;
+  int64_t inner = 1;
+  bool operator==(const RowPlace&) const = default;
+};
+
 /// One call of an operator.
 struct Node {
   std::string op;        ///< such as "aten::addmm"
   std::string overload;  ///< such as "out", often empty
   std::vector<Argument> arguments = {};
-  std::vector<int> outputs = {};  ///< values; those of a list one after the other
-  std::vector<int> changes = {};  ///< values that it writes to; the result is an output of its own
-  bool with_gradient = true;      ///< false: it ran where autograd was switched off
+  std::vector<int> outputs = {};      ///< values; those of a list one after the other
+  std::vector<int> changes = {};      ///< values that it writes to; the result is an output of its own
+  bool with_gradient = true;          ///< false: it ran where autograd was switched off
+  bool of_batch = false;              ///< what it takes or gives depends on an input
+  std::optional<bool> answer = {};    ///< what it must answer, or the module might have gone another way
+  std::optional<RowPlace> rows = {};  ///< of an operator that draws random numbers, in what it draws; none: the same numbers for all rows
 
   /// All values among the arguments, in their order.
   std::vector<int> inputs() const;

@@ -11,13 +11,14 @@ namespace tw::graph {
 
 /// Which rows of which pass are computed: what random numbers depend on.
 struct PassRows {
-  int64_t rows = 0;   ///< of the batch
-  uint64_t key = 0;   ///< of the pass; equal keys draw equal numbers
-  int64_t first = 0;  ///< of these rows in the whole batch
+  int64_t rows = 0;     ///< of the batch
+  uint64_t key = 0;     ///< of the pass; equal keys draw equal numbers
+  int64_t first = 0;    ///< of these rows in the whole batch
+  bool middle = false;  ///< the middle of its range in place of each random number
 };
 
-/// Runs nodes of a graph, operator by operator, so that autograd records as usual. Dropout is drawn from a counter: by the pass, the node and the
-/// row, whatever the division of the batch.
+/// Runs nodes of a graph, operator by operator, so that autograd records as usual. Random numbers are drawn from a counter: by the pass, the node
+/// and the row, whatever the division of the batch.
 class Interpreter {
  public:
   /// @param nodes in the order of the graph. @param inputs, outputs values. @param bind gives a parameter's or buffer's tensor by its name.

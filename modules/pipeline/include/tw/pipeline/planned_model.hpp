@@ -7,7 +7,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <tw/graph/capture.hpp>
+#include <tw/graph/forward.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/pipeline/options.hpp>
 #include <tw/pipeline/planner.hpp>
@@ -64,23 +64,17 @@ ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const s
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options);
 
-/// For modules whose forward takes and gives a tensor.
-template <class Module>
-graph::Forward forward_of(Module& module) {
-  return [&module](const std::vector<at::Tensor>& inputs) { return std::vector<at::Tensor>{module.forward(inputs.at(0))}; };
-}
-
 /// ```
 /// auto planned = pipeline::plan(*model, example, {.devices = 4, .memory_bytes = 16e9, .micro_batches = 8});
 /// std::cout << planned.explain();
 /// ```
 template <class Module>
 ModelPlan plan(Module& module, const at::Tensor& example, const ModelPlanOptions& options) {
-  return plan(module, forward_of(module), {example}, options);
+  return plan(module, graph::forward_of(module), {example}, options);
 }
 template <class Module>
 ModelPlan plan_together(const Communicator& comm, Module& module, const at::Tensor& example, const ModelPlanOptions& options) {
-  return plan_together(comm, module, forward_of(module), {example}, options);
+  return plan_together(comm, module, graph::forward_of(module), {example}, options);
 }
 
 }  // namespace tw::pipeline

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtypes and shapes of tensors as one message of fixed size, for whoever is to receive the tensors and knows neither.
+// dtypes, shapes and orders in memory of tensors as one message of fixed size, for whoever is to receive the tensors and knows neither.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -13,8 +13,10 @@ namespace tw {
 at::Tensor pack_shapes(const std::vector<at::Tensor>& tensors, int64_t note = 0);
 /// One to receive into.
 at::Tensor empty_packed_shapes();
-/// Tensors of these dtypes and shapes; their values are not defined.
+/// Contiguous tensors of these dtypes and shapes; their values are not defined.
 std::vector<at::Tensor> unpack_shapes(const at::Tensor& packed);
+/// The same, whose dimensions lie in memory in the order of the packed ones, without gaps.
+std::vector<at::Tensor> unpack_in_order(const at::Tensor& packed);
 int64_t note_of(const at::Tensor& packed);
 
 }  // namespace tw

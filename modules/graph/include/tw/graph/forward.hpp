@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward pass of any module, as capture() takes it: tensors in, tensors out.
+#pragma once
+#include <map>
+#include <string>
+#include <tuple>
+#include <tw/base/contract.hpp>
+#include <tw/graph/capture.hpp>
+#include <type_traits>
+#include <vector>
+
+namespace tw::graph {
+namespace detail {
+
+inline void flatten(const at::Tensor& tensor, std::vector<at::Tensor>& into) { into.push_back(tensor); }
+
+/// Lists and dictionaries, of LibTorch's own kinds too, element by element; tuples and pairs.
+template <class Outputs>
+void flatten(const Outputs& outputs, std::vector<at::Tensor>& into) {
+  if constexpr (requires { outputs.begin()->value(); }) {
+    for (const auto& each : outputs) flatten(each.value(), into);
+  } else if constexpr (requires { outputs.begin()->second; }) {
+    for (const auto& each : outputs) flatten(each.second, into);
+  } else if constexpr (requires { outputs.begin(); }) {
+    for (const auto& each : outputs) flatten(each, into);
+  } else {
+    std::apply([&](const auto&... each) { (flatten(each, into), ...); }, outputs);
+  }
+}
+
+template <class Module>
+std::vector<at::Tensor> run(Module& module, const std::vector<at::Tensor>& in) {
+  std::vector<at::Tensor> out;
+  if constexpr (requires { module.forward(in); }) {
+    flatten(module.forward(in), out);
+    return out;
+  }
+  if constexpr (requires { module.forward(in[0]); }) {
+    if (in.size() == 1) return flatten(module.forward(in[0]), out), out;
+  }
+  if constexpr (requires { module.forward(in[0], in[1]); }) {
+    if (in.size() == 2) return flatten(module.forward(in[0], in[1]), out), out;
+  }
+  if constexpr (requires { module.forward(in[0], in[1], in[2]); }) {
+    if (in.size() == 3) return flatten(module.forward(in[0], in[1], in[2]), out), out;
+  }
+  if constexpr (requires { module.forward(in[0], in[1], in[2], in[3]); }) {
+    if (in.size() == 4) return flatten(module.forward(in[0], in[1], in[2], in[3]), out), out;
+  }
+  TW_EXPECTS(!out.empty(), "the module's forward() does not take ", in.size(), " tensors");
+  return out;
+}
+
+}  // namespace detail
+
+/// Of a module whose forward() takes one to four tensors, or a list of them. What it gives may be a tensor, a tuple, a list or a dictionary of them,
+/// also nested: its tensors in their order, those of a std::map by their names.
+template <class Module>
+Forward forward_of(Module& module) {
+  return [&module](const std::vector<at::Tensor>& inputs) { return detail::run(module, inputs); };
+}
+
+}  // namespace tw::graph

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "builder.hpp"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+#include <set>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <unordered_map>
+
+#include "arguments.hpp"
+#include "flow.hpp"
+#include "random.hpp"
+
+namespace tw::graph {
+namespace {
+
+size_t at(int index) { return static_cast<size_t>(index); }
+
+/// How many rows come out must not depend on data.
+void expect_shape(const c10::OperatorHandle& op, const Call& call) {
+  if (!op.hasTag(at::Tag::dynamic_output_shape)) return;
+  if (call.name.name == "aten::index") {
+    const auto indices = call.arguments.at(1).toListRef();
+    const auto selects = [](const c10::IValue& each) {
+      return each.isTensor() && each.toTensor().defined() &&
+             (each.toTensor().scalar_type() == at::kBool || each.toTensor().scalar_type() == at::kByte);
+    };
+    if (std::ranges::none_of(indices, selects)) return;
+  }
+  throw Error("the shape of its result depends on data");
+}
+
+/// Running statistics, of which LibTorch's schemas say nothing: by argument.
+bool changes_statistics(const Call& call, size_t argument) {
+  const bool normalises = call.name.name == "aten::batch_norm" || call.name.name == "aten::instance_norm";
+  return normalises && (argument == 3 || argument == 4) && call.arguments[argument].isTensor() && call.arguments[5].toBool();
+}
+
+bool is_filled_later(const std::string& op) { return op.starts_with("aten::empty") || op.starts_with("aten::new_empty"); }
+
+/// Values are those of a run's tensors.
+class Builder {
+ public:
+  Builder(const Run& run, const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers) {
+    for (const at::Tensor& input : run.inputs) graph_.inputs.push_back(add(Value::Kind::input, "", input));
+    for (const NamedTensor& each : parameters) add(Value::Kind::parameter, each.name, each.tensor);
+    for (const NamedTensor& each : buffers) add(Value::Kind::buffer, each.name, each.tensor);
+    for (size_t i = 0; i < run.calls.size(); ++i) {
+      const Call& call = run.calls[i];
+      try {
+        if (!is_choice_among_kernels(call)) add(call);
+      } catch (const std::exception& error) {
+        throw Error(concat("operator ", i, ", ", full_name(call.name.name, call.name.overload_name), ": ", error.what()));
+      }
+    }
+    for (const at::Tensor& output : run.outputs) {
+      if (!output.defined()) throw Error("an output of the module is not defined");
+      graph_.outputs.push_back(value_of(output));
+    }
+  }
+
+  Graph take() {
+    const Reach batch = reach_of(graph_, [](const Value& value) { return value.kind == Value::Kind::input; }, [](const Node&) { return false; });
+    const Reach changing = reach_of(
+        graph_, [](const Value& value) { return value.kind != Value::Kind::constant && value.kind != Value::Kind::computed; },
+        [](const Node& node) { return can_draw(node.op); });
+    for (size_t v = 0; v < graph_.values.size(); ++v) graph_.values[v].of_batch = batch.values[v];
+    std::vector<bool> dropped(graph_.nodes.size(), false);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      graph_.nodes[i].of_batch = batch.nodes[i];
+      dropped[i] = is_constant(i, changing.nodes[i]);
+    }
+    for (const int output : graph_.outputs) {
+      if (!graph_.values[at(output)].of_batch) throw Error("an output of the module does not depend on its inputs");
+    }
+    return without(graph_, std::move(dropped));
+  }
+
+ private:
+  /// Within an operator that is recorded as what it is made of: such as which kind of attention is the fastest.
+  static bool is_choice_among_kernels(const Call& call) {
+    return call.inside && std::ranges::none_of(call.results, [](const c10::IValue& each) { return each.isTensor() || each.isTensorList(); });
+  }
+
+  int add(Value::Kind kind, std::string name, const at::Tensor& tensor) {
+    const int index = static_cast<int>(graph_.values.size());
+    const auto storage = tensor.has_storage() ? storages_.emplace(tensor.storage().unsafeGetStorageImpl(), storages_.size()).first->second : -1;
+    std::vector<Size> sizes;
+    for (const int64_t size : tensor.sizes()) sizes.push_back({.fixed = size});
+    graph_.values.push_back(
+        {.kind = kind, .name = std::move(name), .dtype = tensor.scalar_type(), .sizes = std::move(sizes), .storage = static_cast<int64_t>(storage)});
+    tensors_.push_back(tensor);
+    values_[tensor.unsafeGetTensorImpl()] = index;
+    return index;
+  }
+
+  int value_of(const at::Tensor& tensor) {
+    if (!tensor.defined()) return -1;
+    const auto found = values_.find(tensor.unsafeGetTensorImpl());
+    if (found != values_.end()) return found->second;
+    if (tensor.has_storage() && storages_.contains(tensor.storage().unsafeGetStorageImpl())) return fresh_value_of(tensor);
+    if (tensor.requires_grad()) throw Error(concat("a tensor of shape ", tensor.sizes(), " requires a gradient and is no parameter of the module"));
+    const int index = add(Value::Kind::constant, "", tensor);
+    graph_.constants.emplace_back(index, tensor);
+    constant_storages_.insert(graph_.values.back().storage);
+    return index;
+  }
+
+  /// LibTorch's factories, such as torch::zeros() and torch::zeros_like(), make a second tensor of what at::zeros() gives. Others must not come out
+  /// of nothing.
+  int fresh_value_of(const at::Tensor& tensor) {
+    const auto storage = static_cast<int64_t>(storages_.at(tensor.storage().unsafeGetStorageImpl()));
+    for (const int value : made_anew_) {
+      const Value& made = graph_.values[at(value)];
+      const bool same_shape = made.storage == storage && std::ranges::equal(made.sizes, tensor.sizes(), {}, &Size::fixed);
+      if (same_shape) return values_[tensor.unsafeGetTensorImpl()] = value;
+    }
+    throw Error(concat("a tensor of shape ", tensor.sizes(), " came out of another one without an operator, as by data()"));
+  }
+
+  void add(const Call& call) {
+    const auto op = c10::Dispatcher::singleton().findSchema(call.name);
+    if (!op) throw Error("LibTorch's dispatcher does not know it");
+    if (draws(*op, call.arguments) && !can_draw(call.name.name)) throw Error("it draws random numbers in a way that a graph cannot repeat");
+    expect_shape(*op, call);
+    Node node{.op = call.name.name, .overload = call.name.overload_name, .with_gradient = call.with_gradient};
+    for (const c10::IValue& argument : call.arguments)
+      node.arguments.push_back(argument_of(argument, [&](const at::Tensor& t) { return value_of(t); }));
+    for (size_t i = 0; i < call.arguments.size(); ++i) {
+      const auto* alias = op->schema().arguments()[i].alias_info();
+      if (!changes_statistics(call, i) && (alias == nullptr || !alias->isWrite())) continue;
+      const auto* ref = std::get_if<Ref>(&node.arguments[i]);
+      if (ref == nullptr) throw Error("it changes a list of tensors");
+      change(node, ref->value);
+    }
+    const bool of_nothing = std::ranges::all_of(node.inputs(), [&](int input) { return of_nothing_.contains(input); });
+    for (const int changed : node.changes) {
+      const auto shows = [&](int made) { return graph_.values[at(made)].storage == graph_.values[at(changed)].storage; };
+      if (!of_nothing) std::erase_if(made_anew_, shows);
+    }
+    const auto add_result = [&](const at::Tensor& tensor) {
+      node.outputs.push_back(tensor.defined() ? add(Value::Kind::computed, "", tensor) : -1);
+      if (of_nothing) of_nothing_.insert(node.outputs.back());
+      if (of_nothing || (node.changes.empty() && node.op.ends_with("_like"))) made_anew_.insert(node.outputs.back());
+    };
+    for (const c10::IValue& result : call.results) {
+      if (result.isTensor()) {
+        add_result(result.toTensor());
+      } else if (result.isTensorList()) {
+        for (const at::Tensor& tensor : result.toTensorVector()) add_result(tensor);
+      } else {
+        if (result.isBool()) node.answer = result.toBool();
+        if (!result.isBool()) numbers_.insert(graph_.nodes.size());
+      }
+    }
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  void change(Node& node, int value) {
+    const int64_t storage = graph_.values.at(at(value)).storage;
+    if (constant_storages_.contains(storage)) throw Error("it changes a tensor that is neither parameter nor buffer of the module");
+    node.changes.push_back(value);
+    changed_storages_.insert(storage);
+  }
+
+  /// Whether node `i` need not run: its answer is always the same, or what it makes is filled by no operator, as by torch::tensor({...}), and is kept
+  /// as a constant. @param may_change what it depends on
+  bool is_constant(size_t i, bool may_change) {
+    Node& node = graph_.nodes[i];
+    if (numbers_.contains(i)) {
+      if (!may_change) return true;  // such as a size, which is an argument where it is used
+      throw Error(
+          concat("operator ", i, ", ", node.op, ": its result is a number, which the module may decide by: the flow must not depend on data"));
+    }
+    if (node.answer) {
+      const std::vector<int> inputs = node.inputs();
+      const bool compares_with_itself = node.op == "aten::equal" && inputs.size() == 2 && inputs[0] == inputs[1];
+      if (!may_change || compares_with_itself) return true;
+    }
+    if (!is_filled_later(node.op) || node.of_batch || changed_storages_.contains(graph_.values[at(node.outputs[0])].storage)) return false;
+    graph_.values[at(node.outputs[0])].kind = Value::Kind::constant;
+    graph_.constants.emplace_back(node.outputs[0], tensors_[at(node.outputs[0])]);
+    return true;
+  }
+
+  Graph graph_;
+  std::vector<at::Tensor> tensors_;                         // by value
+  std::unordered_map<const c10::TensorImpl*, int> values_;  // the newest of each tensor
+  std::unordered_map<const c10::StorageImpl*, size_t> storages_;
+  std::set<int64_t> constant_storages_;
+  std::set<int64_t> changed_storages_;
+  std::set<int> of_nothing_;  // values that depend on no input, parameter, buffer or constant
+  std::set<int> made_anew_;   // values that a second tensor may stand for: nothing has gone into them that a gradient could come back from
+  std::set<size_t> numbers_;  // nodes that answer with one
+};
+
+}  // namespace
+
+Graph graph_of(const Run& run, const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers) {
+  return Builder(run, parameters, buffers).take();
+}
+
+std::string full_name(const std::string& name, const std::string& overload) { return overload.empty() ? name : concat(name, '.', overload); }
+
+}  // namespace tw::graph

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/graph/graph.hpp>
+#include <tw/tensor/named_tensor.hpp>
+#include <vector>
+
+#include "recorder.hpp"
+
+namespace tw::graph {
+
+/// One run of a module.
+struct Run {
+  int64_t rows = 0;
+  std::vector<at::Tensor> inputs;
+  std::vector<at::Tensor> outputs;
+  std::vector<Call> calls;
+};
+
+/// The graph of a run, for its number of rows alone. @throws Error naming the operator that a graph cannot repeat
+Graph graph_of(const Run& run, const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers);
+
+/// Such as "aten::add.Tensor".
+std::string full_name(const std::string& name, const std::string& overload);
+
+}  // namespace tw::graph

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What depends on what, through operators and through memory. Pure.
+#pragma once
+#include <functional>
+#include <tw/graph/graph.hpp>
+#include <vector>
+
+namespace tw::graph {
+
+/// Where something that begins in some values and nodes comes to.
+struct Reach {
+  std::vector<bool> nodes;
+  std::vector<bool> values;  ///< computed ones, and those that it begins in
+};
+
+/// Goes from what a node takes to what it gives, and from a change to all that lies in the same memory, before it as well: a view may show it later.
+Reach reach_of(const Graph& graph, const std::function<bool(const Value&)>& begins_in, const std::function<bool(const Node&)>& begins_at);
+
+/// Without some nodes, without those that do not see the batch and whose results nobody takes, and without the values that none of the others has.
+Graph without(const Graph& graph, std::vector<bool> dropped);
+
+}  // namespace tw::graph

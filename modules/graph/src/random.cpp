@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "random.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/lt.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/base/random.hpp>
+
+namespace tw::graph {
+namespace {
+
+using Arguments = std::vector<c10::IValue>;
+using Transform = double (*)(CounterRng& numbers, double a, double b);
+
+/// In [0, 1), with the 53 bits of a double.
+double uniform(CounterRng& numbers) {
+  const uint64_t high = numbers();
+  return std::ldexp(static_cast<double>((high << 32U | numbers()) >> 11U), -53);
+}
+
+double between(CounterRng& numbers, double from, double to) { return from + (to - from) * uniform(numbers); }
+/// Box and Muller 1958; one of the two.
+double normal(CounterRng& numbers, double mean, double deviation) {
+  const double radius = std::sqrt(-2 * std::log1p(-uniform(numbers)));
+  return mean + deviation * radius * std::cos(2 * std::numbers::pi * uniform(numbers));
+}
+double exponential(CounterRng& numbers, double rate, double /*unused*/) { return -std::log1p(-uniform(numbers)) / rate; }
+
+/// What `of` is when its number is the middle of its range.
+double middle_of(Transform of, double a, double b) {
+  if (of == between) return (a + b) / 2;
+  return of == normal ? a : std::numbers::ln2 / a;
+}
+
+template <class T>
+void fill_rows(T* out, int64_t rows, int64_t columns, const Numbers& of, const auto& number) {
+  for (int64_t row = 0; row < rows; ++row) {
+    CounterRng numbers(of.seed, of.place ? static_cast<uint64_t>(of.first + row) : 0);
+    for (int64_t i = 0; i < columns; ++i) *out++ = number(numbers);
+  }
+}
+
+/// A tensor of `sizes` whose elements `number` gives, row by row, wherever the rows lie.
+template <class T>
+at::Tensor by_rows(at::IntArrayRef sizes, const Numbers& of, const auto& number) {
+  const auto options = at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value);
+  const int64_t elements = c10::multiply_integers(sizes);
+  const bool whole = !of.place || elements == 0;
+  const int64_t rows = whole ? 1 : of.rows;
+  // [rows, before the dimension, outer, inner, behind it], and then as the operator has it.
+  std::vector<int64_t> split;
+  size_t dimension = 0;
+  if (!whole) {
+    dimension = static_cast<size_t>(of.place->dimension);
+    if (sizes[dimension] != of.place->outer * rows * of.place->inner)
+      throw Error(concat("what it draws, of shape ", sizes, ", has other than ", rows, " rows"));
+    split.assign(sizes.begin(), sizes.begin() + of.place->dimension);
+    split.insert(split.end(), {of.place->outer, of.place->inner});
+    split.insert(split.end(), sizes.begin() + of.place->dimension + 1, sizes.end());
+    split.insert(split.begin(), rows);
+  }
+  const at::Tensor drawn = at::empty(whole ? sizes : at::IntArrayRef(split), options);
+  fill_rows(drawn.mutable_data_ptr<T>(), rows, elements / std::max<int64_t>(rows, 1), of, number);
+  return whole ? drawn : drawn.movedim(0, static_cast<int64_t>(dimension) + 1).reshape(sizes);
+}
+
+at::Tensor numbers_of(at::IntArrayRef sizes, const Numbers& of, Transform transform, double a = 0, double b = 1) {
+  return by_rows<double>(sizes, of, [&](CounterRng& numbers) { return of.middle ? middle_of(transform, a, b) : transform(numbers, a, b); });
+}
+
+/// Zero with probability p and 1 / (1 - p) otherwise.
+at::Tensor dropout(const at::Tensor& input, double p, const Numbers& of) {
+  if (p == 0 || input.numel() == 0) return input;
+  const auto threshold = static_cast<uint64_t>(std::ldexp(p, 32));  // a number below it: zero
+  const auto kept = static_cast<float>(1 / (1 - p));
+  const at::Tensor factors = by_rows<float>(input.sizes(), of, [&](CounterRng& numbers) {
+    return of.middle ? 1.0F : numbers() < threshold ? 0.0F : kept;
+  });
+  return at::mul(input, factors.to(input.options()));
+}
+
+at::Tensor bernoulli(const at::Tensor& probabilities, const Numbers& of) {
+  const c10::AutoGradMode no_gradients(false);
+  return at::lt(numbers_of(probabilities.sizes(), of, between), probabilities);
+}
+
+at::Tensor bernoulli(at::IntArrayRef sizes, double p, const Numbers& of) { return numbers_of(sizes, of, between).lt(p); }
+
+/// As LibTorch has it: what is not above zero is multiplied by a number between `lower` and `upper`, the slopes are kept in `noise`.
+at::Tensor rrelu(const Arguments& arguments, const Numbers& of, bool in_place) {
+  at::Tensor input = arguments[0].toTensor();
+  at::Tensor noise = arguments[1].toTensor();
+  const at::Tensor slopes = numbers_of(input.sizes(), of, between, arguments[2].toScalar().toDouble(), arguments[3].toScalar().toDouble());
+  {
+    const c10::AutoGradMode no_gradients(false);
+    noise.copy_(at::where(input.detach().gt(0), at::ones_like(slopes), slopes));
+  }
+  return in_place ? input.mul_(noise) : input.mul(noise);
+}
+
+at::Tensor filled(const at::Tensor& tensor, const at::Tensor& values) {
+  return at::Tensor(tensor).copy_(values);  // autograd knows
+}
+
+/// What rand() and randn() are asked for. @param uniform below 1, which rounding to the nearest number could reach
+at::Tensor as_asked(at::Tensor numbers, const c10::IValue& dtype, at::TensorOptions options, bool uniform) {
+  if (!dtype.isNone()) options = options.dtype(dtype.toScalarType());
+  const at::ScalarType to = c10::typeMetaToScalarType(options.dtype());
+  if (uniform && to != at::kDouble) {
+    const double steps = to == at::kFloat ? 0x1p24 : to == at::kHalf ? 0x1p11 : 0x1p8;
+    numbers = numbers.mul(steps).floor().div(steps);
+  }
+  return numbers.to(options);
+}
+
+using Draw = at::Tensor (*)(const Arguments&, const Numbers&);
+
+// By name without overload; their arguments are those of LibTorch's native_functions.yaml.
+const std::map<std::string, Draw>& table() {
+  static const std::map<std::string, Draw> all{
+      {"aten::dropout", [](const Arguments& a, const Numbers& n) { return dropout(a[0].toTensor(), a[1].toDouble(), n); }},
+      {"aten::bernoulli",
+       [](const Arguments& a, const Numbers& n) {  // .p has a probability in place of the generator
+         const at::Tensor self = a[0].toTensor();
+         return (a[1].isDouble() ? bernoulli(self.sizes(), a[1].toDouble(), n) : bernoulli(self, n)).to(self.scalar_type());
+       }},
+      {"aten::bernoulli_",
+       [](const Arguments& a, const Numbers& n) {
+         const at::Tensor self = a[0].toTensor();
+         return filled(self, a[1].isTensor() ? bernoulli(a[1].toTensor().expand_as(self), n) : bernoulli(self.sizes(), a[1].toDouble(), n));
+       }},
+      {"aten::uniform_",
+       [](const Arguments& a, const Numbers& n) {
+         return filled(a[0].toTensor(), numbers_of(a[0].toTensor().sizes(), n, between, a[1].toDouble(), a[2].toDouble()));
+       }},
+      {"aten::normal_",
+       [](const Arguments& a, const Numbers& n) {
+         return filled(a[0].toTensor(), numbers_of(a[0].toTensor().sizes(), n, normal, a[1].toDouble(), a[2].toDouble()));
+       }},
+      {"aten::exponential_",
+       [](const Arguments& a, const Numbers& n) {
+         return filled(a[0].toTensor(), numbers_of(a[0].toTensor().sizes(), n, exponential, a[1].toDouble()));
+       }},
+      {"aten::rand_like",
+       [](const Arguments& a, const Numbers& n) {
+         return as_asked(numbers_of(a[0].toTensor().sizes(), n, between), a[1], a[0].toTensor().options(), true);
+       }},
+      {"aten::randn_like",
+       [](const Arguments& a, const Numbers& n) {
+         return as_asked(numbers_of(a[0].toTensor().sizes(), n, normal), a[1], a[0].toTensor().options(), false);
+       }},
+      {"aten::rand", [](const Arguments& a, const Numbers& n) { return as_asked(numbers_of(a[0].toIntVector(), n, between), a[1], {}, true); }},
+      {"aten::randn", [](const Arguments& a, const Numbers& n) { return as_asked(numbers_of(a[0].toIntVector(), n, normal), a[1], {}, false); }},
+      {"aten::rrelu_with_noise", [](const Arguments& a, const Numbers& n) { return rrelu(a, n, false); }},
+      {"aten::rrelu_with_noise_", [](const Arguments& a, const Numbers& n) { return rrelu(a, n, true); }},
+  };
+  return all;
+}
+
+}  // namespace
+
+bool draws(const c10::OperatorHandle& op, const Arguments& arguments) {
+  if (!op.hasTag(at::Tag::nondeterministic_seeded)) return false;
+  const auto& declared = op.schema().arguments();
+  for (size_t i = 0; i < declared.size(); ++i) {
+    const std::string& name = declared[i].name();
+    if ((name == "train" || name == "training") && arguments[i].isBool() && !arguments[i].toBool()) return false;
+    if ((name == "dropout_p" || name == "dropout" || name == "p") && arguments[i].isDouble() && arguments[i].toDouble() == 0) return false;
+  }
+  return true;
+}
+
+bool can_draw(const std::string& op) { return table().contains(op); }
+
+bool is_made_of_others(const c10::OperatorHandle& op) {
+  return !can_draw(op.operator_name().name) && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
+at::Tensor draw(const std::string& op, const Arguments& arguments, const Numbers& numbers) { return table().at(op)(arguments, numbers); }
+
+}  // namespace tw::graph

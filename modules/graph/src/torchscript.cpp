@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/graph/torchscript.hpp>
+
+namespace tw::graph {
+namespace {
+
+/// Where a tensor of a dotted name belongs, and its last name.
+std::pair<torch::nn::Module*, std::string> place_of(torch::nn::Module& root, std::string name) {
+  torch::nn::Module* owner = &root;
+  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.')) {
+    const std::string child = name.substr(0, dot);
+    const auto children = owner->named_children();
+    const auto* found = children.find(child);
+    owner = found != nullptr ? found->get() : owner->register_module(child, std::make_shared<torch::nn::Module>()).get();
+    name.erase(0, dot + 1);
+  }
+  return {owner, name};
+}
+
+void flatten(const c10::IValue& value, std::vector<at::Tensor>& into) {
+  if (value.isTensor()) {
+    into.push_back(value.toTensor());
+  } else if (value.isTuple()) {
+    for (const c10::IValue& each : value.toTupleRef().elements()) flatten(each, into);
+  } else if (value.isList()) {
+    for (const c10::IValue& each : value.toListRef()) flatten(each, into);
+  } else if (value.isGenericDict()) {
+    for (const auto& each : value.toGenericDict()) flatten(each.value(), into);
+  } else if (!value.isNone()) {
+    throw Error(concat("a TorchScript module gives a ", value.tagKind(), ", which is no tensor"));
+  }
+}
+
+}  // namespace
+
+// A clone has functions of its own, which nothing has run, and the same tensors.
+TorchScript::TorchScript(const torch::jit::Module& module) : script_(std::make_unique<torch::jit::Module>(module.clone(/*inplace=*/true))) {
+  for (const auto& each : script_->named_parameters()) {
+    const auto [owner, name] = place_of(*this, each.name);
+    owner->register_parameter(name, each.value, each.value.requires_grad());
+  }
+  for (const auto& each : script_->named_buffers()) {
+    const auto [owner, name] = place_of(*this, each.name);
+    owner->register_buffer(name, each.value);
+  }
+  Module::train(script_->is_training());
+}
+
+TorchScript::~TorchScript() = default;
+
+std::vector<at::Tensor> TorchScript::forward(const std::vector<at::Tensor>& inputs) {
+  const torch::jit::GraphOptimizerEnabledGuard as_written(false);
+  std::vector<at::Tensor> outputs;
+  flatten(script_->forward({inputs.begin(), inputs.end()}), outputs);
+  return outputs;
+}
+
+void TorchScript::train(bool on) {
+  Module::train(on);
+  script_->train(on);
+}
+
+}  // namespace tw::graph

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// A module at random, cut at random, trained on all ranks and by one process.
+#pragma once
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tw/graph/cuts.hpp>
+#include <tw/graph/forward.hpp>
+#include <tw/pipeline/pipeline.hpp>
+#include <tw/pipeline/planned_model.hpp>
+#include <vector>
+
+#include "random_module.hpp"
+
+namespace tw::pipeline {
+
+class RandomTrial {
+ public:
+  /// Collective. @param seed of everything, the same on all ranks
+  RandomTrial(const Communicator& comm, uint64_t seed) : comm_(comm), seed_(seed), numbers_(seed, 2) {
+    torch::manual_seed(seed);
+    rows_ = 5 + static_cast<int64_t>(numbers_.below(6));
+    inputs_ = {torch::randn({rows_, RandomModule::length, RandomModule::width}, torch::kDouble),
+               torch::randint(RandomModule::vocabulary, {rows_, RandomModule::length})};
+    targets_ = {torch::randn({rows_, RandomModule::outputs}, torch::kDouble)};
+    micro_batches_ = 1 + static_cast<int>(numbers_.below(3));
+  }
+
+  /// What trial it is; known after run().
+  const std::string& what() const { return what_; }
+
+  /// Collective. @return what differs from one process, as this rank sees it; empty: nothing
+  std::string run() {
+    RandomModule mine(seed_);
+    what_ = concat("seed ", seed_, ": ", mine.describe());
+    const graph::Graph training = captured(mine, true);
+    const graph::Graph evaluation = captured(mine, false);
+    const size_t units = units_of(training).size();
+    const Plan plan = random_plan(units, mine.splits_matter());
+    what_ += concat(", ", rows_, " rows, ", to_text(plan));
+    const bool takes_part = comm_.rank() < plan.devices();  // there may be fewer units than ranks
+    const Communicator part = comm_.split(takes_part ? 1 : 0, comm_.rank());
+    const Communicator self = comm_.split(comm_.rank(), 0);
+    if (!takes_part) return "";
+    const Outcome found = trained(mine, ModelPlan(training, evaluation, {.plans = {plan}}), part);
+
+    RandomModule theirs(seed_);
+    Outcome expected;
+    if (mine.draws()) {
+      Plan alone = plan_of(units, {static_cast<int>(units)}, {1});
+      if (!mine.splits_matter()) alone.micro_batches = 1;
+      expected = trained(theirs, ModelPlan(training, evaluation, {.plans = {alone}}), self);
+    } else {
+      expected = trained(theirs);
+    }
+    theirs.eval();
+    const torch::NoGradGuard no_gradients;
+    expected.output = theirs.forward(inputs_[0], inputs_[1]);
+    return difference(found, expected);
+  }
+
+ private:
+  using Tensor = torch::Tensor;
+  using Tensors = std::vector<Tensor>;
+  static constexpr int steps = 2;
+  static constexpr double rate = 0.05;
+
+  static std::string to_text(const Plan& plan) {
+    std::string text = concat(plan.micro_batches, " micro-batches, ", name_of(plan.schedule), ", units x replicas");
+    for (const StagePlan& stage : plan.stages) text += concat(' ', stage.operators.size(), 'x', stage.replicas, ' ', name_of(stage.recompute));
+    return text;
+  }
+
+  graph::Graph captured(RandomModule& module, bool training) const {
+    module.train(training);
+    std::vector<NamedTensor> parameters;
+    std::vector<NamedTensor> buffers;
+    for (const auto& each : module.named_parameters()) parameters.push_back({each.key(), each.value()});
+    for (const auto& each : module.named_buffers()) buffers.push_back({each.key(), each.value()});
+    graph::Graph graph = graph::capture(graph::forward_of(module), parameters, buffers, inputs_);
+    module.train(true);
+    return graph;
+  }
+
+  Plan plan_of(size_t units, const std::vector<int>& ends, const std::vector<int>& replicas) {
+    Plan plan{.batch = rows_, .micro_batches = micro_batches_, .schedule = ScheduleKind::gpipe, .stages = {}};
+    int unit = 0;
+    for (size_t s = 0; s < ends.size(); ++s) {
+      StagePlan stage;
+      stage.replicas = replicas[s];
+      for (; unit < ends[s]; ++unit) stage.operators.push_back(unit);
+      plan.stages.push_back(stage);
+    }
+    TW_EXPECTS(static_cast<size_t>(unit) == units, "a plan has all units");
+    return plan;
+  }
+
+  Plan random_plan(size_t units, bool splits_matter) {
+    // Ranks of each stage. Running statistics of replicas are means of theirs, which one process does not have: pipeline_equivalence_test has them.
+    std::vector<int> replicas;
+    for (int left = comm_.size(); left > 0 && replicas.size() < units; left -= replicas.back()) {
+      replicas.push_back(splits_matter ? 1 : 1 + static_cast<int>(numbers_.below(static_cast<uint32_t>(left))));
+    }
+    std::set<int> ends{static_cast<int>(units)};
+    while (ends.size() < replicas.size()) ends.insert(1 + static_cast<int>(numbers_.below(static_cast<uint32_t>(units))));
+    Plan plan = plan_of(units, {ends.begin(), ends.end()}, replicas);
+    plan.schedule = numbers_.below(2) == 0 ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
+    for (StagePlan& stage : plan.stages) {
+      stage.recompute = static_cast<Recompute>(numbers_.below(3));
+      if (splits_matter) stage.recompute = Recompute::none;  // outputs must not depend on buffers that the stage changes
+      for (const int unit : stage.operators) {
+        if (unit == stage.operators.front() || numbers_.below(2) == 0) stage.segments.push_back(unit);
+      }
+    }
+    return plan;
+  }
+
+  struct Outcome {
+    double loss = 0;  // of the last step
+    Tensor output;    // in evaluation, afterwards
+    std::map<std::string, Tensor> tensors;
+  };
+
+  static Outcome outcome_of(const torch::nn::Module& module, double loss) {
+    Outcome outcome{loss, {}, {}};
+    for (const auto& each : module.named_parameters()) outcome.tensors[each.key()] = each.value().detach();
+    for (const auto& each : module.named_buffers()) outcome.tensors[each.key()] = each.value();
+    return outcome;
+  }
+
+  static Tensor loss_of(const Tensors& y, const Tensors& t) { return torch::mse_loss(y[0], t[0]); }
+
+  /// By a pipeline, whose stages share `module`'s tensors.
+  Outcome trained(RandomModule& module, const ModelPlan& planned, const Communicator& comm) const {
+    const PipelineOptions options = planned.options(7);
+    int stage = 0;
+    for (int first = options.replicas[0]; first <= comm.rank(); first += options.replicas[static_cast<size_t>(stage)]) ++stage;
+    Pipeline pipeline(comm, planned.stage(module, stage), options);
+    std::optional<torch::optim::SGD> sgd;
+    if (!pipeline.parameters().empty()) sgd.emplace(pipeline.parameters(), rate);
+    double loss = 0;
+    for (int i = 0; i < steps; ++i) {
+      pipeline.zero_grad();
+      loss = pipeline.run_many(inputs_, targets_, loss_of);
+      if (sgd) sgd->step();
+    }
+    Outcome outcome = outcome_of(pipeline, loss);
+    pipeline.eval();
+    outcome.output = pipeline.forward_many(inputs_).front();
+    return outcome;
+  }
+
+  /// By one process, micro-batch by micro-batch.
+  Outcome trained(RandomModule& module) const {
+    torch::optim::SGD sgd(module.parameters(), rate);
+    double total = 0;
+    for (int i = 0; i < steps; ++i) {
+      sgd.zero_grad();
+      total = 0;
+      for (int64_t m = 0, begin = 0; m < micro_batches_; ++m) {
+        const int64_t count = rows_ / micro_batches_ + (m < rows_ % micro_batches_ ? 1 : 0);
+        const auto part = [&](const Tensor& of) { return of.narrow(0, begin, count); };
+        const Tensor loss = loss_of({module.forward(part(inputs_[0]), part(inputs_[1]))}, {part(targets_[0])}) * count / rows_;
+        loss.backward();
+        total += loss.item<double>();
+        begin += count;
+      }
+      sgd.step();
+    }
+    return outcome_of(module, total);
+  }
+
+  // Some hundred sums of some dozen numbers of size 1 in another order, 1e-15 of each; two steps and norms over few rows amplify that.
+  static constexpr double tolerance = 1e-10;
+
+  static std::string difference(const Outcome& found, const Outcome& expected) {
+    const auto apart = [](const Tensor& one, const Tensor& other) {
+      return (one - other).norm().item<double>() / std::max(1.0, other.norm().item<double>());
+    };
+    std::string text;
+    const auto add = [&](const std::string& name, double by) {
+      if (!(by <= tolerance)) text += concat(text.empty() ? "" : ", ", name, " by ", by);
+    };
+    add("loss", std::abs(found.loss - expected.loss));
+    add("output", apart(found.output, expected.output));
+    for (const auto& [name, tensor] : found.tensors) add(name, apart(tensor.to(torch::kDouble), expected.tensors.at(name).to(torch::kDouble)));
+    return text;
+  }
+
+  const Communicator& comm_;
+  uint64_t seed_;
+  CounterRng numbers_;
+  std::string what_;
+  int64_t rows_ = 0;
+  int micro_batches_ = 1;
+  Tensors inputs_;
+  Tensors targets_;
+};
+
+}  // namespace tw::pipeline

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <algorithm>
+#include <numeric>
+#include <tw/tensor/memory_order.hpp>
+
+namespace tw {
+
+std::vector<int64_t> memory_order(const at::Tensor& tensor) {
+  std::vector<int64_t> order(static_cast<size_t>(tensor.dim()));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater<>(), [&](int64_t dimension) { return tensor.stride(dimension); });
+  return order;
+}
+
+at::Tensor empty_in_order(at::IntArrayRef sizes, at::ScalarType dtype, at::IntArrayRef order) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    const auto dimension = static_cast<size_t>(order[i]);
+    strides[dimension] = stride;
+    stride *= std::max<int64_t>(sizes[dimension], 1);
+  }
+  return at::empty_strided(sizes, strides, dtype);
+}
+
+at::Tensor as_in_memory(const at::Tensor& tensor) { return tensor.permute(memory_order(tensor)).contiguous(); }
+
+}  // namespace tw
