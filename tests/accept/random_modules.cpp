@@ -6,7 +6,7 @@
 #include <tw/comm/objects.hpp>
 #include <tw/mpi/environment.hpp>
 
-#include "random_trial.hpp"
+#include "random_module.hpp"
 
 int main(int argc, char** argv) {
   const uint64_t seeds = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2000;
@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   const tw::Communicator world = mpi.world().dup();
   int64_t failed = 0;
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
-    tw::pipeline::RandomTrial trial(world, seed);
+    tw::pipeline::CutTrial trial(world, [&] { return tw::pipeline::random_trainee(seed); }, seed);
     std::string problem;
     try {
       problem = trial.run();

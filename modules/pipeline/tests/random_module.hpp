@@ -8,7 +8,10 @@
 #include <string>
 #include <tw/base/concat.hpp>
 #include <tw/base/random.hpp>
+#include <tw/graph/forward.hpp>
 #include <vector>
+
+#include "cut_trial.hpp"
 
 namespace tw::pipeline {
 
@@ -317,5 +320,19 @@ class RandomModule : public torch::nn::Module {
   bool draws_ = false;
   bool splits_matter_ = false;
 };
+
+/// A module and its batch, the same for the same seed.
+inline Trainee random_trainee(uint64_t seed) {
+  const auto module = std::make_shared<RandomModule>(seed);
+  const int64_t rows = 5 + static_cast<int64_t>(seed % 6);
+  return {.name = concat("seed ", seed, ": ", module->describe()),
+          .module = module,
+          .forward = graph::forward_of(*module),
+          .inputs = {torch::randn({rows, RandomModule::length, RandomModule::width}, torch::kDouble),
+                     torch::randint(RandomModule::vocabulary, {rows, RandomModule::length})},
+          .targets = {torch::randn({rows, RandomModule::outputs}, torch::kDouble)},
+          .draws = module->draws(),
+          .splits_matter = module->splits_matter()};
+}
 
 }  // namespace tw::pipeline

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Forty modules at random, cut at random. `make accept ONLY=graph` has two thousand.
 #include "mpi_test.hpp"
-#include "random_trial.hpp"
+#include "random_module.hpp"
 
 namespace tw::pipeline {
 namespace {
 
 TEST(RandomModules, equalOneProcess) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
-    RandomTrial trial(testing::world(), seed);
+    CutTrial trial(testing::world(), [&] { return random_trainee(seed); }, seed);
     const std::string difference = trial.run();
     EXPECT_EQ(difference, "") << trial.what();
   }

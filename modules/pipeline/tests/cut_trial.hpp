@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A module at random, cut at random, trained on all ranks and by one process.
+// A module, cut at random, trained on all ranks and by one process.
 #pragma once
 #include <torch/torch.h>
 
@@ -8,39 +8,45 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tw/base/concat.hpp>
+#include <tw/base/random.hpp>
+#include <tw/graph/capture.hpp>
 #include <tw/graph/cuts.hpp>
-#include <tw/graph/forward.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>
 #include <vector>
 
-#include "random_module.hpp"
-
 namespace tw::pipeline {
 
-class RandomTrial {
+/// What is trained, and on what.
+struct Trainee {
+  std::string name;
+  std::shared_ptr<torch::nn::Module> module;
+  graph::Forward forward;
+  std::vector<torch::Tensor> inputs;
+  std::vector<torch::Tensor> targets;  ///< for each output
+  bool draws = false;                  ///< random numbers: the reference is a pipeline of one rank
+  bool splits_matter = false;          ///< as of running statistics: how often they change, and by what, depends on the micro-batches
+};
+
+class CutTrial {
  public:
-  /// Collective. @param seed of everything, the same on all ranks
-  RandomTrial(const Communicator& comm, uint64_t seed) : comm_(comm), seed_(seed), numbers_(seed, 2) {
-    torch::manual_seed(seed);
-    rows_ = 5 + static_cast<int64_t>(numbers_.below(6));
-    inputs_ = {torch::randn({rows_, RandomModule::length, RandomModule::width}, torch::kDouble),
-               torch::randint(RandomModule::vocabulary, {rows_, RandomModule::length})};
-    targets_ = {torch::randn({rows_, RandomModule::outputs}, torch::kDouble)};
-    micro_batches_ = 1 + static_cast<int>(numbers_.below(3));
-  }
+  /// @param make gives the same trainee each time. @param seed of the cuts, the same on all ranks
+  CutTrial(const Communicator& comm, std::function<Trainee()> make, uint64_t seed, int steps = 2)
+      : comm_(comm), make_(std::move(make)), numbers_(seed, 2), steps_(steps), micro_batches_(1 + static_cast<int>(numbers_.below(3))) {}
 
   /// What trial it is; known after run().
   const std::string& what() const { return what_; }
 
   /// Collective. @return what differs from one process, as this rank sees it; empty: nothing
   std::string run() {
-    RandomModule mine(seed_);
-    what_ = concat("seed ", seed_, ": ", mine.describe());
+    const Trainee mine = make_();
+    what_ = mine.name;
+    rows_ = mine.inputs[0].size(0);
     const graph::Graph training = captured(mine, true);
     const graph::Graph evaluation = captured(mine, false);
     const size_t units = units_of(training).size();
-    const Plan plan = random_plan(units, mine.splits_matter());
+    const Plan plan = random_plan(units, mine.splits_matter);
     what_ += concat(", ", rows_, " rows, ", to_text(plan));
     const bool takes_part = comm_.rank() < plan.devices();  // there may be fewer units than ranks
     const Communicator part = comm_.split(takes_part ? 1 : 0, comm_.rank());
@@ -48,25 +54,24 @@ class RandomTrial {
     if (!takes_part) return "";
     const Outcome found = trained(mine, ModelPlan(training, evaluation, {.plans = {plan}}), part);
 
-    RandomModule theirs(seed_);
+    const Trainee theirs = make_();
     Outcome expected;
-    if (mine.draws()) {
+    if (mine.draws) {
       Plan alone = plan_of(units, {static_cast<int>(units)}, {1});
-      if (!mine.splits_matter()) alone.micro_batches = 1;
+      if (!mine.splits_matter) alone.micro_batches = 1;
       expected = trained(theirs, ModelPlan(training, evaluation, {.plans = {alone}}), self);
     } else {
       expected = trained(theirs);
     }
-    theirs.eval();
+    theirs.module->eval();
     const torch::NoGradGuard no_gradients;
-    expected.output = theirs.forward(inputs_[0], inputs_[1]);
+    expected.outputs = theirs.forward(theirs.inputs);
     return difference(found, expected);
   }
 
  private:
   using Tensor = torch::Tensor;
   using Tensors = std::vector<Tensor>;
-  static constexpr int steps = 2;
   static constexpr double rate = 0.05;
 
   static std::string to_text(const Plan& plan) {
@@ -75,14 +80,14 @@ class RandomTrial {
     return text;
   }
 
-  graph::Graph captured(RandomModule& module, bool training) const {
-    module.train(training);
+  static graph::Graph captured(const Trainee& trainee, bool training) {
+    trainee.module->train(training);
     std::vector<NamedTensor> parameters;
     std::vector<NamedTensor> buffers;
-    for (const auto& each : module.named_parameters()) parameters.push_back({each.key(), each.value()});
-    for (const auto& each : module.named_buffers()) buffers.push_back({each.key(), each.value()});
-    graph::Graph graph = graph::capture(graph::forward_of(module), parameters, buffers, inputs_);
-    module.train(true);
+    for (const auto& each : trainee.module->named_parameters()) parameters.push_back({each.key(), each.value()});
+    for (const auto& each : trainee.module->named_buffers()) buffers.push_back({each.key(), each.value()});
+    graph::Graph graph = graph::capture(trainee.forward, without_aliases(parameters), buffers, trainee.inputs);
+    trainee.module->train(true);
     return graph;
   }
 
@@ -121,7 +126,7 @@ class RandomTrial {
 
   struct Outcome {
     double loss = 0;  // of the last step
-    Tensor output;    // in evaluation, afterwards
+    Tensors outputs;  // in evaluation, afterwards
     std::map<std::string, Tensor> tensors;
   };
 
@@ -132,46 +137,54 @@ class RandomTrial {
     return outcome;
   }
 
-  static Tensor loss_of(const Tensors& y, const Tensors& t) { return torch::mse_loss(y[0], t[0]); }
+  static Tensor loss_of(const Tensors& y, const Tensors& t) {
+    Tensor sum = torch::mse_loss(y[0], t[0]);
+    for (size_t i = 1; i < t.size(); ++i) sum = sum + torch::mse_loss(y[i], t[i]);
+    return sum;
+  }
 
-  /// By a pipeline, whose stages share `module`'s tensors.
-  Outcome trained(RandomModule& module, const ModelPlan& planned, const Communicator& comm) const {
+  /// By a pipeline, whose stages share the module's tensors.
+  Outcome trained(const Trainee& trainee, const ModelPlan& planned, const Communicator& comm) const {
     const PipelineOptions options = planned.options(7);
     int stage = 0;
     for (int first = options.replicas[0]; first <= comm.rank(); first += options.replicas[static_cast<size_t>(stage)]) ++stage;
-    Pipeline pipeline(comm, planned.stage(module, stage), options);
+    Pipeline pipeline(comm, planned.stage(*trainee.module, stage), options);
     std::optional<torch::optim::SGD> sgd;
     if (!pipeline.parameters().empty()) sgd.emplace(pipeline.parameters(), rate);
     double loss = 0;
-    for (int i = 0; i < steps; ++i) {
+    for (int i = 0; i < steps_; ++i) {
       pipeline.zero_grad();
-      loss = pipeline.run_many(inputs_, targets_, loss_of);
+      loss = pipeline.run_many(trainee.inputs, trainee.targets, loss_of);
       if (sgd) sgd->step();
     }
     Outcome outcome = outcome_of(pipeline, loss);
     pipeline.eval();
-    outcome.output = pipeline.forward_many(inputs_).front();
+    outcome.outputs = pipeline.forward_many(trainee.inputs);
     return outcome;
   }
 
   /// By one process, micro-batch by micro-batch.
-  Outcome trained(RandomModule& module) const {
-    torch::optim::SGD sgd(module.parameters(), rate);
+  Outcome trained(const Trainee& trainee) const {
+    torch::optim::SGD sgd(trainee.module->parameters(), rate);
     double total = 0;
-    for (int i = 0; i < steps; ++i) {
+    for (int i = 0; i < steps_; ++i) {
       sgd.zero_grad();
       total = 0;
       for (int64_t m = 0, begin = 0; m < micro_batches_; ++m) {
         const int64_t count = rows_ / micro_batches_ + (m < rows_ % micro_batches_ ? 1 : 0);
-        const auto part = [&](const Tensor& of) { return of.narrow(0, begin, count); };
-        const Tensor loss = loss_of({module.forward(part(inputs_[0]), part(inputs_[1]))}, {part(targets_[0])}) * count / rows_;
+        const auto part = [&](const Tensors& of) {
+          Tensors parts;
+          for (const Tensor& each : of) parts.push_back(each.narrow(0, begin, count));
+          return parts;
+        };
+        const Tensor loss = loss_of(trainee.forward(part(trainee.inputs)), part(trainee.targets)) * count / rows_;
         loss.backward();
         total += loss.item<double>();
         begin += count;
       }
       sgd.step();
     }
-    return outcome_of(module, total);
+    return outcome_of(*trainee.module, total);
   }
 
   // Some hundred sums of some dozen numbers of size 1 in another order, 1e-15 of each; two steps and norms over few rows amplify that.
@@ -186,19 +199,18 @@ class RandomTrial {
       if (!(by <= tolerance)) text += concat(text.empty() ? "" : ", ", name, " by ", by);
     };
     add("loss", std::abs(found.loss - expected.loss));
-    add("output", apart(found.output, expected.output));
+    for (size_t i = 0; i < expected.outputs.size(); ++i) add(concat("output ", i), apart(found.outputs.at(i), expected.outputs[i]));
     for (const auto& [name, tensor] : found.tensors) add(name, apart(tensor.to(torch::kDouble), expected.tensors.at(name).to(torch::kDouble)));
     return text;
   }
 
   const Communicator& comm_;
-  uint64_t seed_;
+  std::function<Trainee()> make_;
   CounterRng numbers_;
-  std::string what_;
+  int steps_;
+  int micro_batches_;
   int64_t rows_ = 0;
-  int micro_batches_ = 1;
-  Tensors inputs_;
-  Tensors targets_;
+  std::string what_;
 };
 
 }  // namespace tw::pipeline

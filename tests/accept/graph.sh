@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# graph.sh BUILD: two thousand modules at random, cut at random, equal one process on two and on three ranks (1e-10, float64). So do vision models from
+# Python, scripted and traced, and a Transformer and an LSTM of torch::nn with dropout, on two ranks; for those, pip installs torch and torchvision
+# below build/.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=$1
+failed=0
+for ranks in 2 3; do
+  mpirun -n "$ranks" "$build/bin/accept_random_modules" 2000 || failed=1
+done
+python=build/accept/python
+if [ ! -d "$python/torchvision" ]; then
+  mkdir -p "$python"
+  python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target "$python" --no-deps "torch==2.13.0" "torchvision==0.28.*"
+  python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target "$python" numpy pillow typing_extensions sympy networkx jinja2 fsspec filelock
+fi
+rm -rf build/accept/models
+mkdir -p build/accept/models
+PYTHONPATH=$python python3 tests/accept/export_models.py build/accept/models
+mpirun -n 2 "$build/bin/accept_vision_models" build/accept/models || failed=1
+exit $failed
