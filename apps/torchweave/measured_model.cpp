@@ -3,6 +3,7 @@
 
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/utils.h>
 
 #include <algorithm>
@@ -79,6 +80,7 @@ void expect_takes_example(const MeasuredModelOptions& options, const Subject& su
     throw Error(concat(options.model, " does not take inputs of shape ", subject.example.sizes().slice(1), ": ", why));
   };
   const torch::NoGradGuard no_grad;
+  const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // a TorchScript file is captured as it is before anything ran
   try {
     (void)subject.model.forward(subject.example);
   } catch (const c10::Error& error) {

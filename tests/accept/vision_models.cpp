@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
   }
   bool failed = false;
   for (size_t i = 0; i < all.size(); ++i) {
-    tw::pipeline::CutTrial trial(world, all[i], i, 3);
+    tw::pipeline::CutTrial trial(world, all[i], i, 3, false);
     std::string problem;
     try {
       problem = trial.run();

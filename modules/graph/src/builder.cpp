@@ -7,6 +7,7 @@
 #include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/tensor/memory_order.hpp>
 #include <unordered_map>
 
 #include "arguments.hpp"
@@ -89,8 +90,12 @@ class Builder {
     const auto storage = tensor.has_storage() ? storages_.emplace(tensor.storage().unsafeGetStorageImpl(), storages_.size()).first->second : -1;
     std::vector<Size> sizes;
     for (const int64_t size : tensor.sizes()) sizes.push_back({.fixed = size});
-    graph_.values.push_back(
-        {.kind = kind, .name = std::move(name), .dtype = tensor.scalar_type(), .sizes = std::move(sizes), .storage = static_cast<int64_t>(storage)});
+    graph_.values.push_back({.kind = kind,
+                             .name = std::move(name),
+                             .dtype = tensor.scalar_type(),
+                             .sizes = std::move(sizes),
+                             .order = memory_order(tensor),
+                             .storage = static_cast<int64_t>(storage)});
     tensors_.push_back(tensor);
     values_[tensor.unsafeGetTensorImpl()] = index;
     return index;

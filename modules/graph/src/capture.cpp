@@ -12,6 +12,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/tensor/memory_order.hpp>
 
 #include "arguments.hpp"
 #include "builder.hpp"
@@ -88,6 +89,7 @@ Graph of_any_rows(Graph graph, int64_t rows, const Graph& other, int64_t other_r
     const Value& twin = other.values[i];
     if (value.sizes.size() != twin.sizes.size()) throw Error("a tensor has another number of dimensions when there are more rows");
     for (size_t k = 0; k < value.sizes.size(); ++k) value.sizes[k] = with_rows(value.sizes[k].fixed, rows, twin.sizes[k].fixed, other_rows);
+    value.order = twin.order;  // a single row's would say little
   }
   for (size_t i = 0; i < graph.constants.size(); ++i) {
     if (!at::equal(graph.constants[i].second, other.constants[i].second)) {
@@ -106,7 +108,7 @@ Graph capture(const Forward& forward, const std::vector<NamedTensor>& parameters
     TW_EXPECTS(each.dim() > 0 && each.size(0) > 0 && each.size(0) == example[0].size(0), "the tensors of an example have equally many rows");
   }
   std::vector<at::Tensor> twice;
-  for (const at::Tensor& each : example) twice.push_back(at::cat({each, each}));
+  for (const at::Tensor& each : example) twice.push_back(in_order(at::cat({each, each}), memory_order(each)));
   const Run one = run(forward, buffers, example);
   const Run two = run(forward, buffers, twice);
   Graph graph = of_any_rows(graph_of(one, parameters, buffers), one.rows, graph_of(two, parameters, buffers), two.rows);

@@ -91,7 +91,7 @@ std::vector<std::vector<int>> units_of(const Graph& graph) {
     for (const int input : graph.nodes[i].inputs()) {
       // Only rows cross a cut: whatever else is computed of the batch stays with its users.
       const Value& value = graph.values[at(input)];
-      if (value.of_batch && producers[at(input)] >= 0 && !value.is_rows()) ranges.join(at(producers[at(input)]), i);
+      if (value.of_batch && producers[at(input)] >= 0 && value.row_dimension() < 0) ranges.join(at(producers[at(input)]), i);
     }
   }
   // What is changed stays with whoever made it and looked at it before; of the module's own memory, which lasts, with whoever looks at it later, too.

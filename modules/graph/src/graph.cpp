@@ -88,6 +88,16 @@ void expect_values(const Graph& graph) {
 
 }  // namespace
 
+int Value::row_dimension() const noexcept {
+  int found = -1;
+  for (size_t d = 0; of_batch && d < sizes.size(); ++d) {
+    if (sizes[d].per_row == 0) continue;
+    if (found >= 0 || sizes[d] != Size{.fixed = 0, .per_row = 1}) return -1;
+    found = static_cast<int>(d);
+  }
+  return found;
+}
+
 std::vector<int> Node::inputs() const {
   std::vector<int> found;
   for (const Argument& argument : arguments) {

@@ -147,6 +147,7 @@ Graph read(const Json& json) {
                             .name = each.at("name").get<std::string>(),
                             .dtype = dtype_from(each.at("dtype").get<std::string>()),
                             .sizes = std::move(sizes),
+                            .order = each.at("order").get<std::vector<int64_t>>(),
                             .storage = each.at("storage").get<int64_t>(),
                             .of_batch = each.at("of_batch").get<bool>()});
   }
@@ -188,6 +189,7 @@ std::string to_json(const Graph& graph) {
                       {"name", value.name},
                       {"dtype", c10::toString(value.dtype)},
                       {"sizes", sizes},
+                      {"order", value.order},
                       {"storage", value.storage},
                       {"of_batch", value.of_batch}});
   }

@@ -11,6 +11,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/graph/interpreter.hpp>
+#include <tw/tensor/memory_order.hpp>
 
 #include "random.hpp"
 
@@ -59,7 +60,7 @@ bool goes_along(const at::Tensor& tensor, const at::Tensor& rotated, const RowPl
 
 std::vector<at::Tensor> rotated(const std::vector<at::Tensor>& rows) {
   std::vector<at::Tensor> turned;
-  for (const at::Tensor& each : rows) turned.push_back(each.roll(1, 0));
+  for (const at::Tensor& each : rows) turned.push_back(in_order(each.roll(1, 0), memory_order(each)));
   return turned;
 }
 

@@ -8,6 +8,7 @@
 
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/releasing_others.hpp>
@@ -37,6 +38,15 @@ int64_t common_rows(const std::vector<at::Tensor>& tensors) {
     rows = of_this;
   }
   return rows;
+}
+
+/// What replicas of the last stage give.
+at::Tensor rows_together(const std::vector<at::Tensor>& parts, int64_t rows) {
+  int64_t found = 0;
+  for (const at::Tensor& each : parts) found += each.dim() > 0 ? each.size(0) : 0;
+  if (found == rows) return at::cat(parts);
+  throw Error(concat("an output of shape ", parts.front().sizes(), " comes from each of ", parts.size(),
+                     " replicas: put together, its first dimension are not the ", rows, " rows of the batch"));
 }
 
 }  // namespace
@@ -175,7 +185,7 @@ std::vector<at::Tensor> Pipeline::forward_many(const std::vector<at::Tensor>& in
       for (size_t i = 0; i < part.size(); ++i) parts[i].push_back(part[i]);
     }
     std::vector<at::Tensor> whole;
-    for (const std::vector<at::Tensor>& each : parts) whole.push_back(each.size() == 1 ? each.front() : at::cat(each));
+    for (const std::vector<at::Tensor>& each : parts) whole.push_back(each.size() == 1 ? each.front() : rows_together(each, all.count()));
     return whole;
   });
 }

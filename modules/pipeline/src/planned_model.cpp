@@ -12,6 +12,7 @@
 #include <tw/graph/interpreter.hpp>
 #include <tw/pipeline/measured_profile.hpp>
 #include <tw/pipeline/pipeline.hpp>
+#include <tw/tensor/memory_order.hpp>
 
 #include "in_turn.hpp"
 #include "on_all_ranks.hpp"
@@ -140,6 +141,38 @@ struct Stages {
   }
 };
 
+/// Runs a piece. What goes from one to the next has its rows in the first dimension, which is where they are shared out among replicas; what comes in
+/// and goes out of the graph is as the module has it.
+class PieceRunner {
+ public:
+  /// @param is_last what it gives goes out of the graph
+  PieceRunner(const Graph& graph, const Piece& piece, bool is_last, const Bind& bind)
+      : interpreter_(graph, piece.nodes, piece.inputs, piece.outputs, bind) {
+    for (const int input : piece.inputs) {
+      rows_of_inputs_.push_back(std::max(graph.values[at(input)].row_dimension(), 0));
+      orders_.push_back(graph.values[at(input)].order);
+    }
+    for (const int output : piece.outputs) rows_of_outputs_.push_back(is_last ? 0 : std::max(graph.values[at(output)].row_dimension(), 0));
+  }
+  std::vector<at::Tensor> run(std::vector<at::Tensor> values, const graph::PassRows& rows) const {
+    for (size_t i = 0; i < rows_of_inputs_.size(); ++i) {
+      if (rows_of_inputs_[i] != 0) values[i] = values[i].movedim(0, rows_of_inputs_[i]);
+      values[i] = in_order(values[i], orders_[i]);  // replicas that send one row each do not know it
+    }
+    values = interpreter_.run(values, rows);
+    for (size_t i = 0; i < rows_of_outputs_.size(); ++i) {
+      if (rows_of_outputs_[i] != 0) values[i] = values[i].movedim(rows_of_outputs_[i], 0);
+    }
+    return values;
+  }
+
+ private:
+  graph::Interpreter interpreter_;
+  std::vector<int> rows_of_inputs_;  // by value, the dimension
+  std::vector<int> rows_of_outputs_;
+  std::vector<std::vector<int64_t>> orders_;  // of inputs, in memory
+};
+
 }  // namespace
 
 ModelPlan::ModelPlan(Graph training, Graph evaluation, PlanResult result)
@@ -186,13 +219,16 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
   add(module.named_buffers(),
       [](torch::nn::Module& owner, const std::string& name, const at::Tensor& tensor) { owner.register_buffer(name, tensor); });
   std::erase_if(made.tied, [&](const auto& tie) { return module.named_buffers().contains(tie.first); });
-  const auto interpreter = [&](const Graph& graph, const Piece& piece) {
-    return std::make_shared<graph::Interpreter>(graph, piece.nodes, piece.inputs, piece.outputs, bind);
+  const bool is_last = at(index) + 1 == best().stages.size();
+  const auto runner = [&](const Graph& graph, const Piece& piece, bool gives_outputs) {
+    return std::make_shared<PieceRunner>(graph, piece, gives_outputs, bind);
   };
   // The first segment does all of it in evaluation, and the others hand on.
-  const auto evaluation = interpreter(evaluation_, stages.evaluation[at(index)]);
-  for (const Piece& segment : stages.training[at(index)]) {
-    made.segments.emplace_back([training = interpreter(training_, segment), evaluation = made.segments.empty() ? evaluation : nullptr,
+  const auto evaluation = runner(evaluation_, stages.evaluation[at(index)], is_last);
+  const std::vector<Piece>& segments = stages.training[at(index)];
+  for (const Piece& segment : segments) {
+    made.segments.emplace_back([training = runner(training_, segment, is_last && &segment == &segments.back()),
+                                evaluation = made.segments.empty() ? evaluation : nullptr,
                                 mode = made.module.get()](const std::vector<at::Tensor>& inputs, const graph::PassRows& rows) {
       if (mode->is_training()) return training->run(inputs, rows);
       return evaluation ? evaluation->run(inputs, rows) : inputs;

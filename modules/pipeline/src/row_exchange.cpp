@@ -29,11 +29,8 @@ at::Tensor common_rows(const at::Tensor& value, size_t index, const Partner& par
 
 /// One behind the other, and in memory as most of them are: the order of a single row's dimensions says little.
 at::Tensor put_together(const std::vector<at::Tensor>& parts) {
-  const at::Tensor whole = at::cat(parts);
   const auto most = std::ranges::max_element(parts, {}, [](const at::Tensor& each) { return each.size(0); });
-  const std::vector<int64_t> order = memory_order(*most);
-  if (order == memory_order(whole)) return whole;
-  return empty_in_order(whole.sizes(), whole.scalar_type(), order).copy_(whole);
+  return in_order(at::cat(parts), memory_order(*most));
 }
 
 }  // namespace

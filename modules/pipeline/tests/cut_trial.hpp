@@ -31,9 +31,14 @@ struct Trainee {
 
 class CutTrial {
  public:
-  /// @param make gives the same trainee each time. @param seed of the cuts, the same on all ranks
-  CutTrial(const Communicator& comm, std::function<Trainee()> make, uint64_t seed, int steps = 2)
-      : comm_(comm), make_(std::move(make)), numbers_(seed, 2), steps_(steps), micro_batches_(1 + static_cast<int>(numbers_.below(3))) {}
+  /// @param make gives the same trainee each time. @param seed of the cuts, the same on all ranks. @param replicas of stages are allowed
+  CutTrial(const Communicator& comm, std::function<Trainee()> make, uint64_t seed, int steps = 2, bool replicas = true)
+      : comm_(comm),
+        make_(std::move(make)),
+        numbers_(seed, 2),
+        steps_(steps),
+        replicas_(replicas),
+        micro_batches_(1 + static_cast<int>(numbers_.below(3))) {}
 
   /// What trial it is; known after run().
   const std::string& what() const { return what_; }
@@ -108,7 +113,7 @@ class CutTrial {
     // Ranks of each stage. Running statistics of replicas are means of theirs, which one process does not have: pipeline_equivalence_test has them.
     std::vector<int> replicas;
     for (int left = comm_.size(); left > 0 && replicas.size() < units; left -= replicas.back()) {
-      replicas.push_back(splits_matter ? 1 : 1 + static_cast<int>(numbers_.below(static_cast<uint32_t>(left))));
+      replicas.push_back(splits_matter || !replicas_ ? 1 : 1 + static_cast<int>(numbers_.below(static_cast<uint32_t>(left))));
     }
     std::set<int> ends{static_cast<int>(units)};
     while (ends.size() < replicas.size()) ends.insert(1 + static_cast<int>(numbers_.below(static_cast<uint32_t>(units))));
@@ -208,6 +213,7 @@ class CutTrial {
   std::function<Trainee()> make_;
   CounterRng numbers_;
   int steps_;
+  bool replicas_;
   int micro_batches_;
   int64_t rows_ = 0;
   std::string what_;

@@ -3,10 +3,25 @@
 #include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <tw/tensor/memory_order.hpp>
 
 namespace tw {
+namespace {
+
+/// Dimensions of one element lie anywhere.
+bool lies_in(const at::Tensor& tensor, at::IntArrayRef order) {
+  int64_t outer = std::numeric_limits<int64_t>::max();
+  for (const int64_t dimension : order) {
+    if (tensor.size(dimension) == 1) continue;
+    if (tensor.stride(dimension) > outer) return false;
+    outer = tensor.stride(dimension);
+  }
+  return true;
+}
+
+}  // namespace
 
 std::vector<int64_t> memory_order(const at::Tensor& tensor) {
   std::vector<int64_t> order(static_cast<size_t>(tensor.dim()));
@@ -24,6 +39,11 @@ at::Tensor empty_in_order(at::IntArrayRef sizes, at::ScalarType dtype, at::IntAr
     stride *= std::max<int64_t>(sizes[dimension], 1);
   }
   return at::empty_strided(sizes, strides, dtype);
+}
+
+at::Tensor in_order(const at::Tensor& tensor, at::IntArrayRef order) {
+  if (lies_in(tensor, order)) return tensor;
+  return empty_in_order(tensor.sizes(), tensor.scalar_type(), order).copy_(tensor);
 }
 
 at::Tensor as_in_memory(const at::Tensor& tensor) { return tensor.permute(memory_order(tensor)).contiguous(); }

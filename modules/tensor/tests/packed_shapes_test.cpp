@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
 #include <tw/base/contract.hpp>
+#include <tw/tensor/memory_order.hpp>
 #include <tw/tensor/packed_shapes.hpp>
 
 namespace tw {
@@ -20,6 +22,18 @@ TEST(PackedShapes, ComeBackAsTheyWere) {
     EXPECT_EQ(back[i].sizes(), tensors[i].sizes());
     EXPECT_EQ(back[i].scalar_type(), tensors[i].scalar_type());
   }
+}
+
+TEST(PackedShapes, TellTheOrderInMemory) {
+  const at::Tensor turned = at::empty({2, 3, 4}, at::kFloat).permute({2, 0, 1});
+  const at::Tensor with_gaps = at::empty({3, 8}, at::kFloat).t().slice(0, 0, 5);
+  const std::vector<at::Tensor> back = unpack_in_order(pack_shapes({turned, with_gaps, at::empty({1}, at::kFloat).expand({2, 3})}));
+  EXPECT_EQ(back[0].strides(), turned.strides());
+  EXPECT_EQ(back[1].strides(), (std::vector<int64_t>{1, 5})) << "the same order, without gaps";
+  EXPECT_EQ(back[2].strides(), (std::vector<int64_t>{3, 1}));
+  EXPECT_TRUE(as_in_memory(turned).is_alias_of(turned));
+  EXPECT_TRUE(as_in_memory(with_gaps).is_contiguous());
+  EXPECT_TRUE(unpack_shapes(pack_shapes({turned}))[0].is_contiguous());
 }
 
 TEST(PackedShapes, RefuseWhatHasNoRoom) {

@@ -10,14 +10,16 @@ namespace tw::graph {
 
 using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs)>;
 
-/// What `forward` does, found by running it and recording the operators that it calls, the outermost only. It runs twice, with the rows of `example`
-/// and with these repeated once: what differs depends on the rows. Running means and the generator are afterwards what they were.
+/// What `forward` does, found by running it and recording the operators that it calls, the outermost only, but for operators that draw random numbers
+/// and are made of others. It runs three times: with the rows of `example`, with these repeated once (what differs depends on the rows), and with
+/// these rotated, which a replay must repeat. The example, running means and the generator are afterwards what they were.
 ///
 /// Autograd, training mode and whatever else decides which operators are called are those of the caller: a model has one graph for training and one
-/// for evaluation.
+/// for evaluation. An answer that is true or false, and depends on data, is checked at each replay.
 /// @param parameters, buffers all that forward uses, each tensor once. @param example the inputs, each [n, ...] with n the same for all.
 /// @throws Error naming the operator: where numbers are read from tensors (the flow may depend on data), a tensor that requires a gradient belongs to
-/// none of the parameters, the two runs call different operators, or random numbers are drawn otherwise than by dropout
+/// none of the parameters, the runs call different operators, or random numbers are drawn in a way that cannot be repeated by row; or saying what a
+/// replay does not show: values read or written past the operators, gradients that are not theirs
 Graph capture(const Forward& forward, const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers,
               const std::vector<at::Tensor>& example);
 

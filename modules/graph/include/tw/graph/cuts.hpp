@@ -7,8 +7,8 @@
 namespace tw::graph {
 
 /// The smallest pieces that stages are made of, each a range of nodes in the graph's order without those that depend on no input. A cut between two
-/// of them is crossed by rows of the batch only, by nothing that is changed in place on the other side, and no buffer that a pass changes is used on
-/// both sides.
+/// of them is crossed by rows of the batch only, in whatever dimension, by nothing that is changed in place on the other side, and no buffer that a
+/// pass changes is used on both sides.
 ///
 /// Nodes that depend on no input, such as a transposed weight, belong to no unit: each stage that needs one computes it. Those that change a buffer
 /// are an exception, and belong to the unit behind them, or the last one.

@@ -34,11 +34,12 @@ struct Value {
   std::string name;  ///< of parameters and buffers; empty otherwise
   at::ScalarType dtype = at::kFloat;
   std::vector<Size> sizes = {};
-  int64_t storage = 0;    ///< values with the same number share memory
-  bool of_batch = false;  ///< depends on an input, or shares memory with what is changed by one
+  std::vector<int64_t> order = {};  ///< of its dimensions in memory, the outermost first
+  int64_t storage = 0;              ///< values with the same number share memory
+  bool of_batch = false;            ///< depends on an input, or shares memory with what is changed by one
 
-  /// Whether its first dimension are the rows of the batch.
-  bool is_rows() const noexcept { return of_batch && !sizes.empty() && sizes[0] == Size{.fixed = 0, .per_row = 1}; }
+  /// The dimension that are the rows of the batch, and the only one that depends on them; -1: there is none, and a cut cannot part it.
+  int row_dimension() const noexcept;
   bool operator==(const Value&) const = default;
 };
 

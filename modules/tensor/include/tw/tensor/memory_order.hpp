@@ -14,6 +14,9 @@ std::vector<int64_t> memory_order(const at::Tensor& tensor);
 /// A tensor without gaps whose dimensions lie in that order; its values are not defined.
 at::Tensor empty_in_order(at::IntArrayRef sizes, at::ScalarType dtype, at::IntArrayRef order);
 
+/// `tensor` with its dimensions in that order: itself where they are, else a copy without gaps.
+at::Tensor in_order(const at::Tensor& tensor, at::IntArrayRef order);
+
 /// The elements as they lie in memory: a contiguous tensor of the same elements, a view where `tensor` has no gaps.
 at::Tensor as_in_memory(const at::Tensor& tensor);
 
