@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module_tensors.hpp"
+#include "wrapped.hpp"
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
@@ -49,29 +50,28 @@ class AfterAccumulation : public torch::autograd::FunctionPostHook {
 // gradient is copied into its bucket and marked ready; the callback marks what did not come, waits, and hands out the reduced gradients.
 class DataParallel::Hooks {
  public:
-  Hooks(const Communicator& comm, std::vector<NamedTensor> parameters, const DataParallelOptions& options)
+  Hooks(const Communicator& comm, Wrapped wrapped, const DataParallelOptions& options)
       : comm_(comm.dup()),
-        parameters_(std::move(parameters)),
+        wrapped_(std::move(wrapped)),
+        parameters_(trained(wrapped_.tensors())),
         sharded_(options.sharding != Sharding::none),
         reducer_(comm_, specs_of(parameters_), options),
         holds_reduced_(parameters_.size()) {}
 
-  // Autograd keeps the hooks as long as the accumulators live, so they hold this object weakly.
-  static void attach(const std::shared_ptr<Hooks>& hooks) {
-    for (size_t id = 0; id < hooks->parameters_.size(); ++id) {
-      auto accumulator = torch::autograd::impl::grad_accumulator(hooks->parameters_[id].tensor);
-      const auto forward_to = [weak = std::weak_ptr(hooks), id](auto member) {
-        return [weak, id, member] {
-          if (const auto alive = weak.lock()) ((*alive).*member)(static_cast<int64_t>(id));
-        };
-      };
-      auto before = forward_to(&Hooks::before_accumulation);
-      accumulator->add_pre_hook(std::make_unique<BeforeAccumulation<decltype(before)>>(std::move(before)));
-      auto after = forward_to(&Hooks::after_accumulation);
-      accumulator->add_post_hook(std::make_unique<AfterAccumulation<decltype(after)>>(std::move(after)));
-      hooks->accumulators_.push_back(std::move(accumulator));
+  // Collective.
+  static std::shared_ptr<Hooks> make(const Communicator& comm, Wrapped wrapped, const DataParallelOptions& options) {
+    auto hooks = std::make_shared<Hooks>(comm, std::move(wrapped), options);
+    synchronize(comm, hooks->wrapped_.tensors());
+    attach(hooks);
+    return hooks;
+  }
+
+  // Accumulators end with this, and their hooks with them. Tensors keep theirs.
+  void detach() noexcept {
+    for (size_t i = 0; i < attached_.size(); ++i) {
+      if (attached_[i].guard) wrapped_.tensors()[i].tensor.remove_hook(*attached_[i].guard);
     }
-    hooks->self_ = hooks;
+    attached_.clear();
   }
 
   void set_samples(int64_t samples) {
@@ -89,7 +89,56 @@ class DataParallel::Hooks {
   const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
 
  private:
+  // Autograd may run a hook when this object is gone, so hooks hold it weakly.
+  static void attach(const std::shared_ptr<Hooks>& hooks) {
+    const auto forward_to = [weak = std::weak_ptr(hooks)](auto member, int64_t number) {
+      return [weak, member, number] {
+        if (const auto alive = weak.lock()) ((*alive).*member)(number);
+      };
+    };
+    int64_t id = 0;
+    for (const NamedTensor& each : hooks->wrapped_.tensors()) {
+      Attached attached;
+      attached.guard = register_guard(each.tensor, forward_to(&Hooks::before_gradient, static_cast<int64_t>(hooks->attached_.size())));
+      if (each.tensor.requires_grad()) {
+        attached.accumulator = torch::autograd::impl::grad_accumulator(each.tensor);
+        auto before = forward_to(&Hooks::before_accumulation, id);
+        attached.accumulator->add_pre_hook(std::make_unique<BeforeAccumulation<decltype(before)>>(std::move(before)));
+        auto after = forward_to(&Hooks::after_accumulation, id++);
+        attached.accumulator->add_post_hook(std::make_unique<AfterAccumulation<decltype(after)>>(std::move(after)));
+      }
+      hooks->attached_.push_back(std::move(attached));
+    }
+    hooks->self_ = hooks;
+  }
+
+  // Calls `guard` when `tensor` gets a gradient. LibTorch registers such hooks while a gradient is required.
+  template <class Guard>
+  static std::optional<unsigned> register_guard(at::Tensor tensor, Guard guard) {
+    if (tensor.is_inference() || (!tensor.is_floating_point() && !tensor.is_complex())) return std::nullopt;
+    const bool trained = tensor.requires_grad();
+    tensor.requires_grad_();
+    const unsigned position = tensor.register_hook([guard = std::move(guard)](const at::Tensor&) { guard(); });
+    tensor.requires_grad_(trained);
+    return position;
+  }
+
+  // Of a tensor, which keeps this hook where it is converted and loses its accumulator; one that was frozen has no other.
+  void before_gradient(int64_t index) {
+    if (in_pass_) return;
+    wrapped_.expect_unchanged(static_cast<size_t>(index));
+    expect_own_accumulator(static_cast<size_t>(index));
+  }
+
+  void expect_own_accumulator(size_t index) const {
+    const auto& [name, tensor] = wrapped_.tensors()[index];
+    TW_EXPECTS(!tensor.requires_grad() || torch::autograd::impl::try_get_grad_accumulator(tensor) == attached_[index].accumulator,
+               wrapped_.message(name, "was converted and back, by which autograd forgot who reduces its gradient"));
+  }
+
   void begin_pass() {
+    wrapped_.expect_unchanged();
+    for (size_t i = 0; i < attached_.size(); ++i) expect_own_accumulator(i);
     TW_EXPECTS(reducer_.options().reduction != Reduction::sample_weighted || samples_.has_value(),
                "Reduction::sample_weighted needs set_samples() before the backward pass");
     reducer_.begin(samples_.value_or(1));
@@ -149,14 +198,19 @@ class DataParallel::Hooks {
   at::Tensor& parameter(int64_t id) { return parameters_[static_cast<size_t>(id)].tensor; }
 
   Communicator comm_;
-  std::vector<NamedTensor> parameters_;
+  Wrapped wrapped_;
+  std::vector<NamedTensor> parameters_;  // those that are trained
   bool sharded_;
   Reducer reducer_;
   std::optional<int64_t> samples_;
   bool in_pass_ = false;
   int pauses_ = 0;
-  std::vector<uint8_t> holds_reduced_;        // by parameter, whether its gradient is what a pass reduced, and nothing more
-  std::vector<AccumulatorPtr> accumulators_;  // a parameter does not keep its accumulator, and with it the hooks, alive
+  std::vector<uint8_t> holds_reduced_;  // by parameter, whether its gradient is what a pass reduced, and nothing more
+  struct Attached {
+    std::optional<unsigned> guard;  // of the tensor, which may get a gradient
+    AccumulatorPtr accumulator;     // a parameter does not keep it, and with it the hooks, alive; none of what was frozen
+  };
+  std::vector<Attached> attached_;  // by wrapped tensor
   std::weak_ptr<Hooks> self_;
 };
 
@@ -170,19 +224,12 @@ DataParallelOptions with_sparse_embeddings(const torch::nn::Module& module, Data
 }  // namespace
 
 DataParallel::DataParallel(const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options)
-    : DataParallel(comm, trained(tensors_of(module)), tensors_of(module), with_sparse_embeddings(module, options)) {}
+    : hooks_(Hooks::make(comm, Wrapped("DataParallel", module), with_sparse_embeddings(module, options))) {}
 
 DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options)
-    : DataParallel(comm, trained(parameters), parameters, options) {}
+    : hooks_(Hooks::make(comm, Wrapped("DataParallel", parameters), options)) {}
 
-DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& trained, const std::vector<NamedTensor>& synchronised,
-                           const DataParallelOptions& options)
-    : hooks_(std::make_shared<Hooks>(comm, trained, options)) {
-  synchronize(comm, synchronised);
-  Hooks::attach(hooks_);
-}
-
-DataParallel::~DataParallel() = default;
+DataParallel::~DataParallel() { hooks_->detach(); }
 
 DataParallel::NoSync DataParallel::no_sync() { return NoSync(hooks_); }
 DataParallel::NoSync::NoSync(std::shared_ptr<Hooks> hooks) : hooks_(std::move(hooks)) { hooks_->pause(); }

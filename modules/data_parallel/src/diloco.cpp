@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module_tensors.hpp"
 #include "periodic_average.hpp"
+#include "wrapped.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/sub.h>
@@ -52,10 +53,12 @@ void DiLoCoOptions::validate() const {
   TW_EXPECTS(!nesterov || outer_momentum > 0, "nesterov needs outer_momentum, which is 0");
 }
 
-DiLoCo::DiLoCo(const Communicator& comm, const torch::nn::Module& module, const DiLoCoOptions& options) : DiLoCo(comm, tensors_of(module), options) {}
+DiLoCo::DiLoCo(const Communicator& comm, const torch::nn::Module& module, const DiLoCoOptions& options) : DiLoCo(comm, tensors_of(module), options) {
+  wrapped_ = std::make_unique<Wrapped>("DiLoCo", module);
+}
 
 DiLoCo::DiLoCo(const Communicator& comm, const std::vector<NamedTensor>& tensors, const DiLoCoOptions& options)
-    : options_(options), parameters_(trained(tensors)) {
+    : options_(options), wrapped_(std::make_unique<Wrapped>("DiLoCo", tensors)), parameters_(trained(tensors)) {
   const std::vector<TensorSpec> specs = specs_of(parameters_);
   expect_same_strategy(comm, "DiLoCo", lines_of(options), specs);
   options.validate();
@@ -71,6 +74,7 @@ DiLoCo::DiLoCo(const Communicator& comm, const std::vector<NamedTensor>& tensors
 DiLoCo::~DiLoCo() = default;
 
 bool DiLoCo::step() {
+  wrapped_->expect_unchanged();
   if (!average_->count_step()) return false;
   outer_step();
   return true;

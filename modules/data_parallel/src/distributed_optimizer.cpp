@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module_tensors.hpp"
 #include "reduce_gradients.hpp"
+#include "wrapped.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <torch/optim/optimizer.h>
@@ -15,6 +16,12 @@ namespace tw {
 namespace {
 
 using Identities = std::unordered_set<const c10::TensorImpl*>;
+
+size_t parameters_of(torch::optim::Optimizer& optimizer) {
+  size_t count = 0;
+  for (const auto& group : optimizer.param_groups()) count += group.params().size();
+  return count;
+}
 
 // Why `optimizer` does not fit the `named` tensors; empty where it does.
 std::string misfit(torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& named) {
@@ -41,7 +48,7 @@ std::vector<NamedTensor> updated(const Communicator& comm, torch::optim::Optimiz
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) own.insert(parameter.unsafeGetTensorImpl());
   }
-  std::vector<NamedTensor> parameters = trained(named);
+  std::vector<NamedTensor> parameters = named;
   std::erase_if(parameters, [&](const NamedTensor& parameter) { return !own.contains(parameter.tensor.unsafeGetTensorImpl()); });
   return parameters;
 }
@@ -54,7 +61,12 @@ DistributedOptimizer::DistributedOptimizer(const Communicator& comm, torch::opti
 
 DistributedOptimizer::DistributedOptimizer(const Communicator& comm, torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters,
                                            const DistributedOptimizerOptions& options)
-    : comm_(comm.dup()), optimizer_(optimizer), reduction_(options.reduction), parameters_(updated(comm_, optimizer, parameters)) {
+    : comm_(comm.dup()),
+      optimizer_(optimizer),
+      reduction_(options.reduction),
+      wrapped_(std::make_unique<Wrapped>("DistributedOptimizer", updated(comm_, optimizer, parameters))),
+      parameters_(trained(wrapped_->tensors())),
+      members_(parameters_of(optimizer)) {
   // All gradients are there when step() begins, so that nothing is left to overlap with.
   const ReducerOptions of_reducer{.reduction = options.reduction, .buckets = options.buckets, .overlap = false};
   reducer_ = std::make_unique<Reducer>(comm_, specs_of(parameters_), of_reducer);
@@ -70,6 +82,9 @@ void DistributedOptimizer::set_samples(int64_t samples) {
 
 void DistributedOptimizer::step() {
   TW_EXPECTS(reduction_ != Reduction::sample_weighted || samples_.has_value(), "Reduction::sample_weighted needs set_samples() before the step");
+  wrapped_->expect_unchanged();
+  TW_EXPECTS(parameters_of(optimizer_) == members_, "the optimizer has ", parameters_of(optimizer_), " parameters, and had ", members_,
+             " when DistributedOptimizer was made: add them before that");
   {
     const at::NoGradGuard no_grad;
     reduce_gradients(*reducer_, parameters_, samples_.value_or(1));

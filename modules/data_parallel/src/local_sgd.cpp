@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module_tensors.hpp"
 #include "periodic_average.hpp"
+#include "wrapped.hpp"
 
 #include <tw/base/contract.hpp>
 #include <tw/data_parallel/local_sgd.hpp>
@@ -23,10 +24,12 @@ std::vector<NamedTensor> averaged_of(const std::vector<NamedTensor>& tensors, co
 void LocalSgdOptions::validate() const { TW_EXPECTS(period >= 1, "period must be at least 1 step, got ", period); }
 
 LocalSgd::LocalSgd(const Communicator& comm, const torch::nn::Module& module, const LocalSgdOptions& options)
-    : LocalSgd(comm, tensors_of(module), options) {}
+    : LocalSgd(comm, tensors_of(module), options) {
+  wrapped_ = std::make_unique<Wrapped>("LocalSgd", module);
+}
 
 LocalSgd::LocalSgd(const Communicator& comm, const std::vector<NamedTensor>& tensors, const LocalSgdOptions& options)
-    : averaged_(averaged_of(without_aliases(tensors), options)) {
+    : wrapped_(std::make_unique<Wrapped>("LocalSgd", tensors)), averaged_(averaged_of(without_aliases(tensors), options)) {
   const std::vector<TensorSpec> specs = specs_of(averaged_);
   expect_same_strategy(comm, "LocalSgd", {concat("period ", options.period), concat("average_buffers ", options.average_buffers)}, specs);
   options.validate();
@@ -37,6 +40,7 @@ LocalSgd::LocalSgd(const Communicator& comm, const std::vector<NamedTensor>& ten
 LocalSgd::~LocalSgd() = default;
 
 bool LocalSgd::step() {
+  wrapped_->expect_unchanged();
   if (!average_->count_step()) return false;
   average();
   return true;

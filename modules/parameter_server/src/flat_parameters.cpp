@@ -18,16 +18,21 @@ FlatParameters::FlatParameters(std::vector<at::Tensor> parameters) : parameters_
     numels.push_back(each.numel());
   }
   layout_ = flat_layout(numels);
+  dtype_ = parameters_.front().scalar_type();
 }
 
 template <class Function>
 void FlatParameters::for_each(const at::Tensor& flat, Function f) const {
   const at::NoGradGuard no_grad;
   const FlatBuffer buffer(flat);
-  for (size_t i = 0; i < parameters_.size(); ++i) f(parameters_[i], buffer.view(layout_.offsets[i], parameters_[i].sizes()));
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    TW_EXPECTS(parameters_[i].scalar_type() == dtype_, "parameter ", i, " is ", dtype_name(parameters_[i].scalar_type()), " and was ",
+               dtype_name(dtype_), " when the worker was made: make it behind whatever changes the model");
+    f(parameters_[i], buffer.view(layout_.offsets[i], parameters_[i].sizes()));
+  }
 }
 
-at::Tensor FlatParameters::zeros() const { return FlatBuffer(layout_.numel, parameters_.front().scalar_type()).storage(); }
+at::Tensor FlatParameters::zeros() const { return FlatBuffer(layout_.numel, dtype_).storage(); }
 
 at::Tensor FlatParameters::values() const {
   const at::Tensor flat = zeros();

@@ -33,6 +33,7 @@ class FlatParameters {
 
   std::vector<at::Tensor> parameters_;
   FlatLayout layout_;
+  c10::ScalarType dtype_ = c10::ScalarType::Undefined;
 };
 
 }  // namespace tw::parameter_server

@@ -56,6 +56,20 @@ TEST(Workers, WhoLeavesEarlyHoldsUpNobody) {
   }
 }
 
+// A centre in float64 would go on with rounded values, without a word.
+TEST(Workers, RefuseParametersThatWereConvertedBehindThem) {
+  const std::vector<at::Tensor> parameters = parameters_from(0.5);
+  Downpour downpour(world(), parameters);
+  at::Tensor first = parameters.front();
+  const auto own = first.scalar_type();
+  first.set_data(first.detach().to(at::kBFloat16));
+  set_gradients(parameters, 0);
+  const std::string message = tw::testing::message_of<ContractError>([&] { downpour.step(); });
+  EXPECT_NE(message.find("parameter 0 is bfloat16 and was"), std::string::npos) << message;
+  first.set_data(first.detach().to(own));
+  downpour.finish();
+}
+
 /// What this process writes to its standard error, while it writes it.
 class StandardError {
  public:

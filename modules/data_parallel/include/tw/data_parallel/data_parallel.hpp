@@ -23,6 +23,9 @@ using DataParallelOptions = ReducerOptions;
 /// `.grad()` is a view of a buffer that lives as long as this object or the gradient; `zero_grad()` may drop it, it comes back. Sharded gradients
 /// have no `.grad()`: a ShardedOptimizer uses them, one pass a step.
 ///
+/// What changes the model comes before this: its dtype or device, parameters that are added, layers that were frozen and are trained. The first
+/// gradient of a step finds such a change, and backward() throws a ContractError that names the parameter. Layers that are frozen later take no part.
+///
 /// Backward passes on one thread at a time; if one throws, make a new DataParallel before the next. Not for `backward(create_graph = true)`, whose
 /// graph is dropped.
 class DataParallel {
@@ -69,8 +72,6 @@ class DataParallel {
 
  private:
   class Hooks;
-  DataParallel(const Communicator& comm, const std::vector<NamedTensor>& trained, const std::vector<NamedTensor>& synchronised,
-               const DataParallelOptions& options);
   std::shared_ptr<Hooks> hooks_;  // shared with autograd, which may run a hook after this object is gone
 };
 

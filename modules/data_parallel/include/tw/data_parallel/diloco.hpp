@@ -12,6 +12,7 @@
 namespace tw {
 
 class PeriodicAverage;
+class Wrapped;
 
 /// In which precision outer gradients travel. They are summed in float32 at least.
 enum class OuterPrecision {
@@ -63,7 +64,8 @@ class DiLoCo {
   DiLoCo(const DiLoCo&) = delete;
   DiLoCo& operator=(const DiLoCo&) = delete;
 
-  /// To be called after the inner optimizer's step. Makes an outer step when `period` inner ones were made since the last: one all-reduce per dtype
+  /// To be called after the inner optimizer's step, with the parameters that there were from the beginning: a ContractError names one that was
+  /// converted, or is trained and was not. Makes an outer step when `period` inner ones were made since the last: one all-reduce per dtype
   /// and 25 MiB. Collective then. @return whether it did
   bool step();
   /// Makes an outer step unless the last step did. Collective. @return whether it did
@@ -84,6 +86,7 @@ class DiLoCo {
   void update(size_t id, const at::Tensor& mean_delta);
 
   DiLoCoOptions options_;
+  std::unique_ptr<Wrapped> wrapped_;
   std::vector<NamedTensor> parameters_;
   std::vector<at::Tensor> anchors_;  // by parameter
   std::vector<at::Tensor> momenta_;  // by parameter; none without momentum

@@ -14,6 +14,7 @@
 namespace tw {
 
 class Reducer;
+class Wrapped;
 
 struct DistributedOptimizerOptions {
   Reduction reduction;  ///< must be chosen
@@ -53,7 +54,8 @@ class DistributedOptimizer {
 
   /// Reduces all gradients and makes the optimizer's step. Collective. A gradient that is missing on this rank counts as zero, and stays missing if
   /// it is missing on all, so that the optimizer passes the parameter over. Afterwards `.grad()` is the reduced gradient: a view of a buffer that
-  /// keeps its place.
+  /// keeps its place. @throws ContractError, naming the parameter, where one was converted since the construction, or is trained and was frozen
+  /// then, and where the optimizer got further ones.
   void step();
 
   /// The optimizer's own.
@@ -68,7 +70,9 @@ class DistributedOptimizer {
   torch::optim::Optimizer& optimizer_;
   Reduction reduction_;
   std::optional<int64_t> samples_;
+  std::unique_ptr<Wrapped> wrapped_;     // what the optimizer updates
   std::vector<NamedTensor> parameters_;  // those that are reduced
+  size_t members_;                       // of the optimizer
   std::unique_ptr<Reducer> reducer_;
 };
 

@@ -12,6 +12,7 @@
 namespace tw {
 
 class PeriodicAverage;
+class Wrapped;
 
 struct LocalSgdOptions {
   int64_t period = 50;           ///< steps from one average to the next; at least 1
@@ -45,8 +46,9 @@ class LocalSgd {
   LocalSgd(const LocalSgd&) = delete;
   LocalSgd& operator=(const LocalSgd&) = delete;
 
-  /// To be called after the optimizer's step. Averages when `period` steps were made since the last average: one all-reduce per dtype and 25 MiB.
-  /// Collective then. @return whether it averaged
+  /// To be called after the optimizer's step, with the parameters that there were from the beginning: a ContractError names one that was converted,
+  /// or is trained and was not. Averages when `period` steps were made since the last average: one all-reduce per dtype and 25 MiB. Collective then.
+  /// @return whether it averaged
   bool step();
   /// Averages unless the last step did. Collective. @return whether it averaged
   bool finish();
@@ -63,6 +65,7 @@ class LocalSgd {
  private:
   void average();
 
+  std::unique_ptr<Wrapped> wrapped_;
   std::vector<NamedTensor> averaged_;
   std::unique_ptr<PeriodicAverage> average_;
 };
