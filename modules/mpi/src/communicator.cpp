@@ -151,7 +151,7 @@ Communicator Communicator::subset(const std::vector<Rank>& members, std::chrono:
   const std::vector<int> ranks(members.begin(), members.end());
   mpi::check(MPI_Comm_group(state_->handle, &all), "MPI_Comm_group", name());
   mpi::check(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &group), "MPI_Group_incl", name());
-  const int code = MPI_Comm_create_group(state_->handle, group, mpi::subset_tag, &part);
+  const int code = MPI_Comm_create_group(state_->handle, group, mpi::group_tag, &part);
   MPI_Group_free(&group);
   MPI_Group_free(&all);
   mpi::check(code, "MPI_Comm_create_group", name());

@@ -26,6 +26,7 @@ void check(int code, const char* call, const std::string& communicator);
 constexpr int control_tag = Tag::largest + 1;   // see control.hpp
 constexpr int exchange_tag = Tag::largest + 2;  // collectives over send and receive
 constexpr int subset_tag = Tag::largest + 3;    // members of a subset meet
+constexpr int group_tag = Tag::largest + 4;     // of MPI_Comm_create_group, whose own messages Open MPI shows to whoever receives with its tag
 
 /// What outlives the handles of users: the engine, and communicators that wait to be freed. One per Environment; shared by its communicators, so that
 /// it lives as long as any of them.
