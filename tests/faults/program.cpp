@@ -84,6 +84,17 @@ void one_backward_less(const Scene& scene) {
   tw::barrier(scene.comm);
 }
 
+// It has fewer batches than the others, and leaves.
+void left(const Scene& scene) {
+  Training training(scene);
+  for (int batch = 0; batch < (scene.faulty ? 2 : 3); ++batch) training.backward();
+}
+
+void left_world(const Scene& scene) {
+  const tw::Communicator& world = scene.mpi.world();
+  for (int round = 0; round < (scene.faulty ? 2 : 3); ++round) sum(world);
+}
+
 void killed_between_buckets(const Scene& scene) {
   Training training(scene, [&](int64_t bucket, auto, auto) {
     if (scene.faulty && bucket == 1) std::raise(SIGKILL);
@@ -208,8 +219,8 @@ void stall_warning_only(const Scene& scene) {
 int main(int argc, char** argv) {
   const std::string scenario = argv[1];
   const bool warns_only = scenario == "stall_warning_only";
-  const bool patient =
-      scenario == "killed" || scenario == "killed_between_buckets" || scenario == "thrown_out";  // what ends the job there is not the watchdog
+  const bool patient = scenario == "killed" || scenario == "killed_between_buckets" || scenario == "thrown_out" ||
+                       scenario.rfind("left", 0) == 0;  // what ends the job there is not the watchdog
   tw::Environment mpi(argc, argv, {.audit = false, .stall_warning = patient ? 60s : 300ms, .stall_abort = warns_only || patient ? 60s : 900ms});
   const tw::Communicator comm = mpi.world().dup();
   if (argc > 2) tw::choose_back_end(comm, std::string(argv[2]));
@@ -221,6 +232,8 @@ int main(int argc, char** argv) {
                                                              {"never_sends", never_sends},
                                                              {"both_receive", both_receive},
                                                              {"killed", killed},
+                                                             {"left", left},
+                                                             {"left_world", left_world},
                                                              {"killed_between_buckets", killed_between_buckets},
                                                              {"one_backward_less", one_backward_less},
                                                              {"stopped", stopped},

@@ -23,6 +23,7 @@ class ChannelBoard : public mpi::Board {
 
   void record(const Call& call, uint64_t number) override { channel_->record(call, number); }
   void record_end(uint64_t finished) override { channel_->record_end(finished); }
+  void record_left() override { channel_->record_left(); }
   std::optional<LastSeen> last_seen(int rank) const override {
     const auto found = std::find(neighbours_.begin(), neighbours_.end(), rank);
     if (found == neighbours_.end()) return std::nullopt;

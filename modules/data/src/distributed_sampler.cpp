@@ -67,7 +67,10 @@ std::vector<int64_t> DistributedSampler::next_share(int64_t global_batch) {
 std::optional<std::vector<size_t>> DistributedSampler::next(size_t batch_size) {
   TW_EXPECTS(batch_size > 0, "a batch must hold at least one sample");
   const auto most = static_cast<size_t>(divided_up(std::max<int64_t>(samples_, 1), size_));  // no rank has more: no overflow below
-  const auto share = next_share(static_cast<int64_t>(std::min(batch_size, most)) * size_);
+  auto share_size = static_cast<int64_t>(std::min(batch_size, most));
+  const int64_t left = end_ - consumed_ - share_size * size_;
+  if (left > 0 && left < size_ && share_size > 1) share_size = (share_size + 1) / 2;  // what is left would not reach all ranks: two half batches do
+  const auto share = next_share(share_size * size_);
   if (share.empty()) return std::nullopt;
   return std::vector<size_t>(share.begin(), share.end());
 }

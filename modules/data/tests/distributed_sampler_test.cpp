@@ -68,6 +68,25 @@ TEST(DistributedSampler, ShufflesAnewEveryEpochAndRepeatsWithTheSeed) {
   EXPECT_EQ(drain(sampler, 10).size(), 5U);
 }
 
+// Or a rank would leave its loop while the others wait for its gradients.
+TEST(DistributedSampler, GivesAllRanksEquallyManyBatches) {
+  for (const auto dealing : {tw::Dealing::interleaved, tw::Dealing::blocks}) {
+    for (int size = 1; size <= 6; ++size) {
+      for (size_t samples = static_cast<size_t>(size); samples <= 80; ++samples) {
+        for (size_t batch = 2; batch <= 9; ++batch) {
+          for (int rank = 0; rank < size; ++rank) {
+            tw::DistributedSampler sampler(samples, size, rank, {.dealing = dealing});
+            sampler.reset();
+            size_t batches = 0;
+            while (sampler.next(batch)) ++batches;
+            EXPECT_EQ(batches, sampler.batches(batch)) << samples << " samples, rank " << rank << " of " << size << ", batches of " << batch;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(DistributedSampler, CountsTheBatchesOfTheFullestRank) {
   EXPECT_EQ(tw::DistributedSampler(100, 3, 2).batches(10), 4U);  // rank 0 has 34
   EXPECT_EQ(tw::DistributedSampler(2, 4, 3).batches(64), 1U);

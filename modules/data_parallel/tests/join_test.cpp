@@ -54,6 +54,24 @@ void expect_equals_one_process(const std::vector<int64_t>& batches) {
   expect_equals_one_process(Reduction::sum, batches);
 }
 
+// 2,001 samples in batches of 40: a last batch of one sample would leave all ranks but one without.
+TEST(FiveLines, AllRanksLeaveTheLoopTogether) {
+  const auto data = torch::data::datasets::TensorDataset({torch::ones({2001, 3})}).map(torch::data::transforms::Stack<torch::data::TensorExample>());
+  torch::nn::Linear net(3, 1);
+  const tw::DataParallel parallel(world(), *net, {.reduction = Reduction::mean});
+  auto loader = torch::data::make_data_loader(data, tw::DistributedSampler(2001, world().size(), world().rank()), 40);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    int64_t samples = 0;
+    for (auto& batch : *loader) {
+      net->forward(batch.data).sum().backward();
+      samples += batch.data.size(0);
+    }
+    const at::Tensor seen = torch::tensor(samples);
+    tw::allreduce(world(), seen, tw::ReduceOp::sum);
+    EXPECT_EQ(seen.item<int64_t>(), 2001);
+  }
+}
+
 std::vector<int64_t> for_ranks(const std::function<int64_t(int)>& count) {
   std::vector<int64_t> batches;
   for (int rank = 0; rank < world().size(); ++rank) batches.push_back(count(rank));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <random>
 #include <tw/base/contract.hpp>
 #include <tw/base/hash.hpp>
@@ -39,7 +40,12 @@ std::shared_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool
 }
 
 CommunicatorState::~CommunicatorState() {
+  leave();
   if (owned && runtime) runtime->free_later(handle, age, key);
+}
+
+void CommunicatorState::leave() noexcept {
+  if (board && revoked_ancestor() == nullptr && std::uncaught_exceptions() == 0) board->record_left();
 }
 
 void CommunicatorState::mark_revoked(const std::string& because) {

@@ -41,7 +41,7 @@ void Engine::drive_by_thread() {
 void Engine::add(const std::shared_ptr<Operation>& operation) {
   const std::lock_guard lock(mutex_);
   CommunicatorState& comm = *operation->comm;
-  if (is_collective(operation->call)) {
+  if (is_collective(operation->call) && operation->of_all) {
     operation->number = ++comm.calls;
     if (comm.board) comm.board->record(operation->call, operation->number);
   }
@@ -100,6 +100,14 @@ void Engine::end(Operation& operation) {
   operation.done.store(true, std::memory_order_release);
 }
 
+// One in flight, which nothing else is doing anything with.
+void Engine::fail(Operation& operation, std::exception_ptr failure) {
+  operation.failure = std::move(failure);
+  keep_for_ever(operation);
+  end(operation);
+  std::erase_if(active_, [&](const std::shared_ptr<Operation>& each) { return each.get() == &operation; });
+}
+
 // A failed operation may have messages under way: MPI or a peer may still touch its memory, which must not be freed before the process ends.
 void Engine::keep_for_ever(Operation& operation) {
   [[maybe_unused]] const auto* kept = new std::pair(std::move(operation.transfer), std::move(operation.finish));
@@ -124,6 +132,7 @@ bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadlin
     if (!lock || operation.done.load(std::memory_order_acquire)) continue;
     if (deadline && now > *deadline) return false;
     stall->look(operation, now);
+    if (const std::string left = stall->who_left(operation, now); !left.empty()) fail(operation, std::make_exception_ptr(Error(left)));
     next_look = now + look_every;
   }
 }

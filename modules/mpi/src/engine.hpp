@@ -28,7 +28,8 @@ struct Operation {
   ~Operation();
 
   Call call;
-  uint64_t number = 0;  // among the collective calls of its communicator; 0: not a collective
+  bool of_all = true;   // the ranks of its communicator, if it is a collective
+  uint64_t number = 0;  // among the collective calls of its communicator; 0: not one of all ranks
   std::shared_ptr<CommunicatorState> comm;
   std::unique_ptr<Transfer> transfer;
   std::function<void()> finish;
@@ -77,6 +78,7 @@ class Engine {
   void listen_now_and_then();
   bool advance(Operation& operation);
   void end(Operation& operation);
+  void fail(Operation& operation, std::exception_ptr failure);
   void keep_for_ever(Operation& operation);
   void run_thread();
 

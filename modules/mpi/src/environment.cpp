@@ -156,6 +156,7 @@ Environment::~Environment() {
     abort(last.empty() ? "an exception left the scope of tw::Environment; catch it inside to see its message"
                        : concat("an exception left the scope of tw::Environment; the last error was: ", last));
   }
+  world_->state()->leave();
   runtime_->close();
   if (adopted_) {
     MPI_Comm_delete_attr(MPI_COMM_SELF, finalize_key_);

@@ -143,6 +143,7 @@ void meet_members(const std::shared_ptr<CommunicatorState>& comm, const std::vec
   operation->comm = comm;
   operation->transfer = std::make_unique<Meeting>(*comm, members, timeout, over);
   operation->survives_revocation = true;
+  operation->of_all = false;
   comm->runtime->engine().add(operation);
   Work work(operation);
   if (work.wait_for(timeout)) return;

@@ -117,6 +117,8 @@ struct CommunicatorState {
   std::shared_ptr<void> attachment;
 
   void mark_revoked(const std::string& because);
+  /// Writes on the board that this rank makes no further call. Not where a revocation tells the others, or may be on its way: while unwinding.
+  void leave() noexcept;
   /// This one or the nearest it was made from that is revoked; null if none.
   const CommunicatorState* revoked_ancestor() const noexcept;
 };

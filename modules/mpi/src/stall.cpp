@@ -27,6 +27,7 @@ std::string describe_other(const Operation& operation, int rank) {
   if (seen->calls == 0 && seen->call.collective != Collective::none) {
     return concat("rank ", rank, " waits elsewhere: last seen in ", seen->call.describe());
   }
+  if (seen->left && seen->calls < operation.number) return concat("rank ", rank, " has left, behind call ", seen->calls);
   if (operation.number > 0 && seen->calls > operation.number) return "";
   if (operation.number > 0 && seen->calls == operation.number) {
     return seen->call == operation.call ? "" : concat("rank ", rank, " is in another call: ", seen->call.describe());
@@ -60,6 +61,21 @@ std::string explain_wait(const Operation& operation, std::chrono::milliseconds w
     if (!line.empty()) text += "\n  " + line;
   }
   return text;
+}
+
+std::string Stall::who_left(const Operation& operation, Clock::time_point now) {
+  constexpr auto moment = std::chrono::seconds(1);
+  const CommunicatorState& comm = *operation.comm;
+  if (operation.number == 0 || !comm.board) return "";
+  for (int rank = 0; rank < comm.size; ++rank) {
+    const auto seen = comm.board->last_seen(rank);
+    if (!seen || !seen->left || seen->calls >= operation.number) continue;
+    if (!saw_leave_) saw_leave_ = now;
+    if (now - *saw_leave_ < moment) return "";
+    return concat("rank ", rank, " has left '", comm.name, "' behind call ", seen->calls, ", and rank ", comm.rank, " waits for it in call ",
+                  operation.number, ", ", operation.call.describe(), ": do all ranks make the same number of steps? See Uneven and join()");
+  }
+  return "";
 }
 
 // Ranks on other nodes are asked by telling them: whoever waits tells everyone, shortly before the first of them reports.

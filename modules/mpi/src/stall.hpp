@@ -12,6 +12,9 @@ class Stall {
 
   /// To be called every now and then, under the engine's lock.
   void look(const Operation& operation, Clock::time_point now);
+  /// Who has left without the call that `operation` waits for, which then never completes; empty if none. A moment after that was first seen, since a
+  /// revocation may be on its way, which says why.
+  std::string who_left(const Operation& operation, Clock::time_point now);
 
  private:
   Clock::time_point begin_;
@@ -19,6 +22,7 @@ class Stall {
   std::chrono::milliseconds abort_;
   bool told_ = false;
   bool warned_ = false;
+  std::optional<Clock::time_point> saw_leave_;
 };
 
 /// Which ranks keep `operation` waiting, and what they were last seen doing. Pure but for reading the board.

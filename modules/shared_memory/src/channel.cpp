@@ -76,9 +76,12 @@ void Channel::record_end(uint64_t finished) {
   mine.finished.store(finished, std::memory_order_relaxed);
 }
 
+void Channel::record_left() { record_of(rank_).left.store(1, std::memory_order_release); }
+
 LastSeen Channel::last_seen(int rank) const {
   const Record& record = record_of(rank);
   LastSeen seen;
+  seen.left = record.left.load(std::memory_order_acquire) != 0;  // first: who has left has recorded all its calls
   for (int attempt = 0; attempt < 100; ++attempt) {  // a rank that was stopped while it wrote leaves half a record: then the last attempt serves
     const uint64_t version = record.version.load(std::memory_order_acquire);
     std::array<uint64_t, sizeof(Call) / 8> words{};

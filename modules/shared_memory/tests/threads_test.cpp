@@ -395,6 +395,11 @@ TEST_P(ThreadsTest, LastSeenTellsWhatEveryRankDoes) {
       }
       barrier(look_at_all);
     }
+    EXPECT_FALSE(channel->last_seen((rank + 1) % node.ranks).left);
+    barrier(look_at_all);
+    channel->record_left();
+    barrier(look_at_all);
+    EXPECT_TRUE(channel->last_seen((rank + 1) % node.ranks).left);
   });
 }
 

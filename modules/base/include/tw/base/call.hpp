@@ -49,6 +49,7 @@ struct LastSeen {
   uint64_t finished = 0;           ///< ended
   Call call;                       ///< the last that was begun
   std::chrono::nanoseconds ago{};  ///< since its beginning, or since the last end where that is later
+  bool left = false;               ///< it has given the communicator up, and makes no further call
 };
 
 }  // namespace tw

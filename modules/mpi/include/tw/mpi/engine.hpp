@@ -37,6 +37,8 @@ class Board {
   virtual void record(const Call& call, uint64_t number) = 0;
   /// @param finished number of collective calls ended.
   virtual void record_end(uint64_t finished) = 0;
+  /// This rank has given the communicator up.
+  virtual void record_left() = 0;
   /// Nothing where `rank` does not write here.
   virtual std::optional<LastSeen> last_seen(int rank) const = 0;
 };

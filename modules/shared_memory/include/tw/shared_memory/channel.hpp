@@ -46,6 +46,8 @@ class Channel {
   void record(const Call& call, uint64_t number);
   /// @param finished number of calls ended.
   void record_end(uint64_t finished);
+  /// Writes that this rank makes no further call.
+  void record_left();
   /// What `rank` does. A moment's view; never waits.
   LastSeen last_seen(int rank) const;
 
@@ -64,6 +66,7 @@ class Channel {
     std::atomic<uint64_t> calls;
     std::atomic<uint64_t> finished;
     std::atomic<int64_t> since;
+    std::atomic<uint64_t> left;  // 0 or 1
     std::array<std::atomic<uint64_t>, sizeof(Call) / 8> call;
   };
   struct Window {
