@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <tw/base/contract.hpp>
-#include <tw/comm/agreement.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/library.hpp>
 #include <tw/mpi/topology.hpp>
@@ -37,34 +37,133 @@ class ChannelBoard : public mpi::Board {
 
 }  // namespace
 
+/// The making alone.
+class Link::Making : public mpi::Transfer {
+ public:
+  Making(const Communicator& comm, std::shared_ptr<Link> link) : comm_(mpi::share(comm)), link_(std::move(link)) {}
+  bool advance() override { return link_->advance(comm_); }
+
+ private:
+  const Communicator comm_;
+  const std::shared_ptr<Link> link_;  // where the making never ends, MPI may still write into it
+};
+
+/// A call that waits for the making, and behind those that came before it.
+class Link::Waiting : public mpi::Transfer {
+ public:
+  Waiting(const Communicator& comm, Link& link, const BoundCall& call) : comm_(mpi::share(comm)), link_(link), call_(call), place_(link.waiting_++) {}
+
+  bool advance() override {
+    if (!transfer_) {
+      if (!link_.advance(comm_) || link_.begun_ != place_) return false;
+      const Begun even_if_it_fails{link_};
+      transfer_ = link_.back_end(call_.call.collective).begin(comm_, call_);
+    }
+    return transfer_->advance();
+  }
+
+ private:
+  struct Begun {
+    Link& link;
+    ~Begun() { ++link.begun_; }
+  };
+
+  const Communicator comm_;  // has the link
+  Link& link_;
+  const BoundCall call_;
+  const int64_t place_;
+  std::unique_ptr<mpi::Transfer> transfer_;
+};
+
 Link& Link::of(const Communicator& comm) {
   const auto& attached = mpi::attachment(comm);
-  return attached ? *static_cast<Link*>(attached.get()) : make(comm, SharedMemoryOptions(), ranks_of_this_node(comm));
+  return attached ? *static_cast<Link*>(attached.get()) : *begin_link(comm, SharedMemoryOptions(), ranks_of_this_node(comm));
+}
+
+Link& Link::made(const Communicator& comm) {
+  Link& link = of(comm);
+  const auto shared = std::static_pointer_cast<Link>(mpi::attachment(comm));
+  mpi::start(comm, {.collective = Collective::make_communicator}, std::make_unique<Making>(comm, shared)).wait();
+  return link;
 }
 
 Link& Link::make(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours) {
-  const std::shared_ptr<Link> link(new Link(comm, options, std::move(neighbours)));
-  mpi::attachment(comm) = link;
-  return *link;
+  begin_link(comm, options, std::move(neighbours));
+  try {
+    return made(comm);
+  } catch (...) {
+    mpi::attachment(comm) = nullptr;
+    throw;
+  }
 }
 
-Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours) : neighbours_(std::move(neighbours)) {
+std::shared_ptr<Link> Link::begin_link(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours) {
+  std::shared_ptr<Link> link(new Link(comm, options, std::move(neighbours)));
+  mpi::attachment(comm) = link;
+  return link;
+}
+
+Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours)
+    : neighbours_(std::move(neighbours)),
+      mine_{.slot_bytes = options.slot_bytes,
+            .flat_bytes = options.flat_bytes.value_or(comm.size() == 2 ? std::numeric_limits<int64_t>::max() : int64_t{8} << 10),
+            .neighbours = static_cast<int64_t>(neighbours_.size())},
+      facts_(static_cast<size_t>(comm.size())) {
+  const std::vector<int64_t> sizes(facts_.size(), sizeof(Facts));
+  const auto mine = std::as_bytes(std::span(&mine_, 1));
+  exchange_ = mpi::allgather_transfer(comm, mine, std::as_writable_bytes(std::span(facts_)).data(), sizes);
+  memory_ =
+      std::make_unique<NodeMemory>(comm, neighbours_, shared_memory::Channel::bytes_needed(static_cast<int>(neighbours_.size()), mine_.slot_bytes));
+}
+
+std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, const BoundCall& call) {
+  if (made_ && begun_ == waiting_) return back_end(call.call.collective).begin(comm, call);
+  return std::make_unique<Waiting>(comm, *this, call);
+}
+
+// True when it is made. Options that do not fit are told when the memory is there, since its making must come to an end on all ranks.
+bool Link::advance(const Communicator& comm) {
+  if (made_) return true;
+  if (failure_) std::rethrow_exception(failure_);
+  if (exchange_ && !exchange_->advance()) return false;
+  exchange_.reset();
+  try {
+    if (!memory_->advance(comm)) return false;
+    expect_agreement(comm);
+    finish(comm);
+  } catch (...) {
+    failure_ = std::current_exception();
+    throw;
+  }
+  return true;
+}
+
+void Link::expect_agreement(const Communicator& comm) const {
+  const auto describe = [](const Facts& facts) { return concat("slot_bytes ", facts.slot_bytes, ", flat_bytes ", facts.flat_bytes); };
+  int64_t most = 0;  // ranks of a node
+  for (size_t rank = 0; rank < facts_.size(); ++rank) {
+    TW_EXPECTS(facts_[rank].slot_bytes == facts_[0].slot_bytes && facts_[rank].flat_bytes == facts_[0].flat_bytes,
+               "SharedMemoryOptions must be the same on all ranks of '", comm.name(), "': rank ", rank, " has ", describe(facts_[rank]),
+               " where rank 0 has ", describe(facts_[0]));
+    most = std::max(most, facts_[rank].neighbours);
+  }
+  TW_EXPECTS(mine_.slot_bytes % 64 == 0 && mine_.slot_bytes >= 64 * most, "a slot must have a multiple of 64 bytes and 64 for each of ", most,
+             " ranks of a node, got ", mine_.slot_bytes);
+}
+
+void Link::finish(const Communicator& comm) {
   const int here = static_cast<int>(neighbours_.size());
-  const int64_t flat_bytes = options.flat_bytes.value_or(comm.size() == 2 ? std::numeric_limits<int64_t>::max() : int64_t{8} << 10);
-  expect_same_on_all_ranks(comm, "SharedMemoryOptions", {concat("slot_bytes ", options.slot_bytes), concat("flat_bytes ", flat_bytes)});
-  int32_t most = here;  // ranks of a node
-  mpi::allreduce(comm, {&most, 1, ElementType::int32}, ReduceOp::max);
-  TW_EXPECTS(options.slot_bytes % 64 == 0 && options.slot_bytes >= int64_t{64} * most, "a slot must have a multiple of 64 bytes and 64 for each of ",
-             most, " ranks of a node, got ", options.slot_bytes);
   const auto place = std::find(neighbours_.begin(), neighbours_.end(), comm.rank());
-  auto memory = make_node_memory(comm, neighbours_, shared_memory::Channel::bytes_needed(here, options.slot_bytes));
+  auto memory = memory_->take();
+  memory_.reset();
   std::byte* begin = memory.get();
   channel_ =
-      std::make_shared<shared_memory::Channel>(std::move(memory), begin, static_cast<int>(place - neighbours_.begin()), here, options.slot_bytes);
+      std::make_shared<shared_memory::Channel>(std::move(memory), begin, static_cast<int>(place - neighbours_.begin()), here, mine_.slot_bytes);
   mpi::set_board(comm, std::make_shared<ChannelBoard>(channel_, neighbours_));
-  back_ends_.push_back(make_shared_memory_back_end(here == comm.size() ? channel_ : nullptr, flat_bytes));
+  back_ends_.push_back(make_shared_memory_back_end(here == comm.size() ? channel_ : nullptr, mine_.flat_bytes));
   back_ends_.push_back(make_mpi_back_end());
   choose(std::nullopt);
+  made_ = true;
 }
 
 BackEnd& Link::find_back_end(Collective collective) const {
@@ -89,7 +188,7 @@ void Link::choose(std::optional<std::string> name) {
 }
 
 std::vector<Availability> availability(const Communicator& comm) {
-  const Link& link = Link::of(comm);
+  const Link& link = Link::made(comm);
   std::vector<Availability> all;
   for (const Collective collective : {Collective::barrier, Collective::broadcast, Collective::allreduce, Collective::reduce, Collective::allgather,
                                       Collective::reduce_scatter, Collective::alltoall}) {
@@ -100,7 +199,7 @@ std::vector<Availability> availability(const Communicator& comm) {
   return all;
 }
 
-void choose_back_end(const Communicator& comm, std::optional<std::string> name) { Link::of(comm).choose(std::move(name)); }
+void choose_back_end(const Communicator& comm, std::optional<std::string> name) { Link::made(comm).choose(std::move(name)); }
 
 void prepare_shared_memory(const Communicator& comm, const SharedMemoryOptions& options) {
   TW_EXPECTS(!mpi::attachment(comm), "prepare_shared_memory() must come before the first collective on '", comm.name(), "'");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
+#include <atomic>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,30 +10,61 @@
 #include <tw/shared_memory/channel.hpp>
 #include <vector>
 
+#include "node_memory.hpp"
+
 namespace tw {
 
-/// What `comm` keeps for a communicator: who is on this node, the memory they share, and the ways to do collectives. Made at first use.
+/// What `comm` keeps for a communicator: who is on this node, the memory they share, and the ways to do collectives. Begun at first use, and made
+/// while operations wait for it: the first use of a communicator blocks no more than any other.
 class Link {
  public:
-  /// The link of `comm`. Collective the first time, local afterwards.
+  /// The link of `comm`, which may not be made yet. Local.
   static Link& of(const Communicator& comm);
-  /// @param neighbours the ranks of this node, ascending.
+  /// The same, made. Collective.
+  static Link& made(const Communicator& comm);
+  /// Makes it with other options. Collective. @param neighbours the ranks of this node, ascending.
   static Link& make(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours);
+
+  /// Begins `call` with the back end for it, or, while the link is not made, something that will.
+  std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& call);
+
+  // Of a link that is made.
 
   /// The back end for `collective`: the one that was chosen, where it can do it, or the first that can.
   BackEnd& back_end(Collective collective) const { return *for_collective_[static_cast<size_t>(collective)]; }
   const std::vector<std::unique_ptr<BackEnd>>& back_ends() const noexcept { return back_ends_; }
   void choose(std::optional<std::string> name);
-
+  const std::shared_ptr<shared_memory::Channel>& channel() const noexcept { return channel_; }
   /// Ranks of this node, ascending.
   const std::vector<int>& neighbours() const noexcept { return neighbours_; }
-  const std::shared_ptr<shared_memory::Channel>& channel() const noexcept { return channel_; }
 
  private:
+  class Making;
+  class Waiting;
+  /// Of every rank, for all.
+  struct Facts {
+    int64_t slot_bytes;
+    int64_t flat_bytes;
+    int64_t neighbours;
+  };
+
   Link(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours);
+  static std::shared_ptr<Link> begin_link(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours);
+  bool advance(const Communicator& comm);
+  void expect_agreement(const Communicator& comm) const;
+  void finish(const Communicator& comm);
   BackEnd& find_back_end(Collective collective) const;
 
   std::vector<int> neighbours_;
+  Facts mine_;
+  std::vector<Facts> facts_;                 // by rank
+  std::unique_ptr<mpi::Transfer> exchange_;  // of them
+  std::unique_ptr<NodeMemory> memory_;       // while it is made
+  std::exception_ptr failure_;               // of the making, for all that wait for it
+  std::atomic<bool> made_ = false;
+  int64_t waiting_ = 0;             // calls that had to wait
+  std::atomic<int64_t> begun_ = 0;  // of those, in their order
+
   std::shared_ptr<shared_memory::Channel> channel_;
   std::vector<std::unique_ptr<BackEnd>> back_ends_;
   std::optional<std::string> chosen_;

@@ -26,7 +26,7 @@ int64_t agreed_bytes(const Communicator& comm, at::IntArrayRef shape, c10::Scala
 
 at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, c10::ScalarType dtype) {
   constexpr int64_t page = 4096;  // shares begin on pages of their own
-  const Link& link = Link::of(comm);
+  const Link& link = Link::made(comm);
   const int64_t share = std::max<int64_t>(1, (agreed_bytes(comm, shape, dtype) + page - 1) / page) * page;
   const auto& neighbours = link.neighbours();
   const auto memory = make_node_memory(comm, neighbours, share * static_cast<int64_t>(neighbours.size()));
@@ -36,7 +36,7 @@ at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, c10::S
 }
 
 at::Tensor node_tensor(const Communicator& comm, at::IntArrayRef shape, c10::ScalarType dtype) {
-  const auto memory = make_node_memory(comm, Link::of(comm).neighbours(), std::max<int64_t>(1, agreed_bytes(comm, shape, dtype)));
+  const auto memory = make_node_memory(comm, Link::made(comm).neighbours(), std::max<int64_t>(1, agreed_bytes(comm, shape, dtype)));
   return at::from_blob(memory.get(), shape, [memory](void*) {}, at::TensorOptions().dtype(dtype));
 }
 

@@ -7,7 +7,8 @@
 #include <torch/torch.h>
 
 #include <numeric>
-#include <tw/comm/collectives.hpp>
+#include <tw/comm.hpp>
+#include <tw/mpi/error.hpp>
 
 namespace {
 
@@ -28,6 +29,55 @@ TEST(Link, SlotsMustSuitTheLargestNodeAndAllRanksHearIt) {
   const at::Tensor ranks = torch::full({100}, int{comm.rank()});
   tw::allreduce(comm, ranks, tw::ReduceOp::sum);
   EXPECT_TRUE(ranks.eq(comm.size() * (comm.size() - 1) / 2).all().item<bool>());
+}
+
+// The rank that is missing comes when the others have given up waiting, and nothing is lost.
+TEST(Link, TheFirstUseOfACommunicatorDoesNotBlock) {
+  for (int missing = 0; missing < world().size(); ++missing) {
+    const tw::Communicator comm = world().dup();
+    if (comm.rank() == missing && comm.size() > 1) world().barrier();
+    tw::Work first = tw::ibarrier(comm);
+    if (comm.size() > 1 && comm.rank() != missing) {
+      EXPECT_FALSE(first.wait_for(std::chrono::milliseconds(20)));
+      world().barrier();
+    }
+    first.wait();
+  }
+}
+
+// Operations that were begun while the link was made follow each other as they were begun, whatever else comes between, on each rank at another time.
+TEST(Link, WhatWaitsForTheFirstUseKeepsItsOrder) {
+  for (int round = 0; round < 20; ++round) {
+    const tw::Communicator comm = world().dup();
+    std::vector<at::Tensor> sums;
+    std::vector<tw::Work> works;
+    for (int i = 0; i < 10; ++i) {
+      sums.push_back(torch::full({1 + 100 * i}, comm.rank() + i, torch::kLong));
+      works.push_back(i % 3 == 2 ? tw::ibroadcast(comm, sums.back(), tw::Rank(i % comm.size()))
+                                 : tw::iallreduce(comm, sums.back(), tw::ReduceOp::sum));
+      if (i == 3 && round % 2 == 0) tw::expect_same_on_all_ranks(comm, "the round", {tw::concat(round)});
+      if ((i + comm.rank() + round) % 4 == 0) (void)works.back().test();
+    }
+    const at::Tensor shared = tw::shared_tensor(comm, {5}, torch::kLong);
+    shared.fill_(1);
+    tw::allreduce(comm, shared, tw::ReduceOp::sum);
+    EXPECT_TRUE(shared.eq(comm.size()).all().item<bool>());
+    tw::wait_all(works);
+    for (int i = 0; i < 10; ++i) {
+      const int expected = i % 3 == 2 ? i % comm.size() + i : comm.size() * (comm.size() - 1) / 2 + i * comm.size();
+      EXPECT_TRUE(sums[static_cast<size_t>(i)].eq(expected).all().item<bool>()) << i;
+    }
+  }
+}
+
+TEST(Link, IsRevokedWhileItIsMade) {
+  const tw::Communicator comm = world().dup();
+  if (comm.rank() == 0) {
+    comm.revoke("before the first use");
+  } else {
+    EXPECT_THROW(tw::barrier(comm), tw::RevokedError);
+  }
+  EXPECT_THROW(tw::barrier(comm), tw::RevokedError);
 }
 
 }  // namespace

@@ -295,6 +295,18 @@ std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffe
   return requests;
 }
 
+std::unique_ptr<Transfer> send_aside_transfer(const Communicator& comm, std::span<const std::byte> memory, Rank to) {
+  auto requests = std::make_unique<Requests>(comm);
+  requests->send(raw(memory), to, aside_tag);
+  return requests;
+}
+
+std::unique_ptr<Transfer> receive_aside_transfer(const Communicator& comm, std::span<std::byte> memory, Rank from) {
+  auto requests = std::make_unique<Requests>(comm);
+  requests->receive(raw(memory), from, aside_tag);
+  return requests;
+}
+
 void allreduce(const Communicator& comm, const Buffer& buffer, ReduceOp op) {
   const auto staged = stage(buffer);
   wait_for(comm, {.collective = Collective::allreduce, .op = op, .type = buffer.type, .count = buffer.count},

@@ -65,9 +65,7 @@ const CommunicatorState* CommunicatorState::revoked_ancestor() const noexcept {
 
 std::shared_ptr<void>& attachment(const Communicator& comm) noexcept { return comm.state()->attachment; }
 void while_at_rest(const Communicator& comm, const std::function<void()>& change) { comm.state()->runtime->engine().while_at_rest(change); }
-void set_board(const Communicator& comm, std::shared_ptr<Board> board) {
-  while_at_rest(comm, [&] { comm.state()->board = std::move(board); });
-}
+void set_board(const Communicator& comm, std::shared_ptr<Board> board) { comm.state()->board = std::move(board); }
 
 void expect_rank(const Communicator& comm, Rank rank) {
   TW_EXPECTS(rank >= 0 && rank < comm.size(), "rank ", rank, " is not a rank of '", comm.name(), "', which has ", comm.size());
@@ -81,7 +79,9 @@ Communicator duplicate_native(const void* mpi_comm) {
   MPI_Comm copy = MPI_COMM_NULL;
   const auto runtime = Runtime::current("Communicator::duplicate_of");
   check(MPI_Comm_dup(handle, &copy), "MPI_Comm_dup", "user");
-  return Communicator(make_communicator_state(copy, /*owned=*/true, "user/dup", runtime, nullptr));
+  auto state = make_communicator_state(copy, /*owned=*/true, "user/dup", runtime, nullptr);
+  state->neighbours = find_neighbours(*state);
+  return Communicator(std::move(state));
 }
 
 void meet(const Communicator& comm) { start(comm, {.collective = Collective::make_communicator}, barrier_transfer(comm)).wait(); }
@@ -97,8 +97,26 @@ MPI_Comm make_node_handle(const Communicator& comm) {
 
 namespace {
 
+// Those of `parent`, as far as they are in `child`. Local.
+std::vector<int> neighbours_in(const mpi::CommunicatorState& child, const mpi::CommunicatorState& parent) {
+  MPI_Group from = MPI_GROUP_NULL;
+  MPI_Group to = MPI_GROUP_NULL;
+  mpi::check(MPI_Comm_group(parent.handle, &from), "MPI_Comm_group", parent.name);
+  mpi::check(MPI_Comm_group(child.handle, &to), "MPI_Comm_group", child.name);
+  std::vector<int> ranks(parent.neighbours.size());
+  const int code = MPI_Group_translate_ranks(from, static_cast<int>(ranks.size()), parent.neighbours.data(), to, ranks.data());
+  MPI_Group_free(&from);
+  MPI_Group_free(&to);
+  mpi::check(code, "MPI_Group_translate_ranks", child.name);
+  std::erase(ranks, MPI_UNDEFINED);
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
 Communicator make_child(const Communicator& parent, MPI_Comm handle, const std::string& suffix) {
-  return Communicator(mpi::make_communicator_state(handle, /*owned=*/true, parent.name() + "/" + suffix, parent.state()->runtime, parent.state()));
+  auto state = mpi::make_communicator_state(handle, /*owned=*/true, parent.name() + "/" + suffix, parent.state()->runtime, parent.state());
+  state->neighbours = neighbours_in(*state, *parent.state());
+  return Communicator(std::move(state));
 }
 
 }  // namespace
@@ -161,7 +179,9 @@ Communicator Communicator::subset(const std::vector<Rank>& members, std::chrono:
   MPI_Group_free(&group);
   MPI_Group_free(&all);
   mpi::check(code, "MPI_Comm_create_group", name());
-  return Communicator(mpi::make_communicator_state(part, /*owned=*/true, name() + "/subset", state_->runtime, state_->parent));
+  auto state = mpi::make_communicator_state(part, /*owned=*/true, name() + "/subset", state_->runtime, state_->parent);
+  state->neighbours = neighbours_in(*state, *state_);
+  return Communicator(std::move(state));
 }
 
 }  // namespace tw

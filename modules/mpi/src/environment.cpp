@@ -142,6 +142,9 @@ void Environment::attach(const EnvironmentOptions& options) {
   }
   world_ = std::make_unique<Communicator>(mpi::make_communicator_state(MPI_COMM_WORLD, /*owned=*/false, "world", runtime_, nullptr));
   set_process_rank(world_->rank());
+  std::vector<int>& neighbours = runtime_->world_neighbours();
+  if (!adopted_) neighbours = mpi::find_neighbours(*world_->state());
+  world_->state()->neighbours = neighbours;
 }
 
 Environment::~Environment() {

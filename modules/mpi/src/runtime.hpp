@@ -26,6 +26,7 @@ void check(int code, const char* call, const std::string& communicator);
 constexpr int control_tag = Tag::largest + 1;   // see control.hpp
 constexpr int exchange_tag = Tag::largest + 2;  // collectives over send and receive
 constexpr int subset_tag = Tag::largest + 3;    // members of a subset meet
+constexpr int aside_tag = Tag::largest + 5;     // what an operation says while it is under way
 constexpr int group_tag = Tag::largest + 4;     // of MPI_Comm_create_group, whose own messages Open MPI shows to whoever receives with its tag
 
 /// What outlives the handles of users: the engine, and communicators that wait to be freed. One per Environment; shared by its communicators, so that
@@ -45,6 +46,8 @@ class Runtime {
   /// Whether any communicator has been revoked.
   std::atomic<bool>& knows_revoked() noexcept { return knows_revoked_; }
   int64_t largest_message() const noexcept { return largest_message_; }
+  /// CommunicatorState::neighbours of the world.
+  std::vector<int>& world_neighbours() noexcept { return world_neighbours_; }
 
   /// Orders communicators by age, so that all ranks free them in one order.
   uint64_t next_communicator() noexcept { return made_communicators_++; }
@@ -74,6 +77,7 @@ class Runtime {
   std::atomic<bool> closed_ = false;
   std::atomic<bool> knows_revoked_ = false;
   std::atomic<uint64_t> made_communicators_ = 0;
+  std::vector<int> world_neighbours_;
   std::mutex mutex_;
   std::vector<Retired> retired_;
   Engine engine_;  // last: its operations hold communicators
@@ -100,6 +104,7 @@ struct CommunicatorState {
   uint64_t key = 0;  // drawn when it was made; the same on all members
   int rank = 0;
   int size = 1;
+  std::vector<int> neighbours;  // ranks of this node, ascending; empty: nobody has asked MPI yet
   std::string name;
   std::shared_ptr<Runtime> runtime;
   std::shared_ptr<CommunicatorState> parent;  // whose revocation is ours too
@@ -125,6 +130,9 @@ struct CommunicatorState {
 
 /// MPI makes communicators by calls that cannot be interrupted. So their members meet first, which can be; then the call is short.
 void meet(const Communicator& comm);
+
+/// Asks MPI who shares memory with this rank of `comm`, which all members have just come to. Ascending.
+std::vector<int> find_neighbours(const CommunicatorState& comm);
 
 /// The ranks that share memory with this one, in their order in `comm`; the caller frees it. Collective.
 MPI_Comm make_node_handle(const Communicator& comm);

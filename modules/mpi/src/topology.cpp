@@ -31,15 +31,24 @@ int cores_of_this_rank(const Communicator& comm, const std::vector<int>& neighbo
 
 }  // namespace
 
-std::vector<int> ranks_of_this_node(const Communicator& comm) {
-  MPI_Comm node = mpi::make_node_handle(comm);
+std::vector<int> mpi::find_neighbours(const CommunicatorState& comm) {
+  MPI_Comm node = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(comm.handle, MPI_COMM_TYPE_SHARED, comm.rank, MPI_INFO_NULL, &node), "MPI_Comm_split_type", comm.name);
   int size = 0;
-  mpi::check(MPI_Comm_size(node, &size), "MPI_Comm_size", comm.name());
+  check(MPI_Comm_size(node, &size), "MPI_Comm_size", comm.name);
   std::vector<int> ranks(static_cast<size_t>(size));
-  int mine = comm.rank();
-  mpi::check(MPI_Allgather(&mine, 1, MPI_INT, ranks.data(), 1, MPI_INT, node), "MPI_Allgather", comm.name());
-  mpi::check(MPI_Comm_free(&node), "MPI_Comm_free", comm.name());
+  check(MPI_Allgather(&comm.rank, 1, MPI_INT, ranks.data(), 1, MPI_INT, node), "MPI_Allgather", comm.name);
+  check(MPI_Comm_free(&node), "MPI_Comm_free", comm.name);
   return ranks;
+}
+
+std::vector<int> ranks_of_this_node(const Communicator& comm) {
+  mpi::CommunicatorState& state = *comm.state();
+  if (state.neighbours.empty()) {
+    mpi::meet(comm);
+    state.neighbours = mpi::find_neighbours(state);
+  }
+  return state.neighbours;
 }
 
 Topology find_topology(const Communicator& comm) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/shared_memory/segment.hpp>
 
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -17,8 +16,6 @@
 namespace tw::shared_memory {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 [[noreturn]] void fail(const char* call) {
   throw Error(concat("shared memory cannot be handed to the other ranks of this node (", call, ": ", std::generic_category().message(errno), ')'));
 }
@@ -31,19 +28,6 @@ sockaddr_un socket_address(const std::string& name) {
 }
 
 socklen_t address_length(const std::string& name) { return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size()); }
-
-// Waits until `socket` can be read. The time-out of a whole exchange, not of one call.
-void wait_readable(const Descriptor& socket, Clock::time_point deadline) {
-  pollfd entry{.fd = socket.get(), .events = POLLIN, .revents = 0};
-  while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    const int ready = ::poll(&entry, 1, static_cast<int>(left > 0 ? left : 0));
-    if (ready > 0) return;
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) errno = ETIMEDOUT;
-    fail("poll");
-  }
-}
 
 // One byte travels with the descriptor: a message must not be empty.
 struct Message {
@@ -71,18 +55,18 @@ bool of_same_user(const Descriptor& connection) {
 DescriptorServer::DescriptorServer() {
   std::random_device random;
   address_ = concat("torchweave-", ::getpid(), '-', random(), random());
-  socket_ = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  socket_ = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket_.get() < 0) fail("socket");
   const sockaddr_un address = socket_address(address_);
   if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), address_length(address_)) != 0) fail("bind");
   if (::listen(socket_.get(), SOMAXCONN) != 0) fail("listen");
 }
 
-void DescriptorServer::serve(const Descriptor& descriptor, int receivers, std::chrono::milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
-  for (int served = 0; served < receivers;) {
-    wait_readable(socket_, deadline);
+int DescriptorServer::serve(const Descriptor& descriptor) {
+  for (int served = 0;;) {
     const Descriptor connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (connection.get() < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (connection.get() < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return served;
     if (connection.get() < 0) fail("accept");
     if (!of_same_user(connection)) continue;
     Message message;
@@ -97,15 +81,16 @@ void DescriptorServer::serve(const Descriptor& descriptor, int receivers, std::c
   }
 }
 
-Descriptor receive_descriptor(const std::string& name, std::chrono::milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
-  const Descriptor connection(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (connection.get() < 0) fail("socket");
-  const sockaddr_un address = socket_address(name);
-  if (::connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), address_length(name)) != 0) fail("connect");
-  wait_readable(connection, deadline);
+DescriptorReceiver::DescriptorReceiver(const std::string& address) : connection_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  if (connection_.get() < 0) fail("socket");
+  const sockaddr_un server = socket_address(address);
+  if (::connect(connection_.get(), reinterpret_cast<const sockaddr*>(&server), address_length(address)) != 0) fail("connect");
+}
+
+std::optional<Descriptor> DescriptorReceiver::receive() {
   Message message;
-  const ssize_t received = ::recvmsg(connection.get(), &message.header, MSG_CMSG_CLOEXEC);
+  const ssize_t received = ::recvmsg(connection_.get(), &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return std::nullopt;
   if (received == 0) errno = ECONNRESET;
   if (received != 1) fail("recvmsg");
   const cmsghdr* control = CMSG_FIRSTHDR(&message.header);

@@ -41,11 +41,11 @@ struct Availability {
   bool chosen = false;  ///< the one that calls go to
 };
 
-/// Every collective x back end on this communicator. Collective at the first use of `comm`.
+/// Every collective x back end on this communicator. Collective.
 std::vector<Availability> availability(const Communicator& comm);
 
 /// Sends the collectives of `comm` to the back end of this name where it can do them: "shared_memory" or "mpi". By default a collective goes to the
-/// first in this order that can. Every rank must choose the same. Collective at the first use of `comm`.
+/// first in this order that can. Every rank must choose the same. Collective.
 /// @param name nothing: the default. @throws ContractError for an unknown name.
 void choose_back_end(const Communicator& comm, std::optional<std::string> name);
 

@@ -45,6 +45,10 @@ std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, std::span<
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag);
 std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag);
 
+// Messages that no other kind can meet: what an operation has to say while it is under way, whatever else is under way on `comm`.
+std::unique_ptr<Transfer> send_aside_transfer(const Communicator& comm, std::span<const std::byte> memory, Rank to);
+std::unique_ptr<Transfer> receive_aside_transfer(const Communicator& comm, std::span<std::byte> memory, Rank from);
+
 // For the library's own small messages; complete on return. They work in a copy, so that memory is never touched once they have thrown.
 
 /// Reduces in place.

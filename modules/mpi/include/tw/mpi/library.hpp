@@ -17,7 +17,7 @@ void expect_rank(const Communicator& comm, Rank rank);
 std::shared_ptr<void>& attachment(const Communicator& comm) noexcept;
 /// Runs `change` while no operation of `comm` is advanced: for what transfers read, which a thread may drive.
 void while_at_rest(const Communicator& comm, const std::function<void()>& change);
-/// Where the engine writes down what this rank was called to do, for the others' watchdogs.
+/// Where the engine writes down what this rank was called to do, for the others' watchdogs. Called while no operation is advanced, or by one.
 void set_board(const Communicator& comm, std::shared_ptr<Board> board);
 
 /// The MPI_Comm, by its address, so that this header does without <mpi.h>.

@@ -16,7 +16,8 @@ struct Topology {
   int cores = 1;       ///< cores for this rank: those it may use, shared with the ranks of its node that may use the same; at least 1
 };
 
-/// The ranks of `comm` that share memory with this one, itself included, ascending. Collective.
+/// The ranks of `comm` that share memory with this one, itself included, ascending. Local but for the world() of an adopted MPI and what is made from
+/// that, where it is collective the first time.
 std::vector<int> ranks_of_this_node(const Communicator& comm);
 
 /// Finds who shares memory with whom (MPI_Comm_split_type). Collective.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -49,15 +49,24 @@ class DescriptorServer {
   DescriptorServer();
   /// What the others need; sent to them by other means.
   const std::string& address() const noexcept { return address_; }
-  /// Gives `descriptor` to `receivers` processes. Waits for them. @throws Error when they have not all come within `timeout`.
-  void serve(const Descriptor& descriptor, int receivers, std::chrono::milliseconds timeout);
+  /// Gives `descriptor` to the processes that have come, and waits for none. @return how many. @throws Error
+  int serve(const Descriptor& descriptor);
 
  private:
   std::string address_;
   Descriptor socket_;
 };
 
-/// The other side of serve(). @throws Error
-Descriptor receive_descriptor(const std::string& address, std::chrono::milliseconds timeout);
+/// The other side.
+class DescriptorReceiver {
+ public:
+  /// @throws Error where nobody listens at `address`.
+  explicit DescriptorReceiver(const std::string& address);
+  /// Nothing while the server has not served. @throws Error when it is gone.
+  std::optional<Descriptor> receive();
+
+ private:
+  Descriptor connection_;
+};
 
 }  // namespace tw::shared_memory
