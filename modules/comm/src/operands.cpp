@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include <tw/base/contract.hpp>
+#include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 namespace tw {
@@ -25,8 +26,7 @@ Operands::Operands(Collective operation, bool audited) : operation_(operation), 
 
 void Operands::expect_usable(const at::Tensor& tensor) const {
   TW_EXPECTS(tensor.defined(), name_of(operation_), " was given an undefined tensor");
-  TW_EXPECTS(tensor.is_cpu() && tensor.layout() == at::kStrided, name_of(operation_), " needs a dense tensor on the CPU, got one on ",
-             tensor.device().str());
+  expect_dense_on_cpu(tensor, name_of(operation_));
   element_type(tensor.scalar_type());  // throws for dtypes that do not travel
 }
 

@@ -10,6 +10,7 @@
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/sparse_gradients.hpp>
 #include <tw/data_parallel/synchronize.hpp>
+#include <tw/tensor/on_cpu.hpp>
 
 namespace tw {
 namespace {
@@ -56,7 +57,9 @@ class DataParallel::Hooks {
         parameters_(trained(wrapped_.tensors())),
         sharded_(options.sharding != Sharding::none),
         reducer_(comm_, specs_of(parameters_), options),
-        holds_reduced_(parameters_.size()) {}
+        holds_reduced_(parameters_.size()) {
+    for (const auto& [name, tensor] : parameters_) expect_dense_on_cpu(tensor, concat("DataParallel of ", name));
+  }
 
   // Collective.
   static std::shared_ptr<Hooks> make(const Communicator& comm, Wrapped wrapped, const DataParallelOptions& options) {

@@ -168,6 +168,7 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
   expect_unmarked(id);
   const at::NoGradGuard no_grad;
   const TensorSpec& spec = specs_[static_cast<size_t>(id)];
+  TW_EXPECTS(value.is_cpu(), "gradient ", spec.describe(), " is reduced on the CPU, and was marked ready with a value on ", value.device().str());
   TW_EXPECTS(value.sizes() == spec.shape && value.scalar_type() == spec.dtype, "gradient ", spec.describe(), " was marked ready with a value of ",
              dtype_name(value.scalar_type()), " ", shape_text(value.sizes().vec()));
   const double weight = factor_before_sum();

@@ -244,6 +244,19 @@ TEST(Reducer, NamesMisuse) {
   EXPECT_THROW(tw::Reducer(world(), {{"whole", {2}, at::kLong}}, {.reduction = tw::Reduction::sum}), tw::ContractError);
 }
 
+// The meta device stands for those whose memory is not the host's.
+TEST(Reducer, RefusesGradientsThatLieElsewhere) {
+  for (const bool sparse : {false, true}) {
+    tw::Reducer reducer(world(), {{"w", {3}, at::kFloat}},
+                        {.reduction = tw::Reduction::sum, .sparse = sparse ? std::vector<std::string>{"w"} : std::vector<std::string>{}});
+    reducer.begin();
+    EXPECT_THROW(reducer.mark_ready(0, torch::ones({3}, torch::kMeta)), tw::ContractError);
+    reducer.mark_ready(0, torch::ones({3}));
+    reducer.wait();
+    EXPECT_EQ(reducer.gradient(0).to_dense()[0].item<float>(), static_cast<float>(world().size()));
+  }
+}
+
 TEST(Reducer, CountsTheTimeOfCommunication) {
   tw::Reducer reducer(world(), specs, {.reduction = tw::Reduction::mean});
   EXPECT_EQ(reducer.exposed_time().count(), 0);

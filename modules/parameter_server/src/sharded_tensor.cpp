@@ -19,6 +19,7 @@
 #include <tw/mpi/topology.hpp>
 #include <tw/parameter_server/sharded_tensor.hpp>
 #include <tw/shards/shard.hpp>
+#include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 #include "client.hpp"
@@ -79,6 +80,7 @@ class ShardedTensor::Impl {
         refuse_non_finite_(options.refuse_non_finite),
         client_(comm_) {
     expect_agreement(comm_, initial, *rules_, options);
+    expect_dense_on_cpu(initial, "a sharded tensor");
     releasing_others(comm_, [&] {
       make_shards(options.share_memory);
       comm_.barrier();
@@ -172,6 +174,7 @@ class ShardedTensor::Impl {
     TW_EXPECTS(tensor.defined() && tensor.sizes() == at::IntArrayRef(shape_) && tensor.scalar_type() == dtype_, what, " is ",
                tensor.defined() ? concat(dtype_name(tensor.scalar_type()), ' ', shape_text(tensor.sizes().vec())) : std::string("no tensor"),
                ", but the sharded tensor is ", dtype_name(dtype_), ' ', shape_text(shape_));
+    expect_dense_on_cpu(tensor, "a sharded tensor");
   }
 
   size_t index_of(std::string_view rule) const {

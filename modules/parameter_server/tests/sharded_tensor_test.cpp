@@ -153,6 +153,16 @@ TEST_P(ShardedTensors, RefuseWhatDoesNotFitAndLiveOn) {
   centre.finish();
 }
 
+// The meta device stands for those whose memory is not the host's.
+TEST_P(ShardedTensors, RefuseWhatLiesElsewhere) {
+  const at::Tensor elsewhere = torch::ones({5}, torch::kMeta);
+  EXPECT_THROW(ShardedTensor(world(), elsewhere, options()), ContractError);
+  ShardedTensor centre(world(), torch::zeros({5}), options());
+  EXPECT_THROW((void)centre.push(elsewhere), ContractError);
+  EXPECT_THROW((void)centre.pull(elsewhere), ContractError);
+  centre.finish();
+}
+
 TEST_P(ShardedTensors, TellThePusherWhatARuleThrew) {
   Rule moody{.name = "moody", .apply = [](const Stretch& s) {
                if (*reinterpret_cast<const float*>(s.pushed) < 0) throw std::runtime_error("too negative");

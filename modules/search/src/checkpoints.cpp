@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <tw/base/contract.hpp>
+#include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 #include <utility>
 
@@ -29,6 +30,7 @@ Bytes packed(const std::vector<NamedTensor>& tensors) {
     for (const int64_t size : tensor.sizes()) put(bytes, size);
   }
   for (const auto& [name, tensor] : tensors) {
+    expect_dense_on_cpu(tensor, concat("a checkpoint of a trial's ", name));
     const auto* begin = static_cast<const std::byte*>(tensor.const_data_ptr());
     bytes.insert(bytes.end(), begin, begin + tensor.nbytes());
   }

@@ -63,6 +63,15 @@ TEST(Safetensors, WritesWhatTheFormatSays) {
   EXPECT_EQ(read_bytes(file("bytes")), with_length(header, std::string("\x01\x00\x02\x00", 4)));
 }
 
+TEST(Safetensors, RefusesWhatLiesElsewhereAndLeavesTheFile) {
+  tw::write_safetensors(file("elsewhere"), {{"w", torch::ones({3})}});
+  const std::string before = read_bytes(file("elsewhere"));
+  for (const at::Tensor& other : {torch::ones({3}, torch::kMeta), torch::ones({3}).to_sparse()}) {
+    EXPECT_THROW(tw::write_safetensors(file("elsewhere"), {{"w", torch::ones({3})}, {"x", other}}), tw::ContractError);
+    EXPECT_EQ(read_bytes(file("elsewhere")), before);
+  }
+}
+
 TEST(Safetensors, ReadsPartsOfATensor) {
   const auto whole = torch::arange(24, torch::kInt).reshape({2, 3, 4});
   tw::write_safetensors(file("parts"), {{"w", whole}});

@@ -31,6 +31,12 @@ TEST(ContentHash, IsOfTheElementsInOrder) {
   EXPECT_EQ(tw::content_hash(torch::empty({0})), tw::content_hash(""));
 }
 
+// The meta device stands for those whose memory is not the host's.
+TEST(ContentHash, RefusesWhatLiesElsewhere) {
+  EXPECT_THROW((void)tw::content_hash(torch::ones({3}, torch::kMeta)), tw::ContractError);
+  EXPECT_THROW((void)tw::content_hash(torch::ones({3}).to_sparse()), tw::ContractError);
+}
+
 TEST(FlatBuffer, ViewsShareMemoryAndOutliveIt) {
   at::Tensor view;
   {

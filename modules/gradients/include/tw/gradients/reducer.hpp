@@ -74,7 +74,7 @@ class Reducer {
 
   /// The gradient is complete where it is in `gradient(id)`.
   void mark_ready(int64_t id);
-  /// The gradient is complete in `value`, of the same shape and dtype; it is copied.
+  /// The gradient is complete in `value`, of the same shape and dtype, on the CPU; it is copied.
   void mark_ready(int64_t id, const at::Tensor& value);
   /// This rank has no gradient `id` in this step: it counts as zero.
   void mark_unused(int64_t id);

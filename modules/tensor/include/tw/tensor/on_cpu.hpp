@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+#include <tw/base/contract.hpp>
+
+namespace tw {
+
+/// For whatever reads or writes memory by itself. @param user for the message. @throws ContractError unless `tensor` is a dense one on the CPU.
+inline void expect_dense_on_cpu(const at::Tensor& tensor, std::string_view user) {
+  TW_EXPECTS(tensor.is_cpu() && tensor.layout() == at::kStrided, user, " needs a dense tensor on the CPU, got ",
+             tensor.layout() == at::kStrided ? "one on " : "a sparse one on ", tensor.device().str());
+}
+
+}  // namespace tw
