@@ -117,6 +117,7 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::ve
 }
 
 std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, const BoundCall& call) {
+  mpi::expect_own_thread(comm);
   if (made_ && begun_ == waiting_) return back_end(call.call.collective).begin(comm, call);
   return std::make_unique<Waiting>(comm, *this, call);
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "message_of.hpp"
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
 
+#include <thread>
 #include <tw/data_parallel.hpp>
 
 namespace {
@@ -174,6 +176,25 @@ TEST(DataParallel, SampleWeightedNeedsTheSamples) {
   parallel.set_samples(world().rank() == 0 ? 1 : 0);
   loss_of(p).backward();
   expect_gradient(p, 1);  // rank 0's gradient alone counts
+}
+
+TEST(DataParallel, RefusesParametersThatLieElsewhere) {
+  const auto p = torch::ones({3}, torch::dtype(torch::kFloat).device(torch::kMeta).requires_grad(true));
+  EXPECT_THROW(tw::DataParallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sum}), tw::ContractError);
+}
+
+// Its hooks communicate on the thread that calls it.
+TEST(DataParallel, BackwardOnAnotherThreadIsForMpiToAllow) {
+  const auto p = parameter();
+  const tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sum});
+  std::string message = "nothing thrown";
+  std::thread([&] { message = tw::testing::message_of<tw::ContractError>([&] { loss_of(p).backward(); }); }).join();
+  if (tw::Environment::adopt().thread_level() == tw::ThreadLevel::multiple) {
+    EXPECT_EQ(message, "nothing thrown");
+    expect_gradient(p, triangle());
+  } else {
+    EXPECT_NE(message.find("a thread that did not initialise MPI communicates, at MPI_THREAD_FUNNELED"), std::string::npos) << message;
+  }
 }
 
 TEST(DataParallel, CountsTheTimeOfCommunication) {

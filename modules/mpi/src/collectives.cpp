@@ -61,7 +61,10 @@ Buffer raw(const Buffer& buffer) { return {buffer.data, buffer.count * element_b
 /// Requests of one operation, begun together. Long buffers are cut here, and only here: MPI 3.1 counts with an int.
 class Requests : public Transfer {
  public:
-  explicit Requests(const Communicator& comm) : comm_(*comm.state()) { expect_not_revoked(comm_, "the start of an operation"); }
+  explicit Requests(const Communicator& comm) : comm_(*comm.state()) {
+    expect_own_thread(comm);
+    expect_not_revoked(comm_, "the start of an operation");
+  }
 
   /// `begin(piece, count, request)` begins one of the pieces that `buffer` is cut into. Nothing is begun for an empty buffer.
   template <class Begin>

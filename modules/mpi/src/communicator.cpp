@@ -67,6 +67,8 @@ std::shared_ptr<void>& attachment(const Communicator& comm) noexcept { return co
 void while_at_rest(const Communicator& comm, const std::function<void()>& change) { comm.state()->runtime->engine().while_at_rest(change); }
 void set_board(const Communicator& comm, std::shared_ptr<Board> board) { comm.state()->board = std::move(board); }
 
+void expect_own_thread(const Communicator& comm) { comm.state()->runtime->engine().expect_own_thread(); }
+
 void expect_rank(const Communicator& comm, Rank rank) {
   TW_EXPECTS(rank >= 0 && rank < comm.size(), "rank ", rank, " is not a rank of '", comm.name(), "', which has ", comm.size());
 }

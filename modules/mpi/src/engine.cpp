@@ -4,7 +4,7 @@
 #include <sched.h>
 
 #include <set>
-#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
 #include <tw/mpi/error.hpp>
 
@@ -32,13 +32,22 @@ Operation::~Operation() {
   }
 }
 
+Engine::Engine(const Watch& watch, ThreadLevel level) : watch_(watch), level_(level) {}
+
 Engine::~Engine() { stop_thread(); }
+
+void Engine::expect_own_thread() const {
+  TW_EXPECTS(level_ >= ThreadLevel::serialized || std::this_thread::get_id() == own_thread_, "a thread that did not initialise MPI communicates, at ",
+             to_string(level_),
+             ": ask for ThreadLevel::serialized (the hooks of gradients run on the thread that calls backward(), or on autograd's)");
+}
 
 void Engine::drive_by_thread() {
   thread_ = std::thread([this] { run_thread(); });
 }
 
 void Engine::add(const std::shared_ptr<Operation>& operation) {
+  expect_own_thread();
   const std::lock_guard lock(mutex_);
   CommunicatorState& comm = *operation->comm;
   if (is_collective(operation->call) && operation->of_all) {
@@ -51,6 +60,7 @@ void Engine::add(const std::shared_ptr<Operation>& operation) {
 }
 
 void Engine::progress() {
+  expect_own_thread();
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock) progress_locked();
 }
@@ -149,6 +159,7 @@ bool Engine::drain(std::chrono::milliseconds timeout) {
 }
 
 void Engine::revoke(CommunicatorState& comm, const std::string& reason) {
+  expect_own_thread();
   const std::lock_guard lock(mutex_);
   if (comm.revoked) return;
   comm.mark_revoked(reason);

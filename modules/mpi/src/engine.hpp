@@ -11,6 +11,7 @@
 #include <thread>
 #include <tw/base/call.hpp>
 #include <tw/mpi/engine.hpp>
+#include <tw/mpi/environment.hpp>
 #include <vector>
 
 namespace tw::mpi {
@@ -48,7 +49,8 @@ class Engine {
     std::chrono::milliseconds abort;
   };
 
-  explicit Engine(const Watch& watch) : watch_(watch) {}
+  /// @param level what MPI granted; up to `funneled` only the thread that makes the engine may use it
+  Engine(const Watch& watch, ThreadLevel level);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   ~Engine();
@@ -67,6 +69,9 @@ class Engine {
   /// Marks `comm` revoked, tells its other members, and fails its operations.
   void revoke(CommunicatorState& comm, const std::string& reason);
 
+  /// @throws ContractError where MPI does not let the calling thread communicate.
+  void expect_own_thread() const;
+
   void while_at_rest(const std::function<void()>& change);
   /// Lets go of what is in flight without freeing it.
   void abandon();
@@ -83,6 +88,8 @@ class Engine {
   void run_thread();
 
   const Watch watch_;
+  const ThreadLevel level_;
+  const std::thread::id own_thread_ = std::this_thread::get_id();
   std::mutex mutex_;
   std::vector<std::shared_ptr<Operation>> active_;
   std::condition_variable work_arrived_;

@@ -133,7 +133,7 @@ void Environment::attach(const EnvironmentOptions& options) {
       throw Error(concat("ProgressDriver::thread needs MPI_THREAD_MULTIPLE, and the adopted MPI runs at ", to_string(thread_level_),
                          ": let the host ask for it in MPI_Init_thread, or use ProgressDriver::inlined"));
     }
-    runtime_ = std::make_shared<mpi::Runtime>(options, options.audit.value_or(audit_by_default));
+    runtime_ = std::make_shared<mpi::Runtime>(options, options.audit.value_or(audit_by_default), thread_level_);
     mpi::Runtime::set_current(runtime_);
     if (adopted_) {
       MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, drain_before_finalize, &finalize_key_, nullptr);

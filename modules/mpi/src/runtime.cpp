@@ -22,11 +22,11 @@ void check(int code, const char* call, const std::string& communicator) {
   throw MpiError(call, code, std::string(text.data(), static_cast<size_t>(length)), communicator);
 }
 
-Runtime::Runtime(const EnvironmentOptions& options, bool audit)
+Runtime::Runtime(const EnvironmentOptions& options, bool audit, ThreadLevel level)
     : audit_(audit),
       largest_message_(options.largest_message),
       drain_timeout_(options.drain_timeout),
-      engine_({.warning = options.stall_warning, .abort = options.stall_abort}) {
+      engine_({.warning = options.stall_warning, .abort = options.stall_abort}, level) {
   if (options.progress == ProgressDriver::thread) engine_.drive_by_thread();
 }
 

@@ -33,7 +33,8 @@ constexpr int group_tag = Tag::largest + 4;     // of MPI_Comm_create_group, who
 /// it lives as long as any of them.
 class Runtime {
  public:
-  explicit Runtime(const EnvironmentOptions& options, bool audit);
+  /// @param level what MPI granted
+  Runtime(const EnvironmentOptions& options, bool audit, ThreadLevel level);
 
   /// The runtime of the Environment that exists, or null.
   static std::shared_ptr<Runtime> find_current();

@@ -26,8 +26,8 @@ using DataParallelOptions = ReducerOptions;
 /// What changes the model comes before this: its dtype or device, parameters that are added, layers that were frozen and are trained. The first
 /// gradient of a step finds such a change, and backward() throws a ContractError that names the parameter. Layers that are frozen later take no part.
 ///
-/// Backward passes on one thread at a time; if one throws, make a new DataParallel before the next. Not for `backward(create_graph = true)`, whose
-/// graph is dropped.
+/// Backward passes on one thread at a time, which ThreadLevel must let communicate; if one throws, make a new DataParallel before the next. Not for
+/// `backward(create_graph = true)`, whose graph is dropped.
 class DataParallel {
  public:
   /// Collective. @param comm duplicated, so that messages cannot mix. @param module borrowed parameters; must keep them while this lives.

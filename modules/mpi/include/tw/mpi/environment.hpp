@@ -10,7 +10,13 @@
 namespace tw {
 
 /// What threads may do with MPI; the levels of the MPI standard.
-enum class ThreadLevel { single, funneled, serialized, multiple };
+enum class ThreadLevel {
+  single,      ///< as funneled
+  funneled,    ///< the thread that initialised MPI makes all calls; another's are a ContractError. The hooks of gradients are such calls: they run on
+               ///< the thread that calls backward(), but on one of autograd's for tensors on devices, and in backward passes nested 60 deep
+  serialized,  ///< any thread, one at a time
+  multiple,    ///< any thread
+};
 
 std::string_view to_string(ThreadLevel level);
 
@@ -21,7 +27,8 @@ enum class ProgressDriver {
 };
 
 struct EnvironmentOptions {
-  /// Asked of MPI_Init_thread; less than this is an error. A running MPI is adopted at whatever level it has.
+  /// Asked of MPI_Init_thread; less than this is an error. A running MPI is adopted at whatever level it has; up to `funneled`, by the thread that
+  /// will use it.
   ThreadLevel thread_level = ThreadLevel::funneled;
   /// Make every collective check first that all ranks agree on it (one more small collective each).
   /// Unset: on in audit builds, off in others.

@@ -13,6 +13,8 @@ class Board;
 inline Communicator share(const Communicator& comm) { return Communicator(comm.state()); }
 /// @throws ContractError unless `rank` is a rank of `comm`.
 void expect_rank(const Communicator& comm, Rank rank);
+/// @throws ContractError where MPI does not let the calling thread communicate; see ThreadLevel.
+void expect_own_thread(const Communicator& comm);
 /// What a floor above keeps for this communicator, for as long as it lives. Null at first.
 std::shared_ptr<void>& attachment(const Communicator& comm) noexcept;
 /// Runs `change` while no operation of `comm` is advanced: for what transfers read, which a thread may drive.
