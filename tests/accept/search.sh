@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# search.sh BUILD: medians over seeds, against published ones and against what constant learning rates come to; a search that is killed 30 times; steps to
-# as good a LeNet as random search finds; the search of LeNets on 4 ranks, which must improve on the default.
+# search.sh BUILD: medians over seeds, against published ones and against what constant learning rates come to; a search that is killed 30 times;
+# journals of every propagator cut at 200 places; steps to as good a LeNet as random search finds; the search of LeNets on 4 ranks, which must improve on the
+# default.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tests/accept/expect.bash
@@ -8,6 +9,9 @@ build=$1
 "$build/bin/accept_functions" 10 || failed=1
 mpirun -n 2 "$build/bin/accept_population" 9 200 || failed=1
 tests/faults/kill_search.sh "$build" "$build/tmp/accept_kill_search" 30 || failed=1
+for workers in 2 4; do
+  mpirun -n $workers "$build/bin/accept_search_cuts" "$build/tmp/accept_search_cuts" 200 || failed=1
+done
 mpirun -n 2 "$build/bin/accept_halving" /usr/share/datasets/fashion-mnist 4 || failed=1
 
 mpirun -n 4 "$build/bin/torchweave" search configs/search_lenet.toml --fresh >/dev/null

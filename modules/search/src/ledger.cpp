@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <tw/base/error.hpp>
+#include <utility>
 
 namespace tw::search {
 namespace {
@@ -28,12 +29,14 @@ class Reader {
     ledger_.islands = std::max(ledger_.islands, static_cast<int>(header.islands.size()));
     ledger_.next_trial = std::max(ledger_.next_trial, header.first_trial);
     for (const Record& record : file.records) {
+      ledger_.next_trial = std::max(ledger_.next_trial, record.individual.trial + 1);  // also where another file, cut since, had its beginning
       switch (record.kind) {
         case Record::Kind::start: begin(record, header); break;
         case Record::Kind::end: end(record); break;
         case Record::Kind::report: report(record); break;
         case Record::Kind::adoption:
           ledger_.migrations.push_back({record.individual.trial, record.from, island_of(header), header.worker, record.time});
+          adopted_.emplace_back(record, header.epoch);
           break;
         case Record::Kind::pause: pause(record, true); break;
         case Record::Kind::resume: pause(record, false); break;
@@ -45,6 +48,7 @@ class Reader {
   }
 
   Ledger ledger() {
+    for (const auto& [record, epoch] : adopted_) remember(record, epoch);
     for (auto& [trial, entry] : entries_) ledger_.trials.push_back(std::move(entry));
     std::ranges::stable_sort(ledger_.migrations, {}, &Migration::time);
     return std::move(ledger_);
@@ -60,7 +64,6 @@ class Reader {
              .worker = header.worker,
              .begin = record.time,
              .last_sign = record.time};
-    ledger_.next_trial = std::max(ledger_.next_trial, record.individual.trial + 1);
   }
 
   void report(const Record& record) {
@@ -89,7 +92,21 @@ class Reader {
     entry.end = entry.last_sign = record.time;
   }
 
+  /// Where the file that had its end was cut, whoever took it in still has all of it.
+  void remember(const Record& adoption, int epoch) {
+    LedgerEntry& entry = entries_[adoption.individual.trial];
+    if (entry.has_ended()) return;
+    entry.individual = adoption.individual;
+    entry.individual.moves = 0;
+    entry.attempts = std::max(entry.attempts, 1);
+    entry.epoch = epoch;
+    entry.worker = adoption.individual.worker;
+    entry.end = entry.last_sign = adoption.time;
+    entry.begin = adoption.time - adoption.individual.seconds;
+  }
+
   std::map<int64_t, LedgerEntry> entries_;
+  std::vector<std::pair<Record, int>> adopted_;  // with the epoch
   Ledger ledger_;
 };
 

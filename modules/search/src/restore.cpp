@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a worker gets to where the journal ends.
 #include <algorithm>
+#include <set>
+#include <tuple>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/log.hpp>
 #include <tw/evolution/automatic.hpp>
 #include <tw/evolution/sampling.hpp>
 
+#include "gaps.hpp"
 #include "worker.hpp"
 
 namespace tw::search {
@@ -37,13 +41,19 @@ void Worker::restore() {
   }
   const History all = history_of(files);
   const bool same_layout = !files.empty() && files.back().header.islands == header.islands;
-  header.epoch = same_layout ? all.epochs - 1 : all.epochs;
-  header.first_trial = same_layout ? files.back().header.first_trial : all.next_trial;
-  header.evaluations = same_layout ? files.back().header.evaluations : options_.evaluations;
+  const std::string gap = same_layout ? gap_in(files, options_.migration.copies) : "";
+  if (!gap.empty() && index_ == 0)
+    log_warning("the journal in ", options_.journal.string(), " is not whole: ", gap,
+                ". What it has is kept, and the search goes on as on another number of ranks");
+  const bool replays = same_layout && gap.empty();
+  header.epoch = replays ? all.epochs - 1 : all.epochs;
+  header.first_trial = replays ? files.back().header.first_trial : all.next_trial;
+  header.evaluations = replays ? files.back().header.evaluations : options_.evaluations;
   first_trial_ = header.first_trial;
+  // Another seed for each layout, or what goes by the seed alone would try the same again.
   propagator_ = propagator_of(options_, {.space = space_,
                                          .evaluations = header.evaluations,
-                                         .seed = options_.seed + static_cast<uint64_t>(island_),
+                                         .seed = options_.seed + static_cast<uint64_t>(first_trial_ + island_),
                                          .worker = index_ - layout_.first_worker(island_),
                                          .workers = layout_.workers_of(island_),
                                          .island = island_});
@@ -60,12 +70,14 @@ void Worker::restore() {
 
   workers_.barrier();  // all have read before anyone writes
   if (!options_.journal.empty()) journal_.emplace(options_.journal, header, mine == files.end() ? 0 : mine->bytes);
-  // What others ended and this one had not heard of.
+  // What others ended and this one had not heard of. A new file names all that went before: what is cut from others would not be missed otherwise.
   for (const auto& [trial, individual] : all.ended) {
-    if (island_of(individual) != island_ || population_.find(trial) != nullptr) continue;
-    absorb(individual);
+    const bool is_known = population_.find(trial) != nullptr;
+    if (island_of(individual) != island_ || (is_known && mine != files.end())) continue;
+    if (!is_known) absorb(individual);
     if (journal_) journal_->note(Record::Kind::arrival, trial, individual.moves);
   }
+  catch_up(files, header.epoch);
   // Trials that are repeated will report again.
   for (const Report& report : all.reports) {
     if (island_of(all.ended.at(report.trial)) == island_) observe(report);
@@ -75,7 +87,7 @@ void Worker::restore() {
   constexpr int64_t no_limit = int64_t{1} << 60;
   const int64_t total = options_.evaluations > 0 ? std::max<int64_t>(0, options_.evaluations - past_) : no_limit;
   const int64_t repeated = std::min(total, static_cast<int64_t>(all.interrupted.size()));
-  queue_interrupted(all, same_layout, static_cast<size_t>(repeated));
+  queue_interrupted(all, replays, static_cast<size_t>(repeated));
   quota_.emplace(total - repeated, index_, layout_.workers(), static_cast<int64_t>(interrupted_.size()));
 }
 
@@ -122,10 +134,35 @@ void Worker::replay(const JournalFile& mine, const History& all) {
   }
 }
 
-void Worker::queue_interrupted(const History& all, bool same_layout, size_t count) {
+/// Who had come to the island, and left it, without this worker's having been told when the job ended.
+void Worker::catch_up(const std::vector<JournalFile>& files, int epoch) {
+  using Kind = Record::Kind;
+  std::set<std::tuple<Kind, int64_t, int32_t>> heard;
+  std::vector<const Record*> others;
+  for (const JournalFile& file : files) {
+    if (file.header.epoch != epoch || layout_.island_of(file.header.worker) != island_) continue;
+    for (const Record& record : file.records) {
+      if (file.header.worker == index_) {
+        heard.emplace(record.kind, record.individual.trial, record.individual.moves);
+      } else if (record.kind == Kind::adoption || record.kind == Kind::departure) {
+        others.push_back(&record);
+      }
+    }
+  }
+  for (const Record* record : others) {
+    const Kind kind = record->kind == Kind::adoption ? Kind::arrival : Kind::departure;
+    const Individual& individual = record->individual;
+    if (!heard.emplace(kind, individual.trial, individual.moves).second) continue;
+    if (kind == Kind::arrival) absorb(individual);
+    if (kind == Kind::departure) part_with(individual.trial, individual.moves);
+    journal_->note(kind, individual.trial, individual.moves);
+  }
+}
+
+void Worker::queue_interrupted(const History& all, bool replays, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     Interrupted each = all.interrupted[i];
-    const bool has_worker = same_layout && each.epoch == all.epochs - 1;
+    const bool has_worker = replays && each.epoch == all.epochs - 1;
     const int whose = has_worker ? each.worker : static_cast<int>(i % static_cast<size_t>(layout_.workers()));
     if (whose != index_) continue;
     each.individual.worker = index_;  // in another layout it is another worker, perhaps on another island

@@ -40,7 +40,8 @@ class Worker {
   // The past.
   void restore();
   void replay(const JournalFile& mine, const History& all);
-  void queue_interrupted(const History& all, bool same_layout, size_t count);
+  void catch_up(const std::vector<JournalFile>& files, int epoch);
+  void queue_interrupted(const History& all, bool replays, size_t count);
 
   // Evaluations.
   void work();

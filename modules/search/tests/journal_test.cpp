@@ -11,6 +11,7 @@
 #include <tw/base/error.hpp>
 #include <tw/search/journal.hpp>
 
+#include "gaps.hpp"
 #include "history.hpp"
 
 namespace tw::search {
@@ -49,7 +50,8 @@ std::vector<int64_t> write_two(const std::filesystem::path& folder) {
   ended.seconds = 2;
   journal.end(ended, "");
   journal.note(Record::Kind::arrival, 6, 0);
-  journal.adopt(of(9), 0);
+  ended.trial = 9;
+  journal.adopt(ended, 0);
   journal.start(of(8), true);
   write();
   return sizes;
@@ -77,7 +79,7 @@ TEST(Journal, SaysWhatWasWritten) {
   EXPECT_EQ(history.ended.at(5).values[0], 0.5);
   ASSERT_EQ(history.interrupted.size(), 1U);
   EXPECT_EQ(history.interrupted[0].individual.trial, 8);
-  EXPECT_EQ(history.next_trial, 9);
+  EXPECT_EQ(history.next_trial, 10);
 }
 
 /// Whatever was whole at a cut is there, nothing else is, and writing goes on from there.
@@ -131,6 +133,44 @@ TEST(Journal, ADamagedRecordEndsItOrIsRefused) {
     EXPECT_NE(damaged_at(at + in_record).find(concat("at byte ", at, ": is damaged")), std::string::npos) << in_record;
   }
   EXPECT_EQ(damaged_at(write_two(folder).back() - 1), "nothing thrown");
+}
+
+/// Of two islands with a worker each: trial 1 moves from one to the other. Whichever record is missing from one file, the other one tells.
+TEST(Journal, WhatOneFileLacksIsSeenInOthers) {
+  using Kind = Record::Kind;
+  const auto record = [](Kind kind, int64_t trial, int32_t moves) {
+    return Record{.kind = kind, .individual = {.trial = trial, .state = TrialState::complete, .moves = moves}};
+  };
+  const auto file_of = [](int epoch, int worker, std::vector<Record> records) {
+    JournalFile file;
+    file.header.epoch = epoch;
+    file.header.worker = worker;
+    file.header.islands = {1, 1};
+    file.records = std::move(records);
+    return file;
+  };
+  const std::vector<JournalFile> whole{file_of(0, 0, {record(Kind::start, 1, 0), record(Kind::end, 1, 0), record(Kind::departure, 1, 0)}),
+                                       file_of(0, 1, {record(Kind::start, 2, 0), record(Kind::adoption, 1, 1)})};
+  EXPECT_EQ(gap_in(whole, false), "");
+  EXPECT_EQ(gap_in({}, false), "");
+  std::vector<JournalFile> cut = whole;
+  cut[1].records.pop_back();
+  EXPECT_EQ(gap_in(cut, false), "trial 1 had left its island, and arrived nowhere");
+  EXPECT_EQ(gap_in(cut, true), "") << "it was pushed out by a copy, perhaps";
+  cut = whole;
+  cut[0].records.pop_back();
+  EXPECT_EQ(gap_in(cut, false), "trial 1 arrived on an island, and had left none");
+  cut[0].records.pop_back();
+  EXPECT_EQ(gap_in(cut, false), "the end of trial 1 is missing");
+  // It is kept: whoever took it in has all of it. In the next layout it is at home again, and nothing is missing.
+  const History history = history_of(cut);
+  EXPECT_EQ(history.ended.at(1).state, TrialState::complete);
+  EXPECT_EQ(history.ended.at(1).moves, 0);
+  cut.push_back(file_of(1, 0, {record(Kind::arrival, 1, 0)}));
+  EXPECT_EQ(gap_in(cut, false), "");
+  // A number that anyone has heard of is not given again.
+  EXPECT_EQ(history_of({whole[1]}).next_trial, 3);
+  EXPECT_EQ(history_of({file_of(0, 1, {record(Kind::arrival, 8, 0)})}).next_trial, 9);
 }
 
 TEST(Journal, RefusesWhatIsNone) {

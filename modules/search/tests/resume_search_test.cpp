@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <string>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/objects.hpp>
@@ -14,6 +15,7 @@
 #include <tw/evolution/sampling.hpp>
 #include <tw/search/ledger.hpp>
 #include <tw/search/search.hpp>
+#include <vector>
 
 namespace tw::search {
 namespace {
@@ -139,6 +141,23 @@ TEST(ResumeSearch, OnOtherRanksAndIslandsKeepsWhatIsKnown) {
   EXPECT_EQ(search.population().all().size(), 250U);
 }
 
+/// The layout that follows does not begin the same sequence again.
+TEST(ResumeSearch, OnOtherRanksTriesNothingTwice) {
+  if (world().size() == 1) return;
+  const auto folder = fresh_folder("sequence");
+  const auto sobol = [](const Seat& seat) {
+    return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers});
+  };
+  const Communicator alone = world().split(world().rank() == 0 ? 0 : 1, 0);
+  if (world().rank() == 0) Search(alone, plane(), objective, {.evaluations = 20, .journal = folder, .propagator = sobol}).run();
+  world().barrier();
+  Search search(world(), plane(), objective, {.evaluations = 60, .journal = folder, .propagator = sobol});
+  search.run();
+  std::set<std::vector<double>> tried;
+  for (const Individual& each : search.population().all()) tried.insert(each.values);
+  EXPECT_EQ(tried.size(), 60U);
+}
+
 /// Cut at every byte: nothing that had ended is lost, exactly as many are evaluated as asked for, and the same ones are stopped.
 TEST(ResumeSearch, FromAJournalThatWasCutAnywhere) {
   if (world().size() > 1) return;
@@ -166,6 +185,42 @@ TEST(ResumeSearch, FromAJournalThatWasCutAnywhere) {
     ASSERT_EQ(result.complete, expected.complete) << "cut at " << cut;
     ASSERT_EQ(result.pruned, expected.pruned) << "cut at " << cut;
     ASSERT_EQ(content_of(search.population()), content_of(whole.population())) << "cut at " << cut;
+  }
+}
+
+/// One file of several: others have bred from what is missing. (At random places, with all propagators: tests/accept/search_cuts.cpp.)
+TEST(ResumeSearch, WhereOneOfSeveralJournalsIsCutOrMissing) {
+  if (world().size() == 1) return;
+  const auto folder = fresh_folder("one_cut");
+  SearchOptions options{.evaluations = 40 * world().size(), .journal = folder};
+  for (const bool missing : {false, true}) {
+    Search(world(), plane(), objective, options).run();
+    if (world().rank() == 0) {
+      const auto path = read_journal(folder).back().path;
+      if (missing) {
+        std::filesystem::remove(path);
+      } else {
+        std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+      }
+    }
+    world().barrier();
+    const Ledger left = read_ledger(folder, plane());
+    world().barrier();
+    options.evaluations += 8;
+    ::testing::internal::CaptureStderr();
+    Search again(world(), plane(), objective, options);
+    const std::string told = ::testing::internal::GetCapturedStderr();
+    if (world().rank() == 0) {
+      EXPECT_EQ(std::ranges::count(told, '\n'), 1) << told;
+      EXPECT_NE(told.find("is not whole"), std::string::npos) << told;
+    }
+    EXPECT_EQ(again.run().complete, options.evaluations);
+    for (const LedgerEntry& each : left.trials) {
+      if (!each.has_ended()) continue;
+      const Individual* kept = again.population().find(each.individual.trial);
+      ASSERT_NE(kept, nullptr) << each.individual.trial;
+      EXPECT_EQ(kept->loss, each.individual.loss);
+    }
   }
 }
 
@@ -199,11 +254,8 @@ TEST(ResumeSearch, ATrialThatTakesItsProcessDownFails) {
 TEST(ResumeSearch, RepeatsWhatWasUnderWay) {
   const auto folder = fresh_folder("repeats");
   const int64_t evaluations = 8 * world().size();
-  // What others evaluate does not count here, so a trial's end can be taken away from under them.
-  const auto sobol = [](const Seat& seat) {
-    return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers});
-  };
-  const SearchOptions options{.evaluations = evaluations, .journal = folder, .propagator = sobol};
+  // Nobody hears of what others evaluate, so a trial's end can be taken away from under them.
+  const SearchOptions options{.islands = world().size(), .evaluations = evaluations, .journal = folder, .migration = {.probability = 0}};
   Search(world(), plane(), objective, options).run();
   if (world().rank() == 0) {  // as if the last worker had been killed in its last trial
     const auto ends = [&] {

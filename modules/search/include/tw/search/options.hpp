@@ -30,7 +30,7 @@ struct MigrationOptions {
 struct Seat {
   const Space& space;
   int64_t evaluations = 0;  ///< of the whole search, as they were when its journal began; 0: not limited
-  uint64_t seed = 0;        ///< of the island
+  uint64_t seed = 0;        ///< of the island, in this layout
   int worker = 0;           ///< of its island
   int workers = 1;
   int island = 0;
