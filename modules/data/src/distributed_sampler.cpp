@@ -22,6 +22,7 @@ DistributedSampler::DistributedSampler(size_t samples, int size, int rank, const
 void DistributedSampler::set_epoch(int64_t epoch) {
   TW_EXPECTS(epoch >= 0, "epochs are counted from 0, got ", epoch);
   epoch_ = epoch;
+  told_ = true;
   consumed_ = 0;
   end_ = end_of_epoch(0);
   if (options_.shuffle) {
@@ -47,7 +48,12 @@ void DistributedSampler::resume(int64_t epoch, int64_t consumed, std::optional<i
 
 void DistributedSampler::reset(std::optional<size_t> samples) {
   if (samples) samples_ = static_cast<int64_t>(*samples);
-  set_epoch(epoch_ + 1);
+  if (!told_) {
+    set_epoch(epoch_ + 1);
+  } else if (samples) {
+    resume(epoch_, consumed_, static_cast<int>(size_));  // in an order of as many
+  }
+  told_ = false;
 }
 
 // Positions are dealt round: position i of the epoch is this rank's if i mod size is its number, counted from where a step begins (interleaved), or
@@ -55,6 +61,7 @@ void DistributedSampler::reset(std::optional<size_t> samples) {
 std::vector<int64_t> DistributedSampler::next_share(int64_t global_batch) {
   TW_EXPECTS(epoch_ >= 0, "the sampler has not begun an epoch: call set_epoch() or reset()");
   expect_shareable(global_batch);
+  told_ = false;
   const int64_t end = global_batch < end_ - consumed_ ? consumed_ + global_batch : std::max(end_, consumed_);
   const bool blocks = options_.dealing == Dealing::blocks;
   const int64_t first = blocks ? consumed_ + (rank_ + size_ - consumed_ % size_) % size_ : consumed_ + rank_;

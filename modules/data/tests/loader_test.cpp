@@ -297,6 +297,39 @@ TEST(TorchData, LibTorchsLoaderTakesOurDataSets) {
   EXPECT_EQ(seen, (Indices{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
 }
 
+// LibTorch's loader resets its sampler when iteration begins: the epoch, and where it was to be gone on with, must outlive that.
+TEST(TorchData, LibTorchsLoaderGoesOnWhereItsSamplerWasTold) {
+  const auto dataset = count_to(31);
+  for (const auto dealing : {tw::Dealing::interleaved, tw::Dealing::blocks}) {
+    for (int rank = 0; rank < 3; ++rank) {
+      const tw::DistributedSampler fresh(31, 3, rank, {.seed = 5, .dealing = dealing});
+      const auto epochs_of = [&](const tw::DistributedSampler& sampler, int epochs) {
+        auto loader = torch::data::make_data_loader(tw::to_torch(dataset), sampler, torch::data::DataLoaderOptions(2));
+        Indices seen;
+        for (int epoch = 0; epoch < epochs; ++epoch) {
+          for (auto& batch : *loader)
+            seen.insert(seen.end(), batch.target.data_ptr<int64_t>(), batch.target.data_ptr<int64_t>() + batch.target.numel());
+        }
+        return seen;
+      };
+      auto undisturbed = fresh;
+      Indices expected;
+      for (const int64_t epoch : {2, 3}) {
+        undisturbed.set_epoch(epoch);
+        for (auto indices = undisturbed.next(2); indices; indices = undisturbed.next(2))
+          expected.insert(expected.end(), indices->begin(), indices->end());
+      }
+      auto told = fresh;
+      told.set_epoch(2);
+      EXPECT_EQ(epochs_of(told, 2), expected) << "rank " << rank;
+      told.resume(2, 12, 3);
+      EXPECT_EQ(epochs_of(told, 2), Indices(expected.begin() + 4, expected.end())) << "rank " << rank;
+      (void)told.next(2);  // dealt elsewhere: the loader takes the epoch behind it
+      EXPECT_EQ(epochs_of(told, 1), Indices(expected.end() - static_cast<int64_t>(told.samples_here()), expected.end())) << "rank " << rank;
+    }
+  }
+}
+
 TEST(TorchData, OurLoaderTakesLibTorchsDataSets) {
   const auto check = [](const tw::Dataset& dataset) {
     EXPECT_EQ(dataset.size(), 10);

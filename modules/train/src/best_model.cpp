@@ -11,6 +11,14 @@
 #include <tw/tensor/safetensors.hpp>
 
 namespace tw::train {
+namespace {
+
+void remove_file(const std::filesystem::path& path) {
+  std::error_code code;
+  if (!std::filesystem::remove(path, code) && code) log_warning(path.string(), ", of an earlier run, cannot be removed: ", code.message());
+}
+
+}  // namespace
 
 BestModel::BestModel(const Model& model, const Objective& objective, const Options& options)
     : model_(model), objective_(objective), options_(options) {}
@@ -45,19 +53,17 @@ std::string BestModel::why_out_of_patience(const Progress& progress) const {
 void BestModel::keep(const Progress& progress, const std::vector<NamedTensor>& tensors) const {
   std::map<std::string, std::string> metadata{{"epoch", std::to_string(progress.best_epoch)}, {options_.early_stopping.watch, concat(progress.best)}};
   metadata.insert(model_.aliases.begin(), model_.aliases.end());  // as export_safetensors() has it
-  const std::filesystem::path partial = path().string() + ".partial";
   try {
-    write_safetensors(partial, tensors, metadata);
-    FileDescriptor(partial, O_RDONLY, "cannot be opened").sync();  // or a crash of the node could leave the name without the content
-    std::filesystem::rename(partial, path());
+    write_safetensors(partial(), tensors, metadata);
+    FileDescriptor(partial(), O_RDONLY, "cannot be opened").sync();  // or a crash of the node could leave the name without the content
+    std::filesystem::rename(partial(), path());
   } catch (const std::exception& error) {
     log_error("the best model was not kept: ", error.what(), "; training goes on");
   }
 }
 
-void BestModel::forget() const {
-  std::error_code code;
-  if (!std::filesystem::remove(path(), code) && code) log_warning(path().string(), ", of an earlier run, cannot be removed: ", code.message());
-}
+void BestModel::forget() const { remove_file(path()); }
+
+void BestModel::remove_partial() const { remove_file(partial()); }
 
 }  // namespace tw::train

@@ -24,9 +24,12 @@ class BestModel {
   void keep(const Progress& progress, const std::vector<NamedTensor>& tensors) const;
   /// Removes the file of an earlier run.
   void forget() const;
+  /// Removes what a run that was killed left of one.
+  void remove_partial() const;
 
  private:
   std::filesystem::path path() const { return options_.folder() / "best.safetensors"; }
+  std::filesystem::path partial() const { return path().string() + ".partial"; }
   bool larger_is_better() const;
 
   const Model& model_;

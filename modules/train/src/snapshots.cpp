@@ -57,6 +57,11 @@ void Snapshots::settle() {
   report_failure_of([&] { store_.wait(); });
 }
 
+std::optional<int64_t> Snapshots::last_step() const {
+  const std::vector<int64_t> steps = store_.steps();
+  return steps.empty() ? std::nullopt : std::optional(steps.back());
+}
+
 std::optional<Progress> Snapshots::newest() const {
   const auto step = store_.newest_valid();
   if (!step) return std::nullopt;

@@ -19,6 +19,8 @@ class Snapshots {
   /// Collective. All arguments are borrowed.
   Snapshots(const Ranks& ranks, const Model& model, const Options& options);
 
+  /// The step of the newest checkpoint, whether it can be read or not. Collective.
+  std::optional<int64_t> last_step() const;
   /// How far the newest checkpoint that can be read has come; `step` is its own. Collective.
   std::optional<Progress> newest() const;
   /// Takes the tensors of the checkpoint of `step`. Collective.

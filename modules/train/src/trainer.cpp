@@ -49,6 +49,7 @@ class Trainer::Run {
     expect_parameters(ranks_, model_);
     if (keeps_checkpoints()) {
       lock_.emplace(ranks_.all, options_.folder());
+      if (ranks_.all.rank() == 0) best_.remove_partial();
       snapshots_.emplace(ranks_, model_, options_);
     }
     earlier_ = to_resume();
@@ -127,9 +128,17 @@ class Trainer::Run {
     progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * ranks_.data.size();
     progress_.seed = options_.seed;
     if (!snapshots_ || options_.resume == Resume::fresh) return std::nullopt;
+    const auto last = snapshots_->last_step();
+    if (!last) return std::nullopt;
     const auto earlier = snapshots_->newest();
-    if (!earlier || (earlier->finished && options_.resume == Resume::refuse)) return std::nullopt;
-    if (options_.resume == Resume::refuse) {
+    const bool refuses = options_.resume == Resume::refuse;
+    if (!earlier || (refuses && earlier->finished && earlier->step != *last)) {
+      throw Error(concat(options_.folder().string(), " holds a run whose end is unknown: the newest checkpoint, of step ", *last, ", is damaged. ",
+                         earlier ? concat("Resume from that of step ", earlier->step, " (--resume), or say") : "No other is whole. Say",
+                         " that it may be lost (--fresh)"));
+    }
+    if (refuses && earlier->finished) return std::nullopt;
+    if (refuses) {
       throw Error(concat(options_.folder().string(), " holds a run that was not finished: epoch ", earlier->epoch, ", step ", earlier->step,
                          ". Resume it (--resume), or say that it may be lost (--fresh)"));
     }

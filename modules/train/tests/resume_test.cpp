@@ -46,6 +46,23 @@ tw::train::Options options_for(const std::string& name) {
   return options;
 }
 
+std::filesystem::path step_folder(const tw::train::Options& options, int64_t step) {
+  return options.folder() / "checkpoints" / tw::concat("step_000000", step < 10 ? "0" : "", step);
+}
+
+// Rank 0's part of a checkpoint, in its last byte.
+void damage(const tw::train::Options& options, int64_t step) {
+  if (world().rank() == 0) {
+    const auto file = step_folder(options, step) / "rank_0000.safetensors";
+    ASSERT_TRUE(std::filesystem::exists(file));
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekp(-1, std::ios::end);
+    const int last = bytes.peek();
+    bytes.put(static_cast<char>(last ^ 1));
+  }
+  world().barrier();
+}
+
 template <class Optimizer, class OptimizerOptions>
 void expect_bitwise_equal(const std::string& name, const OptimizerOptions& rule) {
   const auto whole = run<Optimizer>(world(), options_for(name + "_whole"), rule, never);
@@ -199,6 +216,39 @@ TEST(Resume, RefusesToLoseAnUnfinishedRun) {
   EXPECT_TRUE(again.seen.empty());
 }
 
+TEST(Resume, RefusesToLoseARunWhoseCheckpointsAreDamaged) {
+  auto options = options_for("all_damaged");
+  options.resume = Resume::fresh;
+  const auto rule = torch::optim::AdamOptions(0.01);
+  const auto expect_refused = [&](Resume how, int64_t step) {
+    options.resume = how;
+    try {
+      run<torch::optim::Adam>(world(), options, rule, never);
+      ADD_FAILURE() << "no exception";
+    } catch (const tw::Error& error) {
+      EXPECT_NE(std::string(error.what()).find(tw::concat("the newest checkpoint, of step ", step, ", is damaged")), std::string::npos)
+          << error.what();
+    }
+    world().barrier();
+    EXPECT_TRUE(std::filesystem::exists(step_folder(options, step)));
+    world().barrier();
+  };
+  run<torch::optim::Adam>(world(), options, rule, 3);
+  damage(options, 4);
+  expect_refused(Resume::refuse, 4);
+  expect_refused(Resume::resume, 4);
+  // Before the damaged one lies that of a run which was finished, and then made longer.
+  options.resume = Resume::fresh;
+  EXPECT_TRUE(run<torch::optim::Adam>(world(), options, rule, never).summary.finished);
+  options.resume = Resume::resume;
+  options.epochs = 4;
+  run<torch::optim::Adam>(world(), options, rule, 20);
+  damage(options, 21);
+  expect_refused(Resume::refuse, 21);
+  options.resume = Resume::fresh;
+  EXPECT_TRUE(run<torch::optim::Adam>(world(), options, rule, never).summary.finished);
+}
+
 TEST(Resume, LosesNothingToOptionsThatAreRefused) {
   auto options = options_for("refused");
   options.resume = Resume::fresh;
@@ -260,6 +310,25 @@ TEST(Resume, AFreshRunLeavesNoBestModelOfTheOneBefore) {
   EXPECT_FALSE(std::filesystem::exists(options.folder() / "best.safetensors"));
 }
 
+// A job that is killed while it writes the best model leaves a part of it.
+TEST(Resume, RemovesWhatAKilledRunLeft) {
+  auto options = options_for("left");
+  const auto left = options.folder() / "best.safetensors.partial";
+  for (const Resume how : {Resume::fresh, Resume::resume}) {
+    if (world().rank() == 0) {
+      std::filesystem::create_directories(options.folder());
+      std::ofstream(left) << "half";
+    }
+    world().barrier();
+    options.resume = how;
+    options.epochs = 0;  // nothing is evaluated
+    run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), never);
+    world().barrier();
+    EXPECT_FALSE(std::filesystem::exists(left));
+    world().barrier();
+  }
+}
+
 // Or a crash of the node could leave its name without its content.
 TEST(Resume, SyncsTheBestModelBeforeItGetsItsName) {
   auto options = options_for("synced");
@@ -282,15 +351,7 @@ TEST(Resume, GoesBackToTheCheckpointBeforeADamagedOne) {
   const auto rule = torch::optim::AdamOptions(0.01);
   const auto whole = run<torch::optim::Adam>(world(), options, rule, never);
   run<torch::optim::Adam>(world(), options, rule, 5);  // checkpoints of steps 4 and 6
-  if (world().rank() == 0) {
-    const auto file = options.folder() / "checkpoints" / "step_00000006" / "rank_0000.safetensors";
-    ASSERT_TRUE(std::filesystem::exists(file));
-    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
-    bytes.seekp(-1, std::ios::end);
-    const int last = bytes.peek();
-    bytes.put(static_cast<char>(last ^ 1));
-  }
-  world().barrier();
+  damage(options, 6);
   options.resume = Resume::resume;
   const auto resumed = run<torch::optim::Adam>(world(), options, rule, never);
   EXPECT_EQ(resumed.summary.steps, 18);

@@ -48,7 +48,8 @@ class DistributedSampler {
   /// @throws ContractError for `blocks` dealt by another or an unknown number of ranks; for more consumed samples than there are (but not
   ///         under `pad`, whose order goes on).
   void resume(int64_t epoch, int64_t consumed, std::optional<int> dealt_by = std::nullopt);
-  /// Begins the next epoch; the first call begins epoch 0. Called by torch::data's loaders.
+  /// Called by torch::data's loaders whenever they begin to iterate: begins the next epoch, the first time epoch 0. But one that set_epoch() or
+  /// resume() began, and of which nothing has been dealt since, stays as it is.
   /// @param samples a new size of the data set.
   void reset(std::optional<size_t> samples = std::nullopt);
 
@@ -89,6 +90,7 @@ class DistributedSampler {
   int64_t rank_;
   SamplerOptions options_;
   int64_t epoch_ = -1;          // -1: not begun
+  bool told_ = false;           // to begin epoch_, of which nothing has been dealt
   std::vector<int64_t> order_;  // of the whole epoch, without padding
   int64_t consumed_ = 0;
   int64_t end_ = 0;  // consumed_ at the end of the epoch

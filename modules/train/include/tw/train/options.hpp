@@ -33,8 +33,8 @@ enum class NonFinite {
 
 /// What to do with checkpoints of an earlier run of the same name.
 enum class Resume {
-  refuse,  ///< begin anew, unless an unfinished run would be lost: that is an error
-  resume,  ///< continue it; begin where there is none
+  refuse,  ///< begin anew, unless a run would be lost that is unfinished, or whose newest checkpoint is damaged: that is an error
+  resume,  ///< continue it, from the newest checkpoint that is whole; begin where there is none. Where all are damaged, that is an error
   fresh,   ///< begin anew in any case
 };
 
