@@ -119,7 +119,7 @@ class Planner {
     if (!why.empty()) problem(tensor.spec.name, ": ", why);
   }
 
-  // Gives the boxes of `tensor` to those who hold them, and to groups where they are several.
+  // Gives the boxes of `tensor` to those who hold them: of buffers, to the first; to groups where they are several.
   void group(size_t tensor) {
     const std::vector<Holder>& holders = holders_[tensor];
     const bool one = is_one_tensor(plan_.tensors[tensor].on_reshard);
@@ -133,6 +133,10 @@ class Planner {
     }
     if (one && boxes.empty()) write(tensor, holders.front(), spec(holders.front()).box);  // it has no element at all
     for (auto& [box, held_by] : boxes) {
+      if (plan_.tensors[tensor].kind == ShardKind::buffer) {  // may differ between its holders, so that nothing may be mixed
+        write(tensor, held_by.front(), box);
+        continue;
+      }
       std::vector<int64_t> ranks;
       for (const Holder& holder : held_by) ranks.push_back(holder.rank);
       groups_[{ranks.size(), ranks}].push_back({tensor, box, std::move(held_by)});

@@ -62,6 +62,26 @@ TEST(Store, SpreadsTheBytesOverTheRanks) {
   EXPECT_LT(most, total / world().size() + 32 * 1024);  // headers, and the tensors that are not cut
 }
 
+// Running statistics differ between ranks. One rank's are saved, whole, rather than whoever has the least to write.
+TEST(Store, OfBuffersTheFirstRankCounts) {
+  const int64_t large = int64_t{1} << 20;  // what is no buffer would be cut
+  const auto buffers = [large](double value) {
+    std::vector<NamedShard> shards{tw::whole("mean", torch::full({3}, value), ShardKind::buffer),
+                                   tw::whole("large", torch::full({large}, value), ShardKind::buffer)};
+    if (world().rank() > 0) shards.push_back(tw::whole("of_the_others", torch::full({3}, value), ShardKind::buffer));
+    return shards;
+  };
+  CheckpointStore store(world(), fresh_folder());
+  store.save(1, buffers(world().rank()), "");
+  store.wait();
+  const auto found = buffers(-1);
+  (void)store.load(1, found);
+  for (const NamedShard& shard : found) {
+    const int first = shard.name == "of_the_others" ? 1 : 0;
+    EXPECT_TRUE(shard.tensor.eq(first).all().item<bool>()) << shard.name << " is rank " << shard.tensor.flatten()[0].item<double>() << "'s";
+  }
+}
+
 TEST(Store, ReshardsByTheRules) {
   const fs::path folder = fresh_folder();
   const int old_ranks = world().size();

@@ -26,6 +26,8 @@ using DataParallelOptions = ReducerOptions;
 /// What changes the model comes before this: its dtype or device, parameters that are added, layers that were frozen and are trained. The first
 /// gradient of a step finds such a change, and backward() throws a ContractError that names the parameter. Layers that are frozen later take no part.
 ///
+/// Buffers are each rank's own from the construction on; checkpoints take rank 0's, and synchronize() gives it to all, such as before they evaluate.
+///
 /// Backward passes on one thread at a time, which ThreadLevel must let communicate; if one throws, make a new DataParallel before the next. Not for
 /// `backward(create_graph = true)`, whose graph is dropped.
 class DataParallel {

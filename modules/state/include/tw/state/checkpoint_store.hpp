@@ -51,7 +51,8 @@ class CheckpointStore {
 
   /// Begins a checkpoint of `shards`; they may change once this returns. Waits for the one before it, if that is not complete. One of the same step
   /// is replaced; those of later steps stay. Collective. Costs one copy of the bytes that this rank writes, which is what several ranks hold shared
-  /// among them; the first time also the making of memory for it.
+  /// among them; the first time also the making of memory for it. Of a buffer that several ranks hold, such as a running mean, the first rank's is
+  /// saved.
   /// @param step at least 0. @param metadata any text, such as JSON; rank 0's counts.
   /// @throws ContractError on every rank alike when the shards do not make up tensors; what made the one before it fail, as
   ///         wait().
