@@ -12,6 +12,7 @@
 #include <tw/mpi/releasing_others.hpp>
 
 #include "states.hpp"
+#include "states_on_ranks.hpp"
 #include "sweeper.hpp"
 
 namespace tw::layer_parallel {
@@ -94,6 +95,8 @@ class Fas {
   Solution finish() {
     const auto begin = std::chrono::steady_clock::now();
     const LevelState& fine = levels_.front();
+    levels_.resize(1);  // what is kept of the last relaxation takes their place
+    residual_.clear();
     const int rank = comm_.rank();
     const auto points = plan_.points_of(0, rank);
     const int64_t steps = plan_.level(0).steps;
@@ -243,11 +246,10 @@ class Fas {
          .take = [&](int64_t point, int64_t count, int64_t step, const State& values) { copy(at(level).u.at(point, count, step), values); }});
   }
 
+  // The difference first: it is small, and nothing at the end, while a sum of two states would round every one of them in each iteration.
   void correct(int level) {
     const LevelState& coarse = at(level + 1);
-    const State u = c_points(level);
-    add(u, coarse.u.states);
-    add(u, coarse.v.states, -1);
+    add(c_points(level), difference(coarse.u.states, coarse.v.states));
   }
 
   const Communicator& comm_;
@@ -337,7 +339,8 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
     const LevelPlan serial({{.steps = plan.level(0).steps}}, plan.cuts(), plan.owner());
     solution = iterate(comm, serial, options, observer, propagator, origin, {});
     add_costs(report, solution.report);
-    report.serial = report.converged = true;
+    report.serial = true;
+    report.converged = is_finite(comm, solution.points);
     solution.report = std::move(report);
     return solution;
   }

@@ -89,4 +89,10 @@ inline State sum(const State& a, const State& b) {
   return result;
 }
 
+inline State difference(const State& a, const State& b) {
+  State result;
+  for (size_t i = 0; i < a.size(); ++i) result.push_back(a[i].sub(b[i]));
+  return result;
+}
+
 }  // namespace tw::layer_parallel

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "states_on_ranks.hpp"
 
+#include <ATen/ops/ones.h>
+
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/tensor/packed_shapes.hpp>
@@ -22,6 +24,13 @@ State broadcast_state(const Communicator& comm, const State& state, Rank root, b
   for (at::Tensor& tensor : result) tensor = tensor.clone(at::MemoryFormat::Contiguous);  // others may hold what came in
   broadcast(comm, result, root);
   return result;
+}
+
+bool is_finite(const Communicator& comm, const State& state) {
+  const at::Tensor finite = at::ones({}, at::kLong);
+  for (const at::Tensor& tensor : state) finite.mul_(tensor.isfinite().all());
+  allreduce(comm, finite, ReduceOp::min);
+  return finite.item<int64_t>() == 1;
 }
 
 }  // namespace tw::layer_parallel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// States that travel whole, with shapes that only the sender knows.
+// States that travel whole, with shapes that only the sender knows; and what all ranks know of theirs.
 #pragma once
 #include <tw/layer_parallel/propagator.hpp>
 #include <tw/mpi/communicator.hpp>
@@ -11,5 +11,8 @@ namespace tw::layer_parallel {
 State broadcast_shapes(const Communicator& comm, const State& state, Rank root, bool recorded);
 /// `state` of `root`, on every rank. Collective.
 State broadcast_state(const Communicator& comm, const State& state, Rank root, bool recorded);
+
+/// Whether what ranks hold, each its own, is finite on all of them. Collective.
+bool is_finite(const Communicator& comm, const State& state);
 
 }  // namespace tw::layer_parallel

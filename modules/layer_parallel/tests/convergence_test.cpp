@@ -344,6 +344,15 @@ TEST(Mgrit, EndsWhereAValueIsNotFinite) {
   }
 }
 
+TEST(Mgrit, ASerialSolutionThatIsNotFiniteHasNotConverged) {
+  const auto step = [](double t, double, double v) { return t > 0.6 ? std::nan("") : v / 2; };
+  const auto [u, report] = mgrit::solve(world(), 1.0, 64, step, {.solver = {.iterations = 3, .on_divergence = OnDivergence::serial}});
+  EXPECT_TRUE(report.serial && report.diverged);
+  EXPECT_FALSE(report.converged);
+  EXPECT_NE(report.describe().find("diverged, then solved serially; "), std::string::npos);
+  EXPECT_EQ(report.describe().find("converged"), std::string::npos);
+}
+
 TEST(Mgrit, RefusesOptionsThatDifferBetweenRanks) {
   const LevelPlan plan(plan_levels(32), partition_steps(32, world().size(), 4), StepOwner::right);
   MgritOptions options;

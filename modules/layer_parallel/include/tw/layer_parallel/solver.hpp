@@ -14,7 +14,7 @@ namespace tw::layer_parallel {
 struct Report {
   int iterations = 0;
   std::vector<std::optional<double>> residuals;  ///< by iteration, of all ranks; none where it was not computed
-  bool converged = false;                        ///< the last residual is below the tolerance, or the solution is serial
+  bool converged = false;                        ///< the last residual is below the tolerance, or the solution is serial and finite
   bool diverged = false;  ///< a residual or value is not finite, or the last residual is larger than the one before by more than rounding
   bool serial = false;    ///< it diverged, and all steps were made one after the other instead
 
