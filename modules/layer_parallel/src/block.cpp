@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/layer_parallel/block.hpp>
 
+#include <c10/util/Exception.h>
+
 #include <tw/base/contract.hpp>
+
+#include "named_layer.hpp"
+#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {
@@ -14,6 +19,23 @@ State moved(const State& u, const State& slope, double factor) {
 }
 
 }  // namespace
+
+Layer named_layer(Layer layer, std::string name) {
+  name += concat(", a ", layer.module->name());
+  layer.forward = [forward = std::move(layer.forward), name = std::move(name)](const State& u, const State& extras, double dt) {
+    try {
+      State result = forward(u, extras, dt);
+      for (const at::Tensor& tensor : result) {
+        TW_EXPECTS(tensor.defined(), name, ", gave ", describe(result), " for ", describe(u));
+      }
+      return result;
+    } catch (c10::Error& e) {
+      e.add_context(concat("thrown in ", name, ", for ", describe(u)));
+      throw;
+    }
+  };
+  return layer;
+}
 
 State step(const Layer& layer, Integrator integrator, const State& u, const State& extras, double dt) {
   if (layer.is_step) return layer.forward(u, extras, dt);

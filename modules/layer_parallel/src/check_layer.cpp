@@ -6,6 +6,7 @@
 #include <tw/layer_parallel/check_layer.hpp>
 #include <tw/tensor/generator.hpp>
 
+#include "named_layer.hpp"
 #include "states.hpp"
 
 namespace tw::layer_parallel {
@@ -22,7 +23,7 @@ bool equal(const State& a, const State& b) {
 
 std::vector<std::string> check_layer(const Block& block, const State& example, double dt, const State& extras) {
   std::vector<std::string> problems;
-  const Layer layer = block.make(0);
+  const Layer layer = named_layer(block.make(0), "layer 0");
   const Layer other = block.make(1);
   if (layer.module == other.module) problems.emplace_back("the factory gives the same layer twice");
 
@@ -32,7 +33,12 @@ std::vector<std::string> check_layer(const Block& block, const State& example, d
     return step(layer, block.options.integrator, from, extras, by);
   };
   const State from = each(example, [](const at::Tensor& t) { return t.detach().clone().set_requires_grad(t.is_floating_point()); });
-  const State to = stepped(from, dt);
+  State to;
+  try {
+    to = stepped(from, dt);
+  } catch (const std::exception& e) {
+    return {e.what()};
+  }
   if (to.size() != from.size()) return {concat("a state of ", from.size(), " tensors became one of ", to.size())};
   for (size_t i = 0; i < to.size(); ++i) {
     if (to[i].sizes() != from[i].sizes()) problems.push_back(concat("tensor ", i, " had shape ", from[i].sizes(), " and got ", to[i].sizes()));

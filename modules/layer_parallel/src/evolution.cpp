@@ -47,7 +47,7 @@ State ForwardPropagator::march(const March& march, const State& from, const Betw
 }
 
 State ForwardPropagator::march(const Runs& runs, int64_t stride, bool record, const State& from, const Between& between) {
-  const Stepper& stepper = evolution_.stack.stepper(from, extras_, evolution_.h * static_cast<double>(stride));
+  Stepper& stepper = evolution_.stack.stepper(from, extras_, evolution_.h * static_cast<double>(stride));
   if (!stepper.runs_together() && runs.count > 1 && !between) {
     std::vector<State> ends;
     for (int64_t run = 0; run < runs.count; ++run) {
@@ -116,17 +116,19 @@ State AdjointPropagator::march_finest(const March& march, const State& from) {
   return concatenate(results);
 }
 
-State AdjointPropagator::through(const Record& record, const Part& part, const State& cotangents, bool last) {
+State AdjointPropagator::through(Record& record, const Part& part, const State& cotangents, bool last) {
   const Runs& runs = record.runs;
   const bool kept = !record.steps.empty();
   std::vector<std::unique_ptr<Linearised>> again;
   if (!kept) again = linearised_again(record, part);
-  const auto& steps = kept ? record.steps : again;
+  auto& steps = kept ? record.steps : again;
+  const bool frees = !kept || (last && !tape_.retain && part.runs == runs.count);
   const int64_t first_row = kept ? part.run : 0;
   State state = cotangents;
   for (int64_t j = part.end - 1; j >= part.begin; --j) {
     const Rows layers = evolution_.layers({runs.begin(part.run) + j, part.runs, runs.spacing});
     state = steps[static_cast<size_t>(j)]->transposed({first_row, part.runs, 1}, state, last ? gradients_of(layers) : std::vector<at::Tensor>());
+    if (frees) steps[static_cast<size_t>(j)].reset();
   }
   return state;
 }
@@ -134,7 +136,7 @@ State AdjointPropagator::through(const Record& record, const Part& part, const S
 std::vector<std::unique_ptr<Linearised>> AdjointPropagator::linearised_again(const Record& record, const Part& part) const {
   const Runs& runs = record.runs;
   State states = rows(record.from, part.run, part.runs);
-  const Stepper& stepper = evolution_.stack.stepper(states, tape_.extras, evolution_.h);
+  Stepper& stepper = evolution_.stack.stepper(states, tape_.extras, evolution_.h);
   const Seeding seeding(evolution_);
   std::vector<std::unique_ptr<Linearised>> steps;
   for (int64_t j = 0; j < part.end; ++j) {
@@ -182,7 +184,7 @@ const AdjointPropagator::CoarseSteps& AdjointPropagator::coarse_steps(const Leve
   const int64_t offset = steps % stride;
   coarse.first = offset + std::max<int64_t>((from - offset + stride - 1) / stride, 0) * stride;
   const int64_t count = (to - 1 - coarse.first) / stride + 1;
-  const Stepper& stepper = evolution_.stack.stepper(states.states, tape_.extras, evolution_.h * static_cast<double>(stride));
+  Stepper& stepper = evolution_.stack.stepper(states.states, tape_.extras, evolution_.h * static_cast<double>(stride));
   const Seeding seeding(evolution_);
   coarse.steps =
       stepper.linearise(evolution_.layers({coarse.first, count, stride}), states.at(coarse.first, count, stride), {tape_.extras, seeding.seed})

@@ -56,7 +56,7 @@ class AdjointPropagator : public Propagator {
 
   State march(const March& march, const State& from, const Between& between) override;
   /// The transposed Jacobian of some steps of a record. @param last adds to the gradients. @return stacked, in the order of the record's runs
-  State through(const Record& record, const Part& part, const State& cotangents, bool last);
+  State through(Record& record, const Part& part, const State& cotangents, bool last);
 
  private:
   /// Where a step of level 0 was recorded.

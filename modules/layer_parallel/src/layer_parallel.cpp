@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <ostream>
@@ -15,6 +16,7 @@
 #include <tw/tensor/autograd_node.hpp>
 #include <tw/tensor/generator.hpp>
 
+#include "named_layer.hpp"
 #include "network.hpp"
 #include "states.hpp"
 #include "states_on_ranks.hpp"
@@ -75,6 +77,8 @@ void LayerParallelOptions::validate() const {
 
 namespace {
 
+bool is_defined(const at::Tensor& tensor) { return tensor.defined(); }
+
 State detached(const State& state) {
   return each(state, [](const at::Tensor& t) { return t.detach(); });
 }
@@ -108,7 +112,7 @@ Layer make_plain_layer(const Block& block, size_t index, uint64_t seed) {
   generator.seed(seed, static_cast<uint64_t>(index) << 32U);
   Layer layer = block.make(0);
   TW_EXPECTS(!layer.is_step, "block ", index, " is a plain layer, and makes no time step: its forward takes no dt");
-  return layer;
+  return named_layer(std::move(layer), concat("block ", index));
 }
 
 LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options)
@@ -148,6 +152,8 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
                  "no gradient reaches extras: detach them, or make them a part of the state");
     }
     Rank here(0);
+    const bool is_whole = comm_.rank() != here || (!input.empty() && std::all_of(input.begin(), input.end(), is_defined));
+    TW_EXPECTS(is_whole, "the input is ", describe(input));
     State state = comm_.rank() == here ? input : State{place_of(input)};
     for (Part& part : parts_) {
       if (part.ode) {
@@ -200,7 +206,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
       TW_EXPECTS(!c10::GradMode::is_enabled(), "gradients of layers in parallel cannot be differentiated again: create_graph must be false");
       std::vector<at::Tensor> gradients = zero_gradients(block.stack());
       const State end = comm_.rank() == block.last_rank() ? State(cotangents.begin(), cotangents.end()) : *like;
-      const State begin = block.backward(*recorded, end, gradients);
+      const State begin = block.backward(*recorded, end, gradients, torch::autograd::get_current_graph_task_keep_graph());
       State result = carried(comm_, begin, block.first_rank(), here, *like);
       if (comm_.rank() != here) result = State(tensors, zeros);
       result.emplace_back();  // the anchor's

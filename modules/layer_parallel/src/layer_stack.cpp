@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layer_stack.hpp"
 
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/randn.h>
-#include <ATen/ops/randn_like.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <set>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/tensor/generator.hpp>
 
+#include "batching_stepper.hpp"
+#include "named_layer.hpp"
 #include "states.hpp"
-#include "steppers.hpp"
-#include "traced_step.hpp"
 
 namespace tw::layer_parallel {
 namespace {
@@ -64,18 +62,21 @@ bool is_linked(const StackedTensor& tensor) {
 
 }  // namespace
 
+LayerStack::~LayerStack() = default;
+
 LayerStack::LayerStack(const Block& block, LevelPlan::Range range, uint64_t seed, uint64_t stream) : options_(block.options), range_(range) {
   GeneratorGuard generator;
   for (int64_t i = range.begin; i < range.end; ++i) {
     generator.seed(seed, stream << 32U | static_cast<uint64_t>(i));
-    layers_.push_back(block.make(i));
+    layers_.push_back(named_layer(block.make(i), concat("layer ", i, " of block ", stream)));
   }
   parameters_ = stack_tensors(layers_, range.begin, [](torch::nn::Module& m) { return m.named_parameters().items(); });
   buffers_ = stack_tensors(layers_, range.begin, [](torch::nn::Module& m) { return m.named_buffers().items(); });
-  relink();
+  begin_pass();
 }
 
-void LayerStack::relink() {
+void LayerStack::begin_pass() {
+  ++pass_;
   for (auto* tensors : {&parameters_, &buffers_}) {
     for (const StackedTensor& tensor : *tensors) {
       if (!tensor.slices.empty() && tensor.slices[0].requires_grad() != tensor.stack.requires_grad()) {
@@ -123,91 +124,21 @@ namespace {
 constexpr size_t most_steppers = 64;  // shapes and lengths of steps, for inputs whose size changes from pass to pass
 }
 
-const Stepper& LayerStack::stepper(const State& states, const State& extras, double dt) {
-  for (const auto& [of, stepper] : steppers_) {
-    if (of.fits(training_, dt, states, extras)) return *stepper;
-  }
+Stepper& LayerStack::stepper(const State& states, const State& extras, double dt) {
+  const auto found = std::find_if(steppers_.begin(), steppers_.end(), [&](const auto& it) { return it.first.fits(training_, dt, states, extras); });
+  if (found != steppers_.end()) return *found->second;
   Case of{training_, dt, {}};
   for (const at::Tensor& tensor : states) of.tensors.emplace_back(tensor.sizes().slice(1).vec(), tensor.scalar_type());
   for (const at::Tensor& tensor : extras) of.tensors.emplace_back(tensor.sizes().vec(), tensor.scalar_type());
   if (steppers_.size() == most_steppers) steppers_.erase(steppers_.begin());
-  return *steppers_.emplace_back(std::move(of), find_stepper(states, extras, dt)).second;
+  return *steppers_.emplace_back(std::move(of), std::make_unique<BatchingStepper>(*this, options_, states, extras, dt)).second;
 }
 
-namespace {
-
-/// Why `stepper` does not do for the layers what `reference` does; empty: it does.
-std::string difference(const LayerStack& stack, const Stepper& stepper, const Stepper& reference, const State& like, const State& extras) {
-  const Rows all{0, stack.range().size(), 1};
-  const Rows layers{stack.range().begin, all.count, 1};
-  const auto drawn = [&] {
-    return each(like, [&](const at::Tensor& t) {
-      std::vector<int64_t> shape = t.sizes().vec();
-      shape[0] = all.count;
-      return at::randn(shape, t.options());
-    });
-  };
-  const State states = drawn();
-  const State cotangents = drawn();
-  const auto results_of = [&](const Stepper& way) {
-    auto [results, linearised] = way.linearise(layers, states, {extras, {}});
-    std::vector<at::Tensor> gradients;
-    for (const StackedTensor& p : stack.parameters()) {
-      gradients.push_back(p.stack.requires_grad() ? at::zeros_like(p.stack, at::TensorOptions(), at::MemoryFormat::Contiguous) : at::Tensor());
-    }
-    const State passed = linearised->transposed(all, cotangents, gradients);
-    results.insert(results.end(), passed.begin(), passed.end());
-    for (const at::Tensor& g : gradients) {
-      if (g.defined()) results.push_back(g);
-    }
-    return results;
-  };
-  const State given = results_of(stepper);
-  const State expected = results_of(reference);
-  for (size_t i = 0; i < given.size(); ++i) {
-    const double error = at::linalg_vector_norm(given[i].sub(expected[i]).to(at::kDouble)).item<double>();
-    const double norm = at::linalg_vector_norm(expected[i].to(at::kDouble)).item<double>();
-    const double tolerance = given[i].scalar_type() == at::kDouble ? 1e-12 : 1e-5;  // some 50 roundings of float32, many more of float64
-    if (!(error <= tolerance * norm)) return concat("together they give something else, by ", error / norm, " of the norm");
+std::string LayerStack::unbatchable() const {
+  for (const auto& [of, stepper] : steppers_) {
+    if (stepper->last_pass() == pass_ && !stepper->runs_together()) return stepper->unbatchable();
   }
   return "";
-}
-
-}  // namespace
-
-std::unique_ptr<Stepper> LayerStack::find_stepper(const State& states, const State& extras, double dt) {
-  auto one_by_one = make_one_by_one(*this, options_.integrator, dt);
-  unbatchable_.clear();
-  const auto refuse = [&](std::string why) {
-    unbatchable_ = std::move(why);
-    return std::move(one_by_one);
-  };
-  if (layers_.empty()) return one_by_one;
-  if (options_.batching == Batching::never) return refuse("Batching::never");
-  if (options_.random) return refuse("they draw random numbers");
-  if (!buffers_.empty()) return refuse("they have buffers");
-  GeneratorGuard generator;
-  generator.seed(0, 0);
-  try {
-    const State example = each(row(states, 0), [](const at::Tensor& t) { return at::randn_like(t); });
-    const auto graph = trace_step(layers_.front(), options_.integrator, parameters_of(range_.begin), example, extras, dt);
-    std::string problem;
-    std::unique_ptr<Stepper> together;
-    if (auto program = StepProgram::compile(*graph, states.size(), extras.size(), problem)) {
-      together = make_programmed(*this, std::move(program));
-    } else {
-      auto vmapped = std::make_unique<VmappedStep>(graph);
-      if (options_.batching == Batching::automatic && vmapped->has_convolutions()) {
-        return refuse("they hold convolutions, which are slower together");
-      }
-      together = make_vmapped(*this, std::move(vmapped));
-    }
-    problem = difference(*this, *together, *one_by_one, states, extras);
-    return problem.empty() ? std::move(together) : refuse(problem);
-  } catch (const std::exception& e) {
-    const std::string what = e.what();
-    return refuse(what.substr(0, what.find('\n')));
-  }
 }
 
 }  // namespace tw::layer_parallel

@@ -19,10 +19,15 @@ struct StackedTensor {
   std::vector<at::Tensor> slices;  ///< the layers' own tensors
 };
 
+class BatchingStepper;
+
 class LayerStack {
  public:
   /// @param range of the block's layers. Layer i's initial values depend on (seed, stream, i) alone.
   LayerStack(const Block& block, LevelPlan::Range range, uint64_t seed, uint64_t stream);
+  ~LayerStack();
+  LayerStack(const LayerStack&) = delete;
+  LayerStack& operator=(const LayerStack&) = delete;
 
   LevelPlan::Range range() const noexcept { return range_; }
   const std::vector<StackedTensor>& parameters() const noexcept { return parameters_; }
@@ -37,14 +42,15 @@ class LayerStack {
 
   void train(bool on);
   bool is_training() const noexcept { return training_; }
-  /// Makes the layers' tensors slices of the stacks again, where those were replaced, as Module::to() does.
-  void relink();
+  /// Makes the layers' tensors slices of the stacks again, where those were replaced, as Module::to() does. What layers do is looked at again.
+  void begin_pass();
+  uint64_t pass() const noexcept { return pass_; }
 
-  /// What makes steps of length `dt` of states that are, stacked, like `states`: the best way there is, tried once for each shape and length. It
-  /// stays until the next call.
-  const Stepper& stepper(const State& states, const State& extras, double dt);
-  /// Why the layers did not run as one operation when a shape or length was last new; empty: they did.
-  const std::string& unbatchable() const noexcept { return unbatchable_; }
+  /// What makes steps of length `dt` of states that are, stacked, like `states`: the best way there is, one for each shape and length. It stays
+  /// until the next call.
+  Stepper& stepper(const State& states, const State& extras, double dt);
+  /// Why layers did not run as one operation in this pass; empty: they did, or none has run.
+  std::string unbatchable() const;
 
  private:
   /// What a stepper is for.
@@ -56,8 +62,6 @@ class LayerStack {
     bool fits(bool training, double dt, const State& states, const State& extras) const;
   };
 
-  std::unique_ptr<Stepper> find_stepper(const State& states, const State& extras, double dt);
-
   BlockOptions options_;
   LevelPlan::Range range_;
   std::vector<Layer> layers_;
@@ -65,8 +69,8 @@ class LayerStack {
   std::vector<StackedTensor> buffers_;
   bool training_ = true;
   mutable std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<at::Tensor>> views_;  // of the stacks, by rows
-  std::vector<std::pair<Case, std::unique_ptr<Stepper>>> steppers_;
-  std::string unbatchable_;
+  std::vector<std::pair<Case, std::unique_ptr<BatchingStepper>>> steppers_;
+  uint64_t pass_ = 0;
 };
 
 }  // namespace tw::layer_parallel

@@ -145,7 +145,7 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
   for (const at::Tensor& tensor : input) {
     TW_EXPECTS(tensor.is_floating_point() || tensor.is_complex(), "a state has real or complex numbers, not ", tensor.scalar_type());
   }
-  stack_.relink();
+  stack_.begin_pass();
   const auto call = static_cast<uint64_t>(calls_.item<int64_t>());
   if (stack_.is_training()) calls_.add_(1);
   Tape* tape = pass ? &pass->tape : nullptr;
@@ -196,8 +196,9 @@ Stored OdeBlock::exchange_c_states(const Solution& solution, const State& exampl
   return mine;
 }
 
-State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<at::Tensor>& gradients) {
+State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<at::Tensor>& gradients, bool retain) {
   TW_EXPECTS(versions() == pass.versions, "parameters were changed between a forward pass and its backward pass");
+  pass.tape.retain = retain;
   const BuffersGuard buffers(stack_);
   const ModeGuard mode(stack_, pass.training);
   AdjointPropagator layers(evolution(pass.call), pass.tape, gradients);

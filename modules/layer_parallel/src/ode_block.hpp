@@ -36,9 +36,9 @@ class OdeBlock {
   /// @return the state behind the last layer on last_rank(); empty elsewhere
   State forward(const State& input, const State& extras, const std::shared_ptr<Pass>& pass);
   /// Collective. @param cotangent of the result on last_rank(); elsewhere any state like it. @param gradients by parameter, like the stacks; added
-  /// to.
+  /// to. @param retain the pass is needed again; otherwise it goes as it is used
   /// @return that of the input on first_rank(); empty elsewhere
-  State backward(Pass& pass, const State& cotangent, const std::vector<at::Tensor>& gradients);
+  State backward(Pass& pass, const State& cotangent, const std::vector<at::Tensor>& gradients, bool retain);
 
   const Report& forward_report() const noexcept { return forward_.report(); }
   const Report& backward_report() const noexcept { return backward_.report(); }

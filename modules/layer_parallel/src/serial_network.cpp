@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/base/contract.hpp>
+#include <tw/base/concat.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/tensor/generator.hpp>
 
+#include "named_layer.hpp"
 #include "random_layer_seed.hpp"
 
 namespace tw::layer_parallel {
@@ -14,7 +15,8 @@ SerialNetwork::SerialNetwork(std::vector<Block> blocks, const LayerParallelOptio
     std::vector<Layer>& layers = layers_.emplace_back();
     for (int64_t k = 0; k < blocks_[i].count; ++k) {
       generator.seed(options_.seed, static_cast<uint64_t>(i) << 32U | static_cast<uint64_t>(k));
-      layers.push_back(blocks_[i].make(k));
+      const std::string name = blocks_[i].is_ode() ? concat("layer ", k, " of block ", i) : concat("block ", i);
+      layers.push_back(named_layer(blocks_[i].make(k), name));
       names->register_module(std::to_string(k), layers.back().module);
     }
   }

@@ -22,6 +22,7 @@ struct Tape {
   Stored c_states;  ///< values at the C-points that this rank's steps begin at, for coarse steps
   State extras;
   bool recompute = false;  ///< keep where runs began, and nothing of their steps
+  bool retain = true;      ///< the adjoint's last sweep leaves it as it is
 };
 
 }  // namespace tw::layer_parallel

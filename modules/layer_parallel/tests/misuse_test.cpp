@@ -59,6 +59,31 @@ TEST(Misuse, ParametersThatChangeBeforeTheBackwardPass) {
   }
 }
 
+TEST(Misuse, ASecondBackwardPassNeedsRetainGraph) {
+  LayerParallel net(world(), dense_blocks());
+  const torch::Tensor y = net.forward(torch::ones({2, 4})).sum();
+  y.backward({}, /*retain_graph=*/true);
+  std::vector<torch::Tensor> once;
+  for (const torch::Tensor& p : net.parameters()) once.push_back(p.grad().clone());
+  y.backward();
+  for (size_t i = 0; i < once.size(); ++i) EXPECT_TRUE(net.parameters()[i].grad().equal(2 * once[i])) << i;
+  const torch::Tensor z = net.forward(torch::ones({2, 4}));
+  z.backward(torch::ones_like(z));
+  world().barrier();
+  expect_refused<ContractError>([&] { z.backward(torch::ones_like(z)); }, "retain_graph");
+}
+
+/// While output and loss live on, as outside of a loop.
+TEST(Misuse, ABackwardPassFreesWhatNobodyNeedsAgain) {
+  LayerParallel net(world(), dense_blocks());
+  const torch::Tensor extra = torch::ones({4});  // held by what a pass leaves
+  const torch::Tensor y = net.forward(State{torch::ones({2, 4})}, {extra})[0].sum();
+  y.backward({}, /*retain_graph=*/true);
+  EXPECT_GT(extra.use_count(), 1);
+  y.backward();
+  EXPECT_EQ(extra.use_count(), 1);
+}
+
 TEST(Misuse, LayersThatShareTensors) {
   const Dense shared(4);
   expect_refused<ContractError>([&] { LayerParallel(world(), {block([shared] { return shared; }, 16)}); }, "another layer or name has too");
@@ -99,6 +124,27 @@ TEST(Misuse, AFactoryThatThrowsReleasesTheOtherRanks) {
     return Dense(4);
   };
   expect_refused<std::runtime_error>([&] { LayerParallel(world(), {block(failing, 16)}); }, "no such layer");
+}
+
+/// A layer whose results are of no use.
+struct Faulty : torch::nn::Module {
+  explicit Faulty(bool gives_nothing) : gives_nothing_(gives_nothing) {}
+  torch::Tensor forward(const torch::Tensor& u) { return gives_nothing_ ? torch::Tensor() : torch::zeros({u.size(1), 5}).matmul(u); }
+  bool gives_nothing_;
+};
+
+TEST(Misuse, LayersThatGiveNothingOrFailAreNamed) {
+  const torch::Tensor x = torch::ones({2, 4});
+  for (const Batching batching : {Batching::never, Batching::automatic}) {
+    const std::vector<Block> nothing{block([] { return std::make_shared<Faulty>(true); }, 16, {.batching = batching})};
+    expect_refused<ContractError>([&] { LayerParallel(world(), nothing).forward(x); }, "layer 0 of block 0, a ");
+    const std::vector<Block> fails{block([] { return std::make_shared<Faulty>(false); }, 16, {.batching = batching})};
+    expect_refused<c10::Error>([&] { LayerParallel(world(), fails).forward(x); }, "thrown in layer 0 of block 0, a ");
+  }
+  std::vector<Block> opening = dense_blocks();
+  opening.insert(opening.begin(), block([] { return std::make_shared<Faulty>(true); }, 1));
+  expect_refused<ContractError>([&] { LayerParallel(world(), opening).forward(x); }, "block 0, a ");
+  expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks()).forward(torch::Tensor()); }, "the input is an undefined tensor");
 }
 
 TEST(Misuse, OptionsThatDifferBetweenRanks) {

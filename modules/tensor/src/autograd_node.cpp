@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
+#include <tw/base/contract.hpp>
 #include <tw/tensor/autograd_node.hpp>
 
 #include <utility>
@@ -24,7 +26,10 @@ struct PassNode : torch::autograd::Function<PassNode> {
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& cotangents) {
-    const c10::intrusive_ptr<torch::CustomClassHolder> capsule = ctx->saved_data["functions"].toCapsule();
+    const c10::IValue functions = ctx->saved_data["functions"];
+    TW_EXPECTS(functions.isCapsule(), "a second backward pass, where the first one has freed what it needs: the first one takes retain_graph");
+    if (!torch::autograd::get_current_graph_task_keep_graph()) ctx->saved_data["functions"] = c10::IValue();
+    const c10::intrusive_ptr<torch::CustomClassHolder> capsule = functions.toCapsule();
     variable_list gradients = dynamic_cast<Holder&>(*capsule).functions.backward(cotangents);
     gradients.emplace_back();  // of the functions themselves
     return gradients;

@@ -107,8 +107,8 @@ class LayerParallel : public torch::nn::Module {
   void observe(PhaseObserver observer);
   /// How the last passes went. Local.
   NetworkReport report() const;
-  /// Why the layers of ODE block `name` did not run as one operation when their states last had a new shape; empty where they did, or none has run
-  /// yet.
+  /// Why the layers of ODE block `name` that this rank has did not run as one operation in the last pass; empty where they did, or
+  /// none has run yet.
   std::string unbatchable(const std::string& name) const;
 
   /// Parameters and buffers for checkpoints, which any number of ranks can load: stacks are slices of the block's, [layers of the block, ...].

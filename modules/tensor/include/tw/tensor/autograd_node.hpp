@@ -15,7 +15,8 @@ struct NodeFunctions {
   std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& cotangents)> backward;
 };
 
-/// The outputs of `functions.forward`, which autograd takes to depend on `inputs`.
+/// The outputs of `functions.forward`, which autograd takes to depend on `inputs`. What the functions hold lives as long as the graph, or until a
+/// backward pass without retain_graph has ended; a second one throws ContractError.
 std::vector<at::Tensor> make_node(const std::vector<at::Tensor>& inputs, NodeFunctions functions);
 
 }  // namespace tw

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "batching_stepper.hpp"
+
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <tw/base/concat.hpp>
+#include <tw/tensor/generator.hpp>
+
+#include "states.hpp"
+#include "steppers.hpp"
+#include "traced_step.hpp"
+
+namespace tw::layer_parallel {
+namespace {
+
+/// Why `stepper` does not do for two of the layers what `reference` does; empty: it does. All do the same: two tell how, in little memory.
+std::string difference(const LayerStack& stack, Stepper& stepper, Stepper& reference, const State& like, const State& extras) {
+  const Rows all{0, std::min<int64_t>(stack.range().size(), 2), 1};
+  const Rows layers{stack.range().begin, all.count, 1};
+  const auto drawn = [&] {
+    return each(like, [&](const at::Tensor& t) {
+      std::vector<int64_t> shape = t.sizes().vec();
+      shape[0] = all.count;
+      return at::randn(shape, t.options());
+    });
+  };
+  const State states = drawn();
+  const State cotangents = drawn();
+  const auto results_of = [&](Stepper& way) {
+    auto [results, linearised] = way.linearise(layers, states, {extras, {}});
+    std::vector<at::Tensor> gradients;
+    for (const StackedTensor& p : stack.parameters()) {
+      const at::Tensor some = p.stack.detach().narrow(0, 0, all.count);
+      gradients.push_back(p.stack.requires_grad() ? at::zeros_like(some, at::TensorOptions(), at::MemoryFormat::Contiguous) : at::Tensor());
+    }
+    const State passed = linearised->transposed(all, cotangents, gradients);
+    results.insert(results.end(), passed.begin(), passed.end());
+    for (const at::Tensor& g : gradients) {
+      if (g.defined()) results.push_back(g);
+    }
+    return results;
+  };
+  const State given = results_of(stepper);
+  const State expected = results_of(reference);
+  for (size_t i = 0; i < given.size(); ++i) {
+    const double error = at::linalg_vector_norm(given[i].sub(expected[i]).to(at::kDouble)).item<double>();
+    const double norm = at::linalg_vector_norm(expected[i].to(at::kDouble)).item<double>();
+    const double tolerance = given[i].scalar_type() == at::kDouble ? 1e-12 : 1e-5;  // some 50 roundings of float32, many more of float64
+    if (!(error <= tolerance * norm)) return concat("together they give something else, by ", error / norm, " of the norm");
+  }
+  return "";
+}
+
+}  // namespace
+
+BatchingStepper::BatchingStepper(const LayerStack& stack, const BlockOptions& options, const State& states, const State& extras, double dt)
+    : stack_(stack), options_(options), dt_(dt), one_by_one_(make_one_by_one(stack, options.integrator, dt)) {
+  if (stack.range().size() > 0) find(states, extras);
+}
+
+State BatchingStepper::run(const Rows& layers, const State& states, const Surroundings& with) {
+  return way(layers, states, with.extras).run(layers, states, with);
+}
+
+std::pair<State, std::unique_ptr<Linearised>> BatchingStepper::linearise(const Rows& layers, const State& states, const Surroundings& with) {
+  return way(layers, states, with.extras).linearise(layers, states, with);
+}
+
+Stepper& BatchingStepper::way(const Rows& layers, const State& states, const State& extras) {
+  last_pass_ = stack_.pass();
+  bool found_anew = false;
+  for (int64_t i = 0; together_ && i < layers.count; ++i) {
+    const int64_t layer = layers.begin + i * layers.spacing;
+    uint64_t& looked_at = looked_at_[static_cast<size_t>(layer - stack_.range().begin)];
+    if (looked_at == stack_.pass()) continue;
+    const std::string other = seen_.difference(footprint(layer, row(states, i), extras));
+    if (other.empty()) {
+      looked_at = stack_.pass();
+    } else if (!std::exchange(found_anew, true)) {
+      find(states, extras);  // it may have changed in all of them
+      i = -1;
+    } else {
+      together_.reset();
+      unbatchable_ = concat("layer ", layer, " does not do what layer ", stack_.range().begin, " does: ", other);
+    }
+  }
+  return together_ ? *together_ : *one_by_one_;
+}
+
+Footprint BatchingStepper::footprint(int64_t layer, const State& state, const State& extras) const {
+  const c10::AutoGradMode no_gradients(false);
+  std::vector<at::Tensor> inputs = state;
+  inputs.insert(inputs.end(), extras.begin(), extras.end());
+  const std::vector<at::Tensor> parameters = stack_.parameters_of(layer);
+  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+  return Footprint::of(inputs, [&] { return step(stack_.layer(layer), options_.integrator, state, extras, dt_); });
+}
+
+void BatchingStepper::find(const State& states, const State& extras) {
+  unbatchable_.clear();
+  looked_at_.assign(static_cast<size_t>(stack_.range().size()), 0);
+  try {
+    together_ = found(states, extras);
+  } catch (const std::exception& e) {
+    const std::string what = e.what();
+    together_.reset();
+    unbatchable_ = what.substr(0, what.find('\n'));
+  }
+}
+
+std::unique_ptr<Stepper> BatchingStepper::found(const State& states, const State& extras) {
+  const auto refuse = [&](std::string why) {
+    unbatchable_ = std::move(why);
+    return nullptr;
+  };
+  if (options_.batching == Batching::never) return refuse("Batching::never");
+  if (options_.random) return refuse("they draw random numbers");
+  if (!stack_.buffers().empty()) return refuse("they have buffers");
+  GeneratorGuard generator;
+  generator.seed(0, 0);
+  const int64_t first = stack_.range().begin;
+  const State example = each(row(states, 0), [](const at::Tensor& t) { return at::randn_like(t); });
+  seen_ = footprint(first, example, extras);
+  if (!seen_.reads().empty()) return refuse(concat("they read numbers out of tensors, by ", seen_.reads(), ", on which what they do may depend"));
+  run_unseen(example, [&](const State& state) {
+    const c10::AutoGradMode no_gradients(false);
+    step(stack_.layer(first), options_.integrator, state, extras, dt_);
+  });
+  const auto graph = trace_step(stack_.layer(first), options_.integrator, stack_.parameters_of(first), example, extras, dt_);
+  std::string problem;
+  std::unique_ptr<Stepper> together;
+  if (auto program = StepProgram::compile(*graph, states.size(), extras.size(), problem)) {
+    together = make_programmed(stack_, std::move(program));
+  } else {
+    auto vmapped = std::make_unique<VmappedStep>(graph);
+    if (options_.batching == Batching::automatic && vmapped->has_convolutions()) {
+      return refuse("they hold convolutions, which are slower together");
+    }
+    together = make_vmapped(stack_, std::move(vmapped));
+  }
+  problem = difference(stack_, *together, *one_by_one_, states, extras);
+  return problem.empty() ? std::move(together) : refuse(problem);
+}
+
+}  // namespace tw::layer_parallel

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "footprint.hpp"
+#include "layer_stack.hpp"
+#include "linearised.hpp"
+
+namespace tw::layer_parallel {
+
+/// Makes steps of several layers as one operation while all of them do what the first one was seen to do, and one by one otherwise. A layer is C++,
+/// of which only a call tells what it does: each is looked at once a pass, before it runs.
+class BatchingStepper : public Stepper {
+ public:
+  /// @param states, extras as those to come, stacked.
+  BatchingStepper(const LayerStack& stack, const BlockOptions& options, const State& states, const State& extras, double dt);
+
+  bool runs_together() const override { return together_ != nullptr; }
+  State run(const Rows& layers, const State& states, const Surroundings& with) override;
+  std::pair<State, std::unique_ptr<Linearised>> linearise(const Rows& layers, const State& states, const Surroundings& with) override;
+  /// Why they do not run together; empty: they do.
+  const std::string& unbatchable() const noexcept { return unbatchable_; }
+  /// The pass in which steps were last made.
+  uint64_t last_pass() const noexcept { return last_pass_; }
+
+ private:
+  Footprint footprint(int64_t layer, const State& state, const State& extras) const;
+  void find(const State& states, const State& extras);
+  std::unique_ptr<Stepper> found(const State& states, const State& extras);
+  Stepper& way(const Rows& layers, const State& states, const State& extras);
+
+  const LayerStack& stack_;
+  BlockOptions options_;
+  double dt_;
+  std::unique_ptr<Stepper> one_by_one_;
+  std::unique_ptr<Stepper> together_;
+  std::string unbatchable_;
+  Footprint seen_;                   // of the layers that run together
+  std::vector<uint64_t> looked_at_;  // by layer: the pass in which it was last seen to do that
+  uint64_t last_pass_ = 0;
+};
+
+}  // namespace tw::layer_parallel
