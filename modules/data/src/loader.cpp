@@ -26,6 +26,7 @@ CounterRng random_for(uint64_t seed, int64_t epoch, int64_t sample) {
 void LoaderOptions::validate() const {
   TW_EXPECTS(global_batch > 0, "global_batch must be positive, got ", global_batch);
   TW_EXPECTS(workers >= 0, "workers must not be negative, got ", workers);
+  TW_EXPECTS(workers <= most_workers, "workers must be at most ", most_workers, ", got ", workers);
   TW_EXPECTS(workers == 0 || prefetch > 0, "prefetch must be positive where there are workers, got ", prefetch);
 }
 

@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <ostream>
+#include <string_view>
 #include <tw/base/concat.hpp>
 
 namespace tw::train {
@@ -58,6 +60,19 @@ std::string servers_text(const ServerFigures& figures) {
                 " of the step time spent waiting; half of the pushes at most ", age_of(0.5), " pushes of others old, all at most ", age_of(1));
 }
 
+/// "runs/lenet: metrics.jsonl, checkpoints", those that the run has written; "" where there is none.
+std::string files_of(const Options& options) {
+  const bool keeps = options.checkpoint.every_epochs > 0 || options.checkpoint.every_steps > 0;  // or what is there is an earlier run's
+  std::string names;
+  for (const char* name : {"metrics.jsonl", "metrics.csv", "checkpoints", "best.safetensors"}) {
+    std::error_code code;
+    const std::filesystem::path path = options.folder() / name;
+    const bool metrics = std::string_view(name).starts_with("metrics");
+    if ((metrics || keeps) && !std::filesystem::is_empty(path, code) && !code) names += concat(names.empty() ? "" : ", ", name);
+  }
+  return names.empty() ? "" : concat(options.folder().string(), ": ", names);
+}
+
 }  // namespace
 
 Console::Console(std::ostream& out, bool terminal, std::string unit) : out_(out), terminal_(terminal), unit_(std::move(unit)) {}
@@ -77,7 +92,7 @@ void Console::on_end(State& state, const Summary& summary) {
   if (bar_) bar_->finish("ended here");
   const auto line = [&](const char* name, const std::string& value) { out_ << "  " << name << value << '\n'; };
   out_ << '\n' << state.options.name << ": " << (summary.stopped_because.empty() ? "done" : "ended: " + summary.stopped_because) << '\n';
-  if (!summary.finished) line("to go on       ", "give --resume");
+  if (!summary.finished) line("to go on       ", summary.diverged ? "give --resume, with other settings" : "give --resume");
   if (!summary.test.empty()) {
     const double accuracy = figure(summary.test, "accuracy");
     const std::string of = concat(grouped(summary.test_samples), " ", unit_, ", loss ", loss_text(figure(summary.test, "loss")));
@@ -86,7 +101,7 @@ void Console::on_end(State& state, const Summary& summary) {
     } else {
       line("test accuracy  ", concat(percent(accuracy), " of ", of));
     }
-    if (summary.best_epoch != summary.epochs) {
+    if (summary.best_epoch > 0 && summary.best_epoch != summary.epochs) {
       line("best           ", concat(state.options.early_stopping.watch, " ", loss_text(summary.best), " in epoch ", summary.best_epoch));
     }
   }
@@ -98,9 +113,8 @@ void Console::on_end(State& state, const Summary& summary) {
   line("communication  ", concat(format_count(summary.bytes_per_step), "B a step and rank; ", percent(summary.exposed_comm_share),
                                  " of the step time was spent waiting for it, ", percent(summary.waited_for_data_share), " waiting for data"));
   if (summary.servers) line("servers        ", servers_text(*summary.servers));
-  line("files          ",
-       concat(state.options.folder().string(), ": metrics.jsonl, metrics.csv",
-              state.options.checkpoint.every_epochs + state.options.checkpoint.every_steps > 0 ? ", checkpoints, best.safetensors" : ""));
+  const std::string files = files_of(state.options);
+  if (!files.empty()) line("files          ", files);
   out_ << std::flush;
 }
 

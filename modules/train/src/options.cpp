@@ -3,16 +3,25 @@
 #include <tw/train/options.hpp>
 #include <tw/train/report.hpp>
 
+#include <algorithm>
 #include <iomanip>
 #include <limits>
 
 namespace tw::train {
 
+std::string why_no_name(const std::string& name) {
+  if (name.empty()) return "must not be empty";
+  const bool plain = std::ranges::none_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7f || c == '/'; });
+  return plain && name != "." && name != ".." ? "" : "must be the name of one folder, without \"/\" and control characters";
+}
+
 void Options::validate() const {
-  TW_EXPECTS(!name.empty(), "name must not be empty");
+  TW_EXPECTS(why_no_name(name).empty(), "name ", why_no_name(name));
   TW_EXPECTS(epochs >= 0, "epochs must not be negative, got ", epochs);
   TW_EXPECTS(batch_size > 0, "batch_size must be positive, got ", batch_size);
+  TW_EXPECTS(batch_size <= most_samples_of_a_batch, "batch_size must be at most ", most_samples_of_a_batch, ", got ", batch_size);
   TW_EXPECTS(global_batch >= 0, "global_batch must not be negative, got ", global_batch);
+  TW_EXPECTS(global_batch <= most_samples_of_a_batch, "global_batch must be at most ", most_samples_of_a_batch, ", got ", global_batch);
   TW_EXPECTS(accumulation > 0, "accumulation must be positive, got ", accumulation);
   TW_EXPECTS(seed >= 0, "seed must not be negative, got ", seed);
   TW_EXPECTS(evaluate_every > 0, "evaluate_every must be positive, got ", evaluate_every);
@@ -22,6 +31,7 @@ void Options::validate() const {
   TW_EXPECTS(early_stopping.patience >= 0, "early_stopping.patience must not be negative, got ", early_stopping.patience);
   TW_EXPECTS(early_stopping.min_delta >= 0, "early_stopping.min_delta must not be negative, got ", early_stopping.min_delta);
   TW_EXPECTS(loader_workers >= 0, "loader_workers must not be negative, got ", loader_workers);
+  TW_EXPECTS(loader_workers <= LoaderOptions::most_workers, "loader_workers must be at most ", LoaderOptions::most_workers, ", got ", loader_workers);
   learning_rate.validate();
   strategy.validate();
 }

@@ -12,6 +12,7 @@ struct Progress {
   int64_t step = 0;      ///< updates
   int64_t global_batch = 0;
   int64_t seed = 0;
+  std::string data;  ///< identity_of() what is trained on and tested with; "" in checkpoints of older versions
   int64_t skipped = 0;
   int64_t restores = 0;
   int64_t waited = 0;  ///< evaluations since the best one

@@ -6,12 +6,12 @@
 namespace tw::train {
 
 ServerFigures figures_of(const parameter_server::Traffic& traffic, const Communicator& comm, Seconds time) {
-  std::vector<double> numbers{static_cast<double>(traffic.pushes), static_cast<double>(traffic.pulls), traffic.waited.count()};
+  std::vector<double> numbers{static_cast<double>(traffic.pushes), static_cast<double>(traffic.pulls), traffic.waited / time};
   numbers.insert(numbers.end(), traffic.staleness.begin(), traffic.staleness.end());
   numbers = sum_over_ranks(comm, numbers);
   return {.pushes_per_s = numbers[0] / time.count(),
           .pulls_per_s = numbers[1] / time.count(),
-          .waiting_share = numbers[2] / comm.size() / time.count(),
+          .waiting_share = numbers[2] / comm.size(),
           .staleness = {numbers.begin() + 3, numbers.end()}};
 }
 

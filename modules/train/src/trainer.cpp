@@ -16,6 +16,7 @@
 
 #include "agreed_options.hpp"
 #include "best_model.hpp"
+#include "data_identity.hpp"
 #include "evaluate.hpp"
 #include "non_finite.hpp"
 #include "pass.hpp"
@@ -127,6 +128,7 @@ class Trainer::Run {
   std::optional<Progress> to_resume() {
     progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * ranks_.data.size();
     progress_.seed = options_.seed;
+    if (snapshots_) progress_.data = broadcast_string(ranks_.all, ranks_.all.rank() == 0 ? identity_of(train_, test_) : "", Rank(0));
     if (!snapshots_ || options_.resume == Resume::fresh) return std::nullopt;
     const auto last = snapshots_->last_step();
     if (!last) return std::nullopt;
@@ -143,6 +145,10 @@ class Trainer::Run {
                          ". Resume it (--resume), or say that it may be lost (--fresh)"));
     }
     TW_EXPECTS(earlier->seed == options_.seed, "the run to be resumed was begun with seed ", earlier->seed, ", not ", options_.seed);
+    if (!earlier->data.empty() && earlier->data != progress_.data) {
+      throw Error(concat("the run in ", options_.folder().string(), " was begun with other data: to train and to test, ", earlier->data,
+                         ", where these have ", progress_.data, ". Resume it with its own, or give this one another name"));
+    }
     progress_.global_batch = earlier->global_batch;
     return earlier;
   }
@@ -157,13 +163,19 @@ class Trainer::Run {
                                   .seed = static_cast<uint64_t>(options_.seed)});
     TW_EXPECTS(loader_->steps() > 0, "dropping what cannot be shared evenly leaves nothing of ", train_.size(), " samples for ", ranks_.data.size(),
                " ranks");
+    if (progress_.global_batch > train_.size() && ranks_.all.rank() == 0) {
+      log_warning("the global batch of ", progress_.global_batch, " is more than the ", train_.size(),
+                  " samples that there are: an epoch is one update");
+    }
     length_ = {(loader_->steps() + options_.accumulation - 1) / options_.accumulation, options_.epochs, progress_.global_batch};
   }
 
   void begin() {
     if (earlier_) {
+      const std::string data = progress_.data;
       progress_ = snapshots_->restore(earlier_->step, *strategy_);
       progress_.finished = false;
+      progress_.data = data;
       const auto mine = [this](const std::vector<double>& sums) { return share_of(sums, ranks_.data.rank(), ranks_.data.size()); };
       loss_ = {.sum = mine(progress_.loss_sums), .samples = mine(progress_.loss_samples)};
       stop_out_of_patience();
@@ -362,15 +374,17 @@ class Trainer::Run {
                     .best_epoch = progress_.best_epoch,
                     .skipped_steps = progress_.skipped,
                     .stopped_because = stopped_because_,
+                    .diverged = diverged_,
                     .train_time = train_time_};
     progress_.finished = progress_.finished || (progress_.epoch > options_.epochs && !diverged_);
     summary.finished = progress_.finished;
     if (trained_samples_ > 0) {
       summary.samples_per_s = static_cast<double>(trained_samples_) / train_time_.count();
-      const auto waits = sum_over_ranks(ranks_.all, {strategy_->exposed_time().count(), loader_->waited().count()});
-      summary.exposed_comm_share = waits[0] / ranks_.all.size() / train_time_.count();
+      // Each rank's waits over its own time: ranks do not begin an epoch at the same moment, and the first to begin waits for the last.
+      const auto shares = sum_over_ranks(ranks_.all, {strategy_->exposed_time() / train_time_, loader_->waited() / train_time_});
+      summary.exposed_comm_share = shares[0] / ranks_.all.size();
       summary.bytes_per_step = static_cast<double>(strategy_->payload_bytes()) / static_cast<double>(progress_.step - first_step_);
-      summary.waited_for_data_share = waits[1] / ranks_.all.size() / train_time_.count();
+      summary.waited_for_data_share = shares[1] / ranks_.all.size();
       if (const auto* traffic = strategy_->server_traffic()) summary.servers = figures_of(*traffic, ranks_.data, train_time_);
     }
     // What cannot be written takes the report away from nobody.

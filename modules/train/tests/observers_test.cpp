@@ -156,6 +156,38 @@ TEST(Console, ShowsProgressAndASummary) {
   }
 }
 
+TEST(Console, ListsTheFilesThatThereAre) {
+  auto options = tw::testing::quick("listed");
+  options.checkpoint.every_epochs = 1;
+  std::filesystem::remove_all(options.folder());
+  Stage stage(options);
+  const auto files = [&] {
+    std::ostringstream out;
+    tw::train::Console(out, /*terminal=*/false).on_end(stage.state, final_summary());
+    const size_t at = out.str().find("files");
+    return at == std::string::npos ? "" : out.str().substr(out.str().find(": ", at) + 2);
+  };
+  EXPECT_EQ(files(), "");
+  std::filesystem::create_directories(options.folder() / "checkpoints");
+  std::ofstream(options.folder() / "metrics.csv") << "epoch";
+  EXPECT_EQ(files(), "metrics.csv\n");
+  std::filesystem::create_directories(options.folder() / "checkpoints" / "step_00000001");
+  EXPECT_EQ(files(), "metrics.csv, checkpoints\n");
+  std::ofstream(options.folder() / "best.safetensors") << "tensors";
+  EXPECT_EQ(files(), "metrics.csv, checkpoints, best.safetensors\n");
+  stage.options.checkpoint.every_epochs = 0;  // what is there is an earlier run's
+  EXPECT_EQ(files(), "metrics.csv\n");
+}
+
+TEST(Console, ShowsNoBestEvaluationWhereThereIsNone) {
+  Stage stage(tw::testing::quick("no_best"));
+  std::ostringstream out;
+  auto summary = final_summary();
+  summary.best_epoch = 0;
+  tw::train::Console(out, /*terminal=*/false).on_end(stage.state, summary);
+  EXPECT_EQ(out.str().find("best "), std::string::npos) << out.str();
+}
+
 TEST(Console, SaysWhyARunEndedAndHowToGoOn) {
   Stage stage(tw::testing::quick("ended"));
   std::ostringstream out;

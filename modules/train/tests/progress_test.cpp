@@ -16,6 +16,7 @@ TEST(Progress, SurvivesItsFileBitForBit) {
   progress.epoch = 3;
   progress.consumed = 12345;
   progress.step = 98765;
+  progress.data = "5 and 3 samples, 1f";
   progress.best = 0.1 + 0.2;
   progress.finished = true;
   progress.test = {{"loss", 1.0 / 3}, {"accuracy", 0.875}};
@@ -25,6 +26,7 @@ TEST(Progress, SurvivesItsFileBitForBit) {
   EXPECT_EQ(back.epoch, 3);
   EXPECT_EQ(back.consumed, 12345);
   EXPECT_EQ(back.step, 98765);
+  EXPECT_EQ(back.data, progress.data);
   EXPECT_EQ(back.best, progress.best);
   EXPECT_TRUE(back.finished);
   EXPECT_EQ(back.test, progress.test);

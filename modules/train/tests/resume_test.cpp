@@ -249,6 +249,32 @@ TEST(Resume, RefusesToLoseARunWhoseCheckpointsAreDamaged) {
   EXPECT_TRUE(run<torch::optim::Adam>(world(), options, rule, never).summary.finished);
 }
 
+TEST(Resume, RefusesOtherData) {
+  auto options = options_for("other_data");
+  options.resume = Resume::fresh;
+  run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), 3);
+  options.resume = Resume::resume;
+  const auto message = [&](const tw::Dataset& train_set, const tw::Dataset& test_set) {
+    const auto model = make_regressor(0);
+    torch::optim::Adam adam(model.tensors(), torch::optim::AdamOptions(0.01));
+    try {
+      Trainer(world(), model, adam, tw::train::regression(), train_set, test_set, options).run();
+      return std::string("no exception");
+    } catch (const tw::Error& error) {
+      return std::string(error.what());
+    }
+  };
+  const auto same = squares(31);
+  const auto fewer = squares(30);
+  const at::Tensor inputs = torch::rand({31, 4}, torch::kDouble);
+  const tw::TensorDataset others(inputs, inputs.sum(1, /*keepdim=*/true));
+  for (const tw::Dataset* wrong : {static_cast<const tw::Dataset*>(&fewer), static_cast<const tw::Dataset*>(&others)}) {
+    EXPECT_NE(message(*wrong, same).find("was begun with other data: to train and to test, 31 and 31 samples"), std::string::npos);
+    EXPECT_NE(message(same, *wrong).find("was begun with other data: to train and to test, 31 and 31 samples"), std::string::npos);
+  }
+  EXPECT_EQ(message(same, same), "no exception");
+}
+
 TEST(Resume, LosesNothingToOptionsThatAreRefused) {
   auto options = options_for("refused");
   options.resume = Resume::fresh;

@@ -3,7 +3,9 @@
 
 #include <csignal>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 namespace {
 
@@ -180,6 +182,26 @@ TEST(Trainer, WorksWithMoreRanksThanSamples) {
   for (const auto& parameter : model.parameters) EXPECT_TRUE(torch::isfinite(parameter.tensor).all().item<bool>());
 }
 
+/// Has one rank begin its epoch late.
+struct Latecomer : tw::train::Hook {
+  void on_start_epoch(tw::train::State&) override {
+    if (world().rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
+};
+
+// Rank 0's update takes milliseconds, and the others wait 300 for it: by its clock they wait longer than training takes.
+TEST(Trainer, NobodyWaitsForMoreThanAllOfTheTime) {
+  const auto model = make_mlp();
+  torch::optim::SGD sgd(model.tensors(), 0.1);
+  const auto data = rows(8);
+  Trainer trainer(world(), model, sgd, tw::train::classification(), data, data, quick("waits"));
+  Latecomer latecomer;
+  trainer.add(latecomer);
+  const auto summary = trainer.run();
+  EXPECT_LE(summary.exposed_comm_share, 1);
+  EXPECT_LE(summary.waited_for_data_share, 1);
+}
+
 TEST(Trainer, MovesTheLearningRate) {
   const auto model = make_mlp();
   torch::optim::SGD sgd(model.tensors(), 0.5);
@@ -276,6 +298,10 @@ TEST(Trainer, NamesTheWrongOption) {
     EXPECT_THROW(Trainer(world(), model, sgd, tw::train::classification(), train_set, data, options), tw::ContractError);
   };
   refuses([](auto& options) { options.batch_size = 0; }, data);
+  refuses([](auto& options) { options.batch_size = std::numeric_limits<int64_t>::max(); }, data);
+  refuses([](auto& options) { options.global_batch = 1'000'000'000; }, data);
+  refuses([](auto& options) { options.loader_workers = 100'000; }, data);
+  for (const char* name : {"", ".", "..", "a/b", "/tmp", "a\nb", "a\x7f"}) refuses([&](auto& options) { options.name = name; }, data);
   refuses([](auto& options) { options.accumulation = 0; }, data);
   refuses([](auto& options) { options.early_stopping.watch = "beauty"; }, data);
   refuses([](auto&) {}, nothing);

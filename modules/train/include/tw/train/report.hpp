@@ -49,6 +49,7 @@ struct Summary {
   int64_t best_epoch = 0;                     ///< 0: nothing was evaluated
   int64_t skipped_steps = 0;                  ///< left out because something was not finite
   std::string stopped_because;                ///< empty: all epochs were trained
+  bool diverged = false;                      ///< numbers that are not finite ended it
   bool finished = true;                       ///< false: to be resumed
   double samples_per_s = 0;                   ///< trained, by all ranks, evaluation not counted; since the start or the resume
   double exposed_comm_share = 0;              ///< time in which ranks only waited for communication, over the time of all steps; mean over ranks

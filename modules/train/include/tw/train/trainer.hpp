@@ -24,7 +24,8 @@ namespace tw::train {
 class Trainer {
  public:
   /// Collective. @param optimizer over the parameters of `model`: SGD, Adam, AdamW, RMSprop or Adagrad. @param train, test borrowed.
-  /// @throws ContractError for a wrong option; Error when another run holds the folder, or an unfinished run would be lost.
+  /// @throws ContractError for a wrong option; Error when another run holds the folder, an unfinished run would be lost, or one would be resumed with
+  /// other data.
   Trainer(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options);
   /// The same over a mesh: along its axis `data` ranks take different samples; along `model.parts->axis`, the only other one, they hold one model
