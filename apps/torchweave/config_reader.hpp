@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <tw/base/concat.hpp>
@@ -36,9 +37,11 @@ class Reader {
     }
   }
 
-  void at_least(const std::string& key, int64_t& field, int64_t least) {
+  /// @param most by default what an int holds: no count of anything is larger
+  void at_least(const std::string& key, int64_t& field, int64_t least, int64_t most = std::numeric_limits<int>::max()) {
     config_.bind(key, field);
     if (field < least) refuse(key, concat("must be at least ", least, ", got ", field), concat(least));
+    if (field > most) refuse(key, concat("must be at most ", most, ", got ", field), concat(most));
   }
 
   void in_range(const std::string& key, double& field, double least, std::optional<double> below = {}) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tw/base/concat.hpp>
 #include <tw/evolution/automatic.hpp>
 #include <tw/evolution/breeding.hpp>
@@ -77,8 +78,7 @@ constexpr int64_t most_workers = 1000000;
 /// Of workers, or ranks, or attempts: a number of at least 1.
 void read_count(Reader& reader, const std::string& key, int& field) {
   int64_t number = field;
-  reader.at_least(key, number, 1);
-  if (number > most_workers) reader.refuse(key, concat("must be at most ", most_workers, ", got ", number), concat(most_workers));
+  reader.at_least(key, number, 1, most_workers);
   field = static_cast<int>(std::clamp<int64_t>(number, 1, most_workers));
 }
 
@@ -105,7 +105,7 @@ void read_workers(Reader& reader, SearchOptions& options) {
   read_count(reader, "search.ranks_per_worker", options.ranks_per_worker);
   read_count(reader, "search.attempts", options.attempts);
   int64_t seed = 0;
-  reader.at_least("search.seed", seed, 0);
+  reader.at_least("search.seed", seed, 0, std::numeric_limits<int64_t>::max());
   options.seed = static_cast<uint64_t>(seed);
 }
 

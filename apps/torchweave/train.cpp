@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
+#include "ending.hpp"
+#include "keys_without_effect.hpp"
 #include "print_settings.hpp"
 #include "train_setup.hpp"
 
 #include <torch/optim/optimizer.h>
 
 #include <iostream>
+#include <tw/base/log.hpp>
 #include <tw/base/terminal.hpp>
 #include <tw/comm/mesh.hpp>
 #include <tw/comm/threads.hpp>
@@ -35,7 +38,10 @@ TrainConfig read_config(const TrainArguments& arguments, bool print) {
   TrainConfig read = read_train_config(config);
   read.run.trace = arguments.trace;
   read.run.resume = arguments.resume ? train::Resume::resume : arguments.fresh ? train::Resume::fresh : train::Resume::refuse;
-  if (print) print_settings(config);
+  if (print) {
+    print_settings(config);
+    for (const std::string& key : keys_without_effect(config)) log_warning(key);
+  }
   return read;
 }
 
@@ -59,8 +65,9 @@ void run_train(const TrainArguments& arguments, const Environment& mpi) {
     trainer.add(metrics.emplace(config.run));
     trainer.add(console.emplace(std::cout, output_is_terminal(), setup.unit));
   }
-  trainer.run();
+  const train::Summary summary = trainer.run();
   if (first && setup.layers && comm.size() > 1) std::cout << "  last passes, layers in parallel\n" << setup.layers->report();
+  if (!summary.finished) throw CLI::RuntimeError(summary.diverged ? ExitCode::diverged : ExitCode::unfinished);
 }
 
 }  // namespace
@@ -75,6 +82,11 @@ void add_train(CLI::App& app, Environment& mpi) {
   command->add_flag("--fresh", arguments->fresh, "Begin anew, even if an unfinished run of this name is lost")->excludes(resume);
   command->add_flag("--dry-run", arguments->dry_run, "Check configuration, data, model and memory, and train nothing");
   command->add_option("--trace", arguments->trace, "Write a timeline of all ranks to this file, for ui.perfetto.dev or about:tracing");
+  command->footer(R"(Exit codes
+  0   the run is done, or early stopping ended it
+  1   an error
+  2   a loss or gradient that is not finite ended the run (non_finite = "stop")
+  75  unfinished, ended by SIGTERM or SIGUSR1: go on with --resume)");
   command->callback([arguments, &mpi] { run_train(*arguments, mpi); });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_config.hpp"
 
+#include <limits>
 #include <tw/base/concat.hpp>
 
 #include "config_reader.hpp"
@@ -8,20 +9,30 @@
 namespace tw::tool {
 namespace {
 
+std::string quoted(const std::string& text) { return '"' + text + '"'; }
+
+// As the name of one folder.
+std::string nearest_run_name(std::string name) {
+  for (char& c : name) {
+    if (!train::why_no_name({c}).empty() && c != '.') c = '_';
+  }
+  return train::why_no_name(name).empty() ? name : "run";
+}
+
 void read_run(Reader& reader, train::Options& run) {
   reader.take("name", run.name);
-  if (run.name.empty()) reader.refuse("name", "must not be empty", "\"run\"");
+  if (const std::string why = train::why_no_name(run.name); !why.empty()) reader.refuse("name", why, quoted(nearest_run_name(run.name)));
   reader.take("output", run.output);
   reader.at_least("epochs", run.epochs, 0);
-  reader.at_least("batch_size", run.batch_size, 1);
-  reader.at_least("global_batch", run.global_batch, 0);
+  reader.at_least("batch_size", run.batch_size, 1, train::most_samples_of_a_batch);
+  reader.at_least("global_batch", run.global_batch, 0, train::most_samples_of_a_batch);
   reader.at_least("accumulation", run.accumulation, 1);
-  reader.at_least("seed", run.seed, 0);
+  reader.at_least("seed", run.seed, 0, std::numeric_limits<int64_t>::max());
   reader.choice<Uneven>("uneven", run.uneven, {{"exact", Uneven::exact}, {"drop", Uneven::drop}, {"pad", Uneven::pad}});
   reader.at_least("evaluate_every", run.evaluate_every, 1);
   reader.choice<train::NonFinite>("non_finite", run.non_finite,
                                   {{"stop", train::NonFinite::stop}, {"skip", train::NonFinite::skip}, {"restore", train::NonFinite::restore}});
-  reader.at_least("loader_workers", run.loader_workers, 0);
+  reader.at_least("loader_workers", run.loader_workers, 0, LoaderOptions::most_workers);
 }
 
 void read_schedule(Reader& reader, train::LearningRateOptions& schedule) {
@@ -83,8 +94,8 @@ void read_data(Reader& reader, DataOptions& data) {
   reader.take("data.directory", data.directory);
   reader.at_least("data.shift", data.shift, 0);
   reader.take("data.flip", data.flip);
-  reader.at_least("data.train_samples", data.train_samples, 0);
-  reader.at_least("data.test_samples", data.test_samples, 0);
+  reader.at_least("data.train_samples", data.train_samples, 0, std::numeric_limits<int64_t>::max());
+  reader.at_least("data.test_samples", data.test_samples, 0, std::numeric_limits<int64_t>::max());
 }
 
 void read_model(Reader& reader, ModelOptions& model) {

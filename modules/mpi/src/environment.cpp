@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/mpi/environment.hpp>
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -59,6 +61,12 @@ int drain_before_finalize(MPI_Comm, int, void* value, void*) {
   const std::unique_ptr<std::weak_ptr<mpi::Runtime>> holder(static_cast<std::weak_ptr<mpi::Runtime>*>(value));
   if (const auto runtime = holder->lock()) runtime->close();
   return MPI_SUCCESS;
+}
+
+// Open MPI 4 explains MPI_Abort in eight lines, among which ours is not seen. Its switch for that is read from the environment by MPI_Init alone,
+// which must be able to say why it fails; the variable behind the switch is there in no other MPI.
+void hush_open_mpi() {
+  if (auto* quiet = static_cast<bool*>(dlsym(RTLD_DEFAULT, "orte_execute_quiet"))) *quiet = true;
 }
 
 // Nobody catches the exception, so nobody unwinds: without this the other ranks would learn of it from the launcher alone.
@@ -182,7 +190,8 @@ std::string Environment::library_version() {
 }
 
 void Environment::abort(std::string_view message, int exit_code) {
-  log_error(message);
+  if (!message.empty()) log_error(message);
+  hush_open_mpi();
   if (mpi_runs()) MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }

@@ -80,7 +80,7 @@ class Environment {
   /// The MPI library's own description of itself, one line.
   static std::string library_version();
 
-  /// Ends all ranks of the job at once, after writing `message` with this rank.
+  /// Ends all ranks of the job at once, after writing `message`, unless it is empty, with this rank. Open MPI 4 adds no words of its own.
   [[noreturn]] static void abort(std::string_view message, int exit_code = 1);
 
  private:
