@@ -6,6 +6,7 @@ preset=$1
 target=$2
 shift 2
 log=build/$preset/configure.log
+[ -z "${TW_TORCH_DIR:-}" ] || set -- "$@" -DTW_TORCH_DIR="$TW_TORCH_DIR"  # or a folder that was configured before would keep its own
 mkdir -p "build/$preset"
 if ! cmake --preset "$preset" "$@" >"$log" 2>&1; then
   cat "$log" >&2

@@ -3,11 +3,13 @@
 #
 #   scripts/setup.sh [GROUP...]      groups: build (the library and the tool; always), test, lint, fuzz, docs
 #
-# It does nothing, and needs no network, where everything is there. LibTorch is left alone where TW_TORCH_DIR names one.
+# It does nothing, and needs no network, where everything is there. LibTorch is left alone where TW_TORCH_DIR names one; else it is the CPU build from
+# PyTorch's index of CPU wheels (or TW_TORCH_CPU_INDEX, such as a mirror) where that answers, else what pip is configured with: the CUDA build, maybe.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 torch_version=2.13.0
+cpu_index=${TW_TORCH_CPU_INDEX:-https://download.pytorch.org/whl/cpu}
 
 packages=(g++ cmake ninja-build ccache libopenmpi-dev openmpi-bin libspdlog-dev libfmt-dev libtomlplusplus-dev libcli11-dev
           nlohmann-json3-dev zlib1g-dev libzip-dev librandom123-dev libxxhash-dev libeigen3-dev libsqlite3-dev dataset-fashion-mnist)
@@ -53,16 +55,43 @@ if [ ${#missing[@]} -gt 0 ]; then
   rm -f "$log"
 fi
 
-if $need_torch; then
-  echo "setup: installing LibTorch $torch_version (CPU) into build/deps/torch"
-  rm -rf build/deps/wheel
-  python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --target build/deps/wheel "torch==$torch_version"
-  if [ -e build/deps/wheel/torch/lib/libtorch_cuda.so ]; then
-    echo "setup: pip chose the CUDA build of torch $torch_version. Make pip prefer the CPU wheel (PIP_EXTRA_INDEX_URL set to PyTorch's index of CPU wheels)," >&2
-    echo "setup: or set TW_TORCH_DIR to a LibTorch $torch_version of your own." >&2
-    exit 1
-  fi
-  rm -rf build/deps/torch
-  mv build/deps/wheel/torch build/deps/torch
-  rm -rf build/deps/wheel
+$need_torch || exit 0
+
+# pip, which says what it fetches and how large that is.
+fetch() {
+  local log status=0
+  log=$(mktemp)
+  python3 -m pip install --disable-pip-version-check --root-user-action=ignore --progress-bar off --target build/deps/wheel "$@" 2>&1 |
+    tee "$log" | sed -un 's/^ *Downloading \(.*\) \((.*)\)$/setup: fetching \1 \2/p' || status=$?
+  [ $status -eq 0 ] || cat "$log" >&2
+  rm -f "$log"
+  return $status
+}
+
+# Whether the index of CPU wheels, or a place that pip is configured with, has the CPU build. Bounded: there are machines that reach one mirror alone.
+has_cpu_build() {
+  timeout 30 python3 -m pip index versions --disable-pip-version-check --retries 0 --timeout 5 --index-url "$cpu_index" torch 2>/dev/null |
+    grep -qF "$torch_version+cpu"
+}
+
+echo "setup: installing LibTorch $torch_version into build/deps/torch"
+rm -rf build/deps/wheel
+trap 'rm -rf build/deps/wheel' EXIT
+if has_cpu_build; then
+  fetch --retries 2 --timeout 15 --index-url "$cpu_index" --no-deps "torch==$torch_version+cpu"
+elif ! fetch --no-deps "torch==$torch_version"; then
+  echo "setup: there is no torch $torch_version for $(python3 --version) on $(uname -m), neither at $cpu_index nor where pip looks." >&2
+  echo "setup: Let pip find it (PIP_INDEX_URL), or set TW_TORCH_DIR to a LibTorch $torch_version of your own." >&2
+  exit 1
 fi
+if [ -e build/deps/wheel/torch/lib/libtorch_cuda.so ]; then
+  # Its CPU half, which is what we link, loads two of NVIDIA's libraries, from the folder beside it.
+  echo "setup: this is the CUDA build ($(du -sh build/deps/wheel/torch | cut -f1)): no CPU build was found at $cpu_index."
+  echo "setup: Only its CPU half is used, which needs two libraries of NVIDIA to load, CUDA's run time and CUPTI."
+  fetch "$(sed -n 's/^Requires-Dist: cuda-toolkit\[.*\]\(==[^; ]*\).*/cuda-toolkit[cudart,cupti]\1/p' build/deps/wheel/torch-*.dist-info/METADATA)"
+  rm -rf build/deps/nvidia
+  mv build/deps/wheel/nvidia build/deps/nvidia
+  echo "setup: NVIDIA's libraries take $(du -sh build/deps/nvidia | cut -f1) in build/deps/nvidia"
+fi
+rm -rf build/deps/torch
+mv build/deps/wheel/torch build/deps/torch
