@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <thread>
 #include <tw/base/concat.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/base/process.hpp>
@@ -68,6 +69,8 @@ void Ending::meet(const std::string& message, int exit_code) const {
   const auto first = std::ranges::find(all, mine) - all.begin();
   if (first == comm_.rank()) write(std::ranges::count(all, mine) == comm_.size() ? said : of_one);
   (void)ibarrier(comm_).wait_for(patience);  // until all is written
+  // One rank ends all: over several that do at the same moment Open MPI's launcher stumbles now and then, and warns of its own file descriptors.
+  if (comm_.rank() != 0) std::this_thread::sleep_for(patience);
   Environment::abort("", static_cast<int>(worst));
 }
 
