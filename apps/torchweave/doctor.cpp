@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
+#include "leftovers.hpp"
 
 #include <ATen/Parallel.h>
 #include <sys/statvfs.h>
@@ -59,6 +60,15 @@ Finding check_shared_memory() {
   return {"/dev/shm", concat(static_cast<int64_t>(mib), " MiB free"), mib < 64 ? "give it at least 64 MiB (docker run --shm-size=1g)" : ""};
 }
 
+// Open MPI removes its own when a job ends, unless mpirun was killed.
+Finding check_leftovers() {
+  const auto left = left_by_open_mpi("/dev/shm");
+  if (left.empty()) return {"left in memory", "nothing", ""};
+  std::string advice = "of jobs that were killed, unless one in another container has them; they take memory until removed: rm";
+  for (const auto& path : left) advice += " " + path.string();
+  return {"left in memory", concat(left.size(), left.size() == 1 ? " segment" : " segments", " of Open MPI's that no process uses"), advice};
+}
+
 // Makes memory that the ranks of a node share, and reduces in it.
 Finding check_node_memory(const Communicator& comm) {
   try {
@@ -96,6 +106,7 @@ std::vector<Finding> examine(const Environment& mpi) {
       check_threads(topology),
       check_openmp(),
       check_shared_memory(),
+      check_leftovers(),
       check_node_memory(comm),
   };
   for (const std::string& placement : placements(comm, topology)) findings.push_back({"placement", placement, ""});
