@@ -110,13 +110,16 @@ Graph capture(const Forward& forward, const std::vector<NamedTensor>& parameters
   std::vector<at::Tensor> twice;
   for (const at::Tensor& each : example) twice.push_back(in_order(at::cat({each, each}), memory_order(each)));
   const Run one = run(forward, buffers, example);
-  const Run two = run(forward, buffers, twice);
-  Graph graph = of_any_rows(graph_of(one, parameters, buffers), one.rows, graph_of(two, parameters, buffers), two.rows);
+  Graph graph = [&] {
+    const Run two = run(forward, buffers, twice);
+    return of_any_rows(graph_of(one, parameters, buffers), one.rows, graph_of(two, parameters, buffers), two.rows);
+  }();
   place_rows(graph, example, parameters, buffers);
   std::vector<at::Tensor> changed;
   const std::vector<at::Tensor> turned = rotated(example);
-  const Run other = run(forward, buffers, turned, &changed);
-  expect_faithful(graph, one, {turned, other.outputs, changed}, parameters, buffers);
+  std::vector<at::Tensor> outputs = run(forward, buffers, turned, &changed).outputs;
+  for (at::Tensor& each : outputs) each = each.detach();  // the tape goes
+  expect_faithful(graph, one, {turned, outputs, changed}, parameters, buffers);
   return graph;
 }
 

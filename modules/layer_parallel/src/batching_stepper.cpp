@@ -77,7 +77,8 @@ Stepper& BatchingStepper::way(const Rows& layers, const State& states, const Sta
   for (int64_t i = 0; together_ && i < layers.count; ++i) {
     const int64_t layer = layers.begin + i * layers.spacing;
     uint64_t& looked_at = looked_at_[static_cast<size_t>(layer - stack_.range().begin)];
-    if (looked_at == stack_.pass()) continue;
+    const bool is_taken_at_its_word = options_.batching == Batching::always && looked_at != 0;
+    if (looked_at == stack_.pass() || is_taken_at_its_word) continue;
     const std::string other = seen_.difference(footprint(layer, row(states, i), extras));
     if (other.empty()) {
       looked_at = stack_.pass();

@@ -11,7 +11,7 @@
 namespace tw::layer_parallel {
 
 /// Makes steps of several layers as one operation while all of them do what the first one was seen to do, and one by one otherwise. A layer is C++,
-/// of which only a call tells what it does: each is looked at once a pass, before it runs.
+/// of which only a call tells what it does: each is looked at once a pass, before it runs; with Batching::always once.
 class BatchingStepper : public Stepper {
  public:
   /// @param states, extras as those to come, stacked.

@@ -36,7 +36,8 @@ enum class Integrator {
 /// the layers one by one, and looked at again in each pass: layers that read numbers out of tensors, or do not all do the same, are made one by one.
 enum class Batching {
   automatic,  ///< where that gives what the layers give one by one, and they hold no convolutions, which are slower that way
-  always,     ///< where that gives what the layers give one by one
+  /// The same with convolutions, and each layer is looked at once alone: members that are no parameters must not change, which nobody checks.
+  always,
   never,
 };
 
