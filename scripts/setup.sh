@@ -70,8 +70,9 @@ fetch() {
 
 # Whether the index of CPU wheels, or a place that pip is configured with, has the CPU build. Bounded: there are machines that reach one mirror alone.
 has_cpu_build() {
-  timeout 30 python3 -m pip index versions --disable-pip-version-check --retries 0 --timeout 5 --index-url "$cpu_index" torch 2>/dev/null |
-    grep -qF "$torch_version+cpu"
+  local versions
+  versions=$(timeout 30 python3 -m pip index versions --disable-pip-version-check --retries 0 --timeout 5 --index-url "$cpu_index" torch 2>/dev/null) &&
+    grep -qF "$torch_version+cpu" <<<"$versions"
 }
 
 echo "setup: installing LibTorch $torch_version into build/deps/torch"

@@ -155,7 +155,7 @@ TEST(Subset, MayBeTriedAgainByWhoeverCameTooEarly) {
 TEST(Subset, ComesAsOftenAsItIsWanted) {
   const tw::Communicator comm = world().dup();
   std::minstd_rand draw;
-  for (int turn = 0; turn < 400; ++turn) {
+  for (int turn = 0; turn < 100; ++turn) {
     std::vector<tw::Rank> members;
     for (int rank = 0; rank < comm.size(); ++rank) {
       if (draw() % 3 != 0) members.emplace_back(rank);
