@@ -4,7 +4,10 @@
 
 #include <cmath>
 #include <map>
+#include <tuple>
+#include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/graph/forward.hpp>
 #include <tw/models/gpt.hpp>
 #include <tw/models/lenet.hpp>
 #include <tw/models/mlp.hpp>
@@ -208,6 +211,23 @@ TEST(Capture, transformersReplayToTheBit) {
   const Graph graph = captured(*encoder, forward, {torch::randn({4, 3, 8})});
   const Tensor x = torch::randn({5, 3, 8});
   EXPECT_TRUE(interpreter_of(graph, *encoder).run({x}, {.rows = 5})[0].equal(forward({x})[0]));
+}
+
+struct Pairs : torch::nn::Module {
+  std::tuple<Tensor, std::map<std::string, Tensor>> forward(const Tensor& x, const Tensor& y) { return {x + y, {{"b", x * y}, {"a", x - y}}}; }
+};
+
+TEST(ForwardOf, takesAndGivesTensorsInManyWays) {
+  const Tensor x = torch::randn({2, 3});
+  torch::nn::Sequential net{torch::nn::Tanh()};
+  EXPECT_TRUE(forward_of(*net)({x})[0].equal(x.tanh()));
+  torch::nn::LSTM lstm(3, 4);
+  EXPECT_EQ(forward_of(*lstm)({torch::randn({5, 2, 3})}).size(), 3U) << "outputs, and a pair of states";
+  Pairs pairs;
+  const Tensors found = forward_of(pairs)({x, x * 2});
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_TRUE(found[1].equal(x - x * 2)) << "a dictionary's by their names";
+  EXPECT_THROW(forward_of(pairs)({x}), ContractError);
 }
 
 TEST(Interpreter, leavesItsInputsAsTheyAre) {

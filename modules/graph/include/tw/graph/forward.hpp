@@ -31,10 +31,6 @@ void flatten(const Outputs& outputs, std::vector<at::Tensor>& into) {
 template <class Module>
 std::vector<at::Tensor> run(Module& module, const std::vector<at::Tensor>& in) {
   std::vector<at::Tensor> out;
-  if constexpr (requires { module.forward(in); }) {
-    flatten(module.forward(in), out);
-    return out;
-  }
   if constexpr (requires { module.forward(in[0]); }) {
     if (in.size() == 1) return flatten(module.forward(in[0]), out), out;
   }
@@ -46,6 +42,10 @@ std::vector<at::Tensor> run(Module& module, const std::vector<at::Tensor>& in) {
   }
   if constexpr (requires { module.forward(in[0], in[1], in[2], in[3]); }) {
     if (in.size() == 4) return flatten(module.forward(in[0], in[1], in[2], in[3]), out), out;
+  }
+  if constexpr (requires { module.forward(in); }) {  // the last: a Sequential says that it takes anything
+    flatten(module.forward(in), out);
+    return out;
   }
   TW_EXPECTS(!out.empty(), "the module's forward() does not take ", in.size(), " tensors");
   return out;
