@@ -4,23 +4,11 @@
 
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/graph/place_in_module.hpp>
 #include <tw/graph/torchscript.hpp>
 
 namespace tw::graph {
 namespace {
-
-/// Where a tensor of a dotted name belongs, and its last name.
-std::pair<torch::nn::Module*, std::string> place_of(torch::nn::Module& root, std::string name) {
-  torch::nn::Module* owner = &root;
-  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.')) {
-    const std::string child = name.substr(0, dot);
-    const auto children = owner->named_children();
-    const auto* found = children.find(child);
-    owner = found != nullptr ? found->get() : owner->register_module(child, std::make_shared<torch::nn::Module>()).get();
-    name.erase(0, dot + 1);
-  }
-  return {owner, name};
-}
 
 void flatten(const c10::IValue& value, std::vector<at::Tensor>& into) {
   if (value.isTensor()) {
@@ -41,12 +29,12 @@ void flatten(const c10::IValue& value, std::vector<at::Tensor>& into) {
 // A clone has functions of its own, which nothing has run, and the same tensors.
 TorchScript::TorchScript(const torch::jit::Module& module) : script_(std::make_unique<torch::jit::Module>(module.clone(/*inplace=*/true))) {
   for (const auto& each : script_->named_parameters()) {
-    const auto [owner, name] = place_of(*this, each.name);
-    owner->register_parameter(name, each.value, each.value.requires_grad());
+    const auto [owner, name] = place_in_module(*this, each.name);
+    owner.register_parameter(name, each.value, each.value.requires_grad());
   }
   for (const auto& each : script_->named_buffers()) {
-    const auto [owner, name] = place_of(*this, each.name);
-    owner->register_buffer(name, each.value);
+    const auto [owner, name] = place_in_module(*this, each.name);
+    owner.register_buffer(name, each.value);
   }
   Module::train(script_->is_training());
 }

@@ -10,6 +10,7 @@
 #include <tw/comm/objects.hpp>
 #include <tw/graph/cuts.hpp>
 #include <tw/graph/interpreter.hpp>
+#include <tw/graph/place_in_module.hpp>
 #include <tw/pipeline/measured_profile.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/tensor/memory_order.hpp>
@@ -39,19 +40,6 @@ Bind tensors_of(const torch::nn::Module& module) {
     TW_EXPECTS(found != all->end(), "the module has no tensor '", name, "': the plan is for another one");
     return found->second;
   };
-}
-
-/// Where a tensor of a dotted name belongs.
-torch::nn::Module& owner_of(torch::nn::Module& root, std::string& name) {
-  torch::nn::Module* owner = &root;
-  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.')) {
-    const std::string child = name.substr(0, dot);
-    const auto children = owner->named_children();
-    const auto* found = children.find(child);
-    owner = found != nullptr ? found->get() : owner->register_module(child, std::make_shared<torch::nn::Module>()).get();
-    name.erase(0, dot + 1);
-  }
-  return *owner;
 }
 
 /// The segments of all stages, one behind the other. A stage without selective recomputation is one.
@@ -207,8 +195,7 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
       const std::string& first = first_names.emplace(each.value().unsafeGetTensorImpl(), each.key()).first->second;
       const auto users = std::ranges::count_if(stages.tensors, [&](const auto& of_stage) { return of_stage.contains(first); });
       if (users == 0 ? index != 0 : !stages.tensors[at(index)].contains(first)) continue;
-      std::string name = each.key();
-      torch::nn::Module& owner = owner_of(*made.module, name);
+      const auto [owner, name] = graph::place_in_module(*made.module, each.key());
       register_one(owner, name, each.value());
       if (users > 1) made.tied[each.key()] = first;
     }
