@@ -79,7 +79,7 @@ Stepper& BatchingStepper::way(const Rows& layers, const State& states, const Sta
     uint64_t& looked_at = looked_at_[static_cast<size_t>(layer - stack_.range().begin)];
     const bool is_taken_at_its_word = options_.batching == Batching::always && looked_at != 0;
     if (looked_at == stack_.pass() || is_taken_at_its_word) continue;
-    const std::string other = seen_.difference(footprint(layer, row(states, i), extras));
+    const std::string other = seen_->difference(stack_.parameters_of(layer), step_of(layer));
     if (other.empty()) {
       looked_at = stack_.pass();
     } else if (!std::exchange(found_anew, true)) {
@@ -93,13 +93,8 @@ Stepper& BatchingStepper::way(const Rows& layers, const State& states, const Sta
   return together_ ? *together_ : *one_by_one_;
 }
 
-Footprint BatchingStepper::footprint(int64_t layer, const State& state, const State& extras) const {
-  const c10::AutoGradMode no_gradients(false);
-  std::vector<at::Tensor> inputs = state;
-  inputs.insert(inputs.end(), extras.begin(), extras.end());
-  const std::vector<at::Tensor> parameters = stack_.parameters_of(layer);
-  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  return Footprint::of(inputs, [&] { return step(stack_.layer(layer), options_.integrator, state, extras, dt_); });
+Footprint::Step BatchingStepper::step_of(int64_t layer) const {
+  return [this, layer](const State& state, const State& extras) { return step(stack_.layer(layer), options_.integrator, state, extras, dt_); };
 }
 
 void BatchingStepper::find(const State& states, const State& extras) {
@@ -126,13 +121,11 @@ std::unique_ptr<Stepper> BatchingStepper::found(const State& states, const State
   generator.seed(0, 0);
   const int64_t first = stack_.range().begin;
   const State example = each(row(states, 0), [](const at::Tensor& t) { return at::randn_like(t); });
-  seen_ = footprint(first, example, extras);
-  if (!seen_.reads().empty()) return refuse(concat("they read numbers out of tensors, by ", seen_.reads(), ", on which what they do may depend"));
-  run_unseen(example, [&](const State& state) {
-    const c10::AutoGradMode no_gradients(false);
-    step(stack_.layer(first), options_.integrator, state, extras, dt_);
-  });
-  const auto graph = trace_step(stack_.layer(first), options_.integrator, stack_.parameters_of(first), example, extras, dt_);
+  const std::vector<at::Tensor> parameters = stack_.parameters_of(first);
+  seen_ = Footprint::of(example, extras, parameters, step_of(first));
+  if (!seen_->doubt().empty()) return refuse(seen_->doubt());
+  if (const std::string other = seen_->difference(parameters, step_of(first)); !other.empty()) return refuse(concat("a second look finds: ", other));
+  const auto graph = trace_step(stack_.layer(first), options_.integrator, parameters, example, extras, dt_);
   std::string problem;
   std::unique_ptr<Stepper> together;
   if (auto program = StepProgram::compile(*graph, states.size(), extras.size(), problem)) {

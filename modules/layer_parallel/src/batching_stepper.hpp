@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,10 @@ class BatchingStepper : public Stepper {
   uint64_t last_pass() const noexcept { return last_pass_; }
 
  private:
-  Footprint footprint(int64_t layer, const State& state, const State& extras) const;
   void find(const State& states, const State& extras);
   std::unique_ptr<Stepper> found(const State& states, const State& extras);
   Stepper& way(const Rows& layers, const State& states, const State& extras);
+  Footprint::Step step_of(int64_t layer) const;
 
   const LayerStack& stack_;
   BlockOptions options_;
@@ -37,7 +38,7 @@ class BatchingStepper : public Stepper {
   std::unique_ptr<Stepper> one_by_one_;
   std::unique_ptr<Stepper> together_;
   std::string unbatchable_;
-  Footprint seen_;                   // of the layers that run together
+  std::optional<Footprint> seen_;    // of the layers that run together
   std::vector<uint64_t> looked_at_;  // by layer: the pass in which it was last seen to do that
   uint64_t last_pass_ = 0;
 };

@@ -2,139 +2,244 @@
 #include "footprint.hpp"
 
 #include <ATen/core/function_schema.h>
-#include <ATen/record_function.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <limits>
+#include <stdexcept>
 #include <tw/base/concat.hpp>
 #include <unordered_map>
 #include <utility>
 
+#include "operator_listener.hpp"
+#include "states.hpp"
+
 namespace tw::layer_parallel {
 namespace {
+
+/// Whether each item is an argument of its own.
+bool is_list_of_arguments(const c10::IValue& value) {
+  return value.isTensorList() || (value.isList() && !value.isIntList() && !value.isDoubleList() && !value.isBoolList());
+}
+
+/// Calls `f` with each defined tensor in `value`.
+template <class F>
+void for_each_tensor(const c10::IValue& value, F&& f) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) f(value.toTensor());
+  } else if (is_list_of_arguments(value)) {
+    for (const c10::IValue& item : value.toListRef()) for_each_tensor(item, f);
+  }
+}
 
 bool is_tensors(const c10::TypePtr& type) {
   const auto list = type->cast<c10::ListType>();
   return (list ? list->getElementType() : type)->isSubtypeOf(*c10::OptionalType::ofTensor());
 }
 
-/// Memory that nobody has written to yet: what it holds, whoever writes it, is no operator's result.
-bool is_raw_memory(std::string_view name) { return name.starts_with("aten::empty") || name.starts_with("aten::new_empty"); }
+/// A tensor of the same shape and strides.
+at::Tensor without_data(const at::Tensor& like) {
+  at::Tensor tensor = at::empty_strided(like.sizes(), like.strides(), like.options());
+  tensor.unsafeGetTensorImpl()->release_storage_and_set_meta_custom_data_ptr_error_msg_(
+      "they read a tensor's memory, which is not there while the layer is looked at: this needs Batching::never");
+  return tensor;
+}
 
-bool equal(const c10::IValue& a, const c10::IValue& b) {
-  if (!a.isTensor() || !b.isTensor()) return a.isTensor() == b.isTensor() && a == b;
-  return a.toTensor().sizes() == b.toTensor().sizes() && a.toTensor().scalar_type() == b.toTensor().scalar_type() && a.toTensor().equal(b.toTensor());
+std::string first_line(const std::exception& e) {
+  const std::string what = e.what();
+  return what.substr(0, what.find('\n'));
 }
 
 }  // namespace
 
-/// Hears of the operators that are called on this thread from outside of all others, while it lives.
-class Listener {
+/// Carries out what a step calls, and fills a footprint.
+class Recording final : public OperatorListener {
  public:
-  explicit Listener(Footprint& footprint) : footprint_(footprint), before_(std::exchange(current_, this)) {
-    handle_ =
-        at::addThreadLocalCallback(at::RecordFunctionCallback(begin, end).needsInputs(true).needsOutputs(true).scopes({at::RecordScope::FUNCTION}));
-  }
-  ~Listener() {
-    at::removeCallback(handle_);
-    current_ = before_;
-  }
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
-
-  /// Gives the tensor the next number, if it has none.
-  void number(const at::Tensor& tensor) {
-    if (tensor.defined() && numbers_.try_emplace(tensor.unsafeGetTensorImpl(), numbers_.size()).second) kept_.push_back(tensor);
+  Recording(Footprint& footprint, const State& state, const State& extras, const std::vector<at::Tensor>& parameters) : footprint_(footprint) {
+    const auto numbered = [&](const at::Tensor& tensor) {
+      return tensor.defined() ? footprint_.tensors_[static_cast<size_t>(number(tensor))] : tensor;
+    };
+    footprint_.state_ = each(state, numbered);
+    footprint_.extras_ = each(extras, numbered);
+    for (const at::Tensor& parameter : parameters) footprint_.parameters_.push_back(number(parameter));
   }
 
-  /// What the step has given; it is over then.
-  void close(const State& results) {
-    ++depth_;
-    std::vector<c10::IValue> given;
-    for (const at::Tensor& tensor : results) add(tensor, given);
-    footprint_.calls_.push_back({"the results", std::move(given)});
+  void call(const c10::OperatorHandle& op, torch::jit::Stack& stack) override {
+    const c10::FunctionSchema& schema = op.schema();
+    const auto arguments = torch::jit::last(stack, schema.arguments().size());
+    if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return depends(value); })) return carry_out(op, stack);
+    Footprint::Call call{op};
+    const std::string& name = op.operator_name().name;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      add(arguments[i], call.arguments);
+      const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
+      if (alias != nullptr && alias->isWrite() && !depends(arguments[i])) doubt(concat("they write into a tensor of their own, by ", name));
+    }
+    const auto gives_tensors = [](const c10::Argument& result) { return is_tensors(result.type()); };
+    if (!std::all_of(schema.returns().begin(), schema.returns().end(), gives_tensors)) {
+      doubt(concat("they read numbers out of tensors, by ", name, ", on which what they do may depend"));
+    }
+    carry_out(op, stack);
+    for (const c10::IValue& value : torch::jit::last(stack, schema.returns().size())) call.results.push_back(result(value));
+    footprint_.calls_.push_back(std::move(call));
+  }
+
+  void give(const State& state) {
+    for (const at::Tensor& tensor : state) add(tensor, footprint_.given_);
   }
 
  private:
-  void add(const c10::IValue& value, std::vector<c10::IValue>& arguments) {
+  void add(const c10::IValue& value, std::vector<Footprint::Argument>& arguments) {
     if (value.isTensor() && value.toTensor().defined()) {
-      const auto found = numbers_.find(value.toTensor().unsafeGetTensorImpl());
-      if (found != numbers_.end()) {
-        arguments.emplace_back(static_cast<int64_t>(found->second));
+      if (const auto number = find(value.toTensor())) {
+        arguments.push_back({.tensor = number});
       } else {
-        arguments.emplace_back(value.toTensor().detach().clone());
+        arguments.push_back({.value = value.toTensor().detach().clone()});
       }
-    } else if (value.isTensor()) {
-      arguments.emplace_back();
-    } else if (value.isTensorList() || (value.isList() && !value.isIntList() && !value.isDoubleList() && !value.isBoolList())) {
-      arguments.emplace_back(static_cast<int64_t>(value.toListRef().size()));
+    } else if (is_list_of_arguments(value)) {
+      arguments.push_back({.value = static_cast<int64_t>(value.toListRef().size())});
       for (const c10::IValue& item : value.toListRef()) add(item, arguments);
-    } else if (value.isGenerator()) {
-      arguments.emplace_back(std::numeric_limits<double>::quiet_NaN());  // what it holds goes on, and equals nothing
     } else {
-      arguments.push_back(value);
+      arguments.push_back({.value = value});
     }
   }
 
-  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-    if (current_->depth_++ == 0) {
-      Footprint::Call& call = current_->footprint_.calls_.emplace_back(Footprint::Call{function.name()});
-      for (const c10::IValue& value : function.inputs()) current_->add(value, call.arguments);
+  bool depends(const c10::IValue& value) const {
+    bool any = false;
+    for_each_tensor(value, [&](const at::Tensor& tensor) { any |= find(tensor).has_value(); });
+    return any;
+  }
+
+  std::optional<int64_t> find(const at::Tensor& tensor) const {
+    const auto found = numbers_.find(tensor.unsafeGetTensorImpl());
+    return found == numbers_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  Footprint::Result result(const c10::IValue& value) {
+    Footprint::Result result{.is_list = value.isTensorList()};
+    const auto add = [&](const at::Tensor& tensor) { result.tensors.push_back(tensor.defined() ? std::optional(number(tensor)) : std::nullopt); };
+    if (value.isTensor()) add(value.toTensor());
+    if (result.is_list) {
+      for (const at::Tensor& tensor : value.toTensorList()) add(tensor);
     }
-    return nullptr;
+    return result;
   }
 
-  static void end(const at::RecordFunction& function, at::ObserverContext* /*context*/) {
-    if (--current_->depth_ > 0) return;
-    for (const c10::IValue& value : function.outputs()) {
-      if (value.isTensor() && !is_raw_memory(function.name())) current_->number(value.toTensor());
-      if (value.isTensorList()) {
-        for (const at::Tensor& tensor : value.toTensorList()) current_->number(tensor);
-      }
-      if (!value.isTensor() && !value.isTensorList()) current_->look_at_results(function);
+  int64_t number(const at::Tensor& tensor) {
+    const auto [place, is_new] = numbers_.try_emplace(tensor.unsafeGetTensorImpl(), static_cast<int64_t>(kept_.size()));
+    if (is_new) {
+      kept_.push_back(tensor);
+      footprint_.tensors_.push_back(without_data(tensor));
     }
+    return place->second;
   }
 
-  // Beside operators' results, TorchScript shows what else is on its stack.
-  void look_at_results(const at::RecordFunction& function) {
-    if (!footprint_.reads_.empty()) return;
-    const auto schema = function.operator_schema();
-    const auto gives_tensors = [](const c10::Argument& result) { return is_tensors(result.type()); };
-    if (schema && std::all_of(schema->returns().begin(), schema->returns().end(), gives_tensors)) return;
-    footprint_.reads_ = function.name();
+  void doubt(std::string why) {
+    if (footprint_.doubt_.empty()) footprint_.doubt_ = std::move(why);
   }
-
-  static thread_local Listener* current_;
 
   Footprint& footprint_;
-  Listener* before_;
-  at::CallbackHandle handle_ = 0;
-  int depth_ = 0;
-  std::unordered_map<const c10::TensorImpl*, size_t> numbers_;
+  std::unordered_map<const c10::TensorImpl*, int64_t> numbers_;
   std::vector<at::Tensor> kept_;  // so that no two have one address
 };
 
-thread_local Listener* Listener::current_ = nullptr;
+/// Follows a step along a footprint, and throws where it leaves it.
+class Comparison final : public OperatorListener {
+ public:
+  Comparison(const Footprint& expected, const std::vector<at::Tensor>& parameters) : expected_(expected), tensors_(expected.tensors_) {
+    for (size_t i = 0; i < parameters.size(); ++i) tensors_[static_cast<size_t>(expected.parameters_.at(i))] = parameters[i];
+  }
 
-Footprint Footprint::of(const std::vector<at::Tensor>& inputs, const std::function<State()>& run) {
+  void call(const c10::OperatorHandle& op, torch::jit::Stack& stack) override {
+    const size_t count = op.schema().arguments().size();
+    const auto arguments = torch::jit::last(stack, count);
+    if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return depends(value); })) return carry_out(op, stack);
+    const std::string& name = op.operator_name().name;
+    if (calls_ == expected_.calls_.size()) differ(concat(name, " where it was nothing"));
+    const Footprint::Call& call = expected_.calls_[calls_++];
+    if (!(call.op == op)) differ(concat(name, " where it was ", call.op.operator_name().name));
+    if (!are_expected(arguments, call.arguments)) differ(concat("other arguments of ", name));
+    torch::jit::drop(stack, count);
+    for (const Footprint::Result& result : call.results) stack.push_back(made(result));
+  }
+
+  void give(const State& state) {
+    if (calls_ < expected_.calls_.size()) differ(concat("nothing where it was ", expected_.calls_[calls_].op.operator_name().name));
+    if (!are_expected(std::vector<c10::IValue>(state.begin(), state.end()), expected_.given_)) differ("other results");
+  }
+
+  const std::string& difference() const noexcept { return difference_; }
+
+ private:
+  [[noreturn]] void differ(std::string how) {
+    difference_ = std::move(how);
+    throw std::runtime_error(difference_);
+  }
+
+  template <class Values>
+  bool are_expected(const Values& values, const std::vector<Footprint::Argument>& expected) const {
+    auto next = expected.begin();
+    return std::all_of(values.begin(), values.end(), [&](const c10::IValue& value) { return is_expected(value, next, expected.end()); }) &&
+           next == expected.end();
+  }
+
+  using Position = std::vector<Footprint::Argument>::const_iterator;
+  bool is_expected(const c10::IValue& value, Position& next, Position end) const {
+    if (next == end) return false;
+    const auto& [number, expected] = *next++;
+    if (number) return value.isTensor() && value.toTensor().is_same(tensors_[static_cast<size_t>(*number)]);
+    if (value.isGenerator()) return false;  // what it holds goes on, and equals nothing
+    if (is_list_of_arguments(value)) {
+      const auto items = value.toListRef();
+      return expected.isInt() && expected.toInt() == static_cast<int64_t>(items.size()) &&
+             std::all_of(items.begin(), items.end(), [&](const c10::IValue& item) { return is_expected(item, next, end); });
+    }
+    if (value.isTensor() != expected.isTensor()) return false;
+    return value.isTensor() ? equal(value.toTensor(), expected.toTensor()) : value == expected;
+  }
+
+  bool equal(const at::Tensor& a, const at::Tensor& b) const {
+    if (!a.defined() || !b.defined()) return a.defined() == b.defined();
+    return !depends(a) && a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && a.equal(b);
+  }
+
+  bool depends(const c10::IValue& value) const {
+    bool any = false;
+    for_each_tensor(value, [&](const at::Tensor& tensor) {
+      any |= std::any_of(tensors_.begin(), tensors_.end(), [&](const at::Tensor& numbered) { return numbered.is_same(tensor); });
+    });
+    return any;
+  }
+
+  c10::IValue made(const Footprint::Result& result) const {
+    std::vector<at::Tensor> tensors;
+    for (const auto& number : result.tensors) tensors.push_back(number ? tensors_[static_cast<size_t>(*number)] : at::Tensor());
+    return result.is_list ? c10::IValue(std::move(tensors)) : c10::IValue(std::move(tensors.at(0)));
+  }
+
+  const Footprint& expected_;
+  size_t calls_ = 0;
+  std::vector<at::Tensor> tensors_;  // by number
+  std::string difference_;
+};
+
+Footprint Footprint::of(const State& state, const State& extras, const std::vector<at::Tensor>& parameters, const Step& step) {
+  const c10::AutoGradMode no_gradients(false);
   Footprint footprint;
-  Listener listener(footprint);
-  for (const at::Tensor& tensor : inputs) listener.number(tensor);
-  listener.close(run());
+  Recording recording(footprint, state, extras, parameters);
+  recording.give(step(state, extras));
   return footprint;
 }
 
-std::string Footprint::difference(const Footprint& later) const {
-  for (size_t c = 0; c < std::max(calls_.size(), later.calls_.size()); ++c) {
-    if (c == calls_.size() || c == later.calls_.size() || calls_[c].name != later.calls_[c].name) {
-      const auto name = [&](const Footprint& of) { return c < of.calls_.size() ? of.calls_[c].name : "nothing"; };
-      return concat(name(later), " where it was ", name(*this));
-    }
-    const auto& [name, ours] = calls_[c];
-    const auto& theirs = later.calls_[c].arguments;
-    if (!std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end(), equal)) return concat("other arguments of ", name);
+std::string Footprint::difference(const std::vector<at::Tensor>& parameters, const Step& step) const {
+  const c10::AutoGradMode no_gradients(false);
+  Comparison comparison(*this, parameters);
+  try {
+    comparison.give(step(state_, extras_));
+    return "";
+  } catch (const std::exception& e) {
+    return comparison.difference().empty() ? first_line(e) : comparison.difference();
   }
-  return "";
 }
 
 }  // namespace tw::layer_parallel

@@ -1,36 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a step has LibTorch do, to be compared with what another layer's or a later one does.
 #pragma once
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <tw/layer_parallel/propagator.hpp>
 #include <vector>
 
 namespace tw::layer_parallel {
 
-/// The operators that a step calls, with their arguments. Tensors are known by where they come from: inputs and results by their number, all others,
-/// such as members that are no parameters, by their values.
+/// The operators that a step calls on what depends on its inputs, with their arguments. Tensors that depend on inputs are known by their number, in
+/// the order in which they are made; all others, such as members that are no parameters, by their values.
 class Footprint {
  public:
-  /// Of what `run` calls on this thread, and gives. @param inputs equal numbers stand for each other in another footprint.
-  static Footprint of(const std::vector<at::Tensor>& inputs, const std::function<State()>& run);
+  using Step = std::function<State(const State& state, const State& extras)>;
 
-  /// The first operator that gave a number, which a branch may depend on, such as "aten::item"; empty: none did.
-  const std::string& reads() const noexcept { return reads_; }
-  /// What is otherwise in `later`; empty: nothing.
-  std::string difference(const Footprint& later) const;
+  /// Of what `step` does on this thread with such inputs. @param parameters which it knows
+  static Footprint of(const State& state, const State& extras, const std::vector<at::Tensor>& parameters, const Step& step);
+
+  /// Why what was seen is not all that the step may do, such as "they read numbers out of tensors, by aten::item"; empty: it is.
+  const std::string& doubt() const noexcept { return doubt_; }
+
+  /// What `step` does otherwise; empty: nothing. Operators on what depends on inputs are heard of, not carried out: this takes no longer than the
+  /// layer's own code. @param parameters as many as before: the one in each place stands for the one in that place.
+  std::string difference(const std::vector<at::Tensor>& parameters, const Step& step) const;
 
  private:
-  friend class Listener;
+  friend class Recording;
+  friend class Comparison;
 
-  struct Call {
-    std::string name;
-    std::vector<c10::IValue> arguments = {};
+  struct Argument {
+    std::optional<int64_t> tensor = {};  // its number
+    c10::IValue value = {};              // of what has no number
   };
+  struct Result {
+    bool is_list = false;
+    std::vector<std::optional<int64_t>> tensors = {};  // their numbers; none: undefined
+  };
+  struct Call {
+    c10::OperatorHandle op;
+    std::vector<Argument> arguments = {};
+    std::vector<Result> results = {};
+  };
+  std::vector<at::Tensor> tensors_;  // by number, without data: inputs, parameters, results
+  State state_;                      // of them
+  State extras_;
+  std::vector<int64_t> parameters_;  // their numbers
   std::vector<Call> calls_;
-  std::string reads_;
+  std::vector<Argument> given_;  // by the step
+  std::string doubt_;
 };
 
 }  // namespace tw::layer_parallel

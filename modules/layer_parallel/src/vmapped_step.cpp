@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "states.hpp"
-
 namespace tw::layer_parallel {
 namespace {
 
@@ -69,11 +67,6 @@ State VmappedStep::run(const State& states, const State& extras, const std::vect
   State outputs;
   for (const c10::IValue& value : stack) outputs.push_back(level.unwrap(value.toTensor(), n));
   return outputs;
-}
-
-void run_unseen(const State& state, const std::function<void(const State&)>& run) {
-  const VmapLevel level(1);
-  run(each(state, [&](const at::Tensor& t) { return level.wrap(t.unsqueeze(0)); }));
 }
 
 }  // namespace tw::layer_parallel

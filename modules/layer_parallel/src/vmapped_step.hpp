@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A traced step, run for several states with as many sets of parameters as one tensor operation, by functorch's vmap. Differentiable by autograd.
 #pragma once
-#include <functional>
 #include <memory>
 #include <tw/layer_parallel/propagator.hpp>
 #include <vector>
@@ -26,8 +25,5 @@ class VmappedStep {
   struct Trace;
   std::unique_ptr<Trace> trace_;
 };
-
-/// Calls `run` with a state whose memory nobody can read. @throws when it is tried, or when an operation cannot be batched
-void run_unseen(const State& state, const std::function<void(const State&)>& run);
 
 }  // namespace tw::layer_parallel

@@ -21,7 +21,7 @@ struct Settings {
 
 /// A layer out of some of the things that layers do.
 struct PatchworkImpl : torch::nn::Module {
-  enum Piece { linear, tanh, scale, function, mask, shift, item, truth, equal, memory, size, pieces };
+  enum Piece { linear, tanh, scale, function, mask, shift, constant, item, truth, equal, memory, written, size, pieces };
   PatchworkImpl(std::vector<Piece> made_of, std::shared_ptr<Settings> own)
       : made_of_(std::move(made_of)), settings(std::move(own)), linear_(register_module("linear", torch::nn::Linear(4, 4))) {}
 
@@ -35,10 +35,12 @@ struct PatchworkImpl : torch::nn::Module {
         case function: u = settings->sine ? torch::sin(u) : torch::tanh(u); break;
         case mask: u = u * settings->mask; break;
         case shift: u = u + torch::tensor(settings->shift, torch::kDouble); break;
+        case constant: u = u * settings->mask.sum().item<double>(); break;
         case item: u = turned(u.abs().max().item<double>() > 20); break;
         case truth: u = turned((u.abs() > 20).any().is_nonzero()); break;
         case equal: u = turned(!torch::equal(u.clamp(-20, 20), u)); break;
         case memory: u = turned(std::abs(u.contiguous().data_ptr<double>()[0]) > 10); break;
+        case written: u = torch::zeros(u.sizes(), torch::kDouble).copy_(u); break;
         case size: u = u.size(0) > 2 ? u + 0.1 : u; break;
         case pieces: break;
       }
@@ -99,7 +101,11 @@ torch::Tensor input(double size) {
 }
 
 TEST(Batching, BranchesOnValues) {
-  for (const auto& [piece, name] : {std::pair(item, "aten::item"), {truth, "aten::is_nonzero"}, {equal, "aten::equal"}, {memory, "storage"}}) {
+  for (const auto& [piece, name] : {std::pair(item, "aten::item"),
+                                    {truth, "aten::is_nonzero"},
+                                    {equal, "aten::equal"},
+                                    {memory, "a tensor's memory"},
+                                    {written, "aten::copy_"}}) {
     Pair nets({linear, piece, tanh});
     nets.expect_equal(input(1), name);
     nets.expect_equal(input(100), name);
@@ -111,7 +117,7 @@ TEST(Batching, BranchesOnValues) {
 
 /// They are looked at again, and go on together.
 TEST(Batching, MembersThatChangeBetweenPasses) {
-  Pair nets({scale, linear, function, mask, shift});
+  Pair nets({scale, linear, function, mask, shift, constant});
   Settings& settings = *nets.settings;
   const auto expect_together = [&](const std::string& what) {
     nets.expect_equal(input(1), what);
@@ -149,7 +155,7 @@ TEST(Batching, RandomLayersDoTogetherWhatTheyDoOneByOne) {
     const auto draw = [&](unsigned n) { return static_cast<int>(random() % n); };
     std::vector<PatchworkImpl::Piece> made_of{linear};
     while (made_of.size() < 5) made_of.push_back(static_cast<PatchworkImpl::Piece>(draw(pieces)));
-    if (draw(2) == 0) std::erase_if(made_of, [](auto piece) { return piece >= item && piece <= memory; });
+    if (draw(2) == 0) std::erase_if(made_of, [](auto piece) { return piece >= item && piece <= written; });
     Pair nets(made_of, std::array{Integrator::euler, Integrator::rk2, Integrator::rk4}[static_cast<size_t>(draw(3))], draw(12));
     std::string what = "seed " + std::to_string(seed);
     for (int pass = 0; pass < 4; ++pass) {

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator_listener.hpp"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <utility>
+
+namespace tw::layer_parallel {
+namespace {
+
+// The key that comes before all others and that LibTorch itself uses in its tests alone.
+constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+thread_local OperatorListener* listener = nullptr;
+
+void hear(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (listener == nullptr) {  // autograd's thread, which took over the keys of the one that called it
+    OperatorListener::carry_out(op, *stack);
+  } else {
+    listener->call(op, *stack);
+  }
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE: LibTorch's macro
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&hear>()); }
+
+OperatorListener::OperatorListener() : before_(std::exchange(listener, this)) { c10::impl::tls_set_dispatch_key_included(key, true); }
+
+OperatorListener::~OperatorListener() {
+  listener = before_;
+  c10::impl::tls_set_dispatch_key_included(key, before_ != nullptr);
+}
+
+void OperatorListener::carry_out(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const c10::impl::ExcludeDispatchKeyGuard alone(key);
+  op.callBoxed(stack);
+}
+
+}  // namespace tw::layer_parallel
