@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/layer_parallel/block.hpp>
 
+#include <ATen/ExpandUtils.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <tw/base/contract.hpp>
 
 #include "named_layer.hpp"
@@ -18,16 +20,24 @@ State moved(const State& u, const State& slope, double factor) {
   return result;
 }
 
+/// What a layer gives for u: the next state, or a slope, which may stretch to one.
+bool fits(const State& result, const State& u, bool is_step) {
+  return std::ranges::equal(result, u, [&](const at::Tensor& given, const at::Tensor& of) {
+    return is_step ? given.sizes().equals(of.sizes()) : at::is_expandable_to(given.sizes(), of.sizes());
+  });
+}
+
 }  // namespace
 
-Layer named_layer(Layer layer, std::string name) {
+Layer named_layer(Layer layer, std::string name, bool of_ode) {
   name += concat(", a ", layer.module->name());
-  layer.forward = [forward = std::move(layer.forward), name = std::move(name)](const State& u, const State& extras, double dt) {
+  const bool is_step = layer.is_step;
+  layer.forward = [=, forward = std::move(layer.forward)](const State& u, const State& extras, double dt) {
     try {
       State result = forward(u, extras, dt);
-      for (const at::Tensor& tensor : result) {
-        TW_EXPECTS(tensor.defined(), name, ", gave ", describe(result), " for ", describe(u));
-      }
+      const bool is_defined = std::ranges::all_of(result, [](const at::Tensor& tensor) { return tensor.defined(); });
+      TW_EXPECTS(is_defined, name, ", gave ", describe(result), " for ", describe(u));
+      TW_EXPECTS(!of_ode || fits(result, u, is_step), name, ", gave ", describe(result), " for a state of ", describe(u), ", which ODE blocks keep");
       return result;
     } catch (c10::Error& e) {
       e.add_context(concat("thrown in ", name, ", for ", describe(u)));
@@ -39,11 +49,7 @@ Layer named_layer(Layer layer, std::string name) {
 
 State step(const Layer& layer, Integrator integrator, const State& u, const State& extras, double dt) {
   if (layer.is_step) return layer.forward(u, extras, dt);
-  const auto f = [&](const State& at) {
-    State slope = layer.forward(at, extras, dt);
-    TW_EXPECTS(slope.size() == u.size(), "a layer gave ", slope.size(), " tensors for a state of ", u.size());
-    return slope;
-  };
+  const auto f = [&](const State& at) { return layer.forward(at, extras, dt); };
   switch (integrator) {
     case Integrator::euler: return moved(u, f(u), dt);
     case Integrator::rk2: return moved(u, f(moved(u, f(u), dt / 2)), dt);

@@ -23,7 +23,7 @@ bool equal(const State& a, const State& b) {
 
 std::vector<std::string> check_layer(const Block& block, const State& example, double dt, const State& extras) {
   std::vector<std::string> problems;
-  const Layer layer = named_layer(block.make(0), "layer 0");
+  const Layer layer = named_layer(block.make(0), "layer 0", true);
   const Layer other = block.make(1);
   if (layer.module == other.module) problems.emplace_back("the factory gives the same layer twice");
 
@@ -39,9 +39,7 @@ std::vector<std::string> check_layer(const Block& block, const State& example, d
   } catch (const std::exception& e) {
     return {e.what()};
   }
-  if (to.size() != from.size()) return {concat("a state of ", from.size(), " tensors became one of ", to.size())};
   for (size_t i = 0; i < to.size(); ++i) {
-    if (to[i].sizes() != from[i].sizes()) problems.push_back(concat("tensor ", i, " had shape ", from[i].sizes(), " and got ", to[i].sizes()));
     if (to[i].scalar_type() != from[i].scalar_type()) {
       problems.push_back(concat("tensor ", i, " was ", from[i].scalar_type(), " and became ", to[i].scalar_type()));
     }

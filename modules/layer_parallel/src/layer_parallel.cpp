@@ -112,7 +112,7 @@ Layer make_plain_layer(const Block& block, size_t index, uint64_t seed) {
   generator.seed(seed, static_cast<uint64_t>(index) << 32U);
   Layer layer = block.make(0);
   TW_EXPECTS(!layer.is_step, "block ", index, " is a plain layer, and makes no time step: its forward takes no dt");
-  return named_layer(std::move(layer), concat("block ", index));
+  return named_layer(std::move(layer), concat("block ", index), false);
 }
 
 LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options)

@@ -68,7 +68,7 @@ LayerStack::LayerStack(const Block& block, LevelPlan::Range range, uint64_t seed
   GeneratorGuard generator;
   for (int64_t i = range.begin; i < range.end; ++i) {
     generator.seed(seed, stream << 32U | static_cast<uint64_t>(i));
-    layers_.push_back(named_layer(block.make(i), concat("layer ", i, " of block ", stream)));
+    layers_.push_back(named_layer(block.make(i), concat("layer ", i, " of block ", stream), true));
   }
   parameters_ = stack_tensors(layers_, range.begin, [](torch::nn::Module& m) { return m.named_parameters().items(); });
   buffers_ = stack_tensors(layers_, range.begin, [](torch::nn::Module& m) { return m.named_buffers().items(); });

@@ -6,6 +6,7 @@
 namespace tw::layer_parallel {
 
 /// The same layer, which says that it is `name` where LibTorch throws in it, and where it gives an undefined tensor.
-Layer named_layer(Layer layer, std::string name);
+/// @param of_ode it is one of an ODE block: that it gives anything but a state like its own, or a slope of one, is said too.
+Layer named_layer(Layer layer, std::string name, bool of_ode);
 
 }  // namespace tw::layer_parallel

@@ -16,7 +16,7 @@ SerialNetwork::SerialNetwork(std::vector<Block> blocks, const LayerParallelOptio
     for (int64_t k = 0; k < blocks_[i].count; ++k) {
       generator.seed(options_.seed, static_cast<uint64_t>(i) << 32U | static_cast<uint64_t>(k));
       const std::string name = blocks_[i].is_ode() ? concat("layer ", k, " of block ", i) : concat("block ", i);
-      layers.push_back(named_layer(blocks_[i].make(k), name));
+      layers.push_back(named_layer(blocks_[i].make(k), name, blocks_[i].is_ode()));
       names->register_module(std::to_string(k), layers.back().module);
     }
   }

@@ -133,6 +133,12 @@ struct Faulty : torch::nn::Module {
   bool gives_nothing_;
 };
 
+/// A layer that takes the size of the batch from its weight.
+struct RowsOfItsWeight : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& u) { return torch::ones({weight.size(0), u.size(1)}); }
+  torch::Tensor weight = register_parameter("weight", torch::ones({3, 4}));
+};
+
 TEST(Misuse, LayersThatGiveNothingOrFailAreNamed) {
   const torch::Tensor x = torch::ones({2, 4});
   for (const Batching batching : {Batching::never, Batching::automatic}) {
@@ -140,6 +146,10 @@ TEST(Misuse, LayersThatGiveNothingOrFailAreNamed) {
     expect_refused<ContractError>([&] { LayerParallel(world(), nothing).forward(x); }, "layer 0 of block 0, a ");
     const std::vector<Block> fails{block([] { return std::make_shared<Faulty>(false); }, 16, {.batching = batching})};
     expect_refused<c10::Error>([&] { LayerParallel(world(), fails).forward(x); }, "thrown in layer 0 of block 0, a ");
+    const std::vector<Block> rows{block([] { return std::make_shared<RowsOfItsWeight>(); }, 16, {.batching = batching})};
+    for (const torch::Tensor& batch : {x, x[0].unsqueeze(0)}) {
+      expect_refused<ContractError>([&] { LayerParallel(world(), rows).forward(batch); }, "layer 0 of block 0, a ");
+    }
   }
   std::vector<Block> opening = dense_blocks();
   opening.insert(opening.begin(), block([] { return std::make_shared<Faulty>(true); }, 1));
