@@ -34,7 +34,7 @@ train:
 test:
 	@scripts/setup.sh build test
 	@scripts/build.sh $(PRESET) $(if $(filter tsan,$(PRESET)),pure_tests,all) -DTW_BUILD_TESTS=ON -DTW_BUILD_EXAMPLES=ON -DTW_BUILD_BENCHMARKS=ON
-	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS) $(if $(ONLY),-R '$(ONLY)') $(if $(filter tsan,$(PRESET)),-L pure)
+	@scripts/test.sh $(BUILD) $(JOBS) '$(ONLY)' $(if $(filter tsan,$(PRESET)),-L pure)
 
 accept:
 	@scripts/setup.sh build test

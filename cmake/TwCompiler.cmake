@@ -24,7 +24,9 @@ function(tw_compile_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
                          -Wcast-align)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    target_compile_options(${target} PRIVATE -Wno-restrict -Wno-stringop-overflow)  # g++ 12 on std::string: GCC bugs 105329, 105651
+    target_compile_options(${target} PRIVATE -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)  # g++ 12 on std::string: GCC bugs 105329, 105651
+    # In a unity build, the unit is not the file that is compiled, so that g++ takes its unnamed namespaces for a header's.
+    target_compile_options(${target} PRIVATE $<$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>:-Wno-subobject-linkage>)
   endif()
   if(TW_SANITIZE)
     # Instrumented code makes the optimiser's warnings wrong more often than right (GCC's manual says so of -fsanitize).
@@ -50,17 +52,33 @@ function(tw_tidy target)
   endif()
 endfunction()
 
-# tw_torch_pch(target): shares the one precompiled <torch/torch.h> of tests, examples and benchmarks. (The tool goes without: it is the
-# first thing that a newcomer builds, and making the header takes longer than its two units that would gain.)
-function(tw_torch_pch target)
-  if(NOT TARGET tw_pch)
-    add_library(tw_pch OBJECT "${PROJECT_SOURCE_DIR}/cmake/torch_pch.cpp")
-    target_link_libraries(tw_pch PRIVATE tw::tensor)
-    tw_compile_options(tw_pch)
-    target_precompile_headers(tw_pch PRIVATE <torch/torch.h>)
+# tw_precompiled(target FORM): the target's units begin with what cmake/precompiled/FORM.hpp includes, compiled once for all targets of that form.
+#   library    the modules and the tool: of LibTorch's headers those that most of them include; optimised, as they are
+#   benchmark  all of LibTorch; optimised
+#   program    all of LibTorch; not optimised, as are the targets: tests, examples and what tests run
+function(tw_precompiled target form)
+  if("${form}" STREQUAL "program")
+    tw_unoptimised(${target})
+  endif()
+  set(owner tw_precompiled_${form})
+  if(NOT TARGET ${owner})
+    add_library(${owner} OBJECT "${PROJECT_SOURCE_DIR}/cmake/precompiled/unit.cpp")
+    target_link_libraries(${owner} PRIVATE torch)
+    tw_compile_options(${owner})
+    target_precompile_headers(${owner} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled/${form}.hpp")
+    if("${form}" STREQUAL "program")
+      tw_unoptimised(${owner})
+    endif()
     if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
-      target_compile_options(tw_pch PUBLIC -fpch-instantiate-templates)
+      target_compile_options(${owner} PUBLIC -fpch-instantiate-templates)
     endif()
   endif()
-  target_precompile_headers(${target} REUSE_FROM tw_pch)
+  target_precompile_headers(${target} REUSE_FROM ${owner})
+endfunction()
+
+# tw_unoptimised(target): compiled in half the time; for what is run once.
+function(tw_unoptimised target)
+  if(NOT TW_SANITIZE)
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
 endfunction()

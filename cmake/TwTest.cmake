@@ -1,9 +1,12 @@
-# Tests lie in modules/<m>/tests beside what they test, and are named in the CMakeLists.txt there.
-#   tw_test(name [LIBRARIES ...])                             a pure test: one process, no MPI, no LibTorch header
-#   tw_torch_test(name [LIBRARIES ...])                       one process, with LibTorch
-#   tw_mpi_test(name RANKS 1 2 3 [TIMEOUT s] [LIBRARIES ...]) one test per number of ranks, with LibTorch
+# Tests lie in modules/<m>/tests beside what they test, and are named in the CMakeLists.txt there, which ends with tw_test_programs():
+#   tw_test(file [LIBRARIES ...])                   a pure test: one process, no MPI, no LibTorch header
+#   tw_torch_test(file [LIBRARIES ...])             one process, with LibTorch
+#   tw_mpi_test(file RANKS 1 2 3 [LIBRARIES ...])   on each of these numbers of ranks, with LibTorch
+#   tw_mpi_test_program(file RANKS 1 2 3 [LIBRARIES ...])   the same as a program of its own, with a main() of its own
+# Those of a folder and a kind are one program, which CTest runs once a number of ranks: <m>.pure, <m>.torch, <m>.mpi.1, <m>.mpi.2, ...
+# build/<preset>/tests.txt says which file is in which run, for scripts/test.sh, which picks tests by name.
 find_package(GTest REQUIRED)
-add_custom_target(pure_tests)  # all that tw_test() registers
+add_custom_target(pure_tests)  # all pure programs
 
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tmp")
 set(TW_MPI_ENVIRONMENT OMP_NUM_THREADS=1 "TEST_TMPDIR=${PROJECT_BINARY_DIR}/tmp" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -22,52 +25,142 @@ else()
   set(TW_PATIENCE 1)
 endif()
 
-function(tw_executable_test name)
-  add_executable(${name} "${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp")
-  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support")
-  target_link_libraries(${name} PRIVATE ${ARGN})
-  tw_compile_options(${name})
-  set_property(GLOBAL APPEND PROPERTY TW_REGISTERED_TESTS "${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp")
-endfunction()
-
-function(tw_test name)
-  cmake_parse_arguments(arg "" "" "LIBRARIES" ${ARGN})
-  tw_executable_test(${name} ${arg_LIBRARIES} GTest::gtest_main)
-  add_dependencies(pure_tests ${name})
-  add_test(NAME ${name} COMMAND ${name})
-  math(EXPR timeout "60 * ${TW_PATIENCE}")
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS pure ENVIRONMENT "${TW_TEST_ENVIRONMENT}")
-endfunction()
-
-function(tw_torch_test name)
-  cmake_parse_arguments(arg "" "" "LIBRARIES" ${ARGN})
-  tw_executable_test(${name} ${arg_LIBRARIES} GTest::gtest_main)
-  tw_torch_pch(${name})
-  add_test(NAME ${name} COMMAND ${name})
-  math(EXPR timeout "120 * ${TW_PATIENCE}")
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS torch ENVIRONMENT "${TW_TEST_ENVIRONMENT}")
-endfunction()
-
 # tw_add_mpi_run(test ranks timeout regex command...): registers a run under the MPI launcher that must succeed and print `regex`.
 function(tw_add_mpi_run test ranks timeout regex)
   math(EXPR timeout "${timeout} * ${TW_PATIENCE}")
-  add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/tests/expect_output.sh" "${regex}" ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${ARGN})
-  set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} LABELS mpi PROCESSORS 2 ENVIRONMENT "${TW_MPI_ENVIRONMENT}")
-endfunction()
-
-# tw_mpi_test_with(name label ranks timeout arguments...): the program of tw_mpi_test(name) once more, with arguments.
-function(tw_mpi_test_with name label ranks timeout)
-  tw_add_mpi_run(${name}.${label}.${ranks} ${ranks} ${timeout} "       OK \\]" $<TARGET_FILE:${name}> ${ARGN})
-endfunction()
-
-function(tw_mpi_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "RANKS;LIBRARIES" ${ARGN})
-  if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 60)
+  if(ranks EQUAL 1)
+    set(cores 1)
+  else()
+    set(cores 2)
   endif()
-  tw_executable_test(${name} ${arg_LIBRARIES} tw_test_main)
-  tw_torch_pch(${name})
+  add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/tests/expect_output.sh" "${regex}" ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${ARGN})
+  set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} LABELS mpi PROCESSORS ${cores} ENVIRONMENT "${TW_MPI_ENVIRONMENT}")
+endfunction()
+
+function(tw_collect kind file)
+  cmake_parse_arguments(arg "" "" "LIBRARIES;INCLUDES" ${ARGN})
+  set_property(DIRECTORY APPEND PROPERTY TW_FILES_${kind} ${file})
+  set_property(DIRECTORY APPEND PROPERTY TW_LIBRARIES_${kind} ${arg_LIBRARIES})
+  set_property(DIRECTORY APPEND PROPERTY TW_INCLUDES_${kind} ${arg_INCLUDES})
+  set_property(GLOBAL APPEND PROPERTY TW_REGISTERED_TESTS "${CMAKE_CURRENT_SOURCE_DIR}/${file}.cpp")
+endfunction()
+
+function(tw_test file)
+  tw_collect(pure ${file} ${ARGN})
+endfunction()
+
+function(tw_torch_test file)
+  tw_collect(torch ${file} ${ARGN})
+endfunction()
+
+function(tw_mpi_test file)
+  cmake_parse_arguments(arg "" "" "RANKS;LIBRARIES;INCLUDES" ${ARGN})
+  tw_collect(mpi ${file} LIBRARIES ${arg_LIBRARIES} INCLUDES ${arg_INCLUDES})
   foreach(ranks IN LISTS arg_RANKS)
-    tw_add_mpi_run(${name}.${ranks} ${ranks} ${arg_TIMEOUT} "       OK \\]" $<TARGET_FILE:${name}>)
+    set_property(DIRECTORY APPEND PROPERTY TW_FILES_ON_${ranks} ${file})
   endforeach()
+endfunction()
+
+# tw_test_program(kind result): the program of this folder's files of a kind, if there are any.
+function(tw_test_program kind result)
+  get_property(files DIRECTORY PROPERTY TW_FILES_${kind})
+  if(NOT files)
+    set(${result} "" PARENT_SCOPE)
+    return()
+  endif()
+  set(program ${TW_TEST_FOLDER}_${kind}_tests)
+  list(TRANSFORM files APPEND .cpp)
+  add_executable(${program} ${files})
+  get_property(libraries DIRECTORY PROPERTY TW_LIBRARIES_${kind})
+  list(REMOVE_DUPLICATES libraries)
+  target_link_libraries(${program} PRIVATE ${libraries})
+  get_property(includes DIRECTORY PROPERTY TW_INCLUDES_${kind})
+  target_include_directories(${program} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support" ${includes})
+  tw_compile_options(${program})
+  if("${kind}" STREQUAL "pure")
+    tw_unoptimised(${program})
+  else()
+    tw_precompiled(${program} program)
+  endif()
+  set(${result} ${program} PARENT_SCOPE)
+endfunction()
+
+# tw_list_run(run file...): notes what is in a run, for scripts/test.sh.
+function(tw_list_run run)
+  foreach(file IN LISTS ARGN)
+    set_property(GLOBAL APPEND PROPERTY TW_RUNS "${run} ${CMAKE_CURRENT_SOURCE_DIR}/${file}.cpp")
+  endforeach()
+endfunction()
+
+# tw_add_local_run(kind program timeout)
+function(tw_add_local_run kind program timeout)
+  set(run ${TW_TEST_FOLDER}.${kind})
+  target_link_libraries(${program} PRIVATE GTest::gtest_main)
+  math(EXPR timeout "${timeout} * ${TW_PATIENCE}")
+  add_test(NAME ${run} COMMAND ${program})
+  set_tests_properties(${run} PROPERTIES TIMEOUT ${timeout} LABELS ${kind} ENVIRONMENT "${TW_TEST_ENVIRONMENT}")
+  get_property(files DIRECTORY PROPERTY TW_FILES_${kind})
+  tw_list_run(${run} ${files})
+endfunction()
+
+# tw_add_mpi_runs(program): on every number of ranks that a file of this folder asks for. The program is told which file asks for which.
+function(tw_add_mpi_runs program)
+  target_link_libraries(${program} PRIVATE tw_test_main)
+  set(table "")
+  foreach(ranks RANGE 1 8)
+    get_property(files DIRECTORY PROPERTY TW_FILES_ON_${ranks})
+    if(files)
+      set(run ${TW_TEST_FOLDER}.mpi.${ranks})
+      tw_add_mpi_run(${run} ${ranks} 300 "       OK \\]" $<TARGET_FILE:${program}>)
+      tw_list_run(${run} ${files})
+    endif()
+    foreach(file IN LISTS files)
+      string(APPEND table "    {\"${file}.cpp\", ${ranks}},\n")
+    endforeach()
+  endforeach()
+  file(CONFIGURE OUTPUT files_on_ranks.cpp CONTENT
+       "#include <mpi_test.hpp>\nconst std::set<std::pair<std::string, int>>& tw::testing::files_on_ranks() {\n  static const std::set<std::pair<std::string, int>> files{\n${table}  };\n  return files;\n}\n")
+  target_sources(${program} PRIVATE "${CMAKE_CURRENT_BINARY_DIR}/files_on_ranks.cpp")
+endfunction()
+
+function(tw_mpi_test_program file)
+  cmake_parse_arguments(arg "" "" "RANKS;LIBRARIES" ${ARGN})
+  add_executable(${file} ${file}.cpp)
+  target_include_directories(${file} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support")
+  target_link_libraries(${file} PRIVATE ${arg_LIBRARIES} torch GTest::gtest)
+  tw_compile_options(${file})
+  tw_precompiled(${file} program)
+  set_property(GLOBAL APPEND PROPERTY TW_REGISTERED_TESTS "${CMAKE_CURRENT_SOURCE_DIR}/${file}.cpp")
+  foreach(ranks IN LISTS arg_RANKS)
+    set(run ${TW_TEST_FOLDER}.${file}.${ranks})
+    tw_add_mpi_run(${run} ${ranks} 120 "       OK \\]" $<TARGET_FILE:${file}>)
+    tw_list_run(${run} ${file})
+  endforeach()
+endfunction()
+
+# tw_mpi_run_again(label ranks file arguments...): the tests of one file once more, with arguments of the program. After tw_test_programs().
+function(tw_mpi_run_again label ranks file)
+  set(run ${TW_TEST_FOLDER}.mpi.${label}.${ranks})
+  tw_add_mpi_run(${run} ${ranks} 120 "       OK \\]" $<TARGET_FILE:${TW_TEST_FOLDER}_mpi_tests> --file=${file} ${ARGN})
+  tw_list_run(${run} ${file})
+endfunction()
+
+# tw_test_programs(): of all that this folder registered before.
+function(tw_test_programs)
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE folder)
+  string(REGEX REPLACE "^modules/|/tests$|^tests/" "" TW_TEST_FOLDER "${folder}")
+  set(TW_TEST_FOLDER ${TW_TEST_FOLDER} PARENT_SCOPE)
+  tw_test_program(pure program)
+  if(program)
+    add_dependencies(pure_tests ${program})
+    tw_add_local_run(pure ${program} 120)
+  endif()
+  tw_test_program(torch program)
+  if(program)
+    tw_add_local_run(torch ${program} 240)
+  endif()
+  tw_test_program(mpi program)
+  if(program)
+    tw_add_mpi_runs(${program})
+  endif()
 endfunction()

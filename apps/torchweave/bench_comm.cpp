@@ -22,7 +22,7 @@
 namespace tw::tool {
 namespace {
 
-constexpr const char* explanation =
+constexpr const char* how_measured =
     "Every call finds fresh data: the tensor is rewritten, all ranks meet, and then the call is timed. The time of a call is that of its slowest\n"
     "rank; ping_pong's is half of there and back. At least 10 calls warm up. Shown are the median over the rounds and the spread,\n"
     "(p90 - p10) / median.\n"
@@ -236,7 +236,7 @@ void add_bench(CLI::App& app, Environment& mpi) {
   comm->add_option("--compare", arguments->compare, "mpi: the ratio to MPI's own calls, measured in turns")->check(CLI::IsMember({"mpi"}));
   comm->add_option("--json", arguments->json, "File for one JSON object a measurement, a line each");
   comm->add_option("--svg", arguments->svg, "File for a chart of the bus bandwidth");
-  comm->footer(explanation);
+  comm->footer(how_measured);
   comm->callback([arguments, &mpi] { run_bench_comm(*arguments, mpi); });
 }
 

@@ -20,7 +20,7 @@ namespace {
 using layer_parallel::Candidates;
 using layer_parallel::Choice;
 
-constexpr const char* explanation =
+constexpr const char* how_predicted =
     "Predicted for layers of equal cost, a backward step at twice a forward step's, by a simulation in which each rank waits for the messages that "
     "it\n"
     "needs. How well the iterations converge is not predicted: that depends on how alike neighbouring layers are. See docs/layer_parallel.md.";
@@ -155,7 +155,7 @@ void add_plan(CLI::App& app, Environment& mpi) {
       command->add_option("--step-ms", arguments->step_ms, "What a layer takes forward: times are printed too")->check(CLI::PositiveNumber);
   command->add_option("--message-us", arguments->message_us, "What a message with a state takes")->needs(step)->check(CLI::NonNegativeNumber);
   command->add_option("--coarsening", arguments->coarsening, "Only this c, or one a level, the finest first")->check(CLI::Range(2, 100000));
-  command->footer(explanation);
+  command->footer(how_predicted);
   command->callback([arguments, pipeline, layers, &mpi] {
     if (layers->count() == 0 && pipeline.model->count() == 0) throw CLI::RequiredError("--model or --layer-parallel");
     if (layers->count() == 0) {

@@ -6,7 +6,7 @@ set -euo pipefail
 . "$(dirname "$0")/expect.bash"
 build=$1
 
-TW_TEST_EVERY_PLAN=1 "$build/bin/level_plan_test" --gtest_brief=1
+TW_TEST_EVERY_PLAN=1 "$build/bin/layer_parallel_pure_tests" --gtest_brief=1
 echo "every plan of up to 300 steps and 64 ranks: all right"
 
 for seed in 1 2 3 4 5 6; do

@@ -10,7 +10,7 @@
 #include <tw/gradients.hpp>
 #include <tw/state.hpp>
 
-namespace {
+namespace canary_test {
 
 using tw::testing::world;
 
@@ -223,4 +223,4 @@ TEST(Canary, StagesTimesDataWithAShardedOptimizerIsOneProcess) {
   }
 }
 
-}  // namespace
+}  // namespace canary_test

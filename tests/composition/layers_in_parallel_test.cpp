@@ -12,7 +12,7 @@
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/state.hpp>
 
-namespace {
+namespace layers_in_parallel_test {
 
 using namespace tw::layer_parallel;
 using tw::testing::world;
@@ -134,4 +134,4 @@ TEST(Layers, TimesDataAreOneProcess) {
   expect_equal(composed.net(), reference, "1 x 3");
 }
 
-}  // namespace
+}  // namespace layers_in_parallel_test

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main() of every MPI test: all ranks run the same tests; rank 0 prints what any of them found. With --progress-thread, a thread drives the
-// engine.
+// The main() of every MPI test: all ranks run the same tests, those of the files that are meant for so many; rank 0 prints what any of them found.
+//   --file=NAME         only the tests of that file
+//   --progress-thread   a thread drives the engine
 #include "mpi_test.hpp"
 
+#include <filesystem>
 #include <iostream>
-#include <string_view>
+#include <string>
 #include <tw/comm/objects.hpp>
 
 namespace {
@@ -41,16 +43,41 @@ class RankReporter : public testing::EmptyTestEventListener {
   int failures_ = 0;
 };
 
+/// Adds to googletest's filter that tests are left out whose file is not meant for so many ranks, or is not the one that is asked for.
+void leave_out_others(int ranks, const std::string& only) {
+  std::string others;
+  const auto& tests = *testing::UnitTest::GetInstance();
+  for (int s = 0; s < tests.total_test_suite_count(); ++s) {
+    const testing::TestSuite& suite = *tests.GetTestSuite(s);
+    for (int t = 0; t < suite.total_test_count(); ++t) {
+      const testing::TestInfo& test = *suite.GetTestInfo(t);
+      const std::filesystem::path file = test.file();
+      const bool is_meant = tw::testing::files_on_ranks().contains({file.filename().string(), ranks});
+      if (!is_meant || (!only.empty() && file.stem() != only)) others += ':' + std::string(suite.name()) + '.' + test.name();
+    }
+  }
+  if (others.empty()) return;
+  const std::string filter = testing::GTEST_FLAG(filter);
+  testing::GTEST_FLAG(filter) = filter + (filter.find('-') == std::string::npos ? "-" : ":") + others.substr(1);
+}
+
 }  // namespace
 
 const tw::Communicator& tw::testing::world() { return *world_of_tests; }
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  const bool by_thread = argc > 1 && std::string_view(argv[1]) == "--progress-thread";
+  bool by_thread = false;
+  std::string only;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--progress-thread") by_thread = true;
+    if (argument.starts_with("--file=")) only = argument.substr(7);
+  }
   tw::Environment mpi(argc, argv, {.progress = by_thread ? tw::ProgressDriver::thread : tw::ProgressDriver::inlined});
   const tw::Communicator comm = mpi.world().dup();
   world_of_tests = &comm;
+  leave_out_others(comm.size(), only);
 
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());

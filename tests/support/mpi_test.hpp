@@ -4,11 +4,17 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
 #include <tw/mpi.hpp>
+#include <utility>
 
 namespace tw::testing {
 
 /// All ranks of this run.
 const Communicator& world();
+
+/// On how many ranks the tests of a file run, as tw_mpi_test() said; generated.
+const std::set<std::pair<std::string, int>>& files_on_ranks();
 
 }  // namespace tw::testing

@@ -3,7 +3,7 @@
 
 #include <tw/base.hpp>
 
-namespace {
+namespace base_test {
 
 TEST(Contract, NamesMessageValuesAndPlace) {
   const int batch = -3;
@@ -55,4 +55,4 @@ TEST(ContentHash, IsXxh3) {
   EXPECT_NE(tw::content_hash("weights"), tw::content_hash("weighta"));
 }
 
-}  // namespace
+}  // namespace base_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <tw/base/call.hpp>
 
-namespace {
+namespace call_test {
 
 using tw::Call;
 using tw::Collective;
@@ -99,4 +99,4 @@ TEST(ReduceOp, IsDefinedForWhatItsHeaderSays) {
   EXPECT_NE(why_undefined(ReduceOp::sum, ElementType::boolean).find("use logical_or"), std::string_view::npos);
 }
 
-}  // namespace
+}  // namespace call_test

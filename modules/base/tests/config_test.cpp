@@ -4,7 +4,7 @@
 #include <fstream>
 #include <tw/base.hpp>
 
-namespace {
+namespace config_test {
 
 std::filesystem::path write_file(const std::string& name, const std::string& text) {
   const auto path = std::filesystem::path(testing::TempDir()) / name;
@@ -175,4 +175,4 @@ TEST(Config, AMissingFileIsNamed) {
   EXPECT_THROW(tw::Config().set("lr"), tw::ConfigError);
 }
 
-}  // namespace
+}  // namespace config_test

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <tw/base.hpp>
 
-namespace {
+namespace progress_bar_test {
 
 TEST(Progress, ShowsShareRateAndRemainingTime) {
   const tw::Progress progress{.label = "epoch 1/2", .done = 2500, .total = 10000, .elapsed = tw::Seconds(2), .unit = "images", .note = "loss 0.5"};
@@ -58,4 +58,4 @@ TEST(ProgressBar, RedrawsOneLineOnATerminal) {
   EXPECT_GE(text.size() - (first + 2) - 1, first);  // the second line covers all of them
 }
 
-}  // namespace
+}  // namespace progress_bar_test

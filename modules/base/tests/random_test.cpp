@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <tw/base.hpp>
 
-namespace {
+namespace random_test {
 
 TEST(CounterRng, EqualsThePublishedPhiloxVector) {
   // Random123's known answers: philox4x32-10, counter 0 and key 0.
@@ -42,4 +42,4 @@ TEST(RandomPermutation, IsAPermutationAndRepeats) {
   EXPECT_THROW(tw::random_permutation(-1, 0, 0), tw::ContractError);
 }
 
-}  // namespace
+}  // namespace random_test

@@ -3,7 +3,7 @@
 
 #include <tw/comm.hpp>
 
-namespace {
+namespace agreement_test {
 
 using tw::testing::world;
 
@@ -43,4 +43,4 @@ TEST(Agreement, NamesWhatIsMissing) {
   }
 }
 
-}  // namespace
+}  // namespace agreement_test

@@ -16,7 +16,7 @@
 #include <random>
 #include <tw/comm.hpp>
 
-namespace {
+namespace collectives_test {
 
 using tw::ReduceOp;
 using tw::testing::message_of;
@@ -384,4 +384,4 @@ TEST(CollectiveCalls, RefuseWhatDoesNotFit) {
   EXPECT_NE(refusal(ReduceOp::max, at::kComplexFloat).find("complex numbers have no order"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace collectives_test

@@ -15,7 +15,7 @@
 #include <functional>
 #include <tw/comm.hpp>
 
-namespace {
+namespace differentiable_test {
 
 using tw::ReduceOp;
 using tw::testing::message_of;
@@ -272,4 +272,4 @@ TEST(DifferentiableCalls, RefuseWhatHasNoDerivative) {
   }
 }
 
-}  // namespace
+}  // namespace differentiable_test

@@ -5,7 +5,7 @@
 
 #include <tw/base/error.hpp>
 
-namespace {
+namespace group_test {
 
 /// Fails at once; says when it dies.
 class Failing : public tw::mpi::Transfer {
@@ -67,4 +67,4 @@ TEST(Group, DoesNotBeginWithoutTheFirst) {
   EXPECT_THROW(group.add(fail), tw::Error);
 }
 
-}  // namespace
+}  // namespace group_test

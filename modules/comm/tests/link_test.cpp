@@ -10,7 +10,7 @@
 #include <tw/comm.hpp>
 #include <tw/mpi/error.hpp>
 
-namespace {
+namespace link_test {
 
 using tw::testing::world;
 
@@ -80,4 +80,4 @@ TEST(Link, IsRevokedWhileItIsMade) {
   EXPECT_THROW(tw::barrier(comm), tw::RevokedError);
 }
 
-}  // namespace
+}  // namespace link_test

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <tw/comm.hpp>
 
-namespace {
+namespace mesh_ranks_test {
 
 using tw::Mesh;
 using tw::MeshAxis;
@@ -153,4 +153,4 @@ TEST(Mesh, Moves) {
   EXPECT_EQ(world_ranks(moved["a"]).back(), world().size() - 1);
 }
 
-}  // namespace
+}  // namespace mesh_ranks_test

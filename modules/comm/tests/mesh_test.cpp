@@ -9,7 +9,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/mesh.hpp>
 
-namespace {
+namespace mesh_test {
 
 using tw::MeshAxis;
 using tw::MeshShape;
@@ -170,4 +170,4 @@ TEST(MeshShape, RefusesRanksAndCoordinatesThatItDoesNotHave) {
   expect([&] { shape.rank_at({0, -1}); }, "the mesh a=2 x b=3 has no coordinate -1 on axis 'b'");
 }
 
-}  // namespace
+}  // namespace mesh_test

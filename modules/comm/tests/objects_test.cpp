@@ -3,7 +3,7 @@
 
 #include <tw/comm.hpp>
 
-namespace {
+namespace objects_test {
 
 using tw::testing::world;
 
@@ -89,4 +89,4 @@ TEST(Strings, RefuseARootThatIsNoRank) {
   expect_same(tw::allgather_strings(world(), "text"), std::vector<std::string>(static_cast<size_t>(world().size()), "text"), "afterwards");
 }
 
-}  // namespace
+}  // namespace objects_test

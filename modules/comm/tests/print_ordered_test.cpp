@@ -6,7 +6,7 @@
 #include <sstream>
 #include <tw/comm.hpp>
 
-namespace {
+namespace print_ordered_test {
 
 using tw::testing::world;
 
@@ -71,4 +71,4 @@ TEST(PrintOrdered, WritesToStandardOutputByDefault) {
   EXPECT_EQ(text.empty(), world().rank() != 0) << text;
 }
 
-}  // namespace
+}  // namespace print_ordered_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <tw/comm.hpp>
 
-namespace {
+namespace replicas_test {
 
 using tw::check_with_allreduce;
 using tw::testing::world;
@@ -146,4 +146,4 @@ TEST(CheckWithAllreduce, LeavesTheTensorAlone) {
   EXPECT_EQ(tensor._version(), version);
 }
 
-}  // namespace
+}  // namespace replicas_test

@@ -11,7 +11,7 @@
 #include <functional>
 #include <tw/comm.hpp>
 
-namespace {
+namespace shared_tensor_test {
 
 using tw::ReduceOp;
 using tw::testing::world;
@@ -364,4 +364,4 @@ TEST(NodeTensor, TakesItsMemoryOnceAndReturnsItWithTheLastHandle) {
   EXPECT_EQ(mappings(bytes), 0);
 }
 
-}  // namespace
+}  // namespace shared_tensor_test

@@ -11,7 +11,7 @@
 #include <string>
 #include <tw/comm.hpp>
 
-namespace {
+namespace soak_test {
 
 using tw::testing::world;
 
@@ -99,4 +99,4 @@ TEST(Soak, CommunicatorsAreFreedWhereAllAskForIt) {
   tw::barrier(kept);
 }
 
-}  // namespace
+}  // namespace soak_test

@@ -6,7 +6,7 @@
 
 #include <tw/data.hpp>
 
-namespace {
+namespace csv_test {
 
 using tw::testing::expect_file_error;
 using tw::testing::write_file;
@@ -66,4 +66,4 @@ TEST(Csv, NamesEveryMalformedRow) {
   EXPECT_THROW(tw::read_csv("/does/not/exist.csv"), tw::FileError);
 }
 
-}  // namespace
+}  // namespace csv_test

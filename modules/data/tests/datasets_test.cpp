@@ -6,7 +6,7 @@
 
 #include <tw/data.hpp>
 
-namespace {
+namespace datasets_test {
 
 using Indices = std::vector<int64_t>;
 using tw::testing::expect_file_error;
@@ -144,4 +144,4 @@ TEST(Regression, OpensShardsOrCsv) {
   EXPECT_TRUE(batch.targets.equal(torch::tensor({{6.0}}, torch::kDouble)));
 }
 
-}  // namespace
+}  // namespace datasets_test

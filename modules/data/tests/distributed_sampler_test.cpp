@@ -7,7 +7,7 @@
 #include <tw/base/random.hpp>
 #include <tw/data/distributed_sampler.hpp>
 
-namespace {
+namespace distributed_sampler_test {
 
 std::vector<size_t> drain(tw::DistributedSampler& sampler, size_t batch) {
   std::vector<size_t> all;
@@ -304,4 +304,4 @@ TEST(DistributedSampler, SaysWhyItCannotResume) {
   EXPECT_THROW((void)padded.next_share(6), tw::ContractError);  // not a multiple of 4
 }
 
-}  // namespace
+}  // namespace distributed_sampler_test

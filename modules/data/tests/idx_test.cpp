@@ -6,7 +6,7 @@
 #include <fstream>
 #include <tw/data.hpp>
 
-namespace {
+namespace idx_test {
 
 std::filesystem::path file(const std::string& name) { return std::filesystem::path(testing::TempDir()) / ("tw_idx_" + name); }
 
@@ -149,4 +149,4 @@ TEST(ImageDataset, ReadsFashionMnist) {
   EXPECT_EQ(train.batch(std::vector<int64_t>{0}).targets.item<int64_t>(), 9);  // the first image is an ankle boot
 }
 
-}  // namespace
+}  // namespace idx_test

@@ -9,7 +9,7 @@
 #include <tw/data.hpp>
 #include <tw/data/torch_data.hpp>
 
-namespace {
+namespace loader_test {
 
 using Indices = std::vector<int64_t>;
 
@@ -347,4 +347,4 @@ TEST(TorchData, OurLoaderTakesLibTorchsDataSets) {
   check(tw::from_torch(copy.map(torch::data::transforms::Stack<>())));
 }
 
-}  // namespace
+}  // namespace loader_test

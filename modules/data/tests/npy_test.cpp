@@ -6,7 +6,7 @@
 
 #include <tw/data.hpp>
 
-namespace {
+namespace npy_test {
 
 using tw::testing::expect_file_error;
 using tw::testing::write_file;
@@ -199,4 +199,4 @@ TEST(Npz, RefusesWhatIsDamaged) {
   expect_file_error([&] { tw::read_npz(write_file("damaged.npz", damaged)); }, "a.npy", -1, "damaged: CRC error");
 }
 
-}  // namespace
+}  // namespace npy_test

@@ -17,7 +17,7 @@ namespace {
 
 using Identities = std::unordered_set<const c10::TensorImpl*>;
 
-size_t parameters_of(torch::optim::Optimizer& optimizer) {
+size_t number_of_parameters(torch::optim::Optimizer& optimizer) {
   size_t count = 0;
   for (const auto& group : optimizer.param_groups()) count += group.params().size();
   return count;
@@ -66,7 +66,7 @@ DistributedOptimizer::DistributedOptimizer(const Communicator& comm, torch::opti
       reduction_(options.reduction),
       wrapped_(std::make_unique<Wrapped>("DistributedOptimizer", updated(comm_, optimizer, parameters))),
       parameters_(trained(wrapped_->tensors())),
-      members_(parameters_of(optimizer)) {
+      members_(number_of_parameters(optimizer)) {
   // All gradients are there when step() begins, so that nothing is left to overlap with.
   const ReducerOptions of_reducer{.reduction = options.reduction, .buckets = options.buckets, .overlap = false};
   reducer_ = std::make_unique<Reducer>(comm_, specs_of(parameters_), of_reducer);
@@ -83,7 +83,7 @@ void DistributedOptimizer::set_samples(int64_t samples) {
 void DistributedOptimizer::step() {
   TW_EXPECTS(reduction_ != Reduction::sample_weighted || samples_.has_value(), "Reduction::sample_weighted needs set_samples() before the step");
   wrapped_->expect_unchanged();
-  TW_EXPECTS(parameters_of(optimizer_) == members_, "the optimizer has ", parameters_of(optimizer_), " parameters, and had ", members_,
+  TW_EXPECTS(number_of_parameters(optimizer_) == members_, "the optimizer has ", number_of_parameters(optimizer_), " parameters, and had ", members_,
              " when DistributedOptimizer was made: add them before that");
   {
     const at::NoGradGuard no_grad;

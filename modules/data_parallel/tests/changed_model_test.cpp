@@ -4,7 +4,7 @@
 
 #include <tw/data_parallel.hpp>
 
-namespace {
+namespace changed_model_test {
 
 using tw::testing::expect_error;
 using tw::testing::make_net;
@@ -130,4 +130,4 @@ TEST(ChangedModel, NeedNotBeAnError) {
   tw::testing::expect_near(net, reference, "all ranks have the samples of the reference");
 }
 
-}  // namespace
+}  // namespace changed_model_test

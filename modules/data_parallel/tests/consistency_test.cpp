@@ -4,7 +4,7 @@
 #include <limits>
 #include <tw/data_parallel.hpp>
 
-namespace {
+namespace consistency_test {
 
 using tw::NamedTensor;
 using tw::testing::expect_error;
@@ -124,4 +124,4 @@ TEST(SynchronizeGenerator, GivesAllRanksTheRootsNumbers) {
   }
 }
 
-}  // namespace
+}  // namespace consistency_test

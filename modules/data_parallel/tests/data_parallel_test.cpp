@@ -7,7 +7,7 @@
 #include <thread>
 #include <tw/data_parallel.hpp>
 
-namespace {
+namespace data_parallel_test {
 
 using tw::testing::world;
 
@@ -204,4 +204,4 @@ TEST(DataParallel, CountsTheTimeOfCommunication) {
   EXPECT_GT(parallel.exposed_time().count(), 0);
 }
 
-}  // namespace
+}  // namespace data_parallel_test

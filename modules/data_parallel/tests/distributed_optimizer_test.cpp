@@ -6,7 +6,7 @@
 #include <memory>
 #include <tw/data_parallel.hpp>
 
-namespace {
+namespace distributed_optimizer_test {
 
 using tw::Reduction;
 using namespace tw::testing;
@@ -106,4 +106,4 @@ TEST(DistributedOptimizer, RefusesWhatDiffersBetweenRanksAndNoSamples) {
                "rank 1 has 'reduction sum' where rank 0 has 'reduction mean'");
 }
 
-}  // namespace
+}  // namespace distributed_optimizer_test

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <tw/data_parallel.hpp>
 
-namespace {
+namespace equivalence_test {
 
 using tw::testing::world;
 
@@ -103,4 +103,4 @@ TEST(Equivalence, SumWithUnevenBatches) {
   expect_equivalence("adam", tw::Reduction::sum, counts, false, true);  // a sum's gradient is large for plain SGD
 }
 
-}  // namespace
+}  // namespace equivalence_test

@@ -11,7 +11,7 @@
 #include <tw/data_parallel.hpp>
 #include <tw/state.hpp>
 
-namespace {
+namespace infrequent_test {
 
 using namespace tw::testing;
 using Optimizer = std::unique_ptr<torch::optim::Optimizer>;
@@ -329,4 +329,4 @@ TEST(DiLoCo, RefusesBadOptionsAndModelsThatDiffer) {
   expect_error([&] { tw::DiLoCo(world(), {{"t", tensor}}); }, "rank 1 has 't float32 [2]' where rank 0 has 't float32 [3]'");
 }
 
-}  // namespace
+}  // namespace infrequent_test

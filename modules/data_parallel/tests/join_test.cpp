@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <tw/data_parallel.hpp>
 
-namespace {
+namespace join_test {
 
 using tw::Reduction;
 using namespace tw::testing;
@@ -126,4 +126,4 @@ TEST(Join, MatchesTheCollectivesOfLocalSgd) {
   EXPECT_TRUE(tw::check_consistent(world(), *net).consistent);
 }
 
-}  // namespace
+}  // namespace join_test

@@ -7,7 +7,7 @@
 
 #include <tw/data_parallel.hpp>
 
-namespace {
+namespace odd_gradients_test {
 
 using tw::testing::world;
 
@@ -227,4 +227,4 @@ TEST(OddGradients, BucketsFollowTheOrderOfArrival) {
   EXPECT_EQ(again.plan().buckets.front().gradients.front(), 3);
 }
 
-}  // namespace
+}  // namespace odd_gradients_test

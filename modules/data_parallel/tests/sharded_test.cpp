@@ -10,7 +10,7 @@
 #include <tw/data_parallel.hpp>
 #include <tw/state.hpp>
 
-namespace {
+namespace sharded_test {
 
 using tw::testing::world;
 
@@ -359,4 +359,4 @@ TEST(ShardedOptimizer, NamesMisuse) {
   optimizer.step();
 }
 
-}  // namespace
+}  // namespace sharded_test

@@ -12,7 +12,7 @@
 #include <tw/data_parallel.hpp>
 #include <tw/data_parallel/sync_batch_norm.hpp>
 
-namespace {
+namespace sync_batch_norm_test {
 
 using torch::nn::BatchNormOptions;
 using tw::Reduction;
@@ -312,4 +312,4 @@ TEST(SyncBatchNorm, RefusesWhatDoesNotFit) {
   world().barrier();
 }
 
-}  // namespace
+}  // namespace sync_batch_norm_test

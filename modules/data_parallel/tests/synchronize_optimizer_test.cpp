@@ -5,7 +5,7 @@
 #include <functional>
 #include <tw/data_parallel.hpp>
 
-namespace {
+namespace synchronize_optimizer_test {
 
 using tw::testing::expect_error;
 using tw::testing::world;
@@ -111,4 +111,4 @@ TEST(SynchronizeOptimizer, RefusesOtherKindsByName) {
   expect_error([&] { tw::synchronize(world(), lbfgs); }, "torch::optim::LBFGS");
 }
 
-}  // namespace
+}  // namespace synchronize_optimizer_test

@@ -5,7 +5,7 @@
 
 #include <tw/data_parallel.hpp>
 
-namespace {
+namespace synchronize_test {
 
 using tw::testing::world;
 
@@ -79,4 +79,4 @@ TEST(AllreduceGradients, TakesAModulesParametersAndSampleWeights) {
   EXPECT_NEAR(layer->weight.grad()[0][0].item<double>(), weighted / all, 1e-6);  // floats of about 1, four roundings of 6e-8
 }
 
-}  // namespace
+}  // namespace synchronize_test

@@ -7,7 +7,7 @@
 #include <tw/evolution/automatic.hpp>
 
 namespace tw::search {
-namespace {
+namespace automatic_test {
 
 Space reals(int n) {
   std::vector<Parameter> parameters;
@@ -78,5 +78,5 @@ TEST(Automatic, MakesWhatItNames) {
 
 TEST(Automatic, RefusesNoBudget) { EXPECT_THROW(choose(reals(2), 0), ContractError); }
 
-}  // namespace
+}  // namespace automatic_test
 }  // namespace tw::search

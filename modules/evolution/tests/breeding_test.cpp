@@ -9,7 +9,7 @@
 #include <tw/evolution/draws.hpp>
 
 namespace tw::search {
-namespace {
+namespace breeding_test {
 
 const Space& plane() {
   static const Space space{real("x", 0, 1), real("y", 0, 1), real("z", 0, 1), real("w", 0, 1)};
@@ -189,5 +189,5 @@ TEST(Breeding, TheDefaultFindsTheMinimumOfASphere) {
   }
 }
 
-}  // namespace
+}  // namespace breeding_test
 }  // namespace tw::search

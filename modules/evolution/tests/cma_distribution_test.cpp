@@ -13,7 +13,7 @@
 #include "cma_termination.hpp"
 
 namespace tw::search {
-namespace {
+namespace cma_distribution_test {
 
 using Eigen::Index;
 using Eigen::MatrixXd;
@@ -329,5 +329,5 @@ TEST(BoxTransform, RisesSmoothlyAndIsUndone) {
   EXPECT_EQ(out_of_box(1), 1 + a);
 }
 
-}  // namespace
+}  // namespace cma_distribution_test
 }  // namespace tw::search

@@ -15,7 +15,7 @@
 #include "minimize.hpp"
 
 namespace tw::search {
-namespace {
+namespace cma_es_test {
 
 using Restarts = CmaOptions::Restarts;
 using Loss = std::function<double(const std::vector<double>&)>;
@@ -98,7 +98,7 @@ struct Case {
   int median;
 };
 
-class CmaConvergence : public testing::TestWithParam<Case> {};
+class CmaConvergence : public ::testing::TestWithParam<Case> {};
 
 TEST_P(CmaConvergence, TakesThePublishedNumberOfEvaluations) {
   const Case& c = GetParam();
@@ -112,10 +112,10 @@ TEST_P(CmaConvergence, TakesThePublishedNumberOfEvaluations) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CmaConvergence,
-                         testing::Values(Case{"sphere", 5, false, 715}, Case{"sphere", 10, false, 1500}, Case{"sphere", 10, true, 1600},
-                                         Case{"ellipsoid", 5, false, 1500}, Case{"ellipsoid", 10, false, 4050}, Case{"ellipsoid", 10, true, 4050},
-                                         Case{"rosenbrock", 5, false, 1700}, Case{"rosenbrock", 5, true, 2200}, Case{"rosenbrock", 10, false, 5300},
-                                         Case{"rosenbrock", 10, true, 6200}));
+                         ::testing::Values(Case{"sphere", 5, false, 715}, Case{"sphere", 10, false, 1500}, Case{"sphere", 10, true, 1600},
+                                           Case{"ellipsoid", 5, false, 1500}, Case{"ellipsoid", 10, false, 4050}, Case{"ellipsoid", 10, true, 4050},
+                                           Case{"rosenbrock", 5, false, 1700}, Case{"rosenbrock", 5, true, 2200}, Case{"rosenbrock", 10, false, 5300},
+                                           Case{"rosenbrock", 10, true, 6200}));
 
 TEST(CmaEs, ActiveLearnsAnEllipsoidFaster) {
   const auto run = [](bool active) {
@@ -427,5 +427,5 @@ TEST(CmaEs, OneDimensionIsEnough) {
   }
 }
 
-}  // namespace
+}  // namespace cma_es_test
 }  // namespace tw::search

@@ -8,7 +8,7 @@
 #include "minimize.hpp"
 
 namespace tw::search {
-namespace {
+namespace mixture_test {
 
 const Space line{real("x", 0, 1)};
 
@@ -50,5 +50,5 @@ TEST(Mixture, RefusesWhatIsWrong) {
   EXPECT_THROW(Mixture(Breeder(line), std::make_unique<Other>(told), NAN), ContractError);
 }
 
-}  // namespace
+}  // namespace mixture_test
 }  // namespace tw::search

@@ -10,7 +10,7 @@
 #include "minimize.hpp"
 
 namespace tw::search {
-namespace {
+namespace nelder_mead_test {
 
 using Position = std::vector<double>;
 using Loss = std::function<double(const Position&)>;
@@ -304,5 +304,5 @@ TEST(NelderMead, RefusesWrongOptions) {
   EXPECT_THROW(adaptive_nelder_mead(1), ContractError);
 }
 
-}  // namespace
+}  // namespace nelder_mead_test
 }  // namespace tw::search

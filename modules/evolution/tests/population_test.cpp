@@ -8,7 +8,7 @@
 #include <tw/evolution/population.hpp>
 
 namespace tw::search {
-namespace {
+namespace population_test {
 
 Individual of(int64_t trial, double loss, TrialState state = TrialState::complete) {
   return {.trial = trial, .values = {loss}, .loss = loss, .state = state};
@@ -76,5 +76,5 @@ TEST(Population, KnowsATrialOnce) {
   EXPECT_EQ(population.best()->trial, 7) << "the best ever stays, wherever it went";
 }
 
-}  // namespace
+}  // namespace population_test
 }  // namespace tw::search

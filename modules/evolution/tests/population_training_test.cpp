@@ -9,7 +9,7 @@
 #include <tw/evolution/population_training.hpp>
 
 namespace tw::search {
-namespace {
+namespace population_training_test {
 
 /// Eight members that report their number as their value, at one step.
 PopulationTraining eight(const PopulationTrainingOptions& options) {
@@ -208,5 +208,5 @@ TEST(PopulationTraining, RefusesWrongOptions) {
   EXPECT_THROW((PopulationTrainingOptions{.kept = {"lrr"}}).validate(space), ContractError);
 }
 
-}  // namespace
+}  // namespace population_training_test
 }  // namespace tw::search

@@ -9,7 +9,7 @@
 #include <tw/evolution/sampling.hpp>
 
 namespace tw::search {
-namespace {
+namespace sampling_test {
 
 Space mixed() {
   return {real("lr", 1e-4, 1e-1, log_scale), integer("layers", 1, 4), ordinal("batch", {16, 32, 64, 128}), categorical("optimizer", {"sgd", "adam"}),
@@ -153,5 +153,5 @@ TEST(Sampling, RefusesWrongNumbers) {
   EXPECT_THROW(Sobol(Space(many), 1), ContractError);
 }
 
-}  // namespace
+}  // namespace sampling_test
 }  // namespace tw::search

@@ -7,7 +7,7 @@
 #include <tw/evolution/sobol_sequence.hpp>
 
 namespace tw::search {
-namespace {
+namespace sobol_sequence_test {
 
 using Points = std::vector<std::vector<uint32_t>>;  // by dimension
 
@@ -117,5 +117,5 @@ TEST(SobolSequence, RefusesWhatItHasNoNumbersFor) {
   EXPECT_THROW(SobolSequence(65), ContractError);
 }
 
-}  // namespace
+}  // namespace sobol_sequence_test
 }  // namespace tw::search

@@ -10,7 +10,7 @@
 #include <tw/evolution/draws.hpp>
 
 namespace tw::search {
-namespace {
+namespace space_test {
 
 using testing::message_of;
 
@@ -174,5 +174,5 @@ TEST(Space, NamesTheConstraintThatIsViolated) {
   EXPECT_EQ(space.violated({2, 2}), "a below b");
 }
 
-}  // namespace
+}  // namespace space_test
 }  // namespace tw::search

@@ -9,7 +9,7 @@
 #include <tw/evolution/stopping.hpp>
 
 namespace tw::search {
-namespace {
+namespace stopping_test {
 
 bool report(StoppingRule& rule, const Report& report) {
   rule.observe(report);
@@ -143,5 +143,5 @@ TEST(Stopping, RefusesWrongOptions) {
   EXPECT_THROW(median_rule({.least_trials = 0}), ContractError);
 }
 
-}  // namespace
+}  // namespace stopping_test
 }  // namespace tw::search

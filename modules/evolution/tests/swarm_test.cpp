@@ -10,7 +10,7 @@
 #include "minimize.hpp"
 
 namespace tw::search {
-namespace {
+namespace swarm_test {
 
 const Space plane{real("x", 0, 1), real("y", 0, 1)};  // values are positions
 const Population nobody;
@@ -178,5 +178,5 @@ TEST(Swarm, RefusesWrongOptions) {
   }
 }
 
-}  // namespace
+}  // namespace swarm_test
 }  // namespace tw::search

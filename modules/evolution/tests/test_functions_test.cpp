@@ -7,7 +7,7 @@
 #include <tw/evolution/test_functions.hpp>
 
 namespace tw::search {
-namespace {
+namespace test_functions_test {
 
 std::vector<double> random_point(const TestFunction& function, CounterRng& random) {
   std::vector<double> x;
@@ -77,5 +77,5 @@ TEST(TestFunctions, RefusesWhatThereIsNot) {
   EXPECT_THROW(test_function("rosenbrock", 1), ContractError);
 }
 
-}  // namespace
+}  // namespace test_functions_test
 }  // namespace tw::search

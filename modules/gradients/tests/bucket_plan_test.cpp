@@ -8,7 +8,7 @@
 #include <tw/gradients/bucket_plan.hpp>
 #include <tw/gradients/shard_plan.hpp>
 
-namespace {
+namespace bucket_plan_test {
 
 using c10::ScalarType;
 
@@ -151,4 +151,4 @@ TEST(BucketPlan, DescribesItself) {
   EXPECT_EQ(tw::plan_buckets(gradients).describe(), "bucket 0: 1 gradients, 64 bytes of float32\n");
 }
 
-}  // namespace
+}  // namespace bucket_plan_test

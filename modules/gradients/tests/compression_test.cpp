@@ -7,7 +7,7 @@
 
 #include <tw/gradients.hpp>
 
-namespace {
+namespace compression_test {
 
 using tw::testing::world;
 
@@ -180,4 +180,4 @@ TEST(Compression, RefusesWhatItCannotDo) {
   EXPECT_THROW(tw::power_sgd_compression({.rank = 0}), tw::ContractError);
 }
 
-}  // namespace
+}  // namespace compression_test

@@ -10,7 +10,7 @@
 #include <numeric>
 #include <tw/gradients.hpp>
 
-namespace {
+namespace reducer_test {
 
 using tw::testing::world;
 
@@ -266,4 +266,4 @@ TEST(Reducer, CountsTheTimeOfCommunication) {
   EXPECT_GT(reducer.exposed_time().count(), 0);
 }
 
-}  // namespace
+}  // namespace reducer_test

@@ -7,6 +7,7 @@
 #include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/tensor/memory_order.hpp>
 #include <unordered_map>
 
@@ -16,8 +17,6 @@
 
 namespace tw::graph {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 /// How many rows come out must not depend on data.
 void expect_shape(const c10::OperatorHandle& op, const Call& call) {

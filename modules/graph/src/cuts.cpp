@@ -6,12 +6,11 @@
 #include <set>
 #include <string>
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 #include <utility>
 
 namespace tw::graph {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 /// Ranges of nodes, by their first and last, that nothing may cut.
 class Ranges {

@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tw/base/numbers.hpp>
 
 namespace tw::graph {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 /// Marks in `dropped` whatever does not see the batch and serves nobody.
 void drop_unused(const Graph& graph, std::vector<bool>& dropped) {

@@ -12,6 +12,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/base/random.hpp>
 
 #include "arguments.hpp"
@@ -19,8 +20,6 @@
 
 namespace tw::graph {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 /// An operator, looked up, and its arguments as far as they are known.
 struct Step {

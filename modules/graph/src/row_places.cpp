@@ -10,6 +10,7 @@
 #include <numeric>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/graph/interpreter.hpp>
 #include <tw/tensor/memory_order.hpp>
 
@@ -17,8 +18,6 @@
 
 namespace tw::graph {
 namespace {
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 /// Where rows may lie in a tensor of these sizes, the likeliest first.
 std::vector<RowPlace> candidates(const std::vector<Size>& sizes) {

@@ -16,7 +16,7 @@
 #include "graph_of.hpp"
 
 namespace tw::graph {
-namespace {
+namespace capture_test {
 
 using at::Tensor;
 
@@ -297,5 +297,5 @@ TEST(Capture, refusesByName) {
                  [](const Tensors& x) { return Tensors{x[0].size(0) > 4 ? x[0].neg().neg() : x[0].neg()}; });
 }
 
-}  // namespace
+}  // namespace capture_test
 }  // namespace tw::graph

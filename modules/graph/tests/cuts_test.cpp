@@ -10,7 +10,7 @@
 #include <tw/graph/interpreter.hpp>
 
 namespace tw::graph {
-namespace {
+namespace cuts_test {
 
 using at::Tensor;
 using Tensors = std::vector<Tensor>;
@@ -170,5 +170,5 @@ TEST(Cuts, refuseWhatRunsBackwards) {
   EXPECT_THROW(stages_of(graph, units_of(graph), {1, 0}), ContractError);
 }
 
-}  // namespace
+}  // namespace cuts_test
 }  // namespace tw::graph

@@ -9,7 +9,7 @@
 #include "graph_of.hpp"
 
 namespace tw::graph {
-namespace {
+namespace random_numbers_test {
 
 using at::Tensor;
 using Function = std::function<Tensor(const Tensor&)>;
@@ -117,5 +117,5 @@ TEST(Random, areDistributedAsTheyShould) {
   }
 }
 
-}  // namespace
+}  // namespace random_numbers_test
 }  // namespace tw::graph

@@ -9,7 +9,7 @@
 #include <tw/graph/capture.hpp>
 
 namespace tw::graph {
-namespace {
+namespace text_test {
 
 using at::Tensor;
 using Tensors = std::vector<Tensor>;
@@ -49,5 +49,5 @@ TEST(Text, namesTheOperatorOfAValueThatIsNot) {
   EXPECT_EQ(message(), "the graph gives value -2, but the graph has 2");
 }
 
-}  // namespace
+}  // namespace text_test
 }  // namespace tw::graph

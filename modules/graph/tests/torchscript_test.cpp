@@ -9,7 +9,7 @@
 #include "graph_of.hpp"
 
 namespace tw::graph {
-namespace {
+namespace torchscript_test {
 
 using at::Tensor;
 
@@ -116,5 +116,5 @@ TEST(TorchScript, hasItsTensorsAndModes) {
   EXPECT_TRUE(script.is_training()) << "the one that was given stays as it is";
 }
 
-}  // namespace
+}  // namespace torchscript_test
 }  // namespace tw::graph

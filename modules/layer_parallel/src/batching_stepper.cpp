@@ -19,7 +19,7 @@ namespace tw::layer_parallel {
 namespace {
 
 /// Why `stepper` does not do for two of the layers what `reference` does; empty: it does. All do the same: two tell how, in little memory.
-std::string difference(const LayerStack& stack, Stepper& stepper, Stepper& reference, const State& like, const State& extras) {
+std::string difference_of_steppers(const LayerStack& stack, Stepper& stepper, Stepper& reference, const State& like, const State& extras) {
   const Rows all{0, std::min<int64_t>(stack.range().size(), 2), 1};
   const Rows layers{stack.range().begin, all.count, 1};
   const auto drawn = [&] {
@@ -137,7 +137,7 @@ std::unique_ptr<Stepper> BatchingStepper::found(const State& states, const State
     }
     together = make_vmapped(stack_, std::move(vmapped));
   }
-  problem = difference(stack_, *together, *one_by_one_, states, extras);
+  problem = difference_of_steppers(stack_, *together, *one_by_one_, states, extras);
   return problem.empty() ? std::move(together) : refuse(problem);
 }
 

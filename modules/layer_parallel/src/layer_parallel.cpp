@@ -40,7 +40,7 @@ void register_tensor(torch::nn::Module& root, const std::string& name, const at:
   register_tensor(child != nullptr ? **child : *root.register_module(head, std::make_shared<Names>()), name.substr(dot + 1), tensor, is_buffer);
 }
 
-std::string describe(const std::vector<Block>& blocks, const LayerParallelOptions& options) {
+std::string describe_network(const std::vector<Block>& blocks, const LayerParallelOptions& options) {
   std::ostringstream out;
   out.precision(17);
   for (const Block& block : blocks) {
@@ -79,10 +79,6 @@ namespace {
 
 bool is_defined(const at::Tensor& tensor) { return tensor.defined(); }
 
-State detached(const State& state) {
-  return each(state, [](const at::Tensor& t) { return t.detach(); });
-}
-
 /// Gradients of the stacks, zero.
 std::vector<at::Tensor> zero_gradients(const LayerStack& stack) {
   std::vector<at::Tensor> gradients;
@@ -117,7 +113,7 @@ Layer make_plain_layer(const Block& block, size_t index, uint64_t seed) {
 
 LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options)
     : comm_(comm.dup()), reversed_(reversed(comm_)), blocks_(std::move(blocks)), options_(std::move(options)) {
-  expect_same_on_all_ranks(comm_, "the blocks and options of a LayerParallel", {describe(blocks_, options_)});
+  expect_same_on_all_ranks(comm_, "the blocks and options of a LayerParallel", {describe_network(blocks_, options_)});
   options_.validate();
   for (const Block& block : blocks_) TW_EXPECTS(block.count >= 1, "a block has at least one layer, not ", block.count);
   TW_EXPECTS(std::any_of(blocks_.begin(), blocks_.end(), [](const Block& block) { return block.is_ode(); }),

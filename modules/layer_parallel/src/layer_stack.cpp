@@ -17,7 +17,7 @@
 namespace tw::layer_parallel {
 namespace {
 
-bool alike(const at::Tensor& a, const at::Tensor& b) {
+bool can_be_stacked(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && a.requires_grad() == b.requires_grad();
 }
 
@@ -34,8 +34,8 @@ std::vector<StackedTensor> stack_tensors(const std::vector<Layer>& layers, int64
       const auto& item = tensors[t];
       if (i == 0) stacks.push_back({item.key(), {}, {}});
       const int64_t layer = first + static_cast<int64_t>(i);
-      TW_EXPECTS(item.key() == stacks[t].name && (i == 0 || alike(item.value(), stacks[t].slices[0])), "tensor '", item.key(), "' of layer ", layer,
-                 " differs from that of the layer before in name, shape, dtype or requires_grad");
+      TW_EXPECTS(item.key() == stacks[t].name && (i == 0 || can_be_stacked(item.value(), stacks[t].slices[0])), "tensor '", item.key(), "' of layer ",
+                 layer, " differs from that of the layer before in name, shape, dtype or requires_grad");
       TW_EXPECTS(seen.insert(item.value().unsafeGetTensorImpl()).second, "tensor '", item.key(), "' of layer ", layer,
                  " is one that another layer or name has too: a factory makes a new layer at each call, with tensors of its own");
       stacks[t].slices.push_back(item.value());

@@ -45,11 +45,6 @@ std::vector<std::string> lines_of(const State& u0, int64_t steps, const Options<
   return {std::move(out).str()};
 }
 
-/// Nothing of what autograd may have recorded.
-State detached(const State& state) {
-  return each(state, [](const at::Tensor& t) { return t.defined() ? t.detach() : t; });  // undefined: an error elsewhere
-}
-
 void validate(const State& u0, int64_t steps, const Options<State>& options) {
   TW_EXPECTS(options.final_time > 0, "final_time must be above 0, is ", options.final_time);
   TW_EXPECTS(steps >= 1, "at least one step is needed, got ", steps);

@@ -70,6 +70,11 @@ inline State zeros_like_rows(const State& example, int64_t n) {
   });
 }
 
+/// Without what autograd may have recorded.
+inline State detached(const State& state) {
+  return each(state, [](const at::Tensor& t) { return t.defined() ? t.detach() : t; });  // undefined: an error elsewhere
+}
+
 inline State clone(const State& state) {
   return each(state, [](const at::Tensor& t) { return t.clone(at::MemoryFormat::Contiguous); });
 }

@@ -15,10 +15,6 @@ State leaves_of(const State& states) {
   return each(states, [](const at::Tensor& t) { return t.detach().set_requires_grad(t.is_floating_point() || t.is_complex()); });
 }
 
-State detached(const State& states) {
-  return each(states, [](const at::Tensor& t) { return t.detach(); });
-}
-
 /// A graph of autograd.
 struct Graph {
   State from;  // leaves

@@ -7,7 +7,7 @@
 #include <tw/layer_parallel/layer_parallel.hpp>
 
 namespace tw::layer_parallel {
-namespace {
+namespace batching_test {
 
 using testing::world;
 
@@ -176,5 +176,5 @@ TEST(Batching, RandomLayersDoTogetherWhatTheyDoOneByOne) {
   EXPECT_GE(passes_together, 20) << "or there is little to compare";
 }
 
-}  // namespace
+}  // namespace batching_test
 }  // namespace tw::layer_parallel

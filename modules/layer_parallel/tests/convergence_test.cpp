@@ -12,7 +12,7 @@
 #include "problems.hpp"
 
 namespace tw::layer_parallel {
-namespace {
+namespace convergence_test {
 
 using testing::world;
 
@@ -368,5 +368,5 @@ TEST(Mgrit, RefusesOptionsThatDifferBetweenRanks) {
   }
 }
 
-}  // namespace
+}  // namespace convergence_test
 }  // namespace tw::layer_parallel

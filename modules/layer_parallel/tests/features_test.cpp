@@ -13,7 +13,7 @@
 #include <tw/mpi/error.hpp>
 
 namespace tw::layer_parallel {
-namespace {
+namespace features_test {
 
 using testing::world;
 
@@ -428,5 +428,5 @@ TEST(Features, TheAdjointPassesTheDotProductTest) {
   }
 }
 
-}  // namespace
+}  // namespace features_test
 }  // namespace tw::layer_parallel

@@ -11,7 +11,7 @@
 #include <tw/layer_parallel/sweep.hpp>
 
 namespace tw::layer_parallel {
-namespace {
+namespace level_plan_test {
 
 /// A value is the history of what made it, as a hash.
 using Value = uint64_t;
@@ -312,5 +312,5 @@ TEST(Cycle, VisitsLevelsInTheOrderOfItsKind) {
   EXPECT_EQ(plan_cycle(1, {}, false), (std::vector<Phase>{{solve, 0}}));
 }
 
-}  // namespace
+}  // namespace level_plan_test
 }  // namespace tw::layer_parallel

@@ -9,7 +9,7 @@
 #include <tw/layer_parallel/layer_parallel.hpp>
 
 namespace tw::layer_parallel {
-namespace {
+namespace memory_test {
 
 using testing::world;
 
@@ -77,5 +77,5 @@ TEST(Memory, PassesHoldAtMostWhatThePageSays) {
   }
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace tw::layer_parallel

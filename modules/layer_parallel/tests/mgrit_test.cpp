@@ -18,7 +18,7 @@
 #include "reference_cases.hpp"
 
 namespace tw::layer_parallel {
-namespace {
+namespace mgrit_test {
 
 using testing::world;
 
@@ -119,5 +119,5 @@ TEST(Mgrit, ReachesTheRoundingOfItsStates) {
   }
 }
 
-}  // namespace
+}  // namespace mgrit_test
 }  // namespace tw::layer_parallel

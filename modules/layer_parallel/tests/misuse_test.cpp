@@ -10,7 +10,7 @@
 #include <tw/mpi/error.hpp>
 
 namespace tw::layer_parallel {
-namespace {
+namespace misuse_test {
 
 using testing::world;
 
@@ -280,5 +280,5 @@ TEST(Gradients, OfLayersThatAreFrozenAndTrainedAgain) {
   }
 }
 
-}  // namespace
+}  // namespace misuse_test
 }  // namespace tw::layer_parallel

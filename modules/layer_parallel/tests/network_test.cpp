@@ -11,7 +11,7 @@
 #include <tw/layer_parallel/layer_parallel.hpp>
 
 namespace tw::layer_parallel {
-namespace {
+namespace network_test {
 
 using testing::world;
 
@@ -168,5 +168,5 @@ TEST(Network, EqualsOneProcessWithPlainLayersAndBlocksOfSeveralShapes) {
   expect_equals_one_process(blocks, options, {{5, 4}}, "layers in front and behind");
 }
 
-}  // namespace
+}  // namespace network_test
 }  // namespace tw::layer_parallel

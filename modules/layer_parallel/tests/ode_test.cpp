@@ -14,25 +14,25 @@
 #include "mpi_test.hpp"
 
 namespace tw::layer_parallel {
-namespace {
+namespace ode_test {
 
 struct Particle {
   double x;
   double v;
 };
 
-}  // namespace
+}  // namespace ode_test
 
 template <>
-struct mgrit::StateTraits<Particle> {
-  static State tensors(const Particle& p) { return {tensor_of(std::array{p.x, p.v})}; }
-  static Particle value(const State& tensors) {
+struct mgrit::StateTraits<ode_test::Particle> {
+  static State tensors(const ode_test::Particle& p) { return {tensor_of(std::array{p.x, p.v})}; }
+  static ode_test::Particle value(const State& tensors) {
     const auto numbers = numbers_of(tensors.front());
     return {numbers[0], numbers[1]};
   }
 };
 
-namespace {
+namespace ode_test {
 
 using mgrit::OdeStep;
 using testing::world;
@@ -277,5 +277,5 @@ TEST(Ode, RefusesWhatIsWrongOrDiffersBetweenRanks) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace ode_test
 }  // namespace tw::layer_parallel

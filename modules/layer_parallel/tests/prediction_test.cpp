@@ -7,7 +7,7 @@
 #include <tw/layer_parallel/recommendation.hpp>
 
 namespace tw::layer_parallel {
-namespace {
+namespace prediction_test {
 
 LevelPlan make_plan(int64_t steps, int ranks, int64_t c, int levels = 2) {
   return {plan_levels(steps, {.levels = levels, .coarsening = c}), partition_steps(steps, ranks, levels == 1 ? 1 : c), StepOwner::left};
@@ -176,5 +176,5 @@ TEST(Recommendation, RefusesWhatCannotBe) {
   EXPECT_THROW(recommend(8, 2, {.forward_iterations = 0}), ContractError);
 }
 
-}  // namespace
+}  // namespace prediction_test
 }  // namespace tw::layer_parallel

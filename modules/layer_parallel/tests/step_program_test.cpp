@@ -12,7 +12,7 @@
 #include "traced_step.hpp"
 
 namespace tw::layer_parallel {
-namespace {
+namespace step_program_test {
 
 /// Any function of a state, a weight [4, 4] and a bias [4].
 struct FunctionImpl : torch::nn::Module {
@@ -138,5 +138,5 @@ TEST(StepProgram, RefusesWhatItHasNoRuleFor) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace step_program_test
 }  // namespace tw::layer_parallel

@@ -5,7 +5,7 @@
 namespace tw::models {
 namespace {
 
-torch::nn::Conv2d conv3x3(int64_t in, int64_t out, int64_t stride) {
+torch::nn::Conv2d unbiased_conv3x3(int64_t in, int64_t out, int64_t stride) {
   return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3).stride(stride).padding(1).bias(false));
 }
 
@@ -13,9 +13,9 @@ torch::nn::Conv2d conv3x3(int64_t in, int64_t out, int64_t stride) {
 class BlockImpl : public torch::nn::Module {
  public:
   BlockImpl(int64_t in, int64_t out, int64_t stride) {
-    conv1_ = register_module("conv1", conv3x3(in, out, stride));
+    conv1_ = register_module("conv1", unbiased_conv3x3(in, out, stride));
     norm1_ = register_module("norm1", torch::nn::BatchNorm2d(out));
-    conv2_ = register_module("conv2", conv3x3(out, out, 1));
+    conv2_ = register_module("conv2", unbiased_conv3x3(out, out, 1));
     norm2_ = register_module("norm2", torch::nn::BatchNorm2d(out));
     if (in == out && stride == 1) return;
     around_ = register_module("around", torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 1).stride(stride).bias(false)));
@@ -39,7 +39,7 @@ TORCH_MODULE(Block);
 
 ResNetImpl::ResNetImpl(int64_t blocks, int64_t classes) {
   TW_EXPECTS(blocks > 0, "a stage needs at least one block, got ", blocks);
-  conv_ = register_module("conv", conv3x3(1, 16, 1));
+  conv_ = register_module("conv", unbiased_conv3x3(1, 16, 1));
   norm_ = register_module("norm", torch::nn::BatchNorm2d(16));
   blocks_ = register_module("blocks", torch::nn::ModuleList());
   int64_t maps = 16;

@@ -5,7 +5,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/models.hpp>
 
-namespace {
+namespace models_test {
 
 int64_t count_parameters(const torch::nn::Module& module) {
   int64_t count = 0;
@@ -93,4 +93,4 @@ TEST(Gpt, seesThePastOnly) {
   EXPECT_THROW(tw::models::Gpt(tw::models::GptOptions{.width = 10, .heads = 3}), tw::ContractError);
 }
 
-}  // namespace
+}  // namespace models_test

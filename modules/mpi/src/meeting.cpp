@@ -11,8 +11,6 @@
 namespace tw::mpi {
 namespace {
 
-using Message = MeetingMessage;
-
 /// a. Every member tells the first that it has come, and in which of its attempts.
 /// b. When the first has heard of all, it asks each whether it is still there.
 /// c. Who says so can no longer give up by itself: it waits for the word of the first. A member that has given up does not answer, or comes again.
@@ -22,7 +20,7 @@ class Meeting : public Transfer {
   Meeting(CommunicatorState& comm, const std::vector<Rank>& members, std::chrono::milliseconds timeout, std::shared_ptr<std::atomic<bool>> over)
       : comm_(comm), members_(members), timeout_(timeout), over_(std::move(over)), attempt_(++comm.meetings), guests_(members.size()) {
     list_ = content_hash({reinterpret_cast<const char*>(members_.data()), members_.size() * sizeof(Rank)});
-    if (!leads()) send(members_[0], Message::Kind::come, attempt_);
+    if (!leads()) send(members_[0], MeetingMessage::Kind::come, attempt_);
   }
 
   bool advance() override {
@@ -47,27 +45,27 @@ class Meeting : public Transfer {
       MPI_Status status;
       check(MPI_Iprobe(MPI_ANY_SOURCE, subset_tag, comm_.handle, &arrived, &status), "MPI_Iprobe", comm_.name);
       if (arrived == 0) return;
-      Message message;
+      MeetingMessage message;
       check(MPI_Recv(&message, sizeof message, MPI_BYTE, status.MPI_SOURCE, subset_tag, comm_.handle, MPI_STATUS_IGNORE), "MPI_Recv", comm_.name);
       hear(message, status.MPI_SOURCE);
     }
   }
 
-  void hear(const Message& message, int from) {
+  void hear(const MeetingMessage& message, int from) {
     switch (message.kind) {
-      case Message::Kind::come: comm_.came[from] = message; break;
-      case Message::Kind::stay:
+      case MeetingMessage::Kind::come: comm_.came[from] = message; break;
+      case MeetingMessage::Kind::stay:
         for (size_t i = 1; leads() && i < members_.size(); ++i) {
           if (members_[i] == from && guests_[i].asked == message.attempt) guests_[i].stays = true;
         }
         break;
-      case Message::Kind::ask:
+      case MeetingMessage::Kind::ask:
         if (message.attempt != attempt_) break;  // of one that I gave up
         committed_ = true;
-        send(from, Message::Kind::stay, attempt_);
+        send(from, MeetingMessage::Kind::stay, attempt_);
         break;
-      case Message::Kind::go: told_to_go_ = told_to_go_ || message.attempt == attempt_; break;
-      case Message::Kind::nothing:
+      case MeetingMessage::Kind::go: told_to_go_ = told_to_go_ || message.attempt == attempt_; break;
+      case MeetingMessage::Kind::nothing:
         if (message.attempt == attempt_) throw Error(not_all_came());
     }
   }
@@ -83,16 +81,16 @@ class Meeting : public Transfer {
       const uint64_t attempt = comm_.came[members_[i]].attempt;
       if (guests_[i].asked != attempt) {
         guests_[i] = {.asked = attempt, .stays = false};
-        send(members_[i], Message::Kind::ask, attempt);
+        send(members_[i], MeetingMessage::Kind::ask, attempt);
       }
       all_stay = all_stay && guests_[i].stays;
     }
-    if (all_stay) tell_all(Message::Kind::go);
+    if (all_stay) tell_all(MeetingMessage::Kind::go);
     return all_stay;
   }
 
   void give_up() {
-    if (leads()) tell_all(Message::Kind::nothing);
+    if (leads()) tell_all(MeetingMessage::Kind::nothing);
     throw Error(not_all_came());
   }
 
@@ -100,7 +98,7 @@ class Meeting : public Transfer {
     return concat("the ", members_.size(), " members of a subset of '", comm_.name, "' have not all come within ", timeout_.count(), " ms");
   }
 
-  void tell_all(Message::Kind kind) {
+  void tell_all(MeetingMessage::Kind kind) {
     for (size_t i = 1; i < members_.size(); ++i) {
       if (guests_[i].asked == 0) continue;
       if (comm_.came[members_[i]].attempt == guests_[i].asked) comm_.came.erase(members_[i]);  // it may have come again, for another list
@@ -108,10 +106,10 @@ class Meeting : public Transfer {
     }
   }
 
-  void send(int to, Message::Kind kind, uint64_t attempt) {
+  void send(int to, MeetingMessage::Kind kind, uint64_t attempt) {
     sent_.push_back({.kind = kind, .list = list_, .attempt = attempt});
     requests_.emplace_back();
-    check(MPI_Isend(&sent_.back(), sizeof(Message), MPI_BYTE, to, subset_tag, comm_.handle, &requests_.back()), "MPI_Isend", comm_.name);
+    check(MPI_Isend(&sent_.back(), sizeof(MeetingMessage), MPI_BYTE, to, subset_tag, comm_.handle, &requests_.back()), "MPI_Isend", comm_.name);
   }
 
   bool all_sent() {
@@ -130,7 +128,7 @@ class Meeting : public Transfer {
   bool told_to_go_ = false;
   bool decided_ = false;
   std::vector<Guest> guests_;  // of the first, by place among the members
-  std::list<Message> sent_;
+  std::list<MeetingMessage> sent_;
   std::vector<MPI_Request> requests_;
 };
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <tw/mpi/interop.hpp>
 
-namespace {
+namespace communicator_test {
 
 using tw::testing::world;
 
@@ -105,4 +105,4 @@ TEST(Rank, ReadsAsAnInteger) {
   static_assert(!std::is_convertible_v<int, tw::Rank>);
 }
 
-}  // namespace
+}  // namespace communicator_test

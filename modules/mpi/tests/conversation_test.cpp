@@ -12,7 +12,7 @@
 #include <tw/mpi/responder.hpp>
 
 namespace tw::mpi {
-namespace {
+namespace conversation_test {
 
 using testing::world;
 
@@ -160,5 +160,5 @@ TEST(Conversation, RefusesAnOpeningThatIsTooLong) {
   EXPECT_EQ(caller.under_way(), 0);
 }
 
-}  // namespace
+}  // namespace conversation_test
 }  // namespace tw::mpi

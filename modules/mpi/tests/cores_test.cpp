@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <vector>
 
-namespace {
+namespace cores_test {
 
 constexpr int of_node = 64;
 
@@ -42,4 +42,4 @@ TEST(Cores, AreThoseOfTheNodeWhereTheAffinityIsNotKnown) {
   EXPECT_EQ(shares({cores({}), cores({1, 2})}), (std::vector{64, 2}));
 }
 
-}  // namespace
+}  // namespace cores_test

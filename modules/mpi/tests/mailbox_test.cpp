@@ -7,7 +7,7 @@
 #include <tw/mpi/mailbox.hpp>
 
 namespace tw::mpi {
-namespace {
+namespace mailbox_test {
 
 using testing::world;
 
@@ -65,5 +65,5 @@ TEST(Mailbox, RefusesWhatCannotBeSent) {
   world().barrier();
 }
 
-}  // namespace
+}  // namespace mailbox_test
 }  // namespace tw::mpi

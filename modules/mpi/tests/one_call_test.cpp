@@ -5,7 +5,7 @@
 
 #include <limits>
 
-namespace {
+namespace one_call_test {
 
 constexpr int64_t largest = std::numeric_limits<int>::max();
 
@@ -22,4 +22,4 @@ TEST(OneCall, TakesWhatFitsByItsWholeLength) {
   EXPECT_TRUE(tw::mpi::fits_one_call(0, 1000, largest));
 }
 
-}  // namespace
+}  // namespace one_call_test

@@ -8,7 +8,7 @@
 #include <random>
 #include <tw/mpi/collectives.hpp>
 
-namespace {
+namespace revoke_test {
 
 using tw::testing::world;
 
@@ -177,4 +177,4 @@ TEST(Split, ByNode) {
   EXPECT_EQ(world().split_by_node().size(), world().size());  // all ranks of a test are on this machine
 }
 
-}  // namespace
+}  // namespace revoke_test

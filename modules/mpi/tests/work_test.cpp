@@ -6,7 +6,7 @@
 #include <tw/mpi/collectives.hpp>
 #include <vector>
 
-namespace {
+namespace work_test {
 
 using tw::testing::world;
 
@@ -152,4 +152,4 @@ TEST(Work, ATimedWaitGivesUpAndTheOperationGoesOn) {
   }
 }
 
-}  // namespace
+}  // namespace work_test

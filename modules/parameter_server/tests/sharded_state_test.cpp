@@ -8,7 +8,7 @@
 #include "mpi_test.hpp"
 
 namespace tw::parameter_server {
-namespace {
+namespace sharded_state_test {
 
 using tw::testing::world;
 
@@ -71,5 +71,5 @@ TEST(ShardedState, ContinuesOnOtherServers) {
   for (ShardedTensor* each : {&before, &uninterrupted, &after}) each->finish();
 }
 
-}  // namespace
+}  // namespace sharded_state_test
 }  // namespace tw::parameter_server

@@ -10,7 +10,7 @@
 #include "mpi_test.hpp"
 
 namespace tw::parameter_server {
-namespace {
+namespace sharded_tensor_test {
 
 using tw::testing::world;
 
@@ -190,5 +190,5 @@ TEST(ShardedTensor, NeedsTheSameOnAllRanks) {
   EXPECT_THROW(ShardedTensor(world(), torch::zeros({4}), {.rules = {rules::add(), rules::add()}}), ContractError);
 }
 
-}  // namespace
+}  // namespace sharded_tensor_test
 }  // namespace tw::parameter_server

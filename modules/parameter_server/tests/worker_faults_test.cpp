@@ -13,7 +13,7 @@
 #include "workers.hpp"
 
 namespace tw::parameter_server {
-namespace {
+namespace worker_faults_test {
 
 using namespace testing;
 
@@ -208,5 +208,5 @@ TEST(Workers, RefuseWrongOptions) {
   EXPECT_THROW(SynchronousAveraging(world(), parameters_from(0), {.roles = {.ranks_per_worker = 5}}), ContractError);
 }
 
-}  // namespace
+}  // namespace worker_faults_test
 }  // namespace tw::parameter_server

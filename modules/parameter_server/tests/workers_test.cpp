@@ -6,7 +6,7 @@
 #include <atomic>
 
 namespace tw::parameter_server {
-namespace {
+namespace workers_test {
 
 using namespace testing;
 
@@ -230,5 +230,5 @@ TEST(SynchronousAveraging, IsAllReduceTraining) {
   });
 }
 
-}  // namespace
+}  // namespace workers_test
 }  // namespace tw::parameter_server

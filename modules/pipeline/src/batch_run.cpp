@@ -14,8 +14,6 @@
 namespace tw::pipeline {
 namespace {
 
-constexpr auto forward_kind = Action::Kind::forward;
-
 /// Of a batch; to autograd each is a tensor of its own, so that a block that works in place spoils the graph of no other micro-batch.
 std::vector<at::Tensor> narrow_all(const std::vector<at::Tensor>& tensors, Rows rows) {
   std::vector<at::Tensor> parts;
@@ -32,10 +30,10 @@ double BatchRun::execute() {
   const std::vector<Action>& actions = options_.schedule.devices[static_cast<size_t>(place_.stage)];
   for (size_t i = 0; i < actions.size(); ++i) {
     const int m = actions[i].micro_batch;
-    const bool is_forward = actions[i].kind == forward_kind;
+    const bool is_forward = actions[i].is_forward();
     try {
       if (is_forward) {
-        forward(m, i + 1 < actions.size() && actions[i + 1].kind != forward_kind && actions[i + 1].micro_batch == m);
+        forward(m, i + 1 < actions.size() && !actions[i + 1].is_forward() && actions[i + 1].micro_batch == m);
       } else {
         backward(m);
       }

@@ -11,10 +11,8 @@
 namespace tw::pipeline {
 namespace {
 
-constexpr auto forward = Action::Kind::forward;
-
 std::string name_of(const Action& action) {
-  return concat(action.kind == forward ? "forward" : "backward", " pass of micro-batch ", action.micro_batch, " on stage ", action.stage);
+  return concat(action.is_forward() ? "forward" : "backward", " pass of micro-batch ", action.micro_batch, " on stage ", action.stage);
 }
 
 /// Each stage on one device, each of its computations once, backward behind forward.
@@ -32,7 +30,7 @@ std::vector<std::string> problems_of_lists(const Schedule& schedule) {
       const auto [home, is_new] = device_of.emplace(action.stage, device);
       if (home->second != device) problems.push_back(concat("stage ", action.stage, " is on device ", home->second, " and on device ", device));
       const std::pair place(action.stage, action.micro_batch);
-      const bool is_forward = action.kind == forward;
+      const bool is_forward = action.is_forward();
       if (!is_forward && !forwards.contains(place))
         problems.push_back(concat("device ", device, ": the ", name_of(action), " precedes its forward pass"));
       if (!(is_forward ? forwards : backwards).insert(place).second)
@@ -41,7 +39,7 @@ std::vector<std::string> problems_of_lists(const Schedule& schedule) {
   }
   for (int stage = 0; stage < schedule.stages; ++stage) {
     for (int m = 0; m < schedule.micro_batches; ++m) {
-      for (const auto& [kind, made] : {std::pair(forward, &forwards), std::pair(Action::Kind::backward, &backwards)}) {
+      for (const auto& [kind, made] : {std::pair(Action::Kind::forward, &forwards), std::pair(Action::Kind::backward, &backwards)}) {
         if (!made->contains({stage, m})) problems.push_back(concat("the ", name_of({kind, stage, m}), " is missing"));
       }
     }
@@ -80,12 +78,12 @@ class Execution {
 
   const Action& current(size_t device) const { return schedule_.devices[device][next_[device]]; }
   Channel* input(const Action& action) {
-    const int from = action.kind == forward ? action.stage - 1 : action.stage + 1;
-    return from < 0 || from >= schedule_.stages ? nullptr : &channels_[{action.kind == forward, from}];
+    const int from = action.is_forward() ? action.stage - 1 : action.stage + 1;
+    return from < 0 || from >= schedule_.stages ? nullptr : &channels_[{action.is_forward(), from}];
   }
   Channel* output(const Action& action) {
-    const int to = action.kind == forward ? action.stage + 1 : action.stage - 1;
-    return to < 0 || to >= schedule_.stages ? nullptr : &channels_[{action.kind == forward, action.stage}];
+    const int to = action.is_forward() ? action.stage + 1 : action.stage - 1;
+    return to < 0 || to >= schedule_.stages ? nullptr : &channels_[{action.is_forward(), action.stage}];
   }
 
   /// Why it cannot be made now; empty: it can.
@@ -123,7 +121,7 @@ std::vector<int> most_in_flight(const Schedule& schedule) {
   for (const std::vector<Action>& device : schedule.devices) {
     for (const Action& action : device) {
       const auto stage = static_cast<size_t>(action.stage);
-      now[stage] += action.kind == forward ? 1 : -1;
+      now[stage] += action.is_forward() ? 1 : -1;
       most[stage] = std::max(most[stage], now[stage]);
     }
   }

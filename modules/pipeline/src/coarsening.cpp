@@ -7,6 +7,7 @@
 #include <map>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 
 namespace tw::pipeline {
 namespace {
@@ -77,8 +78,8 @@ std::vector<int> coarsen(const OperatorOrder& order, const std::vector<std::pair
     // Cuts within half a block of the ideal place; of those with the fewest bytes, the nearest.
     const double ideal = block * k;
     size_t best = 0;
-    double best_penalty = std::numeric_limits<double>::infinity();
-    double fewest = std::numeric_limits<double>::infinity();
+    double best_penalty = infinity;
+    double fewest = infinity;
     size_t end = next;
     for (; end + 1 < cuts.size() && before[static_cast<size_t>(cuts[end])] < ideal + block / 2; ++end) {
       fewest = std::min(fewest, order.border(cuts[end]).of(rows));

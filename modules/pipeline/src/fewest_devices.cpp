@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <limits>
+#include <tw/base/numbers.hpp>
 
 #include "stage_table.hpp"
 
@@ -16,7 +17,7 @@ Candidate fewest_devices(const Stretches& stretches, const SearchSetting& settin
   };
   std::vector<std::vector<Choice>> best(static_cast<size_t>(most_stages) + 1, std::vector<Choice>(static_cast<size_t>(blocks) + 1));
   best[0][static_cast<size_t>(blocks)].devices = 0;
-  Candidate fewest{.setting = setting, .objective = std::numeric_limits<double>::infinity()};
+  Candidate fewest{.setting = setting, .objective = infinity};
   for (int stages = 1; stages <= most_stages; ++stages) {
     const auto& rest = best[static_cast<size_t>(stages) - 1];
     for (int begin = blocks - stages; begin >= 0; --begin) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tw/base/numbers.hpp>
 
 #include "operator_order.hpp"
 
@@ -10,8 +11,6 @@ namespace tw::pipeline {
 namespace {
 
 constexpr int unknown = std::numeric_limits<int>::max();
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 /// By operator, from 1 on for those that see the batch.
 std::vector<int> depths_of(const Profile& profile) {

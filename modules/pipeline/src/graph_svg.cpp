@@ -30,7 +30,7 @@ constexpr size_t longest_label = 30;
 constexpr std::array colours{"#9ecae1", "#fdae6b", "#a1d99b", "#f4b6d2", "#ffe08a", "#bcbddc", "#c7e9e5", "#d9c3a5"};
 constexpr const char* no_colour = "#eeeeee";
 
-struct Place {
+struct Spot {
   double x = 0;  // of the middle
   double y = 0;  // of the top
 };
@@ -119,7 +119,7 @@ class Drawing {
                   fixed(1e3 * profiled.backward.of(rows), 3), " ms, parameters ", bytes_text(parameters));
   }
 
-  void box(std::ostream& out, const Place& place, const std::string& name, const std::string& what, const std::string& colour) const {
+  void box(std::ostream& out, const Spot& place, const std::string& name, const std::string& what, const std::string& colour) const {
     out << R"(<rect x=")" << place.x - box_width_ / 2 << R"(" y=")" << place.y << R"(" width=")" << box_width_ << R"(" height=")" << box_height
         << R"(" rx="4" fill=")" << colour << R"(" stroke="#555"><title>)" << xml_escaped(name) << (what.empty() ? "" : ": ") << xml_escaped(what)
         << R"(</title></rect><text x=")" << place.x << R"(" y=")" << place.y + 17 << R"(" text-anchor="middle" pointer-events="none">)"
@@ -130,13 +130,13 @@ class Drawing {
     std::set<std::pair<int, int>> labelled;  // value, stage that takes it
     for (size_t i = 0; i < places_.size(); ++i) {
       for (const int input : profile_.operators[i].inputs) {
-        const Place& from = input < 0 ? input_ : places_[static_cast<size_t>(input)];
+        const Spot& from = input < 0 ? input_ : places_[static_cast<size_t>(input)];
         const int home = input < 0 ? 0 : stages_[static_cast<size_t>(input)];
         const bool is_cut = home >= 0 && home != stages_[i];
         edge(out, from, places_[i], is_cut);
         if (!is_cut || !labelled.emplace(input, stages_[i]).second) continue;
         const Affine& bytes = input < 0 ? profile_.input_bytes : profile_.operators[static_cast<size_t>(input)].output_bytes;
-        const Place middle = middle_of(from, places_[i]);
+        const Spot middle = middle_of(from, places_[i]);
         labels << R"(<text class="bytes" x=")" << middle.x + 6 << R"(" y=")" << middle.y + 4
                << R"(" fill="#c0392b" stroke="white" stroke-width="3" paint-order="stroke">)"
                << bytes_text(bytes.of(static_cast<double>(plan_.rows()))) << "</text>\n";
@@ -144,16 +144,16 @@ class Drawing {
     }
   }
 
-  bool is_next(const Place& from, const Place& to) const { return to.y - from.y <= layer_height; }
+  bool is_next(const Spot& from, const Spot& to) const { return to.y - from.y <= layer_height; }
   /// How far a line leaves the boxes that it passes to its right.
-  double bow(const Place& from, const Place& to) const { return 24 + 8 * std::log2((to.y - from.y) / layer_height); }
+  double bow(const Spot& from, const Spot& to) const { return 24 + 8 * std::log2((to.y - from.y) / layer_height); }
 
-  Place middle_of(const Place& from, const Place& to) const {
+  Spot middle_of(const Spot& from, const Spot& to) const {
     if (is_next(from, to)) return {(from.x + to.x) / 2, (from.y + box_height + to.y) / 2};
     return {(from.x + to.x + box_width_) / 2 + 0.75 * bow(from, to), (from.y + to.y + box_height) / 2};
   }
 
-  void edge(std::ostream& out, const Place& from, const Place& to, bool is_cut) const {
+  void edge(std::ostream& out, const Spot& from, const Spot& to, bool is_cut) const {
     out << R"(<path class=")" << (is_cut ? "cut" : "edge") << R"(" fill="none" stroke=")" << (is_cut ? "#c0392b" : "#888") << R"(" stroke-width=")"
         << (is_cut ? 3 : 1) << R"(" d="M)";
     if (is_next(from, to)) {
@@ -173,8 +173,8 @@ class Drawing {
   const Profile& profile_;
   const Plan& plan_;
   std::vector<int> stages_;  // by operator; -1: without batch data
-  std::vector<Place> places_;
-  Place input_;
+  std::vector<Spot> places_;
+  Spot input_;
   double box_width_ = 0;
   double width_ = 0;
   double height_ = 0;

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <limits>
 #include <tw/base/concat.hpp>
+#include <tw/base/numbers.hpp>
 
 namespace tw::pipeline {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int most_devices = 1 << 20;
 constexpr int few_rows = 64;
 

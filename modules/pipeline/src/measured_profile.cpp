@@ -11,6 +11,7 @@
 #include <optional>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/comm/objects.hpp>
 
 #include "measured_units.hpp"
@@ -25,8 +26,6 @@ using graph::Piece;
 using graph::Value;
 using Bind = std::function<at::Tensor(const std::string& name)>;
 using Tensors = std::vector<at::Tensor>;
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 void add_once(std::vector<int>& list, int value) {
   if (std::ranges::find(list, value) == list.end()) list.push_back(value);

@@ -10,6 +10,7 @@
 #include <map>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
+#include <tw/base/numbers.hpp>
 
 #include "allocation_log.hpp"
 #include "allocation_peak.hpp"
@@ -21,8 +22,6 @@ using graph::Graph;
 using graph::Piece;
 using graph::Value;
 using Tensors = std::vector<at::Tensor>;
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 /// @param needs_gradient by value, of parameters and of what comes from other units
 std::string form_of(const Graph& graph, const Piece& piece, const std::vector<bool>& needs_gradient) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/graph/cuts.hpp>
 #include <tw/graph/interpreter.hpp>
@@ -25,8 +26,6 @@ namespace {
 using graph::Graph;
 using graph::Piece;
 using graph::Value;
-
-size_t at(int index) { return static_cast<size_t>(index); }
 
 using Bind = std::function<at::Tensor(const std::string& name)>;
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/numbers.hpp>
 
 #include "coarsening.hpp"
 #include "infeasible.hpp"
@@ -14,8 +15,6 @@
 
 namespace tw::pipeline {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::vector<SearchSetting> settings_of(const Cluster& cluster, const PlanOptions& options) {
   std::vector<SearchSetting> settings;

@@ -12,9 +12,6 @@
 namespace tw::pipeline {
 namespace {
 
-constexpr auto forward = Action::Kind::forward;
-constexpr auto backward = Action::Kind::backward;
-
 /// @param warm_up of a stage: forward passes before the first backward pass, beyond the one that it belongs to
 template <class WarmUp>
 Schedule alternating(int stages, int micro_batches, const WarmUp& warm_up) {
@@ -24,10 +21,10 @@ Schedule alternating(int stages, int micro_batches, const WarmUp& warm_up) {
   for (int stage = 0; stage < stages; ++stage) {
     std::vector<Action>& actions = schedule.devices.emplace_back();
     const int ahead = std::min(warm_up(stage), micro_batches);
-    for (int m = 0; m < ahead; ++m) actions.push_back({forward, stage, m});
+    for (int m = 0; m < ahead; ++m) actions.push_back({Action::Kind::forward, stage, m});
     for (int m = 0; m < micro_batches; ++m) {
-      if (ahead + m < micro_batches) actions.push_back({forward, stage, ahead + m});
-      actions.push_back({backward, stage, m});
+      if (ahead + m < micro_batches) actions.push_back({Action::Kind::forward, stage, ahead + m});
+      actions.push_back({Action::Kind::backward, stage, m});
     }
   }
   return schedule;
@@ -45,7 +42,7 @@ std::optional<int> take_number(std::string_view& word) {
 std::optional<Action> parse(std::string_view word) {
   const std::optional<int> stage = take_number(word);
   if (!stage || word.empty() || (word.front() != 'F' && word.front() != 'B')) return std::nullopt;
-  const Action::Kind kind = word.front() == 'F' ? forward : backward;
+  const Action::Kind kind = word.front() == 'F' ? Action::Kind::forward : Action::Kind::backward;
   word.remove_prefix(1);
   const std::optional<int> micro_batch = take_number(word);
   if (!micro_batch || !word.empty()) return std::nullopt;
@@ -66,7 +63,7 @@ std::string to_text(const Schedule& schedule) {
   std::ostringstream out;
   for (const std::vector<Action>& device : schedule.devices) {
     for (size_t i = 0; i < device.size(); ++i) {
-      out << (i > 0 ? " " : "") << device[i].stage << (device[i].kind == forward ? 'F' : 'B') << device[i].micro_batch;
+      out << (i > 0 ? " " : "") << device[i].stage << (device[i].is_forward() ? 'F' : 'B') << device[i].micro_batch;
     }
     out << '\n';
   }

@@ -7,12 +7,11 @@
 #include <map>
 #include <tuple>
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/pipeline/check.hpp>
 
 namespace tw::pipeline {
 namespace {
-
-constexpr auto forward = Action::Kind::forward;
 
 /// When what an action takes is there; the first and last stage take nothing from a neighbour.
 class Arrivals {
@@ -21,14 +20,14 @@ class Arrivals {
 
   /// Infinite: not known yet.
   double of(const Action& action) const {
-    const bool is_forward = action.kind == forward;
+    const bool is_forward = action.is_forward();
     const int from = is_forward ? action.stage - 1 : action.stage + 1;
     if (from < 0 || from >= static_cast<int>(times_.size())) return 0;
     const auto found = arrivals_.find({is_forward, from, action.micro_batch});
-    return found == arrivals_.end() ? std::numeric_limits<double>::infinity() : found->second;
+    return found == arrivals_.end() ? infinity : found->second;
   }
   void note(const Action& action, double end) {
-    const bool is_forward = action.kind == forward;
+    const bool is_forward = action.is_forward();
     const int border = is_forward ? action.stage : action.stage - 1;
     if (border < 0 || border + 1 >= static_cast<int>(times_.size())) return;
     double& link_free = links_[{is_forward, border}];
@@ -69,7 +68,7 @@ Simulation simulate(const Schedule& schedule, const std::vector<PassTimes>& time
         if (!std::isfinite(there)) break;
         const PassTimes& time = times[static_cast<size_t>(action.stage)];
         const double begin = std::max(free[device], there);
-        free[device] = begin + (action.kind == forward ? time.forward : time.backward);
+        free[device] = begin + (action.is_forward() ? time.forward : time.backward);
         spans.push_back({action, begin, free[device]});
         arrivals.note(action, free[device]);
         result.duration = std::max(result.duration, free[device]);

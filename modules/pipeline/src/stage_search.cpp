@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tw/base/numbers.hpp>
 
 #include "stage_table.hpp"
 
 namespace tw::pipeline {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// F(s, b, d): the least sum of tau of s stages for the blocks from b on, on at most d devices, none with a load above the bound.
 class StageDynamics {

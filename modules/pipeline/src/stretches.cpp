@@ -20,15 +20,15 @@ void add_costs(Stretch& stretch, const ProfiledOperator& op) {
 }
 
 /// A block's own costs, and what it may share with others.
-struct Block {
+struct BlockOfOperators {
   Stretch costs;  // without constants
   std::vector<int> constants;
   std::vector<int> parameters;
 };
 
-Block block_of(const OperatorOrder& order, int begin, int end) {
+BlockOfOperators block_of(const OperatorOrder& order, int begin, int end) {
   const std::vector<ProfiledOperator>& operators = order.profile().operators;
-  Block block{{}, order.constants_of(begin, end), {}};
+  BlockOfOperators block{{}, order.constants_of(begin, end), {}};
   const auto use = [&](int op) {
     const std::vector<int>& of = operators[static_cast<size_t>(op)].parameters;
     block.parameters.insert(block.parameters.end(), of.begin(), of.end());
@@ -48,7 +48,7 @@ Block block_of(const OperatorOrder& order, int begin, int end) {
 /// Sums over the blocks of a stretch that grows, in which each constant and parameter counts once.
 class Summation {
  public:
-  Summation(const Profile& profile, const std::vector<Block>& blocks)
+  Summation(const Profile& profile, const std::vector<BlockOfOperators>& blocks)
       : profile_(profile), blocks_(blocks), constant_seen_(profile.operators.size(), -1), parameter_seen_(profile.parameters.size(), -1) {
     first_use_.assign(profile.parameters.size(), -1);
     last_use_ = first_use_;
@@ -68,7 +68,7 @@ class Summation {
     inside_ = 0;
   }
   const Stretch& add(int index, const Affine& border) {
-    const Block& block = blocks_[static_cast<size_t>(index)];
+    const BlockOfOperators& block = blocks_[static_cast<size_t>(index)];
     sum_.forward += block.costs.forward;
     sum_.backward += block.costs.backward;
     raise(peak_, saved_ + block.costs.peak);
@@ -101,7 +101,7 @@ class Summation {
   }
 
   const Profile& profile_;
-  const std::vector<Block>& blocks_;
+  const std::vector<BlockOfOperators>& blocks_;
   std::vector<int> constant_seen_;  // begin of the stretch that has it
   std::vector<int> parameter_seen_;
   std::vector<int> first_use_;  // block
@@ -119,7 +119,7 @@ class Summation {
 Stretches::Stretches(const OperatorOrder& order, std::vector<int> begins) : order_(&order), begins_(std::move(begins)) {
   const auto count = static_cast<size_t>(blocks());
   table_.resize(count * count);
-  std::vector<Block> each;
+  std::vector<BlockOfOperators> each;
   for (int block = 0; block < blocks(); ++block) each.push_back(block_of(order, begin_of(block), begin_of(block + 1)));
   Summation summation(order.profile(), each);
   for (int begin = 0; begin < blocks(); ++begin) {

@@ -12,7 +12,7 @@
 #include "../src/graph_layers.hpp"
 
 namespace tw::pipeline {
-namespace {
+namespace graph_svg_test {
 
 /// Matches of `pattern`, one group of each.
 std::vector<std::string> all_of(const std::string& text, const std::string& pattern, int group = 0) {
@@ -136,5 +136,5 @@ TEST(GraphSvg, refusesAPlanOfAnotherModel) {
   EXPECT_THROW(graph_svg(joined(), plan), ContractError);
 }
 
-}  // namespace
+}  // namespace graph_svg_test
 }  // namespace tw::pipeline

@@ -21,7 +21,7 @@
 #include "../src/measured_units.hpp"
 
 namespace tw::pipeline {
-namespace {
+namespace measured_profile_test {
 
 using at::Tensor;
 using testing::world;
@@ -245,5 +245,5 @@ TEST(ProfileCache, isThatOfAPlannedModule) {
   on_first([&] { EXPECT_EQ(files_of(directory).size(), 1U); });
 }
 
-}  // namespace
+}  // namespace measured_profile_test
 }  // namespace tw::pipeline

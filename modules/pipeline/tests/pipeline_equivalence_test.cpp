@@ -12,7 +12,7 @@
 #include "reference.hpp"
 
 namespace tw::pipeline {
-namespace {
+namespace pipeline_equivalence_test {
 
 using testing::world;
 
@@ -240,5 +240,5 @@ TEST(Equivalence, StatesOfSeveralTensors) {
   }
 }
 
-}  // namespace
+}  // namespace pipeline_equivalence_test
 }  // namespace tw::pipeline

@@ -14,7 +14,7 @@
 #include "reference.hpp"
 
 namespace tw::pipeline {
-namespace {
+namespace pipeline_faults_test {
 
 using testing::message_of;
 using testing::world;
@@ -208,5 +208,5 @@ TEST(PipelineFaults, WhatIsCutHasItsRowsInFront) {
   EXPECT_TRUE(has(message, "they belong in its first dimension")) << message;
 }
 
-}  // namespace
+}  // namespace pipeline_faults_test
 }  // namespace tw::pipeline

@@ -11,7 +11,7 @@
 #include "../src/allocation_peak.hpp"
 
 namespace tw::pipeline {
-namespace {
+namespace pipeline_memory_test {
 
 using testing::world;
 
@@ -81,5 +81,5 @@ TEST(PipelineMemory, IsThatOfSegmentsWhereTheyAreRecomputedOneByOne) {
   }
 }
 
-}  // namespace
+}  // namespace pipeline_memory_test
 }  // namespace tw::pipeline

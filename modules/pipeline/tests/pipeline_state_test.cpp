@@ -19,7 +19,7 @@
 #include "reference.hpp"
 
 namespace tw::pipeline {
-namespace {
+namespace pipeline_state_test {
 
 using testing::world;
 
@@ -195,5 +195,5 @@ TEST(PipelineState, ShardedOptimizersOfReplicas) {
   }
 }
 
-}  // namespace
+}  // namespace pipeline_state_test
 }  // namespace tw::pipeline

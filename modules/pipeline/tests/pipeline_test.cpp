@@ -13,7 +13,7 @@
 #include <tw/pipeline/pipeline.hpp>
 
 namespace tw::pipeline {
-namespace {
+namespace pipeline_test {
 
 using testing::world;
 
@@ -156,5 +156,5 @@ TEST(Pipeline, AStageThatThrowsReleasesTheOthers) {
   }
 }
 
-}  // namespace
+}  // namespace pipeline_test
 }  // namespace tw::pipeline

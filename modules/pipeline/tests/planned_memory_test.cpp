@@ -13,7 +13,7 @@
 #include "../src/allocation_peak.hpp"
 
 namespace tw::pipeline {
-namespace {
+namespace planned_memory_test {
 
 using testing::world;
 
@@ -98,5 +98,5 @@ TEST(PlannedMemory, OfGpt) {
   expect_predicted("gpt", *gpt, torch::randint(256, {32, 64}), torch::randint(256, {32, 64}));
 }
 
-}  // namespace
+}  // namespace planned_memory_test
 }  // namespace tw::pipeline

@@ -15,7 +15,7 @@
 #include <tw/pipeline/planned_model.hpp>
 
 namespace tw::pipeline {
-namespace {
+namespace planned_model_test {
 
 using at::Tensor;
 using Tensors = std::vector<Tensor>;
@@ -381,5 +381,5 @@ TEST(PlannedModel, refusesOnAllRanks) {
   EXPECT_THROW(plan_together(world(), *subject.module, subject.forward, subject.inputs, {.devices = world().size(), .memory_bytes = 100}), Error);
 }
 
-}  // namespace
+}  // namespace planned_model_test
 }  // namespace tw::pipeline

@@ -16,7 +16,7 @@
 #include "../src/stage_search.hpp"
 
 namespace tw::pipeline {
-namespace {
+namespace planner_test {
 
 using test::expect_contains;
 using testing::message_of;
@@ -358,5 +358,5 @@ TEST(Explanation, NamesWhatBindsAndTheNextBest) {
   expect_contains(by_links, "what binds: the links between stages.");
 }
 
-}  // namespace
+}  // namespace planner_test
 }  // namespace tw::pipeline

@@ -4,7 +4,7 @@
 #include "random_module.hpp"
 
 namespace tw::pipeline {
-namespace {
+namespace random_modules_test {
 
 TEST(RandomModules, equalOneProcess) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
@@ -14,5 +14,5 @@ TEST(RandomModules, equalOneProcess) {
   }
 }
 
-}  // namespace
+}  // namespace random_modules_test
 }  // namespace tw::pipeline

@@ -10,7 +10,7 @@
 #include <tw/pipeline/rannc_model.hpp>
 
 namespace tw::pipeline {
-namespace {
+namespace rannc_test {
 
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
 constexpr double memory = 38255689728;
@@ -88,5 +88,5 @@ TEST(Rannc, AHundredLargeLayersHoldAndAreNoSlower) {
   }
 }
 
-}  // namespace
+}  // namespace rannc_test
 }  // namespace tw::pipeline

@@ -11,7 +11,7 @@
 #include <tw/pipeline/simulation.hpp>
 
 namespace tw::pipeline {
-namespace {
+namespace schedule_test {
 
 constexpr int most_stages = 12;
 constexpr int most_micro_batches = 24;
@@ -178,5 +178,5 @@ TEST(Gantt, ShowsWhoWorksWhen) {
   EXPECT_EQ(std::count(svg.begin(), svg.end(), '\n'), 2 + 2 + 8) << "the picture's two lines, two names, eight actions";
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace tw::pipeline

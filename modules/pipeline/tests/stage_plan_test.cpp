@@ -11,7 +11,7 @@
 #include <tw/pipeline/analytic.hpp>
 
 namespace tw::pipeline {
-namespace {
+namespace stage_plan_test {
 
 using test::expect_contains;
 using testing::message_of;
@@ -217,5 +217,5 @@ TEST(Analytic, ProfilesHaveTheSizesOfTheirModels) {
   EXPECT_NE(mlp.hash, mlp_profile(10, 3, 4, 3, {1e3, 1e30}).hash);
 }
 
-}  // namespace
+}  // namespace stage_plan_test
 }  // namespace tw::pipeline

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tw::pipeline {
-namespace {
+namespace stage_ranks_test {
 
 TEST(StageRanks, LieOneStageBehindTheOther) {
   const StageRanks ranks({2, 1, 3});
@@ -65,5 +65,5 @@ TEST(StageRanks, PartnersAgree) {
   }
 }
 
-}  // namespace
+}  // namespace stage_ranks_test
 }  // namespace tw::pipeline

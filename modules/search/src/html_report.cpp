@@ -11,7 +11,7 @@ namespace tw::search {
 namespace {
 
 // The policy has browsers load nothing, whatever a name or a message tries.
-constexpr const char* head = R"(<!DOCTYPE html>
+constexpr const char* page_head = R"(<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8"/>
@@ -73,7 +73,7 @@ std::string share_text(size_t shown, size_t all) { return shown == all ? concat(
 
 std::string html_report(const Ledger& ledger, const Space& space) {
   const Findings findings(ledger, space);
-  std::string page = head;
+  std::string page = page_head;
   for (const auto section :
        {summary_section, progress_section, best_section, parallel_section, importance_section, workers_section, islands_section, failures_section}) {
     page += section(findings);

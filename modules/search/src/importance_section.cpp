@@ -10,9 +10,11 @@
 namespace tw::search {
 namespace {
 
-constexpr double width = 400;
-constexpr double label = 300;
-constexpr double line_height = 20;
+constexpr struct {
+  double width = 400;
+  double label = 300;
+  double line_height = 20;
+} bar_chart;
 
 constexpr const char* method =
     "The share of the variance of the losses' ranks that lies between the means of bins of a parameter's values, less what chance would put there "
@@ -28,13 +30,13 @@ std::string importance_section(const Findings& findings) {
   std::vector<size_t> order(shares.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::ranges::greater(), [&](size_t i) { return shares[i]; });
-  Svg svg(label + width + 60, line_height * static_cast<double>(shares.size()) + 8);
+  Svg svg(bar_chart.label + bar_chart.width + 60, bar_chart.line_height * static_cast<double>(shares.size()) + 8);
   double y = 4;
   for (const size_t i : order) {
-    svg.text({label - 8, y + 13}, "end", findings.space.parameters()[i].name);
-    svg.rect({label, y + 2}, width * shares[i], line_height - 6, "#0072b2");
-    svg.text({label + width * shares[i] + 6, y + 13}, "start", brief_text(std::round(1000 * shares[i]) / 10) + " %");
-    y += line_height;
+    svg.text({bar_chart.label - 8, y + 13}, "end", findings.space.parameters()[i].name);
+    svg.rect({bar_chart.label, y + 2}, bar_chart.width * shares[i], bar_chart.line_height - 6, "#0072b2");
+    svg.text({bar_chart.label + bar_chart.width * shares[i] + 6, y + 13}, "start", brief_text(std::round(1000 * shares[i]) / 10) + " %");
+    y += bar_chart.line_height;
   }
   return element("h2", "Importance of parameters") + svg.str() + "<p class=\"note\">" + escaped(method) + "</p>\n";
 }

@@ -13,12 +13,14 @@ namespace tw::search {
 namespace {
 
 constexpr double least_spacing = 80;
-constexpr double width = 960;
-constexpr double height = 260;
-constexpr double left = 40;
-constexpr double right = 90;
-constexpr double top = 90;    // names, turned
-constexpr double below = 24;  // of the axes: where lines go whose parameter does not exist
+constexpr struct {
+  double width = 960;
+  double height = 260;
+  double left = 40;
+  double right = 90;
+  double top = 90;    // names, turned
+  double below = 24;  // of the axes: where lines go whose parameter does not exist
+} line_chart;
 constexpr double turned = -25;
 constexpr size_t most_lines = 1000;
 constexpr size_t least_lines = 100;
@@ -55,44 +57,45 @@ class Drawing {
  public:
   explicit Drawing(const Space& space)
       : space_(space),
-        spacing_(std::max(least_spacing, width / static_cast<double>(std::max<size_t>(1, space.size())))),
-        svg_(left + spacing_ * static_cast<double>(space.size()) + right, top + height + below + 16) {}
+        spacing_(std::max(least_spacing, line_chart.width / static_cast<double>(std::max<size_t>(1, space.size())))),
+        svg_(line_chart.left + spacing_ * static_cast<double>(space.size()) + line_chart.right,
+             line_chart.top + line_chart.height + line_chart.below + 16) {}
 
   void line(const LedgerEntry& entry, double share, const Axis& losses) {
     std::vector<Point> points;
     for (size_t i = 0; i < space_.size(); ++i) points.push_back({x_of(i), y_of(i, entry.individual.values[i])});
-    points.push_back({x_of(space_.size()), top + height * (1 - losses.place(entry.individual.loss))});
+    points.push_back({x_of(space_.size()), line_chart.top + line_chart.height * (1 - losses.place(entry.individual.loss))});
     svg_.path(points, colour_at(share), "trial", tip_of(entry, space_));
   }
 
   void axes(const Axis& losses) {
     for (size_t i = 0; i <= space_.size(); ++i) {
-      svg_.line({x_of(i), top}, {x_of(i), top + height}, "#888888");
-      svg_.text({x_of(i), top - 18}, "start", i == space_.size() ? "loss" : space_.parameters()[i].name, turned);
+      svg_.line({x_of(i), line_chart.top}, {x_of(i), line_chart.top + line_chart.height}, "#888888");
+      svg_.text({x_of(i), line_chart.top - 18}, "start", i == space_.size() ? "loss" : space_.parameters()[i].name, turned);
     }
     for (size_t i = 0; i < space_.size(); ++i) labels(i);
     for (const double tick : losses.ticks())
-      svg_.text({x_of(space_.size()) + 6, top + height * (1 - losses.place(tick)) + 4}, "start", brief_text(tick));
+      svg_.text({x_of(space_.size()) + 6, line_chart.top + line_chart.height * (1 - losses.place(tick)) + 4}, "start", brief_text(tick));
   }
 
   std::string str() const { return svg_.str(); }
 
  private:
-  double x_of(size_t axis) const { return left + spacing_ * static_cast<double>(axis); }
+  double x_of(size_t axis) const { return line_chart.left + spacing_ * static_cast<double>(axis); }
 
   double y_of(size_t index, double value) const {
-    if (std::isnan(value)) return top + height + below;
+    if (std::isnan(value)) return line_chart.top + line_chart.height + line_chart.below;
     const Parameter& parameter = space_.parameters()[index];
     const double place = parameter.has_choices() ? (value + 0.5) / static_cast<double>(parameter.choices.size()) : space_.to_unit(index, value);
-    return top + height * (1 - place);
+    return line_chart.top + line_chart.height * (1 - place);
   }
 
   void labels(size_t index) {
     const Parameter& parameter = space_.parameters()[index];
-    if (!parameter.parent.empty()) svg_.text({x_of(index) + 4, top + height + below + 4}, "start", "none");
+    if (!parameter.parent.empty()) svg_.text({x_of(index) + 4, line_chart.top + line_chart.height + line_chart.below + 4}, "start", "none");
     if (!parameter.has_choices()) {
-      svg_.text({x_of(index) + 4, top + height + 12}, "start", brief_text(parameter.low));
-      svg_.text({x_of(index) + 4, top - 4}, "start", brief_text(parameter.high));
+      svg_.text({x_of(index) + 4, line_chart.top + line_chart.height + 12}, "start", brief_text(parameter.low));
+      svg_.text({x_of(index) + 4, line_chart.top - 4}, "start", brief_text(parameter.high));
       return;
     }
     const size_t stride = (parameter.choices.size() + most_choices - 1) / most_choices;

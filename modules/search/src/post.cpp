@@ -11,7 +11,6 @@ namespace {
 
 constexpr Seconds a_moment{100e-6};
 constexpr size_t full = 1 << 16;  // bytes
-constexpr auto a_look = std::chrono::milliseconds(1);
 
 void put_news(Bytes& bytes, const News& news) {
   put(bytes, news.kind);

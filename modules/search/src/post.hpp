@@ -35,6 +35,8 @@ struct News {
 /// Gathers what goes to a worker while evaluations take less time than a letter, so that letters are few.
 class Post {
  public:
+  static constexpr auto a_look = std::chrono::milliseconds(1);  ///< how long to wait for news before something else is done
+
   /// Collective. @param workers their first ranks. @param before_letters called before any leaves: what they say must not be lost
   Post(const Communicator& workers, std::function<void()> before_letters);
 

@@ -12,29 +12,33 @@
 namespace tw::search {
 namespace {
 
-constexpr double width = 440;
-constexpr double height = 240;
-constexpr double left = 70;
-constexpr double right = 20;
-constexpr double top = 12;
-constexpr double bottom = 44;
+constexpr struct {
+  double width = 440;
+  double height = 240;
+  double left = 70;
+  double right = 20;
+  double top = 12;
+  double bottom = 44;
+} dot_chart;
 constexpr size_t most_dots = 1000;
 
 /// One of the two charts.
 class Chart {
  public:
   Chart(const Axis& x_axis, const Axis& y_axis, const std::string& x_label)
-      : x_axis_(x_axis), y_axis_(y_axis), svg_(left + width + right, top + height + bottom) {
+      : x_axis_(x_axis),
+        y_axis_(y_axis),
+        svg_(dot_chart.left + dot_chart.width + dot_chart.right, dot_chart.top + dot_chart.height + dot_chart.bottom) {
     for (const double tick : x_axis_.ticks()) {
-      svg_.line({x_of(tick), top}, {x_of(tick), top + height}, "#e4e4e4");
-      svg_.text({x_of(tick), top + height + 16}, "middle", brief_text(tick));
+      svg_.line({x_of(tick), dot_chart.top}, {x_of(tick), dot_chart.top + dot_chart.height}, "#e4e4e4");
+      svg_.text({x_of(tick), dot_chart.top + dot_chart.height + 16}, "middle", brief_text(tick));
     }
     for (const double tick : y_axis_.ticks()) {
-      svg_.line({left, y_of(tick)}, {left + width, y_of(tick)}, "#e4e4e4");
-      svg_.text({left - 6, y_of(tick) + 4}, "end", brief_text(tick));
+      svg_.line({dot_chart.left, y_of(tick)}, {dot_chart.left + dot_chart.width, y_of(tick)}, "#e4e4e4");
+      svg_.text({dot_chart.left - 6, y_of(tick) + 4}, "end", brief_text(tick));
     }
-    svg_.text({left + width / 2, top + height + 36}, "middle", x_label);
-    svg_.text({12, top + height / 2}, "middle", "loss", -90);
+    svg_.text({dot_chart.left + dot_chart.width / 2, dot_chart.top + dot_chart.height + 36}, "middle", x_label);
+    svg_.text({12, dot_chart.top + dot_chart.height / 2}, "middle", "loss", -90);
   }
 
   void dot(double x, const LedgerEntry& entry, const Space& space) {
@@ -54,8 +58,8 @@ class Chart {
   }
 
  private:
-  double x_of(double value) const { return left + width * x_axis_.place(value); }
-  double y_of(double value) const { return top + height * (1 - y_axis_.place(value)); }
+  double x_of(double value) const { return dot_chart.left + dot_chart.width * x_axis_.place(value); }
+  double y_of(double value) const { return dot_chart.top + dot_chart.height * (1 - y_axis_.place(value)); }
 
   const Axis& x_axis_;
   const Axis& y_axis_;

@@ -13,7 +13,6 @@
 namespace tw::search {
 namespace {
 
-constexpr auto a_look = std::chrono::milliseconds(1);
 constexpr double shorter_than_a_letter_s = 20e-6;
 constexpr double status_every_s = 0.25;
 constexpr uint64_t migration_stream = uint64_t{1} << 63;  // of the random numbers; breeding and trials have those below
@@ -79,7 +78,7 @@ void Worker::work() {
       post_.send_gathered(true);
       const bool waits = training_ && !paused_.empty();
       if (quota_->is_over() && !waits) return;
-      post_.deliver(listen, a_look);
+      post_.deliver(listen, Post::a_look);
       continue;
     }
     if (!interrupted_.empty()) {

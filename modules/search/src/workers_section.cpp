@@ -12,11 +12,13 @@
 namespace tw::search {
 namespace {
 
-constexpr double width = 940;
-constexpr double left = 110;
-constexpr double right = 20;
-constexpr double top = 28;
-constexpr double bottom = 44;
+constexpr struct {
+  double width = 940;
+  double left = 110;
+  double right = 20;
+  double top = 28;
+  double bottom = 44;
+} box_chart;
 constexpr double most_boxes = 5000;
 // The earlier ones hide the later ones of their cell.
 constexpr std::array order{TrialState::failed, TrialState::infeasible, TrialState::running, TrialState::pruned, TrialState::complete};
@@ -59,33 +61,33 @@ std::string workers_section(const Findings& findings) {
   for (const LedgerEntry& entry : ledger.trials) lanes[static_cast<size_t>(entry.worker)].push_back(&entry);
   const double lane_height = std::clamp(600.0 / static_cast<double>(lanes.size()), 12.0, 24.0);
   const Axis axis(0, findings.clock.total(), /*logarithmic=*/false);
-  const double cell = findings.clock.total() * std::max(0.5 / width, static_cast<double>(lanes.size()) / most_boxes);
-  const double lanes_bottom = top + lane_height * static_cast<double>(lanes.size());
-  Svg svg(left + width + right, lanes_bottom + bottom);
-  double legend = left;
+  const double cell = findings.clock.total() * std::max(0.5 / box_chart.width, static_cast<double>(lanes.size()) / most_boxes);
+  const double lanes_bottom = box_chart.top + lane_height * static_cast<double>(lanes.size());
+  Svg svg(box_chart.left + box_chart.width + box_chart.right, lanes_bottom + box_chart.bottom);
+  double legend = box_chart.left;
   for (const TrialState state : order) {
     svg.rect({legend, 6}, 10, 10, colour_of(state));
     svg.text({legend + 14, 15}, "start", state_text(state));
     legend += 90;
   }
   for (const double tick : axis.ticks()) {
-    const double x = left + width * axis.place(tick);
-    svg.line({x, top}, {x, lanes_bottom}, "#e4e4e4");
+    const double x = box_chart.left + box_chart.width * axis.place(tick);
+    svg.line({x, box_chart.top}, {x, lanes_bottom}, "#e4e4e4");
     svg.text({x, lanes_bottom + 16}, "middle", brief_text(tick));
   }
-  svg.text({left + width / 2, lanes_bottom + 36}, "middle", "seconds");
+  svg.text({box_chart.left + box_chart.width / 2, lanes_bottom + 36}, "middle", "seconds");
   size_t drawn = 0;
   for (size_t worker = 0; worker < lanes.size(); ++worker) {
     auto& trials = lanes[worker];
     std::ranges::stable_sort(trials, {}, [](const LedgerEntry* entry) { return entry->begin; });
     double busy = 0;
     for (const LedgerEntry* entry : trials) busy += entry->has_ended() ? entry->individual.seconds : 0;
-    const double y = top + lane_height * static_cast<double>(worker);
+    const double y = box_chart.top + lane_height * static_cast<double>(worker);
     const double share = findings.clock.total() > 0 ? std::min(1.0, busy / findings.clock.total()) : 0;
-    svg.text({left - 6, y + lane_height / 2 + 4}, "end", concat("worker ", worker, ", ", std::lround(100 * share), " %"));
+    svg.text({box_chart.left - 6, y + lane_height / 2 + 4}, "end", concat("worker ", worker, ", ", std::lround(100 * share), " %"));
     for (const Box& box : boxes_of(trials, findings.clock, cell)) {
-      const double from = left + width * axis.place(box.from);
-      const double to = left + width * axis.place(box.to);
+      const double from = box_chart.left + box_chart.width * axis.place(box.from);
+      const double to = box_chart.left + box_chart.width * axis.place(box.to);
       const std::string more = box.trials > 1 ? concat("; and ", box.trials - 1, " more") : "";
       svg.rect({from, y + 1}, std::max(0.5, to - from), lane_height - 2, colour_of(box.state), tip_of(*box.first, findings.space) + more);
       ++drawn;

@@ -10,7 +10,7 @@
 #include <tw/search/check_objective.hpp>
 
 namespace tw::search {
-namespace {
+namespace check_objective_test {
 
 using testing::world;
 
@@ -99,5 +99,5 @@ TEST(CheckObjective, RefusesWrongOptions) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace check_objective_test
 }  // namespace tw::search

@@ -15,7 +15,7 @@
 #include "checkpoints.hpp"
 
 namespace tw::search {
-namespace {
+namespace checkpoints_test {
 
 using testing::world;
 
@@ -117,5 +117,5 @@ TEST(Checkpoints, GoFromRankToRank) {
   world().barrier();
 }
 
-}  // namespace
+}  // namespace checkpoints_test
 }  // namespace tw::search

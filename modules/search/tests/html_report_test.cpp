@@ -7,7 +7,7 @@
 #include "ledgers.hpp"
 
 namespace tw::search {
-namespace {
+namespace html_report_test {
 
 using namespace testing;
 
@@ -96,5 +96,5 @@ TEST(HtmlReport, OddLosses) {
   }
 }
 
-}  // namespace
+}  // namespace html_report_test
 }  // namespace tw::search

@@ -11,7 +11,7 @@
 #include "unbroken_clock.hpp"
 
 namespace tw::search {
-namespace {
+namespace importance_test {
 
 using namespace testing;
 
@@ -72,5 +72,5 @@ TEST(UnbrokenClock, LeavesOutBreaks) {
   EXPECT_EQ(clock.at(1e9 + 3601.5), 1.5);
 }
 
-}  // namespace
+}  // namespace importance_test
 }  // namespace tw::search

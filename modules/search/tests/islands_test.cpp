@@ -13,7 +13,7 @@
 #include "presence.hpp"
 
 namespace tw::search {
-namespace {
+namespace islands_test {
 
 using testing::message_of;
 
@@ -83,5 +83,5 @@ TEST(Presence, TheLatestOfAJourneyCounts) {
   }
 }
 
-}  // namespace
+}  // namespace islands_test
 }  // namespace tw::search

@@ -15,7 +15,7 @@
 #include "history.hpp"
 
 namespace tw::search {
-namespace {
+namespace journal_test {
 
 using testing::message_of;
 
@@ -197,5 +197,5 @@ TEST(Journal, SaysThatTheDiskIsFull) {
   EXPECT_EQ(records[1].individual.trial, 2);
 }
 
-}  // namespace
+}  // namespace journal_test
 }  // namespace tw::search

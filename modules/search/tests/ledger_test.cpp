@@ -14,7 +14,7 @@
 #include "ledgers.hpp"
 
 namespace tw::search {
-namespace {
+namespace ledger_test {
 
 using namespace testing;
 
@@ -222,5 +222,5 @@ TEST(WriteReports, SaysWhatCannotBeReplaced) {
   for (const auto& entry : fs::directory_iterator(folder)) EXPECT_EQ(entry.path().string().find("partial"), std::string::npos) << entry.path();
 }
 
-}  // namespace
+}  // namespace ledger_test
 }  // namespace tw::search

@@ -8,7 +8,7 @@
 #include <tw/search/search.hpp>
 
 namespace tw::search {
-namespace {
+namespace multi_rank_test {
 
 using testing::world;
 
@@ -63,5 +63,5 @@ TEST(MultiRank, TheFirstRankDecidesWhetherATrialGoesOn) {
   EXPECT_EQ(result.pruned + result.complete, 60);
 }
 
-}  // namespace
+}  // namespace multi_rank_test
 }  // namespace tw::search

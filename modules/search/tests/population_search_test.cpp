@@ -18,7 +18,7 @@
 #include <utility>
 
 namespace tw::search {
-namespace {
+namespace population_search_test {
 
 using testing::world;
 
@@ -258,5 +258,5 @@ TEST(PopulationSearch, RefusesWhatIsWrong) {
                ContractError);
 }
 
-}  // namespace
+}  // namespace population_search_test
 }  // namespace tw::search

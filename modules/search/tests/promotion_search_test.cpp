@@ -11,7 +11,7 @@
 #include <tw/search/search.hpp>
 
 namespace tw::search {
-namespace {
+namespace promotion_search_test {
 
 using testing::world;
 
@@ -143,5 +143,5 @@ TEST(PromotionSearch, FailuresDoNotHoldOthersUp) {
   EXPECT_GT(result.failed, 20);
 }
 
-}  // namespace
+}  // namespace promotion_search_test
 }  // namespace tw::search

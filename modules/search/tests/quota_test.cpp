@@ -10,7 +10,7 @@
 #include "quota.hpp"
 
 namespace tw::search {
-namespace {
+namespace quota_test {
 
 /// Workers of different speed, with evaluations of their own, messages that take their time: exactly so many evaluations are begun, each worker
 /// begins its own, every worker comes to an end, and a slow one does not keep its share.
@@ -95,5 +95,5 @@ TEST(Quota, AsksOneAhead) {
   EXPECT_FALSE(quota.is_over());
 }
 
-}  // namespace
+}  // namespace quota_test
 }  // namespace tw::search

@@ -18,7 +18,7 @@
 #include <vector>
 
 namespace tw::search {
-namespace {
+namespace resume_search_test {
 
 using testing::world;
 
@@ -306,5 +306,5 @@ TEST(ResumeSearch, OneSearchAtATime) {
   EXPECT_THROW(Search(world(), plane(), objective, {.evaluations = 8, .journal = folder}), Error);
 }
 
-}  // namespace
+}  // namespace resume_search_test
 }  // namespace tw::search

@@ -13,7 +13,7 @@
 #include <tw/search/search.hpp>
 
 namespace tw::search {
-namespace {
+namespace search_test {
 
 using testing::world;
 
@@ -295,5 +295,5 @@ TEST(Search, RefusesWhatIsWrong) {
   EXPECT_THROW(Search(world(), plane(), objective, {.ranks_per_worker = world().size() + 1, .evaluations = 1}), ContractError);
 }
 
-}  // namespace
+}  // namespace search_test
 }  // namespace tw::search

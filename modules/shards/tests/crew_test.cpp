@@ -5,7 +5,7 @@
 #include <tw/shards/crew.hpp>
 
 namespace tw::parameter_server {
-namespace {
+namespace crew_test {
 
 using Ranks = std::vector<int>;
 
@@ -47,5 +47,5 @@ TEST(Crew, RefusesRolesThatDoNotFit) {
   EXPECT_THROW(Crew({.dedicated = true}, 2), ContractError);
 }
 
-}  // namespace
+}  // namespace crew_test
 }  // namespace tw::parameter_server

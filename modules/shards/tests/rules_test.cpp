@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace tw::parameter_server {
-namespace {
+namespace rules_test {
 
 constexpr int elements = 37;  // no multiple of a vector
 constexpr int pushes = 5;
@@ -99,5 +99,5 @@ TEST(Rules, SayAllTheirSettings) {
   EXPECT_NE(rules::momentum().settings, rules::momentum({.nesterov = true}).settings);
 }
 
-}  // namespace
+}  // namespace rules_test
 }  // namespace tw::parameter_server

@@ -6,7 +6,7 @@
 #include <tw/shards/shard_layout.hpp>
 
 namespace tw::parameter_server {
-namespace {
+namespace shard_layout_test {
 
 TEST(ShardLayout, PutsEachElementOnOneServer) {
   for (int servers = 1; servers <= 9; ++servers) {
@@ -30,5 +30,5 @@ TEST(ShardLayout, NeedsAServer) {
   EXPECT_THROW(ShardLayout(-1, 2), ContractError);
 }
 
-}  // namespace
+}  // namespace shard_layout_test
 }  // namespace tw::parameter_server

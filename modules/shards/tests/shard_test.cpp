@@ -11,7 +11,7 @@
 #include <tw/shards/shard.hpp>
 
 namespace tw::parameter_server {
-namespace {
+namespace shard_test {
 
 constexpr int64_t two_stretches_and_a_bit = 2 * Shard::stretch_bytes / 8 + 5;
 
@@ -133,5 +133,5 @@ TEST(Shard, MayBeEmpty) {
   EXPECT_TRUE(values_of(shard).empty());
 }
 
-}  // namespace
+}  // namespace shard_test
 }  // namespace tw::parameter_server

@@ -9,7 +9,7 @@
 
 #include "symbolic_node.hpp"
 
-namespace {
+namespace plan_test {
 
 using tw::Call;
 using tw::Collective;
@@ -178,4 +178,4 @@ TEST(PartOf, CoversTheWholeInOrderAndEvenly) {
   }
 }
 
-}  // namespace
+}  // namespace plan_test

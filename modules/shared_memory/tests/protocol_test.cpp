@@ -11,7 +11,7 @@
 
 #include "symbolic_node.hpp"
 
-namespace {
+namespace protocol_test {
 
 using tw::Collective;
 using tw::concat;
@@ -295,4 +295,4 @@ TEST(ProtocolChecker, NoticesAPostBeforeTheData) {
   }
 }
 
-}  // namespace
+}  // namespace protocol_test

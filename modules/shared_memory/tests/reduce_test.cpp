@@ -12,7 +12,7 @@
 #include <tw/shared_memory/reduce.hpp>
 #include <vector>
 
-namespace {
+namespace reduce_test {
 
 using tw::ElementType;
 using tw::ReduceOp;
@@ -288,4 +288,4 @@ TEST(Reduce, HalvesKeepInfinityAndNaN) {
   }
 }
 
-}  // namespace
+}  // namespace reduce_test

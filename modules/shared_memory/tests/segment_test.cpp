@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace {
+namespace segment_test {
 
 using namespace tw::shared_memory;
 using tw::testing::message_of;
@@ -185,4 +185,4 @@ TEST(DescriptorServer, TwoDoNotMeet) {
   EXPECT_NE(first.address(), second.address());
 }
 
-}  // namespace
+}  // namespace segment_test

@@ -19,7 +19,7 @@
 #include <tw/shared_memory/channel.hpp>
 #include <vector>
 
-namespace {
+namespace threads_test {
 
 using tw::Call;
 using tw::Collective;
@@ -429,4 +429,4 @@ TEST(Channel, WantsSlotsOf64BytesARank) {
   EXPECT_NE(message_of([] { Node(1, 100).channel(0); }).find("multiple of 64"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace threads_test

@@ -6,7 +6,7 @@
 #include <tw/base/error.hpp>
 #include <tw/state/index.hpp>
 
-namespace {
+namespace index_test {
 
 tw::CheckpointIndex example() {
   tw::CheckpointIndex index;
@@ -99,4 +99,4 @@ TEST(Index, SurvivesEveryDamage) {
   }
 }
 
-}  // namespace
+}  // namespace index_test

@@ -11,7 +11,7 @@
 #include <tw/base/random.hpp>
 #include <tw/state/layout.hpp>
 
-namespace {
+namespace layout_test {
 
 using tw::Box;
 using tw::OnReshard;
@@ -249,4 +249,4 @@ TEST(Misfits, ForgivesWhatIsDroppedOnlyWhereRanksChange) {
   EXPECT_EQ(tw::misfits(stored, 2, ByRank(2, {whole("w", {2})})).size(), 1U);
 }
 
-}  // namespace
+}  // namespace layout_test

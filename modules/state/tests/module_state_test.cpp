@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <tw/state.hpp>
 
-namespace {
+namespace module_state_test {
 
 namespace fs = std::filesystem;
 using tw::NamedShard;
@@ -217,4 +217,4 @@ TEST(OptimizerState, RefusesWhatItDoesNotKnow) {
   EXPECT_TRUE(state.shards().empty());
 }
 
-}  // namespace
+}  // namespace module_state_test

@@ -9,7 +9,7 @@
 #include <array>
 #include <fstream>
 
-namespace {
+namespace store_faults_test {
 
 namespace fs = std::filesystem;
 using namespace tw::testing;
@@ -161,4 +161,4 @@ TEST(Store, AnyDamageIsFoundAndThePreviousOneOffered) {
   tw::set_log_level(tw::LogLevel::info);
 }
 
-}  // namespace
+}  // namespace store_faults_test

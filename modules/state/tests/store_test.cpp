@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-namespace {
+namespace store_test {
 
 namespace fs = std::filesystem;
 using namespace tw::testing;
@@ -253,4 +253,4 @@ TEST(Checkpoint, IsReadByOneProcess) {
   EXPECT_THROW((void)tw::Checkpoint::open("/proc/self/fd"), tw::FileError);
 }
 
-}  // namespace
+}  // namespace store_test

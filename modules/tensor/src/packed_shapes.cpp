@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t most_dimensions = 8;
 constexpr int64_t most_tensors = 6;
 // The note, the number of tensors, and of each: dtype, dimensions, sizes, and the order of dimensions in memory.
-constexpr int64_t length = 2 + most_tensors * (2 + 2 * most_dimensions);
+constexpr int64_t packed_length = 2 + most_tensors * (2 + 2 * most_dimensions);
 
 /// @param make gives a tensor of sizes, dtype and order
 std::vector<at::Tensor> unpack(const at::Tensor& packed, const auto& make) {
@@ -33,7 +33,7 @@ std::vector<at::Tensor> unpack(const at::Tensor& packed, const auto& make) {
 at::Tensor pack_shapes(const std::vector<at::Tensor>& tensors, int64_t note) {
   TW_EXPECTS(!tensors.empty() && static_cast<int64_t>(tensors.size()) <= most_tensors, "1 to ", most_tensors, " tensors travel together, got ",
              tensors.size());
-  at::Tensor packed = at::zeros({length}, at::kLong);
+  at::Tensor packed = at::zeros({packed_length}, at::kLong);
   auto* fields = packed.mutable_data_ptr<int64_t>();
   *fields++ = note;
   *fields++ = static_cast<int64_t>(tensors.size());
@@ -47,7 +47,7 @@ at::Tensor pack_shapes(const std::vector<at::Tensor>& tensors, int64_t note) {
   return packed;
 }
 
-at::Tensor empty_packed_shapes() { return at::empty({length}, at::kLong); }
+at::Tensor empty_packed_shapes() { return at::empty({packed_length}, at::kLong); }
 
 std::vector<at::Tensor> unpack_shapes(const at::Tensor& packed) {
   return unpack(packed, [](at::IntArrayRef sizes, at::ScalarType dtype, at::IntArrayRef /*order*/) { return at::empty(sizes, dtype); });

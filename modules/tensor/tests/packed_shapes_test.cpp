@@ -8,7 +8,7 @@
 #include <tw/tensor/packed_shapes.hpp>
 
 namespace tw {
-namespace {
+namespace packed_shapes_test {
 
 TEST(PackedShapes, ComeBackAsTheyWere) {
   const std::vector<at::Tensor> tensors{at::empty({}, at::kDouble), at::empty({0, 3}, at::kLong), at::empty({2, 1, 2, 1, 2, 1, 2, 1}, at::kHalf)};
@@ -42,5 +42,5 @@ TEST(PackedShapes, RefuseWhatHasNoRoom) {
   EXPECT_THROW(pack_shapes({at::empty({1, 1, 1, 1, 1, 1, 1, 1, 1}, at::kFloat)}), ContractError);
 }
 
-}  // namespace
+}  // namespace packed_shapes_test
 }  // namespace tw

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <tw/tensor.hpp>
 
-namespace {
+namespace safetensors_test {
 
 using tw::NamedTensor;
 
@@ -194,4 +194,4 @@ TEST(NamedShard, WholeCoversTheTensor) {
   EXPECT_EQ(tw::name_of(shard.kind), "buffer");
 }
 
-}  // namespace
+}  // namespace safetensors_test

@@ -6,7 +6,7 @@
 #include <set>
 #include <tw/tensor.hpp>
 
-namespace {
+namespace tensor_test {
 
 TEST(FlatLayout, AlignsEveryTensorAndOverlapsNone) {
   const std::vector<int64_t> numels{3, 0, 16, 17, 1};
@@ -116,4 +116,4 @@ TEST(Process, HoldsOneOpenMpRuntime) {
   EXPECT_EQ(runtimes.size(), 1U);
 }
 
-}  // namespace
+}  // namespace tensor_test

@@ -13,7 +13,7 @@
 #include <functional>
 #include <tw/tensor_parallel.hpp>
 
-namespace {
+namespace layers_test {
 
 using namespace tw::tensor_parallel;
 using tw::testing::world;
@@ -243,4 +243,4 @@ TEST(Layers, RefuseRanksThatDiffer) {
   world().barrier();
 }
 
-}  // namespace
+}  // namespace layers_test

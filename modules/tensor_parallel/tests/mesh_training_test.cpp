@@ -8,7 +8,7 @@
 #include <tw/data_parallel.hpp>
 #include <tw/tensor_parallel.hpp>
 
-namespace {
+namespace mesh_training_test {
 
 using namespace tw::tensor_parallel;
 using tw::testing::world;
@@ -76,4 +76,4 @@ TEST(MeshTraining, DataTimesTensorIsOneProcess) {
   }
 }
 
-}  // namespace
+}  // namespace mesh_training_test

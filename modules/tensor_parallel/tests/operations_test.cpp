@@ -9,7 +9,7 @@
 #include <functional>
 #include <tw/tensor_parallel.hpp>
 
-namespace {
+namespace operations_test {
 
 using namespace tw::tensor_parallel;
 using tw::testing::message_of;
@@ -113,4 +113,4 @@ TEST(Operations, RefuseWhatDoesNotFit) {
                     ", got [1, 3]"));
 }
 
-}  // namespace
+}  // namespace operations_test

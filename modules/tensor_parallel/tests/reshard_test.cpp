@@ -9,7 +9,7 @@
 #include <tw/state.hpp>
 #include <tw/tensor_parallel.hpp>
 
-namespace {
+namespace reshard_test {
 
 namespace fs = std::filesystem;
 using namespace tw::tensor_parallel;
@@ -158,4 +158,4 @@ TEST(Reshard, RefusesShardsOfAnotherShape) {
   EXPECT_THROW(sliced(*net, {tw::whole("row.weight", torch::zeros({21}), tw::ShardKind::parameter)}), tw::ContractError);
 }
 
-}  // namespace
+}  // namespace reshard_test

@@ -9,19 +9,19 @@
 namespace tw::train {
 namespace {
 
-const std::string name = "progress";
+const std::string shard_name = "progress";
 
 }  // namespace
 
 NamedShard as_shard(const Progress& progress) {
   const std::vector<double> numbers{progress.best, static_cast<double>(progress.best_epoch), static_cast<double>(progress.waited),
                                     static_cast<double>(progress.skipped)};
-  return whole(name, at::tensor(numbers, at::kDouble), ShardKind::counter);
+  return whole(shard_name, at::tensor(numbers, at::kDouble), ShardKind::counter);
 }
 
 void take_shard(Progress& progress, const std::vector<NamedShard>& shards) {
-  const auto found = std::ranges::find(shards, name, &NamedShard::name);
-  TW_EXPECTS(found != shards.end(), name, " is not among the shards");
+  const auto found = std::ranges::find(shards, shard_name, &NamedShard::name);
+  TW_EXPECTS(found != shards.end(), shard_name, " is not among the shards");
   const auto number = [&](int64_t i) { return found->tensor[i].item<double>(); };
   progress.best = number(0);
   progress.best_epoch = static_cast<int64_t>(number(1));

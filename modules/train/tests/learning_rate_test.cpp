@@ -5,7 +5,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/train/learning_rate.hpp>
 
-namespace {
+namespace learning_rate_test {
 
 using tw::train::learning_rate_factor;
 using tw::train::LearningRateOptions;
@@ -53,4 +53,4 @@ TEST(LearningRate, NamesTheWrongField) {
   EXPECT_THROW(LearningRateOptions{.final_factor = 1.5}.validate(), tw::ContractError);
 }
 
-}  // namespace
+}  // namespace learning_rate_test

@@ -7,7 +7,7 @@
 #include "diloco_options.hpp"
 #include "strategy.hpp"
 
-namespace {
+namespace make_strategy_test {
 
 using tw::testing::world;
 using tw::train::CompressionKind;
@@ -63,4 +63,4 @@ TEST(DiLoCoOptions, AreWhatTheStrategysOptionsSay) {
   EXPECT_EQ(diloco_options({}).outer_precision, tw::OuterPrecision::full);
 }
 
-}  // namespace
+}  // namespace make_strategy_test

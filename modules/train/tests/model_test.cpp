@@ -7,7 +7,7 @@
 #include <tw/base/error.hpp>
 #include <tw/train/model.hpp>
 
-namespace {
+namespace model_test {
 
 std::filesystem::path file(const std::string& name) { return std::filesystem::path(testing::TempDir()) / ("tw_model_" + name); }
 
@@ -78,4 +78,4 @@ TEST(Model, NamesAFileThatIsNoTorchScript) {
   }
 }
 
-}  // namespace
+}  // namespace model_test

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace {
+namespace non_finite_test {
 
 using tw::testing::make_regressor;
 using tw::testing::squares;
@@ -296,4 +296,4 @@ TEST(NonFinite, EndsWhereThereIsNothingToGoBackTo) {
   EXPECT_NE(outcome.summary.stopped_because.find("the loss is nan"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace non_finite_test

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <tw/base/error.hpp>
 
-namespace {
+namespace observers_test {
 
 using tw::testing::world;
 
@@ -202,4 +202,4 @@ TEST(Console, SaysWhyARunEndedAndHowToGoOn) {
   }
 }
 
-}  // namespace
+}  // namespace observers_test

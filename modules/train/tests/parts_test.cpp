@@ -9,7 +9,7 @@
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/tensor/safetensors.hpp>
 
-namespace {
+namespace parts_test {
 
 using tw::Mesh;
 using tw::testing::squares;
@@ -197,4 +197,4 @@ TEST(Parts, RefusesWhatDoesNotFit) {
   EXPECT_THROW(make(layers, whole, three_epochs("refused")), tw::ContractError);
 }
 
-}  // namespace
+}  // namespace parts_test

@@ -7,7 +7,7 @@
 
 #include "progress.hpp"
 
-namespace {
+namespace progress_test {
 
 using tw::train::Progress;
 
@@ -55,4 +55,4 @@ TEST(Progress, GivesEveryRankItsLossOrTheFirstAll) {
   EXPECT_EQ(tw::train::share_of(sums, 1, 2), 0);
 }
 
-}  // namespace
+}  // namespace progress_test

@@ -11,23 +11,23 @@
 #include <mutex>
 #include <set>
 
-namespace {
+namespace resume_test {
 
 std::mutex synced_mutex;
 std::set<std::string> synced;  // the names of all files that this process has synced
 
-}  // namespace
+}  // namespace resume_test
 
 // In the place of the C library's, which it calls.
 extern "C" int fsync(int fd) {
   std::error_code code;
   const auto path = std::filesystem::read_symlink(tw::concat("/proc/self/fd/", fd), code);
-  const std::lock_guard lock(synced_mutex);
-  synced.insert(path.filename());
+  const std::lock_guard lock(resume_test::synced_mutex);
+  resume_test::synced.insert(path.filename());
   return static_cast<int>(syscall(SYS_fsync, fd));
 }
 
-namespace {
+namespace resume_test {
 
 using tw::testing::bitwise_equal;
 using tw::testing::FullDisk;
@@ -462,4 +462,4 @@ TEST(Resume, TellsTwoRunsInOneFolderApart) {
   EXPECT_THROW(Trainer(world(), model, sgd, tw::train::regression(), data, data, options), tw::Error);
 }
 
-}  // namespace
+}  // namespace resume_test

@@ -5,7 +5,7 @@
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/tensor/safetensors.hpp>
 
-namespace {
+namespace stages_test {
 
 using tw::Mesh;
 using tw::testing::squares;
@@ -123,4 +123,4 @@ TEST(Stages, TheBestModelIsWhole) {
   for (const auto& each : whole) EXPECT_TRUE(saved.tensor(each.name).equal(each.tensor)) << each.name;
 }
 
-}  // namespace
+}  // namespace stages_test

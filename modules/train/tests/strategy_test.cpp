@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-namespace {
+namespace strategy_test {
 
 using tw::testing::bitwise_equal;
 using tw::testing::copies;
@@ -202,4 +202,4 @@ TEST(Strategy, RefusesWhatDoesNotGoTogether) {
   }
 }
 
-}  // namespace
+}  // namespace strategy_test

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-namespace {
+namespace trainer_test {
 
 using tw::testing::make_mlp;
 using tw::testing::make_regressor;
@@ -337,4 +337,4 @@ TEST(Trainer, NamesTheOptionThatDiffersBetweenRanks) {
   expect_named("test samples", [](auto&) {}, more);
 }
 
-}  // namespace
+}  // namespace trainer_test

@@ -17,6 +17,7 @@ struct Action {
   int stage = 0;
   int micro_batch = 0;
 
+  bool is_forward() const noexcept { return kind == Kind::forward; }
   bool operator==(const Action&) const = default;
 };
 

@@ -1,1 +1,0 @@
-// The unit that owns the shared precompiled header; see tw_torch_pch().
