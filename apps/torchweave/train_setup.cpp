@@ -21,6 +21,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/random.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/data/image_dataset.hpp>
 #include <tw/data/regression.hpp>
@@ -113,7 +114,8 @@ train::Model make_stages(const TrainConfig& config, Callable whole, const Mesh& 
                        " ranks: set mesh.stage to that, or take larger batches"));
   }
   if (mesh.comm().rank() == 0) setup.explanation = planned.explain() + '\n';
-  const uint64_t seed = static_cast<uint64_t>(config.run.seed) ^ static_cast<uint64_t>(mesh.coordinate("data")) << 32U;  // other samples, other masks
+  const uint64_t seed =
+      derived_seed(static_cast<uint64_t>(config.run.seed), static_cast<uint64_t>(mesh.coordinate("data")));  // other samples, other masks
   return train::model_of(std::make_shared<pipeline::Pipeline>(comm, *whole.module, planned, seed));
 }
 

@@ -32,6 +32,12 @@ uint32_t CounterRng::below(uint32_t bound) noexcept {
   return static_cast<uint32_t>(product >> 32);
 }
 
+uint64_t derived_seed(uint64_t seed, uint64_t stream) noexcept {
+  CounterRng numbers(seed, stream);
+  const uint64_t high = numbers();
+  return high << 32U | numbers();
+}
+
 std::vector<int64_t> random_permutation(int64_t n, uint64_t seed, uint64_t stream) {
   TW_EXPECTS(n >= 0 && n <= int64_t{UINT32_MAX}, "a permutation needs 0 to 2^32 - 1 elements, got ", n);
   std::vector<int64_t> order(static_cast<size_t>(n));

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <set>
 #include <tw/base.hpp>
 
 namespace random_test {
@@ -18,6 +20,16 @@ TEST(CounterRng, EqualsThePublishedPhiloxVector) {
 TEST(CounterRng, StreamsAndSeedsDiffer) {
   EXPECT_NE(tw::CounterRng(1, 0)(), tw::CounterRng(2, 0)());
   EXPECT_NE(tw::CounterRng(1, 0)(), tw::CounterRng(1, 1)());
+}
+
+/// Exclusive ors of the two, shifted, make (0, 1 << 20) and (1 << 20, 0) one seed.
+TEST(DerivedSeed, DiffersWhereTheBitsOfBothOverlap) {
+  const std::array<uint64_t, 6> numbers{0, 1, uint64_t{1} << 20, uint64_t{3} << 20, uint64_t{1} << 32, uint64_t{1} << 56};
+  std::set<uint64_t> seeds;
+  for (const uint64_t seed : numbers) {
+    for (const uint64_t stream : numbers) seeds.insert(tw::derived_seed(seed, stream));
+  }
+  EXPECT_EQ(seeds.size(), numbers.size() * numbers.size());
 }
 
 TEST(CounterRng, BelowIsUniform) {

@@ -29,6 +29,9 @@ class CounterRng {
   int used_ = 4;
 };
 
+/// A seed for each stream of a seed; no pattern in the two makes two of them equal, but chance, once in 2^64 pairs. Ref: Philox, as CounterRng.
+uint64_t derived_seed(uint64_t seed, uint64_t stream) noexcept;
+
 /// 0 .. n-1 in a random order that depends on `seed` and `stream` alone (Fisher-Yates). @param n 0 to 2^32 - 1.
 std::vector<int64_t> random_permutation(int64_t n, uint64_t seed, uint64_t stream);
 

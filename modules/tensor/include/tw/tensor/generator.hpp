@@ -25,10 +25,8 @@ class GeneratorGuard {
 
   /// What is drawn from here on is a function of the two.
   void seed(uint64_t seed, uint64_t stream) {
-    CounterRng numbers(seed, stream);
-    const uint64_t high = numbers();
     const std::scoped_lock lock(generator_.mutex());
-    generator_.set_current_seed(high << 32U | numbers());
+    generator_.set_current_seed(derived_seed(seed, stream));
   }
 
  private:
