@@ -22,7 +22,7 @@ help:
 	@echo "make accept    the long acceptance runs           (ONLY=module)"
 	@echo "make bench     benchmarks into build/bench.jsonl  (ONLY=module)"
 	@echo "make fuzz      every parser, for FUZZ_SECONDS=20 each (ONLY=target)"
-	@echo "make lint      formatting, clang-tidy, headers    make format rewrites the sources"
+	@echo "make lint      formatting, clang-tidy, headers    (SINCE=commit); make format rewrites the sources"
 	@echo "make docs      the reference, in build/docs/html"
 	@echo "make install   PREFIX=DIR"
 
@@ -53,7 +53,7 @@ fuzz:
 
 lint:
 	@scripts/setup.sh build test lint
-	@scripts/lint.sh
+	@scripts/lint.sh $(SINCE)
 
 format:
 	@scripts/setup.sh build lint
