@@ -78,8 +78,8 @@ has_cpu_build() {
 echo "setup: installing LibTorch $torch_version into build/deps/torch"
 rm -rf build/deps/wheel
 trap 'rm -rf build/deps/wheel' EXIT
-if has_cpu_build; then
-  fetch --retries 2 --timeout 15 --index-url "$cpu_index" --no-deps "torch==$torch_version+cpu"
+if has_cpu_build && fetch --retries 2 --timeout 15 --index-url "$cpu_index" --no-deps "torch==$torch_version+cpu"; then
+  :
 elif ! fetch --no-deps "torch==$torch_version"; then
   echo "setup: there is no torch $torch_version for $(python3 --version) on $(uname -m), neither at $cpu_index nor where pip looks." >&2
   echo "setup: Let pip find it (PIP_INDEX_URL), or set TW_TORCH_DIR to a LibTorch $torch_version of your own." >&2
@@ -92,6 +92,7 @@ if [ -e build/deps/wheel/torch/lib/libtorch_cuda.so ]; then
   fetch "$(sed -n 's/^Requires-Dist: cuda-toolkit\[.*\]\(==[^; ]*\).*/cuda-toolkit[cudart,cupti]\1/p' build/deps/wheel/torch-*.dist-info/METADATA)"
   rm -rf build/deps/nvidia
   mv build/deps/wheel/nvidia build/deps/nvidia
+  touch build/deps/wheel/torch/only_the_cpu_half  # see cmake/TwFindTorch.cmake
   echo "setup: NVIDIA's libraries take $(du -sh build/deps/nvidia | cut -f1) in build/deps/nvidia"
 fi
 rm -rf build/deps/torch
