@@ -36,11 +36,10 @@ Call make_call(Collective collective, const at::Tensor& tensor) {
 // A call of which input and output are one tensor.
 Work begin_in_place(const Communicator& comm, const Call& call, const at::Tensor& tensor) {
   audit_call(comm, call, tensor);
-  Link& link = Link::of(comm);
   auto operands = std::make_shared<Operands>(call.collective, comm.audited());
   const bool writes = call.collective == Collective::allreduce || (call.collective == Collective::broadcast) == (call.peer != comm.rank());
   std::byte* memory = writes ? operands->in_place(tensor).data() : const_cast<std::byte*>(operands->in(tensor).data());
-  return start(comm, call, link.begin(comm, {call, memory, memory}), std::move(operands));
+  return start(comm, call, Link::of(comm).begin(comm, {call, memory, memory}), std::move(operands));
 }
 
 Work begin(const Communicator& comm, const Call& call, const at::Tensor& input, const at::Tensor& output) {
@@ -48,18 +47,16 @@ Work begin(const Communicator& comm, const Call& call, const at::Tensor& input, 
   TW_EXPECTS(output.scalar_type() == input.scalar_type(), name_of(call.collective), " was given an input of ", dtype_name(input.scalar_type()),
              " and an output of ", dtype_name(output.scalar_type()));
   audit_call(comm, call, input);
-  Link& link = Link::of(comm);
   auto operands = std::make_shared<Operands>(call.collective, comm.audited());
   const std::byte* from = operands->in(input).data();
   std::byte* to = operands->out(output).data();
-  return start(comm, call, link.begin(comm, {call, from, to}), std::move(operands));
+  return start(comm, call, Link::of(comm).begin(comm, {call, from, to}), std::move(operands));
 }
 
 // One call for each dtype among `tensors`, on all of that dtype one behind the other.
 Work begin_group(const Communicator& comm, Call call, const std::vector<at::Tensor>& tensors) {
   std::map<ElementType, std::vector<at::Tensor>> by_type;
   for (const at::Tensor& tensor : tensors) by_type[make_call(call.collective, tensor).type].push_back(tensor);
-  Link& link = Link::of(comm);
   auto operands = std::make_shared<Operands>(call.collective, comm.audited());
   std::vector<BoundCall> calls;
   for (const auto& [type, of_type] : by_type) {
@@ -70,6 +67,7 @@ Work begin_group(const Communicator& comm, Call call, const std::vector<at::Tens
     calls.push_back({call, memory.data(), memory.data()});
   }
   auto group = std::make_unique<Group>();  // begun when all is checked: what has begun must be carried to its end
+  Link& link = Link::of(comm);
   for (const BoundCall& bound : calls) group->add([&] { return link.begin(comm, bound); });
   return start(comm, call, std::move(group), std::move(operands));
 }

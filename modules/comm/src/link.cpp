@@ -51,12 +51,14 @@ class Link::Making : public mpi::Transfer {
 /// A call that waits for the making, and behind those that came before it.
 class Link::Waiting : public mpi::Transfer {
  public:
-  Waiting(const Communicator& comm, Link& link, const BoundCall& call) : comm_(mpi::share(comm)), link_(link), call_(call), place_(link.waiting_++) {}
+  Waiting(const Communicator& comm, Link& link, const BoundCall& call) : comm_(mpi::share(comm)), link_(link), call_(call), place_(link.waiting_++) {
+    deferred_.emplace(comm);
+  }
 
   bool advance() override {
     if (!transfer_) {
-      if (!link_.advance(comm_) || link_.begun_ != place_) return false;
-      const Begun even_if_it_fails{link_};
+      if (!is_next()) return false;
+      const Begun even_if_it_fails{*this};
       transfer_ = link_.back_end(call_.call.collective).begin(comm_, call_);
     }
     return transfer_->advance();
@@ -64,14 +66,27 @@ class Link::Waiting : public mpi::Transfer {
 
  private:
   struct Begun {
-    Link& link;
-    ~Begun() { ++link.begun_; }
+    Waiting& call;
+    ~Begun() {
+      ++call.link_.begun_;
+      call.deferred_.reset();
+    }
   };
+
+  bool is_next() {
+    try {
+      return link_.advance(comm_) && link_.begun_ == place_;
+    } catch (...) {
+      deferred_.reset();  // it never begins
+      throw;
+    }
+  }
 
   const Communicator comm_;  // has the link
   Link& link_;
   const BoundCall call_;
   const int64_t place_;
+  std::optional<mpi::Deferred> deferred_;  // until it begins
   std::unique_ptr<mpi::Transfer> transfer_;
 };
 

@@ -18,7 +18,8 @@ namespace tw {
 /// while operations wait for it: the first use of a communicator blocks no more than any other.
 class Link {
  public:
-  /// The link of `comm`, which may not be made yet. Local.
+  /// The link of `comm`, which may not be made yet. To be called once a call's operands are known to be right: what it begins is MPI's to end. Local,
+  /// but on the world of an MPI that was adopted, where the first call asks MPI who is on this node.
   static Link& of(const Communicator& comm);
   /// The same, made. Collective.
   static Link& made(const Communicator& comm);

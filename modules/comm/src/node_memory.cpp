@@ -77,15 +77,13 @@ bool NodeMemory::advance(const Communicator& comm) {
     attempt([&] {
       if (hand_over()) stage_ = Stage::gather;
     });
-    if (!failure_.empty()) stage_ = Stage::gather;
+    hear_children();
+    if (!failure_.empty() || a_child_failed()) stage_ = Stage::gather;
     if (stage_ == Stage::hand_over) return false;
     server_.reset();  // who still waits for it hears that it is gone
   }
   if (stage_ == Stage::gather) {
-    for (Child& child : children_) {
-      if (child.receive && child.receive->advance()) child.receive.reset();
-    }
-    if (std::any_of(children_.begin(), children_.end(), [](const Child& child) { return child.receive != nullptr; })) return false;
+    if (!hear_children()) return false;
     report(comm);
     stage_ = Stage::announce;
   }
@@ -116,6 +114,19 @@ void NodeMemory::hear_offers(const Communicator& comm) {
   for (int rank = 1; rank_ == 0 && rank < comm.size(); ++rank) {
     if (offers_[static_cast<size_t>(rank)].first == rank) expect(rank);
   }
+}
+
+// True when all have reported.
+bool NodeMemory::hear_children() {
+  for (Child& child : children_) {
+    if (child.receive && child.receive->advance()) child.receive.reset();
+  }
+  return std::ranges::none_of(children_, [](const Child& child) { return child.receive != nullptr; });
+}
+
+// It will not come to be served, where it is of this node.
+bool NodeMemory::a_child_failed() const {
+  return std::ranges::any_of(children_, [](const Child& child) { return !child.receive && child.verdict[0] != 0; });
 }
 
 // True when this rank has it, and all those that it hands it to.

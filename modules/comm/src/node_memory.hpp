@@ -40,6 +40,8 @@ class NodeMemory {
 
   bool leads() const noexcept { return neighbours_.front() == rank_; }
   void hear_offers(const Communicator& comm);
+  bool hear_children();
+  bool a_child_failed() const;
   bool hand_over();
   void report(const Communicator& comm);
   void announce(const Communicator& comm);

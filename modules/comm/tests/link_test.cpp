@@ -70,6 +70,31 @@ TEST(Link, WhatWaitsForTheFirstUseKeepsItsOrder) {
   }
 }
 
+/// Rank 0 makes the link before it comes to the barrier, so that the exchange begins before it; the others wait for both at once. Where MPI were told
+/// of them in another order on rank 0 than elsewhere, it would take one for the other.
+TEST(Link, BlockingCallsComeAfterWhatWaits) {
+  for (int round = 0; round < 20; ++round) {
+    const tw::Communicator comm = world().dup();
+    const at::Tensor mine = torch::full({comm.size()}, int{comm.rank()}, torch::kLong);
+    const at::Tensor theirs = torch::zeros({comm.size()}, torch::kLong);
+    tw::Work exchange = tw::ialltoall(comm, mine, theirs);
+    for (int i = 0; comm.rank() == 0 && i < 2000; ++i) (void)exchange.test();
+    comm.barrier();
+    tw::expect_same_on_all_ranks(comm, "the round", {tw::concat(round)});
+    exchange.wait();
+    EXPECT_TRUE(theirs.equal(torch::arange(comm.size(), torch::kLong)));
+  }
+}
+
+/// A call that is refused has begun nothing that outlives the communicator.
+TEST(Link, ARefusedCallBeginsNothing) {
+  for (int round = 0; round < 20; ++round) {
+    const tw::Communicator comm = world().dup();
+    EXPECT_THROW(tw::allreduce(comm, torch::ones({2, 2}).to_sparse(), tw::ReduceOp::sum), tw::ContractError);
+  }
+  tw::barrier(world());
+}
+
 TEST(Link, IsRevokedWhileItIsMade) {
   const tw::Communicator comm = world().dup();
   if (comm.rank() == 0) {

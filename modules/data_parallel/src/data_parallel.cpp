@@ -69,10 +69,13 @@ class DataParallel::Hooks {
     return hooks;
   }
 
-  // Accumulators end with this, and their hooks with them. Tensors keep theirs.
+  // Accumulators end with this, and their hooks with them. Tensors keep theirs, but for those that a pass has written to.
   void detach() noexcept {
     for (size_t i = 0; i < attached_.size(); ++i) {
-      if (attached_[i].guard) wrapped_.tensors()[i].tensor.remove_hook(*attached_[i].guard);
+      try {
+        if (attached_[i].guard) wrapped_.tensors()[i].tensor.remove_hook(*attached_[i].guard);
+      } catch (const c10::Error&) {
+      }
     }
     attached_.clear();
   }
@@ -135,8 +138,9 @@ class DataParallel::Hooks {
 
   void expect_own_accumulator(size_t index) const {
     const auto& [name, tensor] = wrapped_.tensors()[index];
-    TW_EXPECTS(!tensor.requires_grad() || torch::autograd::impl::try_get_grad_accumulator(tensor) == attached_[index].accumulator,
-               wrapped_.message(name, "was converted and back, by which autograd forgot who reduces its gradient"));
+    TW_EXPECTS(
+        !tensor.requires_grad() || !tensor.is_leaf() || torch::autograd::impl::try_get_grad_accumulator(tensor) == attached_[index].accumulator,
+        wrapped_.message(name, "was converted and back, by which autograd forgot who reduces its gradient"));
   }
 
   void begin_pass() {

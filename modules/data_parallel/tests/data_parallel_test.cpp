@@ -167,6 +167,22 @@ TEST(DataParallel, GradientsAndTheModelOutliveIt) {
   expect_gradient(p, world().rank() + 1);
 }
 
+/// Truncated backpropagation through time: a buffer holds what the pass before made.
+TEST(DataParallel, BuffersMayHoldWhatAPassHasMade) {
+  torch::nn::Linear cell(3, 3);
+  const at::Tensor state = cell->register_buffer("state", torch::zeros({2, 3}));
+  {
+    tw::DataParallel replicas(world(), *cell, {.reduction = tw::Reduction::mean});
+    for (int step = 0; step < 3; ++step) {
+      state.detach_();
+      state.copy_(torch::tanh(cell(state + 1)));
+      state.sum().backward();
+    }
+    EXPECT_TRUE(cell->weight.grad().defined());
+  }
+  state.detach_();
+}
+
 TEST(DataParallel, SampleWeightedNeedsTheSamples) {
   const auto p = parameter();
   tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sample_weighted});

@@ -98,7 +98,7 @@ std::vector<std::vector<int>> units_of(const Graph& graph) {
     if (changed.of_batch || changed.of_module) ranges.join(changed.first, changed.of_module ? changed.last : changed.last_change);
   }
   std::vector<std::vector<int>> units;
-  std::vector<int> waiting;  // changes of buffers that depend on no input: they go to the unit behind them
+  std::vector<int> waiting;  // changes of buffers, and guards, that depend on no input: they go to the unit behind them
   for (size_t begin = 0; begin < graph.nodes.size();) {
     const size_t end = ranges.end(begin);
     bool computes = false;
@@ -106,7 +106,7 @@ std::vector<std::vector<int>> units_of(const Graph& graph) {
       const Node& node = graph.nodes[i];
       computes = computes || node.of_batch;
       const bool once = std::ranges::any_of(node.changes, [&](int value) { return bound.contains(graph.values[at(value)].storage); });
-      if (node.of_batch || once) waiting.push_back(static_cast<int>(i));
+      if (node.of_batch || once || node.answer) waiting.push_back(static_cast<int>(i));
     }
     if (computes) units.push_back(std::exchange(waiting, {}));
     begin = end;

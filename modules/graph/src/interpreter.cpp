@@ -85,6 +85,10 @@ class Interpreter::Impl {
     for (const int index : nodes) names_.push_back(graph.nodes[at(index)].op);
   }
 
+  bool is_random() const noexcept {
+    return std::ranges::any_of(steps_, [](const Step& step) { return step.is_drawn; });
+  }
+
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const PassRows& pass) const {
     TW_EXPECTS(inputs.size() == inputs_.size(), inputs.size(), " inputs where the graph takes ", inputs_.size());
     std::vector<at::Tensor> values = values_;
@@ -201,6 +205,7 @@ Interpreter::~Interpreter() = default;
 Interpreter::Interpreter(Interpreter&&) noexcept = default;
 Interpreter& Interpreter::operator=(Interpreter&&) noexcept = default;
 
+bool Interpreter::is_random() const noexcept { return impl_->is_random(); }
 std::vector<at::Tensor> Interpreter::run(const std::vector<at::Tensor>& inputs, const PassRows& pass) const { return impl_->run(inputs, pass); }
 
 }  // namespace tw::graph

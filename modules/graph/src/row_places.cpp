@@ -52,7 +52,8 @@ bool goes_along(const at::Tensor& tensor, const at::Tensor& rotated, const RowPl
   split.insert(split.end(), tensor.sizes().begin() + place.dimension + 1, tensor.sizes().end());
   const auto one_further = [&](const at::Tensor& of) { return of.reshape(split).roll(1, place.dimension + 1).to(at::kDouble); };
   // Other rows are added up in another order where a row sees others, as in a batch norm: rounding errors, of whatever dtype.
-  return at::allclose(one_further(tensor), rotated.reshape(split).to(at::kDouble), 1e-3, 1e-3, true);
+  const double largest = tensor.numel() == 0 ? 0 : tensor.to(at::kDouble).nan_to_num(0, 0, 0).abs().max().item<double>();
+  return at::allclose(one_further(tensor), rotated.reshape(split).to(at::kDouble), 1e-3, 1e-3 * largest, true);
 }
 
 }  // namespace
@@ -99,11 +100,11 @@ void place_rows(Graph& graph, const std::vector<at::Tensor>& example, const std:
     const auto which = static_cast<size_t>(std::ranges::find(shown, subject) - shown.begin());
     const bool is_known = graph.values[at(subject)].of_batch;
     const std::vector<RowPlace> places = candidates(graph.values[at(subject)].sizes);
-    const auto found = std::ranges::find_if(
-        places, [&](const RowPlace& place) { return is_known && goes_along(as_given[which], turned[which], place, example[0].size(0)); });
-    if (found == places.end()) {
+    const auto fits = [&](const RowPlace& place) { return is_known && goes_along(as_given[which], turned[which], place, example[0].size(0)); };
+    const auto found = std::ranges::find_if(places, fits);
+    if (found == places.end() || std::ranges::any_of(found + 1, places.end(), fits)) {
       throw Error(concat("operator ", i, ", ", graph.nodes[i].op, ": it draws random numbers for a tensor of shape ", as_given[which].sizes(),
-                         ", in which the rows of the batch cannot be told from one another"));
+                         ", in which the rows of the batch cannot be told from one another: is it an example of two rows or more that differ?"));
     }
     graph.nodes[i].rows = *found;
   }

@@ -62,6 +62,34 @@ void expect_all_cuts_agree(const Graph& graph, const Weights& weights) {
   }
 }
 
+/// What a module asks of its own buffer is asked on each rank's stages, too, or a pipeline would go the captured way for ever.
+TEST(Cuts, keepGuardsOnBuffers) {
+  Weights weights;
+  const Graph graph = captured(weights, [&](const Tensors& x) {
+    Tensor h = x[0].matmul(weights.w).tanh();
+    TORCH_CHECK((weights.count < 100).item<bool>(), "begins the second phase");
+    weights.count.add_(1);
+    return Tensors{h.matmul(weights.w)};
+  });
+  const auto units = units_of(graph);
+  ASSERT_GE(units.size(), 2U);
+  std::vector<int> stage_of(units.size(), 1);
+  stage_of[0] = 0;
+  const Tensor count = torch::zeros({});
+  const auto pass = [&] {
+    Tensors values{torch::randn({5, 6})};
+    for (const Piece& stage : stages_of(graph, units, stage_of)) {
+      const Interpreter interpreter(graph, stage.nodes, stage.inputs, stage.outputs,
+                                    [&](const std::string& name) { return name == "w" ? weights.w : count; });
+      values = interpreter.run(values, {.rows = 5});
+    }
+  };
+  pass();
+  EXPECT_EQ(count.item<float>(), 1);
+  count.fill_(100);
+  EXPECT_THROW(pass(), Error);
+}
+
 TEST(Cuts, chainIsCutBetweenAllOperators) {
   const Weights weights;
   const Graph graph = captured(weights, [&](const Tensors& x) { return Tensors{x[0].matmul(weights.w.t()).tanh().matmul(weights.w.t()).relu()}; });

@@ -7,6 +7,7 @@
 #include <tw/mpi/error.hpp>
 #include <tw/mpi/library.hpp>
 
+#include "in_order.hpp"
 #include "one_call.hpp"
 #include "requests.hpp"
 
@@ -151,9 +152,9 @@ struct Staged {
   std::vector<std::byte> output;
 };
 
-/// Waits for `transfer`, which works in `staged`.
-void wait_for(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, const std::shared_ptr<Staged>& staged) {
-  start(comm, call, std::move(transfer), [staged] {}).wait();
+/// Waits for what `make` makes, which works in `staged`.
+void wait_for(const Communicator& comm, const Call& call, InOrder::Make make, const std::shared_ptr<Staged>& staged) {
+  start(comm, call, in_order(comm, std::move(make)), [staged] {}).wait();
 }
 
 // For calls that work in place.
@@ -312,15 +313,17 @@ std::unique_ptr<Transfer> receive_aside_transfer(const Communicator& comm, std::
 
 void allreduce(const Communicator& comm, const Buffer& buffer, ReduceOp op) {
   const auto staged = stage(buffer);
-  wait_for(comm, {.collective = Collective::allreduce, .op = op, .type = buffer.type, .count = buffer.count},
-           allreduce_transfer(comm, {staged->output.data(), buffer.count, buffer.type}, op), staged);
+  wait_for(
+      comm, {.collective = Collective::allreduce, .op = op, .type = buffer.type, .count = buffer.count},
+      [=](const Communicator& of) { return allreduce_transfer(of, {staged->output.data(), buffer.count, buffer.type}, op); }, staged);
   std::copy(staged->output.begin(), staged->output.end(), bytes(buffer.data));
 }
 
 void broadcast(const Communicator& comm, const Buffer& buffer, Rank root) {
   const auto staged = stage(buffer);
-  wait_for(comm, {.collective = Collective::broadcast, .type = buffer.type, .peer = root, .count = buffer.count},
-           broadcast_transfer(comm, {staged->output.data(), buffer.count, buffer.type}, root), staged);
+  wait_for(
+      comm, {.collective = Collective::broadcast, .type = buffer.type, .peer = root, .count = buffer.count},
+      [=](const Communicator& of) { return broadcast_transfer(of, {staged->output.data(), buffer.count, buffer.type}, root); }, staged);
   std::copy(staged->output.begin(), staged->output.end(), bytes(buffer.data));
 }
 
@@ -335,7 +338,10 @@ void allgather(const Communicator& comm, std::span<const std::byte> mine, std::s
   const auto staged =
       std::make_shared<Staged>(Staged{.input = {mine.begin(), mine.end()}, .output = std::vector<std::byte>(static_cast<size_t>(total))});
   // The sizes of the others may differ from call to call and from rank to rank, so the count is not part of what ranks compare.
-  wait_for(comm, {.collective = Collective::allgather}, allgather_transfer(comm, staged->input, staged->output.data(), sizes), staged);
+  const auto make = [staged, sizes = std::vector(sizes.begin(), sizes.end())](const Communicator& of) {
+    return allgather_transfer(of, staged->input, staged->output.data(), sizes);
+  };
+  wait_for(comm, {.collective = Collective::allgather}, make, staged);
   std::copy(staged->output.begin(), staged->output.end(), all.begin());
 }
 

@@ -11,6 +11,7 @@
 #include <tw/mpi/error.hpp>
 #include <tw/mpi/library.hpp>
 
+#include "in_order.hpp"
 #include "meeting.hpp"
 #include "runtime.hpp"
 
@@ -65,7 +66,17 @@ const CommunicatorState* CommunicatorState::revoked_ancestor() const noexcept {
 
 std::shared_ptr<void>& attachment(const Communicator& comm) noexcept { return comm.state()->attachment; }
 void while_at_rest(const Communicator& comm, const std::function<void()>& change) { comm.state()->runtime->engine().while_at_rest(change); }
-void set_board(const Communicator& comm, std::shared_ptr<Board> board) { comm.state()->board = std::move(board); }
+
+// What was called before there was a board is written now.
+void set_board(const Communicator& comm, std::shared_ptr<Board> board) {
+  CommunicatorState& state = *comm.state();
+  if (state.calls > 0) board->record(state.last_call, state.calls);
+  if (state.finished > 0) board->record_end(state.finished);
+  state.board = std::move(board);
+}
+
+Deferred::Deferred(const Communicator& comm) : comm_(comm.state()) { ++comm_->deferred; }
+Deferred::~Deferred() { --comm_->deferred; }
 
 void expect_own_thread(const Communicator& comm) { comm.state()->runtime->engine().expect_own_thread(); }
 
@@ -86,7 +97,7 @@ Communicator duplicate_native(const void* mpi_comm) {
   return Communicator(std::move(state));
 }
 
-void meet(const Communicator& comm) { start(comm, {.collective = Collective::make_communicator}, barrier_transfer(comm)).wait(); }
+void meet(const Communicator& comm) { start(comm, {.collective = Collective::make_communicator}, in_order(comm, barrier_transfer)).wait(); }
 
 MPI_Comm make_node_handle(const Communicator& comm) {
   meet(comm);
@@ -162,7 +173,7 @@ Communicator Communicator::split(std::string_view group) const {
 
 Communicator Communicator::split_by_node() const { return make_child(*this, mpi::make_node_handle(*this), "node"); }
 
-void Communicator::barrier() const { mpi::start(*this, {.collective = Collective::barrier}, mpi::barrier_transfer(*this)).wait(); }
+void Communicator::barrier() const { mpi::start(*this, {.collective = Collective::barrier}, mpi::in_order(*this, mpi::barrier_transfer)).wait(); }
 
 void Communicator::revoke(std::string_view reason) const { state_->runtime->engine().revoke(*state_, std::string(reason)); }
 

@@ -52,6 +52,7 @@ void Engine::add(const std::shared_ptr<Operation>& operation) {
   CommunicatorState& comm = *operation->comm;
   if (is_collective(operation->call) && operation->of_all) {
     operation->number = ++comm.calls;
+    comm.last_call = operation->call;
     if (comm.board) comm.board->record(operation->call, operation->number);
   }
   if (advance(*operation)) return;

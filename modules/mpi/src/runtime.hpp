@@ -26,8 +26,8 @@ void check(int code, const char* call, const std::string& communicator);
 constexpr int control_tag = Tag::largest + 1;   // see control.hpp
 constexpr int exchange_tag = Tag::largest + 2;  // collectives over send and receive
 constexpr int subset_tag = Tag::largest + 3;    // members of a subset meet
-constexpr int aside_tag = Tag::largest + 5;     // what an operation says while it is under way
 constexpr int group_tag = Tag::largest + 4;     // of MPI_Comm_create_group, whose own messages Open MPI shows to whoever receives with its tag
+constexpr int aside_tag = Tag::largest + 5;     // what an operation says while it is under way
 
 /// What outlives the handles of users: the engine, and communicators that wait to be freed. One per Environment; shared by its communicators, so that
 /// it lives as long as any of them.
@@ -110,9 +110,12 @@ struct CommunicatorState {
   std::shared_ptr<Runtime> runtime;
   std::shared_ptr<CommunicatorState> parent;  // whose revocation is ours too
 
+  std::atomic<int> deferred = 0;  // see Deferred
+
   // Used under the engine's lock.
   uint64_t calls = 0;     // collective calls begun
   uint64_t finished = 0;  // and ended
+  Call last_call;         // the one that began last
   std::shared_ptr<Board> board;
   std::map<int, LastSeen> notes;  // what ranks wrote of themselves while they waited
   std::atomic<bool> revoked = false;

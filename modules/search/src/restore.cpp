@@ -44,7 +44,7 @@ void Worker::restore() {
   const std::string gap = same_layout ? gap_in(files, options_.migration.copies) : "";
   if (!gap.empty() && index_ == 0)
     log_warning("the journal in ", options_.journal.string(), " is not whole: ", gap,
-                ". What it has is kept, and the search goes on as on another number of ranks");
+                ", as after a cut, or a kill while a trial moved. What it has is kept, and the search goes on as on another number of ranks");
   const bool replays = same_layout && gap.empty();
   header.epoch = replays ? all.epochs - 1 : all.epochs;
   header.first_trial = replays ? files.back().header.first_trial : all.next_trial;

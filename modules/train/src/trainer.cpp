@@ -11,6 +11,7 @@
 #include <tw/base/log.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/data/loader.hpp>
+#include <tw/mpi/releasing_others.hpp>
 #include <tw/state/directory_lock.hpp>
 #include <tw/train/timeline.hpp>
 
@@ -128,7 +129,13 @@ class Trainer::Run {
   std::optional<Progress> to_resume() {
     progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * ranks_.data.size();
     progress_.seed = options_.seed;
-    if (snapshots_) progress_.data = broadcast_string(ranks_.all, ranks_.all.rank() == 0 ? identity_of(train_, test_) : "", Rank(0));
+    if (snapshots_) {
+      std::string identity;
+      releasing_others(ranks_.all, [&] {
+        if (ranks_.all.rank() == 0) identity = identity_of(train_, test_);
+      });
+      progress_.data = broadcast_string(ranks_.all, identity, Rank(0));
+    }
     if (!snapshots_ || options_.resume == Resume::fresh) return std::nullopt;
     const auto last = snapshots_->last_step();
     if (!last) return std::nullopt;

@@ -34,6 +34,9 @@ class Interpreter {
   /// @throws Error naming the node that LibTorch refused
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const PassRows& pass) const;
 
+  /// Whether any operator of it draws random numbers.
+  bool is_random() const noexcept;
+
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;

@@ -17,6 +17,19 @@ void expect_rank(const Communicator& comm, Rank rank);
 void expect_own_thread(const Communicator& comm);
 /// What a floor above keeps for this communicator, for as long as it lives. Null at first.
 std::shared_ptr<void>& attachment(const Communicator& comm) noexcept;
+/// A collective of `comm` that was called, and that MPI does not know of yet. MPI matches calls by their order: the blocking calls of this floor wait
+/// until there is none.
+class Deferred {
+ public:
+  explicit Deferred(const Communicator& comm);
+  ~Deferred();
+  Deferred(const Deferred&) = delete;
+  Deferred& operator=(const Deferred&) = delete;
+
+ private:
+  std::shared_ptr<CommunicatorState> comm_;
+};
+
 /// Runs `change` while no operation of `comm` is advanced: for what transfers read, which a thread may drive.
 void while_at_rest(const Communicator& comm, const std::function<void()>& change);
 /// Where the engine writes down what this rank was called to do, for the others' watchdogs. Called while no operation is advanced, or by one.
