@@ -56,6 +56,7 @@ void write(const std::string& text) {
 Ending::Ending(const Communicator& world) : comm_(world.dup()) { barrier(comm_); }  // the first use of a communicator takes everyone
 
 void Ending::meet(const std::string& message, int exit_code) const {
+  std::cout.flush();  // MPI's abort does not
   const std::string said = without_rank(message);
   const std::string of_one = said.empty() ? "" : concat(process_label(), ": ", said);
   const Words mine{exit_code, static_cast<int64_t>(content_hash(said))};

@@ -66,7 +66,7 @@ std::string explain_wait(const Operation& operation, std::chrono::milliseconds w
 std::string Stall::who_left(const Operation& operation, Clock::time_point now) {
   constexpr auto moment = std::chrono::seconds(1);
   const CommunicatorState& comm = *operation.comm;
-  if (operation.number == 0 || !comm.board) return "";
+  if (operation.number == 0 || !comm.board || now - begin_ < moment) return "";  // most waits are short, and a look costs the others' cores something
   for (int rank = 0; rank < comm.size; ++rank) {
     const auto seen = comm.board->last_seen(rank);
     if (!seen || !seen->left || seen->calls >= operation.number) continue;
