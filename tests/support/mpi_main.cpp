@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The main() of every MPI test: all ranks run the same tests, those of the files that are meant for so many; rank 0 prints what any of them found.
-//   --file=NAME         only the tests of that file
+//   --file=NAME         the tests of that file alone, on any number of ranks
 //   --progress-thread   a thread drives the engine
 #include "mpi_test.hpp"
 
@@ -52,8 +52,8 @@ void leave_out_others(int ranks, const std::string& only) {
     for (int t = 0; t < suite.total_test_count(); ++t) {
       const testing::TestInfo& test = *suite.GetTestInfo(t);
       const std::filesystem::path file = test.file();
-      const bool is_meant = tw::testing::files_on_ranks().contains({file.filename().string(), ranks});
-      if (!is_meant || (!only.empty() && file.stem() != only)) others += ':' + std::string(suite.name()) + '.' + test.name();
+      const bool is_meant = only.empty() ? tw::testing::files_on_ranks().contains({file.filename().string(), ranks}) : file.stem() == only;
+      if (!is_meant) others += ':' + std::string(suite.name()) + '.' + test.name();
     }
   }
   if (others.empty()) return;
