@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -45,11 +46,39 @@ int subject_of(const Graph& graph, const std::vector<int>& producers, size_t i) 
   return value;
 }
 
-/// By how much `rotated` differs, at most, from `tensor` with the rows at `place` one further.
-double deviation(const at::Tensor& tensor, const at::Tensor& rotated, const RowPlace& place, int64_t rows) {
+/// With no number in the first row.
+std::vector<at::Tensor> poisoned(const std::vector<at::Tensor>& rows) {
+  std::vector<at::Tensor> result;
+  for (const at::Tensor& each : rows) {
+    result.push_back(each.clone());
+    if (each.is_floating_point()) result.back().select(0, 0).fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  return result;
+}
+
+std::vector<int64_t> split_at(const at::Tensor& tensor, const RowPlace& place, int64_t rows) {
   std::vector<int64_t> split(tensor.sizes().begin(), tensor.sizes().begin() + place.dimension);
   split.insert(split.end(), {place.outer, rows, place.inner});
   split.insert(split.end(), tensor.sizes().begin() + place.dimension + 1, tensor.sizes().end());
+  return split;
+}
+
+/// The only one of `places` where the first row lies in a tensor in which nothing else is no number. Tells rows apart that are equal by chance, as
+/// behind a ReLU that gives nothing but zeros.
+std::optional<RowPlace> poisoned_place(const std::vector<RowPlace>& places, const at::Tensor& tensor, int64_t rows) {
+  std::optional<RowPlace> found;
+  for (const RowPlace& place : places) {
+    const at::Tensor by_row = tensor.isnan().reshape(split_at(tensor, place, rows)).movedim(place.dimension + 1, 0);
+    if (rows < 2 || !by_row[0].all().item<bool>() || by_row.slice(0, 1).any().item<bool>()) continue;
+    if (found) return std::nullopt;
+    found = place;
+  }
+  return found;
+}
+
+/// By how much `rotated` differs, at most, from `tensor` with the rows at `place` one further.
+double deviation(const at::Tensor& tensor, const at::Tensor& rotated, const RowPlace& place, int64_t rows) {
+  const std::vector<int64_t> split = split_at(tensor, place, rows);
   const at::Tensor expected = tensor.reshape(split).roll(1, place.dimension + 1).to(at::kDouble);
   const at::Tensor found = rotated.reshape(split).to(at::kDouble);
   const at::Tensor is_same = expected.eq(found).logical_or(expected.isnan().logical_and(found.isnan()));
@@ -113,7 +142,7 @@ void place_rows(Graph& graph, const std::vector<at::Tensor>& example, const std:
     for (const NamedTensor& each : parameters) tensors[each.name] = each.tensor;
     for (const NamedTensor& each : buffers) tensors[each.name] = each.tensor.clone();  // a pass may change them
     const Interpreter interpreter(graph, all, graph.inputs, shown, [&](const std::string& name) { return tensors.at(name); });
-    return interpreter.run(inputs, {.rows = inputs[0].size(0), .middle = true});
+    return interpreter.run(inputs, {.rows = inputs[0].size(0), .probe = true});
   };
   const std::vector<at::Tensor> as_given = pass(example);
   const std::vector<at::Tensor> turned = pass(rotated(example));
@@ -121,7 +150,9 @@ void place_rows(Graph& graph, const std::vector<at::Tensor>& example, const std:
     const auto which = static_cast<size_t>(std::ranges::find(shown, subject) - shown.begin());
     const bool is_known = graph.values[at(subject)].of_batch;
     const std::vector<RowPlace> places = candidates(graph.values[at(subject)].sizes);
-    const auto found = is_known ? only_place(places, as_given[which], turned[which], example[0].size(0)) : std::nullopt;
+    const int64_t rows = example[0].size(0);
+    std::optional<RowPlace> found = is_known ? only_place(places, as_given[which], turned[which], rows) : std::nullopt;
+    if (is_known && !found) found = poisoned_place(places, pass(poisoned(example))[which], rows);
     if (!found) {
       throw Error(concat("operator ", i, ", ", graph.nodes[i].op, ": it draws random numbers for a tensor of shape ", as_given[which].sizes(),
                          ", in which the rows of the batch cannot be told from one another: is it an example of two rows or more that differ?"));
