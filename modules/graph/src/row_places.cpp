@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "row_places.hpp"
 
-#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -46,34 +46,11 @@ int subject_of(const Graph& graph, const std::vector<int>& producers, size_t i) 
   return value;
 }
 
-/// With no number in the first row.
-std::vector<at::Tensor> poisoned(const std::vector<at::Tensor>& rows) {
-  std::vector<at::Tensor> result;
-  for (const at::Tensor& each : rows) {
-    result.push_back(each.clone());
-    if (each.is_floating_point()) result.back().select(0, 0).fill_(std::numeric_limits<double>::quiet_NaN());
-  }
-  return result;
-}
-
 std::vector<int64_t> split_at(const at::Tensor& tensor, const RowPlace& place, int64_t rows) {
   std::vector<int64_t> split(tensor.sizes().begin(), tensor.sizes().begin() + place.dimension);
   split.insert(split.end(), {place.outer, rows, place.inner});
   split.insert(split.end(), tensor.sizes().begin() + place.dimension + 1, tensor.sizes().end());
   return split;
-}
-
-/// The only one of `places` where the first row lies in a tensor in which nothing else is no number. Tells rows apart that are equal by chance, as
-/// behind a ReLU that gives nothing but zeros.
-std::optional<RowPlace> poisoned_place(const std::vector<RowPlace>& places, const at::Tensor& tensor, int64_t rows) {
-  std::optional<RowPlace> found;
-  for (const RowPlace& place : places) {
-    const at::Tensor by_row = tensor.isnan().reshape(split_at(tensor, place, rows)).movedim(place.dimension + 1, 0);
-    if (rows < 2 || !by_row[0].all().item<bool>() || by_row.slice(0, 1).any().item<bool>()) continue;
-    if (found) return std::nullopt;
-    found = place;
-  }
-  return found;
 }
 
 /// By how much `rotated` differs, at most, from `tensor` with the rows at `place` one further.
@@ -106,6 +83,78 @@ std::optional<RowPlace> only_place(const std::vector<RowPlace>& places, const at
   return places[static_cast<size_t>(best - deviations.begin())];
 }
 
+/// A node that draws for a tensor in which sizes leave a choice, and the value that shows where its rows lie.
+struct Choice {
+  size_t node;
+  int subject;
+};
+
+/// Settles the nodes for which sizes leave no choice. @return the others
+std::vector<Choice> settle_by_sizes(Graph& graph) {
+  const std::vector<int> producers = graph.producers();
+  std::vector<Choice> open;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    Node& node = graph.nodes[i];
+    if (!can_draw(node.op)) continue;
+    const int subject = subject_of(graph, producers, i);
+    const std::vector<Size>& sizes = graph.values[at(subject)].sizes;
+    if (std::ranges::none_of(sizes, [](const Size& size) { return size.per_row != 0; })) continue;
+    const std::vector<RowPlace> places = candidates(sizes);
+    if (places.size() == 1) {
+      node.rows = places.front();
+    } else {
+      open.push_back({i, subject});
+    }
+  }
+  return open;
+}
+
+/// A batch and weights to run a graph on.
+struct Trial {
+  std::vector<at::Tensor> rows;
+  std::vector<NamedTensor> parameters;
+};
+
+/// With others of a normal distribution in place of its numbers; whole numbers stay, for they may be indices.
+Trial redrawn(Trial trial, double scale, at::Generator& numbers) {
+  const auto redraw = [&](at::Tensor& tensor) {
+    if (tensor.is_floating_point()) tensor = at::empty_like(tensor).copy_(scale * at::randn(tensor.sizes(), numbers, at::kDouble));
+  };
+  std::ranges::for_each(trial.rows, redraw);
+  for (NamedTensor& each : trial.parameters) redraw(each.tensor);
+  return trial;
+}
+
+/// Settles those of `open` for which `trial` shows one place: what goes along when its rows are rotated. @return the others
+std::vector<Choice> settle_by_trial(Graph& graph, const std::vector<Choice>& open, const Trial& trial, const std::vector<NamedTensor>& buffers) {
+  const c10::AutoGradMode no_gradients(false);
+  std::vector<int> shown;
+  for (const Choice& each : open) shown.push_back(each.subject);
+  std::ranges::sort(shown);
+  shown.erase(std::ranges::unique(shown).begin(), shown.end());
+  std::vector<int> all(graph.nodes.size());
+  std::iota(all.begin(), all.end(), 0);
+  const int64_t rows = trial.rows[0].size(0);
+  const auto pass = [&](const std::vector<at::Tensor>& inputs) {
+    std::map<std::string, at::Tensor> tensors;
+    for (const NamedTensor& each : trial.parameters) tensors[each.name] = each.tensor;
+    for (const NamedTensor& each : buffers) tensors[each.name] = each.tensor.clone();  // a pass may change them
+    return Interpreter(graph, all, graph.inputs, shown, [&](const std::string& name) { return tensors.at(name); })
+        .run(inputs, {.rows = rows, .probe = true});
+  };
+  const std::vector<at::Tensor> as_given = pass(trial.rows);
+  const std::vector<at::Tensor> turned = pass(rotated(trial.rows));
+  std::vector<Choice> left;
+  for (const Choice& each : open) {
+    const auto which = static_cast<size_t>(std::ranges::find(shown, each.subject) - shown.begin());
+    const Value& value = graph.values[at(each.subject)];
+    const auto place = value.of_batch ? only_place(candidates(value.sizes), as_given[which], turned[which], rows) : std::nullopt;
+    if (place) graph.nodes[each.node].rows = place;
+    if (!place) left.push_back(each);
+  }
+  return left;
+}
+
 }  // namespace
 
 std::vector<at::Tensor> rotated(const std::vector<at::Tensor>& rows) {
@@ -116,49 +165,20 @@ std::vector<at::Tensor> rotated(const std::vector<at::Tensor>& rows) {
 
 void place_rows(Graph& graph, const std::vector<at::Tensor>& example, const std::vector<NamedTensor>& parameters,
                 const std::vector<NamedTensor>& buffers) {
-  const std::vector<int> producers = graph.producers();
-  std::map<size_t, int> open;  // nodes with a choice, and what shows it
-  std::vector<int> shown;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    Node& node = graph.nodes[i];
-    if (!can_draw(node.op)) continue;
-    const int subject = subject_of(graph, producers, i);
-    const auto& sizes = graph.values[at(subject)].sizes;
-    if (std::ranges::none_of(sizes, [](const Size& size) { return size.per_row != 0; })) continue;
-    const std::vector<RowPlace> places = candidates(sizes);
-    if (places.size() == 1) {
-      node.rows = places.front();
-      continue;
-    }
-    open.emplace(i, subject);
-    if (std::ranges::find(shown, subject) == shown.end()) shown.push_back(subject);
+  const Trial as_given{example, parameters};
+  std::vector<Choice> open = settle_by_sizes(graph);
+  if (!open.empty()) open = settle_by_trial(graph, open, as_given, buffers);
+  // As they are, a ReLU may give nothing but zeros: other numbers, larger each time, get through it.
+  at::Generator numbers = at::make_generator<at::CPUGeneratorImpl>(0);
+  for (double scale = 1; !open.empty() && scale < 1e6; scale *= 4) {
+    open = settle_by_trial(graph, open, redrawn(as_given, scale, numbers), buffers);
   }
   if (open.empty()) return;
-  std::vector<int> all(graph.nodes.size());
-  std::iota(all.begin(), all.end(), 0);
-  const auto pass = [&](const std::vector<at::Tensor>& inputs) {
-    const c10::AutoGradMode no_gradients(false);
-    std::map<std::string, at::Tensor> tensors;
-    for (const NamedTensor& each : parameters) tensors[each.name] = each.tensor;
-    for (const NamedTensor& each : buffers) tensors[each.name] = each.tensor.clone();  // a pass may change them
-    const Interpreter interpreter(graph, all, graph.inputs, shown, [&](const std::string& name) { return tensors.at(name); });
-    return interpreter.run(inputs, {.rows = inputs[0].size(0), .probe = true});
-  };
-  const std::vector<at::Tensor> as_given = pass(example);
-  const std::vector<at::Tensor> turned = pass(rotated(example));
-  for (const auto& [i, subject] : open) {
-    const auto which = static_cast<size_t>(std::ranges::find(shown, subject) - shown.begin());
-    const bool is_known = graph.values[at(subject)].of_batch;
-    const std::vector<RowPlace> places = candidates(graph.values[at(subject)].sizes);
-    const int64_t rows = example[0].size(0);
-    std::optional<RowPlace> found = is_known ? only_place(places, as_given[which], turned[which], rows) : std::nullopt;
-    if (is_known && !found) found = poisoned_place(places, pass(poisoned(example))[which], rows);
-    if (!found) {
-      throw Error(concat("operator ", i, ", ", graph.nodes[i].op, ": it draws random numbers for a tensor of shape ", as_given[which].sizes(),
-                         ", in which the rows of the batch cannot be told from one another: is it an example of two rows or more that differ?"));
-    }
-    graph.nodes[i].rows = *found;
-  }
+  const auto& [node, subject] = open.front();
+  std::vector<int64_t> shape;
+  for (const Size& size : graph.values[at(subject)].sizes) shape.push_back(size.of(example[0].size(0)));
+  throw Error(concat("operator ", node, ", ", graph.nodes[node].op, ": it draws random numbers for a tensor of shape ", at::IntArrayRef(shape),
+                     ", in which the rows of the batch cannot be told from one another: is it an example of two rows or more?"));
 }
 
 }  // namespace tw::graph

@@ -228,6 +228,18 @@ TEST(Capture, rowsAreFoundWhereTheyLie) {
   EXPECT_THROW(captured(*dropout, forward, {torch::randn({1, 2, 3})}), Error);
 }
 
+// The dropout of the example sees nothing but the ReLU's zeros, which a batch norm has made of all rows together.
+TEST(Capture, rowsAreFoundBehindARectifierThatIsOff) {
+  torch::nn::BatchNorm1d norm(3);
+  torch::nn::init::constant_(norm->weight, 0.1);
+  torch::nn::init::constant_(norm->bias, -5);
+  const auto forward = [&](const Tensors& x) { return Tensors{torch::dropout(norm(x[0]).transpose(1, 2).relu().reshape({-1, 3}), 0.5, true)}; };
+  const Graph graph = captured(*norm, forward, {torch::randn({4, 3, 2})});
+  const auto drawn = std::ranges::find_if(graph.nodes, [](const Node& node) { return node.op == "aten::dropout"; });
+  ASSERT_NE(drawn, graph.nodes.end());
+  EXPECT_EQ(drawn->rows, (RowPlace{.dimension = 0, .outer = 1, .inner = 2}));
+}
+
 // Their blocks compare query, key and value, which are one tensor.
 TEST(Capture, transformersReplayToTheBit) {
   torch::manual_seed(5);
