@@ -22,6 +22,8 @@ void add_checkpoint(CLI::App& app, Environment& mpi);
 /// torchweave plan --model mlp|transformer|PROFILE --devices D [--memory SIZE] [--batch N] [--explain] ...
 /// torchweave plan --model lenet|mlp|resnet|gpt|NAME.pt --profile measured --devices D [--input SHAPE] [--show-graph] ...
 void add_plan(CLI::App& app, Environment& mpi);
+/// torchweave keys
+void add_keys(CLI::App& app, Environment& mpi);
 /// torchweave doctor
 void add_doctor(CLI::App& app, Environment& mpi);
 

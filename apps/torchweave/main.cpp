@@ -69,6 +69,7 @@ int main(int argc, char** argv) {
   tw::tool::add_bench(app, mpi);
   tw::tool::add_checkpoint(app, mpi);
   tw::tool::add_plan(app, mpi);
+  tw::tool::add_keys(app, mpi);
   tw::tool::add_doctor(app, mpi);
   const End end = run(app, argc, argv, mpi.world().rank() == 0);
   ending.meet(end.message, end.exit_code);

@@ -12,6 +12,7 @@
 #include <tw/base/terminal.hpp>
 #include <tw/comm/mesh.hpp>
 #include <tw/comm/threads.hpp>
+#include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/mpi/environment.hpp>
 #include <tw/mpi/topology.hpp>
 #include <tw/train/console.hpp>
@@ -82,7 +83,9 @@ void add_train(CLI::App& app, Environment& mpi) {
   command->add_flag("--fresh", arguments->fresh, "Begin anew, even if an unfinished run of this name is lost")->excludes(resume);
   command->add_flag("--dry-run", arguments->dry_run, "Check configuration, data, model and memory, and train nothing");
   command->add_option("--trace", arguments->trace, "Write a timeline of all ranks to this file, for ui.perfetto.dev or about:tracing");
-  command->footer(R"(Exit codes
+  command->footer(R"(Keys of the configuration: torchweave keys
+
+Exit codes
   0   the run is done, or early stopping ended it
   1   an error
   2   a loss or gradient that is not finite ended the run (non_finite = "stop")

@@ -4,228 +4,139 @@
 #include <limits>
 #include <tw/base/concat.hpp>
 
-#include "config_reader.hpp"
-
 namespace tw::tool {
 namespace {
 
-std::string quoted(const std::string& text) { return '"' + text + '"'; }
+constexpr auto any = static_cast<double>(std::numeric_limits<int64_t>::max());
 
-// As the name of one folder.
-std::string nearest_run_name(std::string name) {
-  for (char& c : name) {
-    if (!train::why_no_name({c}).empty() && c != '.') c = '_';
-  }
-  return train::why_no_name(name).empty() ? name : "run";
+Condition with_model(std::vector<std::string> names) { return {"model.name", std::move(names)}; }
+
+}  // namespace
+
+void visit(DataOptions& data, OptionVisitor& visitor) {
+  const Condition images{"data.kind", {"mnist"}};
+  visitor.field("kind", data.kind, {"mnist", "regression"},
+                {.meaning = "mnist: images with labels, in MNIST's layout; regression: train/ and test/ with NPY shards or CSV"});
+  visitor.field("directory", data.directory, {.meaning = "where the data lie"});
+  visitor.field("shift", data.shift, count_from(0),
+                {.meaning = "by which training images are moved at random, at most", .unit = "pixels", .where = {images}});
+  visitor.field("flip", data.flip, {.meaning = "mirror training images at random", .where = {images}});
+  visitor.field("train_samples", data.train_samples, count_from(0, any), {.meaning = "the first of the training set; 0: all", .unit = "samples"});
+  visitor.field("test_samples", data.test_samples, count_from(0, any), {.meaning = "the first of the test set; 0: all", .unit = "samples"});
 }
 
-void read_run(Reader& reader, train::Options& run) {
-  reader.take("name", run.name);
-  if (const std::string why = train::why_no_name(run.name); !why.empty()) reader.refuse("name", why, quoted(nearest_run_name(run.name)));
-  reader.take("output", run.output);
-  reader.at_least("epochs", run.epochs, 0);
-  reader.at_least("batch_size", run.batch_size, 1, train::most_samples_of_a_batch);
-  reader.at_least("global_batch", run.global_batch, 0, train::most_samples_of_a_batch);
-  reader.at_least("accumulation", run.accumulation, 1);
-  reader.at_least("seed", run.seed, 0, std::numeric_limits<int64_t>::max());
-  reader.choice<Uneven>("uneven", run.uneven, {{"exact", Uneven::exact}, {"drop", Uneven::drop}, {"pad", Uneven::pad}});
-  reader.at_least("evaluate_every", run.evaluate_every, 1);
-  reader.choice<train::NonFinite>("non_finite", run.non_finite,
-                                  {{"stop", train::NonFinite::stop}, {"skip", train::NonFinite::skip}, {"restore", train::NonFinite::restore}});
-  reader.at_least("loader_workers", run.loader_workers, 0, LoaderOptions::most_workers);
+void visit(ModelOptions& model, OptionVisitor& visitor) {
+  visitor.field("name", model.name, {"lenet", "mlp", "resnet", "convnet", "residual", "torchscript"}, {.meaning = "of the network that is trained"});
+  visitor.field("dtype", model.dtype, {"float32", "float64"}, {.meaning = "of its parameters"});
+  visitor.field("width", model.width, count_from(1), {.meaning = "of the hidden layers", .where = {with_model({"mlp"})}});
+  visitor.field("hidden_layers", model.hidden_layers, count_from(0), {.meaning = "between the first and the last", .where = {with_model({"mlp"})}});
+  visitor.field("blocks", model.blocks, count_from(1), {.meaning = "of each stage of the network", .where = {with_model({"resnet"})}});
+  visitor.field("layers", model.layers, count_from(2),
+                {.meaning = "which may be in parallel, along `mesh.layer`", .where = {with_model({"residual"})}});
+  visitor.field("channels", model.channels, count_from(1), {.meaning = "of a layer", .where = {with_model({"residual", "convnet"})}});
+  visitor.field("conv_layers", model.conv_layers, count_from(1), {.meaning = "convolutions one after the other", .where = {with_model({"convnet"})}});
+  visitor.field("activation", model.activation, {"relu", "sigmoid", "tanh"},
+                {.meaning = "after each convolution", .where = {with_model({"convnet"})}});
+  visitor.field("path", model.path, {.meaning = "the file of the module", .where = {with_model({"torchscript"})}});
 }
 
-void read_schedule(Reader& reader, train::LearningRateOptions& schedule) {
-  using Decay = train::LearningRateOptions::Decay;
-  reader.choice<Decay>("schedule.decay", schedule.decay, {{"constant", Decay::constant}, {"step", Decay::step}, {"cosine", Decay::cosine}});
-  reader.at_least("schedule.warm_up_steps", schedule.warm_up_steps, 0);
-  reader.at_least("schedule.step_epochs", schedule.step_epochs, 1);
-  reader.positive("schedule.step_factor", schedule.step_factor);
-  reader.in_range("schedule.final_factor", schedule.final_factor, 0, 1);
-  reader.at_least("schedule.base_batch", schedule.base_batch, 0);
+void visit(OptimizerOptions& optimizer, OptionVisitor& visitor) {
+  visitor.field("name", optimizer.name, {"sgd", "adam", "adamw", "rmsprop", "adagrad"}, {.meaning = "of LibTorch's optimizers"});
+  visitor.field("lr", optimizer.lr, {.least = 0, .above = true}, {.meaning = "learning rate"});
+  visitor.field("momentum", optimizer.momentum, {.least = 0, .most = 1, .below = true},
+                {.meaning = "of the updates", .where = {{"optimizer.name", {"sgd", "rmsprop"}}}});
+  visitor.field("nesterov", optimizer.nesterov, {.meaning = "Nesterov's momentum", .where = {{"optimizer.name", {"sgd"}}}});
+  visitor.field("weight_decay", optimizer.weight_decay, {.least = 0}, {.meaning = "of all parameters"});
 }
 
-void read_strategy(Reader& reader, train::StrategyOptions& strategy) {
-  using Kind = train::StrategyKind;
-  using Compression = train::CompressionKind;
-  reader.choice<Kind>("strategy.name", strategy.kind,
-                      {{"data", Kind::data},
-                       {"sharded", Kind::sharded},
-                       {"local_sgd", Kind::local_sgd},
-                       {"diloco", Kind::diloco},
-                       {"parameter_server", Kind::parameter_server}});
-  reader.choice<Compression>("strategy.compression", strategy.compression,
-                             {{"none", Compression::none},
-                              {"float16", Compression::float16},
-                              {"bfloat16", Compression::bfloat16},
-                              {"top_k", Compression::top_k},
-                              {"power_sgd", Compression::power_sgd}});
-  reader.positive("strategy.top_k_fraction", strategy.top_k_fraction);
-  if (strategy.top_k_fraction > 1) reader.refuse("strategy.top_k_fraction", concat("must be at most 1, got ", strategy.top_k_fraction), "1");
-  reader.at_least("strategy.power_sgd_rank", strategy.power_sgd_rank, 1);
-  reader.take("strategy.release_gradients", strategy.release_gradients);
-  reader.take("strategy.one_copy_per_node", strategy.one_copy_per_node);
-  reader.at_least("strategy.period", strategy.period, 1);
-  reader.positive("strategy.outer_lr", strategy.outer_learning_rate);
-  reader.in_range("strategy.outer_momentum", strategy.outer_momentum, 0, 1);
-  using Algorithm = train::ServerAlgorithm;
-  reader.choice<Algorithm>("strategy.algorithm", strategy.algorithm,
-                           {{"downpour", Algorithm::downpour},
-                            {"easgd", Algorithm::easgd},
-                            {"eamsgd", Algorithm::eamsgd},
-                            {"ssp", Algorithm::ssp},
-                            {"sync", Algorithm::sync}});
-  reader.positive("strategy.beta", strategy.beta);
-  if (strategy.beta > 1) reader.refuse("strategy.beta", concat("must be at most 1, got ", strategy.beta), "0.9");
-  reader.at_least("strategy.staleness", strategy.staleness, 0);
+void visit(MeshOptions& mesh, OptionVisitor& visitor) {
+  visitor.field("data", mesh.data, count_from(0), {.meaning = "that take different samples; 0: as many as are left", .unit = "ranks"});
+  visitor.field("layer", mesh.layer, count_from(1), {.meaning = "that hold one model together, its layers in parallel", .unit = "ranks"});
+  visitor.field("stage", mesh.stage, count_from(1),
+                {.meaning = "that hold one model together, in stages of a pipeline and their replicas", .unit = "ranks"});
 }
 
-void read_safety(Reader& reader, train::Options& run) {
-  reader.at_least("checkpoint.every_epochs", run.checkpoint.every_epochs, 0);
-  reader.at_least("checkpoint.every_steps", run.checkpoint.every_steps, 0);
-  reader.at_least("checkpoint.keep", run.checkpoint.keep, 1);
-  reader.at_least("early_stopping.patience", run.early_stopping.patience, 0);
-  reader.in_range("early_stopping.min_delta", run.early_stopping.min_delta, 0);
-  reader.name("early_stopping.watch", run.early_stopping.watch, {"loss", "accuracy", "mae"});
+void visit(StageOptions& pipeline, OptionVisitor& visitor) {
+  visitor.field("micro_batches", pipeline.micro_batches, count_from(0), {.meaning = "into which a batch is divided; 0: the planner's choice"});
+  visitor.field("schedule", pipeline.schedule, {"best", "gpipe", "1f1b"}, {.meaning = "in which order a stage takes micro-batches"});
+  visitor.field("plan", pipeline.plan, {.meaning = "the file of a plan, of `torchweave plan` or written by hand; empty: made here"});
+  visitor.field("profile_cache", pipeline.profile_cache, {.meaning = "a folder where measured profiles stay for the next run; empty: none"});
 }
 
-void read_data(Reader& reader, DataOptions& data) {
-  reader.name("data.kind", data.kind, {"mnist", "regression"});
-  reader.take("data.directory", data.directory);
-  reader.at_least("data.shift", data.shift, 0);
-  reader.take("data.flip", data.flip);
-  reader.at_least("data.train_samples", data.train_samples, 0, std::numeric_limits<int64_t>::max());
-  reader.at_least("data.test_samples", data.test_samples, 0, std::numeric_limits<int64_t>::max());
+void visit(LayerOptions& layers, OptionVisitor& visitor) {
+  visitor.field("final_time", layers.final_time, {.least = 0, .above = true}, {.meaning = "T: the step size is T / layers"});
+  visitor.field("levels", layers.levels, count_from(1), {.meaning = "of the multigrid, at most; 1: serial"});
+  visitor.field("coarsening", layers.coarsening, count_from(2), {.meaning = "layers of a level for one of the next"});
+  visitor.field("forward_iterations", layers.forward_iterations, count_from(1), {.meaning = "of a forward pass"});
+  visitor.field("backward_iterations", layers.backward_iterations, count_from(1), {.meaning = "of a backward pass"});
+  visitor.field("relaxations", layers.relaxations, count_from(0), {.meaning = "before each restriction; 0: F-, 1: FCF-relaxation"});
+  visitor.field("recompute", layers.recompute, {.meaning = "keep states at C-points alone, and compute the others again in the backward pass"});
 }
 
-void read_model(Reader& reader, ModelOptions& model) {
-  reader.name("model.name", model.name, {"lenet", "mlp", "resnet", "convnet", "residual", "torchscript"});
-  reader.name("model.dtype", model.dtype, {"float32", "float64"});
-  reader.at_least("model.width", model.width, 1);
-  reader.at_least("model.hidden_layers", model.hidden_layers, 0);
-  reader.at_least("model.blocks", model.blocks, 1);
-  reader.at_least("model.layers", model.layers, 2);
-  reader.at_least("model.channels", model.channels, 1);
-  reader.at_least("model.conv_layers", model.conv_layers, 1);
-  reader.name("model.activation", model.activation, {"relu", "sigmoid", "tanh"});
-  reader.take("model.path", model.path);
-}
+namespace {
 
-void read_mesh(Reader& reader, MeshOptions& mesh) {
-  reader.at_least("mesh.data", mesh.data, 0);
-  reader.at_least("mesh.layer", mesh.layer, 1);
-  reader.at_least("mesh.stage", mesh.stage, 1);
-}
-
-void read_pipeline(Reader& reader, StageOptions& pipeline) {
-  reader.at_least("pipeline.micro_batches", pipeline.micro_batches, 0);
-  reader.name("pipeline.schedule", pipeline.schedule, {"best", "gpipe", "1f1b"});
-  reader.take("pipeline.plan", pipeline.plan);
-  reader.take("pipeline.profile_cache", pipeline.profile_cache);
-}
-
-void read_layer_parallel(Reader& reader, layer_parallel::LayerParallelOptions& options, int64_t seed) {
-  options.seed = static_cast<uint64_t>(seed);
-  options.final_time = 4;
-  int64_t levels = options.levels;
-  int64_t coarsening = 8;
-  int64_t forward = options.forward.iterations;
-  int64_t backward = options.backward.iterations;
-  int64_t relaxations = 0;
-  reader.positive("layer_parallel.final_time", options.final_time);
-  reader.at_least("layer_parallel.levels", levels, 1);
-  reader.at_least("layer_parallel.coarsening", coarsening, 2);
-  reader.at_least("layer_parallel.forward_iterations", forward, 1);
-  reader.at_least("layer_parallel.backward_iterations", backward, 1);
-  reader.at_least("layer_parallel.relaxations", relaxations, 0);
-  reader.take("layer_parallel.recompute", options.recompute);
-  options.levels = static_cast<int>(levels);
-  options.coarsening = coarsening;
-  options.forward.iterations = static_cast<int>(forward);
-  options.backward.iterations = static_cast<int>(backward);
-  options.forward.cycle.relaxations = options.backward.cycle.relaxations = static_cast<int>(relaxations);
-}
-
-void read_optimizer(Reader& reader, OptimizerOptions& optimizer) {
-  reader.name("optimizer.name", optimizer.name, {"sgd", "adam", "adamw", "rmsprop", "adagrad"});
-  reader.positive("optimizer.lr", optimizer.lr);
-  reader.in_range("optimizer.momentum", optimizer.momentum, 0, 1);
-  reader.take("optimizer.nesterov", optimizer.nesterov);
-  reader.in_range("optimizer.weight_decay", optimizer.weight_decay, 0);
-}
-
-// What is right by itself and wrong together.
-void check_combinations(Reader& reader, const TrainConfig& read) {
+// What is right by itself and wrong together, of more than one part.
+std::vector<Problem> contradictions(const TrainConfig& read) {
+  std::vector<Problem> found;
   const train::Options& run = read.run;
   const bool images = read.data.kind == "mnist";
-  if (run.non_finite == train::NonFinite::restore && run.checkpoint.every_epochs == 0 && run.checkpoint.every_steps == 0) {
-    reader.refuse("non_finite", "is \"restore\", but no checkpoints are kept", "\"skip\", or checkpoint.every_epochs = 1");
-  }
   const train::StrategyOptions& strategy = run.strategy;
-  const bool half = strategy.compression == train::CompressionKind::float16 || strategy.compression == train::CompressionKind::bfloat16;
-  const bool compresses = strategy.kind == train::StrategyKind::data || (strategy.kind == train::StrategyKind::diloco && half);
-  if (strategy.compression != train::CompressionKind::none && !compresses) {
-    reader.refuse("strategy.compression", "is for strategy.name = \"data\", and half precision also for \"diloco\"", "\"none\"");
-  }
-  if ((strategy.release_gradients || strategy.one_copy_per_node) && strategy.kind != train::StrategyKind::sharded) {
-    reader.refuse("strategy.release_gradients", "and one_copy_per_node are for strategy.name = \"sharded\"", "false");
-  }
   if (read.optimizer.nesterov && (read.optimizer.name != "sgd" || read.optimizer.momentum == 0)) {
-    reader.refuse("optimizer.nesterov", "is for optimizer.name = \"sgd\" with a momentum", "false");
+    found.push_back({"optimizer.nesterov", "is for optimizer.name = \"sgd\" with a momentum", "false"});
   }
   const bool elastic_momentum = strategy.kind == train::StrategyKind::parameter_server && strategy.algorithm == train::ServerAlgorithm::eamsgd;
   if (elastic_momentum && !read.optimizer.nesterov) {
-    reader.refuse("strategy.algorithm", "is \"eamsgd\", which is \"easgd\" with optimizer.name = \"sgd\" and optimizer.nesterov", "\"easgd\"");
-  }
-  if (run.global_batch % run.accumulation != 0) {
-    const int64_t nearest = (run.global_batch + run.accumulation - 1) / run.accumulation * run.accumulation;
-    reader.refuse("global_batch", concat("must be a multiple of accumulation = ", run.accumulation, ", got ", run.global_batch), concat(nearest));
+    found.push_back({"strategy.algorithm", "is \"eamsgd\", which is \"easgd\" with optimizer.name = \"sgd\" and optimizer.nesterov", "\"easgd\""});
   }
   const bool takes_images = read.model.name != "mlp" && read.model.name != "torchscript";
   if (!images && takes_images) {
-    reader.refuse("model.name", concat("is \"", read.model.name, "\", which takes images, but data.kind is \"regression\""), "\"mlp\"");
+    found.push_back({"model.name", concat("is \"", read.model.name, "\", which takes images, but data.kind is \"regression\""), "\"mlp\""});
   }
   if (read.mesh.layer > 1 && read.model.name != "residual") {
-    reader.refuse("mesh.layer", concat("is for model.name = \"residual\", whose layers can be in parallel, not for \"", read.model.name, "\""), "1");
+    found.push_back(
+        {"mesh.layer", concat("is for model.name = \"residual\", whose layers can be in parallel, not for \"", read.model.name, "\""), "1"});
   }
   if (read.mesh.stage > 1 && (read.model.name == "residual" || read.model.name == "torchscript")) {
-    reader.refuse("mesh.stage", concat("is not for model.name = \"", read.model.name, "\", which is not cut into stages"), "1");
+    found.push_back({"mesh.stage", concat("is not for model.name = \"", read.model.name, "\", which is not cut into stages"), "1"});
   }
   const bool in_parts = read.model.name == "residual" || read.mesh.stage > 1;
   if (in_parts && strategy.kind != train::StrategyKind::data) {
-    reader.refuse("strategy.name", "must be \"data\" for a model whose layers are in parallel or in stages", "\"data\"");
+    found.push_back({"strategy.name", "must be \"data\" for a model whose layers are in parallel or in stages", "\"data\""});
   }
   if (in_parts && strategy.compression != train::CompressionKind::none) {
-    reader.refuse("strategy.compression", "is not for a model whose layers are in parallel or in stages", "\"none\"");
+    found.push_back({"strategy.compression", "is not for a model whose layers are in parallel or in stages", "\"none\""});
   }
   if (!images && (read.data.shift > 0 || read.data.flip)) {
-    reader.refuse("data.shift", "and data.flip are for images, but data.kind is \"regression\"", "0 and false");
+    found.push_back({"data.shift", "and data.flip are for images, but data.kind is \"regression\"", "0 and false"});
   }
   if (read.model.name == "torchscript" && read.model.path.empty()) {
-    reader.refuse("model.path", "must name the file of a model \"torchscript\"", "\"model.pt\"");
+    found.push_back({"model.path", "must name the file of a model \"torchscript\"", "\"model.pt\""});
   }
-  if (run.early_stopping.watch == (images ? "mae" : "accuracy")) {
-    reader.refuse("early_stopping.watch", concat("is \"", run.early_stopping.watch, "\", which data of kind \"", read.data.kind, "\" do not have"),
-                  "\"loss\"");
+  const std::string& watch = run.early_stopping.watch;
+  if (watch != "loss" && watch != (images ? "accuracy" : "mae")) {
+    found.push_back({"early_stopping.watch", concat("is \"", watch, "\", which data of kind \"", read.data.kind, "\" do not have"), "\"loss\""});
   }
+  return found;
 }
 
 }  // namespace
 
+void visit(TrainConfig& config, OptionVisitor& visitor) {
+  visit(config.run, visitor);
+  visitor.group("data", config.data);
+  visitor.group("model", config.model);
+  visitor.group("optimizer", config.optimizer);
+  visitor.group("mesh", config.mesh);
+  visitor.group("pipeline", config.pipeline, {{"mesh.stage", {"1"}, /*but=*/true}});
+  visitor.group("layer_parallel", config.layer_parallel, {with_model({"residual"})});
+}
+
 TrainConfig read_train_config(Config& config) {
   TrainConfig read;
-  Reader reader(config);
-  read_run(reader, read.run);
-  read_data(reader, read.data);
-  read_model(reader, read.model);
-  read_optimizer(reader, read.optimizer);
-  read_mesh(reader, read.mesh);
-  read_pipeline(reader, read.pipeline);
-  read_layer_parallel(reader, read.layer_parallel, read.run.seed);
-  read_schedule(reader, read.run.learning_rate);
-  read_strategy(reader, read.run.strategy);
-  read_safety(reader, read.run);
-  check_combinations(reader, read);
+  config.bind(read);
+  for (const Problem& problem : out_of_bounds(read)) config.report(problem);
+  for (const Problem& problem : read.run.contradictions()) config.report(problem);
+  for (const Problem& problem : contradictions(read)) config.report(problem);
   config.finish();
   return read;
 }

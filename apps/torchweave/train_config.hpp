@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <tw/base/config.hpp>
-#include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/base/option.hpp>
 #include <tw/train/options.hpp>
 
 namespace tw::tool {
@@ -14,6 +14,7 @@ struct DataOptions {
   int64_t train_samples = 0;  ///< the first so many; 0: all
   int64_t test_samples = 0;
 };
+void visit(DataOptions& data, OptionVisitor& visitor);
 
 struct ModelOptions {
   std::string name = "lenet";       ///< lenet | mlp | resnet | convnet | residual | torchscript
@@ -27,6 +28,7 @@ struct ModelOptions {
   std::string activation = "relu";  ///< convnet: relu | sigmoid | tanh
   std::filesystem::path path = "";  ///< torchscript: the file
 };
+void visit(ModelOptions& model, OptionVisitor& visitor);
 
 struct OptimizerOptions {
   std::string name = "sgd";  ///< sgd | adam | adamw | rmsprop | adagrad
@@ -35,6 +37,7 @@ struct OptimizerOptions {
   bool nesterov = false;  ///< sgd
   double weight_decay = 0;
 };
+void visit(OptimizerOptions& optimizer, OptionVisitor& visitor);
 
 /// How many ranks lie along each axis.
 struct MeshOptions {
@@ -42,6 +45,7 @@ struct MeshOptions {
   int64_t layer = 1;  ///< hold one model together, its layers in parallel
   int64_t stage = 1;  ///< hold one model together, in stages of a pipeline and their replicas
 };
+void visit(MeshOptions& mesh, OptionVisitor& visitor);
 
 /// How a model is cut into stages.
 struct StageOptions {
@@ -50,6 +54,19 @@ struct StageOptions {
   std::filesystem::path plan = {};           ///< of `torchweave plan` or written by hand; empty: made here
   std::filesystem::path profile_cache = {};  ///< see pipeline::MeasureOptions
 };
+void visit(StageOptions& pipeline, OptionVisitor& visitor);
+
+/// How the layers of model residual are in parallel; see layer_parallel::LayerParallelOptions.
+struct LayerOptions {
+  double final_time = 4;
+  int levels = 2;
+  int64_t coarsening = 8;
+  int forward_iterations = 2;
+  int backward_iterations = 1;
+  int relaxations = 0;
+  bool recompute = false;
+};
+void visit(LayerOptions& layers, OptionVisitor& visitor);
 
 /// All that `torchweave train` reads from a configuration.
 struct TrainConfig {
@@ -59,8 +76,9 @@ struct TrainConfig {
   OptimizerOptions optimizer;
   MeshOptions mesh;
   StageOptions pipeline;
-  layer_parallel::LayerParallelOptions layer_parallel;  ///< of model residual
+  LayerOptions layer_parallel;
 };
+void visit(TrainConfig& config, OptionVisitor& visitor);
 
 /// Takes every known key out of `config`. @throws ConfigError with all problems at once.
 TrainConfig read_train_config(Config& config);

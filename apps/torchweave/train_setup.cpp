@@ -26,6 +26,7 @@
 #include <tw/data/image_dataset.hpp>
 #include <tw/data/regression.hpp>
 #include <tw/data/sharded_dataset.hpp>
+#include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/models/residual.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>
@@ -65,6 +66,17 @@ Callable shaped(Callable model, const std::vector<int64_t>& shape) {
   return model;
 }
 
+layer_parallel::LayerParallelOptions network_options(const LayerOptions& layers, int64_t seed) {
+  const layer_parallel::CycleOptions cycle{.relaxations = layers.relaxations};
+  return {.final_time = layers.final_time,
+          .levels = layers.levels,
+          .coarsening = layers.coarsening,
+          .forward = {.iterations = layers.forward_iterations, .cycle = cycle},
+          .backward = {.iterations = layers.backward_iterations, .cycle = cycle},
+          .recompute = layers.recompute,
+          .seed = static_cast<uint64_t>(seed)};
+}
+
 std::shared_ptr<layer_parallel::LayerParallel> make_residual(const TrainConfig& config, const at::Tensor& images, const Communicator& comm) {
   using layer_parallel::block;
   const int64_t channels = config.model.channels;
@@ -75,7 +87,7 @@ std::shared_ptr<layer_parallel::LayerParallel> make_residual(const TrainConfig& 
       std::vector<layer_parallel::Block>{block([=] { return models::residual_opening(channels); }, 1),
                                          block([=] { return models::ResidualLayer(channels); }, config.model.layers),
                                          block([=] { return models::residual_closing(channels, (height / 2) * (width / 2), mnist_classes); }, 1)},
-      config.layer_parallel);
+      network_options(config.layer_parallel, config.run.seed));
 }
 
 Callable make_model(const TrainConfig& config, const Dataset& dataset) {

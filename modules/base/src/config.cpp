@@ -259,6 +259,12 @@ void Config::bind(std::string_view key, std::vector<double>& field) {
 
 void Config::report(std::string problem) { problems_.push_back(std::move(problem)); }
 
+void Config::report(const Problem& problem) {
+  const auto entry = std::ranges::find(entries_, problem.key, &Entry::key);
+  const std::string origin = entry == entries_.end() ? "" : entry->origin + ": ";
+  report(concat(origin, problem.key, ' ', problem.what, "; the nearest that will do is ", problem.nearest));
+}
+
 void Config::finish() const {
   std::vector<std::string> known;
   for (const Entry& entry : entries_) known.push_back(entry.key);
@@ -269,6 +275,13 @@ void Config::finish() const {
     }
   }
   if (!problems.empty()) throw ConfigError(std::move(problems));
+}
+
+void ConfigBinder::text(const Option& option, std::string& value) {
+  if (option.choices.empty()) return config_.bind(option.key, value);
+  const std::string before = value;
+  config_.bind(option.key, value, option.choices);
+  if (std::ranges::find(option.choices, value) == option.choices.end()) value = before;  // it has been reported
 }
 
 }  // namespace tw

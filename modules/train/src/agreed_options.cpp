@@ -10,7 +10,9 @@ namespace tw::train {
 
 const Options& agreed_options(const Communicator& comm, const Options& options, const Dataset& train, const Dataset& test,
                               const Objective& objective) {
-  std::vector<std::string> lines = options.describe();
+  std::vector<std::string> lines = value_lines(options);
+  lines.push_back(concat("resume ", static_cast<int>(options.resume)));
+  lines.push_back(concat("trace ", options.trace.empty() ? "none" : "given"));
   lines.push_back(concat("training samples ", train.size()));
   lines.push_back(concat("test samples ", test.size()));
   for (const Metric& metric : objective.metrics) lines.push_back("metric " + metric.name);

@@ -4,17 +4,25 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <tw/base/contract.hpp>
 
 namespace tw::train {
 
-void LearningRateOptions::validate() const {
-  TW_EXPECTS(warm_up_steps >= 0, "learning_rate.warm_up_steps must not be negative, got ", warm_up_steps);
-  TW_EXPECTS(step_epochs > 0, "learning_rate.step_epochs must be positive, got ", step_epochs);
-  TW_EXPECTS(step_factor > 0, "learning_rate.step_factor must be positive, got ", step_factor);
-  TW_EXPECTS(final_factor >= 0 && final_factor <= 1, "learning_rate.final_factor must be in [0, 1], got ", final_factor);
-  TW_EXPECTS(base_batch >= 0, "learning_rate.base_batch must not be negative, got ", base_batch);
+void visit(LearningRateOptions& options, OptionVisitor& visitor) {
+  using Decay = LearningRateOptions::Decay;
+  const std::vector<std::pair<std::string, Decay>> decays{{"constant", Decay::constant}, {"step", Decay::step}, {"cosine", Decay::cosine}};
+  visitor.field("decay", options.decay, decays, {.meaning = "how the rate falls"});
+  visitor.field("warm_up_steps", options.warm_up_steps, count_from(0), {.meaning = "in which the rate rises linearly from 0", .unit = "updates"});
+  visitor.field("step_epochs", options.step_epochs, count_from(1),
+                {.meaning = "after which the rate is multiplied by step_factor", .unit = "epochs", .where = {{"schedule.decay", {"step"}}}});
+  visitor.field("step_factor", options.step_factor, {.least = 0, .above = true},
+                {.meaning = "what is left of the rate at each step", .where = {{"schedule.decay", {"step"}}}});
+  visitor.field("final_factor", options.final_factor, {.least = 0, .most = 1},
+                {.meaning = "what is left of the rate at the end of the run", .where = {{"schedule.decay", {"cosine"}}}});
+  visitor.field("base_batch", options.base_batch, count_from(0),
+                {.meaning = "the global batch for which the rate is meant, which grows with the batch; 0: leave it", .unit = "samples"});
 }
+
+void LearningRateOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 double learning_rate_factor(const LearningRateOptions& options, const RunLength& length, int64_t step) {
   double factor = options.base_batch > 0 ? static_cast<double>(length.global_batch) / static_cast<double>(options.base_batch) : 1.0;

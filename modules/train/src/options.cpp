@@ -4,7 +4,7 @@
 #include <tw/train/report.hpp>
 
 #include <algorithm>
-#include <iomanip>
+#include <iterator>
 #include <limits>
 
 namespace tw::train {
@@ -15,57 +15,76 @@ std::string why_no_name(const std::string& name) {
   return plain && name != "." && name != ".." ? "" : "must be the name of one folder, without \"/\" and control characters";
 }
 
-void Options::validate() const {
-  TW_EXPECTS(why_no_name(name).empty(), "name ", why_no_name(name));
-  TW_EXPECTS(epochs >= 0, "epochs must not be negative, got ", epochs);
-  TW_EXPECTS(batch_size > 0, "batch_size must be positive, got ", batch_size);
-  TW_EXPECTS(batch_size <= most_samples_of_a_batch, "batch_size must be at most ", most_samples_of_a_batch, ", got ", batch_size);
-  TW_EXPECTS(global_batch >= 0, "global_batch must not be negative, got ", global_batch);
-  TW_EXPECTS(global_batch <= most_samples_of_a_batch, "global_batch must be at most ", most_samples_of_a_batch, ", got ", global_batch);
-  TW_EXPECTS(accumulation > 0, "accumulation must be positive, got ", accumulation);
-  TW_EXPECTS(seed >= 0, "seed must not be negative, got ", seed);
-  TW_EXPECTS(evaluate_every > 0, "evaluate_every must be positive, got ", evaluate_every);
-  TW_EXPECTS(checkpoint.every_epochs >= 0, "checkpoint.every_epochs must not be negative, got ", checkpoint.every_epochs);
-  TW_EXPECTS(checkpoint.every_steps >= 0, "checkpoint.every_steps must not be negative, got ", checkpoint.every_steps);
-  TW_EXPECTS(checkpoint.keep > 0, "checkpoint.keep must be positive, got ", checkpoint.keep);
-  TW_EXPECTS(early_stopping.patience >= 0, "early_stopping.patience must not be negative, got ", early_stopping.patience);
-  TW_EXPECTS(early_stopping.min_delta >= 0, "early_stopping.min_delta must not be negative, got ", early_stopping.min_delta);
-  TW_EXPECTS(loader_workers >= 0, "loader_workers must not be negative, got ", loader_workers);
-  TW_EXPECTS(loader_workers <= LoaderOptions::most_workers, "loader_workers must be at most ", LoaderOptions::most_workers, ", got ", loader_workers);
-  learning_rate.validate();
-  strategy.validate();
+namespace {
+
+// As the name of one folder.
+std::string nearest_run_name(std::string name) {
+  for (char& c : name) {
+    if (!why_no_name({c}).empty() && c != '.') c = '_';
+  }
+  return why_no_name(name).empty() ? name : "run";
 }
 
-std::vector<std::string> Options::describe() const {
-  std::vector<std::string> lines;
-  const auto add = [&](const char* key, const auto& value) {
-    lines.push_back(concat(std::setprecision(std::numeric_limits<double>::max_digits10), key, ' ', value));
-  };
-  add("name", name);
-  add("epochs", epochs);
-  add("batch_size", batch_size);
-  add("global_batch", global_batch);
-  add("accumulation", accumulation);
-  add("seed", seed);
-  add("uneven", static_cast<int>(uneven));
-  add("evaluate_every", evaluate_every);
-  lines.push_back(strategy.describe());
-  add("learning_rate.decay", static_cast<int>(learning_rate.decay));
-  add("learning_rate.warm_up_steps", learning_rate.warm_up_steps);
-  add("learning_rate.step_epochs", learning_rate.step_epochs);
-  add("learning_rate.step_factor", learning_rate.step_factor);
-  add("learning_rate.final_factor", learning_rate.final_factor);
-  add("learning_rate.base_batch", learning_rate.base_batch);
-  add("checkpoint.every_epochs", checkpoint.every_epochs);
-  add("checkpoint.every_steps", checkpoint.every_steps);
-  add("checkpoint.keep", checkpoint.keep);
-  add("early_stopping.patience", early_stopping.patience);
-  add("early_stopping.min_delta", early_stopping.min_delta);
-  add("early_stopping.watch", early_stopping.watch);
-  add("non_finite", static_cast<int>(non_finite));
-  add("resume", static_cast<int>(resume));
-  add("trace", trace.empty() ? "none" : "given");
-  return lines;
+}  // namespace
+
+void visit(CheckpointPolicy& policy, OptionVisitor& visitor) {
+  visitor.field("every_epochs", policy.every_epochs, count_from(0),
+                {.meaning = "between two checkpoints; 0: none for this reason", .unit = "epochs"});
+  visitor.field("every_steps", policy.every_steps, count_from(0), {.meaning = "between two checkpoints; 0: none for this reason", .unit = "updates"});
+  visitor.field("keep", policy.keep, count_from(1), {.meaning = "how many of the newest checkpoints stay"});
+}
+
+void visit(EarlyStopping& stopping, OptionVisitor& visitor) {
+  visitor.field("patience", stopping.patience, count_from(0),
+                {.meaning = "without a better value before the run ends; 0: it goes on", .unit = "evaluations"});
+  visitor.field("min_delta", stopping.min_delta, {.least = 0}, {.meaning = "by how much a better value is better"});
+  visitor.field("watch", stopping.watch,
+                {.meaning = "loss, or a metric of the test set: accuracy of images, mae of regression; the best model is kept by it"});
+}
+
+void visit(Options& options, OptionVisitor& visitor) {
+  constexpr auto any = static_cast<double>(std::numeric_limits<int64_t>::max());
+  const std::vector<std::pair<std::string, Uneven>> unevens{{"exact", Uneven::exact}, {"drop", Uneven::drop}, {"pad", Uneven::pad}};
+  const std::vector<std::pair<std::string, NonFinite>> reactions{
+      {"stop", NonFinite::stop}, {"skip", NonFinite::skip}, {"restore", NonFinite::restore}};
+  visitor.field("name", options.name, {.meaning = "of the run, whose folder is called so"});
+  visitor.field("output", options.output, {.meaning = "the folder of all runs", .may_differ = true});
+  visitor.field("epochs", options.epochs, count_from(0), {.meaning = "how often the training samples are gone through"});
+  visitor.field("batch_size", options.batch_size, count_from(1, most_samples_of_a_batch),
+                {.meaning = "of one rank in an update", .unit = "samples", .where = {{"global_batch", {"0"}}}});
+  visitor.field("global_batch", options.global_batch, count_from(0, most_samples_of_a_batch),
+                {.meaning = "of all ranks in an update; 0: batch_size times the ranks. A resumed run keeps its own", .unit = "samples"});
+  visitor.field("accumulation", options.accumulation, count_from(1),
+                {.meaning = "in which the samples of an update are taken, to save memory", .unit = "passes"});
+  visitor.field("seed", options.seed, count_from(0, any), {.meaning = "of the order of samples, of augmentation and of what the model draws"});
+  visitor.field("uneven", options.uneven, unevens, {.meaning = "what becomes of samples that ranks cannot share evenly"});
+  visitor.field("evaluate_every", options.evaluate_every, count_from(1), {.meaning = "between two evaluations", .unit = "epochs"});
+  visitor.field("non_finite", options.non_finite, reactions, {.meaning = "what follows a loss or a gradient that is not finite"});
+  visitor.field("loader_workers", options.loader_workers, count_from(0, LoaderOptions::most_workers),
+                {.meaning = "that prepare batches", .unit = "threads", .may_differ = true});
+  visitor.group("schedule", options.schedule);
+  visitor.group("strategy", options.strategy);
+  visitor.group("checkpoint", options.checkpoint);
+  visitor.group("early_stopping", options.early_stopping);
+}
+
+std::vector<Problem> Options::contradictions() const {
+  std::vector<Problem> problems;
+  if (const std::string why = why_no_name(name); !why.empty()) problems.push_back({"name", why, '"' + nearest_run_name(name) + '"'});
+  if (non_finite == NonFinite::restore && checkpoint.every_epochs == 0 && checkpoint.every_steps == 0) {
+    problems.push_back({"non_finite", "is \"restore\", but no checkpoints are kept", "\"skip\", or checkpoint.every_epochs = 1"});
+  }
+  if (accumulation > 0 && global_batch % accumulation != 0) {
+    const int64_t nearest = (global_batch + accumulation - 1) / accumulation * accumulation;
+    problems.push_back({"global_batch", concat("must be a multiple of accumulation = ", accumulation, ", got ", global_batch), concat(nearest)});
+  }
+  std::ranges::move(strategy.contradictions(), std::back_inserter(problems));
+  return problems;
+}
+
+void Options::validate() const {
+  expect_none(out_of_bounds(*this));
+  expect_none(contradictions());
 }
 
 int64_t Options::samples_of_a_pass(int64_t samples, int ranks) const {

@@ -1,12 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/base/contract.hpp>
-#include <tw/gradients/compression.hpp>
-#include <tw/parameter_server/elastic_averaging.hpp>
-#include <tw/parameter_server/stale_synchronous.hpp>
 #include <tw/train/strategy_options.hpp>
-
-#include <iomanip>
-#include <limits>
 
 #include "diloco_options.hpp"
 
@@ -23,24 +16,64 @@ DiLoCoOptions diloco_options(const StrategyOptions& options) {
           .outer_precision = precision};
 }
 
-void StrategyOptions::validate() const {
-  const bool half = compression == CompressionKind::float16 || compression == CompressionKind::bfloat16;
-  TW_EXPECTS(compression == CompressionKind::none || kind == StrategyKind::data || (kind == StrategyKind::diloco && half),
-             "compression is for strategy data, and half precision also for diloco");
-  TW_EXPECTS((!release_gradients && !one_copy_per_node) || kind == StrategyKind::sharded,
-             "release_gradients and one_copy_per_node are for strategy sharded");
-  TopKOptions{.fraction = top_k_fraction}.validate();
-  PowerSgdOptions{.rank = power_sgd_rank}.validate();
-  diloco_options(*this).validate();
-  parameter_server::ElasticOptions{.period = period, .beta = beta}.validate();
-  parameter_server::StaleSynchronousOptions{.staleness = staleness}.validate();
+void visit(StrategyOptions& options, OptionVisitor& visitor) {
+  const std::vector<std::pair<std::string, StrategyKind>> kinds{{"data", StrategyKind::data},
+                                                                {"sharded", StrategyKind::sharded},
+                                                                {"local_sgd", StrategyKind::local_sgd},
+                                                                {"diloco", StrategyKind::diloco},
+                                                                {"parameter_server", StrategyKind::parameter_server}};
+  const std::vector<std::pair<std::string, CompressionKind>> compressions{{"none", CompressionKind::none},
+                                                                          {"float16", CompressionKind::float16},
+                                                                          {"bfloat16", CompressionKind::bfloat16},
+                                                                          {"top_k", CompressionKind::top_k},
+                                                                          {"power_sgd", CompressionKind::power_sgd}};
+  const std::vector<std::pair<std::string, ServerAlgorithm>> algorithms{{"downpour", ServerAlgorithm::downpour},
+                                                                        {"easgd", ServerAlgorithm::easgd},
+                                                                        {"eamsgd", ServerAlgorithm::eamsgd},
+                                                                        {"ssp", ServerAlgorithm::ssp},
+                                                                        {"sync", ServerAlgorithm::sync}};
+  const Condition top_k{"strategy.compression", {"top_k"}};
+  const Condition power_sgd{"strategy.compression", {"power_sgd"}};
+  const Condition sharded{"strategy.name", {"sharded"}};
+  const Condition in_periods{"strategy.name", {"local_sgd", "diloco", "parameter_server"}};
+  const Condition diloco{"strategy.name", {"diloco"}};
+  const Condition servers{"strategy.name", {"parameter_server"}};
+  visitor.field("name", options.kind, kinds, {.meaning = "how the ranks train one model"});
+  visitor.field("compression", options.compression, compressions,
+                {.meaning = "what gradients travel as, with `strategy.name` = data; float16 and bfloat16 also with diloco"});
+  visitor.field("top_k_fraction", options.top_k_fraction, {.least = 0, .most = 1, .above = true},
+                {.meaning = "of the elements of a gradient, those that travel", .where = {top_k}});
+  visitor.field("power_sgd_rank", options.power_sgd_rank, count_from(1), {.meaning = "of the matrices that travel", .where = {power_sgd}});
+  visitor.field("release_gradients", options.release_gradients,
+                {.meaning = "keep only this rank's share of the reduced gradients (ZeRO 2)", .where = {sharded}});
+  visitor.field("one_copy_per_node", options.one_copy_per_node,
+                {.meaning = "one copy of the parameters for all ranks of a node", .where = {sharded}});
+  visitor.field("period", options.period, count_from(1),
+                {.meaning = "between two averages or exchanges; ranks meet at the end of each epoch, too",
+                 .unit = "steps",
+                 .where = {in_periods, {"strategy.algorithm", {"downpour", "easgd", "eamsgd"}}}});
+  visitor.field("outer_lr", options.outer_learning_rate, {.least = 0, .above = true}, {.meaning = "rate of the outer step", .where = {diloco}});
+  visitor.field("outer_momentum", options.outer_momentum, {.least = 0, .most = 1, .below = true},
+                {.meaning = "Nesterov momentum of the outer step", .where = {diloco}});
+  visitor.field("algorithm", options.algorithm, algorithms, {.meaning = "how ranks train by way of servers", .where = {servers}});
+  visitor.field("beta", options.beta, {.least = 0, .most = 1, .above = true},
+                {.meaning = "how strongly all ranks together pull at the centre in an exchange",
+                 .where = {servers, {"strategy.algorithm", {"easgd", "eamsgd"}}}});
+  visitor.field(
+      "staleness", options.staleness, count_from(0),
+      {.meaning = "by which the fastest rank may be ahead of the slowest", .unit = "steps", .where = {servers, {"strategy.algorithm", {"ssp"}}}});
 }
 
-std::string StrategyOptions::describe() const {
-  return concat(std::setprecision(std::numeric_limits<double>::max_digits10), "strategy ", static_cast<int>(kind), ", compression ",
-                static_cast<int>(compression), " ", top_k_fraction, " ", power_sgd_rank, ", release ", release_gradients, ", one copy ",
-                one_copy_per_node, ", period ", period, ", outer ", outer_learning_rate, " ", outer_momentum, ", algorithm ",
-                static_cast<int>(algorithm), ", beta ", beta, ", staleness ", staleness);
+std::vector<Problem> StrategyOptions::contradictions() const {
+  std::vector<Problem> problems;
+  const bool half = compression == CompressionKind::float16 || compression == CompressionKind::bfloat16;
+  if (compression != CompressionKind::none && kind != StrategyKind::data && !(kind == StrategyKind::diloco && half)) {
+    problems.push_back({"strategy.compression", "is for strategy.name = \"data\", and half precision also for \"diloco\"", "\"none\""});
+  }
+  if ((release_gradients || one_copy_per_node) && kind != StrategyKind::sharded) {
+    problems.push_back({"strategy.release_gradients", "and one_copy_per_node are for strategy.name = \"sharded\"", "false"});
+  }
+  return problems;
 }
 
 }  // namespace tw::train

@@ -279,7 +279,7 @@ class Trainer::Run {
   }
 
   void set_learning_rate() {
-    const double factor = learning_rate_factor(options_.learning_rate, length_, progress_.step);
+    const double factor = learning_rate_factor(options_.schedule, length_, progress_.step);
     auto& groups = strategy_->optimizer().param_groups();
     for (size_t i = 0; i < groups.size(); ++i) groups[i].options().set_lr(base_rates_[i] * factor);
     state_->learning_rate = base_rates_.front() * factor;

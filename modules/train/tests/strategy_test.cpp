@@ -198,7 +198,7 @@ TEST(Strategy, RefusesWhatDoesNotGoTogether) {
        {StrategyOptions{.kind = StrategyKind::sharded, .compression = CompressionKind::top_k},
         StrategyOptions{.kind = StrategyKind::local_sgd, .compression = CompressionKind::float16}, StrategyOptions{.release_gradients = true},
         StrategyOptions{.kind = StrategyKind::diloco, .period = 0}, StrategyOptions{.top_k_fraction = 2}, StrategyOptions{.power_sgd_rank = 0}}) {
-    EXPECT_THROW(wrong.validate(), tw::ContractError);
+    EXPECT_THROW(tw::train::Options{.strategy = wrong}.validate(), tw::ContractError);
   }
 }
 

@@ -208,7 +208,7 @@ TEST(Trainer, MovesTheLearningRate) {
   const auto data = rows(8);
   auto options = quick("rate");
   options.global_batch = 2;
-  options.learning_rate = {.warm_up_steps = 2, .base_batch = 1};
+  options.schedule = {.warm_up_steps = 2, .base_batch = 1};
   Trainer trainer(world(), model, sgd, tw::train::classification(), data, data, options);
   Recorder recorder;
   trainer.add(recorder);
@@ -330,7 +330,7 @@ TEST(Trainer, NamesTheOptionThatDiffersBetweenRanks) {
   expect_named("checkpoint.keep", [](auto& options) { options.checkpoint.keep = 7; }, data);
   expect_named("checkpoint.every_steps", [](auto& options) { options.checkpoint.every_steps = 7; }, data);
   expect_named("early_stopping.min_delta", [](auto& options) { options.early_stopping.min_delta = 1e-17; }, data);
-  expect_named("learning_rate.step_factor", [](auto& options) { options.learning_rate.step_factor += 1e-16; }, data);
+  expect_named("schedule.step_factor", [](auto& options) { options.schedule.step_factor += 1e-16; }, data);
   expect_named("non_finite", [](auto& options) { options.non_finite = tw::train::NonFinite::skip; }, data);
   expect_named("resume", [](auto& options) { options.resume = tw::train::Resume::fresh; }, data);
   expect_named("trace", [](auto& options) { options.trace = "trace.json"; }, data);

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <tw/base/option.hpp>
 #include <variant>
 #include <vector>
 
@@ -15,8 +16,8 @@ namespace tw {
 /// ```
 /// auto config = Config::from_file("lenet.toml");
 /// config.set("optimizer.lr=0.01");
-/// config.bind("optimizer.lr", options.lr);   // keeps the default that options.lr already holds if nobody set the key
-/// config.finish();                           // throws ConfigError: every unknown key, wrong type and bad value at once
+/// config.bind(options);   // by their visit(); a field keeps the default that it holds if nobody set its key
+/// config.finish();        // throws ConfigError: every unknown key, wrong type and bad value at once
 /// ```
 /// A key is the dotted path of a value. Later settings replace earlier ones. Lists hold booleans, numbers and strings.
 class Config {
@@ -37,6 +38,10 @@ class Config {
   void set(std::string_view assignment, std::string_view origin = "--set");
   /// Sets one value to `text` as it stands, which is not read as TOML.
   void set_text(const std::string& key, std::string text, std::string origin);
+
+  /// All fields of an options struct, see OptionVisitor. Whether they lie in their bounds is not looked at.
+  template <class Options>
+  void bind(Options& options);
 
   void bind(std::string_view key, bool& field);
   void bind(std::string_view key, int64_t& field);
@@ -62,6 +67,8 @@ class Config {
 
   /// Adds a problem, found by a reader in the meaning of a value, to those that finish() reports.
   void report(std::string problem);
+  /// The same, with where the value comes from and what would do.
+  void report(const Problem& problem);
 
   /// To be called when every key has been bound. @throws ConfigError with all problems.
   void finish() const;
@@ -86,5 +93,25 @@ class Config {
   std::vector<Entry> entries_;
   std::vector<std::string> problems_;
 };
+
+/// Puts what is set into options.
+class ConfigBinder final : public OptionVisitor {
+ public:
+  explicit ConfigBinder(Config& config) : config_(config) {}
+
+ private:
+  void flag(const Option& option, bool& value) override { config_.bind(option.key, value); }
+  void whole(const Option& option, int64_t& value) override { config_.bind(option.key, value); }
+  void real(const Option& option, double& value) override { config_.bind(option.key, value); }
+  void text(const Option& option, std::string& value) override;
+
+  Config& config_;
+};
+
+template <class Options>
+void Config::bind(Options& options) {
+  ConfigBinder binder(*this);
+  visit(options, binder);
+}
 
 }  // namespace tw

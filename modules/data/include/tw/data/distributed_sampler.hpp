@@ -57,9 +57,9 @@ class DistributedSampler {
   /// empty at the end of the epoch, and before it where fewer samples are left than ranks.
   /// @param global_batch the same on every rank; under `drop` and `pad` a multiple of the number of ranks.
   std::vector<int64_t> next_share(int64_t global_batch);
-  /// The next at most `batch_size` indices of this rank, nothing at the end of the epoch, after equally many calls on all ranks. Where one sample more
-  /// or less would decide whether a rank has a last batch, the last two are about half as large, so that each has both. But `exact` cannot deal evenly
-  /// what ranks outnumber, nor batches of one sample, nor do shares of a last batch fit LibTorch's `drop_last`: take `drop` or `pad` there.
+  /// The next at most `batch_size` indices of this rank, nothing at the end of the epoch, after equally many calls on all ranks. Where one sample
+  /// more or less would decide whether a rank has a last batch, the last two are about half as large, so that each has both. But `exact` cannot deal
+  /// evenly what ranks outnumber, nor batches of one sample, nor do shares of a last batch fit LibTorch's `drop_last`: take `drop` or `pad` there.
   std::optional<std::vector<size_t>> next(size_t batch_size);
 
   int64_t epoch() const noexcept { return epoch_; }  ///< -1 before the first

@@ -11,10 +11,10 @@ namespace tw::graph {
 
 /// Which rows of which pass are computed: what random numbers depend on.
 struct PassRows {
-  int64_t rows = 0;     ///< of the batch
-  uint64_t key = 0;     ///< of the pass; equal keys draw equal numbers
-  int64_t first = 0;    ///< of these rows in the whole batch
-  bool probe = false;   ///< only to see where numbers go: the middle of its range in place of each random one, and no guard is asked
+  int64_t rows = 0;    ///< of the batch
+  uint64_t key = 0;    ///< of the pass; equal keys draw equal numbers
+  int64_t first = 0;   ///< of these rows in the whole batch
+  bool probe = false;  ///< only to see where numbers go: the middle of its range in place of each random one, and no guard is asked
 };
 
 /// Runs nodes of a graph, operator by operator, so that autograd records as usual. Random numbers are drawn from a counter: by the pass, the node

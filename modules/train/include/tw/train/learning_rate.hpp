@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <tw/base/option.hpp>
 
 namespace tw::train {
 
@@ -17,6 +18,7 @@ struct LearningRateOptions {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(LearningRateOptions& options, OptionVisitor& visitor);
 
 /// The length of a run in updates.
 struct RunLength {

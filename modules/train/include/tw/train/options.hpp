@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <tw/base/option.hpp>
 #include <tw/data/distributed_sampler.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/train/learning_rate.hpp>
@@ -17,12 +18,14 @@ struct CheckpointPolicy {
   int64_t every_steps = 0;   ///< 0: never for this reason
   int64_t keep = 2;          ///< the newest so many
 };
+void visit(CheckpointPolicy& policy, OptionVisitor& visitor);
 
 struct EarlyStopping {
   int64_t patience = 0;        ///< evaluations without a better value before the run ends; 0: never
   double min_delta = 0;        ///< what counts as better
   std::string watch = "loss";  ///< "loss" or a metric of the objective, on the test set; the best model is kept by it too
 };
+void visit(EarlyStopping& stopping, OptionVisitor& visitor);
 
 /// What to do about a loss or a gradient that is not finite, on whichever rank.
 enum class NonFinite {
@@ -54,7 +57,7 @@ struct Options {
   Uneven uneven = Uneven::exact;
   int64_t evaluate_every = 1;  ///< epochs
   StrategyOptions strategy = {};
-  LearningRateOptions learning_rate = {};
+  LearningRateOptions schedule = {};
   CheckpointPolicy checkpoint = {};
   EarlyStopping early_stopping = {};
   NonFinite non_finite = NonFinite::stop;
@@ -63,14 +66,16 @@ struct Options {
   Augmentation augmentation = {};    ///< of the training set
   std::filesystem::path trace = {};  ///< a timeline in Chrome's trace format; empty: none
 
-  /// What must be the same on all ranks, one a line: "epochs 3".
-  std::vector<std::string> describe() const;
   std::filesystem::path folder() const { return output / name; }
   /// Those of all ranks, where an update takes `samples` of all ranks. @throws ContractError unless `accumulation` divides them and, under `drop` and
   /// `pad`, the ranks a pass.
   int64_t samples_of_a_pass(int64_t samples, int ranks) const;
+  /// What is right by itself and does not go together.
+  std::vector<Problem> contradictions() const;
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+/// All but `resume` and `trace`, which are of a run rather than of its configuration.
+void visit(Options& options, OptionVisitor& visitor);
 
 }  // namespace tw::train

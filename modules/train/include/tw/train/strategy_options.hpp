@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
-#include <string>
+#include <tw/base/option.hpp>
 #include <vector>
 
 namespace tw::train {
@@ -41,10 +41,9 @@ struct StrategyOptions {
   double beta = 0.9;                                   ///< of `easgd` and `eamsgd`, see ElasticOptions
   int64_t staleness = 3;                               ///< of `ssp`, see StaleSynchronousOptions
 
-  /// @throws ContractError naming the wrong field.
-  void validate() const;
-  /// One line, in which two that differ differ.
-  std::string describe() const;
+  /// What does not go together. Keys as in Options.
+  std::vector<Problem> contradictions() const;
 };
+void visit(StrategyOptions& options, OptionVisitor& visitor);
 
 }  // namespace tw::train

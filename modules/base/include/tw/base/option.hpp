@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <tw/base/numbers.hpp>
+#include <utility>
+#include <vector>
+
+namespace tw {
+
+/// What a number may be. Its ends belong to it, unless `above` and `below` say otherwise. A NaN lies in none.
+struct Bounds {
+  double least = -infinity;
+  double most = infinity;
+  bool above = false;  ///< `least` itself is too little
+  bool below = false;  ///< `most` itself is too much
+
+  bool hold(double value) const noexcept;
+};
+
+/// Of how many there are of something: by default no more than an int holds.
+constexpr Bounds count_from(double least, double most = 2147483647) { return {.least = least, .most = most}; }
+
+/// An option has an effect only where another one has one of these values or, with `but`, where it has none of them.
+struct Condition {
+  std::string key;
+  std::vector<std::string> values;
+  bool but = false;
+};
+
+/// What is told of an option beside its key, its default and its bounds.
+struct About {
+  std::string meaning;
+  std::string unit = "";
+  std::vector<Condition> where = {};  ///< all of them must hold for it to have an effect; none: it always has
+  bool may_differ = false;            ///< between ranks
+};
+
+struct Option {
+  std::string key;  ///< with those of the groups that it is in: "checkpoint.keep"
+  About about;
+  Bounds bounds = {};                     ///< of numbers
+  std::vector<std::string> choices = {};  ///< of a text that may say nothing else; empty: anything
+};
+
+/// Goes through the fields of an options struct: what reads, checks, compares and explains options is one of these. Next to each options struct
+/// stands a function `visit(options, visitor)` that calls field() once for each field, and group() for each struct inside, in the order of the
+/// documentation.
+///
+/// ```
+/// void visit(CheckpointPolicy& policy, OptionVisitor& visitor) {
+///   visitor.field("keep", policy.keep, count_from(1), {.meaning = "as many of the newest checkpoints stay"});
+/// }
+/// ```
+class OptionVisitor {
+ public:
+  OptionVisitor() = default;
+  OptionVisitor(const OptionVisitor&) = delete;
+  OptionVisitor& operator=(const OptionVisitor&) = delete;
+  virtual ~OptionVisitor() = default;
+
+  void field(std::string_view key, bool& value, About about) { flag(option(key, std::move(about)), value); }
+  void field(std::string_view key, int64_t& value, Bounds bounds, About about) { whole(option(key, std::move(about), bounds), value); }
+  void field(std::string_view key, int& value, Bounds bounds, About about);
+  void field(std::string_view key, uint64_t& value, Bounds bounds, About about);
+  void field(std::string_view key, double& value, Bounds bounds, About about) { real(option(key, std::move(about), bounds), value); }
+  void field(std::string_view key, std::string& value, About about) { text(option(key, std::move(about)), value); }
+  void field(std::string_view key, std::filesystem::path& value, About about);
+  /// A text that is one of `choices`.
+  void field(std::string_view key, std::string& value, std::vector<std::string> choices, About about) {
+    text(option(key, std::move(about), {}, std::move(choices)), value);
+  }
+  /// An enumeration, by the names of its values.
+  template <class Enum>
+  void field(std::string_view key, Enum& value, const std::vector<std::pair<std::string, Enum>>& names, About about) {
+    std::vector<std::string> choices;
+    std::string chosen;
+    for (const auto& [name, each] : names) {
+      choices.push_back(name);
+      if (each == value) chosen = name;
+    }
+    field(key, chosen, std::move(choices), std::move(about));
+    for (const auto& [name, each] : names) {
+      if (name == chosen) value = each;
+    }
+  }
+  /// Those of a struct inside, under `prefix` and a dot. @param where for all of them
+  template <class Options>
+  void group(std::string_view prefix, Options& options, const std::vector<Condition>& where = {}) {
+    const std::string outer_prefix = prefix_;
+    const size_t outer_conditions = where_.size();
+    prefix_ += std::string(prefix) + '.';
+    where_.insert(where_.end(), where.begin(), where.end());
+    visit(options, *this);
+    prefix_ = outer_prefix;
+    where_.resize(outer_conditions);
+  }
+
+ protected:
+  virtual void flag(const Option& option, bool& value) = 0;
+  virtual void whole(const Option& option, int64_t& value) = 0;
+  virtual void real(const Option& option, double& value) = 0;
+  virtual void text(const Option& option, std::string& value) = 0;
+
+ private:
+  Option option(std::string_view key, About about, Bounds bounds = {}, std::vector<std::string> choices = {}) const;
+
+  std::string prefix_;
+  std::vector<Condition> where_;
+};
+
+/// What is wrong with the value of an option, and which would do: {"epochs", "must be at least 0, got -1", "0"}.
+struct Problem {
+  std::string key;
+  std::string what;
+  std::string nearest;
+};
+
+/// Finds what lies outside its bounds.
+class BoundsCheck final : public OptionVisitor {
+ public:
+  std::vector<Problem> problems;
+
+ private:
+  void flag(const Option&, bool&) override {}
+  void whole(const Option& option, int64_t& value) override;
+  void real(const Option& option, double& value) override;
+  void text(const Option& option, std::string& value) override;
+};
+
+/// Values as they are, one a line: "epochs 3", with all digits. Those that may differ between ranks are left out.
+class ValueLines final : public OptionVisitor {
+ public:
+  std::vector<std::string> lines;
+
+ private:
+  void flag(const Option& option, bool& value) override;
+  void whole(const Option& option, int64_t& value) override;
+  void real(const Option& option, double& value) override;
+  void text(const Option& option, std::string& value) override;
+};
+
+/// All that is told of the options, with the values as defaults: a table in Markdown.
+class OptionTable final : public OptionVisitor {
+ public:
+  std::string table = "| key | default | what it may be | meaning |\n|---|---|---|---|\n";
+
+ private:
+  void flag(const Option& option, bool& value) override;
+  void whole(const Option& option, int64_t& value) override;
+  void real(const Option& option, double& value) override;
+  void text(const Option& option, std::string& value) override;
+  void add(const Option& option, const std::string& value, const std::string& range);
+};
+
+/// What lies outside its bounds.
+template <class Options>
+std::vector<Problem> out_of_bounds(Options options) {
+  BoundsCheck check;
+  visit(options, check);
+  return std::move(check.problems);
+}
+
+/// On which ranks must agree, one a line; see ValueLines.
+template <class Options>
+std::vector<std::string> value_lines(Options options) {
+  ValueLines values;
+  visit(options, values);
+  return std::move(values.lines);
+}
+
+/// @throws ContractError with the first, if any
+void expect_none(const std::vector<Problem>& problems);
+
+}  // namespace tw

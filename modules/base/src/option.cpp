@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/base/exact_text.hpp>
+#include <tw/base/option.hpp>
+#include <tw/base/suggest.hpp>
+
+namespace tw {
+namespace {
+
+std::string flag_text(bool value) { return value ? "true" : "false"; }
+std::string in_quotes(const std::string& text) { return '"' + text + '"'; }
+
+/// Of a bound, which is a whole number where the option is one.
+std::string bound_text(double bound, bool is_whole) { return is_whole ? std::to_string(static_cast<int64_t>(bound)) : concat(bound); }
+
+std::string nearest(const Bounds& bounds, double value, bool is_whole) {
+  if (value > bounds.most || (bounds.below && value == bounds.most)) return bound_text(bounds.below ? 0.99 * bounds.most : bounds.most, is_whole);
+  if (!bounds.above) return bound_text(bounds.least, is_whole);
+  return bounds.least == 0 ? "1e-4" : concat(1.01 * bounds.least);
+}
+
+/// "at least 0", "positive", "below 1".
+std::string lower_text(const Bounds& bounds, bool is_whole) {
+  if (bounds.above && bounds.least == 0) return "positive";
+  return (bounds.above ? "above " : "at least ") + bound_text(bounds.least, is_whole);
+}
+std::string upper_text(const Bounds& bounds, bool is_whole) { return (bounds.below ? "below " : "at most ") + bound_text(bounds.most, is_whole); }
+
+void check(std::vector<Problem>& problems, const Option& option, double value, const std::string& text, bool is_whole) {
+  const Bounds& bounds = option.bounds;
+  if (bounds.hold(value)) return;
+  const bool too_much = value > bounds.most || (bounds.below && value == bounds.most);
+  problems.push_back({option.key, concat("must be ", too_much ? upper_text(bounds, is_whole) : lower_text(bounds, is_whole), ", got ", text),
+                      nearest(bounds, value, is_whole)});
+}
+
+std::string range_text(const Bounds& bounds, bool is_whole) {
+  const bool has_most = bounds.most < infinity && !(is_whole && bounds.most >= 2147483647);  // what no count reaches
+  std::string text = bounds.least > -infinity ? lower_text(bounds, is_whole) : "";
+  if (has_most) text += (text.empty() ? "" : ", ") + upper_text(bounds, is_whole);
+  return text.empty() ? "a number" : text;
+}
+
+std::string where_text(const std::vector<Condition>& where) {
+  std::string text;
+  for (const Condition& each : where) {
+    std::string values;
+    for (const std::string& value : each.values) values += (values.empty() ? "" : ", ") + value;
+    text += concat(text.empty() ? "with `" : " and `", each.key, each.but ? "` other than " : "` = ", values);
+  }
+  return text;
+}
+
+}  // namespace
+
+bool Bounds::hold(double value) const noexcept { return (above ? value > least : value >= least) && (below ? value < most : value <= most); }
+
+Option OptionVisitor::option(std::string_view key, About about, Bounds bounds, std::vector<std::string> choices) const {
+  about.where.insert(about.where.begin(), where_.begin(), where_.end());
+  return {prefix_ + std::string(key), std::move(about), bounds, std::move(choices)};
+}
+
+void OptionVisitor::field(std::string_view key, int& value, Bounds bounds, About about) {
+  int64_t wide = value;
+  field(key, wide, bounds, std::move(about));
+  value = static_cast<int>(std::clamp<int64_t>(wide, INT32_MIN, INT32_MAX));
+}
+
+void OptionVisitor::field(std::string_view key, uint64_t& value, Bounds bounds, About about) {
+  auto number = static_cast<int64_t>(value);
+  field(key, number, bounds, std::move(about));
+  value = static_cast<uint64_t>(number);
+}
+
+void OptionVisitor::field(std::string_view key, std::filesystem::path& value, About about) {
+  std::string name = value.string();
+  field(key, name, std::move(about));
+  value = name;
+}
+
+void BoundsCheck::whole(const Option& option, int64_t& value) {
+  check(problems, option, static_cast<double>(value), std::to_string(value), /*is_whole=*/true);
+}
+
+void BoundsCheck::real(const Option& option, double& value) { check(problems, option, value, concat(value), /*is_whole=*/false); }
+
+void BoundsCheck::text(const Option& option, std::string& value) {
+  if (option.choices.empty() || std::ranges::find(option.choices, value) != option.choices.end()) return;
+  const std::string nearest = nearest_name(value, option.choices);
+  problems.push_back({option.key, concat("is \"", value, "\", which is unknown"), in_quotes(nearest)});
+}
+
+void ValueLines::flag(const Option& option, bool& value) {
+  if (!option.about.may_differ) lines.push_back(concat(option.key, ' ', flag_text(value)));
+}
+
+void ValueLines::whole(const Option& option, int64_t& value) {
+  if (!option.about.may_differ) lines.push_back(concat(option.key, ' ', value));
+}
+
+void ValueLines::real(const Option& option, double& value) {
+  if (!option.about.may_differ) lines.push_back(concat(option.key, ' ', exact_text(value)));
+}
+
+void ValueLines::text(const Option& option, std::string& value) {
+  if (!option.about.may_differ) lines.push_back(concat(option.key, ' ', value));
+}
+
+void OptionTable::flag(const Option& option, bool& value) { add(option, flag_text(value), "true, false"); }
+
+void OptionTable::whole(const Option& option, int64_t& value) { add(option, std::to_string(value), range_text(option.bounds, /*is_whole=*/true)); }
+
+void OptionTable::real(const Option& option, double& value) { add(option, concat(value), range_text(option.bounds, /*is_whole=*/false)); }
+
+void OptionTable::text(const Option& option, std::string& value) {
+  std::string choices;
+  for (const std::string& each : option.choices) choices += (choices.empty() ? "" : ", ") + each;
+  add(option, in_quotes(value), choices.empty() ? "a text" : choices);
+}
+
+void OptionTable::add(const Option& option, const std::string& value, const std::string& range) {
+  const std::string& unit = option.about.unit;
+  const std::string where = where_text(option.about.where);
+  table += concat("| `", option.key, "` | ", value, " | ", range, unit.empty() ? "" : " (" + unit + ')', " | ", option.about.meaning,
+                  where.empty() ? "" : "; " + where, " |\n");
+}
+
+void expect_none(const std::vector<Problem>& problems) { TW_EXPECTS(problems.empty(), problems.front().key, ' ', problems.front().what); }
+
+}  // namespace tw
