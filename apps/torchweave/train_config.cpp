@@ -134,7 +134,6 @@ void visit(TrainConfig& config, OptionVisitor& visitor) {
 TrainConfig read_train_config(Config& config) {
   TrainConfig read;
   config.bind(read);
-  for (const Problem& problem : out_of_bounds(read)) config.report(problem);
   for (const Problem& problem : read.run.contradictions()) config.report(problem);
   for (const Problem& problem : contradictions(read)) config.report(problem);
   config.finish();

@@ -277,6 +277,19 @@ void Config::finish() const {
   if (!problems.empty()) throw ConfigError(std::move(problems));
 }
 
+template <class Number>
+void ConfigBinder::number(const Option& option, Number& value) {
+  const Number before = value;
+  config_.bind(option.key, value);
+  const std::optional<Problem> problem = problem_of(option, value);
+  if (!problem) return;
+  config_.report(*problem);
+  value = before;
+}
+
+void ConfigBinder::whole(const Option& option, int64_t& value) { number(option, value); }
+void ConfigBinder::real(const Option& option, double& value) { number(option, value); }
+
 void ConfigBinder::text(const Option& option, std::string& value) {
   if (option.choices.empty()) return config_.bind(option.key, value);
   const std::string before = value;

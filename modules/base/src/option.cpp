@@ -27,12 +27,12 @@ std::string lower_text(const Bounds& bounds, bool is_whole) {
 }
 std::string upper_text(const Bounds& bounds, bool is_whole) { return (bounds.below ? "below " : "at most ") + bound_text(bounds.most, is_whole); }
 
-void check(std::vector<Problem>& problems, const Option& option, double value, const std::string& text, bool is_whole) {
+std::optional<Problem> problem_of(const Option& option, double value, const std::string& text, bool is_whole) {
   const Bounds& bounds = option.bounds;
-  if (bounds.hold(value)) return;
+  if (bounds.hold(value)) return std::nullopt;
   const bool too_much = value > bounds.most || (bounds.below && value == bounds.most);
-  problems.push_back({option.key, concat("must be ", too_much ? upper_text(bounds, is_whole) : lower_text(bounds, is_whole), ", got ", text),
-                      nearest(bounds, value, is_whole)});
+  return Problem{option.key, concat("must be ", too_much ? upper_text(bounds, is_whole) : lower_text(bounds, is_whole), ", got ", text),
+                 nearest(bounds, value, is_whole)};
 }
 
 std::string range_text(const Bounds& bounds, bool is_whole) {
@@ -79,11 +79,19 @@ void OptionVisitor::field(std::string_view key, std::filesystem::path& value, Ab
   value = name;
 }
 
-void BoundsCheck::whole(const Option& option, int64_t& value) {
-  check(problems, option, static_cast<double>(value), std::to_string(value), /*is_whole=*/true);
+std::optional<Problem> problem_of(const Option& option, int64_t value) {
+  return problem_of(option, static_cast<double>(value), std::to_string(value), /*is_whole=*/true);
 }
 
-void BoundsCheck::real(const Option& option, double& value) { check(problems, option, value, concat(value), /*is_whole=*/false); }
+std::optional<Problem> problem_of(const Option& option, double value) { return problem_of(option, value, concat(value), /*is_whole=*/false); }
+
+void BoundsCheck::whole(const Option& option, int64_t& value) {
+  if (const auto problem = problem_of(option, value)) problems.push_back(*problem);
+}
+
+void BoundsCheck::real(const Option& option, double& value) {
+  if (const auto problem = problem_of(option, value)) problems.push_back(*problem);
+}
 
 void BoundsCheck::text(const Option& option, std::string& value) {
   if (option.choices.empty() || std::ranges::find(option.choices, value) != option.choices.end()) return;

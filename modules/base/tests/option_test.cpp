@@ -80,19 +80,21 @@ TEST(Option, AConfigurationFillsThem) {
   EXPECT_EQ(outer.folder, "/tmp");
 }
 
-TEST(Option, AnUnknownNameIsReportedOnceAndLeavesTheDefault) {
+TEST(Option, WhatIsWrongIsReportedOnceAndLeavesTheDefault) {
   tw::Config config;
+  config.set("narrow=4294967297");  // is 1 in 32 bits
   config.set("order=columns");
   config.set("inner.unit=sec");
   Outer outer;
   config.bind(outer);
   EXPECT_EQ(outer.order, Order::row);
+  EXPECT_EQ(outer.narrow, 2);
   EXPECT_TRUE(tw::out_of_bounds(outer).empty());
   try {
     config.finish();
     ADD_FAILURE() << "nothing was reported";
   } catch (const tw::ConfigError& error) {
-    EXPECT_EQ(error.problems().size(), 2U) << error.what();
+    EXPECT_EQ(error.problems().size(), 3U) << error.what();
     EXPECT_NE(std::string(error.what()).find("--set: order is \"columns\", which is unknown; the nearest is \"column\""), std::string::npos)
         << error.what();
   }

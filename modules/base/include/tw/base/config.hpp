@@ -39,7 +39,7 @@ class Config {
   /// Sets one value to `text` as it stands, which is not read as TOML.
   void set_text(const std::string& key, std::string text, std::string origin);
 
-  /// All fields of an options struct, see OptionVisitor. Whether they lie in their bounds is not looked at.
+  /// All fields of an options struct, see OptionVisitor. What lies outside its bounds is reported, and its field keeps the default.
   template <class Options>
   void bind(Options& options);
 
@@ -101,9 +101,11 @@ class ConfigBinder final : public OptionVisitor {
 
  private:
   void flag(const Option& option, bool& value) override { config_.bind(option.key, value); }
-  void whole(const Option& option, int64_t& value) override { config_.bind(option.key, value); }
-  void real(const Option& option, double& value) override { config_.bind(option.key, value); }
+  void whole(const Option& option, int64_t& value) override;
+  void real(const Option& option, double& value) override;
   void text(const Option& option, std::string& value) override;
+  template <class Number>
+  void number(const Option& option, Number& value);
 
   Config& config_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tw/base/numbers.hpp>
@@ -118,6 +119,10 @@ struct Problem {
   std::string what;
   std::string nearest;
 };
+
+/// What is wrong with `value`, if it lies outside the bounds of `option`.
+std::optional<Problem> problem_of(const Option& option, int64_t value);
+std::optional<Problem> problem_of(const Option& option, double value);
 
 /// Finds what lies outside its bounds.
 class BoundsCheck final : public OptionVisitor {

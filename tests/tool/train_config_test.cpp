@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a configuration of `torchweave train` may not say, and what it says in vain.
+#include <gtest/gtest.h>
+
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+
+#include "keys_without_effect.hpp"
+#include "train_config.hpp"
+
+namespace train_config_test {
+
+using Settings = std::vector<std::string>;
+
+struct Refused {
+  Settings settings;
+  Settings problems;  ///< all that are reported
+};
+
+const Refused refused[] = {
+    {{"optimiser.lr=1"}, {"--set: unknown key optimiser.lr; did you mean optimizer.lr?"}},
+    {{"epochs=-1", "batch_size=big"},
+     {"--set: epochs must be at least 0, got -1; the nearest that will do is 0", "--set: batch_size must be an integer, got \"big\""}},
+    {{"model.name=lenett"}, {"--set: model.name is \"lenett\", which is unknown; the nearest is \"lenet\""}},
+    {{"uneven=even"}, {"--set: uneven is \"even\", which is unknown; the nearest is \"exact\""}},
+    {{"non_finite=restore", "checkpoint.every_epochs=0", "global_batch=7", "accumulation=2"},
+     {"--set: non_finite is \"restore\", but no checkpoints are kept; the nearest that will do is \"skip\", or checkpoint.every_epochs = 1",
+      "--set: global_batch must be a multiple of accumulation = 2, got 7; the nearest that will do is 8"}},
+    {{"strategy.name=parameter_server", "strategy.algorithm=eamsgd"},
+     {"--set: strategy.algorithm is \"eamsgd\", which is \"easgd\" with optimizer.name = \"sgd\" and optimizer.nesterov; the nearest that will do is "
+      "\"easgd\""}},
+    {{"strategy.name=local_sgd", "strategy.compression=float16"},
+     {"--set: strategy.compression is for strategy.name = \"data\", and half precision also for \"diloco\"; the nearest that will do is \"none\""}},
+    {{"strategy.release_gradients=true"},
+     {"--set: strategy.release_gradients and one_copy_per_node are for strategy.name = \"sharded\"; the nearest that will do is false"}},
+    {{"optimizer.nesterov=true", "optimizer.momentum=0"},
+     {"--set: optimizer.nesterov is for optimizer.name = \"sgd\" with a momentum; the nearest that will do is false"}},
+    {{"data.kind=regression"},
+     {"default: model.name is \"lenet\", which takes images, but data.kind is \"regression\"; the nearest that will do is \"mlp\""}},
+    {{"data.kind=regression", "model.name=mlp", "data.shift=1"},
+     {"--set: data.shift and data.flip are for images, but data.kind is \"regression\"; the nearest that will do is 0 and false"}},
+    {{"mesh.layer=2"},
+     {"--set: mesh.layer is for model.name = \"residual\", whose layers can be in parallel, not for \"lenet\"; the nearest that will do is 1"}},
+    {{"mesh.stage=2", "model.name=residual"},
+     {"--set: mesh.stage is not for model.name = \"residual\", which is not cut into stages; the nearest that will do is 1"}},
+    {{"mesh.stage=2", "strategy.name=sharded"},
+     {"--set: strategy.name must be \"data\" for a model whose layers are in parallel or in stages; the nearest that will do is \"data\""}},
+    {{"mesh.stage=2", "strategy.compression=float16"},
+     {"--set: strategy.compression is not for a model whose layers are in parallel or in stages; the nearest that will do is \"none\""}},
+    {{"model.name=torchscript"}, {"default: model.path must name the file of a model \"torchscript\"; the nearest that will do is \"model.pt\""}},
+    {{"early_stopping.watch=mae"},
+     {"--set: early_stopping.watch is \"mae\", which data of kind \"mnist\" do not have; the nearest that will do is \"loss\""}},
+    {{"name=.."}, {"--set: name must be the name of one folder, without \"/\" and control characters; the nearest that will do is \"run\""}},
+    {{"name=\"a\\nb\""}, {"--set: name must be the name of one folder, without \"/\" and control characters; the nearest that will do is \"a_b\""}},
+    {{"loader_workers=100000"}, {"--set: loader_workers must be at most 256, got 100000; the nearest that will do is 256"}},
+    {{"batch_size=9223372036854775807"},
+     {"--set: batch_size must be at most 100000000, got 9223372036854775807; the nearest that will do is 100000000"}},
+    {{"mesh.layer=4294967297", "model.name=residual"},
+     {"--set: mesh.layer must be at most 2147483647, got 4294967297; the nearest that will do is 2147483647"}},
+    {{"layer_parallel.levels=4294967297"},
+     {"--set: layer_parallel.levels must be at most 2147483647, got 4294967297; the nearest that will do is 2147483647"}},
+    {{"strategy.outer_momentum=1"}, {"--set: strategy.outer_momentum must be below 1, got 1; the nearest that will do is 0.99"}},
+    {{"optimizer.lr=nan"}, {"--set: optimizer.lr must be positive, got nan; the nearest that will do is 1e-4"}},
+};
+
+tw::Config config_of(const Settings& settings) {
+  tw::Config config;
+  for (const std::string& setting : settings) config.set(setting);
+  return config;
+}
+
+TEST(TrainConfig, RefusesEachWithWhatWouldDo) {
+  for (const Refused& each : refused) {
+    tw::Config config = config_of(each.settings);
+    try {
+      (void)tw::tool::read_train_config(config);
+      ADD_FAILURE() << testing::PrintToString(each.settings) << " was accepted";
+    } catch (const tw::ConfigError& error) {
+      EXPECT_EQ(error.problems(), each.problems) << testing::PrintToString(each.settings);
+    }
+  }
+}
+
+TEST(TrainConfig, TakesItsDefaults) {
+  tw::Config config;
+  const tw::tool::TrainConfig read = tw::tool::read_train_config(config);
+  EXPECT_EQ(tw::value_lines(read), tw::value_lines(tw::tool::TrainConfig{}));
+}
+
+struct InVain {
+  Settings settings;
+  Settings lines;
+};
+
+const InVain in_vain[] = {
+    {{"model.width=3"}, {"--set: model.width has no effect with model.name = \"lenet\"; it is for \"mlp\""}},
+    {{"model.width=3", "model.name=mlp"}, {}},
+    {{"batch_size=3", "global_batch=4"}, {"--set: batch_size has no effect with global_batch = 4; it is for 0"}},
+    {{"pipeline.schedule=gpipe"}, {"--set: pipeline.schedule has no effect with mesh.stage = 1"}},
+    {{"pipeline.schedule=gpipe", "mesh.stage=2"}, {}},
+    {{"schedule.final_factor=0.5", "schedule.decay=step"},
+     {"--set: schedule.final_factor has no effect with schedule.decay = \"step\"; it is for \"cosine\""}},
+    {{"layer_parallel.levels=3"}, {"--set: layer_parallel.levels has no effect with model.name = \"lenet\"; it is for \"residual\""}},
+    {{"strategy.period=3"},
+     {"--set: strategy.period has no effect with strategy.name = \"data\"; it is for \"local_sgd\" or \"diloco\" or \"parameter_server\""}},
+    {{"strategy.period=3", "strategy.name=local_sgd"}, {}},  // whatever the algorithm, which has itself no effect
+    {{"strategy.period=3", "strategy.name=parameter_server", "strategy.algorithm=ssp"},
+     {"--set: strategy.period has no effect with strategy.algorithm = \"ssp\"; it is for \"downpour\" or \"easgd\" or \"eamsgd\""}},
+};
+
+TEST(TrainConfig, NamesKeysWithoutEffect) {
+  for (const InVain& each : in_vain) {
+    tw::Config config = config_of(each.settings);
+    (void)tw::tool::read_train_config(config);
+    EXPECT_EQ(tw::tool::keys_without_effect(config), each.lines) << testing::PrintToString(each.settings);
+  }
+}
+
+}  // namespace train_config_test
