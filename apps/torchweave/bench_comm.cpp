@@ -9,6 +9,7 @@
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/suggest.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/back_end.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/shared_tensor.hpp>
@@ -203,11 +204,12 @@ void run_bench_comm(const BenchArguments& arguments, const Environment& mpi) {
 
   const int nodes = find_topology(comm).nodes;
   std::optional<BenchReport> report;
-  if (comm.rank() == 0) {
+  on_all_ranks(comm, "opening the report", [&] {
+    if (comm.rank() != 0) return;
     report.emplace(std::cout,
                    BenchReportOptions{
                        .ranks = comm.size(), .nodes = nodes, .compares = !arguments.compare.empty(), .json = arguments.json, .chart = arguments.svg});
-  }
+  });
   Bench bench(comm, arguments, lanes, report ? &*report : nullptr);
   for (const Collective operation : bench_operations()) {
     if (contains(operations, bench_name(operation))) bench.run(operation);

@@ -40,12 +40,6 @@ std::vector<Words> exchange(const Communicator& comm, const Words& mine) {
   return all;
 }
 
-// Without the rank that contracts put in front of it.
-std::string without_rank(const std::string& message) {
-  const std::string label = process_label() + ": ";
-  return message.starts_with(label) ? message.substr(label.size()) : message;
-}
-
 // In one piece, so that lines of several ranks do not mix.
 void write(const std::string& text) {
   if (!text.empty()) std::cerr << concat("torchweave: ", text, '\n') << std::flush;
@@ -57,7 +51,7 @@ Ending::Ending(const Communicator& world) : comm_(world.dup()) { barrier(comm_);
 
 void Ending::meet(const std::string& message, int exit_code) const {
   std::cout.flush();  // MPI's abort does not
-  const std::string said = without_rank(message);
+  const std::string said = without_process_label(message);
   const std::string of_one = said.empty() ? "" : concat(process_label(), ": ", said);
   const Words mine{exit_code, static_cast<int64_t>(content_hash(said))};
   const std::vector<Words> all = exchange(comm_, mine);

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/search/journal.hpp>
 #include <tw/state/directory_lock.hpp>
 
@@ -21,7 +22,8 @@ std::string text_in(const std::filesystem::path& path) {
 void prepare_search_folder(const Communicator& comm, const std::filesystem::path& folder, const std::string& identity, bool fresh) {
   if (folder.empty()) return;
   const DirectoryLock lock(comm, folder);
-  if (comm.rank() == 0) {
+  on_all_ranks(comm, concat("opening ", folder.string()), [&] {
+    if (comm.rank() != 0) return;
     const std::filesystem::path path = folder / "objective.txt";
     const std::vector<std::filesystem::path> journal = search::journal_files(folder);
     if (!fresh && !journal.empty() && text_in(path) != identity) {
@@ -32,8 +34,7 @@ void prepare_search_folder(const Communicator& comm, const std::filesystem::path
       for (const std::filesystem::path& file : journal) std::filesystem::remove(file);
     }
     write_text(path, identity);
-  }
-  comm.barrier();
+  });
 }
 
 void write_text(const std::filesystem::path& path, const std::string& text) {

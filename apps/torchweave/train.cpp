@@ -10,6 +10,7 @@
 #include <iostream>
 #include <tw/base/log.hpp>
 #include <tw/base/terminal.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/mesh.hpp>
 #include <tw/comm/threads.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
@@ -62,10 +63,11 @@ void run_train(const TrainArguments& arguments, const Environment& mpi) {
   train::Trainer trainer = make_trainer(config, setup, mesh);
   std::optional<train::Console> console;
   std::optional<train::MetricsLog> metrics;
-  if (first) {
+  on_all_ranks(comm, "opening the run's folder", [&] {
+    if (!first) return;
     trainer.add(metrics.emplace(config.run));
     trainer.add(console.emplace(std::cout, output_is_terminal(), setup.unit));
-  }
+  });
   const train::Summary summary = trainer.run();
   if (first && setup.layers && comm.size() > 1) std::cout << "  last passes, layers in parallel\n" << setup.layers->report();
   if (!summary.finished) throw CLI::RuntimeError(summary.diverged ? ExitCode::diverged : ExitCode::unfinished);

@@ -22,6 +22,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/random.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/data/image_dataset.hpp>
 #include <tw/data/regression.hpp>
@@ -120,7 +121,10 @@ train::Model make_stages(const TrainConfig& config, Callable whole, const Mesh& 
   };
   // On the whole mesh, so that all copies of the model are cut alike.
   pipeline::ModelPlan planned = plan_together(mesh.comm(), *whole.module, forward, {first_samples(*setup.train_set, rows).inputs}, of_plan);
-  if (!options.plan.empty()) planned.use(pipeline::plan_from_json(text_of_file(options.plan), planned.result().profile, comm.size()));
+  if (!options.plan.empty()) {
+    on_all_ranks(mesh.comm(), "reading the plan " + options.plan.string(),
+                 [&] { planned.use(pipeline::plan_from_json(text_of_file(options.plan), planned.result().profile, comm.size())); });
+  }
   if (planned.best().devices() != comm.size()) {
     throw Error(concat("the plan for this model and ", rows, " rows uses ", planned.best().devices(), " of ", comm.size(),
                        " ranks: set mesh.stage to that, or take larger batches"));
@@ -286,15 +290,17 @@ void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& me
   const int64_t staging_bytes = checkpoints ? (parameter_bytes + state_bytes) / ranks : 0;
   const int64_t batch_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes()) * (2 + config.run.loader_workers);
   const int64_t total = 2 * parameter_bytes + state_bytes + staging_bytes + batch_bytes;
-  const at::Tensor of_model = at::zeros({3}, at::kLong);  // elements, bytes, ranks without any
+  const at::Tensor of_model = at::zeros({2}, at::kLong);  // elements, bytes
   auto* const sums = of_model.mutable_data_ptr<int64_t>();
   sums[0] = setup.model.trained_elements();
   sums[1] = total;
-  sums[2] = sums[0] == 0 ? 1 : 0;
   const Communicator* const parts = setup.model.parts ? &mesh[setup.model.parts->axis] : nullptr;
-  if (parts != nullptr) allreduce(*parts, of_model, ReduceOp::sum);
-  if (sums[2] > 0)
-    throw Error(concat(sums[2], " ranks would have no layers to train: mesh.", setup.model.parts->axis, " is too long for this model"));
+  if (parts != nullptr) {
+    on_all_ranks(*parts, "sharing out the model", [&] {
+      if (sums[0] == 0) throw Error(concat("no layers are left to train: mesh.", setup.model.parts->axis, " is too long for this model"));
+    });
+    allreduce(*parts, of_model, ReduceOp::sum);
+  }
   const int64_t total_of_all = sums[1] * ranks;
   const int64_t available = available_memory();
   out << "rehearsal: configuration, data and model fit together; nothing was written\n"

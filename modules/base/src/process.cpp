@@ -18,4 +18,9 @@ std::string process_label() {
   return rank < 0 ? "this process" : "rank " + std::to_string(rank);
 }
 
+std::string without_process_label(const std::string& message) {
+  const std::string label = process_label() + ": ";
+  return message.starts_with(label) ? message.substr(label.size()) : message;
+}
+
 }  // namespace tw

@@ -30,6 +30,15 @@ TEST(Contract, NamesTheRankOnceItIsKnown) {
   tw::set_process_rank(-1);
 }
 
+TEST(Process, ItsLabelIsTakenOffTheFrontAlone) {
+  tw::set_process_rank(7);
+  EXPECT_EQ(tw::without_process_label("rank 7: no"), "no");
+  EXPECT_EQ(tw::without_process_label("rank 71: no, rank 7: yes"), "rank 71: no, rank 7: yes");
+  EXPECT_EQ(tw::without_process_label(""), "");
+  tw::set_process_rank(-1);
+  EXPECT_EQ(tw::without_process_label("this process: no"), "no");
+}
+
 TEST(Contract, EvaluatesItsConditionOnce) {
   int calls = 0;
   TW_EXPECTS(++calls == 1, "twice");

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/comm/objects.hpp>
 
-#include <algorithm>
 #include <numeric>
 #include <span>
-#include <tw/base/hash.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/library.hpp>
 
@@ -65,11 +63,6 @@ std::string broadcast_string(const Communicator& comm, const std::string& text, 
   std::string result = comm.rank() == root ? text : std::string(static_cast<size_t>(size), '\0');
   mpi::broadcast(comm, {result.data(), size, ElementType::uint8}, root);
   return result;
-}
-
-bool all_agree(const Communicator& comm, std::string_view value) {
-  const auto hashes = allgather_value(comm, content_hash(value));
-  return std::all_of(hashes.begin(), hashes.end(), [&](uint64_t hash) { return hash == hashes[0]; });
 }
 
 }  // namespace tw

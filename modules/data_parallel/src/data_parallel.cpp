@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/sparse_gradients.hpp>
 #include <tw/data_parallel/synchronize.hpp>
@@ -58,7 +59,9 @@ class DataParallel::Hooks {
         sharded_(options.sharding != Sharding::none),
         reducer_(comm_, specs_of(parameters_), options),
         holds_reduced_(parameters_.size()) {
-    for (const auto& [name, tensor] : parameters_) expect_dense_on_cpu(tensor, concat("DataParallel of ", name));
+    on_all_ranks(comm_, "making DataParallel", [&] {
+      for (const auto& [name, tensor] : parameters_) expect_dense_on_cpu(tensor, concat("DataParallel of ", name));
+    });
   }
 
   // Collective.

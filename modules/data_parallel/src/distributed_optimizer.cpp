@@ -40,10 +40,11 @@ std::string misfit(torch::optim::Optimizer& optimizer, const std::vector<NamedTe
 
 // What `optimizer` updates, by name. Collective.
 std::vector<NamedTensor> updated(const Communicator& comm, torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& named) {
-  const std::string problem = misfit(optimizer, named);
-  expect_same_on_all_ranks(comm, "how the optimizer fits the named parameters", {problem.empty() ? "it has no others" : problem});
-  TW_EXPECTS(problem.empty(), "the optimizer was built over other parameters: ", problem,
-             "; build it over those of the model, once the model is final");
+  on_all_ranks(comm, "making a DistributedOptimizer", [&] {
+    const std::string problem = misfit(optimizer, named);
+    TW_EXPECTS(problem.empty(), "the optimizer was built over other parameters: ", problem,
+               "; build it over those of the model, once the model is final");
+  });
   Identities own;
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) own.insert(parameter.unsafeGetTensorImpl());

@@ -49,10 +49,4 @@ std::vector<NamedTensor> numbered(const std::vector<at::Tensor>& tensors) {
   return named;
 }
 
-std::vector<std::string> lines_of(const std::vector<TensorSpec>& specs) {
-  std::vector<std::string> lines;
-  for (const TensorSpec& spec : specs) lines.push_back(spec.describe());
-  return lines;
-}
-
 }  // namespace tw

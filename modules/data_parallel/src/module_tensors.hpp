@@ -18,7 +18,4 @@ std::vector<NamedTensor> trained(std::vector<NamedTensor> tensors);
 /// The same tensors under the names "tensor 0", "tensor 1", ...
 std::vector<NamedTensor> numbered(const std::vector<at::Tensor>& tensors);
 
-/// One line for each of `specs`, on which ranks can agree.
-std::vector<std::string> lines_of(const std::vector<TensorSpec>& specs);
-
 }  // namespace tw

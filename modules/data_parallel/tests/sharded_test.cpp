@@ -342,6 +342,13 @@ TEST(ShardedOptimizer, NamesMisuse) {
     expect_error(parameters.front().name + " is not one of those that the optimizer was made for",
                  [&] { tw::ShardedOptimizer(sharded.reducer(), parameters, tw::optimizer_like(*optimizer, parameters)); });
   }
+  const int last = world().size() - 1;
+  const auto of_another_on_the_last = [&](const std::vector<tw::NamedTensor>& pieces) -> std::unique_ptr<torch::optim::Optimizer> {
+    if (world().rank() == last) return std::make_unique<torch::optim::SGD>(over_others.param_groups(), torch::optim::SGDOptions(0.1));
+    return tw::optimizer_like(sgd, parameters)(pieces);
+  };
+  expect_error("the optimizer was made for a tensor of shape [3] that is no piece of the parameters",
+               [&] { tw::ShardedOptimizer(sharded.reducer(), parameters, of_another_on_the_last); });
   if (world().size() > 1) {
     const double max_norm = world().rank() == 1 ? 1e-17 : 0;
     expect_error("options and parameters of the sharded optimizer must be the same",

@@ -167,6 +167,12 @@ void Space::require(std::string name, std::function<bool(const Configuration&)> 
   constraints_.push_back({std::move(name), std::move(holds)});
 }
 
+std::vector<std::string> Space::constraints() const {
+  std::vector<std::string> names;
+  for (const Constraint& each : constraints_) names.push_back(each.name);
+  return names;
+}
+
 std::string Space::violated(const std::vector<double>& values) const {
   for (const Constraint& constraint : constraints_) {
     if (!constraint.holds(Configuration(*this, values))) return constraint.name;

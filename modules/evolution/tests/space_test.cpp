@@ -172,6 +172,8 @@ TEST(Space, NamesTheConstraintThatIsViolated) {
   space.require("a below b", [](const Configuration& c) { return c.integer("a") < c.integer("b"); });
   EXPECT_EQ(space.violated({1, 2}), "");
   EXPECT_EQ(space.violated({2, 2}), "a below b");
+  space.require("a above 0", [](const Configuration& c) { return c.integer("a") > 0; });
+  EXPECT_EQ(space.constraints(), (std::vector<std::string>{"a below b", "a above 0"}));
 }
 
 }  // namespace space_test

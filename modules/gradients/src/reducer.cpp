@@ -46,7 +46,7 @@ void expect_agreement(const Communicator& comm, const std::vector<TensorSpec>& s
                                  concat("compression ", options.compressor ? options.compressor->describe() : "none")};
   for (const int64_t id : options.arrival_order) lines.push_back(concat("arrival_order ", id));
   for (const std::string& name : options.sparse) lines.push_back("sparse " + name);
-  for (const TensorSpec& spec : specs) lines.push_back(spec.describe());
+  for (std::string& line : lines_of(specs)) lines.push_back(std::move(line));
   expect_same_on_all_ranks(comm, "the gradients to be reduced", lines);
 }
 

@@ -61,7 +61,7 @@ void expect_agreement(const Communicator& comm, const std::vector<NamedTensor>& 
   std::vector<std::string> lines{
       concat("max_gradient_norm ", std::setprecision(std::numeric_limits<double>::max_digits10), options.max_gradient_norm),
       concat("one_copy_per_node ", options.one_copy_per_node)};
-  for (const TensorSpec& spec : specs_of(parameters)) lines.push_back(spec.describe());
+  for (std::string& line : lines_of(specs_of(parameters))) lines.push_back(std::move(line));
   expect_same_on_all_ranks(comm, "options and parameters of the sharded optimizer", lines);
 }
 
@@ -114,14 +114,16 @@ ShardedOptimizer::ShardedOptimizer(Reducer& reducer, std::vector<NamedTensor> pa
   make_pieces();
   std::vector<NamedTensor> pieces;
   for (const Piece& piece : pieces_) pieces.push_back({parameters_[static_cast<size_t>(piece.where.gradient)].name, piece.tensor});
-  optimizer_ = make(pieces);
-  expect_shardable(*optimizer_, reducer_.options().sharding);
-  for (const OptimizerParamGroup& group : optimizer_->param_groups()) {
-    for (const at::Tensor& tensor : group.params()) {
-      TW_EXPECTS(std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) { return piece.tensor.is_same(tensor); }),
-                 "the optimizer was made for a tensor of shape ", shape_text(tensor.sizes().vec()), " that is no piece of the parameters");
+  on_all_ranks(reducer_.comm(), "making a sharded optimizer", [&] {
+    optimizer_ = make(pieces);
+    expect_shardable(*optimizer_, reducer_.options().sharding);
+    for (const OptimizerParamGroup& group : optimizer_->param_groups()) {
+      for (const at::Tensor& tensor : group.params()) {
+        TW_EXPECTS(std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) { return piece.tensor.is_same(tensor); }),
+                   "the optimizer was made for a tensor of shape ", shape_text(tensor.sizes().vec()), " that is no piece of the parameters");
+      }
     }
-  }
+  });
 }
 
 ShardedOptimizer::~ShardedOptimizer() = default;

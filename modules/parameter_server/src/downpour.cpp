@@ -22,7 +22,10 @@ void DownpourOptions::validate() const {
 
 Downpour::Downpour(const Communicator& comm, std::vector<at::Tensor> parameters, const DownpourOptions& options)
     : Worker(
-          comm, std::move(parameters), (options.validate(), options.roles), [&](const Crew&) { return options.rule; }, options.share_memory),
+          comm, std::move(parameters), options.roles, [&](const Crew&) {
+            options.validate();
+            return options.rule;
+          }, options.share_memory),
       options_(options) {
   Downpour::begin_anew();
 }

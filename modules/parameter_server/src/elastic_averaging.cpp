@@ -18,7 +18,10 @@ void ElasticOptions::validate() const {
 
 ElasticAveraging::ElasticAveraging(const Communicator& comm, std::vector<at::Tensor> parameters, const ElasticOptions& options)
     : Worker(
-          comm, std::move(parameters), (options.validate(), options.roles), [](const Crew&) { return std::vector<Rule>{rules::add()}; },
+          comm, std::move(parameters), options.roles, [&](const Crew&) {
+            options.validate();
+            return std::vector<Rule>{rules::add()};
+          },
           options.share_memory),
       options_(options),
       alpha_(options.beta / servers().crew().workers()) {}

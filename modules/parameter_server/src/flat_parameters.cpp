@@ -3,8 +3,8 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/tensor/tensor_spec.hpp>
 
 namespace tw::parameter_server {
 
@@ -19,6 +19,12 @@ FlatParameters::FlatParameters(std::vector<at::Tensor> parameters) : parameters_
   }
   layout_ = flat_layout(numels);
   dtype_ = parameters_.front().scalar_type();
+}
+
+std::vector<TensorSpec> FlatParameters::specs() const {
+  std::vector<TensorSpec> specs;
+  for (size_t i = 0; i < parameters_.size(); ++i) specs.push_back({concat("parameter ", i), parameters_[i].sizes().vec(), dtype_});
+  return specs;
 }
 
 template <class Function>

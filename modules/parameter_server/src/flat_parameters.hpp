@@ -14,6 +14,9 @@ class FlatParameters {
   /// @throws ContractError unless all are floating point numbers of one type, of which there is one at least
   explicit FlatParameters(std::vector<at::Tensor> parameters);
 
+  /// Under the names "parameter 0", "parameter 1", ...
+  std::vector<TensorSpec> specs() const;
+
   // `flat` is of shape [numel].
 
   at::Tensor zeros() const;

@@ -19,7 +19,10 @@ void StaleSynchronousOptions::validate() const {
 
 StaleSynchronous::StaleSynchronous(const Communicator& comm, std::vector<at::Tensor> parameters, const StaleSynchronousOptions& options)
     : Worker(
-          comm, std::move(parameters), (options.validate(), options.roles), [](const Crew&) { return std::vector<Rule>{rules::add()}; },
+          comm, std::move(parameters), options.roles, [&](const Crew&) {
+            options.validate();
+            return std::vector<Rule>{rules::add()};
+          },
           options.share_memory),
       options_(options) {
   StaleSynchronous::begin_anew();

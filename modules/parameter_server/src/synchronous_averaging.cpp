@@ -14,8 +14,11 @@ void SynchronousAveragingOptions::validate() const {
 // The servers hold the mean of the last p pushes, one of each worker. Nobody pushes again before having pulled it, so it stands until all have.
 SynchronousAveraging::SynchronousAveraging(const Communicator& comm, std::vector<at::Tensor> parameters, const SynchronousAveragingOptions& options)
     : Worker(
-          comm, std::move(parameters), (options.validate(), options.roles),
-          [](const Crew& crew) { return std::vector<Rule>{rules::mean(crew.workers())}; }, options.share_memory),
+          comm, std::move(parameters), options.roles,
+          [&](const Crew& crew) {
+            options.validate();
+            return std::vector<Rule>{rules::mean(crew.workers())};
+          }, options.share_memory),
       options_(options) {}
 
 bool SynchronousAveraging::step() {

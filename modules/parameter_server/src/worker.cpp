@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tw/comm/agreement.hpp>
 #include <tw/parameter_server/worker.hpp>
 
 #include "centre.hpp"
@@ -6,10 +7,14 @@
 
 namespace tw::parameter_server {
 
-Worker::Worker(const Communicator& comm, std::vector<at::Tensor> parameters, const Roles& roles, const RulesOf& rules, bool share_memory)
-    : parameters_(std::make_unique<FlatParameters>(std::move(parameters))) {
+Worker::Worker(const Communicator& comm, std::vector<at::Tensor> parameters, const Roles& roles, const RulesOf& rules, bool share_memory) {
   const Crew crew = agreed_crew(comm, roles);
-  centre_ = std::make_unique<Centre>(comm, crew, parameters_->values(), rules(crew), share_memory);
+  const std::vector<Rule> followed = on_all_ranks(comm, "making a worker of parameter servers", [&] {
+    parameters_ = std::make_unique<FlatParameters>(std::move(parameters));
+    return rules(crew);
+  });
+  expect_same_on_all_ranks(comm, "the parameters that workers train", lines_of(parameters_->specs()));
+  centre_ = std::make_unique<Centre>(comm, crew, parameters_->values(), followed, share_memory);
   parameters_->set(centre_->pull());
   comm.barrier();  // all have begun at the same place before anyone pushes
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -206,6 +207,39 @@ TEST(Workers, RefuseWrongOptions) {
   EXPECT_THROW(ElasticAveraging(world(), {}, {}), ContractError);
   EXPECT_THROW(StaleSynchronous(world(), parameters_from(0), {.staleness = -1}), ContractError);
   EXPECT_THROW(SynchronousAveraging(world(), parameters_from(0), {.roles = {.ranks_per_worker = 5}}), ContractError);
+}
+
+/// Servers would mix up the elements of parameters that only have as many.
+TEST(Workers, RefuseParametersThatDifferBetweenRanks) {
+  const auto expect_refused = [](const std::vector<at::Tensor>& odd, const std::string& has, const std::string& where) {
+    for (int rank = 1; rank < world().size(); ++rank) {
+      const std::vector<at::Tensor> parameters = world().rank() == rank ? odd : parameters_from(0.5);
+      const std::string message = tw::testing::message_of<ContractError>([&] { Downpour(world(), parameters); });
+      const std::string expected = concat("the parameters that workers train must be the same on all ranks of 'world/dup': rank ", rank, " has ", has,
+                                          " where rank 0 has ", where);
+      EXPECT_NE(message.find(expected), std::string::npos) << message << "\n  expected " << expected;
+    }
+  };
+  const auto zeros = [](at::IntArrayRef sizes, at::ScalarType type = at::kDouble) { return torch::zeros(sizes, type).requires_grad_(); };
+  expect_refused({zeros({3, 2}), zeros({5})}, "'parameter 0 float64 [3, 2]'", "'parameter 0 float64 [2, 3]'");
+  expect_refused({zeros({2, 3}), zeros({5}, at::kDouble), zeros({0})}, "'parameter 2 float64 [0]'", "nothing more");
+  expect_refused({zeros({2, 3}, at::kFloat), zeros({5}, at::kFloat)}, "'parameter 0 float32 [2, 3]'", "'parameter 0 float64 [2, 3]'");
+}
+
+TEST(Workers, RefuseWhatIsWrongOnOneRankAlone) {
+  if (world().size() == 1) return;
+  const int last = world().size() - 1;
+  const bool odd = world().rank() == last;
+  const auto expect_refused = [&](const std::function<void()>& make, const std::string& why) {
+    const std::string message = tw::testing::message_of<ContractError>(make);
+    const std::string expected = concat("making a worker of parameter servers failed on rank ", last, " of 'world/dup': ", why);
+    EXPECT_EQ(message.find(expected), 0U) << message << "\n  expected " << expected;
+  };
+  expect_refused([&] { Downpour(world(), parameters_from(0), {.push_interval = odd ? 0 : 1}); }, "push_interval must be at least 1 step, got 0");
+  expect_refused([&] { ElasticAveraging(world(), parameters_from(0), {.period = odd ? 0 : 1}); }, "period must be at least 1 step, got 0");
+  expect_refused([&] { StaleSynchronous(world(), parameters_from(0), {.staleness = odd ? -1 : 0}); }, "staleness must be at least 0 steps, got -1");
+  expect_refused([&] { SynchronousAveraging(world(), parameters_from(0), {.warn_after = Seconds(odd ? -1 : 1)}); }, "warn_after must be at least 0 s");
+  expect_refused([&] { Downpour(world(), odd ? std::vector<at::Tensor>() : parameters_from(0)); }, "there is nothing to train");
 }
 
 }  // namespace worker_faults_test

@@ -7,8 +7,8 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/mpi/error.hpp>
-#include <tw/mpi/releasing_others.hpp>
 
 #include "impl.hpp"
 #include "in_turn.hpp"
@@ -76,6 +76,23 @@ StageModel::Forward segment_of(Block block, int64_t index) {
   };
 }
 
+/// Of blocks `begin` to `end`. The others are made too, for what they draw and share, and let go.
+StageModel stage_of_blocks(const std::vector<BlockFactory>& factories, int64_t begin, int64_t end) {
+  StageModel model;
+  model.module = std::make_shared<torch::nn::Module>();
+  SharedParameters shared;
+  for (int64_t i = 0; i < static_cast<int64_t>(factories.size()); ++i) {
+    Block made = factories[static_cast<size_t>(i)]();
+    shared.add(i, *made.module);
+    if (i < begin || i >= end) continue;
+    model.module->register_module(std::to_string(i), made.module);
+    model.segments.push_back(segment_of(std::move(made), i));
+  }
+  model.forward = in_turn(model.segments);
+  model.tied = shared.tied(begin, end);
+  return model;
+}
+
 }  // namespace
 
 Pipeline::Start Pipeline::start_of(const Communicator& comm, const std::vector<BlockFactory>& factories, const PipelineOptions& options) {
@@ -84,23 +101,8 @@ Pipeline::Start Pipeline::start_of(const Communicator& comm, const std::vector<B
   const auto stage = static_cast<size_t>(ranks_of(options).stage_of(comm.rank()));
   const int64_t begin = borders[stage];
   const int64_t end = borders[stage + 1];
-  Communicator own = comm.dup();
-  StageModel model;
-  releasing_others(own, [&] {
-    model.module = std::make_shared<torch::nn::Module>();
-    SharedParameters shared;
-    for (int64_t i = 0; i < static_cast<int64_t>(factories.size()); ++i) {
-      Block made = factories[static_cast<size_t>(i)]();
-      shared.add(i, *made.module);
-      if (i < begin || i >= end) continue;
-      model.module->register_module(std::to_string(i), made.module);
-      model.segments.push_back(segment_of(std::move(made), i));
-    }
-    model.forward = in_turn(model.segments);
-    model.tied = shared.tied(begin, end);
-    own.barrier();  // none goes on if one cannot
-  });
-  return {std::move(own), std::move(model), options, {begin, end}};
+  StageModel model = on_all_ranks(comm, "making the blocks of the stages", [&] { return stage_of_blocks(factories, begin, end); });
+  return {comm.dup(), std::move(model), options, {begin, end}};
 }
 
 }  // namespace tw::pipeline

@@ -12,10 +12,10 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/numbers.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 
 #include "measured_units.hpp"
-#include "on_all_ranks.hpp"
 #include "profile_cache.hpp"
 
 namespace tw::pipeline {
@@ -26,6 +26,8 @@ using graph::Piece;
 using graph::Value;
 using Bind = std::function<at::Tensor(const std::string& name)>;
 using Tensors = std::vector<at::Tensor>;
+
+constexpr const char* profiling = "profiling the model";
 
 void add_once(std::vector<int>& list, int value) {
   if (std::ranges::find(list, value) == list.end()) list.push_back(value);
@@ -157,15 +159,15 @@ Profile Measurement::profile(const Measured& measured) const {
 
 /// Each rank its share; rank 0's has the bytes.
 Profile profile_of_all(const Communicator& comm, const Graph& graph, const Bind& bind, const Tensors& example, int repetitions) {
-  const auto measurement = on_all_ranks(comm, [&] { return std::make_unique<Measurement>(graph, bind, example); });
+  const auto measurement = on_all_ranks(comm, profiling, [&] { return std::make_unique<Measurement>(graph, bind, example); });
   const std::vector<int> ranks = measuring_ranks(measurement->units().forms(), comm.size());
   std::vector<bool> wanted;
   for (const int rank : ranks) wanted.push_back(rank == comm.rank());
-  Measured measured = on_all_ranks(comm, [&] { return measurement->costs(wanted, repetitions); });
+  Measured measured = on_all_ranks(comm, profiling, [&] { return measurement->costs(wanted, repetitions); });
   nlohmann::json mine = nlohmann::json::array();
   for (size_t u = 0; u < ranks.size(); ++u) measured.append_to(mine, u);
   const std::vector<std::string> all = allgather_strings(comm, mine.dump());
-  const std::string made = on_all_ranks(comm, [&] {
+  const std::string made = on_all_ranks(comm, profiling, [&] {
     if (comm.rank() != 0) return std::string();
     std::vector<nlohmann::json> lists;
     for (const std::string& each : all) lists.push_back(nlohmann::json::parse(each));
@@ -195,17 +197,16 @@ Profile measured_profile(const Graph& graph, const Bind& bind, const Tensors& ex
 }
 
 Profile measured_profile(const Communicator& comm, const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options) {
-  const auto cache = on_all_ranks(comm, [&] { return cache_of(graph, bind, example, options, comm.size()); });
-  const std::string known = on_all_ranks(comm, [&] {
+  const auto cache = on_all_ranks(comm, profiling, [&] { return cache_of(graph, bind, example, options, comm.size()); });
+  const std::string known = on_all_ranks(comm, "reading a cached profile", [&] {
     const std::optional<Profile> found = comm.rank() == 0 ? cache.read() : std::nullopt;
     return found ? to_json(*found) : std::string();
   });
   const std::string of_all = broadcast_string(comm, known, Rank(0));
   if (!of_all.empty()) return profile_from_json(of_all);
   Profile made = profile_of_all(comm, graph, bind, example, options.repetitions);
-  on_all_ranks(comm, [&] {
+  on_all_ranks(comm, "caching a profile", [&] {
     if (comm.rank() == 0) cache.write(made);
-    return true;
   });
   return made;
 }

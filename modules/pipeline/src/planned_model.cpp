@@ -8,6 +8,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/numbers.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/graph/cuts.hpp>
 #include <tw/graph/interpreter.hpp>
@@ -17,7 +18,6 @@
 #include <tw/tensor/memory_order.hpp>
 
 #include "in_turn.hpp"
-#include "on_all_ranks.hpp"
 #include "stage_ranks.hpp"
 
 namespace tw::pipeline {
@@ -234,7 +234,7 @@ StageModel stage_of_rank(const Communicator& comm, const torch::nn::Module& modu
 }  // namespace
 
 Pipeline::Pipeline(const Communicator& comm, const torch::nn::Module& module, const ModelPlan& plan, uint64_t seed)
-    : Pipeline(comm, on_all_ranks(comm, [&] { return stage_of_rank(comm, module, plan); }), plan.options(seed)) {}
+    : Pipeline(comm, on_all_ranks(comm, "making the stages of a planned model", [&] { return stage_of_rank(comm, module, plan); }), plan.options(seed)) {}
 
 namespace {
 
@@ -316,11 +316,12 @@ ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const s
 
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options) {
-  Captured captured = on_all_ranks(comm, [&] { return Captured(module, forward, example); });
-  if (!all_agree(comm, captured.training.hash() + captured.evaluation.hash())) throw Error("the module is another one on some rank");
+  Captured captured = on_all_ranks(comm, "capturing the module", [&] { return Captured(module, forward, example); });
+  expect_same_on_all_ranks(comm, "the module that is planned",
+                           {"training, operators of hash " + captured.training.hash(), "evaluation, operators of hash " + captured.evaluation.hash()});
   const KeptBuffers kept(captured.buffers);
   const Profile profile = measured_profile(comm, captured.training, tensors_of(module), example, {.cache = options.profile_cache});
-  PlanResult result = on_all_ranks(comm, [&] { return comm.rank() == 0 ? planned(profile, example, options) : PlanResult(); });
+  PlanResult result = on_all_ranks(comm, "planning the module", [&] { return comm.rank() == 0 ? planned(profile, example, options) : PlanResult(); });
   const std::string best = broadcast_string(comm, comm.rank() == 0 ? to_json(result.best(), profile) : "", Rank(0));
   if (comm.rank() != 0) {
     result.cluster = cluster_of(options);

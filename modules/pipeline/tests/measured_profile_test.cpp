@@ -12,6 +12,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/graph/forward.hpp>
 #include <tw/models/mlp.hpp>

@@ -9,7 +9,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/models/gpt.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>

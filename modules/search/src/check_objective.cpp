@@ -7,6 +7,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/exact_text.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/stopping.hpp>
@@ -14,6 +15,7 @@
 
 #include "bytes.hpp"
 #include "evaluator.hpp"
+#include "option_lines.hpp"
 
 namespace tw::search {
 namespace {
@@ -104,6 +106,11 @@ ObjectiveCheck unpacked(const std::string& text) {
 void ObjectiveCheckOptions::validate() const { TW_EXPECTS(configurations >= 1, "configurations must be at least 1, got ", configurations); }
 
 ObjectiveCheck check_objective(const Communicator& comm, const Space& space, const Objective& objective, const ObjectiveCheckOptions& options) {
+  std::vector<std::string> lines = lines_of(space);
+  lines.push_back(concat("configurations ", options.configurations));
+  lines.push_back(concat("seed ", options.seed));
+  lines.emplace_back(objective ? "an objective" : "no objective");
+  expect_same_on_all_ranks(comm, "the space and options of a check", lines);
   options.validate();
   TW_EXPECTS(objective != nullptr, "there is no objective to be checked");
   const Communicator worker = comm.dup();

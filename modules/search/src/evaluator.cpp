@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "evaluator.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
-#include <exception>
 #include <limits>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/comm/objects.hpp>
 #include <tw/evolution/stopping.hpp>
 #include <tw/mpi/collectives.hpp>
-#include <tw/mpi/error.hpp>
+#include <tw/mpi/releasing_others.hpp>
 
 namespace tw::search {
 namespace {
@@ -158,19 +157,16 @@ Evaluation Evaluator::run(int64_t trial, const std::vector<double>& values, int6
   Evaluation evaluation;
   Running running(*this, trial, step, listener);
   Trial asked(*trial_, trial, seed_, running);
-  try {
-    evaluation.loss = objective_(Configuration(space_, values), asked).loss;
-  } catch (const RevokedError&) {  // another rank of the worker says why
+  const auto evaluate = [&] { evaluation.loss = objective_(Configuration(space_, values), asked).loss; };
+  const std::vector<RankFailure> failures = failures_on_all_ranks(worker_, [&] {
+    if (worker_.size() == 1) return evaluate();
+    releasing_others(*trial_, evaluate);  // the worker's ranks meet where nothing is revoked
+  });
+  if (!failures.empty()) {
     evaluation.state = TrialState::failed;
-  } catch (const std::exception& error) {
-    evaluation.state = TrialState::failed;
-    evaluation.message = error.what();
-    if (evaluation.message.empty()) evaluation.message = "an exception without a message";
-  } catch (...) {
-    evaluation.state = TrialState::failed;
-    evaluation.message = "an exception of a type of its own";
+    evaluation.message = message_of(failures);
+    renew_trial();
   }
-  if (worker_.size() > 1) agree_on_failure(evaluation);
   evaluation.seconds = watch.elapsed().count();
   if (evaluation.state != TrialState::failed) {
     evaluation.paused = running.verdict() == Verdict::pause;
@@ -189,18 +185,19 @@ Evaluation Evaluator::run(int64_t trial, const std::vector<double>& values, int6
   return evaluation;
 }
 
-/// All meet where nothing is revoked: whether the trial failed anywhere, and why.
-void Evaluator::agree_on_failure(Evaluation& evaluation) {
-  if (evaluation.state == TrialState::failed && !trial_->revoked()) trial_->revoke(evaluation.message);
-  const std::string mine = evaluation.state == TrialState::failed ? "!" + evaluation.message : "";
-  const std::vector<std::string> all = allgather_strings(worker_, mine);
-  bool failed = false;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    failed = failed || !all[rank].empty();
-    if (all[rank].size() > 1 && evaluation.message.empty()) evaluation.message = concat("rank ", rank, " of its worker: ", all[rank].substr(1));
-  }
-  if (!failed) return;
-  evaluation.state = TrialState::failed;
+/// What this rank knows of why a trial failed, or else the first one that knows.
+std::string Evaluator::message_of(const std::vector<RankFailure>& failures) const {
+  const auto knows = [](const RankFailure& failure) { return failure.kind != RankFailure::Kind::consequence; };
+  const auto mine = std::ranges::find(failures, int{worker_.rank()}, &RankFailure::rank);
+  if (mine != failures.end() && (knows(*mine) || worker_.size() == 1)) return mine->message;
+  const auto first = std::ranges::find_if(failures, knows);
+  const RankFailure& told = first == failures.end() ? failures.front() : *first;
+  return concat("rank ", told.rank, " of its worker: ", told.message);
+}
+
+/// Its communicator was given up.
+void Evaluator::renew_trial() {
+  if (worker_.size() == 1) return;
   std::vector<Rank> members;
   for (int rank = 0; rank < worker_.size(); ++rank) members.emplace_back(rank);
   trial_ = worker_.subset(members);

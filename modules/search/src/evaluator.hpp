@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <tw/comm/agreement.hpp>
 #include <tw/evolution/individual.hpp>
 #include <tw/search/trial.hpp>
 #include <vector>
@@ -65,7 +66,8 @@ class Evaluator {
   void give(const Order& order, const std::vector<double>& values = {});
   void carry_out(const Order& order);
   Evaluation run(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener);
-  void agree_on_failure(Evaluation& evaluation);
+  std::string message_of(const std::vector<RankFailure>& failures) const;
+  void renew_trial();
   void broadcast_patiently(void* data, int64_t bytes);
 
   Communicator worker_;                // never revoked by an objective

@@ -2,27 +2,26 @@
 #include <tw/search/search.hpp>
 
 #include <optional>
-#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/mpi/releasing_others.hpp>
 #include <tw/state/directory_lock.hpp>
 
+#include "option_lines.hpp"
 #include "worker.hpp"
 
 namespace tw::search {
 namespace {
 
-SearchOptions checked(const Communicator& comm, const Space& space, const SearchOptions& options) {
-  std::string workers = concat("islands ", options.islands, ", island workers");
-  for (const int each : options.island_workers) workers += concat(' ', each);
-  expect_same_on_all_ranks(comm, "a search's options",
-                           {concat("space ", space.hash()), workers, concat("ranks per worker ", options.ranks_per_worker),
-                            concat("evaluations ", options.evaluations, ", seconds ", options.seconds, ", target ", options.target),
-                            concat("seed ", options.seed), "journal " + options.journal.string()});
+SearchOptions checked(const Communicator& comm, const Space& space, const Objective& objective, const SearchOptions& options) {
+  std::vector<std::string> lines = lines_of(space);
+  for (std::string& line : lines_of(options)) lines.push_back(std::move(line));
+  lines.emplace_back(objective ? "an objective" : "no objective");
+  expect_same_on_all_ranks(comm, "a search's space and options", lines);
   options.validate(comm.size());
   if (options.population_training) options.population_training->validate(space);
+  TW_EXPECTS(objective != nullptr, "a search needs an objective");
   return options;
 }
 
@@ -34,11 +33,10 @@ class Search::Impl {
       : comm_(comm.dup()),
         space_(std::move(space)),
         objective_(std::move(objective)),
-        options_(checked(comm_, space_, options)),
+        options_(checked(comm_, space_, objective_, options)),
         layout_(comm_.size(), options_),
         members_(comm_.split(layout_.worker_of_rank(comm_.rank()), comm_.rank())),
         peers_(comm_.split(members_.rank(), comm_.rank())) {
-    TW_EXPECTS(objective_ != nullptr, "a search needs an objective");
     if (!options_.journal.empty()) lock_.emplace(comm_, options_.journal);
     releasing_others(comm_, [&] {
       evaluator_.emplace(members_, space_, objective_, options_.seed);

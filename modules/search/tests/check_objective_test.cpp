@@ -5,7 +5,7 @@
 #include <cmath>
 #include <thread>
 #include <tw/base/concat.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/search/check_objective.hpp>
 

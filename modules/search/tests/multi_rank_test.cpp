@@ -3,7 +3,7 @@
 #include "mpi_test.hpp"
 
 #include <tw/base/concat.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/search/search.hpp>
 

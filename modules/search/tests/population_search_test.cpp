@@ -12,6 +12,7 @@
 #include <thread>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/search/ledger.hpp>
 #include <tw/search/search.hpp>

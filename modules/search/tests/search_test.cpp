@@ -7,6 +7,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/hash.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/evolution/breeding.hpp>
 #include <tw/mpi/mailbox.hpp>

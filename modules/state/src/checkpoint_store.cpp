@@ -6,11 +6,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
-#include <tw/comm/collectives.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/mpi/engine.hpp>
 #include <tw/state/checkpoint.hpp>
@@ -36,17 +37,11 @@ std::vector<ShardSpec> specs_of(const std::vector<NamedShard>& shards) {
   return specs;
 }
 
-// Runs `local`; what it throws on any rank is returned on all, by rank. Collective.
-std::vector<std::string> failures_of(const Communicator& comm, const std::function<void()>& local) {
-  std::string mine;
-  try {
-    local();
-  } catch (const std::exception& error) {
-    mine = error.what();
-  }
-  std::vector<std::string> all = allgather_strings(comm, mine);
-  std::erase(all, "");
-  return all;
+// What `local` throws, by rank; the same on all ranks. Collective.
+std::vector<std::string> problems_of(const Communicator& comm, const std::function<void()>& local) {
+  std::vector<std::string> problems;
+  for (RankFailure& failure : failures_on_all_ranks(comm, local)) problems.push_back(std::move(failure.message));
+  return problems;
 }
 
 std::string join(const std::vector<std::string>& lines) {
@@ -71,13 +66,12 @@ class CheckpointStore::Implementation {
  public:
   Implementation(const Communicator& comm, std::filesystem::path directory, const CheckpointOptions& options)
       : comm_(comm.dup()), saving_(comm.dup()), directory_(std::move(directory)), options_(options), writer_(std::make_shared<Writer>()) {
-    const auto failures = failures_of(comm_, [&] {
+    on_all_ranks(comm_, concat("opening the checkpoints in ", directory_.string()), [&] {
       options.validate();
       if (comm_.rank() != 0) return;
       std::filesystem::create_directories(directory_);
       remove_partials(directory_);
     });
-    if (!failures.empty()) throw Error(concat("checkpoints cannot be kept in ", directory_.string(), ":", join(failures)));
   }
 
   ~Implementation() { writer_->stop(); }
@@ -116,16 +110,13 @@ class CheckpointStore::Implementation {
     // removed.
     while (!writer_->wait_for(std::chrono::milliseconds(1))) progress(comm_);
     while (!work_.wait_for(std::chrono::milliseconds(1))) continue;
-    const auto failures = failures_of(comm_, [&] { finish(); });
-    if (!failures.empty()) throw Error(failures[0]);
+    const auto failures = problems_of(comm_, [&] { finish(); });
+    if (!failures.empty()) throw Error(failures[0]);  // names the ranks whose disks failed, not those that have not heard of it
   }
 
   std::vector<int64_t> steps() const {
-    std::vector<int64_t> found;
-    const auto failures = failures_of(comm_, [&] {
-      if (comm_.rank() == 0) found = list_steps(directory_);
-    });
-    if (!failures.empty()) throw Error(failures[0]);
+    std::vector<int64_t> found = on_all_ranks(comm_, concat("looking for checkpoints in ", directory_.string()),
+                                              [&] { return comm_.rank() == 0 ? list_steps(directory_) : std::vector<int64_t>(); });
     const std::string bytes(reinterpret_cast<const char*>(found.data()), found.size() * sizeof(int64_t));
     const std::string all = broadcast_string(comm_, bytes, Rank(0));
     found.resize(all.size() / sizeof(int64_t));
@@ -140,15 +131,13 @@ class CheckpointStore::Implementation {
       throw Error(concat("the checkpoint of step ", step, " cannot be loaded:", join(problems), "\n  ", offer(complete, step)));
     }
     std::vector<std::vector<ShardSpec>> by_rank;
-    std::string mine;
-    const auto refused = failures_of(comm_, [&] { mine = to_text(specs_of(shards)); });
-    TW_EXPECTS(refused.empty(), "these tensors cannot be loaded:", join(refused));
+    const std::string mine = on_all_ranks(comm_, concat("loading step ", step), [&] { return to_text(specs_of(shards)); });
     for (const std::string& text : allgather_strings(comm_, mine)) by_rank.push_back(parse_shards(text));
     const auto stored_ranks = static_cast<int64_t>(index.files.size());
     if (const auto problems = misfits(index.tensors, stored_ranks, by_rank); !problems.empty()) {
       throw Error(concat("the checkpoint of step ", step, " in ", directory_.string(), " does not fit:", join(problems)));
     }
-    const auto failures = failures_of(comm_, [&] {
+    const auto failures = problems_of(comm_, [&] {
       CheckpointFiles(step_directory(directory_, step)).fill(shards, plan_load(index.tensors, stored_ranks, by_rank, comm_.rank()));
     });
     if (!failures.empty()) throw Error(concat("the checkpoint of step ", step, " cannot be loaded:", join(failures), "\n  ", offer(complete, step)));
@@ -174,11 +163,10 @@ class CheckpointStore::Implementation {
 
   void remove_all() {
     wait();
-    const auto failures = failures_of(comm_, [&] {
+    on_all_ranks(comm_, "removing old checkpoints", [&] {
       if (comm_.rank() != 0) return;
       for (const int64_t step : list_steps(directory_)) remove_step(directory_, step);
     });
-    if (!failures.empty()) throw Error(concat("old checkpoints cannot be removed:", join(failures)));
   }
 
  private:
@@ -193,25 +181,26 @@ class CheckpointStore::Implementation {
   void update_layout(int64_t step, const std::vector<NamedShard>& shards) {
     std::vector<ShardSpec> mine;
     std::string text;
-    std::string failure;
+    std::exception_ptr failure;  // all hear of it below: where nothing changed, one small message has to do
     try {
       TW_EXPECTS(step >= 0, "a step cannot be ", step);
       mine = specs_of(shards);
       if (!planned_ || mine != layout_.mine) text = to_text(mine);
-    } catch (const std::exception& error) {
-      failure = error.what();
+    } catch (const std::exception&) {
+      failure = std::current_exception();
     }
-    const bool same = planned_ && failure.empty() && text.empty();
+    const bool same = planned_ && !failure && text.empty();
     // No two ranks that changed say the same, so that "same" is only agreed on where all say it; what is compared beside it is the step.
     if (all_agree(comm_, concat("step ", step, same ? "" : concat(" changed on ", comm_.rank()))) && same) return;
 
     planned_ = false;
+    expect_same_on_all_ranks(comm_, "the step that is saved", {concat("step ", step)});
     Layout layout;
-    if (text.empty() && failure.empty()) text = to_text(mine);  // known to be good
+    if (text.empty() && !failure) text = to_text(mine);  // known to be good
     layout.mine = std::move(mine);
     const auto texts = allgather_strings(comm_, text);
-    const auto failures = failures_of(comm_, [&] {
-      if (!failure.empty()) throw Error(failure);
+    on_all_ranks(comm_, concat("saving step ", step), [&] {
+      if (failure) std::rethrow_exception(failure);
       std::vector<std::vector<ShardSpec>> by_rank;
       for (const std::string& of_rank : texts) by_rank.push_back(of_rank.empty() ? std::vector<ShardSpec>() : parse_shards(of_rank));
       SavePlan plan = plan_save(by_rank);
@@ -223,8 +212,6 @@ class CheckpointStore::Implementation {
       }
       layout.file = plan_safetensors(pieces);
     });
-    TW_EXPECTS(failures.empty(), "step ", step, " cannot be saved:", join({failures.begin(), failures.begin() + (failures.empty() ? 0 : 1)}));
-    TW_EXPECTS(all_agree(comm_, std::to_string(step)), "the ranks save different steps; rank ", comm_.rank(), " saves ", step);
     layout_ = std::move(layout);
     make_room();
     planned_ = true;
@@ -261,7 +248,7 @@ class CheckpointStore::Implementation {
   std::vector<std::string> read_index(int64_t step, CheckpointIndex& index) const {
     const std::filesystem::path path = step_directory(directory_, step) / index_name;
     std::string text;
-    auto problems = failures_of(comm_, [&] {
+    auto problems = problems_of(comm_, [&] {
       if (comm_.rank() == 0) text = read_file(path);
     });
     if (!problems.empty()) return problems;
@@ -278,14 +265,14 @@ class CheckpointStore::Implementation {
   std::vector<std::string> examine(int64_t step, CheckpointIndex& index) const {
     const std::filesystem::path step_path = step_directory(directory_, step);
     if (auto problems = read_index(step, index); !problems.empty()) return problems;
-    std::string mine;
-    for (size_t file = static_cast<size_t>(int{comm_.rank()}); file < index.files.size(); file += static_cast<size_t>(comm_.size())) {
-      const std::string problem = damage(step_path, static_cast<int64_t>(file), index.files[file]);
-      if (!problem.empty()) mine += (mine.empty() ? "" : "\n  ") + problem;
-    }
-    std::vector<std::string> problems = allgather_strings(comm_, mine);
-    std::erase(problems, "");
-    return problems;
+    return problems_of(comm_, [&] {
+      std::string mine;
+      for (size_t file = static_cast<size_t>(int{comm_.rank()}); file < index.files.size(); file += static_cast<size_t>(comm_.size())) {
+        const std::string problem = damage(step_path, static_cast<int64_t>(file), index.files[file]);
+        if (!problem.empty()) mine += (mine.empty() ? "" : "\n  ") + problem;
+      }
+      if (!mine.empty()) throw Error(mine);
+    });
   }
 
   static std::string offer(const std::vector<int64_t>& complete, int64_t step) {

@@ -11,7 +11,7 @@
 #include <string>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/agreement.hpp>
 
 namespace tw {
 namespace {
@@ -52,16 +52,9 @@ int lock(const std::filesystem::path& directory) {
 }  // namespace
 
 DirectoryLock::DirectoryLock(const Communicator& comm, const std::filesystem::path& directory) {
-  std::string failure;
-  if (comm.rank() == 0) {
-    try {
-      fd_ = lock(directory);
-    } catch (const std::exception& error) {
-      failure = error.what();
-    }
-  }
-  failure = broadcast_string(comm, failure, Rank(0));
-  if (!failure.empty()) throw Error(failure);
+  on_all_ranks(comm, concat("locking ", directory.string()), [&] {
+    if (comm.rank() == 0) fd_ = lock(directory);
+  });
 }
 
 DirectoryLock::~DirectoryLock() {

@@ -12,6 +12,12 @@ int64_t TensorSpec::numel() const noexcept { return std::accumulate(shape.begin(
 
 std::string TensorSpec::describe() const { return name + " " + dtype_name(dtype) + " " + shape_text(shape); }
 
+std::vector<std::string> lines_of(const std::vector<TensorSpec>& specs) {
+  std::vector<std::string> lines;
+  for (const TensorSpec& spec : specs) lines.push_back(spec.describe());
+  return lines;
+}
+
 namespace {
 
 std::optional<ElementType> find_element_type(c10::ScalarType dtype) {

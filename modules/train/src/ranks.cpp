@@ -5,9 +5,8 @@
 #include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
-
-#include "evaluate.hpp"
 
 namespace tw::train {
 
@@ -45,8 +44,9 @@ int64_t trained_elements(const Ranks& ranks, const Model& model) {
 
 void expect_parameters(const Ranks& ranks, const Model& model) {
   if (ranks.parts == nullptr) return;
-  const double without = sum_over_ranks(ranks.all, {model.trained_elements() == 0 ? 1.0 : 0.0})[0];
-  TW_EXPECTS(without == 0, without, " ranks have no part of the model to train: the axis '", model.parts->axis, "' is too long for it");
+  on_all_ranks(ranks.all, "sharing out the model", [&] {
+    TW_EXPECTS(model.trained_elements() > 0, "no part of the model is left to train: the axis '", model.parts->axis, "' is too long for it");
+  });
 }
 
 }  // namespace tw::train

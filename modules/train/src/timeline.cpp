@@ -4,25 +4,24 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <tw/base/error.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <utility>
 
 namespace tw::train {
 namespace {
 
-// `out` is rank 0's.
-void expect_good(const Communicator& comm, const std::ofstream& out, const std::filesystem::path& path) {
-  const std::string problem = broadcast_string(comm, out ? "" : "cannot be written", Rank(0));
-  if (!problem.empty()) throw FileError(path, 0, problem);
+void expect_good(const std::ofstream& out, const std::filesystem::path& path) {
+  if (!out) throw FileError(path, 0, "cannot be written");
 }
 
 }  // namespace
 
 void Timeline::begin(const Communicator& comm, std::filesystem::path path) {
   path_ = std::move(path);
-  std::ofstream out;
-  if (comm.rank() == 0) out.open(path_, std::ios::app);
-  expect_good(comm, out, path_);
+  on_all_ranks(comm, "opening the timeline", [&] {
+    if (comm.rank() == 0) expect_good(std::ofstream(path_, std::ios::app), path_);
+  });
   comm.barrier();  // steady clocks of different nodes have nothing in common but this
   origin_ = std::chrono::steady_clock::now();
 }
@@ -50,14 +49,14 @@ void Timeline::write(const Communicator& comm) const {
     mine += ",\n" + event.dump();
   }
   const std::vector<std::string> all = gather_strings(comm, mine, Rank(0));
-  std::ofstream out;
-  if (comm.rank() == 0) {
-    out.open(path_, std::ios::trunc);
+  on_all_ranks(comm, "writing the timeline", [&] {
+    if (comm.rank() != 0) return;
+    std::ofstream out(path_, std::ios::trunc);
     out << "{\"traceEvents\": [\n";
     for (size_t rank = 0; rank < all.size(); ++rank) out << (rank == 0 ? "" : ",\n") << all[rank];
     out << "\n]}\n" << std::flush;
-  }
-  expect_good(comm, out, path_);
+    expect_good(out, path_);
+  });
 }
 
 }  // namespace tw::train

@@ -9,9 +9,9 @@
 #include <exception>
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/data/loader.hpp>
-#include <tw/mpi/releasing_others.hpp>
 #include <tw/state/directory_lock.hpp>
 #include <tw/train/timeline.hpp>
 
@@ -130,10 +130,8 @@ class Trainer::Run {
     progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * ranks_.data.size();
     progress_.seed = options_.seed;
     if (snapshots_) {
-      std::string identity;
-      releasing_others(ranks_.all, [&] {
-        if (ranks_.all.rank() == 0) identity = identity_of(train_, test_);
-      });
+      const std::string identity =
+          on_all_ranks(ranks_.all, "reading the data's content", [&] { return ranks_.all.rank() == 0 ? identity_of(train_, test_) : std::string(); });
       progress_.data = broadcast_string(ranks_.all, identity, Rank(0));
     }
     if (!snapshots_ || options_.resume == Resume::fresh) return std::nullopt;

@@ -2,7 +2,6 @@
 // Small things that are not tensors: text, or bytes in a string, of any length.
 #pragma once
 #include <string>
-#include <string_view>
 #include <tw/mpi/communicator.hpp>
 #include <vector>
 
@@ -16,8 +15,5 @@ std::vector<std::string> gather_strings(const Communicator& comm, const std::str
 
 /// The `text` of `root`, on every rank. Collective. @param text ignored elsewhere. @throws ContractError unless `root` is a rank here.
 std::string broadcast_string(const Communicator& comm, const std::string& text, Rank root);
-
-/// Whether all ranks give the same `value`: by a hash of 64 bits. The same answer on all ranks. Collective.
-bool all_agree(const Communicator& comm, std::string_view value);
 
 }  // namespace tw

@@ -66,6 +66,8 @@ class Space {
 
   /// Only configurations for which `holds` is true are feasible. @param name for messages
   void require(std::string name, std::function<bool(const Configuration&)> holds);
+  /// The names of all constraints, in the order in which they were given.
+  std::vector<std::string> constraints() const;
   /// The first constraint that `values` violate; empty: feasible.
   std::string violated(const std::vector<double>& values) const;
 

@@ -44,7 +44,9 @@ class Worker {
  protected:
   using RulesOf = std::function<std::vector<Rule>(const Crew& crew)>;
 
-  /// Collective. All begin with rank 0's parameters. @throws ContractError for parameters that are not of one floating point type
+  /// Collective. All begin with rank 0's parameters. @param rules what servers follow; may throw for options that are wrong
+  /// @throws ContractError on every rank where `rules` throws it on one, for parameters that are not of one floating point type, and for such whose
+  /// number, shapes or type are not rank 0's, naming the first one that differs
   Worker(const Communicator& comm, std::vector<at::Tensor> parameters, const Roles& roles, const RulesOf& rules, bool share_memory);
 
   Centre& servers() const noexcept { return *centre_; }

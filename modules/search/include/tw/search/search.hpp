@@ -30,7 +30,8 @@ struct SearchResult {
 class Search {
  public:
   /// Collective. @param comm its size a multiple of the ranks of a worker; `space`, equal everywhere, is copied
-  /// @throws ContractError for wrong options; Error for a journal of another space, or one that another search uses
+  /// @throws ContractError on every rank for wrong options, and for a space or options that differ between ranks, naming these and what differs; what
+  /// functions do is not compared. Error for a journal of another space, or one that another search uses
   Search(const Communicator& comm, Space space, Objective objective, const SearchOptions& options);
   ~Search();
   Search(const Search&) = delete;

@@ -23,6 +23,9 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
+/// The description of each: what ranks compare.
+std::vector<std::string> lines_of(const std::vector<TensorSpec>& specs);
+
 /// @throws ContractError for dtypes that cannot travel between ranks (quantised ones, float8 and the like).
 ElementType element_type(c10::ScalarType dtype);
 
