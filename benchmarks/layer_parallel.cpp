@@ -8,7 +8,7 @@
 
 #include <string_view>
 #include <tw/layer_parallel/layer_parallel.hpp>
-#include <tw/layer_parallel/prediction.hpp>
+#include <tw/planning/level_prediction.hpp>
 
 namespace {
 

@@ -2,8 +2,8 @@
 // pipeline/plan: how long planning takes, against what it may take ("limit"), and against the time of 1,000 operators times so many more ("linear").
 #include "measure.hpp"
 
-#include <tw/pipeline/analytic.hpp>
-#include <tw/pipeline/planner.hpp>
+#include <tw/planning/analytic.hpp>
+#include <tw/planning/planner.hpp>
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <tw/graph/graph.hpp>
 #include <tw/mpi/communicator.hpp>
-#include <tw/pipeline/profile.hpp>
+#include <tw/planning/profile.hpp>
 
 namespace tw::tool {
 

@@ -9,8 +9,8 @@
 #include <optional>
 #include <sstream>
 #include <tw/base/concat.hpp>
-#include <tw/layer_parallel/recommendation.hpp>
 #include <tw/mpi/environment.hpp>
+#include <tw/planning/level_recommendation.hpp>
 
 #include "plan_pipeline.hpp"
 

@@ -10,10 +10,10 @@
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
-#include <tw/pipeline/analytic.hpp>
-#include <tw/pipeline/graph_svg.hpp>
-#include <tw/pipeline/planner.hpp>
-#include <tw/pipeline/rannc_model.hpp>
+#include <tw/planning/analytic.hpp>
+#include <tw/planning/graph_svg.hpp>
+#include <tw/planning/planner.hpp>
+#include <tw/planning/rannc_model.hpp>
 
 #include "measured_model.hpp"
 #include "train_config.hpp"

@@ -12,7 +12,7 @@
 #include <tw/data/peaks.hpp>
 #include <tw/mpi.hpp>
 #include <tw/pipeline/pipeline.hpp>
-#include <tw/pipeline/simulation.hpp>
+#include <tw/planning/simulation.hpp>
 
 constexpr int64_t width = 32;
 

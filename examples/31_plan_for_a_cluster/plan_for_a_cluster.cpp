@@ -8,8 +8,8 @@
 #include <iostream>
 #include <string>
 #include <tw/base/error.hpp>
-#include <tw/pipeline/analytic.hpp>
-#include <tw/pipeline/planner.hpp>
+#include <tw/planning/analytic.hpp>
+#include <tw/planning/planner.hpp>
 
 namespace {
 

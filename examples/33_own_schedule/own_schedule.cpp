@@ -9,9 +9,9 @@
 
 #include <iostream>
 #include <tw/mpi.hpp>
-#include <tw/pipeline/check.hpp>
 #include <tw/pipeline/pipeline.hpp>
-#include <tw/pipeline/simulation.hpp>
+#include <tw/planning/schedule_check.hpp>
+#include <tw/planning/simulation.hpp>
 
 namespace {
 

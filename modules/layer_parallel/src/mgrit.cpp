@@ -24,8 +24,7 @@ struct LevelState {
   Stored v;  ///< coarser: what came from the level above
   Stored f;  ///< coarser: right-hand sides
   bool has_f = false;
-  int64_t c_begin = 0;  ///< the first C-point homed here
-  int64_t c_count = 0;
+  LevelPlan::Points c;  ///< C-points homed here
 };
 
 /// The distance from 1 to the next number; 0 of integers.
@@ -57,12 +56,13 @@ class Fas {
 
   void set_guess(const State& guess) {
     LevelState& fine = levels_.front();
-    if (fine.c_count == 0 || guess.empty()) return;
+    if (fine.c.count == 0 || guess.empty()) return;
     const int64_t n = guess.front().size(0);
-    TW_EXPECTS(n == fine.c_count, "the guess has ", n, " states for ", fine.c_count, " C-points of rank ", comm_.rank());
+    TW_EXPECTS(n == fine.c.count, "the guess has ", n, " states for ", fine.c.count, " C-points of rank ", comm_.rank());
     TW_EXPECTS(alike(guess, fine.u.states, 1), "the guess is ", describe(guess), ", states of ", n, " points are ", describe(fine.u.states));
-    const bool has_origin = fine.c_begin == 0;  // which is known better
-    copy(fine.u.at(fine.c_begin + (has_origin ? spacing() : 0), fine.c_count - has_origin, spacing()), rows(guess, has_origin, n - has_origin));
+    const bool has_origin = fine.c.first == 0;  // which is known better
+    copy(fine.u.at(fine.c.first + (has_origin ? fine.c.spacing : 0), fine.c.count - has_origin, fine.c.spacing),
+         rows(guess, has_origin, n - has_origin));
   }
 
   void run(const Phase& phase) {
@@ -105,7 +105,7 @@ class Fas {
     const bool keeps_all = options_.store_all || plan_.levels() == 1;
     if (keeps_all) {
       kept.states = zeros_like_rows(fine.u.states, points.size());
-      if (fine.c_count > 0) copy(kept.at(fine.c_begin, fine.c_count, spacing()), fine.u.at(fine.c_begin, fine.c_count, spacing()));
+      if (fine.c.count > 0) copy(kept.at(fine.c.first, fine.c.count, fine.c.spacing), fine.u.at(fine.c.first, fine.c.count, fine.c.spacing));
     }
     // C-points change at the end of the sweep only: see relax().
     const bool everything = options_.last_c_relaxation || plan_.levels() == 1;
@@ -121,12 +121,12 @@ class Fas {
                     if (point + (count - 1) * step == steps) solution.end = row(values, count - 1);
                   }});
     sweeper_.finish();
-    if (solution.end.empty() && fine.c_count > 0 && fine.c_begin + (fine.c_count - 1) * spacing() == steps) {
+    if (solution.end.empty() && fine.c.count > 0 && fine.c.first + (fine.c.count - 1) * fine.c.spacing == steps) {
       solution.end = row(fine.u.at(steps), 0);
     }
     solution.points = keeps_all ? kept.states : fine.u.states;
-    solution.first = keeps_all ? points.begin : fine.c_begin;
-    solution.spacing = keeps_all ? 1 : spacing();
+    solution.first = keeps_all ? points.begin : fine.c.first;
+    solution.spacing = keeps_all ? 1 : fine.c.spacing;
     report_.last_relaxation = observed("last relaxation", 0, begin);
     return solution;
   }
@@ -139,21 +139,16 @@ class Fas {
     return end - begin;
   }
 
-  /// Between C-points of level 0; on a single level point 0 is the only one.
-  int64_t spacing() const { return plan_.levels() == 1 ? plan_.level(0).steps + 1 : plan_.level(0).coarsening; }
   bool is_stored(int level, int64_t point) const { return level > 0 || plan_.level(0).is_c_point(point); }
 
   LevelState make_level(int l, const State& origin) const {
     const State example = each(origin, [](const at::Tensor& t) { return t.unsqueeze(0); });
     const auto points = plan_.points_of(l, comm_.rank());
-    const Level& level = plan_.level(l);
-    const int64_t c = level.coarsest() ? level.steps + 1 : level.coarsening;
     LevelState state;
-    state.c_begin = (points.begin + c - 1) / c * c;
-    state.c_count = points.size() == 0 || state.c_begin >= points.end ? 0 : (points.end - 1 - state.c_begin) / c + 1;
+    state.c = plan_.c_points_of(l, comm_.rank());
     if (l == 0) {
-      state.u = {zeros_like_rows(example, state.c_count), state.c_begin, c};
-      if (state.c_count > 0 && state.c_begin == 0) copy(state.u.at(0), example);
+      state.u = {zeros_like_rows(example, state.c.count), state.c.first, state.c.spacing};
+      if (state.c.count > 0 && state.c.first == 0) copy(state.u.at(0), example);
     } else {
       state.u = {zeros_like_rows(example, points.size()), points.begin, 1};
       state.v = {zeros_like_rows(example, points.size()), points.begin, 1};
@@ -198,7 +193,7 @@ class Fas {
   /// C-points of `level` are the points of the next.
   State c_points(int level) {
     const LevelState& state = at(level);
-    return state.c_count == 0 ? rows(state.u.states, 0, 0) : state.u.at(state.c_begin, state.c_count, plan_.level(level).coarsening);
+    return state.c.count == 0 ? rows(state.u.states, 0, 0) : state.u.at(state.c.first, state.c.count, state.c.spacing);
   }
 
   void inject(int level) {

@@ -56,18 +56,11 @@ void validate(const State& u0, int64_t steps, const Options<State>& options) {
   TW_EXPECTS(std::ranges::all_of(options.costs, [](double cost) { return cost >= 0; }), "costs must be at least 0");
 }
 
-LevelPlan plan_of(int64_t steps, int ranks, const Options<State>& options) {
-  std::vector<Level> levels = plan_levels(steps, {options.levels, options.coarsening, options.min_coarse});
-  const int64_t unit = std::max<int64_t>(levels.front().coarsening, 1);
-  return {std::move(levels), partition_steps(steps, ranks, unit, options.costs), StepOwner::right};
-}
-
 /// At this rank's C-points of level 0, stacked.
 State guess_at_c_points(const LevelPlan& plan, int rank, const State& u0, const Options<State>& options, double dt) {
   std::vector<State> values;
-  const auto points = plan.points_of(0, rank);
-  for (int64_t point = points.begin; point < points.end; ++point) {
-    if (!plan.level(0).is_c_point(point)) continue;
+  const auto [first, count, spacing] = plan.c_points_of(0, rank);
+  for (int64_t point = first; point < first + count * spacing; point += spacing) {
     values.push_back(options.guess ? detached(options.guess(static_cast<double>(point) * dt)) : u0);
     TW_EXPECTS(alike(values.back(), u0), "the guess for point ", point, " is ", describe(values.back()), ", u_0 is ", describe(u0));
   }
@@ -98,7 +91,8 @@ Result<State> detail::solve(const Communicator& comm, const State& u0, int64_t s
     const double dt = options.final_time / static_cast<double>(steps);
     MgritOptions solver = options.solver;
     if (options.guess) solver.cycle.skip_downcycle = false;
-    Mgrit mgrit(own, plan_of(steps, own.size(), options), solver);
+    const LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
+    Mgrit mgrit(own, level_plan(steps, own.size(), levels, StepOwner::right, options.costs), solver);
     const LevelPlan& plan = mgrit.plan();
     OdePropagator propagator(
         [&](const March& march, int64_t k, const State& from) {

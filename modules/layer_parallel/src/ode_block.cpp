@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/layer_parallel/prediction.hpp>
+#include <tw/planning/level_prediction.hpp>
 
-#include "mirrored.hpp"
 #include "states.hpp"
 
 namespace tw::layer_parallel {
@@ -19,14 +18,7 @@ int64_t grid_layers(int64_t layers, const LayerParallelOptions& options) {
   const int64_t inner = layers - options.front_layers - options.back_layers;
   TW_EXPECTS(inner >= 1, "a block of ", layers, " layers has none left between ", options.front_layers, " in front and ", options.back_layers,
              " behind");
-  const std::vector<Level> levels = plan_levels(inner, level_options(options));
-  return levels.front().coarsest() ? inner : inner - inner % levels.front().coarsening;
-}
-
-LevelPlan make_plan(int64_t steps, int ranks, const LayerParallelOptions& options) {
-  std::vector<Level> levels = plan_levels(steps, level_options(options));
-  const int64_t unit = std::max<int64_t>(levels.front().coarsening, 1);
-  return {std::move(levels), partition_steps(steps, ranks, unit), StepOwner::left};
+  return steps_on_grid(inner, level_options(options));
 }
 
 /// Of the block, with those beside the grid.
@@ -85,7 +77,7 @@ OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const
       h_(options.final_time / static_cast<double>(block.count)),
       front_(options.front_layers),
       back_(block.count - options.front_layers - grid_layers(block.count, options)),
-      plan_(make_plan(grid_layers(block.count, options), comm.size(), options)),
+      plan_(level_plan(grid_layers(block.count, options), comm.size(), level_options(options), StepOwner::left)),
       reversed_plan_(mirrored(plan_)),
       stack_(block, layers_of(plan_, comm.rank(), front_, layers_), options.seed, stream),
       forward_(comm_, plan_, options.forward, observer_),
@@ -99,7 +91,7 @@ void OdeBlock::set_iterations(int forward, int backward) {
 }
 
 OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, const PhaseObserver& observer)
-    : spacing_(plan.levels() == 1 ? 0 : plan.level(0).coarsening) {
+    : c_points_(plan.c_points_of(0, comm.rank())), is_serial_(plan.levels() == 1) {
   options.last_c_relaxation = true;
   options.store_all = false;
   from_zero_ = std::make_unique<Mgrit>(comm, plan, options);
@@ -110,11 +102,8 @@ OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, 
 
 // A serial solution has all points.
 State OdeBlock::Direction::c_points(const Solution& solution) const {
-  if (spacing_ == 0) return {};
-  const int64_t first = (solution.first + spacing_ - 1) / spacing_ * spacing_;
-  const int64_t end = solution.first + solution.points.front().size(0) * solution.spacing;
-  return rows(solution.points, (first - solution.first) / solution.spacing, first < end ? (end - 1 - first) / spacing_ + 1 : 0,
-              spacing_ / solution.spacing);
+  if (is_serial_) return {};
+  return rows(solution.points, (c_points_.first - solution.first) / solution.spacing, c_points_.count, c_points_.spacing / solution.spacing);
 }
 
 Solution OdeBlock::Direction::solve(Propagator& propagator, const State& state, Guess guess) {

@@ -60,7 +60,8 @@ class OdeBlock {
    private:
     State c_points(const Solution& solution) const;
 
-    int64_t spacing_;  // of C-points; 0: a single level
+    LevelPlan::Points c_points_;  // of this rank
+    bool is_serial_;              // a single level
     std::unique_ptr<Mgrit> from_zero_;
     std::unique_ptr<Mgrit> from_guess_;
     State before_;  // the solution before, at C-points

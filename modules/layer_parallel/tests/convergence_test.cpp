@@ -250,9 +250,13 @@ TEST(Mgrit, MakesTheStepsAndSendsTheMessagesOfItsPlan) {
             made[0] = end.steps;
             sent[0] = end.messages;
             for (int i = 0; i < 3 && plan.levels() > 1; ++i) {
-              const CycleCost cost = cost_of(plan, plan_cycle(plan.levels(), cycle, i == 0), world().rank());
-              for (size_t l = 0; l < made.size(); ++l) made[l] += cost.steps[l];
-              for (size_t l = 0; l < made.size(); ++l) sent[l] += cost.messages[l];
+              for (const Phase& phase : plan_cycle(plan.levels(), cycle, i == 0)) {
+                for (const auto& [level, kind] : sweeps_of(phase)) {
+                  const SweepCost cost = cost_of(plan_sweep(plan, level, kind, world().rank()));
+                  made[static_cast<size_t>(level)] += cost.steps;
+                  sent[static_cast<size_t>(level)] += cost.messages;
+                }
+              }
             }
             int64_t all_made = 0;
             int64_t all_sent = 0;

@@ -5,9 +5,9 @@
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/tensor/generator.hpp>
 
+#include <tw/planning/stage_ranks.hpp>
 #include "row_exchange.hpp"
 #include "stage_pass.hpp"
-#include "stage_ranks.hpp"
 
 namespace tw::pipeline {
 

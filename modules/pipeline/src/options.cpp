@@ -5,7 +5,7 @@
 #include <numeric>
 #include <string>
 #include <tw/base/contract.hpp>
-#include <tw/pipeline/check.hpp>
+#include <tw/planning/schedule_check.hpp>
 
 namespace tw::pipeline {
 namespace {

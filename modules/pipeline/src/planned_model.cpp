@@ -15,10 +15,10 @@
 #include <tw/graph/place_in_module.hpp>
 #include <tw/pipeline/measured_profile.hpp>
 #include <tw/pipeline/pipeline.hpp>
+#include <tw/planning/stage_ranks.hpp>
 #include <tw/tensor/memory_order.hpp>
 
 #include "in_turn.hpp"
-#include "stage_ranks.hpp"
 
 namespace tw::pipeline {
 namespace {
@@ -51,9 +51,7 @@ struct Segments {
     for (const StagePlan& stage : plan.stages) {
       of_stage.push_back(next++);
       for (const int unit : stage.operators) {
-        const bool begins =
-            stage.recompute == Recompute::selective && unit != stage.operators.front() && std::ranges::count(stage.segments, unit) > 0;
-        of_unit.at(at(unit)) = begins ? next++ : next - 1;
+        of_unit.at(at(unit)) = unit != stage.operators.front() && stage.begins_segment(unit) ? next++ : next - 1;
       }
     }
     of_stage.push_back(next);
@@ -234,7 +232,8 @@ StageModel stage_of_rank(const Communicator& comm, const torch::nn::Module& modu
 }  // namespace
 
 Pipeline::Pipeline(const Communicator& comm, const torch::nn::Module& module, const ModelPlan& plan, uint64_t seed)
-    : Pipeline(comm, on_all_ranks(comm, "making the stages of a planned model", [&] { return stage_of_rank(comm, module, plan); }), plan.options(seed)) {}
+    : Pipeline(comm, on_all_ranks(comm, "making the stages of a planned model", [&] { return stage_of_rank(comm, module, plan); }),
+               plan.options(seed)) {}
 
 namespace {
 
@@ -317,8 +316,9 @@ ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const s
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options) {
   Captured captured = on_all_ranks(comm, "capturing the module", [&] { return Captured(module, forward, example); });
-  expect_same_on_all_ranks(comm, "the module that is planned",
-                           {"training, operators of hash " + captured.training.hash(), "evaluation, operators of hash " + captured.evaluation.hash()});
+  expect_same_on_all_ranks(
+      comm, "the module that is planned",
+      {"training, operators of hash " + captured.training.hash(), "evaluation, operators of hash " + captured.evaluation.hash()});
   const KeptBuffers kept(captured.buffers);
   const Profile profile = measured_profile(comm, captured.training, tensors_of(module), example, {.cache = options.profile_cache});
   PlanResult result = on_all_ranks(comm, "planning the module", [&] { return comm.rank() == 0 ? planned(profile, example, options) : PlanResult(); });

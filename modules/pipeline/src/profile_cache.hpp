@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 #include <tw/graph/graph.hpp>
-#include <tw/pipeline/profile.hpp>
+#include <tw/planning/profile.hpp>
 
 namespace tw::pipeline {
 

@@ -3,8 +3,8 @@
 #pragma once
 #include <tw/tensor/tensor_spec.hpp>
 
+#include <tw/planning/stage_ranks.hpp>
 #include "messages.hpp"
-#include "stage_ranks.hpp"
 
 namespace tw::pipeline {
 

@@ -7,7 +7,7 @@
 #include <tw/tensor/named_tensor.hpp>
 #include <vector>
 
-#include "stage_ranks.hpp"
+#include <tw/planning/stage_ranks.hpp>
 
 namespace tw::pipeline {
 

@@ -5,8 +5,8 @@
 #include <torch/torch.h>
 
 #include <tw/base/concat.hpp>
-#include <tw/pipeline/check.hpp>
 #include <tw/pipeline/pipeline.hpp>
+#include <tw/planning/schedule_check.hpp>
 
 #include "../src/allocation_peak.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <tw/layer_parallel/sweep.hpp>
+#include <tw/planning/sweep.hpp>
 #include <vector>
 
 namespace tw::layer_parallel {

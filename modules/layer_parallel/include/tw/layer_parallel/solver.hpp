@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 #include <tw/base/clock.hpp>
-#include <tw/layer_parallel/cycle.hpp>
 #include <tw/layer_parallel/propagator.hpp>
+#include <tw/planning/cycle.hpp>
 #include <vector>
 
 namespace tw::layer_parallel {

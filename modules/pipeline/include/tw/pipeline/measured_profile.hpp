@@ -5,7 +5,7 @@
 #include <string>
 #include <tw/graph/graph.hpp>
 #include <tw/mpi/communicator.hpp>
-#include <tw/pipeline/profile.hpp>
+#include <tw/planning/profile.hpp>
 #include <vector>
 
 namespace tw::pipeline {

@@ -2,8 +2,8 @@
 #pragma once
 #include <cstdint>
 #include <tw/gradients/shard_plan.hpp>
-#include <tw/pipeline/recompute.hpp>
-#include <tw/pipeline/schedule.hpp>
+#include <tw/planning/recompute.hpp>
+#include <tw/planning/schedule.hpp>
 #include <vector>
 
 namespace tw::pipeline {

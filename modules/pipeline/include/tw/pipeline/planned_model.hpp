@@ -10,8 +10,8 @@
 #include <tw/graph/forward.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/pipeline/options.hpp>
-#include <tw/pipeline/planner.hpp>
 #include <tw/pipeline/stage_model.hpp>
+#include <tw/planning/planner.hpp>
 #include <vector>
 
 namespace tw::pipeline {

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order in which an iteration of the full approximation scheme (FAS) visits the levels. Pure.
+#pragma once
+#include <string_view>
+#include <tw/planning/per_level.hpp>
+#include <tw/planning/sweep.hpp>
+#include <vector>
+
+namespace tw::layer_parallel {
+
+struct CycleOptions {
+  /// nu, relaxations before each restriction: 0 is F-, 1 is FCF-relaxation. `{0, 1}` relaxes on coarse levels only.
+  PerLevel<int> relaxations = 1;
+  /// Begin the first iteration on the coarsest level, with the guess as it is: it is then a prediction there, and reports no residual.
+  bool skip_downcycle = true;
+  /// 0: V-cycles. Else F-cycles: on the way up, so many V-cycles on every level between the coarsest and the finest.
+  int f_cycle = 0;
+
+  /// @throws ContractError naming the wrong field.
+  void validate() const;
+};
+
+/// What all ranks do together on a level.
+struct Phase {
+  enum class Kind {
+    relax,     ///< F- and then C-relaxation: u_C <- w (step(u_{C-1}) + f_C) + (1 - w) u_C
+    restrict,  ///< F-relaxation and residual r; then on level + 1: u = v = u_C, f_I = r_I + v_I - step(v_{I-1})
+    inject,    ///< on level + 1: u = v = u_C, without f
+    solve,     ///< the coarsest level, serially: u_I = step(u_{I-1}) + f_I
+    fill,      ///< F-relaxation
+    correct,   ///< u_C <- u_C + (u - v) of level + 1
+  };
+  Kind kind;
+  int level;
+
+  bool operator==(const Phase&) const = default;
+};
+inline constexpr int phase_kinds = 6;
+const char* name_of(Phase::Kind kind);
+
+/// One iteration. @param first whether it is the first. Its result are C-points of level 0.
+/// Ref: Brandt 1977 (FAS); Falgout et al. 2014 (MGRIT), SISC 36:6.
+std::vector<Phase> plan_cycle(int levels, const CycleOptions& options, bool first);
+
+/// What all ranks do together on a level, each its plan_sweep().
+struct Sweep {
+  int level = 0;
+  SweepKind kind = SweepKind::all;
+};
+/// The sweeps of a phase, in their order.
+std::vector<Sweep> sweeps_of(const Phase& phase);
+
+}  // namespace tw::layer_parallel

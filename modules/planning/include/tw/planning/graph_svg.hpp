@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <tw/planning/plan.hpp>
+
+namespace tw::pipeline {
+
+/// A picture of the operators of `profile`, a box each, from the model's input downwards, none beside what it takes; a stage of `plan` a colour. What
+/// goes from one stage to another is drawn thick, with the bytes that a micro-batch of Plan::rows() has there. Operators without batch data, which
+/// every stage computes for itself, have the colour of none. Pure.
+/// @throws ContractError with the first of problems_of(plan, profile, plan.devices())
+std::string graph_svg(const Profile& profile, const Plan& plan);
+
+}  // namespace tw::pipeline

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which levels, coarsening and relaxations to take, by predicted speed-up. Pure.
+#pragma once
+#include <tw/planning/level_prediction.hpp>
+#include <vector>
+
+namespace tw::layer_parallel {
+
+/// What is tried, and for whom.
+struct Candidates {
+  Costs costs = {};
+  std::vector<PerLevel<int64_t>> coarsenings = {2, 4, 8, 16, 32, 64};
+  int max_levels = 5;
+  /// Relaxations on every level: F and FCF. Tried only where there are several iterations, for a skipped downcycle has none.
+  std::vector<int> relaxations = {0, 1};
+  int forward_iterations = 2;
+  int backward_iterations = 1;
+  bool residuals = true;
+
+  /// @throws ContractError naming the wrong field.
+  void validate() const;
+};
+
+/// One way to run an ODE block, and what to expect of it.
+struct Choice {
+  LevelPlan plan;
+  PerLevel<int64_t> coarsening;
+  int relaxations = 0;
+  Prediction prediction;
+
+  /// Layers are best made one after the other.
+  bool is_serial() const noexcept { return plan.levels() == 1; }
+};
+
+/// All of `candidates` for `layers` over `ranks`, the fastest first; also one level, serial. Whole intervals are the grid, what they leave over are
+/// serial layers. The coarsest level has at least four steps, two where there are fewer than eight layers: on less it says little about the network.
+/// @param layers at least 2 @param ranks from 1 to `layers`
+std::vector<Choice> choices(int64_t layers, int ranks, const Candidates& candidates = {});
+
+/// The choice to begin with. Of those within 5 % of the fastest, the one that converges best: smallest coarsening on the finest level, then most
+/// relaxations, then fewest levels. Serial where nothing is faster.
+Choice recommend(int64_t layers, int ranks, const Candidates& candidates = {});
+
+}  // namespace tw::layer_parallel

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <iomanip>
+#include <sstream>
+#include <tw/planning/planner.hpp>
+
+#include "text.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+/// A limit, and the time of a step without it.
+struct Limit {
+  double step_s;
+  const char* name;
+  const char* without;
+};
+
+void write_limits(std::ostream& out, const PlanResult& result) {
+  constexpr double little = 0.01;
+  const double step = result.best().step_s;
+  const std::array<Limit, 4> limits{{{result.relaxed.memory, "memory", "devices of any memory"},
+                                     {result.relaxed.links, "the links between stages", "transfers between stages in no time"},
+                                     {result.relaxed.all_reduce, "the all-reduce of gradients", "all-reduces in no time"},
+                                     {result.relaxed.balance, "the slowest stage and the bubble", "no bubble and all stages equally long"}}};
+  // The last one is a bound that no plan need reach: it binds where nothing else does.
+  const Limit* binding = &*std::min_element(limits.begin(), limits.end() - 1, [](const Limit& a, const Limit& b) { return a.step_s < b.step_s; });
+  if (binding->step_s > (1 - little) * step) binding = &limits.back();
+  if (binding->step_s > (1 - little) * step) {
+    out << "what binds: the work itself; without any one limit, no plan is more than 1 % faster\n";
+    return;
+  }
+  out << "what binds: " << binding->name << ". A step would take\n";
+  for (const Limit& limit : limits) {
+    out << "  " << std::setw(12) << ms(limit.step_s) << "  with " << limit.without << " (" << percent(1 - limit.step_s / step) << " less)\n";
+  }
+}
+
+void write_reasons(std::ostream& out, const PlanResult& result) {
+  const Plan& best = result.best();
+  out << "\nwhy this plan: the shortest step of " << result.simulated << " plans that were simulated, the best of " << result.settings
+      << " settings (schedule x micro-batches)\n";
+  if (result.is_data_parallel()) {
+    out << "the model fits one device" << (best.stages[0].recompute == Recompute::none ? "" : " with recomputation")
+        << (best.devices() > 1 ? ": plain data parallelism wins, no pipeline is faster\n" : ": nothing is faster than one device alone\n");
+  } else {
+    const auto alone = std::find_if(result.plans.begin(), result.plans.end(), [](const Plan& plan) { return plan.stages.size() == 1; });
+    if (alone != result.plans.end()) out << "data parallelism alone would do, at " << ms(alone->step_s) << '\n';
+  }
+  if (result.plans.size() > 1) {
+    const Plan& next = result.plans[1];
+    out << "next best: " << summary(next) << ", " << percent(next.step_s / best.step_s - 1) << " longer\n";
+  } else {
+    out << "next best: none was found\n";
+  }
+  write_limits(out, result);
+}
+
+}  // namespace
+
+std::string explain(const PlanResult& result) {
+  std::ostringstream out;
+  out << describe(result.best(), result.profile);
+  write_reasons(out, result);
+  return std::move(out).str();
+}
+
+}  // namespace tw::pipeline

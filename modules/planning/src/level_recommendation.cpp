@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/planning/level_recommendation.hpp>
+
+#include <algorithm>
+#include <tuple>
+#include <tw/base/contract.hpp>
+
+namespace tw::layer_parallel {
+namespace {
+
+/// A plan of `levels` levels, where the layers suffice for them.
+void add_choices(std::vector<Choice>& all, int64_t layers, int ranks, int levels, const PerLevel<int64_t>& coarsening, const Candidates& candidates) {
+  const LevelOptions options{.levels = levels, .coarsening = coarsening, .min_coarse = layers < 8 ? 2 : 4};
+  const int64_t grid = steps_on_grid(layers, options);
+  const LevelPlan plan = level_plan(grid, ranks, options, StepOwner::left);
+  if (grid < ranks || plan.levels() < levels) return;
+  Costs costs = candidates.costs;
+  costs.serial_layers += layers - grid;
+  const bool relaxes = levels > 1 && std::max(candidates.forward_iterations, candidates.backward_iterations) > 1;
+  for (const int nu : relaxes ? candidates.relaxations : std::vector<int>{0}) {
+    const auto pass = [&](int iterations) {
+      return PassOptions{.cycle = {.relaxations = nu}, .iterations = iterations, .residuals = candidates.residuals};
+    };
+    all.push_back({plan, coarsening, nu, predict(plan, pass(candidates.forward_iterations), pass(candidates.backward_iterations), costs)});
+  }
+}
+
+}  // namespace
+
+void Candidates::validate() const {
+  costs.validate();
+  TW_EXPECTS(!coarsenings.empty() && !relaxations.empty(), "coarsenings and relaxations need a value");
+  TW_EXPECTS(max_levels >= 1, "max_levels must be at least 1, is ", max_levels);
+  for (const PerLevel<int64_t>& coarsening : coarsenings) LevelOptions{.levels = max_levels, .coarsening = coarsening}.validate();
+  for (const int nu : relaxations) CycleOptions{.relaxations = nu}.validate();
+  TW_EXPECTS(forward_iterations >= 1 && backward_iterations >= 1, "iterations must be at least 1, are ", forward_iterations, " and ",
+             backward_iterations);
+}
+
+std::vector<Choice> choices(int64_t layers, int ranks, const Candidates& candidates) {
+  candidates.validate();
+  TW_EXPECTS(layers >= 2, "at least two layers are needed, got ", layers);
+  TW_EXPECTS(ranks >= 1 && ranks <= layers, "ranks must be from 1 to the ", layers, " layers, got ", ranks);
+  std::vector<Choice> all;
+  add_choices(all, layers, ranks, 1, candidates.coarsenings.front(), candidates);
+  for (const PerLevel<int64_t>& coarsening : candidates.coarsenings) {
+    for (int levels = 2; levels <= candidates.max_levels; ++levels) add_choices(all, layers, ranks, levels, coarsening, candidates);
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Choice& a, const Choice& b) { return a.prediction.speed_up > b.prediction.speed_up; });
+  return all;
+}
+
+Choice recommend(int64_t layers, int ranks, const Candidates& candidates) {
+  const std::vector<Choice> all = choices(layers, ranks, candidates);
+  if (all.front().is_serial()) return all.front();
+  const double enough = 0.95 * all.front().prediction.speed_up;
+  const auto order = [](const Choice& choice) { return std::tuple(choice.coarsening.at(0), -choice.relaxations, choice.plan.levels()); };
+  const Choice* best = &all.front();
+  for (const Choice& choice : all) {
+    if (!choice.is_serial() && choice.prediction.speed_up >= enough && order(choice) < order(*best)) best = &choice;
+  }
+  return *best;
+}
+
+}  // namespace tw::layer_parallel

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/planning/plan.hpp>
+
+#include <algorithm>
+#include <tw/base/concat.hpp>
+
+#include "operator_order.hpp"
+#include "text.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+/// By operator, the first stage that has it; -1: none. Reports what is there twice and must not be.
+std::vector<int> stage_of_operators(const Plan& plan, const Profile& profile, const std::vector<bool>& sees, std::vector<std::string>& problems) {
+  std::vector<int> stage_of(profile.operators.size(), -1);
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    int before = -1;
+    for (const int op : plan.stages[stage].operators) {
+      if (op < 0 || op >= static_cast<int>(profile.operators.size())) {
+        problems.push_back(concat("stage ", stage, " has operator ", op, ", which there is not"));
+        continue;
+      }
+      if (op <= before)
+        problems.push_back(concat("stage ", stage, ": operators are not ascending at \"", profile.operators[static_cast<size_t>(op)].name, '"'));
+      before = op;
+      int& first = stage_of[static_cast<size_t>(op)];
+      if (first >= 0 && first != static_cast<int>(stage) && sees[static_cast<size_t>(op)]) {
+        problems.push_back(concat("operator \"", profile.operators[static_cast<size_t>(op)].name, "\" is in stage ", first, " and in stage ", stage));
+      }
+      if (first < 0) first = static_cast<int>(stage);
+    }
+  }
+  return stage_of;
+}
+
+void check_cut(const Plan& plan, const Profile& profile, std::vector<std::string>& problems) {
+  const std::vector<bool> sees = sees_batch(profile);
+  const std::vector<int> stage_of = stage_of_operators(plan, profile, sees, problems);
+  for (size_t op = 0; op < stage_of.size(); ++op) {
+    if (sees[op] && stage_of[op] < 0) problems.push_back(concat("operator \"", profile.operators[op].name, "\" is in no stage"));
+  }
+  if (!problems.empty()) return;
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    const std::vector<int>& operators = plan.stages[stage].operators;
+    if (std::none_of(operators.begin(), operators.end(), [&](int op) { return sees[static_cast<size_t>(op)]; })) {
+      problems.push_back(concat("stage ", stage, " has no operator that takes batch data"));
+    }
+    for (const int op : operators) {
+      for (const int input : profile.operators[static_cast<size_t>(op)].inputs) {
+        if (input < 0) continue;
+        const std::string& taken = profile.operators[static_cast<size_t>(input)].name;
+        const std::string& name = profile.operators[static_cast<size_t>(op)].name;
+        const int from = stage_of[static_cast<size_t>(input)];
+        if (sees[static_cast<size_t>(input)] && from > static_cast<int>(stage)) {
+          problems.push_back(
+              concat("the cut is not convex: \"", name, "\" in stage ", stage, " takes from \"", taken, "\" in stage ", from, ", which is later"));
+        } else if (!sees[static_cast<size_t>(input)] && !std::binary_search(operators.begin(), operators.end(), input)) {
+          problems.push_back(
+              concat("\"", name, "\" in stage ", stage, " takes from \"", taken, "\", which holds no batch data and must be in that stage too"));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool StagePlan::begins_segment(int op) const { return recompute == Recompute::selective && std::ranges::count(segments, op) > 0; }
+
+int Plan::devices() const {
+  int sum = 0;
+  for (const StagePlan& stage : stages) sum += stage.replicas;
+  return sum;
+}
+
+Schedule schedule_of(const Plan& plan) {
+  const auto stages = static_cast<int>(plan.stages.size());
+  return plan.schedule == ScheduleKind::gpipe ? gpipe(stages, plan.micro_batches) : one_forward_one_backward(stages, plan.micro_batches);
+}
+
+std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, int devices) {
+  std::vector<std::string> problems = problems_of(profile);
+  if (!problems.empty()) return problems;
+  if (plan.hash != profile.hash) problems.push_back(wrong_hash(plan, profile));
+  if (plan.micro_batches < 1) problems.push_back(concat("micro_batches must be at least 1, is ", plan.micro_batches));
+  if (plan.batch < plan.micro_batches)
+    problems.push_back(concat("a batch of ", plan.batch, " is smaller than its ", plan.micro_batches, " micro-batches"));
+  if (plan.stages.empty()) problems.emplace_back("there are no stages");
+  if (!problems.empty()) return problems;
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    const StagePlan& s = plan.stages[stage];
+    if (s.replicas < 1) problems.push_back(concat("stage ", stage, ": replicas must be at least 1, are ", s.replicas));
+    if (s.replicas > plan.rows())
+      problems.push_back(concat("stage ", stage, ": ", s.replicas, " replicas for micro-batches of ", plan.rows(), " rows"));
+    for (const int segment : s.segments) {
+      if (!std::binary_search(s.operators.begin(), s.operators.end(), segment)) {
+        problems.push_back(concat("stage ", stage, ": operator ", segment, " begins a segment and is not in the stage"));
+      }
+    }
+  }
+  if (plan.devices() > devices) problems.push_back(concat("replicas sum up to ", plan.devices(), ", there are ", devices, " devices"));
+  check_cut(plan, profile, problems);
+  return problems;
+}
+
+const char* name_of(Recompute recompute) noexcept {
+  switch (recompute) {
+    case Recompute::none: return "none";
+    case Recompute::selective: return "selective";
+    case Recompute::full: return "full";
+  }
+  return "";
+}
+
+const char* name_of(ScheduleKind schedule) noexcept { return schedule == ScheduleKind::gpipe ? "gpipe" : "1f1b"; }
+
+std::vector<std::string> name_ranges(const std::vector<int>& operators, const Profile& profile) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < operators.size();) {
+    size_t last = i;
+    while (last + 1 < operators.size() && operators[last + 1] == operators[last] + 1) ++last;
+    const auto name = [&](size_t at) { return profile.operators[static_cast<size_t>(operators[at])].name; };
+    names.push_back(last == i ? name(i) : concat(name(i), " .. ", name(last)));
+    i = last + 1;
+  }
+  return names;
+}
+
+}  // namespace tw::pipeline

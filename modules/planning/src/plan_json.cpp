@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+#include <tw/planning/plan.hpp>
+
+#include "json_fields.hpp"
+#include "text.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Operators by their names.
+class Names {
+ public:
+  explicit Names(const Profile& profile) {
+    for (size_t i = 0; i < profile.operators.size(); ++i) index_of_[profile.operators[i].name] = static_cast<int>(i);
+  }
+  /// Of "a" or of "a .. b".
+  std::pair<int, int> range(const std::string& text, const std::string& where) const {
+    const size_t dots = text.find(" .. ");
+    const int first = one(text.substr(0, dots), where);
+    const int last = dots == std::string::npos ? first : one(text.substr(dots + 4), where);
+    if (last < first) throw Error(concat(where, ": \"", text, "\" ends before it begins"));
+    return {first, last};
+  }
+
+ private:
+  int one(const std::string& name, const std::string& where) const {
+    const auto found = index_of_.find(name);
+    if (found == index_of_.end()) throw Error(concat(where, ": there is no operator \"", name, '"'));
+    return found->second;
+  }
+
+  std::map<std::string, int, std::less<>> index_of_;
+};
+
+std::vector<int> operators_from(const nlohmann::json& json, const char* name, const Names& names, const std::string& where) {
+  std::vector<int> operators;
+  for (const auto& text : field<std::vector<std::string>>(json, name, where)) {
+    const auto [first, last] = names.range(text, concat(where, '.', name));
+    for (int op = first; op <= last; ++op) operators.push_back(op);
+  }
+  std::sort(operators.begin(), operators.end());
+  return operators;
+}
+
+template <class Kind>
+Kind kind_from(const nlohmann::json& json, const char* name, std::initializer_list<Kind> kinds, const std::string& where) {
+  const auto text = field<std::string>(json, name, where);
+  std::string known;
+  for (const Kind kind : kinds) {
+    if (text == name_of(kind)) return kind;
+    known += concat(known.empty() ? "" : ", ", name_of(kind));
+  }
+  throw Error(concat(where, '.', name, " is \"", text, "\", must be one of ", known));
+}
+
+StagePlan stage_from(const nlohmann::json& json, const Names& names, const std::string& where) {
+  refuse_others(json, {"operators", "replicas", "recompute", "segments", "predicted"}, where);
+  StagePlan stage{.operators = operators_from(json, "operators", names, where),
+                  .replicas = field<int>(json, "replicas", where),
+                  .recompute = kind_from(json, "recompute", {Recompute::none, Recompute::selective, Recompute::full}, where)};
+  if (json.contains("segments")) stage.segments = operators_from(json, "segments", names, where);
+  return stage;
+}
+
+Json figures_json(const StageFigures& figures) {
+  return {{"forward_ms", 1e3 * figures.forward_s},
+          {"backward_ms", 1e3 * figures.backward_s},
+          {"all_reduce_ms", 1e3 * figures.all_reduce_s},
+          {"memory_bytes", figures.memory.total()}};
+}
+
+}  // namespace
+
+std::string to_json(const Plan& plan, const Profile& profile) {
+  Json stages = Json::array();
+  for (const StagePlan& stage : plan.stages) {
+    Json json{{"operators", name_ranges(stage.operators, profile)}, {"replicas", stage.replicas}, {"recompute", name_of(stage.recompute)}};
+    if (stage.recompute == Recompute::selective) {
+      json["segments"] = Json::array();
+      for (const int op : stage.segments) json["segments"].push_back(profile.operators[static_cast<size_t>(op)].name);
+    }
+    json["predicted"] = figures_json(stage.figures);
+    stages.push_back(json);
+  }
+  const Json json{{"hash", plan.hash},
+                  {"batch", plan.batch},
+                  {"micro_batches", plan.micro_batches},
+                  {"schedule", name_of(plan.schedule)},
+                  {"predicted", {{"step_ms", 1e3 * plan.step_s}, {"bubble", plan.bubble}}},
+                  {"stages", stages}};
+  return json.dump(2) + '\n';
+}
+
+Plan plan_from_json(std::string_view text, const Profile& profile, int devices) {
+  const nlohmann::json json = parse_json(text, "the plan");
+  refuse_others(json, {"hash", "batch", "micro_batches", "schedule", "predicted", "stages"}, "plan");
+  Plan plan{.hash = field<std::string>(json, "hash", "plan"),
+            .batch = field<int64_t>(json, "batch", "plan"),
+            .micro_batches = field<int>(json, "micro_batches", "plan"),
+            .schedule = kind_from(json, "schedule", {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}, "plan")};
+  // First: with another model's names, nothing else would make sense.
+  if (plan.hash != profile.hash) throw Error(wrong_hash(plan, profile));
+  const Names names(profile);
+  for (const auto& stage : field<std::vector<nlohmann::json>>(json, "stages", "plan")) {
+    plan.stages.push_back(stage_from(stage, names, concat("plan.stages[", plan.stages.size(), ']')));
+  }
+  const std::vector<std::string> problems = problems_of(plan, profile, devices);
+  if (!problems.empty()) throw Error("the plan does not fit: " + problems.front());
+  return plan;
+}
+
+}  // namespace tw::pipeline

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan_prediction.hpp"
+
+#include <algorithm>
+#include <tw/base/contract.hpp>
+
+#include "stage_figures.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+/// The stages one behind the other, cut into their segments, so that each stage is a stretch of blocks.
+struct StageOrder {
+  std::vector<int> operators;      // that see the batch
+  std::vector<int> begins;         // of segments, and the end
+  std::vector<int> first_segment;  // by stage, and the end
+};
+
+StageOrder order_of(const Plan& plan, const Profile& profile) {
+  const std::vector<bool> sees = sees_batch(profile);
+  StageOrder order;
+  for (const StagePlan& stage : plan.stages) {
+    order.first_segment.push_back(static_cast<int>(order.begins.size()));
+    order.begins.push_back(static_cast<int>(order.operators.size()));
+    for (const int op : stage.operators) {
+      if (!sees[static_cast<size_t>(op)]) continue;
+      const auto place = static_cast<int>(order.operators.size());
+      if (stage.begins_segment(op) && place > order.begins.back()) order.begins.push_back(place);
+      order.operators.push_back(op);
+    }
+  }
+  order.first_segment.push_back(static_cast<int>(order.begins.size()));
+  order.begins.push_back(static_cast<int>(order.operators.size()));
+  return order;
+}
+
+}  // namespace
+
+Simulation simulation_of(const Plan& plan) {
+  std::vector<PassTimes> times;
+  for (const StagePlan& stage : plan.stages) {
+    times.push_back({.forward = stage.figures.forward_s, .backward = stage.figures.backward_s, .transfer = stage.figures.transfer_s});
+  }
+  return simulate(schedule_of(plan), times);
+}
+
+void predict_step(Plan& plan, const std::vector<Affine>& borders, const Cluster& cluster) {
+  for (size_t i = 0; i + 1 < plan.stages.size(); ++i) {
+    plan.stages[i].figures.transfer_s =
+        transfer_seconds(borders[i], plan.rows(), plan.stages[i].replicas, plan.stages[i + 1].replicas, cluster.between_stages);
+  }
+  const Simulation simulation = simulation_of(plan);
+  plan.step_s = simulation.duration;
+  double idle = 0;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    StageFigures& figures = plan.stages[i].figures;
+    const Simulation::Span& last = simulation.devices[i].back();
+    const double end = std::max(last.end, (cluster.overlapped_all_reduce ? last.begin : last.end) + figures.all_reduce_s);
+    figures.exposed_s = std::max(0.0, end - simulation.duration);
+    plan.step_s = std::max(plan.step_s, end);
+    idle += plan.stages[i].replicas * simulation.bubble(i);
+  }
+  plan.bubble = simulation.duration > 0 ? std::max(0.0, idle / (plan.devices() * simulation.duration)) : 0;
+}
+
+Plan predicted(Plan plan, const Profile& profile, const Cluster& cluster, const ParameterMemory& parameters) {
+  cluster.validate();
+  parameters.validate();
+  const std::vector<std::string> problems = problems_of(plan, profile, cluster.devices);
+  TW_EXPECTS(problems.empty(), problems.front());
+  StageOrder ordered = order_of(plan, profile);
+  const OperatorOrder order(profile, std::move(ordered.operators));
+  const Stretches stretches(order, std::move(ordered.begins));
+  const auto count = static_cast<int>(plan.stages.size());
+  std::vector<Affine> borders;
+  for (int i = 0; i < count; ++i) {
+    StagePlan& stage = plan.stages[static_cast<size_t>(i)];
+    const int begin = ordered.first_segment[static_cast<size_t>(i)];
+    const int end = ordered.first_segment[static_cast<size_t>(i) + 1];
+    const int held = in_flight(plan.schedule, plan.micro_batches, count - i);
+    const StageSetting setting{share_of_rows(plan.rows(), stage.replicas), stage.replicas, held, stage.recompute};
+    stage.figures = figures_of(stage_load(stretches, begin, end, setting.rows), setting, cluster, parameters);
+    borders.push_back(stretches.border(end));
+  }
+  predict_step(plan, borders, cluster);
+  return plan;
+}
+
+}  // namespace tw::pipeline

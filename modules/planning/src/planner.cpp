@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/planning/planner.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
+#include <tw/base/numbers.hpp>
+
+#include "coarsening.hpp"
+#include "infeasible.hpp"
+#include "plan_prediction.hpp"
+#include "stage_search.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+std::vector<SearchSetting> settings_of(const Cluster& cluster, const PlanOptions& options) {
+  std::vector<SearchSetting> settings;
+  for (const int m : micro_batch_counts(options)) {
+    for (const ScheduleKind schedule : {ScheduleKind::one_forward_one_backward, ScheduleKind::gpipe}) {
+      if (options.schedule && *options.schedule != schedule) continue;
+      settings.push_back({.schedule = schedule,
+                          .micro_batches = m,
+                          .rows = divide_up(options.batch, m),
+                          .devices = cluster.devices,
+                          .max_stages = options.max_stages.value_or(cluster.devices)});
+    }
+  }
+  return settings;
+}
+
+Plan plan_of(const Candidate& candidate, const Stretches& stretches, const Cluster& cluster, const PlanOptions& options) {
+  Plan plan{.hash = stretches.order().profile().hash,
+            .batch = options.batch,
+            .micro_batches = candidate.setting.micro_batches,
+            .schedule = candidate.setting.schedule};
+  std::vector<Affine> borders;
+  int begin = 0;
+  auto behind = static_cast<int>(candidate.stages.size());
+  for (const auto& [end, replicas, recompute] : candidate.stages) {
+    const StageSetting setting{share_of_rows(candidate.setting.rows, replicas), replicas, in_flight(plan.schedule, plan.micro_batches, behind--),
+                               recompute};
+    StagePlan& stage = plan.stages.emplace_back(StagePlan{.replicas = replicas, .recompute = recompute});
+    stage.figures = figures_of(stage_load(stretches, begin, end, setting.rows), setting, cluster, options.parameters);
+    borders.push_back(stretches.border(end));
+    begin = end;
+  }
+  predict_step(plan, borders, cluster);
+  return plan;
+}
+
+/// Left out until a plan has won: they are long.
+void name_operators(Plan& plan, const Candidate& candidate, const Stretches& stretches) {
+  int begin = 0;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const int end = candidate.stages[i].end;
+    plan.stages[i].operators = stretches.operators_of(begin, end);
+    if (plan.stages[i].recompute == Recompute::selective) {
+      for (int block = begin; block < end; ++block) plan.stages[i].segments.push_back(stretches.order().operator_at(stretches.begin_of(block)));
+    }
+    begin = end;
+  }
+}
+
+struct Simulated {
+  Candidate candidate;
+  Plan plan;
+};
+
+/// The outer search over settings; the best candidates simulated, the best one first.
+class Search {
+ public:
+  Search(const Stretches& stretches, const Cluster& cluster, const PlanOptions& options)
+      : stretches_(stretches), cluster_(cluster), options_(options) {}
+
+  std::vector<Simulated> run(const std::vector<SearchSetting>& settings) {
+    double best = infinity;
+    for (const SearchSetting& setting : settings) {
+      std::vector<Candidate> found = search_stages(stretches_, setting, cluster_, options_, slack * best);
+      std::stable_sort(found.begin(), found.end(), by_objective);
+      for (size_t i = 0; i < found.size(); ++i) {
+        best = std::min(best, found[i].objective);
+        (i < best_of_setting ? sure_ : others_).push_back(std::move(found[i]));
+      }
+    }
+    std::stable_sort(others_.begin(), others_.end(), by_objective);
+    std::vector<Simulated> simulated;
+    for (const Candidate& candidate : sure_) simulate_candidate(candidate, slack * best, simulated);
+    for (size_t i = 0; i < others_.size() && i < best_of_all; ++i) simulate_candidate(others_[i], slack * best, simulated);
+    const auto order = [](const Simulated& s) { return std::tuple(s.plan.step_s, s.plan.devices(), s.plan.stages.size(), s.plan.micro_batches); };
+    std::stable_sort(simulated.begin(), simulated.end(), [&](const Simulated& a, const Simulated& b) { return order(a) < order(b); });
+    return simulated;
+  }
+
+ private:
+  // The objective overestimates what transfers and all-reduces cost: candidates up to so many times the best one are simulated.
+  static constexpr double slack = 1.25;
+  static constexpr size_t best_of_setting = 4;
+  static constexpr size_t best_of_all = 64;
+
+  static bool by_objective(const Candidate& a, const Candidate& b) { return a.objective < b.objective; }
+
+  void simulate_candidate(const Candidate& candidate, double limit, std::vector<Simulated>& simulated) const {
+    if (candidate.objective <= limit) simulated.push_back({candidate, plan_of(candidate, stretches_, cluster_, options_)});
+  }
+
+  const Stretches& stretches_;
+  const Cluster& cluster_;
+  const PlanOptions& options_;
+  std::vector<Candidate> sure_;
+  std::vector<Candidate> others_;
+};
+
+double relaxed_step(const Stretches& stretches, const Cluster& cluster, PlanOptions options, const std::vector<SearchSetting>& settings) {
+  options.gap = std::max(options.gap, 0.02);
+  return Search(stretches, cluster, options).run(settings).front().plan.step_s;
+}
+
+Relaxations relaxations(const Stretches& stretches, const Cluster& cluster, const PlanOptions& options, const std::vector<SearchSetting>& settings,
+                        const Plan& best) {
+  const auto with = [&](auto change) {
+    Cluster relaxed = cluster;
+    change(relaxed);
+    return std::min(best.step_s, relaxed_step(stretches, relaxed, options, settings));
+  };
+  Relaxations relaxed{.memory = with([](Cluster& c) { c.memory_bytes = infinity; }),
+                      .links = with([](Cluster& c) { c.between_stages = {}; }),
+                      .all_reduce = with([](Cluster& c) { c.within_stage = {}; })};
+  for (const StagePlan& stage : best.stages)
+    relaxed.balance += stage.replicas * best.micro_batches * (stage.figures.forward_s + stage.figures.backward_s);
+  relaxed.balance /= cluster.devices;
+  return relaxed;
+}
+
+}  // namespace
+
+void PlanOptions::validate() const {
+  TW_EXPECTS(batch >= 1, "batch must be at least 1, is ", batch);
+  TW_EXPECTS(!micro_batches || *micro_batches >= 1, "micro_batches must be at least 1, is ", micro_batches.value_or(0));
+  TW_EXPECTS(!micro_batches || *micro_batches <= batch, "a batch of ", batch, " is smaller than its ", micro_batches.value_or(0), " micro-batches");
+  TW_EXPECTS(!max_stages || *max_stages >= 1, "max_stages must be at least 1, is ", max_stages.value_or(0));
+  TW_EXPECTS(!recompute.empty(), "recompute must allow something");
+  TW_EXPECTS(max_blocks >= 1, "max_blocks must be at least 1, is ", max_blocks);
+  TW_EXPECTS(gap >= 0 && gap < 1, "gap must be at least 0 and below 1, is ", gap);
+  TW_EXPECTS(best_plans >= 1, "best_plans must be at least 1, is ", best_plans);
+  parameters.validate();
+}
+
+std::vector<int> micro_batch_counts(const PlanOptions& options) {
+  if (options.micro_batches) return {*options.micro_batches};
+  std::set<int> counts;
+  for (int m = 1; m <= std::min<int64_t>(options.batch, 4096); m *= 2) counts.insert(m);
+  for (int m = 1; m <= std::min<int64_t>(options.batch, 64); ++m) {
+    if (options.batch % m == 0) counts.insert(m);
+  }
+  return {counts.begin(), counts.end()};
+}
+
+PlanResult plan(const Profile& profile, const Cluster& cluster, const PlanOptions& options) {
+  profile.validate();
+  cluster.validate();
+  options.validate();
+  const OperatorOrder order(profile);
+  TW_EXPECTS(order.size() > 0, "no operator takes the model's input");
+  const double rows = std::max(1.0, static_cast<double>(options.batch) / cluster.devices);
+  const Stretches stretches(order, coarsen(order, pinned_stretches(order, options.together), options.max_blocks, rows));
+  const std::vector<SearchSetting> settings = settings_of(cluster, options);
+  std::vector<Simulated> simulated = Search(stretches, cluster, options).run(settings);
+  if (simulated.empty()) throw Error(why_infeasible(stretches, settings, cluster, options));
+
+  PlanResult result{.cluster = cluster, .options = options, .profile = profile};
+  result.settings = static_cast<int>(settings.size());
+  result.simulated = static_cast<int>(simulated.size());
+  std::set<std::pair<int, std::vector<StageChoice>>> known;
+  for (Simulated& s : simulated) {
+    if (static_cast<int>(result.plans.size()) == options.best_plans) break;
+    if (!known.insert({s.plan.micro_batches, s.candidate.stages}).second) continue;
+    name_operators(s.plan, s.candidate, stretches);
+    result.plans.push_back(std::move(s.plan));
+  }
+  result.relaxed = relaxations(stretches, cluster, options, settings, result.best());
+  return result;
+}
+
+}  // namespace tw::pipeline

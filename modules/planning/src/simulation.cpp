@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/planning/simulation.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
+#include <tw/planning/schedule_check.hpp>
+
+namespace tw::pipeline {
+namespace {
+
+/// When what an action takes is there; the first and last stage take nothing from a neighbour.
+class Arrivals {
+ public:
+  explicit Arrivals(const std::vector<PassTimes>& times) : times_(times) {}
+
+  /// Infinite: not known yet.
+  double of(const Action& action) const {
+    const bool is_forward = action.is_forward();
+    const int from = is_forward ? action.stage - 1 : action.stage + 1;
+    if (from < 0 || from >= static_cast<int>(times_.size())) return 0;
+    const auto found = arrivals_.find({is_forward, from, action.micro_batch});
+    return found == arrivals_.end() ? infinity : found->second;
+  }
+  void note(const Action& action, double end) {
+    const bool is_forward = action.is_forward();
+    const int border = is_forward ? action.stage : action.stage - 1;
+    if (border < 0 || border + 1 >= static_cast<int>(times_.size())) return;
+    double& link_free = links_[{is_forward, border}];
+    link_free = std::max(link_free, end) + times_[static_cast<size_t>(border)].transfer;
+    arrivals_[{is_forward, action.stage, action.micro_batch}] = link_free;
+  }
+
+ private:
+  const std::vector<PassTimes>& times_;
+  std::map<std::tuple<bool, int, int>, double> arrivals_;  // by direction, sender and micro-batch
+  std::map<std::pair<bool, int>, double> links_;           // by direction and border: when it is free
+};
+
+}  // namespace
+
+double Simulation::bubble(size_t device) const {
+  double busy = 0;
+  for (const Span& span : devices.at(device)) busy += span.end - span.begin;
+  return duration - busy;
+}
+
+Simulation simulate(const Schedule& schedule, const std::vector<PassTimes>& times) {
+  TW_EXPECTS(times.size() == static_cast<size_t>(schedule.stages), "times of ", times.size(), " stages for a schedule of ", schedule.stages);
+  const std::vector<std::string> problems = problems_of(schedule, std::max(schedule.micro_batches, 1));
+  TW_EXPECTS(problems.empty(), problems.front());
+  Simulation result;
+  result.devices.resize(schedule.devices.size());
+  std::vector<double> free(schedule.devices.size(), 0);
+  Arrivals arrivals(times);
+  // A schedule without problems always has a device that can go on.
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (size_t device = 0; device < schedule.devices.size(); ++device) {
+      auto& spans = result.devices[device];
+      while (spans.size() < schedule.devices[device].size()) {
+        const Action& action = schedule.devices[device][spans.size()];
+        const double there = arrivals.of(action);
+        if (!std::isfinite(there)) break;
+        const PassTimes& time = times[static_cast<size_t>(action.stage)];
+        const double begin = std::max(free[device], there);
+        free[device] = begin + (action.is_forward() ? time.forward : time.backward);
+        spans.push_back({action, begin, free[device]});
+        arrivals.note(action, free[device]);
+        result.duration = std::max(result.duration, free[device]);
+        progress = true;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace tw::pipeline

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers and plans in one line each.
+#pragma once
+#include <string>
+#include <string_view>
+#include <tw/planning/plan.hpp>
+
+namespace tw::pipeline {
+
+std::string fixed(double value, int digits);
+/// "12.34 ms".
+std::string ms(double seconds);
+/// Without unit.
+std::string gigabytes(double bytes);
+/// "640 B", "1.5 MB".
+std::string bytes_text(double bytes);
+/// "12 %".
+std::string percent(double share);
+/// As the text of an XML element.
+std::string xml_escaped(std::string_view text);
+/// Stages, devices, micro-batches, schedule and step time.
+std::string summary(const Plan& plan);
+/// What to say of a plan for another model.
+std::string wrong_hash(const Plan& plan, const Profile& profile);
+
+}  // namespace tw::pipeline

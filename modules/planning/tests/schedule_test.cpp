@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Schedules of pipelines as values: complete, free of deadlock, as long and with as many activations as the formulas say.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
+#include <tw/planning/schedule_check.hpp>
+#include <tw/planning/simulation.hpp>
+
+namespace tw::pipeline {
+namespace schedule_test {
+
+constexpr int most_stages = 12;
+constexpr int most_micro_batches = 24;
+
+template <class F>
+void for_all(const F& f) {
+  for (int stages = 1; stages <= most_stages; ++stages) {
+    for (int m = 1; m <= most_micro_batches; ++m) f(stages, m);
+  }
+}
+
+std::vector<PassTimes> equal_times(int stages, double forward, double backward) {
+  return std::vector<PassTimes>(static_cast<size_t>(stages), PassTimes{.forward = forward, .backward = backward});
+}
+
+TEST(Schedules, RunToTheirEndWithTheSmallestChannels) {
+  for_all([](int stages, int m) {
+    for (const Schedule& schedule : {gpipe(stages, m), one_forward_one_backward(stages, m)}) {
+      EXPECT_EQ(problems_of(schedule, 1), std::vector<std::string>{}) << stages << " stages, " << m << " micro-batches\n" << to_text(schedule);
+    }
+  });
+}
+
+/// Bubble (p - 1)(F + B) of every device; in flight m for GPipe, min(m, p - i) for 1F1B.
+TEST(Schedules, HaveTheBubblesAndActivationsOfTheFormulas) {
+  constexpr double forward = 1;
+  constexpr double backward = 2.5;
+  for_all([&](int stages, int m) {
+    for (const bool is_gpipe : {true, false}) {
+      const Schedule schedule = is_gpipe ? gpipe(stages, m) : one_forward_one_backward(stages, m);
+      const Simulation simulation = simulate(schedule, equal_times(stages, forward, backward));
+      const std::vector<int> in_flight = most_in_flight(schedule);
+      for (int stage = 0; stage < stages; ++stage) {
+        EXPECT_DOUBLE_EQ(simulation.bubble(static_cast<size_t>(stage)), (stages - 1) * (forward + backward)) << to_text(schedule);
+        EXPECT_EQ(in_flight[static_cast<size_t>(stage)], is_gpipe ? m : std::min(m, stages - stage)) << to_text(schedule);
+      }
+    }
+  });
+}
+
+/// All orders that two devices could take, for few micro-batches: none is shorter.
+TEST(Schedules, AreAsShortAsAnyOrder) {
+  constexpr int m = 3;
+  for (const auto& [forward, backward] : {std::pair(1.0, 2.0), std::pair(1.0, 1.0), std::pair(3.0, 1.0)}) {
+    double shortest = 1e9;
+    int complete = 0;
+    const auto orders = [&](int stage) {
+      std::vector<std::vector<Action>> all;
+      std::vector<bool> is_backward(2 * m, false);
+      std::fill(is_backward.begin() + m, is_backward.end(), true);
+      do {  // micro-batches in their order, as channels have it
+        std::vector<Action> order;
+        std::map<bool, int> next;
+        for (const bool b : is_backward) order.push_back({b ? Action::Kind::backward : Action::Kind::forward, stage, next[b]++});
+        all.push_back(order);
+      } while (std::next_permutation(is_backward.begin(), is_backward.end()));
+      return all;
+    };
+    for (const auto& first : orders(0)) {
+      for (const auto& second : orders(1)) {
+        const Schedule schedule{2, m, {first, second}};
+        if (!problems_of(schedule, m).empty()) continue;
+        ++complete;
+        shortest = std::min(shortest, simulate(schedule, equal_times(2, forward, backward)).duration);
+      }
+    }
+    EXPECT_GT(complete, 2);
+    EXPECT_DOUBLE_EQ(simulate(one_forward_one_backward(2, m), equal_times(2, forward, backward)).duration, shortest);
+    EXPECT_DOUBLE_EQ(simulate(gpipe(2, m), equal_times(2, forward, backward)).duration, shortest);
+  }
+}
+
+TEST(Simulation, TransfersDelayAndStagesOfUnequalCostWait) {
+  // One micro-batch goes through everything and back.
+  const std::vector<PassTimes> times{{.forward = 1, .backward = 2, .transfer = 0.5}, {.forward = 3, .backward = 4, .transfer = 0.25}, {5, 6, 7}};
+  const Simulation simulation = simulate(gpipe(3, 1), times);
+  EXPECT_DOUBLE_EQ(simulation.duration, 1 + 0.5 + 3 + 0.25 + 5 + 6 + 0.25 + 4 + 0.5 + 2);
+  EXPECT_DOUBLE_EQ(simulation.devices[1][0].begin, 1.5);
+  EXPECT_DOUBLE_EQ(simulation.bubble(2), simulation.duration - 11);
+}
+
+/// Where transfers take longer than computations, they are what a schedule waits for.
+TEST(Simulation, TransfersFollowEachOther) {
+  const std::vector<PassTimes> times{{.forward = 1, .backward = 1, .transfer = 10}, {.forward = 1, .backward = 1}};
+  const Simulation simulation = simulate(gpipe(2, 3), times);
+  EXPECT_DOUBLE_EQ(simulation.devices[1][2].begin, 1 + 3 * 10) << "the third one, behind two others";
+  EXPECT_DOUBLE_EQ(simulation.duration, 1 + 3 * 10 + 1 + 1 + 3 * 10 + 1) << "and three back";
+}
+
+TEST(Check, NamesWhatIsWrong) {
+  const auto expect_problem = [](const std::string& text, const std::string& problem, int capacity = 1) {
+    const std::vector<std::string> problems = problems_of(schedule_from_text(text), capacity);
+    const auto names = [&](const std::string& p) { return p.find(problem) != std::string::npos; };
+    EXPECT_TRUE(std::any_of(problems.begin(), problems.end(), names)) << text << ": " << (problems.empty() ? "nothing" : problems.front());
+  };
+  expect_problem("0F0 0F1 0B0 0B1\n1F0 1F1 1B0", "the backward pass of micro-batch 1 on stage 1 is missing");
+  expect_problem("0F0 0F0 0B0", "device 0: the forward pass of micro-batch 0 on stage 0 comes twice");
+  expect_problem("0B0 0F0", "device 0: the backward pass of micro-batch 0 on stage 0 precedes its forward pass");
+  expect_problem("0F0 0B0 1F1\n1F0 1B0 1B1 0F1 0B1", "stage 1 is on device 0 and on device 1");
+  expect_problem("0F0 0B0 0F1 0B1\n1F0 1F1 1B0 1B1",
+                 "device 0 waits for ever before the backward pass of micro-batch 0 on stage 0: what it takes is not there");
+  expect_problem("0F0 0F1 0B0 0B1\n1F1 1F0 1B0 1B1",
+                 "device 1 waits for ever before the forward pass of micro-batch 1 on stage 1: micro-batch 0 comes first");
+  // With room for two micro-batches on the way, it runs.
+  const std::string narrow = "0F0 0F1 0F2 0B0 0B1 0B2\n2F0 2B0 1F0 1B0 2F1 2B1 1F1 1B1 2F2 2B2 1F2 1B2";
+  EXPECT_FALSE(problems_of(schedule_from_text(narrow)).empty()) << "stage 2 before stage 1";
+}
+
+/// A schedule whose devices differ by how much may be under way.
+TEST(Check, CountsWhatIsUnderWay) {
+  const Schedule eager = schedule_from_text("0F0 0F1 0F2 0B0 0B1 0B2\n1F0 1B0 1F1 1B1 1F2 1B2");
+  EXPECT_TRUE(problems_of(eager, 1).empty());
+  // Stage 0 takes no cotangent before it has sent all three; stage 1 gives back two before it takes the third.
+  const Schedule crossed = schedule_from_text("0F0 0F1 0F2 0F3 0B0 0B1 0B2 0B3\n1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3");
+  const std::vector<std::string> problems = problems_of(crossed, 1);
+  ASSERT_EQ(problems.size(), 2U);
+  EXPECT_NE(problems[0].find("has not taken micro-batch"), std::string::npos) << problems[0];
+  EXPECT_TRUE(problems_of(crossed, 2).empty());
+}
+
+/// Any two neighbours exchanged in one device's list: found, or harmless, and then the simulation ends too.
+TEST(Check, JudgesRandomSchedulesAsTheyRun) {
+  std::mt19937 random(1);
+  int refused = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    Schedule schedule = one_forward_one_backward(4, 6);
+    for (int k = 0; k < 2; ++k) {
+      auto& device = schedule.devices[random() % 4];
+      const size_t i = random() % (device.size() - 1);
+      std::swap(device[i], device[i + 1]);
+    }
+    const std::vector<std::string> problems = problems_of(schedule, schedule.micro_batches);
+    if (!problems.empty()) {
+      ++refused;
+      EXPECT_THROW(simulate(schedule, equal_times(4, 1, 2)), ContractError);
+      continue;
+    }
+    size_t made = 0;
+    for (const auto& device : simulate(schedule, equal_times(4, 1, 2)).devices) made += device.size();
+    EXPECT_EQ(made, 2U * 4 * 6);
+  }
+  EXPECT_GT(refused, 100);
+  EXPECT_LT(refused, 500);
+}
+
+TEST(Text, GoesBothWays) {
+  for_all([](int stages, int m) {
+    const Schedule schedule = one_forward_one_backward(stages, m);
+    EXPECT_EQ(schedule_from_text(to_text(schedule)), schedule);
+  });
+  EXPECT_EQ(schedule_from_text("# two devices\n0F0 0B0   # the first\n\n1F0 1B0\n"), gpipe(2, 1));
+  for (const char* wrong : {"0F0 0X0", "0F", "F0", "0F0B", "-1F0", "0F99999999999"}) {
+    EXPECT_THROW(schedule_from_text(wrong), Error) << wrong;
+  }
+  EXPECT_THROW(schedule_from_text(" # nothing\n"), Error);
+}
+
+TEST(Gantt, ShowsWhoWorksWhen) {
+  const Simulation simulation = simulate(one_forward_one_backward(2, 2), equal_times(2, 1, 1));
+  EXPECT_EQ(gantt_text(simulation, 12),
+            "device 0  |0011..aa..bb|\n"
+            "device 1  |..00aa11bb..|\n");
+  const std::string svg = gantt_svg(simulation);
+  EXPECT_EQ(std::count(svg.begin(), svg.end(), '\n'), 2 + 2 + 8) << "the picture's two lines, two names, eight actions";
+}
+
+}  // namespace schedule_test
+}  // namespace tw::pipeline
