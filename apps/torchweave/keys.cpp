@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
+#include "search_config.hpp"
 #include "train_config.hpp"
 
 #include <iostream>
+#include <memory>
 #include <tw/mpi/environment.hpp>
 
 namespace tw::tool {
 
 void add_keys(CLI::App& app, Environment& mpi) {
-  CLI::App* command = app.add_subcommand("keys", "Print the keys of a configuration of train, with defaults and meanings, as a table in Markdown");
-  command->callback([&mpi] {
+  CLI::App* command = app.add_subcommand("keys", "Print the keys of a configuration, with defaults and meanings, as a table in Markdown");
+  const auto of = std::make_shared<std::string>("train");
+  command->add_option("command", *of, "Whose keys")->check(CLI::IsMember({"train", "search"}))->capture_default_str();
+  command->callback([of, &mpi] {
     if (mpi.world().rank() != 0) return;
-    TrainConfig defaults;
     OptionTable keys;
-    visit(defaults, keys);
+    TrainConfig training;
+    SearchConfig search;
+    if (*of == "train") visit(training, keys);
+    if (*of == "search") keys.group("search", search);
     std::cout << keys.table;
   });
 }

@@ -6,12 +6,13 @@
 #include <tw/base/concat.hpp>
 #include <vector>
 
+#include "search_config.hpp"
 #include "train_config.hpp"
 
 namespace tw::tool {
 namespace {
 
-/// Under which conditions the options of `train` have an effect, by key.
+/// Under which conditions options have an effect, by key.
 class Conditions final : public OptionVisitor {
  public:
   std::map<std::string, std::vector<Condition>, std::less<>> of;
@@ -21,6 +22,8 @@ class Conditions final : public OptionVisitor {
   void whole(const Option& option, int64_t&) override { of[option.key] = option.about.where; }
   void real(const Option& option, double&) override { of[option.key] = option.about.where; }
   void text(const Option& option, std::string&) override { of[option.key] = option.about.where; }
+  void numbers(const Option& option, std::vector<double>&) override { of[option.key] = option.about.where; }
+  void texts(const Option& option, std::vector<std::string>&) override { of[option.key] = option.about.where; }
 };
 
 /// As the settings show it.
@@ -59,8 +62,10 @@ std::string explain(const Config& config, const Config::Entry& entry, const Cond
 
 std::vector<std::string> keys_without_effect(const Config& config) {
   Conditions conditions;
-  TrainConfig options;
-  visit(options, conditions);
+  TrainConfig training;
+  visit(training, conditions);
+  SearchConfig search;
+  conditions.group("search", search);
   std::vector<std::string> lines;
   for (const Config::Entry& entry : config.entries()) {
     const Condition* condition = entry.origin == "default" ? nullptr : hindrance(config, conditions, entry.key);

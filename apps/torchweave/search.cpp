@@ -8,6 +8,7 @@
 #include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/log.hpp>
 #include <tw/base/progress_bar.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/comm/threads.hpp>
@@ -18,6 +19,7 @@
 
 #include "command_objective.hpp"
 #include "command_template.hpp"
+#include "keys_without_effect.hpp"
 #include "print_settings.hpp"
 #include "search_config.hpp"
 #include "search_folder.hpp"
@@ -143,7 +145,10 @@ void run_search(const SearchArguments& arguments, const Environment& mpi) {
   }
   const std::filesystem::path run = std::filesystem::path("runs") / file.stem();
   SearchConfig config = read_search_config(settings, run, trains);
-  if (comm.rank() == 0) print_settings(settings);
+  if (comm.rank() == 0) {
+    print_settings(settings);
+    for (const std::string& key : keys_without_effect(settings)) log_warning(key);
+  }
   const Space space(config.parameters);
   SearchTask task;
   if (trains) {
@@ -199,52 +204,12 @@ void add_search(CLI::App& app, Environment& mpi) {
       ->allow_extra_args(false);
   command->add_option("--data", arguments->data, "Directory of the training's data; the same as --set data.directory=DIR")->excludes(program);
   command->add_flag("--fresh", arguments->fresh, "Begin anew, even if an earlier search in the journal's folder is lost");
-  command->footer(concat(R"([search]
-  evaluations, seconds, target
-                      Whatever comes first ends the search; a target is a loss that will do.
-                      One of the first two must be given
-  journal             A folder; a search that is there is continued. "": none. Default: "runs/" and
-                      the file's name. The result is written there too, as best.toml,
-                      and what happened, as report.html, trials.csv and trials.sqlite
-  islands             Workers of an island share all results; now and then one goes to another
-                      island. Default: 1
-  island_workers      A list, instead: the workers of each island. Default: as equal as can be
-  ranks_per_worker    Ranks that evaluate together. Default: 1
-  attempts            A trial whose process was lost so often has failed. Default: 2
-  seed                Default: 0
-  propagator          What breeds configurations:
+  command->footer(concat(R"(Keys of [search]: torchweave keys search
+
+search.propagator: what breeds configurations
 )",
-                         list_of_propagators(), R"(  stopping            Which trials end early: "none" (the default), "median", "halving" or
-                      "hyperband"; or wait at rungs until they are among the best: "promotion"
-  grace               Steps (epochs) that every trial gets. Default: 1
-  eta, most           halving, hyperband: 1/eta (1/4) go on at the steps grace eta^k, below most;
-                      promotion: the same, and most, by default all epochs, is a trial's end
-  brackets            hyperband: rules beside each other that begin at later steps. Default: 3
-  least_trials        median: others that must have come as far. Default: 3
-
-[search.population_training]; trainings alone
-  interval            The evaluations are members that train side by side; each so many epochs, the
-                      worst go on from where the best are, with other values. Default: 1
-  quantile            The share of members that copy, and of those that they copy. Default: 0.25
-  resample            Probability that a value is drawn anew. Default: 0.25
-  up, down            Otherwise it is multiplied by one of these. Default: 1.2 and 0.8
-  kept                A list of parameters that stay, such as those of the model's shape.
-                      Default: none
-
-[search.migration]
-  probability         Of sending an individual to another island, after each evaluation.
-                      Default: 0.05
-  copies              Send copies, which take another's place there. Default: false
-  emigrant, replaced  "best", "worst" or "uniform": which one goes, and whose place a copy takes.
-                      Default: "best" and "worst"
-  topology.ISLAND     A list: how often that island, numbered from 0, sends to each one, in any
-                      unit; 0 for itself. Default: to all others alike
-
+                         list_of_propagators(), R"(
 Trainings
-  search.base         A training configuration; its path is taken from the folder of this file
-  search.figure       What to search for in the test set: "accuracy" (the loss is 1 - accuracy),
-                      "loss" or "mae". Default: accuracy for images, otherwise loss. A trial's
-                      loss is the one of its best epoch, and each epoch's is reported
   [search.train]      Any keys of `torchweave train`: they replace those of the base. Trials keep no
                       checkpoints unless checkpoint.every_epochs or every_steps is among them
   NAME                Any key of `torchweave train`, such as optimizer.lr

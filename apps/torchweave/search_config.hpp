@@ -10,15 +10,29 @@
 
 namespace tw::tool {
 
+/// Which trials end early.
+struct StoppingOptions {
+  std::string rule = "none";            ///< none | median | halving | hyperband | promotion
+  search::HalvingOptions halving = {};  ///< its `grace` is of median, too
+  int brackets = 3;                     ///< hyperband
+  int64_t least_trials = 3;             ///< median
+};
+void visit(StoppingOptions& stopping, OptionVisitor& visitor);
+
 /// All that a file's tables [search] and [search.space.NAME] say.
 struct SearchConfig {
   search::SearchOptions options = {};
+  std::string propagator = "automatic";
+  StoppingOptions stopping = {};
   std::vector<search::Parameter> parameters = {};
 
-  // What trials train, if they do.
+  bool trains = true;               ///< whether trials train, and what
   std::filesystem::path base = {};  ///< a training configuration
   std::string figure = "";          ///< "accuracy", "loss", "mae"; empty: the first that there is of accuracy and loss
 };
+
+/// The keys under "search." but for parameters.
+void visit(SearchConfig& config, OptionVisitor& visitor);
 
 /// Takes every known key out of `config`. @param journal the default. @param trains whether trials train: keys for that are known only then
 /// @throws ConfigError with all problems at once

@@ -6,8 +6,6 @@
 #include <set>
 #include <tw/base/concat.hpp>
 
-#include "config_reader.hpp"
-
 namespace tw::tool {
 namespace {
 
@@ -15,13 +13,13 @@ using search::Parameter;
 using search::Scale;
 
 const std::string root = "search.space.";
-const std::string condition = ".when.";
+const std::string depends = ".when.";
 
 std::set<std::string> names_in(Config& config) {
   std::set<std::string> names;
   for (const std::string& key : config.keys(root)) {
     const std::string rest = key.substr(root.size());
-    const size_t end = std::min(rest.find(condition), rest.rfind('.'));
+    const size_t end = std::min(rest.find(depends), rest.rfind('.'));
     if (end == std::string::npos || end == 0) {
       config.report(concat(key, " must be a table, such as [search.space.\"", rest, "\"] with kind, low and high"));
     } else {
@@ -31,7 +29,12 @@ std::set<std::string> names_in(Config& config) {
   return names;
 }
 
-void read_limits(Config& config, Reader& reader, const std::string& table, Parameter& parameter) {
+template <class Enum>
+void bind_choice(Config& config, const std::string& key, Enum& choice, const std::vector<std::pair<std::string, Enum>>& names) {
+  ConfigBinder(config).field(key, choice, names, {});
+}
+
+void read_limits(Config& config, const std::string& table, Parameter& parameter) {
   const bool whole = parameter.kind == Parameter::Kind::integer;
   for (const auto& [key, limit] : {std::pair(table + "low", &parameter.low), std::pair(table + "high", &parameter.high)}) {
     if (!config.is_set(key)) {
@@ -45,11 +48,11 @@ void read_limits(Config& config, Reader& reader, const std::string& table, Param
     }
     config.bind(key, *limit);
   }
-  reader.choice<Scale>(table + "scale", parameter.scale, {{"linear", Scale::linear}, {"log", Scale::logarithmic}});
+  bind_choice<Scale>(config, table + "scale", parameter.scale, {{"linear", Scale::linear}, {"log", Scale::logarithmic}});
   if (!whole) config.bind(table + "step", parameter.step);
   if (parameter.low > parameter.high) {
-    reader.refuse(table + "low", concat("is ", parameter.low, ", which is above high = ", parameter.high, ": the limits are reversed"),
-                  concat(parameter.high));
+    config.report({table + "low", concat("is ", parameter.low, ", which is above high = ", parameter.high, ": the limits are reversed"),
+                   concat(parameter.high)});
     std::swap(parameter.low, parameter.high);
   }
 }
@@ -69,7 +72,7 @@ void read_condition(Config& config, const std::string& table, Parameter& paramet
   for (const std::string& key : config.keys(table + "when.")) {
     if (!parameter.parent.empty())
       config.report(concat(key, ": a parameter depends on one other, and ", parameter.name, " does on ", parameter.parent));
-    parameter.parent = key.substr(table.size() + condition.size() - 1);
+    parameter.parent = key.substr(table.size() + depends.size() - 1);
     parameter.allowed.clear();
     config.bind(key, parameter.allowed);
   }
@@ -89,16 +92,15 @@ void read_initial(Config& config, const std::string& table, Parameter& parameter
 
 Parameter read_parameter(Config& config, const std::string& name) {
   using Kind = Parameter::Kind;
-  Reader reader(config);
   Parameter parameter{.name = name};
   const std::string table = root + name + '.';
   if (!config.is_set(table + "kind")) config.report(table + "kind is missing: real, integer, ordinal or categorical");
-  reader.choice<Kind>(table + "kind", parameter.kind,
-                      {{"real", Kind::real}, {"integer", Kind::integer}, {"ordinal", Kind::ordinal}, {"categorical", Kind::categorical}});
+  bind_choice<Kind>(config, table + "kind", parameter.kind,
+                    {{"real", Kind::real}, {"integer", Kind::integer}, {"ordinal", Kind::ordinal}, {"categorical", Kind::categorical}});
   if (parameter.has_choices()) {
     read_choices(config, table, parameter);
   } else {
-    read_limits(config, reader, table, parameter);
+    read_limits(config, table, parameter);
   }
   read_initial(config, table, parameter);
   read_condition(config, table, parameter);

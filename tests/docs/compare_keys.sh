@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# compare_keys.sh TOOL PAGE: succeeds when the table of PAGE is what `TOOL keys` prints. To mend PAGE, replace its table by that.
+# compare_keys.sh TOOL PAGE: succeeds when the tables of PAGE are what `TOOL keys train` and `TOOL keys search` print. To mend PAGE, replace its tables by
+# those.
 set -euo pipefail
-table=$("$1" keys)
-diff <(grep '^|' "$2") - <<<"$table" && echo "the page is as the tool"
+tables=$("$1" keys train && "$1" keys search)
+diff <(grep '^|' "$2") - <<<"$tables" && echo "the page is as the tool"

@@ -290,6 +290,37 @@ void ConfigBinder::number(const Option& option, Number& value) {
 void ConfigBinder::whole(const Option& option, int64_t& value) { number(option, value); }
 void ConfigBinder::real(const Option& option, double& value) { number(option, value); }
 
+void ConfigBinder::numbers(const Option& option, std::vector<double>& values) {
+  const std::vector<double> before = values;
+  config_.bind(option.key, values);
+  for (const double each : values) {
+    const std::optional<Problem> problem = problem_of(option, each);
+    if (!problem) continue;
+    config_.report(*problem);
+    values = before;
+    return;
+  }
+}
+
+void ConfigBinder::lists(const Option& option, std::vector<std::vector<double>>& rows) {
+  constexpr size_t most = 10000;  // rows: a wrong number must not fill the memory
+  const std::string table = option.key + '.';
+  for (const std::string& key : config_.keys(table)) {
+    Option each = option;
+    each.key = key;
+    size_t row = 0;
+    while (row < most && key != concat(table, row)) ++row;
+    std::vector<double> values;
+    numbers(each, values);
+    if (row == most) {
+      config_.report({key, concat("must end with a number from 0 to ", most - 1), table + '0'});
+      continue;
+    }
+    if (rows.size() <= row) rows.resize(row + 1);
+    rows[row] = values;
+  }
+}
+
 void ConfigBinder::text(const Option& option, std::string& value) {
   if (option.choices.empty()) return config_.bind(option.key, value);
   const std::string before = value;

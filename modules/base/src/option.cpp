@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/exact_text.hpp>
@@ -42,6 +43,14 @@ std::string range_text(const Bounds& bounds, bool is_whole) {
   return text.empty() ? "a number" : text;
 }
 
+/// "[1, 2]"
+template <class Value, class Text>
+std::string listed(const std::vector<Value>& values, Text text) {
+  std::string list;
+  for (const Value& each : values) list += (list.empty() ? "" : ", ") + text(each);
+  return '[' + list + ']';
+}
+
 std::string where_text(const std::vector<Condition>& where) {
   std::string text;
   for (const Condition& each : where) {
@@ -73,6 +82,23 @@ void OptionVisitor::field(std::string_view key, uint64_t& value, Bounds bounds, 
   value = static_cast<uint64_t>(number);
 }
 
+void OptionVisitor::field(std::string_view key, std::vector<int>& values, Bounds bounds, About about) {
+  Option list = option(key, std::move(about), bounds);
+  list.is_whole = true;
+  std::vector<double> reals(values.begin(), values.end());
+  numbers(list, reals);
+  values.clear();
+  for (const double each : reals) values.push_back(static_cast<int>(std::clamp<double>(each, INT32_MIN, INT32_MAX)));
+}
+
+void OptionVisitor::lists(const Option& option, std::vector<std::vector<double>>& rows) {
+  for (size_t row = 0; row < rows.size(); ++row) {
+    Option each = option;
+    each.key += concat('.', row);
+    if (!rows[row].empty()) numbers(each, rows[row]);
+  }
+}
+
 void OptionVisitor::field(std::string_view key, std::filesystem::path& value, About about) {
   std::string name = value.string();
   field(key, name, std::move(about));
@@ -83,7 +109,12 @@ std::optional<Problem> problem_of(const Option& option, int64_t value) {
   return problem_of(option, static_cast<double>(value), std::to_string(value), /*is_whole=*/true);
 }
 
-std::optional<Problem> problem_of(const Option& option, double value) { return problem_of(option, value, concat(value), /*is_whole=*/false); }
+std::optional<Problem> problem_of(const Option& option, double value) {
+  if (option.is_whole && value != std::floor(value)) {
+    return Problem{option.key, concat("must be whole numbers, got ", value), concat(std::floor(value))};
+  }
+  return problem_of(option, value, concat(value), option.is_whole);
+}
 
 void BoundsCheck::whole(const Option& option, int64_t& value) {
   if (const auto problem = problem_of(option, value)) problems.push_back(*problem);
@@ -99,21 +130,27 @@ void BoundsCheck::text(const Option& option, std::string& value) {
   problems.push_back({option.key, concat("is \"", value, "\", which is unknown"), in_quotes(nearest)});
 }
 
-void ValueLines::flag(const Option& option, bool& value) {
-  if (!option.about.may_differ) lines.push_back(concat(option.key, ' ', flag_text(value)));
+void BoundsCheck::numbers(const Option& option, std::vector<double>& values) {
+  for (const double each : values) {
+    if (const auto problem = problem_of(option, each)) return problems.push_back(*problem);
+  }
 }
 
-void ValueLines::whole(const Option& option, int64_t& value) {
+void ValueLines::add(const Option& option, const std::string& value) {
   if (!option.about.may_differ) lines.push_back(concat(option.key, ' ', value));
 }
 
-void ValueLines::real(const Option& option, double& value) {
-  if (!option.about.may_differ) lines.push_back(concat(option.key, ' ', exact_text(value)));
+void ValueLines::flag(const Option& option, bool& value) { add(option, flag_text(value)); }
+void ValueLines::whole(const Option& option, int64_t& value) { add(option, std::to_string(value)); }
+void ValueLines::real(const Option& option, double& value) { add(option, exact_text(value)); }
+void ValueLines::text(const Option& option, std::string& value) { add(option, value); }
+
+void ValueLines::numbers(const Option& option, std::vector<double>& values) {
+  add(option, listed(values, [](double each) { return exact_text(each); }));
 }
 
-void ValueLines::text(const Option& option, std::string& value) {
-  if (!option.about.may_differ) lines.push_back(concat(option.key, ' ', value));
-}
+void ValueLines::texts(const Option& option, std::vector<std::string>& values) { add(option, listed(values, in_quotes)); }
+void ValueLines::given(const std::string& key, bool is_given) { lines.push_back(key + (is_given ? " given" : " not given")); }
 
 void OptionTable::flag(const Option& option, bool& value) { add(option, flag_text(value), "true, false"); }
 
@@ -125,6 +162,20 @@ void OptionTable::text(const Option& option, std::string& value) {
   std::string choices;
   for (const std::string& each : option.choices) choices += (choices.empty() ? "" : ", ") + each;
   add(option, in_quotes(value), choices.empty() ? "a text" : choices);
+}
+
+void OptionTable::numbers(const Option& option, std::vector<double>& values) {
+  const std::string range = range_text(option.bounds, option.is_whole);
+  add(option, listed(values, [](double each) { return concat(each); }), "a list, each " + range);
+}
+
+void OptionTable::texts(const Option& option, std::vector<std::string>& values) { add(option, listed(values, in_quotes), "a list of texts"); }
+
+void OptionTable::lists(const Option& option, std::vector<std::vector<double>>& /*rows*/) {
+  Option each = option;
+  each.key += ".0, .1, ...";
+  std::vector<double> none;
+  numbers(each, none);
 }
 
 void OptionTable::add(const Option& option, const std::string& value, const std::string& range) {

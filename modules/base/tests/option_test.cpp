@@ -41,6 +41,23 @@ void visit(Outer& outer, tw::OptionVisitor& visitor) {
   visitor.group("inner", outer.inner, {{"order", {"row"}, /*but=*/true}});
 }
 
+/// What of lists, and of what there may be, or C++ alone can give.
+struct Lists {
+  std::vector<int> counts = {1};
+  std::vector<std::string> names = {};
+  std::vector<std::vector<double>> rows = {};
+  std::optional<Inner> inner = {};
+  bool is_called = false;
+};
+
+void visit(Lists& lists, tw::OptionVisitor& visitor) {
+  visitor.field("counts", lists.counts, tw::count_from(1), {.meaning = "of rows"});
+  visitor.field("names", lists.names, {.meaning = "of columns"});
+  visitor.field("rows", lists.rows, {.least = 0}, {.meaning = "of each"});
+  visitor.presence("call", lists.is_called);
+  visitor.group("inner", lists.inner);
+}
+
 std::string text_of(const std::vector<tw::Problem>& problems) {
   std::string text;
   for (const tw::Problem& each : problems) text += each.key + ' ' + each.what + " -> " + each.nearest + '\n';
@@ -98,6 +115,52 @@ TEST(Option, WhatIsWrongIsReportedOnceAndLeavesTheDefault) {
     EXPECT_NE(std::string(error.what()).find("--set: order is \"columns\", which is unknown; the nearest is \"column\""), std::string::npos)
         << error.what();
   }
+}
+
+TEST(Option, ListsAreReadAndCompared) {
+  tw::Config config;
+  for (const char* setting : {"counts=[3, 4]", "names=[\"a\", \"b c\"]", "rows.2=[0.5]", "rows.0=2", "inner.unit=s"}) config.set(setting);
+  Lists lists;
+  config.bind(lists);
+  config.finish();
+  EXPECT_EQ(lists.rows, (std::vector<std::vector<double>>{{2}, {}, {0.5}}));
+  EXPECT_EQ(tw::value_lines(lists), (std::vector<std::string>{"counts [3, 4]", "names [\"a\", \"b c\"]", "rows.0 [2]", "rows.2 [0.5]",
+                                                              "call not given", "inner given", "inner.rate 0.5", "inner.unit s"}));
+  EXPECT_EQ(tw::value_lines(Lists{.is_called = true}), (std::vector<std::string>{"counts [1]", "names []", "call given", "inner not given"}));
+}
+
+TEST(Option, EachOfAListLiesInItsBounds) {
+  EXPECT_EQ(text_of(tw::out_of_bounds(Lists{.counts = {2, 0, -1}, .rows = {{}, {0, -0.5}}, .inner = Inner{.rate = 0}})),
+            "counts must be at least 1, got 0 -> 1\nrows.1 must be at least 0, got -0.5 -> 0\ninner.rate must be positive, got 0 -> 1e-4\n");
+  EXPECT_EQ(text_of(tw::out_of_bounds("lists", Lists{.counts = {0}})), "lists.counts must be at least 1, got 0 -> 1\n");
+  tw::Config config;
+  for (const char* setting : {"counts=[2.5]", "rows.1=[-1]", "rows.x=[1]", "rows.-1=[1]"}) config.set(setting);
+  Lists lists;
+  config.bind(lists);
+  EXPECT_EQ(lists.counts, std::vector<int>{1}) << "the default";
+  try {
+    config.finish();
+    ADD_FAILURE() << "nothing was reported";
+  } catch (const tw::ConfigError& error) {
+    EXPECT_EQ(error.problems(),
+              (std::vector<std::string>{"--set: counts must be whole numbers, got 2.5; the nearest that will do is 2",
+                                        "--set: rows.-1 must end with a number from 0 to 9999; the nearest that will do is rows.0",
+                                        "--set: rows.1 must be at least 0, got -1; the nearest that will do is 0",
+                                        "--set: rows.x must end with a number from 0 to 9999; the nearest that will do is rows.0"}));
+  }
+}
+
+TEST(Option, TheTableTellsOfLists) {
+  tw::OptionTable keys;
+  Lists lists;
+  visit(lists, keys);
+  EXPECT_EQ(keys.table,
+            "| key | default | what it may be | meaning |\n|---|---|---|---|\n"
+            "| `counts` | [1] | a list, each at least 1 | of rows |\n"
+            "| `names` | [] | a list of texts | of columns |\n"
+            "| `rows.0, .1, ...` | [] | a list, each at least 0 | of each |\n"
+            "| `inner.rate` | 0.5 | positive, below 1 | of loss |\n"
+            "| `inner.unit` | \"ms\" | ms, s | of times |\n");
 }
 
 TEST(Option, TheTableTellsAll) {

@@ -33,13 +33,21 @@ double perturbed(const Parameter& p, double value, const PopulationTrainingOptio
 
 }  // namespace
 
+void visit(PopulationTrainingOptions& training, OptionVisitor& visitor) {
+  visitor.field("interval", training.interval, count_from(1),
+                {.meaning = "from one comparison of a member with the others to the next", .unit = "steps"});
+  visitor.field("most", training.most, count_from(1), {.meaning = "of a member: from there on it is not compared", .unit = "steps"});
+  visitor.field("quantile", training.quantile, {.least = 0, .most = 0.5, .above = true},
+                {.meaning = "the share of members at the bottom, one at least, that copy as many at the top"});
+  visitor.field("resample", training.resample, {.least = 0, .most = 1}, {.meaning = "probability that a value of a copy is drawn anew"});
+  visitor.field("up", training.up, {.least = 1, .most = 1e6}, {.meaning = "by which a number of a copy is multiplied otherwise, or"});
+  visitor.field("down", training.down, {.least = 0, .most = 1, .above = true}, {.meaning = "by this, whichever chance has it"});
+  visitor.field("kept", training.kept, {.meaning = "parameters that a copy has as its original, such as a width, which shapes the tensors"});
+}
+
 void PopulationTrainingOptions::validate(const Space& space) const {
-  TW_EXPECTS(interval >= 1, "population_training.interval must be at least 1, got ", interval);
+  expect_none(out_of_bounds("population_training", *this));
   TW_EXPECTS(most >= interval, "population_training.most must be at least interval, ", interval, ", got ", most);
-  TW_EXPECTS(quantile > 0 && quantile <= 0.5, "population_training.quantile must be above 0, and at most 0.5, got ", quantile);
-  TW_EXPECTS(resample >= 0 && resample <= 1, "population_training.resample must be 0 to 1, got ", resample);
-  TW_EXPECTS(up >= 1 && std::isfinite(up), "population_training.up must be at least 1, got ", up);
-  TW_EXPECTS(down > 0 && down <= 1, "population_training.down must be above 0, and at most 1, got ", down);
   for (const std::string& name : kept) space.index_of(name);
 }
 

@@ -125,15 +125,22 @@ class HyperbandRule : public StoppingRule {
 
 }  // namespace
 
-void MedianOptions::validate() const {
-  TW_EXPECTS(grace >= 0, "grace must be at least 0, got ", grace);
-  TW_EXPECTS(least_trials >= 1, "least_trials must be at least 1, got ", least_trials);
+void visit(MedianOptions& median, OptionVisitor& visitor) {
+  visitor.field("grace", median.grace, count_from(0), {.meaning = "that every trial gets", .unit = "steps"});
+  visitor.field("least_trials", median.least_trials, count_from(1), {.meaning = "others that must have come as far"});
 }
 
+void visit(HalvingOptions& halving, OptionVisitor& visitor) {
+  visitor.field("grace", halving.grace, count_from(1), {.meaning = "to the first rung", .unit = "steps"});
+  visitor.field("eta", halving.eta, count_from(2, 1024), {.meaning = "of as many at a rung one goes on; and the ratio of a rung to the one before"});
+  visitor.field("most", halving.most, count_from(1, 9007199254740991), {.meaning = "of a trial: no rung lies at or after it", .unit = "steps"});
+}
+
+void MedianOptions::validate() const { expect_none(out_of_bounds(*this)); }
+
 void HalvingOptions::validate() const {
-  TW_EXPECTS(grace >= 1, "grace must be at least 1, got ", grace);
-  TW_EXPECTS(eta >= 2 && eta <= 1024, "eta must be 2 to 1024, got ", eta);
-  TW_EXPECTS(most >= grace && most < int64_t{1} << 53, "most must be at least grace, ", grace, ", and below 2^53, got ", most);
+  expect_none(out_of_bounds(*this));
+  TW_EXPECTS(most >= grace, "most must be at least grace, ", grace, ", got ", most);
 }
 
 std::unique_ptr<StoppingRule> median_rule(const MedianOptions& options) {

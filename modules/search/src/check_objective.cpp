@@ -15,7 +15,7 @@
 
 #include "bytes.hpp"
 #include "evaluator.hpp"
-#include "option_lines.hpp"
+#include "space_lines.hpp"
 
 namespace tw::search {
 namespace {

@@ -18,7 +18,7 @@ const Individual& Wards::chosen(Pick choice, CounterRng& random) const {
 std::optional<int> destination(const MigrationOptions& options, int island, int islands, CounterRng& random) {
   if (islands == 1 || !happens(random, options.probability)) return std::nullopt;
   std::vector<double> weights(static_cast<size_t>(islands), 1);
-  if (!options.topology.empty()) weights = options.topology[static_cast<size_t>(island)];
+  if (const auto row = static_cast<size_t>(island); row < options.topology.size() && !options.topology[row].empty()) weights = options.topology[row];
   weights[static_cast<size_t>(island)] = 0;
   double at = uniform(random) * std::accumulate(weights.begin(), weights.end(), 0.0);
   std::optional<int> chosen;

@@ -8,7 +8,7 @@
 #include <tw/mpi/releasing_others.hpp>
 #include <tw/state/directory_lock.hpp>
 
-#include "option_lines.hpp"
+#include "space_lines.hpp"
 #include "worker.hpp"
 
 namespace tw::search {
@@ -16,8 +16,8 @@ namespace {
 
 SearchOptions checked(const Communicator& comm, const Space& space, const Objective& objective, const SearchOptions& options) {
   std::vector<std::string> lines = lines_of(space);
-  for (std::string& line : lines_of(options)) lines.push_back(std::move(line));
   lines.emplace_back(objective ? "an objective" : "no objective");
+  for (std::string& line : value_lines(options)) lines.push_back(std::move(line));
   expect_same_on_all_ranks(comm, "a search's space and options", lines);
   options.validate(comm.size());
   if (options.population_training) options.population_training->validate(space);

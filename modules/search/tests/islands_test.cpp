@@ -40,7 +40,13 @@ TEST(Layout, RefusesWrongOptionsByName) {
   EXPECT_TRUE(names(refused(1, {.evaluations = -1}), "evaluations must be at least 0"));
   EXPECT_TRUE(names(refused(1, {.evaluations = 1, .attempts = 0}), "attempts must be at least 1"));
   EXPECT_TRUE(names(refused(1, {.evaluations = 1, .migration = {.probability = 2}}), "migration.probability"));
-  EXPECT_TRUE(names(refused(2, {.islands = 2, .evaluations = 1, .migration = {.topology = {{0, 1}, {1, 1}}}}), "row 1 sends to its own island"));
+  EXPECT_TRUE(names(refused(2, {.islands = 2, .evaluations = 1, .migration = {.topology = {{0, 1}, {1, 1}}}}),
+                    "migration.topology.1 must be 2 numbers of at least 0, one for each island, with 0 for itself"));
+  EXPECT_TRUE(names(refused(1, {.evaluations = 1, .migration = {.topology = {{-1}}}}), "migration.topology.0 must be at least 0, got -1"));
+  EXPECT_TRUE(names(refused(4, {.islands = 3, .island_workers = {2, 2}, .evaluations = 1}), "islands is 3, but island_workers are those of 2"));
+  EXPECT_TRUE(names(refused(1, {.evaluations = 1, .promotion = HalvingOptions{.eta = 1}}), "promotion.eta must be at least 2, got 1"));
+  EXPECT_TRUE(
+      names(refused(1, {.evaluations = 1, .stopping = [] { return median_rule(); }, .promotion = HalvingOptions()}), "stopping cannot be had"));
   EXPECT_EQ(refused(4, {.islands = 2, .evaluations = 1}), "nothing thrown");
 }
 
@@ -57,6 +63,13 @@ TEST(Migration, GoesWhereTheTopologySays) {
   EXPECT_NEAR(counts[2], 3000, 260);   // deviation 43
   EXPECT_EQ(counts[0], 0);
   EXPECT_EQ(destination(options, 2, 3, random), std::nullopt) << "it sends nowhere";
+  options.topology = {{}, {1, 0, 0}};
+  for (const int alike : {0, 2}) {
+    std::map<int, int> reached;
+    for (int i = 0; i < 400; ++i) ++reached[destination(options, alike, 3, random).value_or(-1)];
+    for (int to = 0; to < 3; ++to)
+      EXPECT_EQ(reached[to] > 0, to != alike) << "an island without a row sends to all others: " << alike << " to " << to;
+  }
   options.topology.clear();
   EXPECT_EQ(destination(options, 0, 1, random), std::nullopt);
 }

@@ -104,6 +104,10 @@ class ConfigBinder final : public OptionVisitor {
   void whole(const Option& option, int64_t& value) override;
   void real(const Option& option, double& value) override;
   void text(const Option& option, std::string& value) override;
+  void numbers(const Option& option, std::vector<double>& values) override;
+  void texts(const Option& option, std::vector<std::string>& values) override { config_.bind(option.key, values); }
+  void lists(const Option& option, std::vector<std::vector<double>>& rows) override;
+  bool wants(const std::string& group) override { return !config_.keys(group + '.').empty(); }
   template <class Number>
   void number(const Option& option, Number& value);
 

@@ -43,8 +43,9 @@ struct About {
 struct Option {
   std::string key;  ///< with those of the groups that it is in: "checkpoint.keep"
   About about;
-  Bounds bounds = {};                     ///< of numbers
+  Bounds bounds = {};                     ///< of numbers, and of each in a list
   std::vector<std::string> choices = {};  ///< of a text that may say nothing else; empty: anything
+  bool is_whole = false;                  ///< of a list of numbers, whether each is to be one
 };
 
 /// Goes through the fields of an options struct: what reads, checks, compares and explains options is one of these. Next to each options struct
@@ -74,6 +75,17 @@ class OptionVisitor {
   void field(std::string_view key, std::string& value, std::vector<std::string> choices, About about) {
     text(option(key, std::move(about), {}, std::move(choices)), value);
   }
+  void field(std::string_view key, std::vector<double>& values, Bounds bounds, About about) {
+    numbers(option(key, std::move(about), bounds), values);
+  }
+  void field(std::string_view key, std::vector<int>& values, Bounds bounds, About about);
+  void field(std::string_view key, std::vector<std::string>& values, About about) { texts(option(key, std::move(about)), values); }
+  /// A list for each of something: under "KEY.0", "KEY.1", and so on. Those that are empty say nothing.
+  void field(std::string_view key, std::vector<std::vector<double>>& rows, Bounds bounds, About about) {
+    lists(option(key, std::move(about), bounds), rows);
+  }
+  /// What only C++ can give, such as a function: whether it is.
+  void presence(std::string_view key, bool is_given) { given(prefix_ + std::string(key), is_given); }
   /// An enumeration, by the names of its values.
   template <class Enum>
   void field(std::string_view key, Enum& value, const std::vector<std::pair<std::string, Enum>>& names, About about) {
@@ -99,12 +111,28 @@ class OptionVisitor {
     prefix_ = outer_prefix;
     where_.resize(outer_conditions);
   }
+  /// The same of a struct that there may be: looked into where it is, and wherever the visitor wants one.
+  template <class Options>
+  void group(std::string_view prefix, std::optional<Options>& options, const std::vector<Condition>& where = {}) {
+    const std::string key = prefix_ + std::string(prefix);
+    given(key, options.has_value());
+    if (!options && !wants(key)) return;
+    if (!options) options.emplace();
+    group(prefix, *options, where);
+  }
 
  protected:
   virtual void flag(const Option& option, bool& value) = 0;
   virtual void whole(const Option& option, int64_t& value) = 0;
   virtual void real(const Option& option, double& value) = 0;
   virtual void text(const Option& option, std::string& value) = 0;
+  virtual void numbers(const Option& option, std::vector<double>& values) = 0;
+  virtual void texts(const Option& option, std::vector<std::string>& values) = 0;
+  /// By default, numbers() of each that is not empty.
+  virtual void lists(const Option& option, std::vector<std::vector<double>>& rows);
+  virtual void given(const std::string& /*key*/, bool /*is_given*/) {}
+  /// Whether a group that is not there is to be made, with its defaults.
+  virtual bool wants(const std::string& /*group*/) { return false; }
 
  private:
   Option option(std::string_view key, About about, Bounds bounds = {}, std::vector<std::string> choices = {}) const;
@@ -134,6 +162,8 @@ class BoundsCheck final : public OptionVisitor {
   void whole(const Option& option, int64_t& value) override;
   void real(const Option& option, double& value) override;
   void text(const Option& option, std::string& value) override;
+  void numbers(const Option& option, std::vector<double>& values) override;
+  void texts(const Option&, std::vector<std::string>&) override {}
 };
 
 /// Values as they are, one a line: "epochs 3", with all digits. Those that may differ between ranks are left out.
@@ -146,6 +176,10 @@ class ValueLines final : public OptionVisitor {
   void whole(const Option& option, int64_t& value) override;
   void real(const Option& option, double& value) override;
   void text(const Option& option, std::string& value) override;
+  void numbers(const Option& option, std::vector<double>& values) override;
+  void texts(const Option& option, std::vector<std::string>& values) override;
+  void given(const std::string& key, bool is_given) override;
+  void add(const Option& option, const std::string& value);
 };
 
 /// All that is told of the options, with the values as defaults: a table in Markdown.
@@ -158,6 +192,10 @@ class OptionTable final : public OptionVisitor {
   void whole(const Option& option, int64_t& value) override;
   void real(const Option& option, double& value) override;
   void text(const Option& option, std::string& value) override;
+  void numbers(const Option& option, std::vector<double>& values) override;
+  void texts(const Option& option, std::vector<std::string>& values) override;
+  void lists(const Option& option, std::vector<std::vector<double>>& rows) override;
+  bool wants(const std::string& /*group*/) override { return true; }
   void add(const Option& option, const std::string& value, const std::string& range);
 };
 
@@ -166,6 +204,14 @@ template <class Options>
 std::vector<Problem> out_of_bounds(Options options) {
   BoundsCheck check;
   visit(options, check);
+  return std::move(check.problems);
+}
+
+/// The same of options that stand under `prefix` where they are used.
+template <class Options>
+std::vector<Problem> out_of_bounds(std::string_view prefix, Options options) {
+  BoundsCheck check;
+  check.group(prefix, options);
   return std::move(check.problems);
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tw/base/option.hpp>
 #include <tw/base/random.hpp>
 #include <tw/evolution/space.hpp>
 #include <tw/evolution/stopping.hpp>
@@ -27,6 +28,7 @@ struct PopulationTrainingOptions {
   /// @throws ContractError naming the wrong field
   void validate(const Space& space) const;
 };
+void visit(PopulationTrainingOptions& training, OptionVisitor& visitor);
 
 /// What the members of a population have reached, and who is to copy whom.
 class PopulationTraining {

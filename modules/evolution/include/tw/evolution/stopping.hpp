@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tw/base/option.hpp>
 #include <unordered_map>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct MedianOptions {
   /// @throws ContractError naming the field that is wrong
   void validate() const;
 };
+void visit(MedianOptions& median, OptionVisitor& visitor);
 /// @throws ContractError for wrong options
 std::unique_ptr<StoppingRule> median_rule(const MedianOptions& options = {});
 
@@ -47,10 +49,11 @@ std::unique_ptr<StoppingRule> median_rule(const MedianOptions& options = {});
 struct HalvingOptions {
   int64_t grace = 1;       ///< steps to the first rung
   int64_t eta = 4;         ///< up to 1024
-  int64_t most = 1 << 30;  ///< steps, below 2^53; no rung lies at or behind it
+  int64_t most = 1 << 30;  ///< steps, below 2^53; no rung lies at or after it
   /// @throws ContractError naming the field that is wrong
   void validate() const;
 };
+void visit(HalvingOptions& halving, OptionVisitor& visitor);
 /// @throws ContractError for wrong options
 std::unique_ptr<StoppingRule> halving_rule(const HalvingOptions& options = {});
 

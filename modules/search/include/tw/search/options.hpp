@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <tw/base/option.hpp>
 #include <tw/evolution/population_training.hpp>
 #include <tw/evolution/propagator.hpp>
 #include <tw/evolution/stopping.hpp>
@@ -22,9 +23,10 @@ struct MigrationOptions {
   bool copies = false;  ///< pollination: a copy goes, and takes the place of another there. Otherwise it moves
   Pick emigrant = Pick::best;
   Pick replaced = Pick::worst;  ///< by a copy
-  /// By island, the probability of each other one as the destination, in any unit; empty: all others alike.
+  /// By island, the probability of each other one as the destination, in any unit; no row, or an empty one: all others alike.
   std::vector<std::vector<double>> topology = {};
 };
+void visit(MigrationOptions& migration, OptionVisitor& visitor);
 
 /// For whom a propagator is made.
 struct Seat {
@@ -38,7 +40,7 @@ struct Seat {
 
 struct SearchOptions {
   int islands = 1;                       ///< of as equal numbers of workers as can be
-  std::vector<int> island_workers = {};  ///< workers of each island, instead
+  std::vector<int> island_workers = {};  ///< workers of each island, which then need not be counted
   int ranks_per_worker = 1;
 
   // Whatever comes first ends the search; one of the first two must be given.
@@ -61,8 +63,13 @@ struct SearchOptions {
   std::optional<PopulationTrainingOptions> population_training = {};
   bool progress = false;  ///< rank 0 shows how far this run has come: of its evaluations, or else of its seconds
 
+  /// What cannot be had together, on however many ranks.
+  std::vector<Problem> contradictions() const;
   /// @throws ContractError naming the wrong field
   void validate(int ranks) const;
 };
+void visit(SearchOptions& options, OptionVisitor& visitor);
+/// Of these, what workers, budget and journal are: without `promotion`, `population_training`, `migration`, and what C++ alone can give.
+void visit_run(SearchOptions& options, OptionVisitor& visitor);
 
 }  // namespace tw::search

@@ -2,15 +2,11 @@
 #pragma once
 #include <string>
 #include <tw/evolution/space.hpp>
-#include <tw/search/options.hpp>
 #include <vector>
 
 namespace tw::search {
 
 /// All of a space that ranks can compare: names, and a line for each parameter. Of constraints the names: what they compute cannot be told.
 std::vector<std::string> lines_of(const Space& space);
-
-/// Of a search's options, an option a line. Of functions only whether there is one: what they do cannot be told.
-std::vector<std::string> lines_of(const SearchOptions& options);
 
 }  // namespace tw::search

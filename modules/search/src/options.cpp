@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/search/options.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+
+namespace tw::search {
+namespace {
+
+constexpr double most_workers = 1000000;
+
+/// What is wrong with the row of an island.
+std::optional<Problem> problem_of_row(const std::vector<double>& row, size_t island, size_t islands) {
+  const std::string key = concat("migration.topology.", island);
+  if (island >= islands) return Problem{key, concat("is none of the ", islands, " islands, which are numbered from 0"), "migration.topology.0"};
+  if (row.size() == islands && row[island] == 0) return std::nullopt;
+  std::string others_alike;
+  for (size_t other = 0; other < islands; ++other) others_alike += concat(other == 0 ? "[" : ", ", other == island ? 0 : 1);
+  return Problem{key, concat("must be ", islands, " numbers of at least 0, one for each island, with 0 for itself"), others_alike + ']'};
+}
+
+}  // namespace
+
+void visit(MigrationOptions& migration, OptionVisitor& visitor) {
+  const std::vector<std::pair<std::string, Pick>> picks{{"best", Pick::best}, {"worst", Pick::worst}, {"uniform", Pick::uniform}};
+  visitor.field("probability", migration.probability, {.least = 0, .most = 1},
+                {.meaning = "that an individual goes to another island, after each trial"});
+  visitor.field("copies", migration.copies, {.meaning = "whether a copy goes, and takes the place of another there; otherwise it moves"});
+  visitor.field("emigrant", migration.emigrant, picks, {.meaning = "which one goes"});
+  visitor.field("replaced", migration.replaced, picks,
+                {.meaning = "which one a copy takes the place of", .where = {{"search.migration.copies", {"true"}}}});
+  visitor.field("topology", migration.topology, {.least = 0, .below = true},
+                {.meaning = "of an island: the probability of each as the destination, in any unit; empty: all others alike"});
+}
+
+void visit_run(SearchOptions& options, OptionVisitor& visitor) {
+  constexpr auto any = static_cast<double>(std::numeric_limits<int64_t>::max());
+  visitor.field("islands", options.islands, count_from(1, most_workers),
+                {.meaning = "among which the workers are dealt out as evenly as can be; those of one share all results"});
+  visitor.field("island_workers", options.island_workers, count_from(1, most_workers), {.meaning = "of each island; empty: as even as can be"});
+  visitor.field("ranks_per_worker", options.ranks_per_worker, count_from(1, most_workers), {.meaning = "on which each trial runs"});
+  visitor.field("evaluations", options.evaluations, count_from(0),
+                {.meaning = "of all workers and earlier runs together, after which the search ends; 0: no limit"});
+  visitor.field("seconds", options.seconds, {.least = 0, .above = true}, {.meaning = "after which no trial begins"});
+  visitor.field("target", options.target, {}, {.meaning = "a loss that will do"});
+  visitor.field("seed", options.seed, count_from(0, any), {.meaning = "of all that is drawn"});
+  visitor.field("journal", options.journal, {.meaning = "a folder; where it holds a search, that is continued; empty: none"});
+  visitor.field("attempts", options.attempts, count_from(1, most_workers), {.meaning = "of a trial whose process is lost, before it has failed"});
+}
+
+void visit(SearchOptions& options, OptionVisitor& visitor) {
+  visit_run(options, visitor);
+  visitor.field("progress", options.progress, {.meaning = "whether rank 0 shows how far this run has come"});
+  visitor.presence("propagator", static_cast<bool>(options.propagator));
+  visitor.presence("stopping", static_cast<bool>(options.stopping));
+  visitor.group("promotion", options.promotion);
+  visitor.group("population_training", options.population_training);
+  visitor.group("migration", options.migration);
+}
+
+std::vector<Problem> SearchOptions::contradictions() const {
+  std::vector<Problem> problems;
+  if (evaluations == 0 && !std::isfinite(seconds)) {
+    problems.push_back({"evaluations", "or seconds must be given, or the search would never end", "100"});
+  }
+  const size_t count = island_workers.empty() ? static_cast<size_t>(std::max(islands, 1)) : island_workers.size();
+  if (islands != 1 && static_cast<size_t>(islands) != count) {
+    problems.push_back({"islands", concat("is ", islands, ", but island_workers are those of ", count), concat(count)});
+  }
+  if ((stopping ? 1 : 0) + (promotion ? 1 : 0) + (population_training ? 1 : 0) > 1) {
+    problems.push_back(
+        {"stopping", "cannot be had with another that decides on the same, of stopping, promotion and population_training", "\"none\""});
+  }
+  if (population_training && evaluations == 0) {
+    problems.push_back({"evaluations", "must be given with population_training: the number of members", "8"});
+  }
+  for (size_t island = 0; island < migration.topology.size(); ++island) {
+    if (migration.topology[island].empty()) continue;
+    if (auto problem = problem_of_row(migration.topology[island], island, count)) problems.push_back(*std::move(problem));
+  }
+  return problems;
+}
+
+void SearchOptions::validate(int ranks) const {
+  expect_none(out_of_bounds(*this));
+  if (promotion) promotion->validate();
+  expect_none(contradictions());
+  TW_EXPECTS(ranks % ranks_per_worker == 0, "ranks_per_worker is ", ranks_per_worker, ", which does not divide the ", ranks, " ranks");
+  const int workers = ranks / ranks_per_worker;
+  TW_EXPECTS(islands <= workers, "islands must be 1 to ", workers, ", the number of workers, got ", islands);
+  TW_EXPECTS(island_workers.empty() || std::accumulate(island_workers.begin(), island_workers.end(), 0) == workers, "island_workers must add up to ",
+             workers, ", the number of workers");
+}
+
+}  // namespace tw::search

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a configuration of `torchweave search` may not say, and what becomes of what it says.
+#include <gtest/gtest.h>
+
+#include <tw/base/error.hpp>
+
+#include "keys_without_effect.hpp"
+#include "search_config.hpp"
+
+namespace search_config_test {
+
+using Settings = std::vector<std::string>;
+
+const Settings usual{"search.evaluations=8", "search.space.x.kind=real", "search.space.x.low=0", "search.space.x.high=1"};
+
+tw::Config config_of(const Settings& settings) {
+  tw::Config config;
+  for (const std::string& each : usual) config.set(each);
+  for (const std::string& each : settings) config.set(each);
+  return config;
+}
+
+Settings problems_of(const Settings& settings, bool trains = true) {
+  tw::Config config = config_of(settings);
+  try {
+    (void)tw::tool::read_search_config(config, "runs/search", trains);
+  } catch (const tw::ConfigError& error) {
+    return error.problems();
+  }
+  return {};
+}
+
+struct Refused {
+  Settings settings;
+  Settings problems;  ///< all that are reported
+};
+
+const Refused refused[] = {
+    {{"search.evaluations=0"},
+     {"--set: search.evaluations or seconds must be given, or the search would never end; the nearest that will do is 100"}},
+    {{"search.seconds=0"}, {"--set: search.seconds must be positive, got 0; the nearest that will do is 1e-4"}},
+    {{"search.propagator=genetik"}, {"--set: search.propagator is \"genetik\", which is unknown; the nearest is \"genetic\""}},
+    {{"search.space.n.kind=int"},
+     {"--set: search.space.n.kind is \"int\", which is unknown; the nearest is \"real\"", "search.space.n.low is missing",
+      "search.space.n.high is missing"}},
+    {{"search.space.x.low=5"}, {"--set: search.space.x.low is 5, which is above high = 1: the limits are reversed; the nearest that will do is 1"}},
+    {{"search.space.mode.kind=categorical", "search.space.mode.vals=[\"a\"]"},
+     {"search.space.mode.values is missing", "--set: unknown key search.space.mode.vals; did you mean search.space.mode.values?"}},
+    {{"search.islands=2", "search.migration.topology.1=[1,0,1]"},
+     {"--set: search.migration.topology.1 must be 2 numbers of at least 0, one for each island, with 0 for itself; the nearest that will do is [1, "
+      "0]"}},
+    {{"search.islands=2", "search.migration.topology.2=[1,0]"},
+     {"--set: search.migration.topology.2 is none of the 2 islands, which are numbered from 0; the nearest that will do is migration.topology.0"}},
+    {{"search.island_workers=[2,0]"}, {"--set: search.island_workers must be at least 1, got 0; the nearest that will do is 1"}},
+    {{"search.island_workers=[1.5]"}, {"--set: search.island_workers must be whole numbers, got 1.5; the nearest that will do is 1"}},
+    {{"search.island_workers=[1,1]", "search.islands=3"},
+     {"--set: search.islands is 3, but island_workers are those of 2; the nearest that will do is 2"}},
+    {{"search.stopping=halving", "search.eta=1"}, {"--set: search.eta must be at least 2, got 1; the nearest that will do is 2"}},
+    {{"search.stopping=median", "search.population_training.interval=2"},
+     {"--set: search.stopping cannot be had with another that decides on the same, of stopping, promotion and population_training; the nearest that "
+      "will do is \"none\""}},
+    {{"search.evaluations=0", "search.seconds=5", "search.population_training.quantile=0.75"},
+     {"--set: search.population_training.quantile must be at most 0.5, got 0.75; the nearest that will do is 0.5",
+      "--set: search.evaluations must be given with population_training: the number of members; the nearest that will do is 8"}},
+};
+
+TEST(SearchConfig, RefusesByNameWithWhatWouldDo) {
+  for (const Refused& each : refused) EXPECT_EQ(problems_of(each.settings), each.problems) << testing::PrintToString(each.settings);
+  EXPECT_EQ(problems_of({}), Settings());
+}
+
+TEST(SearchConfig, KnowsTheFigureOfTrainingsAlone) {
+  EXPECT_EQ(problems_of({"search.figure=loss"}), Settings());
+  EXPECT_EQ(problems_of({"search.figure=loss"}, /*trains=*/false).size(), 1U);
+}
+
+TEST(SearchConfig, MakesOptionsOfNames) {
+  const auto read = [](const Settings& settings) {
+    tw::Config config = config_of(settings);
+    return tw::tool::read_search_config(config, "runs/search", /*trains=*/true);
+  };
+  EXPECT_EQ(read({}).options.journal, "runs/search");
+  EXPECT_TRUE(read({}).options.propagator);
+  EXPECT_FALSE(read({}).options.stopping);
+  EXPECT_TRUE(read({"search.stopping=hyperband"}).options.stopping);
+  const auto promotion = read({"search.stopping=promotion", "search.eta=3"}).options.promotion;
+  ASSERT_TRUE(promotion);
+  EXPECT_EQ(promotion->eta, 3);
+  EXPECT_EQ(read({"search.island_workers=[2,1,1]"}).options.islands, 3);
+  const auto population = read({"search.population_training.kept=[\"x\"]"});
+  ASSERT_TRUE(population.options.population_training);
+  EXPECT_EQ(population.options.population_training->kept, std::vector<std::string>{"x"});
+  EXPECT_EQ(population.propagator, "sobol") << "members begin before there is anything to breed from";
+  EXPECT_EQ(read({"search.islands=3", "search.migration.topology.2=[0,0,0]"}).options.migration.topology.back(), (std::vector<double>{0, 0, 0}));
+}
+
+TEST(SearchConfig, NamesKeysWithoutEffect) {
+  tw::Config config = config_of({"search.eta=3", "search.least_trials=2", "search.stopping=median"});
+  (void)tw::tool::read_search_config(config, "", /*trains=*/true);
+  EXPECT_EQ(tw::tool::keys_without_effect(config),
+            (Settings{"--set: search.eta has no effect with search.stopping = \"median\"; it is for \"halving\" or \"hyperband\" or \"promotion\""}));
+}
+
+}  // namespace search_config_test
