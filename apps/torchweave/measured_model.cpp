@@ -6,25 +6,19 @@
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/utils.h>
 
-#include <algorithm>
 #include <map>
 #include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/threads.hpp>
 #include <tw/graph/capture.hpp>
-#include <tw/models/gpt.hpp>
 #include <tw/pipeline/measured_profile.hpp>
 #include <tw/train/model.hpp>
 
-#include "model_factory.hpp"
+#include "model_kinds.hpp"
 
 namespace tw::tool {
 namespace {
-
-constexpr int64_t classes = 10;
-
-bool is_file(const std::string& model) { return model.ends_with(".pt"); }
 
 /// Of text such as "1x28x28".
 std::vector<int64_t> sizes_of(const std::string& text) {
@@ -52,32 +46,28 @@ at::Tensor example_of(std::vector<int64_t> shape, int64_t rows, at::ScalarType d
 }
 
 Subject of_file(const MeasuredModelOptions& options) {
-  if (options.input.empty()) throw Error(concat("--input: ", options.model, " does not say what it takes; give the shape of a row, such as 1x28x28"));
+  const std::string& file = options.model.name;
+  if (options.input.empty()) throw Error(concat("--input: ", file, " does not say what it takes; give the shape of a row, such as 1x28x28"));
   const std::map<std::string, at::ScalarType> dtypes{{"float32", at::kFloat}, {"float64", at::kDouble}, {"int64", at::kLong}};
-  Subject subject{train::load_torchscript(options.model), example_of(sizes_of(options.input), options.rows, dtypes.at(options.input_dtype))};
+  Subject subject{train::load_torchscript(file), example_of(sizes_of(options.input), options.rows, dtypes.at(options.input_dtype))};
   subject.model.set_training(true);
   return subject;
 }
 
-Subject of_name(const MeasuredModelOptions& options) {
-  if (options.model == "gpt") {
-    if (!options.input.empty()) throw Error("--input: a gpt takes --sequence words");
-    const Callable gpt = callable(models::Gpt(models::GptOptions{
-        .vocabulary = options.vocabulary, .context = options.sequence, .width = options.width, .heads = options.heads, .blocks = options.blocks}));
-    return {train::model_of(gpt.module, gpt.forward), example_of({options.sequence}, options.rows, at::kLong)};
+Subject of_kind(const MeasuredModelOptions& options, const ModelKind& kind) {
+  UsualInput input = kind.usual_input(options.model);
+  if (!options.input.empty()) {
+    if (input.dtype == at::kLong) throw Error(concat("--input: a ", kind.name, " takes --sequence words"));
+    input.row = sizes_of(options.input);
   }
-  const bool is_mlp = options.model == "mlp";
-  std::vector<int64_t> shape = sizes_of(options.input);
-  if (shape.empty()) shape = is_mlp ? std::vector<int64_t>{options.hidden} : std::vector<int64_t>{1, 28, 28};
-  const ModelOptions wanted{.name = options.model, .width = options.hidden, .hidden_layers = options.layers - 1, .blocks = options.blocks};
-  const Callable made = make_model(wanted, shape, is_mlp ? options.hidden : classes);
-  return {train::model_of(made.module, made.forward), example_of(shape, options.rows, at::kFloat)};
+  const Callable made = kind.make(options.model, input.row, input.outputs);
+  return {train::model_of(made.module, made.forward), example_of(input.row, options.rows, input.dtype)};
 }
 
 /// LibTorch's errors tell of operators, not of what the user said.
 void expect_takes_example(const MeasuredModelOptions& options, const Subject& subject) {
   const auto refuse = [&](const char* why) {
-    throw Error(concat(options.model, " does not take inputs of shape ", subject.example.sizes().slice(1), ": ", why));
+    throw Error(concat(options.model.name, " does not take inputs of shape ", subject.example.sizes().slice(1), ": ", why));
   };
   const torch::NoGradGuard no_grad;
   const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // a TorchScript file is captured as it is before anything ran
@@ -92,12 +82,11 @@ void expect_takes_example(const MeasuredModelOptions& options, const Subject& su
 
 }  // namespace
 
-bool can_be_measured(const std::string& model) { return model == "lenet" || model == "mlp" || model == "resnet" || model == "gpt" || is_file(model); }
-
 MeasuredModel measured_model(const Communicator& comm, const MeasuredModelOptions& options) {
   set_threads_per_rank(find_topology(comm));
   torch::manual_seed(0);
-  const Subject subject = is_file(options.model) ? of_file(options) : of_name(options);
+  const ModelKind* kind = find_model_kind(options.model.name);
+  const Subject subject = kind == nullptr ? of_file(options) : of_kind(options, *kind);
   const train::Model& model = subject.model;
   expect_takes_example(options, subject);
   const auto forward = [&](const std::vector<at::Tensor>& inputs) { return std::vector<at::Tensor>{model.forward(inputs[0])}; };

@@ -16,7 +16,7 @@
 #include <tw/planning/rannc_model.hpp>
 
 #include "measured_model.hpp"
-#include "train_config.hpp"
+#include "model_kinds.hpp"
 
 namespace tw::tool {
 namespace {
@@ -74,18 +74,18 @@ void write_file(const std::string& path, const std::string& content) {
 bool is_measured(const Arguments& a) { return a.profile == "measured"; }
 
 MeasuredModelOptions measured_options_of(const Arguments& a) {
-  return {.model = a.model,
+  const bool is_mlp = a.model == "mlp";
+  return {.model = {.name = a.model,
+                    .width = is_mlp ? a.hidden : a.width,
+                    .hidden_layers = a.layers - 1,
+                    .blocks = a.blocks.value_or(a.model == "resnet" ? ModelOptions().blocks : transformer_blocks),
+                    .heads = a.heads,
+                    .sequence = a.sequence,
+                    .vocabulary = a.vocabulary},
           .input = a.input,
           .input_dtype = a.input_dtype,
           .rows = a.measured_rows.value_or(std::min(a.options.batch, most_measured_rows)),
-          .cache = a.cache,
-          .hidden = a.hidden,
-          .layers = a.layers,
-          .blocks = a.blocks.value_or(a.model == "gpt" ? transformer_blocks : ModelOptions().blocks),
-          .width = a.width,
-          .heads = a.heads,
-          .sequence = a.sequence,
-          .vocabulary = a.vocabulary};
+          .cache = a.cache};
 }
 
 Profile analytic_profile(const Arguments& a) {
@@ -102,6 +102,13 @@ Cluster cluster_of(const Arguments& a) {
   Cluster cluster{.devices = a.devices, .between_stages = link, .within_stage = link};
   if (a.memory > 0) cluster.memory_bytes = static_cast<double>(a.memory);
   return cluster;
+}
+
+/// "a, b, c"
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
 }
 
 /// "a,b,c" as names.
@@ -147,10 +154,11 @@ void check(const Arguments& a) {
     throw CLI::ValidationError("--micro-batches", concat("must be at most the batch of ", a.options.batch, ", got ", *a.options.micro_batches));
   }
   if (is_measured(a) && !can_be_measured(a.model)) {
-    throw CLI::ValidationError("--profile", concat("lenet, mlp, resnet, gpt and TorchScript files, NAME.pt, can be measured; ", a.model, " cannot"));
+    throw CLI::ValidationError(
+        "--profile", concat(listed(models_that(&ModelKind::is_measured)), " and TorchScript files, NAME.pt, can be measured; ", a.model, " cannot"));
   }
   if (is_measured(a)) return;
-  if (a.model != "mlp" && can_be_measured(a.model)) {
+  if (const ModelKind* kind = find_model_kind(a.model); is_torchscript_file(a.model) || (kind != nullptr && !kind->has_analytic_profile)) {
     throw CLI::ValidationError("--profile", concat("there is no analytic one of ", a.model, "; say measured"));
   }
   if (a.show_graph) throw CLI::ValidationError("--show-graph", "an analytic profile is of no graph; say --profile measured");
@@ -229,7 +237,9 @@ PipelinePlanning add_pipeline_planning(CLI::App& command) {
   CLI::Option_group& group =
       *command.add_option_group("Pipelines", "Stages, replicas and micro-batches for a model on devices that need not be there");
   CLI::Option* model =
-      group.add_option("--model", arguments->model, "mlp, transformer, or the JSON file of a profile; measured: lenet, mlp, resnet, gpt, NAME.pt");
+      group.add_option("--model", arguments->model,
+                       concat(listed(models_that(&ModelKind::has_analytic_profile)),
+                              ", or the JSON file of a profile; measured: ", listed(models_that(&ModelKind::is_measured)), ", NAME.pt"));
   add_model_options(group, *arguments);
   add_measured_options(group, *arguments);
   add_cluster_options(group, *arguments);

@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_config.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <tw/base/concat.hpp>
+
+#include "model_kinds.hpp"
 
 namespace tw::tool {
 namespace {
 
 constexpr auto any = static_cast<double>(std::numeric_limits<int64_t>::max());
 
-Condition with_model(std::vector<std::string> names) { return {"model.name", std::move(names)}; }
+/// Of the models that read this key.
+Condition with_models_of(const std::string& key) {
+  Condition condition{"model.name", {}};
+  for (const ModelKind& kind : model_kinds()) {
+    if (kind.is_trained && std::ranges::count(kind.keys, key) > 0) condition.values.push_back(kind.name);
+  }
+  return condition;
+}
 
 }  // namespace
 
@@ -26,18 +36,20 @@ void visit(DataOptions& data, OptionVisitor& visitor) {
 }
 
 void visit(ModelOptions& model, OptionVisitor& visitor) {
-  visitor.field("name", model.name, {"lenet", "mlp", "resnet", "convnet", "residual", "torchscript"}, {.meaning = "of the network that is trained"});
+  visitor.field("name", model.name, models_that(&ModelKind::is_trained), {.meaning = "of the network that is trained"});
   visitor.field("dtype", model.dtype, {"float32", "float64"}, {.meaning = "of its parameters"});
-  visitor.field("width", model.width, count_from(1), {.meaning = "of the hidden layers", .where = {with_model({"mlp"})}});
-  visitor.field("hidden_layers", model.hidden_layers, count_from(0), {.meaning = "between the first and the last", .where = {with_model({"mlp"})}});
-  visitor.field("blocks", model.blocks, count_from(1), {.meaning = "of each stage of the network", .where = {with_model({"resnet"})}});
+  visitor.field("width", model.width, count_from(1), {.meaning = "of the hidden layers", .where = {with_models_of("width")}});
+  visitor.field("hidden_layers", model.hidden_layers, count_from(0),
+                {.meaning = "between the first and the last", .where = {with_models_of("hidden_layers")}});
+  visitor.field("blocks", model.blocks, count_from(1), {.meaning = "of each stage of the network", .where = {with_models_of("blocks")}});
   visitor.field("layers", model.layers, count_from(2),
-                {.meaning = "which may be in parallel, along `mesh.layer`", .where = {with_model({"residual"})}});
-  visitor.field("channels", model.channels, count_from(1), {.meaning = "of a layer", .where = {with_model({"residual", "convnet"})}});
-  visitor.field("conv_layers", model.conv_layers, count_from(1), {.meaning = "convolutions one after the other", .where = {with_model({"convnet"})}});
+                {.meaning = "which may be in parallel, along `mesh.layer`", .where = {with_models_of("layers")}});
+  visitor.field("channels", model.channels, count_from(1), {.meaning = "of a layer", .where = {with_models_of("channels")}});
+  visitor.field("conv_layers", model.conv_layers, count_from(1),
+                {.meaning = "convolutions one after the other", .where = {with_models_of("conv_layers")}});
   visitor.field("activation", model.activation, {"relu", "sigmoid", "tanh"},
-                {.meaning = "after each convolution", .where = {with_model({"convnet"})}});
-  visitor.field("path", model.path, {.meaning = "the file of the module", .where = {with_model({"torchscript"})}});
+                {.meaning = "after each convolution", .where = {with_models_of("activation")}});
+  visitor.field("path", model.path, {.meaning = "the file of the module", .where = {with_models_of("path")}});
 }
 
 void visit(OptimizerOptions& optimizer, OptionVisitor& visitor) {
@@ -88,18 +100,18 @@ std::vector<Problem> contradictions(const TrainConfig& read) {
   if (elastic_momentum && !read.optimizer.nesterov) {
     found.push_back({"strategy.algorithm", "is \"eamsgd\", which is \"easgd\" with optimizer.name = \"sgd\" and optimizer.nesterov", "\"easgd\""});
   }
-  const bool takes_images = read.model.name != "mlp" && read.model.name != "torchscript";
-  if (!images && takes_images) {
+  const ModelKind& kind = *find_model_kind(read.model.name);
+  if (!images && kind.takes_images) {
     found.push_back({"model.name", concat("is \"", read.model.name, "\", which takes images, but data.kind is \"regression\""), "\"mlp\""});
   }
-  if (read.mesh.layer > 1 && read.model.name != "residual") {
+  if (read.mesh.layer > 1 && !kind.has_layers_in_parallel) {
     found.push_back(
         {"mesh.layer", concat("is for model.name = \"residual\", whose layers can be in parallel, not for \"", read.model.name, "\""), "1"});
   }
-  if (read.mesh.stage > 1 && (read.model.name == "residual" || read.model.name == "torchscript")) {
+  if (read.mesh.stage > 1 && !kind.is_cut) {
     found.push_back({"mesh.stage", concat("is not for model.name = \"", read.model.name, "\", which is not cut into stages"), "1"});
   }
-  const bool in_parts = read.model.name == "residual" || read.mesh.stage > 1;
+  const bool in_parts = kind.has_layers_in_parallel || read.mesh.stage > 1;
   if (in_parts && strategy.kind != train::StrategyKind::data) {
     found.push_back({"strategy.name", "must be \"data\" for a model whose layers are in parallel or in stages", "\"data\""});
   }
@@ -128,7 +140,7 @@ void visit(TrainConfig& config, OptionVisitor& visitor) {
   visitor.group("optimizer", config.optimizer);
   visitor.group("mesh", config.mesh);
   visitor.group("pipeline", config.pipeline, {{"mesh.stage", {"1"}, /*but=*/true}});
-  visitor.group("layer_parallel", config.layer_parallel, {with_model({"residual"})});
+  visitor.group("layer_parallel", config.layer_parallel, {{"model.name", models_that(&ModelKind::has_layers_in_parallel)}});
 }
 
 TrainConfig read_train_config(Config& config) {

@@ -17,16 +17,19 @@ struct DataOptions {
 void visit(DataOptions& data, OptionVisitor& visitor);
 
 struct ModelOptions {
-  std::string name = "lenet";       ///< lenet | mlp | resnet | convnet | residual | torchscript
+  std::string name = "lenet";       ///< of model_kinds()
   std::string dtype = "float32";    ///< float32 | float64
-  int64_t width = 256;              ///< mlp: of the hidden layers
+  int64_t width = 256;              ///< mlp: of the hidden layers; gpt: of a word
   int64_t hidden_layers = 2;        ///< mlp
-  int64_t blocks = 1;               ///< resnet: a stage
+  int64_t blocks = 1;               ///< resnet: a stage; gpt
   int64_t layers = 64;              ///< residual: which may be in parallel, along mesh.layer
   int64_t channels = 8;             ///< residual, convnet
   int64_t conv_layers = 2;          ///< convnet
   std::string activation = "relu";  ///< convnet: relu | sigmoid | tanh
   std::filesystem::path path = "";  ///< torchscript: the file
+  int64_t heads = 12;               ///< gpt, which `plan` alone knows
+  int64_t sequence = 1024;          ///< gpt: words
+  int64_t vocabulary = 50257;       ///< gpt
 };
 void visit(ModelOptions& model, OptionVisitor& visitor);
 

@@ -32,7 +32,7 @@
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>
 
-#include "model_factory.hpp"
+#include "model_kinds.hpp"
 
 namespace tw::tool {
 namespace {
@@ -92,10 +92,11 @@ std::shared_ptr<layer_parallel::LayerParallel> make_residual(const TrainConfig& 
 }
 
 Callable make_model(const TrainConfig& config, const Dataset& dataset) {
+  const ModelKind& kind = *find_model_kind(config.model.name);
   const Batch sample = first_samples(dataset, 1);
-  const at::IntArrayRef shape = sample.inputs.sizes().slice(1);
-  if (config.data.kind == "mnist") return make_model(config.model, shape, mnist_classes);
-  return shaped(make_model(config.model, shape, elements_of_a_sample(sample.targets)), sample.targets.sizes().vec());
+  const at::IntArrayRef row = sample.inputs.sizes().slice(1);
+  if (config.data.kind == "mnist") return kind.make(config.model, row, mnist_classes);
+  return shaped(kind.make(config.model, row, elements_of_a_sample(sample.targets)), sample.targets.sizes().vec());
 }
 
 at::ScalarType dtype_of(const TrainConfig& config) { return config.model.dtype == "float64" ? at::kDouble : at::kFloat; }
@@ -254,7 +255,7 @@ TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData dat
   setup.unit = images ? "images" : "samples";
   setup.objective = images ? train::classification() : train::regression();
   torch::manual_seed(static_cast<uint64_t>(config.run.seed));
-  if (config.model.name == "residual") {
+  if (find_model_kind(config.model.name)->has_layers_in_parallel) {
     setup.layers = make_residual(config, first_samples(*setup.train_set, 1).inputs, mesh["layer"]);
     setup.model = train::model_of(setup.layers);
   } else if (config.model.name == "torchscript") {
