@@ -2,8 +2,7 @@
 set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)  # add_subdirectory's callers link them through ours
 include(TwFindTorch)
 tw_find_torch("${PROJECT_SOURCE_DIR}/build/deps/torch")
-set(MPI_CXX_SKIP_MPICXX ON)
-find_package(MPI REQUIRED COMPONENTS CXX)
+include(TwMpi)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(SQLite3 REQUIRED)

@@ -9,9 +9,7 @@ find_package(GTest REQUIRED)
 add_custom_target(pure_tests)  # all pure programs
 
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tmp")
-set(TW_MPI_ENVIRONMENT OMP_NUM_THREADS=1 "TEST_TMPDIR=${PROJECT_BINARY_DIR}/tmp" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
-    UBSAN_OPTIONS=print_stacktrace=1)
+list(APPEND TW_MPI_ENVIRONMENT OMP_NUM_THREADS=1 "TEST_TMPDIR=${PROJECT_BINARY_DIR}/tmp" UBSAN_OPTIONS=print_stacktrace=1)
 # LibTorch is not instrumented, so its containers do not tell ASan where they end. Leaks are looked for without MPI only: Open MPI leaves memory behind
 # in plug-ins that are unloaded when LSan looks, so that no suppression can name them.
 list(APPEND TW_MPI_ENVIRONMENT "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0")

@@ -7,6 +7,8 @@ build=$1
 only=${2:-}
 : >build/bench.jsonl
 
+mpirun() { "$build/mpirun" "$@"; }  # Open MPI's: see its options below
+
 bench() {  # bench SUBJECT COMMAND...
   [ -z "$only" ] || [ "$only" = "$1" ] || return 0
   shift

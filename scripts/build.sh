@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# build.sh PRESET TARGET [-DOPTION=VALUE...]: configures build/PRESET where needed and builds TARGET.
+# build.sh PRESET[-MPI] TARGET [-DOPTION=VALUE...]: configures build/PRESET[-MPI] where needed and builds TARGET. MPI is openmpi or mpich, see
+# cmake/TwMpi.cmake.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-preset=$1
+build=build/$1
+preset=${1%%-*}
+mpi=${1#"$preset"}
 target=$2
 shift 2
-log=build/$preset/configure.log
+log=$build/configure.log
+set -- "$@" -DTW_MPI="${mpi#-}"
 [ -z "${TW_TORCH_DIR:-}" ] || set -- "$@" -DTW_TORCH_DIR="$TW_TORCH_DIR"  # or a folder that was configured before would keep its own
-mkdir -p "build/$preset"
-if ! cmake --preset "$preset" "$@" >"$log" 2>&1; then
+mkdir -p "$build"
+if ! cmake --preset "$preset" -B "$build" "$@" >"$log" 2>&1; then
   cat "$log" >&2
   exit 1
 fi
-cmake --build "build/$preset" --target "$target"
+cmake --build "$build" --target "$target"

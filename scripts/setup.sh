@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what a fresh Debian or Ubuntu machine lacks to build Torchweave: system packages, and LibTorch into build/deps.
 #
-#   scripts/setup.sh [GROUP...]      groups: build (the library and the tool; always), test, lint, fuzz, docs
+#   scripts/setup.sh [GROUP...]      groups: build (the library and the tool; always), test, lint, fuzz, docs, openmpi, mpich
 #
 # It does nothing, and needs no network, where everything is there. LibTorch is left alone where TW_TORCH_DIR names one; else it is the CPU build from
 # PyTorch's index of CPU wheels (or TW_TORCH_CPU_INDEX, such as a mirror) where that answers, else what pip is configured with: the CUDA build, maybe.
@@ -11,18 +11,21 @@ cd "$(dirname "$0")/.."
 torch_version=2.13.0
 cpu_index=${TW_TORCH_CPU_INDEX:-https://download.pytorch.org/whl/cpu}
 
-packages=(g++ cmake ninja-build ccache libopenmpi-dev openmpi-bin libspdlog-dev libfmt-dev libtomlplusplus-dev libcli11-dev
+packages=(g++ cmake ninja-build ccache libspdlog-dev libfmt-dev libtomlplusplus-dev libcli11-dev
           nlohmann-json3-dev zlib1g-dev libzip-dev librandom123-dev libxxhash-dev libeigen3-dev libsqlite3-dev dataset-fashion-mnist)
+mpi=openmpi
 for group in "$@"; do
   case "$group" in
+    openmpi | mpich) mpi=$group ;;
     build) ;;
     test) packages+=(libgtest-dev iproute2) ;;
     lint) packages+=(clang-19 clang-tidy-19 clang-format-19) ;;
     fuzz) packages+=(clang-19 libclang-rt-19-dev) ;;
     docs) packages+=(doxygen graphviz) ;;
-    *) echo "setup: unknown group '$group' (build, test, lint, fuzz, docs)" >&2; exit 2 ;;
+    *) echo "setup: unknown group '$group' (build, test, lint, fuzz, docs, openmpi, mpich)" >&2; exit 2 ;;
   esac
 done
+[ $mpi = mpich ] && packages+=(mpich libmpich-dev) || packages+=(libopenmpi-dev openmpi-bin)
 
 # The folder with LibTorch's include/, lib/ and share/cmake/Torch.
 torch_dir=${TW_TORCH_DIR:-build/deps/torch}

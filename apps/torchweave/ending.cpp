@@ -11,6 +11,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/base/process.hpp>
+#include <tw/base/terminal.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/environment.hpp>
 #include <vector>
@@ -43,6 +44,7 @@ std::vector<Words> exchange(const Communicator& comm, const Words& mine) {
 // In one piece, so that lines of several ranks do not mix.
 void write(const std::string& text) {
   if (!text.empty()) std::cerr << concat("torchweave: ", text, '\n') << std::flush;
+  wait_until_output_is_read(patience);  // another rank may end the job
 }
 
 }  // namespace

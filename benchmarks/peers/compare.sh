@@ -16,8 +16,8 @@ for case in mlp_5e4 lenet mlp_8e6; do
   ours=()
   for ((round = 0; round < rounds; ++round)); do
     port=$((port + 1))
-    theirs+=("$(mpirun -n 2 "$python" torch_ddp.py "$case" "$port")")
-    ours+=("$(mpirun -n 2 "$build/bin/bench_peers_ours" "$case")")
+    theirs+=("$("$build/mpirun" -n 2 "$python" torch_ddp.py "$case" "$port")")
+    ours+=("$("$build/mpirun" -n 2 "$build/bin/bench_peers_ours" "$case")")
   done
   python3 - "$case" "$rounds" "${theirs[@]}" "${ours[@]}" <<'PY'
 import json, statistics, sys

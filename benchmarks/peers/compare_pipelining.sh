@@ -16,8 +16,8 @@ for batch in 1024 64; do
   for ((round = 0; round < rounds; ++round)); do
     for schedule in 1f1b gpipe; do
       port=$((port + 1))
-      lines+=("theirs $schedule $(mpirun -n 2 "$python" torch_pipelining.py $schedule $batch $port)")
-      lines+=("ours $schedule $(mpirun -n 2 "$build/bin/bench_peers_pipeline" $schedule $batch)")
+      lines+=("theirs $schedule $("$build/mpirun" -n 2 "$python" torch_pipelining.py $schedule $batch $port)")
+      lines+=("ours $schedule $("$build/mpirun" -n 2 "$build/bin/bench_peers_pipeline" $schedule $batch)")
     done
   done
   python3 - "$batch" "$rounds" "${lines[@]}" <<'PY'

@@ -4,7 +4,7 @@
 set -euo pipefail
 export OMPI_MCA_mpi_yield_when_idle=1  # more ranks than cores
 for ranks in 1 2 3 4; do
-  TW_TEST_EVERY_SIZE=1 mpirun -n $ranks "$1/bin/comm_mpi_tests" --file=collectives_test
+  TW_TEST_EVERY_SIZE=1 "$1/mpirun" -n $ranks "$1/bin/comm_mpi_tests" --file=collectives_test
   echo "every size on $ranks ranks: all right"
 done
-mpirun -n 2 "$1/bin/accept_comm"
+"$1/mpirun" -n 2 "$1/bin/accept_comm"

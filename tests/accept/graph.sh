@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 build=$1
 failed=0
 for ranks in 2 3; do
-  mpirun -n "$ranks" "$build/bin/accept_random_modules" 2000 || failed=1
+  "$build/mpirun" -n "$ranks" "$build/bin/accept_random_modules" 2000 || failed=1
 done
 python=build/accept/python
 if [ ! -d "$python/torchvision" ]; then
@@ -18,5 +18,5 @@ fi
 rm -rf build/accept/models
 mkdir -p build/accept/models
 PYTHONPATH=$python python3 tests/accept/export_models.py build/accept/models
-mpirun -n 2 "$build/bin/accept_vision_models" build/accept/models || failed=1
+"$build/mpirun" -n 2 "$build/bin/accept_vision_models" build/accept/models || failed=1
 exit $failed

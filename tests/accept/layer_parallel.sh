@@ -6,13 +6,13 @@ set -euo pipefail
 build=$1
 
 for seed in 1 2 3 4 5 6; do
-  line=$(mpirun -n 2 "$build/bin/23_nested_iteration" $seed)
+  line=$("$build/mpirun" -n 2 "$build/bin/23_nested_iteration" $seed)
   echo "seed $seed: $line"
   read -r goal work loss used < <(sed -E 's/direct: loss ([0-9.e-]+) after ([0-9.]+) .*nested: loss ([0-9.e-]+) after ([0-9.]+).*/\1 \2 \3 \4/' <<<"$line")
   expect "the direct run's loss in at most half of its work" "$loss <= $goal && $used <= $work / 2"
 done
 
-accuracy() { mpirun -n 2 "$build/bin/22_resnet" 60000 1 "$1" "$2" | sed -n 's/^accuracy //p'; }
+accuracy() { "$build/mpirun" -n 2 "$build/bin/22_resnet" 60000 1 "$1" "$2" | sed -n 's/^accuracy //p'; }
 for seed in 1 2 3; do
   serial=$(accuracy $seed serial)
   parallel=$(accuracy $seed parallel)

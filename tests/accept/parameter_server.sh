@@ -11,7 +11,7 @@ train() {  # train ALGORITHM SETTINGS...
   local algorithm=$1 name=accept_servers_$1 settings=()
   shift
   for setting in "$@"; do settings+=(--set "$setting"); done
-  mpirun -n 3 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --fresh --set name="$name" --set strategy.name=parameter_server \
+  "$build/mpirun" -n 3 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --fresh --set name="$name" --set strategy.name=parameter_server \
     --set strategy.algorithm="$algorithm" "${settings[@]}" >/dev/null
   accuracy=$(sed -n 's/.*"event":"summary".*"test_accuracy":\([0-9.e+]*\).*/\1/p' "runs/$name/metrics.jsonl")
   echo "$algorithm, 3 ranks, 2 epochs: accuracy $accuracy"
@@ -23,5 +23,5 @@ train easgd strategy.period=5
 train eamsgd strategy.period=5 optimizer.name=sgd optimizer.lr=0.05 optimizer.momentum=0.9 optimizer.nesterov=true
 train ssp strategy.staleness=3
 train sync
-mpirun -n 3 "$build/bin/accept_slow_rank" /usr/share/datasets/fashion-mnist 3 || failed=1
+"$build/mpirun" -n 3 "$build/bin/accept_slow_rank" /usr/share/datasets/fashion-mnist 3 || failed=1
 exit $failed

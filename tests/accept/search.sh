@@ -7,14 +7,14 @@ cd "$(dirname "$0")/../.."
 . tests/accept/expect.bash
 build=$1
 "$build/bin/accept_functions" 10 || failed=1
-mpirun -n 2 "$build/bin/accept_population" 9 200 || failed=1
+"$build/mpirun" -n 2 "$build/bin/accept_population" 9 200 || failed=1
 tests/faults/kill_search.sh "$build" "$build/tmp/accept_kill_search" 30 || failed=1
 for workers in 2 4; do
-  mpirun -n $workers "$build/bin/accept_search_cuts" "$build/tmp/accept_search_cuts" 200 || failed=1
+  "$build/mpirun" -n $workers "$build/bin/accept_search_cuts" "$build/tmp/accept_search_cuts" 200 || failed=1
 done
-mpirun -n 2 "$build/bin/accept_halving" /usr/share/datasets/fashion-mnist 4 || failed=1
+"$build/mpirun" -n 2 "$build/bin/accept_halving" /usr/share/datasets/fashion-mnist 4 || failed=1
 
-mpirun -n 4 "$build/bin/torchweave" search configs/search_lenet.toml --fresh >/dev/null
+"$build/mpirun" -n 4 "$build/bin/torchweave" search configs/search_lenet.toml --fresh >/dev/null
 losses=$(awk -F, 'NR > 1 && $2 == "complete" { print $1, $3 }' runs/search_lenet/trials.csv)
 default=$(awk '$1 == 0 { print $2 }' <<<"$losses")
 best=$(awk '{ print $2 }' <<<"$losses" | sort -g | head -n 1)

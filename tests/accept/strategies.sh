@@ -14,7 +14,7 @@ run() {  # run NAME EPOCHS SETTINGS...
   shift 2
   local settings=()
   for setting in "$@"; do settings+=(--set "$setting"); done
-  mpirun -n 2 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --fresh --set name="$name" --set epochs="$epochs" "${settings[@]}" >/dev/null
+  "$build/mpirun" -n 2 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --fresh --set name="$name" --set epochs="$epochs" "${settings[@]}" >/dev/null
   accuracy=$(figure "$name" test_accuracy)
   bytes=$(figure "$name" bytes_per_step)
 }
@@ -35,5 +35,5 @@ for strategy in local_sgd diloco; do
   expect "at least 87 %" "$accuracy >= 0.87"
   expect "a fiftieth of the traffic, but for the meeting at each epoch's end" "$bytes <= $plain_bytes / 50 + 1.1 * $plain_bytes / 469"
 done
-mpirun -n 2 "$build/bin/accept_leaks" || failed=1
+"$build/mpirun" -n 2 "$build/bin/accept_leaks" || failed=1
 exit $failed

@@ -12,7 +12,7 @@ export OMPI_MCA_btl_vader_backing_directory=$folder/mpi OMPI_MCA_orte_tmpdir_bas
 RANDOM=${SEED:-$$}
 
 train() {  # train NAME OPTION...
-  exec mpirun -n 2 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --data "$data" --set output="$folder" --set name="$1" --set model.name=mlp \
+  exec "$build/mpirun" -n 2 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --data "$data" --set output="$folder" --set name="$1" --set model.name=mlp \
     --set model.width=64 --set batch_size=8 --set epochs=20 --set checkpoint.every_steps=7 --set data.shift=2 "${@:2}" >"$folder/log" 2>&1
 }
 

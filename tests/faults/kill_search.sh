@@ -12,7 +12,7 @@ export OMPI_MCA_btl_vader_backing_directory=$folder/mpi OMPI_MCA_orte_tmpdir_bas
 RANDOM=${SEED:-$$}
 
 search() {  # search RANKS EVALUATIONS ISLANDS RANKS_PER_WORKER [TRIAL]
-  exec mpirun -n "$1" "$build/bin/accept_search_kills" "$folder/journal" "${@:2}" >"$folder/log" 2>&1
+  exec "$build/mpirun" -n "$1" "$build/bin/accept_search_kills" "$folder/journal" "${@:2}" >"$folder/log" 2>&1
 }
 
 killed=0 workers_killed=0 runs=0 layouts=0

@@ -7,12 +7,12 @@ build=$1 data=$2 folder=$3 signal=$4
 rm -rf "$folder"
 mkdir -p "$folder"
 
-patience=() heard=$signal
-[ "$signal" != TERM ] || patience=(--mca odls_base_sigkill_timeout 5)  # or its ranks are killed after a second
+heard=$signal
+[ "$signal" != TERM ] || export OMPI_MCA_odls_base_sigkill_timeout=5  # or Open MPI kills its ranks after a second
 [ "$signal" != script ] || heard=USR1
 
 train() {  # train EPOCHS OPTION...
-  exec mpirun -n 2 "${patience[@]}" "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --data "$data" --set output="$folder" \
+  exec "$build/mpirun" -n 2 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --data "$data" --set output="$folder" \
     --set name=run --set model.name=mlp --set batch_size=8 --set epochs="$1" "${@:2}" >"$folder/log" 2>&1
 }
 

@@ -3,9 +3,12 @@
 #include <tw/base/terminal.hpp>
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <thread>
 
 namespace tw {
 
@@ -17,6 +20,18 @@ bool output_is_terminal() {
   const bool terminal = ::isatty(launcher_output) != 0;
   ::close(launcher_output);
   return terminal;
+}
+
+void wait_until_output_is_read(std::chrono::milliseconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  for (const int output : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat info = {};
+    if (::fstat(output, &info) != 0 || !S_ISFIFO(info.st_mode)) continue;
+    int waiting = 0;  // bytes
+    while (::ioctl(output, FIONREAD, &waiting) == 0 && waiting > 0 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
 }
 
 }  // namespace tw

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <tw/base.hpp>
+#include <tw/base/clock.hpp>
+#include <tw/base/terminal.hpp>
 
 namespace base_test {
 
@@ -56,6 +59,26 @@ TEST(NearestName, PicksTheSmallestEditDistance) {
   EXPECT_EQ(tw::nearest_name("optimiser.lr", names), "optimizer.lr");
   EXPECT_EQ(tw::nearest_name("epoch", names), "epochs");
   EXPECT_EQ(tw::nearest_name("anything", {}), "");
+}
+
+TEST(Terminal, WaitsUntilItsPipeIsRead) {
+  int ends[2] = {};
+  ASSERT_EQ(::pipe(ends), 0);
+  const int before = ::dup(STDOUT_FILENO);
+  ::dup2(ends[1], STDOUT_FILENO);
+  char letter = 'x';
+  ASSERT_EQ(::write(STDOUT_FILENO, &letter, 1), 1);
+  const tw::Stopwatch unread;
+  tw::wait_until_output_is_read(std::chrono::milliseconds(20));
+  const double waited = unread.elapsed().count();
+  ASSERT_EQ(::read(ends[0], &letter, 1), 1);
+  const tw::Stopwatch read;
+  tw::wait_until_output_is_read(std::chrono::minutes(1));
+  const double after = read.elapsed().count();
+  ::dup2(before, STDOUT_FILENO);
+  for (const int end : {ends[0], ends[1], before}) ::close(end);
+  EXPECT_GE(waited, 0.02);
+  EXPECT_LT(after, 30);
 }
 
 TEST(ContentHash, IsXxh3) {

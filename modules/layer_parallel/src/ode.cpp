@@ -54,6 +54,7 @@ void validate(const State& u0, int64_t steps, const Options<State>& options) {
                "; a state's tensors are floating-point or complex");
   }
   TW_EXPECTS(std::ranges::all_of(options.costs, [](double cost) { return cost >= 0; }), "costs must be at least 0");
+  options.solver.validate();
 }
 
 /// At this rank's C-points of level 0, stacked.
@@ -85,9 +86,9 @@ Result<State> detail::solve(const Communicator& comm, const State& u0, int64_t s
                             const Options<State>& options) {
   const Communicator own = comm.dup();
   expect_same_on_all_ranks(own, "u_0 and the options of mgrit::solve()", lines_of(u0, steps, options));
+  validate(u0, steps, options);  // the same everywhere: all throw, and nobody has to be released
   return releasing_others(own, [&]() -> Result<State> {
     const c10::AutoGradMode no_gradients(false);
-    validate(u0, steps, options);
     const double dt = options.final_time / static_cast<double>(steps);
     MgritOptions solver = options.solver;
     if (options.guess) solver.cycle.skip_downcycle = false;

@@ -11,6 +11,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/process.hpp>
+#include <tw/base/terminal.hpp>
 #include <tw/mpi/error.hpp>
 
 #include "runtime.hpp"
@@ -207,6 +208,7 @@ std::string Environment::library_version() {
 
 void Environment::abort(std::string_view message, int exit_code) {
   if (!message.empty()) log_error(message);
+  wait_until_output_is_read(std::chrono::seconds(1));
   hush_open_mpi();
   if (mpi_runs()) MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);

@@ -80,8 +80,8 @@ class ShardedTensor::Impl {
         refuse_non_finite_(options.refuse_non_finite),
         client_(comm_) {
     expect_agreement(comm_, initial, *rules_, options);
+    on_all_ranks(comm_, "making a sharded tensor", [&] { expect_dense_on_cpu(initial, "a sharded tensor"); });
     releasing_others(comm_, [&] {
-      expect_dense_on_cpu(initial, "a sharded tensor");
       make_shards(options.share_memory);
       comm_.barrier();
       if (comm_.rank() == 0) push(initial, "copy").wait();
