@@ -22,6 +22,14 @@ struct DenseImpl : torch::nn::Module {
 };
 TORCH_MODULE(Dense);
 
+/// With an operation that no rule covers.
+struct NormalisedImpl : torch::nn::Module {
+  explicit NormalisedImpl(int64_t width) : linear(register_module("linear", torch::nn::Linear(width, width))) {}
+  torch::Tensor forward(const torch::Tensor& u) { return torch::tanh(torch::layer_norm(linear(u), {u.size(1)})); }
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(Normalised);
+
 struct ConvolutionImpl : torch::nn::Module {
   explicit ConvolutionImpl(int64_t channels)
       : convolution(register_module("convolution", torch::nn::Conv2d(torch::nn::Conv2dOptions(channels, channels, 3).padding(1)))) {}
@@ -42,6 +50,12 @@ Network dense(const std::string& name, int64_t layers, int64_t width, int64_t ba
           block([width] { return Dense(width); }, layers),
           {batch, width},
           {.coarsening = c, .forward = {.iterations = 2}, .backward = {.iterations = 1}}};
+}
+
+Network normalised(const std::string& name, int64_t layers, int64_t width, int64_t batch, int64_t c) {
+  Network network = dense(name, layers, width, batch, c);
+  network.block = block([width] { return Normalised(width); }, layers);
+  return network;
 }
 
 Network convolutions(const std::string& name, int forward_iterations) {
@@ -100,6 +114,8 @@ void measure_all(const Contest& contest) {
   }
   against_unbatched(contest, dense("width_32", 256, 32, 64, 8));
   against_unbatched(contest, dense("width_16", 256, 16, 8, 8));
+  against_unbatched(contest, normalised("width_32_layer_norm", 256, 32, 64, 8));
+  against_unbatched(contest, normalised("width_16_layer_norm", 256, 16, 8, 8));
 }
 
 /// One contestant: the ranks together, and then the first one alone.
@@ -113,7 +129,7 @@ void measure_virtual(const Contest& contest) {
   });
   const CycleOptions cycle{.relaxations = 0};
   const LevelPlan plan(plan_levels(steps, {.coarsening = 16}), partition_steps(steps, comm.size(), 16), StepOwner::right);
-  Mgrit mgrit(comm, plan, {.iterations = 2, .cycle = cycle, .last_c_relaxation = true});
+  Mgrit mgrit(comm, plan, {.iterations = 2, .cycle = cycle}, {.last_c_relaxation = true});
   const State origin{torch::ones({4})};
   std::vector<double> ours;
   std::vector<double> serial;

@@ -10,13 +10,13 @@ namespace tw::graph {
 
 /// One run of a module.
 struct Run {
-  int64_t rows = 0;
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> outputs;
   std::vector<Call> calls;
 };
 
-/// The graph of a run, for its number of rows alone. @throws Error naming the operator that a graph cannot repeat
+/// The graph of a run, for its shapes alone; its first values are inputs, parameters and buffers. @throws Error naming the operator that a graph
+/// cannot repeat
 Graph graph_of(const Run& run, const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers);
 
 /// Such as "aten::add.Tensor".

@@ -12,6 +12,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/tensor/memory_order.hpp>
 
 #include "arguments.hpp"
@@ -51,7 +52,6 @@ Run run(const Forward& forward, const std::vector<NamedTensor>& buffers, const s
   const Unchanged unchanged(buffers);
   const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // of TorchScript, which otherwise runs other operators the second time
   Run made;
-  made.rows = inputs[0].size(0);
   for (const at::Tensor& each : inputs) made.inputs.push_back(each.clone());  // it may work in place
   made.calls = recorded([&] { made.outputs = forward(made.inputs); });
   for (const NamedTensor& buffer : buffers) {
@@ -109,11 +109,15 @@ Graph capture(const Forward& forward, const std::vector<NamedTensor>& parameters
   }
   std::vector<at::Tensor> twice;
   for (const at::Tensor& each : example) twice.push_back(in_order(at::cat({each, each}), memory_order(each)));
+  const int64_t rows = example[0].size(0);
   const Run one = run(forward, buffers, example);
   Graph graph = [&] {
     const Run two = run(forward, buffers, twice);
-    return of_any_rows(graph_of(one, parameters, buffers), one.rows, graph_of(two, parameters, buffers), two.rows);
+    return of_any_rows(graph_of(one, parameters, buffers), rows, graph_of(two, parameters, buffers), 2 * rows);
   }();
+  for (const int output : graph.outputs) {
+    if (!graph.values[at(output)].of_batch) throw Error("an output of the module does not depend on its inputs");
+  }
   place_rows(graph, example, parameters, buffers);
   std::vector<at::Tensor> changed;
   const std::vector<at::Tensor> turned = rotated(example);
@@ -121,6 +125,10 @@ Graph capture(const Forward& forward, const std::vector<NamedTensor>& parameters
   for (at::Tensor& each : outputs) each = each.detach();  // the tape goes
   expect_faithful(graph, one, {turned, outputs, changed}, parameters, buffers);
   return graph;
+}
+
+Graph capture_call(const Forward& function, const std::vector<NamedTensor>& parameters, const std::vector<at::Tensor>& inputs) {
+  return graph_of(run(function, {}, inputs), parameters, {});
 }
 
 }  // namespace tw::graph

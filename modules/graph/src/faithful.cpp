@@ -72,7 +72,7 @@ void expect_faithful(const Graph& graph, const Run& run, const Probe& probe, con
   for (const NamedTensor& each : parameters) tensors[each.name] = each.tensor;
   for (const NamedTensor& each : buffers) tensors[each.name] = each.tensor.detach().clone();
   const Interpreter interpreter(graph, [&](const std::string& name) { return tensors.at(name); });
-  const std::vector<at::Tensor> outputs = interpreter.run(probe.inputs, {.rows = run.rows});
+  const std::vector<at::Tensor> outputs = interpreter.run(probe.inputs, {.rows = probe.inputs[0].size(0)});
 
   const Recorded theirs = recorded_behind(run.outputs);
   const Recorded ours = recorded_behind(outputs);

@@ -56,6 +56,7 @@ class Interpreter::Impl {
        const std::function<at::Tensor(const std::string&)>& bind)
       : inputs_(std::move(inputs)), outputs_(std::move(outputs)), values_(graph.values.size()) {
     for (const auto& [value, tensor] : graph.constants) values_[at(value)] = tensor;
+    const std::set<int> given(inputs_.begin(), inputs_.end());
     std::set<int> changed;
     std::vector<int> last_use(graph.values.size(), -1);
     for (const int index : nodes) {
@@ -65,7 +66,7 @@ class Interpreter::Impl {
         last_use[at(input)] = static_cast<int>(steps_.size()) - 1;
         const Value& value = graph.values[at(input)];
         const bool is_bound = value.kind == Value::Kind::parameter || value.kind == Value::Kind::buffer;
-        if (is_bound && !values_[at(input)].defined()) values_[at(input)] = bind(value.name);
+        if (is_bound && !given.contains(input) && !values_[at(input)].defined()) values_[at(input)] = bind(value.name);
       }
       changed.insert(node.changes.begin(), node.changes.end());
     }

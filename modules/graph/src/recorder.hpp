@@ -2,7 +2,6 @@
 #pragma once
 #include <ATen/core/ivalue.h>
 #include <ATen/core/operator_name.h>
-#include <ATen/record_function.h>
 
 #include <functional>
 #include <vector>

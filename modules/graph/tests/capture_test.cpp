@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
@@ -309,6 +310,43 @@ TEST(Capture, refusesWhatOperatorsDoNotShow) {
     return Tensors{out + x[0]};
   });
   expect_refused("reads or writes numbers past them", [](const Tensors& x) { return Tensors{x[0] * x[0].const_data_ptr<float>()[0]}; });
+}
+
+// Without rows: numbers, matrices and a tensor that is changed, one after the other, and a parameter that nobody takes.
+TEST(CaptureCall, repeatsAFunctionOfTensors) {
+  const Tensor w = torch::randn({3, 3}, torch::requires_grad());
+  const Tensor idle = torch::randn({2}, torch::requires_grad());
+  int calls = 0;
+  const Forward function = [&](const Tensors& x) {
+    ++calls;
+    return Tensors{x[1].matmul(w).mul_(x[0]), torch::ones({2}), w.t()};
+  };
+  const Tensors example{torch::tensor(2.0F), torch::randn({5, 3})};
+  const Graph graph = capture_call(function, {{"idle", idle}, {"w", w}}, example);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(graph.inputs, (std::vector<int>{0, 1}));
+  EXPECT_EQ(graph.values.at(2).name, "idle");
+  EXPECT_EQ(graph.values.at(3).name, "w");
+  const auto expect_repeated = [&](const Tensors& outputs, const Tensor& scale, const Tensor& x, const Tensor& of_w) {
+    EXPECT_TRUE(outputs.at(0).equal(x.matmul(of_w) * scale));
+    EXPECT_TRUE(outputs.at(1).equal(torch::ones({2})));
+    EXPECT_TRUE(outputs.at(2).equal(of_w.t()));
+  };
+  const Tensor scale = torch::tensor(-3.0F);
+  const Tensor x = torch::randn({5, 3});
+  expect_repeated(Interpreter(graph, [&](const std::string& name) { return name == "w" ? w : idle; }).run({scale, x}, {}), scale, x, w);
+  // A parameter may be an input, and need not be bound.
+  std::vector<int> nodes(graph.nodes.size());
+  std::iota(nodes.begin(), nodes.end(), 0);
+  const Tensor other = torch::randn({3, 3});
+  expect_repeated(Interpreter(graph, nodes, {0, 1, 3}, graph.outputs, {}).run({scale, x, other}, {}), scale, x, other);
+}
+
+TEST(CaptureCall, refusesByName) {
+  const auto refuse = [](const Forward& function) { capture_call(function, {}, {torch::randn({4, 3})}); };
+  EXPECT_THROW(refuse([](const Tensors& x) { return Tensors{x[0].sum().item<double>() > 0 ? x[0] : -x[0]}; }), Error);
+  const Tensor stray = torch::randn({3}, torch::requires_grad());
+  EXPECT_THROW(refuse([&](const Tensors& x) { return Tensors{x[0] * stray}; }), Error);
 }
 
 TEST(Capture, refusesByName) {

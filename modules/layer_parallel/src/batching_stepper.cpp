@@ -12,8 +12,8 @@
 #include <tw/tensor/generator.hpp>
 
 #include "states.hpp"
+#include "step_graph.hpp"
 #include "steppers.hpp"
-#include "traced_step.hpp"
 
 namespace tw::layer_parallel {
 namespace {
@@ -54,6 +54,10 @@ std::string difference_of_steppers(const LayerStack& stack, Stepper& stepper, St
     if (!(error <= tolerance * norm)) return concat("together they give something else, by ", error / norm, " of the norm");
   }
   return "";
+}
+
+bool has_convolutions(const graph::Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const graph::Node& node) { return node.op.find("conv") != std::string::npos; });
 }
 
 }  // namespace
@@ -125,14 +129,15 @@ std::unique_ptr<Stepper> BatchingStepper::found(const State& states, const State
   seen_ = Footprint::of(example, extras, parameters, step_of(first));
   if (!seen_->doubt().empty()) return refuse(seen_->doubt());
   if (const std::string other = seen_->difference(parameters, step_of(first)); !other.empty()) return refuse(concat("a second look finds: ", other));
-  const auto graph = trace_step(stack_.layer(first), options_.integrator, parameters, example, extras, dt_);
+  const graph::Graph graph = step_graph(stack_, first, options_.integrator, example, extras, dt_);
   std::string problem;
   std::unique_ptr<Stepper> together;
-  if (auto program = StepProgram::compile(*graph, states.size(), extras.size(), problem)) {
+  if (auto program = StepProgram::compile(graph, states.size(), extras.size(), problem)) {
     together = make_programmed(stack_, std::move(program));
   } else {
     auto vmapped = std::make_unique<VmappedStep>(graph);
-    if (options_.batching == Batching::automatic && vmapped->has_convolutions()) {
+    if (vmapped->is_random()) return refuse("they draw random numbers");
+    if (options_.batching == Batching::automatic && has_convolutions(graph)) {
       return refuse("they hold convolutions, which are slower together");
     }
     together = make_vmapped(stack_, std::move(vmapped));

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <stdexcept>
 #include <tw/base/concat.hpp>
+#include <tw/graph/operator_listener.hpp>
 #include <unordered_map>
 #include <utility>
 
-#include "operator_listener.hpp"
 #include "states.hpp"
 
 namespace tw::layer_parallel {
@@ -53,7 +53,7 @@ std::string first_line(const std::exception& e) {
 }  // namespace
 
 /// Carries out what a step calls, and fills a footprint.
-class Recording final : public OperatorListener {
+class Recording final : public graph::OperatorListener {
  public:
   Recording(Footprint& footprint, const State& state, const State& extras, const std::vector<at::Tensor>& parameters) : footprint_(footprint) {
     const auto numbered = [&](const at::Tensor& tensor) {
@@ -64,7 +64,7 @@ class Recording final : public OperatorListener {
     for (const at::Tensor& parameter : parameters) footprint_.parameters_.push_back(number(parameter));
   }
 
-  void call(const c10::OperatorHandle& op, torch::jit::Stack& stack) override {
+  void call(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack& stack) override {
     const c10::FunctionSchema& schema = op.schema();
     const auto arguments = torch::jit::last(stack, schema.arguments().size());
     if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return depends(value); })) return carry_out(op, stack);
@@ -144,13 +144,13 @@ class Recording final : public OperatorListener {
 };
 
 /// Follows a step along a footprint, and throws where it leaves it.
-class Comparison final : public OperatorListener {
+class Comparison final : public graph::OperatorListener {
  public:
   Comparison(const Footprint& expected, const std::vector<at::Tensor>& parameters) : expected_(expected), tensors_(expected.tensors_) {
     for (size_t i = 0; i < parameters.size(); ++i) tensors_[static_cast<size_t>(expected.parameters_.at(i))] = parameters[i];
   }
 
-  void call(const c10::OperatorHandle& op, torch::jit::Stack& stack) override {
+  void call(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack& stack) override {
     const size_t count = op.schema().arguments().size();
     const auto arguments = torch::jit::last(stack, count);
     if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return depends(value); })) return carry_out(op, stack);

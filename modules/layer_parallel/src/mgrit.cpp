@@ -92,7 +92,7 @@ class Fas {
   }
 
   /// The last relaxation, and what is kept.
-  Solution finish() {
+  Solution finish(const MgritFinish& how) {
     const auto begin = std::chrono::steady_clock::now();
     const LevelState& fine = levels_.front();
     levels_.resize(1);  // what is kept of the last relaxation takes their place
@@ -102,13 +102,13 @@ class Fas {
     const int64_t steps = plan_.level(0).steps;
     Solution solution;
     Stored kept{{}, points.begin, 1};
-    const bool keeps_all = options_.store_all || plan_.levels() == 1;
+    const bool keeps_all = how.store_all || plan_.levels() == 1;
     if (keeps_all) {
       kept.states = zeros_like_rows(fine.u.states, points.size());
       if (fine.c.count > 0) copy(kept.at(fine.c.first, fine.c.count, fine.c.spacing), fine.u.at(fine.c.first, fine.c.count, fine.c.spacing));
     }
     // C-points change at the end of the sweep only: see relax().
-    const bool everything = options_.last_c_relaxation || plan_.levels() == 1;
+    const bool everything = how.last_c_relaxation || plan_.levels() == 1;
     sweeper_.run({.kind = everything ? SweepKind::all : SweepKind::fill,
                   .level = 0,
                   .starts = &fine.u,
@@ -283,8 +283,8 @@ void add_costs(Report& to, const Report& other) {
   to.last_relaxation += other.last_relaxation;
 }
 
-Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, const PhaseObserver& observer, Propagator& propagator,
-                 const State& origin, const State& guess) {
+Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, const MgritFinish& finish,
+                 const PhaseObserver& observer, Propagator& propagator, const State& origin, const State& guess) {
   Report report;
   report.steps.assign(static_cast<size_t>(plan.levels()), 0);
   report.messages.assign(static_cast<size_t>(plan.levels()), 0);
@@ -324,7 +324,7 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
   if (decides) look_at_the_end();
   Solution solution;
   if (!decides) {
-    solution = fas.finish();
+    solution = fas.finish(finish);
     look_at_the_end();
   }
   const bool below = !report.residuals.empty() && report.residuals.back() && *report.residuals.back() < options.tolerance;
@@ -332,14 +332,14 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
   report.diverged = !report.converged && (report.diverged || !finite);
   if (report.diverged && options.on_divergence == OnDivergence::serial) {
     const LevelPlan serial({{.steps = plan.level(0).steps}}, plan.cuts(), plan.owner());
-    solution = iterate(comm, serial, options, observer, propagator, origin, {});
+    solution = iterate(comm, serial, options, finish, observer, propagator, origin, {});
     add_costs(report, solution.report);
     report.serial = true;
     report.converged = is_finite(comm, solution.points);
     solution.report = std::move(report);
     return solution;
   }
-  if (decides) solution = fas.finish();
+  if (decides) solution = fas.finish(finish);
   solution.report = std::move(report);
   return solution;
 }
@@ -357,7 +357,7 @@ void MgritOptions::validate() const {
 namespace {
 
 /// What ranks must agree on, an option a line.
-std::vector<std::string> lines_of(const LevelPlan& plan, const MgritOptions& options) {
+std::vector<std::string> lines_of(const LevelPlan& plan, const MgritOptions& options, const MgritFinish& finish) {
   std::ostringstream out;
   out.precision(std::numeric_limits<double>::max_digits10);
   const auto list = [&](const char* name, const auto& values) {
@@ -372,21 +372,22 @@ std::vector<std::string> lines_of(const LevelPlan& plan, const MgritOptions& opt
   list("relaxations", options.cycle.relaxations.values());
   list("weights", options.weights.values());
   out << "iterations: " << options.iterations << "\ntolerance: " << options.tolerance << "\nskip_downcycle: " << options.cycle.skip_downcycle
-      << "\nf_cycle: " << options.cycle.f_cycle << "\nlast_c_relaxation: " << options.last_c_relaxation << "\nresiduals: " << options.residuals
+      << "\nf_cycle: " << options.cycle.f_cycle << "\nlast_c_relaxation: " << finish.last_c_relaxation << "\nresiduals: " << options.residuals
       << "\nnorm: " << static_cast<int>(options.norm) << "\non_divergence: " << static_cast<int>(options.on_divergence);
   return {std::move(out).str()};
 }
 
 }  // namespace
 
-Mgrit::Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options) : comm_(comm), plan_(std::move(plan)), options_(std::move(options)) {
-  expect_same_on_all_ranks(comm_, "the plan and the options of a solver", lines_of(plan_, options_));
+Mgrit::Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, MgritFinish finish)
+    : comm_(comm), plan_(std::move(plan)), options_(std::move(options)), finish_(finish) {
+  expect_same_on_all_ranks(comm_, "the plan and the options of a solver", lines_of(plan_, options_, finish_));
   options_.validate();
   TW_EXPECTS(plan_.ranks() == comm.size(), "the plan is for ", plan_.ranks(), " ranks, not for the ", comm.size(), " of ", comm.name());
 }
 
 Solution Mgrit::solve(Propagator& propagator, const State& origin, const State& guess) {
-  return releasing_others(comm_, [&] { return iterate(comm_, plan_, options_, observer_, propagator, origin, guess); });
+  return releasing_others(comm_, [&] { return iterate(comm_, plan_, options_, finish_, observer_, propagator, origin, guess); });
 }
 
 }  // namespace tw::layer_parallel

@@ -93,7 +93,7 @@ Result<State> detail::solve(const Communicator& comm, const State& u0, int64_t s
     MgritOptions solver = options.solver;
     if (options.guess) solver.cycle.skip_downcycle = false;
     const LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
-    Mgrit mgrit(own, level_plan(steps, own.size(), levels, StepOwner::right, options.costs), solver);
+    Mgrit mgrit(own, level_plan(steps, own.size(), levels, StepOwner::right, options.costs), solver, options.finish);
     const LevelPlan& plan = mgrit.plan();
     OdePropagator propagator(
         [&](const March& march, int64_t k, const State& from) {

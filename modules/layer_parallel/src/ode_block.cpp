@@ -92,11 +92,10 @@ void OdeBlock::set_iterations(int forward, int backward) {
 
 OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, const PhaseObserver& observer)
     : c_points_(plan.c_points_of(0, comm.rank())), is_serial_(plan.levels() == 1) {
-  options.last_c_relaxation = true;
-  options.store_all = false;
-  from_zero_ = std::make_unique<Mgrit>(comm, plan, options);
+  const MgritFinish finish{.last_c_relaxation = true};
+  from_zero_ = std::make_unique<Mgrit>(comm, plan, options, finish);
   options.cycle.skip_downcycle = false;  // or a guess would not count
-  from_guess_ = std::make_unique<Mgrit>(comm, plan, options);
+  from_guess_ = std::make_unique<Mgrit>(comm, plan, options, finish);
   for (Mgrit* solver : {from_zero_.get(), from_guess_.get()}) solver->observe(observer);
 }
 

@@ -2,126 +2,104 @@
 #include "step_program.hpp"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/jit_type.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/jit/ir/constants.h>
-#include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
 #include <optional>
 #include <tw/base/concat.hpp>
-#include <unordered_map>
+#include <tw/base/numbers.hpp>
 
 #include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {
 
-/// Whether an operation gave it memory of its own.
-bool is_fresh(const torch::jit::Value& value) {
-  const torch::jit::Node& node = *value.node();
-  return node.kind() != c10::prim::Param && node.kind() != c10::prim::Constant && node.kind() != c10::aten::t;
+/// As the program knows them: stacked, and dependent on states and parameters, as far as no operation computes them.
+std::vector<Value> values_of(const graph::Graph& graph, size_t states) {
+  using Kind = graph::Value::Kind;
+  std::vector<Value> values;
+  for (const graph::Value& value : graph.values) {
+    const bool of_state = value.kind == Kind::input && values.size() < states;
+    const bool of_parameters = value.kind == Kind::parameter;
+    Value& added = values.emplace_back(Value{.stacked = of_state || of_parameters, .of_state = of_state, .of_parameters = of_parameters});
+    for (const graph::Size& size : value.sizes) added.sizes.push_back(size.fixed);
+  }
+  return values;
+}
+
+/// By value.
+std::vector<size_t> uses_in(const graph::Graph& graph) {
+  std::vector<size_t> uses(graph.values.size(), 0);
+  for (const int output : graph.outputs) ++uses[at(output)];
+  for (const graph::Node& node : graph.nodes) {
+    for (const int input : node.inputs()) ++uses[at(input)];
+  }
+  return uses;
+}
+
+/// Whether all tensors are of one floating type, but for single numbers.
+bool have_one_dtype(const graph::Graph& graph) {
+  std::optional<at::ScalarType> dtype;
+  return std::ranges::all_of(graph.values, [&](const graph::Value& value) {
+    if (value.sizes.empty()) return true;
+    if (!dtype) dtype = value.dtype;
+    return value.dtype == *dtype && at::isFloatingType(*dtype);
+  });
 }
 
 }  // namespace
 
-std::unique_ptr<StepProgram> StepProgram::compile(const torch::jit::Graph& graph, size_t states, size_t extras, std::string& problem) {
+std::unique_ptr<StepProgram> StepProgram::compile(const graph::Graph& graph, size_t states, size_t extras, std::string& problem) {
   std::unique_ptr<StepProgram> program(new StepProgram());
   program->states_ = states;
   program->extras_ = extras;
-  std::unordered_map<const torch::jit::Value*, size_t> index;
-  std::optional<at::ScalarType> dtype;
-  // All of one floating type, but for single numbers.
-  const auto describe = [&](const torch::jit::Value* value) -> std::optional<Value> {
-    const auto type = value->type()->cast<c10::TensorType>();
-    const auto sizes = type ? type->sizes().concrete_sizes() : std::nullopt;
-    if (!sizes || !type->scalarType()) return std::nullopt;
-    if (!sizes->empty()) {
-      if (!dtype) dtype = *type->scalarType();
-      if (*type->scalarType() != *dtype || !at::isFloatingType(*dtype)) return std::nullopt;
-    }
-    return Value{.sizes = *sizes};
-  };
-  const auto add_value = [&](const torch::jit::Value* value) -> Value* {
-    const std::optional<Value> described = describe(value);
-    if (!described) {
-      problem = "they hold tensors of several types, or of none known";
-      return nullptr;
-    }
-    index[value] = program->values_.size();
-    return &program->values_.emplace_back(*described);
-  };
-  const size_t inputs = graph.inputs().size();
-  for (size_t i = 0; i < inputs; ++i) {
-    Value* const value = add_value(graph.inputs()[i]);
-    if (value == nullptr) return nullptr;
-    value->of_state = i < states;
-    value->of_parameters = i >= states + extras;
-    value->stacked = value->of_state || value->of_parameters;
-  }
-  for (const torch::jit::Node* node : graph.nodes()) {
-    if (node->kind() == c10::prim::Constant) {
-      const std::optional<c10::IValue> constant = torch::jit::toIValue(node->output());
-      if (!constant || !constant->isTensor()) continue;
-      if (add_value(node->output()) == nullptr) return nullptr;
-      program->constants_.emplace_back(program->values_.size() - 1, constant->toTensor());
-      continue;
-    }
-    const std::string_view name = node->kind().toUnqualString();
-    Operation op{.rule = rule_of(name)};
-    bool holds = op.rule != nullptr && node->outputs().size() == 1;
-    // Nobody else may see what an operation in place changes.
-    if (holds && name.ends_with('_')) holds = is_fresh(*node->inputs()[0]) && node->inputs()[0]->uses().size() == 1;
-    Value result;
-    for (const torch::jit::Value* input : node->inputs()) {
-      const auto found = index.find(input);
-      if (found != index.end()) {
-        op.inputs.push_back(found->second);
-        const Value& value = program->values_[found->second];
-        result.stacked |= value.stacked;
-        result.of_state |= value.of_state;
-        result.of_parameters |= value.of_parameters;
-      } else if (const auto constant = torch::jit::toIValue(input)) {
-        op.constants.push_back(*constant);
+  program->values_ = values_of(graph, states);
+  std::vector<Value>& values = program->values_;
+  for (const auto& [value, tensor] : graph.constants) program->constants_.emplace_back(at(value), tensor);
+  const std::vector<size_t> uses = uses_in(graph);
+  std::vector<bool> fresh(values.size(), false);  // in memory that an operation gave it
+  for (const graph::Node& node : graph.nodes) {
+    Operation op{.rule = rule_of(node.op)};
+    for (const graph::Argument& argument : node.arguments) {
+      const auto* ref = std::get_if<graph::Ref>(&argument);
+      if (ref != nullptr && ref->value >= 0) {
+        op.inputs.push_back(at(ref->value));
       } else {
-        holds = false;
+        op.constants.push_back(argument);
       }
     }
-    Value* const output = holds ? add_value(node->output()) : nullptr;
-    if (holds && output == nullptr) return nullptr;
-    if (holds) {
-      result.sizes = output->sizes;
-      *output = result;
-      op.output = program->values_.size() - 1;
-    }
-    if (!holds || (op.rule->holds != nullptr && !op.rule->holds(op, program->values_))) {
-      problem = concat("there is no rule for ", node->kind().toQualString(), " with such arguments");
+    // Nobody else may see what an operation in place changes.
+    const bool is_private = std::ranges::all_of(node.changes, [&](int changed) { return fresh[at(changed)] && uses[at(changed)] == 1; });
+    if (node.outputs.size() == 1) op.output = at(node.outputs[0]);
+    if (op.rule == nullptr || node.outputs.size() != 1 || !is_private || (op.rule->holds != nullptr && !op.rule->holds(op, values))) {
+      problem = concat("there is no rule for ", node.op, " with such arguments");
       return nullptr;
     }
+    Value& result = values[op.output];
+    for (const size_t input : op.inputs) {
+      result.stacked |= values[input].stacked;
+      result.of_state |= values[input].of_state;
+      result.of_parameters |= values[input].of_parameters;
+      values[input].kept |= op.rule->keeps_inputs;
+    }
+    result.kept |= op.rule->keeps_output;
+    fresh[op.output] = op.rule->name != "t";
     program->operations_.push_back(std::move(op));
   }
-  for (const torch::jit::Value* output : graph.outputs()) {
-    const auto found = index.find(output);
-    if (found == index.end() || !program->values_[found->second].stacked) {
+  if (!have_one_dtype(graph)) {
+    problem = "they hold tensors of several types, or of integers";
+    return nullptr;
+  }
+  for (const int output : graph.outputs) {
+    if (!values[at(output)].stacked) {
       problem = "a part of the next state is the same for all layers";
       return nullptr;
     }
-    program->outputs_.push_back(found->second);
+    program->outputs_.push_back(at(output));
   }
-  std::vector<size_t> uses(program->values_.size(), 0);
-  for (const size_t output : program->outputs_) ++uses[output];
-  for (const Operation& op : program->operations_) {
-    for (const size_t input : op.inputs) {
-      ++uses[input];
-      program->values_[input].kept |= op.rule->keeps_inputs;
-    }
-    program->values_[op.output].kept |= op.rule->keeps_output;
-  }
-  std::vector<bool> fresh(program->values_.size(), false);  // in memory of its own
   for (Operation& op : program->operations_) {
     const size_t input = op.inputs[0];
-    op.in_place = op.inputs.size() == 1 && uses[input] == 1 && fresh[input] && !program->values_[input].kept;
-    fresh[op.output] = op.rule->name != "t";
+    op.in_place = op.inputs.size() == 1 && uses[input] == 1 && fresh[input] && !values[input].kept;
   }
   return program;
 }

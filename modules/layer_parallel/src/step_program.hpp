@@ -3,23 +3,20 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <tw/graph/graph.hpp>
 #include <tw/layer_parallel/propagator.hpp>
 #include <vector>
 
 #include "linearised.hpp"
 #include "step_rules.hpp"
 
-namespace torch::jit {
-struct Graph;
-}
-
 namespace tw::layer_parallel {
 
 class StepProgram {
  public:
-  /// @param graph from states, extras and parameters, in this order, to states.
+  /// @param graph see step_graph(). @param states, extras how many of its inputs are which.
   /// @return null, and why in `problem`, where there is no rule for an operation
-  static std::unique_ptr<StepProgram> compile(const torch::jit::Graph& graph, size_t states, size_t extras, std::string& problem);
+  static std::unique_ptr<StepProgram> compile(const graph::Graph& graph, size_t states, size_t extras, std::string& problem);
 
   /// The tensors that transposed() needs, by value.
   using Kept = std::vector<at::Tensor>;
@@ -31,7 +28,7 @@ class StepProgram {
  private:
   StepProgram() = default;
 
-  size_t states_ = 0;  // values are states, extras, parameters, and then whatever is computed
+  size_t states_ = 0;  // values are those of the graph: states, extras, parameters, and then whatever is computed
   size_t extras_ = 0;
   std::vector<Value> values_;
   std::vector<std::pair<size_t, at::Tensor>> constants_;

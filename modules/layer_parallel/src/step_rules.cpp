@@ -40,6 +40,12 @@ at::Tensor aligned(const Value& value, const at::Tensor& tensor, size_t rank) {
   return tensor.reshape(shape);
 }
 
+at::Scalar number(const graph::Argument& argument) {
+  if (const auto* size = std::get_if<graph::Size>(&argument)) return size->fixed;
+  if (const auto* flag = std::get_if<bool>(&argument)) return *flag;
+  return std::get<double>(argument);
+}
+
 /// As stacked matrices, whatever lies between the first and the last dimension put into one.
 at::Tensor matrices(const at::Tensor& stacked) { return stacked.dim() == 3 ? stacked : stacked.reshape({stacked.size(0), -1, stacked.size(-1)}); }
 
@@ -95,7 +101,7 @@ at::Tensor matmul(const Operation& op, const Values&, const Tensors& tensors) {
 
 /// c + a b; LibTorch's Linear, of a matrix.
 bool addmm_holds(const Operation& op, const Values& values) {
-  const auto is_one = [](const c10::IValue& factor) { return factor.toScalar().toDouble() == 1; };
+  const auto is_one = [](const graph::Argument& factor) { return number(factor).toDouble() == 1; };
   return std::all_of(op.inputs.begin(), op.inputs.end(), [&](size_t v) { return values[v].stacked; }) &&
          std::all_of(op.constants.begin(), op.constants.end(), is_one);
 }
@@ -122,10 +128,10 @@ void matmul_transposed(const Operation& op, const Values&, const Tensors& tensor
 /// a + sign * alpha * b
 template <int sign>
 at::Tensor sum(const Operation& op, const Values& values, const Tensors& tensors) {
-  const at::Scalar alpha = op.constants.back().toScalar();
+  const at::Scalar alpha = number(op.constants.back());
   const at::Scalar factor = alpha.isFloatingPoint() ? at::Scalar(sign * alpha.toDouble()) : at::Scalar(sign * alpha.toLong());
   const at::Tensor& a = tensors[op.inputs[0]];
-  if (op.inputs.size() == 1) return at::add(a, op.constants[0].toScalar(), factor);
+  if (op.inputs.size() == 1) return at::add(a, number(op.constants[0]), factor);
   const size_t rank = values[op.output].sizes.size();
   return at::add(aligned(values[op.inputs[0]], a, rank), aligned(values[op.inputs[1]], tensors[op.inputs[1]], rank), factor);
 }
@@ -134,7 +140,7 @@ template <int sign>
 void sum_transposed(const Operation& op, const Values&, const Tensors&, const at::Tensor& cotangent, Cotangents& cotangents) {
   if (cotangents.wants(op.inputs[0])) cotangents.add(op.inputs[0], cotangent);
   if (op.inputs.size() == 2 && cotangents.wants(op.inputs[1])) {
-    cotangents.add(op.inputs[1], cotangent, sign * op.constants.back().toScalar().toDouble());
+    cotangents.add(op.inputs[1], cotangent, sign * number(op.constants.back()).toDouble());
   }
 }
 
@@ -144,13 +150,13 @@ void neg_transposed(const Operation& op, const Values&, const Tensors&, const at
 
 at::Tensor product(const Operation& op, const Values& values, const Tensors& tensors) {
   const at::Tensor& a = tensors[op.inputs[0]];
-  if (op.inputs.size() == 1) return at::mul(a, op.constants[0].toScalar());
+  if (op.inputs.size() == 1) return at::mul(a, number(op.constants[0]));
   const size_t rank = values[op.output].sizes.size();
   return at::mul(aligned(values[op.inputs[0]], a, rank), aligned(values[op.inputs[1]], tensors[op.inputs[1]], rank));
 }
 
 void product_transposed(const Operation& op, const Values& values, const Tensors& tensors, const at::Tensor& cotangent, Cotangents& cotangents) {
-  if (op.inputs.size() == 1) return cotangents.add(op.inputs[0], cotangent, op.constants[0].toScalar());
+  if (op.inputs.size() == 1) return cotangents.add(op.inputs[0], cotangent, number(op.constants[0]));
   const size_t rank = values[op.output].sizes.size();
   for (const size_t i : {0, 1}) {
     const size_t other = op.inputs[1 - i];
@@ -160,10 +166,10 @@ void product_transposed(const Operation& op, const Values& values, const Tensors
 
 bool by_number(const Operation& op, const Values&) { return op.inputs.size() == 1 && op.constants.size() == 1; }
 
-at::Tensor quotient(const Operation& op, const Values&, const Tensors& tensors) { return at::div(tensors[op.inputs[0]], op.constants[0].toScalar()); }
+at::Tensor quotient(const Operation& op, const Values&, const Tensors& tensors) { return at::div(tensors[op.inputs[0]], number(op.constants[0])); }
 
 void quotient_transposed(const Operation& op, const Values&, const Tensors&, const at::Tensor& cotangent, Cotangents& cotangents) {
-  cotangents.add(op.inputs[0], at::div(cotangent, op.constants[0].toScalar()));
+  cotangents.add(op.inputs[0], at::div(cotangent, number(op.constants[0])));
 }
 
 /// d(function)/d(input) times the cotangent, from what the function gave.
@@ -207,9 +213,9 @@ const std::array rules = {
     Rule{.name = "gelu",
          .keeps_inputs = true,
          .forward = [](const Operation& op, const Values&,
-                       const Tensors& tensors) { return at::gelu(tensors[op.inputs[0]], op.constants[0].toStringView()); },
+                       const Tensors& tensors) { return at::gelu(tensors[op.inputs[0]], std::get<std::string>(op.constants[0])); },
          .transposed = from_input<[](const Operation& op, const at::Tensor& g, const at::Tensor& x) {
-           return at::gelu_backward(g, x, op.constants[0].toStringView());
+           return at::gelu_backward(g, x, std::get<std::string>(op.constants[0]));
          }>},
     Rule{.name = "sin",
          .keeps_inputs = true,
@@ -221,11 +227,22 @@ const std::array rules = {
          .transposed = from_input<[](const Operation&, const at::Tensor& g, const at::Tensor& x) { return at::mul(g, at::sin(x).neg_()); }>},
 };
 
+/// LibTorch's second names, of the same arguments.
+struct OtherName {
+  std::string_view name;
+  std::string_view rule;
+};
+constexpr std::array<OtherName, 5> other_names = {
+    {{"subtract", "sub"}, {"multiply", "mul"}, {"divide", "div"}, {"true_divide", "div"}, {"negative", "neg"}}};
+
 }  // namespace
 
-const Rule* rule_of(std::string_view name) {
-  if (name.ends_with('_')) name.remove_suffix(1);
-  const auto* const found = std::find_if(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.name == name; });
+const Rule* rule_of(std::string_view op) {
+  op.remove_prefix(std::min(op.size(), std::string_view("aten::").size()));
+  if (op.ends_with('_')) op.remove_suffix(1);
+  const auto* const other = std::ranges::find(other_names, op, &OtherName::name);
+  if (other != other_names.end()) op = other->rule;
+  const auto* const found = std::ranges::find(rules, op, &Rule::name);
   return found == rules.end() ? nullptr : found;
 }
 

@@ -2,21 +2,21 @@
 // Tensor operations that can run for several layers at once, and their transposed Jacobians.
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
 
 #include <string>
 #include <string_view>
+#include <tw/graph/graph.hpp>
 #include <vector>
 
 namespace tw::layer_parallel {
 
 /// A tensor that a step takes or computes.
 struct Value {
-  std::vector<int64_t> sizes;  ///< of one layer
-  bool stacked = false;        ///< differs from layer to layer: [n, sizes...]
-  bool of_state = false;       ///< depends on the state
-  bool of_parameters = false;  ///< depends on parameters
-  bool kept = false;           ///< a transposed Jacobian reads it
+  std::vector<int64_t> sizes = {};  ///< of one layer
+  bool stacked = false;             ///< differs from layer to layer: [n, sizes...]
+  bool of_state = false;            ///< depends on the state
+  bool of_parameters = false;       ///< depends on parameters
+  bool kept = false;                ///< a transposed Jacobian reads it
 };
 
 struct Rule;
@@ -26,8 +26,8 @@ struct Operation {
   const Rule* rule = nullptr;
   std::vector<size_t> inputs = {};
   size_t output = 0;
-  std::vector<c10::IValue> constants = {};  ///< arguments that are not tensors, in their order
-  bool in_place = false;                    ///< nobody reads the input afterwards
+  std::vector<graph::Argument> constants = {};  ///< arguments that are not tensors, in their order
+  bool in_place = false;                        ///< nobody reads the input afterwards
 };
 
 /// Sums of cotangents, by value.
@@ -64,7 +64,7 @@ struct Rule {
                      Cotangents& cotangents);
 };
 
-/// @param name with or without the final underscore of operations in place. @return null: none
-const Rule* rule_of(std::string_view name);
+/// @param op such as "aten::add", with or without the final underscore of operations in place. @return null: none
+const Rule* rule_of(std::string_view op);
 
 }  // namespace tw::layer_parallel

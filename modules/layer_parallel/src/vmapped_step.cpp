@@ -4,11 +4,10 @@
 #include <ATen/functorch/BatchedTensorImpl.h>
 #include <ATen/functorch/DynamicLayer.h>
 #include <ATen/functorch/PlumbingHelper.h>
-#include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/runtime/interpreter.h>
 
-#include <algorithm>
-#include <string_view>
+#include <numeric>
+
+#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {
@@ -38,35 +37,29 @@ class VmapLevel {
   int64_t level_;
 };
 
+/// Of a graph whose parameters are inputs like the others, which come before them.
+graph::Interpreter interpreter_of(const graph::Graph& graph) {
+  std::vector<int> nodes(graph.nodes.size());
+  std::iota(nodes.begin(), nodes.end(), 0);
+  std::vector<int> inputs = graph.inputs;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    if (graph.values[v].kind == graph::Value::Kind::parameter) inputs.push_back(static_cast<int>(v));
+  }
+  return {graph, nodes, inputs, graph.outputs, {}};
+}
+
 }  // namespace
 
-struct VmappedStep::Trace {
-  std::shared_ptr<torch::jit::Graph> graph;
-  torch::jit::Code code;
-};
-
-VmappedStep::VmappedStep(std::shared_ptr<torch::jit::Graph> graph) : trace_(std::make_unique<Trace>(Trace{graph, torch::jit::Code(graph, "step")})) {}
-
-VmappedStep::~VmappedStep() = default;
-
-bool VmappedStep::has_convolutions() const noexcept {
-  const auto nodes = trace_->graph->nodes();
-  return std::any_of(nodes.begin(), nodes.end(), [](const torch::jit::Node* node) {
-    return std::string_view(node->kind().toUnqualString()).find("conv") != std::string_view::npos;
-  });
-}
+VmappedStep::VmappedStep(const graph::Graph& graph) : interpreter_(interpreter_of(graph)) {}
 
 State VmappedStep::run(const State& states, const State& extras, const std::vector<at::Tensor>& parameters) const {
   const int64_t n = states.front().size(0);
   const VmapLevel level(n);
-  torch::jit::Stack stack;
-  for (const at::Tensor& tensor : states) stack.emplace_back(level.wrap(tensor));
-  for (const at::Tensor& tensor : extras) stack.emplace_back(tensor);
-  for (const at::Tensor& tensor : parameters) stack.emplace_back(level.wrap(tensor));
-  torch::jit::InterpreterState(trace_->code).run(stack);
-  State outputs;
-  for (const c10::IValue& value : stack) outputs.push_back(level.unwrap(value.toTensor(), n));
-  return outputs;
+  std::vector<at::Tensor> inputs;
+  for (const at::Tensor& tensor : states) inputs.push_back(level.wrap(tensor));
+  inputs.insert(inputs.end(), extras.begin(), extras.end());
+  for (const at::Tensor& tensor : parameters) inputs.push_back(level.wrap(tensor));
+  return each(interpreter_.run(inputs, {}), [&](const at::Tensor& output) { return level.unwrap(output, n); });
 }
 
 }  // namespace tw::layer_parallel

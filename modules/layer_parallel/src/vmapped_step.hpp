@@ -1,29 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// A traced step, run for several states with as many sets of parameters as one tensor operation, by functorch's vmap. Differentiable by autograd.
+// A captured step, run for several states with as many sets of parameters as one tensor operation, by functorch's vmap. Differentiable by autograd.
 #pragma once
-#include <memory>
+#include <tw/graph/interpreter.hpp>
 #include <tw/layer_parallel/propagator.hpp>
 #include <vector>
-
-namespace torch::jit {
-struct Graph;
-}
 
 namespace tw::layer_parallel {
 
 class VmappedStep {
  public:
-  /// @param graph see trace_step().
-  explicit VmappedStep(std::shared_ptr<torch::jit::Graph> graph);
-  ~VmappedStep();
+  /// @param graph see step_graph()
+  explicit VmappedStep(const graph::Graph& graph);
 
-  bool has_convolutions() const noexcept;
+  bool is_random() const noexcept { return interpreter_.is_random(); }
   /// @param states, parameters stacked, [n, ...]. @return stacked. @throws when an operation cannot be batched
   State run(const State& states, const State& extras, const std::vector<at::Tensor>& parameters) const;
 
  private:
-  struct Trace;
-  std::unique_ptr<Trace> trace_;
+  graph::Interpreter interpreter_;  // parameters are inputs of it, behind states and extras
 };
 
 }  // namespace tw::layer_parallel

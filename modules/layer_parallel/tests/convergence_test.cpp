@@ -68,10 +68,8 @@ double error_after(const Exactness& e, int iterations) {
   const auto [u, report] = mgrit::solve(world(), u0, e.steps, turn,
                                         {.levels = e.levels,
                                          .coarsening = e.c,
-                                         .solver = {.iterations = iterations,
-                                                    .cycle = {.relaxations = e.nu, .skip_downcycle = e.skip},
-                                                    .last_c_relaxation = e.last_c_relaxation,
-                                                    .store_all = true}});
+                                         .solver = {.iterations = iterations, .cycle = {.relaxations = e.nu, .skip_downcycle = e.skip}},
+                                         .finish = {.last_c_relaxation = e.last_c_relaxation, .store_all = true}});
   return error_of(u, in_series(u0, e.steps, 1, turn));
 }
 
@@ -106,12 +104,12 @@ TEST(Mgrit, HasNoResidualWhereItBeginsFromTheSerialSolution) {
   const Pair u0{1, 0};
   const std::vector<Pair> serial = in_series(u0, 64, 64.0, turn);
   for (const int f_cycle : {0, 1}) {
-    const auto [u, report] =
-        mgrit::solve(world(), u0, 64, turn,
-                     {.final_time = 64,
-                      .levels = 3,
-                      .solver = {.iterations = 3, .cycle = {.relaxations = {1, 0}, .f_cycle = f_cycle}, .weights = 1.3, .store_all = true},
-                      .guess = [&](double t) { return serial[static_cast<size_t>(std::lround(t))]; }});
+    const auto [u, report] = mgrit::solve(world(), u0, 64, turn,
+                                          {.final_time = 64,
+                                           .levels = 3,
+                                           .solver = {.iterations = 3, .cycle = {.relaxations = {1, 0}, .f_cycle = f_cycle}, .weights = 1.3},
+                                           .finish = {.store_all = true},
+                                           .guess = [&](double t) { return serial[static_cast<size_t>(std::lround(t))]; }});
     ASSERT_EQ(report.residuals.size(), 3U);
     EXPECT_EQ(report.residuals[0], 0.0) << "the same steps from the same values";
     for (const auto& residual : report.residuals) EXPECT_LT(residual.value(), 1e-12);
@@ -235,7 +233,7 @@ TEST(Mgrit, MakesTheStepsAndSendsTheMessagesOfItsPlan) {
           for (const bool last : {false, true}) {
             const LevelPlan plan(plan_levels(steps, {.levels = levels, .coarsening = {4, 2}}), partition_steps(steps, world().size(), 4), owner);
             const CycleOptions cycle{.relaxations = {1, 2}, .f_cycle = f_cycle};
-            Mgrit mgrit(world(), plan, {.iterations = 3, .cycle = cycle, .last_c_relaxation = last});
+            Mgrit mgrit(world(), plan, {.iterations = 3, .cycle = cycle}, {.last_c_relaxation = last});
             int64_t called = 0;
             StepwisePropagator steps_made([&](const March&, int64_t, const State& from) -> State {
               ++called;
@@ -295,10 +293,10 @@ TEST(Mgrit, DoesAsItIsToldWhereItDiverges) {
   const Pair u0{1, 0};
   const std::vector<Pair> serial = in_series(u0, 64, 1, turn);
   const auto solved = [&](OnDivergence reaction) {
-    return mgrit::solve(
-        world(), u0, 64, turn,
-        {.coarsening = 8,
-         .solver = {.iterations = 4, .cycle = {.relaxations = 0, .skip_downcycle = false}, .store_all = true, .on_divergence = reaction}});
+    return mgrit::solve(world(), u0, 64, turn,
+                        {.coarsening = 8,
+                         .solver = {.iterations = 4, .cycle = {.relaxations = 0, .skip_downcycle = false}, .on_divergence = reaction},
+                         .finish = {.store_all = true}});
   };
   const auto [reported, report] = solved(OnDivergence::report);
   EXPECT_TRUE(report.diverged);

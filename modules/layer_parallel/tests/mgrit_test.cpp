@@ -76,8 +76,8 @@ TEST(Mgrit, HasTheResidualsOfTheReference) {
                     {.iterations = options["max_iter"],
                      .tolerance = options["tol"],
                      .cycle = {.relaxations = PerLevel<int>(options["nrelax"].get<std::vector<int>>()), .skip_downcycle = options["skip"]},
-                     .weights = options["weight"].get<double>(),
-                     .store_all = true});
+                     .weights = options["weight"].get<double>()},
+                    {.store_all = true});
         StepwisePropagator propagator = problem.propagator();
         const std::string guess = reference["guess"];
         const Solution solution = mgrit.solve(propagator, {problem.origin}, guess_of(guess, plan, problem));

@@ -23,4 +23,9 @@ using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tens
 Graph capture(const Forward& forward, const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers,
               const std::vector<at::Tensor>& example);
 
+/// What `function` does in one call, for inputs of these shapes alone, which need no rows. Values 0, 1, ... of the graph are the inputs and then the
+/// parameters. It runs once, and nobody compares it with its replay.
+/// @throws Error naming the operator, where numbers are read from tensors or a tensor that requires a gradient belongs to none of the parameters
+Graph capture_call(const Forward& function, const std::vector<NamedTensor>& parameters, const std::vector<at::Tensor>& inputs);
+
 }  // namespace tw::graph

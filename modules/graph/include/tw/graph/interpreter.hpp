@@ -21,7 +21,8 @@ struct PassRows {
 /// and the row, whatever the division of the batch.
 class Interpreter {
  public:
-  /// @param nodes in the order of the graph. @param inputs, outputs values. @param bind gives a parameter's or buffer's tensor by its name.
+  /// @param nodes in the order of the graph. @param inputs, outputs values. @param bind gives the tensor of a parameter or buffer that is no input,
+  /// by its name.
   Interpreter(const Graph& graph, const std::vector<int>& nodes, const std::vector<int>& inputs, const std::vector<int>& outputs,
               const std::function<at::Tensor(const std::string& name)>& bind);
   /// The whole graph.

@@ -32,7 +32,7 @@ enum class Integrator {
   verlet,  ///< of a state (y, z) with F(y, z) = (f(z), g(y)), a Hamiltonian block: kick, drift, kick. Ref: Haber & Ruthotto 2017
 };
 
-/// Whether the layers of a rank that do not depend on each other run as one tensor operation. What their forward does is then traced, compared with
+/// Whether the layers of a rank that do not depend on each other run as one tensor operation. What their forward does is then captured, compared with
 /// the layers one by one, and looked at again in each pass: layers that read numbers out of tensors, or do not all do the same, are made one by one.
 enum class Batching {
   automatic,  ///< where that gives what the layers give one by one, and they hold no convolutions, which are slower that way

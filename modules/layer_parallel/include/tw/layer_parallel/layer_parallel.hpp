@@ -22,12 +22,12 @@ enum class Guess {
 };
 
 struct LayerParallelOptions {
-  double final_time = 1;                      ///< T, of every ODE block: its step size is T / (layers of the block)
-  int levels = 2;                             ///< at most; 1: serial
-  PerLevel<int64_t> coarsening = 4;           ///< layers of a level for one of the next
-  int64_t min_coarse = 2;                     ///< layers that a level has at least
-  MgritOptions forward = {.iterations = 2};   ///< last_c_relaxation is always on, store_all off
-  MgritOptions backward = {.iterations = 1};  ///< the same
+  double final_time = 1;             ///< T, of every ODE block: its step size is T / (layers of the block)
+  int levels = 2;                    ///< at most; 1: serial
+  PerLevel<int64_t> coarsening = 4;  ///< layers of a level for one of the next
+  int64_t min_coarse = 2;            ///< layers that a level has at least
+  MgritOptions forward = {.iterations = 2};
+  MgritOptions backward = {.iterations = 1};
   Guess guess = Guess::zero;
   /// Keep of a forward pass the states at C-points only, and compute those between them again in each sweep of its backward pass: of N layers on a
   /// rank, N / c + c are kept in place of N, for one forward pass more in each sweep over the finest level.

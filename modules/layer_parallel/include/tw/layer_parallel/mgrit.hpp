@@ -27,8 +27,6 @@ struct MgritOptions {
   double tolerance = 0;  ///< stop after an iteration whose residual is below; 0: make all iterations
   CycleOptions cycle = {};
   PerLevel<double> weights = 1.0;  ///< w of C-relaxations; 1.3 to 1.8 may help after FCF
-  bool last_c_relaxation = false;  ///< after the iterations, relax the C-points of level 0 once more, as networks do; each step is then made once
-  bool store_all = false;          ///< keep all points of level 0, not only C-points
   bool residuals = true;           ///< compute them; otherwise neither tolerance nor divergence are looked at, and no all-reduce is made
   TemporalNorm norm = TemporalNorm::two;
   OnDivergence on_divergence = OnDivergence::report;
@@ -37,13 +35,19 @@ struct MgritOptions {
   void validate() const;
 };
 
+/// What is done at the points of level 0 after the iterations.
+struct MgritFinish {
+  bool last_c_relaxation = false;  ///< relax the C-points once more, as networks do; each step is then made once
+  bool store_all = false;          ///< keep all points, not only C-points
+};
+
 /// Multigrid reduction in time with FAS. After k iterations the first k (1 + nu) intervals of level 0 are exact (k - 1 with skip_downcycle).
 /// Ref: Falgout et al. 2014, SISC 36:6; Gunther et al. 2020, SIMODS 2:1, for networks.
 class Mgrit : public ParallelInTime {
  public:
-  /// Collective: all ranks give the same plan and options. @param comm borrowed; as many ranks as the plan has; carries nothing else while solve()
-  /// runs.
-  Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options);
+  /// Collective: all ranks give the same plan, options and finish. @param comm borrowed; as many ranks as the plan has; carries nothing else while
+  /// solve() runs.
+  Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, MgritFinish finish = {});
 
   const LevelPlan& plan() const noexcept override { return plan_; }
   const MgritOptions& options() const noexcept { return options_; }
@@ -55,6 +59,7 @@ class Mgrit : public ParallelInTime {
   const Communicator& comm_;
   LevelPlan plan_;
   MgritOptions options_;
+  MgritFinish finish_;
   PhaseObserver observer_;
 };
 

@@ -74,6 +74,7 @@ struct Options {
   PerLevel<int64_t> coarsening = 4;  ///< c
   int64_t min_coarse = 2;            ///< a level has at least so many steps
   MgritOptions solver = {};
+  MgritFinish finish = {};
   /// Where the iterations begin, at any t: the first one then does not skip its way down. Empty: u_0 everywhere.
   std::function<T(double t)> guess = {};
   /// What a step costs, by step of the finest level, in any unit: ranks get blocks of equal cost. Empty: all alike.
@@ -82,7 +83,7 @@ struct Options {
   std::function<double(const T& difference)> norm = {};
 };
 
-/// The values at this rank's points first, first + spacing, ...: all with solver.store_all, else its C-points.
+/// The values at this rank's points first, first + spacing, ...: all with finish.store_all, else its C-points.
 template <class T>
 struct Trajectory {
   std::vector<T> values;
@@ -111,7 +112,8 @@ template <OdeState T, class Step>
   requires OdeStep<Step, T>
 Result<T> solve(const Communicator& comm, const T& u0, int64_t steps, Step&& step, const Options<T>& options = {}) {
   using Traits = StateTraits<T>;
-  Options<State> of_tensors{options.final_time, options.levels, options.coarsening, options.min_coarse, options.solver, {}, options.costs, {}};
+  Options<State> of_tensors{
+      options.final_time, options.levels, options.coarsening, options.min_coarse, options.solver, options.finish, {}, options.costs, {}};
   if (options.guess) of_tensors.guess = [&](double t) { return Traits::tensors(options.guess(t)); };
   if (options.norm) of_tensors.norm = [&](const State& difference) { return options.norm(Traits::value(difference)); };
   auto [u, report] = detail::solve(

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator_listener.hpp"
-
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <tw/graph/operator_listener.hpp>
 #include <utility>
 
-namespace tw::layer_parallel {
+namespace tw::graph {
 namespace {
 
 // The key that comes before all others and that LibTorch itself uses in its tests alone.
@@ -14,11 +13,11 @@ constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 thread_local OperatorListener* listener = nullptr;
 
-void hear(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+void hear(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (listener == nullptr) {  // autograd's thread, which took over the keys of the one that called it
     OperatorListener::carry_out(op, *stack);
   } else {
-    listener->call(op, *stack);
+    listener->call(op, keys, *stack);
   }
 }
 
@@ -39,4 +38,8 @@ void OperatorListener::carry_out(const c10::OperatorHandle& op, torch::jit::Stac
   op.callBoxed(stack);
 }
 
-}  // namespace tw::layer_parallel
+void OperatorListener::open(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) {
+  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key), &stack);
+}
+
+}  // namespace tw::graph
