@@ -57,16 +57,6 @@ int64_t Runtime::communicators_to_free() {
   return static_cast<int64_t>(retired_.size());
 }
 
-void Runtime::free_communicators_of_one() {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(retired_, [](Retired& retired) {
-    int members = 0;
-    MPI_Comm_size(retired.comm, &members);
-    if (members == 1) MPI_Comm_free(&retired.comm);
-    return members == 1;
-  });
-}
-
 void Runtime::free_communicators() {
   const std::lock_guard lock(mutex_);
   std::sort(retired_.begin(), retired_.end(), [](const Retired& a, const Retired& b) { return a.age < b.age; });
@@ -74,7 +64,7 @@ void Runtime::free_communicators() {
   retired_.clear();
 }
 
-void Runtime::free_communicators_queued_everywhere(const Communicator& comm) {
+void Runtime::free_communicators_queued_everywhere(const Communicator& world) {
   std::vector<uint64_t> mine;
   {
     const std::lock_guard lock(mutex_);
@@ -82,12 +72,12 @@ void Runtime::free_communicators_queued_everywhere(const Communicator& comm) {
   }
   // Unlocked: the engine runs here, and may complete the last operation of a communicator, which then comes to free_later().
   const auto bytes = static_cast<int64_t>(mine.size() * sizeof(uint64_t));
-  std::vector<int64_t> sizes(static_cast<size_t>(comm.size()));
-  allgather(comm, std::as_bytes(std::span(&bytes, 1)), std::as_writable_bytes(std::span(sizes)));
+  std::vector<int64_t> sizes(static_cast<size_t>(world.size()));
+  allgather(world, std::as_bytes(std::span(&bytes, 1)), std::as_writable_bytes(std::span(sizes)));
   size_t total = 0;
   for (const int64_t size : sizes) total += static_cast<size_t>(size) / sizeof(uint64_t);
   std::vector<uint64_t> all(total);
-  allgather(comm, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), sizes);
+  allgather(world, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), sizes);
 
   const std::lock_guard lock(mutex_);
   std::sort(retired_.begin(), retired_.end(), [](const Retired& a, const Retired& b) { return a.age < b.age; });

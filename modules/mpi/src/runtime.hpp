@@ -55,12 +55,10 @@ class Runtime {
   /// @param key the same on all members of `comm`.
   void free_later(MPI_Comm comm, uint64_t age, uint64_t key);
   int64_t communicators_to_free();
-  /// Frees the queued ones that have one member: nobody else takes part. There are MPIs that have no more than 2,048 at a time (MPICH).
-  void free_communicators_of_one();
   /// Frees the queued communicators, oldest first. Collective over each of them.
   void free_communicators();
-  /// Frees those all of whose members are in `comm` and have queued them. Collective.
-  void free_communicators_queued_everywhere(const Communicator& comm);
+  /// Frees those that are queued on all their members. Collective over `world`.
+  void free_communicators_queued_everywhere(const Communicator& world);
 
   /// Completes what was dropped and frees what was queued; aborts the job where that fails. Nothing happens the second time.
   void close();
@@ -113,7 +111,6 @@ struct CommunicatorState {
   std::shared_ptr<CommunicatorState> parent;  // whose revocation is ours too
 
   std::atomic<int> deferred = 0;  // see Deferred
-  int64_t made = 0;               // communicators, from this one, by all members together
 
   // Used under the engine's lock.
   uint64_t calls = 0;     // collective calls begun
@@ -137,8 +134,6 @@ struct CommunicatorState {
 
 /// MPI makes communicators by calls that cannot be interrupted. So their members meet first, which can be; then the call is short.
 void meet(const Communicator& comm);
-/// The same, and now and then frees what was dropped, for programs that make communicators without end.
-void meet_to_make_another(const Communicator& comm);
 
 /// Asks MPI who shares memory with this rank of `comm`, which all members have just come to. Ascending.
 std::vector<int> find_neighbours(const CommunicatorState& comm);
