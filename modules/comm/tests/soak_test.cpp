@@ -89,14 +89,60 @@ TEST(Soak, CommunicatorsAreFreedWhereAllAskForIt) {
   tw::Environment here = tw::Environment::adopt();  // shares the state of the one in main()
   const tw::Communicator kept = world().dup();
   for (int round = 0; round < 3; ++round) {
-    const tw::Communicator part = world().split(world().rank() % 2, 0);
-    tw::barrier(part);
+    const tw::Communicator copy = world().dup();
+    tw::barrier(copy);
   }
   const int64_t waiting = here.communicators_to_free();
   EXPECT_GE(waiting, 3);
   here.free_communicators();
   EXPECT_EQ(here.communicators_to_free(), 0);
   tw::barrier(kept);
+}
+
+// As many as MPICH has, 2,048, would take minutes on few cores.
+TEST(Soak, CommunicatorsAreFreedAsOthersAreMade) {
+  const tw::Environment here = tw::Environment::adopt();
+  const int64_t before = here.communicators_to_free();
+  for (int round = 0; round < 200; ++round) {
+    const tw::Communicator copy = world().dup();
+    (void)copy.split(copy.rank() % 2, 0);
+  }
+  EXPECT_LE(here.communicators_to_free(), before + 64);
+}
+
+TEST(Soak, CommunicatorsOfOneRankAreFreedAsOthersAreMade) {
+  const tw::Environment here = tw::Environment::adopt();
+  const tw::Communicator alone = world().split(world().rank(), 0);
+  const int64_t before = here.communicators_to_free();
+  for (int round = 0; round < 200; ++round) (void)alone.dup();
+  EXPECT_LE(here.communicators_to_free(), before + 1);
+}
+
+// MPICH and Open MPI give a freed communicator's number to the next one, where a message would arrive that nobody received before the revocation.
+TEST(Soak, RevokedCommunicatorsKeepWhatNobodyReceived) {
+  tw::Environment here = tw::Environment::adopt();
+  const int rank = world().rank();
+  const int next = (rank + 1) % world().size();
+  const int previous = (rank + world().size() - 1) % world().size();
+  here.free_communicators();
+  const int64_t before = here.communicators_to_free();
+  constexpr int rounds = 8;
+  for (int round = 0; round < rounds; ++round) {
+    {
+      const tw::Communicator comm = world().dup();
+      tw::choose_back_end(comm, "mpi");
+      tw::isend(comm, torch::full({2}, -1.0), tw::Rank(next)).wait();
+      world().barrier();
+      comm.revoke("nobody receives it");
+    }
+    here.free_communicators();
+    const tw::Communicator comm = world().dup();
+    tw::choose_back_end(comm, "mpi");
+    const at::Tensor received = torch::empty({2});
+    tw::isendrecv(comm, torch::full({2}, 1.0 * rank), tw::Rank(next), received, tw::Rank(previous)).wait();
+    EXPECT_TRUE(torch::equal(received, torch::full({2}, 1.0 * previous))) << "round " << round << ": " << received;
+  }
+  EXPECT_GE(here.communicators_to_free(), before + rounds);
 }
 
 }  // namespace soak_test

@@ -23,6 +23,7 @@ std::shared_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool
   auto state = std::make_shared<CommunicatorState>();
   state->handle = handle;
   state->owned = owned;
+  runtime->free_communicators_of_one();
   state->age = runtime->next_communicator();
   state->name = std::move(name);
   state->runtime = std::move(runtime);
@@ -42,7 +43,9 @@ std::shared_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool
 
 CommunicatorState::~CommunicatorState() {
   leave();
-  if (owned && runtime) runtime->free_later(handle, age, key);
+  if (owned && runtime) {
+    runtime->free_later({.comm = handle, .age = age, .key = key, .may_hold_leftovers = may_hold_leftovers || revoked_ancestor() != nullptr});
+  }
 }
 
 void CommunicatorState::leave() noexcept {
@@ -99,6 +102,14 @@ Communicator duplicate_native(const void* mpi_comm) {
 
 void meet(const Communicator& comm) { start(comm, {.collective = Collective::make_communicator}, in_order(comm, barrier_transfer)).wait(); }
 
+// Members count alike what was made here, so that all free at the same call.
+void meet_to_make_another(const Communicator& comm) {
+  constexpr int64_t between = 32;  // MPICH has 2,048 at a time; a stage or a search makes about ten
+  meet(comm);
+  CommunicatorState& state = *comm.state();
+  if (++state.made % between == 0) state.runtime->free_communicators_queued_everywhere(comm);
+}
+
 MPI_Comm make_node_handle(const Communicator& comm) {
   meet(comm);
   MPI_Comm node = MPI_COMM_NULL;
@@ -146,7 +157,7 @@ bool Communicator::audited() const noexcept { return state_->runtime->audit(); }
 bool Communicator::revoked() const noexcept { return state_->revoked_ancestor() != nullptr; }
 
 Communicator Communicator::dup() const {
-  mpi::meet(*this);
+  mpi::meet_to_make_another(*this);
   MPI_Comm copy = MPI_COMM_NULL;
   mpi::check(MPI_Comm_dup(state_->handle, &copy), "MPI_Comm_dup", state_->name);
   return make_child(*this, copy, "dup");
@@ -154,7 +165,7 @@ Communicator Communicator::dup() const {
 
 Communicator Communicator::split(int color, int key) const {
   TW_EXPECTS(color >= 0, "split() needs a color of at least 0, got ", color);
-  mpi::meet(*this);
+  mpi::meet_to_make_another(*this);
   MPI_Comm part = MPI_COMM_NULL;
   mpi::check(MPI_Comm_split(state_->handle, color, key, &part), "MPI_Comm_split", state_->name);
   return make_child(*this, part, concat("split", color));

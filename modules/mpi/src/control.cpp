@@ -40,6 +40,7 @@ class Announcement : public Transfer {
 };
 
 void tell(CommunicatorState& comm, const Message& message) {
+  comm.may_hold_leftovers = true;
   auto announcement = std::make_unique<Announcement>(comm, message);
   // Eager messages are gone at once. One that is not goes to a rank that no longer listens: what it holds is kept, as for all that never completes.
   if (!announcement->advance()) [[maybe_unused]]

@@ -21,6 +21,7 @@ class Meeting : public Transfer {
       : comm_(comm), members_(members), timeout_(timeout), over_(std::move(over)), attempt_(++comm.meetings), guests_(members.size()) {
     list_ = content_hash({reinterpret_cast<const char*>(members_.data()), members_.size() * sizeof(Rank)});
     if (!leads()) send(members_[0], MeetingMessage::Kind::come, attempt_);
+    comm_.may_hold_leftovers = true;  // who gives up goes on without what it is told then
   }
 
   bool advance() override {

@@ -47,14 +47,25 @@ void Runtime::set_current(const std::shared_ptr<Runtime>& runtime) {
   current_runtime = runtime;
 }
 
-void Runtime::free_later(MPI_Comm comm, uint64_t age, uint64_t key) {
+void Runtime::free_later(const Retired& retired) {
   const std::lock_guard lock(mutex_);
-  if (!closed_) retired_.push_back({comm, age, key});
+  if (!closed_) retired_.push_back(retired);
 }
 
 int64_t Runtime::communicators_to_free() {
   const std::lock_guard lock(mutex_);
   return static_cast<int64_t>(retired_.size());
+}
+
+void Runtime::free_communicators_of_one() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(retired_, [](Retired& retired) {
+    int members = 0;
+    MPI_Comm_size(retired.comm, &members);
+    if (members > 1 || retired.may_hold_leftovers) return false;
+    MPI_Comm_free(&retired.comm);
+    return true;
+  });
 }
 
 void Runtime::free_communicators() {
@@ -64,20 +75,22 @@ void Runtime::free_communicators() {
   retired_.clear();
 }
 
-void Runtime::free_communicators_queued_everywhere(const Communicator& world) {
+void Runtime::free_communicators_queued_everywhere(const Communicator& comm) {
   std::vector<uint64_t> mine;
   {
     const std::lock_guard lock(mutex_);
-    for (const Retired& retired : retired_) mine.push_back(retired.key);
+    for (const Retired& retired : retired_) {
+      if (!retired.may_hold_leftovers) mine.push_back(retired.key);
+    }
   }
   // Unlocked: the engine runs here, and may complete the last operation of a communicator, which then comes to free_later().
   const auto bytes = static_cast<int64_t>(mine.size() * sizeof(uint64_t));
-  std::vector<int64_t> sizes(static_cast<size_t>(world.size()));
-  allgather(world, std::as_bytes(std::span(&bytes, 1)), std::as_writable_bytes(std::span(sizes)));
+  std::vector<int64_t> sizes(static_cast<size_t>(comm.size()));
+  allgather(comm, std::as_bytes(std::span(&bytes, 1)), std::as_writable_bytes(std::span(sizes)));
   size_t total = 0;
   for (const int64_t size : sizes) total += static_cast<size_t>(size) / sizeof(uint64_t);
   std::vector<uint64_t> all(total);
-  allgather(world, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), sizes);
+  allgather(comm, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), sizes);
 
   const std::lock_guard lock(mutex_);
   std::sort(retired_.begin(), retired_.end(), [](const Retired& a, const Retired& b) { return a.age < b.age; });

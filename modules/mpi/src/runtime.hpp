@@ -52,13 +52,20 @@ class Runtime {
 
   /// Orders communicators by age, so that all ranks free them in one order.
   uint64_t next_communicator() noexcept { return made_communicators_++; }
-  /// @param key the same on all members of `comm`.
-  void free_later(MPI_Comm comm, uint64_t age, uint64_t key);
+  struct Retired {
+    MPI_Comm comm;
+    uint64_t age;
+    uint64_t key;             // the same on all members
+    bool may_hold_leftovers;  // see CommunicatorState
+  };
+  void free_later(const Retired& retired);
   int64_t communicators_to_free();
-  /// Frees the queued communicators, oldest first. Collective over each of them.
+  /// Frees the queued ones that have one member: nobody else takes part. There are MPIs that have no more than 2,048 at a time (MPICH).
+  void free_communicators_of_one();
+  /// Frees the queued communicators, oldest first. Collective over each of them. For the end: nobody makes others.
   void free_communicators();
-  /// Frees those that are queued on all their members. Collective over `world`.
-  void free_communicators_queued_everywhere(const Communicator& world);
+  /// Frees those all of whose members are in `comm` and have queued them. Collective.
+  void free_communicators_queued_everywhere(const Communicator& comm);
 
   /// Completes what was dropped and frees what was queued; aborts the job where that fails. Nothing happens the second time.
   void close();
@@ -66,12 +73,6 @@ class Runtime {
   void abandon();
 
  private:
-  struct Retired {
-    MPI_Comm comm;
-    uint64_t age;
-    uint64_t key;
-  };
-
   const bool audit_;
   const int64_t largest_message_;
   const std::chrono::milliseconds drain_timeout_;
@@ -111,8 +112,12 @@ struct CommunicatorState {
   std::shared_ptr<CommunicatorState> parent;  // whose revocation is ours too
 
   std::atomic<int> deferred = 0;  // see Deferred
+  int64_t made = 0;               // communicators, from this one, by all members together
 
   // Used under the engine's lock.
+  /// Whether messages that nobody receives may have been sent: by operations that failed, to tell of a revocation. MPIs give the number of a freed
+  /// communicator to the next one, where such messages would arrive; so this one is freed when no other is made any more.
+  bool may_hold_leftovers = false;
   uint64_t calls = 0;     // collective calls begun
   uint64_t finished = 0;  // and ended
   Call last_call;         // the one that began last
@@ -134,6 +139,8 @@ struct CommunicatorState {
 
 /// MPI makes communicators by calls that cannot be interrupted. So their members meet first, which can be; then the call is short.
 void meet(const Communicator& comm);
+/// The same, and now and then frees what was dropped, for programs that make communicators without end.
+void meet_to_make_another(const Communicator& comm);
 
 /// Asks MPI who shares memory with this rank of `comm`, which all members have just come to. Ascending.
 std::vector<int> find_neighbours(const CommunicatorState& comm);

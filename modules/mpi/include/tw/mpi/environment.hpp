@@ -72,8 +72,8 @@ class Environment {
   ThreadLevel thread_level() const noexcept { return thread_level_; }
   /// Whether MPI was running before and will not be finalised here.
   bool adopted() const noexcept { return adopted_; }
-  /// Frees the MPI handles of communicators that every one of their members has destroyed. Collective over the world. For programs that make many:
-  /// MPI has room for some ten thousand.
+  /// Frees the MPI handles of communicators that every one of their members has destroyed. Collective over the world. MPI has room for some
+  /// thousands; every 32nd one that is made from the same communicator frees, by itself, what its members have destroyed.
   void free_communicators();
   /// How many MPI handles wait for that on this rank. Local.
   int64_t communicators_to_free() const;
