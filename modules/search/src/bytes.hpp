@@ -52,6 +52,8 @@ class Reading {
 
   bool is_good() const noexcept { return good_; }
   bool at_end() const noexcept { return at_ == end_; }
+  /// What was read makes no sense.
+  void fail() noexcept { good_ = false; }
 
   template <class T>
   T get() {

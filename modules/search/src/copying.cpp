@@ -11,7 +11,7 @@
 #include <cmath>
 #include <utility>
 
-#include "worker.hpp"
+#include "trials.hpp"
 
 namespace tw::search {
 namespace {
@@ -25,80 +25,76 @@ CounterRng random_of(uint64_t seed, Draw draw, int64_t trial, int64_t step) {
 
 }  // namespace
 
-Verdict Worker::verdict_in_population(const Report& report) {
+Verdict Trials::verdict_in_population(const Report& report) {
   training_->observe(report);
   const bool is_due = training_->is_due(report);
   if (is_due || !std::isfinite(report.value)) {
-    CounterRng random = random_of(options_.seed, Draw::original, report.trial, report.step);
+    CounterRng random = random_of(place_.options.seed, Draw::original, report.trial, report.step);
     running_->original = training_->original_for(report, random);
     if (running_->original) return Verdict::pause;
   }
   if (std::isnan(report.value)) return Verdict::stop;
-  if (!exchange_.empty() && !training_->is_at_end(report)) return Verdict::pause;
-  return is_due && (quota_->left() > 0 || is_ahead(report.step)) ? Verdict::pause : Verdict::go_on;
+  if (!exchanges_.empty() && !training_->is_at_end(report)) return Verdict::pause;
+  return is_due && (quota_.left() > 0 || is_ahead(report.step)) ? Verdict::pause : Verdict::go_on;
 }
 
 /// Whether another member of this worker could go on that has done fewer steps.
-bool Worker::is_ahead(int64_t step) const {
+bool Trials::is_ahead(int64_t step) const {
   return std::ranges::any_of(paused_, [step](const auto& each) { return !each.second.original && each.second.step < step; });
 }
 
-void Worker::copy_original(Course& course) {
+void Trials::copy_original(Course& course) {
   const int64_t original = *course.original;
   if (const auto found = paused_.find(original); found != paused_.end()) {
     evaluator_.copy(original, course.individual.trial);
     become_copy(course, found->second.individual.values);
     return;
   }
-  News question{.kind = News::Kind::ask_state, .number = course.individual.trial};
-  question.individual.trial = original;
-  post_.send(question, homes_.at(original));
+  post_.send(StateRequest{.original = original, .trial = course.individual.trial}, homes_.at(original));
   post_.send_gathered(true);
 }
 
-void Worker::become_copy(Course& course, const std::vector<double>& values) {
-  CounterRng random = random_of(options_.seed, Draw::values, course.individual.trial, course.step);
-  course.own_values = std::exchange(course.individual.values, explored(space_, values, *options_.population_training, random));
+void Trials::become_copy(Course& course, const std::vector<double>& values) {
+  CounterRng random = random_of(place_.options.seed, Draw::values, course.individual.trial, course.step);
+  course.own_values = std::exchange(course.individual.values, explored(place_.space, values, *place_.options.population_training, random));
   course.copied = std::exchange(course.original, std::nullopt);
 }
 
-void Worker::take_question(const News& news, int from) {
-  const int64_t original = news.individual.trial;
-  const bool is_here = paused_.contains(original) || (running_ && running_->individual.trial == original);
+void Trials::take(const StateRequest& request, int from) {
+  const bool is_here = paused_.contains(request.original) || (running_ && running_->individual.trial == request.original);
   if (is_here) {
-    exchange_.emplace_back(news, from);
+    exchanges_.emplace_back(request, from);
   } else {
-    post_.send({.kind = News::Kind::state, .number = news.number}, from);
+    post_.send(StateResponse{.trial = request.trial}, from);
   }
 }
 
-/// Not while a trial runs: the worker's other ranks take part.
-void Worker::exchange() {
-  for (const auto& [news, from] : std::exchange(exchange_, {})) {
-    if (news.kind == News::Kind::ask_state) {
-      answer(news, from);
+void Trials::exchange() {
+  for (const auto& [each, from] : std::exchange(exchanges_, {})) {
+    if (const auto* request = std::get_if<StateRequest>(&each)) {
+      answer(*request, from);
     } else {
-      receive(news, from);
+      receive(std::get<StateResponse>(each), from);
     }
   }
 }
 
-void Worker::answer(const News& question, int from) {
-  News state{.kind = News::Kind::state, .number = question.number};
-  if (const auto found = paused_.find(question.individual.trial); found != paused_.end()) {
-    state.individual.values = found->second.individual.values;
+void Trials::answer(const StateRequest& request, int from) {
+  StateResponse response{.trial = request.trial};
+  if (const auto found = paused_.find(request.original); found != paused_.end()) {
+    response.values = found->second.individual.values;
     evaluator_.send(found->first, from);
   }
-  post_.send(state, from);
+  post_.send(response, from);
   post_.send_gathered(true);
 }
 
-void Worker::receive(const News& state, int from) {
-  const auto found = paused_.find(state.number);
+void Trials::receive(const StateResponse& response, int from) {
+  const auto found = paused_.find(response.trial);
   const bool waits = found != paused_.end() && found->second.original;
-  if (!state.individual.values.empty()) {
-    evaluator_.receive(from, waits ? state.number : -1);
-    if (waits) become_copy(found->second, state.individual.values);
+  if (!response.values.empty()) {
+    evaluator_.receive(from, waits ? response.trial : -1);
+    if (waits) become_copy(found->second, response.values);
   } else if (waits) {
     found->second.original.reset();
   }

@@ -44,13 +44,13 @@ std::string busiest_routes(const std::map<Route, int64_t>& counts) {
 std::string islands_section(const Findings& findings) {
   const Ledger& ledger = findings.ledger;
   if (ledger.islands < 2) return "";
-  struct Island {
+  struct IslandRow {
     int64_t trials = 0;
     const Individual* best = nullptr;
     int64_t arrived = 0;
     int64_t left = 0;
   };
-  std::vector<Island> islands(static_cast<size_t>(ledger.islands));
+  std::vector<IslandRow> islands(static_cast<size_t>(ledger.islands));
   for (const LedgerEntry& entry : ledger.trials) ++islands[static_cast<size_t>(entry.individual.island)].trials;
   for (const LedgerEntry* entry : findings.ranked) {
     const Individual*& best = islands[static_cast<size_t>(entry->individual.island)].best;
@@ -64,7 +64,7 @@ std::string islands_section(const Findings& findings) {
   }
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < islands.size(); ++i) {
-    const Island& each = islands[i];
+    const IslandRow& each = islands[i];
     rows.push_back({concat(i), concat(each.trials), each.best != nullptr ? finite_text(each.best->loss) : "",
                     each.best != nullptr ? concat(each.best->trial) : "", concat(each.arrived), concat(each.left)});
   }

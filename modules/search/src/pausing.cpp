@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trials that pause: at the rungs of a promotion, or in a population, so that the members of a worker train in turn.
 #include <cmath>
-#include <limits>
 #include <tw/base/concat.hpp>
 #include <tw/mpi/collectives.hpp>
-#include <utility>
 
-#include "worker.hpp"
+#include "trials.hpp"
 
 namespace tw::search {
 
-void Worker::pause(Course course) {
+void Trials::pause(Course course) {
   const int64_t trial = course.individual.trial;
   if (journal_) journal_->note(Record::Kind::pause, trial);
   course.resumed_at = course.step;
@@ -18,21 +16,24 @@ void Worker::pause(Course course) {
   if (here.original) copy_original(here);
 }
 
-void Worker::resume(int64_t trial) {
+bool Trials::resume_one() {
+  const std::optional<int64_t> trial = next_paused();
+  if (!trial) return false;
   if (journal_) {
-    journal_->note(Record::Kind::resume, trial);
+    journal_->note(Record::Kind::resume, *trial);
     journal_->write();
   }
-  run_on(std::move(paused_.extract(trial).mapped()));
+  run_on(std::move(paused_.extract(*trial).mapped()));
+  return true;
 }
 
 /// A promoted trial goes on before anything begins. Members of a population begin first, and then the one with the fewest steps goes on.
-std::optional<int64_t> Worker::next_paused() {
+std::optional<int64_t> Trials::next_paused() {
   if (promotion_ && !promoted_) {
     const Promotion::Promoted next = promotion_->next([this](int64_t trial) { return paused_.contains(trial); });
     if (next.trial >= 0) promoted_ = next.trial;
   }
-  if (!training_ || quota_->left() > 0) return std::exchange(promoted_, std::nullopt);
+  if (!training_ || quota_.left() > 0) return std::exchange(promoted_, std::nullopt);
   const Course* next = nullptr;
   for (const auto& [trial, course] : paused_) {
     if (!course.original && (next == nullptr || course.step < next->step)) next = &course;
@@ -40,24 +41,22 @@ std::optional<int64_t> Worker::next_paused() {
   return next == nullptr ? std::nullopt : std::optional(next->individual.trial);
 }
 
-/// Whether a trial of any worker is promoted now that all have reported what they had. Collective over the workers.
-bool Worker::anyone_goes_on() {
+bool Trials::anyone_goes_on(const Communicator& workers, const bool& is_over) {
   if (!promotion_) return false;
-  post_.settle([this](const News& news, int from) { take(news, from); });
-  if (!stopped_) promoted_ = next_paused();
+  post_.settle();  // it may be heard now that all is over
+  if (!is_over) promoted_ = next_paused();
   int64_t goes_on = promoted_ ? 1 : 0;
-  mpi::allreduce(workers_, {&goes_on, 1, ElementType::int64}, ReduceOp::max);
+  mpi::allreduce(workers, {&goes_on, 1, ElementType::int64}, ReduceOp::max);
   return goes_on != 0;
 }
 
-/// The search is over for those that nobody goes on with.
-void Worker::end_paused() {
+void Trials::end_paused() {
   for (auto& [trial, course] : std::exchange(paused_, {})) {
     if (std::isfinite(course.value)) {
-      end(course.ended(), {.loss = course.value, .state = TrialState::pruned});
+      end_(course.ended(), {.loss = course.value, .state = TrialState::pruned});
     } else {
-      end(course.ended(),
-          {.loss = std::numeric_limits<double>::infinity(), .state = TrialState::failed, .message = concat("the loss is ", course.value)});
+      end_(course.ended(),
+           {.loss = std::numeric_limits<double>::infinity(), .state = TrialState::failed, .message = concat("the loss is ", course.value)});
     }
   }
 }

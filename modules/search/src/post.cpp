@@ -12,92 +12,25 @@ namespace {
 constexpr Seconds a_moment{100e-6};
 constexpr size_t full = 1 << 16;  // bytes
 
-void put_news(Bytes& bytes, const News& news) {
-  put(bytes, news.kind);
-  switch (news.kind) {
-    case News::Kind::immigrant: put(bytes, news.replaces); [[fallthrough]];
-    case News::Kind::result: put(bytes, news.individual); break;
-    case News::Kind::departure:
-      put(bytes, news.individual.trial);
-      put(bytes, news.individual.moves);
-      break;
-    case News::Kind::report:
-      put(bytes, news.individual.trial);
-      put(bytes, news.step);
-      put(bytes, news.value);
-      break;
-    case News::Kind::answer: put(bytes, news.number); break;
-    case News::Kind::ask_state:
-      put(bytes, news.individual.trial);
-      put(bytes, news.number);
-      break;
-    case News::Kind::state:
-      put(bytes, news.individual.values);
-      put(bytes, news.number);
-      break;
-    case News::Kind::status:
-      put(bytes, news.number);
-      put(bytes, news.step);
-      put(bytes, news.value);
-      break;
-    case News::Kind::ask:
-    case News::Kind::stop: break;
-  }
-}
-
-News get_news(Reading& reading) {
-  News news{.kind = reading.get<News::Kind>()};
-  switch (news.kind) {
-    case News::Kind::immigrant: news.replaces = reading.get<bool>(); [[fallthrough]];
-    case News::Kind::result: news.individual = reading.get_individual(); break;
-    case News::Kind::departure:
-      news.individual.trial = reading.get<int64_t>();
-      news.individual.moves = reading.get<int32_t>();
-      break;
-    case News::Kind::report:
-      news.individual.trial = reading.get<int64_t>();
-      news.step = reading.get<int64_t>();
-      news.value = reading.get<double>();
-      break;
-    case News::Kind::answer: news.number = reading.get<int64_t>(); break;
-    case News::Kind::ask_state:
-      news.individual.trial = reading.get<int64_t>();
-      news.number = reading.get<int64_t>();
-      break;
-    case News::Kind::state:
-      news.individual.values = reading.get_values();
-      news.number = reading.get<int64_t>();
-      break;
-    case News::Kind::status:
-      news.number = reading.get<int64_t>();
-      news.step = reading.get<int64_t>();
-      news.value = reading.get<double>();
-      break;
-    case News::Kind::ask:
-    case News::Kind::stop: break;
-  }
-  return news;
-}
-
 }  // namespace
 
-Post::Post(const Communicator& workers, std::function<void()> before_letters)
-    : mailbox_(workers), before_letters_(std::move(before_letters)), outboxes_(static_cast<size_t>(workers.size())) {}
+Post::Post(const Communicator& workers, std::function<void()> before_letters, Listener listener)
+    : mailbox_(workers), before_letters_(std::move(before_letters)), listener_(std::move(listener)), outboxes_(static_cast<size_t>(workers.size())) {}
 
 void Post::dispatch(size_t to) {
   before_letters_();
   mailbox_.send(std::exchange(outboxes_[to], {}), Rank(static_cast<int>(to)));
 }
 
-void Post::send(const News& news, int to) {
+void Post::send(const Message& message, int to) {
   Bytes& outbox = outboxes_[static_cast<size_t>(to)];
-  put_news(outbox, news);
+  put(outbox, message);
   if (outbox.size() >= full) dispatch(static_cast<size_t>(to));
 }
 
-void Post::send_all(const News& news, int begin, int end) {
+void Post::send_all(const Message& message, int begin, int end) {
   for (int to = begin; to < end; ++to) {
-    if (to != mailbox_.comm().rank()) send(news, to);
+    if (to != mailbox_.comm().rank()) send(message, to);
   }
 }
 
@@ -109,21 +42,21 @@ void Post::send_gathered(bool at_once) {
   since_sent_ = Stopwatch();
 }
 
-void Post::deliver(const mpi::Mailbox::Letter& letter, const std::function<void(const News&, int from)>& take) {
+void Post::open(const mpi::Mailbox::Letter& letter) {
   Reading reading(letter.bytes.data(), letter.bytes.size());
   while (!reading.at_end()) {
-    const News news = get_news(reading);
+    const Message message = get_message(reading);
     TW_ASSERT(reading.is_good());
-    take(news, letter.from);
+    listener_(message, letter.from);
   }
 }
 
-void Post::deliver(const std::function<void(const News&, int from)>& take, std::chrono::nanoseconds wait) {
+void Post::deliver(std::chrono::nanoseconds wait) {
   auto letter = wait.count() > 0 ? mailbox_.take_within(wait) : mailbox_.take();
-  for (; letter; letter = mailbox_.take()) deliver(*letter, take);
+  for (; letter; letter = mailbox_.take()) open(*letter);
 }
 
-void Post::settle(const std::function<void(const News&, int from)>& take) {
+void Post::settle() {
   send_gathered(true);
   const Communicator& comm = mailbox_.comm();
   const auto workers = static_cast<size_t>(comm.size());
@@ -132,9 +65,9 @@ void Post::settle(const std::function<void(const News&, int from)>& take) {
   Work exchange = mpi::start(comm, {.collective = Collective::alltoall, .count = static_cast<int64_t>(workers)},
                              mpi::alltoall_transfer(comm, reinterpret_cast<const std::byte*>(sent->data()),
                                                     reinterpret_cast<std::byte*>(expected->data()), static_cast<int64_t>(sizeof(int64_t))),
-                             [sent, expected] {});  // kept where `take` throws
+                             [sent, expected] {});  // kept where the listener throws
   while (!exchange.test()) {
-    deliver(take, a_look);
+    deliver(a_look);
     send_gathered(true);
   }
   const auto is_complete = [&] {
@@ -144,7 +77,7 @@ void Post::settle(const std::function<void(const News&, int from)>& take) {
     return true;
   };
   while (!is_complete()) {
-    deliver(take, a_look);
+    deliver(a_look);
     send_gathered(true);
   }
   mailbox_.flush();

@@ -67,9 +67,9 @@ class Chart {
   std::vector<Point> curve_;
 };
 
-using Place = std::function<double(size_t i, const LedgerEntry& entry)>;
+using Abscissa = std::function<double(size_t i, const LedgerEntry& entry)>;
 
-std::string chart(const Findings& findings, const Axis& x_axis, const Axis& y_axis, const std::string& label, size_t stride, const Place& place) {
+std::string chart(const Findings& findings, const Axis& x_axis, const Axis& y_axis, const std::string& label, size_t stride, const Abscissa& place) {
   Chart chart(x_axis, y_axis, label);
   double best = std::numeric_limits<double>::infinity();
   double last = 0;

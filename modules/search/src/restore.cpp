@@ -31,9 +31,9 @@ std::vector<JournalFile> before_epoch(const std::vector<JournalFile>& files, int
 }  // namespace
 
 void Worker::restore() {
-  JournalHeader header{.space = space_.hash(), .seed = options_.seed, .worker = index_};
-  for (int island = 0; island < layout_.islands(); ++island) header.islands.push_back(layout_.workers_of(island));
-  const std::vector<JournalFile> files = options_.journal.empty() ? std::vector<JournalFile>() : read_journal(options_.journal);
+  JournalHeader header{.space = place_.space.hash(), .seed = place_.options.seed, .worker = place_.worker};
+  for (int island = 0; island < place_.layout.islands(); ++island) header.islands.push_back(place_.layout.workers_of(island));
+  const std::vector<JournalFile> files = place_.options.journal.empty() ? std::vector<JournalFile>() : read_journal(place_.options.journal);
   for (const JournalFile& file : files) {
     if (file.header.space != header.space) throw FileError(file.path, 0, "is the journal of a search over another space");
     if (file.header.seed != header.seed)
@@ -41,54 +41,54 @@ void Worker::restore() {
   }
   const History all = history_of(files);
   const bool same_layout = !files.empty() && files.back().header.islands == header.islands;
-  const std::string gap = same_layout ? gap_in(files, options_.migration.copies) : "";
-  if (!gap.empty() && index_ == 0)
-    log_warning("the journal in ", options_.journal.string(), " is not whole: ", gap,
+  const std::string gap = same_layout ? gap_in(files, place_.options.migration.copies) : "";
+  if (!gap.empty() && place_.worker == 0)
+    log_warning("the journal in ", place_.options.journal.string(), " is not whole: ", gap,
                 ", as after a cut, or a kill while a trial moved. What it has is kept, and the search goes on as on another number of ranks");
   const bool replays = same_layout && gap.empty();
   header.epoch = replays ? all.epochs - 1 : all.epochs;
   header.first_trial = replays ? files.back().header.first_trial : all.next_trial;
-  header.evaluations = replays ? files.back().header.evaluations : options_.evaluations;
+  header.evaluations = replays ? files.back().header.evaluations : place_.options.evaluations;
   first_trial_ = header.first_trial;
   // Another seed for each layout, or what goes by the seed alone would try the same again.
-  propagator_ = propagator_of(options_, {.space = space_,
-                                         .evaluations = header.evaluations,
-                                         .seed = options_.seed + static_cast<uint64_t>(first_trial_ + island_),
-                                         .worker = index_ - layout_.first_worker(island_),
-                                         .workers = layout_.workers_of(island_),
-                                         .island = island_});
+  island_.breed_by(propagator_of(place_.options, {.space = place_.space,
+                                                  .evaluations = header.evaluations,
+                                                  .seed = place_.options.seed + static_cast<uint64_t>(first_trial_ + place_.island),
+                                                  .worker = place_.worker - place_.layout.first_worker(place_.island),
+                                                  .workers = place_.layout.workers_of(place_.island),
+                                                  .island = place_.island}));
 
-  const auto island_of = [&](const Individual& individual) { return individual.island % layout_.islands(); };
+  const auto island_of = [&](const Individual& individual) { return individual.island % place_.layout.islands(); };
   for (const auto& [trial, individual] : history_of(before_epoch(files, header.epoch)).ended) {
-    if (island_of(individual) != island_) continue;
-    absorb(individual);
-    if (individual.counts() && layout_.host_of(trial, island_) == index_) wards_.add(individual);
+    if (island_of(individual) != place_.island) continue;
+    island_.absorb(individual);
+    if (individual.counts() && place_.layout.host_of(trial, place_.island) == place_.worker) island_.wards().add(individual);
   }
   const auto mine = std::find_if(files.begin(), files.end(),
-                                 [&](const JournalFile& file) { return file.header.epoch == header.epoch && file.header.worker == index_; });
+                                 [&](const JournalFile& file) { return file.header.epoch == header.epoch && file.header.worker == place_.worker; });
   if (mine != files.end()) replay(*mine, all);
 
   workers_.barrier();  // all have read before anyone writes
-  if (!options_.journal.empty()) journal_.emplace(options_.journal, header, mine == files.end() ? 0 : mine->bytes);
+  if (!place_.options.journal.empty()) journal_.emplace(place_.options.journal, header, mine == files.end() ? 0 : mine->bytes);
   // What others ended and this one had not heard of. A new file names all that went before: what is cut from others would not be missed otherwise.
   for (const auto& [trial, individual] : all.ended) {
-    const bool is_known = population_.find(trial) != nullptr;
-    if (island_of(individual) != island_ || (is_known && mine != files.end())) continue;
-    if (!is_known) absorb(individual);
+    const bool is_known = population().find(trial) != nullptr;
+    if (island_of(individual) != place_.island || (is_known && mine != files.end())) continue;
+    if (!is_known) island_.absorb(individual);
     if (journal_) journal_->note(Record::Kind::arrival, trial, individual.moves);
   }
   catch_up(files, header.epoch);
   // Trials that are repeated will report again.
   for (const Report& report : all.reports) {
-    if (island_of(all.ended.at(report.trial)) == island_) observe(report);
+    if (island_of(all.ended.at(report.trial)) == place_.island) trials_.observe(report);
   }
   for (const auto& [trial, individual] : all.ended) ++past_counts_[static_cast<size_t>(individual.state)];
   past_ = static_cast<int64_t>(all.ended.size());
   constexpr int64_t no_limit = int64_t{1} << 60;
-  const int64_t total = options_.evaluations > 0 ? std::max<int64_t>(0, options_.evaluations - past_) : no_limit;
+  const int64_t total = place_.options.evaluations > 0 ? std::max<int64_t>(0, place_.options.evaluations - past_) : no_limit;
   const int64_t repeated = std::min(total, static_cast<int64_t>(all.interrupted.size()));
   queue_interrupted(all, replays, static_cast<size_t>(repeated));
-  quota_.emplace(total - repeated, index_, layout_.workers(), static_cast<int64_t>(interrupted_.size()));
+  quota_ = Quota(total - repeated, place_.worker, place_.layout.workers(), static_cast<int64_t>(interrupted_.size()));
 }
 
 /// Does again what the file says that this worker did; what it bred then, it breeds now.
@@ -103,29 +103,29 @@ void Worker::replay(const JournalFile& mine, const History& all) {
       case Record::Kind::start: {
         if (record.again) break;
         ++bred_;
-        if (!same_values(propose(trial).values, record.individual.values))
+        if (!same_values(island_.propose(trial).values, record.individual.values))
           throw FileError(mine.path, 0, concat("trial ", trial, " would not be bred again as it was: the propagator is another one"));
         break;
       }
       case Record::Kind::end:
-        absorb(all.ended.at(trial));
-        if (all.ended.at(trial).counts()) wards_.add(all.ended.at(trial));
+        island_.absorb(all.ended.at(trial));
+        if (all.ended.at(trial).counts()) island_.wards().add(all.ended.at(trial));
         break;
       case Record::Kind::report: break;
       case Record::Kind::arrival:
         if (known(trial) != nullptr) {
           Individual individual = *known(trial);
           individual.moves = record.individual.moves;
-          absorb(individual);
+          island_.absorb(individual);
         }
         break;
       case Record::Kind::departure:
-        part_with(trial, record.individual.moves);
-        wards_.remove(trial);
+        island_.part_with(trial, record.individual.moves);
+        island_.wards().remove(trial);
         break;
       case Record::Kind::adoption:
-        absorb(record.individual);
-        wards_.add(record.individual);
+        island_.absorb(record.individual);
+        island_.wards().add(record.individual);
         break;
       case Record::Kind::pause:
       case Record::Kind::resume:
@@ -140,9 +140,9 @@ void Worker::catch_up(const std::vector<JournalFile>& files, int epoch) {
   std::set<std::tuple<Kind, int64_t, int32_t>> heard;
   std::vector<const Record*> others;
   for (const JournalFile& file : files) {
-    if (file.header.epoch != epoch || layout_.island_of(file.header.worker) != island_) continue;
+    if (file.header.epoch != epoch || place_.layout.island_of(file.header.worker) != place_.island) continue;
     for (const Record& record : file.records) {
-      if (file.header.worker == index_) {
+      if (file.header.worker == place_.worker) {
         heard.emplace(record.kind, record.individual.trial, record.individual.moves);
       } else if (record.kind == Kind::adoption || record.kind == Kind::departure) {
         others.push_back(&record);
@@ -153,8 +153,8 @@ void Worker::catch_up(const std::vector<JournalFile>& files, int epoch) {
     const Kind kind = record->kind == Kind::adoption ? Kind::arrival : Kind::departure;
     const Individual& individual = record->individual;
     if (!heard.emplace(kind, individual.trial, individual.moves).second) continue;
-    if (kind == Kind::arrival) absorb(individual);
-    if (kind == Kind::departure) part_with(individual.trial, individual.moves);
+    if (kind == Kind::arrival) island_.absorb(individual);
+    if (kind == Kind::departure) island_.part_with(individual.trial, individual.moves);
     journal_->note(kind, individual.trial, individual.moves);
   }
 }
@@ -163,10 +163,10 @@ void Worker::queue_interrupted(const History& all, bool replays, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     Interrupted each = all.interrupted[i];
     const bool has_worker = replays && each.epoch == all.epochs - 1;
-    const int whose = has_worker ? each.worker : static_cast<int>(i % static_cast<size_t>(layout_.workers()));
-    if (whose != index_) continue;
-    each.individual.worker = index_;  // in another layout it is another worker, perhaps on another island
-    each.individual.island = island_;
+    const int whose = has_worker ? each.worker : static_cast<int>(i % static_cast<size_t>(place_.layout.workers()));
+    if (whose != place_.worker) continue;
+    each.individual.worker = place_.worker;  // in another layout it is another worker, perhaps on another island
+    each.individual.island = place_.island;
     interrupted_.push_back(std::move(each));
   }
 }

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "island.hpp"
+
+#include <utility>
+
+namespace tw::search {
+namespace {
+constexpr uint64_t migration_stream = uint64_t{1} << 63;  // of the random numbers; breeding and trials have those below
+}  // namespace
+
+Island::Island(const Place& place, Post& post, std::optional<JournalWriter>& journal, std::function<void(const Individual&)> on_new)
+    : place_(place), post_(post), journal_(journal), on_new_(std::move(on_new)) {}
+
+/// What the space starts at comes first of all, and is nobody's proposal.
+Proposal Island::propose(int64_t trial) {
+  std::vector<double> initial = place_.space.initial();
+  if (trial == 0 && !initial.empty()) return {.values = std::move(initial), .tag = {.run = -1, .index = -1}};
+  CounterRng random(place_.options.seed, static_cast<uint64_t>(trial));
+  return propagator_->ask(population_, random);
+}
+
+void Island::absorb(const Individual& individual) {
+  const bool is_new = population_.add(individual);
+  const bool is_here = presence_.arrives(individual.trial, individual.moves);
+  if (is_new) {
+    propagator_->tell(individual);
+    if (!is_here) population_.deactivate(individual.trial);
+    on_new_(individual);
+  } else if (is_here) {
+    population_.activate(individual.trial);
+  }
+}
+
+void Island::part_with(int64_t trial, int32_t moves) {
+  if (presence_.departs(trial, moves)) population_.deactivate(trial);
+}
+
+void Island::end(const Individual& individual) {
+  absorb(individual);
+  if (individual.counts()) wards_.add(individual);
+  tell(ResultMessage{individual});
+  migrate(individual.trial);
+}
+
+void Island::migrate(int64_t trial) {
+  const MigrationOptions& options = place_.options.migration;
+  CounterRng random(place_.options.seed, migration_stream | static_cast<uint64_t>(trial));
+  const std::optional<int> to = destination(options, place_.island, place_.layout.islands(), random);
+  if (!to || wards_.empty()) return;
+  Individual emigrant = wards_.chosen(options.emigrant, random);
+  emigrant.moves = presence_.moves(emigrant.trial) + 1;
+  post_.send(ImmigrantMessage{.individual = emigrant, .replaces = options.copies}, place_.layout.host_of(emigrant.trial, *to));
+  if (!options.copies) leave(emigrant.trial);
+}
+
+/// A ward counts on the island no more.
+void Island::leave(int64_t trial) {
+  const DepartureMessage departure{.trial = trial, .moves = presence_.moves(trial)};
+  wards_.remove(trial);
+  part_with(trial, departure.moves);
+  if (journal_) journal_->note(Record::Kind::departure, trial, departure.moves);
+  tell(departure);
+}
+
+void Island::take(const ResultMessage& message) {
+  if (journal_) journal_->note(Record::Kind::arrival, message.individual.trial, message.individual.moves);
+  absorb(message.individual);
+}
+
+void Island::take(const DepartureMessage& message) {
+  if (journal_) journal_->note(Record::Kind::departure, message.trial, message.moves);
+  part_with(message.trial, message.moves);
+}
+
+/// It is a ward from now on, of which the island is told.
+void Island::take(const ImmigrantMessage& message, int from) {
+  const Individual& individual = message.individual;
+  if (message.replaces && !wards_.empty()) {
+    CounterRng random(place_.options.seed, migration_stream | static_cast<uint64_t>(individual.trial));
+    leave(Individual(wards_.chosen(place_.options.migration.replaced, random)).trial);
+  }
+  if (journal_) journal_->adopt(individual, place_.layout.island_of(from));
+  absorb(individual);
+  wards_.add(individual);
+  tell(ResultMessage{individual});
+}
+
+void Island::tell(const Message& message) {
+  post_.send_all(message, place_.layout.first_worker(place_.island), place_.layout.first_worker(place_.island + 1));
+}
+
+}  // namespace tw::search

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/evolution/space.hpp>
+#include <tw/search/options.hpp>
+
+#include "layout.hpp"
+
+namespace tw::search {
+
+/// A worker's place in a search. What it refers to is borrowed.
+struct Place {
+  const Space& space;
+  const SearchOptions& options;
+  const Layout& layout;
+  int worker;
+  int island;
+};
+
+}  // namespace tw::search
