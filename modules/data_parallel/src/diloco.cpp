@@ -9,7 +9,6 @@
 
 #include <optional>
 #include <tw/base/contract.hpp>
-#include <tw/base/exact_text.hpp>
 #include <tw/data_parallel/diloco.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 
@@ -37,19 +36,20 @@ std::vector<TensorSpec> specs_of_deltas(std::vector<TensorSpec> specs, OuterPrec
   return specs;
 }
 
-std::vector<std::string> lines_of(const DiLoCoOptions& options) {
-  const auto dtype = dtype_of(options.outer_precision);
-  return {concat("period ", options.period), "outer_learning_rate " + exact_text(options.outer_learning_rate),
-          "outer_momentum " + exact_text(options.outer_momentum), concat("nesterov ", options.nesterov),
-          concat("outer_precision ", dtype ? dtype_name(*dtype) : "full")};
-}
-
 }  // namespace
 
+void visit(DiLoCoOptions& options, OptionVisitor& visitor) {
+  const std::vector<std::pair<std::string, OuterPrecision>> precisions{
+      {"full", OuterPrecision::full}, {"float16", OuterPrecision::float16}, {"bfloat16", OuterPrecision::bfloat16}};
+  visitor.field("period", options.period, count_from(1), {.meaning = "inner steps from one outer step to the next", .unit = "steps"});
+  visitor.field("outer_learning_rate", options.outer_learning_rate, {.least = 0, .above = true}, {.meaning = "rate of the outer step"});
+  visitor.field("outer_momentum", options.outer_momentum, {.least = 0, .most = 1, .below = true}, {.meaning = "momentum of the outer step"});
+  visitor.field("nesterov", options.nesterov, {.meaning = "look ahead by one momentum step"});
+  visitor.field("outer_precision", options.outer_precision, precisions, {.meaning = "what outer gradients travel as"});
+}
+
 void DiLoCoOptions::validate() const {
-  TW_EXPECTS(period >= 1, "period must be at least 1 step, got ", period);
-  TW_EXPECTS(outer_learning_rate > 0, "outer_learning_rate must be positive, got ", outer_learning_rate);
-  TW_EXPECTS(outer_momentum >= 0 && outer_momentum < 1, "outer_momentum must be at least 0 and below 1, got ", outer_momentum);
+  expect_none(out_of_bounds(*this));
   TW_EXPECTS(!nesterov || outer_momentum > 0, "nesterov needs outer_momentum, which is 0");
 }
 
@@ -60,7 +60,7 @@ DiLoCo::DiLoCo(const Communicator& comm, const torch::nn::Module& module, const 
 DiLoCo::DiLoCo(const Communicator& comm, const std::vector<NamedTensor>& tensors, const DiLoCoOptions& options)
     : options_(options), wrapped_(std::make_unique<Wrapped>("DiLoCo", tensors)), parameters_(trained(tensors)) {
   const std::vector<TensorSpec> specs = specs_of(parameters_);
-  expect_same_strategy(comm, "DiLoCo", lines_of(options), specs);
+  expect_same_strategy(comm, "DiLoCo", value_lines(options), specs);
   options.validate();
   const std::vector<TensorSpec> deltas = specs_of_deltas(specs, options.outer_precision);
   synchronize(comm, tensors);

@@ -3,7 +3,6 @@
 #include "periodic_average.hpp"
 #include "wrapped.hpp"
 
-#include <tw/base/contract.hpp>
 #include <tw/data_parallel/local_sgd.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 
@@ -21,7 +20,11 @@ std::vector<NamedTensor> averaged_of(const std::vector<NamedTensor>& tensors, co
 
 }  // namespace
 
-void LocalSgdOptions::validate() const { TW_EXPECTS(period >= 1, "period must be at least 1 step, got ", period); }
+void visit(LocalSgdOptions& options, OptionVisitor& visitor) {
+  visitor.field("period", options.period, count_from(1), {.meaning = "from one average to the next", .unit = "steps"});
+  visitor.field("average_buffers", options.average_buffers, {.meaning = "average floating-point buffers together with the parameters"});
+}
+void LocalSgdOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 LocalSgd::LocalSgd(const Communicator& comm, const torch::nn::Module& module, const LocalSgdOptions& options)
     : LocalSgd(comm, tensors_of(module), options) {
@@ -31,7 +34,7 @@ LocalSgd::LocalSgd(const Communicator& comm, const torch::nn::Module& module, co
 LocalSgd::LocalSgd(const Communicator& comm, const std::vector<NamedTensor>& tensors, const LocalSgdOptions& options)
     : wrapped_(std::make_unique<Wrapped>("LocalSgd", tensors)), averaged_(averaged_of(without_aliases(tensors), options)) {
   const std::vector<TensorSpec> specs = specs_of(averaged_);
-  expect_same_strategy(comm, "LocalSgd", {concat("period ", options.period), concat("average_buffers ", options.average_buffers)}, specs);
+  expect_same_strategy(comm, "LocalSgd", value_lines(options), specs);
   options.validate();
   synchronize(comm, tensors);
   average_ = std::make_unique<PeriodicAverage>(comm, "local_sgd/steps", specs, options.period);

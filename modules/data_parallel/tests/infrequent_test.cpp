@@ -131,7 +131,7 @@ TEST(LocalSgd, AveragesBuffersWhereAsked) {
 
 TEST(LocalSgd, RefusesBadOptionsAndModelsThatDiffer) {
   const Net net = make_net();
-  expect_error([&] { tw::LocalSgd(world(), *net, {.period = 0}); }, "period must be at least 1 step, got 0");
+  expect_error([&] { tw::LocalSgd(world(), *net, {.period = 0}); }, "period must be at least 1, got 0");
   expect_error([&] { tw::LocalSgd(world(), std::vector<tw::NamedTensor>{}); }, "LocalSgd has nothing to train");
   if (world().size() == 1) return;
   expect_error([&] { tw::LocalSgd(world(), *net, {.period = world().rank() == 1 ? -1 : 3}); }, "rank 1 has 'period -1' where rank 0 has 'period 3'");
@@ -314,10 +314,10 @@ TEST(DiLoCo, RefusesBadOptionsAndModelsThatDiffer) {
   const auto refuses = [&](const tw::DiLoCoOptions& options, const std::string& part) {
     expect_error([&] { tw::DiLoCo(world(), *net, options); }, part);
   };
-  refuses({.period = 0}, "period must be at least 1 step, got 0");
+  refuses({.period = 0}, "period must be at least 1, got 0");
   refuses({.outer_learning_rate = 0}, "outer_learning_rate must be positive, got 0");
-  refuses({.outer_momentum = 1}, "outer_momentum must be at least 0 and below 1, got 1");
-  refuses({.outer_momentum = -0.1}, "outer_momentum must be at least 0 and below 1, got -0.1");
+  refuses({.outer_momentum = 1}, "outer_momentum must be below 1, got 1");
+  refuses({.outer_momentum = -0.1}, "outer_momentum must be at least 0, got -0.1");
   refuses({.outer_momentum = 0}, "nesterov needs outer_momentum");
   const auto complex = torch::ones({2}, torch::dtype(torch::kComplexFloat).requires_grad(true));
   expect_error([&] { tw::DiLoCo(world(), {{"c", complex}}, {.outer_precision = tw::OuterPrecision::float16}); }, "c complex64 [2] is complex");

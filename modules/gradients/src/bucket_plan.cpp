@@ -23,8 +23,14 @@ int64_t elements_per_cache_line(c10::ScalarType dtype) { return std::max<int64_t
 
 }  // namespace
 
+void visit(BucketOptions& options, OptionVisitor& visitor) {
+  visitor.field("first_bucket_bytes", options.first_bucket_bytes, {.least = 1},
+                {.meaning = "of the first bucket, which is small so that communication can begin early", .unit = "bytes"});
+  visitor.field("bucket_bytes", options.bucket_bytes, {.least = 1}, {.meaning = "of all others", .unit = "bytes"});
+}
+
 void BucketOptions::validate() const {
-  TW_EXPECTS(first_bucket_bytes > 0, "first_bucket_bytes must be positive, got ", first_bucket_bytes);
+  expect_none(out_of_bounds(*this));
   TW_EXPECTS(bucket_bytes >= first_bucket_bytes, "bucket_bytes (", bucket_bytes, ") must not be smaller than first_bucket_bytes (",
              first_bucket_bytes, ")");
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/base/contract.hpp>
 #include <tw/gradients/loss_scaler.hpp>
 
 namespace tw {
 
-void LossScalerOptions::validate() const {
-  TW_EXPECTS(scale > 0, "scale must be positive, got ", scale);
-  TW_EXPECTS(growth >= 1, "growth must be at least 1, got ", growth);
-  TW_EXPECTS(backoff > 0 && backoff < 1, "backoff must lie between 0 and 1, got ", backoff);
-  TW_EXPECTS(growth_interval > 0, "growth_interval must be positive, got ", growth_interval);
+void visit(LossScalerOptions& options, OptionVisitor& visitor) {
+  visitor.field("scale", options.scale, {.least = 0, .above = true}, {.meaning = "at the beginning"});
+  visitor.field("growth", options.growth, {.least = 1}, {.meaning = "factor after `growth_interval` updates without overflow"});
+  visitor.field("backoff", options.backoff, {.least = 0, .most = 1, .above = true, .below = true}, {.meaning = "factor after an overflow"});
+  visitor.field("growth_interval", options.growth_interval, {.least = 1}, {.meaning = "without overflow, before the scale grows", .unit = "updates"});
 }
+void LossScalerOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 LossScaler::LossScaler(const LossScalerOptions& options) : options_(options), scale_(options.scale) { options_.validate(); }
 

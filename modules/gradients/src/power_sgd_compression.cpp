@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/base/contract.hpp>
+#include <tw/base/concat.hpp>
 #include <tw/base/random.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/gradients/compression.hpp>
@@ -143,7 +143,11 @@ class PowerSgdCompression : public Compressor {
 
 }  // namespace
 
-void PowerSgdOptions::validate() const { TW_EXPECTS(rank > 0, "rank must be positive, got ", rank); }
+void visit(PowerSgdOptions& options, OptionVisitor& visitor) {
+  visitor.field("rank", options.rank, count_from(1), {.meaning = "of the approximation of each gradient"});
+  visitor.field("seed", options.seed, Bounds{}, {.meaning = "of the first guess"});
+}
+void PowerSgdOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 std::shared_ptr<Compressor> power_sgd_compression(const PowerSgdOptions& options) { return std::make_shared<PowerSgdCompression>(options); }
 

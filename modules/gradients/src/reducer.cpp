@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/contract.hpp>
-#include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/comm/shared_tensor.hpp>
 #include <tw/gradients/reducer.hpp>
 #include <tw/mpi/topology.hpp>
 
@@ -11,97 +9,40 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
+#include "bucket_buffers.hpp"
+#include "bucket_transport.hpp"
+#include "reducer_options.hpp"
 #include "scaling.hpp"
 #include "sparse.hpp"
 
 namespace tw {
-namespace {
-
-const char* name_of(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::sum: return "sum";
-    case Reduction::mean: return "mean";
-    case Reduction::sample_weighted: return "sample_weighted";
-  }
-  return "?";
-}
-
-const char* name_of(Sharding sharding) {
-  switch (sharding) {
-    case Sharding::none: return "none";
-    case Sharding::slices: return "slices";
-    case Sharding::tensors: return "tensors";
-  }
-  return "?";
-}
-
-void expect_agreement(const Communicator& comm, const std::vector<TensorSpec>& specs, const ReducerOptions& options, bool overlap) {
-  std::vector<std::string> lines{concat("reduction ", name_of(options.reduction)),
-                                 concat("buckets of ", options.buckets.first_bucket_bytes, " and ", options.buckets.bucket_bytes, " bytes, ",
-                                        options.shared_memory ? "shared" : "not shared", ", overlap ", overlap),
-                                 concat("sharding ", name_of(options.sharding), options.release ? ", released" : ""),
-                                 concat("check_finite ", options.check_finite),
-                                 concat("compression ", options.compressor ? options.compressor->describe() : "none")};
-  for (const int64_t id : options.arrival_order) lines.push_back(concat("arrival_order ", id));
-  for (const std::string& name : options.sparse) lines.push_back("sparse " + name);
-  for (std::string& line : lines_of(specs)) lines.push_back(std::move(line));
-  expect_same_on_all_ranks(comm, "the gradients to be reduced", lines);
-}
-
-// By gradient, whether it is sparse.
-std::vector<uint8_t> find_sparse(const std::vector<TensorSpec>& specs, const std::vector<std::string>& names) {
-  std::vector<uint8_t> sparse(specs.size());
-  for (const std::string& name : names) {
-    const auto found = std::find_if(specs.begin(), specs.end(), [&](const TensorSpec& spec) { return spec.name == name; });
-    TW_EXPECTS(found != specs.end() && !found->shape.empty(), "there is no gradient ", name, " that could be sparse");
-    sparse[static_cast<size_t>(found - specs.begin())] = 1;
-  }
-  return sparse;
-}
-
-void validate(const std::vector<TensorSpec>& specs, const ReducerOptions& options, const std::vector<uint8_t>& sparse) {
-  std::vector<int64_t> dense;
-  for (size_t id = 0; id < specs.size(); ++id) {
-    TW_EXPECTS(c10::isFloatingType(specs[id].dtype) || c10::isComplexType(specs[id].dtype), "gradient ", specs[id].describe(),
-               " must be a floating point or complex one");
-    TW_EXPECTS(specs[id].dtype != at::kHalf || options.reduction != Reduction::sample_weighted, "gradient ", specs[id].describe(),
-               " would overflow when it is multiplied by a number of samples: weight the loss, and use Reduction::sum");
-    if (sparse[id] == 0) dense.push_back(static_cast<int64_t>(id));
-  }
-  std::vector<int64_t> order = options.arrival_order;
-  std::sort(order.begin(), order.end());
-  TW_EXPECTS(order.empty() || order == dense, "arrival_order must name each gradient that is not sparse once");
-  const bool sharded = options.sharding != Sharding::none;
-  TW_EXPECTS(sharded || !options.release, "only sharded gradients can be released");
-  TW_EXPECTS(!sharded || options.sparse.empty(), "sparse gradients cannot be sharded: ", options.sparse.front());
-  TW_EXPECTS(!sharded || !options.compressor, "sharded gradients cannot be compressed");
-}
-
-}  // namespace
 
 Reducer::Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, const ReducerOptions& options)
-    : comm_(comm), specs_(std::move(gradients)), options_(options) {
+    : comm_(comm), specs_(std::move(gradients)), options_(options), arrival_order_(options.arrival_order) {
   overlap_ = options_.overlap.has_value() ? *options_.overlap : find_topology(comm_).nodes > 1;
   overlap_ = (overlap_ || options_.release) && !options_.compressor;
-  expect_agreement(comm_, specs_, options_, overlap_);
+  ReducerOptions settled = options_;
+  settled.overlap = overlap_;
+  expect_same_on_all_ranks(comm_, specs_, settled);
   sparse_ = find_sparse(specs_, options_.sparse);
-  validate(specs_, options_, sparse_);
+  validate(options_, specs_, sparse_);
+  transport_ = transport_of(options_);
   status_ = at::zeros({sizeof(Status) / sizeof(double)}, at::TensorOptions().dtype(at::kDouble));
   used_ = at::zeros({size()}, at::TensorOptions().dtype(at::kByte));
   marks_.assign(specs_.size(), Mark::none);
   rows_.resize(specs_.size());
-  make_plan();
-  make_buffers();
+  sums_.resize(specs_.size());
+  make_buckets();
   if (options_.compressor) options_.compressor->prepare(plan_, specs_);
 }
 
 Reducer::~Reducer() = default;
 
-void Reducer::make_plan() {
-  std::vector<int64_t> order = options_.arrival_order;
-  for (int64_t id = size() - 1; id >= 0 && options_.arrival_order.empty(); --id) {
+void Reducer::make_buckets() {
+  std::vector<int64_t> order = arrival_order_;
+  for (int64_t id = size() - 1; id >= 0 && arrival_order_.empty(); --id) {
     if (!is_sparse(id)) order.push_back(id);
   }
   Arrangement arrangement{.order = order};
@@ -112,40 +53,10 @@ void Reducer::make_plan() {
     arrangement.owners = assign_owners(numels, comm_.size());
   }
   plan_ = plan_buckets(specs_, options_.buckets, arrangement);
+  buffers_ = std::make_unique<BucketBuffers>(comm_, plan_, specs_, options_);
+  progress_.clear();
+  progress_.resize(plan_.buckets.size());
 }
-
-// Of released buckets only what this rank keeps is made here.
-void Reducer::make_buffers() {
-  buckets_.clear();
-  buckets_.resize(plan_.buckets.size());
-  places_.assign(specs_.size(), at::Tensor());
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    const Bucket& bucket = plan_.buckets[i];
-    const bool sliced = options_.sharding == Sharding::slices;
-    if (keeps(i)) {
-      make_buffer(i);
-    } else if (sliced) {
-      buckets_[i].shard = at::zeros({bucket.numel / comm_.size()}, at::TensorOptions().dtype(bucket.dtype));
-    }
-    if (!keeps(i)) continue;
-    const int64_t slice = bucket.numel / comm_.size();
-    if (sliced) buckets_[i].shard = buckets_[i].buffer.storage().narrow(0, comm_.rank() * slice, slice);
-    if (bucket.owner == comm_.rank()) buckets_[i].shard = buckets_[i].buffer.storage();
-  }
-}
-
-void Reducer::make_buffer(size_t bucket) {
-  const auto& [dtype, numel, gradients, owner] = plan_.buckets[bucket];
-  const bool shared = options_.shared_memory && !options_.release;
-  buckets_[bucket].buffer = shared ? FlatBuffer(shared_tensor(comm_, {numel}, dtype)) : FlatBuffer(numel, dtype);
-  for (const int64_t id : gradients) {
-    const auto index = static_cast<size_t>(id);
-    places_[index] = buckets_[bucket].buffer.view(plan_.placements[index].offset, specs_[index].shape);
-  }
-}
-
-// Whether the bucket has memory all the time.
-bool Reducer::keeps(size_t bucket) const { return !options_.release || plan_.buckets[bucket].owner == comm_.rank(); }
 
 void Reducer::begin(int64_t samples) {
   TW_EXPECTS(!in_step_, "begin() was called twice without wait(): did the last backward pass fail?");
@@ -156,9 +67,9 @@ void Reducer::begin(int64_t samples) {
   arrivals_.clear();
   std::fill(marks_.begin(), marks_.end(), Mark::none);
   std::fill(rows_.begin(), rows_.end(), at::Tensor());
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    buckets_[i].missing = static_cast<int64_t>(plan_.buckets[i].gradients.size());
-    buckets_[i].launched = false;
+  for (size_t i = 0; i < progress_.size(); ++i) {
+    progress_[i].missing = static_cast<int64_t>(plan_.buckets[i].gradients.size());
+    progress_[i].launched = false;
   }
 }
 
@@ -180,7 +91,7 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
   TW_EXPECTS(!value.is_sparse(), "gradient ", spec.describe(),
              " is sparse: name it in ReducerOptions::sparse, or train with DataParallel, which finds a module's sparse embeddings; "
              "DistributedOptimizer and allreduce_gradients() take dense gradients only");
-  const at::Tensor place = place_of(id);
+  const at::Tensor& place = buffers_->place_to_write(id);
   if (weight == 0) {
     place.zero_();  // not a product: the gradient of a mean over no samples is not a number
   } else if (weight != 1 || !value.is_same(place)) {
@@ -192,7 +103,7 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
 void Reducer::mark_unused(int64_t id) {
   expect_unmarked(id);
   const at::NoGradGuard no_grad;
-  if (!is_sparse(id)) place_of(id).zero_();
+  if (!is_sparse(id)) buffers_->place_to_write(id).zero_();
   mark(id, Mark::unused);
 }
 
@@ -202,17 +113,11 @@ void Reducer::expect_unmarked(int64_t id) const {
   TW_EXPECTS(!marked(id), "gradient ", specs_[static_cast<size_t>(id)].name, " was marked twice in one step");
 }
 
-at::Tensor Reducer::place_of(int64_t id) {
-  const auto bucket = static_cast<size_t>(plan_.placements[static_cast<size_t>(id)].bucket);
-  if (!buckets_[bucket].buffer.storage().defined()) make_buffer(bucket);
-  return places_[static_cast<size_t>(id)];
-}
-
 void Reducer::mark(int64_t id, Mark mark) {
   marks_[static_cast<size_t>(id)] = mark;
   if (mark == Mark::ready) arrivals_.push_back(id);
   const int64_t bucket = plan_.placements[static_cast<size_t>(id)].bucket;
-  if (bucket >= 0) --buckets_[static_cast<size_t>(bucket)].missing;
+  if (bucket >= 0) --progress_[static_cast<size_t>(bucket)].missing;
   if (overlap_) launch_ready_buckets();
   if (options_.release) release_reduced_buckets();
 }
@@ -220,29 +125,22 @@ void Reducer::mark(int64_t id, Mark mark) {
 // In plan order on every rank: a complete bucket waits for its predecessors, or ranks whose gradients arrive in different orders would
 // call MPI in different orders.
 void Reducer::launch_ready_buckets() {
-  while (launched_ < buckets_.size() && buckets_[launched_].missing == 0) launch(launched_);
+  while (launched_ < progress_.size() && progress_[launched_].missing == 0) launch(launched_);
 }
 
 void Reducer::launch(size_t index) {
-  InFlight& bucket = buckets_[index];
-  const at::Tensor& storage = bucket.buffer.storage();
+  Progress& bucket = progress_[index];
   bucket.began = std::chrono::steady_clock::now();
-  switch (options_.sharding) {
-    case Sharding::none: bucket.work = iallreduce(comm_, storage, ReduceOp::sum); break;
-    case Sharding::slices: bucket.work = ireduce_scatter(comm_, storage, bucket.shard, ReduceOp::sum); break;
-    case Sharding::tensors: bucket.work = ireduce(comm_, storage, ReduceOp::sum, Rank(plan_.buckets[index].owner)); break;
-  }
-  payload_bytes_ += static_cast<int64_t>(storage.nbytes());
+  auto [work, bytes] = transport_->begin(comm_, index, plan_.buckets[index], buffers_->values(index), buffers_->share(index));
+  bucket.work = std::move(work);
   bucket.launched = true;
+  payload_bytes_ += bytes;
   ++launched_;
 }
 
 void Reducer::release_reduced_buckets() {
   for (size_t i = 0; i < launched_; ++i) {
-    InFlight& bucket = buckets_[i];
-    if (keeps(i) || !bucket.buffer.storage().defined() || !bucket.work.test()) continue;
-    bucket.buffer = FlatBuffer();
-    for (const int64_t id : plan_.buckets[i].gradients) places_[static_cast<size_t>(id)] = at::Tensor();
+    if (!buffers_->stays(i) && buffers_->values(i).defined() && progress_[i].work.test()) buffers_->release(i);
   }
 }
 
@@ -254,10 +152,13 @@ void Reducer::wait() {
   in_step_ = false;
   const at::NoGradGuard no_grad;
   const Stopwatch exposed;
-  const Status status = exchange_status();
+  Work exchange = begin_exchange();
+  if (transport_->is_linear() && launched_ == 0 && !progress_.empty()) launch(0);  // its factor may come later
+  exchange.wait();
+  const Status status = end_exchange();
   const double factor = factor_after_sum(status);
   finite_ = true;
-  for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) finish_bucket(bucket, factor);
+  for (size_t bucket = 0; bucket < progress_.size(); ++bucket) finish_bucket(bucket, factor);
   if (!options_.sparse.empty()) reduce_sparse(factor);
   if (options_.check_finite && options_.sharding != Sharding::none) agree_on_finite();
   used_.fill_(1);
@@ -267,19 +168,13 @@ void Reducer::wait() {
 }
 
 void Reducer::finish_bucket(size_t index, double factor) {
-  InFlight& bucket = buckets_[index];
-  if (options_.compressor) {
-    bucket.began = std::chrono::steady_clock::now();
-    scale(bucket.buffer.storage(), factor);  // before it is compressed: what is left over must keep its weight from step to step
-    factor = 1;
-    payload_bytes_ += options_.compressor->reduce(comm_, index, bucket.buffer.storage());
-  } else {
-    if (!bucket.launched) launch(index);
-    bucket.work.wait();
-  }
+  Progress& bucket = progress_[index];
+  if (!transport_->is_linear()) scale(buffers_->values(index), std::exchange(factor, 1));
+  if (!bucket.launched) launch(index);
+  bucket.work.wait();
   if (options_.on_bucket) options_.on_bucket(static_cast<int64_t>(index), bucket.began, std::chrono::steady_clock::now());
   if (options_.release) release_reduced_buckets();
-  const at::Tensor reduced = options_.sharding == Sharding::none ? bucket.buffer.storage() : bucket.shard;
+  const at::Tensor& reduced = options_.sharding == Sharding::none ? buffers_->values(index) : buffers_->share(index);
   if (!reduced.defined()) return;
   if (options_.check_finite) {
     finite_ = scale_finite(reduced, factor) && finite_;
@@ -293,8 +188,8 @@ void Reducer::reduce_sparse(double factor) {
     if (sparse_[id] == 0) continue;
     const at::Tensor& mine = rows_[id];
     if (mine.defined()) payload_bytes_ += static_cast<int64_t>(mine._values().nbytes() + mine._indices().nbytes());
-    places_[id] = sum_of_rows(comm_, specs_[id], mine, factor);
-    if (options_.check_finite) finite_ = scale_finite(places_[id].values(), 1) && finite_;
+    sums_[id] = sum_of_rows(comm_, specs_[id], mine, factor);
+    if (options_.check_finite) finite_ = scale_finite(sums_[id].values(), 1) && finite_;
   }
 }
 
@@ -305,12 +200,15 @@ void Reducer::agree_on_finite() {
   finite_ = status_.const_data_ptr<double>()[0] == 1;
 }
 
-Reducer::Status Reducer::exchange_status() {
-  auto& status = *static_cast<Status*>(status_.mutable_data_ptr());
-  status = {static_cast<double>(samples_), static_cast<double>(std::count(marks_.begin(), marks_.end(), Mark::unused)), my_notices_};
-  allreduce(comm_, status_, ReduceOp::sum);
+Work Reducer::begin_exchange() {
+  *static_cast<Status*>(status_.mutable_data_ptr()) = {
+      static_cast<double>(samples_), static_cast<double>(std::count(marks_.begin(), marks_.end(), Mark::unused)), std::exchange(my_notices_, {})};
+  return iallreduce(comm_, status_, ReduceOp::sum);
+}
+
+Reducer::Status Reducer::end_exchange() {
+  const Status status = *static_cast<const Status*>(status_.const_data_ptr());
   notices_ = status.notices;
-  my_notices_ = {};
   return status;
 }
 
@@ -335,7 +233,7 @@ void Reducer::agree_on_unused() {
 
 // After the first step: buckets in the order in which rank 0's gradients came. What the step reduced moves along.
 void Reducer::follow_arrival_order() {
-  if (!overlap_ || buckets_.size() == 1 || comm_.size() == 1 || options_.sharding != Sharding::none || !options_.arrival_order.empty()) return;
+  if (!overlap_ || progress_.size() == 1 || comm_.size() == 1 || options_.sharding != Sharding::none || !arrival_order_.empty()) return;
   std::vector<int64_t> order;
   for (const int64_t id : arrivals_) {
     if (!is_sparse(id)) order.push_back(id);
@@ -345,27 +243,26 @@ void Reducer::follow_arrival_order() {
   }
   const at::Tensor agreed = at::from_blob(order.data(), {static_cast<int64_t>(order.size())}, at::TensorOptions().dtype(at::kLong)).clone();
   broadcast(comm_, agreed, Rank(0));
-  options_.arrival_order.assign(agreed.const_data_ptr<int64_t>(), agreed.const_data_ptr<int64_t>() + agreed.numel());
-  const std::vector<at::Tensor> old = places_;
-  make_plan();
-  make_buffers();
-  for (size_t id = 0; id < specs_.size(); ++id) {
-    if (is_sparse(static_cast<int64_t>(id))) {
-      places_[id] = old[id];
-    } else {
-      places_[id].copy_(old[id]);
-    }
+  arrival_order_.assign(agreed.const_data_ptr<int64_t>(), agreed.const_data_ptr<int64_t>() + agreed.numel());
+  std::vector<at::Tensor> reduced;
+  for (int64_t id = 0; id < size(); ++id) reduced.push_back(buffers_->place(id));
+  make_buckets();
+  for (int64_t id = 0; id < size(); ++id) {
+    if (!is_sparse(id)) buffers_->place(id).copy_(reduced[static_cast<size_t>(id)]);
   }
 }
 
 const at::Tensor& Reducer::gradient(int64_t id) const {
   TW_EXPECTS(id >= 0 && id < size(), "there is no gradient ", id, "; there are ", size());
-  const at::Tensor& place = places_[static_cast<size_t>(id)];
+  const at::Tensor& place = is_sparse(id) ? sums_[static_cast<size_t>(id)] : buffers_->place(id);
   TW_EXPECTS(place.defined(), "gradient ", specs_[static_cast<size_t>(id)].name, " has no memory: it is sparse and was not reduced yet, or released");
   return place;
 }
 
-at::Tensor Reducer::shard(int64_t bucket) const { return buckets_.at(static_cast<size_t>(bucket)).shard; }
+at::Tensor Reducer::shard(int64_t bucket) const {
+  TW_EXPECTS(bucket >= 0 && bucket < static_cast<int64_t>(progress_.size()), "there is no bucket ", bucket, "; there are ", progress_.size());
+  return buffers_->share(static_cast<size_t>(bucket));
+}
 
 std::vector<ShardPiece> Reducer::pieces() const {
   TW_EXPECTS(options_.sharding != Sharding::none, "these gradients are not sharded");

@@ -58,9 +58,7 @@ void expect_shardable(const Optimizer& optimizer, Sharding sharding) {
 }
 
 void expect_agreement(const Communicator& comm, const std::vector<NamedTensor>& parameters, const ShardedOptimizerOptions& options) {
-  std::vector<std::string> lines{
-      concat("max_gradient_norm ", std::setprecision(std::numeric_limits<double>::max_digits10), options.max_gradient_norm),
-      concat("one_copy_per_node ", options.one_copy_per_node)};
+  std::vector<std::string> lines = value_lines(options);
   for (std::string& line : lines_of(specs_of(parameters))) lines.push_back(std::move(line));
   expect_same_on_all_ranks(comm, "options and parameters of the sharded optimizer", lines);
 }
@@ -98,9 +96,11 @@ OptimizerFactory optimizer_like(const Optimizer& prototype, const std::vector<Na
   };
 }
 
-void ShardedOptimizerOptions::validate() const {
-  TW_EXPECTS(max_gradient_norm >= 0, "max_gradient_norm must not be negative, got ", max_gradient_norm);
+void visit(ShardedOptimizerOptions& options, OptionVisitor& visitor) {
+  visitor.field("max_gradient_norm", options.max_gradient_norm, {.least = 0}, {.meaning = "to which gradients are scaled down; 0: they are not"});
+  visitor.field("one_copy_per_node", options.one_copy_per_node, {.meaning = "one copy of the parameters for all ranks of a node"});
 }
+void ShardedOptimizerOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 ShardedOptimizer::ShardedOptimizer(Reducer& reducer, std::vector<NamedTensor> parameters, const OptimizerFactory& make,
                                    const ShardedOptimizerOptions& options)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/base/contract.hpp>
+#include <tw/base/concat.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/gradients/compression.hpp>
 
@@ -53,7 +53,10 @@ class TopKCompression : public Compressor {
 
 }  // namespace
 
-void TopKOptions::validate() const { TW_EXPECTS(fraction > 0 && fraction <= 1, "fraction must lie above 0 and be at most 1, got ", fraction); }
+void visit(TopKOptions& options, OptionVisitor& visitor) {
+  visitor.field("fraction", options.fraction, {.least = 0, .most = 1, .above = true}, {.meaning = "of a bucket's elements, those that travel"});
+}
+void TopKOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 std::shared_ptr<Compressor> top_k_compression(const TopKOptions& options) { return std::make_shared<TopKCompression>(options); }
 

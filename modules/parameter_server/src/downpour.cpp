@@ -11,21 +11,30 @@
 
 namespace tw::parameter_server {
 
+void visit(DownpourOptions& options, OptionVisitor& visitor) {
+  visitor.field("push_interval", options.push_interval, count_from(1), {.meaning = "from one push to the next", .unit = "steps"});
+  visitor.field("pull_interval", options.pull_interval, count_from(1), {.meaning = "from one pull to the next", .unit = "steps"});
+  visitor.field("initial_delay", options.initial_delay, count_from(0), {.meaning = "before the first push", .unit = "steps"});
+  visitor.field("prefetch_lead", options.prefetch_lead, count_from(0),
+                {.meaning = "by which a pull begins before it is integrated; at most `pull_interval`", .unit = "steps"});
+  visitor.presence("rule", !options.rule.empty());
+  visitor.field("share_memory", options.share_memory, {.meaning = "servers of this node are read and written in memory"});
+}
+
 void DownpourOptions::validate() const {
-  TW_EXPECTS(push_interval >= 1, "push_interval must be at least 1 step, got ", push_interval);
-  TW_EXPECTS(pull_interval >= 1, "pull_interval must be at least 1 step, got ", pull_interval);
-  TW_EXPECTS(initial_delay >= 0, "initial_delay must be at least 0 steps, got ", initial_delay);
-  TW_EXPECTS(prefetch_lead >= 0 && prefetch_lead <= pull_interval, "prefetch_lead must be 0 to pull_interval, ", pull_interval, ", got ",
-             prefetch_lead);
+  expect_none(out_of_bounds(*this));
+  TW_EXPECTS(prefetch_lead <= pull_interval, "prefetch_lead must be at most pull_interval, ", pull_interval, ", got ", prefetch_lead);
   TW_EXPECTS(rule.size() <= 1, "the servers follow one rule, got ", rule.size());
 }
 
 Downpour::Downpour(const Communicator& comm, std::vector<at::Tensor> parameters, const DownpourOptions& options)
     : Worker(
-          comm, std::move(parameters), options.roles, [&](const Crew&) {
+          comm, std::move(parameters), options.roles,
+          [&](const Crew&) {
             options.validate();
             return options.rule;
-          }, options.share_memory),
+          },
+          options.share_memory),
       options_(options) {
   Downpour::begin_anew();
 }

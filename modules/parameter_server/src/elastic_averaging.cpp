@@ -3,7 +3,6 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/sub.h>
 
-#include <tw/base/contract.hpp>
 #include <tw/parameter_server/elastic_averaging.hpp>
 
 #include "centre.hpp"
@@ -11,14 +10,17 @@
 
 namespace tw::parameter_server {
 
-void ElasticOptions::validate() const {
-  TW_EXPECTS(period >= 1, "period must be at least 1 step, got ", period);
-  TW_EXPECTS(beta > 0 && beta <= 1, "beta must be above 0 and at most 1, got ", beta);
+void visit(ElasticOptions& options, OptionVisitor& visitor) {
+  visitor.field("period", options.period, count_from(1), {.meaning = "from one elastic step to the next", .unit = "steps"});
+  visitor.field("beta", options.beta, {.least = 0, .most = 1, .above = true}, {.meaning = "how strongly all workers together pull at the centre"});
+  visitor.field("share_memory", options.share_memory, {.meaning = "servers of this node are read and written in memory"});
 }
+void ElasticOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 ElasticAveraging::ElasticAveraging(const Communicator& comm, std::vector<at::Tensor> parameters, const ElasticOptions& options)
     : Worker(
-          comm, std::move(parameters), options.roles, [&](const Crew&) {
+          comm, std::move(parameters), options.roles,
+          [&](const Crew&) {
             options.validate();
             return std::vector<Rule>{rules::add()};
           },

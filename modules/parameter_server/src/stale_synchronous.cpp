@@ -3,7 +3,6 @@
 #include <ATen/ops/sub.h>
 #include <ATen/ops/tensor.h>
 
-#include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/parameter_server/stale_synchronous.hpp>
 
@@ -12,14 +11,19 @@
 
 namespace tw::parameter_server {
 
-void StaleSynchronousOptions::validate() const {
-  TW_EXPECTS(staleness >= 0, "staleness must be at least 0 steps, got ", staleness);
-  TW_EXPECTS(warn_after.count() >= 0, "warn_after must be at least 0 s, got ", warn_after.count());
+void visit(StaleSynchronousOptions& options, OptionVisitor& visitor) {
+  double warn_after = options.warn_after.count();
+  visitor.field("staleness", options.staleness, count_from(0), {.meaning = "by which a worker may be ahead of the slowest", .unit = "steps"});
+  visitor.field("warn_after", warn_after, {.least = 0}, {.meaning = "a wait that takes longer is logged", .unit = "s", .may_differ = true});
+  visitor.field("share_memory", options.share_memory, {.meaning = "servers of this node are read and written in memory"});
+  options.warn_after = Seconds(warn_after);
 }
+void StaleSynchronousOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 StaleSynchronous::StaleSynchronous(const Communicator& comm, std::vector<at::Tensor> parameters, const StaleSynchronousOptions& options)
     : Worker(
-          comm, std::move(parameters), options.roles, [&](const Crew&) {
+          comm, std::move(parameters), options.roles,
+          [&](const Crew&) {
             options.validate();
             return std::vector<Rule>{rules::add()};
           },

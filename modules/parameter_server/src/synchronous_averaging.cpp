@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/base/contract.hpp>
 #include <tw/parameter_server/synchronous_averaging.hpp>
 
 #include "centre.hpp"
@@ -7,9 +6,13 @@
 
 namespace tw::parameter_server {
 
-void SynchronousAveragingOptions::validate() const {
-  TW_EXPECTS(warn_after.count() >= 0, "warn_after must be at least 0 s, got ", warn_after.count());
+void visit(SynchronousAveragingOptions& options, OptionVisitor& visitor) {
+  double warn_after = options.warn_after.count();
+  visitor.field("warn_after", warn_after, {.least = 0}, {.meaning = "a wait that takes longer is logged", .unit = "s", .may_differ = true});
+  visitor.field("share_memory", options.share_memory, {.meaning = "servers of this node are read and written in memory"});
+  options.warn_after = Seconds(warn_after);
 }
+void SynchronousAveragingOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 // The servers hold the mean of the last p pushes, one of each worker. Nobody pushes again before having pulled it, so it stands until all have.
 SynchronousAveraging::SynchronousAveraging(const Communicator& comm, std::vector<at::Tensor> parameters, const SynchronousAveragingOptions& options)
@@ -18,7 +21,8 @@ SynchronousAveraging::SynchronousAveraging(const Communicator& comm, std::vector
           [&](const Crew& crew) {
             options.validate();
             return std::vector<Rule>{rules::mean(crew.workers())};
-          }, options.share_memory),
+          },
+          options.share_memory),
       options_(options) {}
 
 bool SynchronousAveraging::step() {

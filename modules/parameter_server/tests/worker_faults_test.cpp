@@ -235,10 +235,11 @@ TEST(Workers, RefuseWhatIsWrongOnOneRankAlone) {
     const std::string expected = concat("making a worker of parameter servers failed on rank ", last, " of 'world/dup': ", why);
     EXPECT_EQ(message.find(expected), 0U) << message << "\n  expected " << expected;
   };
-  expect_refused([&] { Downpour(world(), parameters_from(0), {.push_interval = odd ? 0 : 1}); }, "push_interval must be at least 1 step, got 0");
-  expect_refused([&] { ElasticAveraging(world(), parameters_from(0), {.period = odd ? 0 : 1}); }, "period must be at least 1 step, got 0");
-  expect_refused([&] { StaleSynchronous(world(), parameters_from(0), {.staleness = odd ? -1 : 0}); }, "staleness must be at least 0 steps, got -1");
-  expect_refused([&] { SynchronousAveraging(world(), parameters_from(0), {.warn_after = Seconds(odd ? -1 : 1)}); }, "warn_after must be at least 0 s");
+  expect_refused([&] { Downpour(world(), parameters_from(0), {.push_interval = odd ? 0 : 1}); }, "push_interval must be at least 1, got 0");
+  expect_refused([&] { ElasticAveraging(world(), parameters_from(0), {.period = odd ? 0 : 1}); }, "period must be at least 1, got 0");
+  expect_refused([&] { StaleSynchronous(world(), parameters_from(0), {.staleness = odd ? -1 : 0}); }, "staleness must be at least 0, got -1");
+  expect_refused([&] { SynchronousAveraging(world(), parameters_from(0), {.warn_after = Seconds(odd ? -1 : 1)}); },
+                 "warn_after must be at least 0, got -1");
   expect_refused([&] { Downpour(world(), odd ? std::vector<at::Tensor>() : parameters_from(0)); }, "there is nothing to train");
 }
 

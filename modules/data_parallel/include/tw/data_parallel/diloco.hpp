@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <tw/base/clock.hpp>
+#include <tw/base/option.hpp>
 #include <tw/data_parallel/fwd.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/tensor/named_shard.hpp>
@@ -31,6 +32,7 @@ struct DiLoCoOptions {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(DiLoCoOptions& options, OptionVisitor& visitor);
 
 /// DiLoCo: every rank trains on its own with the user's optimizer (the inner one; AdamW in the paper), and every `period` steps one outer step
 /// follows. With a the parameters after the last outer step (the anchor) and x_r those of rank r of P now,

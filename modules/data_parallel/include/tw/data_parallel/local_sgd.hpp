@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <tw/base/clock.hpp>
+#include <tw/base/option.hpp>
 #include <tw/data_parallel/fwd.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/tensor/named_shard.hpp>
@@ -21,6 +22,7 @@ struct LocalSgdOptions {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(LocalSgdOptions& options, OptionVisitor& visitor);
 
 /// Local SGD: every rank trains on its own, with its own optimizer, and every `period` steps the ranks' parameters are replaced by their mean. Sends
 /// 1 / period of what DataParallel sends, for replicas that differ in between.

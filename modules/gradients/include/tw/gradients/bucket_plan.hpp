@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tw/base/option.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct BucketOptions {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(BucketOptions& options, OptionVisitor& visitor);
 
 /// Several gradients of one dtype that travel together.
 struct Bucket {

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <tw/base/option.hpp>
 #include <tw/gradients/compressor.hpp>
 
 namespace tw {
@@ -22,6 +23,7 @@ struct TopKOptions {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(TopKOptions& options, OptionVisitor& visitor);
 
 /// Of each bucket travel the elements that are greatest in magnitude, with their places; what stays behind is added to the next step's gradients
 /// (error feedback). For n float32 elements: 8 fraction n bytes. Ref: Stich et al. 2018, Sparsified SGD with Memory.
@@ -34,6 +36,7 @@ struct PowerSgdOptions {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(PowerSgdOptions& options, OptionVisitor& visitor);
 
 /// Of each gradient with two or more dimensions travels an approximation of low rank, which one step of subspace iteration improves on that of the
 /// step before; what it lacks is added to the next step's gradient. Others travel whole. For an n x m matrix: 4 rank (n + m) bytes in float32. Ref:

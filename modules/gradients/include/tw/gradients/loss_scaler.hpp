@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <tw/base/option.hpp>
 
 namespace tw {
 
@@ -13,6 +14,7 @@ struct LossScalerOptions {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(LossScalerOptions& options, OptionVisitor& visitor);
 
 /// By how much a loss is multiplied so that the gradients of half precision neither vanish nor overflow. A function of what update() was told, so it
 /// is the same on ranks that are told the same. Ref: Micikevicius et al. 2018, Mixed Precision Training.

@@ -10,16 +10,19 @@
 #include <optional>
 #include <string>
 #include <tw/base/clock.hpp>
+#include <tw/base/option.hpp>
 #include <tw/gradients/bucket_plan.hpp>
 #include <tw/gradients/compressor.hpp>
 #include <tw/gradients/reduction.hpp>
 #include <tw/gradients/shard_plan.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/mpi/work.hpp>
-#include <tw/tensor/flat_buffer.hpp>
 #include <vector>
 
 namespace tw {
+
+class BucketBuffers;
+class BucketTransport;
 
 struct ReducerOptions {
   Reduction reduction;  ///< must be chosen
@@ -47,6 +50,7 @@ struct ReducerOptions {
   /// Told when a bucket's reduction began and ended on this rank, for timelines.
   std::function<void(int64_t bucket, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)> on_bucket = {};
 };
+void visit(ReducerOptions& options, OptionVisitor& visitor);
 
 /// Reduces a fixed set of gradients over the ranks, once a step, in buckets.
 ///
@@ -116,7 +120,7 @@ class Reducer {
   int64_t payload_bytes() const noexcept { return payload_bytes_; }
   const BucketPlan& plan() const noexcept { return plan_; }
   /// The order that the plan was made for; see ReducerOptions::arrival_order. Empty: not known.
-  const std::vector<int64_t>& arrival_order() const noexcept { return options_.arrival_order; }
+  const std::vector<int64_t>& arrival_order() const noexcept { return arrival_order_; }
 
  private:
   enum class Mark : uint8_t { none, ready, unused };
@@ -128,27 +132,22 @@ class Reducer {
     std::array<double, 2> notices{};
   };
 
-  /// A bucket's memory, and how far it has come in this step.
-  struct InFlight {
-    FlatBuffer buffer;    // empty while released
-    at::Tensor shard;     // this rank's share; part of `buffer` unless that is released
+  /// How far a bucket has come in this step.
+  struct Progress {
     int64_t missing = 0;  // gradients not yet marked
     bool launched = false;
     Work work = {};
     std::chrono::steady_clock::time_point began = {};
   };
 
-  void make_plan();
-  void make_buffers();
-  void make_buffer(size_t bucket);
+  void make_buckets();
   void expect_unmarked(int64_t id) const;
   void mark(int64_t id, Mark mark);
-  at::Tensor place_of(int64_t id);
   void launch_ready_buckets();
   void launch(size_t bucket);
-  bool keeps(size_t bucket) const;
   void release_reduced_buckets();
-  Status exchange_status();
+  Work begin_exchange();
+  Status end_exchange();
   void finish_bucket(size_t bucket, double factor);
   void reduce_sparse(double factor);
   void agree_on_finite();
@@ -162,10 +161,12 @@ class Reducer {
   ReducerOptions options_;
   std::vector<uint8_t> sparse_;  // by gradient
   bool overlap_ = false;
+  std::vector<int64_t> arrival_order_;  // as given, or as found
   BucketPlan plan_;
-  std::vector<InFlight> buckets_;
-  std::vector<at::Tensor> places_;  // by gradient
-  at::Tensor status_;               // memory of exchange_status(), which may outlive this object when a step fails
+  std::unique_ptr<BucketBuffers> buffers_;
+  std::unique_ptr<BucketTransport> transport_;
+  std::vector<Progress> progress_;  // by bucket
+  at::Tensor status_;               // memory of begin_exchange(), which may outlive this object when a step fails
   at::Tensor used_;                 // by gradient
 
   int64_t samples_ = 1;
@@ -173,7 +174,8 @@ class Reducer {
   std::vector<Mark> marks_;        // by gradient
   std::vector<int64_t> arrivals_;  // in this step
   size_t launched_ = 0;            // buckets
-  std::vector<at::Tensor> rows_;   // by gradient, of the sparse ones
+  std::vector<at::Tensor> rows_;   // by gradient, of the sparse ones: this rank's
+  std::vector<at::Tensor> sums_;   // and all ranks'
   std::array<double, 2> my_notices_{};
   std::array<double, 2> notices_{};
   bool finite_ = true;

@@ -3,8 +3,10 @@
 #include <functional>
 #include <memory>
 #include <tw/base/clock.hpp>
+#include <tw/base/option.hpp>
 #include <tw/gradients/loss_scaler.hpp>
 #include <tw/gradients/reducer.hpp>
+#include <tw/tensor/flat_buffer.hpp>
 #include <tw/tensor/named_shard.hpp>
 #include <tw/tensor/named_tensor.hpp>
 #include <vector>
@@ -34,6 +36,7 @@ struct ShardedOptimizerOptions {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(ShardedOptimizerOptions& options, OptionVisitor& visitor);
 
 /// Updates on each rank only that rank's share of the parameters, with that share of the reduced gradients, and gathers the parameters: an
 /// optimizer's state takes 1/P of its memory on each of P ranks, and its arithmetic 1/P of the time. The result is that of the unsharded optimizer.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <tw/base/option.hpp>
 #include <tw/parameter_server/worker.hpp>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct DownpourOptions {
   /// @throws ContractError naming the wrong field
   void validate() const;
 };
+void visit(DownpourOptions& options, OptionVisitor& visitor);
 
 /// Downpour: workers train on their own with the user's optimizer, push what they have learnt to the servers, and take over the centre now and then.
 /// With x a worker's parameters, g its gradient, u what its optimizer has changed in a step (-lr g, for plain SGD), c the centre:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <tw/base/option.hpp>
 #include <tw/parameter_server/worker.hpp>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct ElasticOptions {
   /// @throws ContractError naming the wrong field
   void validate() const;
 };
+void visit(ElasticOptions& options, OptionVisitor& visitor);
 
 /// EASGD: workers train on their own with the user's optimizer, each bound to a centre by a spring. With p workers, alpha = beta / p, x a worker's
 /// parameters and c the centre, every `period` steps

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <tw/base/option.hpp>
 #include <tw/parameter_server/worker.hpp>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct StaleSynchronousOptions {
   /// @throws ContractError naming the wrong field
   void validate() const;
 };
+void visit(StaleSynchronousOptions& options, OptionVisitor& visitor);
 
 /// Stale synchronous parallel: workers train on their own with the user's optimizer, but none gets more than s steps ahead of the slowest. With x a
 /// worker's parameters, u what its optimizer has changed in its step t, c the centre:

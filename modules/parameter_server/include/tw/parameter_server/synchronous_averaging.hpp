@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <tw/base/option.hpp>
 #include <tw/parameter_server/worker.hpp>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct SynchronousAveragingOptions {
   /// @throws ContractError naming the wrong field
   void validate() const;
 };
+void visit(SynchronousAveragingOptions& options, OptionVisitor& visitor);
 
 /// Data-parallel training by way of the servers: with p workers, every worker's gradient g becomes (g_1 + ... + g_p) / p, as by an all-reduce. For
 /// comparing with the asynchronous algorithms, and for workers that cannot reach each other but through servers.

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bucket_transport.hpp"
+
+#include <tw/comm/collectives.hpp>
+#include <utility>
+
+namespace tw {
+namespace {
+
+int64_t bytes_of(const at::Tensor& values) { return static_cast<int64_t>(values.nbytes()); }
+
+/// All ranks get it.
+class ToAll final : public BucketTransport {
+  Sum begin(const Communicator& comm, size_t /*index*/, const Bucket& /*bucket*/, const at::Tensor& values, const at::Tensor& /*share*/) override {
+    return {iallreduce(comm, values, ReduceOp::sum), bytes_of(values)};
+  }
+};
+
+/// Each rank gets a slice of it.
+class Scattered final : public BucketTransport {
+  Sum begin(const Communicator& comm, size_t /*index*/, const Bucket& /*bucket*/, const at::Tensor& values, const at::Tensor& share) override {
+    return {ireduce_scatter(comm, values, share, ReduceOp::sum), bytes_of(values)};
+  }
+};
+
+/// The bucket's owner gets it.
+class ToOwner final : public BucketTransport {
+  Sum begin(const Communicator& comm, size_t /*index*/, const Bucket& bucket, const at::Tensor& values, const at::Tensor& /*share*/) override {
+    return {ireduce(comm, values, ReduceOp::sum, Rank(bucket.owner)), bytes_of(values)};
+  }
+};
+
+/// All ranks get it, with an error. What is left over of a step goes into the next one's, and must keep its weight from step to step.
+class Compressed final : public BucketTransport {
+ public:
+  explicit Compressed(std::shared_ptr<Compressor> compressor) : compressor_(std::move(compressor)) {}
+
+ private:
+  Sum begin(const Communicator& comm, size_t index, const Bucket& /*bucket*/, const at::Tensor& values, const at::Tensor& /*share*/) override {
+    return {Work(), compressor_->reduce(comm, index, values)};
+  }
+  bool is_linear() const noexcept override { return false; }
+
+  std::shared_ptr<Compressor> compressor_;
+};
+
+}  // namespace
+
+std::unique_ptr<BucketTransport> transport_of(const ReducerOptions& options) {
+  if (options.compressor) return std::make_unique<Compressed>(options.compressor);
+  switch (options.sharding) {
+    case Sharding::none: break;
+    case Sharding::slices: return std::make_unique<Scattered>();
+    case Sharding::tensors: return std::make_unique<ToOwner>();
+  }
+  return std::make_unique<ToAll>();
+}
+
+}  // namespace tw

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reducer_options.hpp"
+
+#include <algorithm>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/comm/objects.hpp>
+
+namespace tw {
+
+void visit(ReducerOptions& options, OptionVisitor& visitor) {
+  const std::vector<std::pair<std::string, Reduction>> reductions{
+      {"sum", Reduction::sum}, {"mean", Reduction::mean}, {"sample_weighted", Reduction::sample_weighted}};
+  const std::vector<std::pair<std::string, Sharding>> shardings{
+      {"none", Sharding::none}, {"slices", Sharding::slices}, {"tensors", Sharding::tensors}};
+  visitor.field("reduction", options.reduction, reductions, {.meaning = "what becomes of the ranks' gradients"});
+  visitor.group("buckets", options.buckets);
+  bool overlap = options.overlap.value_or(false);
+  visitor.presence("overlap", options.overlap.has_value());
+  visitor.field("overlap", overlap, {.meaning = "reduce a bucket as soon as its last gradient is ready; by default, where there are several nodes"});
+  if (options.overlap) options.overlap = overlap;
+  visitor.field("shared_memory", options.shared_memory, {.meaning = "keep buckets in memory that the ranks of a node share"});
+  visitor.field("check_finite", options.check_finite, {.meaning = "look whether the reduced gradients are finite"});
+  visitor.field("sharding", options.sharding, shardings, {.meaning = "who has the reduced gradients"});
+  visitor.field("release", options.release,
+                {.meaning = "keep only this rank's share of sharded gradients (ZeRO 2)", .where = {{"sharding", {"none"}, /*but=*/true}}});
+  std::vector<int> order(options.arrival_order.begin(), options.arrival_order.end());
+  visitor.field("arrival_order", order, count_from(0), {.meaning = "the order in which gradients become ready, by number; by default, found"});
+  options.arrival_order.assign(order.begin(), order.end());
+  visitor.field("sparse", options.sparse, {.meaning = "names of gradients that come as sparse tensors"});
+  visitor.presence("compressor", options.compressor != nullptr);
+}
+
+void expect_same_on_all_ranks(const Communicator& comm, const std::vector<TensorSpec>& specs, const ReducerOptions& options) {
+  std::vector<std::string> lines = value_lines(options);
+  if (options.compressor) lines.push_back(concat("compression ", options.compressor->describe()));
+  for (std::string& line : lines_of(specs)) lines.push_back(std::move(line));
+  expect_same_on_all_ranks(comm, "the gradients to be reduced", lines);
+}
+
+std::vector<uint8_t> find_sparse(const std::vector<TensorSpec>& specs, const std::vector<std::string>& names) {
+  std::vector<uint8_t> sparse(specs.size());
+  for (const std::string& name : names) {
+    const auto found = std::find_if(specs.begin(), specs.end(), [&](const TensorSpec& spec) { return spec.name == name; });
+    TW_EXPECTS(found != specs.end() && !found->shape.empty(), "there is no gradient ", name, " that could be sparse");
+    sparse[static_cast<size_t>(found - specs.begin())] = 1;
+  }
+  return sparse;
+}
+
+void validate(const ReducerOptions& options, const std::vector<TensorSpec>& specs, const std::vector<uint8_t>& sparse) {
+  std::vector<int64_t> dense;
+  for (size_t id = 0; id < specs.size(); ++id) {
+    TW_EXPECTS(c10::isFloatingType(specs[id].dtype) || c10::isComplexType(specs[id].dtype), "gradient ", specs[id].describe(),
+               " must be a floating point or complex one");
+    TW_EXPECTS(specs[id].dtype != at::kHalf || options.reduction != Reduction::sample_weighted, "gradient ", specs[id].describe(),
+               " would overflow when it is multiplied by a number of samples: weight the loss, and use Reduction::sum");
+    if (sparse[id] == 0) dense.push_back(static_cast<int64_t>(id));
+  }
+  std::vector<int64_t> order = options.arrival_order;
+  std::sort(order.begin(), order.end());
+  TW_EXPECTS(order.empty() || order == dense, "arrival_order must name each gradient that is not sparse once");
+  const bool sharded = options.sharding != Sharding::none;
+  TW_EXPECTS(sharded || !options.release, "only sharded gradients can be released");
+  TW_EXPECTS(!sharded || options.sparse.empty(), "sparse gradients cannot be sharded: ", options.sparse.front());
+  TW_EXPECTS(!sharded || !options.compressor, "sharded gradients cannot be compressed");
+}
+
+}  // namespace tw
