@@ -82,3 +82,10 @@ function(tw_unoptimised target)
     target_compile_options(${target} PRIVATE -O0)
   endif()
 endfunction()
+
+# tw_little_optimised(target): for what computes for a while, and is run once.
+function(tw_little_optimised target)
+  if(NOT TW_SANITIZE)
+    target_compile_options(${target} PRIVATE -O1)
+  endif()
+endfunction()

@@ -3,7 +3,7 @@
 // ranks that there are, and each rank trains its part.
 //
 // Build:   cmake --build build/release --target 32_gpt_pipeline
-// Run:     mpirun -n 2 build/release/bin/32_gpt_pipeline
+// Run:     mpirun -n 2 build/release/bin/32_gpt_pipeline [STEPS]
 // Expect:  the plan and its reasons; bits per character of text that it has not seen, before (7.0) and after (about 2); a sample
 #include <torch/torch.h>
 
@@ -22,7 +22,6 @@ namespace {
 using torch::Tensor;
 constexpr int64_t context = 32;
 constexpr int64_t batch = 32;
-constexpr int steps = 1000;
 
 /// The characters of all licences that exist, int64.
 Tensor licences() {
@@ -64,6 +63,7 @@ std::string continued(tw::pipeline::Pipeline& net, Tensor characters, int count)
 int main(int argc, char** argv) {
   tw::Environment mpi(argc, argv);
   const tw::Communicator world = mpi.world().dup();
+  const int steps = argc > 1 ? std::stoi(argv[1]) : 1000;
   const Tensor text = licences();
   const Tensor train = text.narrow(0, 0, text.size(0) * 9 / 10);
   const Tensor unseen = sequences(text, torch::arange(train.size(0), text.size(0) - context, context));
