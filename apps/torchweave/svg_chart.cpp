@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iomanip>
 #include <locale>
+#include <optional>
 #include <sstream>
+#include <tw/report/svg.hpp>
 
 namespace tw::tool {
 namespace {
@@ -26,19 +27,6 @@ constexpr size_t columns = 3;
 
 // Colours that the colour-blind can tell apart. Ref: Okabe & Ito 2008.
 constexpr std::array colours{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"};
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char character : text) {
-    switch (character) {
-      case '&': result += "&amp;"; break;
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      default: result += character;
-    }
-  }
-  return result;
-}
 
 // A label of the y axis: 1e-5, 0.001, 20, 1000.
 std::string number_text(double value) {
@@ -111,8 +99,6 @@ std::vector<double> decimal_ticks(Axis& axis) {
 class SvgChart::Drawing {
  public:
   explicit Drawing(const SvgChart& chart) : chart_(chart) {
-    out_.imbue(std::locale::classic());
-    out_ << std::fixed << std::setprecision(1);
     for (const Panel& panel : chart.panels_) {
       for (const Line& line : panel.lines) {
         for (const Point point : line.points) {
@@ -133,10 +119,8 @@ class SvgChart::Drawing {
     const size_t down = (chart_.panels_.size() + columns - 1) / columns;
     const double width = std::max(static_cast<double>(across) * cell_width(), head_width());
     const double height = head_height + std::max<double>(0, static_cast<double>(down) * cell_height());
-    out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << width << "\" height=\"" << height << "\" viewBox=\"0 0 " << width << ' ' << height
-         << "\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n";
-    out_ << "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
-    text(left_margin / 2, 24, "start", chart_.title_, "font-size=\"15\" font-weight=\"bold\"");
+    svg_.emplace(width, height);
+    svg_->text({left_margin / 2, 24}, "start", chart_.title_, {{"font-size", "15"}, bold});
     draw_legend();
     for (size_t i = 0; i < chart_.panels_.size(); ++i) {
       left_ = static_cast<double>(i % columns) * cell_width() + left_margin;
@@ -144,8 +128,7 @@ class SvgChart::Drawing {
       draw_axes(/*leftmost=*/i % columns == 0);
       draw_panel(chart_.panels_[i]);
     }
-    out_ << "</svg>\n";
-    return out_.str();
+    return svg_->file();
   }
 
  private:
@@ -161,24 +144,14 @@ class SvgChart::Drawing {
     return std::max(legend, left_margin + 9 * static_cast<double>(chart_.title_.size()));
   }
 
-  void text(double x, double y, const char* anchor, const std::string& words, const std::string& more = "") {
-    out_ << "<text x=\"" << x << "\" y=\"" << y << "\" text-anchor=\"" << anchor << '"' << (more.empty() ? "" : " ") << more << '>' << escaped(words)
-         << "</text>\n";
-  }
-  void straight(double x1, double y1, double x2, double y2, const std::string& stroke) {
-    out_ << "<line x1=\"" << x1 << "\" y1=\"" << y1 << "\" x2=\"" << x2 << "\" y2=\"" << y2 << "\" stroke=\"" << stroke << "\"/>\n";
-  }
-  void mark(double x, double y, const char* colour) {
-    out_ << "<circle cx=\"" << x << "\" cy=\"" << y << "\" r=\"2.5\" fill=\"" << colour << "\"/>\n";
-  }
   static const char* colour_of(size_t name) { return colours[name % colours.size()]; }
 
   void draw_legend() {
     double x = left_margin / 2;
     for (size_t name = 0; name < chart_.names_.size(); ++name) {
-      straight(x, 46, x + 24, 46, std::string(colour_of(name)) + "\" stroke-width=\"2");
-      mark(x + 12, 46, colour_of(name));
-      text(x + 30, 50, "start", chart_.names_[name]);
+      svg_->line({x, 46}, {x + 24, 46}, colour_of(name), {{"stroke-width", 2}});
+      mark({x + 12, 46}, name);
+      svg_->text({x + 30, 50}, "start", chart_.names_[name]);
       x += legend_width(chart_.names_[name]);
     }
   }
@@ -186,32 +159,34 @@ class SvgChart::Drawing {
   void draw_axes(bool leftmost) {
     const double bottom = top_ + panel_height;
     for (const double tick : x_ticks_) {
-      straight(x_of(tick), top_, x_of(tick), bottom, "#e4e4e4");
-      text(x_of(tick), bottom + 16, "middle", size_text(static_cast<int64_t>(tick)), "font-size=\"11\"");
+      svg_->line({x_of(tick), top_}, {x_of(tick), bottom}, "#e4e4e4");
+      svg_->text({x_of(tick), bottom + 16}, "middle", size_text(static_cast<int64_t>(tick)), {small});
     }
     for (const double tick : y_ticks_) {
-      straight(left_, y_of(tick), left_ + panel_width, y_of(tick), "#e4e4e4");
-      text(left_ - 6, y_of(tick) + 4, "end", number_text(tick), "font-size=\"11\"");
+      svg_->line({left_, y_of(tick)}, {left_ + panel_width, y_of(tick)}, "#e4e4e4");
+      svg_->text({left_ - 6, y_of(tick) + 4}, "end", number_text(tick), {small});
     }
-    straight(left_, top_, left_, bottom, "#888");
-    straight(left_, bottom, left_ + panel_width, bottom, "#888");
-    text(left_ + panel_width / 2, bottom + 33, "middle", chart_.x_label_, "font-size=\"11\"");
+    svg_->line({left_, top_}, {left_, bottom}, "#888");
+    svg_->line({left_, bottom}, {left_ + panel_width, bottom}, "#888");
+    svg_->text({left_ + panel_width / 2, bottom + 33}, "middle", chart_.x_label_, {small});
     if (!leftmost) return;
-    std::ostringstream turned;
-    turned << "font-size=\"11\" transform=\"rotate(-90 14 " << top_ + panel_height / 2 << ")\"";
-    text(14, top_ + panel_height / 2, "middle", chart_.y_label_, turned.str());
+    const report::Point middle{14, top_ + panel_height / 2};
+    svg_->text(middle, "middle", chart_.y_label_, {small, report::turned(-90, middle)});
   }
 
   void draw_panel(const Panel& panel) {
-    text(left_, top_ - 8, "start", panel.title, "font-weight=\"bold\"");
+    svg_->text({left_, top_ - 8}, "start", panel.title, {bold});
     for (const Line& line : panel.lines) {
-      out_ << "<polyline fill=\"none\" stroke=\"" << colour_of(line.name) << "\" stroke-width=\"2\" points=\"";
-      for (size_t i = 0; i < line.points.size(); ++i) out_ << (i == 0 ? "" : " ") << x_of(line.points[i].x) << ',' << y_of(line.points[i].y);
-      out_ << "\"/>\n";
-      for (const Point point : line.points) mark(x_of(point.x), y_of(point.y), colour_of(line.name));
+      std::vector<report::Point> points;
+      for (const Point point : line.points) points.push_back({x_of(point.x), y_of(point.y)});
+      svg_->polyline(points, colour_of(line.name), "", {{"stroke-width", 2}});
+      for (const report::Point point : points) mark(point, line.name);
     }
   }
+  void mark(report::Point at, size_t name) { svg_->circle(at, 2.5, colour_of(name)); }
 
+  const report::Attribute small{"font-size", "11"};
+  const report::Attribute bold{"font-weight", "bold"};
   const SvgChart& chart_;
   Axis x_axis_;
   Axis y_axis_;
@@ -219,7 +194,7 @@ class SvgChart::Drawing {
   std::vector<double> y_ticks_;
   double left_ = 0;  // of the panel being drawn
   double top_ = 0;
-  std::ostringstream out_;
+  std::optional<report::Svg> svg_;
 };
 
 SvgChart::SvgChart(std::string title, std::string x_label, std::string y_label)

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <sstream>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/planning/simulation.hpp>
+#include <tw/report/svg.hpp>
 
 namespace tw::pipeline {
 
@@ -30,24 +32,19 @@ std::string gantt_svg(const Simulation& simulation) {
   constexpr double row = 28;
   constexpr double left = 80;
   const double scale = simulation.duration > 0 ? width / simulation.duration : 0;
-  const double height = row * static_cast<double>(simulation.devices.size());
-  std::ostringstream out;
-  out << R"(<svg xmlns="http://www.w3.org/2000/svg" width=")" << left + width << R"(" height=")" << height
-      << R"(" font-family="sans-serif" font-size="12">)" << '\n';
+  report::Svg svg(left + width, row * static_cast<double>(simulation.devices.size()));
   for (size_t device = 0; device < simulation.devices.size(); ++device) {
     const double y = row * static_cast<double>(device);
-    out << R"(<text x="4" y=")" << y + 18 << R"(">device )" << device << "</text>\n";
+    svg.text({4, y + 18}, "start", concat("device ", device));
     for (const auto& [action, begin, end] : simulation.devices[device]) {
       const bool is_forward = action.kind == Action::Kind::forward;
       const double x = left + begin * scale;
       const double length = (end - begin) * scale;
-      out << R"(<rect x=")" << x << R"(" y=")" << y + 2 << R"(" width=")" << length << R"(" height=")" << row - 4 << R"(" fill=")"
-          << (is_forward ? "#9ecae1" : "#fdae6b") << R"(" stroke="white"/><text x=")" << x + length / 2 << R"(" y=")" << y + 18
-          << R"(" text-anchor="middle">)" << action.micro_batch << "</text>\n";
+      svg.rect({x, y + 2}, length, row - 4, is_forward ? "#9ecae1" : "#fdae6b", "", {{"stroke", "white"}});
+      svg.text({x + length / 2, y + 18}, "middle", concat(action.micro_batch));
     }
   }
-  out << "</svg>\n";
-  return std::move(out).str();
+  return svg.file();
 }
 
 }  // namespace tw::pipeline

@@ -5,9 +5,9 @@
 #include <array>
 #include <cmath>
 #include <set>
-#include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/report/svg.hpp>
 
 #include "graph_layers.hpp"
 #include "operator_order.hpp"
@@ -30,10 +30,8 @@ constexpr size_t longest_label = 30;
 constexpr std::array colours{"#9ecae1", "#fdae6b", "#a1d99b", "#f4b6d2", "#ffe08a", "#bcbddc", "#c7e9e5", "#d9c3a5"};
 constexpr const char* no_colour = "#eeeeee";
 
-struct Spot {
-  double x = 0;  // of the middle
-  double y = 0;  // of the top
-};
+using report::Point;
+using report::Svg;
 
 std::string label_of(const std::string& name) { return name.size() <= longest_label ? name : name.substr(0, longest_label - 1) + "~"; }
 
@@ -53,22 +51,20 @@ class Drawing {
   }
 
   std::string draw() {
-    std::ostringstream out;
-    out << R"(<svg xmlns="http://www.w3.org/2000/svg" width=")" << width_ << R"(" height=")" << height_
-        << R"(" font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>)" << '\n';
-    legend(out);
-    std::ostringstream labels;  // above the lines
-    edges(out, labels);
-    box(out, input_, "input", "", "white");
+    Svg svg(width_, height_);
+    legend(svg);
+    Svg labels(width_, height_);  // above the lines
+    edges(svg, labels);
+    box(svg, input_, "input", "", "white");
     for (size_t i = 0; i < places_.size(); ++i) {
-      out << R"(<g class="operator")";
-      if (stages_[i] >= 0) out << R"( data-stage=")" << stages_[i] << '"';
-      out << '>';
-      box(out, places_[i], profile_.operators[i].name, what_of(i), colour_of(stages_[i]));
-      out << "</g>\n";
+      report::Attributes attributes{{"class", "operator"}};
+      if (stages_[i] >= 0) attributes.emplace_back("data-stage", concat(stages_[i]));
+      svg.begin_group(attributes);
+      box(svg, places_[i], profile_.operators[i].name, what_of(i), colour_of(stages_[i]));
+      svg.end_group();
     }
-    out << std::move(labels).str() << "</svg>\n";
-    return std::move(out).str();
+    svg.add(labels);
+    return svg.file();
   }
 
  private:
@@ -93,18 +89,17 @@ class Drawing {
     height_ = top + layer_height * static_cast<double>(layers.size()) + box_height + margin;
   }
 
-  void legend(std::ostream& out) const {
+  void legend(Svg& svg) const {
     double y = margin;
     for (size_t s = 0; s < plan_.stages.size(); ++s, y += line_height) {
       const StagePlan& stage = plan_.stages[s];
-      out << R"(<rect class="legend" x=")" << margin << R"(" y=")" << y << R"(" width="14" height="14" fill=")" << colour_of(static_cast<int>(s))
-          << R"(" stroke="#555"/><text x=")" << margin + 22 << R"(" y=")" << y + 12 << R"(">stage )" << s << ": "
-          << concat(stage.operators.size(), stage.operators.size() == 1 ? " operator, " : " operators, ", stage.replicas,
-                    stage.replicas == 1 ? " replica" : " replicas")
-          << "</text>\n";
+      svg.rect({margin, y}, 14, 14, colour_of(static_cast<int>(s)), "", {{"stroke", "#555"}, {"class", "legend"}});
+      svg.text({margin + 22, y + 12}, "start",
+               concat("stage ", s, ": ", stage.operators.size(), stage.operators.size() == 1 ? " operator, " : " operators, ", stage.replicas,
+                      stage.replicas == 1 ? " replica" : " replicas"));
     }
-    out << R"(<text x=")" << margin << R"(" y=")" << y + 12 << R"(">micro-batches of )" << plan_.rows() << (plan_.rows() == 1 ? " row" : " rows")
-        << "; thick: from one stage to another</text>\n";
+    svg.text({margin, y + 12}, "start",
+             concat("micro-batches of ", plan_.rows(), plan_.rows() == 1 ? " row" : " rows", "; thick: from one stage to another"));
   }
 
   /// What appears when the pointer rests on the box.
@@ -119,62 +114,58 @@ class Drawing {
                   fixed(1e3 * profiled.backward.of(rows), 3), " ms, parameters ", bytes_text(parameters));
   }
 
-  void box(std::ostream& out, const Spot& place, const std::string& name, const std::string& what, const std::string& colour) const {
-    out << R"(<rect x=")" << place.x - box_width_ / 2 << R"(" y=")" << place.y << R"(" width=")" << box_width_ << R"(" height=")" << box_height
-        << R"(" rx="4" fill=")" << colour << R"(" stroke="#555"><title>)" << xml_escaped(name) << (what.empty() ? "" : ": ") << xml_escaped(what)
-        << R"(</title></rect><text x=")" << place.x << R"(" y=")" << place.y + 17 << R"(" text-anchor="middle" pointer-events="none">)"
-        << xml_escaped(label_of(name)) << "</text>";
+  /// @param place the middle of its top, as all places are
+  void box(Svg& svg, const Point& place, const std::string& name, const std::string& what, const std::string& colour) const {
+    svg.rect({place.x - box_width_ / 2, place.y}, box_width_, box_height, colour, what.empty() ? name : concat(name, ": ", what),
+             {{"rx", 4}, {"stroke", "#555"}});
+    svg.text({place.x, place.y + 17}, "middle", label_of(name), {{"pointer-events", "none"}});
   }
 
-  void edges(std::ostream& out, std::ostream& labels) const {
+  void edges(Svg& svg, Svg& labels) const {
     std::set<std::pair<int, int>> labelled;  // value, stage that takes it
     for (size_t i = 0; i < places_.size(); ++i) {
       for (const int input : profile_.operators[i].inputs) {
-        const Spot& from = input < 0 ? input_ : places_[static_cast<size_t>(input)];
+        const Point& from = input < 0 ? input_ : places_[static_cast<size_t>(input)];
         const int home = input < 0 ? 0 : stages_[static_cast<size_t>(input)];
         const bool is_cut = home >= 0 && home != stages_[i];
-        edge(out, from, places_[i], is_cut);
+        edge(svg, from, places_[i], is_cut);
         if (!is_cut || !labelled.emplace(input, stages_[i]).second) continue;
         const Affine& bytes = input < 0 ? profile_.input_bytes : profile_.operators[static_cast<size_t>(input)].output_bytes;
-        const Spot middle = middle_of(from, places_[i]);
-        labels << R"(<text class="bytes" x=")" << middle.x + 6 << R"(" y=")" << middle.y + 4
-               << R"(" fill="#c0392b" stroke="white" stroke-width="3" paint-order="stroke">)"
-               << bytes_text(bytes.of(static_cast<double>(plan_.rows()))) << "</text>\n";
+        const Point middle = middle_of(from, places_[i]);
+        labels.text({middle.x + 6, middle.y + 4}, "start", bytes_text(bytes.of(static_cast<double>(plan_.rows()))),
+                    {{"class", "bytes"}, {"fill", "#c0392b"}, {"stroke", "white"}, {"stroke-width", 3}, {"paint-order", "stroke"}});
       }
     }
   }
 
-  bool is_next(const Spot& from, const Spot& to) const { return to.y - from.y <= layer_height; }
+  bool is_next(const Point& from, const Point& to) const { return to.y - from.y <= layer_height; }
   /// How far a line leaves the boxes that it passes to its right.
-  double bow(const Spot& from, const Spot& to) const { return 24 + 8 * std::log2((to.y - from.y) / layer_height); }
+  double bow(const Point& from, const Point& to) const { return 24 + 8 * std::log2((to.y - from.y) / layer_height); }
 
-  Spot middle_of(const Spot& from, const Spot& to) const {
+  Point middle_of(const Point& from, const Point& to) const {
     if (is_next(from, to)) return {(from.x + to.x) / 2, (from.y + box_height + to.y) / 2};
     return {(from.x + to.x + box_width_) / 2 + 0.75 * bow(from, to), (from.y + to.y + box_height) / 2};
   }
 
-  void edge(std::ostream& out, const Spot& from, const Spot& to, bool is_cut) const {
-    out << R"(<path class=")" << (is_cut ? "cut" : "edge") << R"(" fill="none" stroke=")" << (is_cut ? "#c0392b" : "#888") << R"(" stroke-width=")"
-        << (is_cut ? 3 : 1) << R"(" d="M)";
+  void edge(Svg& svg, const Point& from, const Point& to, bool is_cut) const {
+    const report::Attributes how{{"stroke-width", is_cut ? 3.0 : 1.0}, {"class", is_cut ? "cut" : "edge"}};
+    const std::string colour = is_cut ? "#c0392b" : "#888";
     if (is_next(from, to)) {
       const double half = (from.y + box_height + to.y) / 2;
-      out << from.x << ' ' << from.y + box_height << " C" << from.x << ' ' << half << ' ' << to.x << ' ' << half << ' ' << to.x << ' ' << to.y;
+      svg.curve({from.x, from.y + box_height}, {from.x, half}, {to.x, half}, to, colour, how);
     } else {
-      const double side = box_width_ / 2;
+      const Point begin{from.x + box_width_ / 2, from.y + box_height / 2};
+      const Point end{to.x + box_width_ / 2, to.y + box_height / 2};
       const double out_there = bow(from, to);
-      const double y = from.y + box_height / 2;
-      const double end = to.y + box_height / 2;
-      out << from.x + side << ' ' << y << " C" << from.x + side + out_there << ' ' << y << ' ' << to.x + side + out_there << ' ' << end << ' '
-          << to.x + side << ' ' << end;
+      svg.curve(begin, {begin.x + out_there, begin.y}, {end.x + out_there, end.y}, end, colour, how);
     }
-    out << "\"/>\n";
   }
 
   const Profile& profile_;
   const Plan& plan_;
-  std::vector<int> stages_;  // by operator; -1: without batch data
-  std::vector<Spot> places_;
-  Spot input_;
+  std::vector<int> stages_;    // by operator; -1: without batch data
+  std::vector<Point> places_;  // by operator, the middle of its box's top
+  Point input_;
   double box_width_ = 0;
   double width_ = 0;
   double height_ = 0;

@@ -25,19 +25,6 @@ std::string bytes_text(double bytes) {
   return fixed(bytes, unit == 0 || bytes >= 99.95 ? 0 : 1) + units[unit];
 }
 
-std::string xml_escaped(std::string_view text) {
-  std::string escaped;
-  for (const char character : text) {
-    switch (character) {
-      case '&': escaped += "&amp;"; break;
-      case '<': escaped += "&lt;"; break;
-      case '>': escaped += "&gt;"; break;
-      default: escaped += static_cast<unsigned char>(character) < 0x20 ? ' ' : character;
-    }
-  }
-  return escaped;
-}
-
 std::string summary(const Plan& plan) {
   std::string replicas;
   for (const StagePlan& stage : plan.stages) replicas += concat(replicas.empty() ? "" : "+", stage.replicas);

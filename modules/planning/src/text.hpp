@@ -2,7 +2,6 @@
 // Numbers and plans in one line each.
 #pragma once
 #include <string>
-#include <string_view>
 #include <tw/planning/plan.hpp>
 
 namespace tw::pipeline {
@@ -16,8 +15,6 @@ std::string gigabytes(double bytes);
 std::string bytes_text(double bytes);
 /// "12 %".
 std::string percent(double share);
-/// As the text of an XML element.
-std::string xml_escaped(std::string_view text);
 /// Stages, devices, micro-batches, schedule and step time.
 std::string summary(const Plan& plan);
 /// What to say of a plan for another model.

@@ -175,7 +175,7 @@ TEST(Gantt, ShowsWhoWorksWhen) {
             "device 0  |0011..aa..bb|\n"
             "device 1  |..00aa11bb..|\n");
   const std::string svg = gantt_svg(simulation);
-  EXPECT_EQ(std::count(svg.begin(), svg.end(), '\n'), 2 + 2 + 8) << "the picture's two lines, two names, eight actions";
+  EXPECT_EQ(std::count(svg.begin(), svg.end(), '\n'), 3 + 2 + 2 * 8) << "the picture and its ground, two names, eight actions with their numbers";
 }
 
 }  // namespace schedule_test

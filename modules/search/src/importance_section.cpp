@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "markup.hpp"
+#include "number_text.hpp"
 #include "report_sections.hpp"
 
 namespace tw::search {
@@ -38,7 +38,7 @@ std::string importance_section(const Findings& findings) {
     svg.text({bar_chart.label + bar_chart.width * shares[i] + 6, y + 13}, "start", brief_text(std::round(1000 * shares[i]) / 10) + " %");
     y += bar_chart.line_height;
   }
-  return element("h2", "Importance of parameters") + svg.str() + "<p class=\"note\">" + escaped(method) + "</p>\n";
+  return element("h2", "Importance of parameters") + svg.in_page() + "<p class=\"note\">" + escaped(method) + "</p>\n";
 }
 
 }  // namespace tw::search

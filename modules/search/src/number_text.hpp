@@ -17,11 +17,4 @@ inline std::string brief_text(double value) {
   return {text, end.ptr};
 }
 
-/// For drawings, in pixels.
-inline std::string pixel_text(double value) {
-  char text[400];  // of the largest double
-  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, 1);
-  return {text, end.ptr};
-}
-
 }  // namespace tw::search

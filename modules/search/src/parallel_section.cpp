@@ -6,7 +6,7 @@
 #include <tw/base/concat.hpp>
 
 #include "axis.hpp"
-#include "markup.hpp"
+#include "number_text.hpp"
 #include "report_sections.hpp"
 
 namespace tw::search {
@@ -21,7 +21,7 @@ constexpr struct {
   double top = 90;    // names, turned
   double below = 24;  // of the axes: where lines go whose parameter does not exist
 } line_chart;
-constexpr double turned = -25;
+constexpr double turned_by = -25;
 constexpr size_t most_lines = 1000;
 constexpr size_t least_lines = 100;
 constexpr size_t most_points = 40000;
@@ -65,20 +65,21 @@ class Drawing {
     std::vector<Point> points;
     for (size_t i = 0; i < space_.size(); ++i) points.push_back({x_of(i), y_of(i, entry.individual.values[i])});
     points.push_back({x_of(space_.size()), line_chart.top + line_chart.height * (1 - losses.place(entry.individual.loss))});
-    svg_.path(points, colour_at(share), "trial", tip_of(entry, space_));
+    svg_.polyline(points, colour_at(share), tip_of(entry, space_), {{"class", "trial"}});
   }
 
   void axes(const Axis& losses) {
     for (size_t i = 0; i <= space_.size(); ++i) {
       svg_.line({x_of(i), line_chart.top}, {x_of(i), line_chart.top + line_chart.height}, "#888888");
-      svg_.text({x_of(i), line_chart.top - 18}, "start", i == space_.size() ? "loss" : space_.parameters()[i].name, turned);
+      const Point at{x_of(i), line_chart.top - 18};
+      svg_.text(at, "start", i == space_.size() ? "loss" : space_.parameters()[i].name, {report::turned(turned_by, at)});
     }
     for (size_t i = 0; i < space_.size(); ++i) labels(i);
     for (const double tick : losses.ticks())
       svg_.text({x_of(space_.size()) + 6, line_chart.top + line_chart.height * (1 - losses.place(tick)) + 4}, "start", brief_text(tick));
   }
 
-  std::string str() const { return svg_.str(); }
+  std::string str() const { return svg_.in_page(); }
 
  private:
   double x_of(size_t axis) const { return line_chart.left + spacing_ * static_cast<double>(axis); }

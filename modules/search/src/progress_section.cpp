@@ -6,7 +6,7 @@
 #include <tw/base/concat.hpp>
 
 #include "axis.hpp"
-#include "markup.hpp"
+#include "number_text.hpp"
 #include "report_sections.hpp"
 
 namespace tw::search {
@@ -38,7 +38,8 @@ class Chart {
       svg_.text({dot_chart.left - 6, y_of(tick) + 4}, "end", brief_text(tick));
     }
     svg_.text({dot_chart.left + dot_chart.width / 2, dot_chart.top + dot_chart.height + 36}, "middle", x_label);
-    svg_.text({12, dot_chart.top + dot_chart.height / 2}, "middle", "loss", -90);
+    const Point middle{12, dot_chart.top + dot_chart.height / 2};
+    svg_.text(middle, "middle", "loss", {report::turned(-90, middle)});
   }
 
   void dot(double x, const LedgerEntry& entry, const Space& space) {
@@ -53,8 +54,8 @@ class Chart {
     curve_.push_back(to);
   }
   std::string str() {
-    if (!curve_.empty()) svg_.path(curve_, "#d55e00", "curve");
-    return svg_.str();
+    if (!curve_.empty()) svg_.polyline(curve_, "#d55e00", "", {{"class", "curve"}});
+    return svg_.in_page();
   }
 
  private:

@@ -2,12 +2,21 @@
 // What the page of a search consists of: HTML of one section each; empty where there is nothing to show.
 #pragma once
 #include <string>
+#include <tw/report/markup.hpp>
+#include <tw/report/svg.hpp>
 #include <tw/search/ledger.hpp>
 #include <vector>
 
 #include "unbroken_clock.hpp"
 
 namespace tw::search {
+
+using report::element;
+using report::escaped;
+using report::Point;
+using report::row;
+using report::Svg;
+using report::table;
 
 /// What the sections are about. Borrows.
 struct Findings {

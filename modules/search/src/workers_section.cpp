@@ -6,7 +6,7 @@
 #include <tw/base/concat.hpp>
 
 #include "axis.hpp"
-#include "markup.hpp"
+#include "number_text.hpp"
 #include "report_sections.hpp"
 
 namespace tw::search {
@@ -98,7 +98,7 @@ std::string workers_section(const Findings& findings) {
     note += concat(" Thinned out: ", ledger.trials.size(), " trials are drawn as ", drawn, " boxes, since those within ", duration_text(cell),
                    " are joined, in the colour of the state that is first in the legend.");
   }
-  return element("h2", "Workers") + svg.str() + "<p class=\"note\">" + escaped(note) + "</p>\n";
+  return element("h2", "Workers") + svg.in_page() + "<p class=\"note\">" + escaped(note) + "</p>\n";
 }
 
 }  // namespace tw::search
