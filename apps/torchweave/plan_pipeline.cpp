@@ -10,6 +10,7 @@
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/replace_file.hpp>
 #include <tw/planning/analytic.hpp>
 #include <tw/planning/graph_svg.hpp>
 #include <tw/planning/planner.hpp>
@@ -65,10 +66,7 @@ std::string content_of(const std::string& path) {
 }
 
 void write_file(const std::string& path, const std::string& content) {
-  if (path.empty()) return;
-  std::ofstream file(path, std::ios::trunc);
-  file << content << std::flush;
-  if (!file) throw FileError(path, 0, "cannot be written");
+  if (!path.empty()) replace_file(path, content);
 }
 
 bool is_measured(const Arguments& a) { return a.profile == "measured"; }

@@ -2,17 +2,15 @@
 #include "profile_cache.hpp"
 
 #include <ATen/Parallel.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <iomanip>
 #include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/file_descriptor.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/base/log.hpp>
+#include <tw/base/replace_file.hpp>
 #include <tw/graph/cuts.hpp>
 
 namespace tw::pipeline {
@@ -59,15 +57,7 @@ void ProfileCache::write(const Profile& profile) const {
   std::error_code code;
   std::filesystem::create_directories(path_.parent_path(), code);
   if (code) throw FileError(path_.parent_path(), 0, "cannot be made: " + code.message());
-  const std::filesystem::path partial = concat(path_.string(), ".partial", ::getpid());  // other runs may write the same
-  {
-    std::ofstream file(partial, std::ios::trunc);
-    file << to_json(profile) << '\n' << std::flush;
-    if (!file) throw FileError(partial, 0, "cannot be written");
-  }
-  FileDescriptor(partial, O_RDONLY, "cannot be opened").sync();  // or a crash of the node could leave the name without the content
-  std::filesystem::rename(partial, path_, code);
-  if (code) throw FileError(path_, 0, "cannot be replaced: " + code.message());
+  replace_file(path_, to_json(profile) + "\n");
 }
 
 }  // namespace tw::pipeline

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tw/base/replace_file.hpp>
 #include <tw/search/report.hpp>
 #include <unordered_map>
 
 #include "number_text.hpp"
-#include "replace_file.hpp"
 
 namespace tw::search {
 namespace {

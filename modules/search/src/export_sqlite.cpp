@@ -2,10 +2,10 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <tw/base/replace_file.hpp>
 #include <tw/evolution/configuration.hpp>
 #include <tw/search/report.hpp>
 
-#include "replace_file.hpp"
 #include "sqlite.hpp"
 
 namespace tw::search {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/error.hpp>
+#include <tw/base/replace_file.hpp>
 #include <tw/search/report.hpp>
-
-#include "replace_file.hpp"
 
 namespace tw::search {
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "best_model.hpp"
 
-#include <fcntl.h>
-
 #include <cmath>
 #include <map>
 #include <tw/base/concat.hpp>
-#include <tw/base/file_descriptor.hpp>
 #include <tw/base/log.hpp>
+#include <tw/base/replace_file.hpp>
 #include <tw/tensor/safetensors.hpp>
 
 namespace tw::train {
@@ -54,9 +52,7 @@ void BestModel::keep(const Progress& progress, const std::vector<NamedTensor>& t
   std::map<std::string, std::string> metadata{{"epoch", std::to_string(progress.best_epoch)}, {options_.early_stopping.watch, concat(progress.best)}};
   metadata.insert(model_.aliases.begin(), model_.aliases.end());  // as export_safetensors() has it
   try {
-    write_safetensors(partial(), tensors, metadata);
-    FileDescriptor(partial(), O_RDONLY, "cannot be opened").sync();  // or a crash of the node could leave the name without the content
-    std::filesystem::rename(partial(), path());
+    replace_file(path(), [&](const std::filesystem::path& partial) { write_safetensors(partial, tensors, metadata); });
   } catch (const std::exception& error) {
     log_error("the best model was not kept: ", error.what(), "; training goes on");
   }
@@ -64,6 +60,8 @@ void BestModel::keep(const Progress& progress, const std::vector<NamedTensor>& t
 
 void BestModel::forget() const { remove_file(path()); }
 
-void BestModel::remove_partial() const { remove_file(partial()); }
+void BestModel::remove_partial() const {
+  for (const std::string& failure : remove_partials_of(path())) log_warning("what an earlier run left cannot be removed: ", failure);
+}
 
 }  // namespace tw::train

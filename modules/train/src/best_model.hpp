@@ -29,7 +29,6 @@ class BestModel {
 
  private:
   std::filesystem::path path() const { return options_.folder() / "best.safetensors"; }
-  std::filesystem::path partial() const { return path().string() + ".partial"; }
   bool larger_is_better() const;
 
   const Model& model_;

@@ -339,7 +339,7 @@ TEST(Resume, AFreshRunLeavesNoBestModelOfTheOneBefore) {
 // A job that is killed while it writes the best model leaves a part of it.
 TEST(Resume, RemovesWhatAKilledRunLeft) {
   auto options = options_for("left");
-  const auto left = options.folder() / "best.safetensors.partial";
+  const auto left = options.folder() / "best.safetensors.partial1";
   for (const Resume how : {Resume::fresh, Resume::resume}) {
     if (world().rank() == 0) {
       std::filesystem::create_directories(options.folder());
@@ -366,7 +366,7 @@ TEST(Resume, SyncsTheBestModelBeforeItGetsItsName) {
   }
   run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), never);
   const std::lock_guard lock(synced_mutex);
-  EXPECT_EQ(synced.contains("best.safetensors.partial"), world().rank() == 0);
+  EXPECT_EQ(synced.contains(tw::concat("best.safetensors.partial", ::getpid())), world().rank() == 0);
   EXPECT_EQ(synced.contains(tw::concat("rank_000", world().rank(), ".safetensors")), true);
 }
 

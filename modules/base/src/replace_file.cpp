@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "replace_file.hpp"
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -8,11 +6,15 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/file_descriptor.hpp>
+#include <tw/base/replace_file.hpp>
 
-namespace tw::search {
+namespace tw {
+namespace {
+constexpr const char* partial_suffix = ".partial";
+}  // namespace
 
 void replace_file(const std::filesystem::path& path, const std::function<void(const std::filesystem::path&)>& write) {
-  const std::filesystem::path partial = concat(path.string(), ".partial", ::getpid());
+  const std::filesystem::path partial = concat(path.string(), partial_suffix, ::getpid());
   std::error_code code;
   try {
     write(partial);
@@ -36,4 +38,14 @@ void replace_file(const std::filesystem::path& path, const std::string& content)
   });
 }
 
-}  // namespace tw::search
+std::vector<std::string> remove_partials_of(const std::filesystem::path& path) {
+  std::vector<std::string> failures;
+  std::error_code code;
+  for (const auto& entry : std::filesystem::directory_iterator(path.parent_path(), code)) {
+    if (!entry.path().filename().string().starts_with(path.filename().string() + partial_suffix)) continue;
+    if (!std::filesystem::remove(entry.path(), code) && code) failures.push_back(concat(entry.path().string(), ": ", code.message()));
+  }
+  return failures;
+}
+
+}  // namespace tw
