@@ -136,6 +136,21 @@ train::Model make_stages(const TrainConfig& config, Callable whole, const Mesh& 
   return train::model_of(std::make_shared<pipeline::Pipeline>(comm, *whole.module, planned, seed));
 }
 
+/// A model whose inputs are given in another dtype.
+class OfDtype : public ModelOverModel {
+ public:
+  OfDtype(std::shared_ptr<TrainedModel> inner, at::ScalarType dtype) : ModelOverModel(std::move(inner)), dtype_(dtype) {}
+
+  at::Tensor forward(const at::Tensor& inputs) override { return inner()->forward(inputs.to(dtype_)); }
+  void pass(const TrainingPass& pass) override {
+    const at::Tensor inputs = pass.inputs.to(dtype_);
+    inner()->pass({inputs, pass.targets, pass.loss, pass.weight, pass.number, pass.on_loss});
+  }
+
+ private:
+  at::ScalarType dtype_;
+};
+
 // Parameters and inputs in `dtype`.
 train::Model in_dtype(train::Model model, at::ScalarType dtype) {
   const torch::NoGradGuard no_grad;
@@ -143,7 +158,7 @@ train::Model in_dtype(train::Model model, at::ScalarType dtype) {
   for (const NamedTensor& tensor : model.buffers) {
     if (tensor.tensor.is_floating_point()) tensor.tensor.set_data(tensor.tensor.to(dtype));
   }
-  model.forward = [inner = std::move(model.forward), dtype](const at::Tensor& inputs) { return inner(inputs.to(dtype)); };
+  model.trained = std::make_shared<OfDtype>(std::move(model.trained), dtype);
   return model;
 }
 
@@ -242,7 +257,7 @@ Mesh make_train_mesh(const TrainConfig& config, const Communicator& comm) {
 }
 
 train::Trainer make_trainer(const TrainConfig& config, TrainSetup& setup, const Mesh& mesh) {
-  if (setup.model.parts) return {mesh, setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run};
+  if (setup.model.is_in_parts()) return {mesh, setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run};
   return {mesh.comm(), setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run};
 }
 
@@ -276,12 +291,15 @@ void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& me
   }
   const int64_t batch_size = (global_batch_of(config, ranks) + ranks - 1) / ranks;
   const Batch batch = first_samples(*setup.train_set, rows_of_a_pass(config, ranks));
-  const at::Tensor outputs = setup.model.forward(batch.inputs);
-  const bool in_one = setup.model.parts && setup.model.parts->loss;  // forward() has no gradients then
-  const at::Tensor loss =
-      in_one ? setup.model.parts->loss(batch.inputs, batch.targets, setup.objective.loss) : setup.objective.loss(outputs, batch.targets);
-  if (!std::isfinite(loss.item<double>())) throw Error(concat("the loss of the first batch is ", loss.item<double>()));
-  loss.backward();
+  at::Tensor outputs;
+  double first_loss = 0;
+  const auto on_loss = [&](const at::Tensor& given, const at::Tensor& loss) {
+    outputs = given;
+    first_loss = loss.item<double>();
+    if (!std::isfinite(first_loss)) throw Error(concat("the loss of the first batch is ", first_loss));
+  };
+  setup.model.trained->pass({.inputs = batch.inputs, .targets = batch.targets, .loss = setup.objective.loss, .on_loss = on_loss});
+  if (!outputs.defined()) outputs = setup.model.forward(batch.inputs);
   try_test_set(setup);
 
   int64_t parameter_bytes = 0;
@@ -295,10 +313,11 @@ void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& me
   auto* const sums = of_model.mutable_data_ptr<int64_t>();
   sums[0] = setup.model.trained_elements();
   sums[1] = total;
-  const Communicator* const parts = setup.model.parts ? &mesh[setup.model.parts->axis] : nullptr;
+  const std::vector<std::string> axes = setup.model.trained->axes();  // at most one of the tool's models
+  const Communicator* const parts = axes.empty() ? nullptr : &mesh[axes.front()];
   if (parts != nullptr) {
     on_all_ranks(*parts, "sharing out the model", [&] {
-      if (sums[0] == 0) throw Error(concat("no layers are left to train: mesh.", setup.model.parts->axis, " is too long for this model"));
+      if (sums[0] == 0) throw Error(concat("no layers are left to train: mesh.", axes.front(), " is too long for this model"));
     });
     allreduce(*parts, of_model, ReduceOp::sum);
   }
@@ -307,7 +326,7 @@ void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& me
   out << "rehearsal: configuration, data and model fit together; nothing was written\n"
       << "  data           " << setup.train_set->size() << " " << setup.unit << " to train, " << setup.test_set->size() << " to test; inputs "
       << batch.inputs.sizes().slice(1) << ", targets " << batch.targets.sizes().slice(1) << '\n'
-      << "  model          " << sums[0] << " parameters; outputs " << outputs.sizes().slice(1) << ", first loss " << loss.item<double>() << '\n'
+      << "  model          " << sums[0] << " parameters; outputs " << outputs.sizes().slice(1) << ", first loss " << first_loss << '\n'
       << "  a step         " << batch_size << " " << setup.unit << " on each of " << ranks
       << (parts != nullptr && parts->size() > 1 ? " groups of ranks\n" : " ranks\n") << "  a rank's memory, without activations: parameters "
       << mib(parameter_bytes) << ", gradients " << mib(parameter_bytes) << ", optimizer " << mib(state_bytes) << ", checkpoint " << mib(staging_bytes)

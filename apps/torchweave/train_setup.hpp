@@ -12,6 +12,9 @@
 namespace torch::optim {
 class Optimizer;
 }
+namespace tw::layer_parallel {
+class LayerParallel;
+}
 
 namespace tw::tool {
 

@@ -9,8 +9,8 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/data_parallel/data_parallel.hpp>
-#include <tw/data_parallel/sparse_gradients.hpp>
 #include <tw/data_parallel/synchronize.hpp>
+#include <tw/gradients/sparse_gradients.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
 namespace tw {
@@ -87,7 +87,13 @@ class DataParallel::Hooks {
     TW_EXPECTS(samples >= 0, "a rank cannot have ", samples, " samples");
     samples_ = samples;
   }
-  void pause() noexcept { ++pauses_; }
+  // What was dropped since is not reduced any more, whoever makes it anew: autograd, whose hooks would say so, or a pass without it.
+  void pause() noexcept {
+    ++pauses_;
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      if (!parameters_[i].tensor.grad().defined()) holds_reduced_[i] = 0;
+    }
+  }
   void resume() noexcept { --pauses_; }
   void join_backward() {
     TW_EXPECTS(pauses_ == 0, "join_backward() under no_sync(), where the others have no pass to be joined either");
@@ -158,8 +164,8 @@ class DataParallel::Hooks {
   void before_accumulation(int64_t id) { make_local(id); }
 
   void after_accumulation(int64_t id) {
-    if (pauses_ > 0) return;
     const at::NoGradGuard no_grad;
+    if (pauses_ > 0) return gather(id);
     if (!in_pass_) {
       begin_pass();
       torch::autograd::Engine::get_default_engine().queue_callback([weak = self_] {
@@ -173,6 +179,17 @@ class DataParallel::Hooks {
     } else if (!reducer_.is_sparse(id)) {
       gradient = reducer_.gradient(id);
     }
+  }
+
+  // Where passes are local, what follows adds to the bucket, and nothing is left to be copied when the gradient is reduced.
+  void gather(int64_t id) {
+    at::Tensor& gradient = parameter(id).mutable_grad();
+    if (sharded_ || reducer_.is_sparse(id) || !gradient.defined() || gradient.is_sparse()) return;
+    const at::Tensor& place = reducer_.gradient(id);
+    const bool fits = gradient.sizes() == place.sizes() && gradient.scalar_type() == place.scalar_type();  // else the next reduction says so
+    if (!fits || gradient.is_same(place)) return;
+    place.copy_(gradient);
+    gradient = place;
   }
 
   void end_pass() {

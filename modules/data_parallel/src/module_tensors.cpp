@@ -2,12 +2,8 @@
 #include "module_tensors.hpp"
 
 #include <torch/nn/module.h>
-#include <torch/nn/modules/embedding.h>
-
-#include <unordered_set>
 
 #include <tw/base/concat.hpp>
-#include <tw/data_parallel/sparse_gradients.hpp>
 
 namespace tw {
 
@@ -26,21 +22,6 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
 std::vector<NamedTensor> trained(std::vector<NamedTensor> tensors) {
   std::erase_if(tensors, [](const NamedTensor& tensor) { return !tensor.tensor.requires_grad(); });
   return without_aliases(std::move(tensors));
-}
-
-std::vector<std::string> sparse_gradients_of(const torch::nn::Module& module) {
-  std::unordered_set<const c10::TensorImpl*> weights;
-  for (const auto& child : module.modules(/*include_self=*/false)) {
-    const auto* embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(child.get());
-    const auto* bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(child.get());
-    if (embedding != nullptr && embedding->options.sparse()) weights.insert(embedding->weight.unsafeGetTensorImpl());
-    if (bag != nullptr && bag->options.sparse()) weights.insert(bag->weight.unsafeGetTensorImpl());
-  }
-  std::vector<std::string> names;
-  for (const NamedTensor& parameter : trained(tensors_of(module))) {
-    if (weights.contains(parameter.tensor.unsafeGetTensorImpl())) names.push_back(parameter.name);
-  }
-  return names;
 }
 
 std::vector<NamedTensor> numbered(const std::vector<at::Tensor>& tensors) {

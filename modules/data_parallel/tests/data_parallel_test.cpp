@@ -24,6 +24,38 @@ at::Tensor loss_of(const at::Tensor& p, double scale = 1) { return (p * scale * 
 // Floats of a few units, divided and summed a handful of times.
 constexpr double tolerance = 1e-5;
 
+// Micro-batches of a pipeline accumulate like this.
+void expect_no_copies(tw::Reduction reduction, bool by_a_last_pass) {
+  const at::Tensor p = parameter();
+  tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = reduction});
+  for (int step = 0; step < 2; ++step) {
+    p.mutable_grad() = at::Tensor();
+    const void* place = parallel.reducer().gradient(0).const_data_ptr();
+    {
+      const auto local = parallel.no_sync();
+      loss_of(p).backward();
+      EXPECT_EQ(p.grad().const_data_ptr(), place);
+      loss_of(p, 2).backward();
+      EXPECT_EQ(p.grad().const_data_ptr(), place);
+      EXPECT_EQ(p.grad()[0].item<double>(), 3.0 * (world().rank() + 1)) << "this rank's alone";
+    }
+    if (by_a_last_pass) {
+      loss_of(p, 4).backward();
+    } else {
+      parallel.join_backward();
+    }
+    EXPECT_EQ(p.grad().const_data_ptr(), place);
+    EXPECT_NEAR(p.grad()[0].item<double>(), (by_a_last_pass ? 7 : 3) * factor(reduction), tolerance);
+  }
+}
+
+TEST(DataParallel, GradientsOfLocalPassesGatherInTheBuckets) {
+  for (const auto reduction : {tw::Reduction::sum, tw::Reduction::mean}) {
+    expect_no_copies(reduction, false);
+    expect_no_copies(reduction, true);
+  }
+}
+
 void expect_gradient(const at::Tensor& p, double value) {
   ASSERT_TRUE(p.grad().defined());
   EXPECT_NEAR(p.grad().min().item<double>(), value, tolerance);

@@ -259,6 +259,16 @@ void LayerParallel::set_calls(int64_t number) {
   }
 }
 
+void LayerParallel::pass(const TrainingPass& pass) {
+  set_calls(pass.number);
+  TrainedModel::pass(pass);
+}
+
+void LayerParallel::tell_phases(OnPhase on_phase) {
+  if (!on_phase) return observe({});
+  observe([on_phase = std::move(on_phase)](const char* name, int /*level*/, auto begin, auto end) { on_phase(name, begin, end); });
+}
+
 void LayerParallel::observe(PhaseObserver observer) { impl_->observer_ = std::move(observer); }
 
 NetworkReport LayerParallel::report() const {

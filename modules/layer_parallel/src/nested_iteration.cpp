@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <set>
 #include <tw/base/contract.hpp>
+#include <tw/comm/whole_tensors.hpp>
 #include <tw/layer_parallel/nested_iteration.hpp>
 #include <tw/mpi/releasing_others.hpp>
 #include <tw/state/optimizer_state.hpp>
-
-#include "whole_tensors.hpp"
 
 namespace tw::layer_parallel {
 namespace {

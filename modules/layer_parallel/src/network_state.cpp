@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/comm/whole_tensors.hpp>
 #include <tw/mpi/releasing_others.hpp>
 
 #include "network.hpp"
-#include "whole_tensors.hpp"
 
 namespace tw::layer_parallel {
 namespace {
@@ -76,6 +76,13 @@ std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
     if (serial) serial->train(is_training());
     return serial;
   });
+}
+
+ModelTensors LayerParallel::tensors() const { return model_tensors(*this); }
+
+std::vector<NamedTensor> LayerParallel::whole_on_root(const Communicator& /*holders*/) const {
+  const auto serial = serial_on_root();
+  return serial ? model_tensors(*serial).all_tensors() : std::vector<NamedTensor>();
 }
 
 double LayerParallel::add_smoothness_penalty(double gamma) {

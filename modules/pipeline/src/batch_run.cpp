@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "batch_run.hpp"
 
-#include <ATen/ops/ones.h>
+#include <ATen/ops/full.h>
 
 #include <algorithm>
 #include <tw/base/concat.hpp>
@@ -23,14 +23,22 @@ std::vector<at::Tensor> narrow_all(const std::vector<at::Tensor>& tensors, Rows 
 
 }  // namespace
 
-BatchRun::BatchRun(const Place& place, const StageModel& model, const PipelineOptions& options, const Batch& batch, uint64_t call)
-    : place_(place), model_(model), options_(options), batch_(batch), call_(call), passes_(static_cast<size_t>(options.schedule.micro_batches)) {}
+BatchRun::BatchRun(const Place& place, const StageModel& model, const PipelineOptions& options, const Batch& batch, uint64_t call,
+                   const OnPhase& on_phase)
+    : place_(place),
+      model_(model),
+      options_(options),
+      batch_(batch),
+      call_(call),
+      on_phase_(on_phase),
+      passes_(static_cast<size_t>(options.schedule.micro_batches)) {}
 
 double BatchRun::execute() {
   const std::vector<Action>& actions = options_.schedule.devices[static_cast<size_t>(place_.stage)];
   for (size_t i = 0; i < actions.size(); ++i) {
     const int m = actions[i].micro_batch;
     const bool is_forward = actions[i].is_forward();
+    const auto begin = std::chrono::steady_clock::now();
     try {
       if (is_forward) {
         forward(m, i + 1 < actions.size() && !actions[i + 1].is_forward() && actions[i + 1].micro_batch == m);
@@ -43,6 +51,7 @@ double BatchRun::execute() {
       throw Error(concat("stage ", place_.stage, ", replica ", place_.replica, ", ", is_forward ? "forward" : "backward", " pass of micro-batch ", m,
                          ": ", text_of(e)));
     }
+    if (on_phase_) on_phase_(is_forward ? "micro-batch forward" : "micro-batch backward", begin, std::chrono::steady_clock::now());
     std::erase_if(sends_, [](Work& work) { return work.test(); });
   }
   return loss_;
@@ -101,8 +110,8 @@ void BatchRun::backward(int m) {
   if (mine.count() == 0) return;
   InFlight now = std::exchange(passes_[static_cast<size_t>(m)], InFlight());
   const TensorSpec& last = now.departure.values.front();
-  std::vector<at::Tensor> cotangents =
-      place_.is_last() ? std::vector<at::Tensor>{at::ones(last.shape, last.dtype)} : collect_cotangents(place_.comm, now.departure, mine);
+  std::vector<at::Tensor> cotangents = place_.is_last() ? std::vector<at::Tensor>{at::full(last.shape, batch_.weight, last.dtype)}
+                                                        : collect_cotangents(place_.comm, now.departure, mine);
   return_cotangents(place_.comm, now.arrival, now.pass.backward(std::move(cotangents)), mine, sends_);
 }
 

@@ -28,6 +28,7 @@ struct Batch {
   const std::vector<at::Tensor>& targets;
   const LossOfMany& loss;
   int64_t rows = 0;
+  double weight = 1;  // of the gradient
 };
 
 /// Executes a rank's actions on one batch.
@@ -37,7 +38,8 @@ struct Batch {
 /// Ranks without rows of a micro-batch do nothing, and nobody waits for them.
 class BatchRun {
  public:
-  BatchRun(const Place& place, const StageModel& model, const PipelineOptions& options, const Batch& batch, uint64_t call);
+  /// All is borrowed. @param on_phase may be empty
+  BatchRun(const Place& place, const StageModel& model, const PipelineOptions& options, const Batch& batch, uint64_t call, const OnPhase& on_phase);
 
   /// All actions. @return this rank's share of the loss. @throws Error naming stage, micro-batch and pass for whatever a block throws
   double execute();
@@ -64,6 +66,7 @@ class BatchRun {
   const PipelineOptions& options_;
   const Batch& batch_;
   uint64_t call_;
+  const OnPhase& on_phase_;
   GeneratorGuard generator_;
   std::vector<InFlight> passes_;  // by micro-batch
   std::vector<Work> sends_;

@@ -29,6 +29,7 @@ class Pipeline::Impl {
   std::unique_ptr<StageGradients> gradients_;
   std::shared_ptr<int> pauses_ = std::make_shared<int>(0);
   at::Tensor calls_;  // of run(); in a checkpoint, so a tensor
+  OnPhase on_phase_;
 
   /// The rows of a batch on which all ranks agree; makes whatever must exist before any rank may throw. Collective; throws on all ranks alike.
   /// @param targets none: forward()

@@ -46,7 +46,8 @@ at::Tensor Pipeline::loss(const at::Tensor& inputs, const at::Tensor& targets, c
     for (const at::Tensor& each : trained) {
       if (!each.grad().defined()) continue;
       used.push_back(each);
-      gradients.push_back(replicas_comm().size() > 1 ? each.grad().clone() : each.grad());  // a reducer uses its memory again
+      const bool is_own = each.grad().storage().use_count() == 1;  // a reducer uses its memory again
+      gradients.push_back(is_own ? each.grad() : each.grad().clone());
     }
   }
   if (used.empty()) {  // by no micro-batch

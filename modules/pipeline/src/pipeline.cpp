@@ -49,6 +49,14 @@ at::Tensor rows_together(const std::vector<at::Tensor>& parts, int64_t rows) {
                      " replicas: put together, its first dimension are not the ", rows, " rows of the batch"));
 }
 
+/// `loss`, which must outlive the result, of a model with one output.
+LossOfMany of_one(const Loss& loss) {
+  return [&loss](const std::vector<at::Tensor>& y, const std::vector<at::Tensor>& t) {
+    TW_EXPECTS(y.size() == 1, "the model has ", y.size(), " outputs: run_many() takes a loss of several");
+    return loss(y.front(), t.front());
+  };
+}
+
 }  // namespace
 
 StageRanks ranks_of(const PipelineOptions& options) { return StageRanks(replicas_of(options)); }
@@ -126,19 +134,18 @@ Pipeline::Pipeline(const Communicator& comm, StageModel mine, const PipelineOpti
 
 Pipeline::~Pipeline() = default;
 
-double Pipeline::run(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss) {
-  return run_many({inputs}, {targets}, [&](const std::vector<at::Tensor>& y, const std::vector<at::Tensor>& t) {
-    TW_EXPECTS(y.size() == 1, "the model has ", y.size(), " outputs: run_many() takes a loss of several");
-    return loss(y.front(), t.front());
-  });
-}
+double Pipeline::run(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss) { return run_many({inputs}, {targets}, of_one(loss)); }
 
 double Pipeline::run_many(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss) {
-  const Batch batch{inputs, targets, loss, impl_->agree_on_rows(inputs, &targets)};
+  return run_weighted(inputs, targets, loss, 1);
+}
+
+double Pipeline::run_weighted(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss, double weight) {
+  const Batch batch{inputs, targets, loss, impl_->agree_on_rows(inputs, &targets), weight};
   return releasing_others(impl_->comm_, [&] {
     Impl& me = *impl_;
     me.gradients_->begin();
-    BatchRun run(me.place_, me.model_, me.options_, batch, static_cast<uint64_t>(me.calls_.item<int64_t>()));
+    BatchRun run(me.place_, me.model_, me.options_, batch, static_cast<uint64_t>(me.calls_.item<int64_t>()), me.on_phase_);
     me.gradients_->remember_buffers(run.rows(), batch.rows);
     const at::Tensor total = at::tensor({run.execute()}, at::kDouble);
     if (*me.pauses_ == 0) {
@@ -151,6 +158,17 @@ double Pipeline::run_many(const std::vector<at::Tensor>& inputs, const std::vect
     return total.item<double>();
   });
 }
+
+void Pipeline::pass(const TrainingPass& pass) {
+  TW_EXPECTS(options().sharding == Sharding::none && !is_paused(), "pass() is not for sharded gradients, nor under no_sync()");
+  set_calls(pass.number);
+  at::Tensor loss = at::tensor(run_weighted({pass.inputs}, {pass.targets}, of_one(pass.loss), pass.weight), at::kDouble);
+  if (pass.on_loss) pass.on_loss({}, loss);
+}
+
+bool Pipeline::needs_samples() const { return impl_->place_.is_first() || impl_->place_.is_last(); }
+
+void Pipeline::tell_phases(OnPhase on_phase) { impl_->on_phase_ = std::move(on_phase); }
 
 at::Tensor Pipeline::forward(const at::Tensor& inputs) {
   std::vector<at::Tensor> outputs = forward_many({inputs});

@@ -47,6 +47,8 @@ std::vector<NamedShard> Pipeline::shards() const {
   return shards;
 }
 
+ModelTensors Pipeline::tensors() const { return model_tensors(*this); }
+
 std::vector<OptimizedTensor> Pipeline::optimized_tensors() const {
   std::vector<OptimizedTensor> tensors;
   const std::vector<NamedShard> all = shards_of(impl_->model_, impl_->gradients_->ties());

@@ -7,6 +7,8 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/data/loader.hpp>
 
+#include "rows_alone.hpp"
+
 namespace tw::train {
 namespace {
 
@@ -29,13 +31,17 @@ Figures evaluate(const Communicator& comm, const Model& model, const Objective& 
   if (dataset.size() == 0) return {};
   const at::NoGradGuard no_grad;
   model.set_training(false);
-  Loader loader(dataset, DistributedSampler(static_cast<size_t>(dataset.size()), comm.size(), comm.rank(), {.shuffle = false}),
+  const bool looks = model.trained->needs_samples();
+  const RowsAlone rows(dataset.size());
+  const Dataset& seen = looks ? dataset : static_cast<const Dataset&>(rows);
+  Loader loader(seen, DistributedSampler(static_cast<size_t>(dataset.size()), comm.size(), comm.rank(), {.shuffle = false}),
                 {.global_batch = evaluation_batch * comm.size()});
   loader.begin_epoch(0);
   std::vector<double> sums(1 + objective.metrics.size());
   while (const auto batch = loader.next()) {
     if (batch->size() == 0) continue;
     const at::Tensor outputs = model.forward(batch->inputs);
+    if (!looks) continue;
     sums[0] += objective.loss(outputs, batch->targets).item<double>() * static_cast<double>(batch->size());
     for (size_t i = 0; i < objective.metrics.size(); ++i) sums[i + 1] += objective.metrics[i].sum(outputs, batch->targets);
   }

@@ -15,7 +15,8 @@ std::vector<double> sum_over_ranks(const Communicator& comm, std::vector<double>
 /// Gives all ranks those of rank 0: sums over different ranks may differ in their last bit. Collective.
 void make_equal(const Communicator& comm, Figures& figures);
 
-/// Loss and metrics of `model` on `dataset`, every sample once, exact over all ranks. Collective. Empty for an empty data set.
+/// Loss and metrics of `model` on `dataset`, every sample once, exact over all ranks. Collective. Empty for an empty data set. Of ranks that hold a
+/// model together, those that look at no samples do not know them.
 Figures evaluate(const Communicator& comm, const Model& model, const Objective& objective, const Dataset& dataset);
 
 }  // namespace tw::train

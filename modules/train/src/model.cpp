@@ -6,7 +6,6 @@
 #include <torch/script.h>
 
 #include <tw/base/error.hpp>
-#include <tw/data_parallel/sparse_gradients.hpp>
 #include <tw/state/module_state.hpp>
 #include <unordered_map>
 #include <utility>
@@ -14,61 +13,49 @@
 namespace tw::train {
 namespace {
 
-template <class Entry>
-NamedTensor named(const Entry& entry) {
-  if constexpr (requires { entry.key(); }) {
-    return {entry.key(), entry.value()};
-  } else {
-    return {entry.name, entry.value};  // TorchScript's
-  }
-}
+/// A module of a TorchScript file, which each rank has.
+class Script : public TrainedModel {
+ public:
+  explicit Script(torch::jit::Module module) : module_(std::move(module)) {}
 
-// Each tensor once; further names of it go to `aliases`.
-template <class Entries>
-std::vector<NamedTensor> named_once(const Entries& entries, std::map<std::string, std::string>& aliases) {
-  std::vector<NamedTensor> tensors;
-  std::unordered_map<const c10::TensorImpl*, std::string> first;
-  for (const auto& entry : entries) {
-    NamedTensor tensor = named(entry);
-    const auto [found, is_new] = first.emplace(tensor.tensor.unsafeGetTensorImpl(), tensor.name);
-    if (is_new) {
-      tensors.push_back(std::move(tensor));
-    } else {
-      aliases.emplace(tensor.name, found->second);
-    }
+  ModelTensors tensors() const override {
+    ModelTensors tensors;
+    const auto add = [&](std::vector<NamedTensor>& list, const auto& entries) {
+      std::unordered_map<const c10::TensorImpl*, std::string> first;
+      for (const auto& [name, tensor] : entries) {
+        const auto [found, is_new] = first.emplace(tensor.unsafeGetTensorImpl(), name);
+        if (is_new) {
+          list.push_back({name, tensor});
+        } else {
+          tensors.aliases.emplace(name, found->second);
+        }
+      }
+    };
+    add(tensors.parameters, module_.named_parameters());
+    add(tensors.buffers, module_.named_buffers());
+    return tensors;
   }
-  return tensors;
-}
+
+  at::Tensor forward(const at::Tensor& inputs) override {
+    const c10::IValue output = module_.forward({inputs});
+    if (!output.isTensor()) throw Error("the TorchScript model's forward must give one tensor, got " + output.tagKind());
+    return output.toTensor();
+  }
+
+  void set_training(bool training) override { module_.train(training); }
+
+ private:
+  torch::jit::Module module_;
+};
 
 }  // namespace
 
-int64_t Model::trained_elements() const {
-  int64_t elements = 0;
-  for (const NamedTensor& parameter : parameters) elements += parameter.tensor.requires_grad() ? parameter.tensor.numel() : 0;
-  return elements;
-}
-
-std::vector<NamedTensor> Model::all_tensors() const {
-  std::vector<NamedTensor> all = parameters;
-  all.insert(all.end(), buffers.begin(), buffers.end());
-  return all;
-}
-
-std::vector<at::Tensor> Model::tensors() const {
-  std::vector<at::Tensor> all;
-  for (const NamedTensor& parameter : parameters) all.push_back(parameter.tensor);
-  return all;
-}
+Model model_of(const std::shared_ptr<TrainedModel>& model) { return {model->tensors(), model}; }
 
 Model model_of(const std::shared_ptr<torch::nn::Module>& module, std::function<at::Tensor(const at::Tensor&)> forward) {
-  std::map<std::string, std::string> aliases;
-  return {.parameters = named_once(module->named_parameters(), aliases),
-          .buffers = named_once(module->named_buffers(), aliases),
-          .forward = std::move(forward),
-          .set_training = [module](bool training) { module->train(training); },
-          .empty_submodules = empty_submodules(*module),
-          .aliases = std::move(aliases),
-          .sparse = sparse_gradients_of(*module)};
+  Model model = model_of(whole_model(module, std::move(forward)));
+  model.empty_submodules = empty_submodules(*module);
+  return model;
 }
 
 Model load_torchscript(const std::filesystem::path& path) {
@@ -79,17 +66,7 @@ Model load_torchscript(const std::filesystem::path& path) {
     throw FileError(path, 0, "is not a TorchScript file: " + std::string(error.what_without_backtrace()).substr(0, 200));
   }
   if (!module.find_method("forward")) throw FileError(path, 0, "has no method forward");
-  const auto forward = [module](const at::Tensor& inputs) mutable {
-    const c10::IValue output = module.forward({inputs});
-    if (!output.isTensor()) throw Error("the TorchScript model's forward must give one tensor, got " + output.tagKind());
-    return output.toTensor();
-  };
-  std::map<std::string, std::string> aliases;
-  return {.parameters = named_once(module.named_parameters(), aliases),
-          .buffers = named_once(module.named_buffers(), aliases),
-          .forward = forward,
-          .set_training = [module](bool training) mutable { module.train(training); },
-          .aliases = std::move(aliases)};
+  return model_of(std::shared_ptr<TrainedModel>(std::make_shared<Script>(std::move(module))));
 }
 
 }  // namespace tw::train

@@ -22,10 +22,12 @@ std::string find_here(const Model& model, const Objective& objective, const Batc
     trained.push_back(&parameter);
     inputs.push_back(parameter.tensor);
   }
-  const at::Tensor loss = objective.loss(model.forward(batch.inputs), batch.targets);
+  const at::Tensor outputs = model.forward(batch.inputs);
+  if (!model.trained->needs_samples()) return "";
+  const at::Tensor loss = objective.loss(outputs, batch.targets);
   const double value = loss.item<double>();
   std::string found = std::isfinite(value) ? "" : concat("the loss is ", value);
-  if (model.parts) return found;  // whose backward pass reduces gradients
+  if (model.is_in_parts() || !model.trained->makes_one_backward_pass()) return found;  // there is no backward pass for a look
   const auto gradients = torch::autograd::grad({loss}, inputs, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (!gradients[i].defined() || is_finite(gradients[i])) continue;

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <tw/train/model.hpp>
 
 namespace tw::train {
@@ -12,7 +13,7 @@ namespace tw::train {
 /// @param number of the pass, among those of all ranks
 uint64_t seed_of_pass(int64_t seed, int64_t number);
 
-/// A rank without samples still takes part in the reduction: with zeros, for every parameter. Undefined where nothing is trained.
-at::Tensor loss_of_nothing(const Model& model);
+/// A rank without samples still takes part in the reduction: with zeros, for every parameter. @param on_loss see TrainingPass
+void pass_over_nothing(const Model& model, const std::function<void(const at::Tensor& outputs, at::Tensor& loss)>& on_loss);
 
 }  // namespace tw::train

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ranks.hpp"
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <tw/base/concat.hpp>
@@ -14,14 +15,23 @@ Ranks ranks_of(const Mesh& mesh, const Model& model) {
   const auto& axes = mesh.shape().axes();
   const bool whole = axes.size() == 1 && axes[0].name == "data";  // one communicator is enough then
   Ranks ranks{.all = mesh.comm(), .data = whole ? mesh.comm() : mesh["data"]};
+  const std::vector<std::string> of_model = model.trained->axes();
+  std::vector<std::string> of_parts;
   for (const MeshAxis& axis : axes) {
     if (axis.name == "data") continue;
-    TW_EXPECTS(model.parts && model.parts->axis == axis.name, "the mesh ", mesh.shape().describe(), " has an axis '", axis.name,
+    TW_EXPECTS(std::ranges::find(of_model, axis.name) != of_model.end(), "the mesh ", mesh.shape().describe(), " has an axis '", axis.name,
                "' along which the model is not in parts");
-    ranks.parts = &mesh[axis.name];
+    of_parts.push_back(axis.name);
   }
-  TW_EXPECTS(!model.parts || ranks.parts != nullptr, "the model is in parts along '", model.parts ? model.parts->axis : "",
-             "', an axis that the mesh ", mesh.shape().describe(), " does not have");
+  for (const std::string& axis : of_model) {
+    TW_EXPECTS(std::ranges::find(of_parts, axis) != of_parts.end(), "the model is in parts along '", axis, "', an axis that the mesh ",
+               mesh.shape().describe(), " does not have");
+  }
+  if (of_parts.size() == 1) ranks.parts = &mesh[of_parts.front()];
+  if (of_parts.size() > 1) {
+    ranks.of_parts = std::make_shared<const Mesh>(mesh.sub(of_parts));
+    ranks.parts = &ranks.of_parts->comm();
+  }
   return ranks;
 }
 
@@ -29,7 +39,7 @@ int64_t trained_elements(const Ranks& ranks, const Model& model) {
   const int64_t here = model.trained_elements();
   if (ranks.parts == nullptr) return here;
   std::string mine;  // each slice, for several ranks may have the same
-  for (const OptimizedTensor& tensor : model.parts->optimized_tensors()) {
+  for (const OptimizedTensor& tensor : model.trained->optimized_tensors()) {
     for (const NamedShard& slice : tensor.slices) mine += concat(slice.name, ' ', at::IntArrayRef(slice.offsets), '\t', slice.tensor.numel(), '\n');
   }
   std::map<std::string, int64_t> slices;
@@ -45,7 +55,8 @@ int64_t trained_elements(const Ranks& ranks, const Model& model) {
 void expect_parameters(const Ranks& ranks, const Model& model) {
   if (ranks.parts == nullptr) return;
   on_all_ranks(ranks.all, "sharing out the model", [&] {
-    TW_EXPECTS(model.trained_elements() > 0, "no part of the model is left to train: the axis '", model.parts->axis, "' is too long for it");
+    TW_EXPECTS(model.trained_elements() > 0, "no part of the model is left to train: the axis '", model.trained->axes().back(),
+               "' is too long for it");
   });
 }
 

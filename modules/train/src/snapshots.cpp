@@ -22,12 +22,8 @@ std::vector<double> on_every_rank(const Communicator& comm, double mine) {
 
 std::vector<NamedShard> shards_of(const Model& model, const Strategy& strategy) {
   std::vector<NamedShard> shards = strategy.shards();
-  if (model.parts) {
-    for (NamedShard& shard : model.parts->shards()) {
-      if (shard.kind == ShardKind::buffer) shards.push_back(std::move(shard));
-    }
-  } else {
-    for (const NamedTensor& buffer : model.buffers) shards.push_back(whole(buffer.name, buffer.tensor, ShardKind::buffer));
+  for (NamedShard& shard : model.trained->shards()) {
+    if (shard.kind == ShardKind::buffer) shards.push_back(std::move(shard));
   }
   for (NamedShard& shard : shards) {
     for (const auto& [alias, name] : model.aliases) {

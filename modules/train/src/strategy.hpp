@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <tw/base/clock.hpp>
@@ -32,16 +34,22 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-/// How the ranks train one model. An update: zero_grad(), backward() of one or more losses, update().
+/// A pass of an update on this rank.
+struct Share {
+  int64_t here = 0;          ///< samples; may be 0
+  int64_t samples = 0;       ///< that the update has on all ranks
+  bool last = true;          ///< of the update
+  bool one_backward = true;  ///< see TrainedModel::makes_one_backward_pass()
+};
+
+/// How the ranks train one model. An update: zero_grad(), gather() of one or more passes, update().
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
   virtual void zero_grad() = 0;
-  /// @param loss the mean over `here` of the `samples` that the update has on all ranks; `here` may be 0. @param last of the update.
-  virtual void backward(const at::Tensor& loss, int64_t here, int64_t samples, bool last) = 0;
-  /// While the result lives, backward passes are none of the update's.
-  virtual std::shared_ptr<void> pause() { return nullptr; }
+  /// Calls `pass`, which adds the gradient of its mean loss, times a weight, to the gradients; behind the last one they are reduced, where ranks do.
+  virtual void gather(const Share& share, const std::function<void(double weight)>& pass) = 0;
   /// To be heard with the outcome of this update or, where ranks meet rarely, of a later one.
   virtual void say(Word word) = 0;
   /// Updates the parameters, unless something was not finite. Collective where ranks meet.
@@ -72,9 +80,17 @@ class Strategy {
 using OnCommunication =
     std::function<void(const char* name, int64_t number, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
 
-/// Collective. All arguments are borrowed. @param arrival_order of an earlier run, or empty.
-/// @throws ContractError for a strategy that a model in parts cannot have
-std::unique_ptr<Strategy> make_strategy(const Ranks& ranks, const Model& model, torch::optim::Optimizer& optimizer, const StrategyOptions& options,
-                                        std::vector<int64_t> arrival_order, const OnCommunication& on_communication);
+/// What a strategy is made for. All is borrowed.
+struct StrategySetup {
+  const Ranks& ranks;
+  const Model& model;
+  torch::optim::Optimizer& optimizer;
+  const StrategyOptions& options;
+  std::vector<int64_t> arrival_order = {};  ///< of an earlier run, or empty
+  OnCommunication on_communication = {};    ///< may be empty
+};
+
+/// Collective. @throws ContractError for a strategy that a model in parts cannot have
+std::unique_ptr<Strategy> make_strategy(const StrategySetup& setup);
 
 }  // namespace tw::train

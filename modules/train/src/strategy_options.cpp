@@ -1,20 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/train/strategy_options.hpp>
 
-#include "diloco_options.hpp"
-
 namespace tw::train {
-
-DiLoCoOptions diloco_options(const StrategyOptions& options) {
-  const OuterPrecision precision = options.compression == CompressionKind::float16    ? OuterPrecision::float16
-                                   : options.compression == CompressionKind::bfloat16 ? OuterPrecision::bfloat16
-                                                                                      : OuterPrecision::full;
-  return {.period = options.period,
-          .outer_learning_rate = options.outer_learning_rate,
-          .outer_momentum = options.outer_momentum,
-          .nesterov = options.outer_momentum > 0,
-          .outer_precision = precision};
-}
 
 void visit(StrategyOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, StrategyKind>> kinds{{"data", StrategyKind::data},

@@ -17,16 +17,27 @@ using tw::train::StrategyOptions;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
+/// Nothing but tensors.
+class Tensors : public tw::TrainedModel {
+ public:
+  explicit Tensors(tw::ModelTensors tensors) : tensors_(std::move(tensors)) {}
+  tw::ModelTensors tensors() const override { return tensors_; }
+  at::Tensor forward(const at::Tensor& inputs) override { return inputs; }
+
+ private:
+  tw::ModelTensors tensors_;
+};
+
 /// Two numbers that are trained, and what takes part without an element.
 struct Odd {
   at::Tensor weight = torch::ones({2}, torch::dtype(torch::kDouble).requires_grad(true));
   at::Tensor empty = torch::ones({0, 3}, torch::dtype(torch::kDouble).requires_grad(true));
-  tw::train::Model model{.parameters = {{"weight", weight}, {"empty", empty}}, .buffers = {}, .forward = {}};
+  tw::train::Model model = tw::train::model_of(std::make_shared<Tensors>(tw::ModelTensors{.parameters = {{"weight", weight}, {"empty", empty}}}));
   torch::optim::SGD sgd{model.tensors(), 0.5};
 
   tw::train::Outcome update(tw::train::Strategy& strategy, double factor) {
     strategy.zero_grad();
-    strategy.backward((factor * weight).sum() + empty.sum(), 1, world().size(), /*last=*/true);
+    strategy.gather({.here = 1, .samples = world().size()}, [&](double of_all) { (of_all * ((factor * weight).sum() + empty.sum())).backward(); });
     return strategy.update();
   }
 };
@@ -34,7 +45,9 @@ struct Odd {
 TEST(MakeStrategy, ParametersMayBeEmpty) {
   for (const auto kind : {StrategyKind::data, StrategyKind::sharded, StrategyKind::local_sgd, StrategyKind::diloco}) {
     Odd odd;
-    const auto strategy = make_strategy({world(), world()}, odd.model, odd.sgd, {.kind = kind, .period = 5}, {}, {});
+    const tw::train::Ranks ranks{world(), world()};
+    const StrategyOptions options{.kind = kind, .period = 5};
+    const auto strategy = tw::train::make_strategy({.ranks = ranks, .model = odd.model, .optimizer = odd.sgd, .options = options});
     EXPECT_FALSE(odd.update(*strategy, 1).left_out);
     EXPECT_TRUE(odd.weight.equal(torch::full({2}, 0.5, torch::kDouble))) << odd.weight;
     EXPECT_TRUE(odd.update(*strategy, nan).left_out);
@@ -44,8 +57,11 @@ TEST(MakeStrategy, ParametersMayBeEmpty) {
 
 TEST(MakeStrategy, WarnsOnceOfAnOrderThatCannotBeUsed) {
   Odd odd;
+  const tw::train::Ranks ranks{world(), world()};
+  const StrategyOptions options;
   testing::internal::CaptureStderr();
-  const auto strategy = make_strategy({world(), world()}, odd.model, odd.sgd, {}, {0, 1, 2}, {});
+  const auto strategy =
+      tw::train::make_strategy({.ranks = ranks, .model = odd.model, .optimizer = odd.sgd, .options = options, .arrival_order = {0, 1, 2}});
   const std::string warning = testing::internal::GetCapturedStderr();
   EXPECT_EQ(warning.find("trained other parameters") != std::string::npos, world().rank() == 0) << warning;
   EXPECT_TRUE(strategy->arrival_order().empty());

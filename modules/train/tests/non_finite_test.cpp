@@ -143,12 +143,13 @@ TEST(NonFinite, AnEpochWithoutFiniteLossesReportsNone) {
 }
 
 TEST(NonFinite, IsLookedForWithTheRandomNumbersOfThePassThatFailed) {
-  auto model = make_regressor(0);
   std::vector<double> drawn;
-  model.forward = [forward = model.forward, &drawn](const at::Tensor& inputs) {
+  torch::nn::Sequential net(torch::nn::Linear(4, 16), torch::nn::Tanh(), torch::nn::Linear(16, 1));
+  net->to(torch::kDouble);
+  const auto model = tw::train::model_of(net.ptr(), [net, &drawn](const at::Tensor& inputs) mutable {
     drawn.push_back(torch::rand({1}, torch::kDouble).item<double>());
-    return forward(inputs);
-  };
+    return net->forward(inputs);
+  });
   torch::optim::SGD sgd(model.tensors(), 0.1);
   const auto data = squares(24 * world().size());
   auto options = options_for("nan_draws", NonFinite::stop);

@@ -192,8 +192,7 @@ TEST(Parts, RefusesWhatDoesNotFit) {
   Options sharded = three_epochs("refused");
   sharded.strategy.kind = tw::train::StrategyKind::sharded;
   EXPECT_THROW(make(layers, parts, sharded), tw::ContractError);
-  Model whole = parts;
-  whole.parts.reset();
+  const Model whole = model_of(std::shared_ptr<torch::nn::Module>(net), [net](const torch::Tensor& x) { return net->forward(x); });
   EXPECT_THROW(make(layers, whole, three_epochs("refused")), tw::ContractError);
 }
 

@@ -19,6 +19,7 @@ inline train::Options three_epochs(const std::string& name) {
 struct Witness : train::Hook {
   explicit Witness(int64_t at) : step(at) {}
   void on_sample(train::State& state) override {
+    if (state.batch.inputs.numel() == 0) return;  // an inner stage's
     for (int64_t i = 0; i < state.batch.size(); ++i) seen.push_back(state.batch.inputs[i][0].item<double>());
   }
   void on_update(train::State& state) override {

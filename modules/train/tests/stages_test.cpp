@@ -2,6 +2,10 @@
 // A pipeline in the trainer: its numbers are those of one process, on every mesh and over a change of meshes.
 #include "regression_run.hpp"
 
+#include <nlohmann/json.hpp>
+
+#include <atomic>
+#include <fstream>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/tensor/safetensors.hpp>
 
@@ -121,6 +125,91 @@ TEST(Stages, TheBestModelIsWhole) {
   const tw::SafetensorsFile saved(options.folder() / "best.safetensors");
   ASSERT_EQ(whole.size(), 8U) << "four layers of weight and bias";
   for (const auto& each : whole) EXPECT_TRUE(saved.tensor(each.name).equal(each.tensor)) << each.name;
+}
+
+/// Samples that count how often they are asked for.
+class Counted : public tw::Dataset {
+ public:
+  int64_t size() const override { return squares_.size(); }
+  tw::Batch batch(std::span<const int64_t> indices) const override {
+    read += static_cast<int64_t>(indices.size());
+    return squares_.batch(indices);
+  }
+  mutable std::atomic<int64_t> read = 0;
+
+ private:
+  tw::TensorDataset squares_ = squares(31);
+};
+
+/// Where the gradients of a rank lie behind its passes, and behind their reduction.
+struct Places : tw::train::Hook {
+  void on_forward(tw::train::State& state) override { gathered = places_of(state); }
+  void on_backward(tw::train::State& state) override {
+    EXPECT_EQ(places_of(state), gathered) << "of step " << state.step;
+    ++updates;
+  }
+  static std::vector<const void*> places_of(const tw::train::State& state) {
+    std::vector<const void*> places;
+    for (const auto& parameter : state.model.parameters) {
+      EXPECT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
+      places.push_back(parameter.tensor.grad().const_data_ptr());
+    }
+    return places;
+  }
+  std::vector<const void*> gathered;
+  int updates = 0;
+};
+
+TEST(Stages, OnlyThoseAtTheEndsLookAtSamples) {
+  const int stages = lengths().back();
+  const Mesh mesh(world(), {{"data"}, {"stage", stages}});
+  auto net = std::make_shared<Pipeline>(mesh["stage"], blocks(), PipelineOptions{.schedule = one_forward_one_backward(stages, 3)});
+  net->to(torch::kDouble);
+  const auto model = model_of(net);
+  torch::optim::SGD sgd(model.tensors(), 0.05);
+  const Counted train;
+  const Counted test;
+  Options options = three_epochs("counted");
+  options.loader_workers = 2;
+  Trainer trainer(mesh, model, sgd, tw::train::regression(), train, test, options);
+  const auto summary = trainer.run();
+  EXPECT_EQ(summary.steps, 18);
+  const int stage = mesh.coordinate("stage");
+  const bool looks = stage == 0 || stage == stages - 1;
+  EXPECT_EQ(train.read > 0, looks) << train.read;
+  EXPECT_EQ(test.read > 0, looks) << test.read;
+  const auto expected = run_alone();
+  EXPECT_EQ(summary.test.size(), expected.test.size()) << "they know the figures all the same";
+  EXPECT_TRUE(std::isfinite(summary.test[0].second));
+}
+
+/// Micro-batches add to the memory that is reduced, from the first of them on.
+TEST(Stages, GradientsLandWhereTheyAreReduced) {
+  const int stages = lengths().back();
+  const Mesh mesh(world(), {{"data"}, {"stage", stages}});
+  auto net = std::make_shared<Pipeline>(mesh["stage"], blocks(), PipelineOptions{.schedule = one_forward_one_backward(stages, 3)});
+  net->to(torch::kDouble);
+  const auto model = model_of(net);
+  torch::optim::SGD sgd(model.tensors(), 0.05);
+  const auto data = squares(30);  // all updates have samples on each rank
+  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, three_epochs("places"));
+  Places places;
+  trainer.add(places);
+  trainer.run();
+  EXPECT_EQ(places.updates, 15);
+}
+
+TEST(Stages, TheTimelineShowsMicroBatches) {
+  Options options = three_epochs("micro_batches");
+  options.trace = std::filesystem::path(testing::TempDir()) / "tw_train" / tw::concat("micro_batches_", world().size(), ".json");
+  std::filesystem::create_directories(options.trace.parent_path());
+  run(world(), world().size(), false, options);
+  if (world().rank() != 0) return;
+  std::ifstream in(options.trace);
+  std::map<std::string, int> count;
+  const auto timeline = nlohmann::json::parse(in);
+  for (const auto& event : timeline["traceEvents"]) ++count[event["name"]];
+  for (const char* phase : {"micro-batch forward", "micro-batch backward", "forward", "backward"}) EXPECT_GT(count[phase], 0) << phase;
 }
 
 }  // namespace stages_test

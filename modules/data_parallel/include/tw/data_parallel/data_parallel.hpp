@@ -43,8 +43,9 @@ class DataParallel {
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  /// While the result lives, backward passes are local: gradients accumulate on this rank, and the next pass without it reduces their sum. On every
-  /// rank alike. For Reduction::sample_weighted the losses of all passes up to that one make up the mean over the samples that set_samples() gave.
+  /// While the result lives, backward passes are local: gradients accumulate on this rank, in the buckets unless they are sharded or sparse, and the
+  /// next pass without it, or join_backward(), reduces their sum. On every rank alike. For Reduction::sample_weighted the losses of all passes up to
+  /// that one make up the mean over the samples that set_samples() gave.
   class NoSync;
   [[nodiscard]] NoSync no_sync();
 

@@ -6,6 +6,7 @@
 #include <iosfwd>
 #include <memory>
 #include <string>
+#include <tw/gradients/trained_model.hpp>
 #include <tw/layer_parallel/block.hpp>
 #include <tw/layer_parallel/mgrit.hpp>
 #include <tw/mpi/communicator.hpp>
@@ -81,9 +82,11 @@ class SerialNetwork : public torch::nn::Module {
 /// the block's index, such as "1.weight". Plain layers before the first ODE block live on rank 0, others where the block before them ends. It must
 /// outlive the backward passes of what it gave.
 ///
+/// As a TrainedModel it lies along the axis `layer`; training passes are recorded by autograd.
+///
 /// Passes are iterations: an approximation, exact when there are enough of them. The gradient is that of the last relaxation, whose own
 /// linearisation is exact. Ref: Gunther et al. 2020, SIMODS 2:1.
-class LayerParallel : public torch::nn::Module {
+class LayerParallel : public torch::nn::Module, public TrainedModel {
  public:
   /// Collective. @param comm of the `layer` axis; duplicated.
   /// @throws ContractError on every rank when options or blocks differ, or no ODE block has two layers.
@@ -94,7 +97,7 @@ class LayerParallel : public torch::nn::Module {
   /// @param input used on rank 0 only; elsewhere anything. Its gradient is on rank 0; elsewhere it is zeros or none.
   /// @return the output on every rank. Every rank calls backward(), or torch::autograd::grad() for the gradients of its own input; the cotangent of
   /// the rank that has the last layer is the one that counts. Gradients cannot be differentiated again.
-  at::Tensor forward(const at::Tensor& input);
+  at::Tensor forward(const at::Tensor& input) override;
   /// The same for states of several tensors. @param extras given to every layer, on every rank alike; no gradient reaches them, and none may be
   /// wanted.
   State forward(const State& input, const State& extras);
@@ -112,15 +115,24 @@ class LayerParallel : public torch::nn::Module {
   std::string unbatchable(const std::string& name) const;
 
   /// Parameters and buffers for checkpoints, which any number of ranks can load: stacks are slices of the block's, [layers of the block, ...].
-  std::vector<NamedShard> shards() const;
+  std::vector<NamedShard> shards() const override;
   /// The parameters for OptimizerState, which re-shards in the same way.
-  std::vector<OptimizedTensor> optimized_tensors() const;
+  std::vector<OptimizedTensor> optimized_tensors() const override;
   /// The whole network, with the values and in the mode of now. Collective. @return null on ranks other than 0
   std::shared_ptr<SerialNetwork> serial_on_root() const;
 
   /// (gamma / 2) sum |theta_{k+1} - theta_k|^2 / dt over neighbouring layers of all ODE blocks, dt being the step size; its gradient is added to that
   /// of the parameters. It keeps layers alike, which is what the iterations converge by. Collective. @return the penalty of all ranks
   double add_smoothness_penalty(double gamma);
+
+  std::vector<std::string> axes() const override { return {"layer"}; }
+  ModelTensors tensors() const override;
+  /// Those of serial_on_root(), on rank 0 of comm().
+  std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override;
+  /// Random layers draw what they draw in training pass `pass.number`.
+  void pass(const TrainingPass& pass) override;
+  void set_training(bool training) override { train(training); }
+  void tell_phases(OnPhase on_phase) override;
 
   void train(bool on = true) override;
   const Communicator& comm() const noexcept;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <tw/gradients/reducer.hpp>
+#include <tw/gradients/trained_model.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/pipeline/options.hpp>
 #include <tw/pipeline/stage_model.hpp>
@@ -19,7 +20,7 @@ namespace tw::pipeline {
 class ModelPlan;
 
 /// The mean of a loss over the rows of its arguments, float of no dimension.
-using Loss = std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets)>;
+using Loss = LossFunction;
 /// The same for models of several outputs.
 using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& targets)>;
 
@@ -41,7 +42,9 @@ using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outpu
 /// Random numbers drawn in run() are a function of the seed, the number of the call, micro-batch, stage and replica; dropout of a planned module, of
 /// seed, call, operator and row. A batch norm's running statistics are updated once per micro-batch on each replica; when gradients are reduced,
 /// replicas take their mean, by the rows of each. Sparse gradients are not reduced: a stage that has them has one replica and does not tie them.
-class Pipeline : public torch::nn::Module {
+///
+/// As a TrainedModel it lies along the axis `stage`: the first stage looks at inputs, the last one at targets, and those between at neither.
+class Pipeline : public torch::nn::Module, public TrainedModel {
  public:
   /// Collective. Every rank calls all factories in their order, so that the random numbers are those of one process with this rank's generator, and
   /// frees at once what is not its own: at most its own blocks and one exist. Parameters that blocks share, such as those of a module that two
@@ -67,11 +70,11 @@ class Pipeline : public torch::nn::Module {
   /// The same for several inputs and outputs, of as many rows each.
   double run_many(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss);
   /// run() as a function that autograd knows: the mean loss, float64 of no dimension, whose backward() adds the gradients to those of the parameters,
-  /// times what it is given. Collective; backward() is not. All forward and backward passes are made at once, and gradients exist twice meanwhile.
-  /// Not for sharded gradients, nor under no_sync().
+  /// times what it is given. Collective; backward() is not. All forward and backward passes are made at once, and gradients exist twice meanwhile,
+  /// which pass() spares. Not for sharded gradients, nor under no_sync().
   at::Tensor loss(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   /// The output for a batch on every rank, without gradients, in one piece for each replica. Collective. @param inputs used on the first stage
-  at::Tensor forward(const at::Tensor& inputs);
+  at::Tensor forward(const at::Tensor& inputs) override;
   std::vector<at::Tensor> forward_many(const std::vector<at::Tensor>& inputs);
 
   /// While the result lives, run() leaves gradients where they are: they accumulate on each rank, and the next run() without it reduces their sum. On
@@ -96,16 +99,29 @@ class Pipeline : public torch::nn::Module {
 
   /// Parameters, buffers and the number of calls for checkpoints, which a pipeline of any other stages can load, or one process. Tied parameters have
   /// one name, and the others as aliases.
-  std::vector<NamedShard> shards() const;
+  std::vector<NamedShard> shards() const override;
   /// The trained parameters for OptimizerState, under the same names.
-  std::vector<OptimizedTensor> optimized_tensors() const;
+  std::vector<OptimizedTensor> optimized_tensors() const override;
   /// Copies of all parameters and buffers of the model on rank 0, by stage, under each of their names; nothing elsewhere. Collective.
   std::vector<NamedTensor> whole_on_root() const;
+
+  std::vector<std::string> axes() const override { return {"stage"}; }
+  ModelTensors tensors() const override;
+  std::vector<NamedTensor> whole_on_root(const Communicator& /*holders*/) const override { return whole_on_root(); }
+  /// run() as call `pass.number`, with the weight in its backward passes: gradients gather where `.grad()` is. The loss is float64, outputs are
+  /// undefined. Not for sharded gradients, nor under no_sync().
+  void pass(const TrainingPass& pass) override;
+  bool makes_one_backward_pass() const override { return false; }
+  bool needs_samples() const override;
+  void set_training(bool training) override { train(training); }
+  /// Of the passes of micro-batches.
+  void tell_phases(OnPhase on_phase) override;
 
   void train(bool on = true) override;
 
  private:
   bool is_paused() const;  // by no_sync()
+  double run_weighted(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss, double weight);
 
   class Impl;
   struct Start;

@@ -29,9 +29,9 @@ struct State {
   int64_t step = 0;           ///< updates so far, in all epochs
   int64_t samples = 0;        ///< trained in this epoch so far, by all ranks
   int64_t epoch_samples = 0;  ///< that this epoch will train, by all ranks
-  Batch batch;                ///< of this rank; may be empty
-  at::Tensor outputs;         ///< undefined where the model's parts give no more than the loss
-  at::Tensor loss;            ///< of this rank's batch
+  Batch batch;                ///< of this rank; may be empty. Rows of no elements where the model looks at no samples, such as on an inner stage
+  at::Tensor outputs;         ///< undefined where the model gives no more than the loss
+  at::Tensor loss;            ///< of this rank's batch; on_forward() may put another in its place, where autograd's backward pass is still to come
   double mean_loss = 0;       ///< the same as a number; 0 for an empty batch
   double learning_rate = 0;
   std::vector<std::string> figures{"loss"};  ///< what an evaluation gives, in its order
@@ -49,7 +49,7 @@ class Hook {
   virtual void on_start(State& /*state*/) {}        ///< before the first step; after a resume too
   virtual void on_start_epoch(State& /*state*/) {}  ///< in mid-epoch too, after a resume
   virtual void on_sample(State& /*state*/) {}       ///< `batch` is there
-  virtual void on_forward(State& /*state*/) {}      ///< `outputs` and `loss` are there
+  virtual void on_forward(State& /*state*/) {}      ///< `outputs` and `loss` are there; a pipeline has made its backward passes too
   /// Gradients are complete, and not yet used: reduced, each rank's own, or out of sight, as the strategy has it.
   virtual void on_backward(State& /*state*/) {}
   virtual void on_update(State& /*state*/) {}  ///< the optimizer has stepped

@@ -4,12 +4,12 @@
 
 #include <functional>
 #include <string>
+#include <tw/gradients/trained_model.hpp>
 #include <vector>
 
 namespace tw::train {
 
-/// The mean over the samples of a batch; 0-dimensional.
-using LossFunction = std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets)>;
+using tw::LossFunction;
 
 /// A figure that is a mean over samples.
 struct Metric {

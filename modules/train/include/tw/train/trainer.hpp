@@ -28,9 +28,9 @@ class Trainer {
   /// other data.
   Trainer(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options);
-  /// The same over a mesh: along its axis `data` ranks take different samples; along `model.parts->axis`, the only other one, they hold one model
-  /// together, take the same samples, and every one of them has parameters that are trained. The strategy is `data`. A resumed run
-  /// finds the order in which it reduces gradients anew.
+  /// The same over a mesh: along its axis `data` ranks take different samples; along the others, which are the model's axes(), they hold one model
+  /// together, take the same samples, and every one of them has parameters that are trained. The strategy is `data`. A resumed run finds the order
+  /// in which it reduces gradients anew. Ranks that the model says look at no samples read none: State::batch has their rows, without content.
   Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options);
   ~Trainer();

@@ -6,7 +6,7 @@
 #include <tw/tensor/named_shard.hpp>
 #include <vector>
 
-namespace tw::layer_parallel {
+namespace tw {
 
 /// Puts the slices that ranks have of named tensors together, one tensor after the other, on every rank. Collective. Slices of one tensor share their
 /// dtype; those that several ranks have are equal.
@@ -14,4 +14,4 @@ namespace tw::layer_parallel {
 void visit_whole_tensors(const Communicator& comm, const std::vector<NamedShard>& shards,
                          const std::function<void(const std::string& name, const at::Tensor& whole)>& visit);
 
-}  // namespace tw::layer_parallel
+}  // namespace tw

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "whole_tensors.hpp"
+#include <tw/comm/whole_tensors.hpp>
 
 #include <ATen/ops/empty.h>
 
@@ -8,7 +8,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 
-namespace tw::layer_parallel {
+namespace tw {
 namespace {
 
 /// A slice that some rank has.
@@ -78,4 +78,4 @@ void visit_whole_tensors(const Communicator& comm, const std::vector<NamedShard>
   }
 }
 
-}  // namespace tw::layer_parallel
+}  // namespace tw

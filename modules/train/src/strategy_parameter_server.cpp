@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "by_servers.hpp"
-
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
@@ -10,6 +8,9 @@
 #include <tw/parameter_server/elastic_averaging.hpp>
 #include <tw/parameter_server/stale_synchronous.hpp>
 #include <tw/parameter_server/synchronous_averaging.hpp>
+#include <tw/parameter_server/worker.hpp>
+
+#include "alone.hpp"
 
 namespace tw::train {
 namespace {
@@ -36,27 +37,45 @@ std::unique_ptr<Worker> make_worker(const Communicator& comm, const std::vector<
   return nullptr;
 }
 
-}  // namespace
+/// Ranks train by way of servers, and meet in finish() only.
+class ByServers : public Alone {
+ public:
+  explicit ByServers(const StrategySetup& setup);
 
-ByServers::ByServers(const Communicator& comm, const std::vector<NamedTensor>& tensors, const torch::optim::Optimizer& optimizer,
-                     const Options& options)
-    : averages_gradients_(options.strategy.algorithm == ServerAlgorithm::sync), on_exchange_(options.on_exchange) {
-  synchronize(comm, tensors);  // what is not trained too
+  void apply(const std::vector<NamedShard>& shards) override;
+  Seconds exposed_time() const override { return exposed_; }
+  int64_t payload_bytes() const override { return (traffic().pushes + traffic().pulls) * bytes_; }
+  const Traffic* server_traffic() const override { return &traffic(); }
+
+ private:
+  void before_step() override {
+    if (averages_gradients_) exchange();
+  }
+  bool after_step() override {
+    if (!averages_gradients_) exchange();
+    return false;
+  }
+  void finish() override;
+  std::vector<NamedShard> own_shards() const override { return worker_->shards("servers"); }
+  const Traffic& traffic() const noexcept { return worker_->traffic(); }
+  void exchange();
+
+  bool averages_gradients_;
+  OnCommunication on_communication_;
+  int64_t bytes_ = 0;  // of the parameters
+  std::unique_ptr<Worker> worker_;
+  Seconds exposed_{0};
+};
+
+ByServers::ByServers(const StrategySetup& setup)
+    : Alone(setup), averages_gradients_(setup.options.algorithm == ServerAlgorithm::sync), on_communication_(setup.on_communication) {
+  synchronize(setup.ranks.data, setup.model.all_tensors());  // what is not trained too
   std::vector<at::Tensor> trained;
-  for (const NamedTensor& each : tensors) {
+  for (const NamedTensor& each : setup.model.parameters) {
     if (each.tensor.requires_grad()) trained.push_back(each.tensor);
   }
   for (const at::Tensor& each : trained) bytes_ += static_cast<int64_t>(each.nbytes());
-  worker_ = make_worker(comm, trained, optimizer, options.strategy);
-}
-
-void ByServers::average() {
-  if (averages_gradients_) exchange();
-}
-
-bool ByServers::step() {
-  if (!averages_gradients_) exchange();
-  return false;
+  worker_ = make_worker(setup.ranks.data, trained, setup.optimizer, setup.options);
 }
 
 void ByServers::exchange() {
@@ -65,7 +84,7 @@ void ByServers::exchange() {
   worker_->step();
   const auto end = std::chrono::steady_clock::now();
   exposed_ += end - begin;
-  if (on_exchange_ && traffic().pushes + traffic().pulls > before) on_exchange_(begin, end);
+  if (on_communication_ && traffic().pushes + traffic().pulls > before) on_communication_("exchange", 0, begin, end);
 }
 
 void ByServers::finish() {
@@ -74,12 +93,15 @@ void ByServers::finish() {
   exposed_ += watch.elapsed();
 }
 
-void ByServers::restore(const std::vector<NamedShard>& all) {
+void ByServers::apply(const std::vector<NamedShard>& shards) {
+  Alone::apply(shards);
   std::vector<NamedShard> own;
-  std::ranges::copy_if(all, std::back_inserter(own), [](const NamedShard& shard) { return shard.name.starts_with("servers"); });
+  std::ranges::copy_if(shards, std::back_inserter(own), [](const NamedShard& shard) { return shard.name.starts_with("servers"); });
   worker_->restore(own);
 }
 
-int64_t ByServers::bytes_communicated() const noexcept { return (traffic().pushes + traffic().pulls) * bytes_; }
+}  // namespace
+
+std::unique_ptr<Strategy> make_parameter_server(const StrategySetup& setup) { return std::make_unique<ByServers>(setup); }
 
 }  // namespace tw::train

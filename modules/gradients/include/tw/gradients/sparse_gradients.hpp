@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string>
-#include <tw/data_parallel/fwd.hpp>
 #include <vector>
+
+namespace torch::nn {
+class Module;
+}
 
 namespace tw {
 

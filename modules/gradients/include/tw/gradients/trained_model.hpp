@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <tw/mpi/communicator.hpp>
+#include <tw/tensor/named_shard.hpp>
+#include <tw/tensor/named_tensor.hpp>
+#include <vector>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace tw {
+
+/// The mean over the samples of a batch; 0-dimensional.
+using LossFunction = std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets)>;
+
+/// The tensors of a model that a rank has.
+struct ModelTensors {
+  std::vector<NamedTensor> parameters;              ///< each once; those that require a gradient are trained
+  std::vector<NamedTensor> buffers = {};            ///< each once, such as running means; rank 0's count
+  std::map<std::string, std::string> aliases = {};  ///< further names of tied tensors, each to the one that is listed
+  std::vector<std::string> sparse = {};             ///< names of parameters whose gradients are sparse
+
+  /// Parameters and then buffers.
+  std::vector<NamedTensor> all_tensors() const;
+  /// Elements of all trained parameters.
+  int64_t trained_elements() const;
+  /// The tensors of `parameters` alone, for an optimizer.
+  std::vector<at::Tensor> tensors() const;
+};
+
+/// Those of `module`.
+ModelTensors model_tensors(const torch::nn::Module& module);
+
+/// What a training pass is given, and whom it tells. All is borrowed.
+struct TrainingPass {
+  const at::Tensor& inputs;   ///< [n, ...], n > 0
+  const at::Tensor& targets;  ///< [n] or [n, ...]
+  const LossFunction& loss;
+  double weight = 1;   ///< of the gradient of the mean loss
+  int64_t number = 0;  ///< among the passes of a run; what random layers draw may depend on it
+  /// Called once, when the loss is known and before gradients are reduced; outputs are undefined where this rank has none. May put another loss in
+  /// its place, which counts where TrainedModel::makes_one_backward_pass(). May be empty.
+  std::function<void(const at::Tensor& outputs, at::Tensor& loss)> on_loss = {};
+};
+
+/// Told when this rank was in which phase of a pass, for timelines. @param name a literal
+using OnPhase = std::function<void(const char* name, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
+
+/// What is trained, wherever its parameters lie: whole on each rank, or in parts that several ranks hold together. Whoever trains knows no more of
+/// it; what ranks along a `data` axis do with the gradients is not its business.
+///
+/// The ranks that hold one model together take the same samples, and call forward() and pass() together, with equally many rows.
+class TrainedModel {
+ public:
+  virtual ~TrainedModel() = default;
+
+  /// The axes of a mesh along which ranks hold it together. Empty: each rank has the whole model.
+  virtual std::vector<std::string> axes() const { return {}; }
+  /// This rank's. The same tensors at each call.
+  virtual ModelTensors tensors() const = 0;
+  /// Parameters, buffers and whatever else a checkpoint needs of it; shares memory. As it stands here: all of tensors(), whole on each rank.
+  virtual std::vector<NamedShard> shards() const;
+  /// Where the trained parameters lie in the whole model, for OptimizerState. As it stands here: whole.
+  virtual std::vector<OptimizedTensor> optimized_tensors() const;
+  /// Parameters and buffers of the whole model on rank 0 of `holders`, as one process would have them; nothing elsewhere. Collective over `holders`.
+  /// As it stands here: put together from shards(). @param holders the ranks that hold one model together
+  virtual std::vector<NamedTensor> whole_on_root(const Communicator& holders) const;
+
+  /// The output on each rank, for evaluation; with a graph of autograd where makes_one_backward_pass(). Collective over those that hold the model.
+  /// @param inputs [n, ...], n > 0
+  virtual at::Tensor forward(const at::Tensor& inputs) = 0;
+  /// Forward and backward pass: adds to `.grad()` of this rank's parameters. Collective over those that hold the model. As it stands here: forward()
+  /// and autograd.
+  virtual void pass(const TrainingPass& pass);
+  /// Whether pass() is one backward pass of autograd, so that a reducer may take each gradient as it comes. Otherwise gradients are there when it
+  /// returns.
+  virtual bool makes_one_backward_pass() const { return true; }
+  /// Whether this rank looks at inputs or targets. Others are given as many rows without content.
+  virtual bool needs_samples() const { return true; }
+  virtual void set_training(bool /*training*/) {}
+  /// From now on, tells of the phases of a pass. Empty: no more.
+  virtual void tell_phases(OnPhase /*on_phase*/) {}
+
+ protected:
+  TrainedModel() = default;
+  TrainedModel(const TrainedModel&) = default;
+  TrainedModel& operator=(const TrainedModel&) = default;
+};
+
+/// A module that each rank has whole. @param forward calls it
+std::shared_ptr<TrainedModel> whole_model(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward);
+
+/// A model that is another one, but for what is overridden.
+class ModelOverModel : public TrainedModel {
+ public:
+  explicit ModelOverModel(std::shared_ptr<TrainedModel> inner) : inner_(std::move(inner)) {}
+
+  std::vector<std::string> axes() const override { return inner_->axes(); }
+  ModelTensors tensors() const override { return inner_->tensors(); }
+  std::vector<NamedShard> shards() const override { return inner_->shards(); }
+  std::vector<OptimizedTensor> optimized_tensors() const override { return inner_->optimized_tensors(); }
+  std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override { return inner_->whole_on_root(holders); }
+  at::Tensor forward(const at::Tensor& inputs) override { return inner_->forward(inputs); }
+  void pass(const TrainingPass& pass) override { inner_->pass(pass); }
+  bool makes_one_backward_pass() const override { return inner_->makes_one_backward_pass(); }
+  bool needs_samples() const override { return inner_->needs_samples(); }
+  void set_training(bool training) override { inner_->set_training(training); }
+  void tell_phases(OnPhase on_phase) override { inner_->tell_phases(std::move(on_phase)); }
+
+ protected:
+  const std::shared_ptr<TrainedModel>& inner() const noexcept { return inner_; }
+
+ private:
+  std::shared_ptr<TrainedModel> inner_;
+};
+
+}  // namespace tw

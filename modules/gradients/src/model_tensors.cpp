@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+
+#include <tw/gradients/sparse_gradients.hpp>
+#include <tw/gradients/trained_model.hpp>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace tw {
+namespace {
+
+// Each tensor once; further names of it go to `aliases`.
+template <class Entries>
+std::vector<NamedTensor> named_once(const Entries& entries, std::map<std::string, std::string>& aliases) {
+  std::vector<NamedTensor> tensors;
+  std::unordered_map<const c10::TensorImpl*, std::string> first;
+  for (const auto& entry : entries) {
+    const auto [found, is_new] = first.emplace(entry.value().unsafeGetTensorImpl(), entry.key());
+    if (is_new) {
+      tensors.push_back({entry.key(), entry.value()});
+    } else {
+      aliases.emplace(entry.key(), found->second);
+    }
+  }
+  return tensors;
+}
+
+class WholeModel : public TrainedModel {
+ public:
+  WholeModel(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward)
+      : module_(std::move(module)), forward_(std::move(forward)) {}
+
+  ModelTensors tensors() const override { return model_tensors(*module_); }
+  at::Tensor forward(const at::Tensor& inputs) override { return forward_(inputs); }
+  void set_training(bool training) override { module_->train(training); }
+
+ private:
+  std::shared_ptr<torch::nn::Module> module_;
+  std::function<at::Tensor(const at::Tensor&)> forward_;
+};
+
+}  // namespace
+
+ModelTensors model_tensors(const torch::nn::Module& module) {
+  ModelTensors tensors;
+  tensors.parameters = named_once(module.named_parameters(), tensors.aliases);
+  tensors.buffers = named_once(module.named_buffers(), tensors.aliases);
+  tensors.sparse = sparse_gradients_of(module);
+  return tensors;
+}
+
+std::shared_ptr<TrainedModel> whole_model(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward) {
+  return std::make_shared<WholeModel>(std::move(module), std::move(forward));
+}
+
+std::vector<std::string> sparse_gradients_of(const torch::nn::Module& module) {
+  std::unordered_set<const c10::TensorImpl*> weights;
+  for (const auto& child : module.modules(/*include_self=*/false)) {
+    const auto* embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(child.get());
+    const auto* bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(child.get());
+    if (embedding != nullptr && embedding->options.sparse()) weights.insert(embedding->weight.unsafeGetTensorImpl());
+    if (bag != nullptr && bag->options.sparse()) weights.insert(bag->weight.unsafeGetTensorImpl());
+  }
+  std::vector<std::string> names;
+  std::map<std::string, std::string> aliases;
+  for (const NamedTensor& parameter : named_once(module.named_parameters(), aliases)) {
+    if (parameter.tensor.requires_grad() && weights.contains(parameter.tensor.unsafeGetTensorImpl())) names.push_back(parameter.name);
+  }
+  return names;
+}
+
+}  // namespace tw

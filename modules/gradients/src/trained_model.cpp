@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/gradients/trained_model.hpp>
+
+#include <ATen/ops/full_like.h>
+
+#include <tw/comm/whole_tensors.hpp>
+
+namespace tw {
+
+std::vector<NamedTensor> ModelTensors::all_tensors() const {
+  std::vector<NamedTensor> all = parameters;
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  return all;
+}
+
+int64_t ModelTensors::trained_elements() const {
+  int64_t elements = 0;
+  for (const NamedTensor& parameter : parameters) elements += parameter.tensor.requires_grad() ? parameter.tensor.numel() : 0;
+  return elements;
+}
+
+std::vector<at::Tensor> ModelTensors::tensors() const {
+  std::vector<at::Tensor> all;
+  for (const NamedTensor& parameter : parameters) all.push_back(parameter.tensor);
+  return all;
+}
+
+std::vector<NamedShard> TrainedModel::shards() const {
+  std::vector<NamedShard> shards;
+  const ModelTensors mine = tensors();
+  for (const auto& [name, tensor] : mine.parameters) shards.push_back(whole(name, tensor, ShardKind::parameter));
+  for (const auto& [name, tensor] : mine.buffers) shards.push_back(whole(name, tensor, ShardKind::buffer));
+  return shards;
+}
+
+std::vector<OptimizedTensor> TrainedModel::optimized_tensors() const {
+  std::vector<OptimizedTensor> optimized;
+  for (const auto& [name, tensor] : tensors().parameters) optimized.push_back({tensor, {whole(name, tensor, ShardKind::parameter)}});
+  return optimized;
+}
+
+std::vector<NamedTensor> TrainedModel::whole_on_root(const Communicator& holders) const {
+  if (axes().empty()) return holders.rank() == 0 ? tensors().all_tensors() : std::vector<NamedTensor>();
+  std::vector<NamedShard> tensors = shards();
+  std::erase_if(tensors, [](const NamedShard& shard) { return shard.kind != ShardKind::parameter && shard.kind != ShardKind::buffer; });
+  std::vector<NamedTensor> all;
+  visit_whole_tensors(holders, tensors, [&](const std::string& name, const at::Tensor& values) {
+    if (holders.rank() == 0) all.push_back({name, values});
+  });
+  return all;
+}
+
+void TrainedModel::pass(const TrainingPass& pass) {
+  const at::Tensor outputs = forward(pass.inputs);
+  at::Tensor loss = pass.loss(outputs, pass.targets);
+  if (pass.on_loss) pass.on_loss(outputs, loss);
+  loss.backward(at::full_like(loss, pass.weight));
+}
+
+}  // namespace tw

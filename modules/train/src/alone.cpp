@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alone.hpp"
+
+#include <ATen/ops/zeros.h>
+#include <torch/optim/optimizer.h>
+
+#include <algorithm>
+#include <tw/comm/collectives.hpp>
+#include <utility>
+
+#include "non_finite.hpp"
+
+namespace tw::train {
+
+Alone::Alone(const StrategySetup& setup)
+    : comm_(setup.ranks.data), model_(setup.model), optimizer_(setup.optimizer), state_(state_of(setup.optimizer, setup.model)) {}
+
+void Alone::zero_grad() { optimizer_.zero_grad(); }
+
+// Such that the mean over the ranks of what they follow is the gradient of the mean over all samples.
+void Alone::gather(const Share& share, const std::function<void(double weight)>& pass) {
+  pass(static_cast<double>(share.here * comm_.size()) / static_cast<double>(share.samples));
+}
+
+void Alone::say(Word word) {
+  said_[static_cast<size_t>(word)] = 1;
+  trouble_ = trouble_ || word == Word::trouble;
+}
+
+Outcome Alone::update() {
+  before_step();
+  const bool left_out = std::exchange(trouble_, false) || !gradients_finite();
+  if (left_out) said_[static_cast<size_t>(Word::trouble)] = 1;
+  if (!left_out) optimizer_.step();
+  Outcome outcome = after_step() ? hear() : Outcome{};
+  outcome.left_out = left_out;
+  return outcome;
+}
+
+Outcome Alone::meet() {
+  finish();
+  return hear();
+}
+
+std::vector<NamedShard> Alone::shards() const {
+  std::vector<NamedShard> shards = parameter_shards(model_);
+  append(shards, state_.shards());
+  for (NamedShard& shard : shards) {
+    if (shard.kind == ShardKind::counter) shard.tensor = shard.tensor.to(at::kDouble);  // whole numbers have no mean
+    shard.on_reshard = OnReshard::mean;
+  }
+  append(shards, own_shards());
+  return shards;
+}
+
+bool Alone::gradients_finite() const {
+  return std::all_of(model_.parameters.begin(), model_.parameters.end(), [](const NamedTensor& parameter) {
+    const at::Tensor& gradient = parameter.tensor.grad();
+    return !gradient.defined() || is_finite(gradient);
+  });
+}
+
+Outcome Alone::hear() {
+  const at::Tensor heard = at::zeros({2}, at::TensorOptions().dtype(at::kInt));
+  std::copy(said_.begin(), said_.end(), heard.mutable_data_ptr<int32_t>());
+  said_ = {};
+  allreduce(comm_, heard, ReduceOp::sum);
+  const auto* counts = heard.const_data_ptr<int32_t>();
+  return {.trouble = counts[static_cast<int>(Word::trouble)] > 0, .stop = counts[static_cast<int>(Word::stop)] > 0};
+}
+
+}  // namespace tw::train

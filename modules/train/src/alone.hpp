@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+
+#include "strategies.hpp"
+
+namespace tw::train {
+
+/// The ranks train alone, and meet when the strategy says so.
+class Alone : public Strategy {
+ public:
+  explicit Alone(const StrategySetup& setup);
+
+  void zero_grad() override;
+  void gather(const Share& share, const std::function<void(double weight)>& pass) override;
+  void say(Word word) override;
+  Outcome update() override;
+  Outcome meet() override;
+  torch::optim::Optimizer& optimizer() override { return optimizer_; }
+  /// Each rank's own.
+  std::vector<NamedShard> shards() const override;
+  void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
+  void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
+
+ protected:
+  /// Between the backward pass and the optimizer's step.
+  virtual void before_step() {}
+  /// @return whether the ranks have met
+  virtual bool after_step() = 0;
+  /// Makes the ranks' parameters one.
+  virtual void finish() = 0;
+  /// What the strategy remembers.
+  virtual std::vector<NamedShard> own_shards() const = 0;
+
+ private:
+  bool gradients_finite() const;
+  Outcome hear();
+
+  const Communicator& comm_;
+  const Model& model_;
+  torch::optim::Optimizer& optimizer_;
+  OptimizerState state_;
+  std::array<int32_t, 2> said_{};  // since the ranks last met
+  bool trouble_ = false;           // in this update
+};
+
+}  // namespace tw::train

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "earlier_run.hpp"
+
+#include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
+
+namespace tw::train {
+
+std::optional<Progress> earlier_run(const Snapshots& snapshots, const Options& options, const Progress& now) {
+  if (options.resume == Resume::fresh) return std::nullopt;
+  const auto last = snapshots.last_step();
+  if (!last) return std::nullopt;
+  auto earlier = snapshots.newest();
+  const std::string folder = options.folder().string();
+  const bool refuses = options.resume == Resume::refuse;
+  if (!earlier || (refuses && earlier->finished && earlier->step != *last)) {
+    throw Error(concat(folder, " holds a run whose end is unknown: the newest checkpoint, of step ", *last, ", is damaged. ",
+                       earlier ? concat("Resume from that of step ", earlier->step, " (--resume), or say") : "No other is whole. Say",
+                       " that it may be lost (--fresh)"));
+  }
+  if (refuses && earlier->finished) return std::nullopt;
+  if (refuses) {
+    throw Error(concat(folder, " holds a run that was not finished: epoch ", earlier->epoch, ", step ", earlier->step,
+                       ". Resume it (--resume), or say that it may be lost (--fresh)"));
+  }
+  TW_EXPECTS(earlier->seed == options.seed, "the run to be resumed was begun with seed ", earlier->seed, ", not ", options.seed);
+  if (!earlier->data.empty() && earlier->data != now.data) {
+    throw Error(concat("the run in ", folder, " was begun with other data: to train and to test, ", earlier->data, ", where these have ", now.data,
+                       ". Resume it with its own, or give this one another name"));
+  }
+  return earlier;
+}
+
+}  // namespace tw::train

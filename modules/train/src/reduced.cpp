@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reduced.hpp"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <optional>
+#include <tw/base/log.hpp>
+#include <tw/comm/collectives.hpp>
+
+namespace tw::train {
+namespace {
+
+// Nothing, if it is the order of another model's gradients: one whose layers were frozen or not, as these are not.
+std::vector<int64_t> usable(const Communicator& comm, const std::vector<int64_t>& order, const Model& model) {
+  if (model.is_in_parts()) return {};
+  const auto trained = std::count_if(model.parameters.begin(), model.parameters.end(), [](const NamedTensor& p) { return p.tensor.requires_grad(); });
+  if (order.empty() || order.size() + model.sparse.size() == static_cast<size_t>(trained)) return order;
+  if (comm.rank() == 0) log_warning("the run to be resumed trained other parameters: the order in which gradients arrive is found anew");
+  return {};
+}
+
+}  // namespace
+
+Reduced::Reduced(const StrategySetup& setup, const ReducerOptions& options)
+    : parts_(setup.ranks.parts), model_(setup.model), parallel_(setup.ranks.data, setup.model.all_tensors(), options) {}
+
+// The sum over ranks and passes is the mean over the update's samples. What is not one backward pass of autograd gathers in the buckets, and is
+// reduced when all of it is there.
+void Reduced::gather(const Share& share, const std::function<void(double weight)>& pass) {
+  {
+    std::optional<DataParallel::NoSync> local;
+    if (!share.last || !share.one_backward) local.emplace(parallel_.no_sync());
+    pass(static_cast<double>(share.here) / static_cast<double>(share.samples));
+  }
+  if (share.last && !share.one_backward) parallel_.join_backward();
+}
+
+Outcome Reduced::outcome() const {
+  const bool here = parallel_.notices(static_cast<int>(Word::trouble)) > 0 || !parallel_.gradients_finite();
+  const auto [trouble, stop] = of_all_parts(here, parallel_.notices(static_cast<int>(Word::stop)) > 0);
+  return {.left_out = trouble, .trouble = trouble, .stop = stop};
+}
+
+// What one part of a model must not do, the others must not either.
+std::pair<bool, bool> Reduced::of_all_parts(bool trouble, bool stop) const {
+  if (parts_ == nullptr) return {trouble, stop};
+  const at::Tensor flags = at::zeros({2}, at::TensorOptions().dtype(at::kInt));
+  auto* const values = flags.mutable_data_ptr<int32_t>();
+  values[0] = trouble ? 1 : 0;
+  values[1] = stop ? 1 : 0;
+  allreduce(*parts_, flags, ReduceOp::max);
+  return {values[0] != 0, values[1] != 0};
+}
+
+ReducerOptions reducer_options(const StrategySetup& setup) {
+  return {.reduction = Reduction::sum,
+          .check_finite = true,
+          .arrival_order = usable(setup.ranks.data, setup.arrival_order, setup.model),
+          .sparse = setup.model.sparse,
+          .on_bucket = [on_communication = setup.on_communication](int64_t bucket, auto begin, auto end) {
+            if (on_communication) on_communication("all-reduce", bucket, begin, end);
+          }};
+}
+
+}  // namespace tw::train

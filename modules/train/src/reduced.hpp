@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/data_parallel/data_parallel.hpp>
+#include <utility>
+
+#include "strategies.hpp"
+
+namespace tw::train {
+
+/// The ranks meet in every update: gradients are reduced.
+class Reduced : public Strategy {
+ public:
+  Reduced(const StrategySetup& setup, const ReducerOptions& options);
+
+  void gather(const Share& share, const std::function<void(double weight)>& pass) override;
+  void say(Word word) override { parallel_.give_notice(static_cast<int>(word)); }
+  std::vector<int64_t> arrival_order() const override { return parallel_.reducer().arrival_order(); }
+  Seconds exposed_time() const override { return parallel_.exposed_time(); }
+  int64_t payload_bytes() const override { return parallel_.reducer().payload_bytes(); }
+
+ protected:
+  Outcome outcome() const;
+  const Model& model() const noexcept { return model_; }
+  DataParallel& parallel() noexcept { return parallel_; }
+
+ private:
+  std::pair<bool, bool> of_all_parts(bool trouble, bool stop) const;
+
+  const Communicator* parts_;
+  const Model& model_;
+  DataParallel parallel_;
+};
+
+/// What all of these want of their reducer.
+ReducerOptions reducer_options(const StrategySetup& setup);
+
+}  // namespace tw::train

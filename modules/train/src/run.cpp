@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run.hpp"
+
+#include <torch/optim/optimizer.h>
+
+#include <exception>
+#include <tw/base/contract.hpp>
+#include <tw/base/log.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/comm/objects.hpp>
+
+#include "agreed_options.hpp"
+#include "data_identity.hpp"
+#include "earlier_run.hpp"
+#include "evaluate.hpp"
+#include "progress_shard.hpp"
+#include "server_figures.hpp"
+#include "signals.hpp"
+
+namespace tw::train {
+
+Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
+                  const Options& options)
+    : mesh_(std::move(mesh)),
+      model_(std::move(model)),
+      ranks_(ranks_of(mesh_, model_)),
+      objective_(std::move(objective)),
+      train_(train),
+      test_(test),
+      rows_of_train_(train.size()),
+      options_(agreed_options(ranks_.all, options, train, test, objective_)) {
+  expect_parameters(ranks_, model_);
+  progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * ranks_.data.size();
+  progress_.seed = options_.seed;
+  if (keeps_checkpoints()) {
+    lock_.emplace(ranks_.all, options_.folder());
+    if (ranks_.all.rank() == 0) best_.remove_partial();
+    snapshots_.emplace(ranks_, model_, options_);
+    const std::string identity =
+        on_all_ranks(ranks_.all, "reading the data's content", [&] { return ranks_.all.rank() == 0 ? identity_of(train_, test_) : std::string(); });
+    progress_.data = broadcast_string(ranks_.all, identity, Rank(0));
+    earlier_ = earlier_run(*snapshots_, options_, progress_);
+    if (earlier_) progress_.global_batch = earlier_->global_batch;
+  }
+  strategy_ = make_strategy({.ranks = ranks_,
+                             .model = model_,
+                             .optimizer = optimizer,
+                             .options = options_.strategy,
+                             .arrival_order = earlier_ ? earlier_->arrival_order : std::vector<int64_t>(),
+                             .on_communication = [this](const char* name, int64_t number, auto begin, auto end) {
+                               if (tracing()) timeline_.add(Timeline::Row::communication, name, begin, end, number);
+                             }});
+  for (const auto& group : strategy_->optimizer().param_groups()) base_rates_.push_back(group.options().get_lr());
+  state_.emplace(ranks_.all, model_, strategy_->optimizer(), options_);
+  for (const Metric& metric : objective_.metrics) state_->figures.push_back(metric.name);
+}
+
+Trainer::Run::~Run() {
+  if (tracing()) model_.trained->tell_phases({});
+}
+
+std::vector<NamedShard> Trainer::Run::shards() const {
+  std::vector<NamedShard> all = shards_of(model_, *strategy_);
+  all.push_back(as_shard(progress_));
+  return all;
+}
+
+void Trainer::Run::apply(const std::vector<NamedShard>& shards) {
+  strategy_->apply(shards);
+  take_shard(progress_, shards);
+}
+
+void Trainer::Run::begin_behind(int64_t epochs) {
+  TW_EXPECTS(!earlier_ && epochs >= 0, "a run that resumes a checkpoint does not begin behind epoch ", epochs);
+  begin_behind_ = epochs;
+}
+
+Summary Trainer::Run::run() {
+  const Signals signals;
+  make_loader();
+  if (tracing()) trace();
+  begin();
+  model_.set_training(true);
+  notify(&Hook::on_start);
+  while (progress_.epoch <= options_.epochs && !stopped()) train_epoch();
+  return finish();
+}
+
+void Trainer::Run::trace() {
+  timeline_.begin(ranks_.all, options_.trace);
+  model_.trained->tell_phases(
+      [this](const char* name, auto begin, auto end) { timeline_.add(Timeline::Row::compute, name, begin, end, progress_.step); });
+}
+
+void Trainer::Run::make_loader() {
+  const int64_t batch = options_.samples_of_a_pass(progress_.global_batch, ranks_.data.size());
+  const SamplerOptions sampler{.seed = static_cast<uint64_t>(options_.seed), .uneven = options_.uneven};
+  const bool looks = model_.trained->needs_samples();
+  const Dataset& seen = looks ? train_ : static_cast<const Dataset&>(rows_of_train_);
+  loader_.emplace(seen, DistributedSampler(static_cast<size_t>(train_.size()), ranks_.data.size(), ranks_.data.rank(), sampler),
+                  LoaderOptions{.global_batch = batch,
+                                .workers = looks ? static_cast<int>(options_.loader_workers) : 0,
+                                .augmentation = looks ? options_.augmentation : Augmentation(),
+                                .seed = static_cast<uint64_t>(options_.seed)});
+  TW_EXPECTS(loader_->steps() > 0, "dropping what cannot be shared evenly leaves nothing of ", train_.size(), " samples for ", ranks_.data.size(),
+             " ranks");
+  if (progress_.global_batch > train_.size() && ranks_.all.rank() == 0) {
+    log_warning("the global batch of ", progress_.global_batch, " is more than the ", train_.size(),
+                " samples that there are: an epoch is one update");
+  }
+  length_ = {(loader_->steps() + options_.accumulation - 1) / options_.accumulation, options_.epochs, progress_.global_batch};
+}
+
+void Trainer::Run::begin() {
+  if (earlier_) {
+    const std::string data = progress_.data;
+    progress_ = snapshots_->restore(earlier_->step, *strategy_);
+    progress_.finished = false;
+    progress_.data = data;
+    const auto mine = [this](const std::vector<double>& sums) { return share_of(sums, ranks_.data.rank(), ranks_.data.size()); };
+    loss_ = {.sum = mine(progress_.loss_sums), .samples = mine(progress_.loss_samples)};
+    stop_out_of_patience();
+  } else if (snapshots_) {
+    snapshots_->remove_all();
+    if (ranks_.all.rank() == 0) best_.forget();
+  }
+  if (begin_behind_ > 0) {
+    progress_.epoch = begin_behind_ + 1;
+    progress_.step = begin_behind_ * length_.steps_per_epoch;
+  }
+  state_->step = first_step_ = progress_.step;
+}
+
+Summary Trainer::Run::finish() {
+  Summary summary{.ranks = ranks_.all.size(),
+                  .epochs = progress_.epoch - 1,
+                  .steps = progress_.step,
+                  .parameters = trained_elements(ranks_, model_),
+                  .test_samples = test_.size(),
+                  .global_batch = progress_.global_batch,
+                  .test = progress_.test,
+                  .best = progress_.best,
+                  .best_epoch = progress_.best_epoch,
+                  .skipped_steps = progress_.skipped,
+                  .stopped_because = stopped_because_,
+                  .diverged = diverged_,
+                  .train_time = train_time_};
+  progress_.finished = progress_.finished || (progress_.epoch > options_.epochs && !diverged_);
+  summary.finished = progress_.finished;
+  if (trained_samples_ > 0) count_into(summary);
+  // What cannot be written takes the report away from nobody.
+  std::exception_ptr failure;
+  const auto attempt = [&](const auto& call) {
+    try {
+      call();
+    } catch (const Error&) {
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  if (snapshots_ && !diverged_ && trained_samples_ > 0) attempt([&] { save(); });
+  if (snapshots_) attempt([&] { snapshots_->finish(); });
+  if (tracing()) attempt([&] { timeline_.write(ranks_.all); });
+  notify(&Hook::on_end, summary);
+  if (failure) std::rethrow_exception(failure);
+  return summary;
+}
+
+// What was measured.
+void Trainer::Run::count_into(Summary& summary) {
+  summary.samples_per_s = static_cast<double>(trained_samples_) / train_time_.count();
+  // Each rank's waits over its own time: ranks do not begin an epoch at the same moment, and the first to begin waits for the last.
+  const auto shares = sum_over_ranks(ranks_.all, {strategy_->exposed_time() / train_time_, loader_->waited() / train_time_});
+  summary.exposed_comm_share = shares[0] / ranks_.all.size();
+  summary.bytes_per_step = static_cast<double>(strategy_->payload_bytes()) / static_cast<double>(progress_.step - first_step_);
+  summary.waited_for_data_share = shares[1] / ranks_.all.size();
+  if (const auto* traffic = strategy_->server_traffic()) summary.servers = figures_of(*traffic, ranks_.data, train_time_);
+}
+
+std::chrono::steady_clock::time_point Trainer::Run::span(const char* name, std::chrono::steady_clock::time_point begin) {
+  const auto now = std::chrono::steady_clock::now();
+  if (tracing()) timeline_.add(Timeline::Row::compute, name, begin, now, progress_.step);
+  return now;
+}
+
+}  // namespace tw::train

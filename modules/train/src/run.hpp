@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <tw/data/loader.hpp>
+#include <tw/state/directory_lock.hpp>
+#include <tw/train/timeline.hpp>
+#include <tw/train/trainer.hpp>
+#include <vector>
+
+#include "best_model.hpp"
+#include "non_finite.hpp"
+#include "ranks.hpp"
+#include "rows_alone.hpp"
+#include "snapshots.hpp"
+#include "strategy.hpp"
+
+namespace tw::train {
+
+/// The parts of a run, in the order of a step: the loader gives this rank's share of the samples, the model a loss, `strategy_` gradients and an
+/// update, `snapshots_` what survives a kill.
+class Trainer::Run {
+ public:
+  Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
+      const Options& options);
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  void add(Hook& hook) { hooks_.push_back(&hook); }
+  std::vector<NamedShard> shards() const;
+  void prepare(const std::vector<std::string>& names) { strategy_->prepare(names); }
+  void apply(const std::vector<NamedShard>& shards);
+  void begin_behind(int64_t epochs);
+  Summary run();
+
+ private:
+  bool keeps_checkpoints() const { return options_.checkpoint.every_epochs > 0 || options_.checkpoint.every_steps > 0; }
+  bool tracing() const { return !options_.trace.empty(); }
+  bool stopped() const { return !stopped_because_.empty(); }
+
+  template <class Method, class... Arguments>
+  void notify(Method method, const Arguments&... arguments) {
+    for (Hook* hook : hooks_) (hook->*method)(*state_, arguments...);
+  }
+  /// What was computed since `begin`. @return now
+  std::chrono::steady_clock::time_point span(const char* name, std::chrono::steady_clock::time_point begin);
+
+  // Beginning and end.
+  void trace();
+  void make_loader();
+  void begin();
+  Summary finish();
+  void count_into(Summary& summary);
+
+  // An epoch.
+  void train_epoch();
+  void end_epoch(Seconds time);
+  void keep_best();
+  void stop_out_of_patience();
+  void save();
+
+  // An update.
+  void update();
+  void backward(int64_t pass, int64_t samples);
+  void set_learning_rate();
+  void react();
+  void heed(const Outcome& outcome);
+  std::string reason_to_stop();
+
+  Mesh mesh_;
+  Model model_;
+  Ranks ranks_;
+  Objective objective_;
+  const Dataset& train_;
+  const Dataset& test_;
+  RowsAlone rows_of_train_;  // for ranks that look at no samples
+  Options options_;
+  BestModel best_{model_, objective_, options_};
+  std::optional<DirectoryLock> lock_;
+  std::optional<Snapshots> snapshots_;
+  Progress progress_;
+  std::optional<Progress> earlier_;  // where the run to be resumed stands
+  std::unique_ptr<Strategy> strategy_;
+  std::optional<Loader> loader_;
+  std::vector<Hook*> hooks_;
+  std::vector<double> base_rates_;  // of the optimizer's groups
+  RunLength length_;
+  int64_t begin_behind_ = 0;  // epochs
+  int64_t first_step_ = 0;    // where this run began, or went on
+  EpochLoss loss_;
+  Suspect suspect_;
+  std::optional<State> state_;
+  std::string stopped_because_;
+  bool diverged_ = false;
+  int64_t trained_samples_ = 0;
+  Seconds train_time_{0};
+  Timeline timeline_;
+};
+
+}  // namespace tw::train

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/data_parallel/synchronize.hpp>
+
+#include "evaluate.hpp"
+#include "run.hpp"
+
+namespace tw::train {
+
+void Trainer::Run::train_epoch() {
+  state_->epoch = progress_.epoch;
+  state_->samples = progress_.consumed;
+  loader_->begin_epoch(progress_.epoch - 1, progress_.consumed);
+  state_->epoch_samples = loader_->end();
+  notify(&Hook::on_start_epoch);
+  const Stopwatch watch;
+  const int64_t samples_before = progress_.consumed;
+  while (progress_.consumed < state_->epoch_samples && !stopped()) {
+    update();
+    if (snapshots_) snapshots_->poll();
+    const int64_t every = options_.checkpoint.every_steps;
+    const bool epoch_ends = progress_.consumed >= state_->epoch_samples;
+    if (!stopped() && !epoch_ends && every > 0 && progress_.step % every == 0) save();
+  }
+  ranks_.all.barrier();  // the epoch takes as long as its slowest rank
+  const Seconds time = watch.elapsed();
+  trained_samples_ += progress_.consumed - samples_before;
+  train_time_ += time;
+  if (progress_.consumed >= state_->epoch_samples) end_epoch(time);
+}
+
+void Trainer::Run::end_epoch(Seconds time) {
+  const Stopwatch watch;
+  const Outcome outcome = strategy_->meet();
+  const Seconds meeting = watch.elapsed();  // is training too
+  time += meeting;
+  train_time_ += meeting;
+  if (outcome.trouble) react();
+  heed(outcome);
+  EpochReport report;
+  report.epoch = progress_.epoch;
+  report.step = progress_.step;
+  report.learning_rate = state_->learning_rate;
+  report.train_time = time;
+  report.samples = state_->epoch_samples;
+  const std::vector<double> losses = sum_over_ranks(ranks_.data, {loss_.sum, loss_.samples});
+  report.train_loss = losses[0] / losses[1];
+  const bool last = progress_.epoch == options_.epochs;
+  if (test_.size() > 0 && (last || progress_.epoch % options_.evaluate_every == 0)) {
+    synchronize(ranks_.data, model_.buffers);
+    report.test = evaluate(ranks_.data, model_, objective_, test_);
+    if (ranks_.parts != nullptr) make_equal(*ranks_.parts, report.test);
+    progress_.test = report.test;
+    report.best = best_.judge(report, progress_);
+    if (report.best && snapshots_) keep_best();
+  }
+  loss_ = {};
+  progress_.consumed = 0;
+  ++progress_.epoch;
+  stop_out_of_patience();
+  notify(&Hook::on_end_epoch, report);
+  const int64_t every = options_.checkpoint.every_epochs;
+  if (!last && !stopped() && every > 0 && report.epoch % every == 0) save();
+}
+
+// Those of the first model along the data axis put it together.
+void Trainer::Run::keep_best() {
+  if (ranks_.data.rank() != 0) return;
+  const std::vector<NamedTensor> tensors = ranks_.parts != nullptr ? model_.trained->whole_on_root(*ranks_.parts) : model_.all_tensors();
+  if (ranks_.all.rank() == 0) best_.keep(progress_, tensors);
+}
+
+void Trainer::Run::stop_out_of_patience() {
+  const std::string why = best_.why_out_of_patience(progress_);
+  if (why.empty() || stopped()) return;
+  stopped_because_ = why;
+  progress_.finished = true;
+}
+
+void Trainer::Run::save() {
+  const auto begin = std::chrono::steady_clock::now();
+  snapshots_->save(progress_, loss_, *strategy_);
+  span("checkpoint", begin);
+}
+
+}  // namespace tw::train

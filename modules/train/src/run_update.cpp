@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <torch/optim/optimizer.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tw/base/log.hpp>
+#include <tw/comm/objects.hpp>
+
+#include "pass.hpp"
+#include "run.hpp"
+#include "signals.hpp"
+
+namespace tw::train {
+namespace {
+
+constexpr int64_t most_restores = 3;
+
+}  // namespace
+
+// One step of the optimizer, on the samples of `accumulation` batches.
+void Trainer::Run::update() {
+  const int64_t samples = std::min(progress_.global_batch, state_->epoch_samples - progress_.consumed);
+  strategy_->zero_grad();
+  set_learning_rate();
+  const BufferCopies buffers(model_);
+  for (int64_t pass = 0; loader_->consumed() < progress_.consumed + samples; ++pass) backward(pass, samples);
+  notify(&Hook::on_backward);
+  progress_.consumed = loader_->consumed();
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome outcome = strategy_->update();
+  span("update", begin);
+  if (outcome.left_out) {
+    suspect_.confirm();
+    buffers.put_back();  // whatever the reaction: ranks that meet rarely take checkpoints before it
+  }
+  state_->step = ++progress_.step;
+  state_->samples = progress_.consumed;
+  if (outcome.trouble) react();
+  notify(&Hook::on_update);
+  heed(outcome);
+}
+
+// Takes the next batch, and this rank's share of the gradient of its loss.
+void Trainer::Run::backward(int64_t pass, int64_t samples) {
+  auto begin = std::chrono::steady_clock::now();
+  state_->outputs = state_->loss = at::Tensor();  // so that their memory serves the next ones
+  state_->batch = Batch();
+  state_->batch = loader_->next().value();
+  begin = span("data", begin);
+  const int64_t here = state_->batch.size();
+  const int64_t number = progress_.step * options_.accumulation + pass;
+  const uint64_t seed = seed_of_pass(options_.seed, number * ranks_.data.size() + ranks_.data.rank());
+  torch::manual_seed(seed);
+  notify(&Hook::on_sample);
+  // Between the passes, or where both are over: what is said here travels with the gradients.
+  const auto on_loss = [&](const at::Tensor& outputs, at::Tensor& loss) {
+    state_->outputs = outputs;
+    state_->loss = loss;
+    state_->mean_loss = here > 0 ? loss.item<double>() : 0.0;
+    begin = span("forward", begin);
+    notify(&Hook::on_forward);
+    loss = state_->loss;
+    const bool finite = std::isfinite(state_->mean_loss);
+    suspect_.note(state_->batch, seed, finite);
+    if (!finite) strategy_->say(Word::trouble);
+    if (!Signals::caught().empty() || !state_->stop_reason.empty()) strategy_->say(Word::stop);
+  };
+  const Share share{.here = here,
+                    .samples = samples,
+                    .last = loader_->consumed() >= progress_.consumed + samples,
+                    .one_backward = here == 0 || model_.trained->makes_one_backward_pass()};
+  strategy_->gather(share, [&](double weight) {
+    if (here == 0) return pass_over_nothing(model_, on_loss);
+    model_.trained->pass({state_->batch.inputs, state_->batch.targets, objective_.loss, weight, number, on_loss});
+  });
+  span("backward", begin);
+  if (std::isfinite(state_->mean_loss)) loss_.add(state_->mean_loss, here);
+}
+
+void Trainer::Run::set_learning_rate() {
+  const double factor = learning_rate_factor(options_.schedule, length_, progress_.step);
+  auto& groups = strategy_->optimizer().param_groups();
+  for (size_t i = 0; i < groups.size(); ++i) groups[i].options().set_lr(base_rates_[i] * factor);
+  state_->learning_rate = base_rates_.front() * factor;
+}
+
+// What to do where some rank had no finite gradients.
+void Trainer::Run::react() {
+  const std::string where = suspect_.examine(ranks_.all, model_, objective_);
+  const auto say = [&](const char* reaction) {
+    if (ranks_.all.rank() == 0) log_warning("step ", progress_.step, ": ", where, "; ", reaction);
+  };
+  if (snapshots_) snapshots_->settle();
+  const bool may_restore = options_.non_finite == NonFinite::restore && snapshots_ && progress_.restores < most_restores;
+  const auto newest = may_restore ? snapshots_->newest() : std::nullopt;
+  if (options_.non_finite == NonFinite::skip) {
+    ++progress_.skipped;
+    say("this update is left out");
+  } else if (newest) {
+    say("back to the parameters of the newest checkpoint");
+    (void)snapshots_->restore(newest->step, *strategy_);
+    (void)strategy_->meet();  // again: a checkpoint of the middle of a period holds parameters of each rank's own
+    ++progress_.skipped;
+    ++progress_.restores;
+  } else {
+    say("the run ends here");
+    stopped_because_ = concat("step ", progress_.step, ": ", where);
+    diverged_ = true;
+  }
+}
+
+void Trainer::Run::heed(const Outcome& outcome) {
+  if (outcome.stop && !stopped()) stopped_because_ = reason_to_stop();
+}
+
+std::string Trainer::Run::reason_to_stop() {
+  const std::string signal = Signals::caught();
+  for (const std::string& reason : allgather_strings(ranks_.all, signal.empty() ? state_->stop_reason : signal)) {
+    if (!reason.empty()) return reason;
+  }
+  return "stopped";
+}
+
+}  // namespace tw::train

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The strategies, each in a file of its own, and what they have in common.
+#pragma once
+#include <tw/state/optimizer_state.hpp>
+
+#include "strategy.hpp"
+
+namespace tw::train {
+
+std::unique_ptr<Strategy> make_data(const StrategySetup& setup);
+std::unique_ptr<Strategy> make_sharded(const StrategySetup& setup);
+std::unique_ptr<Strategy> make_local_sgd(const StrategySetup& setup);
+std::unique_ptr<Strategy> make_diloco(const StrategySetup& setup);
+std::unique_ptr<Strategy> make_parameter_server(const StrategySetup& setup);
+
+void append(std::vector<NamedShard>& shards, std::vector<NamedShard> more);
+
+/// Of the model's shards, those of parameters.
+std::vector<NamedShard> parameter_shards(const Model& model);
+
+/// What `optimizer`, over the parameters of `model`, remembers.
+OptimizerState state_of(torch::optim::Optimizer& optimizer, const Model& model);
+
+}  // namespace tw::train

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <torch/optim/optimizer.h>
+
+#include <tw/gradients/compression.hpp>
+
+#include "reduced.hpp"
+
+namespace tw::train {
+namespace {
+
+std::shared_ptr<Compressor> make_compressor(const StrategyOptions& options) {
+  switch (options.compression) {
+    case CompressionKind::none: return nullptr;
+    case CompressionKind::float16: return half_compression(HalfPrecision::float16);
+    case CompressionKind::bfloat16: return half_compression(HalfPrecision::bfloat16);
+    case CompressionKind::top_k: return top_k_compression({.fraction = options.top_k_fraction});
+    case CompressionKind::power_sgd: return power_sgd_compression({.rank = options.power_sgd_rank});
+  }
+  return nullptr;
+}
+
+/// Every rank makes the whole update.
+class Data : public Reduced {
+ public:
+  Data(const StrategySetup& setup, const ReducerOptions& options)
+      : Reduced(setup, options), compressor_(options.compressor), optimizer_(setup.optimizer), state_(state_of(setup.optimizer, setup.model)) {}
+
+  void zero_grad() override { optimizer_.zero_grad(); }
+  Outcome update() override {
+    const Outcome result = outcome();
+    if (!result.left_out) optimizer_.step();
+    return result;
+  }
+  torch::optim::Optimizer& optimizer() override { return optimizer_; }
+  std::vector<NamedShard> shards() const override {
+    std::vector<NamedShard> shards = parameter_shards(model());
+    append(shards, state_.shards());
+    if (compressor_) append(shards, compressor_->shards());
+    return shards;
+  }
+  void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
+  void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
+
+ private:
+  std::shared_ptr<Compressor> compressor_;
+  torch::optim::Optimizer& optimizer_;
+  OptimizerState state_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_data(const StrategySetup& setup) {
+  ReducerOptions options = reducer_options(setup);
+  options.compressor = make_compressor(setup.options);
+  return std::make_unique<Data>(setup, options);
+}
+
+}  // namespace tw::train

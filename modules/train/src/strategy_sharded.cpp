@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <torch/optim/optimizer.h>
+
+#include <tw/gradients/sharded_optimizer.hpp>
+
+#include "reduced.hpp"
+
+namespace tw::train {
+namespace {
+
+/// Each rank updates its share of the parameters.
+class Sharded : public Reduced {
+ public:
+  Sharded(const StrategySetup& setup, const ReducerOptions& reducer, const ShardedOptimizerOptions& options)
+      : Reduced(setup, reducer),
+        optimizer_(parallel().reducer(), parallel().parameters(), optimizer_like(setup.optimizer, parallel().parameters()), options),
+        state_(optimizer_.local(), optimizer_.optimized()) {}
+
+  void zero_grad() override { optimizer_.zero_grad(); }
+  Outcome update() override {
+    const Outcome result = outcome();
+    if (result.left_out) {
+      optimizer_.skip();
+    } else {
+      optimizer_.step();
+    }
+    return result;
+  }
+  torch::optim::Optimizer& optimizer() override { return optimizer_.local(); }
+  std::vector<NamedShard> shards() const override {
+    std::vector<NamedShard> shards = parameter_shards(model());
+    append(shards, state_.shards());
+    append(shards, optimizer_.master_shards());
+    return shards;
+  }
+  void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
+  void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
+  Seconds exposed_time() const override { return Reduced::exposed_time() + optimizer_.exposed_time(); }
+  int64_t payload_bytes() const override { return Reduced::payload_bytes() + optimizer_.payload_bytes(); }
+
+ private:
+  ShardedOptimizer optimizer_;
+  OptimizerState state_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_sharded(const StrategySetup& setup) {
+  ReducerOptions options = reducer_options(setup);
+  options.sharding = Sharding::slices;
+  options.release = setup.options.release_gradients;
+  return std::make_unique<Sharded>(setup, options, ShardedOptimizerOptions{.one_copy_per_node = setup.options.one_copy_per_node});
+}
+
+}  // namespace tw::train

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# syntax.sh [TORCH] [COMPILER]: whether every unit of build/release compiles with the headers below TORCH/include, of another LibTorch, and by COMPILER.
+# Nothing is made. Succeeds when all do; otherwise says what the compiler said.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+torch=${1:-} compiler=${2:-g++}
+torch_now=$(sed -nE 's/^TW_TORCH_DIR:[A-Z]+=(.+)/\1/p' build/release/CMakeCache.txt)
+torch_now=$(realpath "${torch_now:-${TW_TORCH_DIR:-build/deps/torch}}")
+export torch_now torch=${torch:-$torch_now} compiler
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+check() {
+  local command=$1
+  command=${command#*"/c++ "}  # behind the launcher and the compiler
+  command=${command//"$torch_now/include"/"$torch/include"}
+  command=$(sed -E 's/ -o [^ ]+//; s/ -MF [^ ]+//; s/ -MT [^ ]+//; s/ -MD//; s/ -Winvalid-pch//; s/ -Xclang//g' <<<"$command")
+  # shellcheck disable=SC2086
+  eval $compiler -fsyntax-only -Wno-unknown-warning-option -w $command || exit 255
+}
+export -f check
+jq -r '.[].command' build/release/compile_commands.json >"$work/commands"
+echo "syntax: $(wc -l <"$work/commands") units, $compiler, $torch"
+(cd build/release && xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'check "$0"' <"$work/commands")
+echo "syntax: all compile"
