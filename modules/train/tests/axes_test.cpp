@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models along axes of their own, and along several: the trainer's numbers are those of one process. It has no word of them in its sources.
+#include "regression_run.hpp"
+
+#include <tw/comm/collectives.hpp>
+#include <tw/pipeline/pipeline.hpp>
+#include <tw/tensor/safetensors.hpp>
+#include <tw/tensor_parallel/linear.hpp>
+#include <tw/tensor_parallel/split_model.hpp>
+
+namespace axes_test {
+
+using tw::Mesh;
+using tw::testing::squares;
+using tw::testing::three_epochs;
+using tw::testing::world;
+using tw::train::Model;
+using tw::train::model_of;
+using tw::train::Options;
+using tw::train::Trainer;
+using namespace tw::tensor_parallel;
+
+// 18 updates in float64, of sums in other orders.
+constexpr double tolerance = 1e-10;
+
+struct Ran {
+  tw::train::Summary summary;
+  Options options;
+};
+
+Ran train(const Mesh& mesh, const Model& model, Options options) {
+  torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  const auto data = squares(31);
+  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
+  return {trainer.run(), options};
+}
+
+void expect_equal(const tw::train::Summary& ours, const tw::train::Summary& expected, const std::string& what) {
+  EXPECT_EQ(ours.steps, expected.steps) << what;
+  EXPECT_EQ(ours.parameters, expected.parameters) << what;
+  ASSERT_EQ(ours.test.size(), expected.test.size());
+  for (size_t i = 0; i < expected.test.size(); ++i) {
+    EXPECT_NEAR(ours.test[i].second, expected.test[i].second, tolerance * expected.test[i].second) << what << ": " << expected.test[i].first;
+  }
+}
+
+Mesh alone() { return {world().split(world().rank(), 0), {{"data"}}}; }
+
+/// A linear regression whose inputs are shared out: rank r of P multiplies those from n r / P to n (r + 1) / P, and its gradient is written down by
+/// hand. A user's own model, without autograd.
+class SharedInputs : public tw::TrainedModel {
+ public:
+  SharedInputs(const tw::Communicator& comm, int64_t inputs)
+      : comm_(comm), begin_(inputs * comm.rank() / comm.size()), inputs_(inputs), observed_(inputs * (comm.rank() + 1) / comm.size() - begin_) {
+    weight_ = torch::linspace(0.1, 0.4, inputs, torch::kDouble).narrow(0, begin_, observed_).clone().set_requires_grad(true);
+  }
+
+  std::vector<std::string> axes() const override { return {"inputs"}; }
+  tw::ModelTensors tensors() const override { return {.parameters = {{"weight", weight_}}}; }
+  std::vector<tw::NamedShard> shards() const override {
+    return {{"weight", {}, {inputs_}, weight_.detach(), {begin_}, tw::ShardKind::parameter, tw::OnReshard::shard}};
+  }
+  std::vector<tw::OptimizedTensor> optimized_tensors() const override { return {{weight_, shards()}}; }
+  at::Tensor forward(const at::Tensor& inputs) override {
+    const torch::NoGradGuard no_gradients;
+    const at::Tensor sum = part_of(inputs).matmul(weight_);
+    tw::allreduce(comm_, sum, tw::ReduceOp::sum);
+    return sum.unsqueeze(1);
+  }
+  void pass(const tw::TrainingPass& pass) override {
+    const at::Tensor outputs = forward(pass.inputs);
+    at::Tensor loss = pass.loss(outputs, pass.targets);
+    const at::Tensor gradient = part_of(pass.inputs).t().matmul((outputs - pass.targets).squeeze(1)) * (2 * pass.weight / pass.inputs.size(0));
+    weight_.mutable_grad() = weight_.grad().defined() ? weight_.grad() + gradient : gradient;
+    pass.on_loss(outputs, loss);
+  }
+  bool makes_one_backward_pass() const override { return false; }
+
+ private:
+  at::Tensor part_of(const at::Tensor& inputs) const { return inputs.narrow(1, begin_, observed_); }
+
+  const tw::Communicator& comm_;
+  int64_t begin_;
+  int64_t inputs_;
+  int64_t observed_;
+  at::Tensor weight_;
+};
+
+TEST(Axes, AUsersOwnModelIsTrainedAsOneOfOurs) {
+  const Mesh one(world().split(world().rank(), 0), {{"data"}, {"inputs", 1}});
+  const auto expected = train(one, model_of(std::make_shared<SharedInputs>(one["inputs"], 4)), three_epochs("own_alone")).summary;
+  EXPECT_EQ(expected.parameters, 4);
+  EXPECT_LT(expected.test[0].second, 0.2) << "it learns";
+  for (const int ranks : {1, 2, 3, 4}) {
+    if (world().size() % ranks != 0) continue;
+    const Mesh mesh(world(), {{"data"}, {"inputs", ranks}});
+    Options options = three_epochs("own");
+    options.checkpoint.every_epochs = 1;
+    options.resume = tw::train::Resume::fresh;
+    const auto model = std::make_shared<SharedInputs>(mesh["inputs"], 4);
+    expect_equal(train(mesh, model_of(model), options).summary, expected, tw::concat(ranks, " ranks"));
+    if (world().rank() != 0) continue;
+    EXPECT_EQ(tw::SafetensorsFile(options.folder() / "best.safetensors").tensor("weight").numel(), 4);
+  }
+}
+
+/// The same network, whole and split. Layers are made one after the other, for they draw from one generator.
+torch::nn::Sequential whole_net() {
+  torch::manual_seed(6);
+  torch::nn::Sequential net;
+  net->push_back(torch::nn::Linear(4, 8));
+  net->push_back(torch::nn::Tanh());
+  net->push_back(torch::nn::Linear(8, 6));
+  net->push_back(torch::nn::Tanh());
+  net->push_back(torch::nn::Linear(6, 1));
+  net->to(torch::kDouble);
+  return net;
+}
+torch::nn::Sequential split_net(const tw::Communicator& axis) {
+  torch::manual_seed(6);
+  torch::nn::Sequential net;
+  net->push_back(ColumnParallelLinear(axis, 4, 8));
+  net->push_back(torch::nn::Tanh());
+  net->push_back(RowParallelLinear(axis, 8, 6));
+  net->push_back(torch::nn::Tanh());
+  net->push_back(torch::nn::Linear(6, 1));
+  net->to(torch::kDouble);
+  return net;
+}
+
+TEST(Axes, DataTimesTensorIsOneProcess) {
+  const auto expected = train(alone(), model_of(whole_net()), three_epochs("tensor_alone")).summary;
+  for (const int ranks : {1, 2, 4}) {
+    if (world().size() % ranks != 0) continue;
+    const Mesh mesh(world(), {{"data"}, {"tensor", ranks}});
+    Options options = three_epochs("tensor");
+    options.checkpoint.every_epochs = 1;
+    options.resume = tw::train::Resume::fresh;
+    const auto net = split_net(mesh["tensor"]);
+    expect_equal(train(mesh, model_of(split_model(net)), options).summary, expected, tw::concat(ranks, " ranks"));
+    if (world().rank() != 0) continue;
+    const tw::SafetensorsFile best(options.folder() / "best.safetensors");
+    EXPECT_EQ(best.names().size(), 6U);
+    EXPECT_EQ(best.tensor("0.weight").sizes(), (std::vector<int64_t>{8, 4})) << "put together from slices";
+    EXPECT_EQ(best.tensor("2.weight").sizes(), (std::vector<int64_t>{6, 8}));
+  }
+}
+
+TEST(Axes, ATensorMeshGoesOnOnAnother) {
+  const auto expected = train(alone(), model_of(whole_net()), three_epochs("again_alone")).summary;
+  Options options = three_epochs("again");
+  options.checkpoint.every_epochs = 1;
+  options.resume = tw::train::Resume::fresh;
+  options.early_stopping.patience = 1000;
+  for (const int ranks : {world().size() % 2 == 0 ? 2 : 1, 1}) {
+    const Mesh mesh(world(), {{"data"}, {"tensor", ranks}});
+    const Model model = model_of(split_model(split_net(mesh["tensor"])));
+    torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
+    const auto data = squares(31);
+    Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
+    tw::testing::Witness witness(options.resume == tw::train::Resume::fresh ? 8 : tw::testing::never);
+    trainer.add(witness);
+    const auto summary = trainer.run();
+    if (summary.finished) expect_equal(summary, expected, "resumed");
+    EXPECT_EQ(summary.finished, options.resume == tw::train::Resume::resume);
+    options.resume = tw::train::Resume::resume;
+  }
+}
+
+TEST(Axes, DataTimesTensorTimesStageIsOneProcess) {
+  using namespace tw::pipeline;
+  const auto expected = train(alone(), model_of(whole_net()), three_epochs("three_axes_alone")).summary;
+  for (const int stages : {1, 2}) {
+    for (const int split : {1, 2}) {
+      if (world().size() % (stages * split) != 0) continue;
+      const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
+      const tw::Communicator& axis = mesh["tensor"];
+      const std::vector<BlockFactory> blocks{block([&] { return ColumnParallelLinear(axis, 4, 8); }), block([] { return torch::nn::Tanh(); }),
+                                             block([&] { return RowParallelLinear(axis, 8, 6); }), block([] { return torch::nn::Tanh(); }),
+                                             block([] { return torch::nn::Linear(6, 1); })};
+      torch::manual_seed(6);
+      const auto net = std::make_shared<Pipeline>(mesh["stage"], blocks, PipelineOptions{.schedule = one_forward_one_backward(stages, 2)});
+      net->to(torch::kDouble);
+      Options options = three_epochs("three_axes");
+      options.checkpoint.every_epochs = 1;
+      options.resume = tw::train::Resume::fresh;
+      const auto ran = train(mesh, model_of(split_model(net)), options);
+      expect_equal(ran.summary, expected, mesh.shape().describe());
+      if (world().rank() != 0) continue;
+      const tw::SafetensorsFile best(options.folder() / "best.safetensors");
+      EXPECT_EQ(best.names().size(), 6U) << mesh.shape().describe();
+      EXPECT_EQ(best.tensor("2.weight").sizes(), (std::vector<int64_t>{6, 8})) << mesh.shape().describe();
+    }
+  }
+}
+
+}  // namespace axes_test
