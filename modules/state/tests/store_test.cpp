@@ -212,7 +212,9 @@ TEST(Store, SaysWhatDoesNotFit) {
   if (world().rank() == world().size() - 1) shards[3].name = "large";
   expect_error([&] { store.save(2, shards, ""); }, {"large"});
   expect_error([&] { store.save(-1, example(world(), 1), ""); }, {"saving step -1 failed", "a step cannot be -1"});
-  if (world().size() > 1) expect_error([&] { store.save(world().rank(), example(world(), 1), ""); }, {"the step that is saved must be the same on all ranks", "rank 1 has 'step 1' where rank 0 has 'step 0'"});
+  if (world().size() > 1)
+    expect_error([&] { store.save(world().rank(), example(world(), 1), ""); },
+                 {"the step that is saved must be the same on all ranks", "rank 1 has 'step 1' where rank 0 has 'step 0'"});
   shards = example(world(), 1);
   shards[0].name = "\xff";
   expect_error([&] { store.save(2, shards, ""); }, {"UTF-8"});
