@@ -6,12 +6,18 @@
 
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <string>
 #include <tw/comm/objects.hpp>
 
 namespace {
 
 const tw::Communicator* world_of_tests = nullptr;
+
+std::map<std::string, tw::testing::RankCount>& ranks_of_tests() {
+  static std::map<std::string, tw::testing::RankCount> ranks;
+  return ranks;
+}
 
 /// Gathers the failures of all ranks at the end of each test.
 class RankReporter : public testing::EmptyTestEventListener {
@@ -43,7 +49,8 @@ class RankReporter : public testing::EmptyTestEventListener {
   int failures_ = 0;
 };
 
-/// Adds to googletest's filter that tests are left out whose file is not meant for so many ranks, or is not the one that is asked for.
+/// Adds to googletest's filter that tests are left out that are not meant for so many ranks, by their file or by themselves, or whose file is not the
+/// one that is asked for.
 void leave_out_others(int ranks, const std::string& only) {
   std::string others;
   const auto& tests = *testing::UnitTest::GetInstance();
@@ -53,7 +60,9 @@ void leave_out_others(int ranks, const std::string& only) {
       const testing::TestInfo& test = *suite.GetTestInfo(t);
       const std::filesystem::path file = test.file();
       const bool is_meant = only.empty() ? tw::testing::files_on_ranks().contains({file.filename().string(), ranks}) : file.stem() == only;
-      if (!is_meant) others += ':' + std::string(suite.name()) + '.' + test.name();
+      const std::string name = std::string(suite.name()) + '.' + test.name();
+      const auto [least, most] = ranks_of_tests()[name];
+      if (!is_meant || ranks < least || ranks > most) others += ':' + name;
     }
   }
   if (others.empty()) return;
@@ -64,6 +73,10 @@ void leave_out_others(int ranks, const std::string& only) {
 }  // namespace
 
 const tw::Communicator& tw::testing::world() { return *world_of_tests; }
+bool tw::testing::note_ranks(const std::string& test, RankCount ranks) {
+  ranks_of_tests()[test] = ranks;
+  return true;
+}
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

@@ -17,4 +17,16 @@ const Communicator& world();
 /// On how many ranks the tests of a file run, as tw_mpi_test() said; generated.
 const std::set<std::pair<std::string, int>>& files_on_ranks();
 
+struct RankCount {
+  int least = 1;
+  int most = 1 << 30;
+};
+/// Notes how many ranks a test needs, of those that its file runs on. @return true
+bool note_ranks(const std::string& test, RankCount ranks);
+
 }  // namespace tw::testing
+
+/// TEST() for what can be seen on some numbers of ranks alone: TW_TEST_ON(Subset, IsInterrupted, {.least = 2}) { ... }
+#define TW_TEST_ON(suite, name, ...)                                                                                                         \
+  [[maybe_unused]] static const bool suite##_##name##_ranks = tw::testing::note_ranks(#suite "." #name, tw::testing::RankCount __VA_ARGS__); \
+  TEST(suite, name)

@@ -339,8 +339,7 @@ TEST(CollectiveCalls, ARefusedSendrecvTakesNoMessage) {
   EXPECT_TRUE(theirs.eq(previous).all().item<bool>());
 }
 
-TEST(CollectiveCalls, RefuseMessagesThatAreTooShort) {
-  if (world().size() == 1) return;
+TW_TEST_ON(CollectiveCalls, RefuseMessagesThatAreTooShort, {.least = 2}) {
   const auto expect_short = [](const auto& call, const std::string& sent) {
     try {
       call();

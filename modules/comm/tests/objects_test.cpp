@@ -75,8 +75,7 @@ TEST(AllAgree, IsFalseOnEveryRankWhereOneDiffers) {
   }
 }
 
-TEST(AllAgree, LooksAtMoreThanRankZero) {
-  if (world().size() < 3) return;
+TW_TEST_ON(AllAgree, LooksAtMoreThanRankZero, {.least = 3}) {
   EXPECT_FALSE(tw::all_agree(world(), world().rank() == 0 ? "a" : "b"));
   EXPECT_FALSE(tw::all_agree(world(), std::to_string(int{world().rank()})));
 }

@@ -125,8 +125,7 @@ TEST(CheckWithAllreduce, FindsOtherIntegers) {
   expect_last_differs(check(torch::tensor({true, false}), torch::tensor({true, true})), false);
 }
 
-TEST(CheckWithAllreduce, NamesAllThatDifferFromRankZero) {
-  if (world().size() < 3) return;  // one alone differs
+TW_TEST_ON(CheckWithAllreduce, NamesAllThatDifferFromRankZero, {.least = 3}) {  // one alone differs
   const auto report = check_with_allreduce(world(), world().rank() == 0 ? numbers() : -numbers());
   EXPECT_EQ(static_cast<int>(report.differing.size()), last());
   EXPECT_EQ(report.describe().find("ranks 1, 2"), 0U) << report.describe();

@@ -329,8 +329,7 @@ TEST(SharedTensor, NamesTheSizeOnEveryRankWhereThereIsNotEnough) {
   expect_equal(results_of(world(), 100, at::kFloat, ReduceOp::sum, arena.at(0)), expected, "afterwards");
 }
 
-TEST(SharedTensor, RefusesShapesAndDtypesThatDiffer) {
-  if (world().size() == 1) return;
+TW_TEST_ON(SharedTensor, RefusesShapesAndDtypesThatDiffer, {.least = 2}) {
   const bool first = world().rank() == 0;
   for (const auto make : {tw::shared_tensor, tw::node_tensor}) {
     EXPECT_THROW((void)make(world(), {first ? 4 : 1 << 20}, at::kFloat), tw::ContractError);

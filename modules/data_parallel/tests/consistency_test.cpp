@@ -35,8 +35,7 @@ TEST(CheckConsistent, NamesTheFirstTensorTheRanksAndTheDistance) {
   EXPECT_EQ(report.describe(), tw::concat("second differs from rank 0 on rank ", last, ", by at most 0.75; 2 of 3 tensors differ"));
 }
 
-TEST(CheckConsistent, CountsNumbersOfEveryKind) {
-  if (world().size() == 1) return;
+TW_TEST_ON(CheckConsistent, CountsNumbersOfEveryKind, {.least = 2}) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
   const bool other = world().rank() == 1;
@@ -55,8 +54,7 @@ TEST(CheckConsistent, CountsNumbersOfEveryKind) {
   EXPECT_EQ(distance(torch::complex(torch::tensor({other ? 3.0 : 0.0}), torch::tensor({other ? 4.0 : 0.0}))), 5);
 }
 
-TEST(CheckConsistent, RefusesOtherModels) {
-  if (world().size() == 1) return;
+TW_TEST_ON(CheckConsistent, RefusesOtherModels, {.least = 2}) {
   const auto tensor = torch::ones({world().rank() == 1 ? 2 : 3});
   expect_error([&] { (void)tw::check_consistent(world(), {{"t", tensor}}); }, "rank 1 has 't float32 [2]' where rank 0 has 't float32 [3]'");
 }
@@ -86,8 +84,7 @@ TEST(Average, TakesAModule) {
   EXPECT_TRUE(norm->running_mean.eq((world().size() - 1) / 2.0).all().item<bool>());
 }
 
-TEST(Average, RefusesWholeNumbersThatDiffer) {
-  if (world().size() == 1) return;
+TW_TEST_ON(Average, RefusesWholeNumbersThatDiffer, {.least = 2}) {
   torch::nn::BatchNorm1d norm(2);
   norm->num_batches_tracked.fill_(world().rank() == 1 ? 7 : 4);
   norm->running_mean.fill_(int{world().rank()});

@@ -157,8 +157,7 @@ TEST(Misuse, LayersThatGiveNothingOrFailAreNamed) {
   expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks()).forward(torch::Tensor()); }, "the input is an undefined tensor");
 }
 
-TEST(Misuse, OptionsThatDifferBetweenRanks) {
-  if (world().size() == 1) return;
+TW_TEST_ON(Misuse, OptionsThatDifferBetweenRanks, {.least = 2}) {
   const Guess guess = world().rank() == 0 ? Guess::previous : Guess::zero;
   expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks(), {.guess = guess}); }, "guess");
   LayerParallel net(world(), dense_blocks());

@@ -77,8 +77,7 @@ TEST(Revoke, DoesNotReachTheParent) {
 }
 
 // The root begins when rank 1 has given up already, and has not heard that the last rank revoked the communicator.
-TEST(Revoke, LeavesTheMemoryOfACallThatItEndedAlone) {
-  if (world().size() < 3) return;
+TW_TEST_ON(Revoke, LeavesTheMemoryOfACallThatItEndedAlone, {.least = 3}) {
   const tw::Communicator comm = world().dup();
   const tw::Communicator words = world().dup();
   std::vector<int> values(100, comm.rank());
@@ -112,8 +111,7 @@ TEST(Revoke, LeavesSubsetAsAWayToGoOn) {
   }
 }
 
-TEST(Subset, SaysWhenNotAllMembersCome) {
-  if (world().size() == 1) return;
+TW_TEST_ON(Subset, SaysWhenNotAllMembersCome, {.least = 2}) {
   const tw::Communicator comm = world().dup();
   if (comm.rank() == 0) {
     try {
@@ -128,8 +126,7 @@ TEST(Subset, SaysWhenNotAllMembersCome) {
   EXPECT_THROW((void)comm.subset({}), tw::ContractError);
 }
 
-TEST(Subset, MayBeTriedAgainByWhoeverCameTooEarly) {
-  if (world().size() == 1) return;
+TW_TEST_ON(Subset, MayBeTriedAgainByWhoeverCameTooEarly, {.least = 2}) {
   const tw::Communicator comm = world().dup();
   const std::vector<tw::Rank> pair{tw::Rank(0), tw::Rank(1)};
   const auto try_for = [&](std::chrono::milliseconds timeout) { (void)comm.subset(pair, timeout); };

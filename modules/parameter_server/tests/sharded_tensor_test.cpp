@@ -181,8 +181,7 @@ TEST_P(ShardedTensors, TellThePusherWhatARuleThrew) {
   centre.finish();
 }
 
-TEST(ShardedTensor, NeedsTheSameOnAllRanks) {
-  if (world().size() < 2) return;
+TW_TEST_ON(ShardedTensor, NeedsTheSameOnAllRanks, {.least = 2}) {
   const bool odd = world().rank() == 1;
   EXPECT_THROW(ShardedTensor(world(), torch::zeros({odd ? 3 : 4})), ContractError);
   EXPECT_THROW(ShardedTensor(world(), torch::zeros({4}), {.rules = {rules::momentum({.lr = odd ? 0.1 : 0.2})}}), ContractError);

@@ -18,8 +18,7 @@ namespace worker_faults_test {
 
 using namespace testing;
 
-TEST(SynchronousAveraging, SaysWhoHasLeft) {
-  if (world().size() == 1) return;
+TW_TEST_ON(SynchronousAveraging, SaysWhoHasLeft, {.least = 2}) {
   const std::vector<at::Tensor> parameters = parameters_from(0.5);
   SynchronousAveraging average(world(), parameters);
   const int last = world().size() - 1;
@@ -33,8 +32,7 @@ TEST(SynchronousAveraging, SaysWhoHasLeft) {
 }
 
 /// The last worker leaves before its first step, and the others make all of theirs.
-TEST(Workers, WhoLeavesEarlyHoldsUpNobody) {
-  if (world().size() == 1) return;
+TW_TEST_ON(Workers, WhoLeavesEarlyHoldsUpNobody, {.least = 2}) {
   const bool leaves = world().rank() == world().size() - 1;
   const auto train = [&](Worker& worker, const std::vector<at::Tensor>& parameters) {
     torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
@@ -100,8 +98,7 @@ class StandardError {
 };
 
 /// The last worker makes its step only when the first has said that it waits for it.
-TEST(StaleSynchronous, SaysWhomItWaitsFor) {
-  if (world().size() == 1) return;
+TW_TEST_ON(StaleSynchronous, SaysWhomItWaitsFor, {.least = 2}) {
   const int last = world().size() - 1;
   const std::vector<at::Tensor> parameters = parameters_from(0.5);
   StaleSynchronous bounded(world(), parameters, {.staleness = 0, .warn_after = Seconds(0)});
@@ -137,8 +134,7 @@ char state_of_process(int64_t id) {
 }
 
 /// The last rank stops, and goes on only when the others have made all their steps.
-TEST(Workers, WhoIsStoppedHoldsUpNobody) {
-  if (world().size() == 1) return;
+TW_TEST_ON(Workers, WhoIsStoppedHoldsUpNobody, {.least = 2}) {
   const std::vector<at::Tensor> parameters = parameters_from(0.5);
   torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
   Downpour worker(world(), parameters);
@@ -226,8 +222,7 @@ TEST(Workers, RefuseParametersThatDifferBetweenRanks) {
   expect_refused({zeros({2, 3}, at::kFloat), zeros({5}, at::kFloat)}, "'parameter 0 float32 [2, 3]'", "'parameter 0 float64 [2, 3]'");
 }
 
-TEST(Workers, RefuseWhatIsWrongOnOneRankAlone) {
-  if (world().size() == 1) return;
+TW_TEST_ON(Workers, RefuseWhatIsWrongOnOneRankAlone, {.least = 2}) {
   const int last = world().size() - 1;
   const bool odd = world().rank() == last;
   const auto expect_refused = [&](const std::function<void()>& make, const std::string& why) {

@@ -192,8 +192,7 @@ TEST(PipelineFaults, TwoTensorsOfAStageAreNotTiedByOneName) {
 }
 
 /// Replicas need rows to share out.
-TEST(PipelineFaults, WhatIsCutHasItsRowsInFront) {
-  if (world().size() < 3) return;
+TW_TEST_ON(PipelineFaults, WhatIsCutHasItsRowsInFront, {.least = 3}) {
   PipelineOptions options{.schedule = gpipe(2, 2), .replicas = {1, world().size() - 1}};
   struct MeanImpl : torch::nn::Module {
     torch::Tensor forward(const torch::Tensor& x) { return x.mean(0, true); }

@@ -127,8 +127,7 @@ std::string content_of(const Population& population) {
   return text;
 }
 
-TEST(PopulationSearch, IsAFunctionOfItsSeedOnOneWorker) {
-  if (world().size() > 1) return;
+TW_TEST_ON(PopulationSearch, IsAFunctionOfItsSeedOnOneWorker, {.most = 1}) {
   const auto run = [](uint64_t seed) {
     Walk walk;
     Search search(world(), rates(), std::ref(walk), {.evaluations = 8, .seed = seed, .population_training = PopulationTrainingOptions()});
@@ -161,8 +160,7 @@ TEST(PopulationSearch, OneMemberForEachWorker) {
   EXPECT_EQ(search.run().complete, world().size());
 }
 
-TEST(PopulationSearch, AnIslandIsAPopulation) {
-  if (world().size() < 2) return;
+TW_TEST_ON(PopulationSearch, AnIslandIsAPopulation, {.least = 2}) {
   const auto folder = fresh_folder("islands");
   Walk walk;
   Search search(world(), rates(), std::ref(walk),
@@ -224,8 +222,7 @@ TEST(PopulationSearch, EndsInTime) {
 }
 
 /// Cut where members were paused: they begin again, none of them counts as lost, and as many are evaluated as were asked for.
-TEST(PopulationSearch, GoesOnFromItsJournal) {
-  if (world().size() > 1) return;
+TW_TEST_ON(PopulationSearch, GoesOnFromItsJournal, {.most = 1}) {
   const auto folder = fresh_folder("resume");
   const auto run = [&] {
     Walk walk;

@@ -94,8 +94,7 @@ TEST(PromotionSearch, TheBestOfEachRungGoOn) {
   }
 }
 
-TEST(PromotionSearch, IsAFunctionOfItsSeedOnOneWorker) {
-  if (world().size() > 1) return;
+TW_TEST_ON(PromotionSearch, IsAFunctionOfItsSeedOnOneWorker, {.most = 1}) {
   const auto run = [] {
     int64_t taken = 0;
     Search search(world(), line(), descent(true, taken), {.evaluations = 40, .seed = 2, .promotion = rungs});

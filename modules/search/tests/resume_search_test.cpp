@@ -41,8 +41,7 @@ std::string content_of(const Population& population) {
   return text;
 }
 
-TEST(ResumeSearch, OnOneWorkerIsTheUninterruptedSearch) {
-  if (world().size() > 1) return;
+TW_TEST_ON(ResumeSearch, OnOneWorkerIsTheUninterruptedSearch, {.most = 1}) {
   const auto cma = [](const Seat& seat) { return std::make_unique<CmaEs>(seat.space, CmaOptions{}, seat.seed); };
   Search whole(world(), plane(), objective, {.evaluations = 300, .seed = 4, .propagator = cma});
   whole.run();
@@ -102,8 +101,7 @@ TEST(ResumeSearch, WorkersReplayExactly) {
   }
 }
 
-TEST(ResumeSearch, NoticesThatItBreedsDifferently) {
-  if (world().size() > 1) return;
+TW_TEST_ON(ResumeSearch, NoticesThatItBreedsDifferently, {.most = 1}) {
   const auto folder = fresh_folder("different");
   Search(world(), plane(), objective, {.evaluations = 200, .journal = folder}).run();
   const auto other = [](const Seat& seat) {
@@ -142,8 +140,7 @@ TEST(ResumeSearch, OnOtherRanksAndIslandsKeepsWhatIsKnown) {
 }
 
 /// The layout that follows does not begin the same sequence again.
-TEST(ResumeSearch, OnOtherRanksTriesNothingTwice) {
-  if (world().size() == 1) return;
+TW_TEST_ON(ResumeSearch, OnOtherRanksTriesNothingTwice, {.least = 2}) {
   const auto folder = fresh_folder("sequence");
   const auto sobol = [](const Seat& seat) {
     return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers});
@@ -159,8 +156,7 @@ TEST(ResumeSearch, OnOtherRanksTriesNothingTwice) {
 }
 
 /// Cut at every byte: nothing that had ended is lost, exactly as many are evaluated as asked for, and the same ones are stopped.
-TEST(ResumeSearch, FromAJournalThatWasCutAnywhere) {
-  if (world().size() > 1) return;
+TW_TEST_ON(ResumeSearch, FromAJournalThatWasCutAnywhere, {.most = 1}) {
   const auto folder = fresh_folder("cut");
   const auto reporting = [](const Configuration& c, Trial& trial) {
     const Outcome outcome = objective(c, trial);
@@ -189,8 +185,7 @@ TEST(ResumeSearch, FromAJournalThatWasCutAnywhere) {
 }
 
 /// One file of several: others have bred from what is missing. (At random places, with all propagators: tests/accept/search_cuts.cpp.)
-TEST(ResumeSearch, WhereOneOfSeveralJournalsIsCutOrMissing) {
-  if (world().size() == 1) return;
+TW_TEST_ON(ResumeSearch, WhereOneOfSeveralJournalsIsCutOrMissing, {.least = 2}) {
   const auto folder = fresh_folder("one_cut");
   SearchOptions options{.evaluations = 40 * world().size(), .journal = folder};
   for (const bool missing : {false, true}) {
@@ -224,8 +219,7 @@ TEST(ResumeSearch, WhereOneOfSeveralJournalsIsCutOrMissing) {
   }
 }
 
-TEST(ResumeSearch, ATrialThatTakesItsProcessDownFails) {
-  if (world().size() > 1) return;
+TW_TEST_ON(ResumeSearch, ATrialThatTakesItsProcessDownFails, {.most = 1}) {
   const auto folder = fresh_folder("lost");
   Search(world(), plane(), objective, {.evaluations = 2, .journal = folder}).run();
   // As if the process had ended twice in this trial: its end is missing, and it began twice.

@@ -59,8 +59,7 @@ TEST(Search, TriesFirstWhatItsSpaceStartsAt) {
   EXPECT_EQ(search.population().find(0)->values, (std::vector<double>{1.25, -2.5}));
 }
 
-TEST(Search, IsAFunctionOfItsSeedOnOneWorker) {
-  if (world().size() > 1) return;
+TW_TEST_ON(Search, IsAFunctionOfItsSeedOnOneWorker, {.most = 1}) {
   const auto run = [](uint64_t seed) {
     Search search(world(), plane(), objective, {.evaluations = 300, .seed = seed});
     search.run();
@@ -223,8 +222,7 @@ TEST(Search, TrialsHaveRandomNumbersOfTheirOwn) {
 }
 
 /// On every island the same is active; a copy replaces, and a move leaves: their number on all islands is that of the evaluations.
-TEST(Search, IndividualsMoveAmongIslands) {
-  if (world().size() < 2) return;
+TW_TEST_ON(Search, IndividualsMoveAmongIslands, {.least = 2}) {
   for (const bool copies : {false, true}) {
     SearchOptions options{.islands = 2, .evaluations = 400, .migration = {.probability = 0.3, .copies = copies}};
     Search search(world(), plane(), objective, options);
@@ -251,8 +249,7 @@ TEST(Search, IndividualsMoveAmongIslands) {
 }
 
 /// An evaluation of the first worker takes as long as 20 of the others, or until these do nothing for a while because they wait for an answer.
-TEST(Search, SlowWorkersGiveTheirShareAway) {
-  if (world().size() < 2) return;
+TW_TEST_ON(Search, SlowWorkersGiveTheirShareAway, {.least = 2}) {
   int64_t here = 0;
   mpi::Mailbox begun(world());
   Search search(world(), plane(),
@@ -272,8 +269,7 @@ TEST(Search, SlowWorkersGiveTheirShareAway) {
 }
 
 /// The first worker waits in its only trial until the others have done all the rest: they can only if it gives its share away meanwhile.
-TEST(Search, WhoWaitsForSomethingElseAnswersMeanwhile) {
-  if (world().size() < 2) return;
+TW_TEST_ON(Search, WhoWaitsForSomethingElseAnswersMeanwhile, {.least = 2}) {
   const int64_t evaluations = 20;
   std::atomic<int64_t> here = 0;
   const Stopwatch watch;

@@ -231,8 +231,7 @@ TEST(Layers, RefuseWhatDoesNotFit) {
   world().barrier();
 }
 
-TEST(Layers, RefuseRanksThatDiffer) {
-  if (world().size() == 1) return;
+TW_TEST_ON(Layers, RefuseRanksThatDiffer, {.least = 2}) {
   const int last = world().size() - 1;
   torch::manual_seed(4);
   expect_refusal([&] { RowParallelLinear(world(), 4, world().rank() == last ? 5 : 4); },

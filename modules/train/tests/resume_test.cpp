@@ -148,8 +148,7 @@ TEST(Resume, GoesOnFromTensorsInMemory) {
   }
 }
 
-TEST(Resume, GoesOnOnOtherNumbersOfRanks) {
-  if (world().size() < 3) return;
+TW_TEST_ON(Resume, GoesOnOnOtherNumbersOfRanks, {.least = 3}) {
   const auto rule = torch::optim::AdamOptions(0.01);
   const auto on_ranks = [&](int ranks, const auto& call) {
     const tw::Communicator part = world().split(world().rank() < ranks ? 0 : 1, 0);

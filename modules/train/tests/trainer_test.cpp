@@ -307,8 +307,7 @@ TEST(Trainer, NamesTheWrongOption) {
   refuses([](auto&) {}, nothing);
 }
 
-TEST(Trainer, NamesTheOptionThatDiffersBetweenRanks) {
-  if (world().size() == 1) return;
+TW_TEST_ON(Trainer, NamesTheOptionThatDiffersBetweenRanks, {.least = 2}) {
   const auto model = make_mlp();
   torch::optim::SGD sgd(model.tensors(), 0.1);
   const auto data = rows(5);
