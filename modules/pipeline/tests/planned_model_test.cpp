@@ -374,6 +374,44 @@ TEST(PlannedModel, lossIsADifferentiableFunction) {
   }
 }
 
+TEST(PlannedModel, passAddsWeightedGradients) {
+  const Subject subject = made(chain);
+  ModelPlan plan = plan_together(world(), *subject.module, subject.forward, subject.inputs, {.devices = world().size()});
+  for (const std::vector<int>& replicas : divisions(world().size())) {
+    if (!cut(plan, replicas, ScheduleKind::one_forward_one_backward)) continue;
+    const Subject mine = made(chain);
+    const Subject alone = made(chain);
+    const Loss loss = [](const Tensor& y, const Tensor& t) { return torch::mse_loss(y, t); };
+    const Tensor& x = subject.inputs[0];
+    const Tensor& t = subject.targets[0];
+    Pipeline pipeline(world(), *mine.module, plan);
+    const int stages = pipeline.schedule().stages;
+    EXPECT_EQ(pipeline.needs_samples(), pipeline.stage() == 0 || pipeline.stage() == stages - 1);
+    const Tensor nothing = torch::empty({x.size(0), 0});
+    const bool looks = pipeline.needs_samples();
+    const Tensor expected_loss = torch::mse_loss(alone.forward(subject.inputs)[0], t);
+    (1.5 * expected_loss).backward();
+    for (const double weight : {0.5, 1.0}) {
+      int told = 0;
+      pipeline.pass({.inputs = looks ? x : nothing,
+                     .targets = looks ? t : nothing,
+                     .loss = loss,
+                     .weight = weight,
+                     .on_loss = [&](const Tensor&, Tensor& mean) {
+                       EXPECT_NEAR(mean.item<double>(), expected_loss.item<double>(), tolerance) << "without the weight";
+                       ++told;
+                     }});
+      EXPECT_EQ(told, 1);
+    }
+    const auto expected = alone.module->named_parameters();
+    for (const auto& each : pipeline.named_parameters()) {
+      EXPECT_TRUE(each.value().grad().allclose(expected[each.key()].grad(), tolerance, tolerance)) << each.key();
+    }
+    const auto pause = pipeline.no_sync();
+    EXPECT_THROW(pipeline.pass({.inputs = x, .targets = t, .loss = loss}), ContractError);
+  }
+}
+
 TEST(PlannedModel, refusesOnAllRanks) {
   const Subject subject = made(chain);
   const Tensor secret = torch::randn({width, width}, torch::dtype(torch::kDouble).requires_grad(true));
