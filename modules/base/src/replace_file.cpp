@@ -14,6 +14,9 @@ constexpr const char* partial_suffix = ".partial";
 }  // namespace
 
 void replace_file(const std::filesystem::path& path, const std::function<void(const std::filesystem::path&)>& write) {
+  std::error_code ignored;
+  const auto kind = std::filesystem::status(path, ignored).type();
+  if (kind == std::filesystem::file_type::character || kind == std::filesystem::file_type::fifo) return write(path);
   const std::filesystem::path partial = concat(path.string(), partial_suffix, ::getpid());
   std::error_code code;
   try {
@@ -25,7 +28,6 @@ void replace_file(const std::filesystem::path& path, const std::function<void(co
   }
   std::filesystem::rename(partial, path, code);
   if (!code) return;
-  std::error_code ignored;
   std::filesystem::remove(partial, ignored);
   throw FileError(path, 0, "cannot be replaced: " + code.message());
 }

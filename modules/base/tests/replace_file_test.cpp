@@ -47,6 +47,11 @@ TEST(ReplaceFile, NamesWhatCannotBeReplaced) {
   EXPECT_EQ(files_in(folder), 1);
 }
 
+TEST(ReplaceFile, WritesIntoDevices) {
+  tw::replace_file("/dev/null", "one");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
 TEST(ReplaceFile, PartialsOfKilledProcessesAreRemoved) {
   const fs::path folder = fresh_folder("killed");
   for (const char* name : {"a", "a.partial1", "a.partial22", "b.partial1"}) std::ofstream(folder / name) << "x";

@@ -7,7 +7,8 @@
 
 namespace tw {
 
-/// Has `write` make a file beside `path`, and puts it in the place of `path` once it is whole and on the disk. @throws what `write` throws; FileError
+/// Has `write` make a file beside `path`, and puts it in the place of `path` once it is whole and on the disk. What is a device or a pipe, such as
+/// /dev/stdout, is written where it is. @throws what `write` throws; FileError
 void replace_file(const std::filesystem::path& path, const std::function<void(const std::filesystem::path&)>& write);
 
 void replace_file(const std::filesystem::path& path, const std::string& content);
