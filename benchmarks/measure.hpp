@@ -26,7 +26,7 @@ class Contest {
         contestants_(contestants),
         contestant_(contestants * world.rank() / world.size()),
         comm_(world.split(contestant_, world.rank())) {
-    TW_EXPECTS(world.size() % contestants == 0, "a contest of ", contestants, " needs a multiple of so many ranks, got ", world.size());
+    TW_EXPECTS(world.size() % contestants == 0, "a contest of ", contestants, " needs a multiple of this many ranks, got ", world.size());
   }
 
   const Communicator& world() const noexcept { return world_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // parameter_server/pull and push: one rank reads, or adds to, what another rank of its node holds, against MPI_Get and MPI_Accumulate on memory of
-// MPI_Win_allocate ("mpi_rma"), and against a memcpy. parameter_server/requests: pushes of 1 KiB by messages, 16 under way, against as many messages
+// MPI_Win_allocate ("mpi_rma"), and against a memcpy. parameter_server/requests: pushes of 1 KiB by messages, 16 in flight, against as many messages
 // of 1 KiB that are answered by one of 8 bytes ("isend_irecv"). With the arguments "two_hosts RATE", parameter_server/two_hosts: what a server on
 // another host gives and takes, against messages of as many bytes; for two ranks. With "slow_rank", parameter_server/slow_rank: training steps of
 // three ranks, one of which sleeps four times a step's length in each of its own, against gradients that are reduced ("all_reduce").
@@ -114,7 +114,7 @@ void measure_copies(const Contest& contest, const std::string& what, int64_t byt
   tw::benchmark::compare(contest, of);
 }
 
-/// A thousand messages of 1 KiB to rank 1, `depth` under way, each of which is answered.
+/// A thousand messages of 1 KiB to rank 1, `depth` in flight, each of which is answered.
 void exchange(const tw::Communicator& comm, int64_t requests) {
   constexpr size_t depth = 16;
   const MPI_Comm native = tw::native_handle(comm);
@@ -159,7 +159,7 @@ void measure_requests(const Contest& contest) {
   of.units = requests;
   of.step = [&] {
     if (!contest.is_ours()) return exchange(comm, requests);
-    if (comm.rank() != 0) return;  // serves in the barrier behind the round
+    if (comm.rank() != 0) return;  // serves in the barrier after the round
     std::array<ShardedTensor::Handle, depth> handles;
     for (int64_t i = 0; i < requests; ++i) {
       const auto slot = static_cast<size_t>(i) % depth;
@@ -171,7 +171,7 @@ void measure_requests(const Contest& contest) {
   tw::benchmark::compare(contest, of);
 }
 
-/// Eight pushes or pulls under way against as many messages of as many bytes, all under way. Rank 1 serves; the same two ranks do both in turn.
+/// Eight pushes or pulls in flight against as many messages of as many bytes, all in flight. Rank 1 serves; the same two ranks do both in turn.
 void measure_across(const Contest& contest, const std::string& what, int64_t bytes, std::string_view rate) {
   constexpr size_t depth = 8;
   constexpr int rounds = 10;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pipeline/plan: how long planning takes, against what it may take ("limit"), and against the time of 1,000 operators times so many more ("linear").
+// pipeline/plan: how long planning takes, against what it may take ("limit"), and against the time of 1,000 operators times this many more
+// ("linear").
 #include "measure.hpp"
 
 #include <tw/planning/analytic.hpp>

@@ -105,7 +105,7 @@ void measure_busy(const Contest& contest) {
 }
 
 /// Generations of an ellipsoid in 100 dimensions, whose covariance is still being learnt at the end. The baseline decomposes a full covariance
-/// and draws lambda samples from it: in so many dimensions that is due every generation.
+/// and draws lambda samples from it: in this many dimensions that is due every generation.
 void measure_cma(const Contest& contest) {
   constexpr Eigen::Index n = 100;
   const TestFunction function = test_function("ellipsoid", n);

@@ -10,7 +10,7 @@ add_custom_target(pure_tests)  # all pure programs
 
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tmp")
 list(APPEND TW_MPI_ENVIRONMENT OMP_NUM_THREADS=1 "TEST_TMPDIR=${PROJECT_BINARY_DIR}/tmp" UBSAN_OPTIONS=print_stacktrace=1)
-# LibTorch is not instrumented, so its containers do not tell ASan where they end. Leaks are looked for without MPI only: Open MPI leaves memory behind
+# LibTorch is not instrumented, so its containers do not tell ASan where they end. Leaks are looked for without MPI only: Open MPI leaves memory after
 # in plug-ins that are unloaded when LSan looks, so that no suppression can name them.
 list(APPEND TW_MPI_ENVIRONMENT "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0")
 set(TW_TEST_ENVIRONMENT ${TW_MPI_ENVIRONMENT})

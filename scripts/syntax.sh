@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 
 check() {
   local command=$1
-  command=${command#*"/c++ "}  # behind the launcher and the compiler
+  command=${command#*"/c++ "}  # after the launcher and the compiler
   command=${command//"$torch_now/include"/"$torch/include"}
   command=$(sed -E 's/ -o [^ ]+//; s/ -MF [^ ]+//; s/ -MT [^ ]+//; s/ -MD//; s/ -Winvalid-pch//; s/ -Xclang//g' <<<"$command")
   # shellcheck disable=SC2086

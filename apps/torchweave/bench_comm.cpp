@@ -10,7 +10,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/suggest.hpp>
 #include <tw/comm/agreement.hpp>
-#include <tw/comm/back_end.hpp>
+#include <tw/comm/backend.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/shared_tensor.hpp>
 #include <tw/mpi/collectives.hpp>
@@ -32,12 +32,12 @@ constexpr const char* how_measured =
     "gather or scatter. Algorithm bandwidth is n / t. Bus bandwidth is what each rank's link has to carry: with p ranks 2n(p-1)/p / t of\n"
     "allreduce, n(p-1)/p / t of reduce_scatter and allgather, n / t of the others.\n"
     "\n"
-    "Back ends: shared_memory; shared_memory/in_place, the same on tensors that were made by shared_tensor(); mpi. With --compare mpi each takes\n"
-    "turns with MPI's own blocking call on ordinary memory, round by round, and who begins alternates; the ratio is MPI's time / the back end's.";
+    "Backends: shared_memory; shared_memory/in_place, the same on tensors that were made by shared_tensor(); mpi. With --compare mpi each takes\n"
+    "turns with MPI's own blocking call on ordinary memory, round by round, and who begins alternates; the ratio is MPI's time / the backend's.";
 
 struct BenchArguments {
   std::vector<std::string> operations;
-  std::vector<std::string> back_ends;
+  std::vector<std::string> backends;
   uint64_t min_bytes = 8;
   uint64_t max_bytes = uint64_t{64} << 20;
   int rounds = 0;  // 0: by size
@@ -46,24 +46,24 @@ struct BenchArguments {
   std::string svg;
 };
 
-/// A back end, with a communicator whose collectives go to it.
+/// A backend, with a communicator whose collectives go to it.
 struct Lane {
   std::string name;
-  std::string back_end;
+  std::string backend;
   bool in_place;  // tensors lie in shared memory
   Communicator comm;
 };
 
 std::vector<Lane> make_lanes(const Communicator& comm) {
   std::vector<Lane> lanes;
-  const auto add = [&](const std::string& name, const std::string& back_end, bool in_place) {
-    lanes.push_back({name, back_end, in_place, comm.dup()});
-    choose_back_end(lanes.back().comm, back_end);
+  const auto add = [&](const std::string& name, const std::string& backend, bool in_place) {
+    lanes.push_back({name, backend, in_place, comm.dup()});
+    choose_backend(lanes.back().comm, backend);
   };
   for (const Availability& entry : availability(comm)) {
-    if (entry.collective != Collective::barrier) break;  // every collective lists the same back ends
-    add(entry.back_end, entry.back_end, false);
-    if (entry.back_end == "shared_memory") add("shared_memory/in_place", "shared_memory", true);
+    if (entry.collective != Collective::barrier) break;  // every collective lists the same backends
+    add(entry.backend, entry.backend, false);
+    if (entry.backend == "shared_memory") add("shared_memory/in_place", "shared_memory", true);
   }
   return lanes;
 }
@@ -76,14 +76,14 @@ bool reads_in_place(Collective operation) {
 // Why `lane` cannot do it; empty where it can.
 std::string why_not(const Lane& lane, Collective operation) {
   if (operation == Collective::send) {
-    if (lane.back_end != "mpi") return "messages between two ranks go through MPI";
+    if (lane.backend != "mpi") return "messages between two ranks go through MPI";
     return lane.comm.size() == 1 ? "it takes two ranks" : "";
   }
   if (lane.in_place && !reads_in_place(operation)) return "it does not read tensors where they lie";
   for (const Availability& entry : availability(lane.comm)) {
-    if (entry.collective == operation && entry.back_end == lane.back_end) return entry.why_not;
+    if (entry.collective == operation && entry.backend == lane.backend) return entry.why_not;
   }
-  return "this communicator has no such back end";
+  return "this communicator has no such backend";
 }
 
 /// One of those who take turns.
@@ -157,7 +157,7 @@ class Bench {
     if (operation == Collective::send) {  // there and back
       for (Contestant& contestant : contestants) std::for_each(contestant.us.begin(), contestant.us.end(), [](double& us) { us /= 2; });
     }
-    Measurement measured{.operation = operation, .back_end = lane.name, .bytes = bytes, .rounds = rounds, .times = summarise(contestants[0].us)};
+    Measurement measured{.operation = operation, .backend = lane.name, .bytes = bytes, .rounds = rounds, .times = summarise(contestants[0].us)};
     if (contestants.size() > 1) {
       measured.baseline = summarise(contestants[1].us);
       baseline_us.insert(baseline_us.end(), contestants[1].us.begin(), contestants[1].us.end());
@@ -197,10 +197,10 @@ void run_bench_comm(const BenchArguments& arguments, const Environment& mpi) {
   for (const Collective operation : bench_operations()) known_operations.push_back(bench_name(operation));
   const auto operations = choose("--op", arguments.operations, known_operations);
   std::vector<Lane> lanes = make_lanes(comm);
-  std::vector<std::string> known_back_ends;
-  for (const Lane& lane : lanes) known_back_ends.push_back(lane.name);
-  const auto back_ends = choose("--back-end", arguments.back_ends, known_back_ends);
-  std::erase_if(lanes, [&](const Lane& lane) { return !contains(back_ends, lane.name); });
+  std::vector<std::string> known_backends;
+  for (const Lane& lane : lanes) known_backends.push_back(lane.name);
+  const auto backends = choose("--backend", arguments.backends, known_backends);
+  std::erase_if(lanes, [&](const Lane& lane) { return !contains(backends, lane.name); });
 
   const int nodes = find_topology(comm).nodes;
   std::optional<BenchReport> report;
@@ -223,11 +223,11 @@ void add_bench(CLI::App& app, Environment& mpi) {
   CLI::App* command = app.add_subcommand("bench", "Measure this machine");
   command->require_subcommand(1);
   CLI::App* comm =
-      command->add_subcommand("comm", "Measure the collectives: every operation x back end x size, under mpirun with any number of ranks");
+      command->add_subcommand("comm", "Measure the collectives: every operation x backend x size, under mpirun with any number of ranks");
   auto arguments = std::make_shared<BenchArguments>();
   comm->add_option("--op", arguments->operations,
                    "Only these: barrier, broadcast, allreduce, reduce, allgather, reduce_scatter, alltoall, ping_pong");
-  comm->add_option("--back-end", arguments->back_ends, "Only these: shared_memory, shared_memory/in_place, mpi");
+  comm->add_option("--backend", arguments->backends, "Only these: shared_memory, shared_memory/in_place, mpi");
   const CLI::AsSizeValue size(/*kb_is_1000=*/true);
   comm->add_option("--min-bytes", arguments->min_bytes, "Smallest message, such as 8 or 64KiB")->default_str("8")->transform(size);
   comm->add_option("--max-bytes", arguments->max_bytes, "Largest message; sizes grow by factors of 4 and end with this one")

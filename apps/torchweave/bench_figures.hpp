@@ -38,7 +38,7 @@ struct Bandwidth {
 /// of an all-to-all).
 Bandwidth bandwidth(Collective operation, int64_t bytes, int ranks, double us);
 
-/// "8 B", "24 KiB", "1.5 MiB"; one digit behind the point where it is not whole.
+/// "8 B", "24 KiB", "1.5 MiB"; one digit after the point where it is not whole.
 std::string size_text(int64_t bytes);
 
 }  // namespace tw::tool

@@ -15,7 +15,7 @@ struct BenchData {
   at::Tensor output;
 };
 
-/// Zeros of so many float32, somewhere.
+/// Zeros of this many float32, somewhere.
 using MakeFloats = std::function<at::Tensor(int64_t floats)>;
 
 /// @param bytes see message_sizes().

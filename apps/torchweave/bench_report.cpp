@@ -25,7 +25,7 @@ std::string place_text(const BenchReportOptions& options) {
   return concat(options.ranks, options.ranks == 1 ? " rank on " : " ranks on ", options.nodes, options.nodes == 1 ? " node" : " nodes");
 }
 
-// With so many digits behind the point.
+// With this many digits after the point.
 std::string fixed(double value, int digits) {
   std::ostringstream out;
   out << std::fixed << std::setprecision(digits) << value;
@@ -44,28 +44,28 @@ BenchReport::BenchReport(std::ostream& table, BenchReportOptions options)
 
 void BenchReport::begin_operation(Collective operation) {
   table_ << '\n' << bench_name(operation) << ", " << place_text(options_) << '\n';
-  table_ << "        size  back end                median us  spread  alg. GB/s  bus GB/s" << (options_.compares ? "  MPI's us    ratio" : "")
+  table_ << "        size  backend                 median us  spread  alg. GB/s  bus GB/s" << (options_.compares ? "  MPI's us    ratio" : "")
          << std::endl;
 }
 
-void BenchReport::skip(Collective operation, const std::string& back_end, const std::string& why) {
-  table_ << "           -  " << std::left << std::setw(22) << back_end << "  no " << bench_name(operation) << ": " << why << std::right << std::endl;
+void BenchReport::skip(Collective operation, const std::string& backend, const std::string& why) {
+  table_ << "           -  " << std::left << std::setw(22) << backend << "  no " << bench_name(operation) << ": " << why << std::right << std::endl;
 }
 
 void BenchReport::add(const Measurement& measurement) {
   const auto [algorithm_gbps, bus_gbps] = bandwidth(measurement.operation, measurement.bytes, options_.ranks, measurement.times.median_us);
   const bool has_bandwidth = measurement.bytes > 0;
-  table_ << std::setw(12) << size_text(measurement.bytes) << "  " << std::left << std::setw(22) << measurement.back_end << std::right << std::setw(11)
+  table_ << std::setw(12) << size_text(measurement.bytes) << "  " << std::left << std::setw(22) << measurement.backend << std::right << std::setw(11)
          << fixed(measurement.times.median_us, 2) << std::setw(8) << fixed(measurement.times.spread, 2) << std::setw(11)
          << (has_bandwidth ? fixed(algorithm_gbps, 3) : "-") << std::setw(10) << (has_bandwidth ? fixed(bus_gbps, 3) : "-");
   if (measurement.baseline) table_ << std::setw(10) << fixed(measurement.baseline->median_us, 2) << std::setw(9) << fixed(measurement.ratio(), 2);
   table_ << std::endl;
 
   const auto x = static_cast<double>(measurement.bytes);
-  chart_.add(bench_name(measurement.operation), measurement.back_end, x, bus_gbps);
+  chart_.add(bench_name(measurement.operation), measurement.backend, x, bus_gbps);
   if (!json_.is_open()) return;
   nlohmann::ordered_json line{{"benchmark", "comm/" + bench_name(measurement.operation)},
-                              {"back_end", measurement.back_end},
+                              {"backend", measurement.backend},
                               {"bytes", measurement.bytes},
                               {"ranks", options_.ranks},
                               {"nodes", options_.nodes},

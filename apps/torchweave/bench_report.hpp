@@ -10,16 +10,16 @@
 
 namespace tw::tool {
 
-/// One operation, back end and size.
+/// One operation, backend and size.
 struct Measurement {
   Collective operation = Collective::none;
-  std::string back_end;
+  std::string backend;
   int64_t bytes = 0;
   int rounds = 0;
   Times times;
-  std::optional<Times> baseline = {};  ///< MPI called directly, in turns with this back end
+  std::optional<Times> baseline = {};  ///< MPI called directly, in turns with this backend
 
-  /// Above 1: the back end is faster.
+  /// Above 1: the backend is faster.
   double ratio() const { return baseline->median_us / times.median_us; }
 };
 
@@ -38,8 +38,8 @@ class BenchReport {
   BenchReport(std::ostream& table, BenchReportOptions options);
 
   void begin_operation(Collective operation);
-  /// Says why `operation` is not measured on `back_end`.
-  void skip(Collective operation, const std::string& back_end, const std::string& why);
+  /// Says why `operation` is not measured on `backend`.
+  void skip(Collective operation, const std::string& backend, const std::string& why);
   /// @throws FileError
   void add(const Measurement& measurement);
   /// MPI called directly: a line of the chart.

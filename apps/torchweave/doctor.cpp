@@ -12,7 +12,7 @@
 #include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
-#include <tw/comm/back_end.hpp>
+#include <tw/comm/backend.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/comm/shared_tensor.hpp>
@@ -77,7 +77,7 @@ Finding check_node_memory(const Communicator& comm) {
     std::string value = "works";
     for (const Availability& entry : availability(comm)) {
       if (entry.collective != Collective::allreduce) continue;
-      value += concat("; all-reduce by ", entry.back_end, ": ", entry.why_not.empty() ? "available" : entry.why_not, entry.chosen ? ", chosen" : "");
+      value += concat("; all-reduce by ", entry.backend, ": ", entry.why_not.empty() ? "available" : entry.why_not, entry.chosen ? ", chosen" : "");
     }
     return {"node's memory", value, ""};
   } catch (const Error& error) {

@@ -145,11 +145,11 @@ void add_plan(CLI::App& app, Environment& mpi) {
   CLI::App* command = app.add_subcommand("plan", "Predict what ranks would gain, and recommend how to use them; trains nothing");
   auto arguments = std::make_shared<PlanArguments>();
   const PipelinePlanning pipeline = add_pipeline_planning(*command);
-  CLI::Option* layers = command->add_option("--layer-parallel", arguments->layers, "So many layers, in parallel by multigrid in time")
+  CLI::Option* layers = command->add_option("--layer-parallel", arguments->layers, "This many layers, in parallel by multigrid in time")
                             ->excludes(pipeline.model)
                             ->check(CLI::Range(2, 100000));
   CLI::Option* ranks =
-      command->add_option("--ranks", arguments->ranks, "So many ranks, at most one a layer")->needs(layers)->check(CLI::Range(1, 4096));
+      command->add_option("--ranks", arguments->ranks, "This many ranks, at most one a layer")->needs(layers)->check(CLI::Range(1, 4096));
   layers->needs(ranks);
   CLI::Option* step =
       command->add_option("--step-ms", arguments->step_ms, "What a layer takes forward: times are printed too")->check(CLI::PositiveNumber);

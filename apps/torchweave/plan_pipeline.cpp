@@ -206,7 +206,7 @@ void add_measured_options(CLI::Option_group& group, Arguments& a) {
 }
 
 void add_cluster_options(CLI::Option_group& group, Arguments& a) {
-  group.add_option("--devices", a.devices, "So many, equal ones; by default 1")->check(CLI::Range(1, 4096));
+  group.add_option("--devices", a.devices, "This many, equal ones; by default 1")->check(CLI::Range(1, 4096));
   group.add_option("--memory", a.memory, "Of a device, such as 38GB or 16GiB; by default unlimited")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true));
   group.add_option("--link-latency-us", a.link_us, "Of a message between devices; by default 5")->check(CLI::NonNegativeNumber);
@@ -216,9 +216,9 @@ void add_cluster_options(CLI::Option_group& group, Arguments& a) {
 void add_plan_options(CLI::Option_group& group, Arguments& a) {
   group.add_option("--batch", a.options.batch, "Rows, or sequences, of a step over all devices; by default 1")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  group.add_option("--micro-batches", a.options.micro_batches, "Only so many")->check(CLI::Range(1, 1 << 20));
+  group.add_option("--micro-batches", a.options.micro_batches, "Only this many")->check(CLI::Range(1, 1 << 20));
   group.add_option("--schedule", a.schedule, "Only this one: gpipe, 1f1b")->check(CLI::IsMember({"gpipe", "1f1b"}));
-  group.add_option("--max-stages", a.options.max_stages, "At most so many")->check(CLI::Range(1, 4096));
+  group.add_option("--max-stages", a.options.max_stages, "At most this many")->check(CLI::Range(1, 4096));
   group.add_option("--together", a.together, "Operators that must be in one stage, with all between them: a,b")->allow_extra_args(false);
   group.add_flag("--sharded-optimizer", a.options.parameters.sharded_optimizer, "Replicas share the optimizer's state");
   group.add_flag("--explain", a.explain, "Also why this plan, the next best, and which limit binds");

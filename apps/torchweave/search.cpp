@@ -123,8 +123,8 @@ void print(const SearchResult& result, const SearchTask& task, const SearchConfi
 
 /// Nobody is compared at a trial's last step.
 void end_with(search::SearchOptions& options, int64_t steps) {
-  if (options.promotion) options.promotion->most = std::min(options.promotion->most, steps);
-  if (options.population_training) options.population_training->most = steps;
+  if (options.promotion) options.promotion->max_steps = std::min(options.promotion->max_steps, steps);
+  if (options.population_training) options.population_training->max_steps = steps;
 }
 
 void run_search(const SearchArguments& arguments, const Environment& mpi) {

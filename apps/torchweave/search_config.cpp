@@ -56,7 +56,7 @@ std::vector<std::string> names_of_propagators() {
 
 void choose_stopping(const StoppingOptions& stopping, SearchOptions& options) {
   const search::HalvingOptions& halving = stopping.halving;
-  const search::MedianOptions median{.grace = halving.grace, .least_trials = static_cast<size_t>(stopping.least_trials)};
+  const search::MedianOptions median{.grace = halving.grace, .min_trials = static_cast<size_t>(stopping.min_trials)};
   if (stopping.rule == "median") options.stopping = [median] { return search::median_rule(median); };
   if (stopping.rule == "halving") options.stopping = [halving] { return search::halving_rule(halving); };
   if (stopping.rule == "promotion") options.promotion = halving;
@@ -76,14 +76,14 @@ void report_contradictions(Config& config, SearchOptions& options) {
 void visit(StoppingOptions& stopping, OptionVisitor& visitor) {
   visitor.field("stopping", stopping.rule, {"none", "median", "halving", "hyperband", "promotion"}, {.meaning = "which trials end early, or pause"});
   const auto with = [](const std::vector<std::string>& rules) { return std::vector<Condition>{{"search.stopping", rules}}; };
-  visitor.field("least_trials", stopping.least_trials, count_from(1), {.meaning = "others that must have come as far", .where = with({"median"})});
+  visitor.field("min_trials", stopping.min_trials, count_from(1), {.meaning = "others that must have come as far", .where = with({"median"})});
   visitor.field("brackets", stopping.brackets, count_from(1), {.meaning = "that begin later, one after another", .where = with({"hyperband"})});
   const std::vector<std::string> rungs{"halving", "hyperband", "promotion"};
   visitor.field("grace", stopping.halving.grace, count_from(1),
                 {.meaning = "that every trial gets", .unit = "steps", .where = {{"search.stopping", {"none"}, /*but=*/true}}});
   visitor.field("eta", stopping.halving.eta, count_from(2, 1024),
                 {.meaning = "1 in as many goes on, at the steps grace eta^k", .where = with(rungs)});
-  visitor.field("most", stopping.halving.most, count_from(1),
+  visitor.field("max_steps", stopping.halving.max_steps, count_from(1),
                 {.meaning = "of a trial: there are no rungs from there on, and with promotion it ends", .unit = "steps", .where = with(rungs)});
 }
 
@@ -112,6 +112,10 @@ SearchConfig read_search_config(Config& config, const std::filesystem::path& jou
   }
   report_contradictions(config, read.options);
   read.parameters = read_parameters(config);
+  config.note_renamed("search.least_trials", "search.min_trials");
+  config.note_renamed("search.most", "search.max_steps");
+  config.note_renamed("search.population_training.most", "search.population_training.max_steps");
+  config.note_renamed("search.population_training.kept", "search.population_training.frozen");
   config.finish();
   read.options.progress = true;
   return read;

@@ -15,7 +15,7 @@ struct StoppingOptions {
   std::string rule = "none";            ///< none | median | halving | hyperband | promotion
   search::HalvingOptions halving = {};  ///< its `grace` is of median, too
   int brackets = 3;                     ///< hyperband
-  int64_t least_trials = 3;             ///< median
+  int64_t min_trials = 3;               ///< median
 };
 void visit(StoppingOptions& stopping, OptionVisitor& visitor);
 

@@ -9,7 +9,7 @@
 namespace tw::tool {
 
 /// Takes all keys "search.space.NAME.*" out of `config`: kind, then low, high, scale ("linear" or "log") and step, or values; initial, which is
-/// tried first; and when.PARENT. NAME may have dots. Sorted by name, but behind what they depend on. Problems are reported to `config`.
+/// tried first; and when.PARENT. NAME may have dots. Sorted by name, but after what they depend on. Problems are reported to `config`.
 std::vector<search::Parameter> read_parameters(Config& config);
 
 /// A parameter's value as one writes it in a configuration: whole numbers without a point or an exponent.

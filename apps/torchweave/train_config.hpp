@@ -9,9 +9,9 @@ namespace tw::tool {
 struct DataOptions {
   std::string kind = "mnist";  ///< mnist: images with labels, in MNIST's layout. regression: train/ and test/ with NPY shards or CSV
   std::filesystem::path directory = "/usr/share/datasets/fashion-mnist";
-  int64_t shift = 0;          ///< mnist: move training images at random by up to so many pixels
+  int64_t shift = 0;          ///< mnist: move training images at random by up to this many pixels
   bool flip = false;          ///< mnist: mirror training images at random
-  int64_t train_samples = 0;  ///< the first so many; 0: all
+  int64_t train_samples = 0;  ///< as many of the first; 0: all
   int64_t test_samples = 0;
 };
 void visit(DataOptions& data, OptionVisitor& visitor);

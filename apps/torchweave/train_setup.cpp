@@ -227,7 +227,7 @@ int64_t available_memory() {
   return 0;
 }
 
-// Evaluation comes behind a whole epoch: late for learning that the model does not take the test set.
+// Evaluation comes after a whole epoch: late for learning that the model does not take the test set.
 void try_test_set(const TrainSetup& setup) {
   const torch::NoGradGuard no_grad;
   if (setup.test_set->size() == 0) return;

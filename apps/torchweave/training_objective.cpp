@@ -112,9 +112,9 @@ search::Outcome TrainingObjective::operator()(const search::Configuration& confi
     all.push_back(whole("best of the trial", best, ShardKind::counter));
     return all;
   };
-  trainer.begin_behind(trial.attach({.shards = shards,
-                                     .prepare = [&](const std::vector<std::string>& names) { trainer.prepare(names); },
-                                     .apply = [&](const std::vector<NamedShard>& filled) { trainer.apply(filled); }}));
+  trainer.begin_after(trial.attach({.shards = shards,
+                                    .prepare = [&](const std::vector<std::string>& names) { trainer.prepare(names); },
+                                    .apply = [&](const std::vector<NamedShard>& filled) { trainer.apply(filled); }}));
   Reporter reporter(trial, options_.figure, best);
   trainer.add(reporter);
   const train::Summary summary = trainer.run();

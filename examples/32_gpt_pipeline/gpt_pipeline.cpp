@@ -45,7 +45,7 @@ double bits(tw::pipeline::Pipeline& net, const Tensor& characters) {
   return loss_of(net.forward(inputs_of(characters)), targets_of(characters)).item<double>() / std::log(2.0);
 }
 
-/// `characters`, [1, context], and the likeliest ones behind them.
+/// `characters`, [1, context], and the likeliest ones after them.
 std::string continued(tw::pipeline::Pipeline& net, Tensor characters, int count) {
   std::string text;
   for (int64_t i = 0; i < context; ++i) text += static_cast<char>(characters[0][i].item<int64_t>());

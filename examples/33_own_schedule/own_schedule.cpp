@@ -23,7 +23,7 @@ constexpr const char* incomplete = R"(
 )";
 constexpr const char* stuck = R"(
   0F0 0B0 0F1 0B1
-  1F0 1F1 1B0 1B1    # waits for 0F1, which comes behind 0B0, which waits for 1B0
+  1F0 1F1 1B0 1B1    # waits for 0F1, which comes after 0B0, which waits for 1B0
 )";
 constexpr const char* early = R"(
   0F0 0F1 0F2 0B0 0F3 0B1 0F4 0B2 0F5 0B3 0B4 0B5

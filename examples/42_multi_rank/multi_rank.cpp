@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   const Space space{real("lr", 1e-4, 1e-1, log_scale), ordinal("width", {8, 16, 32, 64, 128})};
   Search search(comm, space, [](const Configuration& c, Trial& trial) { return Outcome(train(c, trial)); },
                 {.ranks_per_worker = comm.size() % 2 == 0 ? 2 : 1, .evaluations = 40, .stopping = [] {
-                   return halving_rule({.grace = 3, .eta = 3, .most = epochs});
+                   return halving_rule({.grace = 3, .eta = 3, .max_steps = epochs});
                  }});
   const SearchResult result = search.run();
   if (comm.rank() != 0) return 0;

@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   tw::Communicator comm = mpi.world().dup();
   const std::filesystem::path folder = "runs/pbt";
   const Space space{real("lr", 1e-4, 1, log_scale), real("momentum", 0, 0.95)};
-  Search search(comm, space, train, {.evaluations = 8, .journal = folder, .population_training = {{.interval = 3, .most = epochs}}});
+  Search search(comm, space, train, {.evaluations = 8, .journal = folder, .population_training = {{.interval = 3, .max_steps = epochs}}});
   const SearchResult result = search.run();
   if (comm.rank() != 0) return 0;
 

@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
   try {
     job();
   } catch (const std::exception& error) {
-    std::cerr << "caught behind the scope: " << error.what() << std::endl;
+    std::cerr << "caught after the scope: " << error.what() << std::endl;
   }
   return 1;
 }

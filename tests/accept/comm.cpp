@@ -22,8 +22,8 @@ void expect_content(const at::Tensor& tensor, int value, int last, const std::st
   expect(sum == value * (count - 1) + last, what);
 }
 
-void run(const tw::Communicator& comm, const std::string& back_end) {
-  tw::choose_back_end(comm, back_end);
+void run(const tw::Communicator& comm, const std::string& backend) {
+  tw::choose_backend(comm, backend);
   const int rank = comm.rank();
   const at::Tensor bytes = torch::full({count}, rank + 1, torch::kByte);
   bytes[count - 1].fill_(10 * (rank + 1));
@@ -36,7 +36,7 @@ void run(const tw::Communicator& comm, const std::string& back_end) {
   const at::Tensor all = torch::empty({2, count}, torch::kByte);
   tw::allgather(comm, bytes, all);
   for (const int of : {0, 1}) expect_content(all[of], of + 1, of + 1, "allgather");
-  if (back_end != "mpi") {  // Open MPI's takes more than six minutes for 4 GiB of bytes
+  if (backend != "mpi") {  // Open MPI's takes more than six minutes for 4 GiB of bytes
     tw::reduce_scatter(comm, all, bytes, tw::ReduceOp::sum);
     expect_content(bytes, 2 * (rank + 1), 2 * (rank + 1), "reduce_scatter");
   }
@@ -47,12 +47,12 @@ void run(const tw::Communicator& comm, const std::string& back_end) {
     tw::recv(comm, bytes, tw::Rank(0));
     expect_content(bytes, 2, 2, "send and recv");
   }
-  if (rank == 0) std::cout << back_end << ": " << count << " elements, all right" << std::endl;
+  if (rank == 0) std::cout << backend << ": " << count << " elements, all right" << std::endl;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const tw::Environment mpi(argc, argv, {.audit = false});
-  for (const char* back_end : {"shared_memory", "mpi"}) run(mpi.world().dup(), back_end);
+  for (const char* backend : {"shared_memory", "mpi"}) run(mpi.world().dup(), backend);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # comm.sh BUILD: every collective of every dtype at every size on 1 to 4 ranks, and collectives of more than 2^31 elements, which MPI 3.1 cannot count in
-# one call, on two ranks; both over both back ends. Takes 14 GiB of memory.
+# one call, on two ranks; both over both backends. Takes 14 GiB of memory.
 set -euo pipefail
 export OMPI_MCA_mpi_yield_when_idle=1  # more ranks than cores
 for ranks in 1 2 3 4; do

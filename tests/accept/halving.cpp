@@ -36,7 +36,7 @@ constexpr int64_t train_samples = 8192;
 constexpr int64_t test_samples = 1000;
 constexpr int64_t batch = 8;
 
-/// The first rung at or behind `round`: 1, eta, eta^2, ...
+/// The first rung at or after `round`: 1, eta, eta^2, ...
 int64_t next_rung(int64_t round) {
   int64_t rung = 1;
   while (rung < round) rung *= eta;
@@ -46,7 +46,7 @@ int64_t next_rung(int64_t round) {
 /// Trains by stochastic gradient descent; the loss is that of the test samples after the last round.
 class LeNetTraining {
  public:
-  /// @param most steps of all trials; behind them every trial fails at once
+  /// @param most steps of all trials; after them every trial fails at once
   LeNetTraining(const char* data, double most)
       : most_(most),
         train_(tw::testing::first_samples(tw::load_mnist(data, tw::Split::train), train_samples)),
@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
   const tw::Environment mpi(argc, argv, {.stall_abort = std::chrono::hours(24)});  // ranks wait long for each other at the end
   const int seeds = argc > 2 ? std::atoi(argv[2]) : 6;
   const tw::Communicator alone = mpi.world().split(mpi.world().rank(), 0);
-  const HalvingOptions halving{.grace = 1, .eta = eta, .most = rounds};
+  const HalvingOptions halving{.grace = 1, .eta = eta, .max_steps = rounds};
   std::vector<double> figures(static_cast<size_t>(3 * seeds));  // by seed: steps of random search, and of both forms
   for (int seed = mpi.world().rank(); seed < seeds; seed += mpi.world().size()) {
     const Spent random = search(alone, argv[1], {.evaluations = trials, .seed = static_cast<uint64_t>(seed)}, HUGE_VAL);

@@ -22,7 +22,7 @@ torch::nn::Sequential make_net() { return torch::nn::Sequential(torch::nn::Linea
 
 void backward(torch::nn::Sequential& net) { net->forward(torch::ones({8, 64})).square().mean().backward(); }
 
-// Whether `step` leaves nothing behind, on all ranks.
+// Whether `step` leaves nothing after, on all ranks.
 bool holds(const tw::Communicator& comm, const std::string& name, const std::function<void()>& step) {
   constexpr int steps = 10000;
   int64_t before = 0;

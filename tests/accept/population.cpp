@@ -21,7 +21,7 @@ using tw::testing::NoisyRegression;
 constexpr double lowest_rate = 1e-5;
 constexpr double highest_rate = 0.1;
 constexpr double goal = 0.15;                // excess error: less than any constant rate comes to, and several times what the population does
-constexpr int64_t members_of_a_worker = 16;  // steps take microseconds: others may be far ahead or behind, and no help
+constexpr int64_t members_of_a_worker = 16;  // steps take microseconds: others may be far ahead or after, and no help
 constexpr int64_t interval = 10;
 
 double best_of_population(const tw::Communicator& comm, uint64_t seed) {
@@ -36,7 +36,7 @@ double best_of_population(const tw::Communicator& comm, uint64_t seed) {
   Search search(comm, {real("lr", lowest_rate, highest_rate, log_scale)}, train,
                 {.evaluations = members_of_a_worker * comm.size(),
                  .seed = seed,
-                 .population_training = {{.interval = interval, .most = NoisyRegression::steps}}});
+                 .population_training = {{.interval = interval, .max_steps = NoisyRegression::steps}}});
   return search.run().best.loss;
 }
 

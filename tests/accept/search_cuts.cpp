@@ -84,8 +84,8 @@ std::vector<std::pair<std::string, SearchOptions>> searches() {
       {"Sobol", {.propagator = [share](const Seat& seat) { return std::make_unique<Sobol>(seat.space, seat.seed, share(seat)); }}},
       {"pollination", {.migration = {.copies = true}}},
       {"halving", {.stopping = [] { return halving_rule({.grace = 1, .eta = 3}); }}},
-      {"promotion", {.promotion = {{.grace = 1, .eta = 3, .most = steps}}}},
-      {"population", {.population_training = {{.interval = 3, .most = steps}}}},
+      {"promotion", {.promotion = {{.grace = 1, .eta = 3, .max_steps = steps}}}},
+      {"population", {.population_training = {{.interval = 3, .max_steps = steps}}}},
   };
 }
 
@@ -93,7 +93,7 @@ std::vector<std::pair<std::string, SearchOptions>> searches() {
 std::string damage(const fs::path& journal, tw::CounterRng& random) {
   std::vector<JournalFile> files = read_journal(journal);
   const fs::path path = files[index_below(random, files.size())].path;
-  if (happens(random, 0.1)) {
+  if (bernoulli(random, 0.1)) {
     fs::remove(path);
     return path.filename().string() + " removed";
   }

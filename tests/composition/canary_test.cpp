@@ -105,7 +105,7 @@ class Pipelined {
  public:
   explicit Pipelined(const tw::Mesh& mesh) : mesh_(mesh) {}
 
-  // All micro-batches forward, then all backward; the gradients are complete behind the last.
+  // All micro-batches forward, then all backward; the gradients are complete after the last.
   void step(int64_t number) {
     std::vector<at::Tensor> inputs;
     std::vector<at::Tensor> outputs;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # kill_search.sh BUILD FOLDER KILLS: kills a search with SIGKILL at KILLS random times, and continues it each time on 2 or 3 ranks and 1 or 2 islands.
-# Only trials under way may be lost, none that had ended may begin again, and exactly as many are complete as were asked for.
+# Only trials in flight may be lost, none that had ended may begin again, and exactly as many are complete as were asked for.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tests/faults/kill_job.bash
@@ -38,8 +38,8 @@ done
 cat "$folder/log"
 read -r complete _ failed _ lost _ < <(tr -d , <"$folder/log")
 [ "$complete" -eq "$evaluations" ] && [ "$failed" -eq 0 ] || { echo "not exactly $evaluations evaluations"; exit 1; }
-[ "$lost" -le $workers_killed ] || { echo "more evaluations were lost than were under way"; exit 1; }
-echo "killed $killed times in $runs runs on $((layouts + 1)) layouts: at most $workers_killed evaluations were under way, $lost of them were done again"
+[ "$lost" -le $workers_killed ] || { echo "more evaluations were lost than were in flight"; exit 1; }
+echo "killed $killed times in $runs runs on $((layouts + 1)) layouts: at most $workers_killed evaluations were in flight, $lost of them were done again"
 
 # One rank of a worker of two, killed by the objective: each time its job ends, and with the second time the trial has failed.
 rm -rf "$folder/journal" "$folder/journal.diary"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong in a distributed program, one scenario a run: program SCENARIO [BACK_END]. Rank 1 is the one with the fault.
+// What goes wrong in a distributed program, one scenario a run: program SCENARIO [BACKEND]. Rank 1 is the one with the fault.
 #include <sys/resource.h>
 #include <torch/torch.h>
 
@@ -223,7 +223,7 @@ int main(int argc, char** argv) {
                        scenario.rfind("left", 0) == 0;  // what ends the job there is not the watchdog
   tw::Environment mpi(argc, argv, {.audit = false, .stall_warning = patient ? 60s : 300ms, .stall_abort = warns_only || patient ? 60s : 900ms});
   const tw::Communicator comm = mpi.world().dup();
-  if (argc > 2) tw::choose_back_end(comm, std::string(argv[2]));
+  if (argc > 2) tw::choose_backend(comm, std::string(argv[2]));
   tw::barrier(comm);
   const Scene scene{mpi, comm, comm.rank() == 1};
   const std::map<std::string, void (*)(const Scene&)> scenes{{"other_sizes", other_sizes},

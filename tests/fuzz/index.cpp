@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The index of a checkpoint, behind its checksum, which no fuzzer would get past.
+// The index of a checkpoint, after its checksum, which no fuzzer would get past.
 #include <tw/base/error.hpp>
 #include <tw/state/index.hpp>
 

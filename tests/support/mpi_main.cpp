@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main() of every MPI test: all ranks run the same tests, those of the files that are meant for so many; rank 0 prints what any of them found.
+// The main() of every MPI test: all ranks run the same tests, those of the files that are meant for this many; rank 0 prints what any of them found.
 //   --file=NAME         the tests of that file alone, on any number of ranks
 //   --progress-thread   a thread drives the engine
 #include "mpi_test.hpp"
@@ -49,8 +49,8 @@ class RankReporter : public testing::EmptyTestEventListener {
   int failures_ = 0;
 };
 
-/// Adds to googletest's filter that tests are left out that are not meant for so many ranks, by their file or by themselves, or whose file is not the
-/// one that is asked for.
+/// Adds to googletest's filter that tests are left out that are not meant for this many ranks, by their file or by themselves, or whose file is not
+/// the one that is asked for.
 void leave_out_others(int ranks, const std::string& only) {
   std::string others;
   const auto& tests = *testing::UnitTest::GetInstance();

@@ -31,18 +31,18 @@ class BenchReportTest : public testing::Test {
 
 // 10 us for 1 MB over 4 ranks: 100 GB/s of the algorithm, 150 of the bus.
 Measurement make_measurement() {
-  return {.operation = Collective::allreduce, .back_end = "shared_memory", .bytes = 1000000, .rounds = 20, .times = {10, 0.25}};
+  return {.operation = Collective::allreduce, .backend = "shared_memory", .bytes = 1000000, .rounds = 20, .times = {10, 0.25}};
 }
 
 TEST_F(BenchReportTest, WritesOneObjectALineAtOnce) {
   BenchReport report(table_, {.ranks = 4, .nodes = 2, .json = file("a.jsonl")});
   report.add(make_measurement());
-  Measurement barrier{.operation = Collective::barrier, .back_end = "mpi", .bytes = 0, .rounds = 200, .times = {2, 0.5}};
+  Measurement barrier{.operation = Collective::barrier, .backend = "mpi", .bytes = 0, .rounds = 200, .times = {2, 0.5}};
   report.add(barrier);
   std::istringstream lines(read(file("a.jsonl")));  // while the report lives: a run that is broken off leaves what it has measured
   std::string line;
   ASSERT_TRUE(std::getline(lines, line));
-  EXPECT_EQ(nlohmann::json::parse(line), nlohmann::json::parse(R"({"benchmark": "comm/allreduce", "back_end": "shared_memory", "bytes": 1000000,
+  EXPECT_EQ(nlohmann::json::parse(line), nlohmann::json::parse(R"({"benchmark": "comm/allreduce", "backend": "shared_memory", "bytes": 1000000,
       "ranks": 4, "nodes": 2, "median_us": 10.0, "spread": 0.25, "algorithm_gbps": 100.0, "bus_gbps": 150.0, "rounds": 20})"));
   ASSERT_TRUE(std::getline(lines, line));
   EXPECT_EQ(nlohmann::json::parse(line)["benchmark"], "comm/barrier");
@@ -79,10 +79,10 @@ TEST_F(BenchReportTest, ColumnsStandBelowTheirHeads) {
   std::getline(std::getline(std::getline(std::getline(lines, empty), title), head), row);
   EXPECT_EQ(title, "reduce_scatter, 4 ranks on 1 node");
   EXPECT_EQ(head.size(), row.size()) << head << '\n' << row;
-  EXPECT_EQ(head.find("back end"), row.find("shared_memory")) << head << '\n' << row;
+  EXPECT_EQ(head.find("backend"), row.find("shared_memory")) << head << '\n' << row;
 }
 
-TEST_F(BenchReportTest, DrawsEveryBackEndAndTheBaseline) {
+TEST_F(BenchReportTest, DrawsEveryBackendAndTheBaseline) {
   BenchReport report(table_, {.ranks = 4, .chart = file("a.svg")});
   report.add(make_measurement());
   report.add_baseline(Collective::allreduce, 1000000, {.median_us = 25});
@@ -95,7 +95,7 @@ TEST_F(BenchReportTest, DrawsEveryBackEndAndTheBaseline) {
   }
 }
 
-TEST_F(BenchReportTest, SaysWhyABackEndIsNotMeasured) {
+TEST_F(BenchReportTest, SaysWhyABackendIsNotMeasured) {
   BenchReport report(table_, {});
   report.skip(Collective::alltoall, "shared_memory", "goes through MPI");
   EXPECT_NE(table_.str().find("shared_memory           no alltoall: goes through MPI"), std::string::npos) << table_.str();

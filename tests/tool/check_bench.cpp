@@ -47,10 +47,10 @@ void check_json(const std::string& path) {
   for (std::string text; std::getline(in, text);) {
     const auto line = nlohmann::json::parse(text);
     check_line(line);
-    found[line.at("benchmark")].insert(line.at("back_end").get<std::string>());
+    found[line.at("benchmark")].insert(line.at("backend").get<std::string>());
     sizes.insert(line.at("bytes").get<int64_t>());
   }
-  expect(found == expected, "not every operation x back end is there");
+  expect(found == expected, "not every operation x backend is there");
   expect(sizes == std::set<int64_t>{0, 16, 64, 256, 1024, 4096, 8192}, "the sizes are not those that were asked for");
 }
 

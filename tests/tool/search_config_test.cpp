@@ -51,6 +51,8 @@ const Refused refused[] = {
       "0]"}},
     {{"search.islands=2", "search.migration.topology.2=[1,0]"},
      {"--set: search.migration.topology.2 is none of the 2 islands, which are numbered from 0; the nearest that will do is migration.topology.0"}},
+    {{"search.stopping=halving", "search.most=9"}, {"--set: search.most is called search.max_steps now"}},
+    {{"search.population_training.kept=['x']"}, {"--set: search.population_training.kept is called search.population_training.frozen now"}},
     {{"search.island_workers=[2,0]"}, {"--set: search.island_workers must be at least 1, got 0; the nearest that will do is 1"}},
     {{"search.island_workers=[1.5]"}, {"--set: search.island_workers must be whole numbers, got 1.5; the nearest that will do is 1"}},
     {{"search.island_workers=[1,1]", "search.islands=3"},
@@ -87,15 +89,15 @@ TEST(SearchConfig, MakesOptionsOfNames) {
   ASSERT_TRUE(promotion);
   EXPECT_EQ(promotion->eta, 3);
   EXPECT_EQ(read({"search.island_workers=[2,1,1]"}).options.islands, 3);
-  const auto population = read({"search.population_training.kept=[\"x\"]"});
+  const auto population = read({"search.population_training.frozen=[\"x\"]"});
   ASSERT_TRUE(population.options.population_training);
-  EXPECT_EQ(population.options.population_training->kept, std::vector<std::string>{"x"});
+  EXPECT_EQ(population.options.population_training->frozen, std::vector<std::string>{"x"});
   EXPECT_EQ(population.propagator, "sobol") << "members begin before there is anything to breed from";
   EXPECT_EQ(read({"search.islands=3", "search.migration.topology.2=[0,0,0]"}).options.migration.topology.back(), (std::vector<double>{0, 0, 0}));
 }
 
 TEST(SearchConfig, NamesKeysWithoutEffect) {
-  tw::Config config = config_of({"search.eta=3", "search.least_trials=2", "search.stopping=median"});
+  tw::Config config = config_of({"search.eta=3", "search.min_trials=2", "search.stopping=median"});
   (void)tw::tool::read_search_config(config, "", /*trains=*/true);
   EXPECT_EQ(tw::tool::keys_without_effect(config),
             (Settings{"--set: search.eta has no effect with search.stopping = \"median\"; it is for \"halving\" or \"hyperband\" or \"promotion\""}));

@@ -101,7 +101,7 @@ TEST(SvgChart, APowerLawIsStraightOnLogarithmicAxes) {
   ASSERT_EQ(lines.size(), 1U);
   const auto& points = lines[0];
   ASSERT_EQ(points.size(), 4U);
-  for (size_t i = 2; i < points.size(); ++i) {  // equal steps; the file has one digit behind the point
+  for (size_t i = 2; i < points.size(); ++i) {  // equal steps; the file has one digit after the point
     EXPECT_NEAR(points[i].first - points[i - 1].first, points[1].first - points[0].first, 0.21);
     EXPECT_NEAR(points[i].second - points[i - 1].second, points[1].second - points[0].second, 0.21);
   }
@@ -128,7 +128,7 @@ TEST(SvgChart, APointLiesWhereTheTicksSay) {
   EXPECT_NEAR(find("10").bottom - 4, points[1].second, 0.11);
 }
 
-TEST(SvgChart, HasAPanelAnOperationAndALineABackEnd) {
+TEST(SvgChart, HasAPanelAnOperationAndALineABackend) {
   const std::string svg = make_full_chart(20).draw();
   EXPECT_EQ(lines_of(svg).size(), 7U * 4U);
   for (const auto& points : lines_of(svg)) EXPECT_EQ(points.size(), 12U);

@@ -270,7 +270,9 @@ void Config::finish() const {
   for (const Entry& entry : entries_) known.push_back(entry.key);
   std::vector<std::string> problems = problems_;
   for (const auto& [key, setting] : settings_) {
-    if (std::find(known.begin(), known.end(), key) == known.end()) {
+    if (const auto renamed = renamed_.find(key); renamed != renamed_.end()) {
+      problems.push_back(concat(setting.origin, ": ", key, " is called ", renamed->second, " now"));
+    } else if (std::find(known.begin(), known.end(), key) == known.end()) {
       problems.push_back(concat(setting.origin, ": unknown key ", key, "; did you mean ", nearest_name(key, known), "?"));
     }
   }

@@ -15,7 +15,7 @@ std::vector<RankFailure> causes_of(std::vector<RankFailure> failures);
 /// @param what failed. @param causes one at least, in the order of ranks. @param ranks of `comm`, a communicator's name
 std::string failure_text(const std::string& what, const std::vector<RankFailure>& causes, int ranks, const std::string& comm);
 
-/// "rank 2 has 'b float32 [3]' where rank 0 has 'b float32 [4]'", for the first line that differs; several of them behind semicolons.
+/// "rank 2 has 'b float32 [3]' where rank 0 has 'b float32 [4]'", for the first line that differs; several of them after semicolons.
 /// @param texts by rank. @return empty where all are rank 0's
 std::string differences_text(const std::vector<std::string>& texts);
 

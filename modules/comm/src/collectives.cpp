@@ -53,7 +53,7 @@ Work begin(const Communicator& comm, const Call& call, const at::Tensor& input, 
   return start(comm, call, Link::of(comm).begin(comm, {call, from, to}), std::move(operands));
 }
 
-// One call for each dtype among `tensors`, on all of that dtype one behind the other.
+// One call for each dtype among `tensors`, on all of that dtype one after the other.
 Work begin_group(const Communicator& comm, Call call, const std::vector<at::Tensor>& tensors) {
   std::map<ElementType, std::vector<at::Tensor>> by_type;
   for (const at::Tensor& tensor : tensors) by_type[make_call(call.collective, tensor).type].push_back(tensor);
@@ -187,7 +187,7 @@ Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, c
                         std::move(operands));
 }
 
-// First the dtypes and shapes, then all elements one behind the other.
+// First the dtypes and shapes, then all elements one after the other.
 std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::Tensor& input) {
   auto operands = std::make_shared<Operands>(Collective::allgather, comm.audited());
   const std::span<const std::byte> mine = operands->in(input);

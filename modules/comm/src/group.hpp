@@ -10,7 +10,7 @@ namespace tw {
 /// Several transfers as one. Where one fails, the others still end, since their peers count on them; then it throws the first failure.
 class Group : public mpi::Transfer {
  public:
-  /// @param begin gives a transfer. What it throws behind another that has begun is kept until that one has ended: MPI may touch its memory till
+  /// @param begin gives a transfer. What it throws after another that has begun is kept until that one has ended: MPI may touch its memory till
   /// then.
   template <class Begin>
   void add(Begin begin) {

@@ -9,7 +9,7 @@
 #include <tw/mpi/library.hpp>
 #include <tw/mpi/topology.hpp>
 
-#include "back_ends.hpp"
+#include "backends.hpp"
 #include "node_memory.hpp"
 
 namespace tw {
@@ -48,7 +48,7 @@ class Link::Making : public mpi::Transfer {
   const std::shared_ptr<Link> link_;  // where the making never ends, MPI may still write into it
 };
 
-/// A call that waits for the making, and behind those that came before it.
+/// A call that waits for the making, and after those that came before it.
 class Link::Waiting : public mpi::Transfer {
  public:
   Waiting(const Communicator& comm, Link& link, const BoundCall& call) : comm_(mpi::share(comm)), link_(link), call_(call), place_(link.waiting_++) {
@@ -59,7 +59,7 @@ class Link::Waiting : public mpi::Transfer {
     if (!transfer_) {
       if (!is_next()) return false;
       const Begun even_if_it_fails{*this};
-      transfer_ = link_.back_end(call_.call.collective).begin(comm_, call_);
+      transfer_ = link_.backend(call_.call.collective).begin(comm_, call_);
     }
     return transfer_->advance();
   }
@@ -133,7 +133,7 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::ve
 
 std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, const BoundCall& call) {
   mpi::expect_own_thread(comm);
-  if (made_ && begun_ == waiting_) return back_end(call.call.collective).begin(comm, call);
+  if (made_ && begun_ == waiting_) return backend(call.call.collective).begin(comm, call);
   return std::make_unique<Waiting>(comm, *this, call);
 }
 
@@ -176,31 +176,31 @@ void Link::finish(const Communicator& comm) {
   channel_ =
       std::make_shared<shared_memory::Channel>(std::move(memory), begin, static_cast<int>(place - neighbours_.begin()), here, mine_.slot_bytes);
   mpi::set_board(comm, std::make_shared<ChannelBoard>(channel_, neighbours_));
-  back_ends_.push_back(make_shared_memory_back_end(here == comm.size() ? channel_ : nullptr, mine_.flat_bytes));
-  back_ends_.push_back(make_mpi_back_end());
+  backends_.push_back(make_shared_memory_backend(here == comm.size() ? channel_ : nullptr, mine_.flat_bytes));
+  backends_.push_back(make_mpi_backend());
   choose(std::nullopt);
   made_ = true;
 }
 
-BackEnd& Link::find_back_end(Collective collective) const {
+Backend& Link::find_backend(Collective collective) const {
   if (chosen_) {
-    for (const auto& back_end : back_ends_) {
-      if (back_end->name() == *chosen_ && back_end->why_not(collective).empty()) return *back_end;
+    for (const auto& backend : backends_) {
+      if (backend->name() == *chosen_ && backend->why_not(collective).empty()) return *backend;
     }
   }
-  for (const auto& back_end : back_ends_) {
-    if (back_end->why_not(collective).empty()) return *back_end;
+  for (const auto& backend : backends_) {
+    if (backend->why_not(collective).empty()) return *backend;
   }
   TW_ASSERT(false);  // the last one, MPI's, can do everything
-  return *back_ends_.back();
+  return *backends_.back();
 }
 
 void Link::choose(std::optional<std::string> name) {
-  const auto is_called = [&](const auto& back_end) { return back_end->name() == *name; };
-  TW_EXPECTS(!name || std::any_of(back_ends_.begin(), back_ends_.end(), is_called), "there is no back end '", name.value_or(""),
+  const auto is_called = [&](const auto& backend) { return backend->name() == *name; };
+  TW_EXPECTS(!name || std::any_of(backends_.begin(), backends_.end(), is_called), "there is no backend '", name.value_or(""),
              "'; there are shared_memory and mpi");
   chosen_ = std::move(name);
-  for (int i = 0; i < collectives; ++i) for_collective_[static_cast<size_t>(i)] = &find_back_end(static_cast<Collective>(i));
+  for (int i = 0; i < collectives; ++i) for_collective_[static_cast<size_t>(i)] = &find_backend(static_cast<Collective>(i));
 }
 
 std::vector<Availability> availability(const Communicator& comm) {
@@ -208,14 +208,14 @@ std::vector<Availability> availability(const Communicator& comm) {
   std::vector<Availability> all;
   for (const Collective collective : {Collective::barrier, Collective::broadcast, Collective::allreduce, Collective::reduce, Collective::allgather,
                                       Collective::reduce_scatter, Collective::alltoall}) {
-    for (const auto& back_end : link.back_ends()) {
-      all.push_back({collective, std::string(back_end->name()), back_end->why_not(collective), &link.back_end(collective) == back_end.get()});
+    for (const auto& backend : link.backends()) {
+      all.push_back({collective, std::string(backend->name()), backend->why_not(collective), &link.backend(collective) == backend.get()});
     }
   }
   return all;
 }
 
-void choose_back_end(const Communicator& comm, std::optional<std::string> name) { Link::made(comm).choose(std::move(name)); }
+void choose_backend(const Communicator& comm, std::optional<std::string> name) { Link::made(comm).choose(std::move(name)); }
 
 void prepare_shared_memory(const Communicator& comm, const SharedMemoryOptions& options) {
   TW_EXPECTS(!mpi::attachment(comm), "prepare_shared_memory() must come before the first collective on '", comm.name(), "'");

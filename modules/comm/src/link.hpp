@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tw/comm/back_end.hpp>
+#include <tw/comm/backend.hpp>
 #include <tw/shared_memory/channel.hpp>
 #include <vector>
 
@@ -26,14 +26,14 @@ class Link {
   /// Makes it with other options. Collective. @param neighbours the ranks of this node, ascending.
   static Link& make(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours);
 
-  /// Begins `call` with the back end for it, or, while the link is not made, something that will.
+  /// Begins `call` with the backend for it, or, while the link is not made, something that will.
   std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& call);
 
   // Of a link that is made.
 
-  /// The back end for `collective`: the one that was chosen, where it can do it, or the first that can.
-  BackEnd& back_end(Collective collective) const { return *for_collective_[static_cast<size_t>(collective)]; }
-  const std::vector<std::unique_ptr<BackEnd>>& back_ends() const noexcept { return back_ends_; }
+  /// The backend for `collective`: the one that was chosen, where it can do it, or the first that can.
+  Backend& backend(Collective collective) const { return *for_collective_[static_cast<size_t>(collective)]; }
+  const std::vector<std::unique_ptr<Backend>>& backends() const noexcept { return backends_; }
   void choose(std::optional<std::string> name);
   const std::shared_ptr<shared_memory::Channel>& channel() const noexcept { return channel_; }
   /// Ranks of this node, ascending.
@@ -54,7 +54,7 @@ class Link {
   bool advance(const Communicator& comm);
   void expect_agreement(const Communicator& comm) const;
   void finish(const Communicator& comm);
-  BackEnd& find_back_end(Collective collective) const;
+  Backend& find_backend(Collective collective) const;
 
   std::vector<int> neighbours_;
   Facts mine_;
@@ -67,9 +67,9 @@ class Link {
   std::atomic<int64_t> begun_ = 0;  // of those, in their order
 
   std::shared_ptr<shared_memory::Channel> channel_;
-  std::vector<std::unique_ptr<BackEnd>> back_ends_;
+  std::vector<std::unique_ptr<Backend>> backends_;
   std::optional<std::string> chosen_;
-  std::array<BackEnd*, collectives> for_collective_{};
+  std::array<Backend*, collectives> for_collective_{};
 };
 
 }  // namespace tw

@@ -24,7 +24,7 @@ class Operands {
   std::span<std::byte> out(const at::Tensor& tensor);
   /// Memory that holds the content of `tensor` and gives it back changed.
   std::span<std::byte> in_place(const at::Tensor& tensor);
-  /// The same for several tensors of one dtype, one behind the other.
+  /// The same for several tensors of one dtype, one after the other.
   std::span<std::byte> in_place(const std::vector<at::Tensor>& tensors);
 
   /// To be called once, when the data has arrived. @throws ContractError when a tensor was changed in flight.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every collective x back end x dtype x size equals a serial reduction, in float64, of what the ranks put in.
+// Every collective x backend x dtype x size equals a serial reduction, in float64, of what the ranks put in.
 //
 // Values are small whole numbers, so that all sums and products below are exact in every dtype: the comparison is for equality. (float16 holds whole
 // numbers to 2048, bfloat16 to 256.) Averages divide by the number of ranks, once, of an exact sum: the result is the float64 quotient rounded to the
@@ -110,10 +110,10 @@ bool is_result(const at::Tensor& got, const at::Tensor& expected, ReduceOp op) {
   return torch::allclose(to_float64(got), to_float64(expected), unit, 0);
 }
 
-/// On both back ends in turn.
+/// On both backends in turn.
 class Collectives : public testing::TestWithParam<const char*> {
  protected:
-  Collectives() : comm_(world().dup()) { tw::choose_back_end(comm_, std::string(GetParam())); }
+  Collectives() : comm_(world().dup()) { tw::choose_backend(comm_, std::string(GetParam())); }
   const tw::Communicator& comm() const { return comm_; }
   int rank() const { return comm_.rank(); }
   int size() const { return comm_.size(); }
@@ -326,8 +326,8 @@ TEST_P(Collectives, TheResultHasTheSameBitsOnAllRanks) {
   EXPECT_TRUE(tw::check_with_allreduce(comm(), tensor).identical);
 }
 
-INSTANTIATE_TEST_SUITE_P(BackEnds, Collectives, testing::Values("shared_memory", "mpi"),
-                         [](const auto& back_end) { return std::string(back_end.param); });
+INSTANTIATE_TEST_SUITE_P(Backends, Collectives, testing::Values("shared_memory", "mpi"),
+                         [](const auto& backend) { return std::string(backend.param); });
 
 TEST(CollectiveCalls, ARefusedSendrecvTakesNoMessage) {
   const int next = (world().rank() + 1) % world().size();

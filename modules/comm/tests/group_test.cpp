@@ -18,7 +18,7 @@ class Failing : public tw::mpi::Transfer {
   bool* dead_;
 };
 
-/// Ends when it was advanced so many times.
+/// Ends when it was advanced this many times.
 class Slow : public tw::mpi::Transfer {
  public:
   explicit Slow(int rounds) : left_(rounds) {}

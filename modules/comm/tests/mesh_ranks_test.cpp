@@ -27,7 +27,7 @@ std::vector<std::vector<MeshAxis>> all_axes() {
   return all;
 }
 
-/// The world's ranks behind the ranks of `comm`, in its order.
+/// The world's ranks after the ranks of `comm`, in its order.
 std::vector<int> world_ranks(const tw::Communicator& comm) {
   const at::Tensor mine = torch::full({1}, int{world().rank()}, torch::kInt);
   const at::Tensor all = torch::empty({comm.size()}, torch::kInt);
@@ -111,17 +111,17 @@ TEST(Mesh, ASubMeshOfASubMeshIsThatOfTheWhole) {
 }
 
 TEST(Mesh, HasCommunicatorsOfItsOwn) {
-  const auto back_end_of_barriers = [](const tw::Communicator& comm) -> std::string {
+  const auto backend_of_barriers = [](const tw::Communicator& comm) -> std::string {
     for (const tw::Availability& entry : tw::availability(comm)) {
-      if (entry.collective == tw::Collective::barrier && entry.chosen) return entry.back_end;
+      if (entry.collective == tw::Collective::barrier && entry.chosen) return entry.backend;
     }
     return "none";
   };
   const Mesh mesh(world(), {{"a", -1}});
-  tw::choose_back_end(mesh.comm(), "mpi");
-  EXPECT_EQ(back_end_of_barriers(mesh.comm()), "mpi");
-  EXPECT_EQ(back_end_of_barriers(mesh["a"]), "shared_memory");
-  EXPECT_EQ(back_end_of_barriers(world()), "shared_memory");
+  tw::choose_backend(mesh.comm(), "mpi");
+  EXPECT_EQ(backend_of_barriers(mesh.comm()), "mpi");
+  EXPECT_EQ(backend_of_barriers(mesh["a"]), "shared_memory");
+  EXPECT_EQ(backend_of_barriers(world()), "shared_memory");
   const at::Tensor in_world = torch::ones({3});
   const at::Tensor in_mesh = torch::full({3}, 2);
   const at::Tensor along = torch::full({3}, 4);

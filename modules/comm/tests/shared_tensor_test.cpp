@@ -38,7 +38,7 @@ at::Tensor in_ordinary_memory(const at::Tensor& values) { return values.clone();
 class Arena {
  public:
   explicit Arena(const tw::Communicator& comm) : bytes_(tw::shared_tensor(comm, {int64_t{8} << 20}, at::kByte)) {}
-  /// A view, `elements` behind the start.
+  /// A view, `elements` after the start.
   at::Tensor put(const at::Tensor& values, int64_t elements) const {
     const int64_t size = values.element_size();
     at::Tensor view = bytes_.narrow(0, elements * size, values.numel() * size).view(values.scalar_type());
@@ -268,7 +268,7 @@ int64_t mappings(int64_t bytes = 0) {
   return found;
 }
 
-// Of a tensor of so many bytes, on all ranks of this node: each share is made of whole pages.
+// Of a tensor of this many bytes, on all ranks of this node: each share is made of whole pages.
 int64_t mapped_bytes(int64_t bytes) { return (bytes + 4095) / 4096 * 4096 * world().size(); }
 
 constexpr int64_t some_floats = 777777;  // no other mapping has their size

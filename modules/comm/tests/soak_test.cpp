@@ -69,7 +69,7 @@ TEST(Soak, TenThousandRoundsLeakNothing) {
   constexpr int warm_up = 1000;
   const tw::Communicator comm = world().dup();
   const tw::Communicator over_mpi = world().dup();
-  tw::choose_back_end(over_mpi, "mpi");
+  tw::choose_backend(over_mpi, "mpi");
   Holdings before;
   for (int round = 0; round < rounds; ++round) {
     if (round == warm_up) before = holdings();
@@ -130,14 +130,14 @@ TEST(Soak, RevokedCommunicatorsKeepWhatNobodyReceived) {
   for (int round = 0; round < rounds; ++round) {
     {
       const tw::Communicator comm = world().dup();
-      tw::choose_back_end(comm, "mpi");
+      tw::choose_backend(comm, "mpi");
       tw::isend(comm, torch::full({2}, -1.0), tw::Rank(next)).wait();
       world().barrier();
       comm.revoke("nobody receives it");
     }
     here.free_communicators();
     const tw::Communicator comm = world().dup();
-    tw::choose_back_end(comm, "mpi");
+    tw::choose_backend(comm, "mpi");
     const at::Tensor received = torch::empty({2});
     tw::isendrecv(comm, torch::full({2}, 1.0 * rank), tw::Rank(next), received, tw::Rank(previous)).wait();
     EXPECT_TRUE(torch::equal(received, torch::full({2}, 1.0 * previous))) << "round " << round << ": " << received;

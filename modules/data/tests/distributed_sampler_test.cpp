@@ -214,7 +214,7 @@ TEST(DistributedSampler, BlocksAreContiguousAndInTheOrdersOrder) {
   }
 }
 
-// An epoch begun by `of` and, behind `consumed` samples, finished by `size` ranks.
+// An epoch begun by `of` and, after `consumed` samples, finished by `size` ranks.
 void check_resume(const Settings& of, int64_t consumed, int size) {
   Settings after = of;
   after.size = size;

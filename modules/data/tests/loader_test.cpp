@@ -91,7 +91,7 @@ TEST(Loader, GoesOnWhereAnotherStopped) {
     loader.begin_epoch(1);
     (void)loader.next();
     (void)loader.next();
-    EXPECT_EQ(loader.consumed(), 12);  // whatever is ready behind it
+    EXPECT_EQ(loader.consumed(), 12);  // whatever is ready after it
     auto other = make_loader(dataset, 2, 0, {.global_batch = 6, .workers = workers, .augmentation = noise});
     other.begin_epoch(0);  // in the middle of something else
     (void)other.next();
@@ -324,7 +324,7 @@ TEST(TorchData, LibTorchsLoaderGoesOnWhereItsSamplerWasTold) {
       EXPECT_EQ(epochs_of(told, 2), expected) << "rank " << rank;
       told.resume(2, 12, 3);
       EXPECT_EQ(epochs_of(told, 2), Indices(expected.begin() + 4, expected.end())) << "rank " << rank;
-      (void)told.next(2);  // dealt elsewhere: the loader takes the epoch behind it
+      (void)told.next(2);  // dealt elsewhere: the loader takes the epoch after it
       EXPECT_EQ(epochs_of(told, 1), Indices(expected.end() - static_cast<int64_t>(told.samples_here()), expected.end())) << "rank " << rank;
     }
   }

@@ -55,7 +55,7 @@ void Wrapped::expect_same_parameters() const {
 }
 
 std::string Wrapped::message(const std::string& name, const std::string& what) const {
-  return concat(name, ' ', what, ", unlike when ", strategy_, " was made: make it behind whatever changes the model, on all ranks");
+  return concat(name, ' ', what, ", unlike when ", strategy_, " was made: make it after whatever changes the model, on all ranks");
 }
 
 }  // namespace tw

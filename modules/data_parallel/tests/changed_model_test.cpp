@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that changes behind what was made for it: an error at the next step on every rank, not replicas that drift apart.
+// A model that changes after what was made for it: an error at the next step on every rank, not replicas that drift apart.
 #include "training.hpp"
 
 #include <tw/data_parallel.hpp>
@@ -72,7 +72,7 @@ TEST(ChangedModel, IsFoundWhereNothingThatWasWrappedIsTrained) {
   Net net = half_frozen();
   const tw::DataParallel parallel(world(), *net, {.reduction = tw::Reduction::mean});
   for (at::Tensor& parameter : net->parameters()) parameter.requires_grad_(!parameter.requires_grad());
-  expect_error([&] { loss_of(net).backward(); }, "0.bias requires a gradient, unlike when DataParallel was made: make it behind whatever changes");
+  expect_error([&] { loss_of(net).backward(); }, "0.bias requires a gradient, unlike when DataParallel was made: make it after whatever changes");
 }
 
 TEST(ChangedModel, EndsTheNextStepOfOtherStrategies) {

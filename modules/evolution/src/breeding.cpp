@@ -116,7 +116,7 @@ Step uniform_child() {
 
 Step uniform_crossover(double probability) {
   expect_probability(probability);
-  return [probability](Brood& brood) { cross(brood, [&] { return happens(brood.random, probability); }); };
+  return [probability](Brood& brood) { cross(brood, [&] { return bernoulli(brood.random, probability); }); };
 }
 
 Step multiple_parent_crossover() {
@@ -133,7 +133,7 @@ Step sigmoid_crossover(double temperature) {
     if (brood.parents.size() < 2) return;
     const double ahead = brood.parents[0]->loss - brood.parents[1]->loss;  // positive: the second is better
     const double second = 1 / (1 + std::exp(-ahead / temperature));
-    cross(brood, [&] { return happens(brood.random, second); });
+    cross(brood, [&] { return bernoulli(brood.random, second); });
   };
 }
 
@@ -160,7 +160,7 @@ Step in_turn(std::vector<Step> steps) {
 Step with_probability(double probability, Step step) {
   expect_probability(probability);
   return [probability, step = std::move(step)](Brood& brood) {
-    if (happens(brood.random, probability)) step(brood);
+    if (bernoulli(brood.random, probability)) step(brood);
   };
 }
 

@@ -28,7 +28,7 @@ class CmaDistribution {
   /// One generation. Late and foreign samples move the mean by the step to them from where it is now, shortened to a Mahalanobis length
   /// ||C^-1/2 y|| of at most sqrt(n) + 2 n / (n + 2) (Hansen 2011, arXiv 1110.4181). A late one's part in the paths and C is the step with which it
   /// was drawn, since only that has the distribution which these updates assume: else the way between versions is taken for a direction of progress,
-  /// and many proposals under way make an ellipsoid five times as costly.
+  /// and many proposals in flight make an ellipsoid five times as costly.
   /// @param samples [n, lambda], columns from the best to the worst. @param origins [lambda]
   /// @param drawn [n, lambda], of late ones the step_to() them when they were drawn; other columns are not read
   void update(const Eigen::MatrixXd& samples, const std::vector<CmaOrigin>& origins, const Eigen::MatrixXd& drawn);

@@ -41,7 +41,7 @@ class CmaRestarts {
  public:
   explicit CmaRestarts(CmaOptions::Restarts policy) : policy_(policy) {}
 
-  /// So many evaluations went into a run that is over.
+  /// This many evaluations went into a run that is over.
   void count(CmaRunNumber run, int64_t evaluations);
   CmaRunNumber after(CmaRunNumber run) const;
   /// Evaluations that this run may take.

@@ -33,9 +33,9 @@ Proposal CmaRun::ask(int32_t run, CounterRng& random) {
   sample.y = distribution_.step_to(sample.z);
   sample.values = coordinates_->values_of(sample.z);
   Proposal proposal{sample.values, {run, version_, asked_++}};
-  under_way_.emplace(std::pair{proposal.tag.generation, proposal.tag.index}, std::move(sample));
+  in_flight_.emplace(std::pair{proposal.tag.generation, proposal.tag.index}, std::move(sample));
   // Those that never come back are forgotten; if one does after all, it is used as somebody else's.
-  if (under_way_.size() > 16 * distribution_.parameters().lambda + 1024) under_way_.erase(under_way_.begin());
+  if (in_flight_.size() > 16 * distribution_.parameters().lambda + 1024) in_flight_.erase(in_flight_.begin());
   return proposal;
 }
 
@@ -47,12 +47,12 @@ CmaStop CmaRun::tell(const Individual& individual) {
 
 CmaRun::Result CmaRun::take(const Individual& individual) {
   Result result{individual.counts() ? individual.loss : std::numeric_limits<double>::infinity(), foreign, {}, {}};
-  const auto own = under_way_.find({individual.tag.generation, individual.tag.index});
-  if (own != under_way_.end() && same_values(own->second.values, individual.values)) {
+  const auto own = in_flight_.find({individual.tag.generation, individual.tag.index});
+  if (own != in_flight_.end() && same_values(own->second.values, individual.values)) {
     result.z = std::move(own->second.z);
     result.y = std::move(own->second.y);
     result.version = individual.tag.generation;
-    under_way_.erase(own);
+    in_flight_.erase(own);
   } else {
     result.z.resize(static_cast<Index>(coordinates_->size()));
     coordinates_->position_of(individual.values, result.z);

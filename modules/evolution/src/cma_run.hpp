@@ -11,7 +11,7 @@
 
 namespace tw::search {
 
-/// From one start of CMA-ES to the next: a distribution, the proposals under way, and the results since the last update.
+/// From one start of CMA-ES to the next: a distribution, the proposals in flight, and the results since the last update.
 class CmaRun {
  public:
   /// @param coordinates borrowed
@@ -47,7 +47,7 @@ class CmaRun {
   const CmaCoordinates* coordinates_;
   CmaDistribution distribution_;
   CmaTermination termination_;
-  std::map<std::pair<int32_t, int32_t>, Sample> under_way_;  // by version and number
+  std::map<std::pair<int32_t, int32_t>, Sample> in_flight_;  // by version and number
   std::vector<Result> results_;
   int32_t version_ = 0;
   int32_t asked_ = 0;  // of this version

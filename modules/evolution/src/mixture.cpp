@@ -18,7 +18,7 @@ Mixture::Mixture(Breeder breeder, std::unique_ptr<Propagator> other, double bred
 }
 
 Proposal Mixture::ask(const Population& population, CounterRng& random) {
-  if (!happens(random, bred_)) return other_->ask(population, random);
+  if (!bernoulli(random, bred_)) return other_->ask(population, random);
   Proposal proposal = breeder_.ask(population, random);
   proposal.tag.run = bred_run;
   return proposal;

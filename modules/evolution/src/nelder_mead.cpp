@@ -49,7 +49,7 @@ void NelderMead::restart() {
   if (run_ % 2 == 1 && !best_ever_.position.empty()) first = best_ever_.position;
   std::vector<std::vector<double>> positions(first.size() + 1, first);
   for (size_t d = 0; d < first.size(); ++d) {
-    const double side = run_ > 0 && happens(random, 0.5) ? -options_.side : options_.side;
+    const double side = run_ > 0 && bernoulli(random, 0.5) ? -options_.side : options_.side;
     positions[d + 1][d] += first[d] + side >= 0 && first[d] + side <= 1 ? side : -side;
   }
   simplex_.clear();

@@ -20,7 +20,7 @@ double drawn(const Space& space, size_t index, CounterRng& random) {
 }
 
 double perturbed(const Parameter& p, double value, const PopulationTrainingOptions& options, CounterRng& random) {
-  const bool rises = happens(random, 0.5);
+  const bool rises = bernoulli(random, 0.5);
   const double moved = value * (rises ? options.up : options.down);
   switch (p.kind) {
     case Parameter::Kind::real: return moved;
@@ -36,19 +36,19 @@ double perturbed(const Parameter& p, double value, const PopulationTrainingOptio
 void visit(PopulationTrainingOptions& training, OptionVisitor& visitor) {
   visitor.field("interval", training.interval, count_from(1),
                 {.meaning = "from one comparison of a member with the others to the next", .unit = "steps"});
-  visitor.field("most", training.most, count_from(1), {.meaning = "of a member: from there on it is not compared", .unit = "steps"});
+  visitor.field("max_steps", training.max_steps, count_from(1), {.meaning = "of a member: from there on it is not compared", .unit = "steps"});
   visitor.field("quantile", training.quantile, {.least = 0, .most = 0.5, .above = true},
                 {.meaning = "the share of members at the bottom, one at least, that copy as many at the top"});
   visitor.field("resample", training.resample, {.least = 0, .most = 1}, {.meaning = "probability that a value of a copy is drawn anew"});
   visitor.field("up", training.up, {.least = 1, .most = 1e6}, {.meaning = "by which a number of a copy is multiplied otherwise, or"});
   visitor.field("down", training.down, {.least = 0, .most = 1, .above = true}, {.meaning = "by this, whichever chance has it"});
-  visitor.field("kept", training.kept, {.meaning = "parameters that a copy has as its original, such as a width, which shapes the tensors"});
+  visitor.field("frozen", training.frozen, {.meaning = "parameters that a copy has as its original, such as a width, which shapes the tensors"});
 }
 
 void PopulationTrainingOptions::validate(const Space& space) const {
   expect_none(out_of_bounds("population_training", *this));
-  TW_EXPECTS(most >= interval, "population_training.most must be at least interval, ", interval, ", got ", most);
-  for (const std::string& name : kept) space.index_of(name);
+  TW_EXPECTS(max_steps >= interval, "population_training.max_steps must be at least interval, ", interval, ", got ", max_steps);
+  for (const std::string& name : frozen) space.index_of(name);
 }
 
 void PopulationTraining::observe(const Report& report) {
@@ -94,7 +94,7 @@ std::optional<int64_t> PopulationTraining::original_for(const Report& report, Co
 
 std::vector<double> explored(const Space& space, const std::vector<double>& values, const PopulationTrainingOptions& options, CounterRng& random) {
   std::vector<bool> stays(space.size(), false);
-  for (const std::string& name : options.kept) stays[space.index_of(name)] = true;
+  for (const std::string& name : options.frozen) stays[space.index_of(name)] = true;
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
     std::vector<double> tried = values;
     for (size_t i = 0; i < tried.size(); ++i) {
@@ -103,7 +103,7 @@ std::vector<double> explored(const Space& space, const std::vector<double>& valu
       } else if (std::isnan(tried[i])) {
         tried[i] = drawn(space, i, random);
       } else if (!stays[i]) {
-        tried[i] = happens(random, options.resample) ? drawn(space, i, random) : perturbed(space.parameters()[i], tried[i], options, random);
+        tried[i] = bernoulli(random, options.resample) ? drawn(space, i, random) : perturbed(space.parameters()[i], tried[i], options, random);
       }
     }
     space.repair(tried);

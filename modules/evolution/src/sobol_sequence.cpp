@@ -10,7 +10,7 @@ namespace {
 /// A primitive polynomial x^s + a_1 x^(s-1) + ... + a_(s-1) x + 1, whose inner coefficients are the bits of `inner`, and s initial numbers.
 struct Generator {
   uint32_t inner;
-  std::array<uint32_t, 9> initial;  // behind the s-th: 0
+  std::array<uint32_t, 9> initial;  // after the s-th: 0
 };
 
 // Dimensions 2 to 64 of new-joe-kuo-6.21201 (S. Joe and F. Y. Kuo, https://web.maths.unsw.edu.au/~fkuo/sobol).

@@ -41,7 +41,7 @@ class MedianRule : public StoppingRule {
       const auto at = std::ranges::upper_bound(curve.means, report.step, {}, [](const auto& mean) { return mean.first; });
       if (at != curve.means.begin()) others.push_back(std::prev(at)->second);
     }
-    if (others.size() < options_.least_trials) return true;
+    if (others.size() < options_.min_trials) return true;
     const auto middle = others.begin() + static_cast<int64_t>(others.size() / 2);
     std::nth_element(others.begin(), middle, others.end());
     return curves_.at(report.trial).best <= *middle;
@@ -79,9 +79,9 @@ class Rung {
 class HalvingRule : public StoppingRule {
  public:
   explicit HalvingRule(const HalvingOptions& options) {
-    for (int64_t steps = options.grace; steps < options.most; steps *= options.eta) {
+    for (int64_t steps = options.grace; steps < options.max_steps; steps *= options.eta) {
       rungs_.emplace_back(steps, Rung(options.eta));
-      if (steps > options.most / options.eta) break;
+      if (steps > options.max_steps / options.eta) break;
     }
   }
 
@@ -127,20 +127,21 @@ class HyperbandRule : public StoppingRule {
 
 void visit(MedianOptions& median, OptionVisitor& visitor) {
   visitor.field("grace", median.grace, count_from(0), {.meaning = "that every trial gets", .unit = "steps"});
-  visitor.field("least_trials", median.least_trials, count_from(1), {.meaning = "others that must have come as far"});
+  visitor.field("min_trials", median.min_trials, count_from(1), {.meaning = "others that must have come as far"});
 }
 
 void visit(HalvingOptions& halving, OptionVisitor& visitor) {
   visitor.field("grace", halving.grace, count_from(1), {.meaning = "to the first rung", .unit = "steps"});
   visitor.field("eta", halving.eta, count_from(2, 1024), {.meaning = "of as many at a rung one goes on; and the ratio of a rung to the one before"});
-  visitor.field("most", halving.most, count_from(1, 9007199254740991), {.meaning = "of a trial: no rung lies at or after it", .unit = "steps"});
+  visitor.field("max_steps", halving.max_steps, count_from(1, 9007199254740991),
+                {.meaning = "of a trial: no rung lies at or after it", .unit = "steps"});
 }
 
 void MedianOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 void HalvingOptions::validate() const {
   expect_none(out_of_bounds(*this));
-  TW_EXPECTS(most >= grace, "most must be at least grace, ", grace, ", got ", most);
+  TW_EXPECTS(max_steps >= grace, "max_steps must be at least grace, ", grace, ", got ", max_steps);
 }
 
 std::unique_ptr<StoppingRule> median_rule(const MedianOptions& options) {
@@ -158,7 +159,7 @@ std::unique_ptr<StoppingRule> hyperband_rule(int brackets, const HalvingOptions&
   TW_EXPECTS(brackets >= 1, "there must be one bracket at least, got ", brackets);
   int64_t steps = options.grace;
   for (int bracket = 1; bracket < brackets; ++bracket, steps *= options.eta) {
-    TW_EXPECTS(steps <= options.most / options.eta, "of ", brackets, " brackets only ", bracket, " begin within ", options.most, " steps");
+    TW_EXPECTS(steps <= options.max_steps / options.eta, "of ", brackets, " brackets only ", bracket, " begin within ", options.max_steps, " steps");
   }
   return std::make_unique<HyperbandRule>(brackets, options);
 }
@@ -179,7 +180,7 @@ int bracket_of(int64_t trial, int brackets, int64_t eta) {
 Promotion::Promotion(const HalvingOptions& options) : options_(options) {
   options.validate();
   entries_.resize(1);
-  for (int64_t steps = options.grace; steps <= options.most / options.eta; steps *= options.eta) entries_.emplace_back();
+  for (int64_t steps = options.grace; steps <= options.max_steps / options.eta; steps *= options.eta) entries_.emplace_back();
 }
 
 int64_t Promotion::steps(int rung) const {

@@ -90,17 +90,17 @@ Proposal Swarm::ask(const Population& /*population*/, CounterRng& random) {
     fly(member.particle, member.best.position, social_.position, options_, random);
   }
   const Tag tag{.generation = member.moves++, .index = static_cast<int32_t>(index)};
-  member.under_way = Proposal{.values = space_.decode(member.particle.position), .tag = tag};
-  return *member.under_way;
+  member.in_flight = Proposal{.values = space_.decode(member.particle.position), .tag = tag};
+  return *member.in_flight;
 }
 
 void Swarm::tell(const Individual& individual) {
   const auto index = static_cast<size_t>(individual.tag.index);
   const bool own =
-      individual.tag.index >= 0 && index < members_.size() && members_[index].under_way && answers(individual, *members_[index].under_way);
+      individual.tag.index >= 0 && index < members_.size() && members_[index].in_flight && answers(individual, *members_[index].in_flight);
   if (own) {
     Member& member = members_[index];
-    member.under_way.reset();
+    member.in_flight.reset();
     waiting_.push_back(index);
     if (!individual.counts()) return;
     member.best.improve(member.particle.position, individual.loss);

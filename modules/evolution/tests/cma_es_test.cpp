@@ -43,13 +43,13 @@ struct Search {
   double best = INFINITY;
 };
 
-/// Evaluations until the loss is within `precision` of the minimum, with `under_way` proposals at any time; `never` after `budget`.
-int evaluations(const TestFunction& function, const CmaOptions& options, uint64_t seed, int budget, size_t under_way = 1, double precision = 1e-8) {
+/// Evaluations until the loss is within `precision` of the minimum, with `in_flight` proposals at any time; `never` after `budget`.
+int evaluations(const TestFunction& function, const CmaOptions& options, uint64_t seed, int budget, size_t in_flight = 1, double precision = 1e-8) {
   const Space space = function.space();
   Search search(space, options, seed);
   std::deque<Proposal> proposals;
   for (int i = 1; i <= budget; ++i) {
-    while (proposals.size() < under_way) proposals.push_back(search.ask());
+    while (proposals.size() < in_flight) proposals.push_back(search.ask());
     search.tell(proposals.front(), function.value(proposals.front().values) - function.minimum);
     proposals.pop_front();
     if (search.best <= precision) return i;
@@ -193,17 +193,17 @@ TEST(CmaEs, IsAFunctionOfWhatItIsTold) {
 TEST(CmaEs, ProposalsUnderWayCostLittle) {
   for (const char* name : {"sphere", "ellipsoid"}) {
     // The mean, since without care some runs are good, and some are lost.
-    const auto run = [&](size_t under_way, size_t lambda) {
+    const auto run = [&](size_t in_flight, size_t lambda) {
       int sum = 0;
       for (uint64_t seed = 1; seed <= 7; ++seed) {
-        sum += std::min(40000, evaluations(test_function(name, 10), {.lambda = lambda}, seed, 40000, under_way));
+        sum += std::min(40000, evaluations(test_function(name, 10), {.lambda = lambda}, seed, 40000, in_flight));
       }
       return sum / 7;
     };
     const int alone = run(1, 0);
     EXPECT_LE(run(8, 0), 1.5 * alone) << name;
     EXPECT_LE(run(40, 0), 4 * alone) << name;
-    EXPECT_LE(run(40, 40), 2 * run(1, 40)) << name << ", with lambda as many as are under way";
+    EXPECT_LE(run(40, 40), 2 * run(1, 40)) << name << ", with lambda as many as are in flight";
   }
 }
 

@@ -15,25 +15,25 @@ inline Individual failed(const Proposal& proposal, int64_t trial = 0) {
   return {.trial = trial, .values = proposal.values, .state = TrialState::failed, .tag = proposal.tag};
 }
 
-/// Losses in the order of the proposals, `in_flight` of which are under way at any time and end in that order.
+/// Losses in the order of the proposals, `in_flight` of which have begun at any time and end in that order.
 inline std::vector<double> losses_of(Propagator& propagator, const TestFunction& function, int64_t evaluations, size_t in_flight = 1,
                                      uint64_t seed = 1) {
   Population population;
-  std::deque<Individual> under_way;
+  std::deque<Individual> waiting;
   std::vector<double> losses;
   const auto end_one = [&] {
-    population.add(under_way.front());
-    propagator.tell(under_way.front());
-    under_way.pop_front();
+    population.add(waiting.front());
+    propagator.tell(waiting.front());
+    waiting.pop_front();
   };
   for (int64_t trial = 0; trial < evaluations; ++trial) {
     CounterRng random(seed, static_cast<uint64_t>(trial));
     const Proposal proposal = propagator.ask(population, random);
     losses.push_back(function.value(proposal.values));
-    under_way.push_back(evaluated(proposal, losses.back(), trial));
-    if (under_way.size() == in_flight) end_one();
+    waiting.push_back(evaluated(proposal, losses.back(), trial));
+    if (waiting.size() == in_flight) end_one();
   }
-  while (!under_way.empty()) end_one();
+  while (!waiting.empty()) end_one();
   return losses;
 }
 

@@ -17,7 +17,7 @@ using Loss = std::function<double(const Position&)>;
 
 const Population nobody;
 
-/// What one with one proposal under way at a time evaluates.
+/// What one with one proposal in flight at a time evaluates.
 std::vector<Position> positions_of(NelderMead& simplex, const Space& space, const Loss& loss, int evaluations) {
   std::vector<Position> positions;
   for (int i = 0; i < evaluations; ++i) {
@@ -143,7 +143,7 @@ TEST(NelderMead, Converges) {
 }
 
 TEST(NelderMead, FourAtATimeTakeLessTimeThanOne) {
-  // Time: evaluations to 1e-8 divided by those under way together.
+  // Time: evaluations to 1e-8 divided by those in flight together.
   const TestFunction function = test_function("sphere", 8);
   const Space space = function.space();
   const auto time = [&](size_t in_flight) {
@@ -166,16 +166,16 @@ TEST(NelderMead, NearlyAllProposalsAreMovesOfTheSimplex) {
   for (const size_t in_flight : {1U, 4U}) {
     for (uint64_t seed = 0; seed < 10; ++seed) {
       NelderMead simplex(space, {}, seed);
-      std::deque<Individual> under_way;
+      std::deque<Individual> waiting;
       int moves = 0;
       for (uint64_t i = 0; i < 500; ++i) {
         CounterRng random(seed, i);
         const Proposal proposal = simplex.ask(nobody, random);
         moves += proposal.tag.index >= 0 ? 1 : 0;
-        under_way.push_back(evaluated(proposal, function.value(proposal.values)));
-        if (under_way.size() < in_flight) continue;
-        simplex.tell(under_way.front());
-        under_way.pop_front();
+        waiting.push_back(evaluated(proposal, function.value(proposal.values)));
+        if (waiting.size() < in_flight) continue;
+        simplex.tell(waiting.front());
+        waiting.pop_front();
       }
       EXPECT_GE(moves, in_flight == 1 ? 500 : 475) << "of 500, seed " << seed;
     }

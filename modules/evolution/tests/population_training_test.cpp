@@ -109,7 +109,7 @@ TEST(PopulationTraining, WhatHasEndedIsComparedWithAndNotCopied) {
 }
 
 TEST(PopulationTraining, IsDueOnceInAnInterval) {
-  PopulationTraining training({.interval = 10, .most = 60});
+  PopulationTraining training({.interval = 10, .max_steps = 60});
   std::set<int64_t> due;
   for (const int64_t step : {3, 9, 10, 11, 19, 25, 29, 47, 50, 60, 75}) {
     training.observe({0, step, 0});
@@ -161,7 +161,7 @@ TEST(Explored, WhatIsKeptStays) {
   const Space space{integer("width", 1, 100), real("lr", 0.1, 1)};
   for (uint64_t stream = 0; stream < 50; ++stream) {
     CounterRng random(1, stream);
-    const std::vector<double> tried = explored(space, {40, 0.5}, {.kept = {"width"}}, random);
+    const std::vector<double> tried = explored(space, {40, 0.5}, {.frozen = {"width"}}, random);
     EXPECT_EQ(tried[0], 40);
     EXPECT_NE(tried[1], 0.5);
   }
@@ -199,13 +199,13 @@ TEST(PopulationTraining, RefusesWrongOptions) {
   const Space space{real("lr", 0, 1)};
   EXPECT_NO_THROW(PopulationTrainingOptions().validate(space));
   EXPECT_THROW((PopulationTrainingOptions{.interval = 0}).validate(space), ContractError);
-  EXPECT_THROW((PopulationTrainingOptions{.interval = 5, .most = 4}).validate(space), ContractError);
+  EXPECT_THROW((PopulationTrainingOptions{.interval = 5, .max_steps = 4}).validate(space), ContractError);
   EXPECT_THROW((PopulationTrainingOptions{.quantile = 0.6}).validate(space), ContractError);
   EXPECT_THROW((PopulationTrainingOptions{.quantile = 0}).validate(space), ContractError);
   EXPECT_THROW((PopulationTrainingOptions{.resample = 1.5}).validate(space), ContractError);
   EXPECT_THROW((PopulationTrainingOptions{.up = 0.9}).validate(space), ContractError);
   EXPECT_THROW((PopulationTrainingOptions{.down = 0}).validate(space), ContractError);
-  EXPECT_THROW((PopulationTrainingOptions{.kept = {"lrr"}}).validate(space), ContractError);
+  EXPECT_THROW((PopulationTrainingOptions{.frozen = {"lrr"}}).validate(space), ContractError);
 }
 
 }  // namespace population_training_test

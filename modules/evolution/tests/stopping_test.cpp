@@ -17,7 +17,7 @@ bool report(StoppingRule& rule, const Report& report) {
 }
 
 TEST(Median, StopsWhatIsWorseThanTheMedianOfMeans) {
-  const auto rule = median_rule({.grace = 1, .least_trials = 3});
+  const auto rule = median_rule({.grace = 1, .min_trials = 3});
   for (int64_t trial = 0; trial < 3; ++trial) {
     for (int64_t step = 1; step <= 3; ++step) EXPECT_TRUE(report(*rule, {trial, step, static_cast<double>(trial + 1)}));
   }
@@ -31,7 +31,7 @@ TEST(Median, StopsWhatIsWorseThanTheMedianOfMeans) {
 }
 
 TEST(Median, ATrialThatIsBegunAgainStartsOver) {
-  const auto rule = median_rule({.grace = 0, .least_trials = 1});
+  const auto rule = median_rule({.grace = 0, .min_trials = 1});
   for (int64_t step = 1; step <= 3; ++step) rule->observe({0, step, 1});
   EXPECT_TRUE(report(*rule, {0, 1, 7}));
   EXPECT_TRUE(report(*rule, {1, 1, 6})) << "7 is what the other one had at step 1";
@@ -40,7 +40,7 @@ TEST(Median, ATrialThatIsBegunAgainStartsOver) {
 
 /// By definition: at each rung, among the best 1/eta (one at least) of all that have come there so far.
 TEST(Halving, IsItsDefinition) {
-  const HalvingOptions options{.grace = 1, .eta = 3, .most = 27};
+  const HalvingOptions options{.grace = 1, .eta = 3, .max_steps = 27};
   const auto rule = halving_rule(options);
   std::map<int64_t, std::vector<double>> rungs{{1, {}}, {3, {}}, {9, {}}};
   CounterRng random(1);
@@ -65,7 +65,7 @@ TEST(Halving, IsItsDefinition) {
 }
 
 TEST(Halving, ReportsNeedNotMeetRungs) {
-  const auto rule = halving_rule({.grace = 2, .eta = 2, .most = 100});
+  const auto rule = halving_rule({.grace = 2, .eta = 2, .max_steps = 100});
   EXPECT_TRUE(report(*rule, {0, 5, 1}));  // both rungs, 2 and 4
   EXPECT_FALSE(report(*rule, {1, 3, 2}));
   EXPECT_TRUE(report(*rule, {2, 1, 99}));
@@ -79,7 +79,7 @@ TEST(Hyperband, BracketsGetTheirShares) {
     for (int64_t trial = first; trial < first + 143; ++trial) ++counts[bracket_of(trial, 5, 3)];
     EXPECT_EQ(counts, shares);
   }
-  const auto rule = hyperband_rule(2, {.grace = 1, .eta = 2, .most = 8});
+  const auto rule = hyperband_rule(2, {.grace = 1, .eta = 2, .max_steps = 8});
   EXPECT_EQ(bracket_of(2, 2, 2), 1);
   EXPECT_TRUE(report(*rule, {0, 1, 1}));
   EXPECT_FALSE(report(*rule, {1, 1, 2})) << "bracket 0 has a rung at 1";
@@ -87,7 +87,7 @@ TEST(Hyperband, BracketsGetTheirShares) {
 }
 
 TEST(Promotion, PromotesTheBestOfARungOnce) {
-  Promotion promotion({.grace = 1, .eta = 2, .most = 4});
+  Promotion promotion({.grace = 1, .eta = 2, .max_steps = 4});
   EXPECT_EQ(promotion.rungs(), 3);
   EXPECT_EQ(promotion.steps(2), 4);
   EXPECT_EQ(promotion.next().trial, -1);
@@ -107,7 +107,7 @@ TEST(Promotion, PromotesTheBestOfARungOnce) {
 }
 
 TEST(Promotion, TrialsPauseWhereARungEnds) {
-  Promotion promotion({.grace = 2, .eta = 2, .most = 8});  // rungs at 2, 4 and 8
+  Promotion promotion({.grace = 2, .eta = 2, .max_steps = 8});  // rungs at 2, 4 and 8
   EXPECT_FALSE(promotion.arrive({0, 1, 5}));
   EXPECT_TRUE(promotion.arrive({0, 2, 4}));
   EXPECT_FALSE(promotion.arrive({0, 3, 4})) << "between rungs";
@@ -122,7 +122,7 @@ TEST(Promotion, TrialsPauseWhereARungEnds) {
 }
 
 TEST(Promotion, PromotesOnlyWhatIsAskedFor) {
-  Promotion promotion({.grace = 1, .eta = 2, .most = 4});
+  Promotion promotion({.grace = 1, .eta = 2, .max_steps = 4});
   for (int64_t trial = 0; trial < 4; ++trial) promotion.arrive({trial, 1, static_cast<double>(trial)});
   EXPECT_EQ(promotion.next([](int64_t trial) { return trial == 2; }).trial, -1);
   EXPECT_EQ(promotion.next([](int64_t trial) { return trial == 1; }).trial, 1);
@@ -133,14 +133,14 @@ TEST(Promotion, PromotesOnlyWhatIsAskedFor) {
 TEST(Stopping, RefusesWrongOptions) {
   EXPECT_THROW(halving_rule({.grace = 0}), ContractError);
   EXPECT_THROW(halving_rule({.eta = 1}), ContractError);
-  EXPECT_THROW(halving_rule({.most = int64_t{1} << 53}), ContractError);
+  EXPECT_THROW(halving_rule({.max_steps = int64_t{1} << 53}), ContractError);
   EXPECT_THROW(hyperband_rule(0), ContractError);
-  EXPECT_THROW(hyperband_rule(4, {.grace = 1, .eta = 4, .most = 63}), ContractError);
-  EXPECT_NO_THROW(hyperband_rule(4, {.grace = 1, .eta = 4, .most = 64}));
-  Promotion promotion({.grace = 1, .eta = 2, .most = 4});
+  EXPECT_THROW(hyperband_rule(4, {.grace = 1, .eta = 4, .max_steps = 63}), ContractError);
+  EXPECT_NO_THROW(hyperband_rule(4, {.grace = 1, .eta = 4, .max_steps = 64}));
+  Promotion promotion({.grace = 1, .eta = 2, .max_steps = 4});
   EXPECT_THROW(promotion.steps(3), ContractError);
   EXPECT_THROW(promotion.add(-1, 0, 1), ContractError);
-  EXPECT_THROW(median_rule({.least_trials = 0}), ContractError);
+  EXPECT_THROW(median_rule({.min_trials = 0}), ContractError);
 }
 
 }  // namespace stopping_test

@@ -217,7 +217,7 @@ void ShardedOptimizer::gather() {
   const Communicator& comm = reducer_.comm();
   const Stopwatch exposed;
   if (options_.one_copy_per_node) {
-    barrier(comm);  // behind it, everybody has written; before it, everybody had computed gradients, and read no more
+    barrier(comm);  // after it, everybody has written; before it, everybody had computed gradients, and read no more
   } else {
     std::vector<Work> works;
     for (size_t i = 0; i < buffers_.size(); ++i) {

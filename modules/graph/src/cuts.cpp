@@ -98,7 +98,7 @@ std::vector<std::vector<int>> units_of(const Graph& graph) {
     if (changed.of_batch || changed.of_module) ranges.join(changed.first, changed.of_module ? changed.last : changed.last_change);
   }
   std::vector<std::vector<int>> units;
-  std::vector<int> waiting;  // changes of buffers, and guards, that depend on no input: they go to the unit behind them
+  std::vector<int> waiting;  // changes of buffers, and guards, that depend on no input: they go to the unit after them
   for (size_t begin = 0; begin < graph.nodes.size();) {
     const size_t end = ranges.end(begin);
     bool computes = false;

@@ -20,7 +20,7 @@ namespace {
 
 using torch::autograd::AccumulateGrad;
 
-/// What autograd recorded behind some tensors.
+/// What autograd recorded after some tensors.
 struct Recorded {
   std::set<const c10::TensorImpl*> leaves;
   std::string stranger = {};  // what no operator makes

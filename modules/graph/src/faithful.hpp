@@ -10,7 +10,7 @@ namespace tw::graph {
 struct Probe {
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> outputs;
-  std::vector<at::Tensor> buffers;  // behind it
+  std::vector<at::Tensor> buffers;  // after it
 };
 
 /// Refuses a graph whose replay differs from the module in what operators do not show: values that were read or written past them, gradients of the

@@ -56,7 +56,7 @@ at::Tensor by_rows(at::IntArrayRef sizes, const Numbers& of, const auto& number)
   const int64_t elements = c10::multiply_integers(sizes);
   const bool whole = !of.place || elements == 0;
   const int64_t rows = whole ? 1 : of.rows;
-  // [rows, before the dimension, outer, inner, behind it], and then as the operator has it.
+  // [rows, before the dimension, outer, inner, after it], and then as the operator has it.
   std::vector<int64_t> split;
   size_t dimension = 0;
   if (!whole) {

@@ -44,7 +44,7 @@ class Recorder final : public OperatorListener {
 
  private:
   const bool with_gradient_ = c10::GradMode::is_enabled();  // at its beginning
-  int opened_ = 0;                                          // operators under way that are recorded as what they are made of
+  int opened_ = 0;                                          // operators in flight that are recorded as what they are made of
   std::vector<Call> calls_;
 };
 

@@ -38,7 +38,7 @@ double epsilon_of(c10::ScalarType dtype) {
   }
 }
 
-/// One solution under way.
+/// One solution in flight.
 class Fas {
  public:
   Fas(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, const PhaseObserver& observer, Propagator& propagator,

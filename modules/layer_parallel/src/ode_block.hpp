@@ -33,7 +33,7 @@ class OdeBlock {
   /// What a pass leaves for its backward pass.
   struct Pass;
   /// Collective. @param input u_0 on first_rank(); elsewhere any state like it. @param pass null: not to be differentiated.
-  /// @return the state behind the last layer on last_rank(); empty elsewhere
+  /// @return the state after the last layer on last_rank(); empty elsewhere
   State forward(const State& input, const State& extras, const std::shared_ptr<Pass>& pass);
   /// Collective. @param cotangent of the result on last_rank(); elsewhere any state like it. @param gradients by parameter, like the stacks; added
   /// to. @param retain the pass is needed again; otherwise it goes as it is used
@@ -81,7 +81,7 @@ class OdeBlock {
   int64_t layers_;
   double h_;
   int64_t front_;  // layers before the grid
-  int64_t back_;   // and behind it
+  int64_t back_;   // and after it
   LevelPlan plan_;
   LevelPlan reversed_plan_;
   LayerStack stack_;

@@ -49,7 +49,7 @@ inline State stack(const std::vector<State>& states) {
   return result;
 }
 
-/// Stacks of states, one behind the other.
+/// Stacks of states, one after the other.
 inline State concatenate(const std::vector<State>& stacks) {
   if (stacks.size() == 1) return stacks.front();
   State result;

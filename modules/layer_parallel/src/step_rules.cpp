@@ -31,7 +31,7 @@ namespace {
 using Tensors = std::vector<at::Tensor>;  // by value
 using Values = std::vector<Value>;
 
-/// With dimensions of 1 behind that of the layers, so that it is broadcast like one layer's tensor among tensors of `rank` dimensions.
+/// With dimensions of 1 after that of the layers, so that it is broadcast like one layer's tensor among tensors of `rank` dimensions.
 at::Tensor aligned(const Value& value, const at::Tensor& tensor, size_t rank) {
   if (!value.stacked || value.sizes.size() >= rank) return tensor;
   std::vector<int64_t> shape(rank + 1, 1);

@@ -14,7 +14,7 @@ State Stored::at(int64_t point, int64_t count, int64_t step) const {
   return rows(states, (point - first) / spacing, count, std::max<int64_t>(step / spacing, 1));
 }
 
-/// One sweep under way.
+/// One sweep in flight.
 class Sweeper::Run {
  public:
   Run(Sweeper& sweeper, const SweepTask& task)

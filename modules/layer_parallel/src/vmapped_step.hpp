@@ -17,7 +17,7 @@ class VmappedStep {
   State run(const State& states, const State& extras, const std::vector<at::Tensor>& parameters) const;
 
  private:
-  graph::Interpreter interpreter_;  // parameters are inputs of it, behind states and extras
+  graph::Interpreter interpreter_;  // parameters are inputs of it, after states and extras
 };
 
 }  // namespace tw::layer_parallel

@@ -12,7 +12,7 @@
 #include <tw/mpi/library.hpp>
 
 #include "in_order.hpp"
-#include "meeting.hpp"
+#include "rendezvous.hpp"
 #include "runtime.hpp"
 
 namespace tw {
@@ -192,7 +192,7 @@ Communicator Communicator::subset(const std::vector<Rank>& members, std::chrono:
   const auto is_valid = [&](Rank member) { return member >= 0 && member < size(); };
   TW_EXPECTS(std::all_of(members.begin(), members.end(), is_valid), "subset() of '", name(), "' was given ranks that it does not have");
   TW_EXPECTS(std::count(members.begin(), members.end(), rank()) == 1, "subset() needs this rank, ", rank(), ", once among its members");
-  mpi::meet_members(state_, members, timeout);
+  mpi::rendezvous(state_, members, timeout);
   MPI_Group all = MPI_GROUP_NULL;
   MPI_Group group = MPI_GROUP_NULL;
   MPI_Comm part = MPI_COMM_NULL;

@@ -119,7 +119,7 @@ void Engine::fail(Operation& operation, std::exception_ptr failure) {
   std::erase_if(active_, [&](const std::shared_ptr<Operation>& each) { return each.get() == &operation; });
 }
 
-// A failed operation may have messages under way: MPI or a peer may still touch its memory, which must not be freed before the process ends.
+// A failed operation may have messages in flight: MPI or a peer may still touch its memory, which must not be freed before the process ends.
 void Engine::keep_for_ever(Operation& operation) {
   operation.comm->may_hold_leftovers = true;
   [[maybe_unused]] const auto* kept = new std::pair(std::move(operation.transfer), std::move(operation.finish));

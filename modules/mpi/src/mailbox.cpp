@@ -12,13 +12,13 @@
 namespace tw::mpi {
 namespace {
 
-constexpr Tag letter_tag{0};
+constexpr Tag message_tag{0};
 constexpr auto a_moment = std::chrono::microseconds(200);
 
 }  // namespace
 
 struct Mailbox::Slot {
-  Letter letter;
+  Message message;
   std::atomic<bool> closed = false;
 };
 
@@ -33,13 +33,13 @@ class Mailbox::Receive : public Transfer {
       int found = 0;
       MPI_Message message = MPI_MESSAGE_NULL;
       MPI_Status status;
-      check(MPI_Improbe(MPI_ANY_SOURCE, letter_tag, comm_.handle, &found, &message, &status), "MPI_Improbe", comm_.name);
+      check(MPI_Improbe(MPI_ANY_SOURCE, message_tag, comm_.handle, &found, &message, &status), "MPI_Improbe", comm_.name);
       if (found == 0) return false;
       int bytes = 0;
       check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", comm_.name);
-      slot_->letter.from = Rank(status.MPI_SOURCE);
-      slot_->letter.bytes.resize(static_cast<size_t>(bytes));
-      check(MPI_Imrecv(slot_->letter.bytes.data(), bytes, MPI_BYTE, &message, &request_), "MPI_Imrecv", comm_.name);
+      slot_->message.from = Rank(status.MPI_SOURCE);
+      slot_->message.bytes.resize(static_cast<size_t>(bytes));
+      check(MPI_Imrecv(slot_->message.bytes.data(), bytes, MPI_BYTE, &message, &request_), "MPI_Imrecv", comm_.name);
     }
     return is_done(request_, comm_);
   }
@@ -64,7 +64,7 @@ void Mailbox::expect_next() {
 
 void Mailbox::take_in() {
   while (receive_.test()) {
-    waiting_.push_back(std::move(slot_->letter));
+    waiting_.push_back(std::move(slot_->message));
     expect_next();
   }
   std::erase_if(sends_, [](Work& work) { return work.test(); });
@@ -72,38 +72,38 @@ void Mailbox::take_in() {
 
 void Mailbox::send(std::vector<std::byte> bytes, Rank to) {
   const auto most_bytes = static_cast<size_t>(comm_.state()->runtime->largest_message());  // or it would come in pieces
-  TW_EXPECTS(!bytes.empty() && bytes.size() <= most_bytes, "a letter has 1 to ", most_bytes, " bytes, got ", bytes.size());
+  TW_EXPECTS(!bytes.empty() && bytes.size() <= most_bytes, "a message has 1 to ", most_bytes, " bytes, got ", bytes.size());
   TW_EXPECTS(to >= 0 && to < comm_.size(), "rank ", to, " is not a rank of '", comm_.name(), "'");
-  leave_at_most(most_under_way - 1);
+  leave_at_most(most_in_flight - 1);
   ++sent_[static_cast<size_t>(to)];
   const auto kept = std::make_shared<std::vector<std::byte>>(std::move(bytes));
   const Buffer buffer{kept->data(), static_cast<int64_t>(kept->size()), ElementType::uint8};
   sends_.push_back(
-      start(comm_, {.collective = Collective::send, .peer = to, .count = buffer.count}, send_transfer(comm_, buffer, to, letter_tag), [kept] {}));
+      start(comm_, {.collective = Collective::send, .peer = to, .count = buffer.count}, send_transfer(comm_, buffer, to, message_tag), [kept] {}));
 }
 
-std::optional<Mailbox::Letter> Mailbox::take() {
+std::optional<Mailbox::Message> Mailbox::take() {
   if (next_ == waiting_.size()) {
     waiting_.clear();
     next_ = 0;
     take_in();
     if (waiting_.empty()) return std::nullopt;
   }
-  Letter letter = std::move(waiting_[next_++]);
-  ++taken_[static_cast<size_t>(letter.from)];
-  return letter;
+  Message message = std::move(waiting_[next_++]);
+  ++taken_[static_cast<size_t>(message.from)];
+  return message;
 }
 
-std::optional<Mailbox::Letter> Mailbox::take_within(std::chrono::nanoseconds timeout) {
-  if (auto letter = take()) return letter;
+std::optional<Mailbox::Message> Mailbox::take_within(std::chrono::nanoseconds timeout) {
+  if (auto message = take()) return message;
   if (!receive_.wait_for(timeout)) return std::nullopt;
   return take();
 }
 
-void Mailbox::leave_at_most(size_t letters) {
-  while (sends_.size() > letters) {
+void Mailbox::leave_at_most(size_t messages) {
+  while (sends_.size() > messages) {
     take_in();
-    if (sends_.size() > letters) sends_.front().wait_for(a_moment);
+    if (sends_.size() > messages) sends_.front().wait_for(a_moment);
   }
 }
 

@@ -22,12 +22,12 @@ namespace tw::mpi {
 /// @throws MpiError unless `code` is MPI_SUCCESS.
 void check(int code, const char* call, const std::string& communicator);
 
-// Tags that the library keeps for itself, behind Tag::largest.
+// Tags that the library keeps for itself, after Tag::largest.
 constexpr int control_tag = Tag::largest + 1;   // see control.hpp
 constexpr int exchange_tag = Tag::largest + 2;  // collectives over send and receive
 constexpr int subset_tag = Tag::largest + 3;    // members of a subset meet
 constexpr int group_tag = Tag::largest + 4;     // of MPI_Comm_create_group, whose own messages Open MPI shows to whoever receives with its tag
-constexpr int aside_tag = Tag::largest + 5;     // what an operation says while it is under way
+constexpr int aside_tag = Tag::largest + 5;     // what an operation says while it is in flight
 
 /// What outlives the handles of users: the engine, and communicators that wait to be freed. One per Environment; shared by its communicators, so that
 /// it lives as long as any of them.
@@ -85,8 +85,8 @@ class Runtime {
   Engine engine_;  // last: its operations hold communicators
 };
 
-/// What members of a subset that is to be made tell each other; see meeting.cpp.
-struct MeetingMessage {
+/// What members of a subset that is to be made tell each other; see rendezvous.cpp.
+struct RendezvousMessage {
   enum class Kind : int32_t { come, ask, stay, go, nothing };
   Kind kind = Kind::come;
   uint64_t list = 0;     // a hash of the members
@@ -125,8 +125,8 @@ struct CommunicatorState {
   std::map<int, LastSeen> notes;  // what ranks wrote of themselves while they waited
   std::atomic<bool> revoked = false;
   std::string revoked_because;
-  uint64_t meetings = 0;               // attempts of this rank at a subset
-  std::map<int, MeetingMessage> came;  // who wants one of which this rank is the first
+  uint64_t meetings = 0;                  // attempts of this rank at a subset
+  std::map<int, RendezvousMessage> came;  // who wants one of which this rank is the first
 
   std::shared_ptr<void> attachment;
 

@@ -27,7 +27,7 @@ std::string describe_other(const Operation& operation, int rank) {
   if (seen->calls == 0 && seen->call.collective != Collective::none) {
     return concat("rank ", rank, " waits elsewhere: last seen in ", seen->call.describe());
   }
-  if (seen->left && seen->calls < operation.number) return concat("rank ", rank, " has left, behind call ", seen->calls);
+  if (seen->left && seen->calls < operation.number) return concat("rank ", rank, " has left, after call ", seen->calls);
   if (operation.number > 0 && seen->calls > operation.number) return "";
   if (operation.number > 0 && seen->calls == operation.number) {
     return seen->call == operation.call ? "" : concat("rank ", rank, " is in another call: ", seen->call.describe());
@@ -72,7 +72,7 @@ std::string Stall::who_left(const Operation& operation, Clock::time_point now) {
     if (!seen || !seen->left || seen->calls >= operation.number) continue;
     if (!saw_leave_) saw_leave_ = now;
     if (now - *saw_leave_ < moment) return "";
-    return concat("rank ", rank, " has left '", comm.name, "' behind call ", seen->calls, ", and rank ", comm.rank, " waits for it in call ",
+    return concat("rank ", rank, " has left '", comm.name, "' after call ", seen->calls, ", and rank ", comm.rank, " waits for it in call ",
                   operation.number, ", ", operation.call.describe(), ": do all ranks make the same number of steps? See Uneven and join()");
   }
   return "";

@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   std::optional<tw::Environment> outlives_mpi;
   const int outcome = RUN_ALL_TESTS();
-  outlives_mpi.emplace();  // destroyed behind MPI_Finalize, which must do no harm
+  outlives_mpi.emplace();  // destroyed after MPI_Finalize, which must do no harm
   const std::weak_ptr<int> memory = drop_an_allreduce();
   MPI_Finalize();
   if (!refused) std::cerr << "adopt() did not refuse before MPI_Init\n";

@@ -103,14 +103,14 @@ TEST(LargeMessages, SendAndReceive) {
   EXPECT_EQ(incoming, numbers_of(previous));
 }
 
-/// A letter in pieces would be several.
+/// A message in pieces would be several.
 TEST(LargeMessages, LettersAreRefused) {
   tw::mpi::Mailbox mailbox(*comm);
   EXPECT_THROW(mailbox.send(std::vector<std::byte>(1001), comm->rank()), tw::ContractError);
   mailbox.send(std::vector<std::byte>(1000), comm->rank());
-  const auto letter = mailbox.take_within(std::chrono::seconds(30));
-  ASSERT_TRUE(letter.has_value());
-  EXPECT_EQ(letter->bytes.size(), 1000U);
+  const auto message = mailbox.take_within(std::chrono::seconds(30));
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->bytes.size(), 1000U);
 }
 
 }  // namespace

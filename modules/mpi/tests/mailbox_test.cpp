@@ -12,30 +12,30 @@ namespace mailbox_test {
 using testing::world;
 
 std::vector<std::byte> letter_of(int64_t number, size_t bytes) {
-  std::vector<std::byte> letter(bytes, std::byte{static_cast<unsigned char>(number)});
-  std::memcpy(letter.data(), &number, sizeof number);
-  return letter;
+  std::vector<std::byte> message(bytes, std::byte{static_cast<unsigned char>(number)});
+  std::memcpy(message.data(), &number, sizeof number);
+  return message;
 }
 
-/// All send to all, themselves included, more than may be under way, of every size from eager to rendezvous; none waits for anyone to listen.
+/// All send to all, themselves included, more than may be in flight, of every size from eager to rendezvous; none waits for anyone to listen.
 TEST(Mailbox, KeepsTheOrderOfEachSender) {
-  constexpr int64_t letters = 600;
+  constexpr int64_t messages = 600;
   Mailbox mailbox(world());
   const auto size_of = [](int64_t number) { return sizeof(int64_t) + static_cast<size_t>(number % 7 == 0 ? 100000 : number % 50); };
-  for (int64_t number = 0; number < letters; ++number) {
+  for (int64_t number = 0; number < messages; ++number) {
     for (int to = 0; to < world().size(); ++to) mailbox.send(letter_of(number, size_of(number)), Rank(to));
   }
   std::vector<int64_t> next(static_cast<size_t>(world().size()), 0);
-  for (int64_t left = letters * world().size(); left > 0; --left) {
-    auto letter = mailbox.take_within(std::chrono::seconds(30));
-    ASSERT_TRUE(letter.has_value());
-    int64_t& expected = next[static_cast<size_t>(letter->from)];
-    ASSERT_EQ(letter->bytes, letter_of(expected, size_of(expected)));
+  for (int64_t left = messages * world().size(); left > 0; --left) {
+    auto message = mailbox.take_within(std::chrono::seconds(30));
+    ASSERT_TRUE(message.has_value());
+    int64_t& expected = next[static_cast<size_t>(message->from)];
+    ASSERT_EQ(message->bytes, letter_of(expected, size_of(expected)));
     ++expected;
   }
   mailbox.flush();
   EXPECT_EQ(mailbox.take(), std::nullopt);
-  EXPECT_EQ(mailbox.sent(), std::vector<int64_t>(static_cast<size_t>(world().size()), letters));
+  EXPECT_EQ(mailbox.sent(), std::vector<int64_t>(static_cast<size_t>(world().size()), messages));
   EXPECT_EQ(mailbox.taken(), mailbox.sent());
 }
 

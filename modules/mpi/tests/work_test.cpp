@@ -89,7 +89,7 @@ TEST(Work, ManyAreInFlightAndCompleteInAnyOrder) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(all[static_cast<size_t>(i)]->values.back(), i * world().size());
 }
 
-/// Fails when it was advanced so many times.
+/// Fails when it was advanced this many times.
 class Failing : public tw::mpi::Transfer {
  public:
   explicit Failing(int after) : left_(after) {}

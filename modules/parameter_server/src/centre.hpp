@@ -5,7 +5,7 @@
 #include <string_view>
 #include <tw/parameter_server/sharded_tensor.hpp>
 #include <tw/parameter_server/traffic.hpp>
-#include <tw/shards/crew.hpp>
+#include <tw/server_shards/crew.hpp>
 #include <vector>
 
 #include "clocks.hpp"
@@ -76,7 +76,7 @@ class Centre {
   Traffic traffic_;
 
   ShardedTensor::Handle pushed_;
-  std::optional<ShardedTensor::Prefetched> clocks_at_push_;  // of the push under way
+  std::optional<ShardedTensor::Prefetched> clocks_at_push_;  // of the push in flight
   std::optional<ShardedTensor::Prefetched> prefetched_;
   std::optional<ShardedTensor::Prefetched> clocks_at_pull_;
   bool has_prefetched_ = false;

@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 #include <tw/base/call.hpp>
-#include <tw/mpi/caller.hpp>
 #include <tw/mpi/communicator.hpp>
+#include <tw/mpi/rpc_client.hpp>
 #include <tw/mpi/work.hpp>
 
 namespace tw::parameter_server {
@@ -24,7 +24,7 @@ struct Part {
 class Client {
  public:
   /// @param comm borrowed; the servers' responders are on it
-  explicit Client(const Communicator& comm) : comm_(comm), caller_(comm) {}
+  explicit Client(const Communicator& comm) : comm_(comm), rpc_(comm) {}
 
   struct Answer {
     Work work;
@@ -36,13 +36,13 @@ class Client {
   /// Fills `part`.
   Answer pull(Rank server, const Part& part);
   /// Requests that are not answered, to all servers.
-  int64_t under_way() const noexcept { return caller_.under_way(); }
+  int64_t in_flight() const noexcept { return rpc_.in_flight(); }
 
  private:
-  Answer call(Rank server, Collective way, const Part& part, mpi::Caller::Letter letter);
+  Answer call(Rank server, Collective way, const Part& part, mpi::RpcClient::Message message);
 
   const Communicator& comm_;
-  mpi::Caller caller_;
+  mpi::RpcClient rpc_;
 };
 
 }  // namespace tw::parameter_server

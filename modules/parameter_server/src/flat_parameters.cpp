@@ -33,7 +33,7 @@ void FlatParameters::for_each(const at::Tensor& flat, Function f) const {
   const FlatBuffer buffer(flat);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     TW_EXPECTS(parameters_[i].scalar_type() == dtype_, "parameter ", i, " is ", dtype_name(parameters_[i].scalar_type()), " and was ",
-               dtype_name(dtype_), " when the worker was made: make it behind whatever changes the model");
+               dtype_name(dtype_), " when the worker was made: make it after whatever changes the model");
     f(parameters_[i], buffer.view(layout_.offsets[i], parameters_[i].sizes()));
   }
 }

@@ -10,9 +10,9 @@
 namespace tw::parameter_server {
 namespace {
 
-using mpi::Responder;
+using mpi::RpcServer;
 
-Responder::Conversation taking_push(Shard shard, const Request& request, int64_t element_bytes) {
+RpcServer::Exchange taking_push(Shard shard, const Request& request, int64_t element_bytes) {
   return {
       .incoming = shard.count() * element_bytes,
       .take =
@@ -23,11 +23,11 @@ Responder::Conversation taking_push(Shard shard, const Request& request, int64_t
   };
 }
 
-Responder::Conversation giving_values(const Shard& shard, int64_t element_bytes) {
+RpcServer::Exchange giving_values(const Shard& shard, int64_t element_bytes) {
   return {
       .give =
           [shard, element_bytes, next = int64_t{0}](std::vector<std::byte>& piece) mutable {
-            const int64_t count = std::min(Responder::piece_bytes / element_bytes, shard.count() - next);
+            const int64_t count = std::min(RpcServer::piece_bytes / element_bytes, shard.count() - next);
             piece.resize(static_cast<size_t>(count * element_bytes));
             shard.pull(std::exchange(next, next + count), count, piece.data());
           },
@@ -36,12 +36,12 @@ Responder::Conversation giving_values(const Shard& shard, int64_t element_bytes)
 
 }  // namespace
 
-Responder::Handler handler_for(Shard shard, int64_t element_bytes) {
-  return [shard = std::move(shard), element_bytes](Rank, std::span<const std::byte> opening) mutable -> Responder::Conversation {
+RpcServer::Handler handler_for(Shard shard, int64_t element_bytes) {
+  return [shard = std::move(shard), element_bytes](Rank, std::span<const std::byte> bytes) mutable -> RpcServer::Exchange {
     Request request;
-    std::memcpy(&request, opening.data(), std::min(opening.size(), sizeof(request)));
+    std::memcpy(&request, bytes.data(), std::min(bytes.size(), sizeof(request)));
     if (request.kind == Request::Kind::pull) return giving_values(shard, element_bytes);
-    const auto elements = opening.subspan(std::min(opening.size(), sizeof(request)));
+    const auto elements = bytes.subspan(std::min(bytes.size(), sizeof(request)));
     if (elements.empty()) return taking_push(shard, request, element_bytes);
     shard.push(static_cast<size_t>(request.rule), 0, static_cast<int64_t>(elements.size()) / element_bytes, elements.data());
     return {};

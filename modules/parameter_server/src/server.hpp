@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <tw/mpi/responder.hpp>
-#include <tw/shards/shard.hpp>
+#include <tw/mpi/rpc_server.hpp>
+#include <tw/server_shards/shard.hpp>
 
 namespace tw::parameter_server {
 
 /// What a server does with the requests of ranks on other nodes.
-mpi::Responder::Handler handler_for(Shard shard, int64_t element_bytes);
+mpi::RpcServer::Handler handler_for(Shard shard, int64_t element_bytes);
 
 }  // namespace tw::parameter_server

@@ -2,8 +2,8 @@
 // What a server's checkpoints hold: slices of the values, of each slot of the rules, and counts of updates.
 #pragma once
 #include <string>
-#include <tw/shards/shard.hpp>
-#include <tw/shards/shard_layout.hpp>
+#include <tw/server_shards/shard.hpp>
+#include <tw/server_shards/shard_layout.hpp>
 #include <tw/tensor/named_shard.hpp>
 #include <vector>
 

@@ -18,7 +18,7 @@
 #include <tw/mpi/releasing_others.hpp>
 #include <tw/mpi/topology.hpp>
 #include <tw/parameter_server/sharded_tensor.hpp>
-#include <tw/shards/shard.hpp>
+#include <tw/server_shards/shard.hpp>
 #include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
@@ -115,7 +115,7 @@ class ShardedTensor::Impl {
         pause = now == std::exchange(before, now) ? std::clamp(2 * pause, shortest, longest) : std::chrono::microseconds(0);
         if (pause.count() > 0) std::this_thread::sleep_for(pause);
       };
-      while (client_.under_way() > 0 && !comm_.revoked()) {
+      while (client_.in_flight() > 0 && !comm_.revoked()) {
         progress(comm_);
         sleep_if_idle();
       }
@@ -135,7 +135,7 @@ class ShardedTensor::Impl {
   const ShardLayout& layout() const noexcept { return layout_; }
   const std::vector<int>& servers() const noexcept { return servers_; }
   const Communicator& comm() const noexcept { return comm_; }
-  int64_t under_way() const noexcept { return client_.under_way(); }
+  int64_t in_flight() const noexcept { return client_.in_flight(); }
   at::Tensor empty() const { return at::empty(shape_, at::TensorOptions().dtype(dtype_)); }
 
  private:
@@ -224,7 +224,7 @@ class ShardedTensor::Impl {
   Client client_;
   std::map<int, Shard> shards_;  // of this node, by server
   int mine_ = -1;                // which server this rank is
-  std::optional<mpi::Responder> responder_;
+  std::optional<mpi::RpcServer> responder_;
 };
 
 ShardedTensor::ShardedTensor(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options)
@@ -246,7 +246,7 @@ void ShardedTensor::restore(const std::vector<NamedShard>& shards) { impl_->rest
 const ShardLayout& ShardedTensor::layout() const noexcept { return impl_->layout(); }
 const std::vector<int>& ShardedTensor::servers() const noexcept { return impl_->servers(); }
 const Communicator& ShardedTensor::comm() const noexcept { return impl_->comm(); }
-int64_t ShardedTensor::under_way() const noexcept { return impl_->under_way(); }
+int64_t ShardedTensor::in_flight() const noexcept { return impl_->in_flight(); }
 
 bool ShardedTensor::Handle::test() {
   bool all = true;

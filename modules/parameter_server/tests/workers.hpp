@@ -41,7 +41,7 @@ void in_turns(const Worker& worker, const Crew& crew, Turn turn) {
   for (int now = 0; now < crew.workers(); ++now) {
     if (now == mine) {
       turn();
-      while (crew.leaders()[static_cast<size_t>(mine)] == world().rank() && worker.centre().under_way() > 0) progress(world());
+      while (crew.leaders()[static_cast<size_t>(mine)] == world().rank() && worker.centre().in_flight() > 0) progress(world());
     }
     barrier(world());
   }

@@ -192,7 +192,7 @@ TEST(StaleSynchronous, BoundsHowFarAnyoneIsAhead) {
         bounded.step();
         for (int other = 0; other < crew.workers(); ++other) {
           const int64_t at = std::atomic_ref(in_step[other]).load();
-          EXPECT_TRUE(at >= step - staleness || at == 40 + 20 * other) << "worker " << other << " at " << at << ", this one behind " << step;
+          EXPECT_TRUE(at >= step - staleness || at == 40 + 20 * other) << "worker " << other << " at " << at << ", this one after " << step;
         }
       }
       bounded.finish();

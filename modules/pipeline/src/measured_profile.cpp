@@ -177,7 +177,7 @@ Profile profile_of_all(const Communicator& comm, const Graph& graph, const Bind&
   return profile_from_json(broadcast_string(comm, made, Rank(0)));
 }
 
-/// Of what is measured by so many ranks.
+/// Of what is measured by this many ranks.
 ProfileCache cache_of(const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options, int ranks) {
   TW_EXPECTS(options.repetitions >= 1, "a measurement has one repetition at least, got ", options.repetitions);
   TW_EXPECTS(example.size() == graph.inputs.size() && !example.empty(), "the graph takes ", graph.inputs.size(), " tensors, the example has ",

@@ -54,9 +54,9 @@ void receive_all(const Communicator& comm, const std::vector<at::Tensor>& tensor
 
 }  // namespace
 
-void send(const Communicator& comm, const Message& message, Rank to, std::vector<Work>& under_way) {
-  for (const at::Tensor& shapes : pack(message)) under_way.push_back(isend(comm, shapes, to, tag_of(Kind::shapes)));
-  for (const at::Tensor& value : message.values) under_way.push_back(isend(comm, as_in_memory(value), to, tag_of(Kind::value)));
+void send(const Communicator& comm, const Message& message, Rank to, std::vector<Work>& in_flight) {
+  for (const at::Tensor& shapes : pack(message)) in_flight.push_back(isend(comm, shapes, to, tag_of(Kind::shapes)));
+  for (const at::Tensor& value : message.values) in_flight.push_back(isend(comm, as_in_memory(value), to, tag_of(Kind::value)));
 }
 
 Message receive(const Communicator& comm, Rank from) {
@@ -67,8 +67,8 @@ Message receive(const Communicator& comm, Rank from) {
   return message;
 }
 
-void send_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank to, std::vector<Work>& under_way) {
-  for (const at::Tensor& each : cotangents) under_way.push_back(isend(comm, each.contiguous(), to, tag_of(Kind::cotangent)));
+void send_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank to, std::vector<Work>& in_flight) {
+  for (const at::Tensor& each : cotangents) in_flight.push_back(isend(comm, each.contiguous(), to, tag_of(Kind::cotangent)));
 }
 
 void receive_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank from) {

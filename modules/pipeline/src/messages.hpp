@@ -16,12 +16,12 @@ struct Message {
   std::vector<uint8_t> wants;      // by value, whether a cotangent is to come back
 };
 
-/// What send() adds to `under_way` is to be waited for.
-void send(const Communicator& comm, const Message& message, Rank to, std::vector<Work>& under_way);
+/// What send() adds to `in_flight` is to be waited for.
+void send(const Communicator& comm, const Message& message, Rank to, std::vector<Work>& in_flight);
 Message receive(const Communicator& comm, Rank from);
 
 /// Both ends know shapes and types of these.
-void send_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank to, std::vector<Work>& under_way);
+void send_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank to, std::vector<Work>& in_flight);
 void receive_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank from);
 
 /// `root`'s tensors on every rank. Collective.

@@ -41,7 +41,7 @@ Bind tensors_of(const torch::nn::Module& module) {
   };
 }
 
-/// The segments of all stages, one behind the other. A stage without selective recomputation is one.
+/// The segments of all stages, one after the other. A stage without selective recomputation is one.
 struct Segments {
   std::vector<int> of_unit;   // one without batch data is no unit
   std::vector<int> of_stage;  // the first one of each, and how many there are

@@ -27,7 +27,7 @@ at::Tensor common_rows(const at::Tensor& value, size_t index, const Partner& par
   return value.narrow(0, partner.rows.begin - mine.begin, partner.rows.count());
 }
 
-/// One behind the other, and in memory as most of them are: the order of a single row's dimensions says little.
+/// One after the other, and in memory as most of them are: the order of a single row's dimensions says little.
 at::Tensor put_together(const std::vector<at::Tensor>& parts) {
   const auto most = std::ranges::max_element(parts, {}, [](const at::Tensor& each) { return each.size(0); });
   return in_order(at::cat(parts), memory_order(*most));
@@ -60,22 +60,22 @@ Arrival receive_rows(const Communicator& comm, const std::vector<Partner>& from)
 }
 
 void return_cotangents(const Communicator& comm, const Arrival& arrival, const std::vector<at::Tensor>& cotangents, Rows mine,
-                       std::vector<Work>& under_way) {
+                       std::vector<Work>& in_flight) {
   for (const Arrival::Part& part : arrival.parts) {
     std::vector<at::Tensor> wanted;
     for (size_t i = 0; i < part.wants.size(); ++i) {
       if (part.wants[i] == 0) continue;
       wanted.push_back(common_rows(cotangents[i], i, part.from, mine));
     }
-    send_cotangents(comm, wanted, Rank(part.from.rank), under_way);
+    send_cotangents(comm, wanted, Rank(part.from.rank), in_flight);
   }
 }
 
-Departure hand_on(const Communicator& comm, const std::vector<Partner>& to, const Message& message, Rows mine, std::vector<Work>& under_way) {
+Departure hand_on(const Communicator& comm, const std::vector<Partner>& to, const Message& message, Rows mine, std::vector<Work>& in_flight) {
   for (const Partner& partner : to) {
     Message part{{}, message.wants};
     for (size_t i = 0; i < message.values.size(); ++i) part.values.push_back(common_rows(message.values[i], i, partner, mine));
-    send(comm, part, Rank(partner.rank), under_way);
+    send(comm, part, Rank(partner.rank), in_flight);
   }
   Departure departure{{}, message.wants, to};
   for (const at::Tensor& value : message.values) departure.values.push_back({"", value.sizes().vec(), value.scalar_type()});

@@ -19,7 +19,7 @@ class StagePass {
   using Function = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
   StagePass() = default;
-  /// @param module what `segments` use, one behind the other, of which there is one at least
+  /// @param module what `segments` use, one after the other, of which there is one at least
   StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph);
 
   /// @param wants by input, whether its cotangent is asked for. @return outputs, without graph

@@ -57,7 +57,7 @@ struct Case {
 };
 
 void expect_near(const torch::Tensor& ours, const torch::Tensor& theirs, const std::string& what) {
-  // float64, sums of at most 60 terms in another order, three steps: some 1e-15 of the greatest number are to be expected, or 1e-14 behind norms of
+  // float64, sums of at most 60 terms in another order, three steps: some 1e-15 of the greatest number are to be expected, or 1e-14 after norms of
   // few rows, which magnify differences by up to 1 / deviation.
   const double greatest = std::max(1.0, theirs.numel() > 0 ? theirs.to(torch::kDouble).abs().max().item<double>() : 0.0);
   EXPECT_LE((ours.to(torch::kDouble) - theirs.to(torch::kDouble)).abs().max().item<double>(), 1e-12 * greatest) << what;

@@ -37,7 +37,7 @@ struct FailsImpl : torch::nn::Module {
 };
 TORCH_MODULE(Fails);
 
-/// A layer for each stage, and behind that of stage `where` one that fails.
+/// A layer for each stage, and after that of stage `where` one that fails.
 std::vector<BlockFactory> failing(int stages, int where, bool goes_back, PipelineOptions& options) {
   std::vector<BlockFactory> blocks;
   for (int s = 0; s < stages; ++s) {

@@ -50,7 +50,7 @@ TEST(PipelineMemory, IsThatOfTheSchedule) {
   const int stored = stage == 0 ? layers - 1 : layers;  // the first block stores its input, which is the caller's
   const double by_gpipe = tensors_held(gpipe, Recompute::none);
   const double by_1f1b = tensors_held(one_forward_one_backward, Recompute::none);
-  // Besides what is stored: some three tensors for cotangents and messages under way.
+  // Besides what is stored: some three tensors for cotangents and messages in flight.
   EXPECT_NEAR(by_gpipe, micro_batches * stored, 5);
   EXPECT_NEAR(by_1f1b, most_in_flight(one_forward_one_backward(world().size(), micro_batches))[stage] * stored, 5);
   EXPECT_LT(by_1f1b, by_gpipe);
@@ -66,7 +66,7 @@ TEST(PipelineMemory, IsLessWhereActivationsAreRecomputed) {
   } else {
     EXPECT_LT(recomputed / kept, 1.2 * formula);  // the first stage's inputs are the caller's
   }
-  EXPECT_LE(tensors_held(one_forward_one_backward, Recompute::full), recomputed + 2);  // messages under way
+  EXPECT_LE(tensors_held(one_forward_one_backward, Recompute::full), recomputed + 2);  // messages in flight
 }
 
 TEST(PipelineMemory, IsThatOfSegmentsWhereTheyAreRecomputedOneByOne) {

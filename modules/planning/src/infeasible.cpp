@@ -13,7 +13,7 @@ namespace {
 constexpr int most_devices = 1 << 20;
 constexpr int few_rows = 64;
 
-/// What blocks [begin, end) need on each device, at least, with so many in flight; the recomputation that needs least.
+/// What blocks [begin, end) need on each device, at least, with this many in flight; the recomputation that needs least.
 double least_bytes(const Stretches& stretches, int begin, int end, int replicas, int held, int64_t rows, const Cluster& cluster,
                    const PlanOptions& options) {
   const int64_t share = share_of_rows(rows, replicas);

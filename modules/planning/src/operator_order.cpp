@@ -35,7 +35,7 @@ OperatorOrder::OperatorOrder(const Profile& profile, std::vector<int> order)
 }
 
 void OperatorOrder::find_borders() {
-  // A value crosses every border from behind its producer up to its last use; what the model gives, up to the last stage.
+  // A value crosses every border from after its producer up to its last use; what the model gives, up to the last stage.
   std::vector<int> last_use(profile_->operators.size() + 1, -1);  // by operator + 1: the model's input comes first
   for (int p = 0; p < size(); ++p) {
     for (const int input : profiled_at(p).inputs) last_use[static_cast<size_t>(input + 1)] = p;

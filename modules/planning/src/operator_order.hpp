@@ -5,7 +5,7 @@
 
 namespace tw::pipeline {
 
-/// Operators that see the batch, one behind the other, so that a stage is a stretch of them. Those that do not ("constants") belong to who uses them.
+/// Operators that see the batch, one after the other, so that a stage is a stretch of them. Those that do not ("constants") belong to who uses them.
 class OperatorOrder {
  public:
   /// In the profile's order. @param profile borrowed
@@ -28,7 +28,7 @@ class OperatorOrder {
   const Profile* profile_;
   std::vector<int> order_;
   std::vector<bool> sees_batch_;
-  std::vector<Affine> borders_;  // by position, and one behind the last
+  std::vector<Affine> borders_;  // by position, and one after the last
 };
 
 /// By operator: whether it depends on the model's input.

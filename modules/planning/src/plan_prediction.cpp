@@ -9,7 +9,7 @@
 namespace tw::pipeline {
 namespace {
 
-/// The stages one behind the other, cut into their segments, so that each stage is a stretch of blocks.
+/// The stages one after the other, cut into their segments, so that each stage is a stretch of blocks.
 struct StageOrder {
   std::vector<int> operators;      // that see the batch
   std::vector<int> begins;         // of segments, and the end

@@ -95,7 +95,7 @@ class Search {
   }
 
  private:
-  // The objective overestimates what transfers and all-reduces cost: candidates up to so many times the best one are simulated.
+  // The objective overestimates what transfers and all-reduces cost: candidates up to this many times the best one are simulated.
   static constexpr double slack = 1.25;
   static constexpr size_t best_of_setting = 4;
   static constexpr size_t best_of_all = 64;

@@ -15,7 +15,7 @@ std::string name_of(const Action& action) {
   return concat(action.is_forward() ? "forward" : "backward", " pass of micro-batch ", action.micro_batch, " on stage ", action.stage);
 }
 
-/// Each stage on one device, each of its computations once, backward behind forward.
+/// Each stage on one device, each of its computations once, backward after forward.
 std::vector<std::string> problems_of_lists(const Schedule& schedule) {
   std::vector<std::string> problems;
   std::map<int, size_t> device_of;
@@ -74,7 +74,7 @@ class Execution {
   }
 
  private:
-  using Channel = std::vector<int>;  // micro-batches under way, the first one to be taken first
+  using Channel = std::vector<int>;  // micro-batches in flight, the first one to be taken first
 
   const Action& current(size_t device) const { return schedule_.devices[device][next_[device]]; }
   Channel* input(const Action& action) {

@@ -17,7 +17,7 @@ struct StageSetting {
   Recompute recompute = Recompute::none;
 };
 
-/// A stretch as a stage, at so many rows.
+/// A stretch as a stage, at this many rows.
 struct StageLoad {
   const Stretch& stretch;
   double input_bytes = 0;    ///< of the rows, from the stage before; of the model, for the first one
@@ -40,7 +40,7 @@ inline int in_flight(ScheduleKind schedule, int micro_batches, int behind) {
   return schedule == ScheduleKind::gpipe || micro_batches < behind ? micro_batches : behind;
 }
 
-/// Of the values that cross `border`, when so many replicas on one side send to so many on the other; the side with fewer has the most to carry.
+/// Of the values that cross `border`, when this many replicas on one side send to this many on the other; the side with fewer has the most to carry.
 inline double transfer_seconds(const Affine& border, int64_t rows, int replicas, int others, const Link& link) {
   return link.transfer(border.of(static_cast<double>(share_of_rows(rows, replicas < others ? replicas : others))));
 }

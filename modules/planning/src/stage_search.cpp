@@ -56,7 +56,7 @@ class StageDynamics {
     const SearchCost* found = table_.find(which, begin, end, in_flight(setting_.schedule, setting_.micro_batches, stages));
     return found != nullptr && found->load <= bound_ ? found : nullptr;
   }
-  // Where a first stage of `stages` may end: one behind the next; at the end where it is the last one.
+  // Where a first stage of `stages` may end: one after the next; at the end where it is the last one.
   std::pair<int, int> ends(int stages, int begin) const {
     return stages == 1 ? std::pair(table_.blocks(), table_.blocks()) : std::pair(begin + 1, table_.blocks() - stages + 1);
   }
@@ -118,7 +118,7 @@ std::vector<Candidate> search_stages(const Stretches& stretches, const SearchSet
   const StageTable table(stretches, setting, cluster, options);
   StageDynamics dynamics(table, setting);
   std::vector<Candidate> candidates;
-  // By stages: of the last candidate. While its load is allowed and no sum is smaller, it stays the best of so many stages.
+  // By stages: of the last candidate. While its load is allowed and no sum is smaller, it stays the best of this many stages.
   std::vector<SearchCost> known(static_cast<size_t>(dynamics.most_stages()) + 1, {-1, 0});
   double best = infinity;
   for (double bound = infinity; bound >= 0;) {

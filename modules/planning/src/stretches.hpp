@@ -14,7 +14,7 @@ struct Stretch {
   Affine peak;
   Affine kept;                 ///< bytes over the border before each of its blocks: what selective recomputation keeps
   double parameter_bytes = 0;  ///< each once
-  double tied_bytes = 0;       ///< of these, what stages before or behind it have too
+  double tied_bytes = 0;       ///< of these, what stages before or after it have too
 };
 
 /// All stretches of consecutive blocks; quadratic in the blocks, linear in the operators.

@@ -162,7 +162,7 @@ TEST(Recommendation, TriesWhatItIsTold) {
     EXPECT_EQ(choice.plan.level(0).coarsening, 8);
     EXPECT_EQ(choice.plan.level(1).coarsening, choice.plan.levels() == 3 ? 4 : 0);
   }
-  // 67 layers: 64 on the grid, 3 behind it.
+  // 67 layers: 64 on the grid, 3 after it.
   const std::vector<Choice> uneven = choices(67, 2, {.coarsenings = {8}, .max_levels = 2, .relaxations = {0}});
   const auto two_levels = std::find_if(uneven.begin(), uneven.end(), [](const Choice& choice) { return !choice.is_serial(); });
   ASSERT_NE(two_levels, uneven.end());

@@ -97,7 +97,7 @@ TEST(Simulation, TransfersDelayAndStagesOfUnequalCostWait) {
 TEST(Simulation, TransfersFollowEachOther) {
   const std::vector<PassTimes> times{{.forward = 1, .backward = 1, .transfer = 10}, {.forward = 1, .backward = 1}};
   const Simulation simulation = simulate(gpipe(2, 3), times);
-  EXPECT_DOUBLE_EQ(simulation.devices[1][2].begin, 1 + 3 * 10) << "the third one, behind two others";
+  EXPECT_DOUBLE_EQ(simulation.devices[1][2].begin, 1 + 3 * 10) << "the third one, after two others";
   EXPECT_DOUBLE_EQ(simulation.duration, 1 + 3 * 10 + 1 + 1 + 3 * 10 + 1) << "and three back";
 }
 
@@ -120,7 +120,7 @@ TEST(Check, NamesWhatIsWrong) {
   EXPECT_FALSE(problems_of(schedule_from_text(narrow)).empty()) << "stage 2 before stage 1";
 }
 
-/// A schedule whose devices differ by how much may be under way.
+/// A schedule whose devices differ by how much may be in flight.
 TEST(Check, CountsWhatIsUnderWay) {
   const Schedule eager = schedule_from_text("0F0 0F1 0F2 0B0 0B1 0B2\n1F0 1B0 1F1 1B1 1F2 1B2");
   EXPECT_TRUE(problems_of(eager, 1).empty());

@@ -45,7 +45,7 @@ inline void put(Bytes& bytes, const Individual& individual) {
   put(bytes, individual.seconds);
 }
 
-/// Reads what put() wrote; whatever is asked for behind the end makes it bad, and is nothing.
+/// Reads what put() wrote; whatever is asked for after the end makes it bad, and is nothing.
 class Reading {
  public:
   Reading(const std::byte* data, size_t size) : at_(data), end_(data + size) {}

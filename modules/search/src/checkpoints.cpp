@@ -84,7 +84,7 @@ void Checkpoints::restore(int64_t trial, const Attachment& attachment) const {
     const at::Tensor& tensor = found->tensor;
     const bool fits = shard.tensor.sizes() == tensor.sizes() && shard.tensor.scalar_type() == tensor.scalar_type();
     TW_EXPECTS(fits, "trial ", trial, " attaches ", shard.name, " with shape ", shape_text(shard.tensor.sizes().vec()), ", and goes on with ",
-               shape_text(tensor.sizes().vec()), "; a parameter that shapes tensors must be among population_training.kept");
+               shape_text(tensor.sizes().vec()), "; a parameter that shapes tensors must be among population_training.frozen");
     shard.tensor.copy_(tensor);
   }
   if (attachment.apply) attachment.apply(shards);
@@ -108,13 +108,13 @@ void Checkpoints::receive(int worker, int64_t trial) {
   if (trial >= 0) kept_[trial] = std::make_shared<const std::vector<NamedTensor>>(unpacked(bytes));
 }
 
-mpi::Mailbox::Letter Checkpoints::letter_from(int worker) {
-  auto& letters = waiting_[worker];
-  while (letters.empty()) {
-    if (auto letter = mailbox_->take_within(a_while)) waiting_[static_cast<int>(letter->from)].push_back(std::move(*letter));
+mpi::Mailbox::Message Checkpoints::letter_from(int worker) {
+  auto& messages = waiting_[worker];
+  while (messages.empty()) {
+    if (auto message = mailbox_->take_within(a_while)) waiting_[static_cast<int>(message->from)].push_back(std::move(*message));
   }
-  mpi::Mailbox::Letter first = std::move(letters.front());
-  letters.erase(letters.begin());
+  mpi::Mailbox::Message first = std::move(messages.front());
+  messages.erase(messages.begin());
   return first;
 }
 

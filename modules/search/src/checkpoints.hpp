@@ -31,13 +31,13 @@ class Checkpoints {
   void forget(int64_t trial) { kept_.erase(trial); }
 
  private:
-  mpi::Mailbox::Letter letter_from(int worker);
+  mpi::Mailbox::Message letter_from(int worker);
 
   using Tensors = std::shared_ptr<const std::vector<NamedTensor>>;  // never changed
   std::map<int64_t, Tensors> kept_;                                 // by trial
   std::optional<mpi::Mailbox> mailbox_;
   size_t letter_bytes_ = 0;
-  std::map<int, std::vector<mpi::Mailbox::Letter>> waiting_;  // by worker, in their order
+  std::map<int, std::vector<mpi::Mailbox::Message>> waiting_;  // by worker, in their order
 };
 
 }  // namespace tw::search

@@ -28,7 +28,7 @@ class Evaluator::Running : public Trial::Host {
 
   bool report(int64_t step, double value) override {
     if (verdict_ != Verdict::go_on) return false;
-    TW_EXPECTS(!last_ || step > last_->step, "the steps of a trial's reports ascend: got ", step, " behind ", last_->step);
+    TW_EXPECTS(!last_ || step > last_->step, "the steps of a trial's reports ascend: got ", step, " after ", last_->step);
     last_ = {trial_, step, value};
     const Communicator& comm = *evaluator_.trial_;
     if (comm.rank() == 0) watched([&] { verdict_ = listener_.report(step, value); });

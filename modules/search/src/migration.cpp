@@ -16,7 +16,7 @@ const Individual& Wards::chosen(Pick choice, CounterRng& random) const {
 }
 
 std::optional<int> destination(const MigrationOptions& options, int island, int islands, CounterRng& random) {
-  if (islands == 1 || !happens(random, options.probability)) return std::nullopt;
+  if (islands == 1 || !bernoulli(random, options.probability)) return std::nullopt;
   std::vector<double> weights(static_cast<size_t>(islands), 1);
   if (const auto row = static_cast<size_t>(island); row < options.topology.size() && !options.topology[row].empty()) weights = options.topology[row];
   weights[static_cast<size_t>(island)] = 0;

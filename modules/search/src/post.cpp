@@ -14,11 +14,14 @@ constexpr size_t full = 1 << 16;  // bytes
 
 }  // namespace
 
-Post::Post(const Communicator& workers, std::function<void()> before_letters, Listener listener)
-    : mailbox_(workers), before_letters_(std::move(before_letters)), listener_(std::move(listener)), outboxes_(static_cast<size_t>(workers.size())) {}
+Post::Post(const Communicator& workers, std::function<void()> before_messages, Listener listener)
+    : mailbox_(workers),
+      before_messages_(std::move(before_messages)),
+      listener_(std::move(listener)),
+      outboxes_(static_cast<size_t>(workers.size())) {}
 
 void Post::dispatch(size_t to) {
-  before_letters_();
+  before_messages_();
   mailbox_.send(std::exchange(outboxes_[to], {}), Rank(static_cast<int>(to)));
 }
 
@@ -42,18 +45,18 @@ void Post::send_gathered(bool at_once) {
   since_sent_ = Stopwatch();
 }
 
-void Post::open(const mpi::Mailbox::Letter& letter) {
-  Reading reading(letter.bytes.data(), letter.bytes.size());
+void Post::open(const mpi::Mailbox::Message& parcel) {
+  Reading reading(parcel.bytes.data(), parcel.bytes.size());
   while (!reading.at_end()) {
     const Message message = get_message(reading);
     TW_ASSERT(reading.is_good());
-    listener_(message, letter.from);
+    listener_(message, parcel.from);
   }
 }
 
 void Post::deliver(std::chrono::nanoseconds wait) {
-  auto letter = wait.count() > 0 ? mailbox_.take_within(wait) : mailbox_.take();
-  for (; letter; letter = mailbox_.take()) open(*letter);
+  auto message = wait.count() > 0 ? mailbox_.take_within(wait) : mailbox_.take();
+  for (; message; message = mailbox_.take()) open(*message);
 }
 
 void Post::settle() {

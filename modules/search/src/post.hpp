@@ -9,7 +9,7 @@
 
 namespace tw::search {
 
-/// Gathers what goes to a worker while evaluations take less time than a letter, so that letters are few.
+/// Gathers what goes to a worker while evaluations take less time than a message, so that messages are few.
 class Post {
  public:
   static constexpr auto a_look = std::chrono::milliseconds(1);  ///< how long to wait for news before something else is done
@@ -17,13 +17,13 @@ class Post {
   /// Called with what another worker says. It may send.
   using Listener = std::function<void(const Message& message, int from)>;
 
-  /// Collective. @param workers their first ranks. @param before_letters called before any leaves: what they say must not be lost
-  Post(const Communicator& workers, std::function<void()> before_letters, Listener listener);
+  /// Collective. @param workers their first ranks. @param before_messages called before any leaves: what they say must not be lost
+  Post(const Communicator& workers, std::function<void()> before_messages, Listener listener);
 
   void send(const Message& message, int to);
   /// To each worker of [begin, end) but this one.
   void send_all(const Message& message, int begin, int end);
-  /// Sends what was gathered, unless the last letters left a moment ago and more will come soon.
+  /// Sends what was gathered, unless the last messages left a moment ago and more will come soon.
   void send_gathered(bool at_once);
   /// Hands all that has come to the listener. Waits for so long at most where nothing has.
   void deliver(std::chrono::nanoseconds wait = {});
@@ -33,10 +33,10 @@ class Post {
 
  private:
   void dispatch(size_t to);
-  void open(const mpi::Mailbox::Letter& letter);
+  void open(const mpi::Mailbox::Message& parcel);
 
   mpi::Mailbox mailbox_;
-  std::function<void()> before_letters_;
+  std::function<void()> before_messages_;
   Listener listener_;
   std::vector<Bytes> outboxes_;  // by worker
   Stopwatch since_sent_;

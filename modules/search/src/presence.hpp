@@ -10,12 +10,12 @@ namespace tw::search {
 /// first: what counts is the latest of its journey, by the number of moves that it had made. Pure.
 class Presence {
  public:
-  /// It is here after so many moves. @return whether that is the latest
+  /// It is here after this many moves. @return whether that is the latest
   bool arrives(int64_t trial, int32_t moves) {
     if (moves == 0 && !latest_.contains(trial)) return true;
     return is_latest(trial, 2 * moves);
   }
-  /// It left after so many moves. @return whether that is the latest
+  /// It left after this many moves. @return whether that is the latest
   bool departs(int64_t trial, int32_t moves) { return is_latest(trial, 2 * moves + 1); }
   /// That are known of it.
   int32_t moves(int64_t trial) const {

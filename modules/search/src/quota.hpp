@@ -7,7 +7,7 @@
 namespace tw::search {
 
 /// One worker's part of the evaluations that are left. Whoever comes to the end of it asks others, in turn, for half of theirs, one evaluation ahead,
-/// so that the answer is there in time. What all have and had adds up to the whole, so that exactly so many are begun.
+/// so that the answer is there in time. What all have and had adds up to the whole, so that exactly this many are begun.
 class Quota {
  public:
   /// @param total of all workers, shared out evenly. @param own further ones, which come first and go to nobody else

@@ -47,7 +47,7 @@ std::string condition_text(const Parameter& parameter) {
 std::string span_text(const Findings& findings) {
   const Ledger& ledger = findings.ledger;
   const double begin = std::ranges::min(ledger.trials, {}, &LedgerEntry::begin).begin;
-  std::string text = concat("Began ", date_text(begin), "; ", duration_text(findings.clock.total()), " of trials under way");
+  std::string text = concat("Began ", date_text(begin), "; ", duration_text(findings.clock.total()), " of trials in flight");
   if (findings.clock.breaks() > 0) {
     text += concat(", without ", findings.clock.breaks(), findings.clock.breaks() == 1 ? " break" : " breaks", " between runs (",
                    duration_text(findings.clock.left_out()), "), which charts leave out");

@@ -6,7 +6,7 @@
 
 namespace tw::search {
 
-/// Time of a search without the breaks between its runs: those in which no trial was under way, of more than a second and a tenth of all other time.
+/// Time of a search without the breaks between its runs: those in which no trial was in flight, of more than a second and a tenth of all other time.
 class UnbrokenClock {
  public:
   explicit UnbrokenClock(const Ledger& ledger);

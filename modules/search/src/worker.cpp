@@ -10,7 +10,7 @@
 namespace tw::search {
 namespace {
 
-constexpr double shorter_than_a_letter_s = 20e-6;
+constexpr double shorter_than_a_message_s = 20e-6;
 
 template <class... Cases>
 struct Match : Cases... {
@@ -92,7 +92,7 @@ void Worker::begin(Individual individual) {
     journal_->start(individual, /*again=*/false);
     journal_->write();
   }
-  post_.send_gathered(trials_.usual_s() > shorter_than_a_letter_s);
+  post_.send_gathered(trials_.usual_s() > shorter_than_a_message_s);
   const std::string violated = place_.space.violated(individual.values);
   if (violated.empty()) {
     trials_.begin(std::move(individual));

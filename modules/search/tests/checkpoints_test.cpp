@@ -92,7 +92,7 @@ TEST(Checkpoints, NamesWhatDoesNotFit) {
   EXPECT_THROW(checkpoints.restore(0, attachment_of({{"x", torch::zeros(1)}})), ContractError);
 }
 
-/// Everyone sends two states to everyone, in letters that are shorter than they are, and gets those of all others in any order.
+/// Everyone sends two states to everyone, in messages that are shorter than they are, and gets those of all others in any order.
 TEST(Checkpoints, GoFromRankToRank) {
   Checkpoints checkpoints;
   checkpoints.connect(world(), /*letter_bytes=*/100);

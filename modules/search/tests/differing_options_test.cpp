@@ -76,7 +76,7 @@ TEST(DifferingOptions, OfPromotionsAreNamed) {
   expect_all_named({.evaluations = 8, .promotion = HalvingOptions()},
                    {{[](SearchOptions& o) { o.promotion->grace = 2; }, "'promotion.grace 2'", "'promotion.grace 1'"},
                     {[](SearchOptions& o) { o.promotion->eta = 3; }, "'promotion.eta 3'", "'promotion.eta 4'"},
-                    {[](SearchOptions& o) { o.promotion->most = 27; }, "'promotion.most 27'", "'promotion.most 1073741824'"}});
+                    {[](SearchOptions& o) { o.promotion->max_steps = 27; }, "'promotion.max_steps 27'", "'promotion.max_steps 1073741824'"}});
 }
 
 TEST(DifferingOptions, OfPopulationsAreNamed) {
@@ -84,12 +84,12 @@ TEST(DifferingOptions, OfPopulationsAreNamed) {
   using Options = PopulationTrainingOptions;
   expect_all_named({.evaluations = 8, .population_training = Options()},
                    {{of([](Options& o) { o.interval = 2; }), "'population_training.interval 2'", "'population_training.interval 1'"},
-                    {of([](Options& o) { o.most = 27; }), "'population_training.most 27'", "'population_training.most 1073741824'"},
+                    {of([](Options& o) { o.max_steps = 27; }), "'population_training.max_steps 27'", "'population_training.max_steps 1073741824'"},
                     {of([](Options& o) { o.quantile = 0.5; }), "'population_training.quantile 0.5'", "'population_training.quantile 0.25'"},
                     {of([](Options& o) { o.resample = 0; }), "'population_training.resample 0'", "'population_training.resample 0.25'"},
                     {of([](Options& o) { o.up = 2; }), "'population_training.up 2'", "'population_training.up 1.2'"},
                     {of([](Options& o) { o.down = 0.5; }), "'population_training.down 0.5'", "'population_training.down 0.8'"},
-                    {of([](Options& o) { o.kept = {"x"}; }), "'population_training.kept [\"x\"]'", "'population_training.kept []'"}});
+                    {of([](Options& o) { o.frozen = {"x"}; }), "'population_training.frozen [\"x\"]'", "'population_training.frozen []'"}});
 }
 
 TEST(DifferingOptions, SpacesAndObjectivesAreNamed) {

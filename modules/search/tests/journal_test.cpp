@@ -32,7 +32,7 @@ Individual of(int64_t trial) {
   return {.trial = trial, .values = {0.5, std::numeric_limits<double>::quiet_NaN()}, .tag = {1, 2, 3}, .worker = 1, .island = 1};
 }
 
-/// Two trials, one of which reports; the second has not ended. @return bytes behind each write
+/// Two trials, one of which reports; the second has not ended. @return bytes after each write
 std::vector<int64_t> write_two(const std::filesystem::path& folder) {
   std::vector<int64_t> sizes;
   JournalWriter journal(folder, header, 0);

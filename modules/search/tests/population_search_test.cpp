@@ -54,7 +54,7 @@ struct Carried {
   int64_t trial_;
 };
 
-/// Walks as far as it gets in so many steps.
+/// Walks as far as it gets in this many steps.
 struct Walk {
   std::chrono::microseconds pace{0};
   std::map<int64_t, int64_t> calls = {};  // by trial
@@ -99,7 +99,7 @@ TEST(PopulationSearch, MembersGoOnFromWhereBetterOnesAre) {
   size_t copies = 0;
   for (const LedgerEntry& entry : ledger.trials) {
     copies += entry.copies.size();
-    ASSERT_EQ(entry.reports.size(), static_cast<size_t>(steps)) << "each makes so many steps, once";
+    ASSERT_EQ(entry.reports.size(), static_cast<size_t>(steps)) << "each makes this many steps, once";
     for (size_t i = 0; i < entry.reports.size(); ++i) EXPECT_EQ(entry.reports[i].step, static_cast<int64_t>(i) + 1);
     EXPECT_EQ(entry.individual.loss, entry.reports.back().value);
     EXPECT_EQ(entry.attempts, 1);
@@ -235,7 +235,7 @@ TW_TEST_ON(PopulationSearch, GoesOnFromItsJournal, {.most = 1}) {
   const auto path = folder / "000-00000.journal";
   const std::vector<Record> records = read_journal(folder)[0].records;
   const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
-  // Before the first one has ended, behind a pause: all begin again, so it is the same search.
+  // Before the first one has ended, after a pause: all begin again, so it is the same search.
   const auto first_end = std::ranges::find(records, Record::Kind::end, &Record::kind);
   ASSERT_NE(first_end, records.end());
   int cuts = 0;
@@ -255,7 +255,7 @@ TW_TEST_ON(PopulationSearch, GoesOnFromItsJournal, {.most = 1}) {
 TEST(PopulationSearch, RefusesWhatIsWrong) {
   Walk walk;
   EXPECT_THROW(Search(world(), rates(), std::ref(walk), {.seconds = 1, .population_training = PopulationTrainingOptions()}), ContractError);
-  EXPECT_THROW(Search(world(), rates(), std::ref(walk), {.evaluations = 4, .population_training = PopulationTrainingOptions{.kept = {"width"}}}),
+  EXPECT_THROW(Search(world(), rates(), std::ref(walk), {.evaluations = 4, .population_training = PopulationTrainingOptions{.frozen = {"width"}}}),
                ContractError);
   EXPECT_THROW(Search(world(), rates(), std::ref(walk),
                       {.evaluations = 4, .stopping = [] { return median_rule(); }, .population_training = PopulationTrainingOptions()}),

@@ -16,7 +16,7 @@ namespace promotion_search_test {
 using testing::world;
 
 constexpr int64_t steps = 27;
-const HalvingOptions rungs{.grace = 1, .eta = 3, .most = steps};  // 1, 3, 9 and 27 steps
+const HalvingOptions rungs{.grace = 1, .eta = 3, .max_steps = steps};  // 1, 3, 9 and 27 steps
 
 Space line() { return {real("x", 0, 1)}; }
 

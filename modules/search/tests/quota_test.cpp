@@ -12,7 +12,7 @@
 namespace tw::search {
 namespace quota_test {
 
-/// Workers of different speed, with evaluations of their own, messages that take their time: exactly so many evaluations are begun, each worker
+/// Workers of different speed, with evaluations of their own, messages that take their time: exactly this many evaluations are begun, each worker
 /// begins its own, every worker comes to an end, and a slow one does not keep its share.
 TEST(Quota, IsUsedUpExactly) {
   struct Letter {

@@ -244,7 +244,7 @@ TW_TEST_ON(ResumeSearch, ATrialThatTakesItsProcessDownFails, {.most = 1}) {
   EXPECT_NE(result.first_failure.find("lost"), std::string::npos) << result.first_failure;
 }
 
-/// A trial that was under way is repeated by the worker that had begun it, however few evaluations are left, and none is begun in its place.
+/// A trial that was in flight is repeated by the worker that had begun it, however few evaluations are left, and none is begun in its place.
 TEST(ResumeSearch, RepeatsWhatWasUnderWay) {
   const auto folder = fresh_folder("repeats");
   const int64_t evaluations = 8 * world().size();

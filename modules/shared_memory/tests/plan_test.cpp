@@ -58,7 +58,7 @@ std::vector<PlanOptions> options_for(int ranks) {
 }
 
 // SymbolicNode says what is wrong: an element that was not reduced once over all ranks in rank order, a write to another rank's tensor, an access
-// behind the end of a slot or tensor, an input that was changed.
+// after the end of a slot or tensor, an input that was changed.
 void run(int ranks, const PlanOptions& options, const std::vector<Request>& requests) {
   for (const Request& request : requests) {
     for (const bool last_rank_first : {false, true}) {

@@ -23,7 +23,7 @@ struct HalfFormat {
   int exponent_bits;
   int mantissa_bits;
 
-  // Of a pattern without sign; that of infinity counts as the power of two behind the largest number, as rounding has it.
+  // Of a pattern without sign; that of infinity counts as the power of two after the largest number, as rounding has it.
   double magnitude(int bits) const {
     const int exponent = bits >> mantissa_bits;
     const int mantissa = bits & ((1 << mantissa_bits) - 1);

@@ -282,14 +282,14 @@ class CheckpointStore::Implementation {
   }
 
   Communicator comm_;
-  Communicator saving_;  // of saves under way, whose messages no rank may confuse with those of steps() or load()
+  Communicator saving_;  // of saves in flight, whose messages no rank may confuse with those of steps() or load()
   std::filesystem::path directory_;
   CheckpointOptions options_;
   std::shared_ptr<Writer> writer_;
   bool planned_ = false;
   Layout layout_;
   FlatBuffer staging_;
-  std::shared_ptr<SaveResult> result_;  // of the save under way; null: none
+  std::shared_ptr<SaveResult> result_;  // of the save in flight; null: none
   Work work_;
 };
 

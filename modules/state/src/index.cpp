@@ -214,7 +214,7 @@ CheckpointIndex parse_index_body(std::string_view text, const std::filesystem::p
 }
 
 CheckpointIndex parse_index(std::string_view text, const std::filesystem::path& path) {
-  const size_t around = frame("").size() - 2;  // before the body; behind it there are two bytes
+  const size_t around = frame("").size() - 2;  // before the body; after it there are two bytes
   const bool long_enough = text.size() >= around + 2;
   const std::string_view body = long_enough ? text.substr(around, text.size() - around - 2) : std::string_view();
   const std::string expected = frame(body);

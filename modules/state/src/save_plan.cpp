@@ -175,7 +175,7 @@ class Planner {
     return before;
   }
 
-  // Lays `boxes` one behind the other and cuts them into the ranks' shares.
+  // Lays `boxes` one after the other and cuts them into the ranks' shares.
   void spread(const std::vector<int64_t>& ranks, const std::vector<HeldBox>& boxes) {
     int64_t bytes = 0;
     for (const HeldBox& held : boxes) bytes += bytes_of(held.tensor, held.box);

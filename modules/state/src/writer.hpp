@@ -25,7 +25,7 @@ class Writer {
   bool wait_for(std::chrono::milliseconds timeout);
   /// What the last job threw, or "". Only while idle.
   std::string failure();
-  /// Ends the job under way, early where it looks at cancelled(), and the thread. Later jobs fail at once.
+  /// Ends the job in flight, early where it looks at cancelled(), and the thread. Later jobs fail at once.
   void stop();
   const std::atomic<bool>& cancelled() const noexcept { return cancelled_; }
 

@@ -194,7 +194,7 @@ class HeaderReader {
     return value.get<std::vector<int64_t>>();
   }
 
-  // The tensors lie one behind the other and fill the file.
+  // The tensors lie one after the other and fill the file.
   void check_places(std::vector<SafetensorsEntry>& entries) const {
     std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
       return std::tuple(a.offset, a.bytes, a.spec.name) < std::tuple(b.offset, b.bytes, b.spec.name);
@@ -202,7 +202,7 @@ class HeaderReader {
     int64_t end = data_;
     for (const SafetensorsEntry& entry : entries) {
       if (entry.offset < end) fail_at(entry.spec.name, concat("begins at byte ", entry.offset, ", inside the tensor before it"));
-      if (entry.offset > end) fail_at(entry.spec.name, concat("begins at byte ", entry.offset, ", behind a hole at byte ", end));
+      if (entry.offset > end) fail_at(entry.spec.name, concat("begins at byte ", entry.offset, ", after a hole at byte ", end));
       end = entry.offset + entry.bytes;
     }
     if (end != static_cast<int64_t>(file_.size())) fail(end, concat("the tensors end here, but the file has ", file_.size(), " bytes"));

@@ -27,7 +27,7 @@ void begin(std::ofstream& out, const std::filesystem::path& path, const std::vec
   if (!out) throw FileError(path, 0, "cannot be written");
 }
 
-// An epoch of the part of the run that a resumed one keeps: behind its step everything comes again.
+// An epoch of the part of the run that a resumed one keeps: after its step everything comes again.
 bool is_epoch_until(const std::string& line, int64_t step) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   return json.is_object() && json.value("event", "") == "epoch" && json.value("step", step + 1) <= step;
@@ -58,7 +58,7 @@ void MetricsLog::on_start(State& state) {
   begin(csv_, folder_ / "metrics.csv", csv);
 }
 
-// After a moment in which the disk was full, the lines behind it are written again.
+// After a moment in which the disk was full, the lines after it are written again.
 void MetricsLog::keep_good(std::ofstream& out) {
   if (out) return;
   if (!complained_) log_error("metrics cannot be written to ", folder_.string(), "; training goes on");

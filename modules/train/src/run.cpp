@@ -70,9 +70,9 @@ void Trainer::Run::apply(const std::vector<NamedShard>& shards) {
   take_shard(progress_, shards);
 }
 
-void Trainer::Run::begin_behind(int64_t epochs) {
-  TW_EXPECTS(!earlier_ && epochs >= 0, "a run that resumes a checkpoint does not begin behind epoch ", epochs);
-  begin_behind_ = epochs;
+void Trainer::Run::begin_after(int64_t epochs) {
+  TW_EXPECTS(!earlier_ && epochs >= 0, "a run that resumes a checkpoint does not begin after epoch ", epochs);
+  begin_after_ = epochs;
 }
 
 Summary Trainer::Run::run() {
@@ -124,9 +124,9 @@ void Trainer::Run::begin() {
     snapshots_->remove_all();
     if (ranks_.all.rank() == 0) best_.forget();
   }
-  if (begin_behind_ > 0) {
-    progress_.epoch = begin_behind_ + 1;
-    progress_.step = begin_behind_ * length_.steps_per_epoch;
+  if (begin_after_ > 0) {
+    progress_.epoch = begin_after_ + 1;
+    progress_.step = begin_after_ * length_.steps_per_epoch;
   }
   state_->step = first_step_ = progress_.step;
 }

@@ -32,7 +32,7 @@ class Trainer::Run {
   std::vector<NamedShard> shards() const;
   void prepare(const std::vector<std::string>& names) { strategy_->prepare(names); }
   void apply(const std::vector<NamedShard>& shards);
-  void begin_behind(int64_t epochs);
+  void begin_after(int64_t epochs);
   Summary run();
 
  private:
@@ -87,8 +87,8 @@ class Trainer::Run {
   std::vector<Hook*> hooks_;
   std::vector<double> base_rates_;  // of the optimizer's groups
   RunLength length_;
-  int64_t begin_behind_ = 0;  // epochs
-  int64_t first_step_ = 0;    // where this run began, or went on
+  int64_t begin_after_ = 0;  // epochs
+  int64_t first_step_ = 0;   // where this run began, or went on
   EpochLoss loss_;
   Suspect suspect_;
   std::optional<State> state_;

@@ -48,7 +48,7 @@ class Strategy {
   virtual ~Strategy() = default;
 
   virtual void zero_grad() = 0;
-  /// Calls `pass`, which adds the gradient of its mean loss, times a weight, to the gradients; behind the last one they are reduced, where ranks do.
+  /// Calls `pass`, which adds the gradient of its mean loss, times a weight, to the gradients; after the last one they are reduced, where ranks do.
   virtual void gather(const Share& share, const std::function<void(double weight)>& pass) = 0;
   /// To be heard with the outcome of this update or, where ranks meet rarely, of a later one.
   virtual void say(Word word) = 0;

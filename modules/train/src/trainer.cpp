@@ -19,7 +19,7 @@ void Trainer::add(Hook& hook) { run_->add(hook); }
 std::vector<NamedShard> Trainer::shards() const { return run_->shards(); }
 void Trainer::prepare(const std::vector<std::string>& names) { run_->prepare(names); }
 void Trainer::apply(const std::vector<NamedShard>& shards) { run_->apply(shards); }
-void Trainer::begin_behind(int64_t epochs) { run_->begin_behind(epochs); }
+void Trainer::begin_after(int64_t epochs) { run_->begin_after(epochs); }
 Summary Trainer::run() { return run_->run(); }
 
 }  // namespace tw::train

@@ -79,7 +79,7 @@ TEST(NonFinite, LeavesTheUpdateOut) {
   expect_finite(outcome.model);
 }
 
-/// Compares the buffers of every rank, which the Trainer makes equal only now and then, before and behind the update that is left out.
+/// Compares the buffers of every rank, which the Trainer makes equal only now and then, before and after the update that is left out.
 struct BufferWitness : tw::train::Hook {
   explicit BufferWitness(int64_t at) : step(at) {}
   void on_update(tw::train::State& state) override {

@@ -129,7 +129,7 @@ TEST(Resume, GoesOnFromTensorsInMemory) {
     for (const auto& shard : shards) shard.tensor.copy_(keeper.kept.at(shard.name));
   }
   trainer.apply(shards);
-  trainer.begin_behind(2);
+  trainer.begin_after(2);
   tw::testing::Witness witness(never);
   trainer.add(witness);
   const auto summary = trainer.run();

@@ -141,7 +141,7 @@ class Counted : public tw::Dataset {
   tw::TensorDataset squares_ = squares(31);
 };
 
-/// Where the gradients of a rank lie behind its passes, and behind their reduction.
+/// Where the gradients of a rank lie after its passes, and after their reduction.
 struct Places : tw::train::Hook {
   void on_forward(tw::train::State& state) override { gathered = places_of(state); }
   void on_backward(tw::train::State& state) override {

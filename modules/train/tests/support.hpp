@@ -40,7 +40,7 @@ inline train::Model make_regressor(double dropout) {
   return train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
 }
 
-/// Options for a run that leaves nothing behind but what a test asks for, in a folder of its own.
+/// Options for a run that leaves nothing after but what a test asks for, in a folder of its own.
 inline train::Options quick(const std::string& name) {
   train::Options options;
   options.name = concat(name, "_", world().size());

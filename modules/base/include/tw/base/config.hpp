@@ -70,6 +70,9 @@ class Config {
   /// The same, with where the value comes from and what would do.
   void report(const Problem& problem);
 
+  /// Has finish() say of a key that is gone what it is called now.
+  void note_renamed(std::string key, std::string now) { renamed_.emplace(std::move(key), std::move(now)); }
+
   /// To be called when every key has been bound. @throws ConfigError with all problems.
   void finish() const;
 
@@ -92,6 +95,7 @@ class Config {
   std::map<std::string, Setting, std::less<>> settings_;
   std::vector<Entry> entries_;
   std::vector<std::string> problems_;
+  std::map<std::string, std::string> renamed_;
 };
 
 /// Puts what is set into options.

@@ -14,7 +14,7 @@ struct Progress {
   int64_t total = 0;  ///< units in all
   Seconds elapsed{0};
   std::string unit;  ///< such as "images"; the rate is in units a second; empty: no rate
-  std::string note;  ///< free text behind the rate, such as "loss 0.412"
+  std::string note;  ///< free text after the rate, such as "loss 0.412"
 };
 
 /// One line for `progress`: label, bar, percentage, rate, remaining time, note; without a line end.

@@ -6,7 +6,7 @@
 
 namespace tw {
 
-/// Writes the `text` of every rank to `out` of rank 0, in rank order, each line behind its time and rank. Collective. @param text any number of
+/// Writes the `text` of every rank to `out` of rank 0, in rank order, each line after its time and rank. Collective. @param text any number of
 /// lines.
 void print_ordered(const Communicator& comm, const std::string& text, std::ostream& out);
 /// The same to standard output.

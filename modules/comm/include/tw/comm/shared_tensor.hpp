@@ -17,7 +17,7 @@ at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, c10::S
 /// the same shape and dtype on all ranks. Its memory returns with the last handle on the node.
 ///
 /// Any rank may read and write it; the library orders nothing. Between two calls of barrier() on `comm`, an element may be read by many ranks or
-/// written and read by one: what a rank wrote in front of a barrier, the others read behind it, and nobody writes what others may still read. To
+/// written and read by one: what a rank wrote in front of a barrier, the others read after it, and nobody writes what others may still read. To
 /// collectives it is ordinary memory: give it as input where all may read, as output only where one rank of the node does so.
 /// @throws as shared_tensor()
 at::Tensor node_tensor(const Communicator& comm, at::IntArrayRef shape, c10::ScalarType dtype);

@@ -42,7 +42,7 @@ class DistributedSampler {
 
   /// Begins epoch `epoch`.
   void set_epoch(int64_t epoch);
-  /// Begins epoch `epoch` behind its first `consumed` samples, as consumed() counted them. What is left is dealt as if it were an epoch of its own:
+  /// Begins epoch `epoch` after its first `consumed` samples, as consumed() counted them. What is left is dealt as if it were an epoch of its own:
   /// under `drop` and `pad` it is what this number of ranks can or cannot share evenly that counts.
   /// @param dealt_by the number of ranks that dealt them; needed for `blocks` only, which can be resumed by as many ranks alone.
   /// @throws ContractError for `blocks` dealt by another or an unknown number of ranks; for more consumed samples than there are (but not

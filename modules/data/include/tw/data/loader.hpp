@@ -39,7 +39,7 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// Begins an epoch, or goes on with one behind `consumed` samples, see DistributedSampler::resume(). Batches made ahead are dropped.
+  /// Begins an epoch, or goes on with one after `consumed` samples, see DistributedSampler::resume(). Batches made ahead are dropped.
   void begin_epoch(int64_t epoch, int64_t consumed = 0, std::optional<int> dealt_by = std::nullopt);
   /// The next batch, of global_batch / ranks samples, one more or one less; nothing at the end of the epoch. All ranks get equally many batches;
   /// a batch is empty where no sample is left for this rank.

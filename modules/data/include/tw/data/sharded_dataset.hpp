@@ -34,7 +34,7 @@ class ShardedDataset : public Dataset {
   ShardedDatasetOptions options_;
   std::vector<NpyFile> inputs_;
   std::vector<NpyFile> targets_;
-  std::vector<int64_t> ends_;  // the number of the first sample behind each pair
+  std::vector<int64_t> ends_;  // the number of the first sample after each pair
 };
 
 }  // namespace tw

@@ -53,8 +53,8 @@ Step with_population(size_t n, Step then, Step otherwise);
 /// The default: with fewer than `n` individuals, a uniform child. Otherwise two of the best n, uniform crossover with probability 0.7, one gene drawn
 /// anew with probability 0.4, one moved, and with probability 0.1 a uniform child instead of it all.
 Step genetic(size_t n = 64);
-/// The same for a search of so many evaluations: n is a fifth of them, 4 to 64, so that breeding begins well before the end. @param evaluations 0: no
-/// limit
+/// The same for a search of this many evaluations: n is a fifth of them, 4 to 64, so that breeding begins well before the end. @param evaluations 0:
+/// no limit
 Step genetic_within(int64_t evaluations);
 
 /// Asks for a child by steps, as often as it takes (ten times at most) to meet the space's constraints. Where a gene exists that the steps left

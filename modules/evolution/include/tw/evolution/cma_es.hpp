@@ -29,7 +29,7 @@ struct CmaOptions {
 ///
 /// An update follows each lambda results of the current run, from whatever version of the distribution and whichever worker they come; ask() may be
 /// called any number of times in between. Proposals of older versions and of others are used as injected solutions, of limited length (Hansen 2011).
-/// With many under way it takes 1.3 to 2 times as many evaluations; a lambda of as many helps where there are many minima.
+/// With many in flight it takes 1.3 to 2 times as many evaluations; a lambda of as many helps where there are many minima.
 /// If one worker asks for lambda proposals and tells them, this is the algorithm as published. Failed and infeasible trials rank last; a generation
 /// of these alone changes nothing.
 ///

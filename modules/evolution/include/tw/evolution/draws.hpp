@@ -18,7 +18,7 @@ inline double uniform(CounterRng& random) noexcept {
 inline double uniform(CounterRng& random, double low, double high) noexcept { return low + (high - low) * uniform(random); }
 
 /// Whether something of this probability happens.
-inline bool happens(CounterRng& random, double probability) noexcept { return uniform(random) < probability; }
+inline bool bernoulli(CounterRng& random, double probability) noexcept { return uniform(random) < probability; }
 
 /// 0 to n - 1. @param n at least 1, below 2^32
 inline size_t index_below(CounterRng& random, size_t n) noexcept { return random.below(static_cast<uint32_t>(n)); }

@@ -39,10 +39,10 @@ NelderMeadOptions adaptive_nelder_mead(size_t dimensions);
 /// e. Otherwise all but the best shrink towards it.
 /// This is Nelder & Mead 1965, but that equal losses are not better, so that plateaus do not keep it busy.
 ///
-/// Asked for more while R is under way it proposes what may be needed next - E, C from h, C from R -, and then reflections of the second worst
-/// vertex, the third worst and so on, each of which replaces its vertex if it is better than the best. Of a move that is over, what is under way is
-/// dropped. While nothing is left to propose, as where all vertices of a new simplex are under way, random points of its bounding box are. So any
-/// number may be under way, but more than four at a time are of little use.
+/// Asked for more while R is in flight it proposes what may be needed next - E, C from h, C from R -, and then reflections of the second worst
+/// vertex, the third worst and so on, each of which replaces its vertex if it is better than the best. Of a move that is over, what is in flight is
+/// dropped. While nothing is left to propose, as where all vertices of a new simplex are in flight, random points of its bounding box are. So any
+/// number may be in flight, but more than four at a time are of little use.
 /// (Lee & Wiswall 2007 move the P worst vertices at once, about the mean of those that stay. On a sphere in 8 dimensions that stagnates with P = 4,
 /// and takes as long with P = 2 as with P = 1.)
 ///
@@ -65,7 +65,7 @@ class NelderMead final : public Propagator {
 
  private:
   static constexpr double infinity = std::numeric_limits<double>::infinity();
-  // Candidates of a move; behind them, reflections of vertices from the second worst on.
+  // Candidates of a move; after them, reflections of vertices from the second worst on.
   static constexpr size_t reflected = 0, expanded = 1, inside = 2, outside = 3, further = 4;
 
   struct Point {
@@ -98,7 +98,7 @@ class NelderMead final : public Propagator {
   uint64_t seed_;
   std::vector<Point> simplex_;  // from the best to the worst; while placing, those that stay
   std::vector<Candidate> candidates_;
-  std::vector<Proposal> dropped_;  // under way, of no use to this stage
+  std::vector<Proposal> dropped_;  // in flight, of no use to this stage
   bool placing_ = false;
   Point best_ever_;
   int32_t run_ = 0;

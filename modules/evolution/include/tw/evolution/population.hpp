@@ -53,7 +53,7 @@ class Population {
   std::vector<size_t> active_;
   std::vector<size_t> place_;  // in `active_`, by individual
   std::vector<Key> best_;      // sorted
-  std::set<Key> rest_;         // the active ones behind these
+  std::set<Key> rest_;         // the active ones after these
   int64_t best_ever_ = -1;
 };
 

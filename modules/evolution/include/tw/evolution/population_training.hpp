@@ -17,13 +17,13 @@
 namespace tw::search {
 
 struct PopulationTrainingOptions {
-  int64_t interval = 1;                ///< steps from one time that a member is compared with the others to the next
-  int64_t most = 1 << 30;              ///< steps of a member: from there on it is not compared, and goes on to its end
-  double quantile = 0.25;              ///< so many at the bottom, one at least, copy so many at the top
-  double resample = 0.25;              ///< probability that a value of a copy is drawn anew
-  double up = 1.2;                     ///< otherwise a number is multiplied by this
-  double down = 0.8;                   ///< or this, whichever chance has it
-  std::vector<std::string> kept = {};  ///< parameters that a copy has as its original, such as a width, which shapes the tensors
+  int64_t interval = 1;                  ///< steps from one time that a member is compared with the others to the next
+  int64_t max_steps = 1 << 30;           ///< steps of a member: from there on it is not compared, and goes on to its end
+  double quantile = 0.25;                ///< this many at the bottom, one at least, copy this many at the top
+  double resample = 0.25;                ///< probability that a value of a copy is drawn anew
+  double up = 1.2;                       ///< otherwise a number is multiplied by this
+  double down = 0.8;                     ///< or this, whichever chance has it
+  std::vector<std::string> frozen = {};  ///< parameters that a copy has as its original, such as a width, which shapes the tensors
 
   /// @throws ContractError naming the wrong field
   void validate(const Space& space) const;
@@ -35,13 +35,13 @@ class PopulationTraining {
  public:
   explicit PopulationTraining(const PopulationTrainingOptions& options) : options_(options) {}
 
-  /// A report of any member, once. What is not behind the member's last step is passed over.
+  /// A report of any member, once. What is not after the member's last step is passed over.
   void observe(const Report& report);
   /// A member has ended: it is copied no more, and is still compared with.
   void end(int64_t trial) { ended_.insert(trial); }
   /// Whether a multiple of the interval lies between this report, which was observed, and the member's one before. Not at the end.
   bool is_due(const Report& report) const;
-  bool is_at_end(const Report& report) const noexcept { return report.step >= options_.most; }
+  bool is_at_end(const Report& report) const noexcept { return report.step >= options_.max_steps; }
   /// The member that the reporting one is to copy, if any. Members are ranked by what they last reported at this step or before, but not before the
   /// reporting one's report of an interval ago: who lags more is not compared with. Of m members the worst n = max(1, floor(quantile m)), and all
   /// whose value is not finite, copy one of the best n that have not ended, if it is better, each as likely.

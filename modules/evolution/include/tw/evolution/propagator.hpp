@@ -16,7 +16,7 @@ class Propagator {
  public:
   virtual ~Propagator() = default;
 
-  /// What to evaluate next. Calls need not alternate with tell(): many proposals may be under way.
+  /// What to evaluate next. Calls need not alternate with tell(): many proposals may be in flight.
   /// @param population holds whatever tell() was called with. @param random of this trial alone
   virtual Proposal ask(const Population& population, CounterRng& random) = 0;
   /// An individual that has ended, here or elsewhere. Once for each, also for those that failed.

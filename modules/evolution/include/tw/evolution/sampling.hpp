@@ -7,7 +7,7 @@
 
 namespace tw::search {
 
-/// Which of the points that several workers share are this one's: number `first`, and every `stride`-th behind it. Worker w of n takes {w, n}.
+/// Which of the points that several workers share are this one's: number `first`, and every `stride`-th after it. Worker w of n takes {w, n}.
 struct Share {
   int64_t first = 0;
   int64_t stride = 1;

@@ -35,8 +35,8 @@ class StoppingRule {
 /// of an even number, the larger one in the middle.
 /// Ref: Golovin et al. 2017, Google Vizier, section 3.2.
 struct MedianOptions {
-  int64_t grace = 1;        ///< steps that every trial gets
-  size_t least_trials = 3;  ///< others that must have come as far
+  int64_t grace = 1;      ///< steps that every trial gets
+  size_t min_trials = 3;  ///< others that must have come as far
   /// @throws ContractError naming the field that is wrong
   void validate() const;
 };
@@ -47,9 +47,9 @@ std::unique_ptr<StoppingRule> median_rule(const MedianOptions& options = {});
 /// Asynchronous successive halving, stopping form: at rungs grace * eta^k a trial goes on while it is among the best 1/eta of those that came so far.
 /// Ref: Li et al. 2020, arXiv 1810.05934; the stopping form as in Ray Tune.
 struct HalvingOptions {
-  int64_t grace = 1;       ///< steps to the first rung
-  int64_t eta = 4;         ///< up to 1024
-  int64_t most = 1 << 30;  ///< steps, below 2^53; no rung lies at or after it
+  int64_t grace = 1;            ///< steps to the first rung
+  int64_t eta = 4;              ///< up to 1024
+  int64_t max_steps = 1 << 30;  ///< steps, below 2^53; no rung lies at or after it
   /// @throws ContractError naming the field that is wrong
   void validate() const;
 };
@@ -60,7 +60,7 @@ std::unique_ptr<StoppingRule> halving_rule(const HalvingOptions& options = {});
 /// Halving rules with later first rungs beside each other: bracket b of them begins at grace * eta^b, and trials are dealt out among brackets so that
 /// each costs about the same: ceil(brackets eta^s / (s + 1)) in a row, with s = brackets - 1 - b.
 /// Ref: Li et al. 2018, Hyperband, JMLR 18, algorithm 1; asynchronous brackets as in arXiv 1810.05934.
-/// @throws ContractError for wrong options, or where the last bracket would begin behind `most`
+/// @throws ContractError for wrong options, or where the last bracket would begin after `max_steps`
 std::unique_ptr<StoppingRule> hyperband_rule(int brackets, const HalvingOptions& options = {});
 /// The bracket of a trial: a function of its number. @param trial at least 0. @param brackets, eta as in a valid rule
 int bracket_of(int64_t trial, int brackets, int64_t eta);
@@ -69,7 +69,7 @@ int bracket_of(int64_t trial, int brackets, int64_t eta);
 /// nothing is spent on a trial before it has earned it. Ref: arXiv 1810.05934, algorithm 2.
 class Promotion {
  public:
-  /// @param options `most`: the last rung lies at or before it. @throws ContractError for wrong ones
+  /// @param options `max_steps`: the last rung lies at or before it. @throws ContractError for wrong ones
   explicit Promotion(const HalvingOptions& options);
 
   /// The steps at which a trial of this rung pauses, or, at the last one, ends. @throws ContractError for a rung that there is not

@@ -47,7 +47,7 @@ struct Particle {
 void fly(Particle& particle, const std::vector<double>& own, const std::vector<double>& social, const SwarmOptions& options, CounterRng& random);
 
 /// A swarm of this worker's particles, which are drawn to the best of all individuals that they are told of. Asynchronous: the particle that waited
-/// longest moves next, as soon as its last place is known; a uniformly random point is proposed while all are under way. A place that does not count
+/// longest moves next, as soon as its last place is known; a uniformly random point is proposed while all are in flight. A place that does not count
 /// leaves the particle's best as it is; a particle without one begins at another random place.
 ///
 /// Tags: index, the particle, -1 for a random point; generation, how often it has moved. A particle's best is updated by the answers to its own
@@ -70,7 +70,7 @@ class Swarm final : public Propagator {
     Particle particle = {};
     Best best = {};
     int32_t moves = 0;
-    std::optional<Proposal> under_way = std::nullopt;
+    std::optional<Proposal> in_flight = std::nullopt;
   };
 
   std::vector<double> random_position(CounterRng& random) const;

@@ -39,7 +39,7 @@ struct Placement {
 struct Arrangement {
   /// Ids in the order of their arrival; those left out stay out of the plan. Unset: reverse order of registration.
   std::optional<std::vector<int64_t>> order = {};
-  /// Every bucket can be cut into so many equal slices, each of whole cache lines.
+  /// Every bucket can be cut into this many equal slices, each of whole cache lines.
   int64_t slices = 1;
   /// By id, the rank that a gradient belongs to; those of several ranks share no bucket. Empty: nobody's.
   std::vector<int> owners = {};
@@ -59,7 +59,7 @@ struct BucketPlan {
 /// @param gradients at least one; the id of a gradient is its index.
 BucketPlan plan_buckets(std::span<const TensorSpec> gradients, const BucketOptions& options = {}, const Arrangement& arrangement = {});
 
-/// Shares tensors of so many elements out to `ranks`: the largest first, each to the rank that has least. Pure. @return the rank of each tensor
+/// Shares tensors of this many elements out to `ranks`: the largest first, each to the rank that has least. Pure. @return the rank of each tensor
 std::vector<int> assign_owners(std::span<const int64_t> numels, int ranks);
 
 }  // namespace tw

@@ -11,7 +11,7 @@ namespace tw::graph {
 /// pass changes is used on both sides.
 ///
 /// Nodes that depend on no input, such as a transposed weight, belong to no unit: each stage that needs one computes it. Those that change a buffer
-/// are an exception, and belong to the unit behind them, or the last one.
+/// are an exception, and belong to the unit after them, or the last one.
 std::vector<std::vector<int>> units_of(const Graph& graph);
 
 /// Some nodes of a graph, and what goes in and out.

@@ -33,8 +33,8 @@ struct LayerParallelOptions {
   /// Keep of a forward pass the states at C-points only, and compute those between them again in each sweep of its backward pass: of N layers on a
   /// rank, N / c + c are kept in place of N, for one forward pass more in each sweep over the finest level.
   bool recompute = false;
-  int64_t front_layers = 0;  ///< of every ODE block, so many first layers are outside of the iterations, and exact
-  int64_t back_layers = 0;   ///< and so many last ones; those that `coarsening` leaves over are added
+  int64_t front_layers = 0;  ///< of every ODE block, this many first layers are outside of the iterations, and exact
+  int64_t back_layers = 0;   ///< and this many last ones; those that `coarsening` leaves over are added
   uint64_t seed = 0;         ///< of initial values and of random layers
 
   /// @throws ContractError naming the wrong field.

@@ -72,7 +72,7 @@ struct Options {
   double final_time = 1;             ///< T; point k lies at T k / N
   int levels = 2;                    ///< at most
   PerLevel<int64_t> coarsening = 4;  ///< c
-  int64_t min_coarse = 2;            ///< a level has at least so many steps
+  int64_t min_coarse = 2;            ///< a level has at least this many steps
   MgritOptions solver = {};
   MgritFinish finish = {};
   /// Where the iterations begin, at any t: the first one then does not skip its way down. Empty: u_0 everywhere.

@@ -17,7 +17,7 @@ struct GptOptions {
   double dropout = 0;
 };
 
-/// A decoder of tokens: embeddings of token and place, blocks of causal attention and an MLP of four times the width, each behind a layer norm and
+/// A decoder of tokens: embeddings of token and place, blocks of causal attention and an MLP of four times the width, each after a layer norm and
 /// added to what it was given, a last layer norm, and logits by the token embedding's own weight. Ref: Radford et al. 2019, GPT-2.
 class GptImpl : public torch::nn::Module {
  public:

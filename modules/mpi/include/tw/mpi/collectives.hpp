@@ -45,7 +45,7 @@ std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, std::span<
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag);
 std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag);
 
-// Messages that no other kind can meet: what an operation has to say while it is under way, whatever else is under way on `comm`.
+// Messages that no other kind can meet: what an operation has to say while it is in flight, whatever else is in flight on `comm`.
 std::unique_ptr<Transfer> send_aside_transfer(const Communicator& comm, std::span<const std::byte> memory, Rank to);
 std::unique_ptr<Transfer> receive_aside_transfer(const Communicator& comm, std::span<std::byte> memory, Rank from);
 

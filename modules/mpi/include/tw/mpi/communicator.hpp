@@ -50,7 +50,7 @@ class Communicator {
 
   // When something went wrong.
 
-  /// Ends every wait of every member on this communicator, and on those made from it, with a RevokedError: those under way and those to come. Local:
+  /// Ends every wait of every member on this communicator, and on those made from it, with a RevokedError: those in flight and those to come. Local:
   /// the others learn of it while they wait. Operations in flight never complete; their tensors are kept until the `Environment` is left.
   /// @param reason for the message that the others get; 200 characters at most.
   void revoke(std::string_view reason) const;

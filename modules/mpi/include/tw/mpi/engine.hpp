@@ -25,7 +25,7 @@ class Transfer {
 
 /// Puts `transfer` into the engine and advances it once. Local.
 /// @param call for messages, and for the record of what this rank was last seen doing.
-/// @param finish runs once behind the transfer, wherever the engine is driven from; it may hold what must stay alive until then.
+/// @param finish runs once after the transfer, wherever the engine is driven from; it may hold what must stay alive until then.
 /// The result throws RevokedError when `comm` is revoked.
 Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, std::function<void()> finish = {});
 

@@ -15,36 +15,36 @@ namespace tw::mpi {
 /// Every call but the destructor throws RevokedError once `comm` or what it was made from is revoked.
 class Mailbox {
  public:
-  struct Letter {
+  struct Message {
     Rank from{0};
     std::vector<std::byte> bytes;
-    bool operator==(const Letter&) const = default;
+    bool operator==(const Message&) const = default;
   };
 
   /// Collective over `comm`, which is duplicated.
   explicit Mailbox(const Communicator& comm);
-  /// Not collective. Letters that have not been taken are lost, and what is being sent goes on its way. A long letter that nobody takes in is still
-  /// under way when the Environment ends.
+  /// Not collective. Messages that have not been taken are lost, and what is being sent goes on its way. A long message that nobody takes in is still
+  /// in flight when the Environment ends.
   ~Mailbox();
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
   const Communicator& comm() const noexcept { return comm_; }
-  /// Returns at once, unless `most_under_way` letters are: then it takes letters in until one of these has left.
+  /// Returns at once, unless `most_in_flight` messages are: then it takes messages in until one of these has left.
   /// @param bytes 1 to EnvironmentOptions::largest_message. @param to this rank itself included. @throws ContractError for others
   void send(std::vector<std::byte> bytes, Rank to);
-  /// The next letter that has come, if any.
-  std::optional<Letter> take();
+  /// The next message that has come, if any.
+  std::optional<Message> take();
   /// The same, but waits for one for so long at most.
-  std::optional<Letter> take_within(std::chrono::nanoseconds timeout);
-  /// Returns when all letters have left; takes letters in meanwhile.
+  std::optional<Message> take_within(std::chrono::nanoseconds timeout);
+  /// Returns when all messages have left; takes messages in meanwhile.
   void flush() { leave_at_most(0); }
 
-  /// Letters sent to each rank, and taken from each, so far.
+  /// Messages sent to each rank, and taken from each, so far.
   const std::vector<int64_t>& sent() const noexcept { return sent_; }
   const std::vector<int64_t>& taken() const noexcept { return taken_; }
 
-  static constexpr size_t most_under_way = 256;
+  static constexpr size_t most_in_flight = 256;
 
  private:
   struct Slot;
@@ -52,12 +52,12 @@ class Mailbox {
 
   void expect_next();
   void take_in();
-  void leave_at_most(size_t letters);
+  void leave_at_most(size_t messages);
 
   Communicator comm_;
-  std::shared_ptr<Slot> slot_;  // what the receive under way fills
+  std::shared_ptr<Slot> slot_;  // what the receive in flight fills
   Work receive_;
-  std::vector<Letter> waiting_;  // taken in while sending; the first `next_` are gone
+  std::vector<Message> waiting_;  // taken in while sending; the first `next_` are gone
   size_t next_ = 0;
   std::vector<Work> sends_;
   std::vector<int64_t> sent_;

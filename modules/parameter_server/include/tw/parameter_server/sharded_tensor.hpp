@@ -9,8 +9,8 @@
 #include <string_view>
 #include <tw/mpi/communicator.hpp>
 #include <tw/mpi/work.hpp>
-#include <tw/shards/rule.hpp>
-#include <tw/shards/shard_layout.hpp>
+#include <tw/server_shards/rule.hpp>
+#include <tw/server_shards/shard_layout.hpp>
 #include <tw/tensor/named_shard.hpp>
 #include <vector>
 
@@ -81,14 +81,14 @@ class ShardedTensor {
   const std::vector<int>& servers() const noexcept;
   const Communicator& comm() const noexcept;
   /// Pushes and pulls of this rank that are not complete.
-  int64_t under_way() const noexcept;
+  int64_t in_flight() const noexcept;
 
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// A push or a pull under way. Dropping it lets it go on; a failure is then logged.
+/// A push or a pull in flight. Dropping it lets it go on; a failure is then logged.
 class ShardedTensor::Handle {
  public:
   Handle() = default;
@@ -106,7 +106,7 @@ class ShardedTensor::Handle {
   std::exception_ptr failure_;                                // on this one
 };
 
-/// A pull under way, and its memory.
+/// A pull in flight, and its memory.
 class ShardedTensor::Prefetched {
  public:
   Prefetched(at::Tensor values, Handle handle) : values_(std::move(values)), handle_(std::move(handle)) {}

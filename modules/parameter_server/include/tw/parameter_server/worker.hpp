@@ -7,7 +7,7 @@
 #include <string>
 #include <tw/parameter_server/sharded_tensor.hpp>
 #include <tw/parameter_server/traffic.hpp>
-#include <tw/shards/crew.hpp>
+#include <tw/server_shards/crew.hpp>
 #include <vector>
 
 namespace tw::parameter_server {
@@ -55,7 +55,7 @@ class Worker {
  private:
   /// What has not been pushed yet. On ranks that train.
   virtual void push_rest() {}
-  /// Nothing is under way, and the parameters are what they are: behind finish() and restore().
+  /// Nothing is in flight, and the parameters are what they are: after finish() and restore().
   virtual void begin_anew() {}
 
   std::unique_ptr<FlatParameters> parameters_;

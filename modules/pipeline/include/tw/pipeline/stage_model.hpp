@@ -13,7 +13,7 @@
 
 namespace tw::pipeline {
 
-/// A part of a model, run behind the one before it.
+/// A part of a model, run after the one before it.
 struct Block {
   std::shared_ptr<torch::nn::Module> module;
   std::function<at::Tensor(const at::Tensor&)> forward;
@@ -44,7 +44,7 @@ struct StageModel {
   /// Parameters of this stage that other stages have too: their name here, and one by which all those stages know it. Two names here
   /// may have one such name only if they are of one tensor.
   std::map<std::string, std::string> tied = {};
-  /// `forward` as functions one behind the other, each of the same `rows`: what selective recomputation computes again at a time. Empty: one.
+  /// `forward` as functions one after the other, each of the same `rows`: what selective recomputation computes again at a time. Empty: one.
   std::vector<Forward> segments = {};
 };
 

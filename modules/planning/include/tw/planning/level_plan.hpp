@@ -15,7 +15,7 @@ namespace tw::layer_parallel {
 struct LevelOptions {
   int levels = 2;                    ///< at most; 1: serial
   PerLevel<int64_t> coarsening = 4;  ///< c: points of a level for one of the next; at least 2
-  int64_t min_coarse = 2;            ///< a level has at least so many steps
+  int64_t min_coarse = 2;            ///< a level has at least this many steps
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
@@ -34,7 +34,7 @@ struct Level {
 /// Level l + 1 has the whole c-fold steps of level l, and exists as long as they are at least `min_coarse`. @param steps N, at least 1.
 std::vector<Level> plan_levels(int64_t steps, const LevelOptions& options = {});
 
-/// So many of the `steps` make whole intervals of level 0: the points of all levels are among theirs. All, if there is only one level.
+/// This many of the `steps` make whole intervals of level 0: the points of all levels are among theirs. All, if there is only one level.
 int64_t steps_on_grid(int64_t steps, const LevelOptions& options);
 
 /// Cuts `steps` into contiguous blocks, rank r's being [result[r], result[r + 1]): as equal in cost as whole multiples of `unit` allow. With fewer

@@ -17,7 +17,7 @@ struct Costs {
   double step = 1;            ///< a layer's forward step
   double backward = 2;        ///< a step of the adjoint, in forward steps
   double message = 0;         ///< from its sending until the receiver has it; all-reduce and broadcast: that by log2(ranks), rounded up
-  int64_t serial_layers = 0;  ///< beside the plan's: before and behind the grid, made one after the other
+  int64_t serial_layers = 0;  ///< beside the plan's: before and after the grid, made one after the other
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
@@ -30,7 +30,7 @@ struct Prediction {
 };
 
 /// Of one forward and backward pass. A simulation of all ranks: each does its steps one by one, waits only for the messages that it needs, and goes
-/// on to the next sweep while ranks behind it still work. Layers are equal. All ranks meet between the directions, when the output is broadcast.
+/// on to the next sweep while ranks after it still work. Layers are equal. All ranks meet between the directions, when the output is broadcast.
 Prediction predict(const LevelPlan& plan, const PassOptions& forward, const PassOptions& backward, const Costs& costs = {});
 
 /// Steps one after the other in all iterations of one direction and in the last relaxation, if all ranks met after every sweep: what closed formulas

@@ -14,7 +14,7 @@ namespace tw::layer_parallel {
 template <class T>
 class PerLevel {
  public:
-  /// Values that one may give; so many times coarsened, at most every 65,536th point is left.
+  /// Values that one may give; this many times coarsened, at most every 65,536th point is left.
   static constexpr size_t most = 16;
 
   PerLevel(T value) : PerLevel(std::span<const T>(&value, 1)) {}  // NOLINT(google-explicit-constructor): options read `.coarsening = 4`

@@ -67,7 +67,7 @@ struct Plan {
 /// The action list of a plan, stage i on device i, whatever its replicas.
 Schedule schedule_of(const Plan& plan);
 
-/// What is wrong with a plan of `profile`'s model for so many devices; empty: nothing. That the hashes agree, every operator is in one stage (one
+/// What is wrong with a plan of `profile`'s model for this many devices; empty: nothing. That the hashes agree, every operator is in one stage (one
 /// without batch data in every stage that uses it), inputs lie in the same or an earlier stage, and replicas fit devices and rows.
 std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, int devices);
 

@@ -31,7 +31,7 @@ struct PlanOptions {
   std::vector<std::vector<std::string>> together = {};
   int max_blocks = 128;
   double gap = 0.005;   ///< a plan this share worse than the best will do for the search over stages; 0: exact
-  int best_plans = 16;  ///< so many are returned, at most
+  int best_plans = 16;  ///< this many are returned, at most
 
   /// @throws ContractError naming the wrong field
   void validate() const;

@@ -9,7 +9,7 @@ namespace tw::layer_parallel {
 
 enum class SweepKind {
   intervals,  ///< from every C-point over the whole interval, into the next C-point: F- and C-relaxation, and residuals
-  fill,       ///< from every C-point to all F-points behind it
+  fill,       ///< from every C-point to all F-points after it
   all,        ///< both: every step once. On the coarsest level: the serial solution
   each,       ///< every step on its own, from the stored value of its point
 };

@@ -21,7 +21,7 @@ struct Attribute {
 };
 using Attributes = std::vector<Attribute>;
 
-/// The words of a text are turned by so many degrees, clockwise.
+/// The words of a text are turned by this many degrees, clockwise.
 Attribute turned(double degrees, Point around);
 
 /// A drawing being made. Lengths are in pixels, from the left and the top; what is drawn later lies above. Texts are plain. A tip appears when the

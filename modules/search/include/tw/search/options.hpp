@@ -44,8 +44,8 @@ struct SearchOptions {
   int ranks_per_worker = 1;
 
   // Whatever comes first ends the search; one of the first two must be given.
-  int64_t evaluations = 0;                                   ///< exactly so many, of all workers and earlier runs together; 0: no limit
-  double seconds = std::numeric_limits<double>::infinity();  ///< trials under way are finished
+  int64_t evaluations = 0;                                   ///< exactly this many, of all workers and earlier runs together; 0: no limit
+  double seconds = std::numeric_limits<double>::infinity();  ///< trials in flight are finished
   double target = -std::numeric_limits<double>::infinity();  ///< a loss that will do
 
   uint64_t seed = 0;

@@ -91,7 +91,7 @@ class Channel {
   int64_t slot_bytes_;
   Counter* counters_;
   Record* records_;
-  std::byte* slots_;     // each behind its header: small data comes with it, since processors fetch cache lines in pairs
+  std::byte* slots_;     // each after its header: small data comes with it, since processors fetch cache lines in pairs
   int64_t slot_stride_;  // bytes
 
   uint64_t step_ = 0;   // mine
@@ -140,7 +140,7 @@ class Exchange {
   int64_t round_ = 0;
   const std::vector<Step>* steps_ = nullptr;
   size_t next_step_ = 0;
-  bool posted_ = false;  // of an arrive under way
+  bool posted_ = false;  // of an arrive in flight
   Mode mode_ = Mode::staged;
   std::vector<WindowPlace> places_;  // direct: of every rank
 };

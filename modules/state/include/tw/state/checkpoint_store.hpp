@@ -65,7 +65,7 @@ class CheckpointStore {
   /// the same failure, unless it has on all.
   void wait();
 
-  // These may be called while a save is under way. It may remove an old checkpoint just then; wait() first where that matters.
+  // These may be called while a save is in flight. It may remove an old checkpoint just then; wait() first where that matters.
 
   /// The steps of complete checkpoints, oldest first. Collective.
   std::vector<int64_t> steps() const;

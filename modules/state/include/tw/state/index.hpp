@@ -32,7 +32,7 @@ std::string to_text(const CheckpointIndex& index);
 /// The inverse. @param path for messages. @throws FileError for whatever is malformed or contradicts itself; one changed byte is found.
 CheckpointIndex parse_index(std::string_view text, const std::filesystem::path& path);
 
-/// The same for what stands behind "index":, whose checksum nobody looks at.
+/// The same for what stands after "index":, whose checksum nobody looks at.
 CheckpointIndex parse_index_body(std::string_view json, const std::filesystem::path& path);
 
 }  // namespace tw

@@ -14,7 +14,7 @@ struct FlatLayout {
   int64_t numel = 0;             ///< elements in all, padding included
 };
 
-/// Lays tensors of `numels` elements one behind the other, each beginning at a multiple of `alignment` elements.
+/// Lays tensors of `numels` elements one after the other, each beginning at a multiple of `alignment` elements.
 FlatLayout flat_layout(std::span<const int64_t> numels, int64_t alignment = 1);
 
 /// One contiguous, zeroed allocation that several tensors are views of.

@@ -24,7 +24,7 @@ struct SafetensorsEntry {
   int64_t bytes = 0;
 };
 
-/// A file to be written: the header's bytes, and where each tensor goes behind it.
+/// A file to be written: the header's bytes, and where each tensor goes after it.
 struct SafetensorsPlan {
   std::string header;                     ///< length, JSON and padding; a multiple of 64 bytes
   std::vector<SafetensorsEntry> entries;  ///< in the order that was asked for; aligned to their elements
@@ -40,7 +40,7 @@ struct SafetensorsContents {
   std::map<std::string, std::string> metadata;
 };
 
-/// Reads the header of the file whose bytes are `file`; looks at nothing behind it. Pure. @param path for messages.
+/// Reads the header of the file whose bytes are `file`; looks at nothing after it. Pure. @param path for messages.
 /// @throws FileError for whatever is malformed: lengths, JSON, names that come twice, dtypes, shapes, tensors that overlap, leave holes or end
 ///         elsewhere than the file.
 SafetensorsContents parse_safetensors(std::string_view file, const std::filesystem::path& path);

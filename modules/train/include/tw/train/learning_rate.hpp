@@ -9,8 +9,8 @@ namespace tw::train {
 struct LearningRateOptions {
   enum class Decay { constant, step, cosine };
   Decay decay = Decay::constant;
-  int64_t warm_up_steps = 0;  ///< rises linearly to the full rate in so many updates
-  int64_t step_epochs = 1;    ///< step: multiply by step_factor every so many epochs
+  int64_t warm_up_steps = 0;  ///< rises linearly to the full rate in this many updates
+  int64_t step_epochs = 1;    ///< step: multiply by step_factor every this many epochs
   double step_factor = 0.1;
   double final_factor = 0;  ///< cosine: what is left at the end of the run
   int64_t base_batch = 0;   ///< the global batch for which the optimizer's rate is meant; the rate grows with the batch. 0: leave it

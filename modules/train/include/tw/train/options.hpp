@@ -16,7 +16,7 @@ namespace tw::train {
 struct CheckpointPolicy {
   int64_t every_epochs = 1;  ///< 0: never for this reason
   int64_t every_steps = 0;   ///< 0: never for this reason
-  int64_t keep = 2;          ///< the newest so many
+  int64_t keep = 2;          ///< as many of the newest
 };
 void visit(CheckpointPolicy& policy, OptionVisitor& visitor);
 
@@ -52,7 +52,7 @@ struct Options {
   int64_t epochs = 1;
   int64_t batch_size = 64;   ///< samples of one rank in one update; at most most_samples_of_a_batch, as the next
   int64_t global_batch = 0;  ///< samples of all ranks in one update; 0: batch_size times the ranks. A resumed run keeps its own
-  int64_t accumulation = 1;  ///< an update's samples are taken in so many passes, to save memory
+  int64_t accumulation = 1;  ///< an update's samples are taken in this many passes, to save memory
   int64_t seed = 0;          ///< of the order of samples, of augmentation and of what the model draws
   Uneven uneven = Uneven::exact;
   int64_t evaluate_every = 1;  ///< epochs

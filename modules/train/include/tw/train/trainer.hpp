@@ -44,10 +44,10 @@ class Trainer {
   std::vector<NamedShard> shards() const;
   void prepare(const std::vector<std::string>& names);
   void apply(const std::vector<NamedShard>& shards);
-  /// run() begins behind so many epochs. Not for a run that resumes a checkpoint.
-  void begin_behind(int64_t epochs);
+  /// run() begins after this many epochs. Not for a run that resumes a checkpoint.
+  void begin_after(int64_t epochs);
 
-  /// Trains to the end, or until something ends it. Collective, once. @throws Error on every rank, behind the hooks' on_end, when the last checkpoint
+  /// Trains to the end, or until something ends it. Collective, once. @throws Error on every rank, after the hooks' on_end, when the last checkpoint
   /// or the timeline was not written.
   Summary run();
 

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <tw/mpi/communicator.hpp>
+#include <tw/mpi/engine.hpp>
+#include <vector>
+
+namespace tw::mpi {
+
+/// A rank's side of calls with the RpcServers of others. They end in the order of the calls to each.
+class RpcClient {
+ public:
+  /// Calls with one rank that it has not ended; a further one waits.
+  static constexpr int most_in_flight = 16;
+  static constexpr size_t most_request_bytes = 4096;  ///< with what is attached
+
+  struct Message {
+    std::span<const std::byte> request;         ///< copied, and handled as a whole
+    std::span<const std::byte> attached = {};   ///< the rest of the request
+    std::span<const std::byte> outgoing = {};   ///< what belongs to it
+    std::span<std::byte> incoming = {};         ///< for the answer, which is as long
+    std::shared_ptr<std::string> failure = {};  ///< becomes what the other side threw, or empty; logged where nobody else holds it then
+  };
+
+  /// @param comm borrowed; the RpcServers are on it
+  explicit RpcClient(const Communicator& comm);
+  /// A transfer whose messages are in flight at once. Local, but for the wait of most_in_flight.
+  /// @param message its memory is to stay until the end, which the owner of `failure` may see to: it is let go then
+  std::unique_ptr<Transfer> call(Rank rank, const Message& message);
+  /// Calls that have not ended, with all ranks.
+  int64_t in_flight() const noexcept;
+
+ private:
+  class Line;
+  class Messages;
+
+  const Communicator& comm_;
+  std::vector<std::shared_ptr<Line>> lines_;  // by rank; none where nothing was said
+};
+
+}  // namespace tw::mpi

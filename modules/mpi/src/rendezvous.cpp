@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous.hpp"
+
+#include <atomic>
+#include <list>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/base/hash.hpp>
+#include <tw/mpi/work.hpp>
+
+namespace tw::mpi {
+namespace {
+
+/// a. Every member tells the first that it has come, and in which of its attempts.
+/// b. When the first has heard of all, it asks each whether it is still there.
+/// c. Who says so can no longer give up by itself: it waits for the word of the first. A member that has given up does not answer, or comes again.
+/// d. When all have answered, the first tells them to go; when its time is over, that nothing comes of it.
+class Rendezvous : public Transfer {
+ public:
+  Rendezvous(CommunicatorState& comm, const std::vector<Rank>& members, std::chrono::milliseconds timeout, std::shared_ptr<std::atomic<bool>> over)
+      : comm_(comm), members_(members), timeout_(timeout), over_(std::move(over)), attempt_(++comm.meetings), guests_(members.size()) {
+    list_ = content_hash({reinterpret_cast<const char*>(members_.data()), members_.size() * sizeof(Rank)});
+    if (!leads()) send(members_[0], RendezvousMessage::Kind::come, attempt_);
+    comm_.may_hold_leftovers = true;  // who gives up goes on without what it is told then
+  }
+
+  bool advance() override {
+    listen();
+    if (!decided_) decided_ = leads() ? lead() : told_to_go_;
+    if (!decided_ && *over_ && !(committed_ && !leads())) give_up();
+    return decided_ && all_sent();
+  }
+
+ private:
+  struct Guest {
+    uint64_t asked = 0;  // its attempt; 0: not yet
+    bool stays = false;
+  };
+
+  bool leads() const noexcept { return comm_.rank == members_[0]; }
+
+  // Who has come is noted where a later rendezvous finds it too: this one may not be what it came for.
+  void listen() {
+    while (true) {
+      int arrived = 0;
+      MPI_Status status;
+      check(MPI_Iprobe(MPI_ANY_SOURCE, subset_tag, comm_.handle, &arrived, &status), "MPI_Iprobe", comm_.name);
+      if (arrived == 0) return;
+      RendezvousMessage message;
+      check(MPI_Recv(&message, sizeof message, MPI_BYTE, status.MPI_SOURCE, subset_tag, comm_.handle, MPI_STATUS_IGNORE), "MPI_Recv", comm_.name);
+      hear(message, status.MPI_SOURCE);
+    }
+  }
+
+  void hear(const RendezvousMessage& message, int from) {
+    switch (message.kind) {
+      case RendezvousMessage::Kind::come: comm_.came[from] = message; break;
+      case RendezvousMessage::Kind::stay:
+        for (size_t i = 1; leads() && i < members_.size(); ++i) {
+          if (members_[i] == from && guests_[i].asked == message.attempt) guests_[i].stays = true;
+        }
+        break;
+      case RendezvousMessage::Kind::ask:
+        if (message.attempt != attempt_) break;  // of one that I gave up
+        committed_ = true;
+        send(from, RendezvousMessage::Kind::stay, attempt_);
+        break;
+      case RendezvousMessage::Kind::go: told_to_go_ = told_to_go_ || message.attempt == attempt_; break;
+      case RendezvousMessage::Kind::nothing:
+        if (message.attempt == attempt_) throw Error(not_all_came());
+    }
+  }
+
+  // True when all are here to stay.
+  bool lead() {
+    for (size_t i = 1; i < members_.size(); ++i) {
+      const auto note = comm_.came.find(members_[i]);
+      if (note == comm_.came.end() || note->second.list != list_) return false;
+    }
+    bool all_stay = true;
+    for (size_t i = 1; i < members_.size(); ++i) {
+      const uint64_t attempt = comm_.came[members_[i]].attempt;
+      if (guests_[i].asked != attempt) {
+        guests_[i] = {.asked = attempt, .stays = false};
+        send(members_[i], RendezvousMessage::Kind::ask, attempt);
+      }
+      all_stay = all_stay && guests_[i].stays;
+    }
+    if (all_stay) tell_all(RendezvousMessage::Kind::go);
+    return all_stay;
+  }
+
+  void give_up() {
+    if (leads()) tell_all(RendezvousMessage::Kind::nothing);
+    throw Error(not_all_came());
+  }
+
+  std::string not_all_came() const {
+    return concat("the ", members_.size(), " members of a subset of '", comm_.name, "' have not all come within ", timeout_.count(), " ms");
+  }
+
+  void tell_all(RendezvousMessage::Kind kind) {
+    for (size_t i = 1; i < members_.size(); ++i) {
+      if (guests_[i].asked == 0) continue;
+      if (comm_.came[members_[i]].attempt == guests_[i].asked) comm_.came.erase(members_[i]);  // it may have come again, for another list
+      send(members_[i], kind, guests_[i].asked);
+    }
+  }
+
+  void send(int to, RendezvousMessage::Kind kind, uint64_t attempt) {
+    sent_.push_back({.kind = kind, .list = list_, .attempt = attempt});
+    requests_.emplace_back();
+    check(MPI_Isend(&sent_.back(), sizeof(RendezvousMessage), MPI_BYTE, to, subset_tag, comm_.handle, &requests_.back()), "MPI_Isend", comm_.name);
+  }
+
+  bool all_sent() {
+    int done = 0;
+    check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall", comm_.name);
+    return done != 0;
+  }
+
+  CommunicatorState& comm_;  // kept alive by the operation
+  const std::vector<Rank> members_;
+  const std::chrono::milliseconds timeout_;
+  const std::shared_ptr<std::atomic<bool>> over_;  // my time
+  const uint64_t attempt_;
+  uint64_t list_ = 0;  // a hash of the members
+  bool committed_ = false;
+  bool told_to_go_ = false;
+  bool decided_ = false;
+  std::vector<Guest> guests_;  // of the first, by place among the members
+  std::list<RendezvousMessage> sent_;
+  std::vector<MPI_Request> requests_;
+};
+
+}  // namespace
+
+void rendezvous(const std::shared_ptr<CommunicatorState>& comm, const std::vector<Rank>& members, std::chrono::milliseconds timeout) {
+  const auto over = std::make_shared<std::atomic<bool>>(false);
+  auto operation = std::make_shared<Operation>();
+  operation->call = {.collective = Collective::make_communicator};
+  operation->comm = comm;
+  operation->transfer = std::make_unique<Rendezvous>(*comm, members, timeout, over);
+  operation->survives_revocation = true;
+  operation->of_all = false;
+  comm->runtime->engine().add(operation);
+  Work work(operation);
+  if (work.wait_for(timeout)) return;
+  *over = true;
+  work.wait();  // ends at once, or with the word of the first
+}
+
+}  // namespace tw::mpi

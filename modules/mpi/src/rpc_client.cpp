@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/mpi/rpc_client.hpp>
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/base/log.hpp>
+#include <tw/mpi/rpc_server.hpp>
+#include <utility>
+
+#include "requests.hpp"
+#include "rpc_protocol.hpp"
+
+namespace tw::mpi {
+namespace {
+
+/// Calls `f(bytes)` with the pieces that payloads and answers travel in.
+template <class Bytes, class Function>
+void for_each_piece(Bytes all, Function f) {
+  constexpr size_t piece = RpcServer::piece_bytes;
+  for (size_t at = 0; at < all.size(); at += piece) f(all.subspan(at, std::min(piece, all.size() - at)));
+}
+
+}  // namespace
+
+/// The calls with one rank. Their numbers, and their requests, are the caller's; what happens to them then happens inside the engine.
+class RpcClient::Line {
+ public:
+  Line(const CommunicatorState& comm, int rank) : comm_(comm), rank_(rank) {}
+
+  struct Beginning {
+    int64_t number;
+    std::span<const std::byte> request;  ///< until the end of the call
+  };
+  Beginning begin(const Message& message) {
+    const int64_t number = begun_++;
+    auto& kept = requests_[static_cast<size_t>(number % most_in_flight)];
+    const auto rest = std::copy(message.request.begin(), message.request.end(), kept.begin());
+    const auto end = std::copy(message.attached.begin(), message.attached.end(), rest);
+    return {number, {kept.begin(), end}};
+  }
+  int64_t in_flight() const { return begun_ - ended_.load(std::memory_order_acquire); }
+
+  /// Whether all before it have ended, and the other side has ended this one. Only the oldest listens: so a look takes the same time however many
+  /// there are.
+  bool can_end(int64_t number) {
+    if (number != ended_.load(std::memory_order_relaxed)) return false;
+    if (number == told_) listen();
+    return number < told_;
+  }
+
+  /// Ends the oldest. @return what the other side threw, or nothing
+  std::string end() {
+    const int64_t ended = ended_.fetch_add(1, std::memory_order_release) + 1;
+    return ended == told_ ? std::exchange(failure_, {}) : std::string();
+  }
+
+ private:
+  void listen() {
+    if (request_ == MPI_REQUEST_NULL) {
+      heard_ = {};
+      check(MPI_Irecv(&heard_, sizeof heard_, MPI_BYTE, rank_, rpc::ends_tag, comm_.handle, &request_), "MPI_Irecv", comm_.name);
+    }
+    if (!is_done(request_, comm_)) return;
+    told_ = heard_.count;
+    if (heard_.failure.front() != 0) failure_ = concat("on rank ", rank_, ": ", heard_.failure.data());
+  }
+
+  const CommunicatorState& comm_;  // kept alive by the operations
+  int rank_;
+  int64_t begun_ = 0;
+  std::array<std::array<std::byte, most_request_bytes>, most_in_flight> requests_;
+  int64_t told_ = 0;  // how many the other side has ended
+  std::atomic<int64_t> ended_ = 0;
+  rpc::Ends heard_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+  std::string failure_;  // of the last of them
+};
+
+/// The messages of one call.
+class RpcClient::Messages : public Transfer {
+ public:
+  Messages(const CommunicatorState& comm, int rank, const Message& message, std::shared_ptr<Line> line)
+      : comm_(comm), line_(std::move(line)), failure_(message.failure ? message.failure : std::make_shared<std::string>()) {
+    constexpr int64_t piece = RpcServer::piece_bytes;
+    const auto pieces = [](auto bytes) { return (bytes.size() + piece - 1) / piece; };
+    pieces_.reserve(pieces(message.outgoing) + pieces(message.incoming));
+    for_each_piece(message.incoming, [&](auto bytes) {
+      check(MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, rank, rpc::response_tag, comm_.handle,
+                      &pieces_.emplace_back(MPI_REQUEST_NULL)),
+            "MPI_Irecv", comm_.name);
+    });
+    const auto [number, request] = line_->begin(message);
+    number_ = number;
+    send(request, rank, rpc::request_tag, request_sent_);
+    for_each_piece(message.outgoing, [&](auto bytes) { send(bytes, rank, rpc::payload_tag, pieces_.emplace_back(MPI_REQUEST_NULL)); });
+  }
+
+  bool advance() override {
+    if (!line_->can_end(number_) || !is_done(request_sent_, comm_)) return false;
+    while (!pieces_.empty()) {
+      if (!is_done(pieces_.back(), comm_)) return false;
+      pieces_.pop_back();
+    }
+    *failure_ = line_->end();
+    if (!failure_->empty() && failure_.use_count() == 1) log_error(concat("a call failed: ", *failure_));
+    return true;
+  }
+
+ private:
+  void send(std::span<const std::byte> bytes, int rank, int tag, MPI_Request& request) {
+    check(MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, rank, tag, comm_.handle, &request), "MPI_Isend", comm_.name);
+  }
+
+  const CommunicatorState& comm_;  // kept alive by the operation
+  std::shared_ptr<Line> line_;
+  int64_t number_ = 0;
+  std::shared_ptr<std::string> failure_;
+  MPI_Request request_sent_ = MPI_REQUEST_NULL;
+  std::vector<MPI_Request> pieces_;
+};
+
+RpcClient::RpcClient(const Communicator& comm) : comm_(comm), lines_(static_cast<size_t>(comm.size())) {}
+
+std::unique_ptr<Transfer> RpcClient::call(Rank rank, const Message& message) {
+  const size_t bytes = message.request.size() + message.attached.size();
+  TW_EXPECTS(bytes <= most_request_bytes, "a request has ", most_request_bytes, " bytes at most, not ", bytes);
+  std::shared_ptr<Line>& line = lines_[static_cast<size_t>(rank)];
+  if (!line) line = std::make_shared<Line>(*comm_.state(), rank);
+  while (line->in_flight() >= most_in_flight) {
+    progress(comm_);
+    expect_not_revoked(*comm_.state(), "a call");
+    if (line->in_flight() >= most_in_flight) sched_yield();
+  }
+  expect_not_revoked(*comm_.state(), "a call");
+  return std::make_unique<Messages>(*comm_.state(), rank, message, line);
+}
+
+int64_t RpcClient::in_flight() const noexcept {
+  int64_t count = 0;
+  for (const auto& line : lines_) count += line ? line->in_flight() : 0;
+  return count;
+}
+
+}  // namespace tw::mpi

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <tw/server_shards/rule.hpp>
+#include <vector>
+
+namespace tw::parameter_server {
+
+/// The values that lie on one server, the state of its rules, and what orders those who change them: all in memory that several processes (in tests,
+/// threads) may have mapped. They work on it directly, whoever comes first, a stretch at a time; a stretch has a lock of its own.
+///
+/// push() and pull() hold a lock for as long as it takes to go over 64 KiB. Whoever waits yields the core.
+class Shard {
+ public:
+  /// Long enough that a lock costs nothing, short enough that nobody waits long for it.
+  static constexpr int64_t stretch_bytes = int64_t{64} << 10;
+
+  /// Bytes of memory for `count` elements. Zeroed.
+  static int64_t bytes_needed(int64_t count, ElementType type, const std::vector<Rule>& rules);
+
+  /// @param memory begins on a cache line; the same on all who have it. @param owner keeps it mapped
+  Shard(std::shared_ptr<void> owner, std::byte* memory, int64_t count, ElementType type, std::shared_ptr<const std::vector<Rule>> rules);
+
+  int64_t count() const noexcept { return count_; }
+  /// Applies a rule to `count` elements from `begin` on: whole stretches, so that each is counted once a push.
+  /// @throws what the rule throws; earlier stretches have then been changed
+  void push(size_t rule, int64_t begin, int64_t count, const std::byte* pushed);
+  /// Copies `count` elements from `begin` on: each stretch as it was at one time, not all at the same.
+  void pull(int64_t begin, int64_t count, std::byte* to) const;
+
+  /// Values and state as they were between two pushes.
+  struct Snapshot {
+    std::vector<std::byte> values;
+    std::vector<std::vector<std::byte>> state;  ///< by slot, of all rules one after the other
+    std::vector<int64_t> updates;               ///< by rule; the most of any stretch
+  };
+  /// Lets the pushes in flight end and no others begin, and copies.
+  Snapshot snapshot() const;
+  /// The same with what snapshot() gave, here or of other elements.
+  void restore(const Snapshot& snapshot);
+
+ private:
+  struct alignas(64) Gate {
+    std::atomic<uint32_t> closed;
+    std::atomic<int32_t> inside;
+  };
+  struct Lock {
+    std::atomic<uint32_t> taken;
+  };
+  class Entered;
+  class Closed;
+  class Locked;
+
+  /// Where things lie in the memory.
+  struct Places {
+    Places(int64_t count, ElementType type, const std::vector<Rule>& rules);
+    int64_t stretch;  ///< elements of each but the last
+    int64_t stretches;
+    int64_t record;  ///< bytes of a stretch's lock and counts
+    int64_t values;  ///< bytes from the begin
+    int64_t plane;   ///< bytes of the values, and of each slot, which follow
+    int64_t slots;
+    int64_t bytes;
+  };
+
+  Gate& gate() const noexcept { return *reinterpret_cast<Gate*>(memory_); }
+  std::byte* record(int64_t stretch) const noexcept { return memory_ + sizeof(Gate) + stretch * places_.record; }
+  Lock& lock(int64_t stretch) const noexcept { return *reinterpret_cast<Lock*>(record(stretch)); }
+  int64_t* updates(int64_t stretch) const noexcept { return reinterpret_cast<int64_t*>(record(stretch) + sizeof(int64_t)); }
+  std::byte* plane(int64_t index) const noexcept { return memory_ + places_.values + index * places_.plane; }
+  template <class Function>
+  void for_each_stretch(int64_t begin, int64_t count, Function f) const;
+
+  std::shared_ptr<void> owner_;
+  std::byte* memory_;
+  int64_t count_;
+  ElementType type_;
+  int64_t element_;  // bytes
+  std::shared_ptr<const std::vector<Rule>> rules_;
+  std::vector<int64_t> first_slot_;  // by rule
+  Places places_;
+};
+
+}  // namespace tw::parameter_server

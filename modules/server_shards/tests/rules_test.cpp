@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules against their formulas, computed here in float64, for every type that they work on.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <tw/base/bfloat16.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/server_shards/rule.hpp>
+#include <vector>
+
+namespace tw::parameter_server {
+namespace rules_test {
+
+constexpr int elements = 37;  // no multiple of a vector
+constexpr int pushes = 5;
+
+double start_of(int i) { return 0.25 * (i % 7) - 0.5; }
+double pushed_at(int i, int push) { return std::sin(0.7 * i + 1.3 * push); }
+
+/// What a rule makes of `elements` numbers of type T in `pushes` pushes.
+template <class T>
+std::vector<double> ours(const Rule& rule, ElementType type) {
+  std::vector<T> x(elements);
+  std::vector<std::vector<T>> state(static_cast<size_t>(rule.slots), std::vector<T>(elements));
+  std::vector<std::byte*> slots;
+  for (std::vector<T>& each : state) slots.push_back(reinterpret_cast<std::byte*>(each.data()));
+  for (int i = 0; i < elements; ++i) x[static_cast<size_t>(i)] = static_cast<T>(static_cast<float>(start_of(i)));
+  for (int push = 0; push < pushes; ++push) {
+    std::vector<T> g(elements);
+    for (int i = 0; i < elements; ++i) g[static_cast<size_t>(i)] = static_cast<T>(static_cast<float>(pushed_at(i, push)));
+    rule.apply({reinterpret_cast<std::byte*>(x.data()), slots, reinterpret_cast<const std::byte*>(g.data()), elements, push, type});
+  }
+  std::vector<double> values;
+  for (const T& each : x) values.push_back(static_cast<double>(static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(each)));
+  return values;
+}
+
+/// @param formula of one element: what becomes of x when g is pushed for the t-th time, from 1 on; s are its slots
+template <class Formula>
+void expect_formula(const Rule& rule, Formula formula) {
+  std::vector<double> expected;
+  for (int i = 0; i < elements; ++i) {
+    double x = start_of(i);
+    double s[2] = {0, 0};
+    for (int push = 0; push < pushes; ++push) formula(x, static_cast<double>(static_cast<float>(pushed_at(i, push))), s, push + 1);
+    expected.push_back(x);
+  }
+  // Each push rounds values of magnitude below 8 a few times, and state of that magnitude: 5 pushes x 8 x 4 roundings of half an ulp.
+  const auto expect_near = [&](const std::vector<double>& values, double epsilon) {
+    for (int i = 0; i < elements; ++i)
+      EXPECT_NEAR(values[static_cast<size_t>(i)], expected[static_cast<size_t>(i)], 80 * epsilon) << rule.name << ' ' << i;
+  };
+  expect_near(ours<double>(rule, ElementType::float64), 0x1p-52);
+  expect_near(ours<float>(rule, ElementType::float32), 0x1p-23);
+  expect_near(ours<_Float16>(rule, ElementType::float16), 0x1p-10);
+  expect_near(ours<BFloat16>(rule, ElementType::bfloat16), 0x1p-7);
+}
+
+TEST(Rules, AreTheirFormulas) {
+  expect_formula(rules::zero(), [](double& x, double, double*, int) { x = 0; });
+  expect_formula(rules::copy(), [](double& x, double g, double*, int) { x = g; });
+  expect_formula(rules::add(), [](double& x, double g, double*, int) { x += g; });
+  expect_formula(rules::mean(2), [](double& x, double g, double* s, int t) {
+    s[0] += g;
+    if (t % 2 != 0) return;
+    x = s[0] / 2;
+    s[0] = 0;
+  });
+  for (const bool nesterov : {false, true}) {
+    expect_formula(rules::momentum({.lr = 0.1, .momentum = 0.8, .nesterov = nesterov}), [&](double& x, double g, double* s, int) {
+      s[0] = 0.8 * s[0] + g;
+      x -= 0.1 * (nesterov ? g + 0.8 * s[0] : s[0]);
+    });
+  }
+  expect_formula(rules::adagrad({.lr = 0.1, .epsilon = 1e-3}), [](double& x, double g, double* s, int) {
+    s[0] += g * g;
+    x -= 0.1 * g / (std::sqrt(s[0]) + 1e-3);
+  });
+  expect_formula(rules::adam({.lr = 0.1, .beta1 = 0.8, .beta2 = 0.9, .epsilon = 1e-3}), [](double& x, double g, double* s, int t) {
+    s[0] = 0.8 * s[0] + 0.2 * g;
+    s[1] = 0.9 * s[1] + 0.1 * g * g;
+    x -= 0.1 * (s[0] / (1 - std::pow(0.8, t))) / (std::sqrt(s[1] / (1 - std::pow(0.9, t))) + 1e-3);
+  });
+}
+
+TEST(Rules, RefuseWrongOptions) {
+  EXPECT_THROW(rules::mean(0), ContractError);
+  EXPECT_THROW(rules::momentum({.lr = 0}), ContractError);
+  EXPECT_THROW(rules::momentum({.momentum = 1}), ContractError);
+  EXPECT_THROW(rules::adagrad({.lr = -1}), ContractError);
+  EXPECT_THROW(rules::adam({.beta2 = 1}), ContractError);
+  std::byte nothing{};
+  EXPECT_THROW(rules::adagrad().apply({.values = &nothing, .pushed = &nothing, .type = ElementType::int32}), ContractError);
+}
+
+TEST(Rules, SayAllTheirSettings) {
+  EXPECT_NE(rules::adam({.lr = 1e-3}).settings, rules::adam({.lr = 1e-3 + 1e-12}).settings);
+  EXPECT_NE(rules::momentum().settings, rules::momentum({.nesterov = true}).settings);
+}
+
+}  // namespace rules_test
+}  // namespace tw::parameter_server
