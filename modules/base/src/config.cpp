@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <sstream>
 #include <type_traits>
 #include <utility>
 
@@ -25,30 +26,17 @@ std::string text_of(int64_t value) { return std::to_string(value); }
 std::string text_of(double value) { return concat(value); }
 std::string text_of(const std::string& value) { return '"' + value + '"'; }
 
-// With all digits, and what TOML wants escaped.
-std::string exact(bool value) { return text_of(value); }
-std::string exact(int64_t value) { return text_of(value); }
+// As TOML on one line, with all digits: toml++ writes 17 of each real number, so that 0.1 is 0.10000000000000001.
 std::string exact(double value) {
   const std::string digits = exact_text(value);
   return digits.find_first_not_of("-0123456789") == std::string::npos ? digits + ".0" : digits;  // or it would be read as an integer
 }
-std::string exact(const std::string& value) {
-  constexpr char digits[] = "0123456789abcdef";
-  std::string text = "\"";
-  for (const char c : value) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      text += '\\';
-      text += c;
-    } else if (byte < 0x20 || byte == 0x7f) {
-      text += "\\u00";
-      text += digits[byte >> 4U];
-      text += digits[byte & 15U];
-    } else {
-      text += c;
-    }
-  }
-  return text + '"';
+template <class T>
+std::string exact(const T& value) {
+  const toml::value<T> node(value);
+  std::ostringstream out;
+  out << toml::toml_formatter(node, toml::format_flags::allow_unicode_strings);
+  return std::move(out).str();
 }
 
 template <class ElementText>
@@ -60,7 +48,7 @@ std::string list_text(const std::vector<Scalar>& list, ElementText element_text)
 std::string text_of(const std::vector<Scalar>& list) {
   return list_text(list, [](const auto& element) { return text_of(element); });
 }
-std::string exact(const std::vector<Scalar>& list) {
+std::string exact(const std::vector<Scalar>& list) {  // toml++ breaks some into several lines
   return list_text(list, [](const auto& element) { return exact(element); });
 }
 
@@ -178,10 +166,18 @@ void Config::overlay(const Config& other) {
 
 std::string Config::toml() const {
   std::string text;
-  for (const auto& [key, setting] : settings_) {
-    text += key_text(key) + " = " + std::visit([](const auto& value) { return exact(value); }, setting.value) + '\n';
-  }
+  for (const auto& [key, setting] : settings_) text += key_text(key) + " = " + value_text(setting) + '\n';
   return text;
+}
+
+std::vector<std::string> Config::assignments() const {
+  std::vector<std::string> all;
+  for (const auto& [key, setting] : settings_) all.push_back(key_text(key) + '=' + value_text(setting));
+  return all;
+}
+
+std::string Config::value_text(const Setting& setting) {
+  return std::visit([](const auto& value) { return exact(value); }, setting.value);
 }
 
 const Config::Setting* Config::find(std::string_view key) const {

@@ -119,6 +119,35 @@ TEST(Config, ATableIsTakenOutAndLaidOver) {
   EXPECT_EQ(config.entries().front().origin, "table.toml:3");
 }
 
+/// Every value of both, whatever its key.
+void expect_same(tw::Config a, tw::Config b) {
+  ASSERT_EQ(a.keys(), b.keys());
+  for (const std::string& key : a.keys()) {
+    std::vector<std::string> here;
+    std::vector<std::string> there;
+    a.bind(key, here);
+    b.bind(key, there);
+    EXPECT_EQ(here, there) << key;
+  }
+  EXPECT_EQ(a.assignments(), b.assignments());
+}
+
+TEST(Config, WritesOddKeysAndNumbersAsItReadsThem) {
+  tw::Config config;
+  const std::vector<std::string> numbers{"1e-17", "0.1", "1e300", "-0.0", "1e22", "5e-324", "123456789.125", "3.0", "9007199254740993", "-1", "inf"};
+  for (size_t i = 0; i < numbers.size(); ++i) config.set("numbers.n" + std::to_string(i) + '=' + numbers[i]);
+  config.set("numbers.all=[1e-17, 2.5, 3.0, 4, 'x', true, 1e22]");
+  config.set("none=[]");
+  for (const char* key : {"a.b.c", "with space.x", "quo\"te", "", ".", "x..y", "\xc3\xa4", "line\nend"}) config.set_text(key, "text", "");
+  expect_same(tw::Config::from_file(write_file("odd.toml", config.toml())), config);
+  tw::Config assigned;
+  for (const std::string& each : config.assignments()) {
+    EXPECT_EQ(each.find('\n'), std::string::npos) << each;
+    assigned.set(each);
+  }
+  expect_same(assigned, config);
+}
+
 TEST(Config, WritesWhatItReads) {
   tw::Config config;
   config.set("list=[1, 2.5, 'x']");

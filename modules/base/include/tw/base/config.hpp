@@ -64,6 +64,8 @@ class Config {
   void overlay(const Config& other);
   /// All that is set, as TOML, one key a line; reading it gives the same.
   std::string toml() const;
+  /// All that is set, as set() takes it, each on one line.
+  std::vector<std::string> assignments() const;
 
   /// Adds a problem, found by a reader in the meaning of a value, to those that finish() reports.
   void report(std::string problem);
@@ -89,6 +91,7 @@ class Config {
 
   template <class T>
   void bind_typed(std::string_view key, T& field, const char* type_name);
+  static std::string value_text(const Setting& setting);
   void insert_toml(std::string_view text, const std::string& source, bool with_lines);
   const Setting* find(std::string_view key) const;
 
