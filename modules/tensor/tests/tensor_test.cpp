@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 #include <tw/tensor.hpp>
+#include <tw/tensor/tensor_copies.hpp>
 
 namespace tensor_test {
 
@@ -114,6 +115,34 @@ TEST(Process, HoldsOneOpenMpRuntime) {
     }
   }
   EXPECT_EQ(runtimes.size(), 1U);
+}
+
+TEST(TensorCopies, PutBackWhatTensorsHeldInTheirMemory) {
+  const at::Tensor mean = torch::arange(4, torch::kFloat);
+  const at::Tensor view = mean.narrow(0, 1, 2);
+  const at::Tensor count = torch::tensor(3, torch::kLong);
+  const tw::TensorCopies copies({mean, count});
+  for (int time = 0; time < 2; ++time) {
+    mean.fill_(7);
+    count.add_(1);
+    copies.put_back();
+    EXPECT_TRUE(view.equal(torch::tensor({1.0F, 2.0F})));
+    EXPECT_EQ(count.item<int64_t>(), 3);
+  }
+}
+
+TEST(TensorCopies, AreUnseenByGraphs) {
+  const at::Tensor weight = torch::ones({2}).requires_grad_();
+  const at::Tensor scale = torch::full({2}, 3.0F);
+  const at::Tensor loss = (weight * scale).sum();
+  {
+    const tw::KeptTensors kept({weight, scale});
+    scale.variable_data().fill_(5);
+    weight.variable_data().fill_(5);
+  }
+  EXPECT_TRUE(weight.equal(torch::ones({2})));
+  loss.backward();
+  EXPECT_TRUE(weight.grad().equal(scale));
 }
 
 }  // namespace tensor_test
