@@ -2,9 +2,7 @@
 #include "bench_figures.hpp"
 
 #include <algorithm>
-#include <iomanip>
-#include <sstream>
-#include <tw/base/concat.hpp>
+#include <tw/base/number_text.hpp>
 
 namespace tw::tool {
 namespace {
@@ -81,10 +79,7 @@ std::string size_text(int64_t bytes) {
     unit_bytes *= 1024;
     ++unit;
   }
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(bytes % unit_bytes == 0 ? 0 : 1) << static_cast<double>(bytes) / static_cast<double>(unit_bytes) << ' '
-      << *unit;
-  return out.str();
+  return fixed_text(static_cast<double>(bytes) / static_cast<double>(unit_bytes), bytes % unit_bytes == 0 ? 0 : 1) + ' ' + *unit;
 }
 
 }  // namespace tw::tool

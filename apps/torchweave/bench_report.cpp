@@ -3,9 +3,9 @@
 
 #include <iomanip>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/number_text.hpp>
 
 namespace tw::tool {
 namespace {
@@ -23,13 +23,6 @@ void expect_written(std::ofstream& file, const std::filesystem::path& path) {
 
 std::string place_text(const BenchReportOptions& options) {
   return concat(options.ranks, options.ranks == 1 ? " rank on " : " ranks on ", options.nodes, options.nodes == 1 ? " node" : " nodes");
-}
-
-// With this many digits after the point.
-std::string fixed(double value, int digits) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(digits) << value;
-  return out.str();
 }
 
 }  // namespace
@@ -56,9 +49,10 @@ void BenchReport::add(const Measurement& measurement) {
   const auto [algorithm_gbps, bus_gbps] = bandwidth(measurement.operation, measurement.bytes, options_.ranks, measurement.times.median_us);
   const bool has_bandwidth = measurement.bytes > 0;
   table_ << std::setw(12) << size_text(measurement.bytes) << "  " << std::left << std::setw(22) << measurement.backend << std::right << std::setw(11)
-         << fixed(measurement.times.median_us, 2) << std::setw(8) << fixed(measurement.times.spread, 2) << std::setw(11)
-         << (has_bandwidth ? fixed(algorithm_gbps, 3) : "-") << std::setw(10) << (has_bandwidth ? fixed(bus_gbps, 3) : "-");
-  if (measurement.baseline) table_ << std::setw(10) << fixed(measurement.baseline->median_us, 2) << std::setw(9) << fixed(measurement.ratio(), 2);
+         << fixed_text(measurement.times.median_us, 2) << std::setw(8) << fixed_text(measurement.times.spread, 2) << std::setw(11)
+         << (has_bandwidth ? fixed_text(algorithm_gbps, 3) : "-") << std::setw(10) << (has_bandwidth ? fixed_text(bus_gbps, 3) : "-");
+  if (measurement.baseline)
+    table_ << std::setw(10) << fixed_text(measurement.baseline->median_us, 2) << std::setw(9) << fixed_text(measurement.ratio(), 2);
   table_ << std::endl;
 
   const auto x = static_cast<double>(measurement.bytes);

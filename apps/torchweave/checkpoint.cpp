@@ -7,9 +7,9 @@
 #include <iostream>
 #include <memory>
 #include <numeric>
-#include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/number_text.hpp>
 #include <tw/mpi/environment.hpp>
 #include <tw/state/checkpoint.hpp>
 #include <tw/state/export.hpp>
@@ -29,9 +29,7 @@ std::string bytes_text(int64_t bytes) {
   auto value = static_cast<double>(bytes);
   size_t unit = 0;
   for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(unit == 0 ? 0 : 1) << value << ' ' << units[unit];
-  return std::move(out).str();
+  return fixed_text(value, unit == 0 ? 0 : 1) + ' ' + units[unit];
 }
 
 // Pads every column but the last to its widest cell.

@@ -7,8 +7,8 @@
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <tw/base/concat.hpp>
+#include <tw/base/number_text.hpp>
 #include <tw/mpi/environment.hpp>
 #include <tw/planning/level_recommendation.hpp>
 
@@ -73,7 +73,7 @@ void print_table(const PlanArguments& arguments, Candidates candidates) {
   std::cout << "speed-up by ranks and c, " << iterations_text(candidates) << ", F-relaxation, at the best number of levels\n"
             << std::setw(width) << "ranks";
   for (const auto& coarsening : coarsenings) std::cout << std::setw(width) << "c=" + coarsening_text(coarsening);
-  std::cout << '\n' << std::fixed << std::setprecision(2);
+  std::cout << '\n';
   for (const int ranks : rows_up_to(arguments.ranks)) {
     std::cout << std::setw(width) << ranks;
     for (const auto& coarsening : coarsenings) {
@@ -83,18 +83,12 @@ void print_table(const PlanArguments& arguments, Candidates candidates) {
       if (best == all.end()) {
         std::cout << std::setw(width) << '-';
       } else {
-        std::cout << std::setw(width) << best->prediction.speed_up;
+        std::cout << std::setw(width) << fixed_text(best->prediction.speed_up, 2);
       }
     }
     std::cout << '\n';
   }
   std::cout << '\n';
-}
-
-std::string two_digits(double value) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(2) << value;
-  return std::move(out).str();
 }
 
 void print_choice(const char* title, const PlanArguments& arguments, const Choice& choice, const Candidates& candidates) {
@@ -103,8 +97,9 @@ void print_choice(const char* title, const PlanArguments& arguments, const Choic
     std::cout << "one rank, serial: nothing that was tried is faster\n";
     return;
   }
-  std::cout << levels_text(choice) << ", " << iterations_text(candidates) << ": speed-up " << two_digits(choice.prediction.speed_up);
-  if (arguments.step_ms) std::cout << ", " << two_digits(choice.prediction.parallel) << " ms instead of " << two_digits(choice.prediction.serial);
+  std::cout << levels_text(choice) << ", " << iterations_text(candidates) << ": speed-up " << fixed_text(choice.prediction.speed_up, 2);
+  if (arguments.step_ms)
+    std::cout << ", " << fixed_text(choice.prediction.parallel, 2) << " ms instead of " << fixed_text(choice.prediction.serial, 2);
   std::cout << '\n' << std::setw(13) << "" << options_text(choice, candidates) << '\n';
 }
 

@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
 #include <iostream>
-#include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/exact_text.hpp>
 #include <tw/base/log.hpp>
+#include <tw/base/number_text.hpp>
 #include <tw/base/progress_bar.hpp>
+#include <tw/base/replace_file.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/comm/threads.hpp>
 #include <tw/mpi/environment.hpp>
@@ -65,11 +66,10 @@ SearchTask task_of(const CommandOptions& options, const Space& space) {
   return task;
 }
 
-/// "--set key=value" for each line of TOML.
-std::string as_settings(const std::string& toml) {
+/// "--set key=value" for each setting.
+std::string as_settings(const Config& settings) {
   std::string text;
-  std::istringstream lines(toml);
-  for (std::string line; std::getline(lines, line);) text += " --set " + shell_word(line.replace(line.find(" = "), 3, "="));
+  for (const std::string& each : settings.assignments()) text += " --set " + shell_word(each);
   return text;
 }
 
@@ -86,7 +86,7 @@ SearchTask task_of(const TrainingOptions& options, const std::filesystem::path& 
     if (base.empty()) return file.empty() ? std::string("torchweave train, with these settings") : "torchweave train " + shell_word(file);
     Config changes = options.settings;
     for (const auto& [name, text] : settings_of(space, values)) changes.set(name + '=' + text);
-    return concat("torchweave train ", shell_word(base.string()), as_settings(changes.toml()));
+    return concat("torchweave train ", shell_word(base.string()), as_settings(changes));
   };
   task.toml = [=](const std::vector<double>& values) {
     Config best = objective->config_for(space, values);
@@ -109,13 +109,13 @@ void print(const SearchResult& result, const SearchTask& task, const SearchConfi
             << " infeasible; in " << format_duration(Seconds(result.seconds)) << ", workers " << std::lround(100 * result.busy) << " % busy\n";
   if (!failure.empty()) std::cout << "  a failure    " << failure << '\n';
   if (result.best.trial < 0) return;
-  std::cout << "  best         trial " << result.best.trial << ", loss " << std::setprecision(10) << result.best.loss << " (" << task.loss << ")\n";
+  std::cout << "  best         trial " << result.best.trial << ", loss " << brief_text(result.best.loss, 10) << " (" << task.loss << ")\n";
   for (const auto& [name, text] : settings_of(space, result.best.values)) std::cout << "    " << name << " = " << text << '\n';
   std::string file;
   if (!config.options.journal.empty()) {
     file = (config.options.journal / "best.toml").string();
-    write_text(file, concat("# Trial ", result.best.trial, ": loss ", std::setprecision(17), result.best.loss, ", ", task.loss, '\n',
-                            task.toml(result.best.values)));
+    replace_file(
+        file, concat("# Trial ", result.best.trial, ": loss ", exact_text(result.best.loss), ", ", task.loss, '\n', task.toml(result.best.values)));
     std::cout << "  written to   " << file << '\n';
   }
   std::cout << "  to have it   " << task.command_line(result.best.values, file) << std::endl;

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/replace_file.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/search/journal.hpp>
 #include <tw/state/directory_lock.hpp>
@@ -33,15 +34,8 @@ void prepare_search_folder(const Communicator& comm, const std::filesystem::path
     if (fresh) {
       for (const std::filesystem::path& file : journal) std::filesystem::remove(file);
     }
-    write_text(path, identity);
+    replace_file(path, identity);
   });
-}
-
-void write_text(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.flush();
-  if (!out) throw FileError(path, 0, "cannot be written");
 }
 
 }  // namespace tw::tool

@@ -11,7 +11,4 @@ namespace tw::tool {
 /// @throws Error when another search runs there, or the one that is there is of another objective
 void prepare_search_folder(const Communicator& comm, const std::filesystem::path& folder, const std::string& identity, bool fresh);
 
-/// @throws FileError
-void write_text(const std::filesystem::path& path, const std::string& text);
-
 }  // namespace tw::tool

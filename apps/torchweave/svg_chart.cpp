@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <locale>
 #include <optional>
-#include <sstream>
+#include <tw/base/number_text.hpp>
 #include <tw/report/svg.hpp>
 
 namespace tw::tool {
@@ -30,15 +29,9 @@ constexpr std::array colours{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f0
 
 // A label of the y axis: 1e-5, 0.001, 20, 1000.
 std::string number_text(double value) {
-  std::ostringstream out;
-  out.imbue(std::locale::classic());
   const double power = std::floor(std::log10(value * (1 + 1e-9)));
-  if (power >= -3 && power <= 4) {
-    out << value;
-  } else {
-    out << std::round(value / std::pow(10, power)) << 'e' << power;
-  }
-  return out.str();
+  if (power >= -3 && power <= 4) return brief_text(value, 6);
+  return fixed_text(value / std::pow(10, power), 0) + 'e' + fixed_text(power, 0);
 }
 
 size_t index_of(std::vector<std::string>& names, const std::string& name) {

@@ -14,13 +14,13 @@
 #include <cmath>
 #include <fstream>
 #include <functional>
-#include <iomanip>
 #include <iterator>
 #include <numeric>
 #include <ostream>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/number_text.hpp>
 #include <tw/base/random.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
@@ -242,7 +242,7 @@ void try_test_set(const TrainSetup& setup) {
   setup.model.set_training(true);
 }
 
-std::string mib(int64_t bytes) { return concat(std::fixed, std::setprecision(1), static_cast<double>(bytes) / (1 << 20), " MiB"); }
+std::string mib(int64_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 1) + " MiB"; }
 
 }  // namespace
 

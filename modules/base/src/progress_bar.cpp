@@ -2,35 +2,23 @@
 #include <tw/base/progress_bar.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
+#include <tw/base/number_text.hpp>
 #include <utility>
 
 namespace tw {
 namespace {
 constexpr int bar_width = 28;
 constexpr Seconds redraw_interval{0.1};
-
-std::string printed(const char* format, double value) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
 }  // namespace
 
 std::string format_duration(Seconds duration) {
   if (!std::isfinite(duration.count()) || duration.count() < 0) return "?";
   const auto seconds = static_cast<int64_t>(std::llround(duration.count()));
-  std::array<char, 64> text{};
-  if (seconds < 3600) {
-    std::snprintf(text.data(), text.size(), "%d:%02d", static_cast<int>(seconds / 60), static_cast<int>(seconds % 60));
-  } else {
-    std::snprintf(text.data(), text.size(), "%lld:%02d:%02d", static_cast<long long>(seconds / 3600), static_cast<int>(seconds / 60 % 60),
-                  static_cast<int>(seconds % 60));
-  }
-  return text.data();
+  const std::string last = ':' + padded_text(seconds % 60, 2);
+  if (seconds < 3600) return std::to_string(seconds / 60) + last;
+  return std::to_string(seconds / 3600) + ':' + padded_text(seconds / 60 % 60, 2) + last;
 }
 
 std::string format_count(double count) {
@@ -40,8 +28,8 @@ std::string format_count(double count) {
     count /= 1000;
     suffix = next;
   }
-  const char* format = std::abs(count) >= 99.95 ? "%.0f" : std::abs(count) >= 9.995 ? "%.1f" : "%.2f";
-  return printed(format, count) + suffix;
+  const int digits = std::abs(count) >= 99.95 ? 0 : std::abs(count) >= 9.995 ? 1 : 2;
+  return fixed_text(count, digits) + suffix;
 }
 
 std::string render_progress(const Progress& progress, int width) {
@@ -54,7 +42,8 @@ std::string render_progress(const Progress& progress, int width) {
     const int filled = static_cast<int>(share * width);
     line += "[" + std::string(static_cast<size_t>(filled), '=') + std::string(static_cast<size_t>(width - filled), ' ') + "] ";
   }
-  line += printed("%3.0f%%", 100 * share);
+  const std::string percent = fixed_text(100 * share, 0) + '%';
+  line += std::string(4 - std::min<size_t>(4, percent.size()), ' ') + percent;
   if (!progress.unit.empty()) line += "  " + format_count(rate) + " " + progress.unit + "/s";
   if (progress.done < progress.total) {
     line += "  " + format_duration(Seconds(remaining)) + " left";

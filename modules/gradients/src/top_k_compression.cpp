@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/base/concat.hpp>
+#include <tw/base/exact_text.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/gradients/compression.hpp>
 
@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
 #include <tuple>
 
 #include "residuals.hpp"
@@ -20,7 +19,7 @@ class TopKCompression : public Compressor {
  public:
   explicit TopKCompression(const TopKOptions& options) : options_(options) { options_.validate(); }
 
-  std::string describe() const override { return concat("top-k ", std::setprecision(17), options_.fraction); }
+  std::string describe() const override { return "top-k " + exact_text(options_.fraction); }
 
   void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) override { residuals_.prepare("top-k", plan, gradients); }
 

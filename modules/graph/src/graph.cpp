@@ -2,11 +2,11 @@
 #include <tw/graph/graph.hpp>
 
 #include <cmath>
-#include <iomanip>
 #include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/hash.hpp>
+#include <tw/base/number_text.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 namespace tw::graph {
@@ -162,11 +162,9 @@ std::string to_text(const Graph& graph) {
 }
 
 std::string Graph::hash() const {
-  std::ostringstream out;
   Graph without_constants = *this;
   without_constants.constants.clear();
-  out << std::hex << std::setw(16) << std::setfill('0') << content_hash(to_json(without_constants));
-  return out.str();
+  return hex_text(content_hash(to_json(without_constants)));
 }
 
 }  // namespace tw::graph

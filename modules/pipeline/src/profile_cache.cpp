@@ -4,12 +4,12 @@
 #include <ATen/Parallel.h>
 
 #include <fstream>
-#include <iomanip>
 #include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/base/log.hpp>
+#include <tw/base/number_text.hpp>
 #include <tw/base/replace_file.hpp>
 #include <tw/graph/cuts.hpp>
 
@@ -21,7 +21,7 @@ std::string hash_of_trained(const graph::Graph& graph, const std::function<at::T
   for (const graph::Value& value : graph.values) {
     if (value.kind == graph::Value::Kind::parameter && bind(value.name).requires_grad()) names += value.name + '\n';
   }
-  return concat(std::hex, std::setw(16), std::setfill('0'), content_hash(names));
+  return hex_text(content_hash(names));
 }
 
 }  // namespace

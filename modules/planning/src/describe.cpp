@@ -4,6 +4,7 @@
 #include <sstream>
 #include <tw/base/concat.hpp>
 
+#include <tw/base/number_text.hpp>
 #include "text.hpp"
 
 namespace tw::pipeline {
@@ -44,7 +45,7 @@ void write_stages(std::ostream& out, const Plan& plan, const Profile& profile) {
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
     const StageFigures& f = stage.figures;
-    const auto as_ms = [](double seconds) { return fixed(1e3 * seconds, 3); };
+    const auto as_ms = [](double seconds) { return fixed_text(1e3 * seconds, 3); };
     times.add({concat(i), concat(stage.replicas), name_of(stage.recompute), as_ms(f.forward_s), as_ms(f.backward_s), as_ms(f.transfer_s),
                as_ms(f.all_reduce_s), as_ms(f.exposed_s), operators_text(stage, profile)});
     memory.add({concat(i), concat(f.in_flight), gigabytes(f.memory.weights), gigabytes(f.memory.gradients), gigabytes(f.memory.optimizer),

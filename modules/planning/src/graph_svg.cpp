@@ -9,6 +9,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/report/svg.hpp>
 
+#include <tw/base/number_text.hpp>
 #include "graph_layers.hpp"
 #include "operator_order.hpp"
 #include "stage_figures.hpp"
@@ -110,8 +111,8 @@ class Drawing {
     const auto rows = static_cast<double>(share_of_rows(plan_.rows(), plan_.stages[static_cast<size_t>(stage)].replicas));
     double parameters = 0;
     for (const int parameter : profiled.parameters) parameters += profile_.parameters[static_cast<size_t>(parameter)].bytes;
-    return concat("stage ", stage, ", forward ", fixed(1e3 * profiled.forward.of(rows), 3), " ms, backward ",
-                  fixed(1e3 * profiled.backward.of(rows), 3), " ms, parameters ", bytes_text(parameters));
+    return concat("stage ", stage, ", forward ", fixed_text(1e3 * profiled.forward.of(rows), 3), " ms, backward ",
+                  fixed_text(1e3 * profiled.backward.of(rows), 3), " ms, parameters ", bytes_text(parameters));
   }
 
   /// @param place the middle of its top, as all places are

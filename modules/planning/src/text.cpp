@@ -2,27 +2,20 @@
 #include "text.hpp"
 
 #include <array>
-#include <iomanip>
-#include <sstream>
 #include <tw/base/concat.hpp>
+#include <tw/base/number_text.hpp>
 
 namespace tw::pipeline {
 
-std::string fixed(double value, int digits) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(digits) << value;
-  return std::move(out).str();
-}
-
-std::string ms(double seconds) { return fixed(1e3 * seconds, seconds < 1 ? 2 : 0) + " ms"; }
-std::string gigabytes(double bytes) { return fixed(1e-9 * bytes, 2); }
-std::string percent(double share) { return fixed(100 * share, share < 0.1 ? 1 : 0) + " %"; }
+std::string ms(double seconds) { return fixed_text(1e3 * seconds, seconds < 1 ? 2 : 0) + " ms"; }
+std::string gigabytes(double bytes) { return fixed_text(1e-9 * bytes, 2); }
+std::string percent(double share) { return fixed_text(100 * share, share < 0.1 ? 1 : 0) + " %"; }
 
 std::string bytes_text(double bytes) {
   constexpr std::array units{" B", " kB", " MB", " GB", " TB"};
   size_t unit = 0;
   for (; bytes >= 999.5 && unit + 1 < units.size(); ++unit) bytes /= 1000;
-  return fixed(bytes, unit == 0 || bytes >= 99.95 ? 0 : 1) + units[unit];
+  return fixed_text(bytes, unit == 0 || bytes >= 99.95 ? 0 : 1) + units[unit];
 }
 
 std::string summary(const Plan& plan) {

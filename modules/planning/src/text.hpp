@@ -6,7 +6,6 @@
 
 namespace tw::pipeline {
 
-std::string fixed(double value, int digits);
 /// "12.34 ms".
 std::string ms(double seconds);
 /// Without unit.

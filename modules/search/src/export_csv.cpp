@@ -3,7 +3,7 @@
 #include <tw/search/report.hpp>
 #include <unordered_map>
 
-#include "number_text.hpp"
+#include "finite_text.hpp"
 
 namespace tw::search {
 namespace {

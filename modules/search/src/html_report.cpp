@@ -4,7 +4,7 @@
 #include <tw/evolution/configuration.hpp>
 #include <tw/search/report.hpp>
 
-#include "number_text.hpp"
+#include "finite_text.hpp"
 #include "report_sections.hpp"
 
 namespace tw::search {

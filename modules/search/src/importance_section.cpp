@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "number_text.hpp"
+#include "finite_text.hpp"
 #include "report_sections.hpp"
 
 namespace tw::search {

@@ -3,7 +3,7 @@
 #include <map>
 #include <tw/base/concat.hpp>
 
-#include "number_text.hpp"
+#include "finite_text.hpp"
 #include "report_sections.hpp"
 
 namespace tw::search {

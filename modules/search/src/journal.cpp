@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <fstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/number_text.hpp>
 
 #include "bytes.hpp"
 
@@ -28,11 +28,7 @@ uint32_t checksum(const std::byte* data, size_t size) {
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-std::string file_name(const JournalHeader& header) {
-  char name[32];
-  std::snprintf(name, sizeof name, "%03d-%05d.journal", header.epoch, header.worker);
-  return name;
-}
+std::string file_name(const JournalHeader& header) { return padded_text(header.epoch, 3) + '-' + padded_text(header.worker, 5) + ".journal"; }
 
 void put_header(Bytes& bytes, const JournalHeader& header) {
   put(bytes, magic);

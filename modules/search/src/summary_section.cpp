@@ -7,7 +7,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/evolution/configuration.hpp>
 
-#include "number_text.hpp"
+#include "finite_text.hpp"
 #include "report_sections.hpp"
 
 namespace tw::search {

@@ -6,7 +6,7 @@
 #include <tw/base/concat.hpp>
 
 #include "axis.hpp"
-#include "number_text.hpp"
+#include "finite_text.hpp"
 #include "report_sections.hpp"
 
 namespace tw::search {

@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <iomanip>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/hash.hpp>
+#include <tw/base/number_text.hpp>
 
 #include "boxes.hpp"
 #include "json.hpp"
@@ -31,13 +30,7 @@ constexpr std::array dtypes{c10::ScalarType::Bool,  c10::ScalarType::Byte,   c10
                             c10::ScalarType::Int,   c10::ScalarType::Long,   c10::ScalarType::Half,         c10::ScalarType::BFloat16,
                             c10::ScalarType::Float, c10::ScalarType::Double, c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble};
 
-std::string hex(uint64_t value) {
-  std::ostringstream out;
-  out << std::hex << std::setw(16) << std::setfill('0') << value;
-  return std::move(out).str();
-}
-
-std::string frame(std::string_view body) { return concat("{\"checksum\":\"", hex(content_hash(body)), "\",\"index\":", body, "}\n"); }
+std::string frame(std::string_view body) { return concat("{\"checksum\":\"", hex_text(content_hash(body)), "\",\"index\":", body, "}\n"); }
 
 /// Takes a JSON document apart; throws json::exception or Error for what is not as it should be.
 class Reader {
@@ -171,16 +164,13 @@ CheckpointIndex read_index(const json& root) {
 
 }  // namespace
 
-std::string file_name(int64_t rank) {
-  std::ostringstream out;
-  out << "rank_" << std::setw(4) << std::setfill('0') << rank << ".safetensors";
-  return std::move(out).str();
-}
+std::string file_name(int64_t rank) { return "rank_" + padded_text(rank, 4) + ".safetensors"; }
 
 std::string to_text(const CheckpointIndex& index) {
   ordered_json files = ordered_json::array();
   for (size_t rank = 0; rank < index.files.size(); ++rank) {
-    files.push_back({{"name", file_name(static_cast<int64_t>(rank))}, {"bytes", index.files[rank].bytes}, {"xxh3", hex(index.files[rank].checksum)}});
+    files.push_back(
+        {{"name", file_name(static_cast<int64_t>(rank))}, {"bytes", index.files[rank].bytes}, {"xxh3", hex_text(index.files[rank].checksum)}});
   }
   ordered_json tensors = ordered_json::array();
   for (const StoredTensor& tensor : index.tensors) {

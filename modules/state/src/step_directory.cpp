@@ -8,14 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstring>
-#include <iomanip>
-#include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/file_descriptor.hpp>
 #include <tw/base/hash.hpp>
+#include <tw/base/number_text.hpp>
 #include <tw/tensor/flat_buffer.hpp>
 #include <tw/tensor/safetensors.hpp>
 #include <utility>
@@ -46,11 +44,7 @@ bool exchange(const fs::path& a, const fs::path& b) { return ::renameat2(AT_FDCW
 
 }  // namespace
 
-fs::path step_directory(const fs::path& directory, int64_t step) {
-  std::ostringstream name;
-  name << prefix << std::setw(8) << std::setfill('0') << step;
-  return directory / std::move(name).str();
-}
+fs::path step_directory(const fs::path& directory, int64_t step) { return directory / concat(prefix, padded_text(step, 8)); }
 
 fs::path partial_directory(const fs::path& directory, int64_t step) {
   fs::path path = step_directory(directory, step);

@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/train/console.hpp>
 
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <ostream>
 #include <string_view>
 #include <tw/base/concat.hpp>
+#include <tw/base/number_text.hpp>
 
 namespace tw::train {
 namespace {
 
-std::string fixed(double value, int digits) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
-  return text.data();
-}
-
-std::string percent(double share) { return fixed(100 * share, 2) + " %"; }
+std::string percent(double share) { return fixed_text(100 * share, 2) + " %"; }
 
 // 431080 as "431,080".
 std::string grouped(int64_t number) {
@@ -28,11 +21,7 @@ std::string grouped(int64_t number) {
 }
 
 // Losses may be tiny (1e-5 for a good surrogate) and are shown with three significant digits then.
-std::string loss_text(double value) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), value != 0 && value < 0.01 ? "%.2e" : "%.3f", value);
-  return text.data();
-}
+std::string loss_text(double value) { return value != 0 && value < 0.01 ? scientific_text(value, 2) : fixed_text(value, 3); }
 
 // "test accuracy 87.51 %, loss 0.341"; "" where nothing was evaluated.
 std::string test_text(const Figures& test) {
