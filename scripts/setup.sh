@@ -19,7 +19,7 @@ for group in "$@"; do
     openmpi | mpich) mpi=$group ;;
     build) ;;
     test) packages+=(libgtest-dev iproute2) ;;
-    lint) packages+=(clang-19 clang-tidy-19 clang-format-19) ;;
+    lint) packages+=(clang-19 clang-tidy-19 clang-format-19 jq) ;;
     fuzz) packages+=(clang-19 libclang-rt-19-dev) ;;
     docs) packages+=(doxygen graphviz) ;;
     *) echo "setup: unknown group '$group' (build, test, lint, fuzz, docs, openmpi, mpich)" >&2; exit 2 ;;

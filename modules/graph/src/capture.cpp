@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/graph/capture.hpp>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
-#include <c10/core/GradMode.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <algorithm>
-#include <mutex>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/numbers.hpp>
+#include <tw/tensor/generator.hpp>
 #include <tw/tensor/memory_order.hpp>
+#include <tw/tensor/tensor_copies.hpp>
 
 #include "arguments.hpp"
 #include "builder.hpp"
@@ -23,33 +22,11 @@
 namespace tw::graph {
 namespace {
 
-/// Puts buffers and the generator back as they were.
-class Unchanged {
- public:
-  explicit Unchanged(const std::vector<NamedTensor>& buffers) : generator_(at::detail::getDefaultCPUGenerator()) {
-    const std::scoped_lock lock(generator_.mutex());
-    state_ = generator_.get_state();
-    for (const NamedTensor& buffer : buffers) buffers_.emplace_back(buffer.tensor, buffer.tensor.detach().clone());
-  }
-  ~Unchanged() {
-    const c10::AutoGradMode no_gradients(false);
-    for (auto& [buffer, before] : buffers_) buffer.copy_(before);
-    const std::scoped_lock lock(generator_.mutex());
-    generator_.set_state(state_);
-  }
-  Unchanged(const Unchanged&) = delete;
-  Unchanged& operator=(const Unchanged&) = delete;
-
- private:
-  at::Generator generator_;
-  at::Tensor state_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
-};
-
 /// @param changed what the run leaves in the buffers, where anyone asks
 Run run(const Forward& forward, const std::vector<NamedTensor>& buffers, const std::vector<at::Tensor>& inputs,
         std::vector<at::Tensor>* changed = nullptr) {
-  const Unchanged unchanged(buffers);
+  const GeneratorGuard generator;
+  const KeptTensors kept(buffers);
   const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // of TorchScript, which otherwise runs other operators the second time
   Run made;
   for (const at::Tensor& each : inputs) made.inputs.push_back(each.clone());  // it may work in place

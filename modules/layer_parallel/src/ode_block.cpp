@@ -5,6 +5,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/planning/level_prediction.hpp>
+#include <tw/tensor/tensor_copies.hpp>
 
 #include "states.hpp"
 
@@ -31,20 +32,11 @@ LevelPlan::Range layers_of(const LevelPlan& plan, int rank, int64_t front, int64
   return {begin, end};
 }
 
-/// Puts the layers' buffers back as they were.
-class BuffersGuard {
- public:
-  explicit BuffersGuard(const LayerStack& stack) : stack_(stack) {
-    for (const StackedTensor& buffer : stack.buffers()) values_.push_back(buffer.stack.clone());
-  }
-  void restore() const {
-    for (size_t i = 0; i < values_.size(); ++i) stack_.buffers()[i].stack.copy_(values_[i]);
-  }
-
- private:
-  const LayerStack& stack_;
-  std::vector<at::Tensor> values_;
-};
+std::vector<at::Tensor> stacks_of(const std::vector<StackedTensor>& tensors) {
+  std::vector<at::Tensor> stacks;
+  for (const StackedTensor& each : tensors) stacks.push_back(each.stack);
+  return stacks;
+}
 
 /// Puts the layers' mode back as it was.
 class ModeGuard {
@@ -138,9 +130,9 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
   if (stack_.is_training()) calls_.add_(1);
   Tape* tape = pass ? &pass->tape : nullptr;
   if (tape != nullptr) tape->recompute = options_.recompute;
-  std::optional<BuffersGuard> buffers;
+  std::optional<TensorCopies> buffers;
   ForwardPropagator layers(evolution(call), extras, tape, [&] {
-    if (buffers) buffers->restore();  // as if the marches before had not been
+    if (buffers) buffers->put_back();  // as if the marches before had not been
   });
   const auto beside_the_grid = [&](const Runs& runs, const State& from, std::optional<size_t>* record) {
     const State to = layers.march(runs, 1, tape != nullptr, each(from, [](const at::Tensor& t) { return t.unsqueeze(0); }), {});
@@ -150,7 +142,7 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
   const int64_t steps = plan_.level(0).steps;
   State state = input;
   if (front_ > 0 && comm_.rank() == first_rank()) state = beside_the_grid({-front_, 1, front_, front_}, state, pass ? &pass->front : nullptr);
-  if (!stack_.buffers().empty()) buffers.emplace(stack_);
+  if (!stack_.buffers().empty()) buffers.emplace(stacks_of(stack_.buffers()));
   const Solution solution = forward_.solve(layers, state, options_.guess);
   if (pass) {
     pass->call = call;
@@ -187,7 +179,7 @@ Stored OdeBlock::exchange_c_states(const Solution& solution, const State& exampl
 State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<at::Tensor>& gradients, bool retain) {
   TW_EXPECTS(versions() == pass.versions, "parameters were changed between a forward pass and its backward pass");
   pass.tape.retain = retain;
-  const BuffersGuard buffers(stack_);
+  const KeptTensors buffers(stacks_of(stack_.buffers()));
   const ModeGuard mode(stack_, pass.training);
   AdjointPropagator layers(evolution(pass.call), pass.tape, gradients);
   const auto beside_the_grid = [&](size_t record, const State& state) {
@@ -198,7 +190,6 @@ State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<a
   State state = cotangent;
   if (pass.back) state = beside_the_grid(*pass.back, state);
   const Solution solution = backward_.solve(layers, state, options_.guess);
-  buffers.restore();
   if (comm_.rank() != first_rank()) return {};
   return pass.front ? beside_the_grid(*pass.front, solution.end) : solution.end;
 }

@@ -12,27 +12,11 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
+#include <tw/tensor/tensor_copies.hpp>
 #include <utility>
 
 namespace tw::pipeline {
 namespace {
-
-/// Puts buffers back as they were. Without autograd's knowledge: graphs that saved them do not look at their values in training.
-class BuffersGuard {
- public:
-  explicit BuffersGuard(const torch::nn::Module& module) : buffers_(module.buffers()) {
-    for (const at::Tensor& each : buffers_) values_.push_back(each.variable_data().clone());
-  }
-  ~BuffersGuard() {
-    for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].variable_data().copy_(values_[i]);
-  }
-  BuffersGuard(const BuffersGuard&) = delete;
-  BuffersGuard& operator=(const BuffersGuard&) = delete;
-
- private:
-  std::vector<at::Tensor> buffers_;
-  std::vector<at::Tensor> values_;
-};
 
 /// Of LibTorch's generator, which blocks draw from.
 at::Tensor random_state() {
@@ -132,11 +116,11 @@ std::vector<at::Tensor> StagePass::forward(std::vector<at::Tensor> inputs, const
 }
 
 std::vector<at::Tensor> StagePass::backward(std::vector<at::Tensor> cotangents) {
-  std::optional<BuffersGuard> buffers;
+  std::optional<KeptTensors> buffers;
   for (; !segments_.empty(); segments_.pop_back()) {
     Segment& segment = segments_.back();
     if (!segment.has_graph) {
-      if (!buffers) buffers.emplace(*module_);
+      if (!buffers) buffers.emplace(module_->buffers());
       set_random_state(segment.random);
       segment.record();
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "non_finite.hpp"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/utils.h>
@@ -9,6 +8,7 @@
 #include <cmath>
 #include <tw/base/concat.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/tensor/tensor_copies.hpp>
 
 namespace tw::train {
 namespace {
@@ -51,25 +51,15 @@ void Suspect::note(const Batch& batch, uint64_t seed, bool finite) {
 }
 
 std::string Suspect::examine(const Communicator& comm, const Model& model, const Objective& objective) {
-  const BufferCopies buffers(model);
+  const KeptTensors kept(model.buffers);
   torch::manual_seed(seed_);
   const std::vector<std::string> found = allgather_strings(comm, find_here(model, objective, batch_));
-  buffers.put_back();
   *this = Suspect();
   std::string text;
   for (size_t rank = 0; rank < found.size(); ++rank) {
     if (!found[rank].empty()) text += concat(text.empty() ? "" : "; ", "rank ", rank, ": ", found[rank]);
   }
   return text.empty() ? "gradients overflow" : text;
-}
-
-BufferCopies::BufferCopies(const Model& model) : buffers_(model.buffers) {
-  for (const NamedTensor& buffer : buffers_) copies_.push_back(buffer.tensor.detach().clone());
-}
-
-void BufferCopies::put_back() const {
-  const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < copies_.size(); ++i) buffers_[i].tensor.copy_(copies_[i]);
 }
 
 }  // namespace tw::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is not finite: where it is, and how to leave no trace of it.
+// What is not finite, and where it is.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -32,17 +32,6 @@ class Suspect {
   Batch batch_;
   uint64_t seed_ = 0;
   bool certain_ = false;
-};
-
-/// What a model's buffers hold, to be put back: running means of what is not finite are of no use.
-class BufferCopies {
- public:
-  explicit BufferCopies(const Model& model);
-  void put_back() const;
-
- private:
-  const std::vector<NamedTensor>& buffers_;
-  std::vector<at::Tensor> copies_;
 };
 
 }  // namespace tw::train

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <tw/base/log.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/tensor/tensor_copies.hpp>
 
 #include "pass.hpp"
 #include "run.hpp"
@@ -23,7 +24,7 @@ void Trainer::Run::update() {
   const int64_t samples = std::min(progress_.global_batch, state_->epoch_samples - progress_.consumed);
   strategy_->zero_grad();
   set_learning_rate();
-  const BufferCopies buffers(model_);
+  const TensorCopies buffers(model_.buffers);
   for (int64_t pass = 0; loader_->consumed() < progress_.consumed + samples; ++pass) backward(pass, samples);
   notify(&Hook::on_backward);
   progress_.consumed = loader_->consumed();

@@ -1,36 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run that ends early and is resumed: bit by bit the one that was not, on as many ranks; on other numbers of ranks the same samples in the same
 // updates.
-#include "full_disk.hpp"
-#include "regression_run.hpp"
-
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <fstream>
-#include <mutex>
-#include <set>
 
-namespace resume_test {
-
-std::mutex synced_mutex;
-std::set<std::string> synced;  // the names of all files that this process has synced
-
-}  // namespace resume_test
-
-// In the place of the C library's, which it calls.
-extern "C" int fsync(int fd) {
-  std::error_code code;
-  const auto path = std::filesystem::read_symlink(tw::concat("/proc/self/fd/", fd), code);
-  const std::lock_guard lock(resume_test::synced_mutex);
-  resume_test::synced.insert(path.filename());
-  return static_cast<int>(syscall(SYS_fsync, fd));
-}
+#include "regression_run.hpp"
 
 namespace resume_test {
 
 using tw::testing::bitwise_equal;
-using tw::testing::FullDisk;
 using tw::testing::make_regressor;
 using tw::testing::never;
 using tw::testing::Outcome;
@@ -321,54 +298,6 @@ TEST(Resume, KeepsARunEndedThatEndedForLackOfProgress) {
   EXPECT_EQ(run<torch::optim::SGD>(world(), options, rule, never).summary.epochs, 5);
 }
 
-TEST(Resume, AFreshRunLeavesNoBestModelOfTheOneBefore) {
-  auto options = options_for("best");
-  options.resume = Resume::fresh;
-  const auto rule = torch::optim::AdamOptions(0.01);
-  run<torch::optim::Adam>(world(), options, rule, never);
-  world().barrier();
-  EXPECT_TRUE(std::filesystem::exists(options.folder() / "best.safetensors"));
-  world().barrier();
-  options.epochs = 0;  // nothing is evaluated
-  run<torch::optim::Adam>(world(), options, rule, never);
-  world().barrier();
-  EXPECT_FALSE(std::filesystem::exists(options.folder() / "best.safetensors"));
-}
-
-// A job that is killed while it writes the best model leaves a part of it.
-TEST(Resume, RemovesWhatAKilledRunLeft) {
-  auto options = options_for("left");
-  const auto left = options.folder() / "best.safetensors.partial1";
-  for (const Resume how : {Resume::fresh, Resume::resume}) {
-    if (world().rank() == 0) {
-      std::filesystem::create_directories(options.folder());
-      std::ofstream(left) << "half";
-    }
-    world().barrier();
-    options.resume = how;
-    options.epochs = 0;  // nothing is evaluated
-    run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), never);
-    world().barrier();
-    EXPECT_FALSE(std::filesystem::exists(left));
-    world().barrier();
-  }
-}
-
-// Or a crash of the node could leave its name without its content.
-TEST(Resume, SyncsTheBestModelBeforeItGetsItsName) {
-  auto options = options_for("synced");
-  options.resume = Resume::fresh;
-  options.epochs = 1;
-  {
-    const std::lock_guard lock(synced_mutex);
-    synced.clear();
-  }
-  run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), never);
-  const std::lock_guard lock(synced_mutex);
-  EXPECT_EQ(synced.contains(tw::concat("best.safetensors.partial", ::getpid())), world().rank() == 0);
-  EXPECT_EQ(synced.contains(tw::concat("rank_000", world().rank(), ".safetensors")), true);
-}
-
 TEST(Resume, GoesBackToTheCheckpointBeforeADamagedOne) {
   auto options = options_for("damaged");
   options.resume = Resume::fresh;
@@ -381,58 +310,6 @@ TEST(Resume, GoesBackToTheCheckpointBeforeADamagedOne) {
   const auto resumed = run<torch::optim::Adam>(world(), options, rule, never);
   EXPECT_EQ(resumed.summary.steps, 18);
   EXPECT_TRUE(bitwise_equal(resumed.parameters, whole.parameters));
-}
-
-/// A disk that is full from step 3 to step 7, on rank 0. The checkpoint of step 4 is given up when that of step 6 begins.
-struct FullForAWhile : tw::train::Hook {
-  void on_update(tw::train::State& state) override {
-    if (state.comm.rank() == 0 && state.step == 3) full.emplace(1);
-    if (state.step == 7) full.reset();
-  }
-  std::optional<FullDisk> full;
-};
-
-TEST(Resume, TrainingGoesOnWhileTheDiskIsFull) {
-  auto options = options_for("full");
-  options.resume = Resume::fresh;
-  options.checkpoint.every_steps = 2;
-  options.checkpoint.keep = 10;
-  const auto model = make_regressor(0);
-  torch::optim::Adam adam(model.tensors(), 0.01);
-  const auto data = squares(31);
-  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
-  FullForAWhile disk;
-  trainer.add(disk);
-  EXPECT_TRUE(trainer.run().finished);
-  const auto folder = options.folder() / "checkpoints";
-  EXPECT_FALSE(std::filesystem::exists(folder / "step_00000004"));  // that of step 2 may or may not have been on the disk before
-  EXPECT_TRUE(std::filesystem::exists(folder / "step_00000018"));
-}
-
-/// A disk that is full from the last step on, on rank 0.
-struct FullAtTheEnd : tw::train::Hook {
-  void on_update(tw::train::State& state) override {
-    if (state.comm.rank() == 0 && state.step == 18) full.emplace(1);
-  }
-  void on_end(tw::train::State&, const tw::train::Summary& summary) override {
-    full.reset();
-    steps = summary.steps;
-  }
-  std::optional<FullDisk> full;
-  int64_t steps = 0;
-};
-
-TEST(Resume, ReportsARunWhoseLastCheckpointIsNotWritten) {
-  auto options = options_for("full_at_the_end");
-  options.resume = Resume::fresh;
-  const auto model = make_regressor(0);
-  torch::optim::Adam adam(model.tensors(), 0.01);
-  const auto data = squares(31);
-  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
-  FullAtTheEnd disk;
-  trainer.add(disk);
-  EXPECT_THROW(trainer.run(), tw::Error);
-  EXPECT_EQ(disk.steps, 18);
 }
 
 TEST(Resume, KeepsAllNamesOfTiedTensors) {

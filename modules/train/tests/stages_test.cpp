@@ -160,22 +160,33 @@ struct Places : tw::train::Hook {
   int updates = 0;
 };
 
+/// As many stages as there may be, and their optimizer.
+struct Staged {
+  int stages = lengths().back();
+  Mesh mesh{world(), {{"data"}, {"stage", stages}}};
+  std::shared_ptr<Pipeline> net =
+      in_double(std::make_shared<Pipeline>(mesh["stage"], blocks(), PipelineOptions{.schedule = one_forward_one_backward(stages, 3)}));
+  tw::train::Model model = model_of(net);
+  torch::optim::SGD sgd{model.tensors(), 0.05};
+
+ private:
+  static std::shared_ptr<Pipeline> in_double(std::shared_ptr<Pipeline> pipeline) {
+    pipeline->to(torch::kDouble);
+    return pipeline;
+  }
+};
+
 TEST(Stages, OnlyThoseAtTheEndsLookAtSamples) {
-  const int stages = lengths().back();
-  const Mesh mesh(world(), {{"data"}, {"stage", stages}});
-  auto net = std::make_shared<Pipeline>(mesh["stage"], blocks(), PipelineOptions{.schedule = one_forward_one_backward(stages, 3)});
-  net->to(torch::kDouble);
-  const auto model = model_of(net);
-  torch::optim::SGD sgd(model.tensors(), 0.05);
+  Staged staged;
   const Counted train;
   const Counted test;
   Options options = three_epochs("counted");
   options.loader_workers = 2;
-  Trainer trainer(mesh, model, sgd, tw::train::regression(), train, test, options);
+  Trainer trainer(staged.mesh, staged.model, staged.sgd, tw::train::regression(), train, test, options);
   const auto summary = trainer.run();
   EXPECT_EQ(summary.steps, 18);
-  const int stage = mesh.coordinate("stage");
-  const bool looks = stage == 0 || stage == stages - 1;
+  const int stage = staged.mesh.coordinate("stage");
+  const bool looks = stage == 0 || stage == staged.stages - 1;
   EXPECT_EQ(train.read > 0, looks) << train.read;
   EXPECT_EQ(test.read > 0, looks) << test.read;
   const auto expected = run_alone();
@@ -185,14 +196,9 @@ TEST(Stages, OnlyThoseAtTheEndsLookAtSamples) {
 
 /// Micro-batches add to the memory that is reduced, from the first of them on.
 TEST(Stages, GradientsLandWhereTheyAreReduced) {
-  const int stages = lengths().back();
-  const Mesh mesh(world(), {{"data"}, {"stage", stages}});
-  auto net = std::make_shared<Pipeline>(mesh["stage"], blocks(), PipelineOptions{.schedule = one_forward_one_backward(stages, 3)});
-  net->to(torch::kDouble);
-  const auto model = model_of(net);
-  torch::optim::SGD sgd(model.tensors(), 0.05);
+  Staged staged;
   const auto data = squares(30);  // all updates have samples on each rank
-  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, three_epochs("places"));
+  Trainer trainer(staged.mesh, staged.model, staged.sgd, tw::train::regression(), data, data, three_epochs("places"));
   Places places;
   trainer.add(places);
   trainer.run();

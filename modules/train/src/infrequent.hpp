@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "alone.hpp"
+
+namespace tw::train {
+
+/// Ranks step alone and meet every so often: `Outer` is a LocalSgd or a DiLoCo, which knows when, and what they do then.
+template <class Outer>
+class Infrequent : public Alone {
+ public:
+  template <class OuterOptions>
+  Infrequent(const StrategySetup& setup, const OuterOptions& options) : Alone(setup), outer_(setup.ranks.data, setup.model.all_tensors(), options) {}
+
+  Seconds exposed_time() const override { return outer_.exposed_time(); }
+  int64_t payload_bytes() const override { return outer_.bytes_communicated(); }
+
+ private:
+  bool after_step() override { return outer_.step(); }
+  void finish() override { outer_.finish(); }
+  std::vector<NamedShard> own_shards() const override { return outer_.shards(); }
+
+  Outer outer_;
+};
+
+}  // namespace tw::train

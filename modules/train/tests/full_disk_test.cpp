@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training whose checkpoints find no room.
+#include "full_disk.hpp"
+#include "regression_run.hpp"
+
+namespace full_disk_test {
+
+using tw::testing::FullDisk;
+using tw::testing::make_regressor;
+using tw::testing::squares;
+using tw::testing::world;
+using tw::train::Trainer;
+
+tw::train::Options fresh(const std::string& name) {
+  auto options = tw::testing::three_epochs(name);
+  options.checkpoint.every_epochs = 1;
+  options.resume = tw::train::Resume::fresh;
+  return options;
+}
+
+/// A disk that is full from step 3 to step 7, on rank 0. The checkpoint of step 4 is given up when that of step 6 begins.
+struct FullForAWhile : tw::train::Hook {
+  void on_update(tw::train::State& state) override {
+    if (state.comm.rank() == 0 && state.step == 3) full.emplace(1);
+    if (state.step == 7) full.reset();
+  }
+  std::optional<FullDisk> full;
+};
+
+TEST(FullDisk, TrainingGoesOn) {
+  auto options = fresh("full");
+  options.checkpoint.every_steps = 2;
+  options.checkpoint.keep = 10;
+  const auto model = make_regressor(0);
+  torch::optim::Adam adam(model.tensors(), 0.01);
+  const auto data = squares(31);
+  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
+  FullForAWhile disk;
+  trainer.add(disk);
+  EXPECT_TRUE(trainer.run().finished);
+  const auto folder = options.folder() / "checkpoints";
+  EXPECT_FALSE(std::filesystem::exists(folder / "step_00000004"));  // that of step 2 may or may not have been on the disk before
+  EXPECT_TRUE(std::filesystem::exists(folder / "step_00000018"));
+}
+
+/// A disk that is full from the last step on, on rank 0.
+struct FullAtTheEnd : tw::train::Hook {
+  void on_update(tw::train::State& state) override {
+    if (state.comm.rank() == 0 && state.step == 18) full.emplace(1);
+  }
+  void on_end(tw::train::State&, const tw::train::Summary& summary) override {
+    full.reset();
+    steps = summary.steps;
+  }
+  std::optional<FullDisk> full;
+  int64_t steps = 0;
+};
+
+TEST(FullDisk, ARunWhoseLastCheckpointIsNotWrittenIsReported) {
+  auto options = fresh("full_at_the_end");
+  const auto model = make_regressor(0);
+  torch::optim::Adam adam(model.tensors(), 0.01);
+  const auto data = squares(31);
+  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
+  FullAtTheEnd disk;
+  trainer.add(disk);
+  EXPECT_THROW(trainer.run(), tw::Error);
+  EXPECT_EQ(disk.steps, 18);
+}
+
+}  // namespace full_disk_test
