@@ -4,10 +4,10 @@ set -euo pipefail
 kind=$1 source=$2 build=$3 torch=$4 compiler=$5 build_type=$6 mpiexec=$7
 here=$(cd "$(dirname "$0")" && pwd)
 work=$build/tests/consumer/$kind
-rm -rf "$work"
 arguments=(-S "$here/project" -B "$work/build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE="$build_type" -DTW_TORCH_DIR="$torch"
   -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" -DCMAKE_UNITY_BUILD=ON)  # only that it builds and runs is of interest
 if [ "$kind" = installed ]; then
+  rm -rf "$work"
   cmake --install "$build" --prefix "$work/prefix" >/dev/null
   arguments+=(-DCMAKE_PREFIX_PATH="$work/prefix")
 else
