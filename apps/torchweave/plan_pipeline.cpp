@@ -46,6 +46,7 @@ struct Arguments {
   double link_gbps = 100;
   PlanOptions options;
   std::string schedule;
+  std::vector<std::string> recompute;
   std::vector<std::string> together;
   bool explain = false;
   std::string load;
@@ -166,7 +167,13 @@ void check(const Arguments& a) {
 void run(const Communicator& comm, Arguments a) {
   check(a);
   if (comm.rank() != 0 && !is_measured(a)) return;
-  if (!a.schedule.empty()) a.options.schedule = a.schedule == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
+  for (const auto& [name, schedule] : schedule_names()) {
+    if (name == a.schedule) a.options.schedule = schedule;
+  }
+  if (!a.recompute.empty()) a.options.recompute.clear();
+  for (const auto& [name, recompute] : recompute_names()) {
+    if (std::ranges::count(a.recompute, name) > 0) a.options.recompute.push_back(recompute);
+  }
   for (const std::string& list : a.together) a.options.together.push_back(names_of(list));
   const MeasuredModel model = is_measured(a) ? measured_model(comm, measured_options_of(a)) : MeasuredModel{{}, analytic_profile(a)};
   if (comm.rank() != 0) return;
@@ -214,13 +221,25 @@ void add_cluster_options(CLI::Option_group& group, Arguments& a) {
 }
 
 void add_plan_options(CLI::Option_group& group, Arguments& a) {
+  ParameterMemory& memory = a.options.parameters;
   group.add_option("--batch", a.options.batch, "Rows, or sequences, of a step over all devices; by default 1")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   group.add_option("--micro-batches", a.options.micro_batches, "Only this many")->check(CLI::Range(1, 1 << 20));
   group.add_option("--schedule", a.schedule, "Only this one: gpipe, 1f1b")->check(CLI::IsMember({"gpipe", "1f1b"}));
   group.add_option("--max-stages", a.options.max_stages, "At most this many")->check(CLI::Range(1, 4096));
   group.add_option("--together", a.together, "Operators that must be in one stage, with all between them: a,b")->allow_extra_args(false);
-  group.add_flag("--sharded-optimizer", a.options.parameters.sharded_optimizer, "Replicas share the optimizer's state");
+  group.add_option("--recompute", a.recompute, "What a stage may do: none, selective, full; by default any of them")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"none", "selective", "full"}));
+  group.add_option("--weight-bytes", memory.weights, "For each byte of a parameter; by default 1")->check(CLI::NonNegativeNumber);
+  group.add_option("--gradient-bytes", memory.gradients, "For each byte of a parameter; by default 1")->check(CLI::NonNegativeNumber);
+  group.add_option("--optimizer-bytes", memory.optimizer, "For each byte of a parameter; by default 2, which is Adam's")
+      ->check(CLI::NonNegativeNumber);
+  group.add_flag("--sharded-optimizer", memory.sharded_optimizer, "Replicas share the optimizer's state");
+  group.add_option("--gap", a.options.gap, "A plan this share worse than the best will do; by default 0.005; 0: exact")
+      ->check(CLI::Range(0.0, 0.999));
+  group.add_option("--max-blocks", a.options.max_blocks, "Into which operators are put together before the search; by default 128")
+      ->check(CLI::Range(1, 1 << 20));
   group.add_flag("--explain", a.explain, "Also why this plan, the next best, and which limit binds");
   group.add_option("--load", a.load, "A plan.json, perhaps edited: verified and predicted instead of searched");
   group.add_option("--output", a.output, "File for the plan, to read, edit and --load");

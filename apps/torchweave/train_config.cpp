@@ -2,15 +2,12 @@
 #include "train_config.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <tw/base/concat.hpp>
 
 #include "model_kinds.hpp"
 
 namespace tw::tool {
 namespace {
-
-constexpr auto any = static_cast<double>(std::numeric_limits<int64_t>::max());
 
 /// Of the models that read this key.
 Condition with_models_of(const std::string& key) {
@@ -31,8 +28,9 @@ void visit(DataOptions& data, OptionVisitor& visitor) {
   visitor.field("shift", data.shift, count_from(0),
                 {.meaning = "by which training images are moved at random, at most", .unit = "pixels", .where = {images}});
   visitor.field("flip", data.flip, {.meaning = "mirror training images at random", .where = {images}});
-  visitor.field("train_samples", data.train_samples, count_from(0, any), {.meaning = "the first of the training set; 0: all", .unit = "samples"});
-  visitor.field("test_samples", data.test_samples, count_from(0, any), {.meaning = "the first of the test set; 0: all", .unit = "samples"});
+  visitor.field("train_samples", data.train_samples, count_from(0, any_count),
+                {.meaning = "the first of the training set; 0: all", .unit = "samples"});
+  visitor.field("test_samples", data.test_samples, count_from(0, any_count), {.meaning = "the first of the test set; 0: all", .unit = "samples"});
 }
 
 void visit(ModelOptions& model, OptionVisitor& visitor) {

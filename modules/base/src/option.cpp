@@ -82,13 +82,20 @@ void OptionVisitor::field(std::string_view key, uint64_t& value, Bounds bounds, 
   value = static_cast<uint64_t>(number);
 }
 
-void OptionVisitor::field(std::string_view key, std::vector<int>& values, Bounds bounds, About about) {
+void OptionVisitor::field(std::string_view key, std::vector<int64_t>& values, Bounds bounds, About about) {
   Option list = option(key, std::move(about), bounds);
   list.is_whole = true;
   std::vector<double> reals(values.begin(), values.end());
   numbers(list, reals);
   values.clear();
-  for (const double each : reals) values.push_back(static_cast<int>(std::clamp<double>(each, INT32_MIN, INT32_MAX)));
+  for (const double each : reals) values.push_back(static_cast<int64_t>(std::clamp(each, -9007199254740992.0, 9007199254740992.0)));
+}
+
+void OptionVisitor::field(std::string_view key, std::vector<int>& values, Bounds bounds, About about) {
+  std::vector<int64_t> wide(values.begin(), values.end());
+  field(key, wide, bounds, std::move(about));
+  values.clear();
+  for (const int64_t each : wide) values.push_back(static_cast<int>(std::clamp<int64_t>(each, INT32_MIN, INT32_MAX)));
 }
 
 void OptionVisitor::lists(const Option& option, std::vector<std::vector<double>>& rows) {

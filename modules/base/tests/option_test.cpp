@@ -58,6 +58,22 @@ void visit(Lists& lists, tw::OptionVisitor& visitor) {
   visitor.group("inner", lists.inner);
 }
 
+/// What there may be, and lists of names and of large numbers.
+struct Choices {
+  std::optional<int> limit = {};
+  std::optional<Order> only = {};
+  std::vector<Order> orders = {Order::row, Order::column};
+  std::vector<int64_t> sizes = {};
+};
+
+void visit(Choices& choices, tw::OptionVisitor& visitor) {
+  const std::vector<std::pair<std::string, Order>> names{{"row", Order::row}, {"column", Order::column}};
+  visitor.field("limit", choices.limit, tw::count_from(1), tw::About{.meaning = "of rows"});
+  visitor.field("only", choices.only, names, tw::About{.meaning = "of both"});
+  visitor.field("orders", choices.orders, names, {.meaning = "that are tried"});
+  visitor.field("sizes", choices.sizes, tw::count_from(1, tw::any_count), {.meaning = "of files"});
+}
+
 std::string text_of(const std::vector<tw::Problem>& problems) {
   std::string text;
   for (const tw::Problem& each : problems) text += each.key + ' ' + each.what + " -> " + each.nearest + '\n';
@@ -127,6 +143,19 @@ TEST(Option, ListsAreReadAndCompared) {
   EXPECT_EQ(tw::value_lines(lists), (std::vector<std::string>{"counts [3, 4]", "names [\"a\", \"b c\"]", "rows.0 [2]", "rows.2 [0.5]",
                                                               "call not given", "inner given", "inner.rate 0.5", "inner.unit s"}));
   EXPECT_EQ(tw::value_lines(Lists{.is_called = true}), (std::vector<std::string>{"counts [1]", "names []", "call given", "inner not given"}));
+}
+
+TEST(Option, WhatThereMayBeIsToldWhereItIs) {
+  EXPECT_EQ(tw::value_lines(Choices{}), (std::vector<std::string>{"limit not given", "only not given", "orders [\"row\", \"column\"]", "sizes []"}));
+  const Choices some{.limit = 3, .only = Order::column, .orders = {Order::column}, .sizes = {int64_t{1} << 40}};
+  EXPECT_EQ(tw::value_lines(some),
+            (std::vector<std::string>{"limit given", "limit 3", "only given", "only column", "orders [\"column\"]", "sizes [1099511627776]"}));
+  EXPECT_EQ(text_of(tw::out_of_bounds(Choices{.limit = 0, .sizes = {1, -1}})),
+            "limit must be at least 1, got 0 -> 1\nsizes must be at least 1, got -1 -> 1\n");
+  Choices same = some;
+  tw::BoundsCheck check;
+  visit(same, check);
+  EXPECT_EQ(tw::value_lines(same), tw::value_lines(some)) << "looking changes nothing";
 }
 
 TEST(Option, EachOfAListLiesInItsBounds) {

@@ -23,10 +23,17 @@ CounterRng random_for(uint64_t seed, int64_t epoch, int64_t sample) {
 
 }  // namespace
 
+void visit(LoaderOptions& options, OptionVisitor& visitor) {
+  visitor.field("global_batch", options.global_batch, count_from(1, any_count), {.meaning = "of a step on all ranks together", .unit = "samples"});
+  visitor.field("workers", options.workers, count_from(0, LoaderOptions::most_workers),
+                {.meaning = "threads that make batches ahead; 0: next() makes them"});
+  visitor.field("prefetch", options.prefetch, count_from(0), {.meaning = "in the making or ready, by all workers together", .unit = "batches"});
+  visitor.presence("augmentation", static_cast<bool>(options.augmentation));
+  visitor.field("seed", options.seed, Bounds{}, {.meaning = "of the augmentation"});
+}
+
 void LoaderOptions::validate() const {
-  TW_EXPECTS(global_batch > 0, "global_batch must be positive, got ", global_batch);
-  TW_EXPECTS(workers >= 0, "workers must not be negative, got ", workers);
-  TW_EXPECTS(workers <= most_workers, "workers must be at most ", most_workers, ", got ", workers);
+  expect_none(out_of_bounds(*this));
   TW_EXPECTS(workers == 0 || prefetch > 0, "prefetch must be positive where there are workers, got ", prefetch);
 }
 

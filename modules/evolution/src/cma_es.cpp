@@ -9,11 +9,20 @@
 
 namespace tw::search {
 
+void visit(CmaOptions& options, OptionVisitor& visitor) {
+  using Restarts = CmaOptions::Restarts;
+  const std::vector<std::pair<std::string, Restarts>> restarts{{"none", Restarts::none}, {"ipop", Restarts::ipop}, {"bipop", Restarts::bipop}};
+  visitor.field("sigma", options.sigma, {.least = 0, .most = 1, .above = true}, {.meaning = "first deviation, as a share of each range"});
+  visitor.field("lambda", options.lambda, count_from(0, 1 << 20), {.meaning = "samples of a generation; 0: 4 + floor(3 ln n)"});
+  visitor.field("active", options.active, {.meaning = "learn from bad samples, too"});
+  visitor.field("restarts", options.restarts, restarts, {.meaning = "what follows when a run has nothing to gain any more"});
+  visitor.field("tol_fun", options.tol_fun, {.least = 0, .below = true}, {.meaning = "a run ends when losses differ by less"});
+  visitor.field("tol_x", options.tol_x, {.least = 0, .below = true}, {.meaning = "or deviations fall below this share of the ranges"});
+}
+
 void CmaOptions::validate(const Space& space) const {
-  TW_EXPECTS(sigma > 0 && sigma <= 1, "sigma is a share of the ranges, above 0 and up to 1, got ", sigma);
-  TW_EXPECTS(lambda == 0 || (lambda >= 2 && lambda <= 1U << 20), "lambda is 2 to 2^20, or 0 for the default, got ", lambda);
-  TW_EXPECTS(tol_fun >= 0 && std::isfinite(tol_fun), "tol_fun is 0 or more, got ", tol_fun);
-  TW_EXPECTS(tol_x >= 0 && std::isfinite(tol_x), "tol_x is 0 or more, got ", tol_x);
+  expect_none(out_of_bounds("cma_es", *this));
+  TW_EXPECTS(lambda != 1, "lambda is 2 or more, or 0 for the default, got ", lambda);
   TW_EXPECTS(start.empty() || space.contains(start), "start is not a configuration of the space");
 }
 

@@ -20,13 +20,19 @@ std::vector<double> towards(const std::vector<double>& from, const std::vector<d
 
 }  // namespace
 
+void visit(NelderMeadOptions& options, OptionVisitor& visitor) {
+  const Bounds share{.least = 0, .most = 1, .above = true, .below = true};
+  visitor.field("reflection", options.reflection, {.least = 0, .above = true}, {.meaning = "of the worst vertex at the mean of the others"});
+  visitor.field("expansion", options.expansion, {.least = 1, .above = true}, {.meaning = "beyond the reflected one"});
+  visitor.field("contraction", options.contraction, share, {.meaning = "towards the mean of the others"});
+  visitor.field("shrinkage", options.shrinkage, share, {.meaning = "towards the best vertex"});
+  visitor.field("side", options.side, {.least = 0, .most = 0.5, .above = true}, {.meaning = "of the first simplex, as a share of each range"});
+  visitor.field("collapsed", options.collapsed, {.least = 0, .above = true}, {.meaning = "a simplex this small is given up"});
+}
+
 void NelderMeadOptions::validate(const Space& space) const {
-  TW_EXPECTS(reflection > 0, "Nelder-Mead's reflection must be positive, got ", reflection);
-  TW_EXPECTS(expansion > 1, "Nelder-Mead's expansion must be above 1, got ", expansion);
-  TW_EXPECTS(contraction > 0 && contraction < 1, "Nelder-Mead's contraction must be in (0, 1), got ", contraction);
-  TW_EXPECTS(shrinkage > 0 && shrinkage < 1, "Nelder-Mead's shrinkage must be in (0, 1), got ", shrinkage);
-  TW_EXPECTS(side > 0 && side <= 0.5, "Nelder-Mead's side must be in (0, 0.5], got ", side);
-  TW_EXPECTS(collapsed > 0 && collapsed < side, "Nelder-Mead's collapsed must be positive and below side, got ", collapsed);
+  expect_none(out_of_bounds("nelder_mead", *this));
+  TW_EXPECTS(collapsed < side, "Nelder-Mead's collapsed must be below side, got ", collapsed);
   TW_EXPECTS(start.empty() || space.contains(start), "Nelder-Mead's start is not a configuration of the space");
 }
 

@@ -11,13 +11,15 @@
 
 namespace tw::search {
 
-void SwarmOptions::validate() const {
-  TW_EXPECTS(inertia >= 0 && inertia < 1, "a swarm's inertia must be in [0, 1), got ", inertia);
-  TW_EXPECTS(cognitive >= 0 && std::isfinite(cognitive), "a swarm's cognitive attraction must not be negative, got ", cognitive);
-  TW_EXPECTS(social >= 0 && std::isfinite(social), "a swarm's social attraction must not be negative, got ", social);
-  TW_EXPECTS(velocity_limit > 0, "a swarm's velocity_limit must be positive, got ", velocity_limit);
-  TW_EXPECTS(particles >= 1, "a swarm needs one particle at least, got ", particles);
+void visit(SwarmOptions& swarm, OptionVisitor& visitor) {
+  visitor.field("inertia", swarm.inertia, {.least = 0, .most = 1, .below = true}, {.meaning = "of the velocity before"});
+  visitor.field("cognitive", swarm.cognitive, {.least = 0, .below = true}, {.meaning = "attraction of a particle's own best place"});
+  visitor.field("social", swarm.social, {.least = 0, .below = true}, {.meaning = "attraction of the best place of all"});
+  visitor.field("velocity_limit", swarm.velocity_limit, {.least = 0, .above = true}, {.meaning = "as a share of each dimension's range"});
+  visitor.field("particles", swarm.particles, count_from(1), {.meaning = "of this worker"});
 }
+
+void SwarmOptions::validate() const { expect_none(out_of_bounds("swarm", *this)); }
 
 double constriction(double phi) {
   TW_EXPECTS(phi > 4, "constriction needs attractions whose sum is above 4, got ", phi);

@@ -12,22 +12,17 @@ namespace tw {
 void visit(ReducerOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Reduction>> reductions{
       {"sum", Reduction::sum}, {"mean", Reduction::mean}, {"sample_weighted", Reduction::sample_weighted}};
-  const std::vector<std::pair<std::string, Sharding>> shardings{
-      {"none", Sharding::none}, {"slices", Sharding::slices}, {"tensors", Sharding::tensors}};
   visitor.field("reduction", options.reduction, reductions, {.meaning = "what becomes of the ranks' gradients"});
   visitor.group("buckets", options.buckets);
-  bool overlap = options.overlap.value_or(false);
-  visitor.presence("overlap", options.overlap.has_value());
-  visitor.field("overlap", overlap, {.meaning = "reduce a bucket as soon as its last gradient is ready; by default, where there are several nodes"});
-  if (options.overlap) options.overlap = overlap;
+  visitor.field("overlap", options.overlap,
+                About{.meaning = "reduce a bucket as soon as its last gradient is ready; by default, where there are several nodes"});
   visitor.field("shared_memory", options.shared_memory, {.meaning = "keep buckets in memory that the ranks of a node share"});
   visitor.field("check_finite", options.check_finite, {.meaning = "look whether the reduced gradients are finite"});
-  visitor.field("sharding", options.sharding, shardings, {.meaning = "who has the reduced gradients"});
+  visitor.field("sharding", options.sharding, sharding_names(), {.meaning = "who has the reduced gradients"});
   visitor.field("release", options.release,
                 {.meaning = "keep only this rank's share of sharded gradients (ZeRO 2)", .where = {{"sharding", {"none"}, /*but=*/true}}});
-  std::vector<int> order(options.arrival_order.begin(), options.arrival_order.end());
-  visitor.field("arrival_order", order, count_from(0), {.meaning = "the order in which gradients become ready, by number; by default, found"});
-  options.arrival_order.assign(order.begin(), order.end());
+  visitor.field("arrival_order", options.arrival_order, count_from(0),
+                {.meaning = "the order in which gradients become ready, by number; by default, found"});
   visitor.field("sparse", options.sparse, {.meaning = "names of gradients that come as sparse tensors"});
   visitor.presence("compressor", options.compressor != nullptr);
 }

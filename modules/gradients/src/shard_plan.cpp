@@ -5,6 +5,12 @@
 
 namespace tw {
 
+const std::vector<std::pair<std::string, Sharding>>& sharding_names() {
+  static const std::vector<std::pair<std::string, Sharding>> names{
+      {"none", Sharding::none}, {"slices", Sharding::slices}, {"tensors", Sharding::tensors}};
+  return names;
+}
+
 std::vector<ShardPiece> shard_pieces(const BucketPlan& plan, std::span<const TensorSpec> gradients, int rank, int ranks) {
   std::vector<ShardPiece> pieces;
   for (size_t i = 0; i < plan.buckets.size(); ++i) {

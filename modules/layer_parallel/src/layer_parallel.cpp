@@ -7,8 +7,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
-#include <ostream>
-#include <sstream>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
@@ -40,25 +39,14 @@ void register_tensor(torch::nn::Module& root, const std::string& name, const at:
   register_tensor(child != nullptr ? **child : *root.register_module(head, std::make_shared<Names>()), name.substr(dot + 1), tensor, is_buffer);
 }
 
-std::string describe_network(const std::vector<Block>& blocks, const LayerParallelOptions& options) {
-  std::ostringstream out;
-  out.precision(17);
+/// What ranks must agree on.
+std::vector<std::string> lines_of(const std::vector<Block>& blocks, const LayerParallelOptions& options) {
+  std::vector<std::string> lines = value_lines(options);
   for (const Block& block : blocks) {
-    out << block.count << " layers" << (block.options.random ? ", random" : "") << ", integrator " << static_cast<int>(block.options.integrator)
-        << "; ";
+    lines.push_back(
+        concat(block.count, " layers", block.options.random ? ", random" : "", ", integrator ", static_cast<int>(block.options.integrator)));
   }
-  out << "guess " << static_cast<int>(options.guess) << ", final_time " << options.final_time << ", levels " << options.levels << ", coarsening";
-  for (const int64_t c : options.coarsening.values()) out << ' ' << c;
-  out << ", min_coarse " << options.min_coarse << ", iterations " << options.forward.iterations << " and " << options.backward.iterations
-      << ", tolerances " << options.forward.tolerance << " and " << options.backward.tolerance << ", layers in front " << options.front_layers
-      << ", behind " << options.back_layers << ", seed " << options.seed;
-  for (const MgritOptions* direction : {&options.forward, &options.backward}) {
-    out << ", relaxations";
-    for (const int nu : direction->cycle.relaxations.values()) out << ' ' << nu;
-    out << ", skip " << direction->cycle.skip_downcycle << ", F-cycles " << direction->cycle.f_cycle << ", residuals " << direction->residuals
-        << ", on divergence " << static_cast<int>(direction->on_divergence);
-  }
-  return std::move(out).str();
+  return lines;
 }
 
 /// The reversed ranks of `comm`.
@@ -66,9 +54,26 @@ Communicator reversed(const Communicator& comm) { return comm.split(0, -comm.ran
 
 }  // namespace
 
+void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
+  const std::vector<std::pair<std::string, Guess>> guesses{{"zero", Guess::zero}, {"previous", Guess::previous}};
+  LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
+  visitor.field("final_time", options.final_time, {.least = 0, .above = true}, {.meaning = "T, of every ODE block: its step size is T / layers"});
+  visit(levels, visitor);
+  options.levels = levels.levels;
+  options.coarsening = levels.coarsening;
+  options.min_coarse = levels.min_coarse;
+  visitor.group("forward", options.forward);
+  visitor.group("backward", options.backward);
+  visitor.field("guess", options.guess, guesses, {.meaning = "where the iterations of a pass begin"});
+  visitor.field("recompute", options.recompute, {.meaning = "keep states at C-points alone, and compute the others again in the backward pass"});
+  visitor.field("front_layers", options.front_layers, count_from(0, any_count),
+                {.meaning = "first ones of every ODE block outside of the iterations"});
+  visitor.field("back_layers", options.back_layers, count_from(0, any_count), {.meaning = "last ones of every ODE block outside of the iterations"});
+  visitor.field("seed", options.seed, Bounds{}, {.meaning = "of initial values and of random layers"});
+}
+
 void LayerParallelOptions::validate() const {
-  TW_EXPECTS(final_time > 0, "final_time must be above 0, is ", final_time);
-  TW_EXPECTS(front_layers >= 0 && back_layers >= 0, "front_layers and back_layers must be at least 0");
+  expect_none(out_of_bounds(*this));
   LevelOptions{levels, coarsening, min_coarse}.validate();
   forward.validate();
   backward.validate();
@@ -113,7 +118,7 @@ Layer make_plain_layer(const Block& block, size_t index, uint64_t seed) {
 
 LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options)
     : comm_(comm.dup()), reversed_(reversed(comm_)), blocks_(std::move(blocks)), options_(std::move(options)) {
-  expect_same_on_all_ranks(comm_, "the blocks and options of a LayerParallel", {describe_network(blocks_, options_)});
+  expect_same_on_all_ranks(comm_, "the blocks and options of a LayerParallel", lines_of(blocks_, options_));
   options_.validate();
   for (const Block& block : blocks_) TW_EXPECTS(block.count >= 1, "a block has at least one layer, not ", block.count);
   TW_EXPECTS(std::any_of(blocks_.begin(), blocks_.end(), [](const Block& block) { return block.is_ode(); }),

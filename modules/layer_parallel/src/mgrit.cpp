@@ -5,7 +5,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
-#include <sstream>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
@@ -346,35 +346,44 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
 
 }  // namespace
 
+void visit(MgritOptions& options, OptionVisitor& visitor) {
+  const std::vector<std::pair<std::string, TemporalNorm>> norms{{"one", TemporalNorm::one}, {"two", TemporalNorm::two}, {"max", TemporalNorm::max}};
+  const std::vector<std::pair<std::string, OnDivergence>> reactions{
+      {"report", OnDivergence::report}, {"more_iterations", OnDivergence::more_iterations}, {"serial", OnDivergence::serial}};
+  visitor.field("iterations", options.iterations, count_from(1), {.meaning = "at most"});
+  visitor.field("tolerance", options.tolerance, {.least = 0}, {.meaning = "stop after an iteration whose residual is below; 0: make all"});
+  visitor.group("cycle", options.cycle);
+  visit_field(visitor, "weights", options.weights, {.least = 0, .most = 2, .above = true}, {.meaning = "w of C-relaxations, by level"});
+  visitor.field("residuals", options.residuals, {.meaning = "compute them"});
+  visitor.field("norm", options.norm, norms, {.meaning = "of the residuals at the C-points of level 0"});
+  visitor.field("on_divergence", options.on_divergence, reactions, {.meaning = "what to do when the residual has grown, or is not finite"});
+}
+
+void visit(MgritFinish& finish, OptionVisitor& visitor) {
+  visitor.field("last_c_relaxation", finish.last_c_relaxation, {.meaning = "relax the C-points once more"});
+  visitor.field("store_all", finish.store_all, {.meaning = "keep all points", .may_differ = true});
+}
+
 void MgritOptions::validate() const {
-  TW_EXPECTS(iterations >= 1, "iterations must be at least 1, is ", iterations);
-  TW_EXPECTS(tolerance <= 0 || residuals, "a tolerance needs residuals");
+  expect_none(out_of_bounds(*this));
+  TW_EXPECTS(tolerance == 0 || residuals, "a tolerance needs residuals");
   TW_EXPECTS(!weights.values().empty(), "weights needs a value");
-  for (const double w : weights.values()) TW_EXPECTS(w > 0 && w <= 2, "weights lie above 0 and up to 2, got ", w);
   cycle.validate();
 }
 
 namespace {
 
-/// What ranks must agree on, an option a line.
+/// What ranks must agree on.
 std::vector<std::string> lines_of(const LevelPlan& plan, const MgritOptions& options, const MgritFinish& finish) {
-  std::ostringstream out;
-  out.precision(std::numeric_limits<double>::max_digits10);
-  const auto list = [&](const char* name, const auto& values) {
-    out << name << ':';
-    for (const auto& value : values) out << ' ' << value;
-    out << '\n';
-  };
+  std::vector<std::string> lines;
   for (int l = 0; l < plan.levels(); ++l)
-    list("steps and coarsening of a level", std::initializer_list{plan.level(l).steps, plan.level(l).coarsening});
-  list("blocks of steps", plan.cuts());
-  list("owner of a step", std::initializer_list{static_cast<int>(plan.owner())});
-  list("relaxations", options.cycle.relaxations.values());
-  list("weights", options.weights.values());
-  out << "iterations: " << options.iterations << "\ntolerance: " << options.tolerance << "\nskip_downcycle: " << options.cycle.skip_downcycle
-      << "\nf_cycle: " << options.cycle.f_cycle << "\nlast_c_relaxation: " << finish.last_c_relaxation << "\nresiduals: " << options.residuals
-      << "\nnorm: " << static_cast<int>(options.norm) << "\non_divergence: " << static_cast<int>(options.on_divergence);
-  return {std::move(out).str()};
+    lines.push_back(concat("steps of level ", l, ": ", plan.level(l).steps, ", coarsening ", plan.level(l).coarsening));
+  std::string cuts = "blocks of steps end at";
+  for (const int64_t cut : plan.cuts()) cuts += concat(' ', cut);
+  lines.push_back(std::move(cuts));
+  lines.push_back(concat("owner of a step: ", plan.owner() == StepOwner::left ? "left" : "right"));
+  for (auto& options_lines : {value_lines(options), value_lines(finish)}) lines.insert(lines.end(), options_lines.begin(), options_lines.end());
+  return lines;
 }
 
 }  // namespace

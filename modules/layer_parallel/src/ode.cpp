@@ -4,9 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
-#include <limits>
-#include <sstream>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
@@ -15,6 +13,17 @@
 #include "states.hpp"
 
 namespace tw::layer_parallel::mgrit {
+
+/// Without those of the solver.
+static void visit(Options<State>& options, OptionVisitor& visitor) {
+  LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
+  visitor.field("final_time", options.final_time, {.least = 0, .above = true}, {.meaning = "T; point k lies at T k / N"});
+  visit(levels, visitor);
+  visitor.presence("guess", static_cast<bool>(options.guess));
+  visitor.field("costs", options.costs, {.least = 0}, {.meaning = "of steps of the finest level, in any unit"});
+  visitor.presence("norm", static_cast<bool>(options.norm));
+}
+
 namespace {
 
 class OdePropagator : public StepwisePropagator {
@@ -32,28 +41,22 @@ class OdePropagator : public StepwisePropagator {
   const std::function<double(const State&)>& norm_;
 };
 
-/// What ranks must agree on, an option a line; the solver looks at its own.
+/// What ranks must agree on; the solver looks at its own.
 std::vector<std::string> lines_of(const State& u0, int64_t steps, const Options<State>& options) {
-  std::ostringstream out;
-  out.precision(std::numeric_limits<double>::max_digits10);
-  out << "u_0: " << describe(u0) << "\nsteps: " << steps << "\nfinal_time: " << options.final_time << "\nlevels: " << options.levels
-      << "\nmin_coarse: " << options.min_coarse << "\na guess: " << static_cast<bool>(options.guess)
-      << "\na norm: " << static_cast<bool>(options.norm) << "\ncoarsening:";
-  for (const int64_t c : options.coarsening.values()) out << ' ' << c;
-  out << "\ncosts:";
-  for (const double cost : options.costs) out << ' ' << cost;
-  return {std::move(out).str()};
+  std::vector<std::string> lines = value_lines(options);
+  lines.push_back(concat("u_0 ", describe(u0)));
+  lines.push_back(concat("steps ", steps));
+  return lines;
 }
 
 void validate(const State& u0, int64_t steps, const Options<State>& options) {
-  TW_EXPECTS(options.final_time > 0, "final_time must be above 0, is ", options.final_time);
+  expect_none(out_of_bounds(options));
   TW_EXPECTS(steps >= 1, "at least one step is needed, got ", steps);
   TW_EXPECTS(!u0.empty(), "u_0 needs a tensor");
   for (const at::Tensor& tensor : u0) {
     TW_EXPECTS(tensor.defined() && (tensor.is_floating_point() || tensor.is_complex()), "u_0 is ", describe(u0),
                "; a state's tensors are floating-point or complex");
   }
-  TW_EXPECTS(std::ranges::all_of(options.costs, [](double cost) { return cost >= 0; }), "costs must be at least 0");
   options.solver.validate();
 }
 

@@ -74,7 +74,7 @@ TEST(Mgrit, HasTheResidualsOfTheReference) {
                              partition_steps(problem.steps, world().size(), unit), owner);
         Mgrit mgrit(world(), plan,
                     {.iterations = options["max_iter"],
-                     .tolerance = options["tol"],
+                     .tolerance = std::max(0.0, options["tol"].get<double>()),  // there, -1 is to make all iterations
                      .cycle = {.relaxations = PerLevel<int>(options["nrelax"].get<std::vector<int>>()), .skip_downcycle = options["skip"]},
                      .weights = options["weight"].get<double>()},
                     {.store_all = true});

@@ -254,7 +254,7 @@ TEST(Ode, RefusesWhatIsWrongOrDiffersBetweenRanks) {
     EXPECT_NE(what.find(why), std::string::npos) << what;
   };
   refused("at least one step", 1, 0, {});
-  refused("final_time must be above 0", 1, 8, {.final_time = 0});
+  refused("final_time must be positive, got 0", 1, 8, {.final_time = 0});
   refused("levels must be at least 1", 1, 8, {.levels = 0});
   refused("iterations must be at least 1", 1, 8, {.solver = {.iterations = 0}});
   refused("2 costs for 8 steps", 1, 8, {.costs = {1, 1}});
@@ -268,12 +268,12 @@ TEST(Ode, RefusesWhatIsWrongOrDiffersBetweenRanks) {
   if (world().size() == 1) return;
   const bool last = world().rank() == world().size() - 1;
   const std::string rank = "rank " + std::to_string(world().size() - 1);
-  refused((rank + " has 'levels: 3' where rank 0 has 'levels: 2'").c_str(), 1, 32, {.levels = last ? 3 : 2});
-  refused((rank + " has 'steps: 33'").c_str(), 1, last ? 33 : 32, {});
-  refused((rank + " has 'tolerance: 0.5'").c_str(), 1, 32, {.solver = {.tolerance = last ? 0.5 : 0}});
+  refused((rank + " has 'levels 3' where rank 0 has 'levels 2'").c_str(), 1, 32, {.levels = last ? 3 : 2});
+  refused((rank + " has 'steps 33'").c_str(), 1, last ? 33 : 32, {});
+  refused((rank + " has 'tolerance 0.5'").c_str(), 1, 32, {.solver = {.tolerance = last ? 0.5 : 0}});
   EXPECT_NE(error_of([&] {
               mgrit::solve(world(), at::zeros({last ? 3 : 2}, at::kDouble), 8, [](double, double, const at::Tensor& u) { return u; });
-            }).find("has 'u_0: float64 [3]' where rank 0 has 'u_0: float64 [2]'"),
+            }).find("has 'u_0 float64 [3]' where rank 0 has 'u_0 float64 [2]'"),
             std::string::npos);
 }
 

@@ -101,8 +101,8 @@ void BatchRun::forward(int m, bool backward_follows) {
     now.departure.values.push_back({"", outputs.front().sizes().vec(), outputs.front().scalar_type()});
     return;
   }
-  const std::vector<Partner> behind = place_.ranks.partners(place_.stage + 1, rows, mine);
-  now.departure = hand_on(place_.comm, behind, {std::move(outputs), now.pass.wanted()}, mine, sends_);
+  const std::vector<Partner> after = place_.ranks.partners(place_.stage + 1, rows, mine);
+  now.departure = hand_on(place_.comm, after, {std::move(outputs), now.pass.wanted()}, mine, sends_);
 }
 
 void BatchRun::backward(int m) {

@@ -34,7 +34,7 @@ struct Batch {
 /// Executes a rank's actions on one batch.
 ///
 /// A forward pass receives the rows of this rank's share from the ranks of the stage before, computes, and hands the outputs on to the ranks of the
-/// stage behind, with a word on which of them want a cotangent back. A backward pass goes the other way; shapes are known then. Sends do not wait.
+/// next stage, with a word on which of them want a cotangent back. A backward pass goes the other way; shapes are known then. Sends do not wait.
 /// Ranks without rows of a micro-batch do nothing, and nobody waits for them.
 class BatchRun {
  public:

@@ -18,13 +18,6 @@
 namespace tw::pipeline {
 namespace {
 
-template <class List>
-std::string text_of_list(const char* name, const List& list) {
-  std::string text = name;
-  for (const auto& each : list) text += concat(' ', static_cast<int64_t>(each));
-  return text;
-}
-
 std::vector<int> replicas_of(const PipelineOptions& options) {
   return options.replicas.empty() ? std::vector<int>(static_cast<size_t>(options.schedule.stages), 1) : options.replicas;
 }
@@ -62,11 +55,11 @@ LossOfMany of_one(const Loss& loss) {
 StageRanks ranks_of(const PipelineOptions& options) { return StageRanks(replicas_of(options)); }
 
 void expect_fit(const Communicator& comm, const PipelineOptions& options, const std::string& what) {
-  expect_same_on_all_ranks(
-      comm, "a pipeline's options",
-      {concat(options.schedule.stages, " stages, ", options.schedule.micro_batches, " micro-batches"), to_text(options.schedule),
-       text_of_list("replicas", options.replicas), text_of_list("blocks", options.blocks), text_of_list("recompute", options.recompute),
-       concat("seed ", options.seed), concat("sharding ", static_cast<int>(options.sharding)), what});
+  std::vector<std::string> lines = value_lines(options);
+  lines.push_back(concat(options.schedule.stages, " stages, ", options.schedule.micro_batches, " micro-batches"));
+  lines.push_back(to_text(options.schedule));
+  lines.push_back(what);
+  expect_same_on_all_ranks(comm, "a pipeline's options", lines);
   options.validate();
   TW_EXPECTS(options.ranks() == comm.size(), "the stages have ", options.ranks(), " ranks, but there are ", comm.size());
 }

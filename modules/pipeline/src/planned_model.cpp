@@ -17,6 +17,7 @@
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/planning/stage_ranks.hpp>
 #include <tw/tensor/memory_order.hpp>
+#include <tw/tensor/tensor_copies.hpp>
 
 #include "in_turn.hpp"
 
@@ -95,6 +96,9 @@ PlanOptions plan_options_of(const ModelPlanOptions& options, const std::vector<a
   made.parameters = options.parameters;
   made.recompute = options.recompute;
   made.together = options.together;
+  made.max_blocks = options.max_blocks;
+  made.gap = options.gap;
+  made.best_plans = options.best_plans;
   return made;
 }
 
@@ -280,24 +284,6 @@ struct Captured {
   }
 };
 
-/// Puts back what a pass changes.
-class KeptBuffers {
- public:
-  explicit KeptBuffers(const std::vector<NamedTensor>& buffers) : buffers_(buffers) {
-    for (const NamedTensor& each : buffers) before_.push_back(each.tensor.clone());
-  }
-  ~KeptBuffers() {
-    const at::NoGradGuard no_grad;
-    for (size_t i = 0; i < before_.size(); ++i) at::Tensor(buffers_[i].tensor).copy_(before_[i]);
-  }
-  KeptBuffers(const KeptBuffers&) = delete;
-  KeptBuffers& operator=(const KeptBuffers&) = delete;
-
- private:
-  const std::vector<NamedTensor>& buffers_;
-  std::vector<at::Tensor> before_;
-};
-
 PlanResult planned(const Profile& profile, const std::vector<at::Tensor>& example, const ModelPlanOptions& options) {
   TW_EXPECTS(!options.parameters.sharded_optimizer, "ModelPlanOptions::parameters: replicas of a planned module have the whole optimizer state each");
   return plan(profile, cluster_of(options), plan_options_of(options, example));
@@ -307,7 +293,7 @@ PlanResult planned(const Profile& profile, const std::vector<at::Tensor>& exampl
 
 ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example, const ModelPlanOptions& options) {
   Captured captured(module, forward, example);
-  const KeptBuffers kept(captured.buffers);
+  const KeptTensors kept(captured.buffers);
   const Profile profile = measured_profile(captured.training, tensors_of(module), example, {.cache = options.profile_cache});
   PlanResult result = planned(profile, example, options);
   return {std::move(captured.training), std::move(captured.evaluation), std::move(result)};
@@ -316,10 +302,17 @@ ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const s
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options) {
   Captured captured = on_all_ranks(comm, "capturing the module", [&] { return Captured(module, forward, example); });
+  std::vector<std::string> lines = value_lines(cluster_of(options));
+  for (std::string& line : value_lines(plan_options_of(options, example))) lines.push_back(std::move(line));
+  for (const std::vector<std::string>& names : options.together) {
+    lines.emplace_back("together");
+    for (const std::string& name : names) lines.back() += ' ' + name;
+  }
+  expect_same_on_all_ranks(comm, "the options of a plan", lines);
   expect_same_on_all_ranks(
       comm, "the module that is planned",
       {"training, operators of hash " + captured.training.hash(), "evaluation, operators of hash " + captured.evaluation.hash()});
-  const KeptBuffers kept(captured.buffers);
+  const KeptTensors kept(captured.buffers);
   const Profile profile = measured_profile(comm, captured.training, tensors_of(module), example, {.cache = options.profile_cache});
   PlanResult result = on_all_ranks(comm, "planning the module", [&] { return comm.rank() == 0 ? planned(profile, example, options) : PlanResult(); });
   const std::string best = broadcast_string(comm, comm.rank() == 0 ? to_json(result.best(), profile) : "", Rank(0));

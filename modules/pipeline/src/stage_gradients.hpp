@@ -33,7 +33,7 @@ class StageGradients {
 
   /// Before the first backward pass of a run.
   void begin();
-  /// Behind the last one. Collective over `comm`.
+  /// After the last one. Collective over `comm`.
   void reduce();
   /// See Pipeline::clip_grad_norm().
   double clip(const Communicator& comm, double max_norm);

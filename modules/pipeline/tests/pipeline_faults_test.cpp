@@ -123,7 +123,7 @@ TEST(PipelineFaults, OptionsAreChecked) {
   refuses(options, concat("the stages have ", 2 * size, " ranks"));
   options = good;
   options.replicas.assign(stages, 0);
-  refuses(options, "replicas: a stage has at least one rank, got 0");
+  refuses(options, "replicas must be at least 1, got 0");
   options = good;
   options.replicas.assign(stages + 1, 1);
   refuses(options, "replicas has");

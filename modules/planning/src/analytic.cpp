@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/planning/analytic.hpp>
 
-#include <cstdio>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/hash.hpp>
+#include <tw/base/number_text.hpp>
 
 namespace tw::pipeline {
 namespace {
@@ -40,9 +40,7 @@ class Builder {
     return add(name, std::move(from), {}, {0, flops / rates_.flops_per_second + element * moved / rates_.bytes_per_second}, output, saved);
   }
   Profile finish(const std::string& description) {
-    char digits[17];
-    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(content_hash(description)));
-    profile_.hash = digits;
+    profile_.hash = hex_text(content_hash(description));
     return std::move(profile_);
   }
 
@@ -93,10 +91,12 @@ int attention(Builder& builder, const std::string& name, int from, double width,
 
 }  // namespace
 
-void Rates::validate() const {
-  TW_EXPECTS(flops_per_second > 0, "flops_per_second must be positive, is ", flops_per_second);
-  TW_EXPECTS(bytes_per_second > 0, "bytes_per_second must be positive, is ", bytes_per_second);
+void visit(Rates& rates, OptionVisitor& visitor) {
+  visitor.field("flops_per_second", rates.flops_per_second, {.least = 0, .above = true}, {.meaning = "of a device"});
+  visitor.field("bytes_per_second", rates.bytes_per_second, {.least = 0, .above = true}, {.meaning = "of a device's memory"});
 }
+
+void Rates::validate() const { expect_none(out_of_bounds(*this)); }
 
 Profile mlp_profile(int64_t hidden, int64_t layers, int64_t input, int64_t outputs, const Rates& rates) {
   TW_EXPECTS(hidden >= 1 && layers >= 1 && input >= 1 && outputs >= 1, "sizes must be at least 1, are ", hidden, ", ", layers, ", ", input, ", ",

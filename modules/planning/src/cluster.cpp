@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/planning/cluster.hpp>
 
-#include <tw/base/contract.hpp>
-
 namespace tw::pipeline {
 
-void Link::validate(const char* name) const {
-  TW_EXPECTS(latency_s >= 0, name, ".latency_s must be at least 0, is ", latency_s);
-  TW_EXPECTS(bytes_per_second > 0, name, ".bytes_per_second must be positive, is ", bytes_per_second);
+void visit(Link& link, OptionVisitor& visitor) {
+  visitor.field("latency_s", link.latency_s, {.least = 0}, {.meaning = "of a message", .unit = "s"});
+  visitor.field("bytes_per_second", link.bytes_per_second, {.least = 0, .above = true}, {.meaning = "each way", .unit = "bytes/s"});
 }
 
 double ring_all_reduce(int replicas, double bytes, const Link& link) noexcept {
   return replicas <= 1 ? 0 : 2.0 * (replicas - 1) * link.transfer(bytes / replicas);
 }
 
-void Cluster::validate() const {
-  TW_EXPECTS(devices >= 1, "devices must be at least 1, are ", devices);
-  TW_EXPECTS(memory_bytes > 0, "memory_bytes must be positive, is ", memory_bytes);
-  between_stages.validate("between_stages");
-  within_stage.validate("within_stage");
+void visit(Cluster& cluster, OptionVisitor& visitor) {
+  visitor.field("devices", cluster.devices, count_from(1), {.meaning = "equal ones"});
+  visitor.field("memory_bytes", cluster.memory_bytes, {.least = 0, .above = true}, {.meaning = "of each device", .unit = "bytes"});
+  visitor.group("between_stages", cluster.between_stages);
+  visitor.group("within_stage", cluster.within_stage);
+  visitor.field("overlapped_all_reduce", cluster.overlapped_all_reduce,
+                {.meaning = "reduce gradients while the last backward pass of a stage goes on"});
 }
 
-void ParameterMemory::validate() const {
-  TW_EXPECTS(weights >= 0 && gradients >= 0 && optimizer >= 0, "weights, gradients and optimizer must be at least 0, are ", weights, ", ", gradients,
-             " and ", optimizer);
+void Cluster::validate() const { expect_none(out_of_bounds(*this)); }
+
+void visit(ParameterMemory& memory, OptionVisitor& visitor) {
+  visitor.field("weights", memory.weights, {.least = 0}, {.meaning = "for each byte of a parameter", .unit = "bytes"});
+  visitor.field("gradients", memory.gradients, {.least = 0}, {.meaning = "for each byte of a parameter", .unit = "bytes"});
+  visitor.field("optimizer", memory.optimizer, {.least = 0}, {.meaning = "of its state, for each byte of a parameter", .unit = "bytes"});
+  visitor.field("sharded_optimizer", memory.sharded_optimizer, {.meaning = "each of n replicas has 1/n of the optimizer's state (ZeRO 1)"});
 }
 
 }  // namespace tw::pipeline

@@ -49,10 +49,15 @@ class Planner {
 
 }  // namespace
 
+void visit(CycleOptions& options, OptionVisitor& visitor) {
+  visit_field(visitor, "relaxations", options.relaxations, count_from(0), {.meaning = "before each restriction, by level; 0: F-, 1: FCF-relaxation"});
+  visitor.field("skip_downcycle", options.skip_downcycle, {.meaning = "begin the first iteration on the coarsest level"});
+  visitor.field("f_cycle", options.f_cycle, count_from(0), {.meaning = "V-cycles on each level on the way up; 0: V-cycles alone"});
+}
+
 void CycleOptions::validate() const {
+  expect_none(out_of_bounds(*this));
   TW_EXPECTS(!relaxations.values().empty(), "relaxations needs a value");
-  for (const int nu : relaxations.values()) TW_EXPECTS(nu >= 0, "relaxations must be at least 0, is ", nu);
-  TW_EXPECTS(f_cycle >= 0, "f_cycle must be at least 0, is ", f_cycle);
 }
 
 const char* name_of(Phase::Kind kind) {

@@ -61,10 +61,10 @@ std::string first_without_place(const Stretches& stretches, const Candidate& few
   int devices = 0;
   int first = -1;
   double missing = 0;
-  auto behind = static_cast<int>(fewest.stages.size());
+  auto to_end = static_cast<int>(fewest.stages.size());
   for (const StageChoice& stage : fewest.stages) {
     devices += stage.replicas;
-    const int held = in_flight(fewest.setting.schedule, fewest.setting.micro_batches, behind--);
+    const int held = in_flight(fewest.setting.schedule, fewest.setting.micro_batches, to_end--);
     if (devices > cluster.devices) {
       if (first < 0) first = begin;
       missing += stage.replicas * least_bytes(stretches, begin, stage.end, stage.replicas, held, fewest.setting.rows, cluster, options);

@@ -36,11 +36,15 @@ std::vector<int64_t> cut_by_cost(const std::vector<double>& costs, int ranks) {
 
 }  // namespace
 
+void visit(LevelOptions& options, OptionVisitor& visitor) {
+  visitor.field("levels", options.levels, count_from(1), {.meaning = "at most; 1: serial"});
+  visit_field(visitor, "coarsening", options.coarsening, count_from(2, any_count), {.meaning = "points of a level for one of the next, by level"});
+  visitor.field("min_coarse", options.min_coarse, count_from(1, any_count), {.meaning = "that a level has at least", .unit = "steps"});
+}
+
 void LevelOptions::validate() const {
-  TW_EXPECTS(levels >= 1, "levels must be at least 1, is ", levels);
+  expect_none(out_of_bounds(*this));
   TW_EXPECTS(!coarsening.values().empty(), "coarsening needs a value");
-  for (const int64_t c : coarsening.values()) TW_EXPECTS(c >= 2, "coarsening must be at least 2, is ", c);
-  TW_EXPECTS(min_coarse >= 1, "min_coarse must be at least 1, is ", min_coarse);
 }
 
 std::vector<Level> plan_levels(int64_t steps, const LevelOptions& options) {

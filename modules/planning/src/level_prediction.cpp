@@ -70,12 +70,14 @@ double time_of(const LevelPlan& plan, const PassOptions& pass, double step, doub
 
 }  // namespace
 
-void Costs::validate() const {
-  TW_EXPECTS(step > 0, "step must be above 0, is ", step);
-  TW_EXPECTS(backward > 0, "backward must be above 0, is ", backward);
-  TW_EXPECTS(message >= 0, "message must be at least 0, is ", message);
-  TW_EXPECTS(serial_layers >= 0, "serial_layers must be at least 0, is ", serial_layers);
+void visit(Costs& costs, OptionVisitor& visitor) {
+  visitor.field("step", costs.step, {.least = 0, .above = true}, {.meaning = "a layer's forward step, in any unit of time"});
+  visitor.field("backward", costs.backward, {.least = 0, .above = true}, {.meaning = "a step of the adjoint", .unit = "forward steps"});
+  visitor.field("message", costs.message, {.least = 0}, {.meaning = "from its sending until the receiver has it, in the unit of `step`"});
+  visitor.field("serial_layers", costs.serial_layers, count_from(0, any_count), {.meaning = "before and after the grid"});
 }
+
+void Costs::validate() const { expect_none(out_of_bounds(*this)); }
 
 int64_t longest_way(const LevelPlan& plan, const PassOptions& pass) {
   double steps = 0;

@@ -27,14 +27,19 @@ void add_choices(std::vector<Choice>& all, int64_t layers, int ranks, int levels
 
 }  // namespace
 
+void visit(Candidates& candidates, OptionVisitor& visitor) {
+  visitor.group("costs", candidates.costs);
+  visitor.field("max_levels", candidates.max_levels, count_from(1), {.meaning = "that are tried"});
+  visitor.field("relaxations", candidates.relaxations, count_from(0), {.meaning = "on every level, that are tried"});
+  visitor.field("forward_iterations", candidates.forward_iterations, count_from(1), {.meaning = "of a forward pass"});
+  visitor.field("backward_iterations", candidates.backward_iterations, count_from(1), {.meaning = "of a backward pass"});
+  visitor.field("residuals", candidates.residuals, {.meaning = "are computed"});
+}
+
 void Candidates::validate() const {
-  costs.validate();
+  expect_none(out_of_bounds(*this));
   TW_EXPECTS(!coarsenings.empty() && !relaxations.empty(), "coarsenings and relaxations need a value");
-  TW_EXPECTS(max_levels >= 1, "max_levels must be at least 1, is ", max_levels);
-  for (const PerLevel<int64_t>& coarsening : coarsenings) LevelOptions{.levels = max_levels, .coarsening = coarsening}.validate();
-  for (const int nu : relaxations) CycleOptions{.relaxations = nu}.validate();
-  TW_EXPECTS(forward_iterations >= 1 && backward_iterations >= 1, "iterations must be at least 1, are ", forward_iterations, " and ",
-             backward_iterations);
+  for (const PerLevel<int64_t>& coarsening : coarsenings) LevelOptions{.coarsening = coarsening}.validate();
 }
 
 std::vector<Choice> choices(int64_t layers, int ranks, const Candidates& candidates) {

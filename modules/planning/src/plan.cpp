@@ -103,14 +103,19 @@ std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, i
   return problems;
 }
 
-const char* name_of(Recompute recompute) noexcept {
-  switch (recompute) {
-    case Recompute::none: return "none";
-    case Recompute::selective: return "selective";
-    case Recompute::full: return "full";
-  }
-  return "";
+const std::vector<std::pair<std::string, Recompute>>& recompute_names() {
+  static const std::vector<std::pair<std::string, Recompute>> names{
+      {"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}};
+  return names;
 }
+
+const std::vector<std::pair<std::string, ScheduleKind>>& schedule_names() {
+  static const std::vector<std::pair<std::string, ScheduleKind>> names{{"gpipe", ScheduleKind::gpipe},
+                                                                       {"1f1b", ScheduleKind::one_forward_one_backward}};
+  return names;
+}
+
+const char* name_of(Recompute recompute) noexcept { return recompute_names().at(static_cast<size_t>(recompute)).first.c_str(); }
 
 const char* name_of(ScheduleKind schedule) noexcept { return schedule == ScheduleKind::gpipe ? "gpipe" : "1f1b"; }
 

@@ -46,21 +46,21 @@ std::vector<int> operators_from(const nlohmann::json& json, const char* name, co
 }
 
 template <class Kind>
-Kind kind_from(const nlohmann::json& json, const char* name, std::initializer_list<Kind> kinds, const std::string& where) {
-  const auto text = field<std::string>(json, name, where);
+Kind kind_from(const nlohmann::json& json, const char* key, const std::vector<std::pair<std::string, Kind>>& names, const std::string& where) {
+  const auto text = field<std::string>(json, key, where);
   std::string known;
-  for (const Kind kind : kinds) {
-    if (text == name_of(kind)) return kind;
-    known += concat(known.empty() ? "" : ", ", name_of(kind));
+  for (const auto& [name, kind] : names) {
+    if (text == name) return kind;
+    known += (known.empty() ? "" : ", ") + name;
   }
-  throw Error(concat(where, '.', name, " is \"", text, "\", must be one of ", known));
+  throw Error(concat(where, '.', key, " is \"", text, "\", must be one of ", known));
 }
 
 StagePlan stage_from(const nlohmann::json& json, const Names& names, const std::string& where) {
   refuse_others(json, {"operators", "replicas", "recompute", "segments", "predicted"}, where);
   StagePlan stage{.operators = operators_from(json, "operators", names, where),
                   .replicas = field<int>(json, "replicas", where),
-                  .recompute = kind_from(json, "recompute", {Recompute::none, Recompute::selective, Recompute::full}, where)};
+                  .recompute = kind_from(json, "recompute", recompute_names(), where)};
   if (json.contains("segments")) stage.segments = operators_from(json, "segments", names, where);
   return stage;
 }
@@ -100,7 +100,7 @@ Plan plan_from_json(std::string_view text, const Profile& profile, int devices) 
   Plan plan{.hash = field<std::string>(json, "hash", "plan"),
             .batch = field<int64_t>(json, "batch", "plan"),
             .micro_batches = field<int>(json, "micro_batches", "plan"),
-            .schedule = kind_from(json, "schedule", {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}, "plan")};
+            .schedule = kind_from(json, "schedule", schedule_names(), "plan")};
   // First: with another model's names, nothing else would make sense.
   if (plan.hash != profile.hash) throw Error(wrong_hash(plan, profile));
   const Names names(profile);

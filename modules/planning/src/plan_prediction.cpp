@@ -65,7 +65,7 @@ void predict_step(Plan& plan, const std::vector<Affine>& borders, const Cluster&
 
 Plan predicted(Plan plan, const Profile& profile, const Cluster& cluster, const ParameterMemory& parameters) {
   cluster.validate();
-  parameters.validate();
+  expect_none(out_of_bounds("parameters", parameters));
   const std::vector<std::string> problems = problems_of(plan, profile, cluster.devices);
   TW_EXPECTS(problems.empty(), problems.front());
   StageOrder ordered = order_of(plan, profile);

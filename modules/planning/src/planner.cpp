@@ -38,9 +38,9 @@ Plan plan_of(const Candidate& candidate, const Stretches& stretches, const Clust
             .schedule = candidate.setting.schedule};
   std::vector<Affine> borders;
   int begin = 0;
-  auto behind = static_cast<int>(candidate.stages.size());
+  auto to_end = static_cast<int>(candidate.stages.size());
   for (const auto& [end, replicas, recompute] : candidate.stages) {
-    const StageSetting setting{share_of_rows(candidate.setting.rows, replicas), replicas, in_flight(plan.schedule, plan.micro_batches, behind--),
+    const StageSetting setting{share_of_rows(candidate.setting.rows, replicas), replicas, in_flight(plan.schedule, plan.micro_batches, to_end--),
                                recompute};
     StagePlan& stage = plan.stages.emplace_back(StagePlan{.replicas = replicas, .recompute = recompute});
     stage.figures = figures_of(stage_load(stretches, begin, end, setting.rows), setting, cluster, options.parameters);
@@ -136,16 +136,23 @@ Relaxations relaxations(const Stretches& stretches, const Cluster& cluster, cons
 
 }  // namespace
 
+void visit(PlanOptions& options, OptionVisitor& visitor) {
+  visitor.field("batch", options.batch, count_from(1, any_count), {.meaning = "of a step, over all devices", .unit = "rows"});
+  visitor.field("micro_batches", options.micro_batches, count_from(1),
+                About{.meaning = "only so; otherwise powers of two, and divisors of the batch"});
+  visitor.field("schedule", options.schedule, schedule_names(), About{.meaning = "only this one; otherwise both"});
+  visitor.field("max_stages", options.max_stages, count_from(1), About{.meaning = "otherwise as many as devices"});
+  visitor.group("parameters", options.parameters);
+  visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "what stages may do"});
+  visitor.field("max_blocks", options.max_blocks, count_from(1), {.meaning = "that operators are cut into before the search"});
+  visitor.field("gap", options.gap, {.least = 0, .most = 1, .below = true}, {.meaning = "by which a plan may be worse than the best; 0: exact"});
+  visitor.field("best_plans", options.best_plans, count_from(1), {.meaning = "that are returned, at most"});
+}
+
 void PlanOptions::validate() const {
-  TW_EXPECTS(batch >= 1, "batch must be at least 1, is ", batch);
-  TW_EXPECTS(!micro_batches || *micro_batches >= 1, "micro_batches must be at least 1, is ", micro_batches.value_or(0));
+  expect_none(out_of_bounds(*this));
   TW_EXPECTS(!micro_batches || *micro_batches <= batch, "a batch of ", batch, " is smaller than its ", micro_batches.value_or(0), " micro-batches");
-  TW_EXPECTS(!max_stages || *max_stages >= 1, "max_stages must be at least 1, is ", max_stages.value_or(0));
   TW_EXPECTS(!recompute.empty(), "recompute must allow something");
-  TW_EXPECTS(max_blocks >= 1, "max_blocks must be at least 1, is ", max_blocks);
-  TW_EXPECTS(gap >= 0 && gap < 1, "gap must be at least 0 and below 1, is ", gap);
-  TW_EXPECTS(best_plans >= 1, "best_plans must be at least 1, is ", best_plans);
-  parameters.validate();
 }
 
 std::vector<int> micro_batch_counts(const PlanOptions& options) {

@@ -21,7 +21,7 @@ struct StageSetting {
 struct StageLoad {
   const Stretch& stretch;
   double input_bytes = 0;    ///< of the rows, from the stage before; of the model, for the first one
-  double output_bytes = 0;   ///< to the stage behind; 0 for the last one
+  double output_bytes = 0;   ///< to the next stage; 0 for the last one
   bool is_first = false;     ///< receives nothing
   double segment_bytes = 0;  ///< see Stretches::segments_peak()
 };
@@ -35,9 +35,9 @@ StageFigures figures_of(const StageLoad& load, const StageSetting& setting, cons
 /// Rows of a replica.
 inline int64_t share_of_rows(int64_t rows, int replicas) { return divide_up(rows, replicas); }
 
-/// Micro-batches whose activations the stage holds at once. @param behind stages from it to the end, itself too
-inline int in_flight(ScheduleKind schedule, int micro_batches, int behind) {
-  return schedule == ScheduleKind::gpipe || micro_batches < behind ? micro_batches : behind;
+/// Micro-batches whose activations the stage holds at once. @param to_end stages from it to the end, itself too
+inline int in_flight(ScheduleKind schedule, int micro_batches, int to_end) {
+  return schedule == ScheduleKind::gpipe || micro_batches < to_end ? micro_batches : to_end;
 }
 
 /// Of the values that cross `border`, when this many replicas on one side send to this many on the other; the side with fewer has the most to carry.

@@ -102,9 +102,9 @@ class StageDynamics {
 
 void choose_recomputation(Candidate& candidate, const Stretches& stretches, const Cluster& cluster, const PlanOptions& options) {
   int begin = 0;
-  auto behind = static_cast<int>(candidate.stages.size());
+  auto to_end = static_cast<int>(candidate.stages.size());
   for (StageChoice& stage : candidate.stages) {
-    const int held = in_flight(candidate.setting.schedule, candidate.setting.micro_batches, behind--);
+    const int held = in_flight(candidate.setting.schedule, candidate.setting.micro_batches, to_end--);
     const auto found = fastest_recompute(stretches, begin, stage.end, stage.replicas, held, candidate.setting, cluster, options);
     if (found) stage.recompute = found->second;
     begin = stage.end;

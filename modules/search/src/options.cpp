@@ -38,7 +38,6 @@ void visit(MigrationOptions& migration, OptionVisitor& visitor) {
 }
 
 void visit_run(SearchOptions& options, OptionVisitor& visitor) {
-  constexpr auto any = static_cast<double>(std::numeric_limits<int64_t>::max());
   visitor.field("islands", options.islands, count_from(1, most_workers),
                 {.meaning = "among which the workers are dealt out as evenly as can be; those of one share all results"});
   visitor.field("island_workers", options.island_workers, count_from(1, most_workers), {.meaning = "of each island; empty: as even as can be"});
@@ -47,7 +46,7 @@ void visit_run(SearchOptions& options, OptionVisitor& visitor) {
                 {.meaning = "of all workers and earlier runs together, after which the search ends; 0: no limit"});
   visitor.field("seconds", options.seconds, {.least = 0, .above = true}, {.meaning = "after which no trial begins"});
   visitor.field("target", options.target, {}, {.meaning = "a loss that will do"});
-  visitor.field("seed", options.seed, count_from(0, any), {.meaning = "of all that is drawn"});
+  visitor.field("seed", options.seed, count_from(0, any_count), {.meaning = "of all that is drawn"});
   visitor.field("journal", options.journal, {.meaning = "a folder; where it holds a search, that is continued; empty: none"});
   visitor.field("attempts", options.attempts, count_from(1, most_workers), {.meaning = "of a trial whose process is lost, before it has failed"});
 }

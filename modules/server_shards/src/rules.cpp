@@ -5,7 +5,6 @@
 #include <tw/base/bfloat16.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/base/exact_text.hpp>
 #include <tw/server_shards/rule.hpp>
 #include <tw/shared_memory/reduce.hpp>
 #include <type_traits>
@@ -82,13 +81,42 @@ Rule mean(int count) {
           }};
 }
 
+namespace {
+
+constexpr Bounds positive{.least = 0, .above = true};
+constexpr Bounds share{.least = 0, .most = 1, .below = true};
+
+/// "lr 0.01, momentum 0.9". @throws ContractError for what lies outside its bounds
+template <class Options>
+std::string settings_of(const Options& options) {
+  expect_none(out_of_bounds(options));
+  std::string text;
+  for (const std::string& line : value_lines(options)) text += (text.empty() ? "" : ", ") + line;
+  return text;
+}
+
+}  // namespace
+
+void visit(MomentumOptions& o, OptionVisitor& visitor) {
+  visitor.field("lr", o.lr, positive, {.meaning = "learning rate"});
+  visitor.field("momentum", o.momentum, share, {.meaning = "of the gradients before"});
+  visitor.field("nesterov", o.nesterov, {.meaning = "look ahead"});
+}
+
+void visit(AdagradOptions& o, OptionVisitor& visitor) {
+  visitor.field("lr", o.lr, positive, {.meaning = "learning rate"});
+  visitor.field("epsilon", o.epsilon, {.least = 0}, {.meaning = "beside the root"});
+}
+
+void visit(AdamOptions& o, OptionVisitor& visitor) {
+  visitor.field("lr", o.lr, positive, {.meaning = "learning rate"});
+  visitor.field("beta1", o.beta1, share, {.meaning = "of the gradients before"});
+  visitor.field("beta2", o.beta2, share, {.meaning = "of their squares before"});
+  visitor.field("epsilon", o.epsilon, {.least = 0}, {.meaning = "beside the root"});
+}
+
 Rule momentum(const MomentumOptions& o) {
-  TW_EXPECTS(o.lr > 0, "lr must be positive, got ", o.lr);
-  TW_EXPECTS(o.momentum >= 0 && o.momentum < 1, "momentum must be at least 0 and below 1, got ", o.momentum);
-  return {.name = "momentum",
-          .settings = concat("lr ", exact_text(o.lr), ", momentum ", exact_text(o.momentum), ", nesterov ", o.nesterov),
-          .slots = 1,
-          .apply = [o](const Stretch& s) {
+  return {.name = "momentum", .settings = settings_of(o), .slots = 1, .apply = [o](const Stretch& s) {
             with_type(s.type, [&]<class T>() {
               const auto mu = static_cast<Computed<T>>(o.momentum);
               const auto lr = static_cast<Computed<T>>(o.lr);
@@ -105,12 +133,7 @@ Rule momentum(const MomentumOptions& o) {
 }
 
 Rule adagrad(const AdagradOptions& o) {
-  TW_EXPECTS(o.lr > 0, "lr must be positive, got ", o.lr);
-  TW_EXPECTS(o.epsilon >= 0, "epsilon must be at least 0, got ", o.epsilon);
-  return {.name = "adagrad",
-          .settings = concat("lr ", exact_text(o.lr), ", epsilon ", exact_text(o.epsilon)),
-          .slots = 1,
-          .apply = [o](const Stretch& s) {
+  return {.name = "adagrad", .settings = settings_of(o), .slots = 1, .apply = [o](const Stretch& s) {
             with_type(s.type, [&]<class T>() {
               const auto lr = static_cast<Computed<T>>(o.lr);
               const auto epsilon = static_cast<Computed<T>>(o.epsilon);
@@ -127,13 +150,7 @@ Rule adagrad(const AdagradOptions& o) {
 }
 
 Rule adam(const AdamOptions& o) {
-  TW_EXPECTS(o.lr > 0, "lr must be positive, got ", o.lr);
-  TW_EXPECTS(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, "betas must be at least 0 and below 1, got ", o.beta1, " and ", o.beta2);
-  TW_EXPECTS(o.epsilon >= 0, "epsilon must be at least 0, got ", o.epsilon);
-  return {.name = "adam",
-          .settings = concat("lr ", exact_text(o.lr), ", betas ", exact_text(o.beta1), ' ', exact_text(o.beta2), ", epsilon ", exact_text(o.epsilon)),
-          .slots = 2,
-          .apply = [o](const Stretch& s) {
+  return {.name = "adam", .settings = settings_of(o), .slots = 2, .apply = [o](const Stretch& s) {
             const auto t = static_cast<double>(s.updates + 1);
             with_type(s.type, [&]<class T>() {
               using C = Computed<T>;

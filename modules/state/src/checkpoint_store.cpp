@@ -60,12 +60,18 @@ struct Layout {
 
 }  // namespace
 
-void CheckpointOptions::validate() const { TW_EXPECTS(keep >= 1, "CheckpointOptions::keep must be at least 1, got ", keep); }
+void visit(CheckpointOptions& options, OptionVisitor& visitor) {
+  visitor.field("keep", options.keep, count_from(1, any_count), {.meaning = "as many of the newest checkpoints stay"});
+  visitor.field("background", options.background, {.meaning = "write while training goes on"});
+}
+
+void CheckpointOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 class CheckpointStore::Implementation {
  public:
   Implementation(const Communicator& comm, std::filesystem::path directory, const CheckpointOptions& options)
       : comm_(comm.dup()), saving_(comm.dup()), directory_(std::move(directory)), options_(options), writer_(std::make_shared<Writer>()) {
+    expect_same_on_all_ranks(comm_, "the options of checkpoints", value_lines(options));
     on_all_ranks(comm_, concat("opening the checkpoints in ", directory_.string()), [&] {
       options.validate();
       if (comm_.rank() != 0) return;

@@ -43,7 +43,6 @@ void visit(EarlyStopping& stopping, OptionVisitor& visitor) {
 }
 
 void visit(Options& options, OptionVisitor& visitor) {
-  constexpr auto any = static_cast<double>(std::numeric_limits<int64_t>::max());
   const std::vector<std::pair<std::string, Uneven>> unevens{{"exact", Uneven::exact}, {"drop", Uneven::drop}, {"pad", Uneven::pad}};
   const std::vector<std::pair<std::string, NonFinite>> reactions{
       {"stop", NonFinite::stop}, {"skip", NonFinite::skip}, {"restore", NonFinite::restore}};
@@ -56,7 +55,7 @@ void visit(Options& options, OptionVisitor& visitor) {
                 {.meaning = "of all ranks in an update; 0: batch_size times the ranks. A resumed run keeps its own", .unit = "samples"});
   visitor.field("accumulation", options.accumulation, count_from(1),
                 {.meaning = "in which the samples of an update are taken, to save memory", .unit = "passes"});
-  visitor.field("seed", options.seed, count_from(0, any), {.meaning = "of the order of samples, of augmentation and of what the model draws"});
+  visitor.field("seed", options.seed, count_from(0, any_count), {.meaning = "of the order of samples, of augmentation and of what the model draws"});
   visitor.field("uneven", options.uneven, unevens, {.meaning = "what becomes of samples that ranks cannot share evenly"});
   visitor.field("evaluate_every", options.evaluate_every, count_from(1), {.meaning = "between two evaluations", .unit = "epochs"});
   visitor.field("non_finite", options.non_finite, reactions, {.meaning = "what follows a loss or a gradient that is not finite"});

@@ -22,6 +22,8 @@ struct Bounds {
   bool hold(double value) const noexcept;
 };
 
+/// More than there can be of anything.
+constexpr double any_count = 9223372036854775807.0;
 /// Of how many there are of something: by default no more than an int holds.
 constexpr Bounds count_from(double least, double most = 2147483647) { return {.least = least, .most = most}; }
 
@@ -79,6 +81,7 @@ class OptionVisitor {
     numbers(option(key, std::move(about), bounds), values);
   }
   void field(std::string_view key, std::vector<int>& values, Bounds bounds, About about);
+  void field(std::string_view key, std::vector<int64_t>& values, Bounds bounds, About about);
   void field(std::string_view key, std::vector<std::string>& values, About about) { texts(option(key, std::move(about)), values); }
   /// A list for each of something: under "KEY.0", "KEY.1", and so on. Those that are empty say nothing.
   void field(std::string_view key, std::vector<std::vector<double>>& rows, Bounds bounds, About about) {
@@ -86,6 +89,12 @@ class OptionVisitor {
   }
   /// What only C++ can give, such as a function: whether it is.
   void presence(std::string_view key, bool is_given) { given(prefix_ + std::string(key), is_given); }
+  /// A value that there may be. The rest is as for one that there is: bounds of numbers, names of an enumeration.
+  template <class Value, class... Rest>
+  void field(std::string_view key, std::optional<Value>& value, Rest&&... rest) {
+    presence(key, value.has_value());
+    if (value) field(key, *value, std::forward<Rest>(rest)...);
+  }
   /// An enumeration, by the names of its values.
   template <class Enum>
   void field(std::string_view key, Enum& value, const std::vector<std::pair<std::string, Enum>>& names, About about) {
@@ -98,6 +107,23 @@ class OptionVisitor {
     field(key, chosen, std::move(choices), std::move(about));
     for (const auto& [name, each] : names) {
       if (name == chosen) value = each;
+    }
+  }
+  /// A list of them. Names that there are none of do not come back.
+  template <class Enum>
+  void field(std::string_view key, std::vector<Enum>& values, const std::vector<std::pair<std::string, Enum>>& names, About about) {
+    std::vector<std::string> chosen;
+    for (const Enum value : values) {
+      for (const auto& [name, each] : names) {
+        if (each == value) chosen.push_back(name);
+      }
+    }
+    field(key, chosen, std::move(about));
+    values.clear();
+    for (const std::string& each : chosen) {
+      for (const auto& [name, value] : names) {
+        if (name == each) values.push_back(value);
+      }
     }
   }
   /// Those of a struct inside, under `prefix` and a dot. @param where for all of them

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <tw/base/clock.hpp>
+#include <tw/base/option.hpp>
 #include <tw/data/augmentation.hpp>
 #include <tw/data/dataset.hpp>
 #include <tw/data/distributed_sampler.hpp>
@@ -26,6 +27,7 @@ struct LoaderOptions {
   /// @throws ContractError naming the field that is wrong.
   void validate() const;
 };
+void visit(LoaderOptions& options, OptionVisitor& visitor);
 
 /// Makes the batches of this rank's share of each epoch, in an order and with a content that do not depend on the number of workers. (Batches lie in
 /// the CPU's memory; moving them to a device is the caller's.) For one thread at a time.

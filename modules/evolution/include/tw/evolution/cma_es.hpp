@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <tw/base/option.hpp>
 #include <tw/evolution/propagator.hpp>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct CmaOptions {
   /// @throws ContractError naming the option that is wrong for `space`
   void validate(const Space& space) const;
 };
+void visit(CmaOptions& options, OptionVisitor& visitor);
 
 /// Covariance matrix adaptation: samples a normal distribution over the positions of a space, and moves and shapes it by the ranks of their losses.
 /// Ref: Hansen 2016, arXiv 1604.00772.

@@ -3,6 +3,7 @@
 #pragma once
 #include <limits>
 #include <optional>
+#include <tw/base/option.hpp>
 #include <tw/evolution/propagator.hpp>
 
 namespace tw::search {
@@ -24,6 +25,7 @@ struct NelderMeadOptions {
   /// @throws ContractError naming the field that is wrong
   void validate(const Space& space) const;
 };
+void visit(NelderMeadOptions& options, OptionVisitor& visitor);
 
 /// The coefficients of Gao & Han 2012, "Implementing the Nelder-Mead simplex algorithm with adaptive parameters": 1, 1 + 2/n, 3/4 - 1/(2n), 1 - 1/n.
 /// @param dimensions 2 at least. @throws ContractError for fewer

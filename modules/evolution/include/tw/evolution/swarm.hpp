@@ -4,6 +4,7 @@
 #include <deque>
 #include <limits>
 #include <optional>
+#include <tw/base/option.hpp>
 #include <tw/evolution/propagator.hpp>
 
 namespace tw::search {
@@ -24,6 +25,7 @@ struct SwarmOptions {
   /// @throws ContractError naming the field that is wrong
   void validate() const;
 };
+void visit(SwarmOptions& swarm, OptionVisitor& visitor);
 
 /// chi = 2 / (phi - 2 + sqrt(phi (phi - 4))), with which a swarm converges without limits of velocity. @param phi the sum of both attractions,
 /// above 4.

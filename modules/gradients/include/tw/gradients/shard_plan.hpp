@@ -2,7 +2,9 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <tw/gradients/bucket_plan.hpp>
+#include <utility>
 #include <vector>
 
 namespace tw {
@@ -13,6 +15,7 @@ enum class Sharding {
   slices,   ///< every bucket is cut into equal slices, one a rank: for update rules that treat each element for itself
   tensors,  ///< every tensor belongs to one rank: for other update rules
 };
+const std::vector<std::pair<std::string, Sharding>>& sharding_names();
 
 /// Consecutive elements of one gradient.
 struct ShardPiece {

@@ -40,6 +40,7 @@ struct LayerParallelOptions {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(LayerParallelOptions& options, OptionVisitor& visitor);
 
 /// How the last passes went.
 struct NetworkReport {

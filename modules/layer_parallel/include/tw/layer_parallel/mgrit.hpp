@@ -34,12 +34,14 @@ struct MgritOptions {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(MgritOptions& options, OptionVisitor& visitor);
 
 /// What is done at the points of level 0 after the iterations.
 struct MgritFinish {
   bool last_c_relaxation = false;  ///< relax the C-points once more, as networks do; each step is then made once
   bool store_all = false;          ///< keep all points, not only C-points
 };
+void visit(MgritFinish& finish, OptionVisitor& visitor);
 
 /// Multigrid reduction in time with FAS. After k iterations the first k (1 + nu) intervals of level 0 are exact (k - 1 with skip_downcycle).
 /// Ref: Falgout et al. 2014, SISC 36:6; Gunther et al. 2020, SIMODS 2:1, for networks.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <tw/base/option.hpp>
 #include <tw/gradients/shard_plan.hpp>
 #include <tw/planning/recompute.hpp>
 #include <tw/planning/schedule.hpp>
@@ -22,5 +23,7 @@ struct PipelineOptions {
   /// The sum of `replicas`.
   int ranks() const;
 };
+/// All but the schedule.
+void visit(PipelineOptions& options, OptionVisitor& visitor);
 
 }  // namespace tw::pipeline

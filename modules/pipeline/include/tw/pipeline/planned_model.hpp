@@ -28,7 +28,10 @@ struct ModelPlanOptions {
   Link link = {.latency_s = 5e-6, .bytes_per_second = 4e9};
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};  ///< allowed
   std::vector<std::vector<std::string>> together = {};                                          ///< see PlanOptions
-  std::filesystem::path profile_cache = {};                                                     ///< see MeasureOptions::cache
+  int max_blocks = PlanOptions().max_blocks;
+  double gap = PlanOptions().gap;
+  int best_plans = PlanOptions().best_plans;
+  std::filesystem::path profile_cache = {};  ///< see MeasureOptions::cache
 };
 
 /// How a module is cut into stages, for those who run it. A value, apart from constants of the graphs.

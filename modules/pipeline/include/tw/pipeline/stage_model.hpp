@@ -37,7 +37,7 @@ struct StageModel {
 
   /// This stage's parameters and buffers, under the names that they have in the whole model.
   std::shared_ptr<torch::nn::Module> module;
-  /// Takes what the stage before gives (the first stage: the inputs), gives at least one tensor to the stage behind (the last one: to the loss). What
+  /// Takes what the stage before gives (the first stage: the inputs), gives at least one tensor to the next stage (the last one: to the loss). What
   /// a later stage needs of an earlier one, those between hand on. Tensors of floating point or complex type have cotangents, others travel without.
   /// `rows` are those of the inputs in the batch, with a key that each call of run() has of its own.
   Forward forward;

@@ -2,6 +2,7 @@
 // Profiles of known models from arithmetic alone, for devices that one does not have.
 #pragma once
 #include <cstdint>
+#include <tw/base/option.hpp>
 #include <tw/planning/profile.hpp>
 
 namespace tw::pipeline {
@@ -14,6 +15,7 @@ struct Rates {
   /// @throws ContractError naming the wrong field
   void validate() const;
 };
+void visit(Rates& rates, OptionVisitor& visitor);
 
 /// `layers` Linear layers of float32 with bias, ReLU between them; `hidden` neurons in all but the last one. A matrix product of n rows has
 /// 2 n inputs outputs flops forward and twice as many backward. A row is one sample.

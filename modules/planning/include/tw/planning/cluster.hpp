@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <limits>
+#include <tw/base/option.hpp>
 
 namespace tw::pipeline {
 
@@ -12,9 +13,8 @@ struct Link {
   double bytes_per_second = std::numeric_limits<double>::infinity();
 
   double transfer(double bytes) const noexcept { return latency_s + bytes / bytes_per_second; }
-  /// @throws ContractError naming `name` and the wrong field
-  void validate(const char* name) const;
 };
+void visit(Link& link, OptionVisitor& visitor);
 
 /// Of the gradients of n replicas in a ring: 2 (n - 1) (latency + bytes / (n bandwidth)) seconds; 0 for one.
 /// Ref: Patarasuk & Yuan 2009, ring all-reduce.
@@ -32,6 +32,7 @@ struct Cluster {
   /// @throws ContractError naming the wrong field
   void validate() const;
 };
+void visit(Cluster& cluster, OptionVisitor& visitor);
 
 /// Bytes for each byte of a parameter as the profile has it. The default is Adam in float32: 4 + 4 + 8 bytes a parameter of 4. In mixed precision, a
 /// profile in 2 bytes a parameter has 1, 1 and 6: the optimizer keeps a copy in float32 too.
@@ -40,9 +41,7 @@ struct ParameterMemory {
   double gradients = 1;
   double optimizer = 2;
   bool sharded_optimizer = false;  ///< each of n replicas has 1/n of the optimizer's state (ZeRO-1)
-
-  /// @throws ContractError naming the wrong field
-  void validate() const;
 };
+void visit(ParameterMemory& memory, OptionVisitor& visitor);
 
 }  // namespace tw::pipeline

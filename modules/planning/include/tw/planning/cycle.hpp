@@ -19,6 +19,7 @@ struct CycleOptions {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(CycleOptions& options, OptionVisitor& visitor);
 
 /// What all ranks do together on a level.
 struct Phase {

@@ -20,6 +20,7 @@ struct LevelOptions {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(LevelOptions& options, OptionVisitor& visitor);
 
 struct Level {
   int64_t steps = 0;

@@ -22,6 +22,7 @@ struct Costs {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(Costs& costs, OptionVisitor& visitor);
 
 struct Prediction {
   double serial = 0;    ///< all layers forward and backward, one after the other, in the unit of Costs

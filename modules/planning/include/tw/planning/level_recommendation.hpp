@@ -20,6 +20,7 @@ struct Candidates {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(Candidates& candidates, OptionVisitor& visitor);
 
 /// One way to run an ODE block, and what to expect of it.
 struct Choice {

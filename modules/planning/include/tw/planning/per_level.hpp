@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <span>
 #include <tw/base/contract.hpp>
+#include <tw/base/option.hpp>
 #include <vector>
 
 namespace tw::layer_parallel {
@@ -35,5 +36,13 @@ class PerLevel {
   std::array<T, most> values_{};  // not a vector: GCC 12 warns of the clean-up of options in braces that hold one
   size_t size_;
 };
+
+/// Tells `visitor` of them as of a list.
+template <class T>
+void visit_field(OptionVisitor& visitor, std::string_view key, PerLevel<T>& values, Bounds bounds, About about) {
+  std::vector<T> list(values.values().begin(), values.values().end());
+  visitor.field(key, list, bounds, std::move(about));
+  values = PerLevel<T>(list);
+}
 
 }  // namespace tw::layer_parallel

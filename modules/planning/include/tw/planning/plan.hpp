@@ -33,7 +33,7 @@ struct StageFigures {
   double forward_s = 0;
   double backward_s = 0;    ///< with recomputation
   double all_reduce_s = 0;  ///< of gradients among replicas, and with stages that share parameters
-  double transfer_s = 0;    ///< of activations to the stage behind, or of their cotangents back
+  double transfer_s = 0;    ///< of activations to the next stage, or of their cotangents back
   double exposed_s = 0;     ///< of the all-reduce: by how much it makes the batch longer
   int in_flight = 0;        ///< micro-batches of which it holds activations, at most
   StageMemory memory = {};
@@ -89,6 +89,8 @@ Plan plan_from_json(std::string_view text, const Profile& profile, int devices);
 /// "none", "selective", "full"; "gpipe", "1f1b".
 const char* name_of(Recompute recompute) noexcept;
 const char* name_of(ScheduleKind schedule) noexcept;
+const std::vector<std::pair<std::string, Recompute>>& recompute_names();
+const std::vector<std::pair<std::string, ScheduleKind>>& schedule_names();
 /// Operators by name as to_json() has them.
 std::vector<std::string> name_ranges(const std::vector<int>& operators, const Profile& profile);
 

@@ -36,6 +36,7 @@ struct PlanOptions {
   /// @throws ContractError naming the wrong field
   void validate() const;
 };
+void visit(PlanOptions& options, OptionVisitor& visitor);
 
 /// The numbers of micro-batches that `options` lets be tried.
 std::vector<int> micro_batch_counts(const PlanOptions& options);

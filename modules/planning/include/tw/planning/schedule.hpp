@@ -10,8 +10,8 @@ namespace tw::pipeline {
 /// One computation of one stage on one micro-batch. Ref: the vocabulary of torch.distributed.pipelining.
 struct Action {
   enum class Kind {
-    forward,   ///< takes the activations of the stage before, gives those for the stage behind
-    backward,  ///< takes their cotangents from the stage behind, gives those for the stage before, and this stage's gradients
+    forward,   ///< takes the activations of the stage before, gives those for the next stage
+    backward,  ///< takes their cotangents from the next stage, gives those for the stage before, and this stage's gradients
   };
   Kind kind = Kind::forward;
   int stage = 0;

@@ -12,7 +12,7 @@ struct PassTimes {
   double forward = 1;
   double backward = 2;
   double transfer =
-      0;  ///< of activations to the stage behind, and of their cotangents back; one at a time in each direction; devices go on computing meanwhile
+      0;  ///< of activations to the next stage, and of their cotangents back; one at a time in each direction; devices go on computing meanwhile
 };
 
 struct Simulation {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <tw/base/element.hpp>
+#include <tw/base/option.hpp>
 
 namespace tw::parameter_server {
 
@@ -45,6 +46,7 @@ struct MomentumOptions {
   double momentum = 0.9;  ///< at least 0, below 1
   bool nesterov = false;
 };
+void visit(MomentumOptions& options, OptionVisitor& visitor);
 /// m = momentum m + g,  x -= lr (nesterov ? g + momentum m : m), as torch::optim::SGD has it. Pushed are gradients g.
 /// @throws ContractError naming a wrong option; so do the following
 Rule momentum(const MomentumOptions& options = {});
@@ -53,6 +55,7 @@ struct AdagradOptions {
   double lr = 0.01;        ///< positive
   double epsilon = 1e-10;  ///< at least 0
 };
+void visit(AdagradOptions& options, OptionVisitor& visitor);
 /// s += g^2,  x -= lr g / (sqrt(s) + epsilon). Duchi, Hazan & Singer 2011; what Downpour was published with.
 Rule adagrad(const AdagradOptions& options = {});
 
@@ -62,6 +65,7 @@ struct AdamOptions {
   double beta2 = 0.999;   ///< at least 0, below 1
   double epsilon = 1e-8;  ///< at least 0
 };
+void visit(AdamOptions& options, OptionVisitor& visitor);
 /// m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2,  x -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon), t the updates
 /// of x, this one included. Kingma & Ba 2015, Algorithm 1.
 Rule adam(const AdamOptions& options = {});

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tw/base/option.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/state/index.hpp>
 #include <tw/tensor/named_shard.hpp>
@@ -21,6 +22,7 @@ struct CheckpointOptions {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
+void visit(CheckpointOptions& options, OptionVisitor& visitor);
 
 /// The checkpoints of a run: a folder with one folder a step, read by any number of ranks.
 ///
