@@ -1,5 +1,4 @@
 # How our own code is compiled: standard, warnings, sanitizers, ccache. Nothing here reaches a consumer.
-option(TW_TIDY "Run clang-tidy on every unit of the libraries and the tool" OFF)
 option(TW_COVERAGE "Record line coverage" OFF)
 set(TW_SANITIZE "" CACHE STRING "Sanitizers for our own code, as -fsanitize takes them")
 
@@ -41,14 +40,6 @@ function(tw_compile_options target)
   if(TW_COVERAGE)
     target_compile_options(${target} PRIVATE --coverage)
     target_link_options(${target} PUBLIC $<BUILD_INTERFACE:--coverage>)
-  endif()
-endfunction()
-
-# tw_tidy(target): clang-tidy on every unit of a library or a tool, where TW_TIDY asks for it.
-function(tw_tidy target)
-  if(TW_TIDY)
-    find_program(TW_CLANG_TIDY NAMES clang-tidy-19 clang-tidy REQUIRED)
-    set_target_properties(${target} PROPERTIES CXX_CLANG_TIDY "${TW_CLANG_TIDY};--quiet")
   endif()
 endfunction()
 
