@@ -21,7 +21,7 @@ check() {
   fi
   command=$(sed -E 's/ -o [^ ]+//; s/ -MF [^ ]+//; s/ -MT [^ ]+//; s/ -MD//; s/ -Winvalid-pch//; s/ -Xclang//g' <<<"$command")
   # shellcheck disable=SC2086
-  eval $compiler -fsyntax-only -w $command || exit 255
+  eval $compiler -fsyntax-only -w $command
 }
 export -f check
 jq -r '.[] | select(.file | endswith(".gch") or endswith(".hxx.cxx") | not) | .command' build/release/compile_commands.json >"$work/commands"

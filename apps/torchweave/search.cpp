@@ -60,7 +60,7 @@ SearchTask task_of(const CommandOptions& options, const Space& space) {
   };
   task.toml = [space](const std::vector<double>& values) {
     Config best;
-    for (const auto& [name, text] : settings_of(space, values)) best.set(name + '=' + text);
+    for (const auto& [name, text] : settings_of(space, values)) best.set(concat(name, '=', text));
     return best.toml();
   };
   return task;
@@ -85,7 +85,7 @@ SearchTask task_of(const TrainingOptions& options, const std::filesystem::path& 
   task.command_line = [=](const std::vector<double>& values, const std::string& file) {
     if (base.empty()) return file.empty() ? std::string("torchweave train, with these settings") : "torchweave train " + shell_word(file);
     Config changes = options.settings;
-    for (const auto& [name, text] : settings_of(space, values)) changes.set(name + '=' + text);
+    for (const auto& [name, text] : settings_of(space, values)) changes.set(concat(name, '=', text));
     return concat("torchweave train ", shell_word(base.string()), as_settings(changes));
   };
   task.toml = [=](const std::vector<double>& values) {

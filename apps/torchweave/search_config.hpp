@@ -28,7 +28,7 @@ struct SearchConfig {
 
   bool trains = true;               ///< whether trials train, and what
   std::filesystem::path base = {};  ///< a training configuration
-  std::string figure = "";          ///< "accuracy", "loss", "mae"; empty: the first that there is of accuracy and loss
+  std::string figure = {};          ///< "accuracy", "loss", "mae"; empty: the first that there is of accuracy and loss
 };
 
 /// The keys under "search." but for parameters.

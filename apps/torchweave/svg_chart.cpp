@@ -113,12 +113,14 @@ class SvgChart::Drawing {
     const double width = std::max(static_cast<double>(across) * cell_width(), head_width());
     const double height = head_height + std::max<double>(0, static_cast<double>(down) * cell_height());
     svg_.emplace(width, height);
-    svg_->text({left_margin / 2, 24}, "start", chart_.title_, {{"font-size", "15"}, bold});
+    svg_->text({left_margin / 2, 24}, "start", chart_.title_, {{"font-size", "15"}, bold_});
     draw_legend();
     for (size_t i = 0; i < chart_.panels_.size(); ++i) {
-      left_ = static_cast<double>(i % columns) * cell_width() + left_margin;
-      top_ = head_height + static_cast<double>(i / columns) * cell_height() + top_margin;
-      draw_axes(/*leftmost=*/i % columns == 0);
+      const size_t row = i / columns;
+      const size_t column = i % columns;
+      left_ = static_cast<double>(column) * cell_width() + left_margin;
+      top_ = head_height + static_cast<double>(row) * cell_height() + top_margin;
+      draw_axes(/*leftmost=*/column == 0);
       draw_panel(chart_.panels_[i]);
     }
     return svg_->file();
@@ -153,22 +155,22 @@ class SvgChart::Drawing {
     const double bottom = top_ + panel_height;
     for (const double tick : x_ticks_) {
       svg_->line({x_of(tick), top_}, {x_of(tick), bottom}, "#e4e4e4");
-      svg_->text({x_of(tick), bottom + 16}, "middle", size_text(static_cast<int64_t>(tick)), {small});
+      svg_->text({x_of(tick), bottom + 16}, "middle", size_text(static_cast<int64_t>(tick)), {small_});
     }
     for (const double tick : y_ticks_) {
       svg_->line({left_, y_of(tick)}, {left_ + panel_width, y_of(tick)}, "#e4e4e4");
-      svg_->text({left_ - 6, y_of(tick) + 4}, "end", number_text(tick), {small});
+      svg_->text({left_ - 6, y_of(tick) + 4}, "end", number_text(tick), {small_});
     }
     svg_->line({left_, top_}, {left_, bottom}, "#888");
     svg_->line({left_, bottom}, {left_ + panel_width, bottom}, "#888");
-    svg_->text({left_ + panel_width / 2, bottom + 33}, "middle", chart_.x_label_, {small});
+    svg_->text({left_ + panel_width / 2, bottom + 33}, "middle", chart_.x_label_, {small_});
     if (!leftmost) return;
     const report::Point middle{14, top_ + panel_height / 2};
-    svg_->text(middle, "middle", chart_.y_label_, {small, report::turned(-90, middle)});
+    svg_->text(middle, "middle", chart_.y_label_, {small_, report::turned(-90, middle)});
   }
 
   void draw_panel(const Panel& panel) {
-    svg_->text({left_, top_ - 8}, "start", panel.title, {bold});
+    svg_->text({left_, top_ - 8}, "start", panel.title, {bold_});
     for (const Line& line : panel.lines) {
       std::vector<report::Point> points;
       for (const Point point : line.points) points.push_back({x_of(point.x), y_of(point.y)});
@@ -178,8 +180,8 @@ class SvgChart::Drawing {
   }
   void mark(report::Point at, size_t name) { svg_->circle(at, 2.5, colour_of(name)); }
 
-  const report::Attribute small{"font-size", "11"};
-  const report::Attribute bold{"font-weight", "bold"};
+  const report::Attribute small_{"font-size", "11"};
+  const report::Attribute bold_{"font-weight", "bold"};
   const SvgChart& chart_;
   Axis x_axis_;
   Axis y_axis_;

@@ -108,7 +108,7 @@ std::string text_of_file(const std::filesystem::path& path) {
 }
 
 // The model's stage of this rank, as planned for all ranks of the axis.
-train::Model make_stages(const TrainConfig& config, Callable whole, const Mesh& mesh, TrainSetup& setup) {
+train::Model make_stages(const TrainConfig& config, const Callable& whole, const Mesh& mesh, TrainSetup& setup) {
   const Communicator& comm = mesh["stage"];
   const int64_t rows = rows_of_a_pass(config, mesh["data"].size());
   const StageOptions& options = config.pipeline;
@@ -276,8 +276,8 @@ TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData dat
   } else if (config.model.name == "torchscript") {
     setup.model = train::load_torchscript(config.model.path);
   } else {
-    Callable whole = make_model(config, *setup.train_set);
-    setup.model = config.mesh.stage > 1 ? make_stages(config, std::move(whole), mesh, setup) : train::model_of(whole.module, whole.forward);
+    const Callable whole = make_model(config, *setup.train_set);
+    setup.model = config.mesh.stage > 1 ? make_stages(config, whole, mesh, setup) : train::model_of(whole.module, whole.forward);
   }
   setup.model = in_dtype(std::move(setup.model), dtype_of(config));
   setup.optimizer = make_optimizer(config.optimizer, setup.model.tensors());

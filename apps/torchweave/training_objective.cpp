@@ -77,7 +77,7 @@ TrainingObjective::TrainingObjective(const search::Space& space, TrainingOptions
 Config TrainingObjective::config_for(const search::Space& space, const std::vector<double>& values) const {
   Config config = options_.base;
   config.overlay(options_.settings);
-  for (const auto& [name, text] : settings_of(space, values)) config.set(name + '=' + text, "search.space");
+  for (const auto& [name, text] : settings_of(space, values)) config.set(concat(name, '=', text), "search.space");
   return config;
 }
 

@@ -12,7 +12,7 @@ namespace tw::tool {
 struct TrainingOptions {
   Config base = {};              ///< a training configuration
   Config settings = {};          ///< what replaces values of it
-  std::string figure = "";       ///< of the test set: "accuracy", "loss", "mae"; empty: the first that there is of accuracy and loss
+  std::string figure = {};       ///< of the test set: "accuracy", "loss", "mae"; empty: the first that there is of accuracy and loss
   std::filesystem::path folder;  ///< for checkpoints of trials, which are kept only where the settings say so
 };
 

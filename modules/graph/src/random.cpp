@@ -97,8 +97,8 @@ at::Tensor bernoulli(at::IntArrayRef sizes, double p, const Numbers& of) { retur
 
 /// As LibTorch has it: what is not above zero is multiplied by a number between `lower` and `upper`, the slopes are kept in `noise`.
 at::Tensor rrelu(const Arguments& arguments, const Numbers& of, bool in_place) {
-  at::Tensor input = arguments[0].toTensor();
-  at::Tensor noise = arguments[1].toTensor();
+  const at::Tensor input = arguments[0].toTensor();
+  const at::Tensor noise = arguments[1].toTensor();
   const at::Tensor slopes = numbers_of(input.sizes(), of, between, arguments[2].toScalar().toDouble(), arguments[3].toScalar().toDouble());
   {
     const c10::AutoGradMode no_gradients(false);

@@ -117,7 +117,7 @@ Layer make_plain_layer(const Block& block, size_t index, uint64_t seed) {
 }
 
 LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options)
-    : comm_(comm.dup()), reversed_(reversed(comm_)), blocks_(std::move(blocks)), options_(std::move(options)) {
+    : comm_(comm.dup()), reversed_(reversed(comm_)), blocks_(std::move(blocks)), options_(options) {
   expect_same_on_all_ranks(comm_, "the blocks and options of a LayerParallel", lines_of(blocks_, options_));
   options_.validate();
   for (const Block& block : blocks_) TW_EXPECTS(block.count >= 1, "a block has at least one layer, not ", block.count);
@@ -197,7 +197,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
   const auto forward = [&, like] {
     *like = broadcast_shapes(comm_, detached(state), here, recorded != nullptr);
     const State begin = carried(comm_, *like, here, block.first_rank(), *like);
-    State end = block.forward(begin, extras, recorded);
+    const State end = block.forward(begin, extras, recorded);
     return end.empty() ? State{at::empty({0})} : end;
   };
   const auto backward = [this, &block, recorded, like, here, zeros = at::zeros_like(state[0]),
@@ -238,8 +238,8 @@ LayerParallel::LayerParallel(const Communicator& comm, std::vector<Block> blocks
     if (part.layer) register_module(part.name, part.layer->module);
     if (!part.ode) continue;
     auto& names = *register_module(part.name, std::make_shared<Names>());
-    for (StackedTensor& p : part.ode->stack().parameters()) register_tensor(names, p.name, p.stack, false);
-    for (StackedTensor& b : part.ode->stack().buffers()) register_tensor(names, b.name, b.stack, true);
+    for (const StackedTensor& p : part.ode->stack().parameters()) register_tensor(names, p.name, p.stack, false);
+    for (const StackedTensor& b : part.ode->stack().buffers()) register_tensor(names, b.name, b.stack, true);
   }
 }
 

@@ -80,7 +80,7 @@ void LayerStack::begin_pass() {
   for (auto* tensors : {&parameters_, &buffers_}) {
     for (const StackedTensor& tensor : *tensors) {
       if (!tensor.slices.empty() && tensor.slices[0].requires_grad() != tensor.stack.requires_grad()) {
-        for (at::Tensor slice : tensor.slices) slice.set_requires_grad(tensor.stack.requires_grad());
+        for (const at::Tensor& slice : tensor.slices) slice.set_requires_grad(tensor.stack.requires_grad());
       }
       if (is_linked(tensor)) continue;
       link(tensor);

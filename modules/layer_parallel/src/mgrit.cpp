@@ -55,7 +55,7 @@ class Fas {
   }
 
   void set_guess(const State& guess) {
-    LevelState& fine = levels_.front();
+    const LevelState& fine = levels_.front();
     if (fine.c.count == 0 || guess.empty()) return;
     const int64_t n = guess.front().size(0);
     TW_EXPECTS(n == fine.c.count, "the guess has ", n, " states for ", fine.c.count, " C-points of rank ", comm_.rank());
@@ -389,7 +389,7 @@ std::vector<std::string> lines_of(const LevelPlan& plan, const MgritOptions& opt
 }  // namespace
 
 Mgrit::Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, MgritFinish finish)
-    : comm_(comm), plan_(std::move(plan)), options_(std::move(options)), finish_(finish) {
+    : comm_(comm), plan_(std::move(plan)), options_(options), finish_(finish) {
   expect_same_on_all_ranks(comm_, "the plan and the options of a solver", lines_of(plan_, options_, finish_));
   options_.validate();
   TW_EXPECTS(plan_.ranks() == comm.size(), "the plan is for ", plan_.ranks(), " ranks, not for the ", comm.size(), " of ", comm.name());

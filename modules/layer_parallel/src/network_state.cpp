@@ -97,7 +97,7 @@ double LayerParallel::add_smoothness_penalty(double gamma) {
       if (stack.range().size() == 0) continue;
       const std::optional<Rank> left = part.ode->rank_of_layer(stack.range().begin - 1);
       const std::optional<Rank> right = part.ode->rank_of_layer(stack.range().end);
-      for (StackedTensor& p : stack.parameters()) {
+      for (const StackedTensor& p : stack.parameters()) {
         // Neighbours exchange what they have, whether or not they train it.
         const at::Tensor values = p.stack.detach();
         if (p.stack.requires_grad() && !p.stack.grad().defined()) p.stack.mutable_grad() = at::zeros_like(p.stack);

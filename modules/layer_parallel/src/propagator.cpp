@@ -28,7 +28,7 @@ State StepwisePropagator::march(const March& march, const State& from, const Bet
   for (int64_t j = 0; j < length; ++j) {
     for (int64_t run = 0; run < count; ++run) {
       State& state = states[static_cast<size_t>(run)];
-      State next = step_(march, march.runs.begin(run) + j, state);
+      const State next = step_(march, march.runs.begin(run) + j, state);
       TW_EXPECTS(alike(next, state), "step ", march.runs.begin(run) + j, " of level ", march.level, " leads from ", describe(state), " to ",
                  describe(next), "; steps keep the tensors of a state, their shapes and dtypes");
       state = clone(next);  // a step may give the same memory at every call

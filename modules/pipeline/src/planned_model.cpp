@@ -26,7 +26,6 @@ namespace {
 
 using graph::Graph;
 using graph::Piece;
-using graph::Value;
 
 using Bind = std::function<at::Tensor(const std::string& name)>;
 

@@ -122,7 +122,7 @@ void StageGradients::reduce_replicas() {
   Reducer& all = reducer();
   all.begin();
   for (int64_t id = 0; id < all.size(); ++id) {
-    at::Tensor& gradient = reduced_by_replicas_[static_cast<size_t>(id)].tensor.mutable_grad();
+    const at::Tensor& gradient = reduced_by_replicas_[static_cast<size_t>(id)].tensor.mutable_grad();
     const bool counts = replicas_.rank() == 0 || !is_tied(reduced_by_replicas_[static_cast<size_t>(id)].tensor);  // the sum is on all of them
     if (gradient.defined() && counts) {
       all.mark_ready(id, gradient);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <torch/csrc/autograd/function.h>
 #include <torch/nn/module.h>
 
 #include <cstdint>

@@ -217,7 +217,7 @@ class RandomModule : public torch::nn::Module {
     register_buffer(next_name(), torch::zeros({2, width}, torch::kDouble));
     return {"running_mean", [this, name = next_name(), a = some()](const Tensors& known) {
               const Tensor means = named_buffers()[name];
-              if (is_training()) means.select(0, 1).mul_(0.9).add_(known[a].detach().mean({0, 1}), 0.1);
+              if (is_training()) means.select(0, 1).mul_(0.9).add_(known[a].detach().flatten(0, 1).mean(0), 0.1);
               return torch::tanh(known[a] - means.select(0, 1).detach().clone());
             }};
   }

@@ -103,9 +103,9 @@ int LevelPlan::executor(int level, int64_t step) const {
 int LevelPlan::home(int level, int64_t point) const { return rank_of(std::max<int64_t>(point * this->level(level).stride - 1, 0)); }
 
 LevelPlan::Range LevelPlan::steps_of(int level, int rank) const {
-  const auto [steps, stride, c] = this->level(level);
-  const auto first_from = [&, stride = stride, steps = steps](int64_t cut) {
-    return std::min(owner_ == StepOwner::left ? divide_up(cut, stride) : divide_up(cut + 1, stride) - 1, steps);
+  const Level& here = this->level(level);
+  const auto first_from = [&](int64_t cut) {
+    return std::min(owner_ == StepOwner::left ? divide_up(cut, here.stride) : divide_up(cut + 1, here.stride) - 1, here.steps);
   };
   return {first_from(cuts_.at(static_cast<size_t>(rank))), first_from(cuts_.at(static_cast<size_t>(rank) + 1))};
 }

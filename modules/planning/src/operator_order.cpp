@@ -38,9 +38,9 @@ void OperatorOrder::find_borders() {
   // A value crosses every border from after its producer up to its last use; what the model gives, up to the last stage.
   std::vector<int> last_use(profile_->operators.size() + 1, -1);  // by operator + 1: the model's input comes first
   for (int p = 0; p < size(); ++p) {
-    for (const int input : profiled_at(p).inputs) last_use[static_cast<size_t>(input + 1)] = p;
+    for (const int input : profiled_at(p).inputs) last_use[static_cast<size_t>(input) + 1] = p;
   }
-  for (const int output : profile_->outputs) last_use[static_cast<size_t>(output + 1)] = size() - 1;
+  for (const int output : profile_->outputs) last_use[static_cast<size_t>(output) + 1] = size() - 1;
   borders_.assign(order_.size() + 1, {});
   const auto cross = [&](int from, int last, const Affine& bytes) {
     if (last < 0) return;

@@ -111,7 +111,7 @@ class Execution {
 
 std::vector<std::string> problems_of(const Schedule& schedule, int channel_capacity) {
   TW_EXPECTS(channel_capacity >= 1, "a channel holds at least one micro-batch, got ", channel_capacity);
-  std::vector<std::string> problems = problems_of_lists(schedule);
+  const std::vector<std::string> problems = problems_of_lists(schedule);
   return problems.empty() ? Execution(schedule, channel_capacity).run() : problems;
 }
 

@@ -45,7 +45,7 @@ std::vector<double> Axis::ticks() const {
     const double low = std::ceil(std::log10(low_) - 1e-9);
     const double high = std::floor(std::log10(high_) + 1e-9);
     const double step = std::max(1.0, std::ceil((high - low) / 6));
-    for (double power = low; power <= high; power += step) ticks.push_back(std::pow(10, power));
+    for (int i = 0; low + i * step <= high; ++i) ticks.push_back(std::pow(10, low + i * step));
     if (ticks.size() >= 2) return ticks;
     return {low_, high_};
   }

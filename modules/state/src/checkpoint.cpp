@@ -53,7 +53,7 @@ void CheckpointFiles::fill(const std::vector<NamedShard>& shards, const std::vec
 
 void CheckpointFiles::combine(const NamedShard& shard, const ShardReads& reads) {
   const at::Tensor destination = shard.tensor.detach();
-  at::Tensor total = at::zeros(destination.sizes(), at::TensorOptions().dtype(accumulator(destination.scalar_type())));
+  const at::Tensor total = at::zeros(destination.sizes(), at::TensorOptions().dtype(accumulator(destination.scalar_type())));
   const at::Tensor one = at::empty(destination.sizes(), at::TensorOptions().dtype(destination.scalar_type()));
   for (const Read& read : reads.reads) {
     file(read.file).read_into(read.key, read.from, one);

@@ -65,7 +65,7 @@ TEST(Store, SpreadsTheBytesOverTheRanks) {
 // Running statistics differ between ranks. One rank's are saved, whole, rather than whoever has the least to write.
 TEST(Store, OfBuffersTheFirstRankCounts) {
   const int64_t large = int64_t{1} << 20;  // what is no buffer would be cut
-  const auto buffers = [large](double value) {
+  const auto buffers = [](double value) {
     std::vector<NamedShard> shards{tw::whole("mean", torch::full({3}, value), ShardKind::buffer),
                                    tw::whole("large", torch::full({large}, value), ShardKind::buffer)};
     if (world().rank() > 0) shards.push_back(tw::whole("of_the_others", torch::full({3}, value), ShardKind::buffer));

@@ -163,7 +163,7 @@ TEST(Safetensors, SurvivesEveryDamage) {
 
 TEST(Safetensors, RefusesFilesThatAreNone) {
   EXPECT_THROW(tw::SafetensorsFile(file("does_not_exist")), tw::FileError);
-  EXPECT_THROW(tw::SafetensorsFile(testing::TempDir()), tw::FileError);
+  EXPECT_THROW(tw::SafetensorsFile{testing::TempDir()}, tw::FileError);
   std::ofstream(file("no_file"), std::ios::binary).flush();
   EXPECT_THROW(tw::SafetensorsFile(file("no_file")), tw::FileError);
   std::ofstream(file("bool"), std::ios::binary) << with_length(R"({"a":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", "\x01\x02");

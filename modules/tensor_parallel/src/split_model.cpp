@@ -23,7 +23,9 @@ class SplitModel : public ModelOverModel {
     return tensors;
   }
   /// The inner model would put slices together as if they were whole.
-  std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override { return TrainedModel::whole_on_root(holders); }
+  std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override {
+    return TrainedModel::whole_on_root(holders);  // NOLINT(bugprone-parent-virtual-call)
+  }
 
  private:
   std::shared_ptr<torch::nn::Module> module_;

@@ -8,8 +8,7 @@
 
 namespace tw::train {
 
-const Options& agreed_options(const Communicator& comm, const Options& options, const Dataset& train, const Dataset& test,
-                              const Objective& objective) {
+Options agreed_options(const Communicator& comm, const Options& options, const Dataset& train, const Dataset& test, const Objective& objective) {
   std::vector<std::string> lines = value_lines(options);
   lines.push_back(concat("resume ", static_cast<int>(options.resume)));
   lines.push_back(concat("trace ", options.trace.empty() ? "none" : "given"));

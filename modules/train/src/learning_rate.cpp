@@ -31,7 +31,8 @@ double learning_rate_factor(const LearningRateOptions& options, const RunLength&
     case LearningRateOptions::Decay::constant: break;
     case LearningRateOptions::Decay::step: {
       const int64_t epoch = step / std::max<int64_t>(1, length.steps_per_epoch);
-      factor *= std::pow(options.step_factor, static_cast<double>(epoch / options.step_epochs));
+      const int64_t decays = epoch / options.step_epochs;
+      factor *= std::pow(options.step_factor, static_cast<double>(decays));
       break;
     }
     case LearningRateOptions::Decay::cosine: {

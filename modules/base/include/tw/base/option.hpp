@@ -37,7 +37,7 @@ struct Condition {
 /// What is told of an option beside its key, its default and its bounds.
 struct About {
   std::string meaning;
-  std::string unit = "";
+  std::string unit = {};
   std::vector<Condition> where = {};  ///< all of them must hold for it to have an effect; none: it always has
   bool may_differ = false;            ///< between ranks
 };

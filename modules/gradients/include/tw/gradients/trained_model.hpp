@@ -88,7 +88,7 @@ class TrainedModel {
   virtual bool needs_samples() const { return true; }
   virtual void set_training(bool /*training*/) {}
   /// From now on, tells of the phases of a pass. Empty: no more.
-  virtual void tell_phases(OnPhase /*on_phase*/) {}
+  virtual void tell_phases(OnPhase /*on_phase*/) {}  // NOLINT(performance-unnecessary-value-param): who tells, keeps it
 
  protected:
   TrainedModel() = default;

@@ -80,7 +80,7 @@ struct StepSize {
 
 /// The forms of forward() that a layer may have.
 template <class M>
-Layer layer_of(std::shared_ptr<M> module) {
+Layer layer_of(const std::shared_ptr<M>& module) {
   M& m = *module;
   using Tensor = const at::Tensor&;
   using Tensors = const State&;

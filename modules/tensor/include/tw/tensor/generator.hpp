@@ -2,6 +2,7 @@
 // LibTorch's generator of random numbers, borrowed.
 #pragma once
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <mutex>
