@@ -2,8 +2,12 @@
 // The main() of every MPI test: all ranks run the same tests, those of the files that are meant for this many; rank 0 prints what any of them found.
 //   --file=NAME         the tests of that file alone, on any number of ranks
 //   --progress-thread   a thread drives the engine
+//   --device=simulated  tensors of tests that ask where lie on the simulated accelerator, rank r's on device r mod 2
 #include "mpi_test.hpp"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <accelerator.hpp>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -13,6 +17,7 @@
 namespace {
 
 const tw::Communicator* world_of_tests = nullptr;
+c10::Device device_of_tests(c10::kCPU);
 
 std::map<std::string, tw::testing::RankCount>& ranks_of_tests() {
   static std::map<std::string, tw::testing::RankCount> ranks;
@@ -73,6 +78,7 @@ void leave_out_others(int ranks, const std::string& only) {
 }  // namespace
 
 const tw::Communicator& tw::testing::world() { return *world_of_tests; }
+c10::Device tw::testing::device() { return device_of_tests; }
 bool tw::testing::note_ranks(const std::string& test, RankCount ranks) {
   ranks_of_tests()[test] = ranks;
   return true;
@@ -81,16 +87,23 @@ bool tw::testing::note_ranks(const std::string& test, RankCount ranks) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   bool by_thread = false;
+  bool on_accelerator = false;
   std::string only;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--progress-thread") by_thread = true;
+    if (argument == "--device=simulated") on_accelerator = true;
     if (argument.starts_with("--file=")) only = argument.substr(7);
   }
   tw::Environment mpi(argc, argv, {.progress = by_thread ? tw::ProgressDriver::thread : tw::ProgressDriver::inlined});
   const tw::Communicator comm = mpi.world().dup();
   world_of_tests = &comm;
   leave_out_others(comm.size(), only);
+  if (on_accelerator) {
+    tw::testing::accelerator::install(2);
+    device_of_tests = tw::testing::accelerator::device(comm.rank() % 2);
+    c10::impl::VirtualGuardImpl(device_of_tests.type()).setDevice(device_of_tests);
+  }
 
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());

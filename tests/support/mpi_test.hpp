@@ -2,6 +2,7 @@
 // What MPI tests share. Every rank runs every test; EXPECT_* may fail on one rank alone, and all ranks go on to the end of the
 // test together. Use ASSERT_* only where all ranks fail alike, or the others wait for this one.
 #pragma once
+#include <ATen/core/TensorBody.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -13,6 +14,10 @@ namespace tw::testing {
 
 /// All ranks of this run.
 const Communicator& world();
+
+/// Where tensors of a test lie that is run for devices too: on the CPU, or on what --device names.
+c10::Device device();
+inline at::TensorOptions on_device(at::ScalarType dtype = at::kFloat) { return at::TensorOptions().dtype(dtype).device(device()); }
 
 /// On how many ranks the tests of a file run, as tw_mpi_test() said; generated.
 const std::set<std::pair<std::string, int>>& files_on_ranks();
