@@ -44,6 +44,7 @@ std::string Call::describe() const {
   if (words.reduces) text += concat(' ', name_of(op));
   if (peer >= 0 && !words.peer.empty()) text += concat(words.peer, peer);
   if (moves_elements(collective)) text += concat(" of ", count, ' ', name_of(type));
+  if (on_device) text += " on a device";
   return text;
 }
 

@@ -30,7 +30,7 @@ void expect_defined(ReduceOp op, const at::Tensor& tensor) {
 
 Call make_call(Collective collective, const at::Tensor& tensor) {
   TW_EXPECTS(tensor.defined(), name_of(collective), " was given an undefined tensor");
-  return {.collective = collective, .type = element_type(tensor.scalar_type()), .count = tensor.numel()};
+  return {.collective = collective, .type = element_type(tensor.scalar_type()), .on_device = !tensor.is_cpu(), .count = tensor.numel()};
 }
 
 // A call of which input and output are one tensor.
@@ -39,7 +39,8 @@ Work begin_in_place(const Communicator& comm, const Call& call, const at::Tensor
   auto operands = std::make_shared<Operands>(call.collective, comm.audited());
   const bool writes = call.collective == Collective::allreduce || (call.collective == Collective::broadcast) == (call.peer != comm.rank());
   std::byte* memory = writes ? operands->in_place(tensor).data() : const_cast<std::byte*>(operands->in(tensor).data());
-  return start(comm, call, Link::of(comm).begin(comm, {call, memory, memory}), std::move(operands));
+  auto transfer = Link::of(comm).begin(comm, {call, memory, memory}, operands->ready());
+  return start(comm, call, std::move(transfer), std::move(operands));
 }
 
 Work begin(const Communicator& comm, const Call& call, const at::Tensor& input, const at::Tensor& output) {
@@ -50,7 +51,8 @@ Work begin(const Communicator& comm, const Call& call, const at::Tensor& input, 
   auto operands = std::make_shared<Operands>(call.collective, comm.audited());
   const std::byte* from = operands->in(input).data();
   std::byte* to = operands->out(output).data();
-  return start(comm, call, Link::of(comm).begin(comm, {call, from, to}), std::move(operands));
+  auto transfer = Link::of(comm).begin(comm, {call, from, to}, operands->ready());
+  return start(comm, call, std::move(transfer), std::move(operands));
 }
 
 // One call for each dtype among `tensors`, on all of that dtype one after the other.
@@ -62,13 +64,14 @@ Work begin_group(const Communicator& comm, Call call, const std::vector<at::Tens
   for (const auto& [type, of_type] : by_type) {
     const std::span<std::byte> memory = operands->in_place(of_type);
     call.type = type;
+    call.on_device = !of_type[0].is_cpu();
     call.count = static_cast<int64_t>(memory.size()) / element_bytes(type);
     audit_call(comm, call, of_type[0]);
     calls.push_back({call, memory.data(), memory.data()});
   }
   auto group = std::make_unique<Group>();  // begun when all is checked: what has begun must be carried to its end
   Link& link = Link::of(comm);
-  for (const BoundCall& bound : calls) group->add([&] { return link.begin(comm, bound); });
+  for (const BoundCall& bound : calls) group->add([&] { return link.begin(comm, bound, operands->ready()); });
   return start(comm, call, std::move(group), std::move(operands));
 }
 
@@ -81,7 +84,9 @@ using Outputs = std::vector<std::span<std::byte>>;
 
 Work begin_exchange(const Communicator& comm, const Call& call, const Inputs& to, const Outputs& from, std::shared_ptr<Operands> operands) {
   audit_call(comm, call);
-  return start(comm, call, mpi::exchange_transfer(comm, to, from), std::move(operands));
+  const auto begin = [to, from](const Communicator& of) { return mpi::exchange_transfer(of, to, from); };
+  auto transfer = mpi::message_queue(comm).start(comm, begin, operands->ready());
+  return start(comm, call, std::move(transfer), std::move(operands));
 }
 
 }  // namespace
@@ -212,7 +217,9 @@ std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::T
   const int64_t total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
   const at::Tensor all = at::empty({total / input.element_size()}, input.options().requires_grad(false));
   std::byte* memory = operands->out(all).data();
-  start(comm, call, mpi::allgather_transfer(comm, mine, memory, bytes), std::move(operands)).wait();
+  const auto begin = [mine, memory, bytes](const Communicator& of) { return mpi::allgather_transfer(of, mine, memory, bytes); };
+  auto transfer = mpi::message_queue(comm).start(comm, begin, operands->ready());
+  start(comm, call, std::move(transfer), std::move(operands)).wait();
   std::vector<at::Tensor> tensors;
   for (int64_t at = 0; const auto& size : sizes) {
     tensors.push_back(all.narrow(0, at, c10::multiply_integers(size)).view(size));

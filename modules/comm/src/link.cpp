@@ -48,48 +48,6 @@ class Link::Making : public mpi::Transfer {
   const std::shared_ptr<Link> link_;  // where the making never ends, MPI may still write into it
 };
 
-/// A call that waits for the making, and after those that came before it.
-class Link::Waiting : public mpi::Transfer {
- public:
-  Waiting(const Communicator& comm, Link& link, const BoundCall& call) : comm_(mpi::share(comm)), link_(link), call_(call), place_(link.waiting_++) {
-    deferred_.emplace(comm);
-  }
-
-  bool advance() override {
-    if (!transfer_) {
-      if (!is_next()) return false;
-      const Begun even_if_it_fails{*this};
-      transfer_ = link_.backend(call_.call.collective).begin(comm_, call_);
-    }
-    return transfer_->advance();
-  }
-
- private:
-  struct Begun {
-    Waiting& call;
-    ~Begun() {
-      ++call.link_.begun_;
-      call.deferred_.reset();
-    }
-  };
-
-  bool is_next() {
-    try {
-      return link_.advance(comm_) && link_.begun_ == place_;
-    } catch (...) {
-      deferred_.reset();  // it never begins
-      throw;
-    }
-  }
-
-  const Communicator comm_;  // has the link
-  Link& link_;
-  const BoundCall call_;
-  const int64_t place_;
-  std::optional<mpi::Deferred> deferred_;  // until it begins
-  std::unique_ptr<mpi::Transfer> transfer_;
-};
-
 Link& Link::of(const Communicator& comm) {
   const auto& attached = mpi::attachment(comm);
   return attached ? *static_cast<Link*>(attached.get()) : *begin_link(comm, SharedMemoryOptions(), ranks_of_this_node(comm));
@@ -131,10 +89,12 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::ve
       std::make_unique<NodeMemory>(comm, neighbours_, shared_memory::Channel::bytes_needed(static_cast<int>(neighbours_.size()), mine_.slot_bytes));
 }
 
-std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, const BoundCall& call) {
+std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, const BoundCall& call, mpi::StartQueue::Ready ready) {
   mpi::expect_own_thread(comm);
-  if (made_ && begun_ == waiting_) return backend(call.call.collective).begin(comm, call);
-  return std::make_unique<Waiting>(comm, *this, call);
+  if (made_ && !ready && !queue_.is_waiting()) return backend(call.call.collective).begin(comm, call);
+  const auto begin = [this, call](const Communicator& of) { return backend(call.call.collective).begin(of, call); };
+  const auto all_ready = [this, ready = std::move(ready)](const Communicator& of) { return advance(of) && (!ready || ready(of)); };
+  return queue_.start(comm, begin, all_ready);
 }
 
 // True when it is made. Options that do not fit are told when the memory is there, since its making must come to an end on all ranks.

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <tw/comm/backend.hpp>
+#include <tw/mpi/start_queue.hpp>
 #include <tw/shared_memory/channel.hpp>
 #include <vector>
 
@@ -26,8 +27,8 @@ class Link {
   /// Makes it with other options. Collective. @param neighbours the ranks of this node, ascending.
   static Link& make(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours);
 
-  /// Begins `call` with the backend for it, or, while the link is not made, something that will.
-  std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& call);
+  /// Begins `call` with the backend for it, or something that will once the link is made and the call's memory `ready`.
+  std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& call, mpi::StartQueue::Ready ready = {});
 
   // Of a link that is made.
 
@@ -41,7 +42,6 @@ class Link {
 
  private:
   class Making;
-  class Waiting;
   /// Of every rank, for all.
   struct Facts {
     int64_t slot_bytes;
@@ -63,8 +63,7 @@ class Link {
   std::unique_ptr<NodeMemory> memory_;       // while it is made
   std::exception_ptr failure_;               // of the making, for all that wait for it
   std::atomic<bool> made_ = false;
-  int64_t waiting_ = 0;             // calls that had to wait
-  std::atomic<int64_t> begun_ = 0;  // of those, in their order
+  mpi::StartQueue queue_;  // of the calls
 
   std::shared_ptr<shared_memory::Channel> channel_;
   std::vector<std::unique_ptr<Backend>> backends_;

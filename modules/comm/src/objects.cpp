@@ -52,7 +52,8 @@ std::vector<std::string> gather_strings(const Communicator& comm, const std::str
     kept->all[rank].resize(static_cast<size_t>(sizes[rank]));
     from[rank] = std::as_writable_bytes(std::span(kept->all[rank]));
   }
-  mpi::start(comm, {.collective = Collective::gather, .peer = root}, mpi::exchange_transfer(comm, to, from), [kept] {}).wait();
+  const auto begin = [to, from](const Communicator& of) { return mpi::exchange_transfer(of, to, from); };
+  mpi::start(comm, {.collective = Collective::gather, .peer = root}, mpi::message_queue(comm).start(comm, begin), [kept] {}).wait();
   return std::move(kept->all);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operands.hpp"
 
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
@@ -24,28 +25,50 @@ void bump_version(const at::Tensor& tensor) {
 
 Operands::Operands(Collective operation, bool audited) : operation_(operation), audited_(audited) {}
 
-void Operands::expect_usable(const at::Tensor& tensor) const {
+// What takes part. The first tensor decides where all of them lie.
+void Operands::admit(const at::Tensor& tensor) {
   TW_EXPECTS(tensor.defined(), name_of(operation_), " was given an undefined tensor");
-  expect_dense_on_cpu(tensor, name_of(operation_));
+  if (!at::accelerator::isAccelerator(tensor.device().type())) expect_dense_on_cpu(tensor, name_of(operation_));
+  TW_EXPECTS(tensor.layout() == at::kStrided, name_of(operation_), " needs a dense tensor, got a sparse one on ", tensor.device().str());
   element_type(tensor.scalar_type());  // throws for dtypes that do not travel
-}
-
-void Operands::watch(const at::Tensor& tensor) {
+  if (!device_) {
+    device_ = tensor.device();
+    if (!tensor.is_cpu()) staging_ = std::make_shared<Staging>(*device_);
+  }
+  TW_EXPECTS(tensor.device() == *device_, name_of(operation_), " was given tensors on ", device_->str(), " and on ", tensor.device().str(),
+             "; those of one call lie on one device");
   if (audited_ && !tensor.is_inference()) versions_.emplace_back(tensor, tensor._version());
 }
 
-std::span<const std::byte> Operands::in(const at::Tensor& tensor) {
-  expect_usable(tensor);
-  watch(tensor);
+at::Tensor Operands::memory_for(at::IntArrayRef sizes, at::ScalarType dtype) const {
+  return at::empty(sizes, at::TensorOptions().dtype(dtype).pinned_memory(staging_ != nullptr));
+}
+
+void Operands::bring(const at::Tensor& tensor, const at::Tensor& packed) {
   const at::NoGradGuard no_grad;
-  inputs_.push_back(is_plain(tensor) ? tensor : tensor.resolve_conj().resolve_neg().contiguous());
+  if (staging_) {
+    staging_->bring(tensor, packed);
+    brings_ = true;
+  } else {
+    at::Tensor(packed).copy_(tensor);
+  }
+}
+
+std::span<const std::byte> Operands::in(const at::Tensor& tensor) {
+  admit(tensor);
+  if (!staging_ && is_plain(tensor)) {
+    inputs_.push_back(tensor);
+  } else {
+    inputs_.push_back(memory_for(tensor.sizes(), tensor.scalar_type()));
+    bring(tensor, inputs_.back());
+  }
   return {memory_of(inputs_.back()), inputs_.back().nbytes()};
 }
 
 std::span<std::byte> Operands::out(const at::Tensor& tensor) {
-  expect_usable(tensor);
-  watch(tensor);
-  results_.push_back({tensor, is_plain(tensor) ? tensor : at::empty(tensor.sizes(), tensor.options().requires_grad(false))});
+  admit(tensor);
+  const bool in_itself = !staging_ && is_plain(tensor);
+  results_.push_back({tensor, in_itself ? tensor : memory_for(tensor.sizes(), tensor.scalar_type())});
   const at::Tensor& packed = results_.back().packed;
   return {memory_of(packed), packed.nbytes()};
 }
@@ -53,30 +76,32 @@ std::span<std::byte> Operands::out(const at::Tensor& tensor) {
 std::span<std::byte> Operands::in_place(const at::Tensor& tensor) {
   const std::span<std::byte> memory = out(tensor);
   const at::Tensor& packed = results_.back().packed;
-  const at::NoGradGuard no_grad;
-  if (!packed.is_same(tensor)) at::Tensor(packed).copy_(tensor);
+  if (!packed.is_same(tensor)) bring(tensor, packed);
   return memory;
 }
 
 std::span<std::byte> Operands::in_place(const std::vector<at::Tensor>& tensors) {
-  const at::NoGradGuard no_grad;
   int64_t total = 0;
   for (const at::Tensor& tensor : tensors) {
-    expect_usable(tensor);
+    admit(tensor);
     TW_EXPECTS(tensor.scalar_type() == tensors[0].scalar_type(), name_of(operation_), " of several tensors needs one dtype");
-    watch(tensor);
     total += tensor.numel();
   }
-  const at::Tensor packed = at::empty({total}, tensors.at(0).options().requires_grad(false));
+  const at::Tensor packed = memory_for({total}, tensors.at(0).scalar_type());
   int64_t at = 0;
   for (const at::Tensor& tensor : tensors) {
     const at::Tensor place = packed.narrow(0, at, tensor.numel()).view(tensor.sizes());
-    place.copy_(tensor);
+    bring(tensor, place);
     results_.push_back({tensor, place});
     at += tensor.numel();
   }
   inputs_.push_back(packed);
   return {memory_of(packed), packed.nbytes()};
+}
+
+mpi::StartQueue::Ready Operands::ready() const {
+  if (!brings_) return {};
+  return [staging = staging_](const Communicator&) { return staging->has_arrived(); };
 }
 
 void Operands::finish() {
@@ -88,6 +113,8 @@ void Operands::finish() {
   for (const Result& result : results_) {
     if (result.packed.is_same(result.tensor)) {
       bump_version(result.tensor);
+    } else if (staging_) {
+      staging_->give_back(result.packed, result.tensor);
     } else {
       at::Tensor(result.tensor).copy_(result.packed);
     }
@@ -95,7 +122,8 @@ void Operands::finish() {
 }
 
 Work start(const Communicator& comm, const Call& call, std::unique_ptr<mpi::Transfer> transfer, std::shared_ptr<Operands> operands) {
-  return mpi::start(comm, call, std::move(transfer), [operands = std::move(operands)] { operands->finish(); });
+  std::shared_ptr<mpi::Completion> completion = operands->staging();
+  return mpi::start(comm, call, std::move(transfer), [operands = std::move(operands)] { operands->finish(); }, std::move(completion));
 }
 
 }  // namespace tw

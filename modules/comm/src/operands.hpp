@@ -4,21 +4,26 @@
 
 #include <c10/util/SmallVector.h>
 #include <memory>
+#include <optional>
 #include <span>
 #include <tw/base/call.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/mpi/engine.hpp>
+#include <tw/mpi/start_queue.hpp>
 #include <vector>
+
+#include "staging.hpp"
 
 namespace tw {
 
-/// The tensors of one operation as flat memory: packs those that are not contiguous, unpacks results at the end, and keeps all alive until then.
+/// The tensors of one operation as flat memory of the host: packs those that are not contiguous, brings those that lie on a device, gives results
+/// back at the end, and keeps all alive until then.
 class Operands {
  public:
   /// @param operation for messages. @param audited whether the end checks that nobody changed the tensors meanwhile.
   Operands(Collective operation, bool audited);
 
-  /// Memory to read. @throws ContractError unless it lies on the CPU and has a dtype that travels.
+  /// Memory to read. @throws ContractError unless it lies where the others of this operation do, and has a dtype that travels.
   std::span<const std::byte> in(const at::Tensor& tensor);
   /// Memory whose content becomes that of `tensor` at the end.
   std::span<std::byte> out(const at::Tensor& tensor);
@@ -26,6 +31,11 @@ class Operands {
   std::span<std::byte> in_place(const at::Tensor& tensor);
   /// The same for several tensors of one dtype, one after the other.
   std::span<std::byte> in_place(const std::vector<at::Tensor>& tensors);
+
+  /// Whether what is to be read lies in the memory. Empty: it does from the beginning.
+  mpi::StartQueue::Ready ready() const;
+  /// Null for tensors of the host.
+  const std::shared_ptr<Staging>& staging() const noexcept { return staging_; }
 
   /// To be called once, when the data has arrived. @throws ContractError when a tensor was changed in flight.
   void finish();
@@ -35,17 +45,21 @@ class Operands {
     at::Tensor tensor;
     at::Tensor packed;  // where it lies for now; `tensor` itself if that is contiguous
   };
-  void expect_usable(const at::Tensor& tensor) const;
-  void watch(const at::Tensor& tensor);
+  void admit(const at::Tensor& tensor);
+  at::Tensor memory_for(at::IntArrayRef sizes, at::ScalarType dtype) const;
+  void bring(const at::Tensor& tensor, const at::Tensor& packed);
 
   Collective operation_;
   bool audited_;
   c10::SmallVector<at::Tensor, 1> inputs_;
   c10::SmallVector<Result, 1> results_;
   std::vector<std::pair<at::Tensor, int64_t>> versions_;  // at the beginning
+  std::optional<c10::Device> device_;
+  std::shared_ptr<Staging> staging_;
+  bool brings_ = false;
 };
 
-/// Starts `transfer`, whose memory is that of `operands`.
+/// Puts `transfer`, whose memory is that of `operands`, into the engine.
 Work start(const Communicator& comm, const Call& call, std::unique_ptr<mpi::Transfer> transfer, std::shared_ptr<Operands> operands);
 
 }  // namespace tw

@@ -212,12 +212,14 @@ void Engine::run_thread() {
   }
 }
 
-Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, std::function<void()> finish) {
+Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, std::function<void()> finish,
+           std::shared_ptr<Completion> completion) {
   auto operation = std::make_shared<Operation>();
   operation->call = call;
   operation->comm = comm.state();
   operation->transfer = std::move(transfer);
   operation->finish = std::move(finish);
+  operation->completion = std::move(completion);
   operation->comm->runtime->engine().add(operation);
   return Work(std::move(operation));
 }

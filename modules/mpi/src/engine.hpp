@@ -34,6 +34,7 @@ struct Operation {
   std::shared_ptr<CommunicatorState> comm;
   std::unique_ptr<Transfer> transfer;
   std::function<void()> finish;
+  std::shared_ptr<Completion> completion;
   std::exception_ptr failure;
   bool reported = false;  // to whoever holds the Work
   bool survives_revocation = false;

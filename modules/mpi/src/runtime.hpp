@@ -13,6 +13,7 @@
 #include <tw/base/call.hpp>
 #include <tw/mpi/engine.hpp>
 #include <tw/mpi/environment.hpp>
+#include <tw/mpi/start_queue.hpp>
 #include <vector>
 
 #include "engine.hpp"
@@ -112,7 +113,8 @@ struct CommunicatorState {
   std::shared_ptr<CommunicatorState> parent;  // whose revocation is ours too
 
   std::atomic<int> deferred = 0;  // see Deferred
-  int64_t made = 0;               // communicators, from this one, by all members together
+  StartQueue messages;
+  int64_t made = 0;  // communicators, from this one, by all members together
 
   // Used under the engine's lock.
   /// Whether messages that nobody receives may have been sent: by operations that failed, to tell of a revocation. MPIs give the number of a freed

@@ -15,10 +15,11 @@ namespace {
 
 bool is_done(const mpi::Operation& operation) { return operation.done.load(std::memory_order_acquire); }
 
-// What a complete operation leaves to say. Each call says it again.
+// What a complete operation leaves to say, and to wait for. Each call says it again.
 void report(mpi::Operation& operation) {
   operation.reported = true;
   if (operation.failure) std::rethrow_exception(operation.failure);
+  if (operation.completion) operation.completion->join_stream();
 }
 
 mpi::Engine& engine_of(const mpi::Operation& operation) { return operation.comm->runtime->engine(); }
@@ -37,6 +38,11 @@ void Work::wait() {
   if (!operation_) return;
   if (!is_done(*operation_)) engine_of(*operation_).wait(*operation_, std::nullopt);
   report(*operation_);
+}
+
+void Work::wait_on_host() {
+  wait();
+  if (operation_ && operation_->completion) operation_->completion->wait_on_host();
 }
 
 bool Work::wait_for(std::chrono::nanoseconds timeout) {

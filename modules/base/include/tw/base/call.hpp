@@ -35,11 +35,12 @@ struct Call {
   Collective collective = Collective::none;
   ReduceOp op = ReduceOp::sum;  ///< of reductions
   ElementType type = ElementType::uint8;
-  int32_t peer = -1;  ///< the root, or the other rank of a send or receive; -1: none
-  int64_t count = 0;  ///< elements that this rank contributes (of a broadcast or scatter: receives)
+  bool on_device = false;  ///< of collectives: whether the tensors lie on an accelerator
+  int32_t peer = -1;       ///< the root, or the other rank of a send or receive; -1: none
+  int64_t count = 0;       ///< elements that this rank contributes (of a broadcast or scatter: receives)
 
   bool operator==(const Call&) const = default;
-  /// Such as "allreduce sum of 16 float32" or "broadcast from rank 1 of 4 int64".
+  /// Such as "allreduce sum of 16 float32" or "broadcast from rank 1 of 4 int64 on a device".
   std::string describe() const;
 };
 

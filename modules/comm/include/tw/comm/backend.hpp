@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a collective gets done: by MPI, or through memory that the ranks of a node share. Tensors on the CPU; backends for GPUs join here.
+// How a collective gets done: by MPI, or through memory that the ranks of a node share. Memory is the host's: what lies on a device goes through
+// pinned memory, in streams of its own.
 #pragma once
 #include <cstddef>
 #include <memory>

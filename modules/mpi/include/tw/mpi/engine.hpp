@@ -23,11 +23,26 @@ class Transfer {
   virtual bool advance() = 0;
 };
 
+/// What the results of a complete operation may still wait for: copies to a device, which its streams have yet to make.
+class Completion {
+ public:
+  Completion() = default;
+  Completion(const Completion&) = delete;
+  Completion& operator=(const Completion&) = delete;
+  virtual ~Completion() = default;
+  /// Makes the current stream wait. Called by each wait for the operation.
+  virtual void join_stream() = 0;
+  /// Returns when it is done.
+  virtual void wait_on_host() = 0;
+};
+
 /// Puts `transfer` into the engine and advances it once. Local.
 /// @param call for messages, and for the record of what this rank was last seen doing.
 /// @param finish runs once after the transfer, wherever the engine is driven from; it may hold what must stay alive until then.
+/// @param completion of what `finish` has begun.
 /// The result throws RevokedError when `comm` is revoked.
-Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, std::function<void()> finish = {});
+Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, std::function<void()> finish = {},
+           std::shared_ptr<Completion> completion = {});
 
 /// Where the ranks of a communicator write what they do, so that others can read it without their help.
 class Board {

@@ -14,7 +14,9 @@ struct Operation;
 ///
 /// Dropping it neither waits, throws nor frees: the operation goes on with its tensors, completed by later calls or when the `Environment` is left.
 /// What made it fail is then logged, unless that was a revocation.
-/// Every wait yields the core, is watched (see EnvironmentOptions::stall_warning), and ends with a RevokedError when the communicator is revoked.
+/// Of tensors on a device, results come with a stream: each wait() or successful test() makes the calling thread's current stream wait for them, and
+/// the host goes on. Every wait yields the core, is watched (see EnvironmentOptions::stall_warning), and ends with a RevokedError when the
+/// communicator is revoked.
 class [[nodiscard]] Work {
  public:
   /// Holds nothing; complete.
@@ -30,7 +32,9 @@ class [[nodiscard]] Work {
   bool test();
   /// Returns when the operation is complete; may be called again. @throws what made the operation fail
   void wait();
-  /// The same, but gives up after `timeout`: false then, and the operation goes on. @throws what made the operation fail
+  /// The same; results on a device are there for the host, too.
+  void wait_on_host();
+  /// As wait(), but gives up after `timeout`: false then, and the operation goes on. @throws what made the operation fail
   bool wait_for(std::chrono::nanoseconds timeout);
 
  private:

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the stream of a device and the host wait for, on the simulated accelerator, where a wait that is missing gives another number every time.
+// (Results by operation, dtype and size: collectives_test with --device=simulated.)
+#include "message_of.hpp"
+#include "mpi_test.hpp"
+
+#include <torch/torch.h>
+
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <accelerator.hpp>
+#include <tw/comm.hpp>
+
+namespace device_test {
+
+using tw::ReduceOp;
+using tw::testing::message_of;
+using tw::testing::world;
+namespace accelerator = tw::testing::accelerator;
+
+[[maybe_unused]] const bool installed = (accelerator::install(), true);
+
+at::TensorOptions there() { return at::TensorOptions().device(accelerator::device()); }
+
+c10::Stream side_stream() { return c10::impl::VirtualGuardImpl(accelerator::device().type()).getStreamFromGlobalPool(accelerator::device(), false); }
+
+/// Zeros that become `value` some time later.
+at::Tensor late(double value, int64_t count = 5) {
+  const at::Tensor tensor = torch::zeros({count}, there());
+  tensor.copy_(torch::full({count}, value).pin_memory(), /*non_blocking=*/true);
+  return tensor;
+}
+
+double sum_of_ranks() { return world().size() * (world().size() + 1) / 2.0; }
+double mine() { return int{world().rank()} + 1; }
+
+int64_t waits_of(const std::function<void()>& f) {
+  const int64_t before = accelerator::host_waits();
+  f();
+  return accelerator::host_waits() - before;
+}
+
+void expect_all(const at::Tensor& tensor, double value) {
+  EXPECT_TRUE(tensor.cpu().eq(value).all().item<bool>()) << tensor.cpu() << "is not " << value;
+}
+
+TEST(Devices, TheHostNeverWaitsAndTheStreamDoes) {
+  const at::Tensor x = late(mine());
+  const at::Tensor out = torch::zeros({world().size(), 5}, there());
+  EXPECT_EQ(waits_of([&] {
+              tw::allreduce(world(), x, ReduceOp::sum);
+              x.add_(1);
+              tw::allgather(world(), x, out);
+              out.mul_(2);
+              tw::broadcast(world(), out, tw::Rank(0));
+              tw::barrier(world());
+            }),
+            0);
+  expect_all(out, 2 * (sum_of_ranks() + 1));
+}
+
+TEST(Devices, AnotherStreamMayWait) {
+  const at::Tensor x = late(mine());
+  tw::Work work = tw::iallreduce(world(), x, ReduceOp::sum);
+  const c10::StreamGuard in(side_stream());
+  work.wait();
+  expect_all(x, sum_of_ranks());
+}
+
+TEST(Devices, TheHostWaitsWhenAsked) {
+  const at::Tensor x = late(mine());
+  tw::Work work = tw::iallreduce(world(), x, ReduceOp::sum);
+  EXPECT_EQ(waits_of([&] { work.wait_on_host(); }), 1);
+  const c10::StreamGuard in(side_stream());  // which waits for nothing
+  expect_all(x, sum_of_ranks());
+}
+
+TEST(Devices, TensorsMayBeDroppedInFlight) {
+  at::Tensor x = late(mine(), 1000);
+  const at::Tensor out = torch::zeros({world().size(), 1000}, there());
+  tw::Work work = tw::iallgather(world(), x, out);
+  x.reset();
+  work.wait();
+  for (int rank = 0; rank < world().size(); ++rank) expect_all(out[rank], rank + 1);
+}
+
+TEST(Devices, AResultMayBeFreedBeforeItsCopyIsMade) {
+  at::Tensor x = late(mine(), 1000);
+  tw::allreduce(world(), x, ReduceOp::sum);
+  const at::Tensor doubled = x.mul(2);
+  x.reset();
+  expect_all(doubled, 2 * sum_of_ranks());
+}
+
+TEST(Devices, CallsOfBothKindsKeepTheirOrder) {
+  std::vector<tw::Work> works;
+  std::vector<at::Tensor> tensors;
+  for (int i = 0; i < 30; ++i) {
+    tensors.push_back(i % 3 == 0 ? torch::full({100 + i}, mine()) : late(mine(), 100 + i));
+    works.push_back(tw::iallreduce(world(), tensors.back(), ReduceOp::sum));
+  }
+  tw::wait_all(works);
+  for (const at::Tensor& tensor : tensors) expect_all(tensor, sum_of_ranks());
+}
+
+TW_TEST_ON(Devices, MessagesOfBothKindsKeepTheirOrder, {.least = 2}) {
+  const int next = (world().rank() + 1) % world().size();
+  const int previous = (world().rank() + world().size() - 1) % world().size();
+  std::vector<tw::Work> works;
+  std::vector<at::Tensor> received;
+  for (int i = 0; i < 10; ++i) {
+    works.push_back(tw::isend(world(), i % 2 == 0 ? late(i) : torch::full({5}, double(i)), tw::Rank(next)));
+    received.push_back(torch::zeros({5}, i % 3 == 0 ? there() : at::TensorOptions()));
+    works.push_back(tw::irecv(world(), received.back(), tw::Rank(previous)));
+  }
+  tw::wait_all(works);
+  for (int i = 0; i < 10; ++i) expect_all(received[static_cast<size_t>(i)], i);
+}
+
+TEST(Devices, GatherScatterAndExchangeOfAnySizes) {
+  const auto size = static_cast<size_t>(world().size());
+  std::vector<at::Tensor> to, from;
+  for (size_t rank = 0; rank < size; ++rank) {
+    to.push_back(late(mine(), static_cast<int64_t>(rank) + 1));
+    from.push_back(torch::zeros({world().rank() + 1}, there()));
+  }
+  tw::alltoall(world(), to, from);
+  for (size_t rank = 0; rank < size; ++rank) expect_all(from[rank], static_cast<double>(rank) + 1);
+
+  tw::gather(world(), late(mine(), world().rank() + 1), to, tw::Rank(0));
+  if (world().rank() == 0) {
+    for (size_t rank = 0; rank < size; ++rank) expect_all(to[rank], static_cast<double>(rank) + 1);
+  }
+  const std::vector<at::Tensor> all = tw::allgather_variable(world(), late(mine(), world().rank() + 1));
+  for (size_t rank = 0; rank < size; ++rank) {
+    EXPECT_EQ(all[rank].device(), accelerator::device());
+    EXPECT_EQ(all[rank].numel(), static_cast<int64_t>(rank) + 1);
+    expect_all(all[rank], static_cast<double>(rank) + 1);
+  }
+}
+
+TEST(Devices, RefusesTensorsOfOneCallInSeveralPlaces) {
+  const auto refusal = [](const at::Tensor& in, const at::Tensor& out) { return message_of([&] { tw::allgather(world(), in, out); }); };
+  const at::Tensor here = torch::zeros({world().size()});
+  EXPECT_NE(
+      refusal(torch::ones({1}, there()), here).find("allgather was given tensors on simulated:0 and on cpu; those of one call lie on one device"),
+      std::string::npos);
+  const at::Tensor other = torch::zeros({world().size()}, at::TensorOptions().device(accelerator::device(1)));
+  EXPECT_NE(refusal(torch::ones({1}, there()), other).find("on simulated:0 and on simulated:1"), std::string::npos);
+  EXPECT_NE(refusal(torch::ones({1}, at::kMeta), here).find("needs a dense tensor on the CPU, got one on meta"), std::string::npos);
+}
+
+TW_TEST_ON(Devices, NamesTheRankWhoseTensorLiesElsewhere, {.least = 2}) {
+  const bool last = world().rank() == world().size() - 1;
+  const std::string message = message_of([&] { tw::allreduce(world(), last ? torch::ones({3}) : late(1, 3), ReduceOp::sum); });
+  EXPECT_NE(message.find(tw::concat("rank ", world().size() - 1)), std::string::npos) << message;
+  EXPECT_NE(message.find("allreduce sum of 3 float32 on a device"), std::string::npos) << message;
+}
+
+}  // namespace device_test
