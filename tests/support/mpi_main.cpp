@@ -79,6 +79,9 @@ void leave_out_others(int ranks, const std::string& only) {
 
 const tw::Communicator& tw::testing::world() { return *world_of_tests; }
 c10::Device tw::testing::device() { return device_of_tests; }
+void tw::testing::place(const at::Tensor& tensor) {
+  if (!device_of_tests.is_cpu()) accelerator::move(tensor, device_of_tests);
+}
 bool tw::testing::note_ranks(const std::string& test, RankCount ranks) {
   ranks_of_tests()[test] = ranks;
   return true;
@@ -95,7 +98,9 @@ int main(int argc, char** argv) {
     if (argument == "--device=simulated") on_accelerator = true;
     if (argument.starts_with("--file=")) only = argument.substr(7);
   }
-  tw::Environment mpi(argc, argv, {.progress = by_thread ? tw::ProgressDriver::thread : tw::ProgressDriver::inlined});
+  tw::Environment mpi(argc, argv,
+                      {.thread_level = on_accelerator ? tw::ThreadLevel::serialized : tw::ThreadLevel::funneled,  // autograd has threads
+                       .progress = by_thread ? tw::ProgressDriver::thread : tw::ProgressDriver::inlined});
   const tw::Communicator comm = mpi.world().dup();
   world_of_tests = &comm;
   leave_out_others(comm.size(), only);

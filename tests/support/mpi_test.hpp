@@ -19,6 +19,14 @@ const Communicator& world();
 c10::Device device();
 inline at::TensorOptions on_device(at::ScalarType dtype = at::kFloat) { return at::TensorOptions().dtype(dtype).device(device()); }
 
+/// Moves a tensor, or a module's parameters and buffers, there.
+void place(const at::Tensor& tensor);
+template <class Module>
+void place_module(const Module& module) {
+  for (const at::Tensor& parameter : module->parameters()) place(parameter);
+  for (const at::Tensor& buffer : module->buffers()) place(buffer);
+}
+
 /// On how many ranks the tests of a file run, as tw_mpi_test() said; generated.
 const std::set<std::pair<std::string, int>>& files_on_ranks();
 

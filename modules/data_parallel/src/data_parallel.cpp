@@ -2,6 +2,7 @@
 #include "module_tensors.hpp"
 #include "wrapped.hpp"
 
+#include <ATen/DeviceAccelerator.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
@@ -57,11 +58,21 @@ class DataParallel::Hooks {
         wrapped_(std::move(wrapped)),
         parameters_(trained(wrapped_.tensors())),
         sharded_(options.sharding != Sharding::none),
-        reducer_(comm_, specs_of(parameters_), options),
-        holds_reduced_(parameters_.size()) {
+        reducer_(comm_, specs_of(parameters_), where_they_lie(options)),
+        holds_reduced_(parameters_.size()) {}
+
+  // Collective.
+  DataParallelOptions where_they_lie(DataParallelOptions options) const {
     on_all_ranks(comm_, "making DataParallel", [&] {
-      for (const auto& [name, tensor] : parameters_) expect_dense_on_cpu(tensor, concat("DataParallel of ", name));
+      for (const auto& [name, tensor] : parameters_) {
+        const c10::Device first = parameters_[0].tensor.device();
+        if (!at::accelerator::isAccelerator(tensor.device().type())) expect_dense_on_cpu(tensor, concat("DataParallel of ", name));
+        TW_EXPECTS(tensor.device() == first, "the parameters of DataParallel lie on one device: ", parameters_[0].name, " is on ", first.str(), ", ",
+                   name, " on ", tensor.device().str());
+        options.device = first;
+      }
     });
+    return options;
   }
 
   // Collective.

@@ -13,6 +13,7 @@
 
 namespace equivalence_test {
 
+using tw::testing::device;
 using tw::testing::world;
 
 torch::nn::Sequential make_net() {
@@ -20,6 +21,7 @@ torch::nn::Sequential make_net() {
   torch::nn::Sequential net(torch::nn::Conv2d(1, 4, 3), torch::nn::Tanh(), torch::nn::Flatten(), torch::nn::Linear(4 * 6 * 6, 20), torch::nn::Tanh(),
                             torch::nn::Linear(20, 3));
   net->to(torch::kDouble);
+  tw::testing::place_module(net);
   return net;
 }
 
@@ -36,7 +38,7 @@ struct Samples {
 
 Samples make_samples(int64_t step, int64_t size) {
   torch::manual_seed(static_cast<uint64_t>(1000 + step));
-  return {torch::randn({size, 1, 8, 8}, torch::kDouble), torch::randint(3, {size}, torch::kLong)};
+  return {torch::randn({size, 1, 8, 8}, torch::kDouble).to(device()), torch::randint(3, {size}, torch::kLong).to(device())};
 }
 
 at::Tensor loss_of(torch::nn::Sequential& net, const Samples& samples, tw::Reduction reduction) {

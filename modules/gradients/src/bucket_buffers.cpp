@@ -24,10 +24,15 @@ BucketBuffers::BucketBuffers(const Communicator& comm, const BucketPlan& plan, c
 void BucketBuffers::make(size_t bucket) {
   const auto& [dtype, numel, gradients, owner] = plan_.buckets[bucket];
   const bool shared = options_.shared_memory && !options_.release;
-  buckets_[bucket].buffer = shared ? FlatBuffer(shared_tensor(comm_, {numel}, dtype)) : FlatBuffer(numel, dtype);
+  FlatBuffer& buffer = buckets_[bucket].buffer;
+  if (!options_.device.is_cpu()) {
+    buffer = FlatBuffer(at::zeros({numel}, at::TensorOptions().dtype(dtype).device(options_.device)));
+  } else {
+    buffer = shared ? FlatBuffer(shared_tensor(comm_, {numel}, dtype)) : FlatBuffer(numel, dtype);
+  }
   for (const int64_t id : gradients) {
     const auto index = static_cast<size_t>(id);
-    places_[index] = buckets_[bucket].buffer.view(plan_.placements[index].offset, specs_[index].shape);
+    places_[index] = buffer.view(plan_.placements[index].offset, specs_[index].shape);
   }
 }
 

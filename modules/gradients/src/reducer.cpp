@@ -15,6 +15,7 @@
 #include "bucket_transport.hpp"
 #include "reducer_options.hpp"
 #include "scaling.hpp"
+#include "side_stream.hpp"
 #include "sparse.hpp"
 
 namespace tw {
@@ -34,6 +35,7 @@ Reducer::Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, co
   marks_.assign(specs_.size(), Mark::none);
   rows_.resize(specs_.size());
   sums_.resize(specs_.size());
+  side_ = std::make_unique<SideStream>(options_.device);
   make_buckets();
   if (options_.compressor) options_.compressor->prepare(plan_, specs_);
 }
@@ -79,7 +81,8 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
   expect_unmarked(id);
   const at::NoGradGuard no_grad;
   const TensorSpec& spec = specs_[static_cast<size_t>(id)];
-  TW_EXPECTS(value.is_cpu(), "gradient ", spec.describe(), " is reduced on the CPU, and was marked ready with a value on ", value.device().str());
+  TW_EXPECTS(value.device() == options_.device, "gradient ", spec.describe(), " is reduced on ", options_.device.str(),
+             ", and was marked ready with a value on ", value.device().str());
   TW_EXPECTS(value.sizes() == spec.shape && value.scalar_type() == spec.dtype, "gradient ", spec.describe(), " was marked ready with a value of ",
              dtype_name(value.scalar_type()), " ", shape_text(value.sizes().vec()));
   const double weight = factor_before_sum();
@@ -91,11 +94,13 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
   TW_EXPECTS(!value.is_sparse(), "gradient ", spec.describe(),
              " is sparse: name it in ReducerOptions::sparse, or train with DataParallel, which finds a module's sparse embeddings; "
              "DistributedOptimizer and allreduce_gradients() take dense gradients only");
+  const SideStream::Scope beside(*side_);
   const at::Tensor& place = buffers_->place_to_write(id);
   if (weight == 0) {
     place.zero_();  // not a product: the gradient of a mean over no samples is not a number
   } else if (weight != 1 || !value.is_same(place)) {
     scaled_copy(value, weight, place);
+    side_->uses(value);
   }
   mark(id, Mark::ready);
 }
@@ -103,6 +108,7 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
 void Reducer::mark_unused(int64_t id) {
   expect_unmarked(id);
   const at::NoGradGuard no_grad;
+  const SideStream::Scope beside(*side_);
   if (!is_sparse(id)) buffers_->place_to_write(id).zero_();
   mark(id, Mark::unused);
 }
@@ -150,8 +156,15 @@ void Reducer::wait() {
     TW_EXPECTS(marks_[id] != Mark::none, "gradient ", specs_[id].name, " was not marked in this step");
   }
   in_step_ = false;
-  const at::NoGradGuard no_grad;
   const Stopwatch exposed;
+  reduce();
+  side_->join();
+  exposed_time_ += exposed.elapsed();
+}
+
+void Reducer::reduce() {
+  const at::NoGradGuard no_grad;
+  const SideStream::Scope beside(*side_);
   Work exchange = begin_exchange();
   if (transport_->is_linear() && launched_ == 0 && !progress_.empty()) launch(0);  // its factor may come later
   exchange.wait();
@@ -164,7 +177,6 @@ void Reducer::wait() {
   used_.fill_(1);
   if (status.unused > 0) agree_on_unused();
   if (++steps_ == 1) follow_arrival_order();
-  exposed_time_ += exposed.elapsed();
 }
 
 void Reducer::finish_bucket(size_t index, double factor) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scaling.hpp"
 
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/mul.h>
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 #include <limits>
 #include <type_traits>
 
-// By hand where memory is contiguous: for small gradients ATen's dispatch takes longer than the work.
+// By hand where memory is contiguous and the host's: for small gradients ATen's dispatch takes longer than the work.
 namespace tw {
 namespace {
 
@@ -43,7 +44,7 @@ bool halves_finite(const at::Tensor& tensor) {
 }  // namespace
 
 void scaled_copy(const at::Tensor& from, double factor, const at::Tensor& to) {
-  const bool plain = from.is_contiguous() && !from.is_conj() && !from.is_neg();
+  const bool plain = from.is_contiguous() && !from.is_conj() && !from.is_neg() && from.is_cpu();
   if (plain && factor == 1) {
     if (to.numel() > 0) std::memmove(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes());
     return;
@@ -56,7 +57,11 @@ void scaled_copy(const at::Tensor& from, double factor, const at::Tensor& to) {
                     });
   if (done) return;
   at::Tensor out = to;
-  at::mul_outf(from, factor, out);
+  if (factor == 1) {
+    out.copy_(from);
+  } else {
+    at::mul_outf(from, factor, out);
+  }
 }
 
 void scale(const at::Tensor& tensor, double factor) {
@@ -64,6 +69,10 @@ void scale(const at::Tensor& tensor, double factor) {
 }
 
 bool scale_finite(const at::Tensor& tensor, double factor) {
+  if (!tensor.is_cpu()) {
+    scale(tensor, factor);
+    return at::isfinite(tensor).all().item<bool>();
+  }
   bool finite = true;
   const bool done = on_elements(tensor, [&](auto* values, int64_t n) {
     using Element = std::remove_pointer_t<decltype(values)>;

@@ -6,8 +6,7 @@
 namespace tw {
 
 uint64_t content_hash(const at::Tensor& tensor) {
-  expect_dense_on_cpu(tensor, "content_hash()");
-  const at::Tensor memory = tensor.detach().resolve_conj().resolve_neg().contiguous();
+  const at::Tensor memory = on_cpu(tensor.detach(), "content_hash()").resolve_conj().resolve_neg().contiguous();
   return content_hash({static_cast<const char*>(memory.const_data_ptr()), memory.nbytes()});
 }
 

@@ -36,12 +36,13 @@ void write_all(const FileDescriptor& file, const std::filesystem::path& path, co
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  for (const NamedTensor& each : tensors) expect_dense_on_cpu(each.tensor, concat("write_safetensors() of ", each.name));
+  std::vector<at::Tensor> here;
+  for (const NamedTensor& each : tensors) here.push_back(on_cpu(each.tensor.detach(), concat("write_safetensors() of ", each.name)));
   const SafetensorsPlan plan = plan_safetensors(specs_of(tensors), metadata);
   const FileDescriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
   write_all(file, path, plan.header.data(), static_cast<int64_t>(plan.header.size()), 0);
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const at::Tensor contiguous = tensors[i].tensor.detach().contiguous().resolve_conj().resolve_neg();
+  for (size_t i = 0; i < here.size(); ++i) {
+    const at::Tensor contiguous = here[i].contiguous().resolve_conj().resolve_neg();
     write_all(file, path, contiguous.const_data_ptr(), plan.entries[i].bytes, plan.entries[i].offset);
   }
 }

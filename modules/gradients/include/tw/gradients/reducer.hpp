@@ -23,6 +23,7 @@ namespace tw {
 
 class BucketBuffers;
 class BucketTransport;
+class SideStream;
 
 struct ReducerOptions {
   Reduction reduction;  ///< must be chosen
@@ -47,6 +48,8 @@ struct ReducerOptions {
   std::vector<std::string> sparse = {};
   /// Reduces in fewer bytes, and with an error; see compression.hpp. Without overlap.
   std::shared_ptr<Compressor> compressor = {};
+  /// Where gradients and buckets lie: an accelerator takes dense ones that all ranks get, without compression, and packs them in a stream of its own.
+  c10::Device device = c10::Device(c10::kCPU);
   /// Told when a bucket's reduction began and ended on this rank, for timelines.
   std::function<void(int64_t bucket, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)> on_bucket = {};
 };
@@ -141,6 +144,7 @@ class Reducer {
   };
 
   void make_buckets();
+  void reduce();
   void expect_unmarked(int64_t id) const;
   void mark(int64_t id, Mark mark);
   void launch_ready_buckets();
@@ -163,6 +167,7 @@ class Reducer {
   bool overlap_ = false;
   std::vector<int64_t> arrival_order_;  // as given, or as found
   BucketPlan plan_;
+  std::unique_ptr<SideStream> side_;
   std::unique_ptr<BucketBuffers> buffers_;
   std::unique_ptr<BucketTransport> transport_;
   std::vector<Progress> progress_;  // by bucket

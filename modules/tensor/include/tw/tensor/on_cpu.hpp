@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/core/Tensor.h>
 
 #include <string_view>
@@ -11,6 +12,13 @@ namespace tw {
 inline void expect_dense_on_cpu(const at::Tensor& tensor, std::string_view user) {
   TW_EXPECTS(tensor.is_cpu() && tensor.layout() == at::kStrided, user, " needs a dense tensor on the CPU, got ",
              tensor.layout() == at::kStrided ? "one on " : "a sparse one on ", tensor.device().str());
+}
+
+/// `tensor`, or a copy of it where it lies on an accelerator, which the host waits for. @throws ContractError unless that is a dense one on the CPU.
+inline at::Tensor on_cpu(const at::Tensor& tensor, std::string_view user) {
+  const at::Tensor here = at::accelerator::isAccelerator(tensor.device().type()) ? tensor.cpu() : tensor;
+  expect_dense_on_cpu(here, user);
+  return here;
 }
 
 }  // namespace tw

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training step on a device waits for, and what DataParallel says of tensors in several places. (Numbers: equivalence_test on a device.)
+#include "mpi_test.hpp"
+#include "training.hpp"
+
+#include <torch/torch.h>
+
+#include <accelerator.hpp>
+#include <tw/data_parallel.hpp>
+
+namespace device_step_test {
+
+using tw::Reduction;
+using tw::testing::device;
+using tw::testing::expect_error;
+using tw::testing::world;
+namespace accelerator = tw::testing::accelerator;
+
+torch::nn::Sequential make_net() {
+  torch::manual_seed(7);
+  torch::nn::Sequential net(torch::nn::Linear(8, 16), torch::nn::Tanh(), torch::nn::Linear(16, 1));
+  tw::testing::place_module(net);
+  return net;
+}
+
+TEST(DeviceStep, TheHostDoesNotWait) {
+  for (const bool overlap : {false, true}) {
+    auto net = make_net();
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    tw::DataParallel parallel(world(), *net,
+                              {.reduction = Reduction::mean, .buckets = {.first_bucket_bytes = 64, .bucket_bytes = 256}, .overlap = overlap});
+    const at::Tensor x = torch::ones({4, 8}).to(device());
+    const auto step = [&] {
+      sgd.zero_grad();
+      net->forward(x).sum().backward();
+      sgd.step();
+    };
+    step();
+    const int64_t before = accelerator::host_waits();
+    for (int i = 0; i < 3; ++i) step();
+    EXPECT_EQ(accelerator::host_waits() - before, 0);
+  }
+}
+
+// The pass is long over for the host when the device begins to compute it.
+TEST(DeviceStep, GradientsOfNumbersThatAreStillOnTheirWay) {
+  const at::Tensor w = torch::zeros({3}).to(device()).set_requires_grad(true);
+  tw::DataParallel parallel(world(), {{"w", w}}, {.reduction = Reduction::sum});
+  for (int step = 1; step <= 3; ++step) {
+    const at::Tensor x = torch::zeros({3}).to(device());
+    x.copy_(torch::full({3}, double(step) * (int{world().rank()} + 1)).pin_memory(), /*non_blocking=*/true);
+    w.mutable_grad() = at::Tensor();
+    (w * x).sum().backward();
+    EXPECT_TRUE(w.grad().cpu().eq(step * world().size() * (world().size() + 1) / 2).all().item<bool>()) << w.grad().cpu();
+  }
+}
+
+TEST(DeviceStep, NamesTheParameterThatLiesElsewhere) {
+  const at::Tensor here = torch::zeros({3}).set_requires_grad(true);
+  const at::Tensor there = torch::zeros({3}).to(device()).set_requires_grad(true);
+  expect_error([&] { tw::DataParallel(world(), {{"a", there}, {"b", here}}, {.reduction = Reduction::mean}); },
+               "the parameters of DataParallel lie on one device: a is on simulated:0, b on cpu");  // as rank 0 says it
+}
+
+TEST(DeviceStep, RefusesWhatIsNotThereYet) {
+  const at::Tensor w = torch::zeros({3}).to(device()).set_requires_grad(true);
+  expect_error([&] { tw::DataParallel(world(), {{"w", w}}, {.reduction = Reduction::mean, .sharding = tw::Sharding::slices}); },
+               "can be neither sharded, sparse nor compressed yet");
+}
+
+}  // namespace device_step_test

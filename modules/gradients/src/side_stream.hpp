@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <optional>
+
+namespace tw {
+
+/// The stream in which gradients on a device are packed and travel, beside those that compute. For the CPU it is none, and does nothing.
+class SideStream {
+ public:
+  explicit SideStream(c10::Device device) : device_(device) {
+    if (!device.is_cpu()) stream_ = guard().getStreamFromGlobalPool(device, /*isHighPriority=*/true);
+  }
+
+  /// While it lives, this thread's work goes into the side stream, after what the current stream had until then.
+  class Scope {
+   public:
+    explicit Scope(const SideStream& side) {
+      if (!side.stream_) return;
+      side.order(side.guard().getStream(side.device_), *side.stream_);
+      entered_.emplace(*side.stream_);
+    }
+
+   private:
+    std::optional<c10::StreamGuard> entered_;
+  };
+
+  /// Keeps the memory of `tensor` until the side stream has done what it has now.
+  void uses(const at::Tensor& tensor) const {
+    if (stream_) tensor.record_stream(*stream_);
+  }
+  /// Makes the current stream wait for it.
+  void join() const {
+    if (stream_) order(*stream_, guard().getStream(device_));
+  }
+
+ private:
+  c10::impl::VirtualGuardImpl guard() const { return c10::impl::VirtualGuardImpl(device_.type()); }
+  void order(const c10::Stream& first, const c10::Stream& then) const {
+    c10::Event done(device_.type());
+    done.record(first);
+    done.block(then);
+  }
+
+  c10::Device device_;
+  std::optional<c10::Stream> stream_;
+};
+
+}  // namespace tw
