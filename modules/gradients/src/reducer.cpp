@@ -156,14 +156,15 @@ void Reducer::wait() {
     TW_EXPECTS(marks_[id] != Mark::none, "gradient ", specs_[id].name, " was not marked in this step");
   }
   in_step_ = false;
+  const at::NoGradGuard no_grad;
   const Stopwatch exposed;
   reduce();
   side_->join();
+  if (++steps_ == 1) follow_arrival_order();  // memory of the stream that uses the gradients
   exposed_time_ += exposed.elapsed();
 }
 
 void Reducer::reduce() {
-  const at::NoGradGuard no_grad;
   const SideStream::Scope beside(*side_);
   Work exchange = begin_exchange();
   if (transport_->is_linear() && launched_ == 0 && !progress_.empty()) launch(0);  // its factor may come later
@@ -176,7 +177,6 @@ void Reducer::reduce() {
   if (options_.check_finite && options_.sharding != Sharding::none) agree_on_finite();
   used_.fill_(1);
   if (status.unused > 0) agree_on_unused();
-  if (++steps_ == 1) follow_arrival_order();
 }
 
 void Reducer::finish_bucket(size_t index, double factor) {
