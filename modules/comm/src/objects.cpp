@@ -5,6 +5,7 @@
 #include <span>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/library.hpp>
+#include <tw/mpi/start_queue.hpp>
 
 namespace tw {
 namespace {
