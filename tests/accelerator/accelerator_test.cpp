@@ -9,7 +9,6 @@
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <csignal>
 
 namespace accelerator_test {
 
@@ -159,7 +158,7 @@ TEST(Accelerator, MemoryThatIsFreedTooEarlyHoldsNoNumbers) {
 
 TEST(AcceleratorDeathTest, TheHostCannotReadItsMemory) {
   const at::Tensor x = on_device(torch::ones({3}));
-  EXPECT_EXIT(std::printf("%f", static_cast<double>(*x.const_data_ptr<float>())), testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_DEATH(std::printf("%f", static_cast<double>(*x.const_data_ptr<float>())), "");  // by a signal, or by whoever catches it
 }
 
 TEST(Accelerator, CountsWaitsOfTheHost) {
