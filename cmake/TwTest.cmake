@@ -1,9 +1,10 @@
 # Tests lie in modules/<m>/tests beside what they test, and are named in the CMakeLists.txt there, which ends with tw_test_programs():
 #   tw_test(file [LIBRARIES ...])                   a pure test: one process, no MPI, no LibTorch header
 #   tw_torch_test(file [LIBRARIES ...])             one process, with LibTorch
-#   tw_mpi_test(file RANKS 1 2 3 [LIBRARIES ...])   on each of these numbers of ranks, with LibTorch
+#   tw_mpi_test(file RANKS 1 2 3 [DEVICE_RANKS 2] [LIBRARIES ...])   on each of these numbers of ranks, with LibTorch; once more with tensors on the
+#                                                   simulated accelerator
 #   tw_mpi_test_program(file RANKS 1 2 3 [LIBRARIES ...])   the same as a program of its own, with a main() of its own
-# Those of a folder and a kind are one program, which CTest runs once a number of ranks: <m>.pure, <m>.torch, <m>.mpi.1, <m>.mpi.2, ...
+# Those of a folder and a kind are one program, which CTest runs once a number of ranks: <m>.pure, <m>.torch, <m>.mpi.1, <m>.mpi.2, <m>.device.2, ...
 # build/<preset>/tests.txt says which file is in which run, for scripts/test.sh, which picks tests by name.
 find_package(GTest REQUIRED)
 add_custom_target(pure_tests)  # all pure programs
@@ -51,10 +52,13 @@ function(tw_torch_test file)
 endfunction()
 
 function(tw_mpi_test file)
-  cmake_parse_arguments(arg "" "" "RANKS;LIBRARIES;INCLUDES" ${ARGN})
+  cmake_parse_arguments(arg "" "" "RANKS;DEVICE_RANKS;LIBRARIES;INCLUDES" ${ARGN})
   tw_collect(mpi ${file} LIBRARIES ${arg_LIBRARIES} INCLUDES ${arg_INCLUDES})
   foreach(ranks IN LISTS arg_RANKS)
-    set_property(DIRECTORY APPEND PROPERTY TW_FILES_ON_${ranks} ${file})
+    set_property(DIRECTORY APPEND PROPERTY TW_FILES_mpi_ON_${ranks} ${file})
+  endforeach()
+  foreach(ranks IN LISTS arg_DEVICE_RANKS)
+    set_property(DIRECTORY APPEND PROPERTY TW_FILES_device_ON_${ranks} ${file})
   endforeach()
 endfunction()
 
@@ -103,20 +107,24 @@ endfunction()
 # tw_add_mpi_runs(program): on every number of ranks that a file of this folder asks for. The program is told which file asks for which.
 function(tw_add_mpi_runs program)
   target_link_libraries(${program} PRIVATE tw_test_main)
-  set(table "")
-  foreach(ranks RANGE 1 8)
-    get_property(files DIRECTORY PROPERTY TW_FILES_ON_${ranks})
-    if(files)
-      set(run ${TW_TEST_FOLDER}.mpi.${ranks})
-      tw_add_mpi_run(${run} ${ranks} 300 "       OK \\]" $<TARGET_FILE:${program}>)
-      tw_list_run(${run} ${files})
-    endif()
-    foreach(file IN LISTS files)
-      string(APPEND table "    {\"${file}.cpp\", ${ranks}},\n")
+  set(arguments_mpi "")
+  set(arguments_device --device=simulated)
+  foreach(where mpi device)
+    set(table_${where} "")
+    foreach(ranks RANGE 1 8)
+      get_property(files DIRECTORY PROPERTY TW_FILES_${where}_ON_${ranks})
+      if(files)
+        set(run ${TW_TEST_FOLDER}.${where}.${ranks})
+        tw_add_mpi_run(${run} ${ranks} 300 "       OK \\]" $<TARGET_FILE:${program}> ${arguments_${where}})
+        tw_list_run(${run} ${files})
+      endif()
+      foreach(file IN LISTS files)
+        string(APPEND table_${where} "    {\"${file}.cpp\", ${ranks}},\n")
+      endforeach()
     endforeach()
   endforeach()
   file(CONFIGURE OUTPUT files_on_ranks.cpp CONTENT
-       "#include <mpi_test.hpp>\nconst std::set<std::pair<std::string, int>>& tw::testing::files_on_ranks() {\n  static const std::set<std::pair<std::string, int>> files{\n${table}  };\n  return files;\n}\n")
+       "#include <mpi_test.hpp>\nconst tw::testing::FilesOnRanks& tw::testing::files_on_ranks(bool on_device) {\n  static const FilesOnRanks host{\n${table_mpi}  };\n  static const FilesOnRanks device{\n${table_device}  };\n  return on_device ? device : host;\n}\n")
   target_sources(${program} PRIVATE "${CMAKE_CURRENT_BINARY_DIR}/files_on_ranks.cpp")
 endfunction()
 

@@ -87,12 +87,33 @@ TEST(Accelerator, OperatorsEqualTheCpus) {
       [](const auto& a, const auto& b) { return torch::cat({a, b.t()}, 0).index_select(0, torch::arange(3, a.options().dtype(torch::kLong))); });
   expect_same([](const auto& a, const auto&) { return std::get<0>(a.narrow(1, 2, 4).max(1)); });
   expect_same([](const auto& a, const auto&) { return a.masked_select(a.gt(0)); });
+  expect_same([](const auto& a, const auto&) { return a.abs(); });
   expect_same([](const auto& a, const auto&) { return a.slice(0, 1, 5, 2).copy_(a.slice(0, 0, 4, 2)).reshape({-1}); });
   expect_same([](const auto& a, const auto& b) {
     at::Tensor out = torch::empty({0}, a.options());
     return at::add_out(out, a, b.t());
   });
   expect_same([](const auto& a, const auto&) { return a.unfold(1, 3, 2).to(torch::kFloat).contiguous(); });
+}
+
+TEST(Accelerator, WritesResultsIntoViews) {
+  torch::manual_seed(2);
+  const at::Tensor a = torch::randn({20, 12}, torch::kDouble);
+  const at::Tensor start = torch::randn({64}, torch::kDouble);
+  const auto iterate = [](const at::Tensor& matrix, const at::Tensor& memory) {
+    const at::Tensor p = memory.narrow(0, 0, 20).view({20, 1});
+    const at::Tensor q = memory.narrow(0, 20, 12).view({12, 1});
+    at::Tensor out = p;
+    at::matmul_out(out, matrix, q);
+    p.copy_(std::get<0>(at::linalg_qr(p)));
+    out = q;
+    at::matmul_out(out, matrix.t(), p);
+    const at::Tensor approximation = torch::zeros_like(matrix);
+    out = approximation;
+    at::matmul_out(out, p, q.t());
+    return approximation;
+  };
+  EXPECT_TRUE(iterate(on_device(a), on_device(start)).cpu().equal(iterate(a, start.clone())));
 }
 
 TEST(Accelerator, WhoDoesNotWaitReadsWhatWasThereBefore) {

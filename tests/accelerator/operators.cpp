@@ -77,7 +77,7 @@ class OperatorCall {
     const at::AutoDispatchBelowAutograd below;
     if (const auto results = is_foreseeable() ? foreseen() : std::nullopt) {
       Stack given = give(*results);
-      put(current_stream(device_), [op = op_, stack = seen_by_streams(arguments_), places = fresh(given)]() mutable {
+      put(current_stream(device_), [op = op_, stack = seen_by_streams(arguments_), places = with_tensors(given, seen_by_stream)]() mutable {
         const at::AutoDispatchBelowAutograd below_too;
         op.callBoxed(&stack);
         fill(places, stack);
@@ -89,7 +89,7 @@ class OperatorCall {
     Stack stack = seen_by_streams(arguments_);
     op_.callBoxed(&stack);
     Stack given = give(stack);
-    auto places = fresh(given);
+    auto places = with_tensors(given, seen_by_stream);
     fill(places, stack);
     return given;
   }
@@ -161,19 +161,13 @@ class OperatorCall {
     return given;
   }
 
-  // Where those results go that are new; arguments that are written have theirs already.
-  Stack fresh(const Stack& given) const {
-    Stack places;
-    for (size_t i = 0; i < given.size(); ++i) places.push_back(argument_of(i) ? c10::IValue() : with_tensors({given[i]}, seen_by_stream)[0]);
-    return places;
-  }
-
+  // Into `places`, unless they lie there: arguments that were written, and not resized.
   static void fill(Stack& places, Stack& results) {
     for (size_t i = 0; i < places.size(); ++i) {
       std::vector<at::Tensor> from;
       for_each_tensor(results[i], [&](const at::Tensor& tensor) { return from.emplace_back(tensor); });
       for_each_tensor(places[i], [&, at = size_t{0}](const at::Tensor& place) mutable {
-        if (place.defined()) at::Tensor(place).copy_(from[at]);
+        if (place.defined() && place.const_data_ptr() != from[at].const_data_ptr()) at::Tensor(place).copy_(from[at]);
         ++at;
         return place;
       });

@@ -56,15 +56,16 @@ class RankReporter : public testing::EmptyTestEventListener {
 
 /// Adds to googletest's filter that tests are left out that are not meant for this many ranks, by their file or by themselves, or whose file is not
 /// the one that is asked for.
-void leave_out_others(int ranks, const std::string& only) {
+void leave_out_others(int ranks, bool on_accelerator, const std::string& only) {
   std::string others;
+  const auto& files = tw::testing::files_on_ranks(on_accelerator);
   const auto& tests = *testing::UnitTest::GetInstance();
   for (int s = 0; s < tests.total_test_suite_count(); ++s) {
     const testing::TestSuite& suite = *tests.GetTestSuite(s);
     for (int t = 0; t < suite.total_test_count(); ++t) {
       const testing::TestInfo& test = *suite.GetTestInfo(t);
       const std::filesystem::path file = test.file();
-      const bool is_meant = only.empty() ? tw::testing::files_on_ranks().contains({file.filename().string(), ranks}) : file.stem() == only;
+      const bool is_meant = only.empty() ? files.contains({file.filename().string(), ranks}) : file.stem() == only;
       const std::string name = std::string(suite.name()) + '.' + test.name();
       const auto [least, most] = ranks_of_tests()[name];
       if (!is_meant || ranks < least || ranks > most) others += ':' + name;
@@ -79,8 +80,9 @@ void leave_out_others(int ranks, const std::string& only) {
 
 const tw::Communicator& tw::testing::world() { return *world_of_tests; }
 c10::Device tw::testing::device() { return device_of_tests; }
-void tw::testing::place(const at::Tensor& tensor) {
+at::Tensor tw::testing::place(const at::Tensor& tensor) {
   if (!device_of_tests.is_cpu()) accelerator::move(tensor, device_of_tests);
+  return tensor;
 }
 bool tw::testing::note_ranks(const std::string& test, RankCount ranks) {
   ranks_of_tests()[test] = ranks;
@@ -103,7 +105,7 @@ int main(int argc, char** argv) {
                        .progress = by_thread ? tw::ProgressDriver::thread : tw::ProgressDriver::inlined});
   const tw::Communicator comm = mpi.world().dup();
   world_of_tests = &comm;
-  leave_out_others(comm.size(), only);
+  leave_out_others(comm.size(), on_accelerator, only);
   if (on_accelerator) {
     tw::testing::accelerator::install(2);
     device_of_tests = tw::testing::accelerator::device(comm.rank() % 2);

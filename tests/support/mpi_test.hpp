@@ -19,16 +19,17 @@ const Communicator& world();
 c10::Device device();
 inline at::TensorOptions on_device(at::ScalarType dtype = at::kFloat) { return at::TensorOptions().dtype(dtype).device(device()); }
 
-/// Moves a tensor, or a module's parameters and buffers, there.
-void place(const at::Tensor& tensor);
+/// Moves a tensor, which it returns, or a module's parameters and buffers, there.
+at::Tensor place(const at::Tensor& tensor);
 template <class Module>
 void place_module(const Module& module) {
   for (const at::Tensor& parameter : module->parameters()) place(parameter);
   for (const at::Tensor& buffer : module->buffers()) place(buffer);
 }
 
-/// On how many ranks the tests of a file run, as tw_mpi_test() said; generated.
-const std::set<std::pair<std::string, int>>& files_on_ranks();
+using FilesOnRanks = std::set<std::pair<std::string, int>>;
+/// On how many ranks the tests of a file run, with tensors on the CPU or on a device, as tw_mpi_test() said; generated.
+const FilesOnRanks& files_on_ranks(bool on_device);
 
 struct RankCount {
   int least = 1;

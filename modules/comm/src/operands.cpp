@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operands.hpp"
 
-#include <ATen/DeviceAccelerator.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
@@ -28,7 +27,7 @@ Operands::Operands(Collective operation, bool audited) : operation_(operation), 
 // What takes part. The first tensor decides where all of them lie.
 void Operands::admit(const at::Tensor& tensor) {
   TW_EXPECTS(tensor.defined(), name_of(operation_), " was given an undefined tensor");
-  if (!at::accelerator::isAccelerator(tensor.device().type())) expect_dense_on_cpu(tensor, name_of(operation_));
+  if (!is_on_accelerator(tensor)) expect_dense_on_cpu(tensor, name_of(operation_));
   TW_EXPECTS(tensor.layout() == at::kStrided, name_of(operation_), " needs a dense tensor, got a sparse one on ", tensor.device().str());
   element_type(tensor.scalar_type());  // throws for dtypes that do not travel
   if (!device_) {

@@ -10,10 +10,8 @@
 #include <cmath>
 #include <span>
 #include <tw/base/concat.hpp>
-#include <tw/base/hash.hpp>
 #include <tw/mpi/collectives.hpp>
-
-#include "operands.hpp"
+#include <tw/tensor/content_hash.hpp>
 
 namespace tw {
 namespace {
@@ -26,10 +24,8 @@ struct Fingerprint {
 };
 
 Fingerprint fingerprint(const at::Tensor& tensor) {
-  Operands operands(Collective::allreduce, false);
-  const auto memory = operands.in(tensor);
   Fingerprint of;
-  of.hash = content_hash({reinterpret_cast<const char*>(memory.data()), memory.size()});
+  of.hash = content_hash(tensor);
   if (tensor.numel() == 0) return of;
   const at::Tensor size = at::abs(tensor.is_complex() ? tensor : tensor.to(at::kDouble)).to(at::kDouble);
   of.mean = at::mean(size).item().toDouble();

@@ -2,6 +2,7 @@
 #include <tw/comm/shared_tensor.hpp>
 
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 
 #include <c10/util/accumulate.h>
 #include <algorithm>
@@ -24,15 +25,17 @@ int64_t agreed_bytes(const Communicator& comm, at::IntArrayRef shape, c10::Scala
 
 }  // namespace
 
-at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, c10::ScalarType dtype) {
+at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, const at::TensorOptions& options) {
   constexpr int64_t page = 4096;  // shares begin on pages of their own
+  const int64_t bytes = agreed_bytes(comm, shape, c10::typeMetaToScalarType(options.dtype()));
+  if (!options.device().is_cpu()) return at::zeros(shape, options);
   const Link& link = Link::made(comm);
-  const int64_t share = std::max<int64_t>(1, (agreed_bytes(comm, shape, dtype) + page - 1) / page) * page;
+  const int64_t share = std::max<int64_t>(1, (bytes + page - 1) / page) * page;
   const auto& neighbours = link.neighbours();
   const auto memory = make_node_memory(comm, neighbours, share * static_cast<int64_t>(neighbours.size()));
   mpi::while_at_rest(comm, [&] { link.channel()->add_window(memory, share); });
   std::byte* mine = memory.get() + link.channel()->rank() * share;
-  return at::from_blob(mine, shape, [memory](void*) {}, at::TensorOptions().dtype(dtype));
+  return at::from_blob(mine, shape, [memory](void*) {}, options);
 }
 
 at::Tensor node_tensor(const Communicator& comm, at::IntArrayRef shape, c10::ScalarType dtype) {

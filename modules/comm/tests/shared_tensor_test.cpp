@@ -331,7 +331,8 @@ TEST(SharedTensor, NamesTheSizeOnEveryRankWhereThereIsNotEnough) {
 
 TW_TEST_ON(SharedTensor, RefusesShapesAndDtypesThatDiffer, {.least = 2}) {
   const bool first = world().rank() == 0;
-  for (const auto make : {tw::shared_tensor, tw::node_tensor}) {
+  using Make = std::function<at::Tensor(const tw::Communicator&, at::IntArrayRef, c10::ScalarType)>;
+  for (const auto& make : {Make(tw::shared_tensor), Make(tw::node_tensor)}) {
     EXPECT_THROW((void)make(world(), {first ? 4 : 1 << 20}, at::kFloat), tw::ContractError);
     EXPECT_THROW((void)make(world(), {first ? 1 << 20 : 4}, at::kFloat), tw::ContractError);
     EXPECT_THROW((void)make(world(), {4}, first ? at::kFloat : at::kInt), tw::ContractError);

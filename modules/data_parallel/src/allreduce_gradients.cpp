@@ -11,7 +11,9 @@ namespace tw {
 void allreduce_gradients(const Communicator& comm, const std::vector<NamedTensor>& tensors, Reduction reduction, int64_t samples) {
   const at::NoGradGuard no_grad;
   const std::vector<NamedTensor> parameters = trained(tensors);
-  Reducer reducer(comm, specs_of(parameters), {.reduction = reduction, .overlap = false, .shared_memory = false});  // once, with all gradients there
+  const ReducerOptions once_with_all_gradients{
+      .reduction = reduction, .overlap = false, .shared_memory = false, .device = device_of(comm, "a call of allreduce_gradients()", parameters)};
+  Reducer reducer(comm, specs_of(parameters), once_with_all_gradients);
   reduce_gradients(reducer, parameters, samples);
   for (int64_t id = 0; id < reducer.size(); ++id) {
     if (!reducer.used(id)) continue;

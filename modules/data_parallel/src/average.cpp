@@ -29,7 +29,7 @@ void average(const Communicator& comm, const std::vector<NamedTensor>& tensors) 
   }
   expect_same_on_all_ranks(comm, "the tensors to be averaged, and the values of those that have no mean,", lines);
   if (comm.size() == 1) return;
-  FlatBuckets(specs_of(averaged))
+  FlatBuckets(specs_of(averaged), common_device_of(averaged))
       .exchange([&](size_t id, const at::Tensor& place) { place.copy_(averaged[id].tensor); },
                 [&](const at::Tensor& bucket) { allreduce(comm, bucket, ReduceOp::average); },
                 [&](size_t id, const at::Tensor& place) { averaged[id].tensor.copy_(place); });

@@ -2,7 +2,6 @@
 #include "module_tensors.hpp"
 #include "wrapped.hpp"
 
-#include <ATen/DeviceAccelerator.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
@@ -12,7 +11,6 @@
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/sparse_gradients.hpp>
-#include <tw/tensor/on_cpu.hpp>
 
 namespace tw {
 namespace {
@@ -63,15 +61,7 @@ class DataParallel::Hooks {
 
   // Collective.
   DataParallelOptions where_they_lie(DataParallelOptions options) const {
-    on_all_ranks(comm_, "making DataParallel", [&] {
-      for (const auto& [name, tensor] : parameters_) {
-        const c10::Device first = parameters_[0].tensor.device();
-        if (!at::accelerator::isAccelerator(tensor.device().type())) expect_dense_on_cpu(tensor, concat("DataParallel of ", name));
-        TW_EXPECTS(tensor.device() == first, "the parameters of DataParallel lie on one device: ", parameters_[0].name, " is on ", first.str(), ", ",
-                   name, " on ", tensor.device().str());
-        options.device = first;
-      }
-    });
+    options.device = device_of(comm_, "DataParallel", parameters_);
     return options;
   }
 

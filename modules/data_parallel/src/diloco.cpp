@@ -68,7 +68,7 @@ DiLoCo::DiLoCo(const Communicator& comm, const std::vector<NamedTensor>& tensors
     anchors_.push_back(parameter.tensor.detach().clone());
     if (options.outer_momentum > 0) momenta_.push_back(at::zeros_like(anchors_.back()));
   }
-  average_ = std::make_unique<PeriodicAverage>(comm, "diloco/steps", deltas, options.period);
+  average_ = std::make_unique<PeriodicAverage>(comm, "diloco/steps", deltas, device_of(comm, "DiLoCo", parameters_), options.period);
 }
 
 DiLoCo::~DiLoCo() = default;

@@ -69,7 +69,10 @@ DistributedOptimizer::DistributedOptimizer(const Communicator& comm, torch::opti
       parameters_(trained(wrapped_->tensors())),
       members_(number_of_parameters(optimizer)) {
   // All gradients are there when step() begins, so that nothing is left to overlap with.
-  const ReducerOptions of_reducer{.reduction = options.reduction, .buckets = options.buckets, .overlap = false};
+  const ReducerOptions of_reducer{.reduction = options.reduction,
+                                  .buckets = options.buckets,
+                                  .overlap = false,
+                                  .device = device_of(comm_, "a DistributedOptimizer", parameters_)};
   reducer_ = std::make_unique<Reducer>(comm_, specs_of(parameters_), of_reducer);
   synchronize(comm_, parameters);
 }

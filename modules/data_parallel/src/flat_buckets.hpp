@@ -13,9 +13,10 @@ namespace tw {
 class FlatBuckets {
  public:
   /// Makes the memory of each bucket when it is its turn, and lets it go. For a single exchange. @param specs the same on all ranks; may be empty
-  explicit FlatBuckets(std::vector<TensorSpec> specs);
-  /// Keeps its memory, which the ranks of a node share. For many exchanges. Collective.
-  FlatBuckets(const Communicator& comm, std::vector<TensorSpec> specs);
+  /// @param device where buckets lie
+  FlatBuckets(std::vector<TensorSpec> specs, c10::Device device);
+  /// Keeps its memory, which the ranks of a node share where it is the CPU's. For many exchanges. Collective.
+  FlatBuckets(const Communicator& comm, std::vector<TensorSpec> specs, c10::Device device);
 
   /// Of tensor `id`; its shape and dtype are the spec's.
   using Visit = std::function<void(size_t id, const at::Tensor& place)>;
@@ -29,6 +30,7 @@ class FlatBuckets {
  private:
   std::vector<TensorSpec> specs_;
   BucketPlan plan_;
+  c10::Device device_;
   std::vector<FlatBuffer> kept_;  // by bucket, or none
 };
 

@@ -37,7 +37,7 @@ LocalSgd::LocalSgd(const Communicator& comm, const std::vector<NamedTensor>& ten
   expect_same_strategy(comm, "LocalSgd", value_lines(options), specs);
   options.validate();
   synchronize(comm, tensors);
-  average_ = std::make_unique<PeriodicAverage>(comm, "local_sgd/steps", specs, options.period);
+  average_ = std::make_unique<PeriodicAverage>(comm, "local_sgd/steps", specs, device_of(comm, "LocalSgd", averaged_), options.period);
 }
 
 LocalSgd::~LocalSgd() = default;

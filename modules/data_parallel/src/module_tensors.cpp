@@ -3,7 +3,10 @@
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <tw/base/concat.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/tensor/on_cpu.hpp>
 
 namespace tw {
 
@@ -22,6 +25,23 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
 std::vector<NamedTensor> trained(std::vector<NamedTensor> tensors) {
   std::erase_if(tensors, [](const NamedTensor& tensor) { return !tensor.tensor.requires_grad(); });
   return without_aliases(std::move(tensors));
+}
+
+c10::Device device_of(const Communicator& comm, const std::string& user, const std::vector<NamedTensor>& tensors) {
+  const c10::Device first = tensors.empty() ? c10::Device(c10::kCPU) : tensors[0].tensor.device();
+  on_all_ranks(comm, "making " + user, [&] {
+    for (const auto& [name, tensor] : tensors) {
+      if (!is_on_accelerator(tensor)) expect_dense_on_cpu(tensor, concat(user, " of ", name));
+      TW_EXPECTS(tensor.device() == first, "the parameters of ", user, " lie on one device: ", tensors[0].name, " is on ", first.str(), ", ", name,
+                 " on ", tensor.device().str());
+    }
+  });
+  return first;
+}
+
+c10::Device common_device_of(const std::vector<NamedTensor>& tensors) {
+  const auto elsewhere = [&](const NamedTensor& tensor) { return tensor.tensor.device() != tensors[0].tensor.device(); };
+  return tensors.empty() || std::any_of(tensors.begin(), tensors.end(), elsewhere) ? c10::Device(c10::kCPU) : tensors[0].tensor.device();
 }
 
 std::vector<NamedTensor> numbered(const std::vector<at::Tensor>& tensors) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <tw/data_parallel/fwd.hpp>
+#include <tw/mpi/communicator.hpp>
 #include <tw/tensor/named_tensor.hpp>
 #include <vector>
 
@@ -14,6 +15,13 @@ std::vector<NamedTensor> tensors_of(const NamedParameters& parameters);
 
 /// Those of `tensors` that require a gradient, each once.
 std::vector<NamedTensor> trained(std::vector<NamedTensor> tensors);
+
+/// The one device that this rank's lie on; the CPU where there are none. Collective. @param user for messages
+/// @throws ContractError on every rank, naming two that lie apart on one, or one that is neither dense on the CPU nor on an accelerator.
+c10::Device device_of(const Communicator& comm, const std::string& user, const std::vector<NamedTensor>& tensors);
+
+/// The device that all lie on, or the CPU where they lie apart.
+c10::Device common_device_of(const std::vector<NamedTensor>& tensors);
 
 /// The same tensors under the names "tensor 0", "tensor 1", ...
 std::vector<NamedTensor> numbered(const std::vector<at::Tensor>& tensors);

@@ -19,9 +19,9 @@ void expect_same_strategy(const Communicator& comm, const std::string& strategy,
   TW_EXPECTS(!tensors.empty(), strategy, " has nothing to train: does any parameter require a gradient?");
 }
 
-PeriodicAverage::PeriodicAverage(const Communicator& comm, std::string counter, std::vector<TensorSpec> values, int64_t period)
+PeriodicAverage::PeriodicAverage(const Communicator& comm, std::string counter, std::vector<TensorSpec> values, c10::Device device, int64_t period)
     : comm_(comm.dup()),
-      buckets_(comm_, std::move(values)),
+      buckets_(comm_, std::move(values), device),
       period_(period),
       steps_(whole(std::move(counter), at::zeros({}, at::TensorOptions().dtype(at::kLong)), ShardKind::counter)) {}
 

@@ -17,8 +17,8 @@ void expect_same_strategy(const Communicator& comm, const std::string& strategy,
 /// What LocalSgd and DiLoCo share: counts steps, and averages values over the ranks when a period is over.
 class PeriodicAverage {
  public:
-  /// Collective. @param counter the name of the count of steps, in checkpoints. @param values what is averaged, the same on all ranks.
-  PeriodicAverage(const Communicator& comm, std::string counter, std::vector<TensorSpec> values, int64_t period);
+  /// Collective. @param counter the name of the count of steps, in checkpoints. @param values what is averaged, the same on all ranks, on `device`.
+  PeriodicAverage(const Communicator& comm, std::string counter, std::vector<TensorSpec> values, c10::Device device, int64_t period);
 
   /// Counts a step. Whether that makes a period.
   bool count_step();

@@ -7,6 +7,8 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
+#include <ATen/ops/reciprocal.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/var_mean.h>
 #include <ATen/ops/zeros.h>
@@ -35,6 +37,9 @@ struct Statistics {
 /// Collective. The same bits on all ranks.
 Statistics statistics_of(const Communicator& comm, const at::Tensor& input) {
   const int64_t channels = input.size(1);
+  // On the host, which so learns of it without waiting for a device.
+  const at::Tensor total = at::scalar_tensor(static_cast<double>(input.numel() / channels), at::TensorOptions().dtype(at::kDouble));
+  Work counting = iallreduce(comm, total, ReduceOp::sum);
   const at::Tensor mine = at::zeros({1 + 2 * channels}, input.options().dtype(at::kDouble));  // count, means, variances
   if (input.numel() > 0) {
     std::vector<int64_t> dimensions{0};
@@ -51,7 +56,8 @@ Statistics statistics_of(const Communicator& comm, const at::Tensor& input) {
   const at::Tensor counts = all.narrow(1, 0, 1);                       // [P, 1]
   const at::Tensor means = all.narrow(1, 1, channels);                 // [P, C]
   const at::Tensor variances = all.narrow(1, 1 + channels, channels);  // [P, C]
-  const double count = counts.sum().item<double>();
+  counting.wait();
+  const double count = total.item<double>();
   TW_EXPECTS(count > 1, "batch statistics need at least 2 values per channel over all ranks of '", comm.name(), "', got ", count);
   const at::Tensor mean = (counts * means).sum(0) / count;
   const at::Tensor variance = (counts * (variances + (means - mean).square())).sum(0) / count;
@@ -155,9 +161,10 @@ torch::Tensor SyncBatchNormImpl::forward(const torch::Tensor& input) {
 // Without a momentum: the mean over all batches.
 void SyncBatchNormImpl::update_running_statistics(const torch::Tensor& mean, const torch::Tensor& unbiased_variance) {
   num_batches_tracked += 1;
-  const double momentum = options.momentum().has_value() ? *options.momentum() : 1 / num_batches_tracked.item<double>();
-  running_mean.mul_(1 - momentum).add_(mean, momentum);
-  running_var.mul_(1 - momentum).add_(unbiased_variance, momentum);
+  const at::Tensor momentum = options.momentum().has_value() ? at::scalar_tensor(*options.momentum(), at::TensorOptions().dtype(at::kDouble))
+                                                             : num_batches_tracked.to(at::kDouble).reciprocal();
+  running_mean.mul_(1 - momentum).add_(mean * momentum);
+  running_var.mul_(1 - momentum).add_(unbiased_variance * momentum);
 }
 
 void SyncBatchNormImpl::take_over(const torch::nn::Module& norm, const torch::Tensor& its_weight, const torch::Tensor& its_bias,

@@ -13,14 +13,15 @@ void synchronize(const Communicator& comm, const std::vector<NamedTensor>& tenso
   expect_same_on_all_ranks(comm, "the tensors to be synchronised", lines_of(specs));
   if (comm.size() == 1) return;
   const bool sends = comm.rank() == root;
-  FlatBuckets(specs).exchange(
-      [&](size_t id, const at::Tensor& place) {
-        if (sends) place.copy_(tensors[id].tensor);
-      },
-      [&](const at::Tensor& bucket) { broadcast(comm, bucket, root); },
-      [&](size_t id, const at::Tensor& place) {
-        if (!sends) tensors[id].tensor.copy_(place);
-      });
+  FlatBuckets(specs, common_device_of(tensors))
+      .exchange(
+          [&](size_t id, const at::Tensor& place) {
+            if (sends) place.copy_(tensors[id].tensor);
+          },
+          [&](const at::Tensor& bucket) { broadcast(comm, bucket, root); },
+          [&](size_t id, const at::Tensor& place) {
+            if (!sends) tensors[id].tensor.copy_(place);
+          });
 }
 
 void synchronize(const Communicator& comm, const std::vector<at::Tensor>& tensors, Rank root) { synchronize(comm, numbered(tensors), root); }

@@ -42,6 +42,50 @@ TEST(DeviceStep, TheHostDoesNotWait) {
   }
 }
 
+tw::DataParallelOptions small_buckets() { return {.reduction = Reduction::mean, .buckets = {.first_bucket_bytes = 64, .bucket_bytes = 256}}; }
+
+// What the host has to know: whether gradients are finite, and their norm.
+TEST(DeviceStep, TheHostWaitsOnceForWhatItHasToKnow) {
+  for (const bool release : {false, true}) {
+    for (const bool check : {false, true}) {
+      for (const double max_norm : {0.0, 1e-3}) {
+        auto net = make_net();
+        torch::optim::SGD sgd(net->parameters(), 0.1);
+        tw::DataParallelOptions options = small_buckets();
+        options.check_finite = check;
+        options.sharding = tw::Sharding::slices;
+        options.release = release;
+        tw::DataParallel parallel(world(), *net, options);
+        tw::ShardedOptimizer sharded(parallel.reducer(), parallel.parameters(), tw::optimizer_like(sgd, parallel.parameters()),
+                                     {.max_gradient_norm = max_norm});
+        const at::Tensor x = torch::ones({4, 8}).to(device());
+        const auto step = [&] {
+          net->forward(x).sum().backward();
+          sharded.step();
+        };
+        step();
+        const int64_t before = accelerator::host_waits();
+        step();
+        EXPECT_EQ(accelerator::host_waits() - before, (check ? 1 : 0) + (max_norm > 0 ? 1 : 0)) << check << max_norm << release;
+      }
+    }
+  }
+}
+
+TEST(DeviceStep, CompressionDoesNotWait) {
+  for (const auto& compressor : {tw::half_compression(tw::HalfPrecision::bfloat16), tw::top_k_compression(), tw::power_sgd_compression()}) {
+    auto net = make_net();
+    tw::DataParallelOptions options = small_buckets();
+    options.compressor = compressor;
+    const tw::DataParallel parallel(world(), *net, options);
+    const at::Tensor x = torch::ones({4, 8}).to(device());
+    net->forward(x).sum().backward();
+    const int64_t before = accelerator::host_waits();
+    net->forward(x).sum().backward();
+    EXPECT_EQ(accelerator::host_waits() - before, 0) << compressor->describe();
+  }
+}
+
 // The pass is long over for the host when the device begins to compute it.
 TEST(DeviceStep, GradientsOfNumbersThatAreStillOnTheirWay) {
   const at::Tensor w = torch::zeros({3}).to(device()).set_requires_grad(true);
@@ -64,8 +108,7 @@ TEST(DeviceStep, NamesTheParameterThatLiesElsewhere) {
 
 TEST(DeviceStep, RefusesWhatIsNotThereYet) {
   const at::Tensor w = torch::zeros({3}).to(device()).set_requires_grad(true);
-  expect_error([&] { tw::DataParallel(world(), {{"w", w}}, {.reduction = Reduction::mean, .sharding = tw::Sharding::slices}); },
-               "can be neither sharded, sparse nor compressed yet");
+  expect_error([&] { tw::DataParallel(world(), {{"w", w}}, {.reduction = Reduction::mean, .sparse = {"w"}}); }, "cannot be sparse yet: w");
 }
 
 }  // namespace device_step_test

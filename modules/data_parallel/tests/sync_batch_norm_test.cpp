@@ -16,6 +16,7 @@ namespace sync_batch_norm_test {
 
 using torch::nn::BatchNormOptions;
 using tw::Reduction;
+using tw::testing::place;
 using tw::testing::world;
 
 constexpr double tolerance = 1e-12;
@@ -87,12 +88,14 @@ void expect_equivalence(Reduction reduction, const Shares& shares) {
     const auto our_optimizer = make_optimizer(adam, ours);  // before the layers are replaced: parameters stay
     const auto reference_optimizer = make_optimizer(adam, reference);
     EXPECT_EQ(tw::synchronize_batch_norms(*ours, world(), reduction), 2);
+    tw::testing::place_module(reference);
+    tw::testing::place_module(ours);
     tw::DataParallel parallel(world(), *ours, {.reduction = reduction, .overlap = adam});
     parallel.set_samples(shares.mine());
     for (int64_t step = 0; step < 20; ++step) {
       torch::manual_seed(static_cast<uint64_t>(1000 + step));
-      const at::Tensor inputs = torch::randn({shares.total(), 1, 8, 8}, torch::kDouble) + 3;
-      const at::Tensor classes = torch::randint(3, {shares.total()}, torch::kLong);
+      const at::Tensor inputs = place(torch::randn({shares.total(), 1, 8, 8}, torch::kDouble) + 3);
+      const at::Tensor classes = place(torch::randint(3, {shares.total()}, torch::kLong));
       reference_optimizer->zero_grad();
       loss_of(reference, inputs, classes, reduction).backward();
       reference_optimizer->step();
@@ -111,7 +114,7 @@ void expect_equivalence(Reduction reduction, const Shares& shares) {
     }
     ours->eval();
     reference->eval();
-    const at::Tensor inputs = torch::randn({3, 1, 8, 8}, torch::kDouble);
+    const at::Tensor inputs = place(torch::randn({3, 1, 8, 8}, torch::kDouble));
     expect_near(ours->forward(inputs), reference->forward(inputs), "evaluation");
   }
 }
@@ -136,20 +139,22 @@ double weight_of(Reduction reduction, const Shares& shares) {
 void expect_layer(const BatchNormOptions& options, std::vector<int64_t> shape, Reduction reduction, const Shares& shares) {
   torch::manual_seed(7);
   shape[0] = shares.total();
-  const at::Tensor all = torch::randn(shape, torch::kDouble) * 2 + 1;
-  const at::Tensor cotangents = torch::randn(shape, torch::kDouble);
+  const at::Tensor all = place(torch::randn(shape, torch::kDouble) * 2 + 1);
+  const at::Tensor cotangents = place(torch::randn(shape, torch::kDouble));
   torch::nn::BatchNorm2d reference(options);
   if (options.affine()) {
     torch::nn::init::normal_(reference->weight);
     torch::nn::init::normal_(reference->bias);
   }
   reference->to(torch::kDouble);
+  tw::testing::place_module(reference);
   tw::SyncBatchNorm ours(world(), options, reduction);
   ours->to(torch::kDouble);
+  tw::testing::place_module(ours);
   for (const auto& parameter : ours->named_parameters()) parameter.value().detach().copy_(reference->named_parameters()[parameter.key()]);
 
   // In one process: L = sum_r w_r L_r, with L_r = <c, y> over the samples of r. Each rank adds its term, and shows the others which it is.
-  const at::Tensor weights = torch::zeros(shares.total(), torch::kDouble);
+  const at::Tensor weights = place(torch::zeros(shares.total(), torch::kDouble));
   shares.slice(weights).fill_(weight_of(reduction, shares));
   tw::allreduce(world(), weights, tw::ReduceOp::sum);
   std::vector<int64_t> column(shape.size(), 1);
@@ -209,12 +214,14 @@ TEST(SyncBatchNorm, KeepsTheVarianceOfNumbersFarFromZero) {
 TEST(SyncBatchNorm, TakesAnyStridesAndAnInputWithoutGradient) {
   torch::manual_seed(10);
   const Shares shares = uneven();
-  const at::Tensor all = torch::randn({shares.total(), 4, 5, 3}, torch::kDouble).permute({0, 3, 1, 2});
+  const at::Tensor all = place(torch::randn({shares.total(), 4, 5, 3}, torch::kDouble)).permute({0, 3, 1, 2});
   torch::nn::BatchNorm2d reference(3);
   reference->to(torch::kDouble);
+  tw::testing::place_module(reference);
   tw::SyncBatchNorm ours(world(), 3, Reduction::sum);
   ours->to(torch::kDouble);
-  const at::Tensor factors = torch::randn({1, 3, 1, 1}, torch::kDouble);
+  tw::testing::place_module(ours);
+  const at::Tensor factors = place(torch::randn({1, 3, 1, 1}, torch::kDouble));
   (reference(all) * factors).sum().backward();
   (ours(shares.slice(all)) * factors).sum().backward();
   tw::allreduce(world(), ours->bias.grad(), tw::ReduceOp::sum);

@@ -20,6 +20,7 @@ inline Net make_net(uint64_t seed = 5) {
   Net net(torch::nn::Conv2d(1, 2, 3), torch::nn::Tanh(), torch::nn::Flatten(), torch::nn::Linear(2 * 4 * 4, 7), torch::nn::Tanh(),
           torch::nn::Linear(7, 3));
   net->to(torch::kDouble);
+  place_module(net);
   return net;
 }
 
@@ -28,15 +29,15 @@ inline Net make_net_of_rank() { return make_net(5 + static_cast<uint64_t>(static
 
 /// None, unless it is filled.
 struct Samples {
-  at::Tensor inputs = torch::empty({0, 1, 6, 6}, torch::kDouble);
-  at::Tensor targets = torch::empty({0}, torch::kLong);
+  at::Tensor inputs = place(torch::empty({0, 1, 6, 6}, torch::kDouble));
+  at::Tensor targets = place(torch::empty({0}, torch::kLong));
 };
 
 /// The batch of `rank` at `step`: 1 to 5 samples.
 inline Samples batch_of(int rank, int64_t step) {
   torch::manual_seed(static_cast<uint64_t>(1000 * (rank + 1) + step));
   const int64_t size = 1 + (3 * rank + step) % 5;
-  return {torch::randn({size, 1, 6, 6}, torch::kDouble), torch::randint(3, {size}, torch::kLong)};
+  return {place(torch::randn({size, 1, 6, 6}, torch::kDouble)), place(torch::randint(3, {size}, torch::kLong))};
 }
 
 /// The samples that all ranks have together at `step`, where rank r has batches[r] batches.

@@ -14,7 +14,8 @@ BucketBuffers::BucketBuffers(const Communicator& comm, const BucketPlan& plan, c
     const Bucket& bucket = plan_.buckets[i];
     const int64_t slice = bucket.numel / comm_.size();
     if (options_.sharding == Sharding::slices) {
-      buckets_[i].share = stays(i) ? values(i).narrow(0, comm_.rank() * slice, slice) : at::zeros({slice}, at::TensorOptions().dtype(bucket.dtype));
+      buckets_[i].share =
+          stays(i) ? values(i).narrow(0, comm_.rank() * slice, slice) : at::zeros({slice}, at::device(options_.device).dtype(bucket.dtype));
     } else if (bucket.owner == comm_.rank()) {
       buckets_[i].share = values(i);
     }
@@ -25,11 +26,8 @@ void BucketBuffers::make(size_t bucket) {
   const auto& [dtype, numel, gradients, owner] = plan_.buckets[bucket];
   const bool shared = options_.shared_memory && !options_.release;
   FlatBuffer& buffer = buckets_[bucket].buffer;
-  if (!options_.device.is_cpu()) {
-    buffer = FlatBuffer(at::zeros({numel}, at::TensorOptions().dtype(dtype).device(options_.device)));
-  } else {
-    buffer = shared ? FlatBuffer(shared_tensor(comm_, {numel}, dtype)) : FlatBuffer(numel, dtype);
-  }
+  const at::TensorOptions options = at::device(options_.device).dtype(dtype);
+  buffer = shared ? FlatBuffer(shared_tensor(comm_, {numel}, options)) : FlatBuffer(numel, options);
   for (const int64_t id : gradients) {
     const auto index = static_cast<size_t>(id);
     places_[index] = buffer.view(plan_.placements[index].offset, specs_[index].shape);

@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
 
 #include <cmath>
 
@@ -14,12 +15,12 @@ namespace tw {
 double clip_gradient_norm(const Communicator& comm, const std::vector<at::Tensor>& gradients, double max_norm) {
   TW_EXPECTS(max_norm > 0, "max_norm must be positive, got ", max_norm);
   const at::NoGradGuard no_grad;
-  double squares = 0;
+  std::vector<at::Tensor> norms;
   for (const at::Tensor& gradient : gradients) {
     const auto wide = c10::isComplexType(gradient.scalar_type()) ? at::kComplexDouble : at::kDouble;
-    const double norm = at::linalg_vector_norm(gradient, 2, {}, false, wide).abs().item<double>();
-    squares += norm * norm;
+    norms.push_back(at::linalg_vector_norm(gradient, 2, {}, false, wide).abs());
   }
+  const double squares = norms.empty() ? 0 : at::stack(norms).square().sum().item<double>();  // the host's one wait
   const at::Tensor total = at::scalar_tensor(squares, at::TensorOptions().dtype(at::kDouble));
   allreduce(comm, total, ReduceOp::sum);
   const double norm = std::sqrt(total.item<double>());

@@ -17,14 +17,16 @@ class HalfCompression : public Compressor {
 
   std::string describe() const override { return dtype_name(dtype_); }
 
-  void prepare(const BucketPlan& /*plan*/, const std::vector<TensorSpec>& gradients) override { expect_compressible("half precision", gradients); }
+  void prepare(const BucketPlan& /*plan*/, const std::vector<TensorSpec>& gradients, c10::Device /*device*/) override {
+    expect_compressible("half precision", gradients);
+  }
 
   // Not an all-reduce: MPI knows no halves, so they would travel as float32. Each rank gets its piece of everybody's halves, sums them in float32 in
   // rank order, and shows the sum, rounded once.
   int64_t reduce(const Communicator& comm, size_t /*bucket*/, const at::Tensor& values) override {
     const int64_t ranks = comm.size();
     const int64_t piece = (values.numel() + ranks - 1) / ranks;
-    const auto options = at::TensorOptions().dtype(dtype_);
+    const auto options = values.options().dtype(dtype_);
     const at::Tensor half = at::zeros({ranks, piece}, options);
     half.view({-1}).narrow(0, 0, values.numel()).copy_(values);
     const at::Tensor pieces = at::empty({ranks, piece}, options);

@@ -8,6 +8,7 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_qr.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/where.h>
 
 #include <tuple>
 
@@ -22,9 +23,9 @@ class PowerSgdCompression : public Compressor {
 
   std::string describe() const override { return concat("PowerSGD of rank ", options_.rank, ", seed ", options_.seed); }
 
-  void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) override {
-    residuals_.prepare("PowerSGD", plan, gradients);
-    for (const Bucket& bucket : plan.buckets) buckets_.push_back(make_bucket(plan, bucket, gradients));
+  void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients, c10::Device device) override {
+    residuals_.prepare("PowerSGD", plan, gradients, device);
+    for (const Bucket& bucket : plan.buckets) buckets_.push_back(make_bucket(plan, bucket, gradients, device));
   }
 
   // As in the paper, with sums in place of means: `values` is already weighted.
@@ -54,7 +55,7 @@ class PowerSgdCompression : public Compressor {
       residual.narrow(0, run.offset, run.travels.numel()).zero_();
     }
     residual.nan_to_num_(0, 0, 0);  // one bad gradient must not stay for ever, neither here nor in q
-    if (!at::isfinite(part.second.storage()).all().item<bool>()) guess(part.second.storage());
+    part.second.storage().copy_(at::where(at::isfinite(part.second.storage()).all(), part.second.storage(), part.guess));
     return static_cast<int64_t>(part.first.storage().nbytes() + part.second.storage().nbytes());
   }
 
@@ -84,6 +85,7 @@ class PowerSgdCompression : public Compressor {
   struct Part {
     FlatBuffer first;   // all p, and what travels whole
     FlatBuffer second;  // all q
+    at::Tensor guess;   // of all q, to begin with
     std::vector<Matrix> matrices;
     std::vector<Run> rest;
   };
@@ -92,7 +94,7 @@ class PowerSgdCompression : public Compressor {
     return bucket.narrow(0, matrix.offset, matrix.rows * matrix.columns).view({matrix.rows, matrix.columns});
   }
 
-  Part make_bucket(const BucketPlan& plan, const Bucket& bucket, const std::vector<TensorSpec>& gradients) const {
+  Part make_bucket(const BucketPlan& plan, const Bucket& bucket, const std::vector<TensorSpec>& gradients, c10::Device device) const {
     Part part;
     std::vector<int64_t> first;   // sizes of what lies in part.first, matrices before runs
     std::vector<int64_t> second;  // in part.second
@@ -114,8 +116,9 @@ class PowerSgdCompression : public Compressor {
     first.insert(first.end(), runs.begin(), runs.end());
     const FlatLayout first_layout = flat_layout(first);
     const FlatLayout second_layout = flat_layout(second);
-    part.first = FlatBuffer(first_layout.numel, bucket.dtype);
-    part.second = FlatBuffer(second_layout.numel, bucket.dtype);
+    const at::TensorOptions options = at::device(device).dtype(bucket.dtype);
+    part.first = FlatBuffer(first_layout.numel, options);
+    part.second = FlatBuffer(second_layout.numel, options);
     for (size_t i = 0; i < part.matrices.size(); ++i) {
       Matrix& matrix = part.matrices[i];
       matrix.p = part.first.view(first_layout.offsets[i], {matrix.rows, options_.rank});
@@ -124,16 +127,17 @@ class PowerSgdCompression : public Compressor {
     for (size_t i = 0; i < part.rest.size(); ++i) {
       part.rest[i].travels = part.first.view(first_layout.offsets[part.matrices.size() + i], {runs[i]});
     }
-    guess(part.second.storage());
+    part.guess = guess(second_layout.numel).to(options);
+    part.second.storage().copy_(part.guess);
     return part;
   }
 
   // Any subspace that is the same on all ranks will do.
-  void guess(const at::Tensor& q) const {
+  at::Tensor guess(int64_t numel) const {
     CounterRng random(options_.seed);
-    const at::Tensor numbers = at::empty(q.sizes(), at::TensorOptions().dtype(at::kDouble));
-    for (int64_t i = 0; i < numbers.numel(); ++i) numbers.mutable_data_ptr<double>()[i] = static_cast<double>(random()) / 2147483648.0 - 1.0;
-    q.copy_(numbers);
+    at::Tensor numbers = at::empty({numel}, at::TensorOptions().dtype(at::kDouble));
+    for (int64_t i = 0; i < numel; ++i) numbers.mutable_data_ptr<double>()[i] = static_cast<double>(random()) / 2147483648.0 - 1.0;
+    return numbers;
   }
 
   PowerSgdOptions options_;

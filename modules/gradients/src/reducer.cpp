@@ -37,7 +37,7 @@ Reducer::Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, co
   sums_.resize(specs_.size());
   side_ = std::make_unique<SideStream>(options_.device);
   make_buckets();
-  if (options_.compressor) options_.compressor->prepare(plan_, specs_);
+  if (options_.compressor) options_.compressor->prepare(plan_, specs_, options_.device);
 }
 
 Reducer::~Reducer() = default;
@@ -171,15 +171,16 @@ void Reducer::reduce() {
   exchange.wait();
   const Status status = end_exchange();
   const double factor = factor_after_sum(status);
-  finite_ = true;
-  for (size_t bucket = 0; bucket < progress_.size(); ++bucket) finish_bucket(bucket, factor);
-  if (!options_.sparse.empty()) reduce_sparse(factor);
+  FiniteCheck check;
+  for (size_t bucket = 0; bucket < progress_.size(); ++bucket) finish_bucket(bucket, factor, check);
+  if (!options_.sparse.empty()) reduce_sparse(factor, check);
+  finite_ = check.passed();
   if (options_.check_finite && options_.sharding != Sharding::none) agree_on_finite();
   used_.fill_(1);
   if (status.unused > 0) agree_on_unused();
 }
 
-void Reducer::finish_bucket(size_t index, double factor) {
+void Reducer::finish_bucket(size_t index, double factor, FiniteCheck& check) {
   Progress& bucket = progress_[index];
   if (!transport_->is_linear()) scale(buffers_->values(index), std::exchange(factor, 1));
   if (!bucket.launched) launch(index);
@@ -189,19 +190,19 @@ void Reducer::finish_bucket(size_t index, double factor) {
   const at::Tensor& reduced = options_.sharding == Sharding::none ? buffers_->values(index) : buffers_->share(index);
   if (!reduced.defined()) return;
   if (options_.check_finite) {
-    finite_ = scale_finite(reduced, factor) && finite_;
+    check.scale(reduced, factor);
   } else {
     scale(reduced, factor);
   }
 }
 
-void Reducer::reduce_sparse(double factor) {
+void Reducer::reduce_sparse(double factor, FiniteCheck& check) {
   for (size_t id = 0; id < specs_.size(); ++id) {
     if (sparse_[id] == 0) continue;
     const at::Tensor& mine = rows_[id];
     if (mine.defined()) payload_bytes_ += static_cast<int64_t>(mine._values().nbytes() + mine._indices().nbytes());
     sums_[id] = sum_of_rows(comm_, specs_[id], mine, factor);
-    if (options_.check_finite) finite_ = scale_finite(sums_[id].values(), 1) && finite_;
+    if (options_.check_finite) check.scale(sums_[id].values(), 1);
   }
 }
 

@@ -53,8 +53,8 @@ void validate(const ReducerOptions& options, const std::vector<TensorSpec>& spec
                " would overflow when it is multiplied by a number of samples: weight the loss, and use Reduction::sum");
     if (sparse[id] == 0) dense.push_back(static_cast<int64_t>(id));
   }
-  const bool plain = options.sharding == Sharding::none && options.sparse.empty() && !options.compressor;
-  TW_EXPECTS(options.device.is_cpu() || plain, "gradients on ", options.device.str(), " can be neither sharded, sparse nor compressed yet");
+  TW_EXPECTS(options.device.is_cpu() || options.sparse.empty(), "gradients on ", options.device.str(),
+             " cannot be sparse yet: ", options.sparse.front());
   std::vector<int64_t> order = options.arrival_order;
   std::sort(order.begin(), order.end());
   TW_EXPECTS(order.empty() || order == dense, "arrival_order must name each gradient that is not sparse once");

@@ -5,14 +5,14 @@
 
 namespace tw {
 
-void Residuals::prepare(const char* compression, const BucketPlan& plan, const std::vector<TensorSpec>& gradients) {
+void Residuals::prepare(const char* compression, const BucketPlan& plan, const std::vector<TensorSpec>& gradients, c10::Device device) {
   TW_EXPECTS(!prepared_, "this ", compression, " compressor remembers what another Reducer left behind: make one for each Reducer");
   expect_compressible(compression, gradients);
   prepared_ = true;
   views_.resize(gradients.size());
   for (const TensorSpec& spec : gradients) names_.push_back(spec.name);
   for (const Bucket& bucket : plan.buckets) {
-    const FlatBuffer& buffer = buckets_.emplace_back(bucket.numel, bucket.dtype);
+    const FlatBuffer& buffer = buckets_.emplace_back(bucket.numel, at::device(device).dtype(bucket.dtype));
     for (const int64_t id : bucket.gradients) {
       const auto index = static_cast<size_t>(id);
       views_[index] = buffer.view(plan.placements[index].offset, gradients[index].shape);

@@ -12,7 +12,7 @@ class Residuals {
  public:
   /// Makes them, zeroed, for the one Reducer that they serve. @param compression for messages.
   /// @throws ContractError when they are made already, since two Reducers would mix what they left behind; as expect_compressible().
-  void prepare(const char* compression, const BucketPlan& plan, const std::vector<TensorSpec>& gradients);
+  void prepare(const char* compression, const BucketPlan& plan, const std::vector<TensorSpec>& gradients, c10::Device device);
 
   /// Shape [numel of the bucket].
   const at::Tensor& bucket(size_t bucket) const { return buckets_.at(bucket).storage(); }

@@ -41,6 +41,30 @@ bool halves_finite(const at::Tensor& tensor) {
   return bad == 0;
 }
 
+// Of the host's memory.
+bool scale_finite(const at::Tensor& tensor, double factor) {
+  bool finite = true;
+  const bool done = on_elements(tensor, [&](auto* values, int64_t n) {
+    using Element = std::remove_pointer_t<decltype(values)>;
+    using Bits = std::conditional_t<sizeof(Element) == 8, uint64_t, uint32_t>;
+    constexpr Bits exponent = std::bit_cast<Bits>(std::numeric_limits<Element>::infinity());
+    constexpr int64_t block = 4096;
+    const auto scale = static_cast<Element>(factor);
+    for (int64_t begin = 0; begin < n; begin += block) {
+      const int64_t end = std::min(n, begin + block);
+      Bits bad = 0;
+      for (int64_t i = begin; i < end; ++i) {
+        values[i] *= scale;
+        bad |= is_bad(std::bit_cast<Bits>(values[i]), exponent);
+      }
+      finite = finite && bad == 0;
+    }
+  });
+  if (done) return finite;
+  scale(tensor, factor);
+  return halves_finite(tensor);
+}
+
 }  // namespace
 
 void scaled_copy(const at::Tensor& from, double factor, const at::Tensor& to) {
@@ -68,31 +92,16 @@ void scale(const at::Tensor& tensor, double factor) {
   if (factor != 1) scaled_copy(tensor, factor, tensor);
 }
 
-bool scale_finite(const at::Tensor& tensor, double factor) {
-  if (!tensor.is_cpu()) {
-    scale(tensor, factor);
-    return at::isfinite(tensor).all().item<bool>();
+void FiniteCheck::scale(const at::Tensor& tensor, double factor) {
+  if (tensor.is_cpu()) {
+    on_host_ = scale_finite(tensor, factor) && on_host_;
+    return;
   }
-  bool finite = true;
-  const bool done = on_elements(tensor, [&](auto* values, int64_t n) {
-    using Element = std::remove_pointer_t<decltype(values)>;
-    using Bits = std::conditional_t<sizeof(Element) == 8, uint64_t, uint32_t>;
-    constexpr Bits exponent = std::bit_cast<Bits>(std::numeric_limits<Element>::infinity());
-    constexpr int64_t block = 4096;
-    const auto scale = static_cast<Element>(factor);
-    for (int64_t begin = 0; begin < n; begin += block) {
-      const int64_t end = std::min(n, begin + block);
-      Bits bad = 0;
-      for (int64_t i = begin; i < end; ++i) {
-        values[i] *= scale;
-        bad |= is_bad(std::bit_cast<Bits>(values[i]), exponent);
-      }
-      finite = finite && bad == 0;
-    }
-  });
-  if (done) return finite;
-  scale(tensor, factor);
-  return halves_finite(tensor);
+  tw::scale(tensor, factor);
+  const at::Tensor finite = at::isfinite(tensor).all();
+  on_device_ = on_device_.defined() ? on_device_.logical_and(finite) : finite;
 }
+
+bool FiniteCheck::passed() const { return on_host_ && (!on_device_.defined() || on_device_.item<bool>()); }
 
 }  // namespace tw

@@ -10,7 +10,17 @@ void scaled_copy(const at::Tensor& from, double factor, const at::Tensor& to);
 /// Multiplies a contiguous tensor.
 void scale(const at::Tensor& tensor, double factor);
 
-/// The same, and says whether every product is finite.
-bool scale_finite(const at::Tensor& tensor, double factor);
+/// Whether all products of a step are finite. Of those on an accelerator the host learns at the end, at once.
+class FiniteCheck {
+ public:
+  /// Multiplies a contiguous tensor, and looks at the products.
+  void scale(const at::Tensor& tensor, double factor);
+  /// Whether all were finite.
+  bool passed() const;
+
+ private:
+  bool on_host_ = true;
+  at::Tensor on_device_;  // bool []; undefined: nothing lies there
+};
 
 }  // namespace tw

@@ -131,10 +131,12 @@ ShardedOptimizer::~ShardedOptimizer() = default;
 // Into memory that is laid out like the gradients', where whoever shares a node can read it.
 void ShardedOptimizer::move_parameters() {
   const Communicator& comm = reducer_.comm();
+  const c10::Device device = reducer_.options().device;
   TW_EXPECTS(!options_.one_copy_per_node || find_topology(comm).nodes == 1, "one_copy_per_node needs all ranks on one node");
+  TW_EXPECTS(!options_.one_copy_per_node || device.is_cpu(), "one_copy_per_node needs parameters on the CPU, got some on ", device.str());
   for (const Bucket& bucket : reducer_.plan().buckets) {
     buffers_.emplace_back(options_.one_copy_per_node ? node_tensor(comm, {bucket.numel}, bucket.dtype)
-                                                     : shared_tensor(comm, {bucket.numel}, bucket.dtype));
+                                                     : shared_tensor(comm, {bucket.numel}, at::device(device).dtype(bucket.dtype)));
     for (const int64_t id : bucket.gradients) {
       const at::Tensor& parameter = parameters_[static_cast<size_t>(id)].tensor;
       const at::Tensor place = buffers_.back().view(reducer_.plan().placements[static_cast<size_t>(id)].offset, parameter.sizes());

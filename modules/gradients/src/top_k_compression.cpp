@@ -21,7 +21,9 @@ class TopKCompression : public Compressor {
 
   std::string describe() const override { return "top-k " + exact_text(options_.fraction); }
 
-  void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) override { residuals_.prepare("top-k", plan, gradients); }
+  void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients, c10::Device device) override {
+    residuals_.prepare("top-k", plan, gradients, device);
+  }
 
   int64_t reduce(const Communicator& comm, size_t bucket, const at::Tensor& values) override {
     const at::Tensor& residual = residuals_.bucket(bucket);
@@ -34,7 +36,7 @@ class TopKCompression : public Compressor {
     residual.index_fill_(0, places, 0);
     residual.nan_to_num_(0, 0, 0);  // one bad gradient must not stay for ever
 
-    const at::Tensor all_places = at::empty({comm.size(), k}, at::TensorOptions().dtype(at::kInt));
+    const at::Tensor all_places = at::empty({comm.size(), k}, chosen.options().dtype(at::kInt));
     const at::Tensor all_chosen = at::empty({comm.size(), k}, chosen.options());
     allgather(comm, places.to(at::kInt), all_places);
     allgather(comm, chosen, all_chosen);

@@ -9,6 +9,7 @@
 
 namespace compression_test {
 
+using tw::testing::place;
 using tw::testing::world;
 
 const std::vector<tw::TensorSpec> specs{
@@ -16,11 +17,11 @@ const std::vector<tw::TensorSpec> specs{
 
 at::Tensor gradient_of(int step, size_t id, int rank) {
   torch::manual_seed(static_cast<uint64_t>(1000 * step + 10 * static_cast<int>(id) + rank));
-  return torch::randn(specs[id].shape, torch::kDouble);
+  return place(torch::randn(specs[id].shape, torch::kDouble));
 }
 
 at::Tensor sum_of(int step, size_t id) {
-  at::Tensor sum = torch::zeros(specs[id].shape, torch::kDouble);
+  at::Tensor sum = place(torch::zeros(specs[id].shape, torch::kDouble));
   for (int rank = 0; rank < world().size(); ++rank) sum = sum + gradient_of(step, id, rank);
   return sum;
 }
@@ -32,7 +33,10 @@ void run_step(tw::Reducer& reducer, int step, int64_t samples = 1) {
 }
 
 tw::ReducerOptions with(std::shared_ptr<tw::Compressor> compressor) {
-  return {.reduction = tw::Reduction::sum, .buckets = {.first_bucket_bytes = 1024, .bucket_bytes = 4096}, .compressor = std::move(compressor)};
+  return {.reduction = tw::Reduction::sum,
+          .buckets = {.first_bucket_bytes = 1024, .bucket_bytes = 4096},
+          .compressor = std::move(compressor),
+          .device = tw::testing::device()};
 }
 
 at::Tensor residual_of(const tw::Compressor& compressor, size_t id) {
@@ -77,13 +81,13 @@ TEST(TopK, OfAllElementsIsThePlainSum) {
 TEST(TopK, TakesTheGreatest) {
   tw::Reducer reducer(world(), {{"g", {16}, at::kFloat}}, with(tw::top_k_compression({.fraction = 0.125})));
   reducer.begin();
-  const at::Tensor values = torch::ones({16});
+  const at::Tensor values = place(torch::ones({16}));
   values[3] = -5;
   values[world().rank() % 2 == 0 ? 7 : 8] = 4;
   reducer.mark_ready(0, values);
   reducer.wait();
   const int even = (world().size() + 1) / 2;
-  at::Tensor expected = torch::zeros({16});
+  at::Tensor expected = place(torch::zeros({16}));
   expected[3] = -5 * world().size();
   expected[7] = 4 * even;
   expected[8] = 4 * (world().size() - even);
@@ -98,9 +102,9 @@ TEST(PowerSgd, IsExactForMatricesOfItsRank) {
   tw::Reducer reducer(world(), matrix, with(tw::power_sgd_compression({.rank = world().size()})));
   const auto value = [](int rank) {
     torch::manual_seed(static_cast<uint64_t>(rank));
-    return torch::outer(torch::randn({30}, torch::kDouble), torch::randn({40}, torch::kDouble));
+    return place(torch::outer(torch::randn({30}, torch::kDouble), torch::randn({40}, torch::kDouble)));
   };
-  at::Tensor expected = torch::zeros({30, 40}, torch::kDouble);
+  at::Tensor expected = place(torch::zeros({30, 40}, torch::kDouble));
   for (int rank = 0; rank < world().size(); ++rank) expected = expected + value(rank);
   reducer.begin();
   reducer.mark_ready(0, value(world().rank()));
@@ -115,7 +119,7 @@ TEST(HalfPrecision, IsTheSumOfRoundedGradientsRoundedOnce) {
     tw::Reducer reducer(world(), specs, with(tw::half_compression(precision)));
     run_step(reducer, 0);
     for (size_t id = 0; id < specs.size(); ++id) {
-      at::Tensor sum = torch::zeros(specs[id].shape);
+      at::Tensor sum = place(torch::zeros(specs[id].shape));
       for (int rank = 0; rank < world().size(); ++rank) sum = sum + gradient_of(0, id, rank).to(dtype).to(torch::kFloat);
       // The order of at most 4 float32 additions may change the last bit before the rounding to half: one half unit in the last place, 2^-8 relative.
       EXPECT_TRUE(torch::allclose(reducer.gradient(static_cast<int64_t>(id)), sum.to(dtype).to(torch::kDouble), 1.0 / 256, 1e-5));
@@ -131,7 +135,7 @@ TEST(Compression, KeepsTheWeightsOfSamples) {
   options.reduction = tw::Reduction::sample_weighted;
   tw::Reducer reducer(world(), specs, options);
   run_step(reducer, 0, samples);
-  at::Tensor expected = torch::zeros(specs[0].shape, torch::kDouble);
+  at::Tensor expected = place(torch::zeros(specs[0].shape, torch::kDouble));
   double total = 0;
   for (int rank = 0; rank < world().size(); ++rank) {
     const double weight = rank == 1 ? 0 : 3 + rank;

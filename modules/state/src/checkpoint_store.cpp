@@ -2,7 +2,10 @@
 #include <tw/state/checkpoint_store.hpp>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -16,7 +19,9 @@
 #include <tw/mpi/engine.hpp>
 #include <tw/state/checkpoint.hpp>
 #include <tw/tensor/flat_buffer.hpp>
+#include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/safetensors.hpp>
+#include <unordered_set>
 #include <utility>
 
 #include "boxes.hpp"
@@ -89,8 +94,9 @@ class CheckpointStore::Implementation {
   void save(int64_t step, const std::vector<NamedShard>& shards, const std::string& metadata) {
     wait();
     update_layout(step, shards);
-    copy(shards);
+    make_room(shards);
     SaveJob job;
+    job.arrive = copy(shards);
     job.directory = directory_;
     job.keep = options_.keep;
     job.data = memory();
@@ -176,7 +182,7 @@ class CheckpointStore::Implementation {
   }
 
  private:
-  const char* memory() const { return static_cast<const char*>(staging_.storage().const_data_ptr()); }
+  const char* memory() const { return static_cast<const char*>(staging_.const_data_ptr()); }
 
   void finish() {
     const std::shared_ptr<SaveResult> result = std::exchange(result_, nullptr);
@@ -219,20 +225,30 @@ class CheckpointStore::Implementation {
       layout.file = plan_safetensors(pieces);
     });
     layout_ = std::move(layout);
-    make_room();
     planned_ = true;
   }
 
-  void make_room() {
+  // Pinned where something lies on a device, which then copies beside the host.
+  void make_room(const std::vector<NamedShard>& shards) {
     constexpr int64_t huge_page_bytes = int64_t{2} << 20;  // from there on FlatBuffer aligns to pages
     const int64_t needed = std::max(layout_.file.file_bytes + direct_alignment, huge_page_bytes);
-    if (!staging_.storage().defined() || staging_.storage().numel() < needed) staging_ = FlatBuffer(needed, c10::ScalarType::Byte);
-    std::memcpy(staging_.storage().data_ptr(), layout_.file.header.data(), layout_.file.header.size());
+    const bool pinned = std::any_of(shards.begin(), shards.end(), [](const NamedShard& shard) { return is_on_accelerator(shard.tensor); });
+    if (!staging_.defined() || staging_.numel() < needed || pinned != pinned_) staging_ = pinned ? pinned_memory(needed) : host_memory(needed);
+    pinned_ = pinned;
+    std::memcpy(staging_.data_ptr(), layout_.file.header.data(), layout_.file.header.size());
+  }
+  static at::Tensor host_memory(int64_t bytes) { return FlatBuffer(bytes, c10::ScalarType::Byte).storage(); }
+  static at::Tensor pinned_memory(int64_t bytes) {
+    const at::Tensor memory = at::empty({bytes + direct_alignment}, at::TensorOptions().dtype(at::kByte).pinned_memory(true));
+    const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory.const_data_ptr()) % direct_alignment);
+    return memory.narrow(0, (direct_alignment - past) % direct_alignment, bytes);
   }
 
-  void copy(const std::vector<NamedShard>& shards) {
+  // Begins to copy. @return what waits until all is there
+  std::function<void()> copy(const std::vector<NamedShard>& shards) {
     const at::NoGradGuard no_grad;
-    auto* const memory = static_cast<char*>(staging_.storage().data_ptr());
+    auto* const memory = static_cast<char*>(staging_.data_ptr());
+    std::unordered_set<c10::Device> devices;
     for (size_t i = 0; i < layout_.pieces.size(); ++i) {
       const SavePiece& piece = layout_.pieces[i];
       const SafetensorsEntry& place = layout_.file.entries[i];
@@ -245,9 +261,21 @@ class CheckpointStore::Implementation {
       if (part.is_contiguous() && part.is_cpu() && !part.is_conj() && !part.is_neg()) {
         if (place.bytes > 0) std::memcpy(memory + place.offset, part.const_data_ptr(), static_cast<size_t>(place.bytes));
       } else {
-        at::from_blob(memory + place.offset, part.sizes(), at::TensorOptions().dtype(part.scalar_type())).copy_(part);
+        if (is_on_accelerator(part)) devices.insert(part.device());
+        at::from_blob(memory + place.offset, part.sizes(), at::TensorOptions().dtype(part.scalar_type())).copy_(part, /*non_blocking=*/true);
       }
     }
+    return arrival_from(devices);
+  }
+
+  static std::function<void()> arrival_from(const std::unordered_set<c10::Device>& devices) {
+    const auto copied = std::make_shared<std::vector<c10::Event>>();
+    for (const c10::Device device : devices) {
+      copied->emplace_back(device.type()).record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+    }
+    return [copied] {
+      for (const c10::Event& event : *copied) event.synchronize();
+    };
   }
 
   // Reads the index of `step`. What is wrong with it, the same on all ranks. Collective.
@@ -294,7 +322,8 @@ class CheckpointStore::Implementation {
   std::shared_ptr<Writer> writer_;
   bool planned_ = false;
   Layout layout_;
-  FlatBuffer staging_;
+  at::Tensor staging_;  // the file of this rank
+  bool pinned_ = false;
   std::shared_ptr<SaveResult> result_;  // of the save in flight; null: none
   Work work_;
 };

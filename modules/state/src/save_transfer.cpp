@@ -15,6 +15,7 @@ namespace tw {
 namespace {
 
 void write_part(const SaveJob& job, int64_t rank, const std::atomic<bool>& cancelled, StoredFile& file) {
+  job.arrive();
   const std::filesystem::path partial = partial_directory(job.directory, job.index.step);
   std::filesystem::create_directories(partial);
   file = {job.bytes, content_hash({job.data, static_cast<size_t>(job.bytes)})};

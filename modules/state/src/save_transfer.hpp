@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <tw/mpi/collectives.hpp>
@@ -35,6 +36,7 @@ struct SaveJob {
   int64_t keep = 0;
   const char* data = nullptr;  ///< the file of this rank, as write_synced() wants it; must stay
   int64_t bytes = 0;
+  std::function<void()> arrive = [] {};  ///< returns when all of `data` is there
 };
 
 /// Steps b to e of CheckpointStore as one operation of the engine, so that it ends as others do, also when nobody waits for it: the writer's thread,

@@ -47,16 +47,16 @@ inline NamedShard slice(const std::string& name, const at::Tensor& full, int64_t
 inline std::vector<NamedShard> example(const tw::Communicator& comm, int64_t seed) {
   torch::manual_seed(static_cast<uint64_t>(seed));
   std::vector<NamedShard> shards;
-  shards.push_back(tw::whole("large", torch::randn({700, 1000}), ShardKind::parameter));
-  shards.push_back(tw::whole("double", torch::randn({33}, torch::kDouble), ShardKind::buffer));
-  shards.push_back(tw::whole("half", torch::randn({5, 5}).to(torch::kBFloat16), ShardKind::parameter));
-  shards.push_back(tw::whole("complex", torch::randn({3}, torch::kComplexDouble), ShardKind::parameter));
-  shards.push_back(tw::whole("mask", torch::rand({9}) > 0.5, ShardKind::buffer));
+  shards.push_back(tw::whole("large", place(torch::randn({700, 1000})), ShardKind::parameter));
+  shards.push_back(tw::whole("double", place(torch::randn({33}, torch::kDouble)), ShardKind::buffer));
+  shards.push_back(tw::whole("half", place(torch::randn({5, 5}).to(torch::kBFloat16)), ShardKind::parameter));
+  shards.push_back(tw::whole("complex", place(torch::randn({3}, torch::kComplexDouble)), ShardKind::parameter));
+  shards.push_back(tw::whole("mask", place(torch::rand({9}) > 0.5), ShardKind::buffer));
   shards.push_back(tw::whole("step", torch::full({}, seed, torch::kLong), ShardKind::counter));
-  shards.push_back(tw::whole("empty", torch::zeros({0, 4}), ShardKind::buffer));
-  shards.push_back(tw::whole("strided", torch::randn({6, 8}).t(), ShardKind::parameter));
-  shards.push_back(slice("rows", torch::randn({10, 3}), 0, comm.rank(), comm.size()));
-  shards.push_back(slice("columns", torch::randn({4, 1001}), 1, comm.rank(), comm.size()));
+  shards.push_back(tw::whole("empty", place(torch::zeros({0, 4})), ShardKind::buffer));
+  shards.push_back(tw::whole("strided", place(torch::randn({6, 8})).t(), ShardKind::parameter));
+  shards.push_back(slice("rows", place(torch::randn({10, 3})), 0, comm.rank(), comm.size()));
+  shards.push_back(slice("columns", place(torch::randn({4, 1001})), 1, comm.rank(), comm.size()));
   shards.back().tensor.requires_grad_();
   return shards;
 }

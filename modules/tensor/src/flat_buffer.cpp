@@ -33,11 +33,10 @@ FlatLayout flat_layout(std::span<const int64_t> numels, int64_t alignment) {
   return layout;
 }
 
-FlatBuffer::FlatBuffer(int64_t numel, c10::ScalarType dtype) {
+FlatBuffer::FlatBuffer(int64_t numel, const at::TensorOptions& options) {
   TW_EXPECTS(numel >= 0, "a buffer cannot have ", numel, " elements");
-  const auto options = at::TensorOptions().dtype(dtype);
-  const auto bytes = static_cast<size_t>(numel) * c10::elementSize(dtype);
-  if (bytes < huge_page_bytes) {
+  const auto bytes = static_cast<size_t>(numel) * options.dtype().itemsize();
+  if (bytes < huge_page_bytes || !options.device().is_cpu()) {
     storage_ = at::zeros({numel}, options);
     return;
   }

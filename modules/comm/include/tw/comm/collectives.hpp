@@ -5,12 +5,10 @@
 // - `i...` begins an operation and returns at once; the others are complete when they return. Several may be in flight, waited for in any order.
 // - dtypes: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128. Reductions: see ReduceOp in
 //   <tw/base/element.hpp>, which says what is defined for which type; the result has the same bits on all ranks.
-// - Tensors lie on the CPU or on an accelerator, those of one call in one place, and may have any strides; those that are not contiguous are packed
-// and
-//   unpacked. 0-dimensional and empty ones are fine. Of a collective, all ranks' tensors are on the CPU, or none.
+// - Tensors lie on the CPU or on an accelerator, those of one call in one place, and may have any strides; those that are not contiguous are
+//   packed and unpacked. 0-dimensional and empty ones are fine. Of a collective, all ranks' tensors are on the CPU, or none.
 // - On an accelerator a call begins after what the current stream has in flight, and travels through pinned memory of the host, beside the stream.
-// When it
-//   is complete, the current stream waits for what is left, and the host goes on (Work::wait_on_host() waits).
+//   When it is complete, the current stream waits for what is left, and the host goes on (Work::wait_on_host() waits).
 //   Autograd does not see these calls; <tw/comm/differentiable.hpp> has those it does.
 // - Every one throws ContractError for tensors that do not fit, RevokedError, and MpiError.
 // - P is comm.size(). docs/algorithms.md has the cost of each.

@@ -11,7 +11,8 @@ namespace tw {
 /// CPU, its memory returned with its last handle. Views of it are as good. Collective; the same shape and dtype on all ranks.
 /// @throws ContractError on every rank where shapes or dtypes differ. @throws Error on every rank, naming the size, where it cannot be mapped: by its
 /// limits (ulimit -v), not for want of memory, which is taken page by page as it is touched.
-at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, c10::ScalarType dtype);
+/// @param options the dtype, and where not the CPU, the device, on which a tensor like any other is made.
+at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, const at::TensorOptions& options);
 
 /// One tensor of zeros for each node of `comm`: the very same memory on all its ranks, for what they would otherwise each hold a copy of. Collective;
 /// the same shape and dtype on all ranks. Its memory returns with the last handle on the node.

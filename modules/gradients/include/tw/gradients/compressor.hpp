@@ -18,9 +18,9 @@ class Compressor {
 
   /// One line, in which two that differ differ: ranks must agree on it.
   virtual std::string describe() const = 0;
-  /// Called once by each Reducer that is given it, before that reduces anything.
+  /// Called once by each Reducer that is given it, before that reduces anything. @param device where buckets lie
   /// @throws ContractError for gradients that it cannot compress, by name; when it has something to remember and served another Reducer
-  virtual void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients) = 0;
+  virtual void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients, c10::Device device) = 0;
   /// Sums bucket number `bucket` over the ranks, in place; the result has the same bits on all ranks. Collective.
   /// @param values shape [numel of the bucket]. @return the bytes that this rank gave to reductions and gatherings
   virtual int64_t reduce(const Communicator& comm, size_t bucket, const at::Tensor& values) = 0;

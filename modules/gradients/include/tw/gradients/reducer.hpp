@@ -23,6 +23,7 @@ namespace tw {
 
 class BucketBuffers;
 class BucketTransport;
+class FiniteCheck;
 class SideStream;
 
 struct ReducerOptions {
@@ -48,7 +49,7 @@ struct ReducerOptions {
   std::vector<std::string> sparse = {};
   /// Reduces in fewer bytes, and with an error; see compression.hpp. Without overlap.
   std::shared_ptr<Compressor> compressor = {};
-  /// Where gradients and buckets lie: an accelerator takes dense ones that all ranks get, without compression, and packs them in a stream of its own.
+  /// Where gradients and buckets lie: on an accelerator they are packed and travel in a stream of their own, and are dense.
   c10::Device device = c10::Device(c10::kCPU);
   /// Told when a bucket's reduction began and ended on this rank, for timelines.
   std::function<void(int64_t bucket, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)> on_bucket = {};
@@ -81,7 +82,7 @@ class Reducer {
 
   /// The gradient is complete where it is in `gradient(id)`.
   void mark_ready(int64_t id);
-  /// The gradient is complete in `value`, of the same shape and dtype, on the CPU; it is copied.
+  /// The gradient is complete in `value`, of the same shape, dtype and device; it is copied.
   void mark_ready(int64_t id, const at::Tensor& value);
   /// This rank has no gradient `id` in this step: it counts as zero.
   void mark_unused(int64_t id);
@@ -152,8 +153,8 @@ class Reducer {
   void release_reduced_buckets();
   Work begin_exchange();
   Status end_exchange();
-  void finish_bucket(size_t bucket, double factor);
-  void reduce_sparse(double factor);
+  void finish_bucket(size_t bucket, double factor, FiniteCheck& check);
+  void reduce_sparse(double factor, FiniteCheck& check);
   void agree_on_finite();
   double factor_before_sum() const;
   double factor_after_sum(const Status& status) const;

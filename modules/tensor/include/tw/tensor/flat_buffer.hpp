@@ -21,8 +21,8 @@ FlatLayout flat_layout(std::span<const int64_t> numels, int64_t alignment = 1);
 class FlatBuffer {
  public:
   FlatBuffer() = default;
-  /// @param numel elements in all. CPU memory.
-  FlatBuffer(int64_t numel, c10::ScalarType dtype);
+  /// @param numel elements in all. @param options the dtype, and where not the CPU, the device
+  FlatBuffer(int64_t numel, const at::TensorOptions& options);
   /// On memory that exists: a contiguous tensor of shape [numel].
   explicit FlatBuffer(at::Tensor storage);
 

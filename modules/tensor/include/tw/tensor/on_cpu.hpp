@@ -8,6 +8,8 @@
 
 namespace tw {
 
+inline bool is_on_accelerator(const at::Tensor& tensor) { return at::accelerator::isAccelerator(tensor.device().type()); }
+
 /// For whatever reads or writes memory by itself. @param user for the message. @throws ContractError unless `tensor` is a dense one on the CPU.
 inline void expect_dense_on_cpu(const at::Tensor& tensor, std::string_view user) {
   TW_EXPECTS(tensor.is_cpu() && tensor.layout() == at::kStrided, user, " needs a dense tensor on the CPU, got ",
@@ -16,7 +18,7 @@ inline void expect_dense_on_cpu(const at::Tensor& tensor, std::string_view user)
 
 /// `tensor`, or a copy of it where it lies on an accelerator, which the host waits for. @throws ContractError unless that is a dense one on the CPU.
 inline at::Tensor on_cpu(const at::Tensor& tensor, std::string_view user) {
-  const at::Tensor here = at::accelerator::isAccelerator(tensor.device().type()) ? tensor.cpu() : tensor;
+  const at::Tensor here = is_on_accelerator(tensor) ? tensor.cpu() : tensor;
   expect_dense_on_cpu(here, user);
   return here;
 }
