@@ -284,6 +284,7 @@ void register_operators() {
   aten.impl("unfold",
             [](const at::Tensor& self, int64_t dimension, int64_t size, int64_t step) { return at::native::unfold(self, dimension, size, step); });
   aten.impl("record_stream", record_stream);
+  aten.impl("mse_loss", torch::CppFunction::makeFromBoxedFunction<&any_operator>());  // else of mse_loss.out, which resizes what it was given
   aten.impl("convolution_overrideable", convolution);
   aten.impl("convolution_backward_overrideable", convolution_backward);
   // A copy of a conjugated or negated view sees to that by itself; resolving it first would take a copy.

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "upload.hpp"
+
 namespace tw {
 namespace {
 
@@ -42,7 +44,11 @@ void LoaderOptions::validate() const {
 class Loader::Workshop {
  public:
   Workshop(const Dataset& dataset, DistributedSampler sampler, LoaderOptions options)
-      : dataset_(dataset), sampler_(std::move(sampler)), options_(std::move(options)), steps_(sampler_.steps(options_.global_batch)) {
+      : dataset_(dataset),
+        sampler_(std::move(sampler)),
+        options_(std::move(options)),
+        steps_(sampler_.steps(options_.global_batch)),
+        upload_(options_.device) {
     if (options_.workers == 0) return;
     slots_.resize(static_cast<size_t>(options_.prefetch));
     // at::set_num_threads() sets the number of the calling thread, and of threads that have not asked yet; the latter is put right again.
@@ -120,7 +126,7 @@ class Loader::Workshop {
 
   struct Slot {
     bool filled = false;
-    Batch batch;
+    Upload::Sent sent;
     int64_t consumed = 0;
     std::exception_ptr failure;
   };
@@ -132,10 +138,11 @@ class Loader::Workshop {
   }
 
   Slot make(const Order& order) const noexcept {
-    Slot slot{.filled = true, .batch = {}, .consumed = order.consumed, .failure = nullptr};
+    Slot slot{.filled = true, .sent = {}, .consumed = order.consumed, .failure = nullptr};
     try {
-      slot.batch = dataset_.batch(order.indices);
-      if (options_.augmentation) augment(slot.batch.inputs, order);
+      Batch batch = dataset_.batch(order.indices);
+      if (options_.augmentation) augment(batch.inputs, order);
+      slot.sent = upload_.send(std::move(batch));
     } catch (...) {
       slot.failure = std::current_exception();
     }
@@ -157,7 +164,7 @@ class Loader::Workshop {
     failure_ = slot.failure;
     if (failure_) std::rethrow_exception(failure_);
     consumed_ = slot.consumed;
-    return std::move(slot.batch);
+    return upload_.receive(std::move(slot.sent));
   }
 
   bool may_claim() const { return beginning_ > 0 && !sampler_.epoch_done() && claimed_ - taken_ < static_cast<int64_t>(slots_.size()); }
@@ -184,6 +191,7 @@ class Loader::Workshop {
   DistributedSampler sampler_;
   const LoaderOptions options_;
   const int64_t steps_;
+  const Upload upload_;
 
   // Of the caller's thread alone.
   int64_t consumed_ = 0;

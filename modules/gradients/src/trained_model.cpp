@@ -13,6 +13,8 @@ std::vector<NamedTensor> ModelTensors::all_tensors() const {
   return all;
 }
 
+c10::Device ModelTensors::device() const { return parameters.empty() ? c10::Device(c10::kCPU) : parameters[0].tensor.device(); }
+
 int64_t ModelTensors::trained_elements() const {
   int64_t elements = 0;
   for (const NamedTensor& parameter : parameters) elements += parameter.tensor.requires_grad() ? parameter.tensor.numel() : 0;

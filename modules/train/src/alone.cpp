@@ -54,10 +54,9 @@ std::vector<NamedShard> Alone::shards() const {
 }
 
 bool Alone::gradients_finite() const {
-  return std::all_of(model_.parameters.begin(), model_.parameters.end(), [](const NamedTensor& parameter) {
-    const at::Tensor& gradient = parameter.tensor.grad();
-    return !gradient.defined() || is_finite(gradient);
-  });
+  std::vector<at::Tensor> gradients;
+  for (const NamedTensor& parameter : model_.parameters) gradients.push_back(parameter.tensor.grad());
+  return are_finite(gradients);
 }
 
 Outcome Alone::hear() {

@@ -35,7 +35,7 @@ Figures evaluate(const Communicator& comm, const Model& model, const Objective& 
   const RowsAlone rows(dataset.size());
   const Dataset& seen = looks ? dataset : static_cast<const Dataset&>(rows);
   Loader loader(seen, DistributedSampler(static_cast<size_t>(dataset.size()), comm.size(), comm.rank(), {.shuffle = false}),
-                {.global_batch = evaluation_batch * comm.size()});
+                {.global_batch = evaluation_batch * comm.size(), .device = model.device()});
   loader.begin_epoch(0);
   std::vector<double> sums(1 + objective.metrics.size());
   while (const auto batch = loader.next()) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "non_finite.hpp"
 
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/utils.h>
 
@@ -30,7 +32,7 @@ std::string find_here(const Model& model, const Objective& objective, const Batc
   if (model.is_in_parts() || !model.trained->makes_one_backward_pass()) return found;  // there is no backward pass for a look
   const auto gradients = torch::autograd::grad({loss}, inputs, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
   for (size_t i = 0; i < gradients.size(); ++i) {
-    if (!gradients[i].defined() || is_finite(gradients[i])) continue;
+    if (are_finite({gradients[i]})) continue;
     return concat(found, found.empty() ? "" : ", ", "the gradient of ", trained[i]->name, " is not finite");
   }
   return found;
@@ -38,9 +40,14 @@ std::string find_here(const Model& model, const Objective& objective, const Batc
 
 }  // namespace
 
-bool is_finite(const at::Tensor& gradient) {
-  const at::Tensor values = gradient.is_sparse() ? gradient._values() : gradient;
-  return values.numel() == 0 || std::isfinite(at::linalg_vector_norm(values, INFINITY).item<double>());
+bool are_finite(const std::vector<at::Tensor>& gradients) {
+  std::vector<at::Tensor> largest;
+  for (const at::Tensor& gradient : gradients) {
+    if (!gradient.defined()) continue;
+    const at::Tensor values = gradient.is_sparse() ? gradient._values() : gradient;
+    if (values.numel() > 0) largest.push_back(at::linalg_vector_norm(values, INFINITY).to(at::kDouble));
+  }
+  return largest.empty() || at::isfinite(at::stack(largest)).all().item<bool>();
 }
 
 void Suspect::note(const Batch& batch, uint64_t seed, bool finite) {

@@ -12,8 +12,8 @@
 
 namespace tw::train {
 
-/// Whether all of it is, sparse or not.
-bool is_finite(const at::Tensor& gradient);
+/// Whether all of them are, sparse or not, undefined ones too. The host waits once.
+bool are_finite(const std::vector<at::Tensor>& gradients);
 
 /// The batch that is to blame for what is not finite: of those since the ranks last heard of each other, the first whose loss was not, else the last.
 class Suspect {

@@ -101,7 +101,8 @@ void Trainer::Run::make_loader() {
                   LoaderOptions{.global_batch = batch,
                                 .workers = looks ? static_cast<int>(options_.loader_workers) : 0,
                                 .augmentation = looks ? options_.augmentation : Augmentation(),
-                                .seed = static_cast<uint64_t>(options_.seed)});
+                                .seed = static_cast<uint64_t>(options_.seed),
+                                .device = model_.device()});
   TW_EXPECTS(loader_->steps() > 0, "dropping what cannot be shared evenly leaves nothing of ", train_.size(), " samples for ", ranks_.data.size(),
              " ranks");
   if (progress_.global_batch > train_.size() && ranks_.all.rank() == 0) {

@@ -12,6 +12,7 @@
 #include "best_model.hpp"
 #include "non_finite.hpp"
 #include "ranks.hpp"
+#include "reading.hpp"
 #include "rows_alone.hpp"
 #include "snapshots.hpp"
 #include "strategy.hpp"
@@ -64,6 +65,8 @@ class Trainer::Run {
   // An update.
   void update();
   void backward(int64_t pass, int64_t samples);
+  /// @return whether all are finite
+  bool read_losses();
   void set_learning_rate();
   void react();
   void heed(const Outcome& outcome);
@@ -90,6 +93,13 @@ class Trainer::Run {
   int64_t begin_after_ = 0;  // epochs
   int64_t first_step_ = 0;   // where this run began, or went on
   EpochLoss loss_;
+  /// A pass whose loss the host does not know yet.
+  struct Unread {
+    Reading loss;
+    Batch batch;
+    uint64_t seed;
+  };
+  std::vector<Unread> unread_;
   Suspect suspect_;
   std::optional<State> state_;
   std::string stopped_because_;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/TensorOperators.h>
 #include <torch/optim/optimizer.h>
 #include <torch/utils.h>
 
@@ -6,6 +7,7 @@
 #include <cmath>
 #include <tw/base/log.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/tensor_copies.hpp>
 
 #include "pass.hpp"
@@ -16,6 +18,9 @@ namespace tw::train {
 namespace {
 
 constexpr int64_t most_restores = 3;
+
+// The same loss, whose gradients are not finite where it is not: that is looked at in any case, and the host need not wait for the loss.
+at::Tensor infectious(const at::Tensor& loss) { return loss * (loss.detach() * 0 + 1); }
 
 }  // namespace
 
@@ -31,6 +36,8 @@ void Trainer::Run::update() {
   const auto begin = std::chrono::steady_clock::now();
   const Outcome outcome = strategy_->update();
   span("update", begin);
+  const bool finite = read_losses();
+  if (!finite && !outcome.left_out && !outcome.trouble) strategy_->say(Word::trouble);  // to be heard with the next one
   if (outcome.left_out) {
     suspect_.confirm();
     buffers.put_back();  // whatever the reaction: ranks that meet rarely take checkpoints before it
@@ -58,13 +65,12 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
   const auto on_loss = [&](const at::Tensor& outputs, at::Tensor& loss) {
     state_->outputs = outputs;
     state_->loss = loss;
-    state_->mean_loss = here > 0 ? loss.item<double>() : 0.0;
+    unread_.push_back({Reading(loss), state_->batch, seed});
+    const bool known = !is_on_accelerator(loss);
+    if (known && !read_losses()) strategy_->say(Word::trouble);
     begin = span("forward", begin);
     notify(&Hook::on_forward);
-    loss = state_->loss;
-    const bool finite = std::isfinite(state_->mean_loss);
-    suspect_.note(state_->batch, seed, finite);
-    if (!finite) strategy_->say(Word::trouble);
+    loss = known ? state_->loss : infectious(state_->loss);
     if (!Signals::caught().empty() || !state_->stop_reason.empty()) strategy_->say(Word::stop);
   };
   const Share share{.here = here,
@@ -76,7 +82,19 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
     model_.trained->pass({state_->batch.inputs, state_->batch.targets, objective_.loss, weight, number, on_loss});
   });
   span("backward", begin);
-  if (std::isfinite(state_->mean_loss)) loss_.add(state_->mean_loss, here);
+}
+
+// Takes what the passes since the last call came to. On a device that is known when the update has made the host wait, and not before.
+bool Trainer::Run::read_losses() {
+  bool all_finite = true;
+  for (const auto& [loss, batch, seed] : std::exchange(unread_, {})) {
+    state_->mean_loss = batch.size() > 0 ? loss.value() : 0.0;
+    const bool finite = std::isfinite(state_->mean_loss);
+    suspect_.note(batch, seed, finite);
+    if (finite) loss_.add(state_->mean_loss, batch.size());
+    all_finite = all_finite && finite;
+  }
+  return all_finite;
 }
 
 void Trainer::Run::set_learning_rate() {

@@ -60,6 +60,7 @@ void expect_finite(const tw::train::Model& model) {
 tw::train::Model make_with_running_means() {
   torch::nn::Sequential net(torch::nn::Linear(4, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 1));
   net->to(torch::kDouble);
+  tw::testing::place_module(net);
   return tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
 }
 
@@ -146,6 +147,7 @@ TEST(NonFinite, IsLookedForWithTheRandomNumbersOfThePassThatFailed) {
   std::vector<double> drawn;
   torch::nn::Sequential net(torch::nn::Linear(4, 16), torch::nn::Tanh(), torch::nn::Linear(16, 1));
   net->to(torch::kDouble);
+  tw::testing::place_module(net);
   const auto model = tw::train::model_of(net.ptr(), [net, &drawn](const at::Tensor& inputs) mutable {
     drawn.push_back(torch::rand({1}, torch::kDouble).item<double>());
     return net->forward(inputs);
@@ -196,6 +198,32 @@ TEST(NonFinite, IsFoundInSparseGradients) {
     const auto summary = trainer.run();
     EXPECT_NE(summary.stopped_because.find(who), std::string::npos) << summary.stopped_because;
     expect_finite(model);
+  }
+}
+
+// The infinite part of the loss has no gradient.
+TEST(NonFinite, SeesAnInfiniteLossOfFiniteGradients) {
+  const auto model = make_regressor(0);
+  const std::vector<at::Tensor> before = tw::testing::copies(model);
+  torch::optim::SGD sgd(model.tensors(), 0.1);
+  const auto data = squares(3 * world().size());
+  auto options = options_for("inf_loss", NonFinite::skip);
+  options.epochs = 1;  // one step
+  tw::train::Objective objective = tw::train::regression();
+  objective.loss = [](const at::Tensor& outputs, const at::Tensor& targets) {
+    const at::Tensor usual = targets.clamp(-9, 9);
+    return torch::mse_loss(outputs, usual) + (targets - usual).sum();
+  };
+  Trainer trainer(world(), model, sgd, objective, data, data, options);
+  struct SpoilsTargets : tw::train::Hook {
+    void on_sample(tw::train::State& state) override {
+      if (world().rank() == world().size() - 1) state.batch.targets[0].fill_(std::numeric_limits<double>::infinity());
+    }
+  } spoiler;
+  trainer.add(spoiler);
+  EXPECT_EQ(trainer.run().skipped_steps, 1);
+  if (world().rank() == 0) {  // as which the others began
+    EXPECT_TRUE(tw::testing::bitwise_equal(tw::testing::copies(model), before));
   }
 }
 

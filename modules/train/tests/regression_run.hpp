@@ -50,4 +50,22 @@ Outcome run(const Communicator& comm, const train::Options& options, const Optim
   return {copies(model), witness.seen, summary};
 }
 
+inline train::Options options_for(const std::string& name, const train::StrategyOptions& strategy) {
+  train::Options options = three_epochs(name);
+  options.strategy = strategy;
+  return options;
+}
+
+inline Outcome run_adam(const train::Options& options, int64_t stop_at = never) {
+  return run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), stop_at);
+}
+
+/// Relative to the reference, in the 2-norm of each parameter.
+inline void expect_close(const Outcome& ours, const Outcome& reference, double tolerance, const std::string& what) {
+  for (size_t i = 0; i < ours.parameters.size(); ++i) {
+    const double difference = (ours.parameters[i] - reference.parameters[i]).norm().item<double>();
+    EXPECT_LE(difference, tolerance * reference.parameters[i].norm().item<double>()) << what << " parameter " << i;
+  }
+}
+
 }  // namespace tw::testing

@@ -8,42 +8,38 @@ namespace strategy_test {
 
 using tw::testing::bitwise_equal;
 using tw::testing::copies;
+using tw::testing::expect_close;
 using tw::testing::make_regressor;
 using tw::testing::never;
+using tw::testing::options_for;
 using tw::testing::Outcome;
 using tw::testing::run;
+using tw::testing::run_adam;
 using tw::testing::squares;
 using tw::testing::world;
 using tw::train::CompressionKind;
 using tw::train::Resume;
-using tw::train::ServerAlgorithm;
 using tw::train::StrategyKind;
 using tw::train::StrategyOptions;
 
-tw::train::Options options_for(const std::string& name, const StrategyOptions& strategy) {
-  auto options = tw::testing::three_epochs(name);
-  options.strategy = strategy;
-  return options;
+// Those that there are where tensors lie.
+std::vector<std::pair<std::string, StrategyOptions>> strategies() {
+  std::vector<std::pair<std::string, StrategyOptions>> all{
+      {"data", {}},
+      {"float16", {.compression = CompressionKind::float16}},
+      {"top_k", {.compression = CompressionKind::top_k, .top_k_fraction = 0.1}},
+      {"power_sgd", {.compression = CompressionKind::power_sgd, .power_sgd_rank = 1}},
+      {"sharded", {.kind = StrategyKind::sharded}},
+      {"released", {.kind = StrategyKind::sharded, .release_gradients = true}},
+      {"local_sgd", {.kind = StrategyKind::local_sgd, .period = 4}},
+      {"diloco", {.kind = StrategyKind::diloco, .period = 4}},
+      {"diloco_bfloat16", {.kind = StrategyKind::diloco, .compression = CompressionKind::bfloat16, .period = 4}}};
+  if (tw::testing::device().is_cpu()) all.push_back({"one_copy", {.kind = StrategyKind::sharded, .one_copy_per_node = true}});
+  return all;
 }
-
-Outcome run_adam(const tw::train::Options& options, int64_t stop_at = never) {
-  return run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), stop_at);
-}
-
-const std::vector<std::pair<std::string, StrategyOptions>> strategies{
-    {"data", {}},
-    {"float16", {.compression = CompressionKind::float16}},
-    {"top_k", {.compression = CompressionKind::top_k, .top_k_fraction = 0.1}},
-    {"power_sgd", {.compression = CompressionKind::power_sgd, .power_sgd_rank = 1}},
-    {"sharded", {.kind = StrategyKind::sharded}},
-    {"released", {.kind = StrategyKind::sharded, .release_gradients = true}},
-    {"one_copy", {.kind = StrategyKind::sharded, .one_copy_per_node = true}},
-    {"local_sgd", {.kind = StrategyKind::local_sgd, .period = 4}},
-    {"diloco", {.kind = StrategyKind::diloco, .period = 4}},
-    {"diloco_bfloat16", {.kind = StrategyKind::diloco, .compression = CompressionKind::bfloat16, .period = 4}}};
 
 TEST(Strategy, ResumedRunsHaveTheSameBits) {
-  for (const auto& [name, strategy] : strategies) {
+  for (const auto& [name, strategy] : strategies()) {
     const auto whole = run_adam(options_for("whole", strategy));
     EXPECT_TRUE(whole.summary.finished);
     for (const int64_t stop_at : {2, 7, 12}) {
@@ -81,17 +77,10 @@ TEST(Strategy, CheckpointsHoldEachRanksOwnParameters) {
   }
 }
 
-void expect_close(const Outcome& ours, const Outcome& reference, double tolerance, const std::string& what) {
-  for (size_t i = 0; i < ours.parameters.size(); ++i) {
-    const double difference = (ours.parameters[i] - reference.parameters[i]).norm().item<double>();
-    EXPECT_LE(difference, tolerance * reference.parameters[i].norm().item<double>()) << what << " parameter " << i;
-  }
-}
-
 // Slices and sums in another order: as in equivalence_test.cpp of data_parallel.
 TEST(Strategy, ShardedIsData) {
   const auto data = run_adam(options_for("data", {}));
-  for (const auto& [name, strategy] : strategies) {
+  for (const auto& [name, strategy] : strategies()) {
     if (strategy.kind == StrategyKind::sharded) expect_close(run_adam(options_for(name, strategy)), data, 1e-12, name);
   }
 }
@@ -103,50 +92,6 @@ TEST(Strategy, LocalSgdOfPeriodOneIsData) {
   expect_close(run<torch::optim::SGD>(world(), options_for("local", {.kind = StrategyKind::local_sgd, .period = 1}), rule), data, 1e-12, "local_sgd");
   const StrategyOptions plain{.kind = StrategyKind::diloco, .period = 1, .outer_learning_rate = 1, .outer_momentum = 0};
   expect_close(run<torch::optim::SGD>(world(), options_for("diloco", plain), rule), data, 1e-12, "diloco");
-}
-
-// Means of gradients are summed in the order in which they come.
-TEST(Strategy, SynchronousServersAreData) {
-  const StrategyOptions sync{.kind = StrategyKind::parameter_server, .algorithm = ServerAlgorithm::sync};
-  expect_close(run_adam(options_for("sync", sync)), run_adam(options_for("data", {})), 1e-12, "sync");
-}
-
-/// Ranks meet at the ends of epochs, which is where a run may be ended and gone on with. On one rank nothing depends on anybody's speed.
-TEST(Strategy, ServersTrainAndResume) {
-  const auto rule = torch::optim::SGDOptions(0.02).momentum(0.5).nesterov(true);
-  for (const auto algorithm :
-       {ServerAlgorithm::downpour, ServerAlgorithm::easgd, ServerAlgorithm::eamsgd, ServerAlgorithm::ssp, ServerAlgorithm::sync}) {
-    const std::string name = tw::concat("servers_", static_cast<int>(algorithm));
-    const StrategyOptions strategy{.kind = StrategyKind::parameter_server, .period = 2, .algorithm = algorithm, .staleness = 1};
-    const auto whole = run<torch::optim::SGD>(world(), options_for("whole", strategy), rule);
-    EXPECT_TRUE(whole.summary.finished) << name;
-    const tw::ConsistencyReport report = tw::check_consistent(world(), {{"first", whole.parameters.front()}, {"last", whole.parameters.back()}});
-    EXPECT_TRUE(report.consistent) << name << ": " << report.describe();
-    ASSERT_TRUE(whole.summary.servers.has_value());
-    EXPECT_GT(whole.summary.servers->pushes_per_s, 0) << name;
-    EXPECT_LE(whole.summary.exposed_comm_share, 1) << name;
-    const auto& staleness = whole.summary.servers->staleness;
-    const int64_t per_rank = algorithm == ServerAlgorithm::ssp || algorithm == ServerAlgorithm::sync ? 18 : 9;  // exchanges
-    const int64_t last = algorithm == ServerAlgorithm::downpour ? 3 : 0;                                        // what is left at each epoch's end
-    EXPECT_EQ(std::accumulate(staleness.begin(), staleness.end(), int64_t{0}), world().size() * (per_rank + last)) << name;
-
-    auto options = options_for("resumed_" + name, strategy);
-    options.checkpoint.every_epochs = 1;
-    options.resume = Resume::fresh;
-    EXPECT_EQ(run<torch::optim::SGD>(world(), options, rule, 7).summary.steps, 12) << name;
-    options.resume = Resume::resume;
-    const auto second = run<torch::optim::SGD>(world(), options, rule);
-    EXPECT_TRUE(second.summary.finished) << name;
-    EXPECT_EQ(second.summary.steps, 18) << name;
-    if (world().size() == 1) {
-      EXPECT_TRUE(bitwise_equal(second.parameters, whole.parameters)) << name;
-    }
-  }
-}
-
-TEST(Strategy, ElasticMomentumIsNesterovs) {
-  const StrategyOptions strategy{.kind = StrategyKind::parameter_server, .algorithm = ServerAlgorithm::eamsgd};
-  EXPECT_THROW(run_adam(options_for("eamsgd", strategy)), tw::ContractError);
 }
 
 TEST(Strategy, ARunMayChangeItsStrategy) {
@@ -179,7 +124,7 @@ TEST(Strategy, TroubleIsHeardWhenRanksMeet) {
       if (state.step == 1 && state.batch.size() > 0 && world().rank() == 0) state.batch.inputs.fill_(std::numeric_limits<double>::quiet_NaN());
     }
   };
-  for (const auto& [name, strategy] : strategies) {
+  for (const auto& [name, strategy] : strategies()) {
     const auto model = make_regressor(0);
     torch::optim::Adam optimizer(model.tensors(), torch::optim::AdamOptions(0.01));
     const auto data = squares(31);

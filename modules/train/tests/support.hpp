@@ -33,10 +33,11 @@ inline TensorDataset squares(int64_t samples) {
 }
 
 /// With dropout, so that what a model draws matters too.
-inline train::Model make_regressor(double dropout) {
+inline train::Model make_regressor(double dropout, bool on_device = true) {
   torch::manual_seed(static_cast<uint64_t>(world().rank()));
   torch::nn::Sequential net(torch::nn::Linear(4, 16), torch::nn::Tanh(), torch::nn::Dropout(dropout), torch::nn::Linear(16, 1));
   net->to(torch::kDouble);
+  if (on_device) place_module(net);
   return train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
 }
 

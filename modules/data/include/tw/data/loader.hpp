@@ -23,14 +23,17 @@ struct LoaderOptions {
   Augmentation augmentation = {};
   /// Of the augmentation.
   uint64_t seed = 0;
+  /// Where next() hands batches out. To an accelerator whoever makes a batch sends it, through pinned memory and in a stream of the loader's own:
+  /// with workers, ahead of its use.
+  c10::Device device = c10::Device(c10::kCPU);
 
   /// @throws ContractError naming the field that is wrong.
   void validate() const;
 };
 void visit(LoaderOptions& options, OptionVisitor& visitor);
 
-/// Makes the batches of this rank's share of each epoch, in an order and with a content that do not depend on the number of workers. (Batches lie in
-/// the CPU's memory; moving them to a device is the caller's.) For one thread at a time.
+/// Makes the batches of this rank's share of each epoch, in an order and with a content that do not depend on the number of workers. For one
+/// thread at a time.
 class Loader {
  public:
   /// @param dataset kept by reference, and used by the workers; @param sampler of this rank, a copy.
@@ -43,7 +46,8 @@ class Loader {
 
   /// Begins an epoch, or goes on with one after `consumed` samples, see DistributedSampler::resume(). Batches made ahead are dropped.
   void begin_epoch(int64_t epoch, int64_t consumed = 0, std::optional<int> dealt_by = std::nullopt);
-  /// The next batch, of global_batch / ranks samples, one more or one less; nothing at the end of the epoch. All ranks get equally many batches;
+  /// The next batch, of global_batch / ranks samples, one more or one less; nothing at the end of the epoch. On an accelerator it is for the current
+  /// stream, and the host does not wait for it. All ranks get equally many batches;
   /// a batch is empty where no sample is left for this rank.
   /// @throws whatever the data set or the augmentation threw while making this batch; and again, until an epoch is begun.
   std::optional<Batch> next();

@@ -31,6 +31,8 @@ struct ModelTensors {
 
   /// Parameters and then buffers.
   std::vector<NamedTensor> all_tensors() const;
+  /// On which the first parameter lies; the CPU where this rank has none.
+  c10::Device device() const;
   /// Elements of all trained parameters.
   int64_t trained_elements() const;
   /// The tensors of `parameters` alone, for an optimizer.

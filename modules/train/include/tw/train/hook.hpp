@@ -32,7 +32,7 @@ struct State {
   Batch batch;                ///< of this rank; may be empty. Rows of no elements where the model looks at no samples, such as on an inner stage
   at::Tensor outputs;         ///< undefined where the model gives no more than the loss
   at::Tensor loss;            ///< of this rank's batch; on_forward() may put another in its place, where autograd's backward pass is still to come
-  double mean_loss = 0;       ///< the same as a number; 0 for an empty batch
+  double mean_loss = 0;       ///< the same as a number; 0 for an empty batch. On an accelerator known from on_update() on, and the last one's before
   double learning_rate = 0;
   std::vector<std::string> figures{"loss"};  ///< what an evaluation gives, in its order
 

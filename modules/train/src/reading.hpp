@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <c10/core/Event.h>
+#include <optional>
+
+namespace tw::train {
+
+/// A number that the host will want to know, on its way from where it is computed. One of the CPU is there at once.
+class Reading {
+ public:
+  /// @param number 0-dimensional
+  explicit Reading(const at::Tensor& number);
+
+  /// Waits, unless the host has waited for something later in that stream.
+  double value() const;
+
+ private:
+  at::Tensor here_;                    // float64 []
+  std::optional<c10::Event> arrived_;  // none: it is there
+};
+
+}  // namespace tw::train
