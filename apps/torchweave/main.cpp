@@ -2,6 +2,7 @@
 #include "commands.hpp"
 #include "ending.hpp"
 
+#include <ATen/DeviceAccelerator.h>
 #include <c10/util/Exception.h>
 
 #include <CLI/Config.hpp>
@@ -59,7 +60,9 @@ End run(CLI::App& app, int argc, char** argv, bool first_rank) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::Environment mpi(argc, argv);
+  // Autograd's threads reduce gradients that lie on a device.
+  const bool has_devices = at::accelerator::deviceCount() > 0;
+  tw::Environment mpi(argc, argv, {.thread_level = has_devices ? tw::ThreadLevel::serialized : tw::ThreadLevel::funneled});
   const tw::tool::Ending ending(mpi.world());
   CLI::App app("Distributed training of neural networks over MPI");
   app.set_version_flag("--version", TW_VERSION);

@@ -11,6 +11,7 @@
 #include <tw/base/log.hpp>
 #include <tw/base/terminal.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/comm/device.hpp>
 #include <tw/comm/mesh.hpp>
 #include <tw/comm/threads.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
@@ -27,6 +28,7 @@ struct TrainArguments {
   std::string config;
   std::vector<std::string> settings;
   std::string data;
+  std::string device;
   std::string trace;
   bool resume = false;
   bool fresh = false;
@@ -37,6 +39,7 @@ TrainConfig read_config(const TrainArguments& arguments, bool print) {
   Config config = Config::from_file(arguments.config);
   for (const std::string& setting : arguments.settings) config.set(setting);
   if (!arguments.data.empty()) config.set_text("data.directory", arguments.data, "--data");
+  if (!arguments.device.empty()) config.set_text("model.device", arguments.device, "--device");
   TrainConfig read = read_train_config(config);
   read.run.trace = arguments.trace;
   read.run.resume = arguments.resume ? train::Resume::resume : arguments.fresh ? train::Resume::fresh : train::Resume::refuse;
@@ -53,7 +56,7 @@ void run_train(const TrainArguments& arguments, const Environment& mpi) {
   set_threads_per_rank(find_topology(comm));
   TrainConfig config = read_config(arguments, first);
   const Mesh mesh = make_train_mesh(config, comm);
-  TrainSetup setup = make_train_setup(config, mesh, open_data(config.data));
+  TrainSetup setup = make_train_setup(config, mesh, open_data(config.data), device_of_rank(comm, config.model.device));
   if (arguments.dry_run) {
     std::ostream nowhere(nullptr);
     if (mesh.coordinate("data") == 0) rehearse(config, setup, mesh, first ? std::cout : nowhere);
@@ -81,6 +84,7 @@ void add_train(CLI::App& app, Environment& mpi) {
   command->add_option("config", arguments->config, "TOML file")->required();
   command->add_option("--set", arguments->settings, "key=value: replaces a value of the file; may be given several times")->allow_extra_args(false);
   command->add_option("--data", arguments->data, "Directory of the data; the same as --set data.directory=DIR");
+  command->add_option("--device", arguments->device, "cpu, cuda or auto; the same as --set model.device=DEVICE");
   auto* resume = command->add_flag("--resume", arguments->resume, "Go on with a run of this name, on any number of ranks; begin where there is none");
   command->add_flag("--fresh", arguments->fresh, "Begin anew, even if an unfinished run of this name is lost")->excludes(resume);
   command->add_flag("--dry-run", arguments->dry_run, "Check configuration, data, model and memory, and train nothing");

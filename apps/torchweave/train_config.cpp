@@ -36,6 +36,10 @@ void visit(DataOptions& data, OptionVisitor& visitor) {
 void visit(ModelOptions& model, OptionVisitor& visitor) {
   visitor.field("name", model.name, models_that(&ModelKind::is_trained), {.meaning = "of the network that is trained"});
   visitor.field("dtype", model.dtype, {"float32", "float64"}, {.meaning = "of its parameters"});
+  visitor.field(
+      "device", model.device,
+      {.meaning = "to train on: cpu, cuda, ... (one a rank, in turns), cuda:1 (for all ranks of a node), or auto: an accelerator where all ranks "
+                  "have one"});
   visitor.field("width", model.width, count_from(1), {.meaning = "of the hidden layers", .where = {with_models_of("width")}});
   visitor.field("hidden_layers", model.hidden_layers, count_from(0),
                 {.meaning = "between the first and the last", .where = {with_models_of("hidden_layers")}});

@@ -19,6 +19,7 @@ void visit(DataOptions& data, OptionVisitor& visitor);
 struct ModelOptions {
   std::string name = "lenet";       ///< of model_kinds()
   std::string dtype = "float32";    ///< float32 | float64
+  std::string device = "cpu";       ///< see device_of_rank()
   int64_t width = 256;              ///< mlp: of the hidden layers; gpt: of a word
   int64_t hidden_layers = 2;        ///< mlp
   int64_t blocks = 1;               ///< resnet: a stage; gpt

@@ -40,10 +40,11 @@ namespace {
 // What load_mnist() finds in MNIST and its successors.
 constexpr int64_t mnist_classes = 10;
 
-Batch first_samples(const Dataset& dataset, int64_t count) {
+Batch first_samples(const Dataset& dataset, int64_t count, c10::Device device = c10::Device(c10::kCPU)) {
   std::vector<int64_t> indices(static_cast<size_t>(std::min(count, dataset.size())));
   std::iota(indices.begin(), indices.end(), int64_t{0});
-  return dataset.batch(indices);
+  const Batch batch = dataset.batch(indices);
+  return {batch.inputs.to(device), batch.targets.to(device)};
 }
 
 int64_t global_batch_of(const TrainConfig& config, int ranks) {
@@ -151,12 +152,12 @@ class OfDtype : public ModelOverModel {
   at::ScalarType dtype_;
 };
 
-// Parameters and inputs in `dtype`.
-train::Model in_dtype(train::Model model, at::ScalarType dtype) {
+// Parameters on `device`, and they and inputs in `dtype`.
+train::Model placed(train::Model model, at::ScalarType dtype, c10::Device device) {
   const torch::NoGradGuard no_grad;
-  for (const NamedTensor& tensor : model.parameters) tensor.tensor.set_data(tensor.tensor.to(dtype));
-  for (const NamedTensor& tensor : model.buffers) {
-    if (tensor.tensor.is_floating_point()) tensor.tensor.set_data(tensor.tensor.to(dtype));
+  for (const NamedTensor& tensor : model.all_tensors()) {
+    const bool in_dtype = tensor.tensor.is_floating_point() || tensor.tensor.requires_grad();
+    tensor.tensor.set_data(tensor.tensor.to(device, in_dtype ? dtype : tensor.tensor.scalar_type()));
   }
   model.trained = std::make_shared<OfDtype>(std::move(model.trained), dtype);
   return model;
@@ -227,11 +228,19 @@ int64_t available_memory() {
   return 0;
 }
 
+void expect_trains_on_devices(const TrainConfig& config) {
+  const bool in_parts = config.mesh.stage > 1 || find_model_kind(config.model.name)->has_layers_in_parallel;
+  const bool servers = config.run.strategy.kind == train::StrategyKind::parameter_server;
+  if (!in_parts && !servers) return;
+  throw Error(concat("model.device = \"", config.model.device, "\": ", servers ? "parameter servers train" : "a model in parts trains",
+                     " on the CPU as yet"));
+}
+
 // Evaluation comes after a whole epoch: late for learning that the model does not take the test set.
 void try_test_set(const TrainSetup& setup) {
   const torch::NoGradGuard no_grad;
   if (setup.test_set->size() == 0) return;
-  const Batch batch = first_samples(*setup.test_set, 1);
+  const Batch batch = first_samples(*setup.test_set, 1, setup.model.device());
   setup.model.set_training(false);
   try {
     (void)setup.objective.loss(setup.model.forward(batch.inputs), batch.targets);
@@ -261,7 +270,8 @@ train::Trainer make_trainer(const TrainConfig& config, TrainSetup& setup, const 
   return {mesh.comm(), setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run};
 }
 
-TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData data) {
+TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData data, c10::Device device) {
+  if (!device.is_cpu()) expect_trains_on_devices(config);
   TrainSetup setup;
   setup.train_set = std::move(data.train_set);
   setup.test_set = std::move(data.test_set);
@@ -279,7 +289,7 @@ TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData dat
     const Callable whole = make_model(config, *setup.train_set);
     setup.model = config.mesh.stage > 1 ? make_stages(config, whole, mesh, setup) : train::model_of(whole.module, whole.forward);
   }
-  setup.model = in_dtype(std::move(setup.model), dtype_of(config));
+  setup.model = placed(std::move(setup.model), dtype_of(config), device);
   setup.optimizer = make_optimizer(config.optimizer, setup.model.tensors());
   return setup;
 }
@@ -290,7 +300,7 @@ void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& me
     if (const auto* shards = dynamic_cast<const ShardedDataset*>(dataset)) shards->check_all();
   }
   const int64_t batch_size = (global_batch_of(config, ranks) + ranks - 1) / ranks;
-  const Batch batch = first_samples(*setup.train_set, rows_of_a_pass(config, ranks));
+  const Batch batch = first_samples(*setup.train_set, rows_of_a_pass(config, ranks), setup.model.device());
   at::Tensor outputs;
   double first_loss = 0;
   const auto on_loss = [&](const at::Tensor& given, const at::Tensor& loss) {

@@ -41,9 +41,9 @@ struct TrainSetup {
 /// The axes that the configuration asks for, over these ranks. Collective.
 Mesh make_train_mesh(const TrainConfig& config, const Communicator& comm);
 
-/// Makes model and optimizer. Parameters are drawn from config.run.seed. Collective over the mesh.
-/// @throws Error that model and data do not fit.
-TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData data);
+/// Makes model and optimizer. Parameters are drawn from config.run.seed. Collective over the mesh. @param device where this rank's tensors are to lie
+/// @throws Error that model and data do not fit, or that what is asked for is not there on that device.
+TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData data, c10::Device device);
 
 /// Collective over the mesh. @param setup borrowed
 train::Trainer make_trainer(const TrainConfig& config, TrainSetup& setup, const Mesh& mesh);

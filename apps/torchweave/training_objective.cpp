@@ -71,6 +71,9 @@ TrainingObjective::TrainingObjective(const search::Space& space, TrainingOptions
   if (options_.figure != own && options_.figure != "loss") {
     throw ConfigError({concat("search.figure is \"", options_.figure, "\", which data of kind \"", first.data.kind, "\" do not have")});
   }
+  if (first.model.device != "cpu" && first.model.device != "auto") {
+    throw ConfigError({concat("model.device is \"", first.model.device, "\": the trials of a search train on the CPU as yet")});
+  }
   data(first.data);
 }
 
@@ -104,7 +107,7 @@ search::Outcome TrainingObjective::operator()(const search::Configuration& confi
   config.run.name = concat("trial_", trial.number());
   config.run.resume = train::Resume::fresh;
   const Mesh mesh = make_train_mesh(config, trial.comm());
-  TrainSetup setup = make_train_setup(config, mesh, data(config.data));
+  TrainSetup setup = make_train_setup(config, mesh, data(config.data), c10::Device(c10::kCPU));
   train::Trainer trainer = make_trainer(config, setup, mesh);
   const at::Tensor best = at::full({}, std::numeric_limits<double>::infinity(), at::kDouble);
   const auto shards = [&] {

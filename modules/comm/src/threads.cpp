@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 
 #include <cstdlib>
-#include <tw/base/contract.hpp>
 
 namespace tw {
 
@@ -16,11 +15,6 @@ int set_threads_per_rank(const Topology& topology) {
   }();
   static_cast<void>(once);
   return at::get_num_threads();
-}
-
-int device_of_rank(const Topology& topology, int devices) {
-  TW_EXPECTS(devices > 0, "node ", topology.node, " has no device for local rank ", topology.local_rank);
-  return topology.local_rank % devices;
 }
 
 }  // namespace tw

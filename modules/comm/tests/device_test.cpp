@@ -14,15 +14,14 @@
 namespace device_test {
 
 using tw::ReduceOp;
+using tw::testing::device;
 using tw::testing::message_of;
 using tw::testing::world;
 namespace accelerator = tw::testing::accelerator;
 
-[[maybe_unused]] const bool installed = (accelerator::install(), true);
+at::TensorOptions there() { return at::TensorOptions().device(device()); }
 
-at::TensorOptions there() { return at::TensorOptions().device(accelerator::device()); }
-
-c10::Stream side_stream() { return c10::impl::VirtualGuardImpl(accelerator::device().type()).getStreamFromGlobalPool(accelerator::device(), false); }
+c10::Stream side_stream() { return c10::impl::VirtualGuardImpl(device().type()).getStreamFromGlobalPool(device(), false); }
 
 /// Zeros that become `value` some time later.
 at::Tensor late(double value, int64_t count = 5) {
@@ -133,7 +132,7 @@ TEST(Devices, GatherScatterAndExchangeOfAnySizes) {
   }
   const std::vector<at::Tensor> all = tw::allgather_variable(world(), late(mine(), world().rank() + 1));
   for (size_t rank = 0; rank < size; ++rank) {
-    EXPECT_EQ(all[rank].device(), accelerator::device());
+    EXPECT_EQ(all[rank].device(), device());
     EXPECT_EQ(all[rank].numel(), static_cast<int64_t>(rank) + 1);
     expect_all(all[rank], static_cast<double>(rank) + 1);
   }
@@ -142,11 +141,11 @@ TEST(Devices, GatherScatterAndExchangeOfAnySizes) {
 TEST(Devices, RefusesTensorsOfOneCallInSeveralPlaces) {
   const auto refusal = [](const at::Tensor& in, const at::Tensor& out) { return message_of([&] { tw::allgather(world(), in, out); }); };
   const at::Tensor here = torch::zeros({world().size()});
-  EXPECT_NE(
-      refusal(torch::ones({1}, there()), here).find("allgather was given tensors on simulated:0 and on cpu; those of one call lie on one device"),
-      std::string::npos);
-  const at::Tensor other = torch::zeros({world().size()}, at::TensorOptions().device(accelerator::device(1)));
-  EXPECT_NE(refusal(torch::ones({1}, there()), other).find("on simulated:0 and on simulated:1"), std::string::npos);
+  EXPECT_NE(refusal(torch::ones({1}, there()), here)
+                .find(tw::concat("allgather was given tensors on ", device().str(), " and on cpu; those of one call lie on one device")),
+            std::string::npos);
+  const at::Tensor other = torch::zeros({world().size()}, at::TensorOptions().device(accelerator::device(1 - device().index())));
+  EXPECT_NE(refusal(torch::ones({1}, there()), other).find(tw::concat("on ", device().str(), " and on ", other.device().str())), std::string::npos);
   EXPECT_NE(refusal(torch::ones({1}, at::kMeta), here).find("needs a dense tensor on the CPU, got one on meta"), std::string::npos);
 }
 

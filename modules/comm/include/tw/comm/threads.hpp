@@ -8,7 +8,4 @@ namespace tw {
 /// between operations. Left alone, it would give every rank as many threads as the node has cores. Local; once, before any work. @return the threads
 int set_threads_per_rank(const Topology& topology);
 
-/// The index of this rank's device among `devices` of the node: round robin over local ranks. @throws ContractError when there is none.
-int device_of_rank(const Topology& topology, int devices);
-
 }  // namespace tw

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <c10/core/Device.h>
+
+#include <string>
+#include <tw/mpi/communicator.hpp>
+
+namespace tw {
+
+/// The device that this rank is to compute on; it becomes the current one of its kind for this thread. Collective.
+///
+/// Ranks of a node take turns: local rank r has device r mod n of n. Where there are more ranks than devices, rank 0 says so.
+/// @param wanted the same on all ranks: "cpu"; a kind of accelerator, such as "cuda"; one device of each node for all of its ranks, such as "cuda:1";
+/// or "auto", which is the accelerator that LibTorch finds on every rank, else "cpu"
+/// @throws Error on every rank, naming ranks and node, where there is no such device. @throws ContractError where ranks want different ones.
+c10::Device device_of_rank(const Communicator& comm, const std::string& wanted);
+
+}  // namespace tw
