@@ -8,6 +8,8 @@
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
@@ -281,6 +283,8 @@ void register_operators() {
   aten.impl("view", [](const at::Tensor& self, c10::IntArrayRef size) { return at::native::view(self, size); });
   aten.impl("_reshape_alias",
             [](const at::Tensor& self, c10::IntArrayRef size, c10::IntArrayRef stride) { return at::native::_reshape_alias(self, size, stride); });
+  aten.impl("view_as_real", at::native::view_as_real);
+  aten.impl("view_as_complex", at::native::view_as_complex);
   aten.impl("unfold",
             [](const at::Tensor& self, int64_t dimension, int64_t size, int64_t step) { return at::native::unfold(self, dimension, size, step); });
   aten.impl("record_stream", record_stream);

@@ -68,7 +68,7 @@ const std::vector<Case> cases{
 at::Tensor random(int seed, at::IntArrayRef shape, at::ScalarType dtype = at::kDouble) {
   torch::manual_seed(static_cast<uint64_t>(seed));
   const at::Tensor real = 2 * torch::rand(shape, at::kDouble) - 1;
-  return dtype == at::kDouble ? real : torch::complex(real, 2 * torch::rand(shape, at::kDouble) - 1);
+  return tw::testing::place(dtype == at::kDouble ? real : torch::complex(real, 2 * torch::rand(shape, at::kDouble) - 1));
 }
 
 /// What rank `rank` gives: a leaf of shape [P, 2, 3].

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/tensor_parallel/embedding.hpp>
 
+#include <ATen/ops/_assert_async.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/zeros.h>
@@ -8,6 +9,7 @@
 
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 #include <tw/tensor_parallel/operations.hpp>
 
@@ -17,11 +19,16 @@
 namespace tw::tensor_parallel {
 namespace {
 
-// All indices, not only this rank's: every rank sees the same, so all throw.
+// All indices, not only this rank's: every rank sees the same, so all throw. On a device the host does not wait to hear of it: the device's own
+// assertion ends the program.
 void expect_in_vocabulary(const torch::Tensor& indices, int64_t vocabulary) {
   TW_EXPECTS(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt, "indices must be int64 or int32, got ",
              dtype_name(indices.scalar_type()));
   if (indices.numel() == 0) return;
+  if (is_on_accelerator(indices)) {
+    at::_assert_async(((indices >= 0) & (indices < vocabulary)).all(), "an index is outside of the vocabulary");
+    return;
+  }
   const auto [least, greatest] = at::aminmax(indices);
   const int64_t low = least.item<int64_t>();
   const int64_t high = greatest.item<int64_t>();
@@ -49,12 +56,25 @@ VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(const Communicator& comm,
   if (padding && *padding >= begin_ && *padding < end_) padding_row_ = *padding - begin_;
 }
 
+// Looks up only what is this rank's.
+torch::Tensor VocabParallelEmbeddingImpl::own_rows(const torch::Tensor& indices, const torch::Tensor& mine) const {
+  const torch::Tensor places = mine.nonzero().squeeze(-1);
+  const torch::Tensor rows = at::embedding(weight, indices.index_select(0, places) - begin_, padding_row_);
+  return at::zeros({indices.numel(), weight.size(1)}, weight.options()).index_copy(0, places, rows);
+}
+
+// How many indices are this rank's only the device knows: all are looked up, the others' in any row, and left out after.
+torch::Tensor VocabParallelEmbeddingImpl::all_rows(const torch::Tensor& indices, const torch::Tensor& mine) const {
+  if (begin_ == end_) return at::zeros({indices.numel(), weight.size(1)}, weight.options()) + 0 * weight.sum();
+  const torch::Tensor rows = at::embedding(weight, (indices - begin_).masked_fill(mine.logical_not(), 0), padding_row_);
+  return rows.masked_fill(mine.logical_not().unsqueeze(1), 0);
+}
+
 torch::Tensor VocabParallelEmbeddingImpl::forward(const torch::Tensor& indices) {
   expect_in_vocabulary(indices, num_embeddings_);
   const torch::Tensor flat = indices.reshape({-1});
-  const torch::Tensor places = ((flat >= begin_) & (flat < end_)).nonzero().squeeze(-1);  // of the indices that are this rank's
-  const torch::Tensor rows = at::embedding(weight, flat.index_select(0, places) - begin_, padding_row_);
-  const torch::Tensor partial = at::zeros({flat.numel(), weight.size(1)}, weight.options()).index_copy(0, places, rows);
+  const torch::Tensor mine = (flat >= begin_) & (flat < end_);
+  const torch::Tensor partial = is_on_accelerator(indices) ? all_rows(flat, mine) : own_rows(flat, mine);
   std::vector<int64_t> shape = indices.sizes().vec();
   shape.push_back(weight.size(1));
   return reduce_from_ranks(comm(), partial.view(shape));

@@ -16,6 +16,7 @@
 namespace layers_test {
 
 using namespace tw::tensor_parallel;
+using tw::testing::place;
 using tw::testing::world;
 
 constexpr double tolerance = 1e-12;
@@ -96,18 +97,20 @@ void expect_equivalence(const std::function<NetPointer()>& make_ours, const std:
     EXPECT_TRUE(torch::rand({1}).equal(after_reference));  // the generator has gone as far
     reference->to(torch::kDouble);
     ours->to(torch::kDouble);
+    tw::testing::place_module(reference);
+    tw::testing::place_module(ours);
     const auto our_optimizer = make_optimizer(*ours);
     const auto reference_optimizer = make_optimizer(*reference);
     for (int64_t step = 0; step < 20; ++step) {
       torch::manual_seed(static_cast<uint64_t>(1000 + step));
-      const at::Tensor input = input_of(step);
+      const at::Tensor input = place(input_of(step));
       const at::Tensor reference_input = input.detach().clone().set_requires_grad(input.requires_grad());
       our_optimizer->zero_grad();
       reference_optimizer->zero_grad();
       const at::Tensor output = ours->run(input);
       const at::Tensor expected = reference->run(reference_input);
       expect_near(output.detach(), expected.detach(), "output");
-      const at::Tensor target = torch::randn(expected.sizes(), torch::kDouble);
+      const at::Tensor target = place(torch::randn(expected.sizes(), torch::kDouble));
       torch::mse_loss(output, target).backward();
       torch::mse_loss(expected, target).backward();
       if (input.requires_grad()) expect_near(input.grad(), reference_input.grad(), "the input's gradient");

@@ -18,6 +18,7 @@ torch::nn::Sequential one_process() {
   torch::nn::Sequential net(torch::nn::Embedding(17, 6), torch::nn::Linear(6, 7), torch::nn::Tanh(), torch::nn::Linear(7, 6), torch::nn::Tanh(),
                             torch::nn::Linear(6, 5));
   net->to(torch::kDouble);
+  tw::testing::place_module(net);
   return net;
 }
 
@@ -26,6 +27,7 @@ torch::nn::Sequential split_over(const tw::Communicator& tensor_axis) {
   torch::nn::Sequential net(VocabParallelEmbedding(tensor_axis, 17, 6), ColumnParallelLinear(tensor_axis, 6, 7), torch::nn::Tanh(),
                             RowParallelLinear(tensor_axis, 7, 6), torch::nn::Tanh(), torch::nn::Linear(6, 5));
   net->to(torch::kDouble);
+  tw::testing::place_module(net);
   return net;
 }
 
@@ -45,8 +47,8 @@ void expect_equivalence(const tw::Mesh& mesh, bool adam, bool overlap) {
   for (int step = 0; step < 20; ++step) {
     torch::manual_seed(static_cast<uint64_t>(1000 + step));
     const int64_t samples = batch * mesh["data"].size();
-    const at::Tensor words = torch::randint(17, {samples}, torch::kLong);
-    const at::Tensor classes = torch::randint(5, {samples}, torch::kLong);
+    const at::Tensor words = tw::testing::place(torch::randint(17, {samples}, torch::kLong));
+    const at::Tensor classes = tw::testing::place(torch::randint(5, {samples}, torch::kLong));
     reference_optimizer->zero_grad();
     torch::cross_entropy_loss(reference->forward(words), classes).backward();
     reference_optimizer->step();

@@ -26,12 +26,16 @@ class VocabParallelEmbeddingImpl : public SplitModule {
                              const VocabParallelEmbeddingOptions& options = {});
 
   /// Collective. @param indices replicated, of any shape; int64 or int32. @return [indices..., embedding_dim], replicated.
-  /// @throws ContractError on every rank, naming the value, for an index outside of the vocabulary.
+  /// @throws ContractError on every rank, naming the value, for an index outside of the vocabulary. (On an accelerator such an index ends the
+  ///         program by the device's own assertion, so that the host need not wait.)
   torch::Tensor forward(const torch::Tensor& indices);
 
   torch::Tensor weight;  ///< this rank's rows, [num_embeddings / P, embedding_dim]
 
  private:
+  torch::Tensor own_rows(const torch::Tensor& indices, const torch::Tensor& mine) const;
+  torch::Tensor all_rows(const torch::Tensor& indices, const torch::Tensor& mine) const;
+
   int64_t num_embeddings_;
   int64_t begin_ = 0;  ///< this rank's rows
   int64_t end_ = 0;
