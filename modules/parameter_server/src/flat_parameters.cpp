@@ -15,10 +15,13 @@ FlatParameters::FlatParameters(std::vector<at::Tensor> parameters) : parameters_
     TW_EXPECTS(each.is_floating_point() && each.scalar_type() == parameters_.front().scalar_type(),
                "parameters must be floating point numbers of one type, got ", dtype_name(parameters_.front().scalar_type()), " and ",
                dtype_name(each.scalar_type()));
+    TW_EXPECTS(each.device() == parameters_.front().device(), "parameters must lie on one device, got ", parameters_.front().device().str(), " and ",
+               each.device().str());
     numels.push_back(each.numel());
   }
   layout_ = flat_layout(numels);
   dtype_ = parameters_.front().scalar_type();
+  device_ = parameters_.front().device();
 }
 
 std::vector<TensorSpec> FlatParameters::specs() const {
@@ -40,18 +43,20 @@ void FlatParameters::for_each(const at::Tensor& flat, Function f) const {
 
 at::Tensor FlatParameters::zeros() const { return FlatBuffer(layout_.numel, dtype_).storage(); }
 
+at::Tensor FlatParameters::zeros_beside() const { return FlatBuffer(layout_.numel, at::device(device_).dtype(dtype_)).storage(); }
+
 at::Tensor FlatParameters::values() const {
-  const at::Tensor flat = zeros();
+  const at::Tensor flat = zeros_beside();
   for_each(flat, [](const at::Tensor& parameter, const at::Tensor& place) { place.copy_(parameter.detach()); });
-  return flat;
+  return flat.cpu();
 }
 
 void FlatParameters::set(const at::Tensor& flat) const {
-  for_each(flat, [](const at::Tensor& parameter, const at::Tensor& place) { parameter.detach().copy_(place); });
+  for_each(flat.to(device_), [](const at::Tensor& parameter, const at::Tensor& place) { parameter.detach().copy_(place); });
 }
 
 void FlatParameters::set_gradients(const at::Tensor& flat) const {
-  for_each(flat, [](const at::Tensor& parameter, const at::Tensor& place) {
+  for_each(flat.to(device_), [](const at::Tensor& parameter, const at::Tensor& place) {
     if (parameter.grad().defined()) {
       parameter.grad().copy_(place);
     } else {
@@ -61,9 +66,13 @@ void FlatParameters::set_gradients(const at::Tensor& flat) const {
 }
 
 void FlatParameters::add_gradients_to(const at::Tensor& flat) const {
-  for_each(flat, [](const at::Tensor& parameter, const at::Tensor& place) {
+  const auto add = [](const at::Tensor& parameter, const at::Tensor& place) {
     if (parameter.grad().defined()) place.add_(parameter.grad());
-  });
+  };
+  if (device_.is_cpu()) return for_each(flat, add);
+  const at::Tensor gradients = zeros_beside();
+  for_each(gradients, add);
+  flat.add_(gradients.cpu());
 }
 
 }  // namespace tw::parameter_server

@@ -11,6 +11,7 @@
 /// A problem on which workers learn, and the roles that ranks can have in it.
 namespace tw::parameter_server::testing {
 
+using tw::testing::place;
 using tw::testing::world;
 
 inline constexpr double lr = 0.1;
@@ -18,12 +19,13 @@ inline constexpr double lr = 0.1;
 inline constexpr double tolerance = 30 * 4 * 0x1p-53;
 
 inline std::vector<at::Tensor> parameters_from(double first) {
-  return {torch::linspace(first, 1, 6, at::kDouble).view({2, 3}).requires_grad_(), torch::linspace(-1, first, 5, at::kDouble).requires_grad_()};
+  return {place(torch::linspace(first, 1, 6, at::kDouble).view({2, 3})).requires_grad_(),
+          place(torch::linspace(-1, first, 5, at::kDouble)).requires_grad_()};
 }
 
 inline at::Tensor flat(const std::vector<at::Tensor>& parameters) {
   std::vector<at::Tensor> all;
-  for (const at::Tensor& each : parameters) all.push_back(each.detach().flatten());
+  for (const at::Tensor& each : parameters) all.push_back(each.detach().cpu().flatten());
   return torch::cat(all);
 }
 

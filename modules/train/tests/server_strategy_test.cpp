@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training by parameter servers, whose tensors lie on the CPU: resumed runs go on as they may, and synchronous ones have the result of `data`.
+// Training by parameter servers: resumed runs go on as they may, and synchronous ones have the result of `data`.
 #include "regression_run.hpp"
 
 #include <numeric>
