@@ -156,7 +156,8 @@ void run_search(const SearchArguments& arguments, const Environment& mpi) {
     task = task_of({.base = base.empty() ? Config() : Config::from_file(base),
                     .settings = training,
                     .figure = config.figure,
-                    .folder = (config.options.journal.empty() ? run : config.options.journal) / "trials"},
+                    .folder = (config.options.journal.empty() ? run : config.options.journal) / "trials",
+                    .ranks = comm},
                    base, space);
   } else {
     if (config.options.ranks_per_worker != 1) throw ConfigError({"search.ranks_per_worker must be 1: a program is started by one rank"});

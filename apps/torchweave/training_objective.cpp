@@ -9,6 +9,7 @@
 #include <limits>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/comm/device.hpp>
 #include <tw/train/hook.hpp>
 
 #include "search_space.hpp"
@@ -63,16 +64,14 @@ std::vector<double> corner(const search::Space& space, bool high) {
 
 }  // namespace
 
-TrainingObjective::TrainingObjective(const search::Space& space, TrainingOptions options) : options_(std::move(options)) {
+TrainingObjective::TrainingObjective(const search::Space& space, TrainingOptions options) : options_(std::move(options)), device_(c10::kCPU) {
   const TrainConfig first = read(space, corner(space, false));
+  device_ = device_of_rank(options_.ranks, first.model.device);
   epochs_ = std::max(first.run.epochs, read(space, corner(space, true)).run.epochs);
   const std::string own = first.data.kind == "mnist" ? "accuracy" : "mae";
   if (options_.figure.empty()) options_.figure = own == "accuracy" ? own : "loss";
   if (options_.figure != own && options_.figure != "loss") {
     throw ConfigError({concat("search.figure is \"", options_.figure, "\", which data of kind \"", first.data.kind, "\" do not have")});
-  }
-  if (first.model.device != "cpu" && first.model.device != "auto") {
-    throw ConfigError({concat("model.device is \"", first.model.device, "\": the trials of a search train on the CPU as yet")});
   }
   data(first.data);
 }
@@ -107,7 +106,7 @@ search::Outcome TrainingObjective::operator()(const search::Configuration& confi
   config.run.name = concat("trial_", trial.number());
   config.run.resume = train::Resume::fresh;
   const Mesh mesh = make_train_mesh(config, trial.comm());
-  TrainSetup setup = make_train_setup(config, mesh, data(config.data), c10::Device(c10::kCPU));
+  TrainSetup setup = make_train_setup(config, mesh, data(config.data), device_);
   train::Trainer trainer = make_trainer(config, setup, mesh);
   const at::Tensor best = at::full({}, std::numeric_limits<double>::infinity(), at::kDouble);
   const auto shards = [&] {

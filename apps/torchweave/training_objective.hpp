@@ -14,13 +14,15 @@ struct TrainingOptions {
   Config settings = {};          ///< what replaces values of it
   std::string figure = {};       ///< of the test set: "accuracy", "loss", "mae"; empty: the first that there is of accuracy and loss
   std::filesystem::path folder;  ///< for checkpoints of trials, which are kept only where the settings say so
+  const Communicator& ranks;     ///< all that search together, who share out the devices; borrowed
 };
 
 /// Trains a network on the ranks of the worker for each trial. The loss is 1 - accuracy, or another figure as it is, of the test set; the best of all
 /// epochs. Each epoch's is reported, and trials can pause, and copy each other, between two epochs.
 class TrainingObjective {
  public:
-  /// @throws ConfigError when a parameter is no key of a training configuration, or one of its limits no value of it; FileError for missing data
+  /// Collective over the ranks. @throws ConfigError when a parameter is no key of a training configuration, or one of its limits no value of it;
+  /// FileError for missing data
   TrainingObjective(const search::Space& space, TrainingOptions options);
 
   search::Outcome operator()(const search::Configuration& configuration, search::Trial& trial);
@@ -38,6 +40,7 @@ class TrainingObjective {
   int64_t epochs_ = 0;
   DataOptions opened_ = {};  // what `data_` was opened with
   TrainData data_ = {};
+  c10::Device device_;  // of this rank
 };
 
 }  // namespace tw::tool
