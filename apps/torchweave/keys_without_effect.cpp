@@ -50,7 +50,7 @@ const Condition* hindrance(const Config& config, const Conditions& conditions, c
 
 std::string explain(const Config& config, const Config::Entry& entry, const Condition& condition) {
   const std::string value = value_of(config, condition.key);
-  const std::string text = concat(entry.origin, ": ", entry.key, " has no effect with ", condition.key, " = ", value);
+  std::string text = concat(entry.origin, ": ", entry.key, " has no effect with ", condition.key, " = ", value);
   if (condition.but) return text;
   const char* quote = value.starts_with('"') ? "\"" : "";
   std::string values;

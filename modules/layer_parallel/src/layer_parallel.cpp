@@ -123,7 +123,6 @@ LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, L
   for (const Block& block : blocks_) TW_EXPECTS(block.count >= 1, "a block has at least one layer, not ", block.count);
   TW_EXPECTS(std::any_of(blocks_.begin(), blocks_.end(), [](const Block& block) { return block.is_ode(); }),
              "a network needs an ODE block, of two layers or more");
-  anchor_ = at::zeros({1}).set_requires_grad(true);
   const auto observer = [this](const char* name, int level, auto begin, auto end) {
     if (observer_) observer_(name, level, begin, end);
   };
@@ -142,11 +141,21 @@ LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, L
   comm.barrier();  // nor is one still here that what another does next could release
 }
 
+std::optional<c10::Device> LayerParallel::Impl::device() const {
+  for (const Part& part : parts_) {
+    if (part.ode && !part.ode->stack().parameters().empty()) return part.ode->stack().parameters()[0].stack.device();
+    if (part.layer && !part.layer->module->parameters().empty()) return part.layer->module->parameters()[0].device();
+  }
+  return std::nullopt;
+}
+
 // On the rank where the last part has ended, `state` is the state; on all others a tensor that hangs in autograd's graph in its place, so that
 // backward passes reach the parts in the same order on every rank.
 State LayerParallel::Impl::forward(const State& input, const State& extras) {
   const Stopwatch watch;
   if (c10::GradMode::is_enabled()) backward_time_ = Seconds(0);
+  const c10::Device place = device().value_or(c10::Device(c10::kCPU));
+  if (!anchor_.defined() || anchor_.device() != place) anchor_ = at::zeros({1}, at::device(place)).set_requires_grad(true);
   return releasing_others(comm_, [&] {
     for (const at::Tensor& tensor : extras) {
       TW_EXPECTS(!(c10::GradMode::is_enabled() && tensor.requires_grad()),
@@ -185,7 +194,7 @@ at::Tensor LayerParallel::Impl::place_of(const State& input) const {
     gradients.insert(gradients.end(), zeros.begin(), zeros.end());
     return gradients;
   };
-  return make_node(inputs, {[] { return State{at::zeros({1})}; }, backward}).front();
+  return make_node(inputs, {[this] { return State{at::zeros_like(anchor_)}; }, backward}).front();
 }
 
 State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank here, const State& extras) {
@@ -195,10 +204,10 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
   inputs.push_back(anchor_);
   for (const StackedTensor& p : block.stack().parameters()) inputs.push_back(p.stack);
   const auto forward = [&, like] {
-    *like = broadcast_shapes(comm_, detached(state), here, recorded != nullptr);
+    *like = broadcast_shapes(comm_, detached(state), here, recorded != nullptr, device());
     const State begin = carried(comm_, *like, here, block.first_rank(), *like);
     const State end = block.forward(begin, extras, recorded);
-    return end.empty() ? State{at::empty({0})} : end;
+    return end.empty() ? State{at::empty({0}, anchor_.options())} : end;
   };
   const auto backward = [this, &block, recorded, like, here, zeros = at::zeros_like(state[0]),
                          tensors = state.size()](const std::vector<at::Tensor>& cotangents) {
@@ -222,7 +231,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
 State LayerParallel::Impl::hand_out(const State& state) {
   std::vector<at::Tensor> inputs = state;
   inputs.push_back(anchor_);
-  const auto forward = [&, recorded = c10::GradMode::is_enabled()] { return broadcast_state(comm_, detached(state), last_, recorded); };
+  const auto forward = [&, recorded = c10::GradMode::is_enabled()] { return broadcast_state(comm_, detached(state), last_, recorded, device()); };
   const auto backward = [mine = comm_.rank() == last_, zeros = at::zeros_like(state[0]),
                          tensors = state.size()](const std::vector<at::Tensor>& cotangents) {
     std::vector<at::Tensor> result = mine ? cotangents : std::vector<at::Tensor>(tensors, zeros);

@@ -260,8 +260,9 @@ class Fas {
 
 /// Of all ranks, figures that each has its part of. Collective, one all-reduce. @param local float64, any shape
 at::Tensor over_ranks(const Communicator& comm, TemporalNorm norm, const at::Tensor& local) {
-  allreduce(comm, local, norm == TemporalNorm::max ? ReduceOp::max : ReduceOp::sum);
-  return norm == TemporalNorm::two ? local.sqrt() : local;
+  const at::Tensor figures = local.cpu();  // the host is to look at them
+  allreduce(comm, figures, norm == TemporalNorm::max ? ReduceOp::max : ReduceOp::sum);
+  return norm == TemporalNorm::two ? figures.sqrt() : figures;
 }
 
 /// Whether the last residual is larger than the one before, by more than rounding, or not finite.

@@ -31,11 +31,13 @@ class LayerParallel::Impl {
   std::vector<Part> parts_;
   Rank last_{0};  // which has the end of the last part
   PhaseObserver observer_;
-  at::Tensor anchor_;  // gives every rank's output a gradient
+  at::Tensor anchor_;  // gives every rank's output a gradient; lies where this rank's parameters do
   Seconds forward_time_{0};
   Seconds backward_time_{0};
 
  private:
+  /// Of the first parameter; none on a rank without parameters.
+  std::optional<c10::Device> device() const;
   at::Tensor place_of(const State& input) const;
   State through(OdeBlock& block, const State& state, Rank here, const State& extras);
   State hand_out(const State& state);

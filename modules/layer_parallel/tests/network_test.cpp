@@ -102,17 +102,31 @@ Expected expected_of(SerialNetwork& net, const std::vector<Block>& blocks, const
   return expected;
 }
 
-void expect_equals_one_process(const std::vector<Block>& blocks, const LayerParallelOptions& options, const std::vector<std::vector<int64_t>>& shapes,
+/// Whose layers are made where the test's tensors lie.
+std::vector<Block> placed(std::vector<Block> blocks) {
+  for (Block& block : blocks) {
+    block.make = [make = block.make](int64_t index) {
+      Layer layer = make(index);
+      layer.module->to(torch::kDouble);
+      testing::place_module(layer.module);
+      return layer;
+    };
+  }
+  return blocks;
+}
+
+void expect_equals_one_process(const std::vector<Block>& given, const LayerParallelOptions& options, const std::vector<std::vector<int64_t>>& shapes,
                                const std::string& what) {
+  const std::vector<Block> blocks = placed(given);
   SerialNetwork serial(blocks, options);
   serial.to(torch::kDouble);
   LayerParallel net(world(), blocks, options);
   net.to(torch::kDouble);
   for (const std::vector<int64_t>& shape : shapes) {
     torch::manual_seed(3);
-    const torch::Tensor x = torch::randn(shape, torch::kDouble);
+    const torch::Tensor x = testing::place(torch::randn(shape, torch::kDouble));
     const torch::Tensor y = serial.forward(x);
-    const torch::Tensor cotangent = torch::randn(y.sizes(), torch::kDouble);
+    const torch::Tensor cotangent = testing::place(torch::randn(y.sizes(), torch::kDouble));
     serial.zero_grad();
     const Expected expected = expected_of(serial, blocks, x, cotangent);
     torch::Tensor input = x.clone().set_requires_grad(true);

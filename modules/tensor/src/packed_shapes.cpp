@@ -49,8 +49,10 @@ at::Tensor pack_shapes(const std::vector<at::Tensor>& tensors, int64_t note) {
 
 at::Tensor empty_packed_shapes() { return at::empty({packed_length}, at::kLong); }
 
-std::vector<at::Tensor> unpack_shapes(const at::Tensor& packed) {
-  return unpack(packed, [](at::IntArrayRef sizes, at::ScalarType dtype, at::IntArrayRef /*order*/) { return at::empty(sizes, dtype); });
+std::vector<at::Tensor> unpack_shapes(const at::Tensor& packed, c10::Device device) {
+  return unpack(packed, [device](at::IntArrayRef sizes, at::ScalarType dtype, at::IntArrayRef /*order*/) {
+    return at::empty(sizes, at::device(device).dtype(dtype));
+  });
 }
 
 std::vector<at::Tensor> unpack_in_order(const at::Tensor& packed) { return unpack(packed, empty_in_order); }
