@@ -2,6 +2,7 @@
 #include "operators.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/Resize.h>
@@ -60,6 +61,26 @@ at::Tensor on_meta(const at::Tensor& tensor) {
   return at::empty_strided(tensor.sizes(), tensor.strides(), at::TensorOptions().dtype(tensor.scalar_type()).device(c10::kMeta));
 }
 
+/// While it lives, the CPU's operators draw from the generator of a device.
+class DeviceNumbers {
+ public:
+  explicit DeviceNumbers(c10::Device device)
+      : host_(at::detail::getDefaultCPUGenerator()), device_(at::globalContext().defaultGenerator(device)), state_(host_.get_state()) {
+    host_.set_state(device_.get_state());
+  }
+  ~DeviceNumbers() {
+    device_.set_state(host_.get_state());
+    host_.set_state(state_);
+  }
+  DeviceNumbers(const DeviceNumbers&) = delete;
+  DeviceNumbers& operator=(const DeviceNumbers&) = delete;
+
+ private:
+  at::Generator host_;
+  at::Generator device_;
+  at::Tensor state_;  // of host_
+};
+
 /// One call of an operator whose arguments lie, in part, on a device.
 class OperatorCall {
  public:
@@ -89,6 +110,7 @@ class OperatorCall {
     finish(current_stream(device_));
     if (waits_for_value()) wait_on_host(current_stream(device_));
     Stack stack = seen_by_streams(arguments_);
+    const std::optional<DeviceNumbers> numbers = has_tag(at::Tag::nondeterministic_seeded) ? std::optional<DeviceNumbers>(device_) : std::nullopt;
     op_.callBoxed(&stack);
     Stack given = give(stack);
     auto places = with_tensors(given, seen_by_stream);
