@@ -38,14 +38,14 @@ struct Statistics {
 Statistics statistics_of(const Communicator& comm, const at::Tensor& input) {
   const int64_t channels = input.size(1);
   // On the host, which so learns of it without waiting for a device.
-  const at::Tensor total = at::scalar_tensor(static_cast<double>(input.numel() / channels), at::TensorOptions().dtype(at::kDouble));
+  const int64_t values = input.numel() / channels;
+  const at::Tensor total = at::scalar_tensor(static_cast<double>(values), at::TensorOptions().dtype(at::kDouble));
   Work counting = iallreduce(comm, total, ReduceOp::sum);
   const at::Tensor mine = at::zeros({1 + 2 * channels}, input.options().dtype(at::kDouble));  // count, means, variances
   if (input.numel() > 0) {
     std::vector<int64_t> dimensions{0};
     for (int64_t d = 2; d < input.dim(); ++d) dimensions.push_back(d);
     const auto [variance, mean] = at::var_mean(input, dimensions, std::optional<at::Scalar>(0));
-    const int64_t values = input.numel() / channels;
     mine[0].fill_(values);
     mine.narrow(0, 1, channels).copy_(mean);
     mine.narrow(0, 1 + channels, channels).copy_(variance);

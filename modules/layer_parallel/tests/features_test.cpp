@@ -3,6 +3,7 @@
 // checkpoints, nested iteration, faults.
 #include "dense.hpp"
 #include "mpi_test.hpp"
+#include "placed.hpp"
 
 #include <cmath>
 #include <map>
@@ -43,7 +44,11 @@ Outcome run(Net& net, const State& inputs, const State& extras = {}, int passes 
 }
 
 // Tolerances: float64, a few thousand operations, in another order only where layers run as one.
-void expect_equals_serial(const std::vector<Block>& blocks, const State& inputs, const State& extras = {}, int passes = 1) {
+void expect_equals_serial(const std::vector<Block>& given, const State& inputs, const State& extras = {}, int passes = 1) {
+  const std::vector<Block> blocks = testing::placed(given);
+  for (const auto* tensors : {&inputs, &extras}) {
+    for (const torch::Tensor& tensor : *tensors) testing::place(tensor);
+  }
   SerialNetwork serial(blocks, exact());
   LayerParallel net(world(), blocks, exact());
   serial.to(torch::kDouble);
@@ -119,7 +124,7 @@ TORCH_MODULE(WithDropout);
 TEST(Features, RandomLayersDrawTheSameInEverySweep) {
   torch::manual_seed(5);
   const State inputs{torch::randn({3, 4}, torch::kDouble)};
-  const std::vector<Block> blocks{block([] { return WithDropout(); }, 8, {.random = true})};
+  const std::vector<Block> blocks = testing::placed({block([] { return WithDropout(); }, 8, {.random = true})});
   expect_equals_serial(blocks, inputs, {}, 2);
   LayerParallel net(world(), blocks, exact());
   net.to(torch::kDouble);
@@ -141,7 +146,7 @@ TORCH_MODULE(Normalised);
 TEST(Features, RunningStatisticsAreUpdatedOnceABatch) {
   torch::manual_seed(6);
   const State inputs{torch::randn({16, 4}, torch::kDouble)};
-  const std::vector<Block> blocks{block([] { return Normalised(); }, 8)};
+  const std::vector<Block> blocks = testing::placed({block([] { return Normalised(); }, 8)});
   expect_equals_serial(blocks, inputs);
   SerialNetwork serial(blocks, exact());
   serial.to(torch::kDouble);

@@ -2,6 +2,7 @@
 // Networks with their layers in parallel: outputs, gradients and residuals of the reference, and those of one process.
 #include "dense.hpp"
 #include "mpi_test.hpp"
+#include "placed.hpp"
 #include "reference_cases.hpp"
 
 #include <cmath>
@@ -102,22 +103,9 @@ Expected expected_of(SerialNetwork& net, const std::vector<Block>& blocks, const
   return expected;
 }
 
-/// Whose layers are made where the test's tensors lie.
-std::vector<Block> placed(std::vector<Block> blocks) {
-  for (Block& block : blocks) {
-    block.make = [make = block.make](int64_t index) {
-      Layer layer = make(index);
-      layer.module->to(torch::kDouble);
-      testing::place_module(layer.module);
-      return layer;
-    };
-  }
-  return blocks;
-}
-
 void expect_equals_one_process(const std::vector<Block>& given, const LayerParallelOptions& options, const std::vector<std::vector<int64_t>>& shapes,
                                const std::string& what) {
-  const std::vector<Block> blocks = placed(given);
+  const std::vector<Block> blocks = testing::placed(given);
   SerialNetwork serial(blocks, options);
   serial.to(torch::kDouble);
   LayerParallel net(world(), blocks, options);
