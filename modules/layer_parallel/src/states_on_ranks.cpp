@@ -2,10 +2,10 @@
 #include "states_on_ranks.hpp"
 
 #include <ATen/ops/ones.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/packed_shapes.hpp>
 #include <utility>
 
@@ -16,10 +16,6 @@ namespace {
 // What travels with the shapes: whether root records for a backward pass, and the kind of its device.
 int64_t note(bool recorded, c10::DeviceType kind) { return 2 * static_cast<int64_t>(kind) + (recorded ? 1 : 0); }
 std::pair<bool, c10::DeviceType> noted(int64_t number) { return {number % 2 == 1, static_cast<c10::DeviceType>(number / 2)}; }
-
-c10::Device current_device(c10::DeviceType kind) {
-  return kind == c10::kCPU ? c10::Device(c10::kCPU) : c10::impl::VirtualGuardImpl(kind).getDevice();
-}
 
 }  // namespace
 

@@ -2,6 +2,8 @@
 #include "batch_run.hpp"
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/sum.h>
 
 #include <algorithm>
 #include <tw/base/concat.hpp>
@@ -54,7 +56,7 @@ double BatchRun::execute() {
     if (on_phase_) on_phase_(is_forward ? "micro-batch forward" : "micro-batch backward", begin, std::chrono::steady_clock::now());
     std::erase_if(sends_, [](Work& work) { return work.test(); });
   }
-  return loss_;
+  return losses_.empty() ? 0 : at::stack(losses_).sum(at::kDouble).item<double>();  // the host's one wait
 }
 
 int64_t BatchRun::rows() const {
@@ -97,8 +99,9 @@ void BatchRun::forward(int m, bool backward_follows) {
   seed_with(generator_, {options_.seed, call_, m, place_.stage, place_.replica});
   std::vector<at::Tensor> outputs = now.pass.forward(std::move(now.arrival.values), wants);
   if (place_.is_last()) {
-    loss_ += outputs.front().item<double>();
+    losses_.push_back(outputs.front().detach());
     now.departure.values.push_back({"", outputs.front().sizes().vec(), outputs.front().scalar_type()});
+    now.departure.device = outputs.front().device();
     return;
   }
   const std::vector<Partner> after = place_.ranks.partners(place_.stage + 1, rows, mine);
@@ -110,8 +113,9 @@ void BatchRun::backward(int m) {
   if (mine.count() == 0) return;
   InFlight now = std::exchange(passes_[static_cast<size_t>(m)], InFlight());
   const TensorSpec& last = now.departure.values.front();
-  std::vector<at::Tensor> cotangents = place_.is_last() ? std::vector<at::Tensor>{at::full(last.shape, batch_.weight, last.dtype)}
-                                                        : collect_cotangents(place_.comm, now.departure, mine);
+  std::vector<at::Tensor> cotangents =
+      place_.is_last() ? std::vector<at::Tensor>{at::full(last.shape, batch_.weight, at::device(now.departure.device).dtype(last.dtype))}
+                       : collect_cotangents(place_.comm, now.departure, mine);
   return_cotangents(place_.comm, now.arrival, now.pass.backward(std::move(cotangents)), mine, sends_);
 }
 

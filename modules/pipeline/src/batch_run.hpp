@@ -70,7 +70,7 @@ class BatchRun {
   GeneratorGuard generator_;
   std::vector<InFlight> passes_;  // by micro-batch
   std::vector<Work> sends_;
-  double loss_ = 0;
+  std::vector<at::Tensor> losses_;  // of micro-batches, on the last stage
 };
 
 }  // namespace tw::pipeline

@@ -6,6 +6,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/tensor/memory_order.hpp>
+#include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/packed_shapes.hpp>
 
 namespace tw::pipeline {
@@ -17,29 +18,33 @@ constexpr Tag tag_of(Kind kind) { return Tag(static_cast<int>(kind)); }
 
 constexpr size_t a_pack = 6;  // tensors whose shapes travel together; see pack_shapes()
 constexpr int64_t wants_bits = int64_t{1} << a_pack;
+constexpr int64_t most_values = int64_t{1} << 32;
 
-/// The shapes of all values, in packs; the note of each is the number of all values, and a bit for each of the pack's that wants a cotangent.
+/// The shapes of all values, in packs; the note of each is the kind of their device, the number of all values, and a bit for each of the pack's that
+/// wants a cotangent.
 std::vector<at::Tensor> pack(const Message& message) {
   TW_EXPECTS(!message.values.empty(), "a stage hands at least one tensor on");
   std::vector<at::Tensor> packs;
   for (size_t begin = 0; begin < message.values.size(); begin += a_pack) {
     const size_t end = std::min(message.values.size(), begin + a_pack);
-    int64_t note = static_cast<int64_t>(message.values.size()) * wants_bits;
+    const auto kind = static_cast<int64_t>(message.values[0].device().type());
+    int64_t note = (kind * most_values + static_cast<int64_t>(message.values.size())) * wants_bits;
     for (size_t i = begin; i < end; ++i) note += int64_t{message.wants[i]} << (i - begin);
     packs.push_back(pack_shapes({message.values.begin() + static_cast<int64_t>(begin), message.values.begin() + static_cast<int64_t>(end)}, note));
   }
   return packs;
 }
 
-/// Empty tensors for what is to come. @param receive fills a pack
+/// Empty tensors for what is to come, on the current device of the sender's kind. @param receive fills a pack
 Message unpack(const std::function<void(const at::Tensor&)>& receive) {
   Message message;
   for (size_t count = 1; message.values.size() < count;) {
     const at::Tensor pack = empty_packed_shapes();
     receive(pack);
     const int64_t note = note_of(pack);
-    count = static_cast<size_t>(note / wants_bits);
-    const std::vector<at::Tensor> values = unpack_in_order(pack);
+    count = static_cast<size_t>(note / wants_bits % most_values);
+    const auto kind = static_cast<c10::DeviceType>(note / wants_bits / most_values);
+    const std::vector<at::Tensor> values = unpack_in_order(pack, current_device(kind));
     for (size_t i = 0; i < values.size(); ++i) message.wants.push_back(static_cast<uint8_t>(note >> i & 1));
     message.values.insert(message.values.end(), values.begin(), values.end());
   }

@@ -77,7 +77,7 @@ Departure hand_on(const Communicator& comm, const std::vector<Partner>& to, cons
     for (size_t i = 0; i < message.values.size(); ++i) part.values.push_back(common_rows(message.values[i], i, partner, mine));
     send(comm, part, Rank(partner.rank), in_flight);
   }
-  Departure departure{{}, message.wants, to};
+  Departure departure{{}, message.wants, to, message.values.front().device()};
   for (const at::Tensor& value : message.values) departure.values.push_back({"", value.sizes().vec(), value.scalar_type()});
   return departure;
 }
@@ -87,7 +87,7 @@ std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const Depar
   std::vector<at::Tensor> wanted;
   for (size_t i = 0; i < cotangents.size(); ++i) {
     if (departure.wants[i] == 0) continue;
-    cotangents[i] = at::empty(departure.values[i].shape, departure.values[i].dtype);
+    cotangents[i] = at::empty(departure.values[i].shape, at::device(departure.device).dtype(departure.values[i].dtype));
     wanted.push_back(cotangents[i]);
   }
   for (const Partner& partner : departure.to) {

@@ -27,6 +27,7 @@ struct Departure {
   std::vector<TensorSpec> values;  // without names
   std::vector<uint8_t> wants;
   std::vector<Partner> to;
+  c10::Device device = c10::Device(c10::kCPU);  // of the values
 };
 
 /// Several senders' parts are put together along the first dimension, which is the rows.

@@ -85,7 +85,8 @@ bool StageGradients::needs_preparation() const {
 void StageGradients::prepare() {
   reducer_.reset();
   // All gradients are there when the first one is marked, so that nothing is left to overlap with but other stages.
-  const ReducerOptions options{.reduction = Reduction::sum, .overlap = false, .sharding = sharding_};
+  const ReducerOptions options{
+      .reduction = Reduction::sum, .overlap = false, .sharding = sharding_, .device = reduced_by_replicas_[0].tensor.device()};
   reducer_ = std::make_unique<Reducer>(replicas_, specs_of(reduced_by_replicas_), options);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stage_pass.hpp"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -10,24 +9,16 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
+#include <tw/tensor/generator.hpp>
 #include <tw/tensor/tensor_copies.hpp>
 #include <utility>
 
 namespace tw::pipeline {
 namespace {
 
-/// Of LibTorch's generator, which blocks draw from.
-at::Tensor random_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::scoped_lock lock(generator.mutex());
-  return generator.get_state();
-}
-void set_random_state(const at::Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::scoped_lock lock(generator.mutex());
-  generator.set_state(state);
+bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const at::Tensor& x, const at::Tensor& y) { return x.equal(y); });
 }
 
 bool has_cotangents(const at::Tensor& tensor) { return tensor.is_floating_point() || tensor.is_complex(); }
@@ -93,7 +84,7 @@ std::vector<at::Tensor> StagePass::forward(std::vector<at::Tensor> inputs, const
   const bool any = std::any_of(trained.begin(), trained.end(), [](const at::Tensor& each) { return each.requires_grad(); }) ||
                    std::any_of(wants.begin(), wants.end(), [](uint8_t each) { return each != 0; });
   wanted_ = wants;
-  at::Tensor random;
+  std::vector<at::Tensor> random;
   for (size_t s = 0; s < segments_.size(); ++s) {
     Segment& segment = segments_[s];
     segment.inputs = std::move(inputs);
@@ -105,8 +96,8 @@ std::vector<at::Tensor> StagePass::forward(std::vector<at::Tensor> inputs, const
       inputs = segment.record();
       for (const torch::autograd::Edge& end : segment.ends) wanted_.push_back(static_cast<uint8_t>(end.is_valid()));
     } else {
-      const at::Tensor now = random_state();
-      if (!random.defined() || !random.equal(now)) random = now;  // one for all segments that draw nothing
+      std::vector<at::Tensor> now = random_states();
+      if (!equal(random, now)) random = std::move(now);  // one for all segments that draw nothing
       segment.random = random;
       inputs = segment.run();
       for (const at::Tensor& output : inputs) wanted_.push_back(static_cast<uint8_t>(any && has_cotangents(output)));
@@ -121,7 +112,7 @@ std::vector<at::Tensor> StagePass::backward(std::vector<at::Tensor> cotangents) 
     Segment& segment = segments_.back();
     if (!segment.has_graph) {
       if (!buffers) buffers.emplace(module_->buffers());
-      set_random_state(segment.random);
+      set_random_states(segment.random);
       segment.record();
     }
     cotangents = segment.backward(std::move(cotangents));

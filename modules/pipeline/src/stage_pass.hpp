@@ -36,7 +36,7 @@ class StagePass {
     Function function;
     std::vector<at::Tensor> inputs = {};  // those asked for are leaves
     std::vector<uint8_t> wants = {};
-    at::Tensor random = {};                // state of the generator before it
+    std::vector<at::Tensor> random = {};   // states of the generators before it
     torch::autograd::edge_list ends = {};  // of its graph, by output
     bool has_graph = false;
 

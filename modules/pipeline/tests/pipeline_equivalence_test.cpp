@@ -116,12 +116,17 @@ void expect_equals(Pipeline& ours, Reference& expected, const Case& of, const Dr
 void expect_equals_one_process(Factories (*blocks)(), const Case& of) {
   torch::manual_seed(1);
   Reference expected(stages_of(blocks(), of.options), of.options);
-  for (const StageModel& stage : expected.stages()) stage.module->to(torch::kDouble);
+  for (const StageModel& stage : expected.stages()) {
+    stage.module->to(torch::kDouble);
+    testing::place_module(stage.module);
+  }
   torch::manual_seed(1);
   Pipeline ours(world(), blocks(), of.options);
   ours.to(torch::kDouble);
+  testing::place_module(&ours);
   const auto draw = [](int64_t rows) {
-    return std::pair(Tensors{torch::randn({rows, 3}, torch::kDouble)}, Tensors{torch::randn({rows, 2}, torch::kDouble)});
+    return std::pair(Tensors{testing::place(torch::randn({rows, 3}, torch::kDouble))},
+                     Tensors{testing::place(torch::randn({rows, 2}, torch::kDouble))});
   };
   expect_equals(ours, expected, of, draw, squares);
 }

@@ -121,8 +121,8 @@ class Reference {
   /// By rows.
   static Tensors mean(const std::vector<Tensors>& of_replicas, const std::vector<int64_t>& rows) {
     Tensors means;
-    const torch::Tensor weights = torch::tensor(rows, torch::kDouble);
     for (size_t i = 0; i < of_replicas.front().size(); ++i) {
+      const torch::Tensor weights = torch::tensor(rows, torch::kDouble).to(of_replicas.front()[i].device());
       Tensors copies;
       for (const Tensors& replica : of_replicas) copies.push_back(replica[i]);
       const torch::Tensor all = torch::stack(copies);

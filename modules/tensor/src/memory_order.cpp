@@ -30,7 +30,7 @@ std::vector<int64_t> memory_order(const at::Tensor& tensor) {
   return order;
 }
 
-at::Tensor empty_in_order(at::IntArrayRef sizes, at::ScalarType dtype, at::IntArrayRef order) {
+at::Tensor empty_in_order(at::IntArrayRef sizes, const at::TensorOptions& options, at::IntArrayRef order) {
   std::vector<int64_t> strides(sizes.size());
   int64_t stride = 1;
   for (size_t i = order.size(); i-- > 0;) {
@@ -38,12 +38,12 @@ at::Tensor empty_in_order(at::IntArrayRef sizes, at::ScalarType dtype, at::IntAr
     strides[dimension] = stride;
     stride *= std::max<int64_t>(sizes[dimension], 1);
   }
-  return at::empty_strided(sizes, strides, dtype);
+  return at::empty_strided(sizes, strides, options);
 }
 
 at::Tensor in_order(const at::Tensor& tensor, at::IntArrayRef order) {
   if (lies_in(tensor, order)) return tensor;
-  return empty_in_order(tensor.sizes(), tensor.scalar_type(), order).copy_(tensor);
+  return empty_in_order(tensor.sizes(), tensor.options(), order).copy_(tensor);
 }
 
 at::Tensor as_in_memory(const at::Tensor& tensor) { return tensor.permute(memory_order(tensor)).contiguous(); }

@@ -55,7 +55,11 @@ std::vector<at::Tensor> unpack_shapes(const at::Tensor& packed, c10::Device devi
   });
 }
 
-std::vector<at::Tensor> unpack_in_order(const at::Tensor& packed) { return unpack(packed, empty_in_order); }
+std::vector<at::Tensor> unpack_in_order(const at::Tensor& packed, c10::Device device) {
+  return unpack(packed, [device](at::IntArrayRef sizes, at::ScalarType dtype, at::IntArrayRef order) {
+    return empty_in_order(sizes, at::device(device).dtype(dtype), order);
+  });
+}
 
 int64_t note_of(const at::Tensor& packed) { return packed.const_data_ptr<int64_t>()[0]; }
 

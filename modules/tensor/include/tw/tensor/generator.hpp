@@ -10,47 +10,58 @@
 #include <cstdint>
 #include <mutex>
 #include <tw/base/random.hpp>
+#include <vector>
 
 namespace tw {
 
-/// Puts the CPU's generator, and that of the current accelerator where there is one, back as they were.
+using Generators = c10::SmallVector<at::Generator, 2>;
+
+/// LibTorch's default ones: the CPU's, and that of the current accelerator where there is one.
+inline Generators default_generators() {
+  Generators generators{at::detail::getDefaultCPUGenerator()};
+  const auto accelerator = at::accelerator::getAccelerator();
+  if (accelerator && at::accelerator::deviceCount() > 0) {
+    generators.push_back(at::globalContext().defaultGenerator({*accelerator, at::accelerator::getDeviceIndex()}));
+  }
+  return generators;
+}
+
+/// Where the default generators are.
+inline std::vector<at::Tensor> random_states() {
+  std::vector<at::Tensor> states;
+  for (at::Generator& generator : default_generators()) {
+    const std::scoped_lock lock(generator.mutex());
+    states.push_back(generator.get_state());
+  }
+  return states;
+}
+inline void set_random_states(const std::vector<at::Tensor>& states) {
+  Generators generators = default_generators();
+  for (size_t i = 0; i < states.size(); ++i) {
+    const std::scoped_lock lock(generators[i].mutex());
+    generators[i].set_state(states[i]);
+  }
+}
+
+/// Puts the default generators back as they were.
 class GeneratorGuard {
  public:
-  GeneratorGuard() {
-    borrow(at::detail::getDefaultCPUGenerator());
-    const auto accelerator = at::accelerator::getAccelerator();
-    if (!accelerator || at::accelerator::deviceCount() == 0) return;
-    borrow(at::globalContext().defaultGenerator({*accelerator, at::accelerator::getDeviceIndex()}));
-  }
-  ~GeneratorGuard() {
-    for (auto& [generator, state] : borrowed_) {
-      const std::scoped_lock lock(generator.mutex());
-      generator.set_state(state);
-    }
-  }
+  GeneratorGuard() = default;
+  ~GeneratorGuard() { set_random_states(states_); }
   GeneratorGuard(const GeneratorGuard&) = delete;
   GeneratorGuard& operator=(const GeneratorGuard&) = delete;
 
   /// What is drawn from here on is a function of the two.
   void seed(uint64_t seed, uint64_t stream) {
-    for (auto& [generator, state] : borrowed_) {
+    for (at::Generator& generator : generators_) {
       const std::scoped_lock lock(generator.mutex());
       generator.set_current_seed(derived_seed(seed, stream));
     }
   }
 
  private:
-  void borrow(at::Generator generator) {
-    const std::scoped_lock lock(generator.mutex());
-    at::Tensor state = generator.get_state();
-    borrowed_.push_back({std::move(generator), std::move(state)});
-  }
-
-  struct Borrowed {
-    at::Generator generator;
-    at::Tensor state;
-  };
-  c10::SmallVector<Borrowed, 2> borrowed_;
+  Generators generators_ = default_generators();
+  std::vector<at::Tensor> states_ = random_states();
 };
 
 }  // namespace tw

@@ -12,7 +12,7 @@ namespace tw {
 std::vector<int64_t> memory_order(const at::Tensor& tensor);
 
 /// A tensor without gaps whose dimensions lie in that order; its values are not defined.
-at::Tensor empty_in_order(at::IntArrayRef sizes, at::ScalarType dtype, at::IntArrayRef order);
+at::Tensor empty_in_order(at::IntArrayRef sizes, const at::TensorOptions& options, at::IntArrayRef order);
 
 /// `tensor` with its dimensions in that order: itself where they are, else a copy without gaps.
 at::Tensor in_order(const at::Tensor& tensor, at::IntArrayRef order);

@@ -3,12 +3,18 @@
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/core/Tensor.h>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <string_view>
 #include <tw/base/contract.hpp>
 
 namespace tw {
 
 inline bool is_on_accelerator(const at::Tensor& tensor) { return at::accelerator::isAccelerator(tensor.device().type()); }
+
+/// That which this thread uses of a kind.
+inline c10::Device current_device(c10::DeviceType kind) {
+  return kind == c10::kCPU ? c10::Device(c10::kCPU) : c10::impl::VirtualGuardImpl(kind).getDevice();
+}
 
 /// For whatever reads or writes memory by itself. @param user for the message. @throws ContractError unless `tensor` is a dense one on the CPU.
 inline void expect_dense_on_cpu(const at::Tensor& tensor, std::string_view user) {

@@ -16,7 +16,7 @@ at::Tensor empty_packed_shapes();
 /// Contiguous tensors of these dtypes and shapes on `device`; their values are not defined.
 std::vector<at::Tensor> unpack_shapes(const at::Tensor& packed, c10::Device device);
 /// The same, whose dimensions lie in memory in the order of the packed ones, without gaps.
-std::vector<at::Tensor> unpack_in_order(const at::Tensor& packed);
+std::vector<at::Tensor> unpack_in_order(const at::Tensor& packed, c10::Device device);
 int64_t note_of(const at::Tensor& packed);
 
 }  // namespace tw
