@@ -14,9 +14,9 @@ at::Tensor pack_shapes(const std::vector<at::Tensor>& tensors, int64_t note = 0)
 /// One to receive into.
 at::Tensor empty_packed_shapes();
 /// Contiguous tensors of these dtypes and shapes on `device`; their values are not defined.
-std::vector<at::Tensor> unpack_shapes(const at::Tensor& packed, c10::Device device);
+std::vector<at::Tensor> unpack_shapes(const at::Tensor& packed, c10::Device device = c10::Device(c10::kCPU));
 /// The same, whose dimensions lie in memory in the order of the packed ones, without gaps.
-std::vector<at::Tensor> unpack_in_order(const at::Tensor& packed, c10::Device device);
+std::vector<at::Tensor> unpack_in_order(const at::Tensor& packed, c10::Device device = c10::Device(c10::kCPU));
 int64_t note_of(const at::Tensor& packed);
 
 }  // namespace tw
