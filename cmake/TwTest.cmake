@@ -17,6 +17,13 @@ list(APPEND TW_MPI_ENVIRONMENT "ASAN_OPTIONS=detect_container_overflow=0:detect_
 set(TW_TEST_ENVIRONMENT ${TW_MPI_ENVIRONMENT})
 list(TRANSFORM TW_TEST_ENVIRONMENT REPLACE "detect_leaks=0" "detect_leaks=1")
 
+# tw_test_folder(test): a folder of its own for the files of a run, since runs of one program go side by side.
+function(tw_test_folder test)
+  set(folder "${PROJECT_BINARY_DIR}/tmp/${test}")
+  file(MAKE_DIRECTORY "${folder}")
+  set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT "TEST_TMPDIR=${folder}")  # the last one counts
+endfunction()
+
 # Sanitizers make programs several times as slow.
 if(TW_SANITIZE)
   set(TW_PATIENCE 5)
@@ -34,6 +41,7 @@ function(tw_add_mpi_run test ranks timeout regex)
   endif()
   add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/tests/expect_output.sh" "${regex}" ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${ARGN})
   set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} LABELS mpi PROCESSORS ${cores} ENVIRONMENT "${TW_MPI_ENVIRONMENT}")
+  tw_test_folder(${test})
 endfunction()
 
 function(tw_collect kind file)
@@ -100,6 +108,7 @@ function(tw_add_local_run kind program timeout)
   math(EXPR timeout "${timeout} * ${TW_PATIENCE}")
   add_test(NAME ${run} COMMAND ${program})
   set_tests_properties(${run} PROPERTIES TIMEOUT ${timeout} LABELS ${kind} ENVIRONMENT "${TW_TEST_ENVIRONMENT}")
+  tw_test_folder(${run})
   get_property(files DIRECTORY PROPERTY TW_FILES_${kind})
   tw_list_run(${run} ${files})
 endfunction()
