@@ -109,11 +109,11 @@ std::string text_of_file(const std::filesystem::path& path) {
 }
 
 // The model's stage of this rank, as planned for all ranks of the axis.
-train::Model make_stages(const TrainConfig& config, const Callable& whole, const Mesh& mesh, TrainSetup& setup) {
+train::Model make_stages(const TrainConfig& config, const Callable& whole, const Mesh& mesh, c10::Device device, TrainSetup& setup) {
   const Communicator& comm = mesh["stage"];
   const int64_t rows = rows_of_a_pass(config, mesh["data"].size());
   const StageOptions& options = config.pipeline;
-  whole.module->to(dtype_of(config));
+  whole.module->to(device, dtype_of(config));
   pipeline::ModelPlanOptions of_plan{.devices = comm.size(), .batch = rows, .profile_cache = options.profile_cache};
   if (options.micro_batches > 0) of_plan.micro_batches = static_cast<int>(options.micro_batches);
   if (options.schedule == "gpipe") of_plan.schedule = pipeline::ScheduleKind::gpipe;
@@ -122,7 +122,7 @@ train::Model make_stages(const TrainConfig& config, const Callable& whole, const
     return std::vector<at::Tensor>{forward(inputs[0].to(dtype))};
   };
   // On the whole mesh, so that all copies of the model are cut alike.
-  pipeline::ModelPlan planned = plan_together(mesh.comm(), *whole.module, forward, {first_samples(*setup.train_set, rows).inputs}, of_plan);
+  pipeline::ModelPlan planned = plan_together(mesh.comm(), *whole.module, forward, {first_samples(*setup.train_set, rows, device).inputs}, of_plan);
   if (!options.plan.empty()) {
     on_all_ranks(mesh.comm(), "reading the plan " + options.plan.string(),
                  [&] { planned.use(pipeline::plan_from_json(text_of_file(options.plan), planned.result().profile, comm.size())); });
@@ -228,11 +228,6 @@ int64_t available_memory() {
   return 0;
 }
 
-void expect_trains_on_devices(const TrainConfig& config) {
-  if (config.mesh.stage == 1) return;
-  throw Error(concat("model.device = \"", config.model.device, "\": a model in stages trains on the CPU as yet"));
-}
-
 // Evaluation comes after a whole epoch: late for learning that the model does not take the test set.
 void try_test_set(const TrainSetup& setup) {
   const torch::NoGradGuard no_grad;
@@ -240,7 +235,8 @@ void try_test_set(const TrainSetup& setup) {
   const Batch batch = first_samples(*setup.test_set, 1, setup.model.device());
   setup.model.set_training(false);
   try {
-    (void)setup.objective.loss(setup.model.forward(batch.inputs), batch.targets);
+    const at::Tensor outputs = setup.model.forward(batch.inputs);
+    (void)setup.objective.loss(outputs, batch.targets.to(outputs.device()));
   } catch (const c10::Error& error) {
     throw Error(concat("the model does not take the test set, whose inputs are ", batch.inputs.sizes().slice(1), " and targets ",
                        batch.targets.sizes().slice(1), ": ", error.what_without_backtrace()));
@@ -268,7 +264,6 @@ train::Trainer make_trainer(const TrainConfig& config, TrainSetup& setup, const 
 }
 
 TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData data, c10::Device device) {
-  if (!device.is_cpu()) expect_trains_on_devices(config);
   TrainSetup setup;
   setup.train_set = std::move(data.train_set);
   setup.test_set = std::move(data.test_set);
@@ -284,7 +279,7 @@ TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData dat
     setup.model = train::load_torchscript(config.model.path);
   } else {
     const Callable whole = make_model(config, *setup.train_set);
-    setup.model = config.mesh.stage > 1 ? make_stages(config, whole, mesh, setup) : train::model_of(whole.module, whole.forward);
+    setup.model = config.mesh.stage > 1 ? make_stages(config, whole, mesh, device, setup) : train::model_of(whole.module, whole.forward);
   }
   setup.model = placed(std::move(setup.model), dtype_of(config), device);
   setup.optimizer = make_optimizer(config.optimizer, setup.model.tensors());

@@ -72,6 +72,29 @@ TEST(Accelerator, TrainsAsTheCpuDoes) {
   for (size_t step = 0; step < expected.size(); ++step) EXPECT_NEAR(got[step], expected[step], 1e-12) << step;
 }
 
+TEST(Accelerator, RecurrentLayersTrainAsTheCpus) {
+  const auto gradients = [](const auto& make, c10::Device device) {
+    torch::manual_seed(5);
+    auto net = make();
+    net->to(torch::kDouble);
+    const at::Tensor x = torch::randn({5, 3, 4}, torch::kDouble);
+    for (const at::Tensor& parameter : net->parameters()) accelerator::move(parameter, device);
+    std::get<0>(net->forward(x.to(device))).square().sum().backward();
+    std::vector<at::Tensor> found;
+    for (const at::Tensor& parameter : net->parameters()) found.push_back(parameter.grad().cpu());
+    return found;
+  };
+  const auto expect_same = [&](const auto& make) {
+    const auto expected = gradients(make, torch::kCPU);
+    const auto found = gradients(make, accelerator::device(1));
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(found[i].allclose(expected[i], 1e-12, 1e-13)) << i;
+  };
+  for (const bool bias : {false, true}) {
+    expect_same([&] { return torch::nn::LSTM(torch::nn::LSTMOptions(4, 3).num_layers(2).bidirectional(true).bias(bias)); });
+    expect_same([&] { return torch::nn::GRU(torch::nn::GRUOptions(4, 3).num_layers(2).bias(bias)); });
+  }
+}
+
 TEST(Accelerator, OperatorsEqualTheCpus) {
   const at::Tensor x = torch::randn({5, 7}, torch::kDouble);
   const at::Tensor y = torch::randn({7, 5}, torch::kDouble);

@@ -26,6 +26,7 @@ constexpr size_t alignment = 256;
 
 struct Block {
   size_t bytes = 0;
+  size_t asked = 0;                  // by whoever allocated it, without what alignment adds
   c10::Stream owner;                 // that it was allocated for
   std::vector<c10::Stream> users{};  // other streams that record_stream() named
 };
@@ -41,20 +42,22 @@ class Region {
     free_[0] = region_bytes;
   }
 
-  std::byte* allocate(size_t bytes) {
-    bytes = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-    std::byte* memory = try_to_allocate(bytes);
+  std::byte* allocate(size_t asked) {
+    const size_t bytes = (std::max<size_t>(asked, 1) + alignment - 1) / alignment * alignment;
+    std::byte* memory = try_to_allocate(bytes, asked);
     if (memory == nullptr) {
       finish_all();  // what was freed may still wait for its stream
-      memory = try_to_allocate(bytes);
+      memory = try_to_allocate(bytes, asked);
     }
     TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "the simulated accelerator has no ", bytes, " bytes left");
+    report(memory, static_cast<int64_t>(asked), current_device());
     return memory;
   }
 
   // Used anew when all streams that may read it have done what they have now. It holds no numbers from then on.
   void free(std::byte* memory) {
     Block block = take(memory);
+    report(memory, -static_cast<int64_t>(block.asked), block.owner.device());
     const auto at = static_cast<size_t>(memory - trap_);
     auto streams = std::move(block.users);
     streams.push_back(block.owner);
@@ -83,7 +86,12 @@ class Region {
     return static_cast<std::byte*>(memory);
   }
 
-  std::byte* try_to_allocate(size_t bytes) {
+  // To profilers, as allocators do.
+  static void report(void* memory, int64_t bytes, c10::Device device) {
+    if (bytes != 0 && c10::memoryProfilingEnabled()) c10::reportMemoryUsageToProfiler(memory, bytes, 0, 0, device);
+  }
+
+  std::byte* try_to_allocate(size_t bytes, size_t asked) {
     const std::lock_guard lock(mutex_);
     const auto fits = [&](const auto& part) { return part.second >= bytes; };
     const auto found = std::find_if(free_.begin(), free_.end(), fits);
@@ -91,7 +99,7 @@ class Region {
     const auto [at, size] = *found;
     free_.erase(found);
     if (size > bytes) free_[at + bytes] = size - bytes;
-    blocks_.insert({at, {bytes, current_stream(current_device())}});
+    blocks_.insert({at, {bytes, asked, current_stream(current_device())}});
     return trap_ + at;
   }
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "memory.hpp"
+#include "recurrent.hpp"
 #include "streams.hpp"
 
 namespace tw::testing::accelerator {
@@ -313,6 +314,7 @@ void register_operators() {
   aten.impl("mse_loss", torch::CppFunction::makeFromBoxedFunction<&any_operator>());  // else of mse_loss.out, which resizes what it was given
   aten.impl("convolution_overrideable", convolution);
   aten.impl("convolution_backward_overrideable", convolution_backward);
+  register_recurrent_cells(aten);
   // A copy of a conjugated or negated view sees to that by itself; resolving it first would take a copy.
   static torch::Library conjugated(torch::Library::IMPL, "aten", c10::DispatchKey::Conjugate, __FILE__, __LINE__);
   conjugated.impl("_copy_from", torch::CppFunction::makeFallthrough());

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/tensor/on_cpu.hpp>
 
 namespace tw::graph {
 namespace {
@@ -16,7 +17,25 @@ std::vector<Size> fixed_sizes(const std::vector<int64_t>& numbers) {
   return sizes;
 }
 
+/// An accelerator by its kind alone: each rank has one of its own.
+Device device_of(c10::Device device) {
+  if (!at::accelerator::isAccelerator(device.type())) return {device.str()};
+  if (device.has_index()) expect_current(device);
+  return {c10::DeviceTypeName(device.type(), /*lower_case=*/true)};
+}
+
+c10::Device current(const Device& device) {
+  const c10::Device named(device.name);
+  return named.has_index() ? named : current_device(named.type());
+}
+
 }  // namespace
+
+void expect_current(c10::Device device) {
+  if (!at::accelerator::isAccelerator(device.type()) || device == current_device(device.type())) return;
+  throw Error(concat("it lies on ", device.str(), ", but ", current_device(device.type()).str(),
+                     " is the current device: what a graph has on accelerators is on the current one"));
+}
 
 Argument argument_of(const c10::IValue& value, const std::function<int(const at::Tensor&)>& ref) {
   if (value.isNone()) return std::monostate{};
@@ -26,7 +45,7 @@ Argument argument_of(const c10::IValue& value, const std::function<int(const at:
   if (value.isSymInt()) return Size{.fixed = value.toSymInt().guard_int(__FILE__, __LINE__)};
   if (value.isDouble()) return value.toDouble();
   if (value.isString()) return value.toStringRef();
-  if (value.isDevice()) return Device{value.toDevice().str()};
+  if (value.isDevice()) return device_of(value.toDevice());
   if (value.isIntList()) return fixed_sizes(value.toIntVector());
   if (value.isSymIntList()) {
     std::vector<int64_t> numbers;
@@ -89,7 +108,7 @@ c10::IValue ivalue_of(const Argument& argument, int64_t rows) {
     c10::IValue operator()(Size value) const { return value.of(rows); }
     c10::IValue operator()(double value) const { return value; }
     c10::IValue operator()(const std::string& value) const { return value; }
-    c10::IValue operator()(const Device& value) const { return c10::Device(value.name); }
+    c10::IValue operator()(const Device& value) const { return current(value); }
     c10::IValue operator()(const Ref&) const { return {}; }
     c10::IValue operator()(const std::vector<Ref>&) const { return {}; }
     c10::IValue operator()(const std::vector<bool>& value) const {

@@ -15,7 +15,10 @@ Argument argument_of(const c10::IValue& value, const std::function<int(const at:
 Argument with_rows(const Argument& argument, int64_t rows, const Argument& other, int64_t other_rows);
 Size with_rows(int64_t size, int64_t rows, int64_t other, int64_t other_rows);
 
-/// What the operator takes where no tensor is part of it; of sizes that depend on the rows, none.
+/// @throws Error for an accelerator that this thread does not compute on
+void expect_current(c10::Device device);
+
+/// What the operator takes where no tensor is part of it; of sizes that depend on the rows, none; of accelerators, the current one.
 c10::IValue ivalue_of(const Argument& argument, int64_t rows);
 
 /// Whether ivalue_of() depends on the rows.

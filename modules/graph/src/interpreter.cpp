@@ -14,6 +14,7 @@
 #include <tw/base/error.hpp>
 #include <tw/base/numbers.hpp>
 #include <tw/base/random.hpp>
+#include <tw/tensor/on_cpu.hpp>
 
 #include "arguments.hpp"
 #include "random.hpp"
@@ -55,7 +56,9 @@ class Interpreter::Impl {
   Impl(const Graph& graph, const std::vector<int>& nodes, std::vector<int> inputs, std::vector<int> outputs,
        const std::function<at::Tensor(const std::string&)>& bind)
       : inputs_(std::move(inputs)), outputs_(std::move(outputs)), values_(graph.values.size()) {
-    for (const auto& [value, tensor] : graph.constants) values_[at(value)] = tensor;
+    for (const auto& [value, tensor] : graph.constants) {
+      values_[at(value)] = is_on_accelerator(tensor) ? tensor.to(current_device(tensor.device().type())) : tensor;
+    }
     const std::set<int> given(inputs_.begin(), inputs_.end());
     std::set<int> changed;
     std::vector<int> last_use(graph.values.size(), -1);

@@ -7,6 +7,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/graph/graph.hpp>
+#include <tw/tensor/on_cpu.hpp>
 
 namespace tw::graph {
 namespace {
@@ -98,7 +99,7 @@ at::ScalarType dtype_from(const std::string& name) {
 }
 
 Json json_of(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.detach().contiguous().flatten();
+  const at::Tensor flat = on_cpu(tensor.detach(), "a graph's JSON").contiguous().flatten();
   Json data = Json::array();
   if (at::isFloatingType(tensor.scalar_type())) {
     const at::Tensor doubles = flat.to(at::kDouble);
@@ -107,7 +108,9 @@ Json json_of(const at::Tensor& tensor) {
     const at::Tensor integers = flat.to(at::kLong);
     for (int64_t i = 0; i < flat.numel(); ++i) data.push_back(integers.const_data_ptr<int64_t>()[i]);
   }
-  return {{"data", data}, {"is_number", tensor.unsafeGetTensorImpl()->is_wrapped_number()}};
+  Json made{{"data", data}, {"is_number", tensor.unsafeGetTensorImpl()->is_wrapped_number()}};
+  if (is_on_accelerator(tensor)) made["device"] = c10::DeviceTypeName(tensor.device().type(), /*lower_case=*/true);
+  return made;
 }
 
 at::Tensor tensor_from(const Json& json, const Value& value) {
@@ -123,6 +126,7 @@ at::Tensor tensor_from(const Json& json, const Value& value) {
     flat = at::tensor(data.get<std::vector<int64_t>>(), at::kLong);
   }
   at::Tensor tensor = flat.to(value.dtype).reshape(sizes);
+  if (json.contains("device")) tensor = tensor.to(current_device(c10::Device(json.at("device").get<std::string>()).type()));
   tensor.unsafeGetTensorImpl()->set_wrapped_number(json.at("is_number").get<bool>() && tensor.dim() == 0);
   return tensor;
 }

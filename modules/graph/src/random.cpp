@@ -14,6 +14,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/random.hpp>
+#include <tw/tensor/on_cpu.hpp>
 
 namespace tw::graph {
 namespace {
@@ -49,10 +50,12 @@ void fill_rows(T* out, int64_t rows, int64_t columns, const Numbers& of, const a
   }
 }
 
-/// A tensor of `sizes` whose elements `number` gives, row by row, wherever the rows lie.
+/// A tensor of `sizes` whose elements `number` gives, row by row, wherever the rows lie. Drawn on the host, so that it is the same on all kinds of
+/// devices, and copied to `device` without a wait.
 template <class T>
-at::Tensor by_rows(at::IntArrayRef sizes, const Numbers& of, const auto& number) {
-  const auto options = at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value);
+at::Tensor by_rows(at::IntArrayRef sizes, c10::Device device, const Numbers& of, const auto& number) {
+  const bool goes_away = at::accelerator::isAccelerator(device.type());
+  const auto options = at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value).pinned_memory(goes_away);
   const int64_t elements = c10::multiply_integers(sizes);
   const bool whole = !of.place || elements == 0;
   const int64_t rows = whole ? 1 : of.rows;
@@ -68,13 +71,19 @@ at::Tensor by_rows(at::IntArrayRef sizes, const Numbers& of, const auto& number)
     split.insert(split.end(), sizes.begin() + of.place->dimension + 1, sizes.end());
     split.insert(split.begin(), rows);
   }
-  const at::Tensor drawn = at::empty(whole ? sizes : at::IntArrayRef(split), options);
+  at::Tensor drawn = at::empty(whole ? sizes : at::IntArrayRef(split), options);
   fill_rows(drawn.mutable_data_ptr<T>(), rows, elements / std::max<int64_t>(rows, 1), of, number);
+  if (goes_away) drawn = drawn.to(device, /*non_blocking=*/true);
   return whole ? drawn : drawn.movedim(0, static_cast<int64_t>(dimension) + 1).reshape(sizes);
 }
 
-at::Tensor numbers_of(at::IntArrayRef sizes, const Numbers& of, Transform transform, double a = 0, double b = 1) {
-  return by_rows<double>(sizes, of, [&](CounterRng& numbers) { return of.middle ? middle_of(transform, a, b) : transform(numbers, a, b); });
+at::Tensor numbers_of(at::IntArrayRef sizes, c10::Device device, const Numbers& of, Transform transform, double a = 0, double b = 1) {
+  return by_rows<double>(sizes, device, of, [&](CounterRng& numbers) { return of.middle ? middle_of(transform, a, b) : transform(numbers, a, b); });
+}
+
+/// For each element of `like`.
+at::Tensor numbers_of(const at::Tensor& like, const Numbers& of, Transform transform, double a = 0, double b = 1) {
+  return numbers_of(like.sizes(), like.device(), of, transform, a, b);
 }
 
 /// Zero with probability p and 1 / (1 - p) otherwise.
@@ -82,7 +91,7 @@ at::Tensor dropout(const at::Tensor& input, double p, const Numbers& of) {
   if (p == 0 || input.numel() == 0) return input;
   const auto threshold = static_cast<uint64_t>(std::ldexp(p, 32));  // a number below it: zero
   const auto kept = static_cast<float>(1 / (1 - p));
-  const at::Tensor factors = by_rows<float>(input.sizes(), of, [&](CounterRng& numbers) {
+  const at::Tensor factors = by_rows<float>(input.sizes(), input.device(), of, [&](CounterRng& numbers) {
     return of.middle ? 1.0F : numbers() < threshold ? 0.0F : kept;
   });
   return at::mul(input, factors.to(input.options()));
@@ -90,16 +99,16 @@ at::Tensor dropout(const at::Tensor& input, double p, const Numbers& of) {
 
 at::Tensor bernoulli(const at::Tensor& probabilities, const Numbers& of) {
   const c10::AutoGradMode no_gradients(false);
-  return at::lt(numbers_of(probabilities.sizes(), of, between), probabilities);
+  return at::lt(numbers_of(probabilities, of, between), probabilities);
 }
 
-at::Tensor bernoulli(at::IntArrayRef sizes, double p, const Numbers& of) { return numbers_of(sizes, of, between).lt(p); }
+at::Tensor bernoulli(const at::Tensor& like, double p, const Numbers& of) { return numbers_of(like, of, between).lt(p); }
 
 /// As LibTorch has it: what is not above zero is multiplied by a number between `lower` and `upper`, the slopes are kept in `noise`.
 at::Tensor rrelu(const Arguments& arguments, const Numbers& of, bool in_place) {
   const at::Tensor input = arguments[0].toTensor();
   const at::Tensor noise = arguments[1].toTensor();
-  const at::Tensor slopes = numbers_of(input.sizes(), of, between, arguments[2].toScalar().toDouble(), arguments[3].toScalar().toDouble());
+  const at::Tensor slopes = numbers_of(input, of, between, arguments[2].toScalar().toDouble(), arguments[3].toScalar().toDouble());
   {
     const c10::AutoGradMode no_gradients(false);
     noise.copy_(at::where(input.detach().gt(0), at::ones_like(slopes), slopes));
@@ -111,11 +120,13 @@ at::Tensor filled(const at::Tensor& tensor, const at::Tensor& values) {
   return at::Tensor(tensor).copy_(values);  // autograd knows
 }
 
-/// What rand() and randn() are asked for. @param uniform below 1, which rounding to the nearest number could reach
-at::Tensor as_asked(at::Tensor numbers, const c10::IValue& dtype, at::TensorOptions options, bool uniform) {
-  if (!dtype.isNone()) options = options.dtype(dtype.toScalarType());
+/// What rand(), randn() and their likes are asked for: arguments 1 and 3 are dtype and device, else they are those of `options`.
+at::Tensor as_asked(const Arguments& arguments, at::IntArrayRef sizes, at::TensorOptions options, const Numbers& of, Transform transform) {
+  if (!arguments.at(1).isNone()) options = options.dtype(arguments.at(1).toScalarType());
+  if (!arguments.at(3).isNone()) options = options.device(arguments.at(3).toDevice());
+  at::Tensor numbers = numbers_of(sizes, options.device(), of, transform);
   const at::ScalarType to = c10::typeMetaToScalarType(options.dtype());
-  if (uniform && to != at::kDouble) {
+  if (transform == between && to != at::kDouble) {  // below 1, which rounding to the nearest number could reach
     const double steps = to == at::kFloat ? 0x1p24 : to == at::kHalf ? 0x1p11 : 0x1p8;
     numbers = numbers.mul(steps).floor().div(steps);
   }
@@ -131,35 +142,29 @@ const std::map<std::string, Draw>& table() {
       {"aten::bernoulli",
        [](const Arguments& a, const Numbers& n) {  // .p has a probability in place of the generator
          const at::Tensor self = a[0].toTensor();
-         return (a[1].isDouble() ? bernoulli(self.sizes(), a[1].toDouble(), n) : bernoulli(self, n)).to(self.scalar_type());
+         return (a[1].isDouble() ? bernoulli(self, a[1].toDouble(), n) : bernoulli(self, n)).to(self.scalar_type());
        }},
       {"aten::bernoulli_",
        [](const Arguments& a, const Numbers& n) {
          const at::Tensor self = a[0].toTensor();
-         return filled(self, a[1].isTensor() ? bernoulli(a[1].toTensor().expand_as(self), n) : bernoulli(self.sizes(), a[1].toDouble(), n));
+         return filled(self, a[1].isTensor() ? bernoulli(a[1].toTensor().expand_as(self), n) : bernoulli(self, a[1].toDouble(), n));
        }},
       {"aten::uniform_",
        [](const Arguments& a, const Numbers& n) {
-         return filled(a[0].toTensor(), numbers_of(a[0].toTensor().sizes(), n, between, a[1].toDouble(), a[2].toDouble()));
+         return filled(a[0].toTensor(), numbers_of(a[0].toTensor(), n, between, a[1].toDouble(), a[2].toDouble()));
        }},
       {"aten::normal_",
        [](const Arguments& a, const Numbers& n) {
-         return filled(a[0].toTensor(), numbers_of(a[0].toTensor().sizes(), n, normal, a[1].toDouble(), a[2].toDouble()));
+         return filled(a[0].toTensor(), numbers_of(a[0].toTensor(), n, normal, a[1].toDouble(), a[2].toDouble()));
        }},
       {"aten::exponential_",
-       [](const Arguments& a, const Numbers& n) {
-         return filled(a[0].toTensor(), numbers_of(a[0].toTensor().sizes(), n, exponential, a[1].toDouble()));
-       }},
+       [](const Arguments& a, const Numbers& n) { return filled(a[0].toTensor(), numbers_of(a[0].toTensor(), n, exponential, a[1].toDouble())); }},
       {"aten::rand_like",
-       [](const Arguments& a, const Numbers& n) {
-         return as_asked(numbers_of(a[0].toTensor().sizes(), n, between), a[1], a[0].toTensor().options(), true);
-       }},
+       [](const Arguments& a, const Numbers& n) { return as_asked(a, a[0].toTensor().sizes(), a[0].toTensor().options(), n, between); }},
       {"aten::randn_like",
-       [](const Arguments& a, const Numbers& n) {
-         return as_asked(numbers_of(a[0].toTensor().sizes(), n, normal), a[1], a[0].toTensor().options(), false);
-       }},
-      {"aten::rand", [](const Arguments& a, const Numbers& n) { return as_asked(numbers_of(a[0].toIntVector(), n, between), a[1], {}, true); }},
-      {"aten::randn", [](const Arguments& a, const Numbers& n) { return as_asked(numbers_of(a[0].toIntVector(), n, normal), a[1], {}, false); }},
+       [](const Arguments& a, const Numbers& n) { return as_asked(a, a[0].toTensor().sizes(), a[0].toTensor().options(), n, normal); }},
+      {"aten::rand", [](const Arguments& a, const Numbers& n) { return as_asked(a, a[0].toIntVector(), {}, n, between); }},
+      {"aten::randn", [](const Arguments& a, const Numbers& n) { return as_asked(a, a[0].toIntVector(), {}, n, normal); }},
       {"aten::rrelu_with_noise", [](const Arguments& a, const Numbers& n) { return rrelu(a, n, false); }},
       {"aten::rrelu_with_noise_", [](const Arguments& a, const Numbers& n) { return rrelu(a, n, true); }},
   };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recorder.hpp"
 
+#include <ATen/Context.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/ObservedOperators.h>
 #include <c10/core/GradMode.h>
@@ -21,6 +22,30 @@ std::vector<c10::IValue> last_of(const torch::jit::Stack& stack, size_t count) {
   return values;
 }
 
+/// While it lives, LibTorch makes attention and recurrent layers of operators that a graph can draw for, and not of CUDA's kernels, which draw by
+/// themselves.
+class WithoutFusedKernels {
+ public:
+  WithoutFusedKernels() { set(false, false, false, false); }
+  ~WithoutFusedKernels() { set(flash_, memory_efficient_, cudnn_attention_, cudnn_); }
+  WithoutFusedKernels(const WithoutFusedKernels&) = delete;
+  WithoutFusedKernels& operator=(const WithoutFusedKernels&) = delete;
+
+ private:
+  void set(bool flash, bool memory_efficient, bool cudnn_attention, bool cudnn) {
+    context_.setSDPUseFlash(flash);
+    context_.setSDPUseMemEfficient(memory_efficient);
+    context_.setSDPUseCuDNN(cudnn_attention);
+    context_.setUserEnabledCuDNN(cudnn);
+  }
+
+  at::Context& context_ = at::globalContext();
+  bool flash_ = context_.userEnabledFlashSDP();
+  bool memory_efficient_ = context_.userEnabledMemEfficientSDP();
+  bool cudnn_attention_ = context_.userEnabledCuDNNSDP();
+  bool cudnn_ = context_.userEnabledCuDNN();
+};
+
 class Recorder final : public OperatorListener {
  public:
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) override {
@@ -30,6 +55,7 @@ class Recorder final : public OperatorListener {
     call.with_gradient = !with_gradient_ || c10::GradMode::is_enabled();
     call.inside = opened_ > 0;
     if (draws(op, call.arguments) && is_made_of_others(op)) {
+      const WithoutFusedKernels made_of_others;
       ++opened_;
       open(op, keys, stack);
       --opened_;

@@ -24,8 +24,8 @@ struct Place {
 
 /// A batch as run() gets it.
 struct Batch {
-  const std::vector<at::Tensor>& inputs;
-  const std::vector<at::Tensor>& targets;
+  std::vector<at::Tensor> inputs;
+  std::vector<at::Tensor> targets;
   const LossOfMany& loss;
   int64_t rows = 0;
   double weight = 1;  // of the gradient

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <optional>
 #include <tw/pipeline/pipeline.hpp>
 
 #include "batch_run.hpp"
@@ -30,10 +31,13 @@ class Pipeline::Impl {
   std::shared_ptr<int> pauses_ = std::make_shared<int>(0);
   at::Tensor calls_;  // of run(); in a checkpoint, so a tensor
   OnPhase on_phase_;
+  std::optional<c10::Device> device_of_others_;  // of the parameters of other ranks, where this one has none
 
   /// The rows of a batch on which all ranks agree; makes whatever must exist before any rank may throw. Collective; throws on all ranks alike.
   /// @param targets none: forward()
   int64_t agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets);
+  /// A batch, or on a rank without parameters and buffers, such as one that flattens, a copy where those of others are. After agree_on_rows().
+  std::vector<at::Tensor> beside_model(std::vector<at::Tensor> batch) const;
 };
 
 /// By stage, whatever `options` say.

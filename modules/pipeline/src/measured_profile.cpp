@@ -182,7 +182,7 @@ ProfileCache cache_of(const Graph& graph, const Bind& bind, const Tensors& examp
   TW_EXPECTS(options.repetitions >= 1, "a measurement has one repetition at least, got ", options.repetitions);
   TW_EXPECTS(example.size() == graph.inputs.size() && !example.empty(), "the graph takes ", graph.inputs.size(), " tensors, the example has ",
              example.size());
-  return {options.cache, graph, bind, ranks, example[0].size(0)};
+  return {options.cache, graph, bind, example[0].device().type(), ranks, example[0].size(0)};
 }
 
 }  // namespace

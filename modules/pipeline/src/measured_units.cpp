@@ -3,6 +3,7 @@
 
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -11,6 +12,7 @@
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/numbers.hpp>
+#include <tw/tensor/on_cpu.hpp>
 
 #include "allocation_log.hpp"
 #include "allocation_peak.hpp"
@@ -56,9 +58,17 @@ std::string form_of(const Graph& graph, const Piece& piece, const std::vector<bo
   return form + gradients;
 }
 
-double time_of(const std::function<void()>& run) {
+/// Until a device has done what it was given.
+void finish(c10::Device device) {
+  if (at::accelerator::isAccelerator(device.type())) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
+/// Of `run`, and of what it gives the device to do.
+double time_of(c10::Device device, const std::function<void()>& run) {
+  finish(device);
   const Stopwatch watch;
   run();
+  finish(device);
   return watch.elapsed().count();
 }
 
@@ -99,7 +109,7 @@ MeasuredUnits::MeasuredUnits(const Graph& graph, const std::function<at::Tensor(
 }
 
 std::vector<double> MeasuredUnits::saved_bytes(const Tensors& inputs) const {
-  const auto log = std::make_shared<AllocationLog>(pieces_.size());
+  const auto log = std::make_shared<AllocationLog>(pieces_.size(), inputs[0].device().type());
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, log);
   std::vector<int> last(graph_.values.size(), -1);
   for (size_t u = 0; u < pieces_.size(); ++u) {
@@ -127,7 +137,7 @@ std::vector<UnitCosts> MeasuredUnits::costs(const Tensors& inputs, const std::ve
     for (size_t u = 0; u < pieces_.size(); ++u) {
       const std::vector<size_t>& alike = units_of_form[forms_[u]];
       if (wanted[u] && alike[static_cast<size_t>(r) % alike.size()] == u) {
-        found[forms_[u]].push_back(costs_of(u, values, rows));
+        found[forms_[u]].push_back(costs_of(u, values, rows, inputs[0].device()));
       } else {
         run(u, values, rows);
       }
@@ -165,9 +175,9 @@ void MeasuredUnits::run(size_t unit, Tensors& values, int64_t rows) const {
   for (size_t i = 0; i < outputs.size(); ++i) values[at(pieces_[unit].outputs[i])] = std::move(outputs[i]);
 }
 
-UnitCosts MeasuredUnits::costs_of(size_t unit, Tensors& values, int64_t rows) const {
+UnitCosts MeasuredUnits::costs_of(size_t unit, Tensors& values, int64_t rows, c10::Device device) const {
   const Tensors inputs = inputs_of(unit, values);
-  UnitCosts costs{.forward_s = time_of([&] { run(unit, values, rows); })};
+  UnitCosts costs{.forward_s = time_of(device, [&] { run(unit, values, rows); })};
   Tensors wanted = parameters_[unit];
   Tensors gradients;
   for (const at::Tensor& each : wanted) gradients.push_back(at::zeros_like(each));
@@ -181,8 +191,8 @@ UnitCosts MeasuredUnits::costs_of(size_t unit, Tensors& values, int64_t rows) co
   }
   if (wanted.empty() || ends.empty()) return costs;
   for (const at::Tensor& each : cotangents) costs.workspace_bytes += static_cast<double>(each.nbytes());
-  costs.workspace_bytes += peak_bytes([&] {
-    costs.backward_s = time_of([&] {
+  costs.workspace_bytes += peak_bytes(device.type(), [&] {
+    costs.backward_s = time_of(device, [&] {
       const Tensors made = torch::autograd::grad(ends, wanted, cotangents, false, false, true);
       for (size_t i = 0; i < gradients.size(); ++i) {
         if (made[i].defined()) gradients[i].add_(made[i]);

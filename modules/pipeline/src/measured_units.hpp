@@ -18,7 +18,7 @@ struct UnitCosts {
 /// By unit, the rank that measures it. Units of one form have one rank, and each rank has as many forms as any other, or one more or less.
 std::vector<int> measuring_ranks(const std::vector<std::string>& forms, int ranks);
 
-/// A graph in units, each with an interpreter of its own.
+/// A graph in units, each with an interpreter of its own. Measured where the inputs lie.
 class MeasuredUnits {
  public:
   /// @param graph kept by reference. @param bind gives a parameter's or buffer's tensor by its name
@@ -39,7 +39,7 @@ class MeasuredUnits {
   std::vector<at::Tensor> inputs_of(size_t unit, const std::vector<at::Tensor>& values) const;
   void run(size_t unit, std::vector<at::Tensor>& values, int64_t rows) const;
   /// Runs the unit, and its backward pass with what adds to the gradients of parameters.
-  UnitCosts costs_of(size_t unit, std::vector<at::Tensor>& values, int64_t rows) const;
+  UnitCosts costs_of(size_t unit, std::vector<at::Tensor>& values, int64_t rows, c10::Device device) const;
 
   const graph::Graph& graph_;
   std::vector<graph::Piece> pieces_;

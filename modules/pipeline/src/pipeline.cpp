@@ -12,11 +12,22 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/releasing_others.hpp>
+#include <tw/tensor/on_cpu.hpp>
 
 #include "impl.hpp"
 
 namespace tw::pipeline {
 namespace {
+
+constexpr int64_t no_device = -1;
+
+/// That of the first tensor.
+int64_t device_type_of(const torch::nn::Module& module) {
+  for (const auto& tensors : {module.parameters(), module.buffers()}) {
+    if (!tensors.empty()) return static_cast<int64_t>(tensors.front().device().type());
+  }
+  return no_device;
+}
 
 std::vector<int> replicas_of(const PipelineOptions& options) {
   return options.replicas.empty() ? std::vector<int>(static_cast<size_t>(options.schedule.stages), 1) : options.replicas;
@@ -79,10 +90,10 @@ Pipeline::Impl::Impl(Start start)
 }
 
 int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets) {
-  const at::Tensor mine = at::tensor(
-      {place_.is_first() ? common_rows(inputs) : 0, place_.is_last() && targets != nullptr ? common_rows(*targets) : 0,
-       static_cast<int64_t>(*pauses_ > 0), static_cast<int64_t>(targets != nullptr), static_cast<int64_t>(gradients_->needs_preparation())},
-      at::kLong);
+  const at::Tensor mine = at::tensor({place_.is_first() ? common_rows(inputs) : 0, place_.is_last() && targets != nullptr ? common_rows(*targets) : 0,
+                                      static_cast<int64_t>(*pauses_ > 0), static_cast<int64_t>(targets != nullptr),
+                                      static_cast<int64_t>(gradients_->needs_preparation()), device_type_of(*model_.module)},
+                                     at::kLong);
   const at::Tensor all = at::zeros({comm_.size(), mine.numel()}, at::kLong);
   allgather(comm_, mine, all);
   const auto of = all.accessor<int64_t, 2>();
@@ -97,11 +108,21 @@ int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, con
     TW_EXPECTS(of[rank][2] == of[0][2], "no_sync() is in force on some ranks alone");
     TW_EXPECTS(of[rank][3] == of[0][3], "some ranks call run(), others forward()");
   }
+  const auto kind_of_others = all.select(1, 5).max().item<int64_t>();
+  if (of[comm_.rank()][5] == no_device && kind_of_others != no_device) {
+    device_of_others_ = current_device(static_cast<c10::DeviceType>(kind_of_others));
+  }
   if (all.select(1, 4).any().item<bool>()) {
     if (gradients_->needs_preparation()) gradients_->prepare();
     comm_.barrier();
   }
   return rows;
+}
+
+std::vector<at::Tensor> Pipeline::Impl::beside_model(std::vector<at::Tensor> batch) const {
+  if (!device_of_others_) return batch;
+  for (at::Tensor& each : batch) each = each.to(*device_of_others_);
+  return batch;
 }
 
 Pipeline::Start Pipeline::start_of(const Communicator& comm, StageModel mine, const PipelineOptions& options) {
@@ -134,7 +155,10 @@ double Pipeline::run_many(const std::vector<at::Tensor>& inputs, const std::vect
 }
 
 double Pipeline::run_weighted(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss, double weight) {
-  const Batch batch{inputs, targets, loss, impl_->agree_on_rows(inputs, &targets), weight};
+  const int64_t rows = impl_->agree_on_rows(inputs, &targets);
+  const Place& place = impl_->place_;
+  const Batch batch{place.is_first() ? impl_->beside_model(inputs) : inputs, place.is_last() ? impl_->beside_model(targets) : targets, loss, rows,
+                    weight};
   return releasing_others(impl_->comm_, [&] {
     Impl& me = *impl_;
     me.gradients_->begin();
@@ -181,7 +205,7 @@ std::vector<at::Tensor> Pipeline::forward_many(const std::vector<at::Tensor>& in
     if (mine.count() > 0) {
       std::vector<at::Tensor> values;
       if (place.is_first()) {
-        for (const at::Tensor& each : inputs) values.push_back(each.narrow(0, mine.begin, mine.count()));
+        for (const at::Tensor& each : me.beside_model(inputs)) values.push_back(each.narrow(0, mine.begin, mine.count()));
       } else {
         values = receive_rows(me.comm_, place.ranks.partners(place.stage - 1, all, mine)).values;
       }

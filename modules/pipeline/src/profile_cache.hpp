@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <c10/core/DeviceType.h>
+
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -11,9 +13,9 @@ namespace tw::pipeline {
 /// Where a measured profile lies; see MeasureOptions::cache. Local.
 class ProfileCache {
  public:
-  /// @param directory empty: nothing is read or written. @param ranks that measure at once. @param rows of the example
+  /// @param directory empty: nothing is read or written. @param kind of the device. @param ranks that measure at once. @param rows of the example
   ProfileCache(const std::filesystem::path& directory, const graph::Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind,
-               int ranks, int64_t rows);
+               c10::DeviceType kind, int ranks, int64_t rows);
 
   /// Nothing where there is none, or none that can be used: then with a warning that names the file.
   std::optional<Profile> read() const;

@@ -3,6 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -11,6 +12,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/gradients/clipping.hpp>
+#include <tw/tensor/on_cpu.hpp>
 
 namespace tw::pipeline {
 namespace {
@@ -27,6 +29,26 @@ void make_equal(const Communicator& comm, const std::vector<at::Tensor>& tensors
   const at::NoGradGuard no_grad;
   if (comm.size() == 1) return;
   for (const at::Tensor& each : tensors) broadcast(comm, each.detach(), Rank(0));
+}
+
+/// By tensor, 1 where it is not what it was. For those on an accelerator, the host waits once.
+at::Tensor changed_since(const std::vector<at::Tensor>& before, const std::vector<at::Tensor>& tensors) {
+  const at::Tensor changed = at::zeros({static_cast<int64_t>(tensors.size())}, at::kLong);
+  std::vector<int64_t> there;
+  std::vector<at::Tensor> differ;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    if (is_on_accelerator(tensors[i])) {
+      there.push_back(index);
+      differ.push_back(tensors[i].ne(before[i]).any());
+    } else {
+      changed[index] = tensors[i].equal(before[i]) ? 0 : 1;
+    }
+  }
+  if (there.empty()) return changed;
+  const at::Tensor read = at::stack(differ).cpu();
+  for (size_t k = 0; k < there.size(); ++k) changed[there[k]] = read[static_cast<int64_t>(k)];
+  return changed;
 }
 
 bool is_integral(const at::Tensor& tensor) { return !tensor.is_floating_point() && !tensor.is_complex(); }
@@ -192,8 +214,7 @@ void StageGradients::remember_buffers(int64_t mine, int64_t all) {
 
 void StageGradients::average_buffers() {
   if (replicas_.size() == 1 || buffers_.empty()) return;
-  const at::Tensor changed = at::zeros({static_cast<int64_t>(buffers_.size())}, at::kLong);
-  for (size_t i = 0; i < buffers_.size(); ++i) changed[static_cast<int64_t>(i)] = buffers_[i].equal(buffers_before_[i]) ? 0 : 1;
+  const at::Tensor changed = changed_since(buffers_before_, buffers_);
   allreduce(replicas_, changed, ReduceOp::max);
   const double share = static_cast<double>(rows_) / static_cast<double>(rows_of_all_);
   for (size_t i = 0; i < buffers_.size(); ++i) {

@@ -31,6 +31,7 @@ namespace fs = std::filesystem;
 /// A captured MLP whose inner layers are alike.
 struct Subject {
   explicit Subject(int64_t layers = 5) : mlp(std::vector<int64_t>(static_cast<size_t>(layers + 1), 16)) {
+    testing::place_module(mlp);
     std::vector<NamedTensor> parameters;
     for (const auto& each : mlp->named_parameters()) parameters.push_back({each.key(), each.value()});
     graph = graph::capture(graph::forward_of(*mlp), parameters, {}, {example});
@@ -40,14 +41,14 @@ struct Subject {
   }
 
   models::Mlp mlp;
-  Tensor example = torch::ones({6, 16});
+  Tensor example = testing::place(torch::ones({6, 16}));
   graph::Graph graph;
 };
 
 /// Empty, and the same on all ranks.
 fs::path new_directory(const std::string& name) {
   const fs::path path = fs::path(std::getenv("TEST_TMPDIR") != nullptr ? std::getenv("TEST_TMPDIR") : ::testing::TempDir()) /
-                        concat("measured_profile_", world().size(), '_', name);
+                        concat("measured_profile_", testing::device().is_cpu() ? "" : "simulated_", world().size(), '_', name);
   if (world().rank() == 0) fs::remove_all(path);
   return broadcast_string(world(), path.string(), Rank(0));
 }
@@ -135,7 +136,7 @@ TEST(MeasuredProfile, isExactAtTheRowsOfTheExample) {
     const Tensor all = x[0].matmul(x[0].t()).sin();
     return std::vector<Tensor>{all.cos(), all};
   };
-  const Tensor example = torch::ones({6, 3});
+  const Tensor example = testing::place(torch::ones({6, 3}));
   const graph::Graph graph = graph::capture(products, {}, {}, {example});
   const auto none = [](const std::string& name) -> Tensor { throw Error("there is no " + name); };
   const Profile profile = measured_profile(graph, none, {example}, {.repetitions = 1});
@@ -170,7 +171,10 @@ TEST(ProfileCache, isReadInPlaceOfMeasuring) {
     ASSERT_EQ(files.size(), 1U);
     const std::string name = files[0].filename();
     EXPECT_EQ(name.rfind(subject.graph.hash() + '_', 0), 0U) << name;
-    EXPECT_NE(name.find(concat("_cpu_", at::get_num_threads(), "threads_", world().size(), "ranks_6rows.json")), std::string::npos) << name;
+    EXPECT_NE(name.find(concat('_', testing::device().is_cpu() ? "cpu" : "simulated", '_', at::get_num_threads(), "threads_", world().size(),
+                               "ranks_6rows.json")),
+              std::string::npos)
+        << name;
     Profile marked = first;
     marked.operators[0].forward.fixed = 77;
     std::ofstream(files[0]) << to_json(marked);
@@ -187,7 +191,7 @@ TEST(ProfileCache, keepsOthersApart) {
   frozen.mlp->parameters()[0].requires_grad_(false);
   const MeasureOptions options{.repetitions = 1, .cache = new_directory("apart")};
   (void)measured_profile(world(), subject.graph, subject.bind(), {subject.example}, options);
-  (void)measured_profile(world(), subject.graph, subject.bind(), {torch::ones({8, 16})}, options);
+  (void)measured_profile(world(), subject.graph, subject.bind(), {testing::place(torch::ones({8, 16}))}, options);
   (void)measured_profile(world(), deeper.graph, deeper.bind(), {subject.example}, options);
   (void)measured_profile(world(), frozen.graph, frozen.bind(), {subject.example}, options);
   on_first([&] { EXPECT_EQ(files_of(options.cache).size(), 4U); });

@@ -321,7 +321,7 @@ class RandomModule : public torch::nn::Module {
   bool splits_matter_ = false;
 };
 
-/// A module and its batch, the same for the same seed.
+/// A module and its batch on the CPU, the same for the same seed.
 inline Trainee random_trainee(uint64_t seed) {
   const auto module = std::make_shared<RandomModule>(seed);
   const int64_t rows = 5 + static_cast<int64_t>(seed % 6);

@@ -42,8 +42,9 @@ Figures evaluate(const Communicator& comm, const Model& model, const Objective& 
     if (batch->size() == 0) continue;
     const at::Tensor outputs = model.forward(batch->inputs);
     if (!looks) continue;
-    sums[0] += objective.loss(outputs, batch->targets).item<double>() * static_cast<double>(batch->size());
-    for (size_t i = 0; i < objective.metrics.size(); ++i) sums[i + 1] += objective.metrics[i].sum(outputs, batch->targets);
+    const at::Tensor targets = batch->targets.to(outputs.device());  // where this rank has no parameters that say where
+    sums[0] += objective.loss(outputs, targets).item<double>() * static_cast<double>(batch->size());
+    for (size_t i = 0; i < objective.metrics.size(); ++i) sums[i + 1] += objective.metrics[i].sum(outputs, targets);
   }
   model.set_training(true);
   sums = sum_over_ranks(comm, std::move(sums));

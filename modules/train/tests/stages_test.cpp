@@ -49,6 +49,7 @@ Ran run(const tw::Communicator& comm, int stages, bool replicated, const Options
   auto net = std::make_shared<Pipeline>(
       mesh["stage"], blocks(), PipelineOptions{.schedule = one_forward_one_backward(static_cast<int>(replicas.size()), 3), .replicas = replicas});
   net->to(torch::kDouble);
+  tw::testing::place_module(net);
   const auto model = model_of(net);
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
   const auto data = squares(31);
@@ -124,7 +125,7 @@ TEST(Stages, TheBestModelIsWhole) {
   if (world().rank() != 0) return;
   const tw::SafetensorsFile saved(options.folder() / "best.safetensors");
   ASSERT_EQ(whole.size(), 8U) << "four layers of weight and bias";
-  for (const auto& each : whole) EXPECT_TRUE(saved.tensor(each.name).equal(each.tensor)) << each.name;
+  for (const auto& each : whole) EXPECT_TRUE(saved.tensor(each.name).equal(each.tensor.cpu())) << each.name;
 }
 
 /// Samples that count how often they are asked for.
@@ -172,6 +173,7 @@ struct Staged {
  private:
   static std::shared_ptr<Pipeline> in_double(std::shared_ptr<Pipeline> pipeline) {
     pipeline->to(torch::kDouble);
+    tw::testing::place_module(pipeline);
     return pipeline;
   }
 };
@@ -207,7 +209,7 @@ TEST(Stages, GradientsLandWhereTheyAreReduced) {
 
 TEST(Stages, TheTimelineShowsMicroBatches) {
   Options options = three_epochs("micro_batches");
-  options.trace = std::filesystem::path(testing::TempDir()) / "tw_train" / tw::concat("micro_batches_", world().size(), ".json");
+  options.trace = std::filesystem::path(testing::TempDir()) / "tw_train" / tw::concat(options.name, ".json");
   std::filesystem::create_directories(options.trace.parent_path());
   run(world(), world().size(), false, options);
   if (world().rank() != 0) return;

@@ -44,7 +44,7 @@ inline train::Model make_regressor(double dropout, bool on_device = true) {
 /// Options for a run that leaves nothing after but what a test asks for, in a folder of its own.
 inline train::Options quick(const std::string& name) {
   train::Options options;
-  options.name = concat(name, "_", world().size());
+  options.name = concat(name, device().is_cpu() ? "_" : "_device_", world().size());
   options.output = std::filesystem::path(::testing::TempDir()) / "tw_train";
   options.checkpoint.every_epochs = 0;
   return options;

@@ -16,6 +16,7 @@ using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tens
 ///
 /// Autograd, training mode and whatever else decides which operators are called are those of the caller: a model has one graph for training and one
 /// for evaluation. An answer that is true or false, and depends on data, is checked at each replay.
+/// Tensors may lie on an accelerator, all of them on the current one; the graph is for that kind.
 /// @param parameters, buffers all that forward uses, each tensor once. @param example the inputs, each [n, ...] with n the same for all.
 /// @throws Error naming the operator: where numbers are read from tensors (the flow may depend on data), a tensor that requires a gradient belongs to
 /// none of the parameters, the runs call different operators, or random numbers are drawn in a way that cannot be repeated by row; or saying what a

@@ -49,7 +49,7 @@ struct Ref {
   bool operator==(const Ref&) const = default;
 };
 struct Device {
-  std::string name;
+  std::string name;  ///< of an accelerator its kind, such as "cuda": whoever runs the graph has its current one
   bool operator==(const Device&) const = default;
 };
 /// What an operator is called with; std::monostate is none. dtypes, layouts and memory formats are integers, as LibTorch has them.

@@ -18,7 +18,10 @@ struct PassRows {
 };
 
 /// Runs nodes of a graph, operator by operator, so that autograd records as usual. Random numbers are drawn from a counter: by the pass, the node
-/// and the row, whatever the division of the batch.
+/// and the row, whatever the division of the batch and the kind of device.
+///
+/// What the graph has on an accelerator, such as constants, is on this thread's current one when the interpreter is made. Numbers are drawn on the
+/// host and copied there. The host waits for nothing but for what the module reads itself: answers that are checked.
 class Interpreter {
  public:
   /// @param nodes in the order of the graph. @param inputs, outputs values. @param bind gives the tensor of a parameter or buffer that is no input,

@@ -57,7 +57,8 @@ class ModelPlan {
   PlanResult result_;
 };
 
-/// Captures `module`, once in training and once in evaluation mode, measures its operators, and plans. Local.
+/// Captures `module`, once in training and once in evaluation mode, measures its operators, and plans. Local. Where the module lies on an
+/// accelerator, on this thread's current one, so does the example, and the plan is for such devices.
 /// @param forward calls the module; inputs and outputs have rows. @param example the inputs of a batch
 /// @throws Error as graph::capture() and plan(const Profile&, ...)
 ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example, const ModelPlanOptions& options);
