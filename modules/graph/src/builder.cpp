@@ -9,7 +9,6 @@
 #include <tw/base/error.hpp>
 #include <tw/base/numbers.hpp>
 #include <tw/tensor/memory_order.hpp>
-#include <tw/tensor/on_cpu.hpp>
 #include <unordered_map>
 
 #include "arguments.hpp"
@@ -168,9 +167,8 @@ class Builder {
     changed_storages_.insert(storage);
   }
 
-  /// Whether node `i` need not run: its answer is always the same, or what it makes is kept as a constant. That is filled by no operator, as by
-  /// torch::tensor({...}), or is the copy on an accelerator of a constant of the host, for which each pass would wait.
-  /// @param may_change what it depends on
+  /// Whether node `i` need not run: its answer is always the same, or what it makes is filled by no operator, as by torch::tensor({...}), and is kept
+  /// as a constant. @param may_change what it depends on
   bool is_constant(size_t i, bool may_change) {
     Node& node = graph_.nodes[i];
     if (numbers_.contains(i)) {
@@ -183,18 +181,10 @@ class Builder {
       const bool compares_with_itself = node.op == "aten::equal" && inputs.size() == 2 && inputs[0] == inputs[1];
       if (!may_change || compares_with_itself) return true;
     }
-    if (!is_filled_later(node.op) && !is_copy_of_constant(node)) return false;
-    if (node.of_batch || changed_storages_.contains(graph_.values[at(node.outputs[0])].storage)) return false;
+    if (!is_filled_later(node.op) || node.of_batch || changed_storages_.contains(graph_.values[at(node.outputs[0])].storage)) return false;
     graph_.values[at(node.outputs[0])].kind = Value::Kind::constant;
     graph_.constants.emplace_back(node.outputs[0], tensors_[at(node.outputs[0])]);
     return true;
-  }
-
-  bool is_copy_of_constant(const Node& node) const {
-    const std::vector<int> inputs = node.inputs();
-    if (inputs.size() != 1 || node.outputs.size() != 1 || node.outputs[0] < 0 || !node.changes.empty()) return false;
-    const bool from_host = graph_.values[at(inputs[0])].kind == Value::Kind::constant && tensors_[at(inputs[0])].is_cpu();
-    return from_host && is_on_accelerator(tensors_[at(node.outputs[0])]);
   }
 
   Graph graph_;

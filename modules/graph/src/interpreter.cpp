@@ -36,7 +36,8 @@ struct Step {
   std::vector<Tensors> tensors = {};
   std::vector<std::pair<size_t, Argument>> sizes = {};  // those that depend on the rows
   std::vector<int> outputs = {};
-  std::vector<int> done = {};  // values that nobody takes any more
+  std::vector<int> done = {};               // values that nobody takes any more
+  std::optional<size_t> non_blocking = {};  // the argument, of a copy of argument 0 to an accelerator
   bool is_drawn = false;
   bool with_gradient = true;
   std::optional<bool> answer = {};
@@ -134,6 +135,13 @@ class Interpreter::Impl {
         step.tensors.push_back(std::move(tensors));
       }
     }
+    for (size_t i = 0; i < declared.size(); ++i) {
+      const auto names_accelerator = [](const c10::IValue& each) {
+        return each.isDevice() && at::accelerator::isAccelerator(each.toDevice().type());
+      };
+      const bool is_asked = declared[i].name() == "non_blocking" && std::ranges::any_of(step.arguments, names_accelerator);
+      if (is_asked && std::holds_alternative<Ref>(node.arguments[0])) step.non_blocking = i;
+    }
     step.is_drawn = can_draw(node.op) && draws(*op, step.arguments);
     return step;
   }
@@ -142,6 +150,7 @@ class Interpreter::Impl {
     stack.assign(step.arguments.begin(), step.arguments.end());
     for (const auto& [i, size] : step.sizes) stack[i] = ivalue_of(size, pass.rows);
     for (const Step::Tensors& each : step.tensors) stack[each.argument] = tensors_of(each, values);
+    if (step.non_blocking) copy_without_wait(stack, *step.non_blocking);
     const c10::AutoGradMode mode(step.with_gradient && c10::GradMode::is_enabled());
     if (step.is_drawn) {
       const Numbers numbers{.seed = seed_of(pass.key, step.node), .first = pass.first, .rows = pass.rows, .place = step.rows, .middle = pass.probe};
@@ -151,6 +160,14 @@ class Interpreter::Impl {
       keep(step, stack, values, pass.probe);
     }
     for (const int value : step.done) values[at(value)] = at::Tensor();
+  }
+
+  /// What a module makes on the host in each pass and copies to the device, such as torch::tensor({...}).to(device), is not waited for.
+  static void copy_without_wait(torch::jit::Stack& stack, size_t non_blocking) {
+    const at::Tensor from = stack[0].toTensor();
+    if (!from.is_cpu() || from.requires_grad() || from.is_pinned()) return;
+    stack[0] = from.pin_memory();
+    stack[non_blocking] = true;
   }
 
   static c10::IValue tensors_of(const Step::Tensors& each, const std::vector<at::Tensor>& values) {

@@ -127,7 +127,7 @@ at::Tensor tensor_from(const Json& json, const Value& value) {
   }
   at::Tensor tensor = flat.to(value.dtype).reshape(sizes);
   if (json.contains("device")) tensor = tensor.to(current_device(c10::Device(json.at("device").get<std::string>()).type()));
-  tensor.unsafeGetTensorImpl()->set_wrapped_number(json.at("is_number").get<bool>() && tensor.dim() == 0);
+  if (json.at("is_number").get<bool>() && tensor.dim() == 0) tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return tensor;
 }
 

@@ -146,11 +146,12 @@ TEST(DeviceGraph, NobodyWaitsForAReplay) {
   const Function function = with_constants();
   const Forward forward = [&](const Tensors& in) { return Tensors{net->forward(function(in[0])) * torch::rand_like(in[0])}; };
   const Tensor x = place(torch::rand({rows, 6}, torch::kDouble));
-  const Interpreter interpreter = interpreter_of(captured(*net, forward, {x}), *net);
+  const Graph graph = captured(*net, forward, {x});
+  const Interpreter interpreter = interpreter_of(graph, *net);
   const int64_t before = accelerator::host_waits();
   const Tensor sum = interpreter.run({x}, {.rows = rows, .key = 7})[0].sum();
   sum.backward();
-  EXPECT_EQ(accelerator::host_waits(), before);
+  EXPECT_EQ(accelerator::host_waits(), before) << to_text(graph);
   EXPECT_TRUE(std::isfinite(sum.item<double>()));
 }
 

@@ -50,8 +50,8 @@ Loss loss() {
 }
 
 /// Planned and cut in two stages, or one of two replicas, on a kind of device.
-struct Run {
-  Run(c10::Device device, bool staged, bool norms) : net(device, norms) {
+struct Trained {
+  Trained(c10::Device device, bool staged, bool norms) : net(device, norms) {
     torch::manual_seed(9);
     x = torch::randn({rows, 6}, torch::kDouble).to(device);
     t = torch::randn({rows, 4}, torch::kDouble).to(device);
@@ -82,8 +82,8 @@ struct Run {
 // The CPU's operators on the same numbers; but layers may be made of others there, which round otherwise.
 TEST(PlannedDevice, EqualsTheCpu) {
   for (const bool staged : {false, true}) {
-    Run expected(torch::kCPU, staged, staged);
-    Run found(device(), staged, staged);
+    Trained expected(torch::kCPU, staged, staged);
+    Trained found(device(), staged, staged);
     for (int step = 0; step < 3; ++step) EXPECT_NEAR(found.step(), expected.step(), 1e-12) << staged << step;
     const auto theirs = expected.pipeline->named_parameters();
     for (const auto& each : found.pipeline->named_parameters()) {
@@ -97,7 +97,7 @@ TEST(PlannedDevice, EqualsTheCpu) {
 TEST(PlannedDevice, TheHostWaitsForTheLossAlone) {
   for (const bool staged : {false, true}) {
     for (const bool norms : {false, true}) {
-      Run run(device(), staged, norms);
+      Trained run(device(), staged, norms);
       (void)run.step();
       const int64_t before = accelerator::host_waits();
       (void)run.step();
