@@ -3,6 +3,8 @@
 #include "regression_run.hpp"
 
 #include <accelerator.hpp>
+#include <tw/pipeline/pipeline.hpp>
+#include <tw/pipeline/planned_model.hpp>
 
 #include "reading.hpp"
 
@@ -89,6 +91,44 @@ TEST(DeviceTraining, TheHostWaitsOnceAnUpdate) {
       EXPECT_EQ(watch.most, 1) << static_cast<int>(strategy.kind) << " with " << workers;
     }
   }
+}
+
+/// A captured module of two stages, one a rank, with dropout, whose numbers are drawn by row.
+tw::train::Summary run_in_stages(bool on_device, Watch& watch) {
+  namespace pipeline = tw::pipeline;
+  torch::manual_seed(5);
+  torch::nn::Sequential net(torch::nn::Linear(4, 8), torch::nn::Tanh(), torch::nn::Dropout(0.2), torch::nn::Linear(8, 1));
+  net->to(torch::kDouble);
+  if (on_device) tw::testing::place_module(net);
+  const tw::Mesh mesh(world(), {{"data"}, {"stage", 2}});
+  const auto example = torch::rand({6, 4}, net->parameters()[0].options().requires_grad(false));
+  auto planned = pipeline::plan_together(mesh["stage"], *net, example, {.devices = 2});
+  pipeline::Plan plan{
+      .hash = planned.result().profile.hash, .batch = 6, .micro_batches = 2, .schedule = pipeline::ScheduleKind::gpipe, .stages = {{}, {}}};
+  for (size_t unit = 0; unit < planned.result().profile.operators.size(); ++unit) {
+    plan.stages[unit < 2 ? 0 : 1].operators.push_back(static_cast<int>(unit));
+  }
+  planned.use(plan);
+  const auto model = tw::train::model_of(std::make_shared<pipeline::Pipeline>(mesh["stage"], *net, planned, 7));
+  torch::optim::Adam adam(model.tensors(), 0.01);
+  const auto data = tw::testing::squares(31);
+  auto options = tw::testing::three_epochs("planned");
+  options.accumulation = 1;
+  tw::train::Trainer trainer(mesh, model, adam, tw::train::regression(), data, data, options);
+  trainer.add(watch);
+  return trainer.run();
+}
+
+// What the loss was is known after each pass, where it is; and whether gradients are finite after each update.
+TEST(DeviceTraining, PlannedStagesEqualTheCpus) {
+  Watch expected_watch;
+  Watch watch;
+  const auto expected = run_in_stages(/*on_device=*/false, expected_watch);
+  const auto found = run_in_stages(/*on_device=*/true, watch);
+  ASSERT_EQ(found.test.size(), expected.test.size());
+  for (size_t i = 0; i < found.test.size(); ++i) EXPECT_NEAR(found.test[i].second, expected.test[i].second, 1e-12);
+  for (size_t i = 0; i < watch.losses.size(); ++i) EXPECT_NEAR(watch.losses[i], expected_watch.losses[i], 1e-12);
+  EXPECT_EQ(watch.most, world().rank() == 1 ? 2 : 1);
 }
 
 }  // namespace device_training_test
