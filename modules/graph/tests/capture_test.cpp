@@ -182,6 +182,18 @@ TEST(Capture, comparesATensorWithItselfOnce) {
   EXPECT_EQ(graph.nodes[0].op, "aten::sin");
 }
 
+TEST(Capture, constantsAreInTheJson) {
+  const Tensor shift = torch::arange(3.0);
+  const Tensor scale = torch::tensor({{0.5F, -INFINITY}});
+  const Tensor order = torch::tensor({2, 0});
+  const Tensor mask = torch::tensor(true);
+  const auto forward = [&](const Tensors& x) { return Tensors{(x[0] + shift).index_select(1, order) * scale * mask}; };
+  const Graph graph = graph_from_json(to_json(captured(*torch::nn::Identity(), forward, {torch::rand({4, 3})})));
+  EXPECT_EQ(graph.constants.size(), 4U);
+  const Tensor x = torch::rand({5, 3}) + 1;
+  EXPECT_TRUE(interpreter_of(graph, *torch::nn::Identity()).run({x}, {.rows = 5})[0].equal(forward({x})[0]));
+}
+
 TEST(Capture, guardsAnswersThatDependOnData) {
   const auto forward = [](const Tensors& x) {
     TORCH_CHECK(torch::isfinite(x[0]).all().item<bool>(), "not finite");
