@@ -43,6 +43,9 @@ using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outpu
 /// seed, call, operator and row. A batch norm's running statistics are updated once per micro-batch on each replica; when gradients are reduced,
 /// replicas take their mean, by the rows of each. Sparse gradients are not reduced: a stage that has them has one replica and does not tie them.
 ///
+/// Parameters may lie on an accelerator, each rank's on its current one, and so do batches on the ranks that look at them; a rank without parameters
+/// and buffers copies its batches there.
+///
 /// As a TrainedModel it lies along the axis `stage`: the first stage looks at inputs, the last one at targets, and those between at neither.
 class Pipeline : public torch::nn::Module, public TrainedModel {
  public:
