@@ -1,11 +1,12 @@
 # Each target does all the set-up that it needs; `make train` and `make test` work as the first command after a clone.
 #   make train [DATA=DIR] [SET="key=value ..."] [RANKS=2] [ARGS="--resume ..."]
-#   make test [PRESET=release|dev|asan|tsan|audit] [MPI=openmpi|mpich] [ONLY=regex]
+#   make test [PRESET=release|dev|asan|tsan|audit] [MPI=openmpi|mpich] [DEVICE=cuda] [ONLY=regex]
 PRESET ?= release
 MPI ?=
+DEVICE ?=
 RANKS ?= 2
 FUZZ_SECONDS ?= 20
-VARIANT := $(PRESET)$(if $(MPI),-$(MPI))
+VARIANT := $(PRESET)$(if $(MPI),-$(MPI))$(if $(DEVICE),-$(DEVICE))
 BUILD := build/$(VARIANT)
 JOBS := $(shell env -u OMP_NUM_THREADS nproc)  # which would otherwise hide cores
 
@@ -16,7 +17,7 @@ export OMP_NUM_THREADS ?= 1
 
 help:
 	@echo "make train     train LeNet on Fashion-MNIST on two ranks"
-	@echo "make test      build and run all tests            (PRESET=asan, tsan, audit; MPI=mpich; ONLY=regex)"
+	@echo "make test      build and run all tests            (PRESET=asan, tsan, audit; MPI=mpich; DEVICE=cuda; ONLY=regex)"
 	@echo "make accept    the long acceptance runs           (ONLY=module)"
 	@echo "make bench     benchmarks into build/bench.jsonl  (ONLY=module)"
 	@echo "make fuzz      every parser, for FUZZ_SECONDS=20 each (ONLY=target)"
@@ -25,17 +26,17 @@ help:
 	@echo "make install   PREFIX=DIR"
 
 train:
-	@scripts/setup.sh build $(MPI)
+	@scripts/setup.sh build $(MPI) $(DEVICE)
 	@scripts/build.sh $(VARIANT) torchweave
-	@$(BUILD)/mpirun -n $(RANKS) $(BUILD)/bin/torchweave train configs/lenet_fashion_mnist.toml $(if $(DATA),--data $(DATA)) $(foreach s,$(SET),--set $(s)) $(ARGS)
+	@$(BUILD)/mpirun -n $(RANKS) $(BUILD)/bin/torchweave train configs/lenet_fashion_mnist.toml $(if $(DEVICE),--device $(DEVICE)) $(if $(DATA),--data $(DATA)) $(foreach s,$(SET),--set $(s)) $(ARGS)
 
 test:
-	@scripts/setup.sh build test $(MPI)
+	@scripts/setup.sh build test $(MPI) $(DEVICE)
 	@scripts/build.sh $(VARIANT) $(if $(filter tsan,$(PRESET)),pure_tests,all) -DTW_BUILD_TESTS=ON -DTW_BUILD_EXAMPLES=ON -DTW_BUILD_BENCHMARKS=ON
 	@scripts/test.sh $(BUILD) $(JOBS) '$(ONLY)' $(if $(filter tsan,$(PRESET)),-L pure)
 
 accept:
-	@scripts/setup.sh build test $(MPI)
+	@scripts/setup.sh build test $(MPI) $(DEVICE)
 	@scripts/build.sh $(VARIANT) all -DTW_BUILD_TESTS=ON -DTW_BUILD_EXAMPLES=ON
 	@scripts/accept.sh $(BUILD) $(ONLY)
 
@@ -63,9 +64,9 @@ docs:
 
 install:
 	@test -n "$(PREFIX)" || { echo "make install PREFIX=DIR"; exit 2; }
-	@scripts/setup.sh build
-	@scripts/build.sh release all
-	@cmake --install build/release --prefix $(PREFIX)
+	@scripts/setup.sh build $(MPI) $(DEVICE)
+	@scripts/build.sh $(VARIANT) all
+	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:
-	rm -rf build/release build/dev build/asan build/tsan build/audit build/tidy build/coverage build/fuzz build/*-openmpi build/*-mpich
+	rm -rf build/release build/dev build/asan build/tsan build/audit build/tidy build/coverage build/fuzz build/*-openmpi build/*-mpich build/*-cuda build/device

@@ -1,7 +1,7 @@
 # Third-party packages. LibTorch is the only one that a consumer must find again; the others stay inside our sources.
 set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)  # add_subdirectory's callers link them through ours
 include(TwFindTorch)
-tw_find_torch("${PROJECT_SOURCE_DIR}/build/deps/torch")
+tw_find_torch("${PROJECT_SOURCE_DIR}/build/deps/${TW_DEVICE}/torch")
 include(TwMpi)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs what a fresh Debian or Ubuntu machine lacks to build Torchweave: system packages, and LibTorch into build/deps.
 #
-#   scripts/setup.sh [GROUP...]      groups: build (the library and the tool; always), test, lint, fuzz, docs, openmpi, mpich
+#   scripts/setup.sh [GROUP...]      groups: build (the library and the tool; always), test, lint, fuzz, docs, openmpi, mpich, cuda
 #
 # It does nothing, and needs no network, where everything is there. LibTorch is left alone where TW_TORCH_DIR names one; else it is the CPU build from
 # PyTorch's index of CPU wheels (or TW_TORCH_CPU_INDEX, such as a mirror) where that answers, else what pip is configured with: the CUDA build, maybe.
+# Group cuda takes the CUDA build and all of NVIDIA's libraries that it loads into build/deps/cuda, beside the other; neither a toolkit nor nvcc.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,21 +15,24 @@ cpu_index=${TW_TORCH_CPU_INDEX:-https://download.pytorch.org/whl/cpu}
 packages=(g++ cmake ninja-build ccache libspdlog-dev libfmt-dev libtomlplusplus-dev libcli11-dev
           nlohmann-json3-dev zlib1g-dev libzip-dev librandom123-dev libxxhash-dev libeigen3-dev libsqlite3-dev dataset-fashion-mnist)
 mpi=openmpi
+device=
 for group in "$@"; do
   case "$group" in
     openmpi | mpich) mpi=$group ;;
+    cuda) device=$group ;;
     build) ;;
     test) packages+=(libgtest-dev iproute2) ;;
     lint) packages+=(clang-19 clang-tidy-19 clang-format-19 jq) ;;
     fuzz) packages+=(clang-19 libclang-rt-19-dev) ;;
     docs) packages+=(doxygen graphviz) ;;
-    *) echo "setup: unknown group '$group' (build, test, lint, fuzz, docs, openmpi, mpich)" >&2; exit 2 ;;
+    *) echo "setup: unknown group '$group' (build, test, lint, fuzz, docs, openmpi, mpich, cuda)" >&2; exit 2 ;;
   esac
 done
 [ $mpi = mpich ] && packages+=(mpich libmpich-dev) || packages+=(libopenmpi-dev openmpi-bin)
 
 # The folder with LibTorch's include/, lib/ and share/cmake/Torch.
-torch_dir=${TW_TORCH_DIR:-build/deps/torch}
+deps=build/deps${device:+/$device}
+torch_dir=${TW_TORCH_DIR:-$deps/torch}
 if [ -n "${TW_TORCH_DIR:-}" ] && [ ! -e "$torch_dir/share/cmake/Torch/TorchConfig.cmake" ]; then
   echo "setup: TW_TORCH_DIR is $TW_TORCH_DIR, but there is no share/cmake/Torch/TorchConfig.cmake in it" >&2
   exit 1
@@ -60,6 +64,9 @@ fi
 
 $need_torch || exit 0
 
+rm -rf build/deps/wheel
+trap 'rm -rf build/deps/wheel' EXIT
+
 # pip, which says what it fetches and how large that is.
 fetch() {
   local log status=0
@@ -71,6 +78,35 @@ fetch() {
   return $status
 }
 
+# required_by_torch PATTERN: the requirements of the wheel that was fetched, without the machines that they are for, whose beginning matches.
+required_by_torch() { sed -n "s/^Requires-Dist: \($1[^; ]*\).*/\1/p" build/deps/wheel/torch-*.dist-info/METADATA; }
+
+# keep FOLDER NAME...: moves what was fetched to where it stays.
+keep() {
+  local folder=$1
+  shift
+  mkdir -p "$folder"
+  for name in "$@"; do
+    rm -rf "${folder:?}/$name"
+    mv "build/deps/wheel/$name" "$folder/$name"
+  done
+}
+
+if [ "$device" = cuda ]; then
+  echo "setup: installing LibTorch $torch_version for CUDA into $deps: 2.5 GB to fetch, 3.9 GB on disk"
+  # Of this very name: a CPU build's has something behind it.
+  if ! fetch --no-deps "torch===$torch_version" || [ ! -e build/deps/wheel/torch/lib/libtorch_cuda.so ]; then
+    echo "setup: there is no CUDA build of torch $torch_version for $(python3 --version) on $(uname -m) where pip looks." >&2
+    echo "setup: Let pip find it (PIP_INDEX_URL), or set TW_TORCH_DIR to one of your own." >&2
+    exit 1
+  fi
+  mapfile -t libraries < <(required_by_torch 'cuda-toolkit\[' && required_by_torch nvidia-)
+  fetch "${libraries[@]}"
+  keep "$deps" nvidia torch
+  echo "setup: LibTorch takes $(du -sh "$deps/torch" | cut -f1), NVIDIA's libraries $(du -sh "$deps/nvidia" | cut -f1)"
+  exit 0
+fi
+
 # Whether the index of CPU wheels, or a place that pip is configured with, has the CPU build. Bounded: there are machines that reach one mirror alone.
 has_cpu_build() {
   local versions
@@ -79,8 +115,6 @@ has_cpu_build() {
 }
 
 echo "setup: installing LibTorch $torch_version into build/deps/torch"
-rm -rf build/deps/wheel
-trap 'rm -rf build/deps/wheel' EXIT
 if has_cpu_build && fetch --retries 2 --timeout 15 --index-url "$cpu_index" --no-deps "torch==$torch_version+cpu"; then
   :
 elif ! fetch --no-deps "torch==$torch_version"; then
@@ -92,11 +126,9 @@ if [ -e build/deps/wheel/torch/lib/libtorch_cuda.so ]; then
   # Its CPU half, which is what we link, loads two of NVIDIA's libraries, from the folder beside it.
   echo "setup: this is the CUDA build ($(du -sh build/deps/wheel/torch | cut -f1)): no CPU build was found at $cpu_index."
   echo "setup: Only its CPU half is used, which needs two libraries of NVIDIA to load, CUDA's run time and CUPTI."
-  fetch "$(sed -n 's/^Requires-Dist: cuda-toolkit\[.*\]\(==[^; ]*\).*/cuda-toolkit[cudart,cupti]\1/p' build/deps/wheel/torch-*.dist-info/METADATA)"
-  rm -rf build/deps/nvidia
-  mv build/deps/wheel/nvidia build/deps/nvidia
+  fetch "$(required_by_torch 'cuda-toolkit\[' | sed 's/\[.*\]/[cudart,cupti]/')"
   touch build/deps/wheel/torch/only_the_cpu_half  # see cmake/TwFindTorch.cmake
+  keep build/deps nvidia
   echo "setup: NVIDIA's libraries take $(du -sh build/deps/nvidia | cut -f1) in build/deps/nvidia"
 fi
-rm -rf build/deps/torch
-mv build/deps/wheel/torch build/deps/torch
+keep build/deps torch

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# run.sh installed|subdirectory SOURCE BUILD TORCH COMPILER BUILD_TYPE MPIEXEC TW_MPI: builds and runs the project beside this script against Torchweave.
+# run.sh installed|subdirectory SOURCE BUILD TORCH COMPILER BUILD_TYPE MPIEXEC TW_MPI TW_DEVICE: builds and runs the project beside this script against Torchweave.
 set -euo pipefail
-kind=$1 source=$2 build=$3 torch=$4 compiler=$5 build_type=$6 mpiexec=$7 mpi=$8
+kind=$1 source=$2 build=$3 torch=$4 compiler=$5 build_type=$6 mpiexec=$7 mpi=$8 device=$9
 here=$(cd "$(dirname "$0")" && pwd)
 work=$build/tests/consumer/$kind
 arguments=(-S "$here/project" -B "$work/build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE="$build_type" -DTW_TORCH_DIR="$torch"
@@ -11,7 +11,7 @@ if [ "$kind" = installed ]; then
   cmake --install "$build" --prefix "$work/prefix" >/dev/null
   arguments+=(-DCMAKE_PREFIX_PATH="$work/prefix")
 else
-  arguments+=(-DTORCHWEAVE_SOURCE="$source" -DTW_MPI="$mpi")
+  arguments+=(-DTORCHWEAVE_SOURCE="$source" -DTW_MPI="$mpi" -DTW_DEVICE="$device")
 fi
 command -v ccache >/dev/null && arguments+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 cmake "${arguments[@]}" >"$work.log" 2>&1 || { cat "$work.log"; exit 1; }
