@@ -3,7 +3,8 @@
 #   make test [PRESET=release|dev|asan|tsan|audit] [MPI=openmpi|mpich] [DEVICE=cuda] [ONLY=regex]
 PRESET ?= release
 MPI ?=
-DEVICE ?=
+# For what is about devices, the ones that can be had.
+DEVICE ?= $(if $(filter %-device,$(MAKECMDGOALS)),cuda)
 RANKS ?= 2
 FUZZ_SECONDS ?= 20
 VARIANT := $(PRESET)$(if $(MPI),-$(MPI))$(if $(DEVICE),-$(DEVICE))
@@ -13,13 +14,14 @@ JOBS := $(shell env -u OMP_NUM_THREADS nproc)  # which would otherwise hide core
 # No threads inside a rank; $(BUILD)/mpirun knows what else MPI's launcher must be told.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help train test accept bench fuzz lint format docs install clean
+.PHONY: help train test accept bench test-device bench-device fuzz lint format docs install clean
 
 help:
 	@echo "make train     train LeNet on Fashion-MNIST on two ranks"
 	@echo "make test      build and run all tests            (PRESET=asan, tsan, audit; MPI=mpich; DEVICE=cuda; ONLY=regex)"
 	@echo "make accept    the long acceptance runs           (ONLY=module)"
 	@echo "make bench     benchmarks into build/bench.jsonl  (ONLY=module)"
+	@echo "make test-device, make bench-device   on a GPU: tests and benchmarks of devices, into build/device (DEVICE=cuda)"
 	@echo "make fuzz      every parser, for FUZZ_SECONDS=20 each (ONLY=target)"
 	@echo "make lint      formatting, clang-tidy, headers    (SINCE=commit); make format rewrites the sources"
 	@echo "make docs      the reference, in build/docs/html"
@@ -44,6 +46,22 @@ bench:
 	@scripts/setup.sh build
 	@scripts/build.sh release benchmarks -DTW_BUILD_BENCHMARKS=ON
 	@scripts/bench.sh build/release $(ONLY)
+
+device := -DTW_BUILD_TESTS=ON -DTW_BUILD_BENCHMARKS=ON
+
+test-device:
+	@scripts/setup.sh build test $(MPI) $(DEVICE)
+	@scripts/build.sh $(VARIANT) probe_device $(device) >/dev/null
+	@scripts/device/machine.sh $(BUILD) $(DEVICE) >/dev/null
+	@scripts/build.sh $(VARIANT) device_tests $(device)
+	@scripts/device/test.sh $(BUILD) build/device $(DEVICE)
+
+bench-device:
+	@scripts/setup.sh build test $(MPI) $(DEVICE)
+	@scripts/build.sh $(VARIANT) probe_device $(device) >/dev/null
+	@scripts/device/machine.sh $(BUILD) $(DEVICE) >/dev/null
+	@scripts/build.sh $(VARIANT) bench_device $(device)
+	@scripts/device/bench.sh $(BUILD) build/device $(DEVICE)
 
 fuzz:
 	@scripts/setup.sh build fuzz

@@ -2,10 +2,11 @@
 #   tw_test(file [LIBRARIES ...])                   a pure test: one process, no MPI, no LibTorch header
 #   tw_torch_test(file [LIBRARIES ...])             one process, with LibTorch
 #   tw_mpi_test(file RANKS 1 2 3 [DEVICE_RANKS 2] [LIBRARIES ...])   on each of these numbers of ranks, with LibTorch; once more with tensors on the
-#                                                   simulated accelerator
+#                                                   simulated accelerator, and by make test-device on a GPU
 #   tw_mpi_test_program(file RANKS 1 2 3 [LIBRARIES ...])   the same as a program of its own, with a main() of its own
 # Those of a folder and a kind are one program, which CTest runs once a number of ranks: <m>.pure, <m>.torch, <m>.mpi.1, <m>.mpi.2, <m>.device.2, ...
-# build/<preset>/tests.txt says which file is in which run, for scripts/test.sh, which picks tests by name.
+# build/<preset>/tests.txt says which file is in which run, for scripts/test.sh, which picks tests by name; device_tests.txt, which programs have tests on
+# devices, for scripts/device/test.sh. They are built by target device_tests.
 find_package(GTest REQUIRED)
 add_custom_target(pure_tests)  # all pure programs
 
@@ -65,6 +66,7 @@ function(tw_mpi_test file)
   foreach(ranks IN LISTS arg_RANKS)
     set_property(DIRECTORY APPEND PROPERTY TW_FILES_mpi_ON_${ranks} ${file})
   endforeach()
+  set_property(DIRECTORY APPEND PROPERTY TW_RANKS_ON_DEVICES ${arg_DEVICE_RANKS})
   foreach(ranks IN LISTS arg_DEVICE_RANKS)
     set_property(DIRECTORY APPEND PROPERTY TW_FILES_device_ON_${ranks} ${file})
   endforeach()
@@ -116,6 +118,10 @@ endfunction()
 # tw_add_mpi_runs(program): on every number of ranks that a file of this folder asks for. The program is told which file asks for which.
 function(tw_add_mpi_runs program)
   target_link_libraries(${program} PRIVATE tw_test_main)
+  get_property(ranks_on_devices DIRECTORY PROPERTY TW_RANKS_ON_DEVICES)
+  if(ranks_on_devices)
+    set_property(GLOBAL APPEND PROPERTY TW_DEVICE_TESTS ${program})
+  endif()
   set(arguments_mpi "")
   set(arguments_device --device=simulated)
   foreach(where mpi device)

@@ -67,7 +67,7 @@ else
   mapfile -t changed < <(git diff --name-only --diff-filter=d "$since" -- '*.cpp' '*.hpp')
   [ ${#changed[@]} -eq 0 ] || clang-format-19 --dry-run --Werror "${changed[@]}"
 fi
-bash -n scripts/*.sh .ci/run tests/*.sh tests/*/*.sh
+bash -n scripts/*.sh scripts/device/*.sh .ci/run tests/*.sh tests/*/*.sh
 scripts/build.sh tidy tw_precompiled_library >/dev/null
 cd build/tidy
 cmake --build . --target tw_precompiled_program tw_precompiled_benchmark >/dev/null

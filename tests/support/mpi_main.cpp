@@ -3,21 +3,29 @@
 //   --file=NAME         the tests of that file alone, on any number of ranks
 //   --progress-thread   a thread drives the engine
 //   --device=simulated  tensors of tests that ask where lie on the simulated accelerator, rank r's on device r mod 2
+//   --device=KIND       the same on an accelerator that there is, such as cuda: the tests of all files that run on the simulated one, on every number
+//   of
+//                       ranks that they are meant for anywhere. Ranks may share a device. Exit code 77, and a line that says it, where there is none
 #include "mpi_test.hpp"
 
+#include <ATen/Context.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <accelerator.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <map>
 #include <string>
+#include <tw/base/error.hpp>
+#include <tw/comm/device.hpp>
 #include <tw/comm/objects.hpp>
 
 namespace {
 
 const tw::Communicator* world_of_tests = nullptr;
 c10::Device device_of_tests(c10::kCPU);
+std::set<std::string> left_out;  // by the current test
 
 std::map<std::string, tw::testing::RankCount>& ranks_of_tests() {
   static std::map<std::string, tw::testing::RankCount> ranks;
@@ -31,6 +39,7 @@ class RankReporter : public testing::EmptyTestEventListener {
 
  private:
   void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (result.skipped()) left_out.insert(result.message());
     if (!result.failed()) return;
     mine_ += tw::concat(result.file_name() ? result.file_name() : "?", ":", result.line_number(), ": ", result.message(), "\n");
   }
@@ -46,29 +55,44 @@ class RankReporter : public testing::EmptyTestEventListener {
     }
     failures_ += failed ? 1 : 0;
     if (tw::testing::world().rank() == 0) {
-      std::cout << (failed ? "[  FAILED  ] " : "[       OK ] ") << test.test_suite_name() << "." << test.name() << std::endl;
+      std::cout << (failed                     ? "[  FAILED  ] "
+                    : test.result()->Skipped() ? "[  SKIPPED ] "
+                                               : "[       OK ] ")
+                << test.test_suite_name() << "." << test.name();
+      for (const std::string& what : left_out) std::cout << "; " << what;
+      std::cout << std::endl;
     }
+    left_out.clear();
   }
 
   std::string mine_;
   int failures_ = 0;
 };
 
+/// Whether the tests of a file run on this many ranks.
+bool is_meant(const std::string& file, int ranks) {
+  const auto& on_host = tw::testing::files_on_ranks(false);
+  const auto& on_device = tw::testing::files_on_ranks(true);
+  if (device_of_tests.is_cpu()) return on_host.contains({file, ranks});
+  if (!tw::testing::on_a_real_device()) return on_device.contains({file, ranks});
+  return std::any_of(on_device.begin(), on_device.end(), [&](const auto& run) { return run.first == file; }) &&
+         (on_device.contains({file, ranks}) || on_host.contains({file, ranks}));
+}
+
 /// Adds to googletest's filter that tests are left out that are not meant for this many ranks, by their file or by themselves, or whose file is not
 /// the one that is asked for.
-void leave_out_others(int ranks, bool on_accelerator, const std::string& only) {
+void leave_out_others(int ranks, const std::string& only) {
   std::string others;
-  const auto& files = tw::testing::files_on_ranks(on_accelerator);
   const auto& tests = *testing::UnitTest::GetInstance();
   for (int s = 0; s < tests.total_test_suite_count(); ++s) {
     const testing::TestSuite& suite = *tests.GetTestSuite(s);
     for (int t = 0; t < suite.total_test_count(); ++t) {
       const testing::TestInfo& test = *suite.GetTestInfo(t);
       const std::filesystem::path file = test.file();
-      const bool is_meant = only.empty() ? files.contains({file.filename().string(), ranks}) : file.stem() == only;
+      const bool wanted = only.empty() ? is_meant(file.filename().string(), ranks) : file.stem() == only;
       const std::string name = std::string(suite.name()) + '.' + test.name();
       const auto [least, most] = ranks_of_tests()[name];
-      if (!is_meant || ranks < least || ranks > most) others += ':' + name;
+      if (!wanted || ranks < least || ranks > most) others += ':' + name;
     }
   }
   if (others.empty()) return;
@@ -76,14 +100,42 @@ void leave_out_others(int ranks, bool on_accelerator, const std::string& only) {
   testing::GTEST_FLAG(filter) = filter + (filter.find('-') == std::string::npos ? "-" : ":") + others.substr(1);
 }
 
+/// Chooses where tensors lie. Collective. @throws tw::Error where there is no such device
+void use_device(const std::string& kind, const tw::Communicator& comm) {
+  if (kind != "simulated") {
+    device_of_tests = tw::device_of_rank(comm, kind);
+    // Tests compare with sums in another order, to the last bits of a dtype.
+    at::globalContext().setAllowTF32CuDNN(false);
+    at::globalContext().setDeterministicCuDNN(true);
+    return;
+  }
+  tw::testing::accelerator::install(2);
+  device_of_tests = tw::testing::accelerator::device(comm.rank() % 2);
+  c10::impl::VirtualGuardImpl(device_of_tests.type()).setDevice(device_of_tests);
+}
+
 }  // namespace
 
 const tw::Communicator& tw::testing::world() { return *world_of_tests; }
 c10::Device tw::testing::device() { return device_of_tests; }
+bool tw::testing::on_a_real_device() { return !device_of_tests.is_cpu() && device_of_tests.type() != accelerator::device().type(); }
 at::Tensor tw::testing::place(const at::Tensor& tensor) {
-  if (!device_of_tests.is_cpu()) accelerator::move(tensor, device_of_tests);
+  if (on_a_real_device()) {
+    tensor.set_data(tensor.detach().to(device_of_tests));
+  } else if (!device_of_tests.is_cpu()) {
+    accelerator::move(tensor, device_of_tests);
+  }
   return tensor;
 }
+void tw::testing::expect_host_waits(int64_t times, const std::function<void()>& f, std::source_location where) {
+  const int64_t before = accelerator::host_waits();
+  f();
+  if (on_a_real_device()) return leave_out("what the host waits for is not counted");
+  const int64_t waits = accelerator::host_waits() - before;
+  if (waits == times) return;
+  ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << "the host waits " << waits << " times for the device, not " << times;
+}
+void tw::testing::leave_out(const std::string& what) { left_out.insert(what); }
 bool tw::testing::note_ranks(const std::string& test, RankCount ranks) {
   ranks_of_tests()[test] = ranks;
   return true;
@@ -92,25 +144,26 @@ bool tw::testing::note_ranks(const std::string& test, RankCount ranks) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   bool by_thread = false;
-  bool on_accelerator = false;
+  std::string kind;
   std::string only;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--progress-thread") by_thread = true;
-    if (argument == "--device=simulated") on_accelerator = true;
+    if (argument.starts_with("--device=")) kind = argument.substr(9);
     if (argument.starts_with("--file=")) only = argument.substr(7);
   }
   tw::Environment mpi(argc, argv,
-                      {.thread_level = on_accelerator ? tw::ThreadLevel::serialized : tw::ThreadLevel::funneled,  // autograd has threads
+                      {.thread_level = kind.empty() ? tw::ThreadLevel::funneled : tw::ThreadLevel::serialized,  // autograd has threads
                        .progress = by_thread ? tw::ProgressDriver::thread : tw::ProgressDriver::inlined});
   const tw::Communicator comm = mpi.world().dup();
   world_of_tests = &comm;
-  leave_out_others(comm.size(), on_accelerator, only);
-  if (on_accelerator) {
-    tw::testing::accelerator::install(2);
-    device_of_tests = tw::testing::accelerator::device(comm.rank() % 2);
-    c10::impl::VirtualGuardImpl(device_of_tests.type()).setDevice(device_of_tests);
+  try {
+    if (!kind.empty()) use_device(kind, comm);
+  } catch (const tw::Error& error) {  // on all ranks
+    if (comm.rank() == 0) std::cout << "SKIPPED: " << error.what() << std::endl;
+    return 77;
   }
+  leave_out_others(comm.size(), only);
 
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());

@@ -5,7 +5,9 @@
 #include <ATen/core/TensorBody.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
+#include <source_location>
 #include <string>
 #include <tw/mpi.hpp>
 #include <utility>
@@ -19,6 +21,16 @@ const Communicator& world();
 c10::Device device();
 inline at::TensorOptions on_device(at::ScalarType dtype = at::kFloat) { return at::TensorOptions().dtype(dtype).device(device()); }
 
+/// Whether that is a device which neither traps the host nor counts what it waits for, as the simulated accelerator does. A test that sees no more
+/// than that is skipped there: `if (on_a_real_device()) GTEST_SKIP() << why`.
+bool on_a_real_device();
+
+/// Calls `f`, in which the host waits `times` times for the device; where nobody counts, that is left out.
+void expect_host_waits(int64_t times, const std::function<void()>& f, std::source_location where = std::source_location::current());
+
+/// Notes beside the outcome of the current test what it did not look at.
+void leave_out(const std::string& what);
+
 /// Moves a tensor, which it returns, or a module's parameters and buffers, there.
 at::Tensor place(const at::Tensor& tensor);
 template <class Module>
@@ -28,7 +40,7 @@ void place_module(const Module& module) {
 }
 
 using FilesOnRanks = std::set<std::pair<std::string, int>>;
-/// On how many ranks the tests of a file run, with tensors on the CPU or on a device, as tw_mpi_test() said; generated.
+/// On how many ranks the tests of a file run, with tensors on the CPU or on the simulated accelerator, as tw_mpi_test() said; generated.
 const FilesOnRanks& files_on_ranks(bool on_device);
 
 struct RankCount {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank computes where; on devices: two simulated ones.
+// Which rank computes where.
 #include "mpi_test.hpp"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -22,22 +22,32 @@ void expect_error(const std::string& wanted, const std::string& part) {
   }
 }
 
-TEST(DeviceOfRank, RanksOfANodeTakeTurns) {
-  if (tw::testing::device().is_cpu()) {
-    EXPECT_EQ(device_of_rank(world(), "cpu"), c10::Device(c10::kCPU));
-    EXPECT_EQ(device_of_rank(world(), "auto"), c10::Device(c10::kCPU));
-    expect_error("cuda", "there is no cuda device: this LibTorch was built without");
-    return;
-  }
-  for (const std::string wanted : {"simulated", "auto"}) {
-    const c10::Device device = device_of_rank(world(), wanted);
-    EXPECT_EQ(device, c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(world().rank() % 2)));
-    EXPECT_EQ(c10::impl::VirtualGuardImpl(device.type()).getDevice(), device);
-  }
-  EXPECT_EQ(device_of_rank(world(), "simulated:1"), c10::Device(c10::kPrivateUse1, 1));
+int devices_of(c10::DeviceType type) { return c10::impl::hasDeviceGuardImpl(type) ? c10::impl::VirtualGuardImpl(type).deviceCount() : 0; }
+
+TEST(DeviceOfRank, IsTheCpuWhereThereIsNoAccelerator) {
   EXPECT_EQ(device_of_rank(world(), "cpu"), c10::Device(c10::kCPU));
-  expect_error("simulated:2", "there is no simulated:2 on node ");
-  expect_error("simulated:2", ", which has 2");
+  if (devices_of(c10::kCUDA) > 0) GTEST_SKIP() << "there is a GPU";
+  const bool knows_cuda = c10::impl::hasDeviceGuardImpl(c10::kCUDA);
+  expect_error("cuda", knows_cuda ? "there is no cuda device on node " : "there is no cuda device: this LibTorch was built without");
+  if (tw::testing::device().is_cpu()) EXPECT_EQ(device_of_rank(world(), "auto"), c10::Device(c10::kCPU));
+}
+
+TEST(DeviceOfRank, RanksOfANodeTakeTurns) {
+  if (tw::testing::device().is_cpu()) GTEST_SKIP() << "tensors lie on the CPU";
+  const c10::DeviceType type = tw::testing::device().type();
+  const std::string kind = c10::DeviceTypeName(type, /*lower_case=*/true);
+  const int devices = devices_of(type);
+  for (const std::string& wanted : {kind, std::string("auto")}) {
+    const c10::Device device = device_of_rank(world(), wanted);
+    EXPECT_EQ(device, c10::Device(type, static_cast<c10::DeviceIndex>(world().rank() % devices)));
+    EXPECT_EQ(c10::impl::VirtualGuardImpl(type).getDevice(), device);
+  }
+  const std::string last = tw::concat(kind, ":", devices - 1);
+  const std::string none = tw::concat(kind, ":", devices);
+  EXPECT_EQ(device_of_rank(world(), last), c10::Device(type, static_cast<c10::DeviceIndex>(devices - 1)));
+  expect_error(none, tw::concat("there is no ", none, " on node "));
+  expect_error(none, tw::concat(", which has ", devices));
+  (void)device_of_rank(world(), kind);  // what comes after goes on there
 }
 
 TEST(DeviceOfRank, RefusesWhatIsNone) {

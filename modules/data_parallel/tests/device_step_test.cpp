@@ -5,7 +5,6 @@
 
 #include <torch/torch.h>
 
-#include <accelerator.hpp>
 #include <tw/data_parallel.hpp>
 
 namespace device_step_test {
@@ -13,8 +12,8 @@ namespace device_step_test {
 using tw::Reduction;
 using tw::testing::device;
 using tw::testing::expect_error;
+using tw::testing::expect_host_waits;
 using tw::testing::world;
-namespace accelerator = tw::testing::accelerator;
 
 torch::nn::Sequential make_net() {
   torch::manual_seed(7);
@@ -36,9 +35,9 @@ TEST(DeviceStep, TheHostDoesNotWait) {
       sgd.step();
     };
     step();
-    const int64_t before = accelerator::host_waits();
-    for (int i = 0; i < 3; ++i) step();
-    EXPECT_EQ(accelerator::host_waits() - before, 0);
+    expect_host_waits(0, [&] {
+      for (int i = 0; i < 3; ++i) step();
+    });
   }
 }
 
@@ -64,9 +63,8 @@ TEST(DeviceStep, TheHostWaitsOnceForWhatItHasToKnow) {
           sharded.step();
         };
         step();
-        const int64_t before = accelerator::host_waits();
-        step();
-        EXPECT_EQ(accelerator::host_waits() - before, (check ? 1 : 0) + (max_norm > 0 ? 1 : 0)) << check << max_norm << release;
+        SCOPED_TRACE(tw::concat("checked ", check, ", norm ", max_norm, ", release ", release));
+        expect_host_waits((check ? 1 : 0) + (max_norm > 0 ? 1 : 0), step);
       }
     }
   }
@@ -80,9 +78,8 @@ TEST(DeviceStep, CompressionDoesNotWait) {
     const tw::DataParallel parallel(world(), *net, options);
     const at::Tensor x = torch::ones({4, 8}).to(device());
     net->forward(x).sum().backward();
-    const int64_t before = accelerator::host_waits();
-    net->forward(x).sum().backward();
-    EXPECT_EQ(accelerator::host_waits() - before, 0) << compressor->describe();
+    SCOPED_TRACE(compressor->describe());
+    expect_host_waits(0, [&] { net->forward(x).sum().backward(); });
   }
 }
 
@@ -102,8 +99,9 @@ TEST(DeviceStep, GradientsOfNumbersThatAreStillOnTheirWay) {
 TEST(DeviceStep, NamesTheParameterThatLiesElsewhere) {
   const at::Tensor here = torch::zeros({3}).set_requires_grad(true);
   const at::Tensor there = torch::zeros({3}).to(device()).set_requires_grad(true);
+  const std::string device_of_rank_0 = c10::Device(device().type(), 0).str();  // who says it
   expect_error([&] { tw::DataParallel(world(), {{"a", there}, {"b", here}}, {.reduction = Reduction::mean}); },
-               "the parameters of DataParallel lie on one device: a is on simulated:0, b on cpu");  // as rank 0 says it
+               "the parameters of DataParallel lie on one device: a is on " + device_of_rank_0 + ", b on cpu");
 }
 
 TEST(DeviceStep, RefusesWhatIsNotThereYet) {

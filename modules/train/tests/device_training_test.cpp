@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run on a device against the same on the CPU, whose operators the simulated accelerator uses, and what its host waits for.
+// A run on a device against the same on the CPU, and what its host waits for.
 #include "regression_run.hpp"
 
 #include <accelerator.hpp>
@@ -41,7 +41,8 @@ struct Watch : tw::train::Hook {
 };
 
 Outcome run(const tw::train::Options& options, bool on_device, Watch& watch) {
-  const auto model = tw::testing::make_regressor(0.2, on_device);
+  // A GPU draws other numbers than the CPU; the simulated accelerator the same.
+  const auto model = tw::testing::make_regressor(tw::testing::on_a_real_device() ? 0 : 0.2, on_device);
   torch::optim::Adam adam(model.tensors(), 0.01);
   const auto data = tw::testing::squares(31);
   tw::train::Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
@@ -59,9 +60,10 @@ const std::vector<StrategyOptions> strategies{{},
                                               {.kind = StrategyKind::local_sgd, .period = 4},
                                               {.kind = StrategyKind::diloco, .period = 4}};
 
-// The same operators on the same numbers, in an order of summation that is the same where there are two ranks; 18 steps of Adam keep a last bit
-// small.
+// The same numbers, in an order of summation that is the same where there are two ranks. The simulated accelerator uses the CPU's operators: 18 steps
+// of Adam keep a last bit small. A GPU's round otherwise, each by some 1e-16, of which 18 steps of a smooth network make at most 1e-11.
 TEST(DeviceTraining, EqualsTheCpus) {
+  const double tolerance = tw::testing::on_a_real_device() ? 1e-11 : 1e-12;
   for (const StrategyOptions& strategy : strategies) {
     for (const int64_t accumulation : {1, 2}) {
       auto options = tw::testing::options_for("device", strategy);
@@ -71,17 +73,18 @@ TEST(DeviceTraining, EqualsTheCpus) {
       const Outcome expected = run(options, /*on_device=*/false, expected_watch);
       const Outcome found = run(options, /*on_device=*/true, watch);
       const std::string what = tw::concat(static_cast<int>(strategy.kind), " of ", accumulation);
-      tw::testing::expect_close(found, expected, 1e-12, what);
+      tw::testing::expect_close(found, expected, tolerance, what);
       ASSERT_EQ(found.summary.test.size(), expected.summary.test.size());
       for (size_t i = 0; i < found.summary.test.size(); ++i)
-        EXPECT_NEAR(found.summary.test[i].second, expected.summary.test[i].second, 1e-12) << what;
-      for (size_t i = 0; i < watch.losses.size(); ++i) EXPECT_NEAR(watch.losses[i], expected_watch.losses[i], 1e-12) << what;
+        EXPECT_NEAR(found.summary.test[i].second, expected.summary.test[i].second, tolerance) << what;
+      for (size_t i = 0; i < watch.losses.size(); ++i) EXPECT_NEAR(watch.losses[i], expected_watch.losses[i], tolerance) << what;
     }
   }
 }
 
 // Whether gradients are finite decides whether there is an update. What the loss was comes along.
 TEST(DeviceTraining, TheHostWaitsOnceAnUpdate) {
+  if (tw::testing::on_a_real_device()) GTEST_SKIP() << "what the host waits for is not counted";
   for (const StrategyOptions& strategy : strategies) {
     for (const int64_t workers : {0, 2}) {
       auto options = tw::testing::options_for("waits", strategy);
