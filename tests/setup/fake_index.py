@@ -1,7 +1,8 @@
-"""fake_index.py FOLDER: package indices in FOLDER, with wheels of a few bytes: cpu/ has LibTorch's CPU build, cuda/ the CUDA build alone and the wheels
-of NVIDIA that it requires, plain/ a CPU build that is not called so, as on other machines than x86-64, and neither/ nothing."""
+"""fake_index.py FOLDER: package indices in FOLDER, with wheels of a few bytes: cpu/ has LibTorch's CPU build, cuda/ the CUDA build and the wheels
+of NVIDIA that it requires, both/ the CPU build beside these, plain/ a CPU build that is not called so, as on other machines than x86-64, and neither/ nothing."""
 
 import pathlib
+import shutil
 import sys
 import zipfile
 
@@ -22,7 +23,8 @@ def add(index, name, version, files, requires=()):
         out.writestr(f"{info}/METADATA", "\n".join(metadata) + "\n")
         out.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         out.writestr(f"{info}/RECORD", "")
-    (folder / "index.html").write_text(f'<a href="{wheel}">{wheel}</a>\n')
+    with open(folder / "index.html", "a") as page:
+        page.write(f'<a href="{wheel}">{wheel}</a>\n')
 
 
 root = pathlib.Path(sys.argv[1])
@@ -47,3 +49,6 @@ requires += [f'Requires-Dist: {project}==13.0.96; extra == "{part}"' for part, p
 add(root / "cuda", "cuda_toolkit", "13.0.3", [], requires)
 for part, project in parts.items():
     add(root / "cuda", project.replace("-", "_"), "13.0.96", [f"nvidia/cu13/lib/lib{part}.so.13"])
+add(root / "cuda", "nvidia_cudnn_cu13", "9.20.0.48", ["nvidia/cudnn/lib/libcudnn.so.9"])
+shutil.copytree(root / "cuda", root / "both")
+add(root / "both", "torch", VERSION + "+cpu", [CONFIG, "torch/cpu_build"])

@@ -14,14 +14,14 @@ chmod +x "$folder/bin/dpkg-query"
 
 nobody=http://127.0.0.1:9  # where no server is
 
-# machine NAME CPU_INDEX INDEX: sets up a copy called NAME; its output is in $output, its exit code in $code.
+# machine NAME CPU_INDEX INDEX [GROUP]: sets up a copy called NAME; its output is in $output, its exit code in $code.
 machine() {
   copy=$folder/$1 code=0
   mkdir -p "$copy/scripts"
   cp "$setup" "$copy/scripts/setup.sh"
   began=$SECONDS
   output=$(env -u PIP_EXTRA_INDEX_URL -u PIP_FIND_LINKS -u PIP_NO_INDEX -u TW_TORCH_DIR PIP_CONFIG_FILE=/dev/null PIP_DEFAULT_TIMEOUT=15 PATH="$folder/bin:$PATH" \
-    TW_TORCH_CPU_INDEX="$2" PIP_INDEX_URL="$3" "$copy/scripts/setup.sh" build 2>&1) || code=$?
+    TW_TORCH_CPU_INDEX="$2" PIP_INDEX_URL="$3" "$copy/scripts/setup.sh" build ${4:-} 2>&1) || code=$?
   printf '== %s: exit code %s after %s s\n%s\n' "$1" $code $((SECONDS - began)) "$output"
   deps=$copy/build/deps
   [ ! -e "$deps/wheel" ] || fail "build/deps/wheel is left behind"
@@ -47,6 +47,24 @@ lacks nvidia/cu13/lib/libcublas.so.13
 # A second run finds all there, whatever pip finds.
 machine cuda_alone $nobody $nobody
 [ $code -eq 0 ] && [ -z "$output" ] || fail "it should have had nothing to do"
+
+# For GPUs, beside what is there for the CPU: the CUDA build, also where pip would rather take another, and all that it requires of NVIDIA.
+machine cpu_index $nobody "file://$folder/index/both" cuda
+[ $code -eq 0 ] || fail "it failed"
+says "LibTorch 2\.[0-9.]+ for CUDA into build/deps/cuda: [0-9.]+ GB to fetch, [0-9.]+ GB on disk"
+has torch/cpu_build
+has cuda/torch/lib/libtorch_cuda.so
+has cuda/nvidia/cu13/lib/libcublas.so.13
+has cuda/nvidia/cudnn/lib/libcudnn.so.9
+lacks cuda/torch/only_the_cpu_half
+lacks nvidia
+machine cpu_index $nobody $nobody cuda
+[ $code -eq 0 ] && [ -z "$output" ] || fail "it should have had nothing to do"
+
+machine no_cuda_build $nobody "file://$folder/index/plain" cuda
+[ $code -eq 1 ] || fail "it should have failed"
+says "there is no CUDA build of torch 2\.[0-9.]+ for Python 3"
+lacks cuda
 
 machine neither $nobody "file://$folder/index/neither"
 [ $code -eq 1 ] || fail "it should have failed"
