@@ -10,7 +10,7 @@ tar -C "$root" -xf "$here/root.tar.xz"
 
 torch=${TW_TORCH_DIR:-$(python3 -c 'import importlib.util; print(importlib.util.find_spec("torch").submodule_search_locations[0])')}
 wanted=$(cat "$root/torch_version")
-grep -qF "TORCH_VERSION \"$wanted" "$torch/include/torch/csrc/api/include/torch/version.h" ||
+grep -q "^__version__ = '$wanted" "$torch/version.py" ||
   echo "there: $torch is not LibTorch $wanted, for which the programs were compiled" >&2
 
 # Of the libraries only those that this machine lacks: its own programs must go on to find theirs.
