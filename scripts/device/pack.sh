@@ -7,13 +7,13 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=${1:-2.11.0}
 limit=$((64 << 20))
-scripts/setup.sh build test openmpi
 torch=$PWD/build/deps/torch-$version/torch
 if [ ! -e "$torch/lib/libtorch_cuda.so" ]; then
   echo "pack: fetching LibTorch $version for CUDA"
   rm -rf "build/deps/torch-$version"
-  python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-deps --target "build/deps/torch-$version" "torch===$version"
+  python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --target "build/deps/torch-$version" "torch===$version"
 fi
+TW_TORCH_DIR=$torch scripts/setup.sh build test openmpi
 build=build/device/build
 mkdir -p $build
 cmake --preset release -B $build -DTW_MPI=openmpi -DTW_DEVICE=cuda -DTW_TORCH_DIR="$torch" -DTW_BUILD_APPS=OFF -DTW_BUILD_TESTS=ON \
