@@ -23,6 +23,18 @@ c10::Device device(int index = 0);
 /// Moves a parameter or a buffer, as Module::to() does elsewhere: LibTorch's set_data() takes this kind of device for one of another layout.
 void move(const at::Tensor& tensor, c10::Device device);
 
+/// What MPI finds where it is given a pointer to a device, in programs that link tw_aware_mpi.
+enum class MpiSight {
+  nothing,  ///< it traps, as in any other program
+  memory,   ///< an MPI that knows the devices
+  shifted,  ///< one that believes so: it is a byte off
+};
+void let_mpi_see(MpiSight sight);
+
+/// Whether programs that link tw_nccl_double have NCCL: not unless this was called, before the first collective.
+void offer_nccl();
+bool nccl_is_offered();
+
 /// How often the host has waited for a device so far: for an event, a stream, a device, a copy that blocks, the value of a tensor.
 int64_t host_waits();
 

@@ -39,6 +39,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     set_current_stream(stream);
     return before;
   }
+  void* getStreamNativeHandle(const c10::Stream stream) const override { return native_handle(stream); }
   bool queryStream(const c10::Stream& stream) const override {
     Event event = accelerator::record(stream);
     return query(event);

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <vector>
 
+#include "accelerator.hpp"
 #include "streams.hpp"
 
 namespace tw::testing::accelerator {
@@ -77,6 +78,7 @@ class Region {
     if (stream != block.owner) block.users.push_back(stream);
   }
 
+  bool has(const void* memory) const { return memory >= trap_ && memory < trap_ + region_bytes; }
   std::byte* open(const void* memory) const { return open_ + (static_cast<const std::byte*>(memory) - trap_); }
 
  private:
@@ -172,7 +174,22 @@ struct PinnedAllocator : c10::Allocator {
   std::map<const void*, size_t> blocks;
 };
 
+MpiSight sight_of_mpi = MpiSight::nothing;
+bool nccl_offered = false;
+
 }  // namespace
+
+void let_mpi_see(MpiSight sight) { sight_of_mpi = sight; }
+
+void offer_nccl() { nccl_offered = true; }
+bool nccl_is_offered() { return nccl_offered; }
+
+void* opened(void* memory) { return region().has(memory) ? region().open(memory) : memory; }
+
+void* seen_by_mpi(void* memory) {
+  if (sight_of_mpi == MpiSight::nothing || !region().has(memory)) return memory;
+  return region().open(memory) + (sight_of_mpi == MpiSight::shifted ? 1 : 0);
+}
 
 c10::Allocator* device_allocator() {
   static auto& only = *new DeviceAllocator;

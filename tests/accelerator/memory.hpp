@@ -14,6 +14,11 @@ bool is_pinned(const void* memory);
 /// A tensor on the CPU that is the same memory, without keeping it alive: for what a stream does. A tensor of the host is returned as it is.
 at::Tensor seen_by_stream(const at::Tensor& tensor);
 
+/// The memory that a pointer of a tensor on a device means, for a stream's work.
+void* opened(void* memory);
+/// Where MPI finds what a pointer means; see accelerator.hpp.
+void* seen_by_mpi(void* memory);
+
 /// Keeps the memory of `storage` from being used anew until the current work of `stream` is done.
 void used_by(const c10::Storage& storage, c10::Stream stream);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "streams.hpp"
 
+#include <sched.h>
+
 #include <atomic>
 #include <deque>
 #include <map>
@@ -11,7 +13,7 @@ namespace tw::testing::accelerator {
 namespace {
 
 struct Queue {
-  std::deque<std::function<void()>> work;
+  std::deque<std::function<bool()>> work;  // true: it is done
   uint64_t put = 0, done = 0;
 };
 
@@ -28,12 +30,25 @@ std::map<std::pair<int, c10::StreamId>, Queue>& queues() {
 
 Queue& queue_of(c10::Stream stream) { return queues()[{stream.device_index(), stream.id()}]; }
 
-void run_until(Queue& queue, uint64_t place) {
+// As far as it goes without waiting for other processes; true: all the way.
+bool try_until(Queue& queue, uint64_t place) {
   while (queue.done < place) {
-    const auto work = std::move(queue.work.front());
+    auto work = std::move(queue.work.front());
     queue.work.pop_front();
     ++queue.done;  // first: it may come back here
-    work();
+    if (work()) continue;
+    queue.work.push_front(std::move(work));
+    --queue.done;
+    return false;
+  }
+  return true;
+}
+
+// Where other processes are waited for, other streams go on meanwhile, as they would on a device.
+void run_until(Queue& queue, uint64_t place) {
+  while (!try_until(queue, place)) {
+    for (auto& [id, other] : queues()) try_until(other, other.put);
+    sched_yield();
   }
 }
 
@@ -60,6 +75,7 @@ class Moment {
   Moment(Queue& queue, uint64_t place) : queue_(queue), place_(place) {}
   bool is_done() const { return queue_.done >= place_; }
   void run() const { run_until(queue_, place_); }
+  bool try_to_run() const { return try_until(queue_, place_); }
 
   bool asked = false;
 
@@ -84,10 +100,28 @@ c10::Stream default_stream(c10::Device device) { return stream_of(device, 0); }
 c10::Stream stream_of_pool(c10::Device device) { return stream_of(device, 1 + next_of_pool++ % pool_streams); }
 
 void put(c10::Stream stream, std::function<void()> work) {
+  put_attempts(stream, [work = std::move(work)] {
+    work();
+    return true;
+  });
+}
+
+void put_attempts(c10::Stream stream, std::function<bool()> attempt) {
   const std::lock_guard guard(lock());
   Queue& queue = queue_of(stream);
-  queue.work.push_back(std::move(work));
+  queue.work.push_back(std::move(attempt));
   ++queue.put;
+}
+
+// Never null, as that of a default stream is elsewhere: a handle that was not given shows.
+void* native_handle(c10::Stream stream) {
+  return reinterpret_cast<void*>(static_cast<uintptr_t>(1 + stream.id() + (pool_streams + 1) * stream.device_index()));
+}
+
+c10::Stream stream_of_handle(void* handle) {
+  const auto number = static_cast<c10::StreamId>(reinterpret_cast<uintptr_t>(handle)) - 1;
+  TORCH_CHECK(number >= 0, "no stream was given");
+  return stream_of({device_type, static_cast<c10::DeviceIndex>(number / (pool_streams + 1))}, number % (pool_streams + 1));
 }
 
 Event record(c10::Stream stream) {
@@ -97,12 +131,12 @@ Event record(c10::Stream stream) {
 }
 
 void wait_in(c10::Stream stream, Event event) {
-  put(stream, [event = std::move(event)] { event->run(); });
+  put_attempts(stream, [event = std::move(event)] { return event->try_to_run(); });
 }
 
 bool query(Event& event) {
   const std::lock_guard guard(lock());
-  if (!event->is_done() && std::exchange(event->asked, true)) event->run();
+  if (!event->is_done() && std::exchange(event->asked, true)) event->try_to_run();
   return event->is_done();
 }
 

@@ -29,6 +29,12 @@ using Event = std::shared_ptr<Moment>;
 
 /// Puts `work` at the end of a stream.
 void put(c10::Stream stream, std::function<void()> work);
+/// The same for work that takes other processes: `attempt` is called until it says that it is done.
+void put_attempts(c10::Stream stream, std::function<bool()> attempt);
+
+/// The vendor's handle of a stream, and back.
+void* native_handle(c10::Stream stream);
+c10::Stream stream_of_handle(void* handle);
 Event record(c10::Stream stream);
 /// What comes into `stream` from now on is done after `event`.
 void wait_in(c10::Stream stream, Event event);

@@ -3,10 +3,13 @@
 #include <sys/resource.h>
 #include <torch/torch.h>
 
+#include <accelerator.hpp>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <thread>
+#include <tw/comm/reading.hpp>
 #include <tw/data_parallel.hpp>
 
 namespace {
@@ -208,6 +211,18 @@ void small_memory(const Scene& scene) {
   scene.say("and it goes on");
 }
 
+// The others' streams wait for rank 1 by NCCL, and their hosts for the streams.
+void late_in_stream(const Scene& scene) {
+  tw::testing::accelerator::install();
+  tw::testing::accelerator::offer_nccl();
+  setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  const at::Tensor x = torch::ones({4}, at::TensorOptions().device(tw::testing::accelerator::device()));
+  tw::iallreduce(scene.comm, x, tw::ReduceOp::sum).wait_on_host();
+  if (scene.faulty) compute_for_ever();
+  tw::allreduce(scene.comm, x, tw::ReduceOp::sum);  // whose wait ends at once
+  (void)tw::Reading(x.sum()).value(scene.comm);
+}
+
 void stall_warning_only(const Scene& scene) {
   if (scene.faulty) std::this_thread::sleep_for(800ms);  // late, but it comes
   sum(scene.comm);
@@ -229,6 +244,7 @@ int main(int argc, char** argv) {
   const std::map<std::string, void (*)(const Scene&)> scenes{{"other_sizes", other_sizes},
                                                              {"other_order", other_order},
                                                              {"late", late},
+                                                             {"late_in_stream", late_in_stream},
                                                              {"never_sends", never_sends},
                                                              {"both_receive", both_receive},
                                                              {"killed", killed},

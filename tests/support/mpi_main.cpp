@@ -2,6 +2,8 @@
 // The main() of every MPI test: all ranks run the same tests, those of the files that are meant for this many; rank 0 prints what any of them found.
 //   --file=NAME         the tests of that file alone, on any number of ranks
 //   --progress-thread   a thread drives the engine
+//   --direct            MPI takes the memory of simulated devices, in programs that link tw_aware_mpi
+//   --nccl              there is NCCL, in programs that link tw_nccl_double
 //   --device=simulated  tensors of tests that ask where lie on the simulated accelerator, rank r's on device r mod 2
 //   --device=KIND       the same on an accelerator that there is, such as cuda: the tests of all files that run on the simulated one, on every number
 //   of
@@ -13,6 +15,7 @@
 
 #include <accelerator.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -144,17 +147,25 @@ bool tw::testing::note_ranks(const std::string& test, RankCount ranks) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   bool by_thread = false;
+  bool direct = false;
   std::string kind;
   std::string only;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--progress-thread") by_thread = true;
     if (argument.starts_with("--device=")) kind = argument.substr(9);
+    if (argument == "--direct") direct = true;
+    if (argument == "--nccl") {
+      tw::testing::accelerator::offer_nccl();
+      setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
+    }
     if (argument.starts_with("--file=")) only = argument.substr(7);
   }
   tw::Environment mpi(argc, argv,
                       {.thread_level = kind.empty() ? tw::ThreadLevel::funneled : tw::ThreadLevel::serialized,  // autograd has threads
-                       .progress = by_thread ? tw::ProgressDriver::thread : tw::ProgressDriver::inlined});
+                       .progress = by_thread ? tw::ProgressDriver::thread : tw::ProgressDriver::inlined,
+                       .device_aware = direct ? std::optional(true) : std::nullopt});
+  if (direct) tw::testing::accelerator::let_mpi_see(tw::testing::accelerator::MpiSight::memory);
   const tw::Communicator comm = mpi.world().dup();
   world_of_tests = &comm;
   try {

@@ -12,4 +12,25 @@ std::unique_ptr<Backend> make_mpi_backend();
 /// Through the memory of a node. @param channel null where the ranks do not all share one.
 std::unique_ptr<Backend> make_shared_memory_backend(std::shared_ptr<shared_memory::Channel> channel, int64_t flat_bytes);
 
+/// Complete from the beginning.
+class Nothing : public mpi::Transfer {
+ public:
+  bool advance() override { return true; }
+};
+
+/// Whether elements of several ranks become one.
+inline bool is_reduction(Collective collective) {
+  return collective == Collective::allreduce || collective == Collective::reduce || collective == Collective::reduce_scatter;
+}
+
+/// Of a rank that is alone, in streams of the device.
+std::unique_ptr<Backend> make_alone_backend(bool is_alone);
+
+/// NCCL's, in streams of the device. Not for logical and bitwise reductions, nor for messages.
+std::unique_ptr<Backend> make_nccl_backend();
+
+/// MPI's own, of memory of a device. @param kind of LibTorch's accelerator here, or "": there is none. @param aware whether this MPI takes its
+/// pointers.
+std::unique_ptr<Backend> make_direct_backend(const std::string& kind, bool aware);
+
 }  // namespace tw

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tw/base/contract.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/mpi/collectives.hpp>
@@ -33,13 +34,30 @@ Call make_call(Collective collective, const at::Tensor& tensor) {
   return {.collective = collective, .type = element_type(tensor.scalar_type()), .on_device = !tensor.is_cpu(), .count = tensor.numel()};
 }
 
+// The backend that takes the memory of a device; null: `call` is staged, or of the host. Its tensors are known to be right then, since asking for the
+// link begins what is MPI's to end.
+Backend* device_backend_for(const Communicator& comm, const Call& call, std::initializer_list<at::Tensor> tensors) {
+  if (!call.on_device) return nullptr;
+  for (const at::Tensor& tensor : tensors) {
+    expect_travels(call.collective, tensor);
+    expect_lies_on(call.collective, tensor, tensors.begin()->device());
+  }
+  return Link::of(comm).device_backend(comm, call, tensors.begin()->device());
+}
+
+std::shared_ptr<Operands> operands_for(const Communicator& comm, const Call& call, Backend* device_backend) {
+  if (device_backend == nullptr) return std::make_shared<Operands>(call.collective, comm.audited());
+  return std::make_shared<Operands>(call.collective, comm.audited(), device_backend->passage(), [device_backend] { device_backend->give_up(); });
+}
+
 // A call of which input and output are one tensor.
 Work begin_in_place(const Communicator& comm, const Call& call, const at::Tensor& tensor) {
   audit_call(comm, call, tensor);
-  auto operands = std::make_shared<Operands>(call.collective, comm.audited());
+  Backend* device_backend = device_backend_for(comm, call, {tensor});
+  auto operands = operands_for(comm, call, device_backend);
   const bool writes = call.collective == Collective::allreduce || (call.collective == Collective::broadcast) == (call.peer != comm.rank());
   std::byte* memory = writes ? operands->in_place(tensor).data() : const_cast<std::byte*>(operands->in(tensor).data());
-  auto transfer = Link::of(comm).begin(comm, {call, memory, memory}, operands->ready());
+  auto transfer = Link::of(comm).begin(comm, {call, memory, memory, operands->stream()}, operands->ready(), device_backend);
   return start(comm, call, std::move(transfer), std::move(operands));
 }
 
@@ -48,18 +66,31 @@ Work begin(const Communicator& comm, const Call& call, const at::Tensor& input, 
   TW_EXPECTS(output.scalar_type() == input.scalar_type(), name_of(call.collective), " was given an input of ", dtype_name(input.scalar_type()),
              " and an output of ", dtype_name(output.scalar_type()));
   audit_call(comm, call, input);
-  auto operands = std::make_shared<Operands>(call.collective, comm.audited());
+  Backend* device_backend = device_backend_for(comm, call, {input, output});
+  auto operands = operands_for(comm, call, device_backend);
   const std::byte* from = operands->in(input).data();
   std::byte* to = operands->out(output).data();
-  auto transfer = Link::of(comm).begin(comm, {call, from, to}, operands->ready());
+  auto transfer = Link::of(comm).begin(comm, {call, from, to, operands->stream()}, operands->ready(), device_backend);
   return start(comm, call, std::move(transfer), std::move(operands));
+}
+
+// The backend that takes all that a group calls in the memory of a device; null: the group is staged.
+Backend* device_backend_for_all(const Communicator& comm, Call call, const std::map<ElementType, std::vector<at::Tensor>>& by_type) {
+  std::set<Backend*> takers;
+  for (const auto& [type, tensors] : by_type) {
+    call.type = type;
+    call.on_device = !tensors[0].is_cpu();
+    for (const at::Tensor& tensor : tensors) takers.insert(device_backend_for(comm, call, {tensors[0], tensor}));
+  }
+  return takers.size() == 1 ? *takers.begin() : nullptr;
 }
 
 // One call for each dtype among `tensors`, on all of that dtype one after the other.
 Work begin_group(const Communicator& comm, Call call, const std::vector<at::Tensor>& tensors) {
   std::map<ElementType, std::vector<at::Tensor>> by_type;
   for (const at::Tensor& tensor : tensors) by_type[make_call(call.collective, tensor).type].push_back(tensor);
-  auto operands = std::make_shared<Operands>(call.collective, comm.audited());
+  Backend* device_backend = device_backend_for_all(comm, call, by_type);
+  auto operands = operands_for(comm, call, device_backend);
   std::vector<BoundCall> calls;
   for (const auto& [type, of_type] : by_type) {
     const std::span<std::byte> memory = operands->in_place(of_type);
@@ -67,11 +98,11 @@ Work begin_group(const Communicator& comm, Call call, const std::vector<at::Tens
     call.on_device = !of_type[0].is_cpu();
     call.count = static_cast<int64_t>(memory.size()) / element_bytes(type);
     audit_call(comm, call, of_type[0]);
-    calls.push_back({call, memory.data(), memory.data()});
+    calls.push_back({call, memory.data(), memory.data(), operands->stream()});
   }
   auto group = std::make_unique<Group>();  // begun when all is checked: what has begun must be carried to its end
   Link& link = Link::of(comm);
-  for (const BoundCall& bound : calls) group->add([&] { return link.begin(comm, bound, operands->ready()); });
+  for (const BoundCall& bound : calls) group->add([&] { return link.begin(comm, bound, operands->ready(), device_backend); });
   return start(comm, call, std::move(group), std::move(operands));
 }
 
@@ -156,7 +187,7 @@ Work ialltoall(const Communicator& comm, const at::Tensor& input, const at::Tens
 Work ialltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
   expect_one_each(comm, "the input of alltoall", inputs);
   expect_one_each(comm, "the output of alltoall", outputs);
-  auto operands = std::make_shared<Operands>(Collective::alltoall, comm.audited());
+  auto operands = std::make_shared<Operands>(Collective::alltoall, comm.audited(), passage_of_messages(comm, inputs[0]));
   Inputs to;
   Outputs from;
   for (const at::Tensor& input : inputs) to.push_back(operands->in(input));
@@ -166,7 +197,7 @@ Work ialltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, 
 
 Work igather(const Communicator& comm, const at::Tensor& input, const std::vector<at::Tensor>& outputs, Rank root) {
   mpi::expect_rank(comm, root);
-  auto operands = std::make_shared<Operands>(Collective::gather, comm.audited());
+  auto operands = std::make_shared<Operands>(Collective::gather, comm.audited(), passage_of_messages(comm, input));
   Inputs to(static_cast<size_t>(comm.size()));
   Outputs from(static_cast<size_t>(comm.size()));
   to[static_cast<size_t>(int{root})] = operands->in(input);
@@ -180,7 +211,7 @@ Work igather(const Communicator& comm, const at::Tensor& input, const std::vecto
 
 Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root) {
   mpi::expect_rank(comm, root);
-  auto operands = std::make_shared<Operands>(Collective::scatter, comm.audited());
+  auto operands = std::make_shared<Operands>(Collective::scatter, comm.audited(), passage_of_messages(comm, output));
   Inputs to(static_cast<size_t>(comm.size()));
   Outputs from(static_cast<size_t>(comm.size()));
   if (comm.rank() == root) {
@@ -194,7 +225,7 @@ Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, c
 
 // First the dtypes and shapes, then all elements one after the other.
 std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::Tensor& input) {
-  auto operands = std::make_shared<Operands>(Collective::allgather, comm.audited());
+  auto operands = std::make_shared<Operands>(Collective::allgather, comm.audited(), passage_of_messages(comm, input));
   const std::span<const std::byte> mine = operands->in(input);
   const Call call{.collective = Collective::allgather, .type = element_type(input.scalar_type())};
   audit_call(comm, call);

@@ -14,16 +14,18 @@
 #include <tw/comm/objects.hpp>
 #include <tw/mpi/topology.hpp>
 
+#include "devices_here.hpp"
+
 namespace tw {
-namespace {
 
 int devices_here(c10::DeviceType type) { return c10::impl::hasDeviceGuardImpl(type) ? c10::impl::VirtualGuardImpl(type).deviceCount() : 0; }
 
-// Of the accelerator that this LibTorch knows, where there is one; a build for CUDA knows CUDA also on a machine without.
 std::string accelerator_here() {
   const std::optional<c10::DeviceType> type = at::accelerator::getAccelerator();
-  return type && devices_here(*type) > 0 ? c10::DeviceTypeName(*type, /*lower_case=*/true) : "cpu";
+  return type && devices_here(*type) > 0 ? kind_of(*type) : "cpu";
 }
+
+namespace {
 
 // Collective.
 std::string accelerator_of_all(const Communicator& comm) {
@@ -42,7 +44,7 @@ c10::Device parsed(const std::string& wanted) {
 }
 
 c10::Device device_here(c10::Device device, const Topology& topology) {
-  const std::string kind = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
+  const std::string kind = kind_of(device.type());
   if (!c10::impl::hasDeviceGuardImpl(device.type())) throw Error(concat("there is no ", kind, " device: this LibTorch was built without"));
   const int devices = devices_here(device.type());
   if (devices == 0) throw Error(concat("there is no ", kind, " device on node ", topology.node));

@@ -6,9 +6,12 @@
 #include <span>
 #include <tw/base/contract.hpp>
 #include <tw/mpi/collectives.hpp>
+#include <tw/mpi/device_awareness.hpp>
 #include <tw/mpi/library.hpp>
 #include <tw/mpi/topology.hpp>
+#include <tw/tensor/on_cpu.hpp>
 
+#include "devices_here.hpp"
 #include "backends.hpp"
 #include "node_memory.hpp"
 
@@ -87,12 +90,19 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::ve
   exchange_ = mpi::allgather_transfer(comm, mine, std::as_writable_bytes(std::span(facts_)).data(), sizes);
   memory_ =
       std::make_unique<NodeMemory>(comm, neighbours_, shared_memory::Channel::bytes_needed(static_cast<int>(neighbours_.size()), mine_.slot_bytes));
+  if (const std::string kind = accelerator_here(); kind != "cpu") {
+    device_backends_.push_back(make_alone_backend(comm.size() == 1));
+    device_backends_.push_back(make_nccl_backend());
+    device_backends_.push_back(make_direct_backend(kind, mpi::takes_devices(comm, kind)));
+  }
 }
 
-std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, const BoundCall& call, mpi::StartQueue::Ready ready) {
+std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, const BoundCall& call, mpi::StartQueue::Ready ready, Backend* device_backend) {
   mpi::expect_own_thread(comm);
-  if (made_ && !ready && !queue_.is_waiting()) return backend(call.call.collective).begin(comm, call);
-  const auto begin = [this, call](const Communicator& of) { return backend(call.call.collective).begin(of, call); };
+  const auto begin = [this, call, device_backend](const Communicator& of) {
+    return (device_backend != nullptr ? *device_backend : backend(call.call.collective)).begin(of, call);
+  };
+  if (made_ && !ready && !queue_.is_waiting()) return begin(comm);
   const auto all_ready = [this, ready = std::move(ready)](const Communicator& of) { return advance(of) && (!ready || ready(of)); };
   return queue_.start(comm, begin, all_ready);
 }
@@ -142,40 +152,74 @@ void Link::finish(const Communicator& comm) {
   made_ = true;
 }
 
-Backend& Link::find_backend(Collective collective) const {
-  if (chosen_) {
-    for (const auto& backend : backends_) {
-      if (backend->name() == *chosen_ && backend->why_not(collective).empty()) return *backend;
-    }
-  }
-  for (const auto& backend : backends_) {
-    if (backend->why_not(collective).empty()) return *backend;
-  }
-  TW_ASSERT(false);  // the last one, MPI's, can do everything
-  return *backends_.back();
+namespace {
+
+using Backends = std::vector<std::unique_ptr<Backend>>;
+
+constexpr std::string_view staged = "staged";  // by way of the host, and what it has
+
+Backend* first_that_can(const Backends& backends, const Call& call, const std::optional<std::string>& chosen) {
+  const auto can = [&](const auto& backend) { return backend->why_not(call).empty(); };
+  const auto is_chosen = [&](const auto& backend) { return backend->name() == chosen && can(backend); };
+  auto found = std::find_if(backends.begin(), backends.end(), is_chosen);
+  if (found == backends.end()) found = std::find_if(backends.begin(), backends.end(), can);
+  return found == backends.end() ? nullptr : found->get();
 }
 
-void Link::choose(std::optional<std::string> name) {
-  const auto is_called = [&](const auto& backend) { return backend->name() == *name; };
-  TW_EXPECTS(!name || std::any_of(backends_.begin(), backends_.end(), is_called), "there is no backend '", name.value_or(""),
-             "'; there are shared_memory and mpi");
-  chosen_ = std::move(name);
-  for (int i = 0; i < collectives; ++i) for_collective_[static_cast<size_t>(i)] = &find_backend(static_cast<Collective>(i));
+bool has(const Backends& backends, std::string_view name) {
+  return std::any_of(backends.begin(), backends.end(), [&](const auto& backend) { return backend->name() == name; });
+}
+
+}  // namespace
+
+Backend* Link::device_backend(const Communicator& comm, const Call& call, c10::Device device) {
+  if (chosen_for_devices_ == staged) return nullptr;
+  for (const auto& backend : device_backends_) backend->prepare(comm, device);
+  return device_backend(call);
+}
+
+Backend* Link::device_backend(const Call& call) const {
+  return chosen_for_devices_ == staged ? nullptr : first_that_can(device_backends_, call, chosen_for_devices_);
+}
+
+void Link::choose(const std::optional<std::string>& name) {
+  const bool for_host = !name || has(backends_, *name);
+  const bool for_devices = !name || *name == staged || has(device_backends_, *name);
+  TW_EXPECTS(for_host || for_devices, "there is no backend '", name.value_or(""), "'; there are shared_memory and mpi",
+             device_backends_.empty() ? "" : ", and for devices alone, nccl, direct and staged");
+  if (for_host) chosen_ = name;
+  if (for_devices) chosen_for_devices_ = name;
+  for (int i = 0; i < collectives; ++i) {  // MPI can do them all
+    for_collective_[static_cast<size_t>(i)] = first_that_can(backends_, {.collective = static_cast<Collective>(i)}, chosen_);
+  }
+}
+
+void Link::list(const Call& call, std::vector<Availability>& all) const {
+  for (const auto& backend : backends_) {
+    all.push_back({call.collective, std::string(backend->name()), false, backend->why_not(call), &this->backend(call.collective) == backend.get()});
+  }
+  if (device_backends_.empty() || call.collective == Collective::barrier) return;
+  const Backend* taker = device_backend(call);
+  for (const auto& backend : device_backends_) {
+    all.push_back({call.collective, std::string(backend->name()), true, backend->why_not(call), taker == backend.get()});
+  }
+  all.push_back({call.collective, std::string(staged), true, "", taker == nullptr});
 }
 
 std::vector<Availability> availability(const Communicator& comm) {
-  const Link& link = Link::made(comm);
+  Link& link = Link::made(comm);
+  if (const auto kind = at::accelerator::getAccelerator(); kind && devices_here(*kind) > 0) {
+    link.device_backend(comm, {.collective = Collective::broadcast, .on_device = true}, current_device(*kind));  // which connects them
+  }
   std::vector<Availability> all;
   for (const Collective collective : {Collective::barrier, Collective::broadcast, Collective::allreduce, Collective::reduce, Collective::allgather,
                                       Collective::reduce_scatter, Collective::alltoall}) {
-    for (const auto& backend : link.backends()) {
-      all.push_back({collective, std::string(backend->name()), backend->why_not(collective), &link.backend(collective) == backend.get()});
-    }
+    link.list({.collective = collective}, all);
   }
   return all;
 }
 
-void choose_backend(const Communicator& comm, std::optional<std::string> name) { Link::made(comm).choose(std::move(name)); }
+void choose_backend(const Communicator& comm, std::optional<std::string> name) { Link::made(comm).choose(name); }
 
 void prepare_shared_memory(const Communicator& comm, const SharedMemoryOptions& options) {
   TW_EXPECTS(!mpi::attachment(comm), "prepare_shared_memory() must come before the first collective on '", comm.name(), "'");

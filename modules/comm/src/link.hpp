@@ -27,21 +27,27 @@ class Link {
   /// Makes it with other options. Collective. @param neighbours the ranks of this node, ascending.
   static Link& make(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours);
 
-  /// Begins `call` with the backend for it, or something that will once the link is made and the call's memory `ready`.
-  std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& call, mpi::StartQueue::Ready ready = {});
+  /// The backend that takes `call` in the memory of `device`: the one that was chosen, where it can do it, or the first that can; null: none, it is
+  /// staged. The same on all ranks. Collective at first, where there is one that must connect them.
+  Backend* device_backend(const Communicator& comm, const Call& call, c10::Device device);
+  /// Begins `call` with `device_backend`, else the one for the host's memory; or something that will, once the link is made and the memory `ready`.
+  std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& call, mpi::StartQueue::Ready ready = {},
+                                       Backend* device_backend = nullptr);
 
   // Of a link that is made.
 
-  /// The backend for `collective`: the one that was chosen, where it can do it, or the first that can.
+  /// The backend for a `collective` in the host's memory: the one that was chosen, where it can do it, or the first that can.
   Backend& backend(Collective collective) const { return *for_collective_[static_cast<size_t>(collective)]; }
-  const std::vector<std::unique_ptr<Backend>>& backends() const noexcept { return backends_; }
-  void choose(std::optional<std::string> name);
+  /// Adds what can do `call`.
+  void list(const Call& call, std::vector<Availability>& all) const;
+  void choose(const std::optional<std::string>& name);
   const std::shared_ptr<shared_memory::Channel>& channel() const noexcept { return channel_; }
   /// Ranks of this node, ascending.
   const std::vector<int>& neighbours() const noexcept { return neighbours_; }
 
  private:
   class Making;
+  Backend* device_backend(const Call& call) const;
   /// Of every rank, for all.
   struct Facts {
     int64_t slot_bytes;
@@ -54,7 +60,6 @@ class Link {
   bool advance(const Communicator& comm);
   void expect_agreement(const Communicator& comm) const;
   void finish(const Communicator& comm);
-  Backend& find_backend(Collective collective) const;
 
   std::vector<int> neighbours_;
   Facts mine_;
@@ -67,7 +72,9 @@ class Link {
 
   std::shared_ptr<shared_memory::Channel> channel_;
   std::vector<std::unique_ptr<Backend>> backends_;
+  std::vector<std::unique_ptr<Backend>> device_backends_;
   std::optional<std::string> chosen_;
+  std::optional<std::string> chosen_for_devices_;
   std::array<Backend*, collectives> for_collective_{};
 };
 

@@ -30,16 +30,6 @@ class WithEnding : public mpi::Transfer {
   std::function<void()> ending_;
 };
 
-/// Complete from the beginning.
-class Nothing : public mpi::Transfer {
- public:
-  bool advance() override { return true; }
-};
-
-bool is_reduction(Collective collective) {
-  return collective == Collective::allreduce || collective == Collective::reduce || collective == Collective::reduce_scatter;
-}
-
 // The dtypes of which a call's result may have to be divided or rounded here.
 c10::ScalarType dtype_of(ElementType type) {
   switch (type) {
@@ -108,10 +98,27 @@ std::unique_ptr<mpi::Transfer> reduce(const Communicator& comm, const BoundCall&
   });
 }
 
+// What only moves elements.
+std::unique_ptr<mpi::Transfer> move(const Communicator& comm, const BoundCall& bound) {
+  const Call& call = bound.call;
+  const int64_t bytes = call.count * element_bytes(call.type);
+  switch (call.collective) {
+    case Collective::barrier: return mpi::barrier_transfer(comm);
+    case Collective::broadcast: return mpi::broadcast_transfer(comm, {bound.output, call.count, call.type}, Rank(call.peer));
+    case Collective::alltoall: return mpi::alltoall_transfer(comm, bound.input, bound.output, bytes / comm.size());
+    case Collective::allgather:
+      return mpi::allgather_transfer(comm, {bound.input, static_cast<size_t>(bytes)}, bound.output,
+                                     std::vector<int64_t>(static_cast<size_t>(comm.size()), bytes));
+    default: break;
+  }
+  TW_ASSERT(false);  // the rest does not come in more than one way
+  return nullptr;
+}
+
 class MpiBackend : public Backend {
  public:
   std::string_view name() const noexcept override { return "mpi"; }
-  std::string why_not(Collective) const override { return ""; }
+  std::string why_not(const Call&) const override { return ""; }
 
   std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& bound) override {
     const Call& call = bound.call;
@@ -120,23 +127,36 @@ class MpiBackend : public Backend {
       const bool half = call.type == ElementType::float16 || call.type == ElementType::bfloat16;
       return half ? reduce_halves(comm, bound) : reduce(comm, bound);
     }
-    const int64_t bytes = call.count * element_bytes(call.type);
-    switch (call.collective) {
-      case Collective::barrier: return mpi::barrier_transfer(comm);
-      case Collective::broadcast: return mpi::broadcast_transfer(comm, {bound.output, call.count, call.type}, Rank(call.peer));
-      case Collective::alltoall: return mpi::alltoall_transfer(comm, bound.input, bound.output, bytes / comm.size());
-      case Collective::allgather:
-        return mpi::allgather_transfer(comm, {bound.input, static_cast<size_t>(bytes)}, bound.output,
-                                       std::vector<int64_t>(static_cast<size_t>(comm.size()), bytes));
-      default: break;
-    }
-    TW_ASSERT(false);  // the rest does not come in more than one way
-    return nullptr;
+    return move(comm, bound);
   }
+};
+
+// Of memory that lies on a device. MPI's non-blocking reductions are not among what it does: Open MPI's list of what takes such memory leaves them
+// out.
+class DirectBackend : public Backend {
+ public:
+  explicit DirectBackend(std::string why_not) : why_not_(std::move(why_not)) {}
+
+  std::string_view name() const noexcept override { return "direct"; }
+  Passage passage() const noexcept override { return Passage::direct; }
+
+  std::string why_not(const Call& call) const override {
+    if (!why_not_.empty()) return why_not_;
+    return is_reduction(call.collective) ? "MPI reduces in the host's memory" : "";
+  }
+
+  std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& bound) override { return move(comm, bound); }
+
+ private:
+  std::string why_not_;
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> make_mpi_backend() { return std::make_unique<MpiBackend>(); }
+
+std::unique_ptr<Backend> make_direct_backend(const std::string& kind, bool aware) {
+  return std::make_unique<DirectBackend>(aware ? "" : concat("this MPI does not take memory of ", kind, " devices"));
+}
 
 }  // namespace tw

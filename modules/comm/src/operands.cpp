@@ -5,8 +5,11 @@
 #include <ATen/ops/empty.h>
 
 #include <tw/base/contract.hpp>
+#include <tw/mpi/device_awareness.hpp>
 #include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/tensor_spec.hpp>
+
+#include "devices_here.hpp"
 
 namespace tw {
 namespace {
@@ -22,31 +25,49 @@ void bump_version(const at::Tensor& tensor) {
 
 }  // namespace
 
-Operands::Operands(Collective operation, bool audited) : operation_(operation), audited_(audited) {}
+void expect_travels(Collective operation, const at::Tensor& tensor) {
+  TW_EXPECTS(tensor.defined(), name_of(operation), " was given an undefined tensor");
+  if (!is_on_accelerator(tensor)) expect_dense_on_cpu(tensor, name_of(operation));
+  TW_EXPECTS(tensor.layout() == at::kStrided, name_of(operation), " needs a dense tensor, got a sparse one on ", tensor.device().str());
+  element_type(tensor.scalar_type());  // throws for dtypes that do not travel
+}
+
+void expect_lies_on(Collective operation, const at::Tensor& tensor, c10::Device device) {
+  TW_EXPECTS(tensor.device() == device, name_of(operation), " was given tensors on ", device.str(), " and on ", tensor.device().str(),
+             "; those of one call lie on one device");
+}
+
+Passage passage_of_messages(const Communicator& comm, const at::Tensor& tensor) {
+  const bool direct = tensor.defined() && !tensor.is_cpu() && mpi::takes_devices(comm, kind_of(tensor.device().type()));
+  return direct ? Passage::direct : Passage::staged;
+}
+
+Operands::Operands(Collective operation, bool audited, Passage passage, std::function<void()> give_up)
+    : operation_(operation), audited_(audited), passage_(passage), give_up_(std::move(give_up)) {}
 
 // What takes part. The first tensor decides where all of them lie.
 void Operands::admit(const at::Tensor& tensor) {
-  TW_EXPECTS(tensor.defined(), name_of(operation_), " was given an undefined tensor");
-  if (!is_on_accelerator(tensor)) expect_dense_on_cpu(tensor, name_of(operation_));
-  TW_EXPECTS(tensor.layout() == at::kStrided, name_of(operation_), " needs a dense tensor, got a sparse one on ", tensor.device().str());
-  element_type(tensor.scalar_type());  // throws for dtypes that do not travel
+  expect_travels(operation_, tensor);
   if (!device_) {
     device_ = tensor.device();
-    if (!tensor.is_cpu()) staging_ = std::make_shared<Staging>(*device_);
+    if (!tensor.is_cpu()) lane_ = std::make_shared<Lane>(*device_, passage_ == Passage::in_stream ? give_up_ : nullptr);
   }
-  TW_EXPECTS(tensor.device() == *device_, name_of(operation_), " was given tensors on ", device_->str(), " and on ", tensor.device().str(),
-             "; those of one call lie on one device");
+  expect_lies_on(operation_, tensor, *device_);
+  if (passage_ == Passage::in_stream && lane_) lane_->use(tensor);
   if (audited_ && !tensor.is_inference()) versions_.emplace_back(tensor, tensor._version());
 }
 
+// Whether the operation works in the tensor's own memory.
+bool Operands::stays(const at::Tensor& tensor) const { return is_plain(tensor) && (!lane_ || passage_ != Passage::staged); }
+
 at::Tensor Operands::memory_for(at::IntArrayRef sizes, at::ScalarType dtype) const {
-  return at::empty(sizes, at::TensorOptions().dtype(dtype).pinned_memory(staging_ != nullptr));
+  return lane_ ? lane_->memory(sizes, dtype, passage_ != Passage::staged) : at::empty(sizes, at::TensorOptions().dtype(dtype));
 }
 
 void Operands::bring(const at::Tensor& tensor, const at::Tensor& packed) {
   const at::NoGradGuard no_grad;
-  if (staging_) {
-    staging_->bring(tensor, packed);
+  if (lane_) {
+    lane_->bring(tensor, packed);
     brings_ = true;
   } else {
     at::Tensor(packed).copy_(tensor);
@@ -55,7 +76,7 @@ void Operands::bring(const at::Tensor& tensor, const at::Tensor& packed) {
 
 std::span<const std::byte> Operands::in(const at::Tensor& tensor) {
   admit(tensor);
-  if (!staging_ && is_plain(tensor)) {
+  if (stays(tensor)) {
     inputs_.push_back(tensor);
   } else {
     inputs_.push_back(memory_for(tensor.sizes(), tensor.scalar_type()));
@@ -66,8 +87,7 @@ std::span<const std::byte> Operands::in(const at::Tensor& tensor) {
 
 std::span<std::byte> Operands::out(const at::Tensor& tensor) {
   admit(tensor);
-  const bool in_itself = !staging_ && is_plain(tensor);
-  results_.push_back({tensor, in_itself ? tensor : memory_for(tensor.sizes(), tensor.scalar_type())});
+  results_.push_back({tensor, stays(tensor) ? tensor : memory_for(tensor.sizes(), tensor.scalar_type())});
   const at::Tensor& packed = results_.back().packed;
   return {memory_of(packed), packed.nbytes()};
 }
@@ -98,9 +118,12 @@ std::span<std::byte> Operands::in_place(const std::vector<at::Tensor>& tensors) 
   return {memory_of(packed), packed.nbytes()};
 }
 
+std::optional<c10::Stream> Operands::stream() const { return lane_ ? std::optional(lane_->stream()) : std::nullopt; }
+
 mpi::StartQueue::Ready Operands::ready() const {
-  if (!brings_) return {};
-  return [staging = staging_](const Communicator&) { return staging->has_arrived(); };
+  const bool at_once = !lane_ || passage_ == Passage::in_stream || (passage_ == Passage::staged && !brings_);
+  if (at_once) return {};
+  return [lane = lane_](const Communicator&) { return lane->has_arrived(); };
 }
 
 void Operands::finish() {
@@ -112,16 +135,17 @@ void Operands::finish() {
   for (const Result& result : results_) {
     if (result.packed.is_same(result.tensor)) {
       bump_version(result.tensor);
-    } else if (staging_) {
-      staging_->give_back(result.packed, result.tensor);
+    } else if (lane_) {
+      lane_->give_back(result.packed, result.tensor);
     } else {
       at::Tensor(result.tensor).copy_(result.packed);
     }
   }
+  if (lane_) lane_->end();
 }
 
 Work start(const Communicator& comm, const Call& call, std::unique_ptr<mpi::Transfer> transfer, std::shared_ptr<Operands> operands) {
-  std::shared_ptr<mpi::Completion> completion = operands->staging();
+  std::shared_ptr<mpi::Completion> completion = operands->lane();
   return mpi::start(comm, call, std::move(transfer), [operands = std::move(operands)] { operands->finish(); }, std::move(completion));
 }
 

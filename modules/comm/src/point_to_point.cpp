@@ -36,14 +36,14 @@ Work begin(const Communicator& comm, const Call& call, mpi::StartQueue::Start st
 
 Work isend(const Communicator& comm, const at::Tensor& tensor, Rank to, Tag tag) {
   const Call call = make_call(Collective::send, to, tensor);
-  auto operands = std::make_shared<Operands>(Collective::send, comm.audited());
+  auto operands = std::make_shared<Operands>(Collective::send, comm.audited(), passage_of_messages(comm, tensor));
   const mpi::Buffer buffer = buffer_of(call, operands->in(tensor));
   return begin(comm, call, sending(buffer, to, tag), std::move(operands));
 }
 
 Work irecv(const Communicator& comm, const at::Tensor& tensor, Rank from, Tag tag) {
   const Call call = make_call(Collective::receive, from, tensor);
-  auto operands = std::make_shared<Operands>(Collective::receive, comm.audited());
+  auto operands = std::make_shared<Operands>(Collective::receive, comm.audited(), passage_of_messages(comm, tensor));
   const mpi::Buffer buffer = buffer_of(call, operands->out(tensor));
   return begin(comm, call, receiving(buffer, from, tag), std::move(operands));
 }
@@ -51,7 +51,7 @@ Work irecv(const Communicator& comm, const at::Tensor& tensor, Rank from, Tag ta
 Work isendrecv(const Communicator& comm, const at::Tensor& outgoing, Rank to, const at::Tensor& incoming, Rank from, Tag tag) {
   const Call received = make_call(Collective::receive, from, incoming);
   const Call sent = make_call(Collective::send, to, outgoing);
-  auto operands = std::make_shared<Operands>(Collective::receive, comm.audited());
+  auto operands = std::make_shared<Operands>(Collective::receive, comm.audited(), passage_of_messages(comm, incoming));
   const mpi::Buffer in = buffer_of(received, operands->out(incoming));
   const mpi::Buffer out = buffer_of(sent, operands->in(outgoing));
   mpi::expect_rank(comm, to);  // a receive that has begun would take the next message

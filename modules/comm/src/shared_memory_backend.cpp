@@ -20,9 +20,9 @@ class SharedMemoryBackend : public Backend {
 
   std::string_view name() const noexcept override { return "shared_memory"; }
 
-  std::string why_not(Collective collective) const override {
+  std::string why_not(const Call& call) const override {
     if (!channel_) return "the ranks live on several nodes";
-    switch (collective) {
+    switch (call.collective) {
       case Collective::barrier:
       case Collective::broadcast:
       case Collective::allreduce:

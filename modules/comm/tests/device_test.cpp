@@ -8,8 +8,13 @@
 
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <accelerator.hpp>
+#include <algorithm>
+#include <cstdlib>
 #include <functional>
+#include <nccl_double.hpp>
 #include <tw/comm.hpp>
+#include <tw/mpi/device_awareness.hpp>
 
 namespace device_test {
 
@@ -18,6 +23,7 @@ using tw::testing::device;
 using tw::testing::expect_host_waits;
 using tw::testing::message_of;
 using tw::testing::world;
+namespace accelerator = tw::testing::accelerator;
 
 at::TensorOptions there() { return at::TensorOptions().device(device()); }
 
@@ -109,6 +115,41 @@ TW_TEST_ON(Devices, MessagesOfBothKindsKeepTheirOrder, {.least = 2}) {
   for (int i = 0; i < 10; ++i) expect_all(received[static_cast<size_t>(i)], i);
 }
 
+TEST(Devices, WhatTheStreamHasYetToReadIsNotOverwritten) {
+  for (const bool strided : {false, true}) {
+    const at::Tensor x = strided ? late(mine(), 10).slice(0, 0, 10, 2) : late(mine());
+    const at::Tensor doubled = x.mul(2);  // later
+    tw::broadcast(world(), x, tw::Rank(0));
+    expect_all(x, 1);
+    expect_all(doubled, 2 * mine());
+  }
+}
+
+TEST(Devices, SaysWhichBackendTakesTheirMemory) {
+  if (tw::testing::on_a_real_device()) GTEST_SKIP() << "which there are is not known";
+  const tw::Communicator comm = world().dup();
+  const bool has_nccl = accelerator::nccl_is_offered();
+  const bool alone = world().size() == 1;
+  const std::string mover = alone ? "alone" : has_nccl ? "nccl" : tw::mpi::takes_devices(comm, "simulated") ? "direct" : "staged";
+  const auto taker = [&](tw::Collective collective) {
+    for (const tw::Availability& entry : tw::availability(comm)) {
+      if (entry.collective == collective && entry.on_device && entry.chosen) return entry.backend;
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(taker(tw::Collective::broadcast), mover);
+  EXPECT_EQ(taker(tw::Collective::allreduce), alone ? "alone" : has_nccl ? "nccl" : "staged");
+  tw::choose_backend(comm, "staged");
+  EXPECT_EQ(taker(tw::Collective::broadcast), "staged");
+  const at::Tensor x = late(mine());
+  tw::broadcast(comm, x, tw::Rank(0));
+  expect_all(x, 1);
+  tw::choose_backend(comm, std::nullopt);
+  EXPECT_EQ(taker(tw::Collective::broadcast), mover);
+  const std::string unknown = message_of([&] { tw::choose_backend(comm, "pigeons"); });
+  EXPECT_NE(unknown.find("there is no backend 'pigeons'; there are shared_memory and mpi, and for devices alone"), std::string::npos) << unknown;
+}
+
 TEST(Devices, GatherScatterAndExchangeOfAnySizes) {
   const auto size = static_cast<size_t>(world().size());
   std::vector<at::Tensor> to, from;
@@ -149,10 +190,58 @@ TEST(Devices, RefusesTensorsOfOneCallInSeveralPlaces) {
 }
 
 TW_TEST_ON(Devices, NamesTheRankWhoseTensorLiesElsewhere, {.least = 2}) {
+  // NCCL's calls do not say what they are: of ranks that differ, the watchdog tells.
+  if (tw::testing::on_a_real_device() || accelerator::nccl_is_offered()) GTEST_SKIP() << "NCCL may be there";
   const bool last = world().rank() == world().size() - 1;
   const std::string message = message_of([&] { tw::allreduce(world(), last ? torch::ones({3}) : late(1, 3), ReduceOp::sum); });
   EXPECT_NE(message.find(tw::concat("rank ", world().size() - 1)), std::string::npos) << message;
   EXPECT_NE(message.find("allreduce sum of 3 float32 on a device"), std::string::npos) << message;
+}
+
+// What NCCL's work in a stream means for the host; of the other backends, waits end with the message.
+
+TW_TEST_ON(Nccl, AWaitHoldsUpTheStreamAndNotTheHost, {.least = 2}) {
+  if (!accelerator::nccl_is_offered()) GTEST_SKIP() << "of NCCL's double";
+  tw::allreduce(world(), late(mine()), ReduceOp::sum);  // connects, which takes all
+  const at::Tensor x = late(mine());
+  const at::Tensor token = torch::zeros({1});
+  if (world().rank() != 0) tw::recv(world(), token, tw::Rank(0));  // the others come when rank 0 has waited
+  tw::allreduce(world(), x, ReduceOp::sum);
+  x.add_(1);
+  for (int rank = 1; world().rank() == 0 && rank < world().size(); ++rank) tw::send(world(), token, tw::Rank(rank));
+  tw::barrier(world());  // whose wait drives the engine, so that all have given their part
+  expect_all(x, sum_of_ranks() + 1);
+}
+
+TW_TEST_ON(Nccl, ARevocationEndsWhatIsInStreams, {.least = 2}) {
+  if (!accelerator::nccl_is_offered()) GTEST_SKIP() << "of NCCL's double";
+  const tw::Communicator comm = world().dup();
+  tw::allreduce(comm, late(mine()), ReduceOp::sum);  // connects
+  const int before = accelerator::nccl_aborts();
+  if (comm.rank() == 0) {
+    comm.revoke("rank 0 has better things to do");
+  } else {
+    const at::Tensor x = late(mine());
+    tw::Work work = tw::iallreduce(comm, x, ReduceOp::sum);
+    const std::string message = message_of([&] { work.wait_on_host(); });
+    EXPECT_NE(message.find("rank 0 has better things to do"), std::string::npos) << message;
+    EXPECT_EQ(accelerator::nccl_aborts(), before + 1);
+    (void)x.cpu();  // the stream goes on
+  }
+}
+
+TW_TEST_ON(Nccl, IsNotForRanksThatShareADeviceUnlessItIsTold, {.least = 3}) {
+  if (!accelerator::nccl_is_offered()) GTEST_SKIP() << "of NCCL's double";
+  unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  const tw::Communicator comm = world().dup();
+  const auto all = tw::availability(comm);
+  setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  const auto found = std::find_if(all.begin(), all.end(), [](const tw::Availability& entry) { return entry.backend == "nccl"; });
+  EXPECT_EQ(found->why_not.find("ranks 0 and 2 share a device, which NCCL lets them from 2.30 on"), 0) << found->why_not;
+  EXPECT_FALSE(found->chosen);
+  const at::Tensor x = late(mine());
+  tw::allreduce(comm, x, ReduceOp::sum);
+  expect_all(x, sum_of_ranks());
 }
 
 }  // namespace device_test

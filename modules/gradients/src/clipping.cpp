@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/comm/reading.hpp>
 #include <tw/gradients/clipping.hpp>
 
 #include <ATen/core/grad_mode.h>
@@ -20,7 +21,7 @@ double clip_gradient_norm(const Communicator& comm, const std::vector<at::Tensor
     const auto wide = c10::isComplexType(gradient.scalar_type()) ? at::kComplexDouble : at::kDouble;
     norms.push_back(at::linalg_vector_norm(gradient, 2, {}, false, wide).abs());
   }
-  const double squares = norms.empty() ? 0 : at::stack(norms).square().sum().item<double>();  // the host's one wait
+  const double squares = norms.empty() ? 0 : Reading(at::stack(norms).square().sum()).value(comm);  // the host's one wait
   const at::Tensor total = at::scalar_tensor(squares, at::TensorOptions().dtype(at::kDouble));
   allreduce(comm, total, ReduceOp::sum);
   const double norm = std::sqrt(total.item<double>());

@@ -174,7 +174,7 @@ void Reducer::reduce() {
   FiniteCheck check;
   for (size_t bucket = 0; bucket < progress_.size(); ++bucket) finish_bucket(bucket, factor, check);
   if (!options_.sparse.empty()) reduce_sparse(factor, check);
-  finite_ = check.passed();
+  finite_ = check.passed(comm_);
   if (options_.check_finite && options_.sharding != Sharding::none) agree_on_finite();
   used_.fill_(1);
   if (status.unused > 0) agree_on_unused();

@@ -2,6 +2,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <tw/mpi/communicator.hpp>
+
 namespace tw {
 
 /// to = factor * from, for tensors of one shape and dtype; `to` is contiguous.
@@ -15,8 +17,8 @@ class FiniteCheck {
  public:
   /// Multiplies a contiguous tensor, and looks at the products.
   void scale(const at::Tensor& tensor, double factor);
-  /// Whether all were finite.
-  bool passed() const;
+  /// Whether all were finite. @param comm where the products come from
+  bool passed(const Communicator& comm) const;
 
  private:
   bool on_host_ = true;

@@ -6,6 +6,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <optional>
+#include <tw/tensor/record_stream.hpp>
 
 namespace tw {
 
@@ -31,7 +32,7 @@ class SideStream {
 
   /// Keeps the memory of `tensor` until the side stream has done what it has now.
   void uses(const at::Tensor& tensor) const {
-    if (stream_) tensor.record_stream(*stream_);
+    if (stream_) record_stream(tensor, *stream_);
   }
   /// Makes the current stream wait for it.
   void join() const {

@@ -3,12 +3,14 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <set>
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
 #include <tw/mpi/error.hpp>
 
 #include "control.hpp"
+#include "requests.hpp"
 #include "stall.hpp"
 
 namespace tw::mpi {
@@ -90,10 +92,17 @@ bool Engine::advance(Operation& operation) {
     if (const auto* revoked = operation.comm->revoked_ancestor(); revoked != nullptr && !operation.survives_revocation) {
       throw RevokedError(revoked->name, operation.call.describe(), revoked->revoked_because);
     }
-    if (!operation.transfer->advance()) return false;
-    if (operation.finish) operation.finish();
+    if (!operation.in_stream) {
+      if (!operation.transfer->advance()) return false;
+      if (operation.finish) operation.finish();
+    }
+    if (operation.completion && operation.completion->is_watched()) {
+      operation.in_stream.store(true, std::memory_order_release);
+      if (!operation.completion->is_done()) return false;
+    }
   } catch (...) {
     operation.failure = std::current_exception();
+    if (operation.completion) operation.completion->give_up();
     keep_for_ever(operation);
   }
   end(operation);
@@ -114,6 +123,7 @@ void Engine::end(Operation& operation) {
 // One in flight, which nothing else is doing anything with.
 void Engine::fail(Operation& operation, std::exception_ptr failure) {
   operation.failure = std::move(failure);
+  if (operation.completion) operation.completion->give_up();
   keep_for_ever(operation);
   end(operation);
   std::erase_if(active_, [&](const std::shared_ptr<Operation>& each) { return each.get() == &operation; });
@@ -125,12 +135,12 @@ void Engine::keep_for_ever(Operation& operation) {
   [[maybe_unused]] const auto* kept = new std::pair(std::move(operation.transfer), std::move(operation.finish));
 }
 
-bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadline) {
+bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadline, bool on_host) {
   constexpr int rounds_before_yield = 16;  // what is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer
   std::optional<Stall> stall;
   Clock::time_point next_look;
   for (uint64_t round = 1;; ++round) {
-    if (operation.done.load(std::memory_order_acquire)) return true;
+    if (operation.is_done(on_host)) return true;
     progress();
     if (round % rounds_before_yield != 0) continue;
     sched_yield();
@@ -141,12 +151,36 @@ bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadlin
     }
     if (now < next_look) continue;
     const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock || operation.done.load(std::memory_order_acquire)) continue;
+    if (!lock || operation.is_done(on_host)) continue;
     if (deadline && now > *deadline) return false;
     stall->look(operation, now);
     if (const std::string left = stall->who_left(operation, now); !left.empty()) fail(operation, std::make_exception_ptr(Error(left)));
     next_look = now + look_every;
   }
+}
+
+void Engine::wait_until(const CommunicatorState& comm, const std::function<bool()>& is_done) {
+  Stall stall(Clock::now(), watch_.warning, watch_.abort);
+  Clock::time_point next_look = Clock::now() + look_every;
+  while (!is_done()) {
+    progress();
+    sched_yield();
+    const auto now = Clock::now();
+    if (now < next_look) continue;
+    next_look = now + look_every;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) continue;
+    const auto in_stream = [](const std::shared_ptr<Operation>& each) { return each->in_stream.load(); };
+    const auto first = std::find_if(active_.begin(), active_.end(), in_stream);
+    if (first == active_.end()) continue;
+    const std::shared_ptr<Operation> operation = *first;
+    stall.look(*operation, now);
+    if (const std::string left = stall.who_left(*operation, now); !left.empty()) {
+      fail(*operation, std::make_exception_ptr(Error(left)));
+      throw Error(left);
+    }
+  }
+  expect_not_revoked(comm, "a wait for a device");
 }
 
 bool Engine::drain(std::chrono::milliseconds timeout) {
@@ -210,6 +244,10 @@ void Engine::run_thread() {
     std::this_thread::sleep_for(pause);
     lock.lock();
   }
+}
+
+void wait_until(const Communicator& comm, const std::function<bool()>& is_done) {
+  comm.state()->runtime->engine().wait_until(*comm.state(), is_done);
 }
 
 Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, std::function<void()> finish,

@@ -38,7 +38,10 @@ struct Operation {
   std::exception_ptr failure;
   bool reported = false;  // to whoever holds the Work
   bool survives_revocation = false;
+  std::atomic<bool> in_stream = false;  // what is left is the streams'
   std::atomic<bool> done = false;
+
+  bool is_done(bool on_host = false) const { return done.load(std::memory_order_acquire) || (!on_host && in_stream.load(std::memory_order_acquire)); }
 };
 
 /// Advances the operations in flight: from waits and tests (the inline driver), or also from a thread of its own. An operation is here until it is
@@ -62,8 +65,10 @@ class Engine {
   void add(const std::shared_ptr<Operation>& operation);
   /// Advances everything once; does nothing where another thread is at it.
   void progress();
-  /// Advances everything until `operation` is complete, or `deadline` has passed: false then.
-  bool wait(Operation& operation, std::optional<Clock::time_point> deadline);
+  /// Advances everything until `operation` is complete, or all that is left of it is a stream's unless `on_host`; or until `deadline`: false then.
+  bool wait(Operation& operation, std::optional<Clock::time_point> deadline, bool on_host = false);
+  /// Advances everything until `is_done()`; whoever is late in what is in streams is named. @throws RevokedError where `comm` is
+  void wait_until(const CommunicatorState& comm, const std::function<bool()>& is_done);
   /// Advances everything until nothing is left, or `timeout` has passed: false then.
   bool drain(std::chrono::milliseconds timeout);
 

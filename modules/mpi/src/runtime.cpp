@@ -25,6 +25,7 @@ void check(int code, const char* call, const std::string& communicator) {
 Runtime::Runtime(const EnvironmentOptions& options, bool audit, ThreadLevel level)
     : audit_(audit),
       largest_message_(options.largest_message),
+      device_aware_(options.device_aware),
       drain_timeout_(options.drain_timeout),
       engine_({.warning = options.stall_warning, .abort = options.stall_abort}, level) {
   if (options.progress == ProgressDriver::thread) engine_.drive_by_thread();

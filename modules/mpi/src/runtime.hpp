@@ -48,6 +48,7 @@ class Runtime {
   /// Whether any communicator has been revoked.
   std::atomic<bool>& knows_revoked() noexcept { return knows_revoked_; }
   int64_t largest_message() const noexcept { return largest_message_; }
+  std::optional<bool> device_aware() const noexcept { return device_aware_; }
   /// CommunicatorState::neighbours of the world.
   std::vector<int>& world_neighbours() noexcept { return world_neighbours_; }
 
@@ -76,6 +77,7 @@ class Runtime {
  private:
   const bool audit_;
   const int64_t largest_message_;
+  const std::optional<bool> device_aware_;
   const std::chrono::milliseconds drain_timeout_;
   std::atomic<bool> closed_ = false;
   std::atomic<bool> knows_revoked_ = false;

@@ -13,12 +13,12 @@ Work::~Work() = default;
 
 namespace {
 
-bool is_done(const mpi::Operation& operation) { return operation.done.load(std::memory_order_acquire); }
-
-// What a complete operation leaves to say, and to wait for. Each call says it again.
+// What a complete operation leaves to say, and to wait for. Each call says it again. Of one in a stream nothing is known yet.
 void report(mpi::Operation& operation) {
-  operation.reported = true;
-  if (operation.failure) std::rethrow_exception(operation.failure);
+  if (operation.done.load(std::memory_order_acquire)) {
+    operation.reported = true;
+    if (operation.failure) std::rethrow_exception(operation.failure);
+  }
   if (operation.completion) operation.completion->join_stream();
 }
 
@@ -28,26 +28,28 @@ mpi::Engine& engine_of(const mpi::Operation& operation) { return operation.comm-
 
 bool Work::test() {
   if (!operation_) return true;
-  if (!is_done(*operation_)) engine_of(*operation_).progress();
-  if (!is_done(*operation_)) return false;
+  if (!operation_->is_done()) engine_of(*operation_).progress();
+  if (!operation_->is_done()) return false;
   report(*operation_);
   return true;
 }
 
 void Work::wait() {
   if (!operation_) return;
-  if (!is_done(*operation_)) engine_of(*operation_).wait(*operation_, std::nullopt);
+  if (!operation_->is_done()) engine_of(*operation_).wait(*operation_, std::nullopt);
   report(*operation_);
 }
 
 void Work::wait_on_host() {
-  wait();
-  if (operation_ && operation_->completion) operation_->completion->wait_on_host();
+  if (!operation_) return;
+  if (!operation_->is_done(/*on_host=*/true)) engine_of(*operation_).wait(*operation_, std::nullopt, /*on_host=*/true);
+  report(*operation_);
+  if (operation_->completion) operation_->completion->wait_on_host();
 }
 
 bool Work::wait_for(std::chrono::nanoseconds timeout) {
   if (!operation_) return true;
-  if (!is_done(*operation_) && !engine_of(*operation_).wait(*operation_, mpi::Clock::now() + timeout)) return false;
+  if (!operation_->is_done() && !engine_of(*operation_).wait(*operation_, mpi::Clock::now() + timeout)) return false;
   report(*operation_);
   return true;
 }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tw/comm/reading.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/state/directory_lock.hpp>
 #include <tw/train/timeline.hpp>
@@ -12,7 +13,6 @@
 #include "best_model.hpp"
 #include "non_finite.hpp"
 #include "ranks.hpp"
-#include "reading.hpp"
 #include "rows_alone.hpp"
 #include "snapshots.hpp"
 #include "strategy.hpp"

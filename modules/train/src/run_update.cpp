@@ -7,6 +7,7 @@
 #include <cmath>
 #include <tw/base/log.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/tensor/device_memory.hpp>
 #include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/tensor_copies.hpp>
 
@@ -77,10 +78,15 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
                     .samples = samples,
                     .last = loader_->consumed() >= progress_.consumed + samples,
                     .one_backward = here == 0 || model_.trained->makes_one_backward_pass()};
-  strategy_->gather(share, [&](double weight) {
+  const auto pass_over_batch = [&](double weight) {
     if (here == 0) return pass_over_nothing(model_, on_loss);
     model_.trained->pass({state_->batch.inputs, state_->batch.targets, objective_.loss, weight, number, on_loss});
-  });
+  };
+  in_device_memory([&] { strategy_->gather(share, pass_over_batch); },
+                   [&] {
+                     return concat("pass ", pass, " of step ", progress_.step, ", over ", here,
+                                   " samples; take fewer at a time (batch_size, accumulation), or split the model (mesh.stage, mesh.layer)");
+                   });
   span("backward", begin);
 }
 
@@ -88,7 +94,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
 bool Trainer::Run::read_losses() {
   bool all_finite = true;
   for (const auto& [loss, batch, seed] : std::exchange(unread_, {})) {
-    state_->mean_loss = batch.size() > 0 ? loss.value() : 0.0;
+    state_->mean_loss = batch.size() > 0 ? loss.value(ranks_.data) : 0.0;
     const bool finite = std::isfinite(state_->mean_loss);
     suspect_.note(batch, seed, finite);
     if (finite) loss_.add(state_->mean_loss, batch.size());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run on a device against the same on the CPU, and what its host waits for.
+#include "message_of.hpp"
 #include "regression_run.hpp"
 
 #include <accelerator.hpp>
+#include <tw/comm/reading.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>
-
-#include "reading.hpp"
 
 namespace device_training_test {
 
@@ -19,9 +19,9 @@ using tw::train::StrategyOptions;
 TEST(Reading, IsOfWhatIsStillToBeComputed) {
   const at::Tensor late = torch::zeros({2}).to(tw::testing::device());
   late.copy_(torch::full({2}, 3.0).pin_memory(), /*non_blocking=*/true);
-  const tw::train::Reading sum(late.sum());
+  const tw::Reading sum(late.sum());
   late.zero_();  // is later
-  EXPECT_EQ(sum.value(), 6);
+  EXPECT_EQ(sum.value(world()), 6);
 }
 
 /// Counts what the host waits for from one update to the next, and keeps what the epochs came to.
@@ -132,6 +132,24 @@ TEST(DeviceTraining, PlannedStagesEqualTheCpus) {
   for (size_t i = 0; i < found.test.size(); ++i) EXPECT_NEAR(found.test[i].second, expected.test[i].second, 1e-12);
   for (size_t i = 0; i < watch.losses.size(); ++i) EXPECT_NEAR(watch.losses[i], expected_watch.losses[i], 1e-12);
   EXPECT_EQ(watch.most, world().rank() == 1 ? 2 : 1);
+}
+
+/// Wants more than a device has, in the middle of a pass.
+struct Greed : tw::train::Hook {
+  void on_forward(tw::train::State& /*state*/) override { (void)at::empty({int64_t{3} << 30}, tw::testing::on_device(at::kByte)); }
+};
+
+TEST(DeviceTraining, SaysWhereTheMemoryWasFull) {
+  if (tw::testing::on_a_real_device()) GTEST_SKIP() << "how much memory it has is not known";
+  const auto model = tw::testing::make_regressor(0.2, true);
+  torch::optim::Adam adam(model.tensors(), 0.01);
+  const auto data = tw::testing::squares(31);
+  tw::train::Trainer trainer(world(), model, adam, tw::train::regression(), data, data, tw::testing::options_for("full", {}));
+  Greed greed;
+  trainer.add(greed);
+  const std::string message = tw::testing::message_of([&] { (void)trainer.run(); });
+  EXPECT_NE(message.find("a device's memory is full: pass 0 of step 0, over "), std::string::npos) << message;
+  EXPECT_NE(message.find("has no 3221225472 bytes left"), std::string::npos) << message;
 }
 
 }  // namespace device_training_test

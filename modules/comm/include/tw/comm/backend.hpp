@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a collective gets done: by MPI, or through memory that the ranks of a node share. Memory is the host's: what lies on a device goes through
-// pinned memory, in streams of its own.
+// How a collective gets done: by MPI, or through memory that the ranks of a node share. Tensors on a device go the same ways, staged through pinned
+// memory of the host, unless a backend takes the device's memory itself.
 #pragma once
+#include <c10/core/Stream.h>
+
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -14,13 +16,21 @@
 
 namespace tw {
 
-/// A collective as a backend gets it. Memory is contiguous and stays until completion.
+/// How an operation gets at tensors of a device.
+enum class Passage {
+  staged,     ///< through pinned memory of the host, as tensors of the host go
+  direct,     ///< in their own memory, once that holds what the current stream had in flight
+  in_stream,  ///< in their own memory, by work in a stream, for which the host does not wait
+};
+
+/// A collective as a backend gets it. Memory is contiguous and stays until completion; the device's own where the backend takes that.
 struct BoundCall {
   Call call;
   const std::byte* input = nullptr;  ///< call.count elements
   /// allreduce, reduce, broadcast: `input` itself; alltoall: memory of its own; reduce_scatter: the same, or this rank's part of `input`; allgather:
   /// the same, or `input` is this rank's part of it.
   std::byte* output = nullptr;
+  std::optional<c10::Stream> stream = {};  ///< of a device: that of the operation
 };
 
 /// One way to do collectives on one communicator.
@@ -28,26 +38,35 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const noexcept = 0;
-  /// Why it cannot do a `collective`; empty where it can. The same on all ranks.
-  virtual std::string why_not(Collective collective) const = 0;
+  /// How tensors of a device get to it: staged, which is the only way for tensors of the host, or not.
+  virtual Passage passage() const noexcept { return Passage::staged; }
+  /// To be called before the first call on tensors of `device`. Collective.
+  virtual void prepare([[maybe_unused]] const Communicator& comm, [[maybe_unused]] c10::Device device) {}
+  /// Why it cannot do a `call`; empty where it can. The same on all ranks. Of the host's memory, the collective alone decides.
+  virtual std::string why_not(const Call& call) const = 0;
   /// Begins the call; does not wait.
   virtual std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& call) = 0;
+  /// Ends what it has in streams: other ranks may never do their part.
+  virtual void give_up() {}
 };
 
 /// Whether a backend can do a collective, and if not, why.
 struct Availability {
   Collective collective;
   std::string backend;
+  bool on_device;       ///< of tensors on a device; there "staged" is all backends of the host together
   std::string why_not;  ///< empty: available
   bool chosen = false;  ///< the one that calls go to
 };
 
-/// Every collective x backend on this communicator. Collective.
+/// Every collective x backend on this communicator, of tensors of the host, then on the device of LibTorch's accelerator if this machine has one.
+/// Collective.
 std::vector<Availability> availability(const Communicator& comm);
 
-/// Sends the collectives of `comm` to the backend of this name where it can do them: "shared_memory" or "mpi". By default a collective goes to the
-/// first in this order that can. Every rank must choose the same. Collective.
-/// @param name nothing: the default. @throws ContractError for an unknown name.
+/// Sends the collectives of `comm` to the backend of this name where it can do them. By default a collective goes to the first in this order that
+/// can. Every rank must choose the same. Collective.
+/// @param name "shared_memory" or "mpi" for tensors of the host, and for what is staged; "direct" (an MPI that takes pointers to a device) or
+/// "staged" for tensors on a device; nothing: the default of both. @throws ContractError for an unknown name.
 void choose_backend(const Communicator& comm, std::optional<std::string> name);
 
 /// Sizes of what the ranks of a node share.

@@ -23,7 +23,7 @@ class Transfer {
   virtual bool advance() = 0;
 };
 
-/// What the results of a complete operation may still wait for: copies to a device, which its streams have yet to make.
+/// What the results of an operation may still wait for when its transfer is complete: what streams of a device have yet to do.
 class Completion {
  public:
   Completion() = default;
@@ -34,15 +34,26 @@ class Completion {
   virtual void join_stream() = 0;
   /// Returns when it is done.
   virtual void wait_on_host() = 0;
+
+  /// Whether it takes other ranks. Waits end all the same; but the engine keeps the operation until it is done, so that whoever waits on the host
+  /// learns who is late, and a revocation ends it.
+  virtual bool is_watched() const { return false; }
+  virtual bool is_done() { return true; }
+  /// Ends it: the others may never come.
+  virtual void give_up() {}
 };
 
 /// Puts `transfer` into the engine and advances it once. Local.
 /// @param call for messages, and for the record of what this rank was last seen doing.
 /// @param finish runs once after the transfer, wherever the engine is driven from; it may hold what must stay alive until then.
-/// @param completion of what `finish` has begun.
+/// @param completion of what the transfer or `finish` have begun.
 /// The result throws RevokedError when `comm` is revoked.
 Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, std::function<void()> finish = {},
            std::shared_ptr<Completion> completion = {});
+
+/// Returns when `is_done()`, which takes other ranks through what is in streams of a device alone: advances everything meanwhile, and looks after the
+/// wait as after any other. @throws RevokedError where `comm` is revoked
+void wait_until(const Communicator& comm, const std::function<bool()>& is_done);
 
 /// Where the ranks of a communicator write what they do, so that others can read it without their help.
 class Board {

@@ -40,6 +40,9 @@ struct EnvironmentOptions {
   std::chrono::milliseconds stall_abort = std::chrono::seconds(600);
   /// The most elements (or bytes) of one MPI call; longer messages are cut. At most 2^31 - 1, the default; less for an MPI that fails before.
   int64_t largest_message = 2147483647;
+  /// Whether MPI takes pointers to the memory of devices, so that tensors there need not be staged. Unset: what it says of itself. The same on all
+  /// ranks.
+  std::optional<bool> device_aware = {};
   /// How long leaving waits for operations whose handles were dropped before it gives up and aborts the job.
   std::chrono::milliseconds drain_timeout = std::chrono::seconds(30);
 };

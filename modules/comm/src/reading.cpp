@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reading.hpp"
+#include <tw/comm/reading.hpp>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <tw/mpi/engine.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
-namespace tw::train {
+namespace tw {
 
 Reading::Reading(const at::Tensor& number) {
   const at::NoGradGuard no_grad;
@@ -21,9 +22,12 @@ Reading::Reading(const at::Tensor& number) {
   arrived_.emplace(device.type()).record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
 }
 
-double Reading::value() const {
-  if (arrived_ && !arrived_->query()) arrived_->synchronize();
+double Reading::value(const Communicator& comm) const {
+  if (arrived_ && !arrived_->query()) {
+    mpi::wait_until(comm, [this] { return arrived_->query(); });
+    arrived_->synchronize();
+  }
   return *here_.const_data_ptr<double>();
 }
 
-}  // namespace tw::train
+}  // namespace tw

@@ -4,8 +4,9 @@
 
 #include <c10/core/Event.h>
 #include <optional>
+#include <tw/mpi/communicator.hpp>
 
-namespace tw::train {
+namespace tw {
 
 /// A number that the host will want to know, on its way from where it is computed. One of the CPU is there at once.
 class Reading {
@@ -13,12 +14,13 @@ class Reading {
   /// @param number 0-dimensional
   explicit Reading(const at::Tensor& number);
 
-  /// Waits, unless the host has waited for something later in that stream.
-  double value() const;
+  /// Waits, unless the host has waited for something later in that stream: as for an operation of `comm`, so that whatever has to happen before can,
+  /// and ranks that are late in what the stream waits for are named. @throws RevokedError where `comm` is revoked meanwhile
+  double value(const Communicator& comm) const;
 
  private:
   at::Tensor here_;                    // float64 []
   std::optional<c10::Event> arrived_;  // none: it is there
 };
 
-}  // namespace tw::train
+}  // namespace tw

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lane.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace tw {
+namespace {
+
+c10::impl::VirtualGuardImpl guard_of(c10::Device device) { return c10::impl::VirtualGuardImpl(device.type()); }
+
+}  // namespace
+
+Lane::Lane(c10::Device device, std::function<void()> give_up)
+    : device_(device),
+      stream_(guard_of(device).getStreamFromGlobalPool(device, /*isHighPriority=*/true)),
+      arrived_(device.type()),
+      returned_(device.type()),
+      give_up_(std::move(give_up)) {
+  arrived_.record(guard_of(device).getStream(device));
+  arrived_.block(stream_);
+}
+
+at::Tensor Lane::memory(at::IntArrayRef sizes, at::ScalarType dtype, bool on_device) {
+  const at::TensorOptions options = at::TensorOptions().dtype(dtype);
+  if (!on_device) return at::empty(sizes, options.pinned_memory(true));
+  const c10::StreamGuard in(stream_);
+  const at::Tensor memory = at::empty(sizes, options.device(device_));
+  arrived_.record(stream_);  // of what had it before
+  return memory;
+}
+
+void Lane::bring(const at::Tensor& tensor, const at::Tensor& packed) {
+  const at::NoGradGuard no_grad;
+  const c10::StreamGuard in(stream_);
+  packed.copy_(tensor.resolve_conj().resolve_neg().contiguous(), /*non_blocking=*/true);
+  use(tensor);
+  arrived_.record(stream_);
+}
+
+void Lane::give_back(const at::Tensor& packed, const at::Tensor& tensor) const {
+  const at::NoGradGuard no_grad;
+  const c10::StreamGuard in(stream_);
+  if (tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) {
+    tensor.copy_(packed, /*non_blocking=*/true);
+  } else {
+    tensor.copy_(packed.to(device_, /*non_blocking=*/true));
+  }
+  use(tensor);
+}
+
+void Lane::join_stream() { returned_.block(guard_of(device_).getStream(device_)); }
+
+void Lane::wait_on_host() { returned_.synchronize(); }
+
+}  // namespace tw

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <tw/base/contract.hpp>
+#include <tw/base/hash.hpp>
+#include <tw/mpi/collectives.hpp>
+#include <tw/mpi/topology.hpp>
+
+#include "backends.hpp"
+#include "nccl_library.hpp"
+
+namespace tw {
+namespace {
+
+using nccl::Library;
+using nccl::Result;
+
+/// A type of NCCL's, and how many of its elements make one of ours.
+struct Elements {
+  nccl::Type type;
+  int64_t each = 1;
+};
+
+// Of what can be reduced.
+std::optional<Elements> elements_of(ElementType type) {
+  switch (type) {
+    case ElementType::int8: return Elements{nccl::Type::int8};
+    case ElementType::uint8: return Elements{nccl::Type::uint8};
+    case ElementType::int32: return Elements{nccl::Type::int32};
+    case ElementType::int64: return Elements{nccl::Type::int64};
+    case ElementType::float16: return Elements{nccl::Type::float16};
+    case ElementType::bfloat16: return Elements{nccl::Type::bfloat16};
+    case ElementType::float32: return Elements{nccl::Type::float32};
+    case ElementType::float64: return Elements{nccl::Type::float64};
+    case ElementType::complex64: return Elements{nccl::Type::float32, 2};
+    case ElementType::complex128: return Elements{nccl::Type::float64, 2};
+    default: return {};
+  }
+}
+
+std::optional<nccl::Op> op_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum: return nccl::Op::sum;
+    case ReduceOp::average: return nccl::Op::average;
+    case ReduceOp::min: return nccl::Op::min;
+    case ReduceOp::max: return nccl::Op::max;
+    case ReduceOp::product: return nccl::Op::product;
+    default: return {};
+  }
+}
+
+/// What a rank brings to the others before they connect.
+struct Card {
+  int64_t version = 0;  // of NCCL; 0: it has none
+  int64_t node = 0;
+  uint64_t device = 0;  // tells the devices of a node apart
+  bool may_share = false;
+  nccl::Id id{};
+};
+
+// The bus a device sits on, where CUDA's run time is loaded: processes may number devices each in its own way.
+uint64_t identity_of(c10::Device device) {
+  using GetBusId = int (*)(char*, int, int);
+  const auto get_bus_id = reinterpret_cast<GetBusId>(dlsym(RTLD_DEFAULT, "cudaDeviceGetPCIBusId"));
+  std::array<char, 64> bus{};
+  if (get_bus_id == nullptr || get_bus_id(bus.data(), static_cast<int>(bus.size()), device.index()) != 0) {
+    return static_cast<uint64_t>(device.index());
+  }
+  return content_hash(std::string(bus.data()));
+}
+
+// Why these ranks cannot use NCCL together; empty: they can.
+std::string why_not_together(const std::vector<Card>& cards) {
+  constexpr int64_t shares_devices = 23000;
+  for (size_t rank = 0; rank < cards.size(); ++rank) {
+    const Card& card = cards[rank];
+    if (card.version == 0) return concat("rank ", rank, " finds no NCCL from 2.17 on");
+    if (card.version != cards[0].version) return concat("rank ", rank, " has NCCL ", card.version, " where rank 0 has ", cards[0].version);
+    for (size_t other = 0; other < rank; ++other) {
+      const bool shared = cards[other].node == card.node && cards[other].device == card.device;
+      if (shared && (card.version < shares_devices || !card.may_share)) {
+        return concat("ranks ", other, " and ", rank, " share a device, which NCCL lets them from 2.30 on, with NCCL_MULTI_RANK_GPU_ENABLE=1");
+      }
+    }
+  }
+  return "";
+}
+
+// Such as a cudaStream_t.
+void* stream_of(const BoundCall& bound) { return c10::impl::VirtualGuardImpl(bound.stream->device_type()).getStreamNativeHandle(*bound.stream); }
+
+/// A communicator of NCCL's, of which calls do not block the host.
+class Connection {
+ public:
+  Connection(const Library& library, c10::Device device) : library_(library), device_(device) {}
+  /// Not ncclCommDestroy(), which takes all ranks: nothing is in flight, or nobody wants it any more.
+  ~Connection() { abort(); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  /// Begins to connect; takes all ranks. Then ended().
+  void begin(int ranks, int rank, const nccl::Id& id) {
+    const c10::DeviceGuard on(device_);
+    nccl::Config config;
+    check(library_.comm_init_rank_config(&comm_, ranks, id, rank, &config));
+  }
+
+  /// Calls `f(comm)`, which puts work into a stream. Then ended().
+  template <class Call>
+  void call(Call f) {
+    const std::lock_guard lock(mutex_);
+    if (comm_ == nullptr) throw Error("NCCL: what was in flight has been given up");
+    const c10::DeviceGuard on(device_);
+    check(f(comm_));
+  }
+
+  /// Whether the host's part of what has begun is over.
+  bool ended() {
+    const std::lock_guard lock(mutex_);
+    if (comm_ == nullptr) throw Error("NCCL: what was in flight has been given up");
+    Result state = Result::success;
+    check(library_.comm_get_async_error(comm_, &state));
+    check(state);
+    return state == Result::success;
+  }
+
+  /// Ends all that is in streams, wherever the other ranks are.
+  void abort() {
+    const std::lock_guard lock(mutex_);
+    if (comm_ == nullptr) return;
+    const c10::DeviceGuard on(device_);
+    library_.comm_abort(std::exchange(comm_, nullptr));
+  }
+
+ private:
+  void check(Result result) const {
+    if (result == Result::success || result == Result::in_progress) return;
+    throw Error(concat("NCCL: ", library_.get_error_string(result), ": ", library_.get_last_error(comm_)));
+  }
+
+  const Library& library_;
+  const c10::Device device_;
+  std::mutex mutex_;
+  nccl::Comm* comm_ = nullptr;
+};
+
+/// Of something that was begun on a connection.
+class Ended : public mpi::Transfer {
+ public:
+  explicit Ended(std::shared_ptr<Connection> connection) : connection_(std::move(connection)) {}
+  bool advance() override { return connection_->ended(); }
+
+ private:
+  const std::shared_ptr<Connection> connection_;
+};
+
+class NcclBackend : public Backend {
+ public:
+  NcclBackend() : library_(Library::find()) {}
+
+  std::string_view name() const noexcept override { return "nccl"; }
+  Passage passage() const noexcept override { return Passage::in_stream; }
+
+  void prepare(const Communicator& comm, c10::Device device) override {
+    if (device_ == device || comm.size() == 1) return;
+    TW_EXPECTS(!device_, "NCCL works on one device a communicator: '", comm.name(), "' began on ", device_->str(), ", and this tensor lies on ",
+               device.str());
+    device_ = device;
+    Card mine{.node = find_topology(comm).node_index, .device = identity_of(device)};
+    const char* may_share = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    mine.may_share = may_share != nullptr && may_share == std::string_view("1");
+    if (int version = 0; library_ != nullptr && library_->get_version(&version) == Result::success) mine.version = version;
+    if (mine.version != 0 && comm.rank() == 0 && library_->get_unique_id(&mine.id) != Result::success) mine.version = 0;
+    std::vector<Card> cards(static_cast<size_t>(comm.size()));
+    mpi::allgather(comm, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(cards)));
+    why_not_ = why_not_together(cards);
+    if (!why_not_.empty()) return;
+    connection_ = std::make_shared<Connection>(*library_, device);
+    connection_->begin(comm.size(), comm.rank(), cards[0].id);
+    mpi::start(comm, {.collective = Collective::make_communicator}, std::make_unique<Ended>(connection_)).wait();
+  }
+
+  std::string why_not(const Call& call) const override {
+    if (library_ == nullptr) return "this process finds no NCCL from 2.17 on";
+    if (!connection_) return why_not_.empty() ? "a rank that is alone needs none" : why_not_;
+    if (call.collective == Collective::barrier) return "a barrier is the host's";
+    if (!is_reduction(call.collective)) return "";
+    if (!op_of(call.op)) return concat("NCCL has no ", name_of(call.op));
+    if (!elements_of(call.type)) return concat("NCCL does not reduce ", name_of(call.type));
+    const bool is_complex = elements_of(call.type)->each == 2;
+    return is_complex && call.op == ReduceOp::product ? "NCCL has no complex numbers, of which it could add the parts alone" : "";
+  }
+
+  std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& bound) override {
+    connection_->call([&](nccl::Comm* of) { return is_reduction(bound.call.collective) ? reduce(comm, of, bound) : move(comm, of, bound); });
+    return std::make_unique<Ended>(connection_);
+  }
+
+  void give_up() override {
+    if (connection_) connection_->abort();
+  }
+
+ private:
+  Result reduce(const Communicator& comm, nccl::Comm* of, const BoundCall& bound) const {
+    const Call& call = bound.call;
+    const auto [type, each] = *elements_of(call.type);
+    const auto count = static_cast<size_t>(call.count * each);
+    const nccl::Op op = *op_of(call.op);
+    switch (call.collective) {
+      case Collective::allreduce: return library_->all_reduce(bound.input, bound.output, count, type, op, of, stream_of(bound));
+      case Collective::reduce: return library_->reduce(bound.input, bound.output, count, type, op, call.peer, of, stream_of(bound));
+      default: return library_->reduce_scatter(bound.input, bound.output, count / static_cast<size_t>(comm.size()), type, op, of, stream_of(bound));
+    }
+  }
+
+  Result move(const Communicator& comm, nccl::Comm* of, const BoundCall& bound) const {
+    const Call& call = bound.call;
+    const auto bytes = static_cast<size_t>(call.count * element_bytes(call.type));
+    switch (call.collective) {
+      case Collective::broadcast: return library_->broadcast(bound.input, bound.output, bytes, nccl::Type::uint8, call.peer, of, stream_of(bound));
+      case Collective::allgather: return library_->all_gather(bound.input, bound.output, bytes, nccl::Type::uint8, of, stream_of(bound));
+      default: return exchange(comm, of, bound, bytes / static_cast<size_t>(comm.size()));
+    }
+  }
+
+  Result exchange(const Communicator& comm, nccl::Comm* of, const BoundCall& bound, size_t each) const {
+    Result worst = library_->group_start();
+    const auto note = [&](Result result) { worst = result == Result::success || result == Result::in_progress ? worst : result; };
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      note(library_->send(bound.input + static_cast<size_t>(rank) * each, each, nccl::Type::uint8, rank, of, stream_of(bound)));
+      note(library_->receive(bound.output + static_cast<size_t>(rank) * each, each, nccl::Type::uint8, rank, of, stream_of(bound)));
+    }
+    note(library_->group_end());
+    return worst;
+  }
+
+  const Library* library_;
+  std::optional<c10::Device> device_;
+  std::string why_not_;
+  std::shared_ptr<Connection> connection_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_nccl_backend() { return std::make_unique<NcclBackend>(); }
+
+}  // namespace tw

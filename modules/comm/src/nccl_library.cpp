@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nccl_library.hpp"
+
+#include <dlfcn.h>
+
+#include <optional>
+
+namespace tw::nccl {
+namespace {
+
+constexpr int least_version = 21700;
+
+// Where its functions are looked for: what is loaded already comes first, as LibTorch's for CUDA is.
+void* handle() {
+  if (dlsym(RTLD_DEFAULT, "ncclCommInitRankConfig") != nullptr) return RTLD_DEFAULT;
+  for (const char* name : {"libnccl.so.2", "librccl.so.1"}) {
+    if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  return nullptr;
+}
+
+std::optional<Library> load() {
+  void* const from = handle();
+  Library library{};
+  bool complete = true;
+  const auto take = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(from, name));
+    complete = complete && function != nullptr;
+  };
+  take(library.get_version, "ncclGetVersion");
+  take(library.get_unique_id, "ncclGetUniqueId");
+  take(library.comm_init_rank_config, "ncclCommInitRankConfig");
+  take(library.comm_abort, "ncclCommAbort");
+  take(library.comm_get_async_error, "ncclCommGetAsyncError");
+  take(library.get_error_string, "ncclGetErrorString");
+  take(library.get_last_error, "ncclGetLastError");
+  take(library.all_reduce, "ncclAllReduce");
+  take(library.reduce, "ncclReduce");
+  take(library.reduce_scatter, "ncclReduceScatter");
+  take(library.all_gather, "ncclAllGather");
+  take(library.broadcast, "ncclBroadcast");
+  take(library.send, "ncclSend");
+  take(library.receive, "ncclRecv");
+  take(library.group_start, "ncclGroupStart");
+  take(library.group_end, "ncclGroupEnd");
+  int version = 0;
+  if (!complete || library.get_version(&version) != Result::success || version < least_version) return {};
+  return library;
+}
+
+}  // namespace
+
+const Library* Library::find() {
+  static const std::optional<Library> found = load();
+  return found ? &*found : nullptr;
+}
+
+}  // namespace tw::nccl
