@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The canary for composition: two stages of a network, cut by hand, on two data ranks each, with a sharded optimizer; saved on 2 x 2 ranks, loaded on
 // 4 x 1 and on 1. All of it equals one process with all samples, |ours - reference| <= 1e-12 |reference| in the 2-norm, float64: see
-// equivalence_test.cpp of data_parallel for the tolerance.
+// equivalence_test.cpp of data_parallel for the tolerance. With --device, the ranks compute there, and the one process on the CPU.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -20,12 +20,14 @@ constexpr int64_t width = 13;  // of the activations between the stages
 
 /// Two stages: a layer below, two above.
 struct Net : torch::nn::Module {
-  Net() {
+  /// @param device where it lies: the reference on the CPU, which draws its numbers
+  explicit Net(c10::Device device = at::kCPU) {
     torch::manual_seed(5);
     first = register_module("first", torch::nn::Linear(7, width));
     second = register_module("second", torch::nn::Linear(width, 11));
     third = register_module("third", torch::nn::Linear(11, 3));
     to(torch::kDouble);
+    if (device == tw::testing::device()) tw::testing::place_module(this);
   }
   at::Tensor below(const at::Tensor& x) { return torch::tanh(first(x)); }
   at::Tensor above(const at::Tensor& h) { return third(torch::tanh(second(h))); }
@@ -66,6 +68,12 @@ Batch batch_of(int64_t step, int64_t part, int64_t parts) {
   const at::Tensor targets = torch::randint(3, {samples}, torch::kLong);
   const int64_t count = samples / parts;
   return {inputs.narrow(0, part * count, count), targets.narrow(0, part * count, count)};
+}
+
+/// The same where this run's tensors lie.
+Batch batch_here(int64_t step, int64_t part, int64_t parts) {
+  const Batch batch = batch_of(step, part, parts);
+  return {batch.inputs.to(tw::testing::device()), batch.targets.to(tw::testing::device())};
 }
 
 at::Tensor loss_of(const at::Tensor& outputs, const at::Tensor& targets) { return torch::cross_entropy_loss(outputs, targets); }
@@ -110,12 +118,12 @@ class Pipelined {
     std::vector<at::Tensor> inputs;
     std::vector<at::Tensor> outputs;
     for (int64_t i = 0; i < micro_batches; ++i) {
-      const Batch batch = batch_of(number, mesh_.coordinate("data") * micro_batches + i, mesh_["data"].size() * micro_batches);
+      const Batch batch = batch_here(number, mesh_.coordinate("data") * micro_batches + i, mesh_["data"].size() * micro_batches);
       if (stage_ == 0) {
         outputs.push_back(net_.below(batch.inputs));
         tw::send(mesh_["stage"], outputs.back().detach(), tw::Rank(1));
       } else {
-        inputs.push_back(torch::empty({batch.targets.size(0), width}, torch::dtype(torch::kDouble).requires_grad(true)));
+        inputs.push_back(torch::empty({batch.targets.size(0), width}, tw::testing::on_device(torch::kDouble).requires_grad(true)));
         tw::recv(mesh_["stage"], inputs.back(), tw::Rank(0));
         outputs.push_back(loss_of(net_.above(inputs.back()), batch.targets) / micro_batches);
       }
@@ -143,10 +151,12 @@ class Pipelined {
 
  private:
   const tw::Mesh& mesh_;
-  Net net_;
+  Net net_{tw::testing::device()};
   int stage_ = mesh_.coordinate("stage");
   std::vector<tw::NamedTensor> parameters_ = net_.parameters_of(stage_);
-  tw::Reducer reducer_{mesh_["data"], tw::specs_of(parameters_), {.reduction = tw::Reduction::mean, .sharding = tw::Sharding::slices}};
+  tw::Reducer reducer_{mesh_["data"],
+                       tw::specs_of(parameters_),
+                       {.reduction = tw::Reduction::mean, .sharding = tw::Sharding::slices, .device = tw::testing::device()}};
   torch::optim::AdamW prototype_ = make_optimizer(parameters_);
   tw::ShardedOptimizer optimizer_{reducer_, parameters_, tw::optimizer_like(prototype_, parameters_)};
 };
@@ -157,7 +167,7 @@ class Unpipelined {
   explicit Unpipelined(const tw::Communicator& data) : data_(data) {}
 
   void step(int64_t number) {
-    const Batch batch = batch_of(number, data_.rank(), data_.size());
+    const Batch batch = batch_here(number, data_.rank(), data_.size());
     optimizer_.zero_grad();
     loss_of(net_.above(net_.below(batch.inputs)), batch.targets).backward();
     reducer_.begin();
@@ -171,9 +181,11 @@ class Unpipelined {
 
  private:
   const tw::Communicator& data_;
-  Net net_;
+  Net net_{tw::testing::device()};
   std::vector<tw::NamedTensor> parameters_ = net_.parameters_of(-1);
-  tw::Reducer reducer_{data_, tw::specs_of(parameters_), {.reduction = tw::Reduction::mean, .sharding = tw::Sharding::slices, .release = true}};
+  tw::Reducer reducer_{data_,
+                       tw::specs_of(parameters_),
+                       {.reduction = tw::Reduction::mean, .sharding = tw::Sharding::slices, .release = true, .device = tw::testing::device()}};
   torch::optim::AdamW prototype_ = make_optimizer(parameters_);
   tw::ShardedOptimizer optimizer_{reducer_, parameters_, tw::optimizer_like(prototype_, parameters_)};
 };
@@ -181,7 +193,7 @@ class Unpipelined {
 void expect_equal(const std::vector<tw::NamedTensor>& ours, const Reference& reference, const std::string& what) {
   const auto expected = reference.net.named_parameters();
   for (const auto& [name, tensor] : ours) {
-    EXPECT_LE((tensor - expected[name]).norm().item<double>(), 1e-12 * expected[name].norm().item<double>()) << what << " " << name;
+    EXPECT_LE((tensor.cpu() - expected[name]).norm().item<double>(), 1e-12 * expected[name].norm().item<double>()) << what << " " << name;
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training step on a device waits for, and what DataParallel says of tensors in several places. (Numbers: equivalence_test on a device.)
+#include "message_of.hpp"
 #include "mpi_test.hpp"
 #include "training.hpp"
 
@@ -107,6 +108,24 @@ TEST(DeviceStep, NamesTheParameterThatLiesElsewhere) {
 TEST(DeviceStep, RefusesWhatIsNotThereYet) {
   const at::Tensor w = torch::zeros({3}).to(device()).set_requires_grad(true);
   expect_error([&] { tw::DataParallel(world(), {{"w", w}}, {.reduction = Reduction::mean, .sparse = {"w"}}); }, "cannot be sparse yet: w");
+}
+
+TEST(DeviceStep, RefusesToShardWhereTheGradientsAreNot) {
+  const std::vector<tw::NamedTensor> parameters{{"w", torch::zeros({3}).to(device())}};
+  tw::Reducer reducer(world(), tw::specs_of(parameters), {.reduction = Reduction::mean, .sharding = tw::Sharding::slices});
+  const torch::optim::SGD sgd({parameters[0].tensor}, 0.1);
+  expect_error([&] { tw::ShardedOptimizer(reducer, parameters, tw::optimizer_like(sgd, parameters)); },
+               tw::concat("parameter 'w' lies on ", device().str(), ", and its gradient is reduced on cpu"));
+}
+
+TEST(DeviceStep, SaysWhichBucketsMemoryIsNotThere) {
+  if (tw::testing::on_a_real_device()) GTEST_SKIP() << "how much memory it has is not known";
+  const std::string message = tw::testing::message_of([] {
+    const std::vector<tw::TensorSpec> specs{{"small", {3}, at::kFloat}, {"large", {int64_t{800} << 20}, at::kFloat}};
+    const tw::Reducer reducer(world(), specs, {.reduction = Reduction::mean, .device = device()});
+  });
+  EXPECT_NE(message.find(tw::concat(" of gradients takes 3355443200 bytes on ", device().str(), "; with Sharding::slices")), std::string::npos)
+      << message;
 }
 
 }  // namespace device_step_test

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <tw/comm/shared_tensor.hpp>
+#include <tw/tensor/device_memory.hpp>
 
 namespace tw {
 
@@ -27,7 +28,12 @@ void BucketBuffers::make(size_t bucket) {
   const bool shared = options_.shared_memory && !options_.release;
   FlatBuffer& buffer = buckets_[bucket].buffer;
   const at::TensorOptions options = at::device(options_.device).dtype(dtype);
-  buffer = shared ? FlatBuffer(shared_tensor(comm_, {numel}, options)) : FlatBuffer(numel, options);
+  const auto describe = [&] {
+    return concat("bucket ", bucket, " of ", buckets_.size(), " of gradients takes ", numel * static_cast<int64_t>(options.dtype().itemsize()),
+                  " bytes on ", options_.device.str(),
+                  "; with Sharding::slices or tensors and ReducerOptions::release a rank keeps its share of them alone");
+  };
+  buffer = in_device_memory([&] { return shared ? FlatBuffer(shared_tensor(comm_, {numel}, options)) : FlatBuffer(numel, options); }, describe);
   for (const int64_t id : gradients) {
     const auto index = static_cast<size_t>(id);
     places_[index] = buffer.view(plan_.placements[index].offset, specs_[index].shape);

@@ -138,7 +138,9 @@ void ShardedOptimizer::move_parameters() {
     buffers_.emplace_back(options_.one_copy_per_node ? node_tensor(comm, {bucket.numel}, bucket.dtype)
                                                      : shared_tensor(comm, {bucket.numel}, at::device(device).dtype(bucket.dtype)));
     for (const int64_t id : bucket.gradients) {
-      const at::Tensor& parameter = parameters_[static_cast<size_t>(id)].tensor;
+      const auto& [name, parameter] = parameters_[static_cast<size_t>(id)];
+      TW_EXPECTS(parameter.device() == device, "parameter '", name, "' lies on ", parameter.device().str(), ", and its gradient is reduced on ",
+                 device.str(), ": see ReducerOptions::device");
       const at::Tensor place = buffers_.back().view(reducer_.plan().placements[static_cast<size_t>(id)].offset, parameter.sizes());
       place.copy_(parameter);
       parameter.set_data(place);
