@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iomanip>
 #include <iostream>
+#include <memory>
 #include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
@@ -125,7 +126,11 @@ void run_doctor(const Environment& mpi) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Environment& mpi) {
-  app.add_subcommand("doctor", "Examine MPI, LibTorch, threads and memory of this machine, and say what to mend")->callback([&mpi] {
+  CLI::App* doctor = app.add_subcommand("doctor", "Examine MPI, LibTorch, threads and memory of this machine, and say what to mend");
+  const auto direct = std::make_shared<bool>(false);
+  doctor->add_flag("--gpu-direct", *direct, "Instead, on two ranks: try whether MPI takes the memory of GPUs, for real");
+  doctor->callback([&mpi, direct] {
+    if (*direct) throw Error("doctor --gpu-direct takes no other arguments");
     run_doctor(mpi);
   });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
 #include "ending.hpp"
+#include "gpu_direct.hpp"
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/util/Exception.h>
@@ -57,9 +58,17 @@ End run(CLI::App& app, int argc, char** argv, bool first_rank) {
   return {};
 }
 
+// Before MPI is initialised and the command line is read: it has another process do both.
+bool is_gpu_direct_test(int argc, char** argv) {
+  return argc == 3 && argv[1] == std::string_view("doctor") && argv[2] == std::string_view("--gpu-direct");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (is_gpu_direct_test(argc, argv)) {
+    return tw::tool::run_gpu_direct([&](const auto& test) { test(tw::Environment(argc, argv)); });
+  }
   // Autograd's threads reduce gradients that lie on a device.
   const bool has_devices = at::accelerator::deviceCount() > 0;
   tw::Environment mpi(argc, argv, {.thread_level = has_devices ? tw::ThreadLevel::serialized : tw::ThreadLevel::funneled});

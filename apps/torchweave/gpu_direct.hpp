@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <tw/mpi/environment.hpp>
+
+namespace tw::tool {
+
+/// Gives MPI pointers to the memory of the accelerator's devices, for real: between ranks 0 and 1, each way, from device to host, from host to
+/// device, and from device to device. That may crash where MPI does not know such memory, which is why it is to be watched().
+/// @param about_to is told what comes next
+/// @return on every rank the kind of failure, or "". Collective.
+std::string try_gpu_direct(const Environment& mpi, const std::function<void(std::string_view)>& about_to);
+
+/// The last line of the test: "PASSED: GPU aware MPI is available", or "FAILED: GPU aware MPI is NOT available" and why.
+std::string gpu_direct_verdict(const std::string& failure);
+
+/// What `torchweave doctor --gpu-direct` does, on every rank: the test in a process of its own, and its verdict as the last line of rank 0.
+/// @param begin initialises MPI in that process, and gives it to what it is called with
+/// @return the exit code: 0 where it passed
+int run_gpu_direct(const std::function<void(const std::function<void(const Environment&)>&)>& begin);
+
+}  // namespace tw::tool
