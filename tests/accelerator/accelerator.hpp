@@ -31,10 +31,6 @@ enum class MpiSight {
 };
 void let_mpi_see(MpiSight sight);
 
-/// Whether programs that link tw_nccl_double have NCCL: not unless this was called, before the first collective.
-void offer_nccl();
-bool nccl_is_offered();
-
 /// How often the host has waited for a device so far: for an event, a stream, a device, a copy that blocks, the value of a tensor.
 int64_t host_waits();
 

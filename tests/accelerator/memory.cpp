@@ -175,16 +175,32 @@ struct PinnedAllocator : c10::Allocator {
 };
 
 MpiSight sight_of_mpi = MpiSight::nothing;
-bool nccl_offered = false;
+/// Memory that is not this process's own.
+struct Mapping {
+  const std::byte* trap;
+  size_t bytes;
+  std::byte* open;
+};
+std::mutex mappings_mutex;
+std::vector<Mapping> mappings;
 
 }  // namespace
 
 void let_mpi_see(MpiSight sight) { sight_of_mpi = sight; }
 
-void offer_nccl() { nccl_offered = true; }
-bool nccl_is_offered() { return nccl_offered; }
+void add_memory(void* trap, size_t bytes, void* open) {
+  const std::lock_guard lock(mappings_mutex);
+  mappings.push_back({static_cast<std::byte*>(trap), bytes, static_cast<std::byte*>(open)});
+}
 
-void* opened(void* memory) { return region().has(memory) ? region().open(memory) : memory; }
+void* opened(void* memory) {
+  if (region().has(memory)) return region().open(memory);
+  const std::lock_guard lock(mappings_mutex);
+  for (const Mapping& mapping : mappings) {
+    if (memory >= mapping.trap && memory < mapping.trap + mapping.bytes) return mapping.open + (static_cast<std::byte*>(memory) - mapping.trap);
+  }
+  return memory;
+}
 
 void* seen_by_mpi(void* memory) {
   if (sight_of_mpi == MpiSight::nothing || !region().has(memory)) return memory;
@@ -214,7 +230,8 @@ at::Tensor seen_by_stream(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
   const auto options = at::TensorOptions().dtype(tensor.scalar_type());
   if (tensor.storage().nbytes() == 0) return at::empty_strided(tensor.sizes(), tensor.strides(), options);
-  std::byte* memory = region().open(tensor.storage().data()) + tensor.storage_offset() * static_cast<int64_t>(tensor.element_size());
+  std::byte* memory =
+      static_cast<std::byte*>(opened(tensor.storage().mutable_data())) + tensor.storage_offset() * static_cast<int64_t>(tensor.element_size());
   at::Tensor same = at::from_blob(memory, tensor.sizes(), tensor.strides(), options);
   if (tensor.is_conj()) same = at::_conj(same);
   if (tensor.is_neg()) same = at::_neg_view(same);

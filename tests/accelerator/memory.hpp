@@ -14,6 +14,8 @@ bool is_pinned(const void* memory);
 /// A tensor on the CPU that is the same memory, without keeping it alive: for what a stream does. A tensor of the host is returned as it is.
 at::Tensor seen_by_stream(const at::Tensor& tensor);
 
+/// Makes memory known that was mapped elsewhere: `trap` for tensors, `open` for streams.
+void add_memory(void* trap, size_t bytes, void* open);
 /// The memory that a pointer of a tensor on a device means, for a stream's work.
 void* opened(void* memory);
 /// Where MPI finds what a pointer means; see accelerator.hpp.

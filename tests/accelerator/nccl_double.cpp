@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL for the simulated devices: its C functions, found by name in programs that link tw_nccl_double. A collective is work in a stream that takes
-// all ranks, which meet in a file of shared memory. As with NCCL, the host is not held up, ranks must call in one order, and abort ends what never
-// would.
+// NCCL for the simulated devices: its functions, in programs that link tw_nccl_double. A collective is work in a stream that takes all ranks, which
+// meet in a file of shared memory. As with NCCL, the host is not held up, ranks must call in one order, and abort ends what never would.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mul.h>
@@ -20,21 +19,19 @@
 #include "accelerator.hpp"
 #include "memory.hpp"
 #include "nccl_double.hpp"
+#include "nccl_library.hpp"
 #include "streams.hpp"
 
 namespace accelerator = tw::testing::accelerator;
+using namespace tw::nccl;
 
 namespace {
 
-constexpr int success = 0;
-constexpr int invalid_argument = 4;
-constexpr int in_progress = 7;
+constexpr Result success = Result::success;
+constexpr Result invalid_argument = Result{4};
+constexpr Result in_progress = Result::in_progress;
 constexpr size_t slot_bytes = size_t{16} << 20;  // of a rank; pages are taken as they are touched
 constexpr int most_ranks = 16;
-
-struct UniqueId {
-  char bytes[128];
-};
 
 struct Place {
   std::atomic<uint64_t> given;  // calls of which this rank's input lies in its slot
@@ -46,12 +43,12 @@ struct Shared {
   std::array<Place, most_ranks> places;
 };
 
+bool offered = false;
 std::atomic<int> aborted = 0;
 
 }  // namespace
 
-/// What the program knows as ncclComm_t.
-struct ncclComm {
+struct tw::nccl::Comm {
   int rank = 0;
   int ranks = 0;
   std::string name;
@@ -72,37 +69,37 @@ struct ncclComm {
 
 namespace {
 
-at::ScalarType dtype_of(int type) {
+at::ScalarType dtype_of(Type type) {
   constexpr std::array types{at::kChar, at::kByte, at::kInt, at::kUInt32, at::kLong, at::kUInt64, at::kHalf, at::kFloat, at::kDouble, at::kBFloat16};
   return types.at(static_cast<size_t>(type));
 }
 
-at::Tensor seen(const void* memory, int64_t count, int type) {
+at::Tensor seen(const void* memory, int64_t count, Type type) {
   return at::from_blob(accelerator::opened(const_cast<void*>(memory)), {count}, at::TensorOptions().dtype(dtype_of(type)));
 }
 
-at::Tensor combined(const at::Tensor& a, const at::Tensor& b, int op) {
+at::Tensor combined(const at::Tensor& a, const at::Tensor& b, Op op) {
   switch (op) {
-    case 1: return a.mul(b);
-    case 2: return a.maximum(b);
-    case 3: return a.minimum(b);
+    case Op::product: return a.mul(b);
+    case Op::max: return a.maximum(b);
+    case Op::min: return a.minimum(b);
     default: return a.add(b);
   }
 }
 
 // Elements `at` and after of what all ranks gave; halves are summed as float32, since the order is free anyway.
-at::Tensor reduced(const ncclComm& comm, int64_t at, int64_t count, int type, int op) {
+at::Tensor reduced(const Comm& comm, int64_t at, int64_t count, Type type, Op op) {
   const auto input = [&](int rank) {
     const at::Tensor given = at::from_blob(comm.slot(rank), {at + count}, at::TensorOptions().dtype(dtype_of(type))).narrow(0, at, count);
     return given.element_size() == 2 ? given.to(at::kFloat) : given;
   };
   at::Tensor result = input(0).clone();
   for (int rank = 1; rank < comm.ranks; ++rank) result = combined(result, input(rank), op);
-  return (op == 4 ? result.div(comm.ranks) : result).to(dtype_of(type));
+  return (op == Op::average ? result.div(comm.ranks) : result).to(dtype_of(type));
 }
 
 // A call: `give` writes this rank's input into its slot, `take` reads what all have given.
-int put(ncclComm* comm, void* stream, std::function<void()> give, std::function<void()> take) {
+Result put(Comm* comm, void* stream, std::function<void()> give, std::function<void()> take) {
   const uint64_t number = ++comm->calls;
   const auto given_up = comm->given_up;
   Place& mine = comm->shared->places[static_cast<size_t>(comm->rank)];
@@ -121,12 +118,12 @@ int put(ncclComm* comm, void* stream, std::function<void()> give, std::function<
   return success;
 }
 
-int put_moving(ncclComm* comm, void* stream, const void* input, size_t bytes, std::function<void()> take) {
+Result put_moving(Comm* comm, void* stream, const void* input, size_t bytes, std::function<void()> take) {
   if (bytes > slot_bytes) return invalid_argument;
   return put(comm, stream, [=] { std::memcpy(comm->slot(comm->rank), accelerator::opened(const_cast<void*>(input)), bytes); }, std::move(take));
 }
 
-size_t size_of(int type) { return at::elementSize(dtype_of(type)); }
+size_t size_of(Type type) { return at::elementSize(dtype_of(type)); }
 
 // Messages of a group, which are one call of all ranks.
 struct Message {
@@ -136,21 +133,15 @@ struct Message {
   int peer = 0;
 };
 std::vector<Message> messages;
-ncclComm* comm_of_messages = nullptr;
+Comm* comm_of_messages = nullptr;
 void* stream_of_messages = nullptr;
 
-}  // namespace
-
-int tw::testing::accelerator::nccl_aborts() { return aborted; }
-
-extern "C" {
-
-int ncclGetVersion(int* version) {
-  *version = accelerator::nccl_is_offered() ? 23000 : 0;
+Result get_version(int* version) {
+  *version = 23000;
   return success;
 }
 
-int ncclGetUniqueId(UniqueId* id) {
+Result get_unique_id(Id* id) {
   static int made = 0;
   *id = {};
   const std::string name = "/tw_nccl_double_" + std::to_string(getpid()) + "_" + std::to_string(made++);
@@ -158,15 +149,15 @@ int ncclGetUniqueId(UniqueId* id) {
   return success;
 }
 
-int ncclCommInitRankConfig(ncclComm** result, int ranks, UniqueId id, int rank, void* config) {
+Result comm_init_rank_config(Comm** result, int ranks, Id id, int rank, Config* config) {
   if (ranks > most_ranks || config == nullptr) return invalid_argument;
-  auto comm = std::make_unique<ncclComm>();
+  auto comm = std::make_unique<Comm>();
   comm->rank = rank;
   comm->ranks = ranks;
   comm->name = id.bytes;
   const int file = shm_open(id.bytes, O_CREAT | O_RDWR, 0600);
-  if (file < 0 || ftruncate(file, static_cast<off_t>(ncclComm::bytes(ranks))) != 0) return invalid_argument;
-  void* memory = mmap(nullptr, ncclComm::bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(Comm::bytes(ranks))) != 0) return invalid_argument;
+  void* memory = mmap(nullptr, Comm::bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
   close(file);
   if (memory == MAP_FAILED) return invalid_argument;
   comm->shared = static_cast<Shared*>(memory);
@@ -176,40 +167,40 @@ int ncclCommInitRankConfig(ncclComm** result, int ranks, UniqueId id, int rank, 
   return in_progress;
 }
 
-int ncclCommGetAsyncError(ncclComm* comm, int* state) {
+Result comm_get_async_error(Comm* comm, Result* state) {
   *state = comm->shared->joined == comm->ranks ? success : in_progress;
   return success;
 }
 
 // Leaves the memory to the process's end: work that was given up may still be looked at.
-int ncclCommAbort(ncclComm* comm) {
+Result comm_abort(Comm* comm) {
   *comm->given_up = true;
   ++aborted;
   return success;
 }
 
-const char* ncclGetErrorString(int) { return "an error of the double"; }
-const char* ncclGetLastError(ncclComm*) { return "none"; }
+const char* get_error_string(Result) { return "an error of the double"; }
+const char* get_last_error(Comm*) { return "none"; }
 
-int ncclAllReduce(const void* input, void* output, size_t count, int type, int op, ncclComm* comm, void* stream) {
+Result all_reduce(const void* input, void* output, size_t count, Type type, Op op, Comm* comm, void* stream) {
   const auto n = static_cast<int64_t>(count);
   return put_moving(comm, stream, input, count * size_of(type), [=] { seen(output, n, type).copy_(reduced(*comm, 0, n, type, op)); });
 }
 
-int ncclReduce(const void* input, void* output, size_t count, int type, int op, int root, ncclComm* comm, void* stream) {
+Result reduce(const void* input, void* output, size_t count, Type type, Op op, int root, Comm* comm, void* stream) {
   const auto n = static_cast<int64_t>(count);
   return put_moving(comm, stream, input, count * size_of(type), [=] {
     if (comm->rank == root) seen(output, n, type).copy_(reduced(*comm, 0, n, type, op));
   });
 }
 
-int ncclReduceScatter(const void* input, void* output, size_t each, int type, int op, ncclComm* comm, void* stream) {
+Result reduce_scatter(const void* input, void* output, size_t each, Type type, Op op, Comm* comm, void* stream) {
   const auto n = static_cast<int64_t>(each);
   return put_moving(comm, stream, input, each * size_of(type) * static_cast<size_t>(comm->ranks),
                     [=] { seen(output, n, type).copy_(reduced(*comm, n * comm->rank, n, type, op)); });
 }
 
-int ncclAllGather(const void* input, void* output, size_t each, int type, ncclComm* comm, void* stream) {
+Result all_gather(const void* input, void* output, size_t each, Type type, Comm* comm, void* stream) {
   const size_t bytes = each * size_of(type);
   return put_moving(comm, stream, input, bytes, [=] {
     auto* to = static_cast<std::byte*>(accelerator::opened(output));
@@ -217,24 +208,24 @@ int ncclAllGather(const void* input, void* output, size_t each, int type, ncclCo
   });
 }
 
-int ncclBroadcast(const void* input, void* output, size_t count, int type, int root, ncclComm* comm, void* stream) {
+Result broadcast(const void* input, void* output, size_t count, Type type, int root, Comm* comm, void* stream) {
   const size_t bytes = comm->rank == root ? count * size_of(type) : 0;
   return put_moving(comm, stream, input, bytes, [=] { std::memcpy(accelerator::opened(output), comm->slot(root), count * size_of(type)); });
 }
 
-int ncclGroupStart() {
+Result group_start() {
   messages.clear();
   return success;
 }
 
-int ncclSend(const void* memory, size_t count, int type, int peer, ncclComm* comm, void* stream) {
+Result send(const void* memory, size_t count, Type type, int peer, Comm* comm, void* stream) {
   messages.push_back({.from = memory, .bytes = count * size_of(type), .peer = peer});
   comm_of_messages = comm;
   stream_of_messages = stream;
   return success;
 }
 
-int ncclRecv(void* memory, size_t count, int type, int peer, ncclComm* comm, void* stream) {
+Result receive(void* memory, size_t count, Type type, int peer, Comm* comm, void* stream) {
   messages.push_back({.to = memory, .bytes = count * size_of(type), .peer = peer});
   comm_of_messages = comm;
   stream_of_messages = stream;
@@ -242,9 +233,9 @@ int ncclRecv(void* memory, size_t count, int type, int peer, ncclComm* comm, voi
 }
 
 // Each rank's slot holds a part for each other, of equal size.
-int ncclGroupEnd() {
-  ncclComm* const comm = comm_of_messages;
-  const auto part = [](ncclComm* of, int from, int to, size_t bytes) { return of->slot(from) + static_cast<size_t>(to) * bytes; };
+Result group_end() {
+  Comm* const comm = comm_of_messages;
+  const auto part = [](Comm* of, int from, int to, size_t bytes) { return of->slot(from) + static_cast<size_t>(to) * bytes; };
   const auto give = [=, all = messages] {
     for (const Message& m : all) {
       if (m.from != nullptr) std::memcpy(part(comm, comm->rank, m.peer, m.bytes), accelerator::opened(const_cast<void*>(m.from)), m.bytes);
@@ -258,4 +249,34 @@ int ncclGroupEnd() {
   return put(comm, stream_of_messages, give, take);
 }
 
-}  // extern "C"
+constexpr Library functions{
+    .get_version = get_version,
+    .get_unique_id = get_unique_id,
+    .comm_init_rank_config = comm_init_rank_config,
+    .comm_abort = comm_abort,
+    .comm_get_async_error = comm_get_async_error,
+    .get_error_string = get_error_string,
+    .get_last_error = get_last_error,
+    .all_reduce = all_reduce,
+    .reduce = reduce,
+    .reduce_scatter = reduce_scatter,
+    .all_gather = all_gather,
+    .broadcast = broadcast,
+    .send = send,
+    .receive = receive,
+    .group_start = group_start,
+    .group_end = group_end,
+};
+
+}  // namespace
+
+namespace tw::testing::accelerator {
+
+void offer_nccl() {
+  offered = true;
+  Library::replace(&functions);
+}
+bool nccl_is_offered() { return offered; }
+int nccl_aborts() { return aborted; }
+
+}  // namespace tw::testing::accelerator

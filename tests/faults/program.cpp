@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <nccl_double.hpp>
 #include <thread>
 #include <tw/comm/reading.hpp>
 #include <tw/data_parallel.hpp>

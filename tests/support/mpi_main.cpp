@@ -3,7 +3,7 @@
 //   --file=NAME         the tests of that file alone, on any number of ranks
 //   --progress-thread   a thread drives the engine
 //   --direct            MPI takes the memory of simulated devices, in programs that link tw_aware_mpi
-//   --nccl              there is NCCL, in programs that link tw_nccl_double
+//   --nccl, --ipc       there is NCCL, or memory of devices that ranks share, in programs that link tw_nccl_double or tw_ipc_double
 //   --device=simulated  tensors of tests that ask where lie on the simulated accelerator, rank r's on device r mod 2
 //   --device=KIND       the same on an accelerator that there is, such as cuda: the tests of all files that run on the simulated one, on every number
 //   of
@@ -24,8 +24,15 @@
 #include <tw/comm/device.hpp>
 #include <tw/comm/objects.hpp>
 
+namespace tw::testing::accelerator {
+// Programs without the doubles are not run with the flags that ask for them.
+[[gnu::weak]] void offer_nccl();
+[[gnu::weak]] void offer_ipc();
+}  // namespace tw::testing::accelerator
+
 namespace {
 
+namespace accelerator = tw::testing::accelerator;
 const tw::Communicator* world_of_tests = nullptr;
 c10::Device device_of_tests(c10::kCPU);
 std::set<std::string> left_out;  // by the current test
@@ -156,9 +163,10 @@ int main(int argc, char** argv) {
     if (argument.starts_with("--device=")) kind = argument.substr(9);
     if (argument == "--direct") direct = true;
     if (argument == "--nccl") {
-      tw::testing::accelerator::offer_nccl();
+      accelerator::offer_nccl();
       setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
     }
+    if (argument == "--ipc") accelerator::offer_ipc();
     if (argument.starts_with("--file=")) only = argument.substr(7);
   }
   tw::Environment mpi(argc, argv,

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/core/StreamGuard.h>
 
 #include "backends.hpp"
+#include "device_memory.hpp"
 
 namespace tw {
 namespace {
-
-at::Tensor bytes_at(const std::byte* memory, int64_t count, c10::Device device) {
-  return at::for_blob(const_cast<std::byte*>(memory), {count})
-      .options(at::TensorOptions().dtype(at::kByte).device(device))
-      .target_device(device)
-      .make_tensor();
-}
 
 // A rank that is alone has its results already: they are copied where they belong, or lie there.
 class AloneBackend : public Backend {
@@ -33,8 +25,10 @@ class AloneBackend : public Backend {
     if (bound.input != bound.output) {
       const at::NoGradGuard no_grad;
       const c10::StreamGuard in(*bound.stream);
-      const int64_t count = bound.call.count * element_bytes(bound.call.type);
-      bytes_at(bound.output, count, bound.stream->device()).copy_(bytes_at(bound.input, count, bound.stream->device()));
+      const auto bytes_at = [&](const std::byte* memory) {
+        return elements_at(memory, bound.call.count * element_bytes(bound.call.type), at::kByte, bound.stream->device());
+      };
+      bytes_at(bound.output).copy_(bytes_at(bound.input));
     }
     return std::make_unique<Nothing>();
   }

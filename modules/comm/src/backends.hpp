@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
 #include <memory>
 #include <tw/comm/backend.hpp>
 #include <tw/shared_memory/channel.hpp>
@@ -28,6 +29,14 @@ std::unique_ptr<Backend> make_alone_backend(bool is_alone);
 
 /// NCCL's, in streams of the device. Not for logical and bitwise reductions, nor for messages.
 std::unique_ptr<Backend> make_nccl_backend();
+
+/// Through memory of their devices that the ranks of a node have mapped, in streams. Not for messages.
+struct IpcOptions {
+  std::function<std::shared_ptr<shared_memory::Channel>(const Communicator&)> channel;  ///< collective; null where the ranks do not all share one
+  int64_t slot_bytes;
+  int64_t flat_bytes;
+};
+std::unique_ptr<Backend> make_ipc_backend(IpcOptions options);
 
 /// MPI's own, of memory of a device. @param kind of LibTorch's accelerator here, or "": there is none. @param aware whether this MPI takes its
 /// pointers.

@@ -11,8 +11,8 @@
 #include <tw/mpi/topology.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
-#include "devices_here.hpp"
 #include "backends.hpp"
+#include "devices_here.hpp"
 #include "node_memory.hpp"
 
 namespace tw {
@@ -79,10 +79,20 @@ std::shared_ptr<Link> Link::begin_link(const Communicator& comm, const SharedMem
   return link;
 }
 
+namespace {
+
+int64_t flat_bytes_of(const Communicator& comm, std::optional<int64_t> asked, int64_t of_many) {
+  return asked.value_or(comm.size() == 2 ? std::numeric_limits<int64_t>::max() : of_many);
+}
+
+}  // namespace
+
 Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours)
     : neighbours_(std::move(neighbours)),
       mine_{.slot_bytes = options.slot_bytes,
-            .flat_bytes = options.flat_bytes.value_or(comm.size() == 2 ? std::numeric_limits<int64_t>::max() : int64_t{8} << 10),
+            .flat_bytes = flat_bytes_of(comm, options.flat_bytes, int64_t{8} << 10),
+            .device_slot_bytes = options.device_slot_bytes,
+            .device_flat_bytes = flat_bytes_of(comm, options.device_flat_bytes, int64_t{256} << 10),
             .neighbours = static_cast<int64_t>(neighbours_.size())},
       facts_(static_cast<size_t>(comm.size())) {
   const std::vector<int64_t> sizes(facts_.size(), sizeof(Facts));
@@ -93,6 +103,11 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::ve
   if (const std::string kind = accelerator_here(); kind != "cpu") {
     device_backends_.push_back(make_alone_backend(comm.size() == 1));
     device_backends_.push_back(make_nccl_backend());
+    const auto channel_of_all = [](const Communicator& of) {
+      const Link& link = made(of);
+      return link.channel_->ranks() == of.size() ? link.channel_ : nullptr;
+    };
+    device_backends_.push_back(make_ipc_backend({channel_of_all, mine_.device_slot_bytes, mine_.device_flat_bytes}));
     device_backends_.push_back(make_direct_backend(kind, mpi::takes_devices(comm, kind)));
   }
 }
@@ -125,16 +140,20 @@ bool Link::advance(const Communicator& comm) {
 }
 
 void Link::expect_agreement(const Communicator& comm) const {
-  const auto describe = [](const Facts& facts) { return concat("slot_bytes ", facts.slot_bytes, ", flat_bytes ", facts.flat_bytes); };
+  const auto describe = [](const Facts& facts) {
+    return concat("slot_bytes ", facts.slot_bytes, ", flat_bytes ", facts.flat_bytes, ", device_slot_bytes ", facts.device_slot_bytes,
+                  ", device_flat_bytes ", facts.device_flat_bytes);
+  };
   int64_t most = 0;  // ranks of a node
   for (size_t rank = 0; rank < facts_.size(); ++rank) {
-    TW_EXPECTS(facts_[rank].slot_bytes == facts_[0].slot_bytes && facts_[rank].flat_bytes == facts_[0].flat_bytes,
-               "SharedMemoryOptions must be the same on all ranks of '", comm.name(), "': rank ", rank, " has ", describe(facts_[rank]),
-               " where rank 0 has ", describe(facts_[0]));
+    TW_EXPECTS(describe(facts_[rank]) == describe(facts_[0]), "SharedMemoryOptions must be the same on all ranks of '", comm.name(), "': rank ", rank,
+               " has ", describe(facts_[rank]), " where rank 0 has ", describe(facts_[0]));
     most = std::max(most, facts_[rank].neighbours);
   }
-  TW_EXPECTS(mine_.slot_bytes % 64 == 0 && mine_.slot_bytes >= 64 * most, "a slot must have a multiple of 64 bytes and 64 for each of ", most,
-             " ranks of a node, got ", mine_.slot_bytes);
+  for (const int64_t bytes : {mine_.slot_bytes, mine_.device_slot_bytes}) {
+    TW_EXPECTS(bytes % 64 == 0 && bytes >= 64 * most, "a slot must have a multiple of 64 bytes and 64 for each of ", most, " ranks of a node, got ",
+               bytes);
+  }
 }
 
 void Link::finish(const Communicator& comm) {
@@ -158,8 +177,13 @@ using Backends = std::vector<std::unique_ptr<Backend>>;
 
 constexpr std::string_view staged = "staged";  // by way of the host, and what it has
 
-Backend* first_that_can(const Backends& backends, const Call& call, const std::optional<std::string>& chosen) {
-  const auto can = [&](const auto& backend) { return backend->why_not(call).empty(); };
+// @param prepare makes a backend ready to be asked
+Backend* first_that_can(const Backends& backends, const Call& call, const std::optional<std::string>& chosen,
+                        const std::function<void(Backend&)>& prepare = {}) {
+  const auto can = [&](const auto& backend) {
+    if (prepare) prepare(*backend);
+    return backend->why_not(call).empty();
+  };
   const auto is_chosen = [&](const auto& backend) { return backend->name() == chosen && can(backend); };
   auto found = std::find_if(backends.begin(), backends.end(), is_chosen);
   if (found == backends.end()) found = std::find_if(backends.begin(), backends.end(), can);
@@ -174,8 +198,11 @@ bool has(const Backends& backends, std::string_view name) {
 
 Backend* Link::device_backend(const Communicator& comm, const Call& call, c10::Device device) {
   if (chosen_for_devices_ == staged) return nullptr;
+  return first_that_can(device_backends_, call, chosen_for_devices_, [&](Backend& backend) { backend.prepare(comm, device); });
+}
+
+void Link::prepare_devices(const Communicator& comm, c10::Device device) {
   for (const auto& backend : device_backends_) backend->prepare(comm, device);
-  return device_backend(call);
 }
 
 Backend* Link::device_backend(const Call& call) const {
@@ -186,7 +213,7 @@ void Link::choose(const std::optional<std::string>& name) {
   const bool for_host = !name || has(backends_, *name);
   const bool for_devices = !name || *name == staged || has(device_backends_, *name);
   TW_EXPECTS(for_host || for_devices, "there is no backend '", name.value_or(""), "'; there are shared_memory and mpi",
-             device_backends_.empty() ? "" : ", and for devices alone, nccl, direct and staged");
+             device_backends_.empty() ? "" : ", and for devices alone, nccl, ipc, direct and staged");
   if (for_host) chosen_ = name;
   if (for_devices) chosen_for_devices_ = name;
   for (int i = 0; i < collectives; ++i) {  // MPI can do them all
@@ -209,7 +236,7 @@ void Link::list(const Call& call, std::vector<Availability>& all) const {
 std::vector<Availability> availability(const Communicator& comm) {
   Link& link = Link::made(comm);
   if (const auto kind = at::accelerator::getAccelerator(); kind && devices_here(*kind) > 0) {
-    link.device_backend(comm, {.collective = Collective::broadcast, .on_device = true}, current_device(*kind));  // which connects them
+    link.prepare_devices(comm, current_device(*kind));
   }
   std::vector<Availability> all;
   for (const Collective collective : {Collective::barrier, Collective::broadcast, Collective::allreduce, Collective::reduce, Collective::allgather,

@@ -34,6 +34,9 @@ class Link {
   std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& call, mpi::StartQueue::Ready ready = {},
                                        Backend* device_backend = nullptr);
 
+  /// Makes all that take the memory of `device` ready to be asked. Collective.
+  void prepare_devices(const Communicator& comm, c10::Device device);
+
   // Of a link that is made.
 
   /// The backend for a `collective` in the host's memory: the one that was chosen, where it can do it, or the first that can.
@@ -52,6 +55,8 @@ class Link {
   struct Facts {
     int64_t slot_bytes;
     int64_t flat_bytes;
+    int64_t device_slot_bytes;
+    int64_t device_flat_bytes;
     int64_t neighbours;
   };
 

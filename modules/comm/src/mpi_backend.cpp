@@ -9,6 +9,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/shared_memory/reduce.hpp>
+#include <tw/tensor/tensor_spec.hpp>
 
 #include "backends.hpp"
 
@@ -29,18 +30,6 @@ class WithEnding : public mpi::Transfer {
   std::unique_ptr<mpi::Transfer> transfer_;
   std::function<void()> ending_;
 };
-
-// The dtypes of which a call's result may have to be divided or rounded here.
-c10::ScalarType dtype_of(ElementType type) {
-  switch (type) {
-    case ElementType::float16: return at::kHalf;
-    case ElementType::bfloat16: return at::kBFloat16;
-    case ElementType::float32: return at::kFloat;
-    case ElementType::float64: return at::kDouble;
-    case ElementType::complex64: return at::kComplexFloat;
-    default: return at::kComplexDouble;
-  }
-}
 
 at::Tensor as_tensor(const std::byte* memory, int64_t count, ElementType type) {
   return at::from_blob(const_cast<std::byte*>(memory), {count}, at::TensorOptions().dtype(dtype_of(type)));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <tw/mpi/topology.hpp>
 
 #include "backends.hpp"
+#include "device_memory.hpp"
 #include "nccl_library.hpp"
 
 namespace tw {
@@ -93,9 +93,6 @@ std::string why_not_together(const std::vector<Card>& cards) {
   }
   return "";
 }
-
-// Such as a cudaStream_t.
-void* stream_of(const BoundCall& bound) { return c10::impl::VirtualGuardImpl(bound.stream->device_type()).getStreamNativeHandle(*bound.stream); }
 
 /// A communicator of NCCL's, of which calls do not block the host.
 class Connection {
@@ -215,9 +212,11 @@ class NcclBackend : public Backend {
     const auto count = static_cast<size_t>(call.count * each);
     const nccl::Op op = *op_of(call.op);
     switch (call.collective) {
-      case Collective::allreduce: return library_->all_reduce(bound.input, bound.output, count, type, op, of, stream_of(bound));
-      case Collective::reduce: return library_->reduce(bound.input, bound.output, count, type, op, call.peer, of, stream_of(bound));
-      default: return library_->reduce_scatter(bound.input, bound.output, count / static_cast<size_t>(comm.size()), type, op, of, stream_of(bound));
+      case Collective::allreduce: return library_->all_reduce(bound.input, bound.output, count, type, op, of, native_handle(*bound.stream));
+      case Collective::reduce: return library_->reduce(bound.input, bound.output, count, type, op, call.peer, of, native_handle(*bound.stream));
+      default:
+        return library_->reduce_scatter(bound.input, bound.output, count / static_cast<size_t>(comm.size()), type, op, of,
+                                        native_handle(*bound.stream));
     }
   }
 
@@ -225,8 +224,9 @@ class NcclBackend : public Backend {
     const Call& call = bound.call;
     const auto bytes = static_cast<size_t>(call.count * element_bytes(call.type));
     switch (call.collective) {
-      case Collective::broadcast: return library_->broadcast(bound.input, bound.output, bytes, nccl::Type::uint8, call.peer, of, stream_of(bound));
-      case Collective::allgather: return library_->all_gather(bound.input, bound.output, bytes, nccl::Type::uint8, of, stream_of(bound));
+      case Collective::broadcast:
+        return library_->broadcast(bound.input, bound.output, bytes, nccl::Type::uint8, call.peer, of, native_handle(*bound.stream));
+      case Collective::allgather: return library_->all_gather(bound.input, bound.output, bytes, nccl::Type::uint8, of, native_handle(*bound.stream));
       default: return exchange(comm, of, bound, bytes / static_cast<size_t>(comm.size()));
     }
   }
@@ -235,8 +235,8 @@ class NcclBackend : public Backend {
     Result worst = library_->group_start();
     const auto note = [&](Result result) { worst = result == Result::success || result == Result::in_progress ? worst : result; };
     for (int rank = 0; rank < comm.size(); ++rank) {
-      note(library_->send(bound.input + static_cast<size_t>(rank) * each, each, nccl::Type::uint8, rank, of, stream_of(bound)));
-      note(library_->receive(bound.output + static_cast<size_t>(rank) * each, each, nccl::Type::uint8, rank, of, stream_of(bound)));
+      note(library_->send(bound.input + static_cast<size_t>(rank) * each, each, nccl::Type::uint8, rank, of, native_handle(*bound.stream)));
+      note(library_->receive(bound.output + static_cast<size_t>(rank) * each, each, nccl::Type::uint8, rank, of, native_handle(*bound.stream)));
     }
     note(library_->group_end());
     return worst;

@@ -57,6 +57,8 @@ struct Library {
 
   /// The one of this process; null where there is none, or one before 2.17.
   static const Library* find();
+  /// From now on find() gives `other`: for tests.
+  static void replace(const Library* other);
 };
 
 }  // namespace tw::nccl

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <ipc_double.hpp>
 #include <nccl_double.hpp>
 #include <tw/comm.hpp>
 #include <tw/mpi/device_awareness.hpp>
@@ -130,7 +131,8 @@ TEST(Devices, SaysWhichBackendTakesTheirMemory) {
   const tw::Communicator comm = world().dup();
   const bool has_nccl = accelerator::nccl_is_offered();
   const bool alone = world().size() == 1;
-  const std::string mover = alone ? "alone" : has_nccl ? "nccl" : tw::mpi::takes_devices(comm, "simulated") ? "direct" : "staged";
+  const std::string taker_of_all = alone ? "alone" : has_nccl ? "nccl" : accelerator::ipc_is_offered() ? "ipc" : "staged";
+  const std::string mover = taker_of_all == "staged" && tw::mpi::takes_devices(comm, "simulated") ? "direct" : taker_of_all;
   const auto taker = [&](tw::Collective collective) {
     for (const tw::Availability& entry : tw::availability(comm)) {
       if (entry.collective == collective && entry.on_device && entry.chosen) return entry.backend;
@@ -138,7 +140,7 @@ TEST(Devices, SaysWhichBackendTakesTheirMemory) {
     return std::string("none");
   };
   EXPECT_EQ(taker(tw::Collective::broadcast), mover);
-  EXPECT_EQ(taker(tw::Collective::allreduce), alone ? "alone" : has_nccl ? "nccl" : "staged");
+  EXPECT_EQ(taker(tw::Collective::allreduce), taker_of_all);
   tw::choose_backend(comm, "staged");
   EXPECT_EQ(taker(tw::Collective::broadcast), "staged");
   const at::Tensor x = late(mine());

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/tensor.h>
@@ -80,7 +81,7 @@ class ShardedTensor::Impl {
         refuse_non_finite_(options.refuse_non_finite),
         client_(comm_) {
     expect_agreement(comm_, initial, *rules_, options);
-    on_all_ranks(comm_, "making a sharded tensor", [&] { expect_dense_on_cpu(initial, "a sharded tensor"); });
+    on_all_ranks(comm_, "making a sharded tensor", [&] { expect_dense(initial); });
     releasing_others(comm_, [&] {
       make_shards(options.share_memory);
       comm_.barrier();
@@ -92,18 +93,25 @@ class ShardedTensor::Impl {
   Handle push(const at::Tensor& pushed, std::string_view rule) {
     expect_fit(pushed, "what is pushed");
     const size_t index = index_of(rule);
-    TW_EXPECTS(!refuse_non_finite_ || at::isfinite(pushed).all().item<bool>(), "what is pushed has elements that are not finite");
+    const at::Tensor here = on_host(pushed);
+    TW_EXPECTS(!refuse_non_finite_ || at::isfinite(here).all().item<bool>(), "what is pushed has elements that are not finite");
     return with_each_server(
-        pushed.contiguous(), [&](Shard& shard, const Part& part) { shard.push(index, 0, shard.count(), part.bytes.data()); },
+        here, [&](Shard& shard, const Part& part) { shard.push(index, 0, shard.count(), part.bytes.data()); },
         [&](Rank server, const Part& part) { return client_.push(server, index, part); });
   }
 
   Handle pull(const at::Tensor& out) {
     expect_fit(out, "what is pulled into");
     TW_EXPECTS(out.is_contiguous(), "what is pulled into must be contiguous");
-    return with_each_server(
-        out, [&](const Shard& shard, const Part& part) { shard.pull(0, shard.count(), part.bytes.data()); },
+    const at::Tensor here = out.is_cpu() ? out : pinned();
+    Handle handle = with_each_server(
+        here, [&](const Shard& shard, const Part& part) { shard.pull(0, shard.count(), part.bytes.data()); },
         [&](Rank server, const Part& part) { return client_.pull(server, part); });
+    if (!out.is_cpu()) {
+      handle.arrived_ = here;
+      handle.out_ = out;
+    }
+    return handle;
   }
 
   void finish() {
@@ -139,6 +147,9 @@ class ShardedTensor::Impl {
   at::Tensor empty() const { return at::empty(shape_, at::TensorOptions().dtype(dtype_)); }
 
  private:
+  at::Tensor pinned() const { return at::empty(shape_, at::TensorOptions().dtype(dtype_).pinned_memory(true)); }
+  at::Tensor on_host(const at::Tensor& tensor) const { return tensor.is_cpu() ? tensor.contiguous() : pinned().copy_(tensor); }
+
   /// Whether any elements lie on this rank.
   bool serves() const { return mine_ >= 0 && layout_.extent_of(mine_).size() > 0; }
 
@@ -174,7 +185,11 @@ class ShardedTensor::Impl {
     TW_EXPECTS(tensor.defined() && tensor.sizes() == at::IntArrayRef(shape_) && tensor.scalar_type() == dtype_, what, " is ",
                tensor.defined() ? concat(dtype_name(tensor.scalar_type()), ' ', shape_text(tensor.sizes().vec())) : std::string("no tensor"),
                ", but the sharded tensor is ", dtype_name(dtype_), ' ', shape_text(shape_));
-    expect_dense_on_cpu(tensor, "a sharded tensor");
+    expect_dense(tensor);
+  }
+
+  static void expect_dense(const at::Tensor& tensor) {
+    if (!is_on_accelerator(tensor) || tensor.layout() != at::kStrided) expect_dense_on_cpu(tensor, "a sharded tensor");
   }
 
   size_t index_of(std::string_view rule) const {
@@ -251,20 +266,24 @@ int64_t ShardedTensor::in_flight() const noexcept { return impl_->in_flight(); }
 bool ShardedTensor::Handle::test() {
   bool all = true;
   for (Work& part : parts_) all = part.test() && all;
-  if (all) expect_success();
+  if (all) finish();
   return all;
 }
 
 void ShardedTensor::Handle::wait() {
   wait_all(parts_);
-  expect_success();
+  finish();
 }
 
-void ShardedTensor::Handle::expect_success() const {
+void ShardedTensor::Handle::finish() {
   if (failure_) std::rethrow_exception(failure_);
   for (const auto& each : failures_) {
     if (!each->empty()) throw Error(concat("the rule of a push failed ", *each));
   }
+  if (!out_.defined()) return;
+  const at::NoGradGuard no_grad;
+  out_.copy_(arrived_, /*non_blocking=*/true);
+  out_ = {};
 }
 
 at::Tensor ShardedTensor::Prefetched::take() {

@@ -37,6 +37,30 @@ bool Channel::all_reached(uint64_t step) const noexcept {
   return true;
 }
 
+bool Channel::next_round() noexcept {
+  if (!all_reached(guard_)) return false;
+  guard_ = step_ + 1;
+  slot_ = 1 - slot_;
+  return true;
+}
+
+void Channel::post_call(const Call& call, WindowPlace place) noexcept {
+  header(rank_) = {call, place};
+  post();
+}
+
+void Channel::expect_same_calls() const {
+  std::string differences;
+  for (int rank = 1; rank < ranks_; ++rank) {
+    const Call& theirs = header(rank).call;
+    const Call& reference = header(0).call;
+    if (theirs == reference) continue;
+    differences +=
+        concat(differences.empty() ? "" : "; ", "rank ", rank, " has '", theirs.describe(), "' where rank 0 has '", reference.describe(), "'");
+  }
+  TW_EXPECTS(differences.empty(), "all ranks must make the same collective call: ", differences);
+}
+
 int64_t Channel::add_window(const std::shared_ptr<std::byte>& memory, int64_t share_bytes) {
   std::erase_if(windows_, [](const Window& window) { return window.memory.expired(); });
   windows_.push_back({next_window_, memory, share_bytes});

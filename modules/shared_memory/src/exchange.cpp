@@ -53,9 +53,7 @@ bool Exchange::advance() {
 bool Exchange::execute(const Step& step) {
   switch (step.kind) {
     case Step::Kind::next_round:
-      if (!channel_->all_reached(channel_->guard_)) return false;
-      channel_->guard_ = channel_->step_ + 1;
-      channel_->slot_ = 1 - channel_->slot_;
+      if (!channel_->next_round()) return false;
       break;
     case Step::Kind::arrive: return arrive();
     case Step::Kind::post: channel_->post(); break;
@@ -71,14 +69,18 @@ bool Exchange::execute(const Step& step) {
 
 bool Exchange::arrive() {
   if (!posted_) {
-    channel_->header(channel_->rank_) = {call_, window_};
-    channel_->post();
+    channel_->post_call(call_, window_);
     posted_ = true;
   }
   if (!channel_->all_reached(channel_->step_)) return false;
   posted_ = false;
   ++next_step_;
-  compare_calls();
+  try {
+    channel_->expect_same_calls();
+  } catch (...) {
+    ++channel_->serving_;
+    throw;
+  }
   bool any_direct = false;
   bool all_direct = true;
   places_.clear();
@@ -92,20 +94,6 @@ bool Exchange::arrive() {
     begin(Mode::staged);
   }
   return true;
-}
-
-void Exchange::compare_calls() const {
-  std::string differences;
-  for (int rank = 1; rank < channel_->ranks_; ++rank) {
-    const Call& theirs = channel_->header(rank).call;
-    const Call& reference = channel_->header(0).call;
-    if (theirs == reference) continue;
-    differences +=
-        concat(differences.empty() ? "" : "; ", "rank ", rank, " has '", theirs.describe(), "' where rank 0 has '", reference.describe(), "'");
-  }
-  if (differences.empty()) return;
-  ++channel_->serving_;
-  TW_EXPECTS(differences.empty(), "all ranks must make the same collective call: ", differences);
 }
 
 const std::byte* Exchange::place(Area area, int rank) const {

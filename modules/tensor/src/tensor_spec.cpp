@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/tensor/tensor_spec.hpp>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -20,22 +22,16 @@ std::vector<std::string> lines_of(const std::vector<TensorSpec>& specs) {
 
 namespace {
 
+// By ElementType.
+constexpr std::array<c10::ScalarType, element_types> dtype_of_type{c10::ScalarType::Bool,   c10::ScalarType::Byte,         c10::ScalarType::Char,
+                                                            c10::ScalarType::Short,  c10::ScalarType::Int,          c10::ScalarType::Long,
+                                                            c10::ScalarType::Half,   c10::ScalarType::BFloat16,     c10::ScalarType::Float,
+                                                            c10::ScalarType::Double, c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble};
+
 std::optional<ElementType> find_element_type(c10::ScalarType dtype) {
-  switch (dtype) {
-    case c10::ScalarType::Bool: return ElementType::boolean;
-    case c10::ScalarType::Byte: return ElementType::uint8;
-    case c10::ScalarType::Char: return ElementType::int8;
-    case c10::ScalarType::Short: return ElementType::int16;
-    case c10::ScalarType::Int: return ElementType::int32;
-    case c10::ScalarType::Long: return ElementType::int64;
-    case c10::ScalarType::Half: return ElementType::float16;
-    case c10::ScalarType::BFloat16: return ElementType::bfloat16;
-    case c10::ScalarType::Float: return ElementType::float32;
-    case c10::ScalarType::Double: return ElementType::float64;
-    case c10::ScalarType::ComplexFloat: return ElementType::complex64;
-    case c10::ScalarType::ComplexDouble: return ElementType::complex128;
-    default: return std::nullopt;
-  }
+  const auto* found = std::find(dtype_of_type.begin(), dtype_of_type.end(), dtype);
+  if (found == dtype_of_type.end()) return std::nullopt;
+  return static_cast<ElementType>(found - dtype_of_type.begin());
 }
 
 }  // namespace
@@ -45,6 +41,8 @@ ElementType element_type(c10::ScalarType dtype) {
   TW_EXPECTS(type.has_value(), "a tensor of ", c10::toString(dtype), " cannot travel between ranks; convert it first");
   return *type;
 }
+
+c10::ScalarType dtype_of(ElementType type) noexcept { return dtype_of_type[static_cast<size_t>(type)]; }
 
 std::string dtype_name(c10::ScalarType dtype) {
   const auto type = find_element_type(dtype);

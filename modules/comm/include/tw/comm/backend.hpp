@@ -65,8 +65,9 @@ std::vector<Availability> availability(const Communicator& comm);
 
 /// Sends the collectives of `comm` to the backend of this name where it can do them. By default a collective goes to the first in this order that
 /// can. Every rank must choose the same. Collective.
-/// @param name "shared_memory" or "mpi" for tensors of the host, and for what is staged; "direct" (an MPI that takes pointers to a device) or
-/// "staged" for tensors on a device; nothing: the default of both. @throws ContractError for an unknown name.
+/// @param name "shared_memory" or "mpi" for tensors of the host, and for what is staged; "nccl", "ipc" (memory of devices that ranks of a node
+/// share), "direct" (an MPI that takes pointers to a device) or "staged" for tensors on a device; nothing: the default of both. @throws ContractError
+/// for an unknown name.
 void choose_backend(const Communicator& comm, std::optional<std::string> name);
 
 /// Sizes of what the ranks of a node share.
@@ -77,6 +78,11 @@ struct SharedMemoryOptions {
   /// An all-reduce up to this many bytes is reduced by every rank for itself, which saves a wait in every round. Unset: any on two ranks, where it
   /// reads as much of the other's memory as exchanging halves does; 8 KiB on more.
   std::optional<int64_t> flat_bytes = {};
+  /// The same of memory on devices. A slot is as much as goes at a time, and every rank has two for each communicator whose devices share memory. A
+  /// multiple of 64, at least 64 a rank.
+  int64_t device_slot_bytes = int64_t{32} << 20;
+  /// Unset: any on two ranks; 256 KiB on more.
+  std::optional<int64_t> device_flat_bytes = {};
 };
 
 /// Replaces the default sizes. Collective; before the first collective on `comm`, with the same sizes on all ranks.

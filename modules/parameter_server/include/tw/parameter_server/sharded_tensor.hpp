@@ -41,6 +41,9 @@ struct ShardedTensorOptions {
 ///
 /// One rank's calls take effect in their order. Those of different ranks are ordered element by element: no update is lost, whatever the rule. A pull
 /// sees each element as it was between two updates, but not all elements at the same time; shards() does, on each server.
+///
+/// Shards lie in memory of the host. What is pushed or pulled into may lie on a device: it travels through pinned memory; the host waits until what
+/// is pushed is there, and the current stream, at the end of a pull, for what has come.
 class ShardedTensor {
  public:
   /// Collective. @param comm duplicated. @param initial the values to begin with, those of rank 0; float32, float64, float16 or bfloat16
@@ -61,7 +64,7 @@ class ShardedTensor {
   Handle push(const at::Tensor& pushed, std::string_view rule = {});
   /// Fills `out`. @param out of the tensor's shape and dtype, contiguous; to be left alone until the handle is complete
   Handle pull(const at::Tensor& out) const;
-  /// Begins a pull into memory of its own.
+  /// Begins a pull into memory of the host of its own.
   class Prefetched;
   Prefetched prefetch() const;
 
@@ -99,11 +102,13 @@ class ShardedTensor::Handle {
 
  private:
   friend class Impl;
-  void expect_success() const;
+  void finish();
 
   std::vector<Work> parts_;                                   // with servers on other nodes
   std::vector<std::shared_ptr<const std::string>> failures_;  // of those
   std::exception_ptr failure_;                                // on this one
+  at::Tensor arrived_;                                        // what a pull has brought, in pinned memory
+  at::Tensor out_;                                            // where on a device it belongs; undefined: there, or nowhere
 };
 
 /// A pull in flight, and its memory.

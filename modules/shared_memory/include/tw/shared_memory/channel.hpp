@@ -53,6 +53,7 @@ class Channel {
 
  private:
   friend class Exchange;
+  friend class Meeting;
 
   struct alignas(128) Counter {
     std::atomic<uint64_t> value;
@@ -80,6 +81,12 @@ class Channel {
   bool all_reached(uint64_t step) const noexcept;
   bool reached(int rank, uint64_t step) const noexcept { return counter(rank).value.load(std::memory_order_acquire) >= step; }
   void post() noexcept { counter(rank_).value.store(++step_, std::memory_order_release); }
+  /// Turns to the other slot; false: somebody may still read it.
+  bool next_round() noexcept;
+  /// Posts what this rank was called to do.
+  void post_call(const Call& call, WindowPlace place) noexcept;
+  /// @throws ContractError on every rank, naming the ranks and both calls, unless all have posted the same.
+  void expect_same_calls() const;
   Header& header(int rank) const noexcept { return *reinterpret_cast<Header*>(slots_ + (slot_ * ranks_ + rank) * slot_stride_); }
   std::byte* slot(int rank) const noexcept { return reinterpret_cast<std::byte*>(&header(rank) + 1); }
   std::byte* share(int rank, WindowPlace place) const;
@@ -124,7 +131,6 @@ class Exchange {
   void begin(Mode mode);
   bool execute(const Step& step);
   bool arrive();
-  void compare_calls() const;
   void copy(const Step& step) const;
   void reduce(const Step& step);
   const std::byte* place(Area area, int rank) const;

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives of ranks of one node through memory of their devices that all have mapped. A tensor goes in chunks, through two slots of each rank in
+// turn. Of each chunk
+//
+//   show    waits in the stream until all have taken what the slot held before, copies this rank's part of the input there, and marks it as shown;
+//   reduce  (a large all-reduce of more than two ranks) waits until all have shown, reduces this rank's part of the chunk, and marks it as reduced;
+//   take    waits until all have shown, or reduced, reads what this rank gets from the slots of all, and marks them as taken.
+//
+// A mark is an event, and waiting for one means what was recorded last; so the hosts meet in between, without waiting for a device.
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/bitwise_or.h>
+#include <ATen/ops/bitwise_xor.h>
+#include <ATen/ops/logical_and.h>
+#include <ATen/ops/logical_or.h>
+#include <ATen/ops/logical_xor.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/mul.h>
+#include <c10/core/StreamGuard.h>
+
+#include <algorithm>
+#include <tw/base/contract.hpp>
+#include <tw/shared_memory/meeting.hpp>
+#include <tw/tensor/tensor_spec.hpp>
+
+#include "backends.hpp"
+#include "device_memory.hpp"
+#include "ipc_slots.hpp"
+
+namespace tw {
+namespace {
+
+using ipc::Slots;
+using Mark = Slots::Mark;
+
+void combine(ReduceOp op, at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::average: at::add_out(out, a, b); break;
+    case ReduceOp::product: at::mul_out(out, a, b); break;
+    case ReduceOp::min: at::minimum_out(out, a, b); break;
+    case ReduceOp::max: at::maximum_out(out, a, b); break;
+    case ReduceOp::logical_and: at::logical_and_out(out, a, b); break;
+    case ReduceOp::logical_or: at::logical_or_out(out, a, b); break;
+    case ReduceOp::logical_xor: at::logical_xor_out(out, a, b); break;
+    case ReduceOp::bitwise_and: at::bitwise_and_out(out, a, b); break;
+    case ReduceOp::bitwise_or: at::bitwise_or_out(out, a, b); break;
+    case ReduceOp::bitwise_xor: at::bitwise_xor_out(out, a, b); break;
+  }
+}
+
+// In rank order; halves as float32, rounded once. `out` is none of them.
+void reduce_into(at::Tensor out, ReduceOp op, std::vector<at::Tensor> of_ranks) {
+  const bool is_half = out.scalar_type() == at::kHalf || out.scalar_type() == at::kBFloat16;
+  for (at::Tensor& tensor : of_ranks) tensor = is_half ? tensor.to(at::kFloat) : tensor;
+  at::Tensor result = is_half ? of_ranks[0] : out;
+  combine(op, result, of_ranks[0], of_ranks[1]);
+  for (size_t rank = 2; rank < of_ranks.size(); ++rank) combine(op, result, result, of_ranks[rank]);
+  if (op == ReduceOp::average) result.div_(static_cast<double>(of_ranks.size()));
+  if (is_half) out.copy_(result);
+}
+
+class IpcTransfer : public mpi::Transfer {
+ public:
+  IpcTransfer(std::shared_ptr<shared_memory::Channel> channel, std::shared_ptr<Slots> slots, const BoundCall& bound, int64_t flat_bytes)
+      : rank_(channel->rank()),
+        ranks_(channel->ranks()),
+        meeting_(std::move(channel), bound.call),
+        slots_(std::move(slots)),
+        bound_(bound),
+        dtype_(dtype_of(bound.call.type)),
+        stream_(native_handle(*bound.stream)),
+        has_parts_(bound.call.collective == Collective::reduce_scatter || bound.call.collective == Collective::alltoall),
+        is_divided_(bound.call.collective == Collective::allreduce && bound.call.count * element_bytes(bound.call.type) > flat_bytes),
+        total_(has_parts_ ? bound.call.count / ranks_ : bound.call.count),
+        longest_(slots_->bytes() / element_bytes(bound.call.type) / (has_parts_ ? ranks_ : 1)) {}
+
+  bool advance() override {
+    if (!meeting_.is_its_turn()) return false;
+    const at::NoGradGuard no_grad;
+    const c10::StreamGuard in(*bound_.stream);
+    while (true) {
+      if (stage_ == Stage::begin) show();
+      if (stage_ == Stage::shown) {
+        if (!has_met()) return false;
+        if (is_divided_) reduce_part();
+      }
+      if (stage_ == Stage::reduced && !has_met()) return false;
+      take();
+      if (begin_ >= total_) break;
+    }
+    meeting_.end();
+    return true;
+  }
+
+ private:
+  enum class Stage : uint8_t { begin, shown, reduced };
+
+  // Where calls differ, nobody takes anything.
+  bool has_met() {
+    try {
+      return meeting_.has_met();
+    } catch (...) {
+      slots_->set(Mark::taken, slot_, stream_);
+      throw;
+    }
+  }
+
+  void show() {
+    slot_ = slots_->next();
+    count_ = std::min(longest_, total_ - begin_);
+    slots_->wait_for_all(Mark::taken, slot_, stream_);
+    if (has_parts_) {
+      in_slot(rank_, 0, ranks_ * count_)
+          .view({ranks_, count_})
+          .copy_(of_input(0, bound_.call.count).view({ranks_, total_}).narrow(1, begin_, count_));
+    } else if (bound_.call.collective != Collective::broadcast || is_root()) {
+      in_slot(rank_, 0, count_).copy_(of_input(begin_, count_));
+    }
+    slots_->set(Mark::shown, slot_, stream_);
+    stage_ = Stage::shown;
+  }
+
+  void reduce_part() {
+    slots_->wait_for_all(Mark::shown, slot_, stream_);
+    const auto [begin, count] = part_of(rank_);
+    const at::Tensor result = of_output(begin_ + begin, count);
+    reduce_into(result, bound_.call.op, in_all_slots(begin, count));
+    in_slot(rank_, begin, count).copy_(result);
+    slots_->set(Mark::reduced, slot_, stream_);
+    stage_ = Stage::reduced;
+  }
+
+  void take() {
+    slots_->wait_for_all(is_divided_ ? Mark::reduced : Mark::shown, slot_, stream_);
+    switch (bound_.call.collective) {
+      case Collective::allreduce:
+        if (is_divided_) {
+          take_parts();
+          break;
+        }
+        [[fallthrough]];
+      case Collective::reduce:
+        if (bound_.call.collective == Collective::allreduce || is_root()) {
+          reduce_into(of_output(begin_, count_), bound_.call.op, in_all_slots(0, count_));
+        }
+        break;
+      case Collective::reduce_scatter: reduce_into(of_output(begin_, count_), bound_.call.op, in_all_slots(rank_ * count_, count_)); break;
+      case Collective::broadcast:
+        if (!is_root()) of_output(begin_, count_).copy_(in_slot(bound_.call.peer, 0, count_));
+        break;
+      default:
+        for (int rank = 0; rank < ranks_; ++rank) {
+          of_output(rank * total_ + begin_, count_).copy_(in_slot(rank, has_parts_ ? rank_ * count_ : 0, count_));
+        }
+    }
+    slots_->set(Mark::taken, slot_, stream_);
+    begin_ += count_;
+    stage_ = Stage::begin;
+  }
+
+  void take_parts() {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const auto [begin, count] = part_of(rank);
+      if (rank != rank_) of_output(begin_ + begin, count).copy_(in_slot(rank, begin, count));
+    }
+  }
+
+  bool is_root() const { return bound_.call.peer == rank_; }
+
+  struct Part {
+    int64_t begin;
+    int64_t count;
+  };
+  // Of a chunk: what a rank reduces.
+  Part part_of(int rank) const {
+    const int64_t begin = count_ * rank / ranks_;
+    return {begin, count_ * (rank + 1) / ranks_ - begin};
+  }
+
+  at::Tensor elements(const std::byte* memory, int64_t begin, int64_t count) const {
+    return elements_at(memory + begin * element_bytes(bound_.call.type), count, dtype_, bound_.stream->device());
+  }
+  at::Tensor of_input(int64_t begin, int64_t count) const { return elements(bound_.input, begin, count); }
+  at::Tensor of_output(int64_t begin, int64_t count) const { return elements(bound_.output, begin, count); }
+  at::Tensor in_slot(int rank, int64_t begin, int64_t count) const { return elements(slots_->memory(rank, slot_), begin, count); }
+  std::vector<at::Tensor> in_all_slots(int64_t begin, int64_t count) const {
+    std::vector<at::Tensor> all;
+    for (int rank = 0; rank < ranks_; ++rank) all.push_back(in_slot(rank, begin, count));
+    return all;
+  }
+
+  const int rank_;
+  const int ranks_;
+  shared_memory::Meeting meeting_;
+  const std::shared_ptr<Slots> slots_;
+  const BoundCall bound_;
+  const c10::ScalarType dtype_;
+  void* const stream_;
+  const bool has_parts_;   // of the input, one for each rank
+  const bool is_divided_;  // the work of reducing
+  const int64_t total_;    // elements, of a part where there are such
+  const int64_t longest_;  // chunk of them
+  int64_t begin_ = 0;      // of the chunk
+  int64_t count_ = 0;
+  size_t slot_ = 0;
+  Stage stage_ = Stage::begin;
+};
+
+class IpcBackend : public Backend {
+ public:
+  explicit IpcBackend(IpcOptions options) : options_(std::move(options)) {}
+
+  std::string_view name() const noexcept override { return "ipc"; }
+  Passage passage() const noexcept override { return Passage::in_stream; }
+
+  void prepare(const Communicator& comm, c10::Device device) override {
+    if (device_ == device || comm.size() == 1) return;
+    TW_EXPECTS(!device_, "ranks share the memory of one device each: '", comm.name(), "' began on ", device_->str(), ", and this tensor lies on ",
+               device.str());
+    device_ = device;
+    channel_ = options_.channel(comm);
+    if (!channel_) {
+      why_not_ = "the ranks live on several nodes";
+      return;
+    }
+    slots_ = Slots::connect(comm, ipc::Library::find(), device, options_.slot_bytes, why_not_);
+  }
+
+  std::string why_not(const Call& call) const override {
+    if (!slots_) return why_not_.empty() ? "a rank that is alone needs none" : why_not_;
+    return call.collective == Collective::barrier ? "a barrier is the host's" : "";
+  }
+
+  std::unique_ptr<mpi::Transfer> begin(const Communicator&, const BoundCall& bound) override {
+    return std::make_unique<IpcTransfer>(channel_, slots_, bound, options_.flat_bytes);
+  }
+
+  void give_up() override {
+    if (slots_) slots_->give_up();
+  }
+
+ private:
+  const IpcOptions options_;
+  std::optional<c10::Device> device_;
+  std::string why_not_;
+  std::shared_ptr<shared_memory::Channel> channel_;
+  std::shared_ptr<Slots> slots_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_ipc_backend(IpcOptions options) { return std::make_unique<IpcBackend>(std::move(options)); }
+
+}  // namespace tw
