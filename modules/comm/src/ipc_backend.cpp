@@ -78,6 +78,13 @@ class IpcTransfer : public mpi::Transfer {
         total_(has_parts_ ? bound.call.count / ranks_ : bound.call.count),
         longest_(slots_->bytes() / element_bytes(bound.call.type) / (has_parts_ ? ranks_ : 1)) {}
 
+  // Where it is dropped half done, by a revocation or an error, the slots are not for anybody else.
+  ~IpcTransfer() override {
+    if (begin_ < total_ || stage_ != Stage::begin) slots_->give_up();
+  }
+  IpcTransfer(const IpcTransfer&) = delete;
+  IpcTransfer& operator=(const IpcTransfer&) = delete;
+
   bool advance() override {
     if (!meeting_.is_its_turn()) return false;
     const at::NoGradGuard no_grad;

@@ -283,7 +283,7 @@ void ShardedTensor::Handle::finish() {
   if (!out_.defined()) return;
   const at::NoGradGuard no_grad;
   out_.copy_(arrived_, /*non_blocking=*/true);
-  out_ = {};
+  out_.reset();
 }
 
 at::Tensor ShardedTensor::Prefetched::take() {
