@@ -117,7 +117,7 @@ class IpcTransfer : public mpi::Transfer {
   }
 
   void show() {
-    slot_ = slots_->next();
+    slot_ = slots_->current();
     count_ = std::min(longest_, total_ - begin_);
     slots_->wait_for_all(Mark::taken, slot_, stream_);
     if (has_parts_) {
@@ -165,6 +165,7 @@ class IpcTransfer : public mpi::Transfer {
         }
     }
     slots_->set(Mark::taken, slot_, stream_);
+    slots_->next();
     begin_ += count_;
     stage_ = Stage::begin;
   }

@@ -34,8 +34,10 @@ class Slots {
   int64_t bytes() const noexcept { return bytes_; }
   /// Memory of `rank`, on this rank's device or mapped there.
   std::byte* memory(int rank, size_t slot) const { return memory_[static_cast<size_t>(rank)] + static_cast<int64_t>(slot) * bytes_; }
-  /// The slots in turn.
-  size_t next() noexcept { return turn_++ % slots; }
+  /// Whose turn it is, the same on all ranks.
+  size_t current() const noexcept { return turn_ % slots; }
+  /// To be called when all ranks have met over the current one: of calls that differ, some use no slot.
+  void next() noexcept { ++turn_; }
 
   /// Sets this rank's mark in `stream`, which is the vendor's.
   void set(Mark mark, size_t slot, void* stream) const;

@@ -119,13 +119,17 @@ TEST(Ipc, NamesTheRanksThatCallSomethingElse) {
   const auto comm = small_slots();
   if (!comm) return;
   const bool last = comm->rank() == comm->size() - 1;
-  const std::string message = message_of([&] { tw::allreduce(*comm, late(numbers(last ? 30 : 20)), ReduceOp::sum); });
-  EXPECT_NE(message.find(tw::concat("rank ", comm->size() - 1, " has 'allreduce sum of 30 float64 on a device'")), std::string::npos) << message;
-  const at::Tensor of_host = numbers(50);  // and it goes on
-  const at::Tensor of_device = late(of_host);
-  tw::allreduce(*comm, of_device, ReduceOp::sum);
-  tw::allreduce(world(), of_host, ReduceOp::sum);
-  expect_same(of_device, of_host);
+  const at::Tensor other = last ? late(numbers(30)) : late(numbers(20));
+  const at::Tensor elsewhere = last ? numbers(20) : late(numbers(20));
+  for (const at::Tensor& tensor : {other, elsewhere}) {
+    const std::string message = message_of([&] { tw::allreduce(*comm, tensor, ReduceOp::sum); });
+    EXPECT_NE(message.find(tw::concat("rank ", comm->size() - 1, " has 'allreduce sum of ")), std::string::npos) << message;
+    const at::Tensor of_host = numbers(50);  // and it goes on, in the same slots on all ranks
+    const at::Tensor of_device = late(of_host);
+    tw::allreduce(*comm, of_device, ReduceOp::sum);
+    tw::allreduce(world(), of_host, ReduceOp::sum);
+    expect_same(of_device, of_host);
+  }
 }
 
 TEST(Ipc, TheNextCommunicatorOfTheSameRanksGetsTheMemory) {
