@@ -27,8 +27,8 @@ inline bool is_reduction(Collective collective) {
 /// Of a rank that is alone, in streams of the device.
 std::unique_ptr<Backend> make_alone_backend(bool is_alone);
 
-/// NCCL's, in streams of the device. Not for logical and bitwise reductions, nor for messages.
-std::unique_ptr<Backend> make_nccl_backend();
+/// NCCL's, in streams of the device. Not for logical and bitwise reductions, nor for messages. @param kind of LibTorch's accelerator here
+std::unique_ptr<Backend> make_nccl_backend(const std::string& kind);
 
 /// Through memory of their devices that the ranks of a node have mapped, in streams. Not for messages.
 struct IpcOptions {

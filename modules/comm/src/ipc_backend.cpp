@@ -28,6 +28,7 @@
 
 #include "backends.hpp"
 #include "device_memory.hpp"
+#include "devices_here.hpp"
 #include "ipc_slots.hpp"
 
 namespace tw {
@@ -235,7 +236,7 @@ class IpcBackend : public Backend {
       why_not_ = "the ranks live on several nodes";
       return;
     }
-    slots_ = Slots::connect(comm, ipc::Library::find(), device, options_.slot_bytes, why_not_);
+    slots_ = Slots::connect(comm, ipc::Library::find(kind_of(device.type())), device, options_.slot_bytes, why_not_);
   }
 
   std::string why_not(const Call& call) const override {

@@ -40,8 +40,9 @@ std::optional<Library> load(const std::string& prefix) {
 
 void Library::replace(const Library* other) { replacement = other; }
 
-const Library* Library::find() {
+const Library* Library::find(std::string_view kind) {
   if (replacement != nullptr) return replacement;
+  if (kind != "cuda") return nullptr;
   static const std::optional<Library> cuda = load("cuda");
   static const std::optional<Library> hip = load("hip");
   return cuda ? &*cuda : hip ? &*hip : nullptr;

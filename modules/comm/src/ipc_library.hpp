@@ -3,6 +3,7 @@
 // build of ours serves machines with and without. Names, numbers and layouts are those of their C interfaces (driver_types.h, hip_runtime_api.h).
 #pragma once
 #include <cstddef>
+#include <string_view>
 
 namespace tw::ipc {
 
@@ -31,8 +32,8 @@ struct Library {
   const char* (*text_of)(int error);
   int (*clear_error)();
 
-  /// The one of this process; null where there is none.
-  static const Library* find();
+  /// The one of this process for devices of this kind; null where there is none. "cuda" has one, as LibTorch calls HIP's too.
+  static const Library* find(std::string_view kind);
   /// From now on find() gives `other`: for tests.
   static void replace(const Library* other);
 };

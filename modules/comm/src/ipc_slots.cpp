@@ -107,7 +107,7 @@ std::shared_ptr<Slots> Slots::connect(const Communicator& comm, const Library* l
 
 // Gives the offer to the others.
 std::string Slots::make_mine() {
-  if (library_ == nullptr) throw Error("no run time of CUDA or HIP is loaded");
+  if (library_ == nullptr) throw Error("there is no CUDA or HIP for its device");
   const c10::DeviceGuard on(device_);
   Offer offer{};
   void* memory = nullptr;

@@ -102,7 +102,7 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::ve
       std::make_unique<NodeMemory>(comm, neighbours_, shared_memory::Channel::bytes_needed(static_cast<int>(neighbours_.size()), mine_.slot_bytes));
   if (const std::string kind = accelerator_here(); kind != "cpu") {
     device_backends_.push_back(make_alone_backend(comm.size() == 1));
-    device_backends_.push_back(make_nccl_backend());
+    device_backends_.push_back(make_nccl_backend(kind));
     const auto channel_of_all = [](const Communicator& of) {
       const Link& link = made(of);
       return link.channel_->ranks() == of.size() ? link.channel_ : nullptr;

@@ -161,7 +161,7 @@ class Ended : public mpi::Transfer {
 
 class NcclBackend : public Backend {
  public:
-  NcclBackend() : library_(Library::find()) {}
+  explicit NcclBackend(const std::string& kind) : library_(Library::find(kind)) {}
 
   std::string_view name() const noexcept override { return "nccl"; }
   Passage passage() const noexcept override { return Passage::in_stream; }
@@ -186,7 +186,7 @@ class NcclBackend : public Backend {
   }
 
   std::string why_not(const Call& call) const override {
-    if (library_ == nullptr) return "this process finds no NCCL from 2.17 on";
+    if (library_ == nullptr) return "this process finds no NCCL from 2.17 on for these devices";
     if (!connection_) return why_not_.empty() ? "a rank that is alone needs none" : why_not_;
     if (call.collective == Collective::barrier) return "a barrier is the host's";
     if (!is_reduction(call.collective)) return "";
@@ -250,6 +250,6 @@ class NcclBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_nccl_backend() { return std::make_unique<NcclBackend>(); }
+std::unique_ptr<Backend> make_nccl_backend(const std::string& kind) { return std::make_unique<NcclBackend>(kind); }
 
 }  // namespace tw

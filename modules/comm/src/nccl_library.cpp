@@ -54,8 +54,9 @@ std::optional<Library> load() {
 
 void Library::replace(const Library* other) { replacement = other; }
 
-const Library* Library::find() {
+const Library* Library::find(std::string_view kind) {
   if (replacement != nullptr) return replacement;
+  if (kind != "cuda") return nullptr;
   static const std::optional<Library> found = load();
   return found ? &*found : nullptr;
 }

@@ -6,7 +6,7 @@
 #include <climits>
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <string_view>
 #include <tw/base/element.hpp>
 
 namespace tw::nccl {
@@ -55,8 +55,8 @@ struct Library {
   Result (*group_start)();
   Result (*group_end)();
 
-  /// The one of this process; null where there is none, or one before 2.17.
-  static const Library* find();
+  /// The one of this process for devices of this kind; null where there is none, or one before 2.17. "cuda" has one, as LibTorch calls HIP's too.
+  static const Library* find(std::string_view kind);
   /// From now on find() gives `other`: for tests.
   static void replace(const Library* other);
 };
