@@ -23,10 +23,10 @@ std::vector<std::string> lines_of(const std::vector<TensorSpec>& specs) {
 namespace {
 
 // By ElementType.
-constexpr std::array<c10::ScalarType, element_types> dtype_of_type{c10::ScalarType::Bool,   c10::ScalarType::Byte,         c10::ScalarType::Char,
-                                                            c10::ScalarType::Short,  c10::ScalarType::Int,          c10::ScalarType::Long,
-                                                            c10::ScalarType::Half,   c10::ScalarType::BFloat16,     c10::ScalarType::Float,
-                                                            c10::ScalarType::Double, c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble};
+constexpr std::array<c10::ScalarType, element_types> dtype_of_type{
+    c10::ScalarType::Bool,  c10::ScalarType::Byte,   c10::ScalarType::Char,         c10::ScalarType::Short,
+    c10::ScalarType::Int,   c10::ScalarType::Long,   c10::ScalarType::Half,         c10::ScalarType::BFloat16,
+    c10::ScalarType::Float, c10::ScalarType::Double, c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble};
 
 std::optional<ElementType> find_element_type(c10::ScalarType dtype) {
   const auto* found = std::find(dtype_of_type.begin(), dtype_of_type.end(), dtype);
