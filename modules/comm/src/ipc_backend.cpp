@@ -54,7 +54,7 @@ void combine(ReduceOp op, at::Tensor& out, const at::Tensor& a, const at::Tensor
 }
 
 // In rank order; halves as float32, rounded once. `out` is none of them.
-void reduce_into(at::Tensor out, ReduceOp op, std::vector<at::Tensor> of_ranks) {
+void reduce_into(const at::Tensor& out, ReduceOp op, std::vector<at::Tensor> of_ranks) {
   const bool is_half = out.scalar_type() == at::kHalf || out.scalar_type() == at::kBFloat16;
   for (at::Tensor& tensor : of_ranks) tensor = is_half ? tensor.to(at::kFloat) : tensor;
   at::Tensor result = is_half ? of_ranks[0] : out;

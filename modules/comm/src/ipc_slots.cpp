@@ -19,7 +19,7 @@ namespace {
 /// What a rank gives to the others.
 struct Offer {
   MemoryHandle memory;
-  std::array<EventHandle, Slots::slots * Slots::marks> events;
+  std::array<EventHandle, Slots::slots_each * Slots::marks> events;
 };
 
 size_t index_of(Slots::Mark mark, size_t slot) { return slot * Slots::marks + static_cast<size_t>(mark); }
@@ -85,7 +85,7 @@ std::shared_ptr<Slots> Slots::connect(const Communicator& comm, const Library* l
   if (!free[0].empty() && std::all_of(free.begin(), free.end(), [&](const std::string& number) { return number == free[0]; })) {
     return Pool::only().get(key, free[0]);
   }
-  const std::shared_ptr<Slots> made(new Slots(library, device, bytes));
+  std::shared_ptr<Slots> made(new Slots(library, device, bytes));
   made->mine_ = static_cast<size_t>(int{comm.rank()});
   made->memory_.resize(key.processes.size());
   made->events_.resize(key.processes.size());
@@ -111,7 +111,7 @@ std::string Slots::make_mine() {
   const c10::DeviceGuard on(device_);
   Offer offer{};
   void* memory = nullptr;
-  check(library_->allocate(&memory, slots * static_cast<size_t>(bytes_)), "allocating memory to share");
+  check(library_->allocate(&memory, slots_each * static_cast<size_t>(bytes_)), "allocating memory to share");
   memory_[mine_] = static_cast<std::byte*>(memory);
   check(library_->export_memory(&offer.memory, memory), "sharing memory");
   for (EventHandle& handle : offer.events) {

@@ -25,7 +25,7 @@ class Slots {
     taken,    ///< it has read those of all
   };
   static constexpr size_t marks = 3;
-  static constexpr size_t slots = 2;
+  static constexpr size_t slots_each = 2;
 
   /// Takes those of an earlier communicator of these ranks, or makes them. Collective. @param library null: this process has none. @param failure
   /// becomes what went wrong, on which rank, where it could not be done: then the result is null on every rank.
@@ -35,7 +35,7 @@ class Slots {
   /// Memory of `rank`, on this rank's device or mapped there.
   std::byte* memory(int rank, size_t slot) const { return memory_[static_cast<size_t>(rank)] + static_cast<int64_t>(slot) * bytes_; }
   /// Whose turn it is, the same on all ranks.
-  size_t current() const noexcept { return turn_ % slots; }
+  size_t current() const noexcept { return turn_ % slots_each; }
   /// To be called when all ranks have met over the current one: of calls that differ, some use no slot.
   void next() noexcept { ++turn_; }
 

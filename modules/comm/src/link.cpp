@@ -246,7 +246,7 @@ std::vector<Availability> availability(const Communicator& comm) {
   return all;
 }
 
-void choose_backend(const Communicator& comm, std::optional<std::string> name) { Link::made(comm).choose(name); }
+void choose_backend(const Communicator& comm, const std::optional<std::string>& name) { Link::made(comm).choose(name); }
 
 void prepare_shared_memory(const Communicator& comm, const SharedMemoryOptions& options) {
   TW_EXPECTS(!mpi::attachment(comm), "prepare_shared_memory() must come before the first collective on '", comm.name(), "'");

@@ -68,7 +68,7 @@ std::vector<Availability> availability(const Communicator& comm);
 /// @param name "shared_memory" or "mpi" for tensors of the host, and for what is staged; "nccl", "ipc" (memory of devices that ranks of a node
 /// share), "direct" (an MPI that takes pointers to a device) or "staged" for tensors on a device; nothing: the default of both. @throws ContractError
 /// for an unknown name.
-void choose_backend(const Communicator& comm, std::optional<std::string> name);
+void choose_backend(const Communicator& comm, const std::optional<std::string>& name);
 
 /// Sizes of what the ranks of a node share.
 struct SharedMemoryOptions {
