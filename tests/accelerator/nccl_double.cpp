@@ -79,7 +79,7 @@ at::Tensor seen(const void* memory, int64_t count, Type type) {
 }
 
 // Nothing may lie nowhere.
-void copy(void* to, const void* from, size_t bytes) {
+void copy_bytes(void* to, const void* from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
@@ -125,7 +125,7 @@ Result put(Comm* comm, void* stream, std::function<void()> give, std::function<v
 
 Result put_moving(Comm* comm, void* stream, const void* input, size_t bytes, std::function<void()> take) {
   if (bytes > slot_bytes) return invalid_argument;
-  return put(comm, stream, [=] { copy(comm->slot(comm->rank), accelerator::opened(const_cast<void*>(input)), bytes); }, std::move(take));
+  return put(comm, stream, [=] { copy_bytes(comm->slot(comm->rank), accelerator::opened(const_cast<void*>(input)), bytes); }, std::move(take));
 }
 
 size_t size_of(Type type) { return at::elementSize(dtype_of(type)); }
@@ -150,7 +150,7 @@ Result get_unique_id(Id* id) {
   static int made = 0;
   *id = {};
   const std::string name = "/tw_nccl_double_" + std::to_string(getpid()) + "_" + std::to_string(made++);
-  copy(id->bytes, name.c_str(), name.size());
+  copy_bytes(id->bytes, name.c_str(), name.size());
   return success;
 }
 
@@ -209,13 +209,13 @@ Result all_gather(const void* input, void* output, size_t each, Type type, Comm*
   const size_t bytes = each * size_of(type);
   return put_moving(comm, stream, input, bytes, [=] {
     auto* to = static_cast<std::byte*>(accelerator::opened(output));
-    for (int rank = 0; rank < comm->ranks; ++rank) copy(to + static_cast<size_t>(rank) * bytes, comm->slot(rank), bytes);
+    for (int rank = 0; rank < comm->ranks; ++rank) copy_bytes(to + static_cast<size_t>(rank) * bytes, comm->slot(rank), bytes);
   });
 }
 
 Result broadcast(const void* input, void* output, size_t count, Type type, int root, Comm* comm, void* stream) {
   const size_t bytes = comm->rank == root ? count * size_of(type) : 0;
-  return put_moving(comm, stream, input, bytes, [=] { copy(accelerator::opened(output), comm->slot(root), count * size_of(type)); });
+  return put_moving(comm, stream, input, bytes, [=] { copy_bytes(accelerator::opened(output), comm->slot(root), count * size_of(type)); });
 }
 
 Result group_start() {
@@ -243,12 +243,12 @@ Result group_end() {
   const auto part = [](Comm* of, int from, int to, size_t bytes) { return of->slot(from) + static_cast<size_t>(to) * bytes; };
   const auto give = [=, all = messages] {
     for (const Message& m : all) {
-      if (m.from != nullptr) copy(part(comm, comm->rank, m.peer, m.bytes), accelerator::opened(const_cast<void*>(m.from)), m.bytes);
+      if (m.from != nullptr) copy_bytes(part(comm, comm->rank, m.peer, m.bytes), accelerator::opened(const_cast<void*>(m.from)), m.bytes);
     }
   };
   const auto take = [=, all = messages] {
     for (const Message& m : all) {
-      if (m.to != nullptr) copy(accelerator::opened(m.to), part(comm, m.peer, comm->rank, m.bytes), m.bytes);
+      if (m.to != nullptr) copy_bytes(accelerator::opened(m.to), part(comm, m.peer, comm->rank, m.bytes), m.bytes);
     }
   };
   return put(comm, stream_of_messages, give, take);
