@@ -53,10 +53,11 @@ TrainConfig read_config(const TrainArguments& arguments, bool print) {
 void run_train(const TrainArguments& arguments, const Environment& mpi) {
   const Communicator comm = mpi.world().dup();
   const bool first = comm.rank() == 0;
-  set_threads_per_rank(find_topology(comm));
   TrainConfig config = read_config(arguments, first);
   const Mesh mesh = make_train_mesh(config, comm);
-  TrainSetup setup = make_train_setup(config, mesh, open_data(config.data), device_of_rank(comm, config.model.device));
+  const c10::Device device = device_of_rank(comm, config.model.device);
+  set_threads_per_rank(find_topology(comm));
+  TrainSetup setup = make_train_setup(config, mesh, open_data(config.data), device);
   if (arguments.dry_run) {
     std::ostream nowhere(nullptr);
     if (mesh.coordinate("data") == 0) rehearse(config, setup, mesh, first ? std::cout : nowhere);

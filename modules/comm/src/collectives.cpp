@@ -18,6 +18,7 @@
 #include "group.hpp"
 #include "link.hpp"
 #include "operands.hpp"
+#include "with_ending.hpp"
 
 namespace tw {
 namespace {
@@ -50,12 +51,37 @@ std::shared_ptr<Operands> operands_for(const Communicator& comm, const Call& cal
   return std::make_shared<Operands>(call.collective, comm.audited(), device_backend->passage(), [device_backend] { device_backend->give_up(); });
 }
 
+// What is staged goes in parts of this size: large enough that their beginnings cost little beside them (0.1 ms of copying, where a copy is begun in
+// 0.01), small enough that a tensor of 64 MiB keeps the wire and both directions of the device's bus busy for all but a tenth of the time.
+constexpr int64_t staged_part_bytes = int64_t{4} << 20;
+
+// Not where versions of tensors are watched: results that are given back early would look like changes from outside.
+bool goes_in_parts(const Communicator& comm, const Call& call, const Backend* device_backend) {
+  return call.on_device && device_backend == nullptr && !comm.audited() && call.count * element_bytes(call.type) > staged_part_bytes;
+}
+
+std::unique_ptr<mpi::Transfer> begin_in_parts(const Communicator& comm, const Call& call, const std::vector<Operands::Part>& parts) {
+  auto group = std::make_unique<Group>();
+  Link& link = Link::of(comm);
+  const auto refused = std::make_shared<bool>(false);
+  for (const Operands::Part& part : parts) {
+    const BoundCall bound{call, part.memory, part.memory, {}, CallPart{part.count, refused}};
+    group->add([&] { return std::make_unique<WithEnding>(link.begin(comm, bound, part.ready), part.give_back); });
+  }
+  return group;
+}
+
 // A call of which input and output are one tensor.
 Work begin_in_place(const Communicator& comm, const Call& call, const at::Tensor& tensor) {
   audit_call(comm, call, tensor);
+  const bool receives = call.collective == Collective::broadcast && call.peer != comm.rank();
+  const bool writes = receives || call.collective == Collective::allreduce || (call.collective == Collective::reduce && call.peer == comm.rank());
   Backend* device_backend = device_backend_for(comm, call, {tensor});
   auto operands = operands_for(comm, call, device_backend);
-  const bool writes = call.collective == Collective::allreduce || (call.collective == Collective::broadcast) == (call.peer != comm.rank());
+  if (goes_in_parts(comm, call, device_backend)) {
+    const auto parts = operands->in_parts(tensor, staged_part_bytes / element_bytes(call.type), !receives, writes);
+    return start(comm, call, begin_in_parts(comm, call, parts), std::move(operands));
+  }
   std::byte* memory = writes ? operands->in_place(tensor).data() : const_cast<std::byte*>(operands->in(tensor).data());
   auto transfer = Link::of(comm).begin(comm, {call, memory, memory, operands->stream()}, operands->ready(), device_backend);
   return start(comm, call, std::move(transfer), std::move(operands));

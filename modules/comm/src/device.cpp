@@ -12,9 +12,11 @@
 #include <tw/base/log.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/mpi/locality.hpp>
 #include <tw/mpi/topology.hpp>
 
 #include "devices_here.hpp"
+#include "pci_bus.hpp"
 
 namespace tw {
 
@@ -66,6 +68,10 @@ c10::Device device_of_rank(const Communicator& comm, const std::string& wanted) 
   if (device.is_cpu()) return device;
   const c10::impl::VirtualGuardImpl guard(device.type());
   guard.setDevice(device);
+  if (!stay_near(pci_bus_of(device))) {
+    log_warning("rank ", int{comm.rank()}, " of node ", topology.node, " may use no core of the NUMA node that ", device.str(),
+                " hangs off: copies to the device cross to another");
+  }
   const int devices = kind.find(':') == std::string::npos ? guard.deviceCount() : 1;
   if (comm.rank() == 0 && topology.local_size > devices) {
     log_warning(topology.local_size, " ranks of node ", topology.node, " share ", devices, devices == 1 ? " device" : " devices");

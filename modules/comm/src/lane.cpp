@@ -40,6 +40,24 @@ void Lane::bring(const at::Tensor& tensor, const at::Tensor& packed) {
   arrived_.record(stream_);
 }
 
+at::Tensor Lane::flat(const at::Tensor& tensor) const {
+  const at::NoGradGuard no_grad;
+  const c10::StreamGuard in(stream_);
+  return tensor.resolve_conj().resolve_neg().contiguous().view(-1);
+}
+
+void Lane::begin_parts() {
+  back_ = guard_of(device_).getStreamFromGlobalPool(device_, /*isHighPriority=*/true);
+  arrived_.block(*back_);
+}
+
+std::function<bool()> Lane::bring_part(const at::Tensor& tensor, const at::Tensor& packed) {
+  bring(tensor, packed);
+  const auto arrived = std::make_shared<c10::Event>(device_.type());
+  arrived->record(stream_);
+  return [arrived] { return arrived->query(); };
+}
+
 void Lane::give_back(const at::Tensor& packed, const at::Tensor& tensor) const {
   const at::NoGradGuard no_grad;
   const c10::StreamGuard in(stream_);
@@ -49,6 +67,22 @@ void Lane::give_back(const at::Tensor& packed, const at::Tensor& tensor) const {
     tensor.copy_(packed.to(device_, /*non_blocking=*/true));
   }
   use(tensor);
+}
+
+void Lane::give_back_part(const at::Tensor& packed, const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  const c10::StreamGuard in(*back_);
+  tensor.copy_(packed, /*non_blocking=*/true);
+  record_stream(tensor, *back_);
+}
+
+void Lane::end() {
+  if (back_) {
+    c10::Event given_back(device_.type());
+    given_back.record(*back_);
+    given_back.block(stream_);
+  }
+  returned_.record(stream_);
 }
 
 void Lane::join_stream() { returned_.block(guard_of(device_).getStream(device_)); }

@@ -5,6 +5,7 @@
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 #include <functional>
+#include <optional>
 #include <tw/mpi/engine.hpp>
 #include <tw/tensor/record_stream.hpp>
 
@@ -23,6 +24,12 @@ class Lane : public mpi::Completion {
   at::Tensor memory(at::IntArrayRef sizes, at::ScalarType dtype, bool on_device);
   /// Begins to copy `tensor` into `packed`, which is contiguous.
   void bring(const at::Tensor& tensor, const at::Tensor& packed);
+  /// To be called before parts are brought and given back.
+  void begin_parts();
+  /// Begins to copy one; gives something that says whether it is there.
+  std::function<bool()> bring_part(const at::Tensor& tensor, const at::Tensor& packed);
+  /// `tensor` one element after the other; a copy made in the lane, where it is not.
+  at::Tensor flat(const at::Tensor& tensor) const;
   /// The lane's work uses `tensor`.
   void use(const at::Tensor& tensor) const { record_stream(tensor, stream_); }
   /// Whether all that was in flight, and has been brought since, is there.
@@ -30,8 +37,10 @@ class Lane : public mpi::Completion {
 
   /// Begins to copy `packed` into `tensor`; from any thread.
   void give_back(const at::Tensor& packed, const at::Tensor& tensor) const;
+  /// The same of a part, while others are brought: beside them, not behind.
+  void give_back_part(const at::Tensor& packed, const at::Tensor& tensor);
   /// The lane has got all its work.
-  void end() { returned_.record(stream_); }
+  void end();
   void join_stream() override;
   void wait_on_host() override;
   bool is_watched() const override { return give_up_ != nullptr; }
@@ -43,6 +52,7 @@ class Lane : public mpi::Completion {
  private:
   c10::Device device_;
   c10::Stream stream_;
+  std::optional<c10::Stream> back_;  // of parts
   c10::Event arrived_;
   c10::Event returned_;
   std::function<void()> give_up_;

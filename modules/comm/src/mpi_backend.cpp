@@ -12,24 +12,10 @@
 #include <tw/tensor/tensor_spec.hpp>
 
 #include "backends.hpp"
+#include "with_ending.hpp"
 
 namespace tw {
 namespace {
-
-/// A transfer of MPI's, and what it leaves to be done.
-class WithEnding : public mpi::Transfer {
- public:
-  WithEnding(std::unique_ptr<mpi::Transfer> transfer, std::function<void()> ending) : transfer_(std::move(transfer)), ending_(std::move(ending)) {}
-  bool advance() override {
-    if (!transfer_->advance()) return false;
-    ending_();
-    return true;
-  }
-
- private:
-  std::unique_ptr<mpi::Transfer> transfer_;
-  std::function<void()> ending_;
-};
 
 at::Tensor as_tensor(const std::byte* memory, int64_t count, ElementType type) {
   return at::from_blob(const_cast<std::byte*>(memory), {count}, at::TensorOptions().dtype(dtype_of(type)));
@@ -109,7 +95,8 @@ class MpiBackend : public Backend {
   std::string_view name() const noexcept override { return "mpi"; }
   std::string why_not(const Call&) const override { return ""; }
 
-  std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& bound) override {
+  std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& given) override {
+    const BoundCall bound{moved(given), given.input, given.output};
     const Call& call = bound.call;
     if (is_reduction(call.collective)) {
       if (comm.size() == 1) return reduce_alone(bound);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <c10/core/DeviceGuard.h>
-#include <dlfcn.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
@@ -16,6 +14,7 @@
 #include "backends.hpp"
 #include "device_memory.hpp"
 #include "nccl_library.hpp"
+#include "pci_bus.hpp"
 
 namespace tw {
 namespace {
@@ -66,15 +65,10 @@ struct Card {
   nccl::Id id{};
 };
 
-// The bus a device sits on, where CUDA's run time is loaded: processes may number devices each in its own way.
+// By its bus, where that is known: processes may number devices each in its own way.
 uint64_t identity_of(c10::Device device) {
-  using GetBusId = int (*)(char*, int, int);
-  const auto get_bus_id = reinterpret_cast<GetBusId>(dlsym(RTLD_DEFAULT, "cudaDeviceGetPCIBusId"));
-  std::array<char, 64> bus{};
-  if (get_bus_id == nullptr || get_bus_id(bus.data(), static_cast<int>(bus.size()), device.index()) != 0) {
-    return static_cast<uint64_t>(device.index());
-  }
-  return content_hash(std::string(bus.data()));
+  const std::string bus = pci_bus_of(device);
+  return bus.empty() ? static_cast<uint64_t>(device.index()) : content_hash(bus);
 }
 
 // Why these ranks cannot use NCCL together; empty: they can.

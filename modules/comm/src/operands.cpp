@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <tw/base/contract.hpp>
 #include <tw/mpi/device_awareness.hpp>
 #include <tw/tensor/on_cpu.hpp>
@@ -116,6 +117,27 @@ std::span<std::byte> Operands::in_place(const std::vector<at::Tensor>& tensors) 
   }
   inputs_.push_back(packed);
   return {memory_of(packed), packed.nbytes()};
+}
+
+std::vector<Operands::Part> Operands::in_parts(const at::Tensor& tensor, int64_t elements, bool reads, bool writes) {
+  admit(tensor);
+  const at::NoGradGuard no_grad;
+  const at::Tensor packed = memory_for(tensor.sizes(), tensor.scalar_type());
+  inputs_.push_back(packed);
+  const bool by_part = writes && is_plain(tensor);
+  if (writes && !by_part) results_.push_back({tensor, packed});
+  lane_->begin_parts();
+  const at::Tensor there = reads || by_part ? lane_->flat(tensor) : at::Tensor();
+  std::vector<Part> parts;
+  for (int64_t at = 0; at < tensor.numel(); at += elements) {
+    const int64_t count = std::min(elements, tensor.numel() - at);
+    const at::Tensor here = packed.view(-1).narrow(0, at, count);
+    Part part{memory_of(here), count, {}, [] {}};
+    if (reads) part.ready = [arrived = lane_->bring_part(there.narrow(0, at, count), here)](const Communicator&) { return arrived(); };
+    if (by_part) part.give_back = [lane = lane_, here, to = there.narrow(0, at, count)] { lane->give_back_part(here, to); };
+    parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 std::optional<c10::Stream> Operands::stream() const { return lane_ ? std::optional(lane_->stream()) : std::nullopt; }

@@ -43,6 +43,17 @@ class Operands {
   /// The same for several tensors of one dtype, one after the other.
   std::span<std::byte> in_place(const std::vector<at::Tensor>& tensors);
 
+  /// A part of a tensor of a device, in memory of the host.
+  struct Part {
+    std::byte* memory;
+    int64_t count;                 // elements
+    mpi::StartQueue::Ready ready;  // whether it is there; empty: nothing is to be read
+    std::function<void()> give_back;
+  };
+  /// Where the passage is staged: memory in parts of at most `elements`, which come one after the other and are given back each for itself, so that the
+  /// ways there, on and back are in use at the same time. @param reads whether they hold the content of `tensor`. @param writes whether it changes
+  std::vector<Part> in_parts(const at::Tensor& tensor, int64_t elements, bool reads, bool writes);
+
   /// Whether what is to be read lies in the memory. Empty: it does from the beginning.
   mpi::StartQueue::Ready ready() const;
   /// The lane's; nothing for tensors of the host.

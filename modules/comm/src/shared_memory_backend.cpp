@@ -7,7 +7,7 @@ namespace {
 class ExchangeTransfer : public mpi::Transfer {
  public:
   ExchangeTransfer(std::shared_ptr<shared_memory::Channel> channel, const BoundCall& bound, int64_t flat_bytes)
-      : exchange_(std::move(channel), bound.call, bound.input, bound.output, flat_bytes) {}
+      : exchange_(std::move(channel), bound.call, bound.input, bound.output, flat_bytes, bound.part) {}
   bool advance() override { return exchange_.advance(); }
 
  private:

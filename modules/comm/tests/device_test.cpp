@@ -37,6 +37,8 @@ at::Tensor late(double value, int64_t count = 5) {
   return tensor;
 }
 
+constexpr int64_t of_three_parts = (int64_t{5} << 20) / 2;  // float32; where it is staged
+
 double sum_of_ranks() { return world().size() * (world().size() + 1) / 2.0; }
 double mine() { return int{world().rank()} + 1; }
 
@@ -117,13 +119,50 @@ TW_TEST_ON(Devices, MessagesOfBothKindsKeepTheirOrder, {.least = 2}) {
 }
 
 TEST(Devices, WhatTheStreamHasYetToReadIsNotOverwritten) {
-  for (const bool strided : {false, true}) {
-    const at::Tensor x = strided ? late(mine(), 10).slice(0, 0, 10, 2) : late(mine());
-    const at::Tensor doubled = x.mul(2);  // later
-    tw::broadcast(world(), x, tw::Rank(0));
-    expect_all(x, 1);
-    expect_all(doubled, 2 * mine());
+  for (const int64_t count : {int64_t{5}, of_three_parts}) {
+    for (const bool strided : {false, true}) {
+      const at::Tensor x = strided ? late(mine(), 2 * count).slice(0, 0, 2 * count, 2) : late(mine(), count);
+      const at::Tensor doubled = x.mul(2);  // later
+      tw::broadcast(world(), x, tw::Rank(0));
+      expect_all(x, 1);
+      expect_all(doubled, 2 * mine());
+    }
   }
+}
+
+TEST(Devices, LargeTensorsGoAmongSmallOnes) {
+  const tw::Rank last(world().size() - 1);
+  const at::Tensor ramp = torch::arange(of_three_parts, at::kFloat).remainder(1021);  // whole numbers: sums are exact
+  for (const bool strided : {false, true}) {
+    const auto late_ramp = [&] {
+      const at::Tensor memory = torch::zeros({of_three_parts, 2}, there());
+      const at::Tensor x = strided ? memory.select(1, 0) : memory.view(-1).narrow(0, 0, of_three_parts);
+      x.copy_(ramp.mul(mine()).pin_memory(), /*non_blocking=*/true);
+      return x;
+    };
+    const at::Tensor sum = late_ramp(), copied = late_ramp(), reduced = late_ramp(), small = late(mine());
+    std::vector<tw::Work> works;
+    works.push_back(tw::iallreduce(world(), sum, ReduceOp::sum));
+    works.push_back(tw::iallreduce(world(), small, ReduceOp::sum));
+    works.push_back(tw::ibroadcast(world(), copied, last));
+    works.push_back(tw::ireduce(world(), reduced, ReduceOp::max, last));
+    tw::wait_all(works);
+    expect_all(small, sum_of_ranks());
+    EXPECT_TRUE(torch::equal(sum.cpu(), ramp * sum_of_ranks()));
+    EXPECT_TRUE(torch::equal(copied.cpu(), ramp * world().size()));
+    EXPECT_TRUE(torch::equal(reduced.cpu(), ramp * mine())) << "the last rank has the largest";
+  }
+}
+
+TW_TEST_ON(Devices, NamesTheRankWhoseLargeTensorHasOtherParts, {.least = 2}) {
+  if (tw::testing::on_a_real_device() || accelerator::nccl_is_offered()) GTEST_SKIP() << "NCCL may be there";
+  const tw::Communicator comm = world().dup();
+  const bool last = comm.rank() == comm.size() - 1;
+  const std::string message = message_of([&] { tw::allreduce(comm, late(1, last ? of_three_parts * 2 : of_three_parts), ReduceOp::sum); });
+  EXPECT_NE(message.find(tw::concat("rank ", comm.size() - 1, " has 'allreduce sum of ", of_three_parts * 2, " float32")), std::string::npos) << message;
+  const at::Tensor x = late(mine(), of_three_parts);
+  tw::allreduce(comm, x, ReduceOp::sum);
+  expect_all(x, sum_of_ranks());
 }
 
 TEST(Devices, SaysWhichBackendTakesTheirMemory) {

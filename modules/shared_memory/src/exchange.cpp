@@ -17,17 +17,26 @@ bool reads_directly(Collective collective) {
 
 }  // namespace
 
-Exchange::Exchange(std::shared_ptr<Channel> channel, const Call& call, const std::byte* input, std::byte* output, int64_t flat_bytes)
-    : channel_(std::move(channel)), call_(call), input_(input), output_(output), flat_bytes_(flat_bytes), ticket_(channel_->next_ticket_++) {
+Exchange::Exchange(std::shared_ptr<Channel> channel, const Call& call, const std::byte* input, std::byte* output, int64_t flat_bytes,
+                   const std::optional<CallPart>& part)
+    : channel_(std::move(channel)),
+      call_(call),
+      moved_(call),
+      refused_(part ? part->refused : nullptr),
+      input_(input),
+      output_(output),
+      flat_bytes_(flat_bytes),
+      ticket_(channel_->next_ticket_++) {
+  if (part) moved_.count = part->count;
   const bool in_place = call_.collective != Collective::allreduce || input_ == output_;
-  if (reads_directly(call_.collective) && in_place && call_.count > 0) window_ = channel_->find(input_, call_.count * element_bytes(call_.type));
+  if (reads_directly(call_.collective) && in_place && moved_.count > 0) window_ = channel_->find(input_, moved_.count * element_bytes(call_.type));
 }
 
 void Exchange::begin(Mode mode) {
   mode_ = mode;
   const int64_t bytes = element_bytes(call_.type);
   plan_.emplace(
-      call_, mode, channel_->rank_, channel_->ranks_,
+      moved_, mode, channel_->rank_, channel_->ranks_,
       PlanOptions{.slot_elements = channel_->slot_bytes_ / bytes, .flat_elements = flat_bytes_ / bytes, .alignment = part_alignment / bytes});
   round_ = 0;
   steps_ = &plan_->round(0);
@@ -36,6 +45,10 @@ void Exchange::begin(Mode mode) {
 
 bool Exchange::advance() {
   if (channel_->serving_ != ticket_) return false;
+  if (refused_ && *refused_) {
+    ++channel_->serving_;
+    return true;
+  }
   if (!plan_) begin(window_.window >= 0 ? Mode::direct : Mode::staged);
   while (true) {
     while (next_step_ < steps_->size()) {
@@ -78,6 +91,7 @@ bool Exchange::arrive() {
   try {
     channel_->expect_same_calls();
   } catch (...) {
+    if (refused_) *refused_ = true;
     ++channel_->serving_;
     throw;
   }

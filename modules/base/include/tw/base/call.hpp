@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <tw/base/element.hpp>
@@ -42,6 +43,13 @@ struct Call {
   bool operator==(const Call&) const = default;
   /// Such as "allreduce sum of 16 float32" or "broadcast from rank 1 of 4 int64 on a device".
   std::string describe() const;
+};
+
+/// One of the parts that a call is done in, begun in their order: as many of its elements, and whether the ranks have found that they were not called to
+/// do the same. The other parts then end at once, so that ranks whose calls have other numbers of parts are in step afterwards.
+struct CallPart {
+  int64_t count;
+  std::shared_ptr<bool> refused;  // of the call
 };
 
 /// What a rank was last seen doing on one communicator.

@@ -26,12 +26,20 @@ enum class Passage {
 /// A collective as a backend gets it. Memory is contiguous and stays until completion; the device's own where the backend takes that.
 struct BoundCall {
   Call call;
-  const std::byte* input = nullptr;  ///< call.count elements
+  const std::byte* input = nullptr;  ///< call.count elements, or those of the part
   /// allreduce, reduce, broadcast: `input` itself; alltoall: memory of its own; reduce_scatter: the same, or this rank's part of `input`; allgather:
   /// the same, or `input` is this rank's part of it.
   std::byte* output = nullptr;
   std::optional<c10::Stream> stream = {};  ///< of a device: that of the operation
+  std::optional<CallPart> part = {};       ///< of an allreduce, reduce or broadcast: what `input` and `output` are of it; nothing: all
 };
+
+/// What of the call is moved: all, or as many elements as the part has.
+inline Call moved(const BoundCall& bound) {
+  Call call = bound.call;
+  if (bound.part) call.count = bound.part->count;
+  return call;
+}
 
 /// One way to do collectives on one communicator.
 class Backend {

@@ -9,6 +9,8 @@ namespace tw {
 
 /// The device that this rank is to compute on; it becomes the current one of its kind for this thread. Collective.
 ///
+/// The thread, and those that it makes later, then stay on the cores of the device's NUMA node, as far as they may use them and that is known; where
+/// they may use none, the log says so. So ask for the device before set_threads_per_rank(), which counts cores.
 /// Ranks of a node take turns: local rank r has device r mod n of n. Where there are more ranks than devices, rank 0 says so.
 /// @param wanted the same on all ranks: "cpu"; a kind of accelerator, such as "cuda"; one device of each node for all of its ranks, such as "cuda:1";
 /// or "auto", which is the accelerator that LibTorch finds on every rank, else "cpu"

@@ -119,7 +119,9 @@ class Exchange {
   /// @param output allreduce, reduce: `call.count` elements, may be `input`; broadcast: is `input`; allgather: ranks * `call.count`;
   ///               reduce_scatter: `call.count / ranks`. Of the last two, the smaller may be this rank's part of the larger.
   /// @param flat_bytes an allreduce up to this size is reduced by every rank for itself. The same on all ranks.
-  Exchange(std::shared_ptr<Channel> channel, const Call& call, const std::byte* input, std::byte* output, int64_t flat_bytes);
+  /// @param part of an allreduce, reduce or broadcast: what `input` and `output` are of it; nothing: all
+  Exchange(std::shared_ptr<Channel> channel, const Call& call, const std::byte* input, std::byte* output, int64_t flat_bytes,
+           const std::optional<CallPart>& part = {});
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
@@ -137,6 +139,8 @@ class Exchange {
 
   std::shared_ptr<Channel> channel_;
   Call call_;
+  Call moved_;                     // of which `count` is that of the part
+  std::shared_ptr<bool> refused_;  // null: the call has no parts
   const std::byte* input_;
   std::byte* output_;
   int64_t flat_bytes_;

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <c10/core/Device.h>
+
+#include <string>
+
+namespace tw {
+
+/// The address of a device on its machine, such as "0000:3b:00.0", where CUDA's or HIP's run time is loaded to tell it; else empty.
+std::string pci_bus_of(c10::Device device);
+
+}  // namespace tw

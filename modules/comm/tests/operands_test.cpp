@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of a staged tensor: each is there, and goes back, before the next one comes.
+#include "mpi_test.hpp"
+#include "operands.hpp"
+
+#include <torch/torch.h>
+
+#include <array>
+#include <cstring>
+
+namespace operands_test {
+
+using tw::Operands;
+using tw::testing::device;
+using tw::testing::world;
+
+// Something that is ready says so when it is asked for the second time at the latest, as the simulated accelerator does.
+bool becomes_ready(const Operands::Part& part) { return part.ready(world()) || part.ready(world()); }
+
+float first_of(const Operands::Part& part) {
+  float value;
+  std::memcpy(&value, part.memory, sizeof value);
+  return value;
+}
+
+TEST(Operands, PartsComeOneByOneAndGoBackBesideThem) {
+  if (device().is_cpu() || tw::testing::on_a_real_device()) GTEST_SKIP() << "where time passes by being asked";
+  const at::Tensor x = torch::arange(5, at::kFloat).to(device());
+  Operands operands(tw::Collective::allreduce, false);
+  const auto parts = operands.in_parts(x, 2, true, true);
+  ASSERT_EQ(parts.size(), 3U);
+  EXPECT_EQ(parts[2].count, 1);
+  std::memset(parts[0].memory, 0xff, 5 * sizeof(float));
+  ASSERT_TRUE(becomes_ready(parts[0]));
+  EXPECT_EQ(first_of(parts[0]), 0);
+  EXPECT_NE(first_of(parts[1]), 2) << "it came with the first part";
+  const std::array<float, 2> changed{10, 11};
+  std::memcpy(parts[0].memory, changed.data(), sizeof changed);
+  parts[0].give_back();
+  ASSERT_TRUE(becomes_ready(parts[1]));
+  ASSERT_TRUE(becomes_ready(parts[2]));
+  parts[1].give_back();
+  parts[2].give_back();
+  operands.finish();
+  operands.lane()->join_stream();
+  EXPECT_TRUE(torch::equal(x.cpu(), torch::tensor({10.F, 11.F, 2.F, 3.F, 4.F})));
+}
+
+}  // namespace operands_test
