@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function an algorithm and a collective; plans.cpp says which there are.
+#pragma once
+#include <tw/algorithms/plan.hpp>
+
+namespace tw::algorithms {
+
+Plan ring_allreduce(const Task& task);
+Plan ring_reduce_scatter(const Task& task);
+Plan ring_allgather(const Task& task);
+
+Plan recursive_doubling_allreduce(const Task& task);
+
+// J. L. Traeff, "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms" (2024): on any number of ranks as many steps and bytes as halving and
+// doubling (Rabenseifner) takes on powers of two. The all-gather is Bruck's, with blocks in their places.
+Plan circulant_allreduce(const Task& task);
+Plan circulant_reduce_scatter(const Task& task);
+Plan circulant_allgather(const Task& task);
+
+Plan tree_broadcast(const Task& task);
+Plan tree_reduce(const Task& task);
+
+Plan chain_broadcast(const Task& task);
+Plan chain_reduce(const Task& task);
+
+Plan pairwise_alltoall(const Task& task);
+Plan bruck_alltoall(const Task& task);
+Plan dissemination_barrier(const Task& task);
+
+// What they share.
+
+/// `number` counted round the ranks.
+constexpr int around(int number, int ranks) { return ((number % ranks) + ranks) % ranks; }
+
+/// Whole numbers below `ranks` that need this many bits: the logarithm, rounded up.
+constexpr int levels_of(int ranks) {
+  int levels = 0;
+  while ((int64_t{1} << levels) < ranks) ++levels;
+  return levels;
+}
+
+inline Local copy(const Run& a, const Run& to) { return {Local::Kind::copy, a, {}, to}; }
+inline Local reduce(const Run& a, const Run& b, const Run& to) { return {Local::Kind::reduce, a, b, to}; }
+
+}  // namespace tw::algorithms
