@@ -14,8 +14,8 @@ Plan pairwise_alltoall(const Task& task) {
   return plan;
 }
 
-// J. Bruck et al., "Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems" (1997). What is to go `distance` ranks on
-// lies at that place; in hop k it goes 2^k ranks on if bit k of its distance is set, packed with all others of that hop.
+// J. Bruck et al., "Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems" (1997). What is to go `distance` ranks
+// on lies at that place; in hop k it goes 2^k ranks on if bit k of its distance is set, packed with all others of that hop.
 Plan bruck_alltoall(const Task& task) {
   const int ranks = task.ranks;
   const int64_t sent_from = ranks, got_at = sent_from + (ranks + 1) / 2;

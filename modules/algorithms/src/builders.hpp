@@ -11,8 +11,8 @@ Plan ring_allgather(const Task& task);
 
 Plan recursive_doubling_allreduce(const Task& task);
 
-// J. L. Traeff, "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms" (2024): on any number of ranks as many steps and bytes as halving and
-// doubling (Rabenseifner) takes on powers of two. The all-gather is Bruck's, with blocks in their places.
+// J. L. Traeff, "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms" (2024): on any number of ranks as many steps and bytes as halving
+// and doubling (Rabenseifner) takes on powers of two. The all-gather is Bruck's, with blocks in their places.
 Plan circulant_allreduce(const Task& task);
 Plan circulant_reduce_scatter(const Task& task);
 Plan circulant_allgather(const Task& task);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathering: at the beginning a rank has its own block; when it has the `have` blocks from its own on, the rank that lies `have` before it has the same
-// use for them as it has for those of the rank `have` after it. Scattering sums is the same, backwards.
+// Gathering: at the beginning a rank has its own block; when it has the `have` blocks from its own on, the rank that lies `have` before it has the
+// same use for them as it has for those of the rank `have` after it. Scattering sums is the same, backwards.
 #include <algorithm>
 
 #include "builders.hpp"

@@ -93,7 +93,9 @@ class SymbolicRanks {
   }
 
   void fill(int rank) {
-    const auto put = [&](Area area, int64_t block, int64_t name) { of(rank).memory[{area, block}] = {name, std::bitset<most_ranks>().set(static_cast<size_t>(rank))}; };
+    const auto put = [&](Area area, int64_t block, int64_t name) {
+      of(rank).memory[{area, block}] = {name, std::bitset<most_ranks>().set(static_cast<size_t>(rank))};
+    };
     const int64_t blocks = of(rank).plan.blocks;
     switch (task_.collective) {
       case Collective::allreduce:

@@ -65,7 +65,9 @@ std::unique_ptr<mpi::Transfer> begin_in_parts(const Communicator& comm, const Ca
   Link& link = Link::of(comm);
   const auto refused = std::make_shared<bool>(false);
   for (const Operands::Part& part : parts) {
-    const BoundCall bound{call, part.memory, part.memory, {}, CallPart{part.count, refused}};
+    Call moved = call;
+    moved.count = part.count;
+    const BoundCall bound{call, part.memory, part.memory, {}, CallPart{moved, refused}};
     group->add([&] { return std::make_unique<WithEnding>(link.begin(comm, bound, part.ready), part.give_back); });
   }
   return group;

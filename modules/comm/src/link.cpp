@@ -167,6 +167,7 @@ void Link::finish(const Communicator& comm) {
   mpi::set_board(comm, std::make_shared<ChannelBoard>(channel_, neighbours_));
   backends_.push_back(make_shared_memory_backend(here == comm.size() ? channel_ : nullptr, mine_.flat_bytes));
   backends_.push_back(make_mpi_backend());
+  for (auto& backend : make_plan_backends(comm)) backends_.push_back(std::move(backend));
   choose(std::nullopt);
   made_ = true;
 }

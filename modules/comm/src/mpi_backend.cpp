@@ -2,24 +2,19 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 
 #include <array>
 #include <cstring>
 #include <tw/base/contract.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/shared_memory/reduce.hpp>
-#include <tw/tensor/tensor_spec.hpp>
 
 #include "backends.hpp"
+#include "divide.hpp"
 #include "with_ending.hpp"
 
 namespace tw {
 namespace {
-
-at::Tensor as_tensor(const std::byte* memory, int64_t count, ElementType type) {
-  return at::from_blob(const_cast<std::byte*>(memory), {count}, at::TensorOptions().dtype(dtype_of(type)));
-}
 
 int64_t result_count(const Communicator& comm, const Call& call) {
   if (call.collective == Collective::reduce_scatter) return call.count / comm.size();
@@ -67,9 +62,8 @@ std::unique_ptr<mpi::Transfer> reduce(const Communicator& comm, const BoundCall&
   auto transfer = begin_reduction(comm, call, bound.input, own ? own.get() : bound.output);
   if (call.op != ReduceOp::average && !own) return transfer;
   return std::make_unique<WithEnding>(std::move(transfer), [bound, own, count, bytes, divisor = comm.size()] {
-    const at::NoGradGuard no_grad;
     if (own) std::memcpy(bound.output, own.get(), static_cast<size_t>(bytes));
-    if (bound.call.op == ReduceOp::average) as_tensor(bound.output, count, bound.call.type).div_(divisor);
+    if (bound.call.op == ReduceOp::average) divide(bound.output, count, bound.call.type, divisor);
   });
 }
 

@@ -50,8 +50,9 @@ class Operands {
     mpi::StartQueue::Ready ready;  // whether it is there; empty: nothing is to be read
     std::function<void()> give_back;
   };
-  /// Where the passage is staged: memory in parts of at most `elements`, which come one after the other and are given back each for itself, so that the
-  /// ways there, on and back are in use at the same time. @param reads whether they hold the content of `tensor`. @param writes whether it changes
+  /// Where the passage is staged: memory in parts of at most `elements`, which come one after the other and are given back each for itself, so that
+  /// the ways there, on and back are in use at the same time. @param reads whether they hold the content of `tensor`. @param writes whether it
+  /// changes
   std::vector<Part> in_parts(const at::Tensor& tensor, int64_t elements, bool reads, bool writes);
 
   /// Whether what is to be read lies in the memory. Empty: it does from the beginning.

@@ -9,6 +9,7 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -114,7 +115,7 @@ bool is_result(const at::Tensor& got, const at::Tensor& expected, ReduceOp op) {
   return torch::allclose(to_float64(got), to_float64(expected), unit, 0);
 }
 
-/// On both backends in turn.
+/// On every backend in turn.
 class Collectives : public testing::TestWithParam<const char*> {
  protected:
   Collectives() : comm_(world().dup()) { tw::choose_backend(comm_, std::string(GetParam())); }
@@ -122,8 +123,13 @@ class Collectives : public testing::TestWithParam<const char*> {
   int rank() const { return comm_.rank(); }
   int size() const { return comm_.size(); }
 
-  /// Calls `check(dtype, size)`.
-  static void for_dtypes_and_sizes(const std::function<void(at::ScalarType, int64_t)>& check) {
+  /// Calls `check(dtype, size)`, where it is this backend that does `collective`.
+  void for_dtypes_and_sizes(tw::Collective collective, const std::function<void(at::ScalarType, int64_t)>& check) const {
+    const auto all = tw::availability(comm());
+    const auto does_it = [&](const tw::Availability& entry) {
+      return entry.collective == collective && !entry.on_device && entry.chosen && entry.backend == GetParam();
+    };
+    if (std::none_of(all.begin(), all.end(), does_it)) return;
     for (const auto dtype : all_dtypes) {
       for (const int64_t size : sizes_up_to(largest_power(dtype))) check(dtype, size);
     }
@@ -138,7 +144,7 @@ std::string label(at::ScalarType dtype, int64_t size, ReduceOp op = ReduceOp::su
 }
 
 TEST_P(Collectives, AllreduceEqualsASerialReduction) {
-  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+  for_dtypes_and_sizes(tw::Collective::allreduce, [&](at::ScalarType dtype, int64_t count) {
     for (const ReduceOp op : all_ops) {
       if (!is_defined(op, dtype) || !is_tried(op, count)) continue;
       const at::Tensor tensor = input_of(rank(), count, dtype);
@@ -149,7 +155,7 @@ TEST_P(Collectives, AllreduceEqualsASerialReduction) {
 }
 
 TEST_P(Collectives, ReduceChangesTheRootAlone) {
-  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+  for_dtypes_and_sizes(tw::Collective::reduce, [&](at::ScalarType dtype, int64_t count) {
     if (count > 100000 && !every_size()) return;
     const int root = static_cast<int>(count) % size();
     for (const ReduceOp op : all_ops) {
@@ -166,7 +172,7 @@ TEST_P(Collectives, ReduceChangesTheRootAlone) {
 }
 
 TEST_P(Collectives, ReduceScatterGivesEveryRankItsPart) {
-  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+  for_dtypes_and_sizes(tw::Collective::reduce_scatter, [&](at::ScalarType dtype, int64_t count) {
     for (const ReduceOp op : all_ops) {
       if (!is_defined(op, dtype) || !is_tried(op, count)) continue;
       const at::Tensor input = input_of(rank(), count * size(), dtype).view({size(), count});
@@ -181,7 +187,7 @@ TEST_P(Collectives, ReduceScatterGivesEveryRankItsPart) {
 }
 
 TEST_P(Collectives, AllgatherConcatenates) {
-  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+  for_dtypes_and_sizes(tw::Collective::allgather, [&](at::ScalarType dtype, int64_t count) {
     const at::Tensor input = input_of(rank(), count, dtype);
     const at::Tensor output = torch::empty({size(), count}, on_device(dtype));
     tw::allgather(comm(), input, output);
@@ -191,7 +197,7 @@ TEST_P(Collectives, AllgatherConcatenates) {
 }
 
 TEST_P(Collectives, ReduceScatterMayLeaveItsResultInItsInput) {
-  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+  for_dtypes_and_sizes(tw::Collective::reduce_scatter, [&](at::ScalarType dtype, int64_t count) {
     if (count > 300000 && !every_size()) return;
     for (const ReduceOp op : all_ops) {
       if (!is_defined(op, dtype) || !is_tried(op, count)) continue;
@@ -205,7 +211,7 @@ TEST_P(Collectives, ReduceScatterMayLeaveItsResultInItsInput) {
 }
 
 TEST_P(Collectives, AllgatherMayFindItsInputInItsOutput) {
-  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+  for_dtypes_and_sizes(tw::Collective::allgather, [&](at::ScalarType dtype, int64_t count) {
     if (count > 300000 && !every_size()) return;
     const at::Tensor output = torch::zeros({size(), count}, on_device(dtype));
     output[rank()] = input_of(rank(), count, dtype);
@@ -215,7 +221,7 @@ TEST_P(Collectives, AllgatherMayFindItsInputInItsOutput) {
 }
 
 TEST_P(Collectives, BroadcastCopiesTheRoots) {
-  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+  for_dtypes_and_sizes(tw::Collective::broadcast, [&](at::ScalarType dtype, int64_t count) {
     for (int root = 0; root < size(); ++root) {
       const at::Tensor tensor = input_of(rank(), count, dtype);
       tw::broadcast(comm(), tensor, tw::Rank(root));
@@ -225,7 +231,7 @@ TEST_P(Collectives, BroadcastCopiesTheRoots) {
 }
 
 TEST_P(Collectives, AlltoallTransposes) {
-  for_dtypes_and_sizes([&](at::ScalarType dtype, int64_t count) {
+  for_dtypes_and_sizes(tw::Collective::alltoall, [&](at::ScalarType dtype, int64_t count) {
     const at::Tensor input = input_of(rank(), count * size(), dtype).view({size(), count});
     const at::Tensor before = input.clone();
     const at::Tensor output = torch::empty({size(), count}, on_device(dtype));
@@ -330,7 +336,8 @@ TEST_P(Collectives, TheResultHasTheSameBitsOnAllRanks) {
   EXPECT_TRUE(tw::check_with_allreduce(comm(), tensor.cpu()).identical);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Collectives, testing::Values("shared_memory", "mpi"),
+INSTANTIATE_TEST_SUITE_P(Backends, Collectives,
+                         testing::Values("shared_memory", "mpi", "ring", "recursive_doubling", "circulant", "tree", "chain", "pairwise", "bruck"),
                          [](const auto& backend) { return std::string(backend.param); });
 
 TEST(CollectiveCalls, ARefusedSendrecvTakesNoMessage) {

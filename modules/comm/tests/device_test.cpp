@@ -159,7 +159,8 @@ TW_TEST_ON(Devices, NamesTheRankWhoseLargeTensorHasOtherParts, {.least = 2}) {
   const tw::Communicator comm = world().dup();
   const bool last = comm.rank() == comm.size() - 1;
   const std::string message = message_of([&] { tw::allreduce(comm, late(1, last ? of_three_parts * 2 : of_three_parts), ReduceOp::sum); });
-  EXPECT_NE(message.find(tw::concat("rank ", comm.size() - 1, " has 'allreduce sum of ", of_three_parts * 2, " float32")), std::string::npos) << message;
+  EXPECT_NE(message.find(tw::concat("rank ", comm.size() - 1, " has 'allreduce sum of ", of_three_parts * 2, " float32")), std::string::npos)
+      << message;
   const at::Tensor x = late(mine(), of_three_parts);
   tw::allreduce(comm, x, ReduceOp::sum);
   expect_all(x, sum_of_ranks());

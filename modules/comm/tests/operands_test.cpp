@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of a staged tensor: each is there, and goes back, before the next one comes.
-#include "mpi_test.hpp"
 #include "operands.hpp"
+#include "mpi_test.hpp"
 
 #include <torch/torch.h>
 

@@ -283,6 +283,17 @@ std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, std::span<
   return requests;
 }
 
+std::unique_ptr<Transfer> messages_transfer(const Communicator& comm, std::span<const PeerMemory> sends, std::span<const PeerMemory> receives,
+                                            int64_t sequence) {
+  auto requests = std::make_unique<Requests>(comm);
+  const int tag = first_sequence_tag + static_cast<int>(sequence % most_sequences(comm));
+  for (const PeerMemory& receive : receives) requests->receive(raw(receive.memory), receive.peer, tag);
+  for (const PeerMemory& send : sends) requests->send(raw(send.memory), send.peer, tag);
+  return requests;
+}
+
+int64_t most_sequences(const Communicator& comm) noexcept { return std::max(0, comm.state()->runtime->largest_tag() - first_sequence_tag + 1); }
+
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag) {
   expect_rank(comm, to);
   TW_EXPECTS(tag >= 0 && tag <= Tag::largest, "a tag is 0 to ", Tag::largest, ", got ", tag);

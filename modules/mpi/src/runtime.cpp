@@ -14,6 +14,17 @@ std::mutex current_mutex;
 std::weak_ptr<Runtime> current_runtime;
 }  // namespace
 
+namespace {
+
+int tag_upper_bound() {
+  int* value = nullptr;
+  int found = 0;
+  check(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &found), "MPI_Comm_get_attr", "MPI_COMM_WORLD");
+  return found != 0 ? *value : 0;
+}
+
+}  // namespace
+
 void check(int code, const char* call, const std::string& communicator) {
   if (code == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING> text{};
@@ -25,6 +36,7 @@ void check(int code, const char* call, const std::string& communicator) {
 Runtime::Runtime(const EnvironmentOptions& options, bool audit, ThreadLevel level)
     : audit_(audit),
       largest_message_(options.largest_message),
+      largest_tag_(tag_upper_bound()),
       device_aware_(options.device_aware),
       drain_timeout_(options.drain_timeout),
       engine_({.warning = options.stall_warning, .abort = options.stall_abort}, level) {

@@ -29,6 +29,7 @@ constexpr int exchange_tag = Tag::largest + 2;  // collectives over send and rec
 constexpr int subset_tag = Tag::largest + 3;    // members of a subset meet
 constexpr int group_tag = Tag::largest + 4;     // of MPI_Comm_create_group, whose own messages Open MPI shows to whoever receives with its tag
 constexpr int aside_tag = Tag::largest + 5;     // what an operation says while it is in flight
+constexpr int first_sequence_tag = 32768;       // of collectives made of messages: these and all above, where an MPI has more than it must
 
 /// What outlives the handles of users: the engine, and communicators that wait to be freed. One per Environment; shared by its communicators, so that
 /// it lives as long as any of them.
@@ -48,6 +49,7 @@ class Runtime {
   /// Whether any communicator has been revoked.
   std::atomic<bool>& knows_revoked() noexcept { return knows_revoked_; }
   int64_t largest_message() const noexcept { return largest_message_; }
+  int largest_tag() const noexcept { return largest_tag_; }
   std::optional<bool> device_aware() const noexcept { return device_aware_; }
   /// CommunicatorState::neighbours of the world.
   std::vector<int>& world_neighbours() noexcept { return world_neighbours_; }
@@ -77,6 +79,7 @@ class Runtime {
  private:
   const bool audit_;
   const int64_t largest_message_;
+  const int largest_tag_;
   const std::optional<bool> device_aware_;
   const std::chrono::milliseconds drain_timeout_;
   std::atomic<bool> closed_ = false;

@@ -25,10 +25,11 @@ std::string package(int number, int first, int last, const char* cpus, const cha
   text += R"(<object type="NUMANode" os_index=")" + place + '"' + sets(cpus, nodes) + R"( gp_index="2)" + place + R"(" local_memory="1048576"/>)";
   for (int core = first; core <= last; ++core) {
     const std::string mask = "0x" + std::to_string(1 << core);  // up to 8: one hexadecimal digit
-    text += R"(<object type="PU" os_index=")" + std::to_string(core) + '"' + sets(mask.c_str(), nodes) + R"( gp_index="3)" + std::to_string(core) + R"("/>)";
+    text += R"(<object type="PU" os_index=")" + std::to_string(core) + '"' + sets(mask.c_str(), nodes) + R"( gp_index="3)" + std::to_string(core) +
+            R"("/>)";
   }
-  text += R"(<object type="Bridge" gp_index="4)" + place + R"(" bridge_type="0-1" depth="0" bridge_pci=")" + bus.substr(0, 4) + ":[" + bus.substr(5, 2) +
-          "-" + bus.substr(5, 2) + R"(]"><object type="PCIDev" gp_index="5)" + place + R"(" pci_busid=")" + bus +
+  text += R"(<object type="Bridge" gp_index="4)" + place + R"(" bridge_type="0-1" depth="0" bridge_pci=")" + bus.substr(0, 4) + ":[" +
+          bus.substr(5, 2) + "-" + bus.substr(5, 2) + R"(]"><object type="PCIDev" gp_index="5)" + place + R"(" pci_busid=")" + bus +
           R"(" pci_type="0302 [10de:2330] [10de:16c1] a1" pci_link_speed="0"/></object></object>)";
   return text;
 }
@@ -39,7 +40,8 @@ class Locality : public ::testing::Test {
   void SetUp() override {
     std::ofstream(file_) << R"(<?xml version="1.0" encoding="UTF-8"?><!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology version="2.0">)"
                          << R"(<object type="Machine" os_index="0")" << sets("0xf", "0x3") << R"( gp_index="1">)"
-                         << package(0, 0, 0, "0x1", "0x1", "0000:01:00.0") << package(1, 1, 3, "0xe", "0x2", "0000:81:00.0") << "</object></topology>";
+                         << package(0, 0, 0, "0x1", "0x1", "0000:01:00.0") << package(1, 1, 3, "0xe", "0x2", "0000:81:00.0")
+                         << "</object></topology>";
     setenv("HWLOC_XMLFILE", file_.c_str(), 1);
   }
   void TearDown() override {
@@ -84,7 +86,8 @@ TEST_F(Locality, AThreadStaysOnThoseItMayUse) {
     std::thread([&] { EXPECT_EQ(cores_of_thread(), near) << "of a thread made afterwards"; }).join();
     EXPECT_FALSE(tw::stay_near("0000:01:00.0"));
     EXPECT_EQ(cores_of_thread(), near);
-  }).join();
+  })
+      .join();
 }
 
 }  // namespace locality_test

@@ -21,20 +21,19 @@ Exchange::Exchange(std::shared_ptr<Channel> channel, const Call& call, const std
                    const std::optional<CallPart>& part)
     : channel_(std::move(channel)),
       call_(call),
-      moved_(call),
+      moved_(part ? part->moved : call),
       refused_(part ? part->refused : nullptr),
       input_(input),
       output_(output),
       flat_bytes_(flat_bytes),
       ticket_(channel_->next_ticket_++) {
-  if (part) moved_.count = part->count;
-  const bool in_place = call_.collective != Collective::allreduce || input_ == output_;
-  if (reads_directly(call_.collective) && in_place && moved_.count > 0) window_ = channel_->find(input_, moved_.count * element_bytes(call_.type));
+  const bool in_place = moved_.collective != Collective::allreduce || input_ == output_;
+  if (reads_directly(moved_.collective) && in_place && moved_.count > 0) window_ = channel_->find(input_, moved_.count * element_bytes(moved_.type));
 }
 
 void Exchange::begin(Mode mode) {
   mode_ = mode;
-  const int64_t bytes = element_bytes(call_.type);
+  const int64_t bytes = element_bytes(moved_.type);
   plan_.emplace(
       moved_, mode, channel_->rank_, channel_->ranks_,
       PlanOptions{.slot_elements = channel_->slot_bytes_ / bytes, .flat_elements = flat_bytes_ / bytes, .alignment = part_alignment / bytes});
@@ -120,14 +119,14 @@ const std::byte* Exchange::place(Area area, int rank) const {
 }
 
 void Exchange::copy(const Step& step) const {
-  const int64_t bytes = element_bytes(call_.type);
+  const int64_t bytes = element_bytes(moved_.type);
   const std::byte* from = place(step.from, step.rank) + step.from_begin * bytes;
   std::byte* to = (step.to == Area::slot ? channel_->slot(channel_->rank_) : output_) + step.to_begin * bytes;
   if (from != to) std::memcpy(to, from, static_cast<size_t>(step.count * bytes));
 }
 
 void Exchange::reduce(const Step& step) {
-  const int64_t bytes = element_bytes(call_.type);
+  const int64_t bytes = element_bytes(moved_.type);
   std::vector<const std::byte*>& inputs = channel_->inputs_;
   std::vector<std::byte*>& outputs = channel_->outputs_;
   inputs.clear();
@@ -142,7 +141,7 @@ void Exchange::reduce(const Step& step) {
   if (step.spread == Step::Spread::output_and_slot || step.spread == Step::Spread::slot) {
     outputs.push_back(channel_->slot(channel_->rank_) + step.from_begin * bytes);
   }
-  shared_memory::reduce(call_.op, call_.type, inputs, outputs, step.count);
+  shared_memory::reduce(moved_.op, moved_.type, inputs, outputs, step.count);
 }
 
 }  // namespace tw::shared_memory

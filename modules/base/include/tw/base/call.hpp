@@ -45,10 +45,10 @@ struct Call {
   std::string describe() const;
 };
 
-/// One of the parts that a call is done in, begun in their order: as many of its elements, and whether the ranks have found that they were not called to
+/// One of the parts that a call is done in, begun in their order: what is done in it, and whether the ranks have found that they were not called to
 /// do the same. The other parts then end at once, so that ranks whose calls have other numbers of parts are in step afterwards.
 struct CallPart {
-  int64_t count;
+  Call moved;
   std::shared_ptr<bool> refused;  // of the call
 };
 

@@ -26,20 +26,16 @@ enum class Passage {
 /// A collective as a backend gets it. Memory is contiguous and stays until completion; the device's own where the backend takes that.
 struct BoundCall {
   Call call;
-  const std::byte* input = nullptr;  ///< call.count elements, or those of the part
+  const std::byte* input = nullptr;  ///< as many elements as are moved
   /// allreduce, reduce, broadcast: `input` itself; alltoall: memory of its own; reduce_scatter: the same, or this rank's part of `input`; allgather:
   /// the same, or `input` is this rank's part of it.
   std::byte* output = nullptr;
   std::optional<c10::Stream> stream = {};  ///< of a device: that of the operation
-  std::optional<CallPart> part = {};       ///< of an allreduce, reduce or broadcast: what `input` and `output` are of it; nothing: all
+  std::optional<CallPart> part = {};       ///< where the call is done in parts: of this one are `input` and `output`
 };
 
-/// What of the call is moved: all, or as many elements as the part has.
-inline Call moved(const BoundCall& bound) {
-  Call call = bound.call;
-  if (bound.part) call.count = bound.part->count;
-  return call;
-}
+/// What is to be done: the call, or a part of it.
+inline const Call& moved(const BoundCall& bound) { return bound.part ? bound.part->moved : bound.call; }
 
 /// One way to do collectives on one communicator.
 class Backend {

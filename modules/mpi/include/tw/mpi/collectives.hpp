@@ -42,6 +42,20 @@ std::unique_ptr<Transfer> alltoall_transfer(const Communicator& comm, const std:
 std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, std::span<const std::span<const std::byte>> to,
                                             std::span<const std::span<std::byte>> from);
 
+/// What goes to a rank, or where what comes from it goes.
+struct PeerMemory {
+  Rank peer;
+  std::span<std::byte> memory;
+};
+
+/// Messages of a collective that is made of them, all at once. Of two ranks those of one `sequence` pair off in their order; nothing travels for an
+/// empty one. Local.
+/// @param sequence the number of the collective among those of `comm` that are made of messages, the same on all ranks
+std::unique_ptr<Transfer> messages_transfer(const Communicator& comm, std::span<const PeerMemory> sends, std::span<const PeerMemory> receives,
+                                            int64_t sequence);
+/// How many such collectives may be in flight on a communicator: MPI's tags tell them apart. May be 0.
+int64_t most_sequences(const Communicator& comm) noexcept;
+
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag);
 std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag);
 

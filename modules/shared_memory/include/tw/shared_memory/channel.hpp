@@ -119,7 +119,7 @@ class Exchange {
   /// @param output allreduce, reduce: `call.count` elements, may be `input`; broadcast: is `input`; allgather: ranks * `call.count`;
   ///               reduce_scatter: `call.count / ranks`. Of the last two, the smaller may be this rank's part of the larger.
   /// @param flat_bytes an allreduce up to this size is reduced by every rank for itself. The same on all ranks.
-  /// @param part of an allreduce, reduce or broadcast: what `input` and `output` are of it; nothing: all
+  /// @param part where the call is done in parts: of this one are `input` and `output`. Ranks compare the call
   Exchange(std::shared_ptr<Channel> channel, const Call& call, const std::byte* input, std::byte* output, int64_t flat_bytes,
            const std::optional<CallPart>& part = {});
   Exchange(const Exchange&) = delete;
@@ -139,7 +139,7 @@ class Exchange {
 
   std::shared_ptr<Channel> channel_;
   Call call_;
-  Call moved_;                     // of which `count` is that of the part
+  Call moved_;                     // the part, if it has parts
   std::shared_ptr<bool> refused_;  // null: the call has no parts
   const std::byte* input_;
   std::byte* output_;

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+
+#include <tw/tensor/tensor_spec.hpp>
+
+namespace tw {
+
+/// `count` elements of ordinary memory, borrowed.
+inline at::Tensor as_tensor(const std::byte* memory, int64_t count, ElementType type) {
+  return at::from_blob(const_cast<std::byte*>(memory), {count}, at::TensorOptions().dtype(dtype_of(type)));
+}
+
+/// Makes sums of `ranks` ranks averages.
+inline void divide(std::byte* sums, int64_t count, ElementType type, int ranks) {
+  const at::NoGradGuard no_grad;
+  as_tensor(sums, count, type).div_(ranks);
+}
+
+}  // namespace tw
