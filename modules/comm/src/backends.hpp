@@ -6,13 +6,19 @@
 #include <tw/shared_memory/channel.hpp>
 #include <vector>
 
+#include "nodes.hpp"
+
 namespace tw {
 
 /// MPI's own non-blocking collectives. Can do all.
 std::unique_ptr<Backend> make_mpi_backend();
 
-/// One an algorithm of `algorithms`, over messages.
-std::vector<std::unique_ptr<Backend>> make_plan_backends(const Communicator& comm);
+/// One an algorithm of `algorithms`, over messages. @param next_sequence of mpi::messages_transfer(), shared by all that send them
+std::vector<std::unique_ptr<Backend>> make_plan_backends(const Communicator& comm, const std::shared_ptr<int64_t>& next_sequence);
+
+/// In nodes through their memory, between nodes by plans. @param channel of this node's ranks
+std::unique_ptr<Backend> make_hierarchical_backend(const Communicator& comm, std::shared_ptr<shared_memory::Channel> channel, int64_t flat_bytes,
+                                                   Nodes nodes, std::shared_ptr<int64_t> next_sequence);
 
 /// Through the memory of a node. @param channel null where the ranks do not all share one.
 std::unique_ptr<Backend> make_shared_memory_backend(std::shared_ptr<shared_memory::Channel> channel, int64_t flat_bytes);

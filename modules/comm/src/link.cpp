@@ -93,7 +93,8 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::ve
             .flat_bytes = flat_bytes_of(comm, options.flat_bytes, int64_t{8} << 10),
             .device_slot_bytes = options.device_slot_bytes,
             .device_flat_bytes = flat_bytes_of(comm, options.device_flat_bytes, int64_t{256} << 10),
-            .neighbours = static_cast<int64_t>(neighbours_.size())},
+            .neighbours = static_cast<int64_t>(neighbours_.size()),
+            .first_neighbour = neighbours_.front()},
       facts_(static_cast<size_t>(comm.size())) {
   const std::vector<int64_t> sizes(facts_.size(), sizeof(Facts));
   const auto mine = std::as_bytes(std::span(&mine_, 1));
@@ -167,7 +168,11 @@ void Link::finish(const Communicator& comm) {
   mpi::set_board(comm, std::make_shared<ChannelBoard>(channel_, neighbours_));
   backends_.push_back(make_shared_memory_backend(here == comm.size() ? channel_ : nullptr, mine_.flat_bytes));
   backends_.push_back(make_mpi_backend());
-  for (auto& backend : make_plan_backends(comm)) backends_.push_back(std::move(backend));
+  std::vector<int64_t> first_of_node;
+  for (const Facts& facts : facts_) first_of_node.push_back(facts.first_neighbour);
+  const auto next_sequence = std::make_shared<int64_t>(0);
+  backends_.push_back(make_hierarchical_backend(comm, channel_, mine_.flat_bytes, Nodes(first_of_node), next_sequence));
+  for (auto& backend : make_plan_backends(comm, next_sequence)) backends_.push_back(std::move(backend));
   choose(std::nullopt);
   made_ = true;
 }

@@ -58,6 +58,7 @@ class Link {
     int64_t device_slot_bytes;
     int64_t device_flat_bytes;
     int64_t neighbours;
+    int64_t first_neighbour;
   };
 
   Link(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours);

@@ -118,8 +118,7 @@ class PlanBackend : public Backend {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Backend>> make_plan_backends(const Communicator& comm) {
-  const auto next_sequence = std::make_shared<int64_t>(0);
+std::vector<std::unique_ptr<Backend>> make_plan_backends(const Communicator& comm, const std::shared_ptr<int64_t>& next_sequence) {
   std::vector<std::unique_ptr<Backend>> backends;
   for (int i = 0; i < algorithms::algorithm_count; ++i) {
     backends.push_back(std::make_unique<PlanBackend>(static_cast<Algorithm>(i), comm, next_sequence));
