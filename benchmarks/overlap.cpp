@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_overlap: an all-reduce of 16 MiB after as much computing as it takes alone. Made for two hosts (tests/cluster/two_hosts.sh): inside a node
+// bench_overlap: an all-reduce of 16 MiB after as much computing as it takes alone. Made for two hosts (tests/cluster/hosts.sh): inside a node
 // all cores compute, and there is nothing to hide behind.
 #include "measure.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_slow_network RATE: a training step of LeNet (batch 64 a rank) with gradients reduced plainly, compressed, and rarely, across a network; made
-// for two hosts (tests/cluster/two_hosts.sh). `allowed` is the ratio that the bytes allow: with c the time of computing and t that of plain
+// for two hosts (tests/cluster/hosts.sh). `allowed` is the ratio that the bytes allow: with c the time of computing and t that of plain
 // communication, (c + t) / (c + t bytes / plain bytes).
 #include "measure.hpp"
 #include "trainees.hpp"

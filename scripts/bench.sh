@@ -18,7 +18,7 @@ bench() {  # bench SUBJECT COMMAND...
 two_hosts() {  # two_hosts RATE PROGRAM ARGUMENTS...
   local rate=$1 program=$2
   shift 2
-  tests/cluster/two_hosts.sh --rate "$rate" --timeout 600 -- "$PWD/$build/bin/$program" "$@" "$rate" || [ $? -eq 77 ]
+  tests/cluster/hosts.sh --ranks 1,1 --rate "$rate" --timeout 600 -- "$PWD/$build/bin/$program" "$@" "$rate" || [ $? -eq 77 ]
 }
 
 bench data mpirun -n 2 "$build/bin/bench_data"

@@ -244,7 +244,7 @@ TEST_P(Collectives, AlltoallTransposes) {
 }
 
 TEST_P(Collectives, BarrierLetsNobodyThroughAlone) {
-  // The last came before the first left: all ranks of a test read one clock, which on the two hosts of two_hosts.sh the steady clock is not.
+  // The last came before the first left: all ranks of a test read one clock, which on the hosts of hosts.sh the steady clock is not.
   const auto now = [] { return static_cast<int64_t>(std::chrono::system_clock::now().time_since_epoch().count()); };
   constexpr int64_t turns = 200;
   const at::Tensor came = torch::empty({turns}, torch::kLong);
