@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One function an algorithm and a collective; plans.cpp says which there are.
 #pragma once
+#include <algorithm>
 #include <tw/algorithms/plan.hpp>
 
 namespace tw::algorithms {
@@ -38,6 +39,9 @@ constexpr int levels_of(int ranks) {
   while ((int64_t{1} << levels) < ranks) ++levels;
   return levels;
 }
+
+/// Numbers below `ranks` with this bit set.
+constexpr int64_t with_bit(int64_t ranks, int64_t bit) { return ranks / (2 * bit) * bit + std::max<int64_t>(0, ranks % (2 * bit) - bit); }
 
 inline Local copy(const Run& a, const Run& to) { return {Local::Kind::copy, a, {}, to}; }
 inline Local reduce(const Run& a, const Run& b, const Run& to) { return {Local::Kind::reduce, a, b, to}; }

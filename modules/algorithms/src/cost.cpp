@@ -9,9 +9,6 @@
 namespace tw::algorithms {
 namespace {
 
-// Numbers below `ranks` with this bit set.
-int64_t with_bit(int64_t ranks, int64_t bit) { return ranks / (2 * bit) * bit + std::max<int64_t>(0, ranks % (2 * bit) - bit); }
-
 Cost of_ring_or_circulant(int64_t steps, int64_t ranks, Collective collective) {
   const int64_t once = ranks - 1;
   const bool all = collective == Collective::allreduce;

@@ -24,9 +24,6 @@ using algorithms::Task;
 constexpr int64_t chunk_bytes = int64_t{4} << 20;
 constexpr int64_t chunks_ahead = 3;
 
-// Below this the latency of rounds costs more than bytes that are sent twice.
-constexpr int64_t small_bytes = int64_t{16} << 10;
-
 BlockRange part(BlockRange whole, int64_t number, int64_t parts) {
   const int64_t begin = number * whole.count / parts;
   return {whole.begin + begin, (number + 1) * whole.count / parts - begin};
@@ -217,7 +214,7 @@ class HierarchicalBackend : public Backend {
     for (int64_t number = 0; number < making.chunks; ++number) {
       const BlockRange mine = share(number, std::min(mine_.local, carriers_ - 1));
       std::byte* memory = tensor + making.bytes(mine.begin);
-      const Algorithm algorithm = making.bytes(mine.count) <= small_bytes ? Algorithm::recursive_doubling : Algorithm::circulant;
+      const Algorithm algorithm = making.bytes(mine.count) <= algorithms::small_share_bytes ? Algorithm::recursive_doubling : Algorithm::circulant;
       const auto plan = plan_of(algorithm, Collective::allreduce);
       auto carry = between(making, number, plan, {.input = memory, .output = memory, .layout = even_layout(mine.count, plan->blocks)});
       if (carry && making.call.op == ReduceOp::average) {

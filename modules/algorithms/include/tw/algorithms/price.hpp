@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a collective takes on a cluster that is described, by formula: no rank is needed, and none of the plans is made.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+#include <tw/algorithms/plan.hpp>
+#include <vector>
+
+namespace tw::algorithms {
+
+struct LinkCost {
+  std::chrono::duration<double> latency;  ///< of a message, from the call on one rank to the return on the other
+  double bytes_per_second;                ///< in each direction
+};
+
+/// Nodes of equally many ranks, consecutive ones on a node, which share what joins it to the others.
+struct Cluster {
+  int nodes = 1;
+  int ranks_per_node = 1;
+  LinkCost within{std::chrono::duration<double>(1e-6), 5e9};       ///< of the ranks of a node, together
+  LinkCost between{std::chrono::duration<double>(30e-6), 1.25e8};  ///< of each node: 1 Gbit/s
+
+  int64_t ranks() const noexcept { return int64_t{nodes} * ranks_per_node; }
+};
+
+struct Price {
+  std::chrono::duration<double> latency{};   ///< of messages that follow one another
+  std::chrono::duration<double> transfer{};  ///< of bytes over what they share
+  std::chrono::duration<double> total() const { return latency + transfer; }
+};
+
+/// Ways to do `collective`: the names of the algorithms that do, and "hierarchical" where nodes have several ranks and the collective is one that
+/// goes that way.
+std::vector<std::string_view> ways_to(Collective collective, const Cluster& cluster);
+
+/// @param way one of ways_to(). @param bytes of the tensor that is reduced or broadcast, of what an all-gather gives and a reduce-scatter gets, and
+/// of what a rank gives in an all-to-all
+Price price_of(std::string_view way, Collective collective, const Cluster& cluster, int64_t bytes);
+
+}  // namespace tw::algorithms

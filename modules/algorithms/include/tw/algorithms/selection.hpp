@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <tw/algorithms/price.hpp>
+#include <vector>
+
+namespace tw::algorithms {
+
+/// A line of a selection: which backend does a collective of up to so many bytes, and why.
+struct Choice {
+  Collective collective;
+  int64_t largest_bytes = std::numeric_limits<int64_t>::max();
+  std::string backend;
+  std::string reason;
+  bool operator==(const Choice&) const = default;
+};
+
+/// The table that says which backend does which collective of which size. A value: print it, change it, save it.
+class Selection {
+ public:
+  /// By formula: the way of the lowest price, or MPI's own where more than half of that is latency, since its path for small messages is shorter than
+  /// ours.
+  static Selection by_price(const Cluster& cluster);
+
+  /// One that was saved. @throws ConfigError, naming file and line, where it is for other nodes or ranks than `cluster` has, or for a collective or a
+  /// backend that there is not
+  static Selection from_file(const std::filesystem::path& file, const Cluster& cluster, const std::vector<std::string>& backends);
+
+  /// @param choices of each collective in the order of their sizes, the last one without limit. @throws ContractError where they are not
+  explicit Selection(std::vector<Choice> choices);
+
+  /// The line for a collective of so many bytes, as price_of() counts them; null: it is of no account here.
+  const Choice* choice(Collective collective, int64_t bytes) const noexcept;
+  const std::vector<Choice>& choices() const noexcept { return choices_; }
+
+  /// As a file that from_file() reads.
+  std::string to_toml(const Cluster& cluster) const;
+  /// As lines such as "allreduce  up to 16 KiB  mpi  0.05 ms, most of it latency".
+  std::string to_text() const;
+
+ private:
+  std::vector<Choice> choices_;
+};
+
+}  // namespace tw::algorithms

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <tw/algorithms/price.hpp>
+#include <tw/base/contract.hpp>
+
+#include "builders.hpp"
+
+namespace tw::algorithms {
+namespace {
+
+using Duration = std::chrono::duration<double>;
+
+constexpr std::string_view hierarchical = "hierarchical";
+constexpr double chunk_bytes = 4 << 20;  // of `comm`'s chunks
+
+/// Adds up steps that follow one another.
+class Sum {
+ public:
+  explicit Sum(const Cluster& cluster) : cluster_(cluster) {}
+
+  /// Every rank sends `bytes` to the one `distance` ranks on.
+  void all_send(double bytes, int64_t distance, double times = 1) {
+    const int64_t across = cluster_.nodes == 1 ? 0 : std::min<int64_t>(distance, cluster_.ranks_per_node);
+    if (across > 0) {
+      add(cluster_.between, bytes * static_cast<double>(across), times);
+    } else {
+      add(cluster_.within, bytes * cluster_.ranks_per_node, times);
+    }
+  }
+  /// One rank of a node sends, at most.
+  void one_sends(double bytes, int64_t distance, double times = 1) {
+    add(cluster_.nodes > 1 && distance >= cluster_.ranks_per_node ? cluster_.between : cluster_.within, bytes, times);
+  }
+  void add(const LinkCost& link, double bytes, double times = 1) {
+    price_.latency += times * link.latency;
+    price_.transfer += Duration(times * bytes / link.bytes_per_second);
+  }
+
+  const Price& price() const { return price_; }
+
+ private:
+  const Cluster& cluster_;
+  Price price_;
+};
+
+double as_double(int64_t number) { return static_cast<double>(number); }
+
+void add_ring(Sum& sum, double ranks, double bytes, bool all) { sum.all_send(bytes / ranks, 1, (all ? 2 : 1) * (ranks - 1)); }
+
+void add_circulant(Sum& sum, int64_t ranks, double bytes, bool all) {
+  for (int64_t have = 1; have < ranks; have *= 2) {
+    sum.all_send(bytes * as_double(std::min(have, ranks - have)) / as_double(ranks), have, all ? 2 : 1);
+  }
+}
+
+void add_recursive_doubling(Sum& sum, int64_t ranks, double bytes) {
+  const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(ranks)));
+  if (power < ranks) sum.all_send(bytes, 1, 2);
+  for (int64_t distance = 1; distance < power; distance *= 2) sum.all_send(bytes, distance);
+}
+
+void add_tree(Sum& sum, int64_t ranks, double bytes) {
+  for (int64_t distance = 1; distance < ranks; distance *= 2) sum.one_sends(bytes, distance);
+}
+
+// Chunks follow one another over the slowest link.
+void add_chain(Sum& sum, const Cluster& cluster, double bytes) {
+  const double chunks = std::max(1.0, bytes / chunk_bytes);
+  sum.add(cluster.within, bytes / chunks, as_double(cluster.ranks() - cluster.nodes));
+  sum.add(cluster.between, bytes / chunks, cluster.nodes - 1);
+  const LinkCost& slowest = cluster.nodes > 1 ? cluster.between : cluster.within;
+  sum.add({Duration(0), slowest.bytes_per_second}, bytes - bytes / chunks);
+}
+
+void add_pairwise(Sum& sum, int64_t ranks, double bytes) {
+  for (int64_t distance = 1; distance < ranks; ++distance) sum.all_send(bytes / as_double(ranks), std::min(distance, ranks - distance));
+}
+
+void add_bruck(Sum& sum, int64_t ranks, double bytes) {
+  for (int64_t hop = 1; hop < ranks; hop *= 2) sum.all_send(bytes * as_double(with_bit(ranks, hop)) / as_double(ranks), hop);
+}
+
+Price price_of(Algorithm algorithm, Collective collective, const Cluster& cluster, double bytes) {
+  const int64_t ranks = cluster.ranks();
+  const bool all = collective == Collective::allreduce;
+  Sum sum(cluster);
+  switch (algorithm) {
+    case Algorithm::ring: add_ring(sum, as_double(ranks), bytes, all); break;
+    case Algorithm::circulant: add_circulant(sum, ranks, bytes, all); break;
+    case Algorithm::recursive_doubling: add_recursive_doubling(sum, ranks, bytes); break;
+    case Algorithm::tree: add_tree(sum, ranks, bytes); break;
+    case Algorithm::chain: add_chain(sum, cluster, bytes); break;
+    case Algorithm::pairwise: add_pairwise(sum, ranks, bytes); break;
+    case Algorithm::bruck: add_bruck(sum, ranks, collective == Collective::barrier ? 0 : bytes); break;
+  }
+  return sum.price();
+}
+
+// Between nodes, of which each has one rank's worth of everything; in a node the memory's, of which all but a chunk is hidden behind the wire.
+Price price_of_hierarchical(Collective collective, const Cluster& cluster, double bytes) {
+  Cluster nodes = cluster;
+  nodes.ranks_per_node = 1;
+  Sum sum(nodes);
+  const double first = std::min(bytes, chunk_bytes);
+  switch (collective) {
+    case Collective::allreduce:
+      if (bytes / cluster.ranks_per_node <= small_share_bytes) {
+        add_recursive_doubling(sum, nodes.nodes, bytes);
+      } else {
+        add_circulant(sum, nodes.nodes, bytes, true);
+      }
+      sum.add(cluster.within, first, 2);
+      break;
+    case Collective::broadcast:
+      add_tree(sum, nodes.nodes, bytes);
+      sum.add(cluster.within, first, 2);
+      break;
+    default:  // reduce-scatter, all-gather
+      add_ring(sum, nodes.nodes, bytes, false);
+      sum.add(cluster.within, first);
+  }
+  return sum.price();
+}
+
+std::optional<Algorithm> algorithm_named(std::string_view name) {
+  for (int i = 0; i < algorithm_count; ++i) {
+    if (name_of(static_cast<Algorithm>(i)) == name) return static_cast<Algorithm>(i);
+  }
+  return {};
+}
+
+bool goes_by_nodes(Collective collective) {
+  return collective == Collective::allreduce || collective == Collective::broadcast || collective == Collective::allgather ||
+         collective == Collective::reduce_scatter;
+}
+
+}  // namespace
+
+std::vector<std::string_view> ways_to(Collective collective, const Cluster& cluster) {
+  std::vector<std::string_view> ways;
+  if (cluster.nodes > 1 && cluster.ranks_per_node > 1 && goes_by_nodes(collective)) ways.push_back(hierarchical);
+  for (int i = 0; i < algorithm_count; ++i) {
+    if (can(static_cast<Algorithm>(i), collective)) ways.push_back(name_of(static_cast<Algorithm>(i)));
+  }
+  return ways;
+}
+
+Price price_of(std::string_view way, Collective collective, const Cluster& cluster, int64_t bytes) {
+  const std::vector<std::string_view> ways = ways_to(collective, cluster);
+  TW_EXPECTS(std::find(ways.begin(), ways.end(), way) != ways.end(), "'", way, "' is no way to do ", name_of(collective), " on ", cluster.nodes,
+             " nodes of ", cluster.ranks_per_node, " ranks");
+  if (way == hierarchical) return price_of_hierarchical(collective, cluster, as_double(bytes));
+  return price_of(*algorithm_named(way), collective, cluster, as_double(bytes));
+}
+
+}  // namespace tw::algorithms

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <tw/algorithms/selection.hpp>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/base/suggest.hpp>
+
+#include "selection_names.hpp"
+
+namespace tw::algorithms {
+namespace {
+
+/// What is wrong with the file, a line each.
+class Problems {
+ public:
+  explicit Problems(const std::filesystem::path& file) : file_(file) {}
+
+  template <class... Parts>
+  void add(const toml::node* where, const Parts&... parts) {
+    const auto line = where == nullptr ? 1 : where->source().begin.line;
+    all_.push_back(concat(file_.string(), ":", line, ": ", parts...));
+  }
+  void end() const {
+    if (!all_.empty()) throw ConfigError(all_);
+  }
+
+ private:
+  std::filesystem::path file_;
+  std::vector<std::string> all_;
+};
+
+void expect_number(const toml::table& table, const char* key, int64_t expected, Problems& problems) {
+  const toml::node* node = table.get(key);
+  const std::optional<int64_t> value = node == nullptr ? std::nullopt : node->value<int64_t>();
+  if (value != expected) problems.add(node, "this selection is for ", key, " = ", value ? concat(*value) : "nothing", ", here it is ", expected);
+}
+
+std::string text_of(const toml::table& table, const char* key) { return table[key].value_or(std::string()); }
+
+void expect_keys(const toml::table& table, const std::vector<std::string>& known, Problems& problems) {
+  for (const auto& [key, value] : table) {
+    const std::string name(key.str());
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      problems.add(&value, "there is no key '", name, "' here; did you mean '", nearest_name(name, known), "'?");
+    }
+  }
+}
+
+Choice read_choice(const toml::table& table, const std::vector<std::string>& backends, Problems& problems) {
+  expect_keys(table, {"operation", "up_to_bytes", "backend", "reason"}, problems);
+  Choice choice{Collective::none, std::numeric_limits<int64_t>::max(), text_of(table, "backend"), text_of(table, "reason")};
+  const std::string operation = text_of(table, "operation");
+  for (const Collective collective : selected_collectives) {
+    if (name_of(collective) == operation) choice.collective = collective;
+  }
+  if (choice.collective == Collective::none) problems.add(&table, "there is no operation '", operation, "' to choose for");
+  if (std::find(backends.begin(), backends.end(), choice.backend) == backends.end()) {
+    problems.add(&table, "there is no backend '", choice.backend, "'; did you mean '", nearest_name(choice.backend, backends), "'?");
+  }
+  if (const toml::node* limit = table.get("up_to_bytes")) {
+    choice.largest_bytes = limit->value<int64_t>().value_or(-1);
+    if (choice.largest_bytes < 0) problems.add(limit, "up_to_bytes is a number of bytes");
+  }
+  return choice;
+}
+
+}  // namespace
+
+Selection Selection::from_file(const std::filesystem::path& file, const Cluster& cluster, const std::vector<std::string>& backends) {
+  std::ifstream in(file);
+  if (!in) throw FileError(file, 0, "the selection of backends cannot be read");
+  std::stringstream content;
+  content << in.rdbuf();
+  toml::table table;
+  Problems problems(file);
+  try {
+    table = toml::parse(content.str());
+  } catch (const toml::parse_error& error) {
+    throw ConfigError({concat(file.string(), ":", error.source().begin.line, ": ", std::string(error.description()))});
+  }
+  expect_keys(table, {"nodes", "ranks_per_node", "choice"}, problems);
+  expect_number(table, "nodes", cluster.nodes, problems);
+  expect_number(table, "ranks_per_node", cluster.ranks_per_node, problems);
+  std::vector<Choice> choices;
+  if (const toml::array* list = table["choice"].as_array()) {
+    for (const toml::node& node : *list) {
+      if (!node.is_table()) continue;
+      choices.push_back(read_choice(*node.as_table(), backends, problems));
+      const bool goes_on = choices.size() > 1 && choices[choices.size() - 2].collective == choices.back().collective;
+      if (goes_on && choices[choices.size() - 2].largest_bytes >= choices.back().largest_bytes) {
+        problems.add(&node, "choices for one operation go by size: this one comes after one for as much or more");
+      }
+    }
+  }
+  problems.end();
+  for (size_t i = 0; i < choices.size(); ++i) {  // the last one of an operation stands for all that is larger
+    if (i + 1 == choices.size() || choices[i + 1].collective != choices[i].collective) choices[i].largest_bytes = std::numeric_limits<int64_t>::max();
+  }
+  return Selection(std::move(choices));
+}
+
+}  // namespace tw::algorithms

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <tw/base/call.hpp>
+
+namespace tw::algorithms {
+
+/// Those that a backend is selected for.
+inline constexpr std::array selected_collectives{Collective::broadcast, Collective::allreduce,      Collective::reduce,
+                                                 Collective::allgather, Collective::reduce_scatter, Collective::alltoall};
+
+}  // namespace tw::algorithms
