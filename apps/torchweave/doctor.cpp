@@ -75,12 +75,11 @@ Finding check_node_memory(const Communicator& comm) {
   try {
     const at::Tensor tensor = shared_tensor(comm, {1 << 18}, at::kFloat);
     allreduce(comm, tensor, ReduceOp::sum);
-    std::string value = "works";
+    std::string takers;
     for (const Availability& entry : availability(comm)) {
-      if (entry.collective != Collective::allreduce) continue;
-      value += concat("; all-reduce by ", entry.backend, ": ", entry.why_not.empty() ? "available" : entry.why_not, entry.chosen ? ", chosen" : "");
+      if (entry.collective == Collective::allreduce && !entry.on_device && entry.chosen) takers += (takers.empty() ? "" : " and ") + entry.backend;
     }
-    return {"node's memory", value, ""};
+    return {"node's memory", "works; all-reduce by " + takers, ""};
   } catch (const Error& error) {
     return {"node's memory", error.what(), "without it, ranks of a node cannot work together"};
   }

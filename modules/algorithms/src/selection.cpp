@@ -16,9 +16,12 @@ constexpr int smallest_power = 8, largest_power = 34;  // sizes that are tried: 
 std::string milliseconds(std::chrono::duration<double> time) { return brief_text(1e3 * time.count(), 3) + " ms"; }
 
 // The way of the lowest price first, with the next one for comparison.
-Choice choice_by_price(Collective collective, const Cluster& cluster, int64_t bytes) {
+Choice choice_by_price(Collective collective, const Cluster& cluster, const std::function<bool(std::string_view, Collective)>& can, int64_t bytes) {
   std::vector<std::pair<Price, std::string_view>> prices;
-  for (const std::string_view way : ways_to(collective, cluster)) prices.emplace_back(price_of(way, collective, cluster, bytes), way);
+  for (const std::string_view way : ways_to(collective, cluster)) {
+    if (!can || can(way, collective)) prices.emplace_back(price_of(way, collective, cluster, bytes), way);
+  }
+  if (prices.empty()) return {collective, bytes, "mpi", "there is no other way"};
   std::stable_sort(prices.begin(), prices.end(), [](const auto& a, const auto& b) { return a.first.total() < b.first.total(); });
   const auto& [price, way] = prices.front();
   const std::string at = concat("at ", bytes, " bytes ", milliseconds(price.total()));
@@ -50,14 +53,14 @@ std::string quoted(const std::string& text) { return '"' + text + '"'; }
 
 }  // namespace
 
-Selection Selection::by_price(const Cluster& cluster) {
+Selection Selection::by_price(const Cluster& cluster, const std::function<bool(std::string_view, Collective)>& can) {
   std::vector<Choice> choices;
   for (const Collective collective : selected_collectives) {
     if (cluster.nodes == 1) {
       choices.push_back({collective, without_limit, "shared_memory", "the ranks live on one node"});
       continue;
     }
-    for (int power = smallest_power; power <= largest_power; ++power) append(choices, choice_by_price(collective, cluster, int64_t{1} << power));
+    for (int power = smallest_power; power <= largest_power; ++power) append(choices, choice_by_price(collective, cluster, can, int64_t{1} << power));
     choices.back().largest_bytes = without_limit;
   }
   return Selection(std::move(choices));

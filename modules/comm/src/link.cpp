@@ -116,7 +116,7 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::ve
 std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, const BoundCall& call, mpi::StartQueue::Ready ready, Backend* device_backend) {
   mpi::expect_own_thread(comm);
   const auto begin = [this, call, device_backend](const Communicator& of) {
-    return (device_backend != nullptr ? *device_backend : backend(call.call.collective)).begin(of, call);
+    return (device_backend != nullptr ? *device_backend : backend(call.call)).begin(of, call);
   };
   if (made_ && !ready && !queue_.is_waiting()) return begin(comm);
   const auto all_ready = [this, ready = std::move(ready)](const Communicator& of) { return advance(of) && (!ready || ready(of)); };
@@ -170,9 +170,14 @@ void Link::finish(const Communicator& comm) {
   backends_.push_back(make_mpi_backend());
   std::vector<int64_t> first_of_node;
   for (const Facts& facts : facts_) first_of_node.push_back(facts.first_neighbour);
+  nodes_.emplace(first_of_node);
   const auto next_sequence = std::make_shared<int64_t>(0);
-  backends_.push_back(make_hierarchical_backend(comm, channel_, mine_.flat_bytes, Nodes(first_of_node), next_sequence));
+  backends_.push_back(make_hierarchical_backend(comm, channel_, mine_.flat_bytes, *nodes_, next_sequence));
   for (auto& backend : make_plan_backends(comm, next_sequence)) backends_.push_back(std::move(backend));
+  selection_ = algorithms::Selection::by_price(cluster(), [this](std::string_view way, Collective collective) {
+    const auto found = std::find_if(backends_.begin(), backends_.end(), [&](const auto& backend) { return backend->name() == way; });
+    return found != backends_.end() && (*found)->why_not({.collective = collective}).empty();
+  });
   choose(std::nullopt);
   made_ = true;
 }
@@ -194,6 +199,12 @@ Backend* first_that_can(const Backends& backends, const Call& call, const std::o
   auto found = std::find_if(backends.begin(), backends.end(), is_chosen);
   if (found == backends.end()) found = std::find_if(backends.begin(), backends.end(), can);
   return found == backends.end() ? nullptr : found->get();
+}
+
+std::string join(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
 }
 
 bool has(const Backends& backends, std::string_view name) {
@@ -218,18 +229,62 @@ Backend* Link::device_backend(const Call& call) const {
 void Link::choose(const std::optional<std::string>& name) {
   const bool for_host = !name || has(backends_, *name);
   const bool for_devices = !name || *name == staged || has(device_backends_, *name);
-  TW_EXPECTS(for_host || for_devices, "there is no backend '", name.value_or(""), "'; there are shared_memory and mpi",
+  TW_EXPECTS(for_host || for_devices, "there is no backend '", name.value_or(""), "'; there are ", join(backend_names()),
              device_backends_.empty() ? "" : ", and for devices alone, nccl, ipc, direct and staged");
   if (for_host) chosen_ = name;
   if (for_devices) chosen_for_devices_ = name;
-  for (int i = 0; i < collectives; ++i) {  // MPI can do them all
-    for_collective_[static_cast<size_t>(i)] = first_that_can(backends_, {.collective = static_cast<Collective>(i)}, chosen_);
+  find_takers();
+}
+
+void Link::select(const algorithms::Selection& selection) {
+  for (const algorithms::Choice& choice : selection.choices()) {
+    TW_EXPECTS(has(backends_, choice.backend), "there is no backend '", choice.backend, "' to select; there are ", join(backend_names()));
+  }
+  selection_ = selection;
+  find_takers();
+}
+
+void Link::find_takers() {
+  constexpr int64_t without_limit = std::numeric_limits<int64_t>::max();
+  for (int i = 0; i < collectives; ++i) {
+    const Call call{.collective = static_cast<Collective>(i)};
+    std::vector<Taker>& takers = takers_[static_cast<size_t>(i)];
+    takers.clear();
+    Backend* chosen = first_that_can(backends_, call, chosen_);  // MPI can do them all
+    for (const algorithms::Choice& choice : selection_.choices()) {
+      const bool is_overruled = chosen_ && chosen->name() == *chosen_;
+      if (choice.collective == call.collective && !is_overruled)
+        takers.push_back({choice.largest_bytes, first_that_can(backends_, call, choice.backend)});
+    }
+    if (takers.empty()) takers.push_back({without_limit, chosen});
   }
 }
 
+Backend& Link::backend(const Call& call) const {
+  const auto ranks = static_cast<int64_t>(facts_.size());
+  const int64_t bytes = call.count * element_bytes(call.type) * (call.collective == Collective::allgather ? ranks : 1);
+  const std::vector<Taker>& takers = takers_[static_cast<size_t>(call.collective)];
+  const auto found = std::find_if(takers.begin(), takers.end(), [&](const Taker& taker) { return bytes <= taker.largest_bytes; });
+  return *found->backend;
+}
+
+algorithms::Cluster Link::cluster() const {
+  size_t most = 0;
+  for (const auto& members : nodes_->members) most = std::max(most, members.size());
+  return {.nodes = nodes_->count(), .ranks_per_node = static_cast<int>(most)};
+}
+
+std::vector<std::string> Link::backend_names() const {
+  std::vector<std::string> names;
+  for (const auto& backend : backends_) names.emplace_back(backend->name());
+  return names;
+}
+
 void Link::list(const Call& call, std::vector<Availability>& all) const {
+  const std::vector<Taker>& takers = takers_[static_cast<size_t>(call.collective)];
   for (const auto& backend : backends_) {
-    all.push_back({call.collective, std::string(backend->name()), false, backend->why_not(call), &this->backend(call.collective) == backend.get()});
+    const bool takes_some = std::any_of(takers.begin(), takers.end(), [&](const Taker& taker) { return taker.backend == backend.get(); });
+    all.push_back({call.collective, std::string(backend->name()), false, backend->why_not(call), takes_some});
   }
   if (device_backends_.empty() || call.collective == Collective::barrier) return;
   const Backend* taker = device_backend(call);
@@ -253,6 +308,14 @@ std::vector<Availability> availability(const Communicator& comm) {
 }
 
 void choose_backend(const Communicator& comm, const std::optional<std::string>& name) { Link::made(comm).choose(name); }
+
+const algorithms::Selection& selection(const Communicator& comm) { return Link::made(comm).selection(); }
+
+void select_backends(const Communicator& comm, const algorithms::Selection& selection) { Link::made(comm).select(selection); }
+
+algorithms::Cluster cluster_of(const Communicator& comm) { return Link::made(comm).cluster(); }
+
+std::vector<std::string> backend_names(const Communicator& comm) { return Link::made(comm).backend_names(); }
 
 void prepare_shared_memory(const Communicator& comm, const SharedMemoryOptions& options) {
   TW_EXPECTS(!mpi::attachment(comm), "prepare_shared_memory() must come before the first collective on '", comm.name(), "'");

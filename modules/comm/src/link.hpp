@@ -6,12 +6,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tw/algorithms/selection.hpp>
 #include <tw/comm/backend.hpp>
 #include <tw/mpi/start_queue.hpp>
 #include <tw/shared_memory/channel.hpp>
 #include <vector>
 
 #include "node_memory.hpp"
+#include "nodes.hpp"
 
 namespace tw {
 
@@ -39,8 +41,13 @@ class Link {
 
   // Of a link that is made.
 
-  /// The backend for a `collective` in the host's memory: the one that was chosen, where it can do it, or the first that can.
-  Backend& backend(Collective collective) const { return *for_collective_[static_cast<size_t>(collective)]; }
+  /// The backend for `call` in the host's memory: the one that was chosen, where it can do it; else the one that the selection says; or the first
+  /// that can.
+  Backend& backend(const Call& call) const;
+  const algorithms::Selection& selection() const noexcept { return selection_; }
+  void select(const algorithms::Selection& selection);
+  algorithms::Cluster cluster() const;
+  std::vector<std::string> backend_names() const;
   /// Adds what can do `call`.
   void list(const Call& call, std::vector<Availability>& all) const;
   void choose(const std::optional<std::string>& name);
@@ -51,6 +58,7 @@ class Link {
  private:
   class Making;
   Backend* device_backend(const Call& call) const;
+  void find_takers();
   /// Of every rank, for all.
   struct Facts {
     int64_t slot_bytes;
@@ -71,8 +79,9 @@ class Link {
   Facts mine_;
   std::vector<Facts> facts_;                 // by rank
   std::unique_ptr<mpi::Transfer> exchange_;  // of them
-  std::unique_ptr<NodeMemory> memory_;       // while it is made
-  std::exception_ptr failure_;               // of the making, for all that wait for it
+  std::optional<Nodes> nodes_;
+  std::unique_ptr<NodeMemory> memory_;  // while it is made
+  std::exception_ptr failure_;          // of the making, for all that wait for it
   std::atomic<bool> made_ = false;
   mpi::StartQueue queue_;  // of the calls
 
@@ -81,7 +90,13 @@ class Link {
   std::vector<std::unique_ptr<Backend>> device_backends_;
   std::optional<std::string> chosen_;
   std::optional<std::string> chosen_for_devices_;
-  std::array<Backend*, collectives> for_collective_{};
+  algorithms::Selection selection_{{}};
+  /// The selection's lines, or one line without limit.
+  struct Taker {
+    int64_t largest_bytes;
+    Backend* backend;
+  };
+  std::array<std::vector<Taker>, collectives> takers_;
 };
 
 }  // namespace tw

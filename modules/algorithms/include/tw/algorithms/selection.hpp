@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <string>
 #include <tw/algorithms/price.hpp>
@@ -23,7 +24,8 @@ class Selection {
  public:
   /// By formula: the way of the lowest price, or MPI's own where more than half of that is latency, since its path for small messages is shorter than
   /// ours.
-  static Selection by_price(const Cluster& cluster);
+  /// @param can whether a way can be gone; empty: all can
+  static Selection by_price(const Cluster& cluster, const std::function<bool(std::string_view way, Collective)>& can = {});
 
   /// One that was saved. @throws ConfigError, naming file and line, where it is for other nodes or ranks than `cluster` has, or for a collective or a
   /// backend that there is not

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tw/algorithms/selection.hpp>
 #include <tw/base/call.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/mpi/engine.hpp>
@@ -60,19 +61,30 @@ struct Availability {
   std::string backend;
   bool on_device;       ///< of tensors on a device; there "staged" is all backends of the host together
   std::string why_not;  ///< empty: available
-  bool chosen = false;  ///< the one that calls go to
+  bool chosen = false;  ///< calls go to it, of some size at least
 };
 
 /// Every collective x backend on this communicator, of tensors of the host, then on the device of LibTorch's accelerator if this machine has one.
 /// Collective.
 std::vector<Availability> availability(const Communicator& comm);
 
-/// Sends the collectives of `comm` to the backend of this name where it can do them. By default a collective goes to the first in this order that
-/// can. Every rank must choose the same. Collective.
-/// @param name "shared_memory" or "mpi" for tensors of the host, and for what is staged; "nccl", "ipc" (memory of devices that ranks of a node
-/// share), "direct" (an MPI that takes pointers to a device) or "staged" for tensors on a device; nothing: the default of both. @throws ContractError
-/// for an unknown name.
+/// Sends the collectives of `comm` to the backend of this name where it can do them, whatever their size; the others go where selection() says, or to
+/// the first in the order of availability() that can. Every rank must choose the same. Collective.
+/// @param name for tensors of the host, and for what is staged, "shared_memory", "mpi", "hierarchical" (in nodes through their memory, between them
+/// by messages), or an algorithm over messages: "ring", "recursive_doubling", "circulant", "tree", "chain", "pairwise", "bruck"; for tensors on a
+/// device "nccl", "ipc" (memory of devices that ranks of a node share), "direct" (an MPI that takes pointers to a device) or "staged"; nothing: the
+/// default of both. @throws ContractError for an unknown name.
 void choose_backend(const Communicator& comm, const std::optional<std::string>& name);
+
+/// Which backend does which collective of which size of tensors of the host. By default by formula, of a network of 1 Gbit/s. Collective.
+const algorithms::Selection& selection(const Communicator& comm);
+/// Replaces it; what a backend cannot do goes to the first that can. Every rank must give the same. Collective. @throws ContractError for a backend
+/// that there is not.
+void select_backends(const Communicator& comm, const algorithms::Selection& selection);
+/// The cluster that the ranks of `comm` make, with the ranks of the node that has the most. Collective.
+algorithms::Cluster cluster_of(const Communicator& comm);
+/// The names that a selection may have. Collective.
+std::vector<std::string> backend_names(const Communicator& comm);
 
 /// Sizes of what the ranks of a node share.
 struct SharedMemoryOptions {
