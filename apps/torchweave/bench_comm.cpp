@@ -8,6 +8,7 @@
 #include <iostream>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
+#include <tw/base/replace_file.hpp>
 #include <tw/base/suggest.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/backend.hpp>
@@ -18,7 +19,9 @@
 #include <tw/mpi/topology.hpp>
 
 #include "bench_operations.hpp"
+#include "bench_predict.hpp"
 #include "bench_report.hpp"
+#include "bench_tune.hpp"
 
 namespace tw::tool {
 namespace {
@@ -32,7 +35,8 @@ constexpr const char* how_measured =
     "gather or scatter. Algorithm bandwidth is n / t. Bus bandwidth is what each rank's link has to carry: with p ranks 2n(p-1)/p / t of\n"
     "allreduce, n(p-1)/p / t of reduce_scatter and allgather, n / t of the others.\n"
     "\n"
-    "Backends: shared_memory; shared_memory/in_place, the same on tensors that were made by shared_tensor(); mpi. With --compare mpi each takes\n"
+    "Backends: shared_memory; shared_memory/in_place, the same on tensors that were made by shared_tensor(); mpi; hierarchical and algorithms over\n"
+    "messages, see docs/clusters.md. With --compare mpi each takes\n"
     "turns with MPI's own blocking call on ordinary memory, round by round, and who begins alternates; the ratio is MPI's time / the backend's.";
 
 struct BenchArguments {
@@ -44,6 +48,8 @@ struct BenchArguments {
   std::string compare;
   std::string json;
   std::string svg;
+  std::string tune;
+  std::string predict;
 };
 
 /// A backend, with a communicator whose collectives go to it.
@@ -121,6 +127,8 @@ class Bench {
   Bench(const Communicator& comm, const BenchArguments& arguments, const std::vector<Lane>& lanes, BenchReport* report)
       : comm_(comm), native_(comm.dup()), arguments_(arguments), lanes_(lanes), report_(report) {}
 
+  const Tuning& tuning() const noexcept { return tuning_; }
+
   void run(Collective operation) {
     if (report_ != nullptr) report_->begin_operation(operation);
     std::vector<const Lane*> able;
@@ -162,6 +170,7 @@ class Bench {
       measured.baseline = summarise(contestants[1].us);
       baseline_us.insert(baseline_us.end(), contestants[1].us.begin(), contestants[1].us.end());
     }
+    tuning_.add(measured);
     if (report_ != nullptr) report_->add(measured);
   }
 
@@ -170,6 +179,7 @@ class Bench {
   const BenchArguments& arguments_;
   const std::vector<Lane>& lanes_;
   BenchReport* report_;
+  Tuning tuning_;
 };
 
 // The `names` that were asked for, or all that are known.
@@ -196,6 +206,14 @@ void run_bench_comm(const BenchArguments& arguments, const Environment& mpi) {
   std::vector<std::string> known_operations;
   for (const Collective operation : bench_operations()) known_operations.push_back(bench_name(operation));
   const auto operations = choose("--op", arguments.operations, known_operations);
+  if (!arguments.predict.empty()) {
+    on_all_ranks(comm, "predicting", [&] {
+      if (comm.rank() != 0) return;
+      predict(read_cluster(arguments.predict), operations, static_cast<int64_t>(arguments.min_bytes), static_cast<int64_t>(arguments.max_bytes),
+              std::cout);
+    });
+    return;
+  }
   std::vector<Lane> lanes = make_lanes(comm);
   std::vector<std::string> known_backends;
   for (const Lane& lane : lanes) known_backends.push_back(lane.name);
@@ -215,6 +233,13 @@ void run_bench_comm(const BenchArguments& arguments, const Environment& mpi) {
     if (contains(operations, bench_name(operation))) bench.run(operation);
   }
   if (report) report->finish();
+  if (arguments.tune.empty()) return;
+  const algorithms::Cluster cluster = cluster_of(comm);
+  on_all_ranks(comm, "writing the selection of backends", [&] {
+    if (comm.rank() != 0) return;
+    replace_file(arguments.tune, bench.tuning().selection().to_toml(cluster));
+    std::cout << "\nWhat was fastest, in " << arguments.tune << ":\n" << bench.tuning().selection().to_text();
+  });
 }
 
 }  // namespace
@@ -227,7 +252,7 @@ void add_bench(CLI::App& app, Environment& mpi) {
   auto arguments = std::make_shared<BenchArguments>();
   comm->add_option("--op", arguments->operations,
                    "Only these: barrier, broadcast, allreduce, reduce, allgather, reduce_scatter, alltoall, ping_pong");
-  comm->add_option("--backend", arguments->backends, "Only these: shared_memory, shared_memory/in_place, mpi");
+  comm->add_option("--backend", arguments->backends, "Only these: shared_memory, shared_memory/in_place, mpi, hierarchical, ring, circulant, ...");
   const CLI::AsSizeValue size(/*kb_is_1000=*/true);
   comm->add_option("--min-bytes", arguments->min_bytes, "Smallest message, such as 8 or 64KiB")->default_str("8")->transform(size);
   comm->add_option("--max-bytes", arguments->max_bytes, "Largest message; sizes grow by factors of 4 and end with this one")
@@ -238,6 +263,10 @@ void add_bench(CLI::App& app, Environment& mpi) {
   comm->add_option("--compare", arguments->compare, "mpi: the ratio to MPI's own calls, measured in turns")->check(CLI::IsMember({"mpi"}));
   comm->add_option("--json", arguments->json, "File for one JSON object a measurement, a line each");
   comm->add_option("--svg", arguments->svg, "File for a chart of the bus bandwidth");
+  comm->add_option("--tune", arguments->tune, "File for the selection of what was fastest, for mesh.selection of a run on as many nodes and ranks");
+  comm->add_option("--predict", arguments->predict,
+                   "Measure nothing, but say by formula what operations take on the cluster that this file describes: nodes, ranks_per_node, and "
+                   "latency_us and gbit_per_second of `between` nodes and `within` one");
   comm->footer(how_measured);
   comm->callback([arguments, &mpi] { run_bench_comm(*arguments, mpi); });
 }

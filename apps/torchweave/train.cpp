@@ -11,6 +11,7 @@
 #include <tw/base/log.hpp>
 #include <tw/base/terminal.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/comm/backend.hpp>
 #include <tw/comm/device.hpp>
 #include <tw/comm/mesh.hpp>
 #include <tw/comm/threads.hpp>
@@ -50,10 +51,22 @@ TrainConfig read_config(const TrainArguments& arguments, bool print) {
   return read;
 }
 
+// For `comm` and what is made of it.
+void select_backends_for(const TrainConfig& config, const Communicator& comm) {
+  const algorithms::Cluster cluster = cluster_of(comm);
+  if (!config.mesh.selection.empty()) {
+    const std::vector<std::string> backends = backend_names(comm);
+    select_backends(comm, on_all_ranks(comm, "reading the selection of backends",
+                                       [&] { return algorithms::Selection::from_file(config.mesh.selection, cluster, backends); }));
+  }
+  if (comm.rank() == 0 && cluster.nodes > 1) log_info("backends across ", cluster.nodes, " nodes:\n", selection(comm).to_text());
+}
+
 void run_train(const TrainArguments& arguments, const Environment& mpi) {
   const Communicator comm = mpi.world().dup();
   const bool first = comm.rank() == 0;
   TrainConfig config = read_config(arguments, first);
+  select_backends_for(config, comm);
   const Mesh mesh = make_train_mesh(config, comm);
   const c10::Device device = device_of_rank(comm, config.model.device);
   set_threads_per_rank(find_topology(comm));

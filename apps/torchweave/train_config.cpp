@@ -68,6 +68,8 @@ void visit(MeshOptions& mesh, OptionVisitor& visitor) {
   visitor.field("layer", mesh.layer, count_from(1), {.meaning = "that hold one model together, its layers in parallel", .unit = "ranks"});
   visitor.field("stage", mesh.stage, count_from(1),
                 {.meaning = "that hold one model together, in stages of a pipeline and their replicas", .unit = "ranks"});
+  visitor.field("selection", mesh.selection,
+                {.meaning = "a file of `torchweave bench comm --tune`, which says what backend does which collective; empty: by formula"});
 }
 
 void visit(StageOptions& pipeline, OptionVisitor& visitor) {

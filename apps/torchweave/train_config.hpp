@@ -45,9 +45,10 @@ void visit(OptimizerOptions& optimizer, OptionVisitor& visitor);
 
 /// How many ranks lie along each axis.
 struct MeshOptions {
-  int64_t data = 0;   ///< take different samples; 0: as many as are left
-  int64_t layer = 1;  ///< hold one model together, its layers in parallel
-  int64_t stage = 1;  ///< hold one model together, in stages of a pipeline and their replicas
+  int64_t data = 0;                      ///< take different samples; 0: as many as are left
+  int64_t layer = 1;                     ///< hold one model together, its layers in parallel
+  int64_t stage = 1;                     ///< hold one model together, in stages of a pipeline and their replicas
+  std::filesystem::path selection = {};  ///< of backends, by `torchweave bench comm --tune`; empty: by price
 };
 void visit(MeshOptions& mesh, OptionVisitor& visitor);
 

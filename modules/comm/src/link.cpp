@@ -174,12 +174,26 @@ void Link::finish(const Communicator& comm) {
   const auto next_sequence = std::make_shared<int64_t>(0);
   backends_.push_back(make_hierarchical_backend(comm, channel_, mine_.flat_bytes, *nodes_, next_sequence));
   for (auto& backend : make_plan_backends(comm, next_sequence)) backends_.push_back(std::move(backend));
-  selection_ = algorithms::Selection::by_price(cluster(), [this](std::string_view way, Collective collective) {
+  selection_ = first_selection(comm);
+  choose(std::nullopt);
+  made_ = true;
+}
+
+// What was selected for the communicator that this one was made of, where both have as many nodes and ranks; else by price.
+algorithms::Selection Link::first_selection(const Communicator& comm) {
+  const algorithms::Cluster mine = cluster();
+  for (const std::shared_ptr<void>& attached : mpi::attachments_above(comm)) {
+    const auto& above = *static_cast<const Link*>(attached.get());
+    if (!above.made_ || !above.is_selected_) continue;
+    const algorithms::Cluster theirs = above.cluster();
+    if (theirs.nodes != mine.nodes || theirs.ranks_per_node != mine.ranks_per_node) break;
+    is_selected_ = true;
+    return above.selection_;
+  }
+  return algorithms::Selection::by_price(mine, [this](std::string_view way, Collective collective) {
     const auto found = std::find_if(backends_.begin(), backends_.end(), [&](const auto& backend) { return backend->name() == way; });
     return found != backends_.end() && (*found)->why_not({.collective = collective}).empty();
   });
-  choose(std::nullopt);
-  made_ = true;
 }
 
 namespace {
@@ -241,6 +255,7 @@ void Link::select(const algorithms::Selection& selection) {
     TW_EXPECTS(has(backends_, choice.backend), "there is no backend '", choice.backend, "' to select; there are ", join(backend_names()));
   }
   selection_ = selection;
+  is_selected_ = true;
   find_takers();
 }
 

@@ -59,6 +59,7 @@ class Link {
   class Making;
   Backend* device_backend(const Call& call) const;
   void find_takers();
+  algorithms::Selection first_selection(const Communicator& comm);
   /// Of every rank, for all.
   struct Facts {
     int64_t slot_bytes;
@@ -91,6 +92,7 @@ class Link {
   std::optional<std::string> chosen_;
   std::optional<std::string> chosen_for_devices_;
   algorithms::Selection selection_{{}};
+  bool is_selected_ = false;  // by the user
   /// The selection's lines, or one line without limit.
   struct Taker {
     int64_t largest_bytes;

@@ -68,6 +68,13 @@ const CommunicatorState* CommunicatorState::revoked_ancestor() const noexcept {
 }
 
 std::shared_ptr<void>& attachment(const Communicator& comm) noexcept { return comm.state()->attachment; }
+std::vector<std::shared_ptr<void>> attachments_above(const Communicator& comm) {
+  std::vector<std::shared_ptr<void>> all;
+  for (const CommunicatorState* state = comm.state()->parent.get(); state != nullptr; state = state->parent.get()) {
+    if (state->attachment) all.push_back(state->attachment);
+  }
+  return all;
+}
 void while_at_rest(const Communicator& comm, const std::function<void()>& change) { comm.state()->runtime->engine().while_at_rest(change); }
 
 // What was called before there was a board is written now.

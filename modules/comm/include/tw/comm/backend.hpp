@@ -78,8 +78,8 @@ void choose_backend(const Communicator& comm, const std::optional<std::string>& 
 
 /// Which backend does which collective of which size of tensors of the host. By default by formula, of a network of 1 Gbit/s. Collective.
 const algorithms::Selection& selection(const Communicator& comm);
-/// Replaces it; what a backend cannot do goes to the first that can. Every rank must give the same. Collective. @throws ContractError for a backend
-/// that there is not.
+/// Replaces it, for `comm` and for communicators that are made of it later and have as many nodes and ranks; what a backend cannot do goes to the
+/// first that can. Every rank must give the same. Collective. @throws ContractError for a backend that there is not.
 void select_backends(const Communicator& comm, const algorithms::Selection& selection);
 /// The cluster that the ranks of `comm` make, with the ranks of the node that has the most. Collective.
 algorithms::Cluster cluster_of(const Communicator& comm);

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <vector>
 #include <tw/mpi/communicator.hpp>
 
 namespace tw::mpi {
@@ -17,6 +18,8 @@ void expect_rank(const Communicator& comm, Rank rank);
 void expect_own_thread(const Communicator& comm);
 /// What a floor above keeps for this communicator, for as long as it lives. Null at first.
 std::shared_ptr<void>& attachment(const Communicator& comm) noexcept;
+/// Those of the communicators that `comm` was made of, the nearest first. Null ones are left out.
+std::vector<std::shared_ptr<void>> attachments_above(const Communicator& comm);
 /// A collective of `comm` that was called, and that MPI does not know of yet. MPI matches calls by their order: the blocking calls of this floor wait
 /// until there is none.
 class Deferred {
