@@ -15,10 +15,10 @@ bench() {  # bench SUBJECT COMMAND...
   "$@" | tee -a build/bench.jsonl
 }
 
-two_hosts() {  # two_hosts RATE PROGRAM ARGUMENTS...
-  local rate=$1 program=$2
-  shift 2
-  tests/cluster/hosts.sh --ranks 1,1 --rate "$rate" --timeout 600 -- "$PWD/$build/bin/$program" "$@" "$rate" || [ $? -eq 77 ]
+hosts() {  # hosts RANKS RATE PROGRAM ARGUMENTS...
+  local ranks=$1 rate=$2 program=$3
+  shift 3
+  tests/cluster/hosts.sh --ranks "$ranks" --rate "$rate" --timeout 600 -- "$PWD/$build/bin/$program" "$@" "$rate" || [ $? -eq 77 ]
 }
 
 bench data mpirun -n 2 "$build/bin/bench_data"
@@ -45,8 +45,9 @@ bench comm mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_comm" comm/
 bench comm mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_comm" comm/allreduce_shared
 bench state mpirun -n 1 "$build/bin/bench_state" "$PWD/build"
 for rate in 1gbit 100mbit; do
-  for driver in inlined thread; do bench overlap two_hosts $rate bench_overlap $driver; done
-  bench data_parallel two_hosts $rate bench_slow_network
-  bench parameter_server two_hosts $rate bench_parameter_server two_hosts
+  for driver in inlined thread; do bench overlap hosts 1,1 $rate bench_overlap $driver; done
+  bench data_parallel hosts 1,1 $rate bench_slow_network
+  bench parameter_server hosts 1,1 $rate bench_parameter_server two_hosts
 done
+for ranks in 2,2 1,1,1,1; do bench comm hosts $ranks 1gbit bench_across_hosts; done
 echo "written to build/bench.jsonl"
