@@ -170,6 +170,10 @@ bool ChildProcess::has_exited() const {
   return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_;
 }
 
+void ChildProcess::signal(int number) const {
+  if (!ended_) ::kill(pid_, number);
+}
+
 void ChildProcess::terminate() const {
   if (!ended_) ::kill(-pid_, SIGTERM);
 }
@@ -188,6 +192,11 @@ void ChildProcess::bury() {
     if (gone < 0 && errno != EINTR) break;
   }
   ended_ = true;
+}
+
+std::optional<int> ChildProcess::exit_code() const {
+  if (!ended_ || !WIFEXITED(status_)) return {};
+  return WEXITSTATUS(status_);
 }
 
 std::string ChildProcess::failure() const {

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,11 +24,15 @@ class ChildProcess {
   std::vector<std::string> read_lines(std::chrono::milliseconds patience);
   /// Whether it has ended, and all of its lines were read.
   bool ended() const noexcept { return ended_; }
+  /// Sends the program, and not its group, a signal.
+  void signal(int number) const;
   /// Asks the group to end, by SIGTERM.
   void terminate() const;
   /// Ends the group, by SIGKILL.
   void kill();
 
+  /// Nothing: a signal ended it, or it has not ended.
+  std::optional<int> exit_code() const;
   /// How it ended: "exit code 3", "signal 9 (Killed)"; empty: well, or not yet.
   std::string failure() const;
   /// The last line that it wrote to standard error that is not empty.

@@ -2,6 +2,7 @@
 #include "commands.hpp"
 #include "ending.hpp"
 #include "gpu_direct.hpp"
+#include "launch.hpp"
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/util/Exception.h>
@@ -69,6 +70,7 @@ int main(int argc, char** argv) {
   if (is_gpu_direct_test(argc, argv)) {
     return tw::tool::run_gpu_direct([&](const auto& test) { test(tw::Environment(argc, argv)); });
   }
+  if (tw::tool::is_launch(argc, argv)) return tw::tool::run_launch(argc, argv);
   // Autograd's threads reduce gradients that lie on a device.
   const bool has_devices = at::accelerator::deviceCount() > 0;
   tw::Environment mpi(argc, argv, {.thread_level = has_devices ? tw::ThreadLevel::serialized : tw::ThreadLevel::funneled});
@@ -83,6 +85,7 @@ int main(int argc, char** argv) {
   tw::tool::add_plan(app, mpi);
   tw::tool::add_keys(app, mpi);
   tw::tool::add_doctor(app, mpi);
+  tw::tool::add_launch(app);
   const End end = run(app, argc, argv, mpi.world().rank() == 0);
   ending.meet(end.message, end.exit_code);
   return 0;

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch.hpp"
+
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <thread>
+#include <tw/base/clock.hpp>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/mpi/environment.hpp>
+
+#include "child_process.hpp"
+#include "ending.hpp"
+#include "launch_plan.hpp"
+
+namespace tw::tool {
+namespace {
+
+constexpr const char* about = "Start ranks of a program, and start it again when one dies";
+
+struct LaunchArguments {
+  LaunchOptions job;
+  RestartPolicy policy;
+  std::string hosts;
+  std::string bind = "cores";
+  std::string launcher = "auto";
+  std::string mpiexec;
+  std::string checkpoints;
+  std::vector<std::string> restart_arguments;
+  int grace_s = 60;
+};
+
+std::atomic<int> signals = 0;  // that asked the job to end
+
+void count_signal(int) { ++signals; }
+
+void listen_to_signals() {
+  struct sigaction action = {};
+  action.sa_handler = count_signal;
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) ::sigaction(signal, &action, nullptr);
+}
+
+int cores_here() {
+  cpu_set_t cores;
+  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : static_cast<int>(std::thread::hardware_concurrency());
+}
+
+Launcher find_launcher(const std::string& name) {
+  if (name == "openmpi") return Launcher::open_mpi;
+  if (name == "mpich") return Launcher::mpich;
+  const bool in_slurm = std::getenv("SLURM_JOB_ID") != nullptr;
+  if (name == "slurm" || in_slurm) return Launcher::slurm;
+  return Environment::library_version().find("Open MPI") != std::string::npos ? Launcher::open_mpi : Launcher::mpich;
+}
+
+/// One log for all ranks, and one for each.
+class Logs {
+ public:
+  explicit Logs(const std::string& folder) : folder_(folder) {
+    if (folder_.empty()) return;
+    std::filesystem::create_directories(folder_);
+    merged_ = open("merged.log");
+  }
+
+  void begin(int start) {
+    if (start == 0 || folder_.empty()) return;
+    merged_ << "--- start " << start + 1 << " ---" << std::endl;
+    for (auto& [rank, file] : ranks_) file << "--- start " << start + 1 << " ---" << std::endl;
+  }
+
+  void write(const JobLine& line) {
+    if (folder_.empty()) return;
+    merged_ << (line.rank ? concat("rank ", *line.rank, " | ") : std::string("launcher | ")) << line.text << '\n' << std::flush;
+    if (!line.rank) return;
+    auto [file, is_new] = ranks_.try_emplace(*line.rank);
+    if (is_new) file->second = open(concat("rank_", *line.rank, ".log"));
+    file->second << line.text << '\n' << std::flush;
+  }
+
+ private:
+  std::ofstream open(const std::string& name) const {
+    const std::filesystem::path path = std::filesystem::path(folder_) / name;
+    std::ofstream file(path);
+    if (!file) throw FileError(path, 0, "cannot be written");
+    return file;
+  }
+
+  std::string folder_;
+  std::ofstream merged_;
+  std::map<int, std::ofstream> ranks_;
+};
+
+// Of what lies below `folder`; nothing: nobody looks, or there is nothing.
+std::optional<std::filesystem::file_time_type> newest_in(const std::string& folder) {
+  std::optional<std::filesystem::file_time_type> newest;
+  std::error_code error;
+  if (folder.empty()) return newest;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error)) {
+    const auto time = entry.last_write_time(error);
+    if (!error && (!newest || time > *newest)) newest = time;
+  }
+  return newest;
+}
+
+/// One start, to its end.
+struct End {
+  std::optional<Death> death;  // nothing: it ended well, or was asked to end
+  int exit_code = 0;
+};
+
+// A signal is handed on as SIGUSR1, by which programs of ours save and end; a second one, or the end of patience, ends the job as SIGTERM does.
+End run_once(Launcher launcher, const LaunchArguments& arguments, const std::string& name, Logs& logs) {
+  ChildProcess job("exec " + quoted(command_line(launcher, name, arguments.job)) + " 2>&1");
+  Obituary obituary(launcher);
+  std::optional<Stopwatch> asked;
+  bool ends = false;
+  while (!job.ended()) {
+    for (const std::string& line : job.read_lines(std::chrono::milliseconds(100))) {
+      const JobLine parsed = parse_line(launcher, line);
+      if (!parsed.rank) obituary.read(line);
+      logs.write(parsed);
+      std::cout << parsed.text << std::endl;
+    }
+    if (signals > 0 && !asked) {
+      asked.emplace();
+      job.signal(SIGUSR1);
+    }
+    const bool is_patient = signals < 2 && (!asked || asked->elapsed() < std::chrono::seconds(arguments.grace_s));
+    if (!is_patient && !std::exchange(ends, true)) job.terminate();
+  }
+  if (asked) return {{}, job.exit_code().value_or(1) == 0 ? 0 : static_cast<int>(unfinished)};
+  if (job.failure().empty()) return {};
+  Death death = obituary.death().value_or(Death{.why = job.failure()});
+  return {death, job.exit_code().value_or(1)};
+}
+
+std::string describe(const Death& death) {
+  std::string text = death.rank ? concat("rank ", *death.rank) : std::string("the job");
+  if (!death.host.empty()) text += concat(" on ", death.host);
+  return text + " died: " + death.why;
+}
+
+int launch(LaunchArguments arguments) {
+  const Launcher launcher = find_launcher(arguments.launcher);
+  const std::string name = !arguments.mpiexec.empty() ? arguments.mpiexec : launcher == Launcher::slurm ? "srun" : TW_MPIEXEC;
+  arguments.job.hosts = parse_hosts(arguments.hosts);
+  arguments.job.bind = arguments.bind == "cores";
+  arguments.job.cores = cores_here();
+  arguments.job.is_root = ::geteuid() == 0;
+  const std::vector<std::string> program = arguments.job.program;
+  Logs logs(arguments.job.log_folder);
+  listen_to_signals();
+  std::optional<std::filesystem::file_time_type> newest = newest_in(arguments.checkpoints);
+  for (int start = 0;; ++start) {
+    logs.begin(start);
+    const End end = run_once(launcher, arguments, name, logs);
+    if (!end.death) return end.exit_code;
+    std::optional<bool> progressed;
+    if (const auto now = newest_in(arguments.checkpoints); !arguments.checkpoints.empty()) progressed = std::exchange(newest, now) != now;
+    const NextStart next = next_start(arguments.job, arguments.policy, *end.death, start, progressed);
+    if (!next.give_up_because.empty()) {
+      std::cerr << "torchweave: " << describe(*end.death) << "; " << next.give_up_because << std::endl;
+      return end.exit_code;
+    }
+    std::cerr << "torchweave: " << describe(*end.death) << "; starting again in " << next.wait.count() << " s on " << next.ranks << " ranks"
+              << (next.without_host.empty() ? "" : ", without " + next.without_host) << std::endl;
+    for (const Stopwatch watch; watch.elapsed() < next.wait && signals == 0;) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (signals > 0) return unfinished;
+    arguments.job.hosts = next.hosts;
+    arguments.job.ranks = next.ranks;
+    arguments.job.program = resumed(program, arguments.restart_arguments);
+  }
+}
+
+void describe(CLI::App& app, LaunchArguments& arguments) {
+  app.add_option("-n", arguments.job.ranks, "Ranks; by default as many as --hosts take, or 1")->check(CLI::Range(1, 1000000));
+  app.add_option("--hosts", arguments.hosts,
+                 "Where they run, and how many each takes, such as a:2,b:2; by default here, or where a batch system says");
+  app.add_option("--bind", arguments.bind, "cores: each rank to one of its own, unless there are more ranks than cores; none")
+      ->check(CLI::IsMember({"cores", "none"}));
+  app.add_option("--log-dir", arguments.job.log_folder, "A folder for merged.log, with what all ranks print, and rank_N.log");
+  app.add_option(
+         "--restart", arguments.policy.most_restarts,
+         "Starts again so many times, waiting 1, 2, 4... to 60 s, when a rank dies; without the host that failed, if there are others. `torchweave "
+         "train` and `search` go on from their newest checkpoint")
+      ->check(CLI::Range(0, 1000000));
+  app.add_option("--min-ranks", arguments.policy.min_ranks, "With fewer ranks than these it is not started without a host")
+      ->check(CLI::Range(1, 1000000));
+  app.add_option("--checkpoints", arguments.checkpoints,
+                 "The folder of the job's checkpoints: where nothing in it is newer than at the death before, the job is given up");
+  app.add_option("--restart-args", arguments.restart_arguments, "Arguments more of starts after the first, for programs of one's own");
+  app.add_option("--grace", arguments.grace_s, "Seconds that the job has to save and end after a signal, which it gets as SIGUSR1")
+      ->check(CLI::Range(1, 86400));
+  app.add_option("--launcher", arguments.launcher, "What starts ranks: the launcher of the MPI that this was built with, or srun in a job of Slurm's")
+      ->check(CLI::IsMember({"auto", "openmpi", "mpich", "slurm"}));
+  app.add_option("--mpiexec", arguments.mpiexec, "The launcher's program");
+  const auto wrapper = [&](const char* name, const char* meaning) {
+    app.add_flag_callback(concat("--", name), [&arguments, name] { arguments.job.wrapper = name; }, meaning);
+  };
+  wrapper("gdb", "Run each rank in gdb, which prints a backtrace where it crashes");
+  wrapper("valgrind", "Run each rank in valgrind");
+  wrapper("perf", "Record each rank with perf, into perf.RANK.data");
+  app.add_option("program", arguments.job.program, "The program and its arguments, after --")->required();
+  app.positionals_at_end();
+  app.footer("Exit codes: that of the job; 75 where a signal ended it, and it can be gone on with.");
+}
+
+}  // namespace
+
+bool is_launch(int argc, char** argv) { return argc > 1 && std::string_view(argv[1]) == "launch"; }
+
+int run_launch(int argc, char** argv) {
+  CLI::App app(about, "torchweave launch");
+  LaunchArguments arguments;
+  describe(app, arguments);
+  try {
+    app.parse(argc - 1, argv + 1);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  try {
+    return launch(std::move(arguments));
+  } catch (const std::exception& error) {
+    std::cerr << "torchweave: " << error.what() << std::endl;
+    return 1;
+  }
+}
+
+void add_launch(CLI::App& app) { app.add_subcommand("launch", about); }
+
+}  // namespace tw::tool

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch_plan.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <regex>
+#include <sstream>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+
+namespace tw::tool {
+namespace {
+
+std::string list_of(const std::vector<Host>& hosts, bool with_slots) {
+  std::string list;
+  for (const Host& host : hosts) {
+    list += (list.empty() ? "" : ",") + host.name;
+    if (with_slots) list += concat(":", host.slots);
+  }
+  return list;
+}
+
+// Ranks on this machine, if all are here.
+bool is_crowded(const LaunchOptions& options) { return options.hosts.empty() && ranks_of(options) > options.cores; }
+
+void append(std::vector<std::string>& words, const std::vector<std::string>& more) { words.insert(words.end(), more.begin(), more.end()); }
+
+std::vector<std::string> open_mpi_words(const LaunchOptions& options) {
+  std::vector<std::string> words;
+  if (options.is_root) words.emplace_back("--allow-run-as-root");
+  if (!options.hosts.empty()) append(words, {"-host", list_of(options.hosts, true)});
+  if (options.bind && !is_crowded(options)) {
+    append(words, {"--bind-to", "core", "--map-by", "slot"});
+  } else {
+    append(words, {"--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"});
+  }
+  append(words, {"--tag-output"});
+  return words;
+}
+
+std::vector<std::string> mpich_words(const LaunchOptions& options) {
+  std::vector<std::string> words;
+  if (!options.hosts.empty()) append(words, {"-hosts", list_of(options.hosts, true)});
+  append(words, {"-bind-to", options.bind && !is_crowded(options) ? "core" : "none", "-prepend-rank"});
+  return words;
+}
+
+std::vector<std::string> slurm_words(const LaunchOptions& options) {
+  std::vector<std::string> words;
+  if (!options.hosts.empty()) append(words, {concat("--nodelist=", list_of(options.hosts, false))});
+  append(words, {options.bind && !is_crowded(options) ? "--cpu-bind=cores" : "--cpu-bind=none", "--label", "--kill-on-bad-exit=1"});
+  return words;
+}
+
+const char* rank_variable(Launcher launcher) {
+  switch (launcher) {
+    case Launcher::open_mpi: return "OMPI_COMM_WORLD_RANK";
+    case Launcher::mpich: return "PMI_RANK";
+    case Launcher::slurm: return "SLURM_PROCID";
+  }
+  return "";
+}
+
+std::vector<std::string> wrapper_words(Launcher launcher, const LaunchOptions& options) {
+  if (options.wrapper == "gdb") return {"gdb", "-q", "-batch", "-ex", "run", "-ex", "backtrace", "--args"};
+  if (options.wrapper == "valgrind") return {"valgrind", "--error-exitcode=1"};
+  if (options.wrapper == "perf") {
+    const std::string file = concat(options.log_folder.empty() ? "." : options.log_folder, "/perf.$", rank_variable(launcher), ".data");
+    return {"sh", "-c", concat("exec perf record -q -o \"", file, "\" \"$@\""), "perf"};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<Host> parse_hosts(const std::string& list) {
+  static const std::regex form("([A-Za-z0-9._-]+)(:([1-9][0-9]{0,5}))?");
+  std::vector<Host> hosts;
+  std::istringstream in(list);
+  for (std::string word; std::getline(in, word, ',');) {
+    std::smatch match;
+    if (!std::regex_match(word, match, form))
+      throw Error(concat("'", word, "' is no host: hosts are given as a:2,b:4, a name and how many ranks it takes"));
+    hosts.push_back({match[1], match[3].matched ? std::stoi(match[3]) : 1});
+  }
+  return hosts;
+}
+
+int ranks_of(const LaunchOptions& options) {
+  if (options.ranks > 0) return options.ranks;
+  int slots = 0;
+  for (const Host& host : options.hosts) slots += host.slots;
+  return std::max(1, slots);
+}
+
+std::vector<std::string> command_line(Launcher launcher, const std::string& name, const LaunchOptions& options) {
+  std::vector<std::string> words{name, "-n", concat(ranks_of(options))};
+  switch (launcher) {
+    case Launcher::open_mpi: append(words, open_mpi_words(options)); break;
+    case Launcher::mpich: append(words, mpich_words(options)); break;
+    case Launcher::slurm: append(words, slurm_words(options)); break;
+  }
+  append(words, wrapper_words(launcher, options));
+  append(words, options.program);
+  return words;
+}
+
+std::string quoted(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    line += line.empty() ? "'" : " '";
+    for (const char character : word) line += character == '\'' ? std::string("'\\''") : std::string(1, character);
+    line += '\'';
+  }
+  return line;
+}
+
+JobLine parse_line(Launcher launcher, const std::string& line) {
+  static const std::regex open_mpi(R"(\[\d+,(\d+)\]<std(?:out|err)>: ?(.*))");
+  static const std::regex mpich(R"(\[(\d+)\] (.*))");
+  static const std::regex slurm(R"( *(\d+): (.*))");
+  std::smatch match;
+  const std::regex& form = launcher == Launcher::open_mpi ? open_mpi : launcher == Launcher::mpich ? mpich : slurm;
+  if (!std::regex_match(line, match, form)) return {{}, line};
+  return {std::stoi(match[1]), match[2]};
+}
+
+void Obituary::read(const std::string& line) {
+  if (death_) return;
+  static const std::regex by_signal(R"(.*process rank (\d+) with PID \d+ on node (\S+) exited on (signal (\d+) .*)\.)");
+  static const std::regex process(R"( *Process name: \[\[\d+,\d+\],(\d+)\].*)");
+  static const std::regex code(R"( *Exit code: +(\d+).*)");
+  static const std::regex lost(R"(.*Remote daemon: .* on node (\S+).*)");
+  static const std::regex mpich_host(R"(=   PID \d+ RUNNING AT (\S+).*)");
+  static const std::regex mpich_code(R"(=   EXIT CODE: (\d+).*)");
+  static const std::regex slurm_end(R"(srun: error: (\S+): task (\d+): (.*))");
+  std::smatch match;
+  const auto kills = [](int signal) { return signal == 9 || signal == 7; };  // SIGKILL: out of memory, a power cut; SIGBUS: bad memory
+  if (std::regex_match(line, match, by_signal)) {
+    death_ = Death{std::stoi(match[1]), match[2], match[3], kills(std::stoi(match[4]))};
+  } else if (std::regex_match(line, match, process)) {
+    named_ = std::stoi(match[1]);
+  } else if (named_ && std::regex_match(line, match, code)) {
+    death_ = Death{named_, "", concat("exit code ", match[1].str()), false};
+  } else if (std::regex_match(line, match, lost)) {
+    death_ = Death{{}, match[1], "it does not answer any more", true};
+  } else if (launcher_ == Launcher::mpich && std::regex_match(line, match, mpich_host)) {
+    host_ = match[1];
+  } else if (launcher_ == Launcher::mpich && std::regex_match(line, match, mpich_code)) {
+    const int number = std::stoi(match[1]);
+    death_ = Death{{}, host_, number < 128 && number > 0 && kills(number) ? concat("signal ", number) : concat("exit code ", number), kills(number)};
+  } else if (launcher_ == Launcher::slurm && std::regex_match(line, match, slurm_end)) {
+    death_ = Death{std::stoi(match[2]), match[1], match[3], match[3] == "Killed"};
+  }
+}
+
+NextStart next_start(const LaunchOptions& options, const RestartPolicy& policy, const Death& death, int restarts, std::optional<bool> progressed) {
+  constexpr int64_t longest_wait = 60;
+  if (restarts >= policy.most_restarts) {
+    return {.give_up_because = policy.most_restarts == 0 ? "it is not to be started again" : concat("it was started again ", restarts, " times")};
+  }
+  if (restarts > 0 && progressed == false) return {.give_up_because = "it has made no checkpoint since the death before"};
+  NextStart next{
+      .wait = std::chrono::seconds(std::min(longest_wait, int64_t{1} << std::min(restarts, 10))), .hosts = options.hosts, .ranks = ranks_of(options)};
+  if (!death.of_host || death.host.empty()) return next;
+  LaunchOptions rest = options;
+  std::erase_if(rest.hosts, [&](const Host& host) { return host.name == death.host; });
+  int slots = 0;
+  for (const Host& host : rest.hosts) slots += host.slots;
+  if (rest.hosts.size() == options.hosts.size() || slots < policy.min_ranks || slots == 0) return next;
+  next.hosts = rest.hosts;
+  next.ranks = std::min(next.ranks, slots);
+  next.without_host = death.host;
+  return next;
+}
+
+std::vector<std::string> resumed(const std::vector<std::string>& program, const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = program;
+  const bool is_ours = !words.empty() && std::filesystem::path(words[0]).filename() == "torchweave";
+  if (is_ours && words.size() > 1 && words[1] == "train" && std::find(words.begin(), words.end(), "--resume") == words.end()) {
+    std::erase(words, "--fresh");
+    words.emplace_back("--resume");
+  }
+  if (is_ours && words.size() > 1 && words[1] == "search") std::erase(words, "--fresh");
+  append(words, arguments);
+  return words;
+}
+
+}  // namespace tw::tool

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `torchweave launch` makes of its options, of what the launcher of MPI prints, and of deaths. Pure.
+#pragma once
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tw::tool {
+
+enum class Launcher { open_mpi, mpich, slurm };
+
+/// Where ranks may run.
+struct Host {
+  std::string name;
+  int slots = 1;
+  bool operator==(const Host&) const = default;
+};
+/// "a:2,b". @throws Error, naming what is no host
+std::vector<Host> parse_hosts(const std::string& list);
+
+struct LaunchOptions {
+  int ranks = 0;            ///< 0: as many as hosts have slots
+  std::vector<Host> hosts;  ///< empty: this machine, or what a batch system has given
+  bool bind = true;         ///< each rank to a core of its own, unless there are more ranks than cores
+  int cores = 1;            ///< of this machine
+  std::string wrapper;      ///< "gdb", "valgrind" or "perf" around each rank; empty: none
+  std::string log_folder;   ///< for what a wrapper writes
+  bool is_root = false;
+  std::vector<std::string> program;
+};
+
+int ranks_of(const LaunchOptions& options);
+
+/// Of the whole job, for execvp(). `name` is that of the launcher's program.
+std::vector<std::string> command_line(Launcher launcher, const std::string& name, const LaunchOptions& options);
+
+/// `words` as one line for /bin/sh.
+std::string quoted(const std::vector<std::string>& words);
+
+/// A line of a job, of a rank where the launcher says of which.
+struct JobLine {
+  std::optional<int> rank;
+  std::string text;
+  bool operator==(const JobLine&) const = default;
+};
+JobLine parse_line(Launcher launcher, const std::string& line);
+
+/// Who died first, as far as the launcher tells.
+struct Death {
+  std::optional<int> rank = {};
+  std::string host = {};  ///< empty: not known
+  std::string why = {};   ///< such as "signal 9 (Killed)"
+  bool of_host = false;   ///< by what is not the program's doing: a signal that ends without asking, a host that does not answer
+  bool operator==(const Death&) const = default;
+};
+
+/// Reads what the launcher says of deaths, line by line; the first one counts.
+class Obituary {
+ public:
+  explicit Obituary(Launcher launcher) : launcher_(launcher) {}
+  /// @param line of the launcher's own
+  void read(const std::string& line);
+  const std::optional<Death>& death() const noexcept { return death_; }
+
+ private:
+  Launcher launcher_;
+  std::optional<Death> death_;
+  std::optional<int> named_;  // a rank that the next line is about
+  std::string host_;
+};
+
+struct RestartPolicy {
+  int most_restarts = 0;
+  int min_ranks = 1;  ///< fewer are not worth a start without the host that failed
+};
+
+/// What comes after a death: another start, after a while and on these hosts; or none, and why.
+struct NextStart {
+  std::string give_up_because = {};  ///< empty: start
+  std::chrono::seconds wait{0};
+  std::vector<Host> hosts = {};
+  int ranks = 0;
+  std::string without_host = {};
+};
+/// @param restarts so far. @param progressed whether checkpoints are newer than at the death before; nothing: nobody looks
+NextStart next_start(const LaunchOptions& options, const RestartPolicy& policy, const Death& death, int restarts, std::optional<bool> progressed);
+
+/// The program of a start after the first: torchweave goes on where it was, others get `arguments` as well.
+std::vector<std::string> resumed(const std::vector<std::string>& program, const std::vector<std::string>& arguments);
+
+}  // namespace tw::tool

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch_plan.hpp"
+
+#include "message_of.hpp"
+
+#include <gtest/gtest.h>
+
+namespace launch_plan_test {
+
+using namespace tw::tool;
+using tw::testing::message_of;
+using Words = std::vector<std::string>;
+
+LaunchOptions job(int ranks, const std::string& hosts = "") {
+  return {.ranks = ranks, .hosts = parse_hosts(hosts), .cores = 4, .wrapper = "", .log_folder = "", .program = {"prog", "a b"}};
+}
+
+std::string line(Launcher launcher, const LaunchOptions& options) {
+  std::string all;
+  for (const std::string& word : command_line(launcher, "run", options)) all += (all.empty() ? "" : " ") + word;
+  return all;
+}
+
+TEST(Launch, ReadsHosts) {
+  EXPECT_EQ(parse_hosts("a:2,b"), (std::vector<Host>{{"a", 2}, {"b", 1}}));
+  EXPECT_EQ(ranks_of(job(0, "a:2,b")), 3);
+  EXPECT_EQ(ranks_of(job(0)), 1);
+  for (const char* wrong : {"a:0", "a b", "a,,b", "a:x"})
+    EXPECT_NE(message_of([&] { (void)parse_hosts(wrong); }).find("is no host"), std::string::npos) << wrong;
+}
+
+TEST(Launch, SpeaksEachLaunchersLanguage) {
+  EXPECT_EQ(line(Launcher::open_mpi, job(2)), "run -n 2 --bind-to core --map-by slot --tag-output prog a b");
+  EXPECT_EQ(line(Launcher::open_mpi, job(8)), "run -n 8 --bind-to none --oversubscribe --mca mpi_yield_when_idle 1 --tag-output prog a b");
+  EXPECT_EQ(line(Launcher::open_mpi, job(0, "a:2,b:2")), "run -n 4 -host a:2,b:2 --bind-to core --map-by slot --tag-output prog a b");
+  EXPECT_EQ(line(Launcher::mpich, job(0, "a:2,b:2")), "run -n 4 -hosts a:2,b:2 -bind-to core -prepend-rank prog a b");
+  EXPECT_EQ(line(Launcher::slurm, job(4, "a:2,b:2")), "run -n 4 --nodelist=a,b --cpu-bind=cores --label --kill-on-bad-exit=1 prog a b");
+  LaunchOptions perf = job(1);
+  perf.wrapper = "perf";
+  perf.log_folder = "logs";
+  EXPECT_NE(line(Launcher::slurm, perf).find("sh -c exec perf record -q -o \"logs/perf.$SLURM_PROCID.data\" \"$@\" perf prog"), std::string::npos);
+}
+
+TEST(Launch, QuotesForTheShell) { EXPECT_EQ(quoted({"it's", "a b", ""}), "'it'\\''s' 'a b' ''"); }
+
+TEST(Launch, KnowsWhoseALineIs) {
+  EXPECT_EQ(parse_line(Launcher::open_mpi, "[1,12]<stderr>:loss: 3"), (JobLine{12, "loss: 3"}));
+  EXPECT_EQ(parse_line(Launcher::open_mpi, "[1,0]<stdout>:"), (JobLine{0, ""}));
+  EXPECT_EQ(parse_line(Launcher::mpich, "[3] text [4] more"), (JobLine{3, "text [4] more"}));
+  EXPECT_EQ(parse_line(Launcher::slurm, " 3: text: more"), (JobLine{3, "text: more"}));
+  EXPECT_EQ(parse_line(Launcher::open_mpi, "mpirun noticed"), (JobLine{{}, "mpirun noticed"}));
+}
+
+std::optional<Death> death(Launcher launcher, const Words& lines) {
+  Obituary obituary(launcher);
+  for (const std::string& text : lines) obituary.read(text);
+  return obituary.death();
+}
+
+TEST(Launch, KnowsWhoDiedFirstAndOfWhat) {
+  EXPECT_EQ(death(Launcher::open_mpi, {"mpirun noticed that process rank 1 with PID 7 on node b exited on signal 9 (Killed).",
+                                       "  Process name: [[5,1],0]", "  Exit code:    1"}),
+            (Death{1, "b", "signal 9 (Killed)", true}));
+  EXPECT_EQ(death(Launcher::open_mpi, {"mpirun noticed that process rank 0 with PID 0 on node a exited on signal 11 (Segmentation fault)."}),
+            (Death{0, "a", "signal 11 (Segmentation fault)", false}));
+  EXPECT_EQ(death(Launcher::open_mpi, {"  Process name: [[5,1],3]", "  Exit code:    1"}), (Death{3, "", "exit code 1", false}));
+  EXPECT_EQ(death(Launcher::open_mpi, {"  HNP daemon   : [[1,0],0] on node a", "  Remote daemon: [[1,0],2] on node c"}),
+            (Death{{}, "c", "it does not answer any more", true}));
+  EXPECT_EQ(death(Launcher::mpich, {"=   PID 12 RUNNING AT b", "=   EXIT CODE: 9"}), (Death{{}, "b", "signal 9", true}));
+  EXPECT_EQ(death(Launcher::slurm, {"srun: error: n3: task 5: Killed"}), (Death{5, "n3", "Killed", true}));
+  EXPECT_EQ(death(Launcher::slurm, {"loss: 3"}), std::nullopt);
+}
+
+TEST(Launch, StartsAgainAsLongAsThatHelps) {
+  const RestartPolicy policy{.most_restarts = 3, .min_ranks = 2};
+  const Death of_rank{1, "b", "exit code 1", false};
+  const Death of_host{1, "b", "signal 9 (Killed)", true};
+  const LaunchOptions three = job(0, "a:2,b:2,c:2");
+  const auto next = [&](const Death& death, int restarts, std::optional<bool> progressed, const LaunchOptions& options) {
+    return next_start(options, policy, death, restarts, progressed);
+  };
+  EXPECT_EQ(next(of_rank, 0, {}, three).hosts, three.hosts);
+  EXPECT_EQ(next(of_rank, 0, {}, three).wait, std::chrono::seconds(1));
+  EXPECT_EQ(next(of_rank, 2, true, three).wait, std::chrono::seconds(4));
+  EXPECT_EQ(next(of_host, 0, {}, three).hosts, parse_hosts("a:2,c:2"));
+  EXPECT_EQ(next(of_host, 0, {}, three).ranks, 4);
+  EXPECT_EQ(next(of_host, 0, {}, three).without_host, "b");
+  EXPECT_EQ(next(of_host, 0, {}, job(3, "a:2,b:2,c:2")).ranks, 3);
+  EXPECT_EQ(next(of_host, 0, {}, job(0, "a:1,b:2")).ranks, 3) << "one rank is too few";
+  EXPECT_EQ(next(of_host, 0, {}, job(4)).ranks, 4);
+  EXPECT_EQ(next(of_rank, 0, false, three).give_up_because, "") << "the first death may come before the first checkpoint";
+  EXPECT_EQ(next(of_rank, 1, false, three).give_up_because, "it has made no checkpoint since the death before");
+  EXPECT_EQ(next(of_rank, 3, true, three).give_up_because, "it was started again 3 times");
+}
+
+TEST(Launch, GoesOnWhereItWas) {
+  EXPECT_EQ(resumed({"bin/torchweave", "train", "c.toml", "--fresh"}, {}), (Words{"bin/torchweave", "train", "c.toml", "--resume"}));
+  EXPECT_EQ(resumed({"torchweave", "train", "c.toml", "--resume"}, {}), (Words{"torchweave", "train", "c.toml", "--resume"}));
+  EXPECT_EQ(resumed({"torchweave", "search", "c.toml", "--fresh"}, {}), (Words{"torchweave", "search", "c.toml"}));
+  EXPECT_EQ(resumed({"mine", "--fresh"}, {"--from", "last"}), (Words{"mine", "--fresh", "--from", "last"}));
+}
+
+}  // namespace launch_plan_test
