@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# hosts.sh [--rate RATE] [--ranks N,N...] [--timeout SECONDS] [--mpiexec LAUNCHER] -- PROGRAM ARGS...
+# hosts.sh [--rate RATE] [--ranks N,N...] [--timeout SECONDS] [--mpiexec LAUNCHER] [--bare yes] -- PROGRAM ARGS...
 #
 # Runs PROGRAM under MPI (LAUNCHER is Open MPI's or MPICH's; default: mpirun) on hosts that this machine plays by itself: tw-h1 with the first N ranks, tw-h2
 # with the next, and so on (default: 2,2). Each has a host name, a loopback, an eth0 and a /dev/shm of its own; the steady clock of each is 100,000 s
 # ahead of the one before (the time of day is not). Cables (veth) join them to a switch (bridge), limited to RATE in each direction (10gbit, 1gbit,
-# 100mbit, ...; default: no limit). Files are shared, as on a cluster's file system, but for a new /run. The environment is passed on to all ranks.
+# 100mbit, ...; default: no limit). --bare: PROGRAM is run once, on tw-h1, and may start ranks on all hosts by Open MPI. Files are shared, as on a cluster's file system, but for a new /run. The environment is passed on to all ranks.
 #
 # Ends with PROGRAM's exit code (after a failure Open MPI takes up to 5 s to end a job on several hosts); with 124 when SECONDS (default 60) are over;
 # with 77 and a line "SKIPPED: reason" where it cannot be done: it takes root, ip and tc (Debian: iproute2), either MPI, and, in a container, the
@@ -87,11 +87,19 @@ open_mpi_options=(--allow-run-as-root --mca plm rsh --mca plm_rsh_agent /run/age
   --mca btl_tcp_if_include 10.77.0.0/24 --mca btl self,vader,tcp --mca mpi_yield_when_idle 1 --oversubscribe --bind-to none --map-by slot -host)
 mpich_options=(-launcher rsh -launcher-exec /run/agent -iface eth0 -hosts)
 
-run_inside() {  # run_inside RATE RANKS SECONDS LAUNCHER PROGRAM ARGS...
-  local rate=$1 seconds=$3 launcher=$4 options=("${mpich_options[@]}") ranks list="" total=0 host
+bare() {  # bare SECONDS PROGRAM ARGS...
+  export OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_agent=/run/agent OMPI_MCA_orte_tmpdir_base=/run OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
+  export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 OMPI_MCA_btl=self,vader,tcp OMPI_MCA_mpi_yield_when_idle=1
+  timeout --verbose --kill-after=5 "$@"
+  exit
+}
+
+run_inside() {  # run_inside RATE RANKS SECONDS LAUNCHER BARE PROGRAM ARGS...
+  local rate=$1 seconds=$3 launcher=$4 is_bare=$5 options=("${mpich_options[@]}") ranks list="" total=0 host
   IFS=, read -ra ranks <<<"$2"
-  shift 4
+  shift 5
   make_hosts "$rate" ${#ranks[@]}
+  [ -z "$is_bare" ] || bare "$seconds" "$@"
   for ((host = 1; host <= ${#ranks[@]}; ++host)); do
     list+="${list:+,}tw-h$host:${ranks[host - 1]}"
     total=$((total + ranks[host - 1]))
@@ -106,7 +114,7 @@ if [ "${1:-}" = --inside ]; then shift; run_inside "$@"; fi
 # ---- outside ----
 
 usage() { echo "hosts: $1; usage: hosts.sh [--rate RATE] [--ranks N,N...] [--timeout SECONDS] [--mpiexec LAUNCHER] -- PROGRAM ARGS..." >&2; exit 2; }
-rate="" ranks=2,2 seconds=60 launcher=mpirun
+rate="" ranks=2,2 seconds=60 launcher=mpirun is_bare=""
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   [ $# -gt 1 ] || usage "'$1' lacks its value"
   case $1 in
@@ -114,6 +122,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
     --ranks) [[ $2 =~ ^[1-9][0-9]*(,[1-9][0-9]*)*$ ]] || usage "'$2' is no list of ranks"; ranks=$2 ;;
     --timeout) seconds=$2 ;;
     --mpiexec) launcher=$2 ;;
+    --bare) is_bare=$2 ;;
     *) usage "unknown option '$1'" ;;
   esac
   shift 2
@@ -132,6 +141,6 @@ namespaces=(unshare --pid --fork --kill-child --mount --mount-proc --net --uts)
 need "unshare is" "${namespaces[@]}" true
 job=
 trap '[ -z "$job" ] || { kill -KILL "$job"; wait; } 2>/dev/null; exit 143' INT TERM HUP
-setpriv --pdeathsig KILL "${namespaces[@]}" bash "$0" --inside "$rate" "$ranks" "$seconds" "$launcher" "$@" </dev/null &
+setpriv --pdeathsig KILL "${namespaces[@]}" bash "$0" --inside "$rate" "$ranks" "$seconds" "$launcher" "$is_bare" "$@" </dev/null &
 job=$!
 wait "$job"
