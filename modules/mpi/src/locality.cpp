@@ -12,18 +12,45 @@
 
 namespace tw {
 
-std::optional<cpu_set_t> mpi::cores_near(const std::string& bus) {
+namespace {
+
+using Machine = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, decltype(&hwloc_topology_destroy)>;
+
+// Null where hwloc finds nothing out.
+Machine find_machine(bool with_devices) {
   hwloc_topology_t made = nullptr;
-  if (hwloc_topology_init(&made) != 0) return {};
-  const std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, decltype(&hwloc_topology_destroy)> machine(made, &hwloc_topology_destroy);
-  hwloc_topology_set_io_types_filter(made, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-  if (hwloc_topology_load(made) != 0) return {};
-  const hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(made, bus.c_str());
+  if (hwloc_topology_init(&made) != 0) return {nullptr, &hwloc_topology_destroy};
+  Machine machine(made, &hwloc_topology_destroy);
+  if (with_devices) hwloc_topology_set_io_types_filter(made, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  if (hwloc_topology_load(made) != 0) machine.reset();
+  return machine;
+}
+
+}  // namespace
+
+std::optional<cpu_set_t> mpi::cores_near(const std::string& bus) {
+  const Machine machine = find_machine(/*with_devices=*/true);
+  const hwloc_obj_t device = machine ? hwloc_get_pcidev_by_busidstring(machine.get(), bus.c_str()) : nullptr;
   if (device == nullptr) return {};
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  hwloc_cpuset_to_glibc_sched_affinity(made, hwloc_get_non_io_ancestor_obj(made, device)->cpuset, &cores, sizeof cores);
+  hwloc_cpuset_to_glibc_sched_affinity(machine.get(), hwloc_get_non_io_ancestor_obj(machine.get(), device)->cpuset, &cores, sizeof cores);
   return cores;
+}
+
+std::string numa_nodes_here() {
+  cpu_set_t usable;
+  const Machine machine = find_machine(/*with_devices=*/false);
+  if (!machine || ::sched_getaffinity(0, sizeof usable, &usable) != 0) return "";
+  std::string nodes;
+  for (hwloc_obj_t node = nullptr; (node = hwloc_get_next_obj_by_type(machine.get(), HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    hwloc_cpuset_to_glibc_sched_affinity(machine.get(), node->cpuset, &cores, sizeof cores);
+    CPU_AND(&cores, &cores, &usable);
+    if (CPU_COUNT(&cores) > 0) nodes += (nodes.empty() ? "" : ",") + std::to_string(node->os_index);
+  }
+  return nodes;
 }
 
 bool stay_near(const std::string& bus) {
