@@ -50,8 +50,9 @@ void measure(const tw::Communicator& comm, const Subject& subject, const at::Ten
       if (round >= 0) (is_ours ? ours : theirs).push_back(ms);
     }
   }
-  if (comm.rank() != 0) return;
   const tw::algorithms::Cluster cluster = tw::cluster_of(comm);
+  const std::string backend = tw::selection(comm).choice(subject.operation, bytes)->backend;
+  if (comm.rank() != 0) return;
   const double median = percentile(ours, 0.5);
   std::cout << nlohmann::ordered_json{{"benchmark", tw::concat("comm/across_hosts/", tw::name_of(subject.operation))},
                                       {"case", tw::concat(bytes >= 1 << 20 ? tw::concat(bytes >> 20, "MiB") : tw::concat(bytes >> 10, "KiB"), "_",
@@ -65,7 +66,7 @@ void measure(const tw::Communicator& comm, const Subject& subject, const at::Ten
                                       {"spread", (percentile(ours, 0.9) - percentile(ours, 0.1)) / median},
                                       {"times_bound",
                                        median / bound_ms(subject.operation, static_cast<double>(bytes), cluster.nodes, bits_per_second(rate))},
-                                      {"backend", tw::selection(comm).choice(subject.operation, bytes)->backend}}
+                                      {"backend", backend}}
             << std::endl;
 }
 

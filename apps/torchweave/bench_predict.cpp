@@ -32,8 +32,8 @@ struct ClusterOptions {
 };
 
 void visit(ClusterOptions& cluster, OptionVisitor& visitor) {
-  visitor.field("nodes", cluster.nodes, count_from(1), {.meaning = "of the cluster"});
-  visitor.field("ranks_per_node", cluster.ranks_per_node, count_from(1), {.meaning = "of each node"});
+  visitor.field("nodes", cluster.nodes, count_from(1, 1000000), {.meaning = "of the cluster"});
+  visitor.field("ranks_per_node", cluster.ranks_per_node, count_from(1, 1000), {.meaning = "of each node"});
   visitor.group("within", cluster.within);
   visitor.group("between", cluster.between);
 }
@@ -64,7 +64,7 @@ void predict(const algorithms::Cluster& cluster, const std::vector<std::string>&
     const bool is_asked = std::find(operations.begin(), operations.end(), bench_name(operation)) != operations.end();
     if (!is_asked || ways.empty() || operation == Collective::barrier) continue;
     out << "\n" << bench_name(operation) << "\n";
-    for (int64_t bytes = min_bytes; bytes <= max_bytes; bytes *= 4) {
+    for (int64_t bytes = std::max<int64_t>(1, min_bytes); bytes <= max_bytes; bytes *= 4) {
       const algorithms::Choice* choice = selection.choice(operation, bytes);
       const std::string taken = choice == nullptr ? "" : choice->backend;
       out << std::setw(12) << size_text(bytes) << (taken == "mpi" ? "  * mpi: " + choice->reason : "") << "\n";

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch.hpp"
 
-#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/mpi/environment.hpp>
+#include <tw/mpi/locality.hpp>
 
 #include "child_process.hpp"
 #include "ending.hpp"
@@ -49,11 +49,6 @@ void listen_to_signals() {
   struct sigaction action = {};
   action.sa_handler = count_signal;
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) ::sigaction(signal, &action, nullptr);
-}
-
-int cores_here() {
-  cpu_set_t cores;
-  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : static_cast<int>(std::thread::hardware_concurrency());
 }
 
 Launcher find_launcher(const std::string& name) {
@@ -101,14 +96,18 @@ class Logs {
   std::map<int, std::ofstream> ranks_;
 };
 
-// Of what lies below `folder`; nothing: nobody looks, or there is nothing.
+// Of what lies below `folder`, or below checkpoints/ in a run's folder, where logs change as well; nothing: there is nothing, or nobody looks.
 std::optional<std::filesystem::file_time_type> newest_in(const std::string& folder) {
   std::optional<std::filesystem::file_time_type> newest;
-  std::error_code error;
   if (folder.empty()) return newest;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error)) {
-    const auto time = entry.last_write_time(error);
-    if (!error && (!newest || time > *newest)) newest = time;
+  std::error_code error;
+  std::filesystem::path checkpoints = std::filesystem::path(folder) / "checkpoints";
+  if (!std::filesystem::exists(checkpoints, error)) checkpoints = folder;
+  std::filesystem::recursive_directory_iterator entry(checkpoints, error);
+  for (; !error && entry != std::filesystem::end(entry); entry.increment(error)) {
+    std::error_code gone;
+    const auto time = entry->last_write_time(gone);
+    if (!gone && (!newest || time > *newest)) newest = time;
   }
   return newest;
 }
@@ -119,12 +118,13 @@ struct End {
   int exit_code = 0;
 };
 
-// A signal is handed on as SIGUSR1, by which programs of ours save and end; a second one, or the end of patience, ends the job as SIGTERM does.
+// A signal is handed on as SIGUSR1, by which programs of ours save and end; a second one, or the end of patience, ends the job as SIGTERM does, and
+// if that does not, as SIGKILL does.
 End run_once(Launcher launcher, const LaunchArguments& arguments, const std::string& name, Logs& logs) {
   ChildProcess job("exec " + quoted(command_line(launcher, name, arguments.job)) + " 2>&1");
   Obituary obituary(launcher);
   std::optional<Stopwatch> asked;
-  bool ends = false;
+  std::optional<Stopwatch> told;
   while (!job.ended()) {
     for (const std::string& line : job.read_lines(std::chrono::milliseconds(100))) {
       const JobLine parsed = parse_line(launcher, line);
@@ -137,10 +137,18 @@ End run_once(Launcher launcher, const LaunchArguments& arguments, const std::str
       job.signal(SIGUSR1);
     }
     const bool is_patient = signals < 2 && (!asked || asked->elapsed() < std::chrono::seconds(arguments.grace_s));
-    if (!is_patient && !std::exchange(ends, true)) job.terminate();
+    if (is_patient) continue;
+    if (!told) {
+      told.emplace();
+      job.terminate();
+    } else if (told->elapsed() > std::chrono::seconds(10)) {
+      job.kill();
+    }
   }
   if (asked) return {{}, job.exit_code().value_or(1) == 0 ? 0 : static_cast<int>(unfinished)};
   if (job.failure().empty()) return {};
+  // Ended by itself: a batch system has told the ranks to, or numbers went wrong and would again.
+  if (job.exit_code() == unfinished || job.exit_code() == diverged) return {{}, *job.exit_code()};
   Death death = obituary.death().value_or(Death{.why = job.failure()});
   return {death, job.exit_code().value_or(1)};
 }

@@ -2,6 +2,7 @@
 #include "launch_plan.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <regex>
 #include <sstream>
@@ -116,24 +117,52 @@ std::string quoted(const std::vector<std::string>& words) {
 }
 
 JobLine parse_line(Launcher launcher, const std::string& line) {
-  static const std::regex open_mpi(R"(\[\d+,(\d+)\]<std(?:out|err)>: ?(.*))");
-  static const std::regex mpich(R"(\[(\d+)\] (.*))");
-  static const std::regex slurm(R"( *(\d+): (.*))");
-  std::smatch match;
-  const std::regex& form = launcher == Launcher::open_mpi ? open_mpi : launcher == Launcher::mpich ? mpich : slurm;
-  if (!std::regex_match(line, match, form)) return {{}, line};
-  return {std::stoi(match[1]), match[2]};
+  std::string_view rest = line;  // by hand: lines may be longer than std::regex bears
+  const auto skip = [&](std::string_view word) {
+    const bool is_there = rest.starts_with(word);
+    if (is_there) rest.remove_prefix(word.size());
+    return is_there;
+  };
+  const auto number = [&]() -> std::optional<int> {
+    int value = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+    if (error != std::errc()) return {};
+    rest.remove_prefix(static_cast<size_t>(end - rest.data()));
+    return value;
+  };
+  std::optional<int> rank;
+  bool is_labelled = false;
+  switch (launcher) {
+    case Launcher::open_mpi:
+      is_labelled = skip("[") && number() && skip(",") && (rank = number()) && skip("]<std") && (skip("out") || skip("err")) && skip(">:");
+      break;
+    case Launcher::mpich: is_labelled = skip("[") && (rank = number()) && skip("] "); break;
+    case Launcher::slurm:
+      while (skip(" ")) {
+      }
+      is_labelled = (rank = number()) && skip(": ");
+      break;
+  }
+  if (!is_labelled) return {{}, line};
+  std::string text(rest);
+  if (launcher == Launcher::open_mpi) {  // which labels each 4 KiB that it reads, also in the middle of a line
+    const std::string label = line.substr(0, line.size() - rest.size());
+    for (size_t at = text.find(label); at != std::string::npos; at = text.find(label, at)) text.erase(at, label.size());
+  }
+  return {rank, text};
 }
 
 void Obituary::read(const std::string& line) {
-  if (death_) return;
+  constexpr size_t longest = 1000;  // launchers say it in a few words
+  if (death_ || line.size() > longest) return;
   static const std::regex by_signal(R"(.*process rank (\d+) with PID \d+ on node (\S+) exited on (signal (\d+) .*)\.)");
   static const std::regex process(R"( *Process name: \[\[\d+,\d+\],(\d+)\].*)");
   static const std::regex code(R"( *Exit code: +(\d+).*)");
   static const std::regex lost(R"(.*Remote daemon: .* on node (\S+).*)");
   static const std::regex mpich_host(R"(=   PID \d+ RUNNING AT (\S+).*)");
   static const std::regex mpich_code(R"(=   EXIT CODE: (\d+).*)");
-  static const std::regex slurm_end(R"(srun: error: (\S+): task (\d+): (.*))");
+  static const std::regex mpich_signal(R"(.*EXIT STRING: (.*) \(signal (\d+)\).*)");
+  static const std::regex slurm_end(R"(srun: error: (\S+): tasks? (\d+)[^:]*: (.*))");
   std::smatch match;
   const auto kills = [](int signal) { return signal == 9 || signal == 7; };  // SIGKILL: out of memory, a power cut; SIGBUS: bad memory
   if (std::regex_match(line, match, by_signal)) {
@@ -147,11 +176,17 @@ void Obituary::read(const std::string& line) {
   } else if (launcher_ == Launcher::mpich && std::regex_match(line, match, mpich_host)) {
     host_ = match[1];
   } else if (launcher_ == Launcher::mpich && std::regex_match(line, match, mpich_code)) {
-    const int number = std::stoi(match[1]);
-    death_ = Death{{}, host_, number < 128 && number > 0 && kills(number) ? concat("signal ", number) : concat("exit code ", number), kills(number)};
+    code_ = match[1];
+  } else if (launcher_ == Launcher::mpich && std::regex_match(line, match, mpich_signal)) {
+    death_ = Death{{}, host_, concat("signal ", match[2].str(), " (", match[1].str(), ")"), kills(std::stoi(match[2]))};
   } else if (launcher_ == Launcher::slurm && std::regex_match(line, match, slurm_end)) {
     death_ = Death{std::stoi(match[2]), match[1], match[3], match[3] == "Killed"};
   }
+}
+
+std::optional<Death> Obituary::death() const {
+  if (!death_ && !code_.empty()) return Death{{}, host_, concat("exit code ", code_), false};
+  return death_;
 }
 
 NextStart next_start(const LaunchOptions& options, const RestartPolicy& policy, const Death& death, int restarts, std::optional<bool> progressed) {
@@ -164,7 +199,8 @@ NextStart next_start(const LaunchOptions& options, const RestartPolicy& policy, 
       .wait = std::chrono::seconds(std::min(longest_wait, int64_t{1} << std::min(restarts, 10))), .hosts = options.hosts, .ranks = ranks_of(options)};
   if (!death.of_host || death.host.empty()) return next;
   LaunchOptions rest = options;
-  std::erase_if(rest.hosts, [&](const Host& host) { return host.name == death.host; });
+  const auto short_name = [](const std::string& name) { return name.substr(0, name.find('.')); };
+  std::erase_if(rest.hosts, [&](const Host& host) { return short_name(host.name) == short_name(death.host); });
   int slots = 0;
   for (const Host& host : rest.hosts) slots += host.slots;
   if (rest.hosts.size() == options.hosts.size() || slots < policy.min_ranks || slots == 0) return next;

@@ -62,13 +62,14 @@ class Obituary {
   explicit Obituary(Launcher launcher) : launcher_(launcher) {}
   /// @param line of the launcher's own
   void read(const std::string& line);
-  const std::optional<Death>& death() const noexcept { return death_; }
+  std::optional<Death> death() const;
 
  private:
   Launcher launcher_;
   std::optional<Death> death_;
   std::optional<int> named_;  // a rank that the next line is about
-  std::string host_;
+  std::string host_;          // of MPICH's lines
+  std::string code_;          // and before it says whether that was a signal
 };
 
 struct RestartPolicy {

@@ -59,7 +59,8 @@ void select_backends_for(const TrainConfig& config, const Communicator& comm) {
     select_backends(comm, on_all_ranks(comm, "reading the selection of backends",
                                        [&] { return algorithms::Selection::from_file(config.mesh.selection, cluster, backends); }));
   }
-  if (comm.rank() == 0 && cluster.nodes > 1) log_info("backends across ", cluster.nodes, " nodes:\n", selection(comm).to_text());
+  const std::string selected = selection(comm).to_text();
+  if (comm.rank() == 0 && cluster.nodes > 1) log_info("backends across ", cluster.nodes, " nodes:\n", selected);
 }
 
 void run_train(const TrainArguments& arguments, const Environment& mpi) {

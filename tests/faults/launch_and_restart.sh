@@ -11,11 +11,12 @@ mkdir -p "$folder"
   "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --data "$data" --set output="$folder" --set name=run --set model.name=mlp \
   --set batch_size=8 --set epochs=100 --fresh >"$folder/log" 2>&1 &
 job=$!
+trap 'kill $job 2>/dev/null || true' EXIT  # which ends the ranks too
 until [ -n "$(ls "$folder/run/checkpoints" 2>/dev/null)" ]; do  # there is something to go on from
   kill -0 $job || { cat "$folder/log"; exit 1; }
   sleep 0.05
 done
-for rank in $(pgrep -P "$(pgrep -P $job mpirun)"); do
+for rank in $(pgrep -P "$(pgrep -P $job mpi)"); do
   ! tr '\0' '\n' <"/proc/$rank/environ" | grep -qx OMPI_COMM_WORLD_RANK=1 || victim=$rank
 done
 kill -KILL "$victim"

@@ -48,6 +48,11 @@ TEST(Launch, KnowsWhoseALineIs) {
   EXPECT_EQ(parse_line(Launcher::open_mpi, "[1,0]<stdout>:"), (JobLine{0, ""}));
   EXPECT_EQ(parse_line(Launcher::mpich, "[3] text [4] more"), (JobLine{3, "text [4] more"}));
   EXPECT_EQ(parse_line(Launcher::slurm, " 3: text: more"), (JobLine{3, "text: more"}));
+  EXPECT_EQ(parse_line(Launcher::open_mpi, "[1,0]<stdout>:10%\r20%"), (JobLine{0, "10%\r20%"}));
+  EXPECT_EQ(parse_line(Launcher::open_mpi, "[1,0]<stdout>:defa[1,0]<stdout>:ult [1,1]<stdout>:"), (JobLine{0, "default [1,1]<stdout>:"}));
+  const std::string long_text(1 << 20, 'x');
+  EXPECT_EQ(parse_line(Launcher::open_mpi, "[1,0]<stdout>:" + long_text), (JobLine{0, long_text}));
+  EXPECT_EQ(parse_line(Launcher::slurm, "99999999999999: text"), (JobLine{{}, "99999999999999: text"}));
   EXPECT_EQ(parse_line(Launcher::open_mpi, "mpirun noticed"), (JobLine{{}, "mpirun noticed"}));
 }
 
@@ -66,7 +71,11 @@ TEST(Launch, KnowsWhoDiedFirstAndOfWhat) {
   EXPECT_EQ(death(Launcher::open_mpi, {"  Process name: [[5,1],3]", "  Exit code:    1"}), (Death{3, "", "exit code 1", false}));
   EXPECT_EQ(death(Launcher::open_mpi, {"  HNP daemon   : [[1,0],0] on node a", "  Remote daemon: [[1,0],2] on node c"}),
             (Death{{}, "c", "it does not answer any more", true}));
-  EXPECT_EQ(death(Launcher::mpich, {"=   PID 12 RUNNING AT b", "=   EXIT CODE: 9"}), (Death{{}, "b", "signal 9", true}));
+  EXPECT_EQ(death(Launcher::mpich, {"=   PID 12 RUNNING AT b", "=   EXIT CODE: 9", "=   CLEANING UP REMAINING PROCESSES",
+                                    "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"}),
+            (Death{{}, "b", "signal 9 (Killed)", true}));
+  EXPECT_EQ(death(Launcher::mpich, {"=   PID 12 RUNNING AT b", "=   EXIT CODE: 9", "=   CLEANING UP"}), (Death{{}, "b", "exit code 9", false}));
+  EXPECT_EQ(death(Launcher::slurm, {"srun: error: n3: tasks 4-7: Killed"}), (Death{4, "n3", "Killed", true}));
   EXPECT_EQ(death(Launcher::slurm, {"srun: error: n3: task 5: Killed"}), (Death{5, "n3", "Killed", true}));
   EXPECT_EQ(death(Launcher::slurm, {"loss: 3"}), std::nullopt);
 }
@@ -85,6 +94,7 @@ TEST(Launch, StartsAgainAsLongAsThatHelps) {
   EXPECT_EQ(next(of_host, 0, {}, three).hosts, parse_hosts("a:2,c:2"));
   EXPECT_EQ(next(of_host, 0, {}, three).ranks, 4);
   EXPECT_EQ(next(of_host, 0, {}, three).without_host, "b");
+  EXPECT_EQ(next(of_host, 0, {}, job(0, "a.cluster:2,b.cluster:2")).ranks, 2);
   EXPECT_EQ(next(of_host, 0, {}, job(3, "a:2,b:2,c:2")).ranks, 3);
   EXPECT_EQ(next(of_host, 0, {}, job(0, "a:1,b:2")).ranks, 3) << "one rank is too few";
   EXPECT_EQ(next(of_host, 0, {}, job(4)).ranks, 4);

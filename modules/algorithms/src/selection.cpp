@@ -49,7 +49,15 @@ std::string size_text(int64_t bytes) {
   return brief_text(size) + units[unit];
 }
 
-std::string quoted(const std::string& text) { return '"' + text + '"'; }
+// As TOML's basic strings are.
+std::string quoted(const std::string& text) {
+  std::string all = "\"";
+  for (const char character : text) {
+    if (character == '"' || character == '\\') all += '\\';
+    all += character;
+  }
+  return all + '"';
+}
 
 }  // namespace
 
@@ -57,7 +65,8 @@ Selection Selection::by_price(const Cluster& cluster, const std::function<bool(s
   std::vector<Choice> choices;
   for (const Collective collective : selected_collectives) {
     if (cluster.nodes == 1) {
-      choices.push_back({collective, without_limit, "shared_memory", "the ranks live on one node"});
+      const bool through_memory = collective != Collective::alltoall;
+      choices.push_back({collective, without_limit, through_memory ? "shared_memory" : "mpi", "the ranks live on one node"});
       continue;
     }
     for (int power = smallest_power; power <= largest_power; ++power) append(choices, choice_by_price(collective, cluster, can, int64_t{1} << power));

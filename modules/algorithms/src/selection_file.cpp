@@ -87,13 +87,19 @@ Selection Selection::from_file(const std::filesystem::path& file, const Cluster&
   expect_number(table, "nodes", cluster.nodes, problems);
   expect_number(table, "ranks_per_node", cluster.ranks_per_node, problems);
   std::vector<Choice> choices;
-  if (const toml::array* list = table["choice"].as_array()) {
+  if (const toml::node* all = table.get("choice"); all != nullptr && !all->is_array_of_tables()) {
+    problems.add(all, "choices are tables, each under [[choice]]");
+  } else if (const toml::array* list = table["choice"].as_array()) {
     for (const toml::node& node : *list) {
-      if (!node.is_table()) continue;
       choices.push_back(read_choice(*node.as_table(), backends, problems));
+      const Collective collective = choices.back().collective;
       const bool goes_on = choices.size() > 1 && choices[choices.size() - 2].collective == choices.back().collective;
       if (goes_on && choices[choices.size() - 2].largest_bytes >= choices.back().largest_bytes) {
         problems.add(&node, "choices for one operation go by size: this one comes after one for as much or more");
+      }
+      const auto is_earlier = [&](const Choice& earlier) { return earlier.collective == collective; };
+      if (!goes_on && std::any_of(choices.begin(), choices.end() - 1, is_earlier)) {
+        problems.add(&node, "choices for one operation stand together: there are some for ", name_of(collective), " above");
       }
     }
   }

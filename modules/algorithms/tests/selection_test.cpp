@@ -30,7 +30,8 @@ TEST(Selection, TakesMpiForWhatIsSmallAndTheCheapestForTheRest) {
   EXPECT_EQ(backend_for(selection, Collective::barrier, 0), "none");
   for (const Choice& choice : selection.choices()) EXPECT_FALSE(choice.reason.empty());
   const Selection on_one_node = Selection::by_price({.nodes = 1, .ranks_per_node = 4});
-  for (const Choice& choice : on_one_node.choices()) EXPECT_EQ(choice.backend, "shared_memory");
+  EXPECT_EQ(backend_for(on_one_node, Collective::allreduce, 8), "shared_memory");
+  EXPECT_EQ(backend_for(on_one_node, Collective::alltoall, 8), "mpi");
 }
 
 TEST(Selection, OfAFasterNetworkIsAnother) {
@@ -48,7 +49,9 @@ struct File {
 };
 
 TEST(Selection, ComesBackFromItsFile) {
-  const Selection selection = Selection::by_price(two_by_two);
+  std::vector<Choice> choices = Selection::by_price(two_by_two).choices();
+  choices.front().reason = R"(as "somebody" said in \ )";
+  const Selection selection(choices);
   const File file(selection.to_toml(two_by_two));
   EXPECT_EQ(Selection::from_file(file.path, two_by_two, backends).choices(), selection.choices());
 }
@@ -70,6 +73,9 @@ TEST(Selection, SaysWhereAFileIsWrong) {
   expect(head + "[[choice]]\noperation = \"allreduce\"\nbackends = \"ring\"\n", ":5: there is no key 'backends' here; did you mean 'backend'?");
   const std::string ring = "[[choice]]\noperation = \"allreduce\"\nbackend = \"ring\"\nup_to_bytes = 5\n";
   expect(head + ring + ring, ":7: choices for one operation go by size");
+  expect(head + ring + "[[choice]]\noperation = \"reduce\"\nbackend = \"tree\"\n" + ring,
+         ":10: choices for one operation stand together: there are some for allreduce");
+  expect(head + "[choice]\noperation = \"allreduce\"\n", ":3: choices are tables, each under [[choice]]");
   expect(head + "[[choice\n", ":3: ");
   expect(head + ring, "nothing thrown");
 }

@@ -2,35 +2,45 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <tw/mpi/engine.hpp>
 
 namespace tw {
 
-/// Transfers of the chunks of one tensor: at most `window` are under way at once, begun in their order.
+/// How many chunks of a tensor may be under way at once, from the first that has not ended: while one is on its way, sums of another are made. More
+/// of them take more memory, and gain nothing.
+constexpr int64_t chunks_under_way = 3;
+
+/// Transfers of the chunks of one tensor, begun in their order. A chunk begins when the one that lies `chunks_under_way` before it has ended, so that
+/// as many numbers tell their messages apart.
 class Chunks : public mpi::Transfer {
  public:
   using Begin = std::function<std::unique_ptr<mpi::Transfer>(int64_t chunk)>;
-  Chunks(int64_t chunks, int64_t window, Begin begin) : chunks_(chunks), window_(window), begin_(std::move(begin)) {}
+  Chunks(int64_t chunks, Begin begin) : chunks_(chunks), begin_(std::move(begin)) {}
 
   bool advance() override {
     while (true) {
-      while (next_ < chunks_ && static_cast<int64_t>(under_way_.size()) < window_) under_way_.push_back(begin_(next_++));
-      const size_t before = under_way_.size();
-      std::erase_if(under_way_, [](const std::unique_ptr<mpi::Transfer>& chunk) { return chunk->advance(); });
-      if (under_way_.empty() && next_ == chunks_) return true;
-      if (under_way_.size() == before) return false;
+      const int64_t before = first_;
+      for (int64_t chunk = first_; chunk < std::min(chunks_, first_ + chunks_under_way); ++chunk) advance(chunk);
+      while (first_ < chunks_ && transfers_.contains(first_) && !transfers_.at(first_)) transfers_.erase(first_++);
+      if (first_ == chunks_) return true;
+      if (first_ == before) return false;
     }
   }
 
  private:
+  void advance(int64_t chunk) {
+    auto [transfer, is_new] = transfers_.try_emplace(chunk);
+    if (is_new) transfer->second = begin_(chunk);
+    if (transfer->second && transfer->second->advance()) transfer->second.reset();
+  }
+
   const int64_t chunks_;
-  const int64_t window_;
   const Begin begin_;
-  int64_t next_ = 0;
-  std::deque<std::unique_ptr<mpi::Transfer>> under_way_;
+  int64_t first_ = 0;                                            // that has not ended
+  std::map<int64_t, std::unique_ptr<mpi::Transfer>> transfers_;  // null: it has ended
 };
 
 }  // namespace tw

@@ -68,7 +68,10 @@ std::unique_ptr<mpi::Transfer> begin_in_parts(const Communicator& comm, const Ca
     Call moved = call;
     moved.count = part.count;
     const BoundCall bound{call, part.memory, part.memory, {}, CallPart{moved, refused}};
-    group->add([&] { return std::make_unique<WithEnding>(link.begin(comm, bound, part.ready), part.give_back); });
+    const auto give_back = [refused, back = part.give_back] {
+      if (!*refused) back();
+    };
+    group->add([&] { return std::make_unique<WithEnding>(link.begin(comm, bound, part.ready), give_back); });
   }
   return group;
 }

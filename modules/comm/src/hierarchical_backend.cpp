@@ -10,6 +10,7 @@
 #include <tw/mpi/library.hpp>
 
 #include "backends.hpp"
+#include "chunks.hpp"
 #include "divide.hpp"
 #include "nodes.hpp"
 #include "plan_transfer.hpp"
@@ -22,7 +23,6 @@ using algorithms::Algorithm;
 using algorithms::Task;
 
 constexpr int64_t chunk_bytes = int64_t{4} << 20;
-constexpr int64_t chunks_ahead = 3;
 
 BlockRange part(BlockRange whole, int64_t number, int64_t parts) {
   const int64_t begin = number * whole.count / parts;
@@ -49,7 +49,7 @@ class Phases : public mpi::Transfer {
   bool advance() override {
     while (true) {
       const bool moved = advance_in_node() | advance_between();
-      if (next_ == in_node_.size() && (failure_ || ended_ == between_.size())) break;
+      if (next_ == in_node_.size() && (failure_ || first_ == between_.size())) break;
       if (!moved) return false;
     }
     if (failure_) std::rethrow_exception(failure_);
@@ -83,20 +83,15 @@ class Phases : public mpi::Transfer {
 
   bool advance_between() {
     bool moved = false;
-    int64_t under_way = 0;
-    for (size_t chunk = first_; chunk < between_.size() && under_way < chunks_ahead && !failure_; ++chunk) {
+    const size_t end = std::min(between_.size(), first_ + static_cast<size_t>(chunks_under_way));  // see Chunks
+    for (size_t chunk = first_; chunk < end && !failure_; ++chunk) {
       if (state_[chunk] == State::open) {
         if (between_[chunk]) transfers_[chunk] = between_[chunk]();
         state_[chunk] = State::under_way;
       }
-      if (state_[chunk] != State::under_way) continue;
-      if (transfers_[chunk] && !transfers_[chunk]->advance()) {
-        ++under_way;
-        continue;
-      }
+      if (state_[chunk] != State::under_way || (transfers_[chunk] && !transfers_[chunk]->advance())) continue;
       transfers_.erase(chunk);
       state_[chunk] = State::ended;
-      ++ended_;
       moved = true;
     }
     while (first_ < between_.size() && state_[first_] == State::ended) ++first_;
@@ -109,7 +104,6 @@ class Phases : public mpi::Transfer {
   std::vector<InNode> in_node_;
   size_t next_ = 0;
   size_t first_ = 0;  // chunk that has not ended
-  size_t ended_ = 0;
   std::exception_ptr failure_;
 };
 
@@ -142,6 +136,8 @@ class HierarchicalBackend : public Backend {
     }
   }
 
+  bool averages(ElementType type) const override { return type != ElementType::float16 && type != ElementType::bfloat16; }
+
   std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& bound) override {
     const Call& call = moved(bound);
     const bool divided = call.collective == Collective::reduce_scatter || call.collective == Collective::allgather;
@@ -149,8 +145,8 @@ class HierarchicalBackend : public Backend {
     const int64_t bytes = count * element_bytes(call.type) * (divided ? comm.size() : 1);
     const int64_t chunks = std::max<int64_t>(1, (bytes + chunk_bytes - 1) / chunk_bytes);
     const int64_t sequence = *next_sequence_;
-    *next_sequence_ += chunks;
-    const Making making{comm, bound, call, count, chunks, sequence, std::make_shared<bool>(false)};
+    *next_sequence_ += chunks_under_way;  // whatever the size: ranks that were called with different ones stay in step
+    const Making making{comm, bound, call, count, chunks, sequence, bound.part ? bound.part->refused : std::make_shared<bool>(false)};
     switch (call.collective) {
       case Collective::allreduce: return begin_allreduce(making);
       case Collective::broadcast: return begin_broadcast(making);
@@ -203,7 +199,7 @@ class HierarchicalBackend : public Backend {
     memory.type = making.call.type;
     memory.op = op_of(making.call);
     return [comm = std::make_shared<const Communicator>(mpi::share(making.comm)), plan = std::move(plan), memory = std::move(memory), peers = peers_,
-            sequence = making.sequence + number] { return make_plan_transfer(*comm, plan, memory, peers, sequence); };
+            sequence = making.sequence + number % chunks_under_way] { return make_plan_transfer(*comm, plan, memory, peers, sequence); };
   }
 
   // Sums of shares to their carriers, all-reduce between nodes, shares to all.
@@ -225,8 +221,8 @@ class HierarchicalBackend : public Backend {
       all.push_back(std::move(carry));
     }
     auto phases = std::make_unique<Phases>(std::move(all));
-    for (int64_t number = 0; number < making.chunks + chunks_ahead; ++number) {
-      const int64_t last = number - chunks_ahead;
+    for (int64_t number = 0; number < making.chunks + chunks_under_way; ++number) {
+      const int64_t last = number - chunks_under_way;
       for (int carrier = 0; carrier < carriers_ && number < making.chunks; ++carrier) {
         const BlockRange range = share(number, carrier);
         std::byte* memory = tensor + making.bytes(range.begin);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 #include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/device_awareness.hpp>
 #include <tw/mpi/library.hpp>
@@ -101,6 +102,10 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::ve
   exchange_ = mpi::allgather_transfer(comm, mine, std::as_writable_bytes(std::span(facts_)).data(), sizes);
   memory_ =
       std::make_unique<NodeMemory>(comm, neighbours_, shared_memory::Channel::bytes_needed(static_cast<int>(neighbours_.size()), mine_.slot_bytes));
+  for (const std::shared_ptr<void>& attached : mpi::attachments_above(comm)) {
+    const auto& above = *static_cast<const Link*>(attached.get());
+    if (!inherited_ && above.made_ && above.is_selected_) inherited_ = Inherited{above.cluster(), above.selection_};
+  }
   if (const std::string kind = accelerator_here(); kind != "cpu") {
     device_backends_.push_back(make_alone_backend(comm.size() == 1));
     device_backends_.push_back(make_nccl_backend(kind));
@@ -115,9 +120,8 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::ve
 
 std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, const BoundCall& call, mpi::StartQueue::Ready ready, Backend* device_backend) {
   mpi::expect_own_thread(comm);
-  const auto begin = [this, call, device_backend](const Communicator& of) {
-    return (device_backend != nullptr ? *device_backend : backend(call.call)).begin(of, call);
-  };
+  Backend* known = device_backend == nullptr && made_ ? &backend(call.call) : device_backend;  // by what is chosen now, not when it starts
+  const auto begin = [this, call, known](const Communicator& of) { return (known != nullptr ? *known : backend(call.call)).begin(of, call); };
   if (made_ && !ready && !queue_.is_waiting()) return begin(comm);
   const auto all_ready = [this, ready = std::move(ready)](const Communicator& of) { return advance(of) && (!ready || ready(of)); };
   return queue_.start(comm, begin, all_ready);
@@ -174,22 +178,16 @@ void Link::finish(const Communicator& comm) {
   const auto next_sequence = std::make_shared<int64_t>(0);
   backends_.push_back(make_hierarchical_backend(comm, channel_, mine_.flat_bytes, *nodes_, next_sequence));
   for (auto& backend : make_plan_backends(comm, next_sequence)) backends_.push_back(std::move(backend));
-  selection_ = first_selection(comm);
+  selection_ = first_selection();
   choose(std::nullopt);
   made_ = true;
 }
 
-// What was selected for the communicator that this one was made of, where both have as many nodes and ranks; else by price.
-algorithms::Selection Link::first_selection(const Communicator& comm) {
+// What was inherited, if it is of as many nodes and ranks; else by price.
+algorithms::Selection Link::first_selection() {
   const algorithms::Cluster mine = cluster();
-  for (const std::shared_ptr<void>& attached : mpi::attachments_above(comm)) {
-    const auto& above = *static_cast<const Link*>(attached.get());
-    if (!above.made_ || !above.is_selected_) continue;
-    const algorithms::Cluster theirs = above.cluster();
-    if (theirs.nodes != mine.nodes || theirs.ranks_per_node != mine.ranks_per_node) break;
-    is_selected_ = true;
-    return above.selection_;
-  }
+  is_selected_ = inherited_ && inherited_->cluster.nodes == mine.nodes && inherited_->cluster.ranks_per_node == mine.ranks_per_node;
+  if (is_selected_) return inherited_->selection;
   return algorithms::Selection::by_price(mine, [this](std::string_view way, Collective collective) {
     const auto found = std::find_if(backends_.begin(), backends_.end(), [&](const auto& backend) { return backend->name() == way; });
     return found != backends_.end() && (*found)->why_not({.collective = collective}).empty();
@@ -280,7 +278,8 @@ Backend& Link::backend(const Call& call) const {
   const int64_t bytes = call.count * element_bytes(call.type) * (call.collective == Collective::allgather ? ranks : 1);
   const std::vector<Taker>& takers = takers_[static_cast<size_t>(call.collective)];
   const auto found = std::find_if(takers.begin(), takers.end(), [&](const Taker& taker) { return bytes <= taker.largest_bytes; });
-  return *found->backend;
+  const bool averages = call.op != ReduceOp::average || !is_reduction(call.collective) || found->backend->averages(call.type);
+  return averages ? *found->backend : *first_that_can(backends_, call, std::nullopt);
 }
 
 algorithms::Cluster Link::cluster() const {
@@ -326,7 +325,11 @@ void choose_backend(const Communicator& comm, const std::optional<std::string>& 
 
 const algorithms::Selection& selection(const Communicator& comm) { return Link::made(comm).selection(); }
 
-void select_backends(const Communicator& comm, const algorithms::Selection& selection) { Link::made(comm).select(selection); }
+void select_backends(const Communicator& comm, const algorithms::Selection& selection) {
+  Link& link = Link::made(comm);
+  expect_same_on_all_ranks(comm, "a selection of backends", {selection.to_toml(link.cluster())});
+  link.select(selection);
+}
 
 algorithms::Cluster cluster_of(const Communicator& comm) { return Link::made(comm).cluster(); }
 

@@ -59,7 +59,7 @@ class Link {
   class Making;
   Backend* device_backend(const Call& call) const;
   void find_takers();
-  algorithms::Selection first_selection(const Communicator& comm);
+  algorithms::Selection first_selection();
   /// Of every rank, for all.
   struct Facts {
     int64_t slot_bytes;
@@ -93,6 +93,12 @@ class Link {
   std::optional<std::string> chosen_for_devices_;
   algorithms::Selection selection_{{}};
   bool is_selected_ = false;  // by the user
+  /// What was selected for the communicator that this one was made of, when this one was first used.
+  struct Inherited {
+    algorithms::Cluster cluster;
+    algorithms::Selection selection;
+  };
+  std::optional<Inherited> inherited_;
   /// The selection's lines, or one line without limit.
   struct Taker {
     int64_t largest_bytes;

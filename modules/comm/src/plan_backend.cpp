@@ -18,9 +18,7 @@ using algorithms::Algorithm;
 using algorithms::Plan;
 using algorithms::Task;
 
-// A chunk's elements are added while the next one is on its way; more of them take more memory, and gain nothing.
 constexpr int64_t chunk_bytes = int64_t{4} << 20;
-constexpr int64_t chunks_under_way = 3;
 
 bool has_parts(Collective collective) {
   return collective == Collective::allgather || collective == Collective::reduce_scatter || collective == Collective::alltoall;
@@ -53,6 +51,8 @@ class PlanBackend : public Backend {
     return algorithms::can(algorithm_, call.collective) ? "" : "this algorithm does something else";
   }
 
+  bool averages(ElementType type) const override { return type != ElementType::float16 && type != ElementType::bfloat16; }
+
   std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& bound) override {
     const Call& call = moved(bound);
     const int64_t divided = divided_count(call, comm.size());
@@ -61,20 +61,20 @@ class PlanBackend : public Backend {
     const int64_t chunks = in_chunks ? std::max<int64_t>(1, (divided + per_rank - 1) / per_rank) : 1;
     const auto plan = plan_of(comm, call);
     const int64_t first_sequence = *next_sequence_;
-    *next_sequence_ += chunks;
+    *next_sequence_ += chunks_under_way;  // whatever the size: ranks that were called with different ones stay in step
     const auto begin_chunk = [this, of = std::make_shared<const Communicator>(mpi::share(comm)), call, input = bound.input, output = bound.output,
                               divided, chunks, plan, first_sequence](int64_t chunk) {
       const BlockRange range{chunk * divided / chunks, (chunk + 1) * divided / chunks - chunk * divided / chunks};
       PlanMemory memory = memory_of(call, range, divided, plan->blocks, input, output);
       std::byte* result = memory.output;
-      auto transfer = make_plan_transfer(*of, plan, std::move(memory), ranks_, first_sequence + chunk);
+      auto transfer = make_plan_transfer(*of, plan, std::move(memory), ranks_, first_sequence + chunk % chunks_under_way);
       const bool has_result = call.collective != Collective::reduce || call.peer == of->rank();
       if (!is_reduction(call.collective) || call.op != ReduceOp::average || !has_result) return transfer;
       const auto average = [result, range, type = call.type, ranks = of->size()] { divide(result, range.count, type, ranks); };
       return std::unique_ptr<mpi::Transfer>(std::make_unique<WithEnding>(std::move(transfer), average));
     };
     if (chunks == 1) return begin_chunk(0);
-    return std::make_unique<Chunks>(chunks, chunks_under_way, begin_chunk);
+    return std::make_unique<Chunks>(chunks, begin_chunk);
   }
 
  private:

@@ -5,8 +5,10 @@
 #include <hwloc/glibc-sched.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "cores.hpp"
 
@@ -38,18 +40,31 @@ std::optional<cpu_set_t> mpi::cores_near(const std::string& bus) {
   return cores;
 }
 
-std::string numa_nodes_here() {
-  cpu_set_t usable;
+namespace {
+
+// The numbers of what has some of the cores that this thread may use.
+std::vector<unsigned> usable(hwloc_obj_type_t type) {
+  cpu_set_t mine;
+  std::vector<unsigned> numbers;
   const Machine machine = find_machine(/*with_devices=*/false);
-  if (!machine || ::sched_getaffinity(0, sizeof usable, &usable) != 0) return "";
-  std::string nodes;
-  for (hwloc_obj_t node = nullptr; (node = hwloc_get_next_obj_by_type(machine.get(), HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
-    cpu_set_t cores;
-    CPU_ZERO(&cores);
-    hwloc_cpuset_to_glibc_sched_affinity(machine.get(), node->cpuset, &cores, sizeof cores);
-    CPU_AND(&cores, &cores, &usable);
-    if (CPU_COUNT(&cores) > 0) nodes += (nodes.empty() ? "" : ",") + std::to_string(node->os_index);
+  if (!machine || ::sched_getaffinity(0, sizeof mine, &mine) != 0) return numbers;
+  for (hwloc_obj_t part = nullptr; (part = hwloc_get_next_obj_by_type(machine.get(), type, part)) != nullptr;) {
+    cpu_set_t both;
+    CPU_ZERO(&both);
+    hwloc_cpuset_to_glibc_sched_affinity(machine.get(), part->cpuset, &both, sizeof both);
+    CPU_AND(&both, &both, &mine);
+    if (CPU_COUNT(&both) > 0) numbers.push_back(part->os_index);
   }
+  return numbers;
+}
+
+}  // namespace
+
+int cores_here() { return std::max(1, static_cast<int>(usable(HWLOC_OBJ_CORE).size())); }
+
+std::string numa_nodes_here() {
+  std::string nodes;
+  for (const unsigned node : usable(HWLOC_OBJ_NUMANODE)) nodes += (nodes.empty() ? "" : ",") + std::to_string(node);
   return nodes;
 }
 

@@ -49,6 +49,8 @@ class Backend {
   virtual void prepare([[maybe_unused]] const Communicator& comm, [[maybe_unused]] c10::Device device) {}
   /// Why it cannot do a `call`; empty where it can. The same on all ranks. Of the host's memory, the collective alone decides.
   virtual std::string why_not(const Call& call) const = 0;
+  /// Whether it takes averages of elements of `type`. Those that carry sums as the type itself do not take halves: the sum may be too large for it.
+  virtual bool averages([[maybe_unused]] ElementType type) const { return true; }
   /// Begins the call; does not wait.
   virtual std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& call) = 0;
   /// Ends what it has in streams: other ranks may never do their part.
@@ -78,8 +80,9 @@ void choose_backend(const Communicator& comm, const std::optional<std::string>& 
 
 /// Which backend does which collective of which size of tensors of the host. By default by formula, of a network of 1 Gbit/s. Collective.
 const algorithms::Selection& selection(const Communicator& comm);
-/// Replaces it, for `comm` and for communicators that are made of it later and have as many nodes and ranks; what a backend cannot do goes to the
-/// first that can. Every rank must give the same. Collective. @throws ContractError for a backend that there is not.
+/// Replaces it, for `comm` and for those that are made of it by dup(), split() and the like, are first used later, and have as many nodes and ranks;
+/// what a backend cannot do goes to the first that can. Collective. @throws ContractError for a backend that there is not, or where ranks give
+/// different ones.
 void select_backends(const Communicator& comm, const algorithms::Selection& selection);
 /// The cluster that the ranks of `comm` make, with the ranks of the node that has the most. Collective.
 algorithms::Cluster cluster_of(const Communicator& comm);
