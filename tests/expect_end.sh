@@ -23,6 +23,7 @@ if [ $code -eq 139 ] && grep -qE '\] (/[^ ]*/)?(mpiexec|mpirun|orterun)\(' "$out
   rmdir --ignore-fail-on-non-empty "${TMPDIR:-/tmp}"/ompi.*
   run "$@"
 fi
+if [ $code -eq 77 ] && grep -q '^SKIPPED: ' "$output"; then exit 77; fi
 echo "exit code $code after $took ms"
 if [ $code -eq 0 ]; then echo "expect_end: it should have failed"; exit 1; fi
 if [ $took -gt $((seconds * 1000)) ]; then echo "expect_end: it took longer than $seconds s"; exit 1; fi
