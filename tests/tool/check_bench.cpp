@@ -36,11 +36,21 @@ void check_line(const nlohmann::json& line) {
 }
 
 void check_json(const std::string& path) {
-  const std::set<std::string> both{"shared_memory", "mpi"};
-  const std::set<std::string> all{"shared_memory", "shared_memory/in_place", "mpi"};
-  const std::map<std::string, std::set<std::string>> expected{{"comm/barrier", both},     {"comm/broadcast", all},    {"comm/allreduce", all},
-                                                              {"comm/reduce", both},      {"comm/allgather", all},    {"comm/reduce_scatter", all},
-                                                              {"comm/alltoall", {"mpi"}}, {"comm/ping_pong", {"mpi"}}};
+  using Names = std::set<std::string>;
+  const auto with = [](Names names, const Names& more) {
+    names.insert(more.begin(), more.end());
+    return names;
+  };
+  const Names both{"shared_memory", "mpi"};
+  const Names all = with(both, {"shared_memory/in_place"});
+  const std::map<std::string, Names> expected{{"comm/barrier", with(both, {"bruck"})},
+                                              {"comm/broadcast", with(all, {"tree", "chain"})},
+                                              {"comm/allreduce", with(all, {"ring", "recursive_doubling", "circulant"})},
+                                              {"comm/reduce", with(both, {"tree", "chain"})},
+                                              {"comm/allgather", with(all, {"ring", "circulant"})},
+                                              {"comm/reduce_scatter", with(all, {"ring", "circulant"})},
+                                              {"comm/alltoall", {"mpi", "pairwise", "bruck"}},
+                                              {"comm/ping_pong", {"mpi"}}};
   std::map<std::string, std::set<std::string>> found;
   std::set<int64_t> sizes;
   std::ifstream in(path);
