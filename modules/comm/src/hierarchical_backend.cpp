@@ -210,8 +210,7 @@ class HierarchicalBackend : public Backend {
     for (int64_t number = 0; number < making.chunks; ++number) {
       const BlockRange mine = share(number, std::min(mine_.local, carriers_ - 1));
       std::byte* memory = tensor + making.bytes(mine.begin);
-      const Algorithm algorithm = making.bytes(mine.count) <= algorithms::small_share_bytes ? Algorithm::recursive_doubling : Algorithm::circulant;
-      const auto plan = plan_of(algorithm, Collective::allreduce);
+      const auto plan = plan_of(algorithms::between_nodes(nodes_.count(), making.bytes(mine.count)), Collective::allreduce);
       auto carry = between(making, number, plan, {.input = memory, .output = memory, .layout = even_layout(mine.count, plan->blocks)});
       if (carry && making.call.op == ReduceOp::average) {
         carry = [carry, memory, mine, type = making.call.type, ranks = making.comm.size()]() -> std::unique_ptr<mpi::Transfer> {

@@ -70,9 +70,6 @@ enum class Algorithm : uint8_t {
 
 inline constexpr int algorithm_count = 7;
 
-/// Shares of a tensor up to so many bytes are all-reduced between nodes by recursive_doubling, larger ones by circulant.
-inline constexpr int64_t small_share_bytes = int64_t{16} << 10;
-
 /// Such as "recursive_doubling".
 std::string_view name_of(Algorithm algorithm) noexcept;
 

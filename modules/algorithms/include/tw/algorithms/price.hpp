@@ -30,6 +30,9 @@ struct Price {
   std::chrono::duration<double> total() const { return latency + transfer; }
 };
 
+/// How a share of so many bytes is all-reduced between nodes: the fewest rounds of what is small, the steadiest links for what is large.
+Algorithm between_nodes(int nodes, int64_t share_bytes) noexcept;
+
 /// Ways to do `collective`: the names of the algorithms that do, and "hierarchical" where nodes have several ranks and the collective is one that
 /// goes that way.
 std::vector<std::string_view> ways_to(Collective collective, const Cluster& cluster);
