@@ -25,7 +25,8 @@ Choice choice_by_price(Collective collective, const Cluster& cluster, const std:
   std::stable_sort(prices.begin(), prices.end(), [](const auto& a, const auto& b) { return a.first.total() < b.first.total(); });
   const auto& [price, way] = prices.front();
   const std::string at = concat("at ", bytes, " bytes ", milliseconds(price.total()));
-  if (price.latency > price.transfer) return {collective, bytes, "mpi", concat(way, " would take ", at, ", most of it latency")};
+  if (4 * price.latency > price.total())
+    return {collective, bytes, "mpi", concat(way, " would take ", at, ", of which latency ", milliseconds(price.latency))};
   std::string reason = at;
   if (prices.size() > 1) reason += concat(", ", prices[1].second, " ", milliseconds(prices[1].first.total()));
   return {collective, bytes, std::string(way), reason};
