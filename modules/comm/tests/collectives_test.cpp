@@ -130,6 +130,13 @@ class Collectives : public testing::TestWithParam<const char*> {
       return entry.collective == collective && !entry.on_device && entry.chosen && entry.backend == GetParam();
     };
     if (std::none_of(all.begin(), all.end(), does_it)) return;
+    const auto takes_device = [&](const tw::Availability& entry) {
+      return entry.collective == collective && entry.on_device && entry.chosen && entry.backend != "staged";
+    };
+    if (!device().is_cpu() && std::any_of(all.begin(), all.end(), takes_device)) {  // whichever of the host's is chosen: once is enough
+      const auto can = [&](const tw::Availability& entry) { return entry.collective == collective && !entry.on_device && entry.why_not.empty(); };
+      if (std::find_if(all.begin(), all.end(), can)->backend != GetParam()) return;
+    }
     for (const auto dtype : all_dtypes) {
       for (const int64_t size : sizes_up_to(largest_power(dtype))) check(dtype, size);
     }

@@ -3,8 +3,8 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <vector>
 #include <tw/mpi/communicator.hpp>
+#include <vector>
 
 namespace tw::mpi {
 
