@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstring>
+#include <streams.hpp>
+#include <vector>
 
 namespace operands_test {
 
@@ -44,6 +46,31 @@ TEST(Operands, PartsComeOneByOneAndGoBackBesideThem) {
   operands.finish();
   operands.lane()->join_stream();
   EXPECT_TRUE(torch::equal(x.cpu(), torch::tensor({10.F, 11.F, 2.F, 3.F, 4.F})));
+}
+
+// As on a GPU, where streams run beside one another and not in the order in which somebody waits for them: the one that was taken last goes first.
+void let_streams_run_backwards() {
+  std::vector<c10::Stream> pool;
+  for (int i = 0; i < 8; ++i) pool.push_back(tw::testing::accelerator::stream_of_pool(device()));  // round to the last one
+  for (auto stream = pool.rbegin(); stream != pool.rend(); ++stream) tw::testing::accelerator::finish(*stream);
+}
+
+TEST(Operands, PartsAreNotGivenBackOverWhatTheStreamHasYetToRead) {
+  if (device().is_cpu() || tw::testing::on_a_real_device()) GTEST_SKIP() << "where streams run when they are told to";
+  const at::Tensor x = torch::ones({4}).to(device());
+  const at::Tensor doubled = x.mul(2);  // not yet computed
+  Operands operands(tw::Collective::broadcast, false);
+  const auto parts = operands.in_parts(x, 2, false, true);
+  const std::array<float, 2> received{7, 7};
+  for (const Operands::Part& part : parts) {
+    std::memcpy(part.memory, received.data(), sizeof received);
+    part.give_back();
+  }
+  operands.finish();
+  let_streams_run_backwards();
+  operands.lane()->join_stream();
+  EXPECT_TRUE(doubled.cpu().eq(2).all().item<bool>()) << doubled.cpu();
+  EXPECT_TRUE(x.cpu().eq(7).all().item<bool>()) << x.cpu();
 }
 
 }  // namespace operands_test
