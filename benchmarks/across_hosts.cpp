@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_across_hosts RATE: collectives over several hosts (tests/cluster/hosts.sh), as they go by default, against MPI's own on the same memory. Both
-// take turns in the same processes, with fresh data. `times_bound` is our time over that which the bytes alone take on a link of RATE (such as
-// 1gbit).
+// bench_across_hosts default|ways RATE: collectives over several hosts (tests/cluster/hosts.sh), with fresh data.
+//
+// default: as they go by default, against MPI's own on the same memory, in turns in the same processes. `times_bound` is our time over that which the
+// bytes alone take on a link of RATE (such as 1gbit).
+// ways: by every way there is, against the price of that on a cluster whose links were measured just before, by messages to and fro.
 #include "measure.hpp"
 
 #include <mpi.h>
 #include <torch/torch.h>
 
+#include <array>
+#include <cmath>
 #include <tw/comm.hpp>
 #include <tw/mpi/interop.hpp>
 
@@ -38,6 +42,8 @@ double bound_ms(Collective operation, double bytes, int hosts, double bits_per_s
 
 double bits_per_second(const std::string& rate) { return std::stod(rate) * (rate.find("gbit") != std::string::npos ? 1e9 : 1e6); }
 
+std::string size_name(int64_t bytes) { return bytes >= 1 << 20 ? tw::concat(bytes >> 20, "MiB") : tw::concat(bytes >> 10, "KiB"); }
+
 void measure(const tw::Communicator& comm, const Subject& subject, const at::Tensor& data, int64_t bytes, const std::string& rate) {
   const int rounds = bytes < (1 << 20) ? 200 : 20;
   constexpr int warm_up = 5;
@@ -55,8 +61,7 @@ void measure(const tw::Communicator& comm, const Subject& subject, const at::Ten
   if (comm.rank() != 0) return;
   const double median = percentile(ours, 0.5);
   std::cout << nlohmann::ordered_json{{"benchmark", tw::concat("comm/across_hosts/", tw::name_of(subject.operation))},
-                                      {"case", tw::concat(bytes >= 1 << 20 ? tw::concat(bytes >> 20, "MiB") : tw::concat(bytes >> 10, "KiB"), "_",
-                                                          cluster.nodes, "x", cluster.ranks_per_node, "_", rate)},
+                                      {"case", tw::concat(size_name(bytes), "_", cluster.nodes, "x", cluster.ranks_per_node, "_", rate)},
                                       {"ranks", comm.size()},
                                       {"baseline", "mpi"},
                                       {"baseline_ms", percentile(theirs, 0.5)},
@@ -70,9 +75,11 @@ void measure(const tw::Communicator& comm, const Subject& subject, const at::Ten
             << std::endl;
 }
 
+constexpr std::array sizes{int64_t{1} << 10, int64_t{64} << 10, int64_t{1} << 20, int64_t{16} << 20};
+
 void measure_all(const tw::Communicator& comm, const std::string& rate) {
   const MPI_Comm native = tw::native_handle(comm);
-  for (const int64_t bytes : {int64_t{1} << 10, int64_t{64} << 10, int64_t{1} << 20, int64_t{16} << 20}) {
+  for (const int64_t bytes : sizes) {
     const at::Tensor whole = torch::zeros({bytes / 4});
     const at::Tensor part = torch::zeros({bytes / 4 / comm.size()});
     const auto count = static_cast<int>(whole.numel());
@@ -91,10 +98,104 @@ void measure_all(const tw::Communicator& comm, const std::string& rate) {
   }
 }
 
+/// Messages of ours between rank 0 and `other`, at the same time to and fro.
+tw::algorithms::LinkCost measured_link(const tw::Communicator& comm, int other) {
+  const auto median_ms = [&](int64_t bytes, int rounds, bool at_once) {
+    const at::Tensor out = torch::zeros({bytes}, torch::kByte), in = torch::zeros({bytes}, torch::kByte);
+    const tw::Rank peer(comm.rank() == 0 ? other : 0);
+    std::vector<double> ms;
+    for (int round = -2; round < rounds; ++round) {
+      ms.push_back(milliseconds(comm, [&] {
+        if (comm.rank() != 0 && comm.rank() != other) return;
+        if (at_once) {
+          tw::sendrecv(comm, out, peer, in, peer);
+        } else if (comm.rank() == 0) {
+          tw::send(comm, out, peer);
+          tw::recv(comm, in, peer);
+        } else {
+          tw::recv(comm, in, peer);
+          tw::send(comm, out, peer);
+        }
+      }));
+      if (round < 0) ms.clear();
+    }
+    return percentile(ms, 0.5);
+  };
+  constexpr int64_t large = 8 << 20;
+  const double latency = median_ms(8, 100, false) / 2;
+  return {std::chrono::duration<double>(latency / 1e3), 1e3 * static_cast<double>(large) / (median_ms(large, 10, true) - latency)};
+}
+
+// Rank 1 is on rank 0's host where any is.
+tw::algorithms::Cluster measured_cluster(const tw::Communicator& comm) {
+  tw::algorithms::Cluster cluster = tw::cluster_of(comm);
+  cluster.between = measured_link(comm, comm.size() - 1);
+  if (cluster.ranks_per_node > 1) {
+    cluster.within = measured_link(comm, 1);
+    cluster.within.bytes_per_second *= 2;  // which both ranks have together
+  }
+  return cluster;
+}
+
+void measure_ways(const tw::Communicator& comm, const std::string& rate) {
+  const tw::algorithms::Cluster cluster = measured_cluster(comm);
+  std::vector<double> errors;
+  for (const int64_t bytes : sizes) {
+    const at::Tensor whole = torch::zeros({bytes / 4}), part = torch::zeros({bytes / 4 / comm.size()});
+    const std::vector<std::pair<Collective, std::function<void()>>> operations{
+        {Collective::allreduce, [&] { tw::allreduce(comm, whole, tw::ReduceOp::sum); }},
+        {Collective::reduce_scatter, [&] { tw::reduce_scatter(comm, whole, part, tw::ReduceOp::sum); }},
+        {Collective::allgather, [&] { tw::allgather(comm, part, whole); }},
+    };
+    for (const auto& [operation, call] : operations) {
+      for (const std::string_view way : tw::algorithms::ways_to(operation, cluster)) {
+        tw::choose_backend(comm, std::string(way));
+        std::vector<double> ms;
+        const int rounds = bytes < 1 << 20 ? 50 : 10;
+        for (int round = -3; round < rounds; ++round) {
+          whole.fill_(1);
+          const double taken = milliseconds(comm, call);
+          if (round >= 0) ms.push_back(taken);
+        }
+        const double predicted = 1e3 * tw::algorithms::price_of(way, operation, cluster, bytes).total().count();
+        const double median = percentile(ms, 0.5);
+        errors.push_back(std::abs(predicted / median - 1));
+        if (comm.rank() != 0) continue;
+        std::cout << nlohmann::ordered_json{{"benchmark", tw::concat("comm/ways/", tw::name_of(operation))},
+                                            {"case",
+                                             tw::concat(size_name(bytes), "_", way, "_", cluster.nodes, "x", cluster.ranks_per_node, "_", rate)},
+                                            {"ranks", comm.size()},
+                                            {"baseline", "prediction"},
+                                            {"baseline_ms", predicted},
+                                            {"ours_ms", median},
+                                            {"ratio", predicted / median},
+                                            {"rounds", rounds},
+                                            {"spread", (percentile(ms, 0.9) - percentile(ms, 0.1)) / median},
+                                            {"error", errors.back()}}
+                  << std::endl;
+      }
+    }
+  }
+  tw::choose_backend(comm, std::nullopt);
+  if (comm.rank() != 0) return;
+  std::cout << nlohmann::ordered_json{{"benchmark", "comm/ways"},
+                                      {"case", tw::concat("all_", cluster.nodes, "x", cluster.ranks_per_node, "_", rate)},
+                                      {"ranks", comm.size()},
+                                      {"between_us", 1e6 * cluster.between.latency.count()},
+                                      {"between_mbit_per_s", 8e-6 * cluster.between.bytes_per_second},
+                                      {"within_us", 1e6 * cluster.within.latency.count()},
+                                      {"within_mbit_per_s", 8e-6 * cluster.within.bytes_per_second},
+                                      {"median_error", percentile(errors, 0.5)},
+                                      {"worst_error", percentile(errors, 1)}}
+            << std::endl;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const tw::Environment mpi(argc, argv);
   torch::set_num_threads(1);
-  measure_all(mpi.world().dup(), argc > 1 ? argv[1] : "1gbit");
+  const std::string rate = argc > 2 ? argv[2] : "1gbit";
+  const bool ways = argc > 1 && std::string_view(argv[1]) == "ways";
+  (ways ? measure_ways : measure_all)(mpi.world().dup(), rate);
 }

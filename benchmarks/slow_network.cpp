@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_slow_network RATE: a training step of LeNet (batch 64 a rank) with gradients reduced plainly, compressed, and rarely, across a network; made
-// for two hosts (tests/cluster/hosts.sh). `allowed` is the ratio that the bytes allow: with c the time of computing and t that of plain
+// bench_slow_network TRAINEE RATE: a training step (trainees.hpp) with gradients reduced plainly, compressed, and rarely, across a network; made for
+// several hosts (tests/cluster/hosts.sh). `allowed` is the ratio that the bytes allow: with c the time of computing and t that of plain
 // communication, (c + t) / (c + t bytes / plain bytes).
 #include "measure.hpp"
 #include "trainees.hpp"
@@ -34,7 +34,7 @@ std::vector<Mode> modes() {
 /// One way of training, its network and what it measured.
 class Contestant {
  public:
-  Contestant(const tw::Communicator& comm, Mode mode) : comm_(comm), mode_(std::move(mode)) {
+  Contestant(const tw::Communicator& comm, Mode mode, Trainee trainee) : comm_(comm), mode_(std::move(mode)), trainee_(std::move(trainee)) {
     if (mode_.period > 0) {
       outer_.emplace(comm_, trainee_.module(), tw::DiLoCoOptions{.period = mode_.period});
     } else if (!mode_.alone) {
@@ -66,7 +66,7 @@ class Contestant {
 
   const tw::Communicator& comm_;
   Mode mode_;
-  Trainee trainee_ = tw::benchmark::make_lenet(64);
+  Trainee trainee_;
   std::optional<tw::DataParallel> parallel_;
   std::optional<tw::DiLoCo> outer_;
 };
@@ -74,12 +74,14 @@ class Contestant {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string rate = argc > 1 ? argv[1] : "link";
+  const std::string name = argc > 1 ? argv[1] : "lenet";
+  const std::string rate = argc > 2 ? argv[2] : "link";
   const tw::Environment mpi(argc, argv);
   const tw::Communicator comm = mpi.world().dup();
   torch::set_num_threads(1);
+  const auto make_trainee = tw::benchmark::trainee(name).make;
   std::vector<std::unique_ptr<Contestant>> contestants;
-  for (Mode& mode : modes()) contestants.push_back(std::make_unique<Contestant>(comm, std::move(mode)));
+  for (Mode& mode : modes()) contestants.push_back(std::make_unique<Contestant>(comm, std::move(mode), make_trainee()));
   constexpr int rounds = 10;
   for (int round = -2; round < rounds; ++round) {
     for (const auto& contestant : contestants) contestant->round(round >= 0);
@@ -93,7 +95,7 @@ int main(int argc, char** argv) {
     const double ms = percentile(mine.ms, 0.5);
     const double share = mine.bytes_per_step / contestants[1]->bytes_per_step;
     std::cout << nlohmann::ordered_json{{"benchmark", "data_parallel/slow_network"},
-                                        {"case", "lenet/" + rate + "/" + mine.name()},
+                                        {"case", tw::concat(name, '/', rate, '/', mine.name())},
                                         {"ranks", comm.size()},
                                         {"baseline", "plain"},
                                         {"baseline_ms", plain_ms},

@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
 #include <tw/models/lenet.hpp>
 #include <tw/models/mlp.hpp>
 #include <vector>
@@ -66,6 +68,14 @@ inline std::vector<TraineeCase> trainees() {
   return {{"mlp_5e4", 100, [] { return make_mlp({64, 192, 192, 10}, 64); }},
           {"lenet", 10, [] { return make_lenet(64); }},
           {"mlp_8e6", 5, [] { return make_mlp({1024, 1600, 1600, 1600, 800, 10}, 32); }}};
+}
+
+/// The one of this name. @throws ContractError: there is none
+inline TraineeCase trainee(const std::string& name) {
+  for (TraineeCase& each : trainees()) {
+    if (each.name == name) return each;
+  }
+  throw ContractError(concat("there is no trainee '", name, "'"));
 }
 
 }  // namespace tw::benchmark

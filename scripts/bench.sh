@@ -46,8 +46,11 @@ bench comm mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_comm" comm/
 bench state mpirun -n 1 "$build/bin/bench_state" "$PWD/build"
 for rate in 1gbit 100mbit; do
   for driver in inlined thread; do bench overlap hosts 1,1 $rate bench_overlap $driver; done
-  bench data_parallel hosts 1,1 $rate bench_slow_network
+  bench data_parallel hosts 1,1 $rate bench_slow_network lenet
   bench parameter_server hosts 1,1 $rate bench_parameter_server two_hosts
 done
-for ranks in 2,2 1,1,1,1; do bench comm hosts $ranks 1gbit bench_across_hosts; done
+bench data_parallel hosts 1,1 1gbit bench_slow_network mlp_8e6
+for ranks in 2,2 1,1,1,1; do
+  for what in default ways; do bench comm hosts $ranks 1gbit bench_across_hosts $what; done
+done
 echo "written to build/bench.jsonl"

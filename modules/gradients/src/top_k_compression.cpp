@@ -36,18 +36,41 @@ class TopKCompression : public Compressor {
     residual.index_fill_(0, places, 0);
     residual.nan_to_num_(0, 0, 0);  // one bad gradient must not stay for ever
 
-    const at::Tensor all_places = at::empty({comm.size(), k}, chosen.options().dtype(at::kInt));
-    const at::Tensor all_chosen = at::empty({comm.size(), k}, chosen.options());
-    allgather(comm, places.to(at::kInt), all_places);
-    allgather(comm, chosen, all_chosen);
     values.zero_();
-    for (int64_t rank = 0; rank < comm.size(); ++rank) values.index_add_(0, all_places.select(0, rank), all_chosen.select(0, rank));
-    return k * (4 + values.element_size());
+    if (gathers_less(comm.size(), k, n, values.element_size())) {
+      add_all(comm, places, chosen, values);
+      return k * (bytes_of_place + values.element_size());
+    }
+    values.index_copy_(0, places, chosen);
+    allreduce(comm, values, ReduceOp::sum);
+    return static_cast<int64_t>(values.nbytes());
   }
 
   std::vector<NamedShard> shards() const override { return residuals_.shards(); }
 
  private:
+  static constexpr int64_t bytes_of_place = 4;
+
+  // What a rank receives: all that the others chose, or what an all-reduce of all elements takes.
+  static bool gathers_less(int64_t ranks, int64_t k, int64_t n, int64_t element_bytes) {
+    return (ranks - 1) * k * (bytes_of_place + element_bytes) <= 2 * (ranks - 1) * n * element_bytes / ranks;
+  }
+
+  // One message a rank: what it chose, and then the places of that. In rank order, so that all ranks get the same bits.
+  static void add_all(const Communicator& comm, const at::Tensor& places, const at::Tensor& chosen, const at::Tensor& values) {
+    const int64_t k = chosen.numel();
+    const int64_t of_chosen = k * values.element_size();
+    const int64_t of_both = (of_chosen + k * bytes_of_place + 7) / 8 * 8;  // the next rank's begin aligned
+    const at::Tensor mine = at::empty({of_both}, values.options().dtype(at::kByte));
+    const auto chosen_in = [&](const at::Tensor& bytes) { return bytes.narrow(0, 0, of_chosen).view(values.scalar_type()); };
+    const auto places_in = [&](const at::Tensor& bytes) { return bytes.narrow(0, of_chosen, k * bytes_of_place).view(at::kInt); };
+    chosen_in(mine).copy_(chosen);
+    places_in(mine).copy_(places);
+    const at::Tensor all = at::empty({comm.size(), of_both}, mine.options());
+    allgather(comm, mine, all);
+    for (int64_t rank = 0; rank < comm.size(); ++rank) values.index_add_(0, places_in(all[rank]), chosen_in(all[rank]));
+  }
+
   TopKOptions options_;
   Residuals residuals_;
 };

@@ -69,7 +69,10 @@ void expect_nothing_lost(const std::shared_ptr<tw::Compressor>& compressor) {
   }
 }
 
-TEST(TopK, LosesNothingFromStepToStep) { expect_nothing_lost(tw::top_k_compression({.fraction = 0.1})); }
+TEST(TopK, LosesNothingFromStepToStep) {
+  expect_nothing_lost(tw::top_k_compression({.fraction = 0.1}));
+  expect_nothing_lost(tw::top_k_compression({.fraction = 0.9}));  // by an all-reduce
+}
 TEST(PowerSgd, LosesNothingFromStepToStep) { expect_nothing_lost(tw::power_sgd_compression({.rank = 1})); }
 
 TEST(TopK, OfAllElementsIsThePlainSum) {
@@ -93,6 +96,22 @@ TEST(TopK, TakesTheGreatest) {
   expected[8] = 4 * (world().size() - even);
   EXPECT_TRUE(reducer.gradient(0).equal(expected)) << reducer.gradient(0);
   EXPECT_EQ(reducer.payload_bytes(), 2 * 8);
+}
+
+// Gathered, P ranks receive (P - 1) 12 k bytes here, of an all-reduce 2 (P - 1) / P 8 n: what is less is done.
+TEST(TopK, GathersWhereThatTakesFewerBytes) {
+  for (const int64_t k : {2, 7, 8, 16}) {
+    tw::Reducer reducer(world(), {{"g", {16}, at::kDouble}}, with(tw::top_k_compression({.fraction = static_cast<double>(k) / 16})));
+    reducer.begin();
+    const at::Tensor values = place(torch::arange(1.0, 17.0, torch::kDouble));
+    reducer.mark_ready(0, values);
+    reducer.wait();
+    const at::Tensor expected = values * world().size();
+    expected.narrow(0, 0, 16 - k).zero_();
+    EXPECT_TRUE(reducer.gradient(0).equal(expected)) << reducer.gradient(0);
+    const bool gathers = world().size() == 1 || world().size() * 12 * k <= 2 * 8 * 16;
+    EXPECT_EQ(reducer.payload_bytes(), gathers ? 12 * k : 8 * 16) << k;
+  }
 }
 
 // Matrices of rank 1 on every rank have a sum of rank P at most, which an approximation of rank P has after one step: the image of P random vectors
@@ -125,7 +144,7 @@ TEST(HalfPrecision, IsTheSumOfRoundedGradientsRoundedOnce) {
       EXPECT_TRUE(torch::allclose(reducer.gradient(static_cast<int64_t>(id)), sum.to(dtype).to(torch::kDouble), 1.0 / 256, 1e-5));
     }
     EXPECT_EQ(reducer.payload_bytes() % 2, 0);
-    EXPECT_LE(reducer.payload_bytes(), 2 * (240 + 12 + 600 + 1 + 4 * 8 + 3 * 4));  // padding to cache lines of 8 float64, and to 4 ranks
+    EXPECT_LE(reducer.payload_bytes(), 2 * (240 + 12 + 600 + 1 + 4 * 8));  // padding to cache lines of 8 float64
   }
 }
 

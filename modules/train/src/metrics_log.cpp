@@ -89,6 +89,9 @@ void MetricsLog::on_end(State& /*state*/, const Summary& summary) {
   json["bytes_per_step"] = summary.bytes_per_step;
   json["exposed_comm_share"] = summary.exposed_comm_share;
   json["waited_for_data_share"] = summary.waited_for_data_share;
+  if (summary.slow_rank) {
+    json["slow_rank"] = {{"rank", summary.slow_rank->rank}, {"host", summary.slow_rank->host}, {"share", summary.slow_rank->share}};
+  }
   json["ranks"] = summary.ranks;
   json["epochs"] = summary.epochs;
   json["steps"] = summary.steps;

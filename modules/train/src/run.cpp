@@ -16,6 +16,7 @@
 #include "progress_shard.hpp"
 #include "server_figures.hpp"
 #include "signals.hpp"
+#include "slow_rank.hpp"
 
 namespace tw::train {
 
@@ -170,11 +171,16 @@ Summary Trainer::Run::finish() {
 void Trainer::Run::count_into(Summary& summary) {
   summary.samples_per_s = static_cast<double>(trained_samples_) / train_time_.count();
   // Each rank's waits over its own time: ranks do not begin an epoch at the same moment, and the first to begin waits for the last.
-  const auto shares = sum_over_ranks(ranks_.all, {strategy_->exposed_time() / train_time_, loader_->waited() / train_time_});
+  const double waits = strategy_->exposed_time() / train_time_;
+  const auto shares = sum_over_ranks(ranks_.all, {waits, loader_->waited() / train_time_});
   summary.exposed_comm_share = shares[0] / ranks_.all.size();
   summary.bytes_per_step = static_cast<double>(strategy_->payload_bytes()) / static_cast<double>(progress_.step - first_step_);
   summary.waited_for_data_share = shares[1] / ranks_.all.size();
-  if (const auto* traffic = strategy_->server_traffic()) summary.servers = figures_of(*traffic, ranks_.data, train_time_);
+  if (const auto* traffic = strategy_->server_traffic()) {
+    summary.servers = figures_of(*traffic, ranks_.data, train_time_);
+  } else if (ranks_.parts == nullptr) {  // parts wait for one another outside the strategy
+    summary.slow_rank = find_slow_rank(ranks_.all, waits);
+  }
 }
 
 std::chrono::steady_clock::time_point Trainer::Run::span(const char* name, std::chrono::steady_clock::time_point begin) {

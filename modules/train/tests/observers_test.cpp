@@ -49,6 +49,7 @@ tw::train::Summary final_summary() {
   summary.samples_per_s = 7480;
   summary.exposed_comm_share = 0.05;
   summary.waited_for_data_share = 0.01;
+  summary.slow_rank = tw::train::SlowRank{.rank = 1, .host = "node-7", .share = 0.25};
   summary.train_time = tw::Seconds(16);
   return summary;
 }
@@ -78,6 +79,7 @@ TEST(MetricsLog, WritesEpochsAndTheSummary) {
   EXPECT_EQ(summary["test_accuracy"], 0.8912);
   EXPECT_EQ(summary["samples_per_s"], 7480);
   EXPECT_EQ(summary["exposed_comm_share"], 0.05);
+  EXPECT_EQ(summary["slow_rank"], (nlohmann::json{{"rank", 1}, {"host", "node-7"}, {"share", 0.25}}));
   EXPECT_EQ(summary["ranks"], 2);
   EXPECT_EQ(lines_of(stage.options.folder() / "metrics.csv"),
             (std::vector<std::string>{"epoch,step,train_loss,test_loss,test_accuracy,learning_rate,train_time_s,samples",
@@ -151,7 +153,8 @@ TEST(Console, ShowsProgressAndASummary) {
   for (const char* expected :
        {"epoch 1/1  50%", "loss 0.500  test accuracy 87.50 %, loss 0.400", "lenet: done", "test accuracy  89.12 % of 10,000 images, loss 0.400",
         "431,080 parameters, 1 epochs, 8 steps of 128 images on 2 ranks, in 0:16", "7.48k images/s",
-        "5.00 % of the step time was spent waiting for it, 1.00 % waiting for data"}) {
+        "5.00 % of the step time was spent waiting for it, 1.00 % waiting for data",
+        "rank 1 on node-7: the others waited 25.0 % of the time for it"}) {
     EXPECT_NE(text.find(expected), std::string::npos) << expected << " in:\n" << text;
   }
 }

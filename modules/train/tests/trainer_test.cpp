@@ -202,6 +202,33 @@ TEST(Trainer, NobodyWaitsForMoreThanAllOfTheTime) {
   EXPECT_LE(summary.waited_for_data_share, 1);
 }
 
+/// Has one rank take longer over every update than the others.
+struct Dawdler : tw::train::Hook {
+  void on_update(tw::train::State& state) override {
+    if (state.comm.rank() == state.comm.size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+};
+
+// An update takes some milliseconds, so that the others spend nearly all of the time in waits for the last rank.
+TEST(Trainer, NamesTheRankThatTheOthersWaitFor) {
+  const auto model = make_mlp();
+  torch::optim::SGD sgd(model.tensors(), 0.1);
+  const auto data = rows(40);
+  auto options = quick("dawdles");
+  options.epochs = 1;
+  options.global_batch = 10;
+  Trainer trainer(world(), model, sgd, tw::train::classification(), data, data, options);
+  Dawdler dawdler;
+  trainer.add(dawdler);
+  const auto summary = trainer.run();
+  ASSERT_EQ(summary.slow_rank.has_value(), world().size() > 1);
+  if (!summary.slow_rank) return;
+  EXPECT_EQ(summary.slow_rank->rank, world().size() - 1);
+  EXPECT_EQ(summary.slow_rank->host, tw::find_topology(world()).node);
+  EXPECT_GT(summary.slow_rank->share, 0.4);  // they wait in 3 of 4 updates, and for the end; a busy machine takes some of it
+  EXPECT_LE(summary.slow_rank->share, 1);
+}
+
 TEST(Trainer, MovesTheLearningRate) {
   const auto model = make_mlp();
   torch::optim::SGD sgd(model.tensors(), 0.5);

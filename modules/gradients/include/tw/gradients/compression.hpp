@@ -14,7 +14,8 @@ enum class HalfPrecision {
   bfloat16,  ///< 8 bits of mantissa, the range of float32
 };
 
-/// Gradients travel in half precision; they are summed in float32. For n elements: 2 n bytes.
+/// Gradients travel in half precision, in an all-reduce: sums are made in float32 and rounded, once in a node, and between nodes as often as they
+/// travel. For n elements: 2 n bytes.
 std::shared_ptr<Compressor> half_compression(HalfPrecision precision);
 
 struct TopKOptions {
@@ -26,7 +27,8 @@ struct TopKOptions {
 void visit(TopKOptions& options, OptionVisitor& visitor);
 
 /// Of each bucket travel the elements that are greatest in magnitude, with their places; what stays behind is added to the next step's gradients
-/// (error feedback). For n float32 elements: 8 fraction n bytes. Ref: Stich et al. 2018, Sparsified SGD with Memory.
+/// (error feedback). For n float32 elements: 8 fraction n bytes, gathered; where P ranks would get more than of an all-reduce of all n, which is for
+/// fraction > 1 / P, that is taken instead, with the same result. Ref: Stich et al. 2018, Sparsified SGD with Memory.
 std::shared_ptr<Compressor> top_k_compression(const TopKOptions& options = {});
 
 struct PowerSgdOptions {

@@ -36,6 +36,13 @@ struct ServerFigures {
   std::vector<int64_t> staleness;
 };
 
+/// One that the others waited for.
+struct SlowRank {
+  int rank = 0;
+  std::string host;
+  double share = 0;  ///< time in which the others waited longer for communication than it did itself, over the time of all steps; mean over them
+};
+
 /// A run that has ended, in whichever way.
 struct Summary {
   int ranks = 1;
@@ -56,6 +63,7 @@ struct Summary {
   double bytes_per_step = 0;                  ///< that a rank gave to the strategy's collectives
   double waited_for_data_share = 0;           ///< the same for data
   Seconds train_time{0};                      ///< of all steps since the start or the resume
+  std::optional<SlowRank> slow_rank = {};     ///< where ranks meet, and one took 5 % or more of the others' time
   std::optional<ServerFigures> servers = {};  ///< of strategy parameter_server
 };
 

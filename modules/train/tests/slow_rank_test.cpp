@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slow_rank.hpp"
+
+#include <gtest/gtest.h>
+
+namespace slow_rank_test {
+
+using tw::train::slowest_of;
+
+TEST(SlowRank, IsTheOneThatWaitsLeast) {
+  const auto slow = slowest_of({0.5, 0.75, 0.25, 0.25 + 0.75});
+  ASSERT_TRUE(slow);
+  EXPECT_EQ(slow->rank, 2);
+  EXPECT_DOUBLE_EQ(slow->share, (0.5 + 0.75 + 1.0) / 3 - 0.25);  // what it waits itself is nobody's fault
+}
+
+TEST(SlowRank, IsNobodyWhereAllWaitAlike) {
+  EXPECT_FALSE(slowest_of({}));
+  EXPECT_FALSE(slowest_of({0.0}));
+  EXPECT_FALSE(slowest_of({0.9, 0.9, 0.9}));
+  EXPECT_FALSE(slowest_of({0.30, 0.34}));
+  EXPECT_TRUE(slowest_of({0.30, 0.36}));
+}
+
+}  // namespace slow_rank_test
