@@ -51,12 +51,14 @@ void listen_to_signals() {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) ::sigaction(signal, &action, nullptr);
 }
 
+bool is_open_mpi() { return Environment::library_version().find("Open MPI") != std::string::npos; }
+
 Launcher find_launcher(const std::string& name) {
   if (name == "openmpi") return Launcher::open_mpi;
   if (name == "mpich") return Launcher::mpich;
   const bool in_slurm = std::getenv("SLURM_JOB_ID") != nullptr;
   if (name == "slurm" || in_slurm) return Launcher::slurm;
-  return Environment::library_version().find("Open MPI") != std::string::npos ? Launcher::open_mpi : Launcher::mpich;
+  return is_open_mpi() ? Launcher::open_mpi : Launcher::mpich;
 }
 
 /// One log for all ranks, and one for each.
@@ -166,6 +168,8 @@ int launch(LaunchArguments arguments) {
   arguments.job.bind = arguments.bind == "cores";
   arguments.job.cores = cores_here();
   arguments.job.is_root = ::geteuid() == 0;
+  // Slurm's default may be none of them, which Open MPI ends at.
+  if (is_open_mpi() && std::getenv("SLURM_MPI_TYPE") == nullptr) arguments.job.slurm_mpi = "pmix";
   const std::vector<std::string> program = arguments.job.program;
   Logs logs(arguments.job.log_folder);
   listen_to_signals();

@@ -49,6 +49,7 @@ std::vector<std::string> mpich_words(const LaunchOptions& options) {
 std::vector<std::string> slurm_words(const LaunchOptions& options) {
   std::vector<std::string> words;
   if (!options.hosts.empty()) append(words, {concat("--nodelist=", list_of(options.hosts, false))});
+  if (!options.slurm_mpi.empty()) append(words, {concat("--mpi=", options.slurm_mpi)});
   append(words, {options.bind && !is_crowded(options) ? "--cpu-bind=cores" : "--cpu-bind=none", "--label", "--kill-on-bad-exit=1"});
   return words;
 }

@@ -25,6 +25,7 @@ struct LaunchOptions {
   std::vector<Host> hosts;  ///< empty: this machine, or what a batch system has given
   bool bind = true;         ///< each rank to a core of its own, unless there are more ranks than cores
   int cores = 1;            ///< of this machine
+  std::string slurm_mpi;    ///< by which srun tells ranks of one another, such as "pmix"; empty: Slurm's default
   std::string wrapper;      ///< "gdb", "valgrind" or "perf" around each rank; empty: none
   std::string log_folder;   ///< for what a wrapper writes
   bool is_root = false;

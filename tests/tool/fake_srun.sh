@@ -6,7 +6,7 @@ shift 2
 while [ $# -gt 0 ]; do
   case $1 in
     --nodelist=*) echo "srun: on ${1#--nodelist=}"; node=${1##*[=,]} ;;
-    --cpu-bind=cores | --cpu-bind=none | --kill-on-bad-exit=1) ;;
+    --mpi=pmix | --cpu-bind=cores | --cpu-bind=none | --kill-on-bad-exit=1) ;;
     --label) label=yes ;;
     *) break ;;
   esac

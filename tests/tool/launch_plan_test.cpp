@@ -35,6 +35,9 @@ TEST(Launch, SpeaksEachLaunchersLanguage) {
   EXPECT_EQ(line(Launcher::open_mpi, job(0, "a:2,b:2")), "run -n 4 -host a:2,b:2 --bind-to core --map-by slot --tag-output prog a b");
   EXPECT_EQ(line(Launcher::mpich, job(0, "a:2,b:2")), "run -n 4 -hosts a:2,b:2 -bind-to core -prepend-rank prog a b");
   EXPECT_EQ(line(Launcher::slurm, job(4, "a:2,b:2")), "run -n 4 --nodelist=a,b --cpu-bind=cores --label --kill-on-bad-exit=1 prog a b");
+  auto by_pmix = job(4);
+  by_pmix.slurm_mpi = "pmix";
+  EXPECT_EQ(line(Launcher::slurm, by_pmix), "run -n 4 --mpi=pmix --cpu-bind=cores --label --kill-on-bad-exit=1 prog a b");
   LaunchOptions perf = job(1);
   perf.wrapper = "perf";
   perf.log_folder = "logs";

@@ -136,7 +136,7 @@ class HierarchicalBackend : public Backend {
     }
   }
 
-  bool averages(ElementType type) const override { return type != ElementType::float16 && type != ElementType::bfloat16; }
+  bool averages(ElementType type) const override { return type != ElementType::float16; }
 
   std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& bound) override {
     const Call& call = moved(bound);

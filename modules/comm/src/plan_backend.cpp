@@ -51,7 +51,7 @@ class PlanBackend : public Backend {
     return algorithms::can(algorithm_, call.collective) ? "" : "this algorithm does something else";
   }
 
-  bool averages(ElementType type) const override { return type != ElementType::float16 && type != ElementType::bfloat16; }
+  bool averages(ElementType type) const override { return type != ElementType::float16; }
 
   std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& bound) override {
     const Call& call = moved(bound);

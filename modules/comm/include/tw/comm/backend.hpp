@@ -49,7 +49,7 @@ class Backend {
   virtual void prepare([[maybe_unused]] const Communicator& comm, [[maybe_unused]] c10::Device device) {}
   /// Why it cannot do a `call`; empty where it can. The same on all ranks. Of the host's memory, the collective alone decides.
   virtual std::string why_not(const Call& call) const = 0;
-  /// Whether it takes averages of elements of `type`. Those that carry sums as the type itself do not take halves: the sum may be too large for it.
+  /// Whether it takes averages of elements of `type`. Those that carry sums as the type itself do not take float16: the sum may be too large for it.
   virtual bool averages([[maybe_unused]] ElementType type) const { return true; }
   /// Begins the call; does not wait.
   virtual std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& call) = 0;
