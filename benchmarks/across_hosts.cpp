@@ -44,35 +44,69 @@ double bits_per_second(const std::string& rate) { return std::stod(rate) * (rate
 
 std::string size_name(int64_t bytes) { return bytes >= 1 << 20 ? tw::concat(bytes >> 20, "MiB") : tw::concat(bytes >> 10, "KiB"); }
 
-void measure(const tw::Communicator& comm, const Subject& subject, const at::Tensor& data, int64_t bytes, const std::string& rate) {
-  const int rounds = bytes < (1 << 20) ? 200 : 20;
+/// Times of calls of ours and of MPI's, by round.
+struct Turns {
+  std::vector<double> ours;
+  std::vector<double> mpi;
+};
+
+Turns take_turns(const tw::Communicator& comm, const Subject& subject, const at::Tensor& data, int rounds) {
   constexpr int warm_up = 5;
-  std::vector<double> ours, theirs;
+  Turns turns;
   for (int round = -warm_up; round < rounds; ++round) {
     for (int turn = 0; turn < 2; ++turn) {
       const bool is_ours = (round + warm_up + turn) % 2 == 0;
       data.fill_(1);
       const double ms = milliseconds(comm, is_ours ? subject.ours : subject.mpi);
-      if (round >= 0) (is_ours ? ours : theirs).push_back(ms);
+      if (round >= 0) (is_ours ? turns.ours : turns.mpi).push_back(ms);
     }
   }
+  return turns;
+}
+
+nlohmann::ordered_json record(const tw::Communicator& comm, std::string_view name, const std::string& size, const std::string& rate,
+                              const Turns& turns) {
   const tw::algorithms::Cluster cluster = tw::cluster_of(comm);
-  const std::string backend = tw::selection(comm).choice(subject.operation, bytes)->backend;
-  if (comm.rank() != 0) return;
-  const double median = percentile(ours, 0.5);
-  std::cout << nlohmann::ordered_json{{"benchmark", tw::concat("comm/across_hosts/", tw::name_of(subject.operation))},
-                                      {"case", tw::concat(size_name(bytes), "_", cluster.nodes, "x", cluster.ranks_per_node, "_", rate)},
-                                      {"ranks", comm.size()},
-                                      {"baseline", "mpi"},
-                                      {"baseline_ms", percentile(theirs, 0.5)},
-                                      {"ours_ms", median},
-                                      {"ratio", percentile(theirs, 0.5) / median},
-                                      {"rounds", rounds},
-                                      {"spread", (percentile(ours, 0.9) - percentile(ours, 0.1)) / median},
-                                      {"times_bound",
-                                       median / bound_ms(subject.operation, static_cast<double>(bytes), cluster.nodes, bits_per_second(rate))},
-                                      {"backend", backend}}
-            << std::endl;
+  const double median = percentile(turns.ours, 0.5);
+  return {{"benchmark", tw::concat("comm/across_hosts/", name)},
+          {"case", tw::concat(size, "_", cluster.nodes, "x", cluster.ranks_per_node, "_", rate)},
+          {"ranks", comm.size()},
+          {"baseline", "mpi"},
+          {"baseline_ms", percentile(turns.mpi, 0.5)},
+          {"ours_ms", median},
+          {"ratio", percentile(turns.mpi, 0.5) / median},
+          {"rounds", turns.ours.size()},
+          {"spread", (percentile(turns.ours, 0.9) - percentile(turns.ours, 0.1)) / median}};
+}
+
+void measure(const tw::Communicator& comm, const Subject& subject, const at::Tensor& data, int64_t bytes, const std::string& rate) {
+  const Turns turns = take_turns(comm, subject, data, bytes < (1 << 20) ? 200 : 20);
+  auto json = record(comm, tw::name_of(subject.operation), size_name(bytes), rate, turns);
+  json["times_bound"] =
+      percentile(turns.ours, 0.5) / bound_ms(subject.operation, static_cast<double>(bytes), tw::cluster_of(comm).nodes, bits_per_second(rate));
+  json["backend"] = tw::selection(comm).choice(subject.operation, bytes)->backend;
+  if (comm.rank() == 0) std::cout << json << std::endl;
+}
+
+// Many small ones that are begun before any is waited for.
+void measure_in_flight(const tw::Communicator& comm, const std::string& rate) {
+  constexpr int calls = 1000;
+  constexpr int floats = 256;
+  const MPI_Comm native = tw::native_handle(comm);
+  const at::Tensor data = torch::zeros({calls, floats});
+  const std::vector<at::Tensor> pieces = data.unbind();
+  const auto ours = [&] {
+    std::vector<tw::Work> works;
+    for (const at::Tensor& piece : pieces) works.push_back(tw::iallreduce(comm, piece, tw::ReduceOp::sum));
+    for (tw::Work& work : works) work.wait();
+  };
+  const auto mpi = [&] {
+    std::vector<MPI_Request> requests(calls);
+    for (size_t i = 0; i < calls; ++i) MPI_Iallreduce(MPI_IN_PLACE, pieces[i].data_ptr(), floats, MPI_FLOAT, MPI_SUM, native, &requests[i]);
+    MPI_Waitall(calls, requests.data(), MPI_STATUSES_IGNORE);
+  };
+  const auto json = record(comm, "in_flight", "1000x1KiB", rate, take_turns(comm, {Collective::allreduce, ours, mpi}, data, 10));
+  if (comm.rank() == 0) std::cout << json << std::endl;
 }
 
 constexpr std::array sizes{int64_t{1} << 10, int64_t{64} << 10, int64_t{1} << 20, int64_t{16} << 20};
@@ -96,6 +130,7 @@ void measure_all(const tw::Communicator& comm, const std::string& rate) {
     };
     for (const Subject& subject : subjects) measure(comm, subject, whole, bytes, rate);
   }
+  measure_in_flight(comm, rate);
 }
 
 /// Messages of ours between rank 0 and `other`, at the same time to and fro.

@@ -11,21 +11,22 @@ int64_t bytes_of(const at::Tensor& values) { return static_cast<int64_t>(values.
 
 /// All ranks get it.
 class ToAll final : public BucketTransport {
-  Sum begin(const Communicator& comm, size_t /*index*/, const Bucket& /*bucket*/, const at::Tensor& values, const at::Tensor& /*share*/) override {
+  BucketSum begin(const Communicator& comm, size_t /*index*/, const Bucket& /*bucket*/, const at::Tensor& values,
+                  const at::Tensor& /*share*/) override {
     return {iallreduce(comm, values, ReduceOp::sum), bytes_of(values)};
   }
 };
 
 /// Each rank gets a slice of it.
 class Scattered final : public BucketTransport {
-  Sum begin(const Communicator& comm, size_t /*index*/, const Bucket& /*bucket*/, const at::Tensor& values, const at::Tensor& share) override {
+  BucketSum begin(const Communicator& comm, size_t /*index*/, const Bucket& /*bucket*/, const at::Tensor& values, const at::Tensor& share) override {
     return {ireduce_scatter(comm, values, share, ReduceOp::sum), bytes_of(values)};
   }
 };
 
 /// The bucket's owner gets it.
 class ToOwner final : public BucketTransport {
-  Sum begin(const Communicator& comm, size_t /*index*/, const Bucket& bucket, const at::Tensor& values, const at::Tensor& /*share*/) override {
+  BucketSum begin(const Communicator& comm, size_t /*index*/, const Bucket& bucket, const at::Tensor& values, const at::Tensor& /*share*/) override {
     return {ireduce(comm, values, ReduceOp::sum, Rank(bucket.owner)), bytes_of(values)};
   }
 };
@@ -36,8 +37,8 @@ class Compressed final : public BucketTransport {
   explicit Compressed(std::shared_ptr<Compressor> compressor) : compressor_(std::move(compressor)) {}
 
  private:
-  Sum begin(const Communicator& comm, size_t index, const Bucket& /*bucket*/, const at::Tensor& values, const at::Tensor& /*share*/) override {
-    return {Work(), compressor_->reduce(comm, index, values)};
+  BucketSum begin(const Communicator& comm, size_t index, const Bucket& /*bucket*/, const at::Tensor& values, const at::Tensor& /*share*/) override {
+    return compressor_->begin(comm, index, values);
   }
   bool is_linear() const noexcept override { return false; }
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <memory>
 #include <tw/gradients/bucket_plan.hpp>
+#include <tw/gradients/compressor.hpp>
 #include <tw/gradients/reducer.hpp>
 #include <tw/mpi/communicator.hpp>
-#include <tw/mpi/work.hpp>
 
 namespace tw {
 
@@ -16,13 +16,8 @@ class BucketTransport {
  public:
   virtual ~BucketTransport() = default;
 
-  /// A sum on its way, and what this rank gave to it.
-  struct Sum {
-    Work work;
-    int64_t bytes = 0;
-  };
   /// Collective; in one order on all ranks. @param values the whole bucket. @param share this rank's part of the sum, where each has its own
-  virtual Sum begin(const Communicator& comm, size_t index, const Bucket& bucket, const at::Tensor& values, const at::Tensor& share) = 0;
+  virtual BucketSum begin(const Communicator& comm, size_t index, const Bucket& bucket, const at::Tensor& values, const at::Tensor& share) = 0;
   /// Whether a factor that comes after the sum does the same as one before it. Otherwise begin() is for values that have all their weight.
   virtual bool is_linear() const noexcept { return true; }
 };

@@ -17,11 +17,9 @@ class HalfCompression : public Compressor {
     expect_compressible("half precision", gradients);
   }
 
-  int64_t reduce(const Communicator& comm, size_t /*bucket*/, const at::Tensor& values) override {
+  BucketSum begin(const Communicator& comm, size_t /*bucket*/, const at::Tensor& values) override {
     const at::Tensor half = values.to(dtype_);
-    allreduce(comm, half, ReduceOp::sum);
-    values.copy_(half);
-    return static_cast<int64_t>(half.nbytes());
+    return {iallreduce(comm, half, ReduceOp::sum), static_cast<int64_t>(half.nbytes()), [=] { values.copy_(half); }};
   }
 
  private:

@@ -29,7 +29,7 @@ class PowerSgdCompression : public Compressor {
   }
 
   // As in the paper, with sums in place of means: `values` is already weighted.
-  int64_t reduce(const Communicator& comm, size_t index, const at::Tensor& values) override {
+  BucketSum begin(const Communicator& comm, size_t index, const at::Tensor& values) override {
     const Part& part = buckets_[index];
     const at::Tensor& residual = residuals_.bucket(index);
     residual.add_(values);
@@ -38,25 +38,9 @@ class PowerSgdCompression : public Compressor {
       at::matmul_out(p, matrix_of(residual, matrix), matrix.q);
     }
     for (const Run& run : part.rest) run.travels.copy_(residual.narrow(0, run.offset, run.travels.numel()));
-    allreduce(comm, part.first.storage(), ReduceOp::sum);
-    for (const Matrix& matrix : part.matrices) {
-      matrix.p.copy_(std::get<0>(at::linalg_qr(matrix.p)));
-      at::Tensor q = matrix.q;
-      at::matmul_out(q, matrix_of(residual, matrix).t(), matrix.p);
-    }
-    allreduce(comm, part.second.storage(), ReduceOp::sum);
-    for (const Matrix& matrix : part.matrices) {
-      at::Tensor approximation = matrix_of(values, matrix);
-      at::matmul_out(approximation, matrix.p, matrix.q.t());
-      matrix_of(residual, matrix).sub_(approximation, 1.0 / comm.size());
-    }
-    for (const Run& run : part.rest) {
-      values.narrow(0, run.offset, run.travels.numel()).copy_(run.travels);
-      residual.narrow(0, run.offset, run.travels.numel()).zero_();
-    }
-    residual.nan_to_num_(0, 0, 0);  // one bad gradient must not stay for ever, neither here nor in q
-    part.second.storage().copy_(at::where(at::isfinite(part.second.storage()).all(), part.second.storage(), part.guess));
-    return static_cast<int64_t>(part.first.storage().nbytes() + part.second.storage().nbytes());
+    return {iallreduce(comm, part.first.storage(), ReduceOp::sum),
+            static_cast<int64_t>(part.first.storage().nbytes() + part.second.storage().nbytes()),
+            [this, &comm, index, values] { finish(comm, buckets_[index], residuals_.bucket(index), values); }};
   }
 
   std::vector<NamedShard> shards() const override {
@@ -89,6 +73,26 @@ class PowerSgdCompression : public Compressor {
     std::vector<Matrix> matrices;
     std::vector<Run> rest;
   };
+
+  void finish(const Communicator& comm, const Part& part, const at::Tensor& residual, const at::Tensor& values) const {
+    for (const Matrix& matrix : part.matrices) {
+      matrix.p.copy_(std::get<0>(at::linalg_qr(matrix.p)));
+      at::Tensor q = matrix.q;
+      at::matmul_out(q, matrix_of(residual, matrix).t(), matrix.p);
+    }
+    allreduce(comm, part.second.storage(), ReduceOp::sum);
+    for (const Matrix& matrix : part.matrices) {
+      at::Tensor approximation = matrix_of(values, matrix);
+      at::matmul_out(approximation, matrix.p, matrix.q.t());
+      matrix_of(residual, matrix).sub_(approximation, 1.0 / comm.size());
+    }
+    for (const Run& run : part.rest) {
+      values.narrow(0, run.offset, run.travels.numel()).copy_(run.travels);
+      residual.narrow(0, run.offset, run.travels.numel()).zero_();
+    }
+    residual.nan_to_num_(0, 0, 0);  // one bad gradient must not stay for ever, neither here nor in q
+    part.second.storage().copy_(at::where(at::isfinite(part.second.storage()).all(), part.second.storage(), part.guess));
+  }
 
   static at::Tensor matrix_of(const at::Tensor& bucket, const Matrix& matrix) {
     return bucket.narrow(0, matrix.offset, matrix.rows * matrix.columns).view({matrix.rows, matrix.columns});

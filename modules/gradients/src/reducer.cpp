@@ -23,7 +23,8 @@ namespace tw {
 Reducer::Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, const ReducerOptions& options)
     : comm_(comm), specs_(std::move(gradients)), options_(options), arrival_order_(options.arrival_order) {
   overlap_ = options_.overlap.has_value() ? *options_.overlap : find_topology(comm_).nodes > 1;
-  overlap_ = (overlap_ || options_.release) && !options_.compressor;
+  const bool is_weighted_later = options_.compressor && options_.reduction == Reduction::sample_weighted;
+  overlap_ = (overlap_ || options_.release) && !is_weighted_later;
   ReducerOptions settled = options_;
   settled.overlap = overlap_;
   expect_same_on_all_ranks(comm_, specs_, settled);
@@ -137,16 +138,15 @@ void Reducer::launch_ready_buckets() {
 void Reducer::launch(size_t index) {
   Progress& bucket = progress_[index];
   bucket.began = std::chrono::steady_clock::now();
-  auto [work, bytes] = transport_->begin(comm_, index, plan_.buckets[index], buffers_->values(index), buffers_->share(index));
-  bucket.work = std::move(work);
+  bucket.sum = transport_->begin(comm_, index, plan_.buckets[index], buffers_->values(index), buffers_->share(index));
   bucket.launched = true;
-  payload_bytes_ += bytes;
+  payload_bytes_ += bucket.sum.bytes;
   ++launched_;
 }
 
 void Reducer::release_reduced_buckets() {
   for (size_t i = 0; i < launched_; ++i) {
-    if (!buffers_->stays(i) && buffers_->values(i).defined() && progress_[i].work.test()) buffers_->release(i);
+    if (!buffers_->stays(i) && buffers_->values(i).defined() && progress_[i].sum.work.test()) buffers_->release(i);
   }
 }
 
@@ -171,8 +171,9 @@ void Reducer::reduce() {
   exchange.wait();
   const Status status = end_exchange();
   const double factor = factor_after_sum(status);
+  if (!transport_->is_linear()) launch_weighted(factor);
   FiniteCheck check;
-  for (size_t bucket = 0; bucket < progress_.size(); ++bucket) finish_bucket(bucket, factor, check);
+  for (size_t bucket = 0; bucket < progress_.size(); ++bucket) finish_bucket(bucket, transport_->is_linear() ? factor : 1, check);
   if (!options_.sparse.empty()) reduce_sparse(factor, check);
   finite_ = check.passed(comm_);
   if (options_.check_finite && options_.sharding != Sharding::none) agree_on_finite();
@@ -180,11 +181,19 @@ void Reducer::reduce() {
   if (status.unused > 0) agree_on_unused();
 }
 
+// All that have not been launched, so that one is compressed while others travel. (Where some have been, the factor is 1.)
+void Reducer::launch_weighted(double factor) {
+  for (size_t index = launched_; index < progress_.size(); ++index) {
+    scale(buffers_->values(index), factor);
+    launch(index);
+  }
+}
+
 void Reducer::finish_bucket(size_t index, double factor, FiniteCheck& check) {
   Progress& bucket = progress_[index];
-  if (!transport_->is_linear()) scale(buffers_->values(index), std::exchange(factor, 1));
   if (!bucket.launched) launch(index);
-  bucket.work.wait();
+  bucket.sum.work.wait();
+  if (bucket.sum.finish) std::exchange(bucket.sum.finish, {})();
   if (options_.on_bucket) options_.on_bucket(static_cast<int64_t>(index), bucket.began, std::chrono::steady_clock::now());
   if (options_.release) release_reduced_buckets();
   const at::Tensor& reduced = options_.sharding == Sharding::none ? buffers_->values(index) : buffers_->share(index);
@@ -246,7 +255,9 @@ void Reducer::agree_on_unused() {
 
 // After the first step: buckets in the order in which rank 0's gradients came. What the step reduced moves along.
 void Reducer::follow_arrival_order() {
-  if (!overlap_ || progress_.size() == 1 || comm_.size() == 1 || options_.sharding != Sharding::none || !arrival_order_.empty()) return;
+  if (!overlap_ || options_.compressor || progress_.size() == 1 || comm_.size() == 1 || options_.sharding != Sharding::none ||
+      !arrival_order_.empty())
+    return;
   std::vector<int64_t> order;
   for (const int64_t id : arrivals_) {
     if (!is_sparse(id)) order.push_back(id);

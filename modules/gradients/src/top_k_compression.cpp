@@ -25,25 +25,20 @@ class TopKCompression : public Compressor {
     residuals_.prepare("top-k", plan, gradients, device);
   }
 
-  int64_t reduce(const Communicator& comm, size_t bucket, const at::Tensor& values) override {
+  BucketSum begin(const Communicator& comm, size_t bucket, const at::Tensor& values) override {
     const at::Tensor& residual = residuals_.bucket(bucket);
     const int64_t n = values.numel();
-    if (n == 0) return 0;
+    if (n == 0) return {};
     const int64_t k = std::clamp<int64_t>(std::llround(options_.fraction * static_cast<double>(n)), 1, n);
     residual.add_(values);
     const at::Tensor places = std::get<1>(at::topk(residual.abs(), k, 0, /*largest=*/true, /*sorted=*/false));
     const at::Tensor chosen = residual.index_select(0, places);
     residual.index_fill_(0, places, 0);
     residual.nan_to_num_(0, 0, 0);  // one bad gradient must not stay for ever
-
     values.zero_();
-    if (gathers_less(comm.size(), k, n, values.element_size())) {
-      add_all(comm, places, chosen, values);
-      return k * (bytes_of_place + values.element_size());
-    }
+    if (gathers_less(comm.size(), k, n, values.element_size())) return gather(comm, places, chosen, values);
     values.index_copy_(0, places, chosen);
-    allreduce(comm, values, ReduceOp::sum);
-    return static_cast<int64_t>(values.nbytes());
+    return {iallreduce(comm, values, ReduceOp::sum), static_cast<int64_t>(values.nbytes())};
   }
 
   std::vector<NamedShard> shards() const override { return residuals_.shards(); }
@@ -56,19 +51,19 @@ class TopKCompression : public Compressor {
     return (ranks - 1) * k * (bytes_of_place + element_bytes) <= 2 * (ranks - 1) * n * element_bytes / ranks;
   }
 
-  // One message a rank: what it chose, and then the places of that. In rank order, so that all ranks get the same bits.
-  static void add_all(const Communicator& comm, const at::Tensor& places, const at::Tensor& chosen, const at::Tensor& values) {
-    const int64_t k = chosen.numel();
-    const int64_t of_chosen = k * values.element_size();
-    const int64_t of_both = (of_chosen + k * bytes_of_place + 7) / 8 * 8;  // the next rank's begin aligned
-    const at::Tensor mine = at::empty({of_both}, values.options().dtype(at::kByte));
-    const auto chosen_in = [&](const at::Tensor& bytes) { return bytes.narrow(0, 0, of_chosen).view(values.scalar_type()); };
-    const auto places_in = [&](const at::Tensor& bytes) { return bytes.narrow(0, of_chosen, k * bytes_of_place).view(at::kInt); };
+  // One message a rank: what it chose, and then the places of that. Added in rank order, so that all ranks get the same bits.
+  static BucketSum gather(const Communicator& comm, const at::Tensor& places, const at::Tensor& chosen, const at::Tensor& values) {
+    const int64_t of_chosen = chosen.numel() * values.element_size();
+    const int64_t of_places = chosen.numel() * bytes_of_place;
+    const auto chosen_in = [=](const at::Tensor& bytes) { return bytes.narrow(0, 0, of_chosen).view(values.scalar_type()); };
+    const auto places_in = [=](const at::Tensor& bytes) { return bytes.narrow(0, of_chosen, of_places).view(at::kInt); };
+    const at::Tensor mine = at::empty({(of_chosen + of_places + 7) / 8 * 8}, values.options().dtype(at::kByte));  // the next rank's begin aligned
     chosen_in(mine).copy_(chosen);
     places_in(mine).copy_(places);
-    const at::Tensor all = at::empty({comm.size(), of_both}, mine.options());
-    allgather(comm, mine, all);
-    for (int64_t rank = 0; rank < comm.size(); ++rank) values.index_add_(0, places_in(all[rank]), chosen_in(all[rank]));
+    const at::Tensor all = at::empty({comm.size(), mine.numel()}, mine.options());
+    return {iallgather(comm, mine, all), of_chosen + of_places, [=] {
+              for (int64_t rank = 0; rank < all.size(0); ++rank) values.index_add_(0, places_in(all[rank]), chosen_in(all[rank]));
+            }};
   }
 
   TopKOptions options_;

@@ -32,9 +32,10 @@ void run_step(tw::Reducer& reducer, int step, int64_t samples = 1) {
   reducer.wait();
 }
 
-tw::ReducerOptions with(std::shared_ptr<tw::Compressor> compressor) {
+tw::ReducerOptions with(std::shared_ptr<tw::Compressor> compressor, bool overlap = false) {
   return {.reduction = tw::Reduction::sum,
           .buckets = {.first_bucket_bytes = 1024, .bucket_bytes = 4096},
+          .overlap = overlap,
           .compressor = std::move(compressor),
           .device = tw::testing::device()};
 }
@@ -51,8 +52,8 @@ at::Tensor residual_of(const tw::Compressor& compressor, size_t id) {
   return {};
 }
 
-void expect_nothing_lost(const std::shared_ptr<tw::Compressor>& compressor) {
-  tw::Reducer reducer(world(), specs, with(compressor));
+void expect_nothing_lost(const std::shared_ptr<tw::Compressor>& compressor, bool overlap = false) {
+  tw::Reducer reducer(world(), specs, with(compressor, overlap));
   std::vector<at::Tensor> received(specs.size());
   std::vector<at::Tensor> given(specs.size());
   for (int step = 0; step < 8; ++step) {
@@ -72,8 +73,34 @@ void expect_nothing_lost(const std::shared_ptr<tw::Compressor>& compressor) {
 TEST(TopK, LosesNothingFromStepToStep) {
   expect_nothing_lost(tw::top_k_compression({.fraction = 0.1}));
   expect_nothing_lost(tw::top_k_compression({.fraction = 0.9}));  // by an all-reduce
+  expect_nothing_lost(tw::top_k_compression({.fraction = 0.1}), /*overlap=*/true);
 }
-TEST(PowerSgd, LosesNothingFromStepToStep) { expect_nothing_lost(tw::power_sgd_compression({.rank = 1})); }
+TEST(PowerSgd, LosesNothingFromStepToStep) {
+  for (const bool overlap : {false, true}) expect_nothing_lost(tw::power_sgd_compression({.rank = 1}), overlap);
+}
+
+// What has been given before wait() was under way while gradients were still to come.
+TEST(Compression, IsUnderWayWhileGradientsAreComputed) {
+  for (const auto reduction : {tw::Reduction::sum, tw::Reduction::mean, tw::Reduction::sample_weighted}) {
+    auto options = with(tw::half_compression(tw::HalfPrecision::float16), /*overlap=*/true);
+    options.reduction = reduction;
+    tw::Reducer reducer(world(), specs, options);
+    reducer.begin();
+    for (size_t id = specs.size(); id-- > 1;) reducer.mark_ready(static_cast<int64_t>(id), gradient_of(0, id, world().rank()));
+    const int64_t before = reducer.payload_bytes();
+    reducer.mark_ready(0, gradient_of(0, 0, world().rank()));
+    reducer.wait();
+    if (reduction == tw::Reduction::sample_weighted) {
+      EXPECT_EQ(before, 0);  // the weight is not known yet
+    } else {
+      EXPECT_GT(before, 0);
+    }
+    EXPECT_GT(reducer.payload_bytes(), before);
+    const double divisor = reduction == tw::Reduction::sum ? 1 : world().size();
+    // Halves of up to 4 numbers, and their sum: 5 roundings of 2^-11.
+    EXPECT_TRUE(torch::allclose(reducer.gradient(2), sum_of(0, 2) / divisor, 5.0 / 2048, 5.0 / 512));
+  }
+}
 
 TEST(TopK, OfAllElementsIsThePlainSum) {
   tw::Reducer reducer(world(), specs, with(tw::top_k_compression({.fraction = 1})));

@@ -3,13 +3,23 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <tw/gradients/bucket_plan.hpp>
 #include <tw/mpi/communicator.hpp>
+#include <tw/mpi/work.hpp>
 #include <tw/tensor/named_shard.hpp>
 #include <vector>
 
 namespace tw {
+
+/// The sum of a bucket over the ranks, on its way.
+struct BucketSum {
+  Work work;
+  int64_t bytes = 0;                  ///< that this rank gave to reductions and gatherings
+  std::function<void()> finish = {};  ///< what is left to do when `work` is done; called once, in the order of begin() on all ranks, so that it may
+                                      ///< call collectives
+};
 
 /// Sums buckets over the ranks in fewer bytes than they have, and with an error. See compression.hpp for those that come with the library.
 class Compressor {
@@ -21,9 +31,9 @@ class Compressor {
   /// Called once by each Reducer that is given it, before that reduces anything. @param device where buckets lie
   /// @throws ContractError for gradients that it cannot compress, by name; when it has something to remember and served another Reducer
   virtual void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients, c10::Device device) = 0;
-  /// Sums bucket number `bucket` over the ranks, in place; the result has the same bits on all ranks. Collective.
-  /// @param values shape [numel of the bucket]. @return the bytes that this rank gave to reductions and gatherings
-  virtual int64_t reduce(const Communicator& comm, size_t bucket, const at::Tensor& values) = 0;
+  /// Begins to sum bucket number `bucket` over the ranks, in place; the result, after BucketSum::finish, has the same bits on all ranks. Others may
+  /// be on their way. Collective. @param values shape [numel of the bucket]
+  virtual BucketSum begin(const Communicator& comm, size_t bucket, const at::Tensor& values) = 0;
   /// What it remembers from step to step; shares its memory. Each gradient's residual is called compression/GRADIENT/residual.
   virtual std::vector<NamedShard> shards() const { return {}; }
 };

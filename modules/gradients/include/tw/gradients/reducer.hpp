@@ -47,7 +47,8 @@ struct ReducerOptions {
   std::vector<int64_t> arrival_order = {};
   /// Names of gradients that come as sparse tensors, which embeddings can make: only the rows that occur travel.
   std::vector<std::string> sparse = {};
-  /// Reduces in fewer bytes, and with an error; see compression.hpp. Without overlap.
+  /// Reduces in fewer bytes, and with an error; see compression.hpp. With Reduction::sample_weighted it does not begin before wait(), since what
+  /// stays behind must have its weight; and buckets are never made anew.
   std::shared_ptr<Compressor> compressor = {};
   /// Where gradients and buckets lie: on an accelerator they are packed and travel in a stream of their own, and are dense.
   c10::Device device = c10::Device(c10::kCPU);
@@ -140,7 +141,7 @@ class Reducer {
   struct Progress {
     int64_t missing = 0;  // gradients not yet marked
     bool launched = false;
-    Work work = {};
+    BucketSum sum = {};
     std::chrono::steady_clock::time_point began = {};
   };
 
@@ -150,6 +151,7 @@ class Reducer {
   void mark(int64_t id, Mark mark);
   void launch_ready_buckets();
   void launch(size_t bucket);
+  void launch_weighted(double factor);
   void release_reduced_buckets();
   Work begin_exchange();
   Status end_exchange();
