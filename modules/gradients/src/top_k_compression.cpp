@@ -4,12 +4,11 @@
 #include <tw/gradients/compression.hpp>
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/topk.h>
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 
+#include "largest.hpp"
 #include "residuals.hpp"
 
 namespace tw {
@@ -31,7 +30,7 @@ class TopKCompression : public Compressor {
     if (n == 0) return {};
     const int64_t k = std::clamp<int64_t>(std::llround(options_.fraction * static_cast<double>(n)), 1, n);
     residual.add_(values);
-    const at::Tensor places = std::get<1>(at::topk(residual.abs(), k, 0, /*largest=*/true, /*sorted=*/false));
+    const at::Tensor places = places_of_largest(residual, k);
     const at::Tensor chosen = residual.index_select(0, places);
     residual.index_fill_(0, places, 0);
     residual.nan_to_num_(0, 0, 0);  // one bad gradient must not stay for ever
