@@ -154,7 +154,7 @@ TEST(Console, ShowsProgressAndASummary) {
        {"epoch 1/1  50%", "loss 0.500  test accuracy 87.50 %, loss 0.400", "lenet: done", "test accuracy  89.12 % of 10,000 images, loss 0.400",
         "431,080 parameters, 1 epochs, 8 steps of 128 images on 2 ranks, in 0:16", "7.48k images/s",
         "5.00 % of the step time was spent waiting for it, 1.00 % waiting for data",
-        "rank 1 on node-7: the others waited 25.0 % of the time for it"}) {
+        "rank 1 on node-7: the others waited 25.00 % of the time for it"}) {
     EXPECT_NE(text.find(expected), std::string::npos) << expected << " in:\n" << text;
   }
 }
