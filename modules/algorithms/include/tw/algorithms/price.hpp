@@ -33,6 +33,10 @@ struct Price {
 /// How a share of so many bytes is all-reduced between nodes: the fewest rounds of what is small, the steadiest links for what is large.
 Algorithm between_nodes(int nodes, int64_t share_bytes) noexcept;
 
+/// Task::pipelined for a tensor, or a chunk of one, of so many bytes. Of `double_tree` the first power of two, so that there are few different plans,
+/// that is not less than sqrt(bytes / 1 KiB): 8 blocks of 8 KiB, 64 of 64 KiB. Of all others 1.
+int64_t pipelined_blocks(Algorithm algorithm, int64_t bytes) noexcept;
+
 /// Ways to do `collective`: the names of the algorithms that do, and "hierarchical" where nodes have several ranks and the collective is one that
 /// goes that way.
 std::vector<std::string_view> ways_to(Collective collective, const Cluster& cluster);
