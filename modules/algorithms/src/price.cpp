@@ -87,21 +87,23 @@ double double_tree_crossings(int ranks_per_node) {
   return 2 + 0.75 * levels_of(ranks_per_node >> std::countr_zero(static_cast<unsigned>(ranks_per_node)));
 }
 
-// A chunk's first blocks stop at each level, until two have gone to the children or come from them; from then on bytes count, of all chunks.
-void add_double_tree(Sum& sum, const Cluster& cluster, Collective collective, double bytes) {
+// A chunk's first blocks stop at each level, until two have gone to the children or come from them; from then on bytes count, of all chunks: over the
+// link of a node or, where that is slower, in its memory. @param carriers ranks that carry a share of the tensor each, at the same time
+void add_double_tree(Sum& sum, const Cluster& cluster, Collective collective, double bytes, int carriers = 1) {
   if (cluster.ranks() == 1) return;
   const double chunk = std::min(bytes, chunk_bytes);
-  const int64_t blocks = pipelined_blocks(Algorithm::double_tree, static_cast<int64_t>(chunk));
+  const int64_t blocks = pipelined_blocks(Algorithm::double_tree, static_cast<int64_t>(chunk) / carriers);
   const Task task{.collective = collective, .ranks = static_cast<int>(cluster.ranks()), .pipelined = blocks};
   const Cost cost = cost_of(Algorithm::double_tree, task);
-  const double block = chunk / as_double(blocks);
-  const int64_t on_their_way = cost.rounds - (blocks + 1) / 2;
-  const bool is_one_node = cluster.nodes == 1;
-  const LinkCost& link = is_one_node ? cluster.within : cluster.between;
-  const double sharing = is_one_node ? cluster.ranks_per_node : double_tree_crossings(cluster.ranks_per_node);
+  const LinkCost& link = cluster.nodes > 1 ? cluster.between : cluster.within;
   sum.add(link, 0, as_double(cost.rounds));
-  sum.add({Duration(0), link.bytes_per_second}, 2 * block, as_double(on_their_way));
-  sum.add({Duration(0), link.bytes_per_second}, sharing * bytes * as_double(std::max(cost.sent, cost.received)) / as_double(blocks));
+  const auto add_bytes = [&sum](const LinkCost& over, double all) { sum.add({Duration(0), over.bytes_per_second}, all); };
+  add_bytes(link, 2 * chunk / as_double(blocks) * as_double(cost.rounds - (blocks + 1) / 2));
+  const double of_rank = bytes * as_double(std::max(cost.sent, cost.received)) / as_double(blocks);
+  const double across = cluster.nodes > 1 ? of_rank * double_tree_crossings(cluster.ranks_per_node) : 0;
+  const double within = cluster.ranks_per_node > 1 ? of_rank * cluster.ranks_per_node : 0;
+  const bool link_is_slower = across / cluster.between.bytes_per_second > within / cluster.within.bytes_per_second;
+  add_bytes(link_is_slower ? cluster.between : cluster.within, link_is_slower ? across : within);
 }
 
 void add_pairwise(Sum& sum, int64_t ranks, double bytes) {
@@ -137,7 +139,7 @@ Price price_of_hierarchical(Collective collective, const Cluster& cluster, doubl
   const double first = std::min(bytes, chunk_bytes);
   switch (collective) {
     case Collective::allreduce:
-      switch (between_nodes(nodes.nodes, static_cast<int64_t>(bytes) / cluster.ranks_per_node)) {
+      switch (between_nodes(collective, nodes.nodes, static_cast<int64_t>(bytes) / cluster.ranks_per_node)) {
         case Algorithm::recursive_doubling: add_recursive_doubling(sum, nodes.nodes, bytes); break;
         case Algorithm::circulant: add_circulant(sum, nodes.nodes, bytes, true); break;
         default: add_ring(sum, nodes.nodes, bytes, true);
@@ -145,7 +147,11 @@ Price price_of_hierarchical(Collective collective, const Cluster& cluster, doubl
       sum.add(cluster.within, first, 2);
       break;
     case Collective::broadcast:
-      add_tree(sum, nodes.nodes, bytes);
+      if (between_nodes(collective, nodes.nodes, static_cast<int64_t>(first) / cluster.ranks_per_node) == Algorithm::tree) {
+        add_tree(sum, nodes.nodes, bytes);
+      } else {
+        add_double_tree(sum, nodes, collective, bytes, cluster.ranks_per_node);
+      }
       sum.add(cluster.within, first, 2);
       break;
     default:  // reduce-scatter, all-gather
@@ -169,9 +175,11 @@ bool goes_by_nodes(Collective collective) {
 
 }  // namespace
 
-Algorithm between_nodes(int nodes, int64_t share_bytes) noexcept {
+Algorithm between_nodes(Collective collective, int nodes, int64_t share_bytes) noexcept {
   constexpr int64_t latency_counts = int64_t{16} << 10;  // bytes that take as long as some messages
   constexpr int64_t rounds_count = int64_t{64} << 10;    // of a block
+  // Of two nodes one sends all to the other, either way.
+  if (collective == Collective::broadcast) return nodes == 2 || share_bytes <= latency_counts ? Algorithm::tree : Algorithm::double_tree;
   if (share_bytes <= latency_counts) return Algorithm::recursive_doubling;
   return share_bytes / nodes < rounds_count ? Algorithm::circulant : Algorithm::ring;
 }

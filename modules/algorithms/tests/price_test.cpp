@@ -121,10 +121,13 @@ TEST(Price, OfADoubleTreeIsOfBlocksThatGrowAsTheRoot) {
 }
 
 TEST(Price, BetweenNodesTheSizeDecides) {
-  EXPECT_EQ(between_nodes(4, 16 << 10), Algorithm::recursive_doubling);
-  EXPECT_EQ(between_nodes(4, 64 << 10), Algorithm::circulant);
-  EXPECT_EQ(between_nodes(4, 256 << 10), Algorithm::ring);
-  EXPECT_EQ(between_nodes(1000, 256 << 10), Algorithm::circulant);
+  EXPECT_EQ(between_nodes(Collective::allreduce, 4, 16 << 10), Algorithm::recursive_doubling);
+  EXPECT_EQ(between_nodes(Collective::allreduce, 4, 64 << 10), Algorithm::circulant);
+  EXPECT_EQ(between_nodes(Collective::allreduce, 4, 256 << 10), Algorithm::ring);
+  EXPECT_EQ(between_nodes(Collective::allreduce, 1000, 256 << 10), Algorithm::circulant);
+  EXPECT_EQ(between_nodes(Collective::broadcast, 4, 16 << 10), Algorithm::tree);
+  EXPECT_EQ(between_nodes(Collective::broadcast, 4, 17 << 10), Algorithm::double_tree);
+  EXPECT_EQ(between_nodes(Collective::broadcast, 2, 256 << 10), Algorithm::tree);
 }
 
 TEST(Price, IsQuicklyToldOfManyRanks) {
