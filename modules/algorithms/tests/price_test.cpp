@@ -110,13 +110,14 @@ TEST(Price, OfADoubleTreeCountsWhatCrossesTheLinkOfANode) {
   }
 }
 
-TEST(Price, OfADoubleTreeIsOfBlocksThatGrowAsTheRoot) {
+TEST(Price, OfADoubleTreeIsOfBlocksThatGrowAsTheRootUpToALargest) {
   const auto blocks = [](int64_t bytes) { return pipelined_blocks(Algorithm::double_tree, bytes); };
   EXPECT_EQ(blocks(0), 1);
   EXPECT_EQ(blocks(1024), 1);
   EXPECT_EQ(blocks(1025), 2);
   EXPECT_EQ(blocks(64 << 10), 8);
-  EXPECT_EQ(blocks(4 * mib), 64);
+  EXPECT_EQ(blocks(mib), 32);
+  EXPECT_EQ(blocks(4 * mib), 128);
   EXPECT_EQ(pipelined_blocks(Algorithm::chain, 4 * mib), 1);
 }
 
