@@ -187,7 +187,7 @@ Algorithm between_nodes(Collective collective, int nodes, int64_t share_bytes) n
 int64_t pipelined_blocks(Algorithm algorithm, int64_t bytes) noexcept {
   // K messages that follow one another cost K latencies, and a block that waits at each of L levels L n/K bytes: least where K is as the root of n.
   // This one is between the best of 1 Gbit/s and 30 us and of 200 Gbit/s and 2 us. Larger messages MPI would not send before the receiver has
-  // answered: blocks of 64 KiB took 173 ms for an all-reduce of 4 MiB on four hosts at 1 Gbit/s, of 32 KiB 70 ms; the bytes take 67.
+  // answered: blocks of 64 KiB took 173 ms for an all-reduce of 4 MiB on four hosts at 1 Gbit/s, of 32 KiB 70 to 100; the bytes take 67.
   constexpr int64_t bytes_of_one_block = 1024;
   constexpr int64_t largest_block = int64_t{32} << 10;
   if (algorithm != Algorithm::double_tree) return 1;
