@@ -70,7 +70,9 @@ void run_train(const TrainArguments& arguments, const Environment& mpi) {
   select_backends_for(config, comm);
   const Mesh mesh = make_train_mesh(config, comm);
   const c10::Device device = device_of_rank(comm, config.model.device);
-  set_threads_per_rank(find_topology(comm));
+  const Topology topology = find_topology(comm);
+  set_threads_per_rank(topology);
+  if (first && topology.nodes > 1) log_info(mesh.layout());
   TrainSetup setup = make_train_setup(config, mesh, open_data(config.data), device);
   if (arguments.dry_run) {
     std::ostream nowhere(nullptr);

@@ -255,7 +255,7 @@ TrainData open_data(const DataOptions& options) {
 Mesh make_train_mesh(const TrainConfig& config, const Communicator& comm) {
   const MeshAxis parts =
       config.mesh.stage > 1 ? MeshAxis{"stage", static_cast<int>(config.mesh.stage)} : MeshAxis{"layer", static_cast<int>(config.mesh.layer)};
-  return {comm, {{"data", config.mesh.data > 0 ? static_cast<int>(config.mesh.data) : -1}, parts}};
+  return Mesh::on_nodes(comm, {{"data", config.mesh.data > 0 ? static_cast<int>(config.mesh.data) : -1}, parts});
 }
 
 train::Trainer make_trainer(const TrainConfig& config, TrainSetup& setup, const Mesh& mesh) {

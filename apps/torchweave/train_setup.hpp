@@ -38,7 +38,7 @@ struct TrainSetup {
   std::string explanation;                                ///< on rank 0, why its stages are what they are, if it has any
 };
 
-/// The axes that the configuration asks for, over these ranks. Collective.
+/// The axes that the configuration asks for, over these ranks, laid out by their nodes. Collective.
 Mesh make_train_mesh(const TrainConfig& config, const Communicator& comm);
 
 /// Makes model and optimizer. Parameters are drawn from config.run.seed. Collective over the mesh. @param device where this rank's tensors are to lie

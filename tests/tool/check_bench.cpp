@@ -44,9 +44,9 @@ void check_json(const std::string& path) {
   const Names both{"shared_memory", "mpi"};
   const Names all = with(both, {"shared_memory/in_place"});
   const std::map<std::string, Names> expected{{"comm/barrier", with(both, {"bruck"})},
-                                              {"comm/broadcast", with(all, {"tree", "chain"})},
-                                              {"comm/allreduce", with(all, {"ring", "recursive_doubling", "circulant"})},
-                                              {"comm/reduce", with(both, {"tree", "chain"})},
+                                              {"comm/broadcast", with(all, {"tree", "chain", "double_tree"})},
+                                              {"comm/allreduce", with(all, {"ring", "recursive_doubling", "circulant", "double_tree"})},
+                                              {"comm/reduce", with(both, {"tree", "chain", "double_tree"})},
                                               {"comm/allgather", with(all, {"ring", "circulant"})},
                                               {"comm/reduce_scatter", with(all, {"ring", "circulant"})},
                                               {"comm/alltoall", {"mpi", "pairwise", "bruck"}},

@@ -2,6 +2,7 @@
 // One function an algorithm and a collective; plans.cpp says which there are.
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <tw/algorithms/plan.hpp>
 
 namespace tw::algorithms {
@@ -24,6 +25,10 @@ Plan tree_reduce(const Task& task);
 Plan chain_broadcast(const Task& task);
 Plan chain_reduce(const Task& task);
 
+Plan double_tree_broadcast(const Task& task);
+Plan double_tree_reduce(const Task& task);
+Plan double_tree_allreduce(const Task& task);
+
 Plan pairwise_alltoall(const Task& task);
 Plan bruck_alltoall(const Task& task);
 Plan dissemination_barrier(const Task& task);
@@ -38,6 +43,11 @@ constexpr int levels_of(int ranks) {
   int levels = 0;
   while ((int64_t{1} << levels) < ranks) ++levels;
   return levels;
+}
+
+/// Edges from the deepest leaf of either of two trees to the root, which lies above them, or of an all-reduce to the tree's own top.
+constexpr int double_tree_levels(const Task& task) {
+  return task.collective == Collective::allreduce ? std::bit_width(static_cast<unsigned>(task.ranks)) - 1 : levels_of(task.ranks);
 }
 
 /// Numbers below `ranks` with this bit set.

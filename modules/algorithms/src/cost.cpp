@@ -39,6 +39,28 @@ Cost of_chain(int64_t ranks, int64_t blocks, bool reduces) {
   return {.rounds = ranks - 2 + blocks, .blocks = blocks, .sent = blocks, .received = blocks, .reduced = reduces ? blocks : 0};
 }
 
+// A level takes a step, and each block of a tree one more; of an odd number of blocks the first tree has one more than the second.
+Cost of_double_tree(const Task& task) {
+  const int64_t ranks = task.ranks, blocks = task.pipelined, of_tree = (blocks + 1) / 2;
+  Cost cost{.rounds = 0, .blocks = blocks};
+  if (ranks == 1) return cost;
+  const int64_t levels = double_tree_levels(task);
+  if (task.collective == Collective::allreduce) {
+    cost.rounds = 2 * levels + of_tree - 1;
+    // The busiest is an inner node of the first tree and a leaf of the second: on four ranks and more one with two children and a parent.
+    cost.sent = cost.received = blocks + (ranks >= 4 ? 2 : ranks == 3 ? 1 : 0) * of_tree;
+    cost.reduced = (ranks >= 3 ? 2 : 1) * of_tree;
+    return cost;
+  }
+  cost.rounds = levels + of_tree - 1;
+  const int64_t inner = ranks >= 4 ? 2 * of_tree : blocks;  // of an inner node with two children, or else of the root
+  const bool reduces = task.collective == Collective::reduce;
+  cost.sent = reduces ? blocks : inner;
+  cost.received = reduces ? inner : blocks;
+  cost.reduced = reduces ? inner : 0;
+  return cost;
+}
+
 Cost of_bruck(int64_t ranks) {
   Cost cost{.rounds = levels_of(static_cast<int>(ranks)), .blocks = ranks};
   for (int64_t bit = 1; bit < ranks; bit *= 2) cost.sent += with_bit(ranks, bit);
@@ -58,6 +80,7 @@ Cost cost_of(Algorithm algorithm, const Task& task) {
     case Algorithm::recursive_doubling: return of_recursive_doubling(task.ranks);
     case Algorithm::tree: return of_tree(task.ranks, reduces);
     case Algorithm::chain: return of_chain(ranks, task.pipelined, reduces);
+    case Algorithm::double_tree: return of_double_tree(task);
     case Algorithm::pairwise: return {.rounds = ranks - 1, .blocks = ranks, .sent = ranks - 1, .received = ranks - 1, .reduced = 0};
     case Algorithm::bruck: return task.collective == Collective::barrier ? Cost{.rounds = levels_of(task.ranks), .blocks = 0} : of_bruck(ranks);
   }

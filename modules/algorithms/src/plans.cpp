@@ -26,6 +26,9 @@ constexpr std::array entries{
     Entry{Algorithm::tree, Collective::reduce, tree_reduce},
     Entry{Algorithm::chain, Collective::broadcast, chain_broadcast},
     Entry{Algorithm::chain, Collective::reduce, chain_reduce},
+    Entry{Algorithm::double_tree, Collective::broadcast, double_tree_broadcast},
+    Entry{Algorithm::double_tree, Collective::reduce, double_tree_reduce},
+    Entry{Algorithm::double_tree, Collective::allreduce, double_tree_allreduce},
     Entry{Algorithm::pairwise, Collective::alltoall, pairwise_alltoall},
     Entry{Algorithm::bruck, Collective::alltoall, bruck_alltoall},
     Entry{Algorithm::bruck, Collective::barrier, dissemination_barrier},
@@ -47,6 +50,7 @@ std::string_view name_of(Algorithm algorithm) noexcept {
     case Algorithm::circulant: return "circulant";
     case Algorithm::tree: return "tree";
     case Algorithm::chain: return "chain";
+    case Algorithm::double_tree: return "double_tree";
     case Algorithm::pairwise: return "pairwise";
     case Algorithm::bruck: return "bruck";
   }
@@ -60,7 +64,7 @@ Plan make_plan(Algorithm algorithm, const Task& task) {
   TW_EXPECTS(entry != nullptr, "the algorithm '", name_of(algorithm), "' does no ", name_of(task.collective));
   TW_EXPECTS(task.ranks > 0 && task.rank >= 0 && task.rank < task.ranks && task.root >= 0 && task.root < task.ranks, "there is no plan for rank ",
              task.rank, " of ", task.ranks, " with root ", task.root);
-  TW_EXPECTS(task.pipelined > 0, "a chain cuts a tensor into at least one block, got ", task.pipelined);
+  TW_EXPECTS(task.pipelined > 0, "a tensor is cut into at least one block, got ", task.pipelined);
   return entry->build(task);
 }
 

@@ -31,6 +31,12 @@ void for_each_pair(const std::function<void(Algorithm, Collective)>& body) {
 
 bool has_root(Collective collective) { return collective == Collective::broadcast || collective == Collective::reduce; }
 
+std::vector<int64_t> pipelines_of(Algorithm algorithm) {
+  if (algorithm == Algorithm::chain) return {1, 2, 7};
+  if (algorithm == Algorithm::double_tree) return {1, 2, 3, 7, 16};
+  return {1};
+}
+
 std::vector<int> roots_of(Collective collective, int ranks) {
   if (!has_root(collective)) return {0};
   std::set<int> roots{0, ranks / 2, ranks - 1};
@@ -41,7 +47,7 @@ TEST(Plans, GiveEveryRankEveryContributionOnce) {
   for_each_pair([](Algorithm algorithm, Collective collective) {
     for (int ranks = 1; ranks <= tw::algorithms::testing::most_ranks; ++ranks) {
       for (const int root : roots_of(collective, ranks)) {
-        for (const int64_t pipelined : algorithm == Algorithm::chain ? std::vector<int64_t>{1, 2, 7} : std::vector<int64_t>{1}) {
+        for (const int64_t pipelined : pipelines_of(algorithm)) {
           const Task task{.collective = collective, .ranks = ranks, .rank = 0, .root = root, .pipelined = pipelined};
           const std::string name = tw::concat(name_of(algorithm), " ", tw::name_of(collective), " of ", ranks, " ranks, root ", root);
           try {

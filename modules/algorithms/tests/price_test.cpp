@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <tw/algorithms/cost.hpp>
 #include <tw/algorithms/price.hpp>
 
@@ -12,6 +13,8 @@ namespace price_test {
 
 using tw::Collective;
 using namespace tw::algorithms;
+
+using Duration = std::chrono::duration<double>;
 
 constexpr int64_t mib = 1 << 20;
 
@@ -53,16 +56,86 @@ TEST(Price, OfRanksThatShareALinkCountsAllOfThem) {
   EXPECT_EQ(ways_to(Collective::allreduce, flat(2)).front(), "ring");
 }
 
+TEST(Price, OfADoubleTreeIsThatOfItsPlan) {
+  for (const int ranks : {2, 3, 4, 7, 16, 64}) {
+    for (const Collective collective : {Collective::broadcast, Collective::reduce, Collective::allreduce}) {
+      const Cluster cluster = flat(ranks);
+      const int64_t blocks = pipelined_blocks(Algorithm::double_tree, mib);
+      const Cost cost = cost_of(Algorithm::double_tree, {.collective = collective, .ranks = ranks, .pipelined = blocks});
+      const Price price = price_of("double_tree", collective, cluster, mib);
+      EXPECT_NEAR(price.latency.count(), static_cast<double>(cost.rounds) * cluster.between.latency.count(), 1e-12) << ranks;
+      // Steps in which each tree's blocks follow one another have all that is sent, the others one block for each of two children.
+      const int64_t moved = std::max(cost.sent, cost.received) + 2 * (cost.rounds - blocks / 2);
+      const double wire = static_cast<double>(mib / blocks * moved) / cluster.between.bytes_per_second;
+      EXPECT_NEAR(price.transfer.count(), wire, 1e-9) << ranks;
+    }
+  }
+  EXPECT_EQ(price_of("double_tree", Collective::allreduce, flat(1), mib).total().count(), 0);
+}
+
+// Blocks that cross the link of the node that has most to do, in one direction, of two blocks, one a tree.
+int64_t most_crossing(Collective collective, const Cluster& cluster) {
+  std::vector<int64_t> out(static_cast<size_t>(cluster.nodes)), in = out;
+  const auto node_of = [&](int rank) { return static_cast<size_t>(rank / cluster.ranks_per_node); };
+  const auto ranks = static_cast<int>(cluster.ranks());
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (const Step& step : make_plan(Algorithm::double_tree, {.collective = collective, .ranks = ranks, .rank = rank, .pipelined = 2}).steps) {
+      for (const Message& message : step.sends) {
+        if (node_of(rank) == node_of(message.peer)) continue;
+        ++out[node_of(rank)];
+        ++in[node_of(message.peer)];
+      }
+    }
+  }
+  return std::max(*std::max_element(out.begin(), out.end()), *std::max_element(in.begin(), in.end()));
+}
+
+TEST(Price, OfADoubleTreeCountsWhatCrossesTheLinkOfANode) {
+  for (const Collective collective : {Collective::broadcast, Collective::allreduce}) {
+    for (int ranks_per_node = 1; ranks_per_node <= 32; ++ranks_per_node) {
+      int64_t most = 0;
+      double counted = 0;  // blocks, of two that a tensor has
+      for (const int nodes : {3, 4, 8, 13, 17, 33}) {
+        const Cluster cluster{.nodes = nodes, .ranks_per_node = ranks_per_node};
+        const Duration more =
+            price_of("double_tree", collective, cluster, 8 * mib).transfer - price_of("double_tree", collective, cluster, 4 * mib).transfer;
+        counted = more.count() * cluster.between.bytes_per_second / static_cast<double>(2 * mib);
+        const int64_t crossing = most_crossing(collective, cluster);
+        EXPECT_LE(crossing, counted + 1e-6) << nodes << " nodes of " << ranks_per_node;
+        most = std::max(most, crossing);
+      }
+      EXPECT_GE(static_cast<double>(most), counted * (std::has_single_bit(static_cast<unsigned>(ranks_per_node)) ? 1 - 1e-9 : 0.65))
+          << ranks_per_node;
+    }
+  }
+}
+
+TEST(Price, OfADoubleTreeIsOfBlocksThatGrowAsTheRootUpToALargest) {
+  const auto blocks = [](int64_t bytes) { return pipelined_blocks(Algorithm::double_tree, bytes); };
+  EXPECT_EQ(blocks(0), 1);
+  EXPECT_EQ(blocks(1024), 1);
+  EXPECT_EQ(blocks(1025), 2);
+  EXPECT_EQ(blocks(64 << 10), 8);
+  EXPECT_EQ(blocks(mib), 32);
+  EXPECT_EQ(blocks(4 * mib), 128);
+  EXPECT_EQ(pipelined_blocks(Algorithm::chain, 4 * mib), 1);
+}
+
 TEST(Price, BetweenNodesTheSizeDecides) {
-  EXPECT_EQ(between_nodes(4, 16 << 10), Algorithm::recursive_doubling);
-  EXPECT_EQ(between_nodes(4, 64 << 10), Algorithm::circulant);
-  EXPECT_EQ(between_nodes(4, 256 << 10), Algorithm::ring);
-  EXPECT_EQ(between_nodes(1000, 256 << 10), Algorithm::circulant);
+  EXPECT_EQ(between_nodes(Collective::allreduce, 4, 16 << 10), Algorithm::recursive_doubling);
+  EXPECT_EQ(between_nodes(Collective::allreduce, 4, 64 << 10), Algorithm::circulant);
+  EXPECT_EQ(between_nodes(Collective::allreduce, 4, 256 << 10), Algorithm::ring);
+  EXPECT_EQ(between_nodes(Collective::allreduce, 1000, 256 << 10), Algorithm::circulant);
+  EXPECT_EQ(between_nodes(Collective::broadcast, 4, 16 << 10), Algorithm::tree);
+  EXPECT_EQ(between_nodes(Collective::broadcast, 4, 17 << 10), Algorithm::double_tree);
+  EXPECT_EQ(between_nodes(Collective::broadcast, 2, 256 << 10), Algorithm::tree);
 }
 
 TEST(Price, IsQuicklyToldOfManyRanks) {
-  for (const std::string_view way : ways_to(Collective::alltoall, {.nodes = 12500, .ranks_per_node = 8})) {
-    EXPECT_GT(price_of(way, Collective::alltoall, {.nodes = 12500, .ranks_per_node = 8}, mib).total().count(), 0);
+  for (const Collective collective : {Collective::alltoall, Collective::allreduce}) {
+    for (const std::string_view way : ways_to(collective, {.nodes = 12500, .ranks_per_node = 8})) {
+      EXPECT_GT(price_of(way, collective, {.nodes = 12500, .ranks_per_node = 8}, mib).total().count(), 0);
+    }
   }
 }
 

@@ -14,8 +14,8 @@ using tw::Collective;
 using namespace tw::algorithms;
 
 const Cluster two_by_two{.nodes = 2, .ranks_per_node = 2};
-const std::vector<std::string> backends{"shared_memory", "mpi",  "hierarchical", "ring",     "recursive_doubling",
-                                        "circulant",     "tree", "chain",        "pairwise", "bruck"};
+const std::vector<std::string> backends{"shared_memory", "mpi",         "hierarchical", "ring", "recursive_doubling", "circulant", "tree",
+                                        "chain",         "double_tree", "pairwise",     "bruck"};
 
 std::string backend_for(const Selection& selection, Collective collective, int64_t bytes) {
   const Choice* choice = selection.choice(collective, bytes);
@@ -39,6 +39,17 @@ TEST(Selection, OfAFasterNetworkIsAnother) {
   fast.between = {std::chrono::duration<double>(2e-6), 25e9};  // 200 Gbit/s
   EXPECT_EQ(backend_for(Selection::by_price(fast), Collective::allreduce, 16 << 10), "mpi");
   EXPECT_EQ(backend_for(Selection::by_price(two_by_two), Collective::allreduce, 16 << 10), "hierarchical");
+}
+
+TEST(Selection, TakesTheDoubleTreeForWhatIsLargeOnManyNodes) {
+  const Selection selection = Selection::by_price({.nodes = 1000, .ranks_per_node = 1});
+  EXPECT_EQ(backend_for(selection, Collective::broadcast, 16 << 20), "double_tree");
+  EXPECT_EQ(backend_for(selection, Collective::reduce, 16 << 20), "double_tree");
+  EXPECT_EQ(backend_for(selection, Collective::allreduce, 16 << 20), "double_tree");
+  EXPECT_EQ(backend_for(selection, Collective::broadcast, 32 << 10), "double_tree");  // a third of it is latency
+  EXPECT_EQ(backend_for(selection, Collective::broadcast, 4 << 10), "mpi");
+  EXPECT_EQ(backend_for(selection, Collective::allreduce, 256 << 10), "circulant");
+  EXPECT_EQ(backend_for(selection, Collective::allreduce, 8 << 20), "double_tree");  // of the next one, the ring, a third is
 }
 
 /// A file that goes with the test.

@@ -184,10 +184,10 @@ class HierarchicalBackend : public Backend {
 
   static ReduceOp op_of(const Call& call) { return call.op == ReduceOp::average ? ReduceOp::sum : call.op; }
 
-  std::shared_ptr<const algorithms::Plan> plan_of(Algorithm algorithm, Collective collective, int root = 0) {
-    std::shared_ptr<const algorithms::Plan>& plan = plans_[{algorithm, collective, root}];
+  std::shared_ptr<const algorithms::Plan> plan_of(Algorithm algorithm, Collective collective, int root = 0, int64_t pipelined = 1) {
+    std::shared_ptr<const algorithms::Plan>& plan = plans_[{algorithm, collective, root, pipelined}];
     if (!plan) {
-      const Task task{.collective = collective, .ranks = nodes_.count(), .rank = mine_.node, .root = root};
+      const Task task{.collective = collective, .ranks = nodes_.count(), .rank = mine_.node, .root = root, .pipelined = pipelined};
       plan = std::make_shared<const algorithms::Plan>(algorithms::make_plan(algorithm, task));
     }
     return plan;
@@ -210,7 +210,7 @@ class HierarchicalBackend : public Backend {
     for (int64_t number = 0; number < making.chunks; ++number) {
       const BlockRange mine = share(number, std::min(mine_.local, carriers_ - 1));
       std::byte* memory = tensor + making.bytes(mine.begin);
-      const auto plan = plan_of(algorithms::between_nodes(nodes_.count(), making.bytes(mine.count)), Collective::allreduce);
+      const auto plan = plan_of(algorithms::between_nodes(Collective::allreduce, nodes_.count(), making.bytes(mine.count)), Collective::allreduce);
       auto carry = between(making, number, plan, {.input = memory, .output = memory, .layout = even_layout(mine.count, plan->blocks)});
       if (carry && making.call.op == ReduceOp::average) {
         carry = [carry, memory, mine, type = making.call.type, ranks = making.comm.size()]() -> std::unique_ptr<mpi::Transfer> {
@@ -242,13 +242,14 @@ class HierarchicalBackend : public Backend {
     const Nodes::Place root = nodes_.place_of[static_cast<size_t>(making.call.peer)];
     const bool at_root = mine_.node == root.node;
     std::byte* tensor = making.bound.output;
-    const auto plan = plan_of(Algorithm::tree, Collective::broadcast, root.node);
     const auto share = [&](int64_t number, int carrier) { return part(making.chunk(number), carrier, carriers_); };
     std::vector<Phases::Between> all;
     for (int64_t number = 0; number < making.chunks; ++number) {
       const BlockRange mine = share(number, std::min(mine_.local, carriers_ - 1));
       std::byte* memory = tensor + making.bytes(mine.begin);
-      all.push_back(between(making, number, plan, {.input = memory, .output = memory, .layout = even_layout(mine.count, 1)}));
+      const Algorithm algorithm = algorithms::between_nodes(Collective::broadcast, nodes_.count(), making.bytes(mine.count));
+      const auto plan = plan_of(algorithm, Collective::broadcast, root.node, algorithms::pipelined_blocks(algorithm, making.bytes(mine.count)));
+      all.push_back(between(making, number, plan, {.input = memory, .output = memory, .layout = even_layout(mine.count, plan->blocks)}));
     }
     auto phases = std::make_unique<Phases>(std::move(all));
     for (int64_t number = 0; number < making.chunks; ++number) {
@@ -333,8 +334,8 @@ class HierarchicalBackend : public Backend {
   const Nodes::Place mine_;
   const int carriers_;  // of each node
   const bool has_tags_;
-  std::vector<int> peers_;                                                                           // by node: who carries what I carry
-  std::map<std::tuple<Algorithm, Collective, int>, std::shared_ptr<const algorithms::Plan>> plans_;  // by root
+  std::vector<int> peers_;                                                                                    // by node: who carries what I carry
+  std::map<std::tuple<Algorithm, Collective, int, int64_t>, std::shared_ptr<const algorithms::Plan>> plans_;  // by root and blocks
 };
 
 }  // namespace

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/comm/mesh.hpp>
 
+#include <algorithm>
 #include <tw/base/contract.hpp>
+#include <tw/mpi/collectives.hpp>
+#include <tw/mpi/topology.hpp>
+
+#include "mesh_layout.hpp"
 
 namespace tw {
 namespace {
@@ -11,10 +16,33 @@ Communicator split_off(const Communicator& comm, const MeshShape& shape, const s
   return comm.split(shape.group_of(comm.rank(), names).front(), key);
 }
 
+std::vector<Communicator> lines_of(const Communicator& comm, const MeshShape& shape) {
+  std::vector<Communicator> lines;
+  for (const MeshAxis& axis : shape.axes()) lines.push_back(split_off(comm, shape, {axis.name}, comm.rank()));
+  return lines;
+}
+
+Nodes nodes_of(const Communicator& comm) {
+  const int64_t first = ranks_of_this_node(comm).front();
+  std::vector<int64_t> first_of_node(static_cast<size_t>(comm.size()));
+  mpi::allgather(comm, std::as_bytes(std::span(&first, 1)), std::as_writable_bytes(std::span(first_of_node)));
+  return Nodes(first_of_node);
+}
+
 }  // namespace
 
-Mesh::Mesh(const Communicator& comm, std::vector<MeshAxis> axes) : shape_(comm.size(), std::move(axes)), comm_(comm.dup()) {
-  for (const MeshAxis& axis : shape_.axes()) lines_.push_back(split_off(comm_, shape_, {axis.name}, comm_.rank()));
+Mesh::Mesh(const Communicator& comm, std::vector<MeshAxis> axes)
+    : shape_(comm.size(), std::move(axes)), comm_(comm.dup()), lines_(lines_of(comm_, shape_)) {}
+
+Mesh::Mesh(MeshShape shape, Communicator comm, std::string layout)
+    : shape_(std::move(shape)), comm_(std::move(comm)), layout_(std::move(layout)), lines_(lines_of(comm_, shape_)) {}
+
+Mesh Mesh::on_nodes(const Communicator& comm, std::vector<MeshAxis> axes) {
+  MeshShape shape(comm.size(), std::move(axes));
+  MeshLayout layout = layout_on_nodes(shape, nodes_of(comm));
+  const auto place = std::find(layout.rank_at.begin(), layout.rank_at.end(), comm.rank()) - layout.rank_at.begin();
+  Communicator ordered = comm.split(0, static_cast<int>(place));
+  return {std::move(shape), std::move(ordered), std::move(layout.description)};
 }
 
 Mesh Mesh::sub(const std::vector<std::string>& names) const {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
+#include <tw/algorithms/price.hpp>
 #include <tw/mpi/library.hpp>
 
 #include "backends.hpp"
@@ -59,7 +61,8 @@ class PlanBackend : public Backend {
     const int64_t per_rank = std::max<int64_t>(1, chunk_bytes / element_bytes(call.type) / (has_parts(call.collective) ? comm.size() : 1));
     const bool in_chunks = !has_parts(call.collective) || takes_blocks_apart(algorithm_);
     const int64_t chunks = in_chunks ? std::max<int64_t>(1, (divided + per_rank - 1) / per_rank) : 1;
-    const auto plan = plan_of(comm, call);
+    const int64_t largest_chunk = (divided + chunks - 1) / chunks;
+    const auto plan = plan_of(comm, call, algorithms::pipelined_blocks(algorithm_, largest_chunk * element_bytes(call.type)));
     const int64_t first_sequence = *next_sequence_;
     *next_sequence_ += chunks_under_way;  // whatever the size: ranks that were called with different ones stay in step
     const auto begin_chunk = [this, of = std::make_shared<const Communicator>(mpi::share(comm)), call, input = bound.input, output = bound.output,
@@ -78,11 +81,11 @@ class PlanBackend : public Backend {
   }
 
  private:
-  std::shared_ptr<const Plan> plan_of(const Communicator& comm, const Call& call) {
+  std::shared_ptr<const Plan> plan_of(const Communicator& comm, const Call& call, int64_t pipelined) {
     const int root = std::max(0, call.peer);
-    std::shared_ptr<const Plan>& plan = plans_[{call.collective, root}];
+    std::shared_ptr<const Plan>& plan = plans_[{call.collective, root, pipelined}];
     if (!plan) {
-      const Task task{.collective = call.collective, .ranks = comm.size(), .rank = comm.rank(), .root = root};
+      const Task task{.collective = call.collective, .ranks = comm.size(), .rank = comm.rank(), .root = root, .pipelined = pipelined};
       plan = std::make_shared<const Plan>(algorithms::make_plan(algorithm_, task));
     }
     return plan;
@@ -113,7 +116,7 @@ class PlanBackend : public Backend {
   const std::shared_ptr<int64_t> next_sequence_;
   std::vector<int> ranks_;
   const std::string why_never_;
-  std::map<std::pair<Collective, int>, std::shared_ptr<const Plan>> plans_;  // by root
+  std::map<std::tuple<Collective, int, int64_t>, std::shared_ptr<const Plan>> plans_;  // by root and blocks
 };
 
 }  // namespace

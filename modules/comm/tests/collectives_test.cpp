@@ -345,7 +345,7 @@ TEST_P(Collectives, TheResultHasTheSameBitsOnAllRanks) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, Collectives,
                          testing::Values("shared_memory", "mpi", "hierarchical", "ring", "recursive_doubling", "circulant", "tree", "chain",
-                                         "pairwise", "bruck"),
+                                         "double_tree", "pairwise", "bruck"),
                          [](const auto& backend) { return std::string(backend.param); });
 
 TEST(CollectiveCalls, ARefusedSendrecvTakesNoMessage) {

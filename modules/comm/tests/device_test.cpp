@@ -190,7 +190,7 @@ TEST(Devices, SaysWhichBackendTakesTheirMemory) {
   EXPECT_EQ(taker(tw::Collective::broadcast), mover);
   const std::string unknown = message_of([&] { tw::choose_backend(comm, "pigeons"); });
   EXPECT_NE(unknown.find("there is no backend 'pigeons'; there are shared_memory, mpi, hierarchical, ring, recursive_doubling, circulant, tree, "
-                         "chain, pairwise, bruck, and for devices alone"),
+                         "chain, double_tree, pairwise, bruck, and for devices alone"),
             std::string::npos)
       << unknown;
 }

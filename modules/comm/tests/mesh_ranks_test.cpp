@@ -136,9 +136,33 @@ TEST(Mesh, HasCommunicatorsOfItsOwn) {
   EXPECT_EQ(along[0].item<int>(), 4 * world().size());
 }
 
+// Ranks of a node that are dealt out, as `mpirun --map-by node` does: every second one comes last.
+tw::Communicator dealt_out() { return world().split(0, world().rank() % 2 * world().size() + world().rank()); }
+
+// Where all ranks share a node nothing changes; on two hosts of two ranks, as a cluster test, pairs lie in nodes.
+TEST(Mesh, OnNodesKeepsNeighboursTogether) {
+  const tw::Communicator comm = dealt_out();
+  const int split = world().size() % 2 == 0 ? 2 : 1;
+  const Mesh mesh = Mesh::on_nodes(comm, {{"data", -1}, {"tensor", split}});
+  const tw::Topology there = tw::find_topology(comm);
+  EXPECT_EQ(mesh.comm().rank() == 0, comm.rank() == 0);
+  EXPECT_EQ(mesh.comm().rank(), mesh.shape().rank_at({mesh.coordinate("data"), mesh.coordinate("tensor")}));
+  EXPECT_NE(mesh.layout().find(tw::concat("mesh data=", world().size() / split, " x tensor=", split, " over ", there.nodes, " node")),
+            std::string::npos)
+      << mesh.layout();
+  if (there.nodes == 1) {
+    EXPECT_EQ(world_ranks(mesh.comm()), world_ranks(comm));
+  } else if (there.local_size == 2 && world().size() == 4) {
+    EXPECT_EQ(tw::find_topology(mesh["tensor"]).nodes, 1) << mesh.layout();
+    EXPECT_NE(mesh.layout().find("(ranks 1 and 2 change places)"), std::string::npos) << mesh.layout();
+  }
+  EXPECT_EQ(Mesh(comm, {{"data", -1}}).layout(), "");
+}
+
 TEST(Mesh, RefusesAlikeOnEveryRankAndBeforeAnythingIsSent) {
   EXPECT_THROW(Mesh(world(), {{"a", world().size() + 1}}), tw::ContractError);
   EXPECT_THROW(Mesh(world(), {}), tw::ContractError);
+  EXPECT_THROW(Mesh::on_nodes(world(), {{"a", world().size() + 1}}), tw::ContractError);
   const Mesh mesh(world(), {{"a", -1}, {"b", 1}});
   EXPECT_THROW(mesh["x"], tw::ContractError);
   EXPECT_THROW(mesh.coordinate("x"), tw::ContractError);

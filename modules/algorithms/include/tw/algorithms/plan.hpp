@@ -64,11 +64,12 @@ enum class Algorithm : uint8_t {
   circulant,           ///< halves, quarters, eighths... to ranks at such distances: few steps and the fewest bytes
   tree,                ///< binomial: each rank that has got it sends it on to others
   chain,               ///< block after block from rank to rank
+  double_tree,         ///< block after block through two binary trees, no rank an inner node of both: few steps and the fewest bytes
   pairwise,            ///< with every other rank in turn
   bruck,               ///< what goes far goes together, in hops of 1, 2, 4...
 };
 
-inline constexpr int algorithm_count = 7;
+inline constexpr int algorithm_count = 8;
 
 /// Such as "recursive_doubling".
 std::string_view name_of(Algorithm algorithm) noexcept;
@@ -79,7 +80,7 @@ struct Task {
   int ranks = 1;
   int rank = 0;
   int root = 0;           ///< of broadcast and reduce
-  int64_t pipelined = 1;  ///< blocks that a chain cuts the tensor into
+  int64_t pipelined = 1;  ///< blocks that `chain` and `double_tree` cut the tensor into
 };
 
 /// Whether `algorithm` does this `collective`. Where it does, it does it on any number of ranks.

@@ -30,8 +30,12 @@ struct Price {
   std::chrono::duration<double> total() const { return latency + transfer; }
 };
 
-/// How a share of so many bytes is all-reduced between nodes: the fewest rounds of what is small, the steadiest links for what is large.
-Algorithm between_nodes(int nodes, int64_t share_bytes) noexcept;
+/// How a share of so many bytes is all-reduced or broadcast between nodes: the fewest rounds of what is small, the steadiest links for what is large.
+Algorithm between_nodes(Collective collective, int nodes, int64_t share_bytes) noexcept;
+
+/// Task::pipelined for a tensor, or a chunk of one, of so many bytes. Of `double_tree` the first power of two, so that there are few different plans,
+/// that is not less than sqrt(bytes / 1 KiB), nor than bytes / 32 KiB: 8 blocks of 8 KiB, 128 of 32 KiB. Of all others 1.
+int64_t pipelined_blocks(Algorithm algorithm, int64_t bytes) noexcept;
 
 /// Ways to do `collective`: the names of the algorithms that do, and "hierarchical" where nodes have several ranks and the collective is one that
 /// goes that way.

@@ -73,9 +73,9 @@ std::vector<Availability> availability(const Communicator& comm);
 /// Sends the collectives of `comm` to the backend of this name where it can do them, whatever their size; the others go where selection() says, or to
 /// the first in the order of availability() that can. Every rank must choose the same. Collective.
 /// @param name for tensors of the host, and for what is staged, "shared_memory", "mpi", "hierarchical" (in nodes through their memory, between them
-/// by messages), or an algorithm over messages: "ring", "recursive_doubling", "circulant", "tree", "chain", "pairwise", "bruck"; for tensors on a
-/// device "nccl", "ipc" (memory of devices that ranks of a node share), "direct" (an MPI that takes pointers to a device) or "staged"; nothing: the
-/// default of both. @throws ContractError for an unknown name.
+/// by messages), or an algorithm over messages: "ring", "recursive_doubling", "circulant", "tree", "chain", "double_tree", "pairwise", "bruck"; for
+/// tensors on a device "nccl", "ipc" (memory of devices that ranks of a node share), "direct" (an MPI that takes pointers to a device) or "staged";
+/// nothing: the default of both. @throws ContractError for an unknown name.
 void choose_backend(const Communicator& comm, const std::optional<std::string>& name);
 
 /// Which backend does which collective of which size of tensors of the host. By default by formula, of a network of 1 Gbit/s. Collective.

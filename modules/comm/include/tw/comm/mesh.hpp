@@ -52,9 +52,17 @@ class Mesh {
   /// @throws ContractError as MeshShape
   Mesh(const Communicator& comm, std::vector<MeshAxis> axes);
 
+  /// The same axes laid out by the nodes that ranks live on, for comm() in another order: neighbours along `tensor` lie in one node where they can,
+  /// then those along `stage`, `layer`, `shard`, axes of other names (the last one first), `data` and `search`. Where that gains nothing the order of
+  /// `comm` stays, and rank 0 stays rank 0. Collective. @throws ContractError as MeshShape
+  static Mesh on_nodes(const Communicator& comm, std::vector<MeshAxis> axes);
+
   const MeshShape& shape() const noexcept { return shape_; }
   /// All ranks of the mesh.
   const Communicator& comm() const noexcept { return comm_; }
+  /// What on_nodes() did, the same on all ranks: "mesh data=2 x tensor=2 over 2 nodes: tensor in nodes, data between nodes (ranks 1 and 2 change
+  /// places)", of ranks of the communicator that it was given. Empty of other meshes.
+  const std::string& layout() const noexcept { return layout_; }
   /// The communicator of an axis; a rank's coordinate is its rank there. @throws ContractError for an unknown name, naming those there are.
   const Communicator& operator[](std::string_view axis) const { return lines_[shape_.index_of(axis)]; }
   int coordinate(std::string_view axis) const { return (*this)[axis].rank(); }
@@ -62,8 +70,11 @@ class Mesh {
   Mesh sub(const std::vector<std::string>& axes) const;
 
  private:
+  Mesh(MeshShape shape, Communicator comm, std::string layout);
+
   MeshShape shape_;
   Communicator comm_;
+  std::string layout_;
   std::vector<Communicator> lines_;  // by axis
 };
 
