@@ -139,7 +139,7 @@ Price price_of_hierarchical(Collective collective, const Cluster& cluster, doubl
   const double first = std::min(bytes, chunk_bytes);
   switch (collective) {
     case Collective::allreduce:
-      switch (between_nodes(collective, nodes.nodes, static_cast<int64_t>(bytes) / cluster.ranks_per_node)) {
+      switch (between_nodes(collective, nodes.nodes, static_cast<int64_t>(first) / cluster.ranks_per_node)) {
         case Algorithm::recursive_doubling: add_recursive_doubling(sum, nodes.nodes, bytes); break;
         case Algorithm::circulant: add_circulant(sum, nodes.nodes, bytes, true); break;
         default: add_ring(sum, nodes.nodes, bytes, true);
