@@ -35,6 +35,12 @@ std::vector<std::string> open_mpi_words(const LaunchOptions& options) {
   } else {
     append(words, {"--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"});
   }
+  // It looks at hosts that say nothing after 300 s, and gives them up 180 s later.
+  constexpr int probes = 3;
+  const int between = std::max(1, options.host_timeout_s / (2 * probes));
+  const int silence = std::max(1, options.host_timeout_s - probes * between);
+  append(words, {"--mca", "oob_tcp_keepalive_time", concat(silence), "--mca", "oob_tcp_keepalive_intvl", concat(between), "--mca",
+                 "oob_tcp_keepalive_probes", concat(probes)});
   append(words, {"--tag-output"});
   return words;
 }
@@ -152,13 +158,42 @@ JobLine parse_line(Launcher launcher, const std::string& line) {
   return {rank, text};
 }
 
-void Obituary::read(const std::string& line) {
-  constexpr size_t longest = 1000;  // launchers say it in a few words
-  if (death_ || line.size() > longest) return;
+void Obituary::read(const JobLine& line) {
+  constexpr size_t longest = 1000;  // it is said in a few words
+  if (death_ || line.text.size() > longest) return;
+  if (line.rank) {
+    read_watchdog(*line.rank, line.text);
+  } else {
+    read_launcher(line.text);
+  }
+}
+
+// The words of tw::mpi::Stall: a line that a rank has waited, one for each that is late, and one that the job ends.
+void Obituary::read_watchdog(int rank, const std::string& line) {
+  static const std::regex begin(R"(.*rank \d+ of '(.*)' has waited .*)");
+  static const std::regex named(R"(  rank (\d+) ((is late|has not been heard of|waits elsewhere|is in another call|has left).*))");
+  static const std::regex of_all("world(/dup)*");  // where ranks have the numbers that they have in the job
+  std::smatch match;
+  if (line.find("' has waited ") != std::string::npos && std::regex_match(line, match, begin)) waiting_[rank] = {.comm = match[1], .late = {}};
+  const auto waiting = waiting_.find(rank);
+  if (waiting == waiting_.end()) return;
+  const std::string& comm = waiting->second.comm;
+  std::optional<Death>& late = waiting->second.late;
+  if (!late && line.starts_with("  rank ") && std::regex_match(line, match, named)) {
+    late = std::regex_match(comm, of_all) ? Death{.rank = std::stoi(match[1]), .why = match[2], .is_late = true}
+                                          : Death{.why = concat("rank ", match[1].str(), " of '", comm, "' ", match[2].str()), .is_late = true};
+  } else if (line.ends_with("stall_abort: the job ends")) {
+    death_ = late;
+  }
+}
+
+void Obituary::read_launcher(const std::string& line) {
   static const std::regex by_signal(R"(.*process rank (\d+) with PID \d+ on node (\S+) exited on (signal (\d+) .*)\.)");
   static const std::regex process(R"( *Process name: \[\[\d+,\d+\],(\d+)\].*)");
   static const std::regex code(R"( *Exit code: +(\d+).*)");
   static const std::regex lost(R"(.*Remote daemon: .* on node (\S+).*)");
+  static const std::regex unreachable(R"(ssh: connect to host (\S+) port \d+: ([^\r]*)\r?)");
+  static const std::regex local_host(R"( *Local host: +(\S+) *)");
   static const std::regex mpich_host(R"(=   PID \d+ RUNNING AT (\S+).*)");
   static const std::regex mpich_code(R"(=   EXIT CODE: (\d+).*)");
   static const std::regex mpich_signal(R"(.*EXIT STRING: (.*) \(signal (\d+)\).*)");
@@ -173,6 +208,12 @@ void Obituary::read(const std::string& line) {
     death_ = Death{named_, "", concat("exit code ", match[1].str()), false};
   } else if (std::regex_match(line, match, lost)) {
     death_ = Death{{}, match[1], "it does not answer any more", true};
+  } else if (std::regex_match(line, match, unreachable)) {
+    death_ = Death{{}, match[1], concat("it cannot be reached: ", match[2].str()), true};
+  } else if (line.starts_with("A process or daemon was unable to complete a TCP connection")) {
+    unconnected_ = true;
+  } else if (unconnected_ && std::regex_match(line, match, local_host)) {
+    death_ = Death{{}, match[1], "it cannot reach the launcher", true};
   } else if (launcher_ == Launcher::mpich && std::regex_match(line, match, mpich_host)) {
     host_ = match[1];
   } else if (launcher_ == Launcher::mpich && std::regex_match(line, match, mpich_code)) {
