@@ -152,7 +152,7 @@ End run_once(Launcher launcher, const LaunchArguments& arguments, const std::str
   if (job.failure().empty()) return {};
   // Ended by itself: a batch system has told the ranks to, or numbers went wrong and would again.
   if (job.exit_code() == unfinished || job.exit_code() == diverged) return {{}, *job.exit_code()};
-  Death death = obituary.death().value_or(Death{.why = job.failure()});
+  Death death = obituary.death().value_or(obituary.suspected().value_or(Death{.why = job.failure()}));
   return {death, job.exit_code().value_or(1)};
 }
 

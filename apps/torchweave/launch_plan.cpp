@@ -160,30 +160,37 @@ JobLine parse_line(Launcher launcher, const std::string& line) {
 
 void Obituary::read(const JobLine& line) {
   constexpr size_t longest = 1000;  // it is said in a few words
-  if (death_ || line.text.size() > longest) return;
+  if (line.text.size() > longest) return;
   if (line.rank) {
     read_watchdog(*line.rank, line.text);
-  } else {
+  } else if (!death_) {
     read_launcher(line.text);
   }
 }
 
-// The words of tw::mpi::Stall: a line that a rank has waited, one for each that is late, and one that the job ends.
+// The words of tw::mpi::Stall: a line that a rank has waited, one for each that is late, and one that the job ends. Who is late may itself wait for
+// another, whom somebody names who knows better.
 void Obituary::read_watchdog(int rank, const std::string& line) {
   static const std::regex begin(R"(.*rank \d+ of '(.*)' has waited .*)");
-  static const std::regex named(R"(  rank (\d+) ((is late|has not been heard of|waits elsewhere|is in another call|has left).*))");
+  static const std::regex named(R"(  rank (\d+) ((is late|has not been heard of|waits elsewhere|is in another call|does nothing|has left).*))");
+  static const std::regex waits(R"((is late: last seen (.* ago )?in|waits elsewhere).*)");
   static const std::regex of_all("world(/dup)*");  // where ranks have the numbers that they have in the job
   std::smatch match;
   if (line.find("' has waited ") != std::string::npos && std::regex_match(line, match, begin)) waiting_[rank] = {.comm = match[1], .late = {}};
-  const auto waiting = waiting_.find(rank);
-  if (waiting == waiting_.end()) return;
-  const std::string& comm = waiting->second.comm;
-  std::optional<Death>& late = waiting->second.late;
-  if (!late && line.starts_with("  rank ") && std::regex_match(line, match, named)) {
-    late = std::regex_match(comm, of_all) ? Death{.rank = std::stoi(match[1]), .why = match[2], .is_late = true}
-                                          : Death{.why = concat("rank ", match[1].str(), " of '", comm, "' ", match[2].str()), .is_late = true};
-  } else if (line.ends_with("stall_abort: the job ends")) {
-    death_ = late;
+  const auto found = waiting_.find(rank);
+  if (found == waiting_.end()) return;
+  Waiting& report = found->second;
+  if (line.starts_with("  rank ") && std::regex_match(line, match, named)) {
+    const std::string who = match[1];
+    const std::string why = match[2];
+    const bool waits_itself = std::regex_match(why, waits);
+    if (report.late && (waits_itself || !report.waits_itself)) return;
+    report.waits_itself = waits_itself;
+    report.late = std::regex_match(report.comm, of_all) ? Death{.rank = std::stoi(who), .why = why, .is_late = true}
+                                                        : Death{.why = concat("rank ", who, " of '", report.comm, "' ", why), .is_late = true};
+  } else if (report.late && line.ends_with("stall_abort: the job ends") && (!death_ || (late_one_waits_ && !report.waits_itself))) {
+    death_ = report.late;
+    late_one_waits_ = report.waits_itself;
   }
 }
 
@@ -194,6 +201,8 @@ void Obituary::read_launcher(const std::string& line) {
   static const std::regex lost(R"(.*Remote daemon: .* on node (\S+).*)");
   static const std::regex unreachable(R"(ssh: connect to host (\S+) port \d+: ([^\r]*)\r?)");
   static const std::regex local_host(R"( *Local host: +(\S+) *)");
+  static const std::regex peer(R"( *Peer host: +(\S+) *)");
+  static const std::regex no_connection(R"( *Message: +connect\(\) to (\S+):\d+ failed.*)");
   static const std::regex mpich_host(R"(=   PID \d+ RUNNING AT (\S+).*)");
   static const std::regex mpich_code(R"(=   EXIT CODE: (\d+).*)");
   static const std::regex mpich_signal(R"(.*EXIT STRING: (.*) \(signal (\d+)\).*)");
@@ -214,6 +223,8 @@ void Obituary::read_launcher(const std::string& line) {
     unconnected_ = true;
   } else if (unconnected_ && std::regex_match(line, match, local_host)) {
     death_ = Death{{}, match[1], "it cannot reach the launcher", true};
+  } else if (std::regex_match(line, match, peer) || std::regex_match(line, match, no_connection)) {  // by a rank, before the launcher knew
+    if (!suspected_) suspected_ = Death{{}, match[1], "others lost a rank there", false};
   } else if (launcher_ == Launcher::mpich && std::regex_match(line, match, mpich_host)) {
     host_ = match[1];
   } else if (launcher_ == Launcher::mpich && std::regex_match(line, match, mpich_code)) {
@@ -235,16 +246,17 @@ NextStart next_start(const LaunchOptions& options, const RestartPolicy& policy, 
   if (restarts >= policy.most_restarts) {
     return {.give_up_because = policy.most_restarts == 0 ? "it is not to be started again" : concat("it was started again ", restarts, " times")};
   }
-  if (restarts > 0 && progressed == false) return {.give_up_because = "it has made no checkpoint since the death before"};
+  const bool is_stuck = restarts > 0 && progressed == false;
+  const NextStart give_up{.give_up_because = "it has made no checkpoint since the death before"};
   NextStart next{
       .wait = std::chrono::seconds(std::min(longest_wait, int64_t{1} << std::min(restarts, 10))), .hosts = options.hosts, .ranks = ranks_of(options)};
-  if (!death.of_host || death.host.empty()) return next;
+  if (!death.of_host || death.host.empty()) return is_stuck ? give_up : next;
   LaunchOptions rest = options;
   const auto short_name = [](const std::string& name) { return name.substr(0, name.find('.')); };
   std::erase_if(rest.hosts, [&](const Host& host) { return short_name(host.name) == short_name(death.host); });
   int slots = 0;
   for (const Host& host : rest.hosts) slots += host.slots;
-  if (rest.hosts.size() == options.hosts.size() || slots < policy.min_ranks || slots == 0) return next;
+  if (rest.hosts.size() == options.hosts.size() || slots < policy.min_ranks || slots == 0) return is_stuck ? give_up : next;
   next.hosts = rest.hosts;
   next.ranks = std::min(next.ranks, slots);
   next.without_host = death.host;

@@ -65,11 +65,14 @@ class Obituary {
   explicit Obituary(Launcher launcher) : launcher_(launcher) {}
   void read(const JobLine& line);
   std::optional<Death> death() const;
+  /// Where nobody is said to have died: whom the others lost.
+  const std::optional<Death>& suspected() const noexcept { return suspected_; }
 
  private:
   struct Waiting {
     std::string comm;
-    std::optional<Death> late;  // the first that it names
+    std::optional<Death> late;  // who keeps the others waiting, of those that it names
+    bool waits_itself = false;
   };
 
   void read_launcher(const std::string& line);
@@ -77,6 +80,8 @@ class Obituary {
 
   Launcher launcher_;
   std::optional<Death> death_;
+  bool late_one_waits_ = false;  // whom the watchdog named may not be the one
+  std::optional<Death> suspected_;
   std::optional<int> named_;        // a rank that the next line is about
   bool unconnected_ = false;        // so is a host that a line to come names
   std::string host_;                // of MPICH's lines

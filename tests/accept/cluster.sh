@@ -20,7 +20,7 @@ for seed in $(seq 20); do
     "$build/tmp/accept_cluster" "$ranks" $fault "$where" $checkpoint 2>&1) || { failed=1 line="FAILED: $fault $where after checkpoint $checkpoint"$'\n'$line; }
   [[ $line != SKIPPED:* ]] || { echo "$line"; exit 0; }
   echo "seed $seed, ranks $ranks, $rate: $line"
-  table+=$(printf '%4d  %-8s %-8s %s' "$seed" "$ranks" "$rate" "$(head -n 1 <<<"$line")")$'\n'
+  table+=$(printf '%4d  %-8s %-8s %s' "$seed" "$ranks" "$rate" "$(head -n 2 <<<"$line" | paste -sd" ")")$'\n'
 done
 printf 'seed  ranks    links    what was done, and said\n%s' "$table"
 exit $failed

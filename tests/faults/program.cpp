@@ -118,6 +118,12 @@ void stopped(const Scene& scene) {
   sum(scene.comm);
 }
 
+void stopped_in_call(const Scene& scene) {
+  tw::Work work = tw::iallreduce(scene.comm, torch::ones({1 << 22}), tw::ReduceOp::sum);
+  if (scene.faulty) std::raise(SIGSTOP);
+  work.wait();
+}
+
 void thrown_out(const Scene& scene) {
   if (scene.faulty) throw tw::Error("the sensor is gone");
   sum(scene.comm);
@@ -261,6 +267,7 @@ int main(int argc, char** argv) {
                                                              {"killed_between_buckets", killed_between_buckets},
                                                              {"one_backward_less", one_backward_less},
                                                              {"stopped", stopped},
+                                                             {"stopped_in_call", stopped_in_call},
                                                              {"thrown_out", thrown_out},
                                                              {"revoke_and_go_on", revoke_and_go_on},
                                                              {"revoke", revoke},

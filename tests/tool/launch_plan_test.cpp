@@ -123,6 +123,35 @@ TEST(Launch, HearsTheWatchdog) {
   EXPECT_EQ(death(Launcher::open_mpi, only_warned), (Death{0, "", "exit code 1", false}));
 }
 
+TEST(Launch, BlamesWhoDoesNotWaitItself) {
+  const auto report = [](int rank, const Words& late) {
+    const std::string label = "[1," + std::to_string(rank) + "]<stderr>:";
+    Words lines{label + "05:00:00.123 error: [rank 0] rank 0 of 'world' has waited 6 s in call 83, allreduce sum of 4 float64"};
+    for (const std::string& each : late) lines.push_back(label + "  rank " + each);
+    lines.push_back(label + "  this is longer than EnvironmentOptions::stall_abort: the job ends");
+    return lines;
+  };
+  const std::string waits = "1 is late: last seen in call 80, allreduce sum of 26512 float32";
+  const std::string silent = "2 does nothing in the same call: it was stopped, or has no core";
+  const Death of_2{.rank = 2, .why = silent.substr(2), .is_late = true};
+  EXPECT_EQ(death(Launcher::open_mpi, report(0, {waits, silent})), of_2);
+  EXPECT_EQ(death(Launcher::open_mpi, report(0, {silent, waits})), of_2);
+  EXPECT_EQ(death(Launcher::open_mpi, report(0, {waits})), (Death{.rank = 1, .why = waits.substr(2), .is_late = true}));
+  Words both = report(0, {waits});
+  for (const std::string& each : report(3, {})) both.push_back(each);
+  for (const std::string& each : report(1, {silent})) both.push_back(each);
+  for (const std::string& each : report(4, {"5 has not been heard of: it computes, was stopped, or waits elsewhere"})) both.push_back(each);
+  EXPECT_EQ(death(Launcher::open_mpi, both), of_2);
+}
+
+TEST(Launch, SuspectsWhomOthersLost) {
+  Obituary obituary(Launcher::open_mpi);
+  for (const char* text : {"  Local host: b", "  PID:        176", "  Message:    connect() to 10.77.0.1:1024 failed", "  Peer host:  c"})
+    obituary.read({{}, text});
+  EXPECT_EQ(obituary.death(), std::nullopt);
+  EXPECT_EQ(obituary.suspected(), (Death{{}, "10.77.0.1", "others lost a rank there", false}));
+}
+
 TEST(Launch, StartsAgainAsLongAsThatHelps) {
   const RestartPolicy policy{.most_restarts = 3, .min_ranks = 2};
   const Death of_rank{1, "b", "exit code 1", false};
@@ -143,6 +172,8 @@ TEST(Launch, StartsAgainAsLongAsThatHelps) {
   EXPECT_EQ(next(of_host, 0, {}, job(4)).ranks, 4);
   EXPECT_EQ(next(of_rank, 0, false, three).give_up_because, "") << "the first death may come before the first checkpoint";
   EXPECT_EQ(next(of_rank, 1, false, three).give_up_because, "it has made no checkpoint since the death before");
+  EXPECT_EQ(next(of_host, 1, false, three).without_host, "b") << "things are otherwise without it";
+  EXPECT_EQ(next(of_host, 1, false, job(0, "a:1,b:2")).give_up_because, "it has made no checkpoint since the death before");
   EXPECT_EQ(next(of_rank, 3, true, three).give_up_because, "it was started again 3 times");
 }
 

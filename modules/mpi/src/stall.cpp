@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stall.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <tw/base/concat.hpp>
 #include <tw/base/log.hpp>
@@ -20,8 +21,15 @@ std::optional<LastSeen> last_seen(const CommunicatorState& comm, int rank) {
   return note == comm.notes.end() ? std::nullopt : std::optional(note->second);
 }
 
-// What to say of `rank`; nothing where it is in the same call.
-std::string describe_other(const Operation& operation, int rank) {
+// Whether `rank`, which the board shows in the same call, does nothing there: who has waited as long as this one has told so.
+bool is_silent(const Operation& operation, int rank, const LastSeen& seen, std::chrono::milliseconds waited) {
+  if (operation.number == 0 || seen.calls != operation.number || seen.finished >= seen.calls || seen.ago < waited * 7 / 8) return false;
+  const auto note = operation.comm->notes.find(rank);
+  return note == operation.comm->notes.end() || note->second.calls < operation.number;
+}
+
+// What to say of `rank`; nothing where it waits in the same call.
+std::string describe_other(const Operation& operation, int rank, std::chrono::milliseconds waited) {
   const auto seen = last_seen(*operation.comm, rank);
   if (!seen) return concat("rank ", rank, " has not been heard of: it computes, was stopped, or waits elsewhere");
   if (seen->calls == 0 && seen->call.collective != Collective::none) {
@@ -30,7 +38,8 @@ std::string describe_other(const Operation& operation, int rank) {
   if (seen->left && seen->calls < operation.number) return concat("rank ", rank, " has left, after call ", seen->calls);
   if (operation.number > 0 && seen->calls > operation.number) return "";
   if (operation.number > 0 && seen->calls == operation.number) {
-    return seen->call == operation.call ? "" : concat("rank ", rank, " is in another call: ", seen->call.describe());
+    if (seen->call != operation.call) return concat("rank ", rank, " is in another call: ", seen->call.describe());
+    return is_silent(operation, rank, *seen, waited) ? concat("rank ", rank, " does nothing in the same call: it was stopped, or has no core") : "";
   }
   const std::string ago = seen->ago.count() > 0 ? concat(seconds(seen->ago), " ago ") : "";
   if (seen->calls == 0) return concat("rank ", rank, " is late: it has made no call yet");
@@ -39,11 +48,11 @@ std::string describe_other(const Operation& operation, int rank) {
 }
 
 // One of the ranks that wait is enough to report what all of them see: the lowest.
-bool reports(const Operation& operation) {
+bool reports(const Operation& operation, std::chrono::milliseconds waited) {
   if (operation.number == 0) return true;
   for (int rank = 0; rank < operation.comm->rank; ++rank) {
     const auto seen = last_seen(*operation.comm, rank);
-    if (seen && seen->calls == operation.number && seen->finished < seen->calls) return false;
+    if (seen && seen->calls == operation.number && seen->finished < seen->calls && !is_silent(operation, rank, *seen, waited)) return false;
   }
   return true;
 }
@@ -57,7 +66,7 @@ std::string explain_wait(const Operation& operation, std::chrono::milliseconds w
   text += operation.call.describe();
   for (int rank = 0; rank < comm.size; ++rank) {
     const bool concerned = operation.number > 0 || operation.call.peer == rank;
-    const std::string line = rank == comm.rank || !concerned ? "" : describe_other(operation, rank);
+    const std::string line = rank == comm.rank || !concerned ? "" : describe_other(operation, rank, waited);
     if (!line.empty()) text += "\n  " + line;
   }
   return text;
@@ -81,16 +90,16 @@ std::string Stall::who_left(const Operation& operation, Clock::time_point now) {
 // Ranks on other nodes are asked by telling them: whoever waits tells everyone, shortly before the first of them reports.
 void Stall::look(const Operation& operation, Clock::time_point now) {
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - begin_);
-  if (!told_ && waited > warning_ * 3 / 4) {
+  if (!told_ && waited > std::min(warning_, abort_) * 3 / 4) {
     told_ = true;
     tell_waiting(*operation.comm, operation.call, operation.number);
   }
   if (!warned_ && waited > warning_) {
     warned_ = true;
-    if (reports(operation)) log_warning(explain_wait(operation, waited));
+    if (reports(operation, waited)) log_warning(explain_wait(operation, waited));
   }
   if (waited > abort_) {
-    if (reports(operation) || waited > abort_ * 5 / 4) {
+    if (reports(operation, waited) || waited > abort_ * 5 / 4) {
       Environment::abort(concat(explain_wait(operation, waited), "\n  this is longer than EnvironmentOptions::stall_abort: the job ends"));
     }
   }
