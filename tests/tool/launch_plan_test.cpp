@@ -132,10 +132,12 @@ TEST(Launch, BlamesWhoDoesNotWaitItself) {
     return lines;
   };
   const std::string waits = "1 is late: last seen in call 80, allreduce sum of 26512 float32";
-  const std::string silent = "2 does nothing in the same call: it was stopped, or has no core";
+  const std::string silent = "2 has begun this call and does not wait for it: it computes, or was stopped";
   const Death of_2{.rank = 2, .why = silent.substr(2), .is_late = true};
   EXPECT_EQ(death(Launcher::open_mpi, report(0, {waits, silent})), of_2);
   EXPECT_EQ(death(Launcher::open_mpi, report(0, {silent, waits})), of_2);
+  const std::string beginning = "2 is late: last seen 10 s ago beginning call 80, allreduce sum of 26512 float32";
+  EXPECT_EQ(death(Launcher::open_mpi, report(0, {waits, beginning})), (Death{.rank = 2, .why = beginning.substr(2), .is_late = true}));
   EXPECT_EQ(death(Launcher::open_mpi, report(0, {waits})), (Death{.rank = 1, .why = waits.substr(2), .is_late = true}));
   Words both = report(0, {waits});
   for (const std::string& each : report(3, {})) both.push_back(each);

@@ -21,11 +21,13 @@ std::optional<LastSeen> last_seen(const CommunicatorState& comm, int rank) {
   return note == comm.notes.end() ? std::nullopt : std::optional(note->second);
 }
 
-// Whether `rank`, which the board shows in the same call, does nothing there: who has waited as long as this one has told so.
-bool is_silent(const Operation& operation, int rank, const LastSeen& seen, std::chrono::milliseconds waited) {
-  if (operation.number == 0 || seen.calls != operation.number || seen.finished >= seen.calls || seen.ago < waited * 7 / 8) return false;
+// Whether `rank`, which the board shows in a call, does not wait for it: who has waited as long as this one has told so.
+bool does_not_wait(const Operation& operation, int rank, const LastSeen& seen, std::chrono::milliseconds waited) {
+  if (operation.number == 0 || seen.finished >= std::min(seen.calls, operation.number) || seen.ago < waited * 7 / 8) return false;
   const auto note = operation.comm->notes.find(rank);
-  return note == operation.comm->notes.end() || note->second.calls < operation.number;
+  if (note == operation.comm->notes.end()) return true;
+  const bool waits_for_message = note->second.calls == 0;
+  return !waits_for_message && note->second.calls <= seen.finished;
 }
 
 // What to say of `rank`; nothing where it waits in the same call.
@@ -36,15 +38,17 @@ std::string describe_other(const Operation& operation, int rank, std::chrono::mi
     return concat("rank ", rank, " waits elsewhere: last seen in ", seen->call.describe());
   }
   if (seen->left && seen->calls < operation.number) return concat("rank ", rank, " has left, after call ", seen->calls);
-  if (operation.number > 0 && seen->calls > operation.number) return "";
-  if (operation.number > 0 && seen->calls == operation.number) {
-    if (seen->call != operation.call) return concat("rank ", rank, " is in another call: ", seen->call.describe());
-    return is_silent(operation, rank, *seen, waited) ? concat("rank ", rank, " does nothing in the same call: it was stopped, or has no core") : "";
+  const bool elsewhere = does_not_wait(operation, rank, *seen, waited);
+  if (operation.number > 0 && seen->calls == operation.number && seen->call != operation.call) {
+    return concat("rank ", rank, " is in another call: ", seen->call.describe());
+  }
+  if (operation.number > 0 && seen->calls >= operation.number) {
+    return elsewhere ? concat("rank ", rank, " has begun this call and does not wait for it: it computes, or was stopped") : "";
   }
   const std::string ago = seen->ago.count() > 0 ? concat(seconds(seen->ago), " ago ") : "";
   if (seen->calls == 0) return concat("rank ", rank, " is late: it has made no call yet");
-  return seen->finished < seen->calls ? concat("rank ", rank, " is late: last seen ", ago, "in call ", seen->calls, ", ", seen->call.describe())
-                                      : concat("rank ", rank, " is late: last seen ", ago, "leaving call ", seen->calls, ", ", seen->call.describe());
+  const char* where = seen->finished == seen->calls ? "leaving" : elsewhere ? "beginning" : "in";
+  return concat("rank ", rank, " is late: last seen ", ago, where, " call ", seen->calls, ", ", seen->call.describe());
 }
 
 // One of the ranks that wait is enough to report what all of them see: the lowest.
@@ -52,7 +56,7 @@ bool reports(const Operation& operation, std::chrono::milliseconds waited) {
   if (operation.number == 0) return true;
   for (int rank = 0; rank < operation.comm->rank; ++rank) {
     const auto seen = last_seen(*operation.comm, rank);
-    if (seen && seen->calls == operation.number && seen->finished < seen->calls && !is_silent(operation, rank, *seen, waited)) return false;
+    if (seen && seen->calls == operation.number && seen->finished < seen->calls && !does_not_wait(operation, rank, *seen, waited)) return false;
   }
   return true;
 }
