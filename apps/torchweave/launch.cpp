@@ -121,16 +121,18 @@ struct End {
 };
 
 // A signal is handed on as SIGUSR1, by which programs of ours save and end; a second one, or the end of patience, ends the job as SIGTERM does, and
-// if that does not, as SIGKILL does.
+// if that does not, as SIGKILL does. So does a death that the launcher does not get over: Open MPI's tells all hosts to end, and waits for those that
+// cannot hear it as long as TCP tries, which is a quarter of an hour.
 End run_once(Launcher launcher, const LaunchArguments& arguments, const std::string& name, Logs& logs) {
   ChildProcess job("exec " + quoted(command_line(launcher, name, arguments.job)) + " 2>&1");
   Obituary obituary(launcher);
   std::optional<Stopwatch> asked;
+  std::optional<Stopwatch> dead;
   std::optional<Stopwatch> told;
   while (!job.ended()) {
     for (const std::string& line : job.read_lines(std::chrono::milliseconds(100))) {
       const JobLine parsed = parse_line(launcher, line);
-      if (!parsed.rank) obituary.read(line);
+      obituary.read(parsed);
       logs.write(parsed);
       std::cout << parsed.text << std::endl;
     }
@@ -138,8 +140,9 @@ End run_once(Launcher launcher, const LaunchArguments& arguments, const std::str
       asked.emplace();
       job.signal(SIGUSR1);
     }
-    const bool is_patient = signals < 2 && (!asked || asked->elapsed() < std::chrono::seconds(arguments.grace_s));
-    if (is_patient) continue;
+    if (obituary.death() && !dead) dead.emplace();
+    const auto is_over = [](const std::optional<Stopwatch>& watch, int seconds) { return watch && watch->elapsed() > std::chrono::seconds(seconds); };
+    if (signals < 2 && !is_over(asked, arguments.grace_s) && !is_over(dead, arguments.job.host_timeout_s)) continue;
     if (!told) {
       told.emplace();
       job.terminate();
@@ -151,14 +154,15 @@ End run_once(Launcher launcher, const LaunchArguments& arguments, const std::str
   if (job.failure().empty()) return {};
   // Ended by itself: a batch system has told the ranks to, or numbers went wrong and would again.
   if (job.exit_code() == unfinished || job.exit_code() == diverged) return {{}, *job.exit_code()};
-  Death death = obituary.death().value_or(Death{.why = job.failure()});
+  Death death = obituary.death().value_or(obituary.suspected().value_or(Death{.why = job.failure()}));
   return {death, job.exit_code().value_or(1)};
 }
 
 std::string describe(const Death& death) {
+  if (death.is_late && !death.rank) return death.why;
   std::string text = death.rank ? concat("rank ", *death.rank) : std::string("the job");
   if (!death.host.empty()) text += concat(" on ", death.host);
-  return text + " died: " + death.why;
+  return text + (death.is_late ? " " : " died: ") + death.why;
 }
 
 int launch(LaunchArguments arguments) {
@@ -214,6 +218,10 @@ void describe(CLI::App& app, LaunchArguments& arguments) {
   app.add_option("--restart-args", arguments.restart_arguments, "Arguments more of starts after the first, for programs of one's own");
   app.add_option("--grace", arguments.grace_s, "Seconds that the job has to save and end after a signal, which it gets as SIGUSR1")
       ->check(CLI::Range(1, 86400));
+  app.add_option("--host-timeout", arguments.job.host_timeout_s,
+                 "Seconds in which a host must answer Open MPI's launcher, or it is lost; and in which a job must end after a death")
+      ->capture_default_str()
+      ->check(CLI::Range(4, 86400));
   app.add_option("--launcher", arguments.launcher, "What starts ranks: the launcher of the MPI that this was built with, or srun in a job of Slurm's")
       ->check(CLI::IsMember({"auto", "openmpi", "mpich", "slurm"}));
   app.add_option("--mpiexec", arguments.mpiexec, "The launcher's program");

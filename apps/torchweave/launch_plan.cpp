@@ -35,6 +35,12 @@ std::vector<std::string> open_mpi_words(const LaunchOptions& options) {
   } else {
     append(words, {"--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"});
   }
+  // It looks at hosts that say nothing after 300 s, and gives them up 180 s later.
+  constexpr int probes = 3;
+  const int between = std::max(1, options.host_timeout_s / (2 * probes));
+  const int silence = std::max(1, options.host_timeout_s - probes * between);
+  append(words, {"--mca", "oob_tcp_keepalive_time", concat(silence), "--mca", "oob_tcp_keepalive_intvl", concat(between), "--mca",
+                 "oob_tcp_keepalive_probes", concat(probes)});
   append(words, {"--tag-output"});
   return words;
 }
@@ -153,13 +159,51 @@ JobLine parse_line(Launcher launcher, const std::string& line) {
   return {rank, text};
 }
 
-void Obituary::read(const std::string& line) {
-  constexpr size_t longest = 1000;  // launchers say it in a few words
-  if (death_ || line.size() > longest) return;
+void Obituary::read(const JobLine& line) {
+  constexpr size_t longest = 1000;  // it is said in a few words
+  if (line.text.size() > longest) return;
+  if (line.rank) {
+    read_watchdog(*line.rank, line.text);
+  } else if (!death_) {
+    read_launcher(line.text);
+  }
+}
+
+// The words of tw::mpi::Stall: a line that a rank has waited, one for each that is late, and one that the job ends. Who is late may itself wait for
+// another, whom somebody names who knows better.
+void Obituary::read_watchdog(int rank, const std::string& line) {
+  static const std::regex begin(R"(.*rank \d+ of '(.*)' has waited .*)");
+  static const std::regex named(R"(  rank (\d+) ((is late|has not been heard of|waits elsewhere|is in another call|has begun|has left).*))");
+  static const std::regex waits(R"((is late: last seen (.* ago )?in|waits elsewhere).*)");
+  static const std::regex of_all("world(/dup)*");  // where ranks have the numbers that they have in the job
+  std::smatch match;
+  if (line.find("' has waited ") != std::string::npos && std::regex_match(line, match, begin)) waiting_[rank] = {.comm = match[1], .late = {}};
+  const auto found = waiting_.find(rank);
+  if (found == waiting_.end()) return;
+  Waiting& report = found->second;
+  if (line.starts_with("  rank ") && std::regex_match(line, match, named)) {
+    const std::string who = match[1];
+    const std::string why = match[2];
+    const bool waits_itself = std::regex_match(why, waits);
+    if (report.late && (waits_itself || !report.waits_itself)) return;
+    report.waits_itself = waits_itself;
+    report.late = std::regex_match(report.comm, of_all) ? Death{.rank = std::stoi(who), .why = why, .is_late = true}
+                                                        : Death{.why = concat("rank ", who, " of '", report.comm, "' ", why), .is_late = true};
+  } else if (report.late && line.ends_with("stall_abort: the job ends") && (!death_ || (late_one_waits_ && !report.waits_itself))) {
+    death_ = report.late;
+    late_one_waits_ = report.waits_itself;
+  }
+}
+
+void Obituary::read_launcher(const std::string& line) {
   static const std::regex by_signal(R"(.*process rank (\d+) with PID \d+ on node (\S+) exited on (signal (\d+) .*)\.)");
   static const std::regex process(R"( *Process name: \[\[\d+,\d+\],(\d+)\].*)");
   static const std::regex code(R"( *Exit code: +(\d+).*)");
   static const std::regex lost(R"(.*Remote daemon: .* on node (\S+).*)");
+  static const std::regex unreachable(R"(ssh: connect to host (\S+) port \d+: ([^\r]*)\r?)");
+  static const std::regex local_host(R"( *Local host: +(\S+) *)");
+  static const std::regex peer(R"( *Peer host: +(\S+) *)");
+  static const std::regex no_connection(R"( *Message: +connect\(\) to (\S+):\d+ failed.*)");
   static const std::regex mpich_host(R"(=   PID \d+ RUNNING AT (\S+).*)");
   static const std::regex mpich_code(R"(=   EXIT CODE: (\d+).*)");
   static const std::regex mpich_signal(R"(.*EXIT STRING: (.*) \(signal (\d+)\).*)");
@@ -174,6 +218,14 @@ void Obituary::read(const std::string& line) {
     death_ = Death{named_, "", concat("exit code ", match[1].str()), false};
   } else if (std::regex_match(line, match, lost)) {
     death_ = Death{{}, match[1], "it does not answer any more", true};
+  } else if (std::regex_match(line, match, unreachable)) {
+    death_ = Death{{}, match[1], concat("it cannot be reached: ", match[2].str()), true};
+  } else if (line.starts_with("A process or daemon was unable to complete a TCP connection")) {
+    unconnected_ = true;
+  } else if (unconnected_ && std::regex_match(line, match, local_host)) {
+    death_ = Death{{}, match[1], "it cannot reach the launcher", true};
+  } else if (std::regex_match(line, match, peer) || std::regex_match(line, match, no_connection)) {  // by a rank, before the launcher knew
+    if (!suspected_) suspected_ = Death{{}, match[1], "others lost a rank there", false};
   } else if (launcher_ == Launcher::mpich && std::regex_match(line, match, mpich_host)) {
     host_ = match[1];
   } else if (launcher_ == Launcher::mpich && std::regex_match(line, match, mpich_code)) {
@@ -195,16 +247,17 @@ NextStart next_start(const LaunchOptions& options, const RestartPolicy& policy, 
   if (restarts >= policy.most_restarts) {
     return {.give_up_because = policy.most_restarts == 0 ? "it is not to be started again" : concat("it was started again ", restarts, " times")};
   }
-  if (restarts > 0 && progressed == false) return {.give_up_because = "it has made no checkpoint since the death before"};
+  const bool is_stuck = restarts > 0 && progressed == false;
+  const NextStart give_up{.give_up_because = "it has made no checkpoint since the death before"};
   NextStart next{
       .wait = std::chrono::seconds(std::min(longest_wait, int64_t{1} << std::min(restarts, 10))), .hosts = options.hosts, .ranks = ranks_of(options)};
-  if (!death.of_host || death.host.empty()) return next;
+  if (!death.of_host || death.host.empty()) return is_stuck ? give_up : next;
   LaunchOptions rest = options;
   const auto short_name = [](const std::string& name) { return name.substr(0, name.find('.')); };
   std::erase_if(rest.hosts, [&](const Host& host) { return short_name(host.name) == short_name(death.host); });
   int slots = 0;
   for (const Host& host : rest.hosts) slots += host.slots;
-  if (rest.hosts.size() == options.hosts.size() || slots < policy.min_ranks || slots == 0) return next;
+  if (rest.hosts.size() == options.hosts.size() || slots < policy.min_ranks || slots == 0) return is_stuck ? give_up : next;
   next.hosts = rest.hosts;
   next.ranks = std::min(next.ranks, slots);
   next.without_host = death.host;

@@ -2,6 +2,7 @@
 // What `torchweave launch` makes of its options, of what the launcher of MPI prints, and of deaths. Pure.
 #pragma once
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@ struct LaunchOptions {
   bool bind = true;         ///< each rank to a core of its own, unless there are more ranks than cores
   int cores = 1;            ///< of this machine
   std::string slurm_mpi;    ///< by which srun tells ranks of one another, such as "pmix"; empty: Slurm's default
+  int host_timeout_s = 60;  ///< without an answer a host is lost after that; 4 at least. Open MPI's launcher is told
   std::string wrapper;      ///< "gdb", "valgrind" or "perf" around each rank; empty: none
   std::string log_folder;   ///< for what a wrapper writes
   bool is_root = false;
@@ -54,23 +56,38 @@ struct Death {
   std::string host = {};  ///< empty: not known
   std::string why = {};   ///< such as "signal 9 (Killed)"
   bool of_host = false;   ///< by what is not the program's doing: a signal that ends without asking, a host that does not answer
+  bool is_late = false;   ///< it is perhaps not dead: the others have given up waiting for it
   bool operator==(const Death&) const = default;
 };
 
-/// Reads what the launcher says of deaths, line by line; the first one counts.
+/// Reads what the launcher says of deaths, and the watchdog of a rank before it ends the job, line by line; the first one counts.
 class Obituary {
  public:
   explicit Obituary(Launcher launcher) : launcher_(launcher) {}
-  /// @param line of the launcher's own
-  void read(const std::string& line);
+  void read(const JobLine& line);
   std::optional<Death> death() const;
+  /// Where nobody is said to have died: whom the others lost.
+  const std::optional<Death>& suspected() const noexcept { return suspected_; }
 
  private:
+  struct Waiting {
+    std::string comm;
+    std::optional<Death> late;  // who keeps the others waiting, of those that it names
+    bool waits_itself = false;
+  };
+
+  void read_launcher(const std::string& line);
+  void read_watchdog(int rank, const std::string& line);
+
   Launcher launcher_;
   std::optional<Death> death_;
-  std::optional<int> named_;  // a rank that the next line is about
-  std::string host_;          // of MPICH's lines
-  std::string code_;          // and before it says whether that was a signal
+  bool late_one_waits_ = false;  // whom the watchdog named may not be the one
+  std::optional<Death> suspected_;
+  std::optional<int> named_;        // a rank that the next line is about
+  bool unconnected_ = false;        // so is a host that a line to come names
+  std::string host_;                // of MPICH's lines
+  std::string code_;                // and before it says whether that was a signal
+  std::map<int, Waiting> waiting_;  // by rank
 };
 
 struct RestartPolicy {

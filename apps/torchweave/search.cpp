@@ -79,6 +79,7 @@ SearchTask task_of(const TrainingOptions& options, const std::filesystem::path& 
   task.objective = [objective](const search::Configuration& configuration, search::Trial& trial) { return (*objective)(configuration, trial); };
   task.loss = concat(objective->figure() == "accuracy" ? "1 - accuracy" : objective->figure(), " on the test set, in the best of its epochs");
   task.steps = objective->epochs();
+  task.stall = objective->stall();
   Config fixed = options.base;
   fixed.overlay(options.settings);
   task.identity = task.loss + '\n' + fixed.toml();
@@ -127,7 +128,7 @@ void end_with(search::SearchOptions& options, int64_t steps) {
   if (options.population_training) options.population_training->max_steps = steps;
 }
 
-void run_search(const SearchArguments& arguments, const Environment& mpi) {
+void run_search(const SearchArguments& arguments, Environment& mpi) {
   const Communicator comm = mpi.world().dup();
   set_threads_per_rank(find_topology(comm));
   const bool trains = arguments.command.command.empty();
@@ -164,6 +165,7 @@ void run_search(const SearchArguments& arguments, const Environment& mpi) {
     if (config.options.population_training) throw ConfigError({"search.population_training: what a program has in memory cannot be copied"});
     task = task_of(arguments.command, space);
   }
+  watch(mpi, task.stall);
   if (task.steps > 0) end_with(config.options, task.steps);
   prepare_search_folder(comm, config.options.journal, task.identity, arguments.fresh);
   search::Search search(comm, space, task.objective, config.options);

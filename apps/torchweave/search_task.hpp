@@ -6,6 +6,8 @@
 #include <tw/search/trial.hpp>
 #include <vector>
 
+#include "train_config.hpp"
+
 namespace tw::tool {
 
 /// What a search tries out.
@@ -14,6 +16,7 @@ struct SearchTask {
   std::string identity;  ///< all that losses depend on besides the parameters: a journal belongs to it
   std::string loss;      ///< what it is, for people
   int64_t steps = 0;     ///< the most that a trial reports; 0: not known
+  StallOptions stall = {};
   /// What a person types to have a configuration. @param file that holds it, if any
   std::function<std::string(const std::vector<double>& values, const std::string& file)> command_line;
   /// A configuration as TOML.

@@ -63,10 +63,11 @@ void select_backends_for(const TrainConfig& config, const Communicator& comm) {
   if (comm.rank() == 0 && cluster.nodes > 1) log_info("backends across ", cluster.nodes, " nodes:\n", selected);
 }
 
-void run_train(const TrainArguments& arguments, const Environment& mpi) {
+void run_train(const TrainArguments& arguments, Environment& mpi) {
   const Communicator comm = mpi.world().dup();
   const bool first = comm.rank() == 0;
   TrainConfig config = read_config(arguments, first);
+  watch(mpi, config.stall);
   select_backends_for(config, comm);
   const Mesh mesh = make_train_mesh(config, comm);
   const c10::Device device = device_of_rank(comm, config.model.device);

@@ -63,6 +63,12 @@ void visit(OptimizerOptions& optimizer, OptionVisitor& visitor) {
   visitor.field("weight_decay", optimizer.weight_decay, {.least = 0}, {.meaning = "of all parameters"});
 }
 
+void visit(StallOptions& stall, OptionVisitor& visitor) {
+  constexpr Bounds a_wait{.least = 0, .most = 1e9, .above = true};
+  visitor.field("warning", stall.warning, a_wait, {.meaning = "of waiting for other ranks, after which those that are late are named", .unit = "s"});
+  visitor.field("abort", stall.abort, a_wait, {.meaning = "after which they are named again, and the job ends", .unit = "s"});
+}
+
 void visit(MeshOptions& mesh, OptionVisitor& visitor) {
   visitor.field("data", mesh.data, count_from(0), {.meaning = "that take different samples; 0: as many as are left", .unit = "ranks"});
   visitor.field("layer", mesh.layer, count_from(1), {.meaning = "that hold one model together, its layers in parallel", .unit = "ranks"});
@@ -145,6 +151,7 @@ void visit(TrainConfig& config, OptionVisitor& visitor) {
   visitor.group("mesh", config.mesh);
   visitor.group("pipeline", config.pipeline, {{"mesh.stage", {"1"}, /*but=*/true}});
   visitor.group("layer_parallel", config.layer_parallel, {{"model.name", models_that(&ModelKind::has_layers_in_parallel)}});
+  visitor.group("stall", config.stall);
 }
 
 TrainConfig read_train_config(Config& config) {

@@ -43,6 +43,13 @@ struct OptimizerOptions {
 };
 void visit(OptimizerOptions& optimizer, OptionVisitor& visitor);
 
+/// After how long a wait for other ranks; see EnvironmentOptions. Seconds.
+struct StallOptions {
+  double warning = 60;
+  double abort = 600;
+};
+void visit(StallOptions& stall, OptionVisitor& visitor);
+
 /// How many ranks lie along each axis.
 struct MeshOptions {
   int64_t data = 0;                      ///< take different samples; 0: as many as are left
@@ -82,6 +89,7 @@ struct TrainConfig {
   MeshOptions mesh;
   StageOptions pipeline;
   LayerOptions layer_parallel;
+  StallOptions stall;
 };
 void visit(TrainConfig& config, OptionVisitor& visitor);
 

@@ -11,6 +11,7 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -29,6 +30,7 @@
 #include <tw/data/sharded_dataset.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/models/residual.hpp>
+#include <tw/mpi/environment.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>
 
@@ -247,6 +249,11 @@ void try_test_set(const TrainSetup& setup) {
 std::string mib(int64_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 1) + " MiB"; }
 
 }  // namespace
+
+void watch(Environment& mpi, const StallOptions& stall) {
+  const auto time = [](double seconds) { return std::chrono::milliseconds(std::llround(1000 * seconds)); };
+  mpi.watch(time(stall.warning), time(stall.abort));
+}
 
 TrainData open_data(const DataOptions& options) {
   return {open_split(options, Split::train, options.train_samples), open_split(options, Split::test, options.test_samples)};

@@ -12,6 +12,9 @@
 namespace torch::optim {
 class Optimizer;
 }
+namespace tw {
+class Environment;
+}
 namespace tw::layer_parallel {
 class LayerParallel;
 }
@@ -22,6 +25,9 @@ struct TrainData {
   std::shared_ptr<const Dataset> train_set;
   std::shared_ptr<const Dataset> test_set;
 };
+
+/// How long ranks are waited for from now on. Local.
+void watch(Environment& mpi, const StallOptions& stall);
 
 /// @throws Error naming the file
 TrainData open_data(const DataOptions& options);

@@ -67,6 +67,7 @@ std::vector<double> corner(const search::Space& space, bool high) {
 TrainingObjective::TrainingObjective(const search::Space& space, TrainingOptions options) : options_(std::move(options)), device_(c10::kCPU) {
   const TrainConfig first = read(space, corner(space, false));
   device_ = device_of_rank(options_.ranks, first.model.device);
+  stall_ = first.stall;
   epochs_ = std::max(first.run.epochs, read(space, corner(space, true)).run.epochs);
   const std::string own = first.data.kind == "mnist" ? "accuracy" : "mae";
   if (options_.figure.empty()) options_.figure = own == "accuracy" ? own : "loss";

@@ -31,6 +31,7 @@ class TrainingObjective {
   const std::string& figure() const noexcept { return options_.figure; }
   /// The most of a trial.
   int64_t epochs() const noexcept { return epochs_; }
+  const StallOptions& stall() const noexcept { return stall_; }
 
  private:
   TrainConfig read(const search::Space& space, const std::vector<double>& values) const;
@@ -38,6 +39,7 @@ class TrainingObjective {
 
   TrainingOptions options_;
   int64_t epochs_ = 0;
+  StallOptions stall_ = {};
   DataOptions opened_ = {};  // what `data_` was opened with
   TrainData data_ = {};
   c10::Device device_;  // of this rank

@@ -4,7 +4,11 @@
 # Runs PROGRAM under MPI (LAUNCHER is Open MPI's or MPICH's; default: mpirun) on hosts that this machine plays by itself: tw-h1 with the first N ranks, tw-h2
 # with the next, and so on (default: 2,2). Each has a host name, a loopback, an eth0 and a /dev/shm of its own; the steady clock of each is 100,000 s
 # ahead of the one before (the time of day is not). Cables (veth) join them to a switch (bridge), limited to RATE in each direction (10gbit, 1gbit,
-# 100mbit, ...; default: no limit). --bare: PROGRAM is run once, on tw-h1, and may start ranks on all hosts by Open MPI. Files are shared, as on a cluster's file system, but for a new /run. The environment is passed on to all ranks.
+# 100mbit, ...; default: no limit). --bare: PROGRAM is run once, on tw-h1, and may start ranks on all hosts by Open MPI. Files are shared, as on a
+# cluster's file system, but for a new /run. The environment is passed on to all ranks.
+#
+# Any process in there may call `/run/cut HOST`, such as tw-h2: from then on its cable carries nothing, and the other hosts are not told. `/run/mend HOST`
+# plugs it in again.
 #
 # Ends with PROGRAM's exit code (after a failure Open MPI takes up to 5 s to end a job on several hosts); with 124 when SECONDS (default 60) are over;
 # with 77 and a line "SKIPPED: reason" where it cannot be done: it takes root, ip and tc (Debian: iproute2), either MPI, and, in a container, the
@@ -51,6 +55,12 @@ make_hosts() {  # make_hosts RATE HOSTS
   printf '#!/bin/sh\nhost=$1\nshift\nexec /run/on-$host --mount sh -c "mount -t tmpfs tmpfs /dev/shm && $*"\n' >/run/agent
   chmod +x /run/agent
   for ((host = 1; host <= hosts; ++host)); do make_host "$host" "$rate"; done
+  local command state
+  for command in cut:down mend:up; do
+    state=${command#*:} command=/run/${command%:*}
+    printf '#!/bin/sh\nexec nsenter --net=/run/switch.net ip link set "port${1#tw-h}" %s\n' $state >$command
+    chmod +x $command
+  done
 }
 
 make_host() {  # make_host HOST RATE

@@ -63,6 +63,12 @@ void late(const Scene& scene) {
   sum(scene.comm, 16);
 }
 
+// Where MPI runs already when it is known how long to wait.
+void late_for_a_shorter_wait(const Scene& scene) {
+  scene.mpi.watch(300ms, 900ms);
+  late(scene);
+}
+
 void never_sends(const Scene& scene) {
   if (scene.faulty) compute_for_ever();
   if (scene.comm.rank() == 0) tw::recv(scene.comm, torch::ones({4}), tw::Rank(1));
@@ -110,6 +116,12 @@ void killed_between_buckets(const Scene& scene) {
 void stopped(const Scene& scene) {
   if (scene.faulty) std::raise(SIGSTOP);
   sum(scene.comm);
+}
+
+void stopped_in_call(const Scene& scene) {
+  tw::Work work = tw::iallreduce(scene.comm, torch::ones({1 << 22}), tw::ReduceOp::sum);
+  if (scene.faulty) std::raise(SIGSTOP);
+  work.wait();
 }
 
 void thrown_out(const Scene& scene) {
@@ -235,8 +247,8 @@ void stall_warning_only(const Scene& scene) {
 int main(int argc, char** argv) {
   const std::string scenario = argv[1];
   const bool warns_only = scenario == "stall_warning_only";
-  const bool patient = scenario == "killed" || scenario == "killed_between_buckets" || scenario == "thrown_out" ||
-                       scenario.rfind("left", 0) == 0;  // what ends the job there is not the watchdog
+  const bool patient = scenario == "killed" || scenario == "late_for_a_shorter_wait" || scenario == "killed_between_buckets" ||
+                       scenario == "thrown_out" || scenario.rfind("left", 0) == 0;  // what ends the job there is not this watchdog
   tw::Environment mpi(argc, argv, {.audit = false, .stall_warning = patient ? 60s : 300ms, .stall_abort = warns_only || patient ? 60s : 900ms});
   const tw::Communicator comm = mpi.world().dup();
   if (argc > 2) tw::choose_backend(comm, std::string(argv[2]));
@@ -245,6 +257,7 @@ int main(int argc, char** argv) {
   const std::map<std::string, void (*)(const Scene&)> scenes{{"other_sizes", other_sizes},
                                                              {"other_order", other_order},
                                                              {"late", late},
+                                                             {"late_for_a_shorter_wait", late_for_a_shorter_wait},
                                                              {"late_in_stream", late_in_stream},
                                                              {"never_sends", never_sends},
                                                              {"both_receive", both_receive},
@@ -254,6 +267,7 @@ int main(int argc, char** argv) {
                                                              {"killed_between_buckets", killed_between_buckets},
                                                              {"one_backward_less", one_backward_less},
                                                              {"stopped", stopped},
+                                                             {"stopped_in_call", stopped_in_call},
                                                              {"thrown_out", thrown_out},
                                                              {"revoke_and_go_on", revoke_and_go_on},
                                                              {"revoke", revoke},

@@ -12,13 +12,16 @@
 
 #include <ATen/Context.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <unistd.h>
 
 #include <accelerator.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <set>
 #include <string>
 #include <tw/base/error.hpp>
 #include <tw/comm/device.hpp>
@@ -73,6 +76,15 @@ class RankReporter : public testing::EmptyTestEventListener {
       std::cout << std::endl;
     }
     left_out.clear();
+  }
+
+  void OnTestProgramEnd(const testing::UnitTest& all) override {
+    std::array<char, 256> name{};
+    ::gethostname(name.data(), name.size() - 1);
+    const auto names = tw::allgather_strings(tw::testing::world(), name.data());
+    if (tw::testing::world().rank() != 0) return;
+    std::cout << all.test_to_run_count() << " tests on " << names.size() << " ranks of " << std::set(names.begin(), names.end()).size() << " hosts"
+              << std::endl;
   }
 
   std::string mine_;

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace launch_plan_test {
 
 using namespace tw::tool;
@@ -30,9 +32,11 @@ TEST(Launch, ReadsHosts) {
 }
 
 TEST(Launch, SpeaksEachLaunchersLanguage) {
-  EXPECT_EQ(line(Launcher::open_mpi, job(2)), "run -n 2 --bind-to core --map-by slot --tag-output prog a b");
-  EXPECT_EQ(line(Launcher::open_mpi, job(8)), "run -n 8 --bind-to none --oversubscribe --mca mpi_yield_when_idle 1 --tag-output prog a b");
-  EXPECT_EQ(line(Launcher::open_mpi, job(0, "a:2,b:2")), "run -n 4 -host a:2,b:2 --bind-to core --map-by slot --tag-output prog a b");
+  const std::string in_60_s =
+      "--mca oob_tcp_keepalive_time 30 --mca oob_tcp_keepalive_intvl 10 --mca oob_tcp_keepalive_probes 3 --tag-output prog a b";
+  EXPECT_EQ(line(Launcher::open_mpi, job(2)), "run -n 2 --bind-to core --map-by slot " + in_60_s);
+  EXPECT_EQ(line(Launcher::open_mpi, job(8)), "run -n 8 --bind-to none --oversubscribe --mca mpi_yield_when_idle 1 " + in_60_s);
+  EXPECT_EQ(line(Launcher::open_mpi, job(0, "a:2,b:2")), "run -n 4 -host a:2,b:2 --bind-to core --map-by slot " + in_60_s);
   EXPECT_EQ(line(Launcher::mpich, job(0, "a:2,b:2")), "run -n 4 -hosts a:2,b:2 -bind-to core -prepend-rank prog a b");
   EXPECT_EQ(line(Launcher::slurm, job(4, "a:2,b:2")), "run -n 4 --nodelist=a,b --cpu-bind=cores --label --kill-on-bad-exit=1 prog a b");
   auto by_pmix = job(4);
@@ -42,6 +46,16 @@ TEST(Launch, SpeaksEachLaunchersLanguage) {
   perf.wrapper = "perf";
   perf.log_folder = "logs";
   EXPECT_NE(line(Launcher::slurm, perf).find("sh -c exec perf record -q -o \"logs/perf.$SLURM_PROCID.data\" \"$@\" perf prog"), std::string::npos);
+}
+
+TEST(Launch, HasHostsLookedAtInTime) {
+  for (const int seconds : {4, 5, 6, 7, 60, 3600}) {
+    LaunchOptions options = job(0, "a,b");
+    options.host_timeout_s = seconds;
+    const Words words = command_line(Launcher::open_mpi, "run", options);
+    const auto value = [&](const std::string& key) { return std::stoi(*(std::find(words.begin(), words.end(), key) + 1)); };
+    EXPECT_EQ(value("oob_tcp_keepalive_time") + value("oob_tcp_keepalive_intvl") * value("oob_tcp_keepalive_probes"), seconds);
+  }
 }
 
 TEST(Launch, QuotesForTheShell) { EXPECT_EQ(quoted({"it's", "a b", ""}), "'it'\\''s' 'a b' ''"); }
@@ -61,7 +75,7 @@ TEST(Launch, KnowsWhoseALineIs) {
 
 std::optional<Death> death(Launcher launcher, const Words& lines) {
   Obituary obituary(launcher);
-  for (const std::string& text : lines) obituary.read(text);
+  for (const std::string& text : lines) obituary.read(parse_line(launcher, text));
   return obituary.death();
 }
 
@@ -81,6 +95,66 @@ TEST(Launch, KnowsWhoDiedFirstAndOfWhat) {
   EXPECT_EQ(death(Launcher::slurm, {"srun: error: n3: tasks 4-7: Killed"}), (Death{4, "n3", "Killed", true}));
   EXPECT_EQ(death(Launcher::slurm, {"srun: error: n3: task 5: Killed"}), (Death{5, "n3", "Killed", true}));
   EXPECT_EQ(death(Launcher::slurm, {"loss: 3"}), std::nullopt);
+}
+
+TEST(Launch, KnowsHostsThatCannotBeReached) {
+  EXPECT_EQ(
+      death(Launcher::open_mpi, {"ssh: connect to host c port 22: No route to host\r", "ORTE was unable to reliably start one or more daemons."}),
+      (Death{{}, "c", "it cannot be reached: No route to host", true}));
+  EXPECT_EQ(death(Launcher::open_mpi, {"A process or daemon was unable to complete a TCP connection", "to another process:", "  Local host:    c",
+                                       "  Remote host:   a", "This is usually caused by a firewall on the remote host. Please"}),
+            (Death{{}, "c", "it cannot reach the launcher", true}));
+  EXPECT_EQ(death(Launcher::open_mpi, {"  Local host:    c"}), std::nullopt) << "of another message";
+}
+
+TEST(Launch, HearsTheWatchdog) {
+  const auto of = [](const std::string& comm) {
+    return Words{"[1,0]<stderr>:05:00:00.123 error: [rank 0] rank 0 of '" + comm + "' has waited 6 s in call 7, allreduce mean of 4 float32",
+                 "[1,2]<stdout>:  rank 1 is late, says somebody else",
+                 "[1,0]<stderr>:  rank 3 is late: last seen 5.1 s ago leaving call 6, barrier",
+                 "[1,0]<stderr>:  rank 4 has not been heard of: it computes, was stopped, or waits elsewhere",
+                 "[1,0]<stderr>:  this is longer than EnvironmentOptions::stall_abort: the job ends",
+                 "  Process name: [[5,1],0]",
+                 "  Exit code:    1"};
+  };
+  EXPECT_EQ(death(Launcher::open_mpi, of("world/dup")),
+            (Death{.rank = 3, .why = "is late: last seen 5.1 s ago leaving call 6, barrier", .is_late = true}));
+  EXPECT_EQ(death(Launcher::open_mpi, of("world/data")),
+            (Death{.why = "rank 3 of 'world/data' is late: last seen 5.1 s ago leaving call 6, barrier", .is_late = true}));
+  Words only_warned = of("world");
+  only_warned.erase(only_warned.begin() + 4);
+  EXPECT_EQ(death(Launcher::open_mpi, only_warned), (Death{0, "", "exit code 1", false}));
+}
+
+TEST(Launch, BlamesWhoDoesNotWaitItself) {
+  const auto report = [](int rank, const Words& late) {
+    const std::string label = "[1," + std::to_string(rank) + "]<stderr>:";
+    Words lines{label + "05:00:00.123 error: [rank 0] rank 0 of 'world' has waited 6 s in call 83, allreduce sum of 4 float64"};
+    for (const std::string& each : late) lines.push_back(label + "  rank " + each);
+    lines.push_back(label + "  this is longer than EnvironmentOptions::stall_abort: the job ends");
+    return lines;
+  };
+  const std::string waits = "1 is late: last seen in call 80, allreduce sum of 26512 float32";
+  const std::string silent = "2 has begun this call and does not wait for it: it computes, or was stopped";
+  const Death of_2{.rank = 2, .why = silent.substr(2), .is_late = true};
+  EXPECT_EQ(death(Launcher::open_mpi, report(0, {waits, silent})), of_2);
+  EXPECT_EQ(death(Launcher::open_mpi, report(0, {silent, waits})), of_2);
+  const std::string beginning = "2 is late: last seen 10 s ago beginning call 80, allreduce sum of 26512 float32";
+  EXPECT_EQ(death(Launcher::open_mpi, report(0, {waits, beginning})), (Death{.rank = 2, .why = beginning.substr(2), .is_late = true}));
+  EXPECT_EQ(death(Launcher::open_mpi, report(0, {waits})), (Death{.rank = 1, .why = waits.substr(2), .is_late = true}));
+  Words both = report(0, {waits});
+  for (const std::string& each : report(3, {})) both.push_back(each);
+  for (const std::string& each : report(1, {silent})) both.push_back(each);
+  for (const std::string& each : report(4, {"5 has not been heard of: it computes, was stopped, or waits elsewhere"})) both.push_back(each);
+  EXPECT_EQ(death(Launcher::open_mpi, both), of_2);
+}
+
+TEST(Launch, SuspectsWhomOthersLost) {
+  Obituary obituary(Launcher::open_mpi);
+  for (const char* text : {"  Local host: b", "  PID:        176", "  Message:    connect() to 10.77.0.1:1024 failed", "  Peer host:  c"})
+    obituary.read({{}, text});
+  EXPECT_EQ(obituary.death(), std::nullopt);
+  EXPECT_EQ(obituary.suspected(), (Death{{}, "10.77.0.1", "others lost a rank there", false}));
 }
 
 TEST(Launch, StartsAgainAsLongAsThatHelps) {
@@ -103,6 +177,8 @@ TEST(Launch, StartsAgainAsLongAsThatHelps) {
   EXPECT_EQ(next(of_host, 0, {}, job(4)).ranks, 4);
   EXPECT_EQ(next(of_rank, 0, false, three).give_up_because, "") << "the first death may come before the first checkpoint";
   EXPECT_EQ(next(of_rank, 1, false, three).give_up_because, "it has made no checkpoint since the death before");
+  EXPECT_EQ(next(of_host, 1, false, three).without_host, "b") << "things are otherwise without it";
+  EXPECT_EQ(next(of_host, 1, false, job(0, "a:1,b:2")).give_up_because, "it has made no checkpoint since the death before");
   EXPECT_EQ(next(of_rank, 3, true, three).give_up_because, "it was started again 3 times");
 }
 

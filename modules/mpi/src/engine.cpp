@@ -34,7 +34,7 @@ Operation::~Operation() {
   }
 }
 
-Engine::Engine(const Watch& watch, ThreadLevel level) : watch_(watch), level_(level) {}
+Engine::Engine(const Watch& watch, ThreadLevel level) : stall_warning_(watch.warning), stall_abort_(watch.abort), level_(level) {}
 
 Engine::~Engine() { stop_thread(); }
 
@@ -42,6 +42,11 @@ void Engine::expect_own_thread() const {
   TW_EXPECTS(level_ >= ThreadLevel::serialized || std::this_thread::get_id() == own_thread_, "a thread that did not initialise MPI communicates, at ",
              to_string(level_),
              ": ask for ThreadLevel::serialized (the hooks of gradients run on the thread that calls backward(), or on autograd's)");
+}
+
+void Engine::watch(const Watch& watch) {
+  stall_warning_ = watch.warning;
+  stall_abort_ = watch.abort;
 }
 
 void Engine::drive_by_thread() {
@@ -146,7 +151,7 @@ bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadlin
     sched_yield();
     const auto now = Clock::now();
     if (!stall) {
-      stall.emplace(now, watch_.warning, watch_.abort);
+      stall.emplace(now, stall_warning_, stall_abort_);
       next_look = now + look_every;
     }
     if (now < next_look) continue;
@@ -160,7 +165,7 @@ bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadlin
 }
 
 void Engine::wait_until(const CommunicatorState& comm, const std::function<bool()>& is_done) {
-  Stall stall(Clock::now(), watch_.warning, watch_.abort);
+  Stall stall(Clock::now(), stall_warning_, stall_abort_);
   Clock::time_point next_look = Clock::now() + look_every;
   while (!is_done()) {
     progress();

@@ -60,6 +60,8 @@ class Engine {
   ~Engine();
 
   void drive_by_thread();
+  /// Of waits that begin from now on.
+  void watch(const Watch& watch);
 
   /// Begins `operation`, and advances it once.
   void add(const std::shared_ptr<Operation>& operation);
@@ -93,7 +95,8 @@ class Engine {
   void keep_for_ever(Operation& operation);
   void run_thread();
 
-  const Watch watch_;
+  std::atomic<std::chrono::milliseconds> stall_warning_;
+  std::atomic<std::chrono::milliseconds> stall_abort_;
   const ThreadLevel level_;
   const std::thread::id own_thread_ = std::this_thread::get_id();
   std::mutex mutex_;

@@ -198,6 +198,10 @@ int64_t Environment::communicators_to_free() const { return runtime_->communicat
 
 void Environment::free_communicators() { runtime_->free_communicators_queued_everywhere(*world_); }
 
+void Environment::watch(std::chrono::milliseconds stall_warning, std::chrono::milliseconds stall_abort) {
+  runtime_->engine().watch({.warning = stall_warning, .abort = stall_abort});
+}
+
 std::string Environment::library_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;

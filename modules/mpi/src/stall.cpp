@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stall.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <tw/base/concat.hpp>
 #include <tw/base/log.hpp>
@@ -20,30 +21,42 @@ std::optional<LastSeen> last_seen(const CommunicatorState& comm, int rank) {
   return note == comm.notes.end() ? std::nullopt : std::optional(note->second);
 }
 
-// What to say of `rank`; nothing where it is in the same call.
-std::string describe_other(const Operation& operation, int rank) {
+// Whether `rank`, which the board shows in a call, does not wait for it: who has waited as long as this one has told so.
+bool does_not_wait(const Operation& operation, int rank, const LastSeen& seen, std::chrono::milliseconds waited) {
+  if (operation.number == 0 || seen.finished >= std::min(seen.calls, operation.number) || seen.ago < waited * 7 / 8) return false;
+  const auto note = operation.comm->notes.find(rank);
+  if (note == operation.comm->notes.end()) return true;
+  const bool waits_for_message = note->second.calls == 0;
+  return !waits_for_message && note->second.calls <= seen.finished;
+}
+
+// What to say of `rank`; nothing where it waits in the same call.
+std::string describe_other(const Operation& operation, int rank, std::chrono::milliseconds waited) {
   const auto seen = last_seen(*operation.comm, rank);
   if (!seen) return concat("rank ", rank, " has not been heard of: it computes, was stopped, or waits elsewhere");
   if (seen->calls == 0 && seen->call.collective != Collective::none) {
     return concat("rank ", rank, " waits elsewhere: last seen in ", seen->call.describe());
   }
   if (seen->left && seen->calls < operation.number) return concat("rank ", rank, " has left, after call ", seen->calls);
-  if (operation.number > 0 && seen->calls > operation.number) return "";
-  if (operation.number > 0 && seen->calls == operation.number) {
-    return seen->call == operation.call ? "" : concat("rank ", rank, " is in another call: ", seen->call.describe());
+  const bool elsewhere = does_not_wait(operation, rank, *seen, waited);
+  if (operation.number > 0 && seen->calls == operation.number && seen->call != operation.call) {
+    return concat("rank ", rank, " is in another call: ", seen->call.describe());
+  }
+  if (operation.number > 0 && seen->calls >= operation.number) {
+    return elsewhere ? concat("rank ", rank, " has begun this call and does not wait for it: it computes, or was stopped") : "";
   }
   const std::string ago = seen->ago.count() > 0 ? concat(seconds(seen->ago), " ago ") : "";
   if (seen->calls == 0) return concat("rank ", rank, " is late: it has made no call yet");
-  return seen->finished < seen->calls ? concat("rank ", rank, " is late: last seen ", ago, "in call ", seen->calls, ", ", seen->call.describe())
-                                      : concat("rank ", rank, " is late: last seen ", ago, "leaving call ", seen->calls, ", ", seen->call.describe());
+  const char* where = seen->finished == seen->calls ? "leaving" : elsewhere ? "beginning" : "in";
+  return concat("rank ", rank, " is late: last seen ", ago, where, " call ", seen->calls, ", ", seen->call.describe());
 }
 
 // One of the ranks that wait is enough to report what all of them see: the lowest.
-bool reports(const Operation& operation) {
+bool reports(const Operation& operation, std::chrono::milliseconds waited) {
   if (operation.number == 0) return true;
   for (int rank = 0; rank < operation.comm->rank; ++rank) {
     const auto seen = last_seen(*operation.comm, rank);
-    if (seen && seen->calls == operation.number && seen->finished < seen->calls) return false;
+    if (seen && seen->calls == operation.number && seen->finished < seen->calls && !does_not_wait(operation, rank, *seen, waited)) return false;
   }
   return true;
 }
@@ -57,7 +70,7 @@ std::string explain_wait(const Operation& operation, std::chrono::milliseconds w
   text += operation.call.describe();
   for (int rank = 0; rank < comm.size; ++rank) {
     const bool concerned = operation.number > 0 || operation.call.peer == rank;
-    const std::string line = rank == comm.rank || !concerned ? "" : describe_other(operation, rank);
+    const std::string line = rank == comm.rank || !concerned ? "" : describe_other(operation, rank, waited);
     if (!line.empty()) text += "\n  " + line;
   }
   return text;
@@ -81,16 +94,16 @@ std::string Stall::who_left(const Operation& operation, Clock::time_point now) {
 // Ranks on other nodes are asked by telling them: whoever waits tells everyone, shortly before the first of them reports.
 void Stall::look(const Operation& operation, Clock::time_point now) {
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - begin_);
-  if (!told_ && waited > warning_ * 3 / 4) {
+  if (!told_ && waited > std::min(warning_, abort_) * 3 / 4) {
     told_ = true;
     tell_waiting(*operation.comm, operation.call, operation.number);
   }
   if (!warned_ && waited > warning_) {
     warned_ = true;
-    if (reports(operation)) log_warning(explain_wait(operation, waited));
+    if (reports(operation, waited)) log_warning(explain_wait(operation, waited));
   }
   if (waited > abort_) {
-    if (reports(operation) || waited > abort_ * 5 / 4) {
+    if (reports(operation, waited) || waited > abort_ * 5 / 4) {
       Environment::abort(concat(explain_wait(operation, waited), "\n  this is longer than EnvironmentOptions::stall_abort: the job ends"));
     }
   }

@@ -80,6 +80,8 @@ class Environment {
   void free_communicators();
   /// How many MPI handles wait for that on this rank. Local.
   int64_t communicators_to_free() const;
+  /// Of waits that begin from now on: EnvironmentOptions::stall_warning and stall_abort, for those who learn them when MPI runs already. Local.
+  void watch(std::chrono::milliseconds stall_warning, std::chrono::milliseconds stall_abort);
   /// The MPI library's own description of itself, one line.
   static std::string library_version();
 

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# cluster.sh BUILD: 20 training jobs on 2 to 4 hosts of unequal ranks, each of which is harmed once, at random but by its seed: a rank is killed or stopped,
+# a cable is cut, so that the launcher or the watchdog sees it first, or all ranks of a host are killed. Each must name who failed, in time, and be finished by `torchweave launch` with what is left.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=$1 failed=0
+"$build/mpirun" --version 2>&1 | grep -q 'Open MPI\|OpenRTE' || { echo "SKIPPED: MPICH's launcher misses no hosts"; exit 0; }
+"$build/bin/make_small_data" "$build/tmp/accept_data"
+faults=(kill stop cut kill_host cut_late) layouts=(2,1 1,2 3,1 2,1,1 1,2,1 1,1,2 1,2,1,1 2,1,1,1) rates=(100mbit 1gbit 10gbit)
+table=''
+for seed in $(seq 20); do
+  RANDOM=$((seed * 1009))  # of neighbours the first numbers would be, too
+  fault=${faults[seed % 5]} ranks=${layouts[RANDOM % ${#layouts[@]}]} rate=${rates[RANDOM % ${#rates[@]}]} checkpoint=$((1 + RANDOM % 10))
+  IFS=, read -ra hosts <<<"$ranks"
+  case $fault in
+    kill | stop) where=$((RANDOM % (${ranks//,/+}))) ;;
+    kill_host) where=$((1 + RANDOM % ${#hosts[@]})) ;;
+    cut*) where=$((2 + RANDOM % (${#hosts[@]} - 1))) ;;  # the first one is where it is launched
+  esac
+  line=$(tests/cluster/hosts.sh --ranks "$ranks" --rate "$rate" --timeout 120 --bare yes -- tests/cluster/fault_and_restart.sh "$build" "$build/tmp/accept_data/good" \
+    "$build/tmp/accept_cluster" "$ranks" $fault "$where" $checkpoint 2>&1) || {
+    [[ $line != SKIPPED:* ]] || { echo "$line"; exit 0; }
+    failed=1 line="FAILED: $fault $where after checkpoint $checkpoint"$'\n'$line
+  }
+  echo "seed $seed, ranks $ranks, $rate: $line"
+  table+=$(printf '%4d  %-8s %-8s %s' "$seed" "$ranks" "$rate" "$(head -n 2 <<<"$line" | paste -sd" ")")$'\n'
+done
+printf 'seed  ranks    links    what was done, and said\n%s' "$table"
+exit $failed
