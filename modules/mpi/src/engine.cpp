@@ -141,7 +141,10 @@ void Engine::keep_for_ever(Operation& operation) {
 }
 
 bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadline, bool on_host) {
-  constexpr int rounds_before_yield = 16;  // what is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer
+  // What is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer. A message from another node takes longer.
+  const CommunicatorState& comm = *operation.comm;
+  const bool is_across_nodes = !comm.neighbours.empty() && std::ssize(comm.neighbours) < comm.size;
+  const int rounds_before_yield = is_across_nodes ? 64 : 16;
   std::optional<Stall> stall;
   Clock::time_point next_look;
   for (uint64_t round = 1;; ++round) {
