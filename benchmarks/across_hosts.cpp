@@ -3,7 +3,7 @@
 //
 // default: as they go by default, against MPI's own on the same memory, in turns in the same processes. `times_bound` is our time over that which the
 // bytes alone take on a link of RATE (such as 1gbit).
-// ways: by every way there is, against the price of that on a cluster whose links were measured just before, by messages to and fro.
+// ways: by every way there is, against the price of that on a cluster whose links were measured just before, by messages of all ranks at once.
 #include "measure.hpp"
 
 #include <mpi.h>
@@ -25,7 +25,20 @@ struct Subject {
   std::function<void()> mpi;
 };
 
-double milliseconds(const tw::Communicator& comm, const std::function<void()>& call) {
+// The rank of the same number on a host that lies `hosts` further on.
+tw::Rank on_other_host(const tw::Communicator& comm, int hosts) {
+  const int ranks = comm.size();
+  return tw::Rank((comm.rank() + hosts * tw::cluster_of(comm).ranks_per_node + ranks) % ranks);
+}
+
+// After a pause a link of hosts.sh lets the bytes of 1 ms through at once (tbf's burst). A link that was just full has no such bytes left.
+void fill_links(const tw::Communicator& comm) {
+  static const at::Tensor out = torch::zeros({256 << 10}, torch::kByte), in = out.clone();
+  tw::sendrecv(comm, out, on_other_host(comm, 1), in, on_other_host(comm, -1));
+}
+
+double milliseconds(const tw::Communicator& comm, int64_t bytes, const std::function<void()>& call) {
+  if (bytes >= 64 << 10) fill_links(comm);
   tw::barrier(comm);
   const tw::Stopwatch watch;
   call();
@@ -57,7 +70,7 @@ Turns take_turns(const tw::Communicator& comm, const Subject& subject, const at:
     for (int turn = 0; turn < 2; ++turn) {
       const bool is_ours = (round + warm_up + turn) % 2 == 0;
       data.fill_(1);
-      const double ms = milliseconds(comm, is_ours ? subject.ours : subject.mpi);
+      const double ms = milliseconds(comm, data.nbytes(), is_ours ? subject.ours : subject.mpi);
       if (round >= 0) (is_ours ? turns.ours : turns.mpi).push_back(ms);
     }
   }
@@ -133,42 +146,44 @@ void measure_all(const tw::Communicator& comm, const std::string& rate) {
   measure_in_flight(comm, rate);
 }
 
-/// Messages of ours between rank 0 and `other`, at the same time to and fro.
-tw::algorithms::LinkCost measured_link(const tw::Communicator& comm, int other) {
-  const auto median_ms = [&](int64_t bytes, int rounds, bool at_once) {
+/// What a message takes while each rank of a node sends one to `to` and gets one from `from`, and what they have together of the way.
+tw::algorithms::LinkCost measured_link(const tw::Communicator& comm, tw::Rank to, tw::Rank from, int senders) {
+  using Exchange = std::function<void(const at::Tensor& out, const at::Tensor& in)>;
+  const auto median_ms = [&](int64_t bytes, int rounds, const Exchange& exchange) {
     const at::Tensor out = torch::zeros({bytes}, torch::kByte), in = torch::zeros({bytes}, torch::kByte);
-    const tw::Rank peer(comm.rank() == 0 ? other : 0);
     std::vector<double> ms;
     for (int round = -2; round < rounds; ++round) {
-      ms.push_back(milliseconds(comm, [&] {
-        if (comm.rank() != 0 && comm.rank() != other) return;
-        if (at_once) {
-          tw::sendrecv(comm, out, peer, in, peer);
-        } else if (comm.rank() == 0) {
-          tw::send(comm, out, peer);
-          tw::recv(comm, in, peer);
-        } else {
-          tw::recv(comm, in, peer);
-          tw::send(comm, out, peer);
-        }
-      }));
-      if (round < 0) ms.clear();
+      const double taken = milliseconds(comm, bytes, [&] { exchange(out, in); });
+      if (round >= 0) ms.push_back(taken);
     }
     return percentile(ms, 0.5);
   };
+  constexpr int turns = 4;  // about as many as a collective of few ranks has
+  const double latency = median_ms(8, 100,
+                                   [&](const at::Tensor& out, const at::Tensor& in) {
+                                     for (int i = 0; i < turns; ++i) tw::sendrecv(comm, out, to, in, from);
+                                   }) /
+                         turns;
   constexpr int64_t large = 8 << 20;
-  const double latency = median_ms(8, 100, false) / 2;
-  return {std::chrono::duration<double>(latency / 1e3), 1e3 * static_cast<double>(large) / (median_ms(large, 10, true) - latency)};
+  const double all = median_ms(large / senders, 10, [&](const at::Tensor& out, const at::Tensor& in) {  // as plans do
+    constexpr int64_t piece = 32 << 10;
+    std::vector<tw::Work> works;
+    for (int64_t begin = 0; begin < out.numel(); begin += piece) {
+      const int64_t bytes = std::min(piece, out.numel() - begin);
+      works.push_back(tw::isendrecv(comm, out.narrow(0, begin, bytes), to, in.narrow(0, begin, bytes), from));
+    }
+    for (tw::Work& work : works) work.wait();
+  });
+  return {std::chrono::duration<double>(latency / 1e3), 1e3 * static_cast<double>(large) / (all - latency)};
 }
 
-// Rank 1 is on rank 0's host where any is.
 tw::algorithms::Cluster measured_cluster(const tw::Communicator& comm) {
   tw::algorithms::Cluster cluster = tw::cluster_of(comm);
-  cluster.between = measured_link(comm, comm.size() - 1);
-  if (cluster.ranks_per_node > 1) {
-    cluster.within = measured_link(comm, 1);
-    cluster.within.bytes_per_second *= 2;  // which both ranks have together
-  }
+  const int local = cluster.ranks_per_node;
+  cluster.between = measured_link(comm, on_other_host(comm, 1), on_other_host(comm, -1), local);
+  if (local == 1) return cluster;
+  const int first = comm.rank() / local * local;
+  cluster.within = measured_link(comm, tw::Rank(first + (comm.rank() + 1) % local), tw::Rank(first + (comm.rank() + local - 1) % local), local);
   return cluster;
 }
 
@@ -183,17 +198,27 @@ void measure_ways(const tw::Communicator& comm, const std::string& rate) {
         {Collective::allgather, [&] { tw::allgather(comm, part, whole); }},
     };
     for (const auto& [operation, call] : operations) {
-      for (const std::string_view way : tw::algorithms::ways_to(operation, cluster)) {
+      std::vector<std::string_view> ways = tw::algorithms::ways_to(operation, cluster);
+      ways.push_back("mpi");
+      for (const std::string_view way : ways) {
         tw::choose_backend(comm, std::string(way));
         std::vector<double> ms;
         const int rounds = bytes < 1 << 20 ? 50 : 10;
         for (int round = -3; round < rounds; ++round) {
           whole.fill_(1);
-          const double taken = milliseconds(comm, call);
+          const double taken = milliseconds(comm, bytes, call);
           if (round >= 0) ms.push_back(taken);
         }
-        const double predicted = 1e3 * tw::algorithms::price_of(way, operation, cluster, bytes).total().count();
         const double median = percentile(ms, 0.5);
+        if (way == "mpi") {
+          if (comm.rank() == 0)
+            std::cout << nlohmann::ordered_json{{"benchmark", tw::concat("comm/ways/", tw::name_of(operation))},
+                                                {"case", tw::concat(size_name(bytes), "_mpi")},
+                                                {"ours_ms", median}}
+                      << std::endl;
+          continue;
+        }
+        const double predicted = 1e3 * tw::algorithms::price_of(way, operation, cluster, bytes).total().count();
         errors.push_back(std::abs(predicted / median - 1));
         if (comm.rank() != 0) continue;
         std::cout << nlohmann::ordered_json{{"benchmark", tw::concat("comm/ways/", tw::name_of(operation))},

@@ -33,6 +33,9 @@ Plan pairwise_alltoall(const Task& task);
 Plan bruck_alltoall(const Task& task);
 Plan dissemination_barrier(const Task& task);
 
+/// Messages that the node which has most of them sends to others, or gets from them, while a block goes through each of the two trees.
+int64_t double_tree_crossing_edges(int nodes, int ranks_per_node, Collective collective);
+
 // What they share.
 
 /// `number` counted round the ranks.

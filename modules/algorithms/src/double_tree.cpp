@@ -159,4 +159,22 @@ Plan double_tree_allreduce(const Task& task) {
   return {.blocks = task.pipelined, .scratch_slots = 2, .steps = std::move(times).steps()};
 }
 
+int64_t double_tree_crossing_edges(int nodes, int ranks_per_node, Collective collective) {
+  std::vector<int64_t> got(static_cast<size_t>(nodes)), sent = got;  // by node, on the way down
+  Task task{.collective = collective, .ranks = nodes * ranks_per_node};
+  for (; task.rank < task.ranks; ++task.rank) {
+    for (const int tree : {0, 1}) {
+      const Seat seat(task, tree);
+      if (seat.is_highest() || seat.parent / ranks_per_node == task.rank / ranks_per_node) continue;
+      ++got[static_cast<size_t>(task.rank / ranks_per_node)];
+      ++sent[static_cast<size_t>(seat.parent / ranks_per_node)];
+    }
+  }
+  int64_t most = 0;
+  for (size_t node = 0; node < got.size(); ++node) {  // an all-reduce has the same on the way up
+    most = std::max(most, collective == Collective::allreduce ? got[node] + sent[node] : std::max(got[node], sent[node]));
+  }
+  return most;
+}
+
 }  // namespace tw::algorithms

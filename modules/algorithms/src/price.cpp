@@ -17,8 +17,8 @@ constexpr std::string_view hierarchical = "hierarchical";
 constexpr double chunk_bytes = 4 << 20;  // of `comm`'s chunks
 
 // Of bytes between nodes, where a rank's partner is another one in each step: ranks are not in step, so that two messages meet at a link, while those
-// of a ring never do. Measured on four hosts at 1 Gbit/s, 16 MiB: 1.3 to 1.6.
-constexpr double meeting = 1.5;
+// of a ring never do. Measured at 1 Gbit/s on 2 x 2 and on 4 ranks, 1 and 16 MiB: 1.0 to 1.2.
+constexpr double meeting = 1.1;
 
 /// Adds up steps that follow one another.
 class Sum {
@@ -27,12 +27,12 @@ class Sum {
 
   /// Every rank sends `bytes` to the one `distance` ranks on. @param partners_change from step to step
   void all_send(double bytes, int64_t distance, double times, bool partners_change) {
-    const int64_t across = cluster_.nodes == 1 ? 0 : std::min<int64_t>(distance, cluster_.ranks_per_node);
-    if (across > 0) {
-      add(cluster_.between, bytes * static_cast<double>(across) * (partners_change && cluster_.ranks() > 2 ? meeting : 1), times);
-    } else {
-      add(cluster_.within, bytes * cluster_.ranks_per_node, times);
-    }
+    send_across(bytes, cluster_.nodes == 1 ? 0 : std::min<int64_t>(distance, cluster_.ranks_per_node), times, partners_change);
+  }
+  /// Ranks whose numbers differ in one bit send one another `bytes`, in one step after another.
+  void pairs_send(double bytes, int64_t bit) {
+    const bool stay = cluster_.nodes == 1 || cluster_.ranks_per_node % (2 * bit) == 0;
+    send_across(bytes, stay ? 0 : std::min<int64_t>(bit, cluster_.ranks_per_node), 1, true);
   }
   /// One rank of a node sends, at most.
   void one_sends(double bytes, int64_t distance, double times = 1) {
@@ -46,6 +46,15 @@ class Sum {
   const Price& price() const { return price_; }
 
  private:
+  // @param across how many ranks of a node send to another one
+  void send_across(double bytes, int64_t across, double times, bool partners_change) {
+    if (across > 0) {
+      add(cluster_.between, bytes * static_cast<double>(across) * (partners_change && cluster_.ranks() > 2 ? meeting : 1), times);
+    } else {
+      add(cluster_.within, bytes * cluster_.ranks_per_node, times);
+    }
+  }
+
   const Cluster& cluster_;
   Price price_;
 };
@@ -63,7 +72,7 @@ void add_circulant(Sum& sum, int64_t ranks, double bytes, bool all) {
 void add_recursive_doubling(Sum& sum, int64_t ranks, double bytes) {
   const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(ranks)));
   if (power < ranks) sum.all_send(bytes, 1, 2, true);
-  for (int64_t distance = 1; distance < power; distance *= 2) sum.all_send(bytes, distance, 1, true);
+  for (int64_t bit = 1; bit < power; bit *= 2) sum.pairs_send(bytes, bit);
 }
 
 void add_tree(Sum& sum, int64_t ranks, double bytes) {
@@ -79,12 +88,17 @@ void add_chain(Sum& sum, const Cluster& cluster, double bytes) {
   sum.add({Duration(0), slowest.bytes_per_second}, bytes - bytes / chunks);
 }
 
-// What a node's link carries in either direction, where a rank that has a node to itself carries 1; of a root that is the first rank of a node. Side
-// by side a power of two of ranks are a subtree and one place above it, so that of each tree as many edges reach out as one rank alone has in one.
-// What is odd about their number adds some: an upper bound, found by counting in plans of up to 100 ranks a node.
-double double_tree_crossings(int ranks_per_node) {
-  if (ranks_per_node == 1) return 1;
-  return 2 + 0.75 * levels_of(ranks_per_node >> std::countr_zero(static_cast<unsigned>(ranks_per_node)));
+// What a node's link carries in either direction, where a rank that has a node to itself carries 1; of a root that is the first rank of a node. It is
+// counted where that is quick. Beyond, side by side a power of two of ranks are a subtree and one place above it, so that of each tree as many edges
+// reach out as one rank alone has in one; what is odd about their number adds some: an upper bound.
+double double_tree_crossings(const Cluster& cluster, Collective collective) {
+  constexpr int64_t quickly_counted = 256;  // ranks
+  if (cluster.ranks_per_node == 1) return 1;
+  if (cluster.ranks() <= quickly_counted) {
+    const double of_rank = collective == Collective::allreduce ? 4 : 2;  // half of the blocks in each tree: from its parent, or to two children
+    return as_double(double_tree_crossing_edges(cluster.nodes, cluster.ranks_per_node, collective)) / of_rank;
+  }
+  return 2 + 0.75 * levels_of(cluster.ranks_per_node >> std::countr_zero(static_cast<unsigned>(cluster.ranks_per_node)));
 }
 
 // A chunk's first blocks stop at each level, until two have gone to the children or come from them; from then on bytes count, of all chunks: over the
@@ -100,7 +114,7 @@ void add_double_tree(Sum& sum, const Cluster& cluster, Collective collective, do
   const auto add_bytes = [&sum](const LinkCost& over, double all) { sum.add({Duration(0), over.bytes_per_second}, all); };
   add_bytes(link, 2 * chunk / as_double(blocks) * as_double(cost.rounds - (blocks + 1) / 2));
   const double of_rank = bytes * as_double(std::max(cost.sent, cost.received)) / as_double(blocks);
-  const double across = cluster.nodes > 1 ? of_rank * double_tree_crossings(cluster.ranks_per_node) : 0;
+  const double across = cluster.nodes > 1 ? of_rank * double_tree_crossings(cluster, collective) : 0;
   const double within = cluster.ranks_per_node > 1 ? of_rank * cluster.ranks_per_node : 0;
   const bool link_is_slower = across / cluster.between.bytes_per_second > within / cluster.within.bytes_per_second;
   add_bytes(link_is_slower ? cluster.between : cluster.within, link_is_slower ? across : within);

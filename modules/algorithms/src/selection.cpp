@@ -28,7 +28,8 @@ Choice choice_by_price(Collective collective, const Cluster& cluster, const std:
   // Of `double_tree` latency alone says nothing: its blocks are as many as balance it. Then the next one's counts too.
   const auto is_latency = [](const Price& one) { return 4 * one.latency > one.total(); };
   const auto whole = std::find_if(prices.begin(), prices.end(), [](const auto& one) { return one.second != name_of(Algorithm::double_tree); });
-  if (is_latency(price) && (whole == prices.end() || is_latency(whole->first)))
+  const bool mpi_has_few_messages = collective != Collective::allgather;  // Open MPI's non-blocking one has P - 1
+  if (mpi_has_few_messages && is_latency(price) && (whole == prices.end() || is_latency(whole->first)))
     return {collective, bytes, "mpi", concat(way, " would take ", at, ", of which latency ", milliseconds(price.latency))};
   std::string reason = at;
   if (prices.size() > 1) reason += concat(", ", prices[1].second, " ", milliseconds(prices[1].first.total()));

@@ -39,7 +39,7 @@ TEST(Price, OfRanksWithNodesOfTheirOwnIsThatOfTheirPlans) {
       // Of recursive doubling on other than powers of two all rounds count, though no rank sends in all.
       const double rounds = static_cast<double>(mib * cost.rounds);
       const bool partners_change = algorithm != Algorithm::ring && algorithm != Algorithm::tree && ranks > 2;
-      const double expected = (algorithm == Algorithm::recursive_doubling ? rounds : bytes) * (partners_change ? 1.5 : 1);
+      const double expected = (algorithm == Algorithm::recursive_doubling ? rounds : bytes) * (partners_change ? 1.1 : 1);
       EXPECT_NEAR(price.transfer.count(), expected / cluster.between.bytes_per_second, 1e-9) << ranks << name_of(algorithm);
     }
   }
@@ -50,7 +50,9 @@ TEST(Price, OfRanksThatShareALinkCountsAllOfThem) {
   const double wire = static_cast<double>(mib) / cluster.between.bytes_per_second;
   const auto transfer = [&](std::string_view way) { return price_of(way, Collective::allreduce, cluster, mib).transfer.count(); };
   EXPECT_NEAR(transfer("ring"), 1.5 * wire, 1e-9);                          // one rank of a node sends to the next, 2 (P - 1) / P of the tensor
-  EXPECT_NEAR(transfer("circulant"), 1.5 * 2 * (0.25 + 1.0) * wire, 1e-9);  // of the hop to a neighbour one of two crosses, of the hop by two both
+  EXPECT_NEAR(transfer("circulant"), 1.1 * 2 * (0.25 + 1.0) * wire, 1e-9);  // of the hop to a neighbour one of two crosses, of the hop by two both
+  EXPECT_NEAR(transfer("recursive_doubling"), 1.1 * 2 * wire + 2 * static_cast<double>(mib) / cluster.within.bytes_per_second,
+              1e-9);  // and then both
   const double memory = 2 * static_cast<double>(mib) / cluster.within.bytes_per_second;
   EXPECT_NEAR(transfer("hierarchical"), wire + memory, 1e-9);
   EXPECT_EQ(ways_to(Collective::allreduce, flat(2)).front(), "ring");
@@ -90,22 +92,28 @@ int64_t most_crossing(Collective collective, const Cluster& cluster) {
   return std::max(*std::max_element(out.begin(), out.end()), *std::max_element(in.begin(), in.end()));
 }
 
+// Exactly on 256 ranks or fewer, from above on more.
 TEST(Price, OfADoubleTreeCountsWhatCrossesTheLinkOfANode) {
   for (const Collective collective : {Collective::broadcast, Collective::allreduce}) {
     for (int ranks_per_node = 1; ranks_per_node <= 32; ++ranks_per_node) {
       int64_t most = 0;
-      double counted = 0;  // blocks, of two that a tensor has
-      for (const int nodes : {3, 4, 8, 13, 17, 33}) {
-        const Cluster cluster{.nodes = nodes, .ranks_per_node = ranks_per_node};
+      double bound = 0;  // blocks, of two that a tensor has
+      for (const int nodes : {2, 3, 4, 8, 13, 17, 33}) {
+        const Cluster cluster{.nodes = nodes, .ranks_per_node = ranks_per_node, .within = {Duration(1e-6), 1e15}};
+        if (cluster.ranks() < 4) continue;  // on 2 and 3 ranks less is sent
         const Duration more =
             price_of("double_tree", collective, cluster, 8 * mib).transfer - price_of("double_tree", collective, cluster, 4 * mib).transfer;
-        counted = more.count() * cluster.between.bytes_per_second / static_cast<double>(2 * mib);
+        const double counted = more.count() * cluster.between.bytes_per_second / static_cast<double>(2 * mib);
         const int64_t crossing = most_crossing(collective, cluster);
-        EXPECT_LE(crossing, counted + 1e-6) << nodes << " nodes of " << ranks_per_node;
+        EXPECT_LE(static_cast<double>(crossing), counted + 1e-6) << nodes << " nodes of " << ranks_per_node;
+        if (cluster.ranks() > 256) {
+          bound = counted;
+        } else {
+          EXPECT_NEAR(static_cast<double>(crossing), counted, 1e-6) << nodes << " nodes of " << ranks_per_node;
+        }
         most = std::max(most, crossing);
       }
-      EXPECT_GE(static_cast<double>(most), counted * (std::has_single_bit(static_cast<unsigned>(ranks_per_node)) ? 1 - 1e-9 : 0.65))
-          << ranks_per_node;
+      EXPECT_GE(static_cast<double>(most), bound * (std::has_single_bit(static_cast<unsigned>(ranks_per_node)) ? 1 - 1e-9 : 0.65)) << ranks_per_node;
     }
   }
 }

@@ -34,6 +34,15 @@ TEST(Selection, TakesMpiForWhatIsSmallAndTheCheapestForTheRest) {
   EXPECT_EQ(backend_for(on_one_node, Collective::alltoall, 8), "mpi");
 }
 
+TEST(Selection, LeavesToMpiWhatIsLatencyButGatherings) {
+  for (const int nodes : {2, 4, 1000}) {
+    const Selection selection = Selection::by_price({.nodes = nodes, .ranks_per_node = 1});
+    EXPECT_EQ(backend_for(selection, Collective::allreduce, 256), "mpi");
+    EXPECT_EQ(backend_for(selection, Collective::reduce_scatter, 256), "mpi");
+    EXPECT_NE(backend_for(selection, Collective::allgather, 256), "mpi");
+  }
+}
+
 TEST(Selection, OfAFasterNetworkIsAnother) {
   Cluster fast = two_by_two;
   fast.between = {std::chrono::duration<double>(2e-6), 25e9};  // 200 Gbit/s

@@ -23,7 +23,8 @@ struct Choice {
 class Selection {
  public:
   /// By formula: the way of the lowest price, or MPI's own where more than a quarter of that is latency, since its path for small messages is shorter
-  /// than ours. (Of `double_tree`, whose blocks are as many as balance it, only where it is so of the next way too.)
+  /// than ours. (Of `double_tree`, whose blocks are as many as balance it, only where it is so of the next way too. All-gathers are
+  /// never left to MPI: Open MPI's non-blocking one has P - 1 messages a rank.)
   /// @param can whether a way can be gone; empty: all can
   static Selection by_price(const Cluster& cluster, const std::function<bool(std::string_view way, Collective)>& can = {});
 

@@ -48,8 +48,8 @@ struct PeerMemory {
   std::span<std::byte> memory;
 };
 
-/// Messages of a collective that is made of them, all at once. Of two ranks those of one `sequence` pair off in their order; nothing travels for an
-/// empty one. Local.
+/// Messages of a collective that is made of them, all at once, in pieces that MPIs send without asking. Of two ranks those of one `sequence` pair off
+/// in their order; nothing travels for an empty one. Local.
 /// @param sequence the number of the collective among those of `comm` that are made of messages, the same on all ranks
 std::unique_ptr<Transfer> messages_transfer(const Communicator& comm, std::span<const PeerMemory> sends, std::span<const PeerMemory> receives,
                                             int64_t sequence);
