@@ -22,14 +22,14 @@ struct Host {
 std::vector<Host> parse_hosts(const std::string& list);
 
 struct LaunchOptions {
-  int ranks = 0;            ///< 0: as many as hosts have slots
-  std::vector<Host> hosts;  ///< empty: this machine, or what a batch system has given
-  bool bind = true;         ///< each rank to a core of its own, unless there are more ranks than cores
-  int cores = 1;            ///< of this machine
-  std::string slurm_mpi;    ///< by which srun tells ranks of one another, such as "pmix"; empty: Slurm's default
-  int host_timeout_s = 60;  ///< without an answer a host is lost after that; 4 at least. Open MPI's launcher is told
-  std::string wrapper;      ///< "gdb", "valgrind" or "perf" around each rank; empty: none
-  std::string log_folder;   ///< for what a wrapper writes
+  int ranks = 0;               ///< 0: as many as hosts have slots
+  std::vector<Host> hosts;     ///< empty: this machine, or what a batch system has given
+  bool bind = true;            ///< each rank to a core of its own, unless there are more ranks than cores
+  int cores = 1;               ///< of this machine
+  std::string slurm_mpi = {};  ///< by which srun tells ranks of one another, such as "pmix"; empty: Slurm's default
+  int host_timeout_s = 60;     ///< without an answer a host is lost after that; 4 at least. Open MPI's launcher is told
+  std::string wrapper;         ///< "gdb", "valgrind" or "perf" around each rank; empty: none
+  std::string log_folder;      ///< for what a wrapper writes
   bool is_root = false;
   std::vector<std::string> program;
 };
