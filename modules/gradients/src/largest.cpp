@@ -5,6 +5,7 @@
 #include <ATen/ops/topk.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <tuple>
@@ -19,12 +20,12 @@ constexpr int64_t bins = int64_t{1} << bin_bits;
 // Without their signs, numbers are ordered as their bits are. So those that share the first bits make a bin, all of a higher bin are larger, and only
 // the bin that the k-th largest lies in has to be looked at one by one. Two passes over memory, where a heap of k takes a hundred times k
 // comparisons.
-template <class Bits>
-at::Tensor by_histogram(const Bits* values, int64_t n, int64_t k) {
-  constexpr Bits without_sign = static_cast<Bits>(~Bits{0}) >> 1;
+template <class Bits, class Number>
+at::Tensor by_histogram(const Number* values, int64_t n, int64_t k) {
+  const auto magnitude_at = [values](int64_t i) { return std::bit_cast<Bits>(values[i]) & (static_cast<Bits>(~Bits{0}) >> 1); };
   constexpr int shift = 8 * sizeof(Bits) - 1 - bin_bits;
   std::vector<int64_t> counts(bins);
-  for (int64_t i = 0; i < n; ++i) ++counts[(values[i] & without_sign) >> shift];
+  for (int64_t i = 0; i < n; ++i) ++counts[magnitude_at(i) >> shift];
   int64_t edge = bins - 1;
   int64_t of_edge = k;  // that are still to be found there
   for (; counts[static_cast<size_t>(edge)] < of_edge; --edge) of_edge -= counts[static_cast<size_t>(edge)];
@@ -34,7 +35,7 @@ at::Tensor by_histogram(const Bits* values, int64_t n, int64_t k) {
   std::vector<std::pair<Bits, int64_t>> candidates;
   candidates.reserve(static_cast<size_t>(counts[static_cast<size_t>(edge)]));
   for (int64_t i = 0; i < n; ++i) {
-    const Bits magnitude = values[i] & without_sign;
+    const Bits magnitude = magnitude_at(i);
     const auto bin = static_cast<int64_t>(magnitude >> shift);
     if (bin > edge) *next++ = i;
     if (bin == edge) candidates.emplace_back(magnitude, i);
@@ -50,8 +51,8 @@ at::Tensor by_histogram(const Bits* values, int64_t n, int64_t k) {
 at::Tensor places_of_largest(const at::Tensor& values, int64_t k) {
   const int64_t n = values.numel();
   if (!values.is_cpu() || n < bins) return std::get<1>(at::topk(values.abs(), k, 0, /*largest=*/true, /*sorted=*/false));
-  if (values.scalar_type() == at::kFloat) return by_histogram(static_cast<const uint32_t*>(values.const_data_ptr()), n, k);
-  return by_histogram(static_cast<const uint64_t*>(values.const_data_ptr()), n, k);
+  if (values.scalar_type() == at::kFloat) return by_histogram<uint32_t>(values.const_data_ptr<float>(), n, k);
+  return by_histogram<uint64_t>(values.const_data_ptr<double>(), n, k);
 }
 
 }  // namespace tw
