@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_across_hosts default|ways RATE: collectives over several hosts (tests/cluster/hosts.sh), with fresh data.
+// bench_across_hosts default|ways|FILE RATE: collectives over several hosts (tests/cluster/hosts.sh), with fresh data.
 //
 // default: as they go by default, against MPI's own on the same memory, in turns in the same processes. `times_bound` is our time over that which the
 // bytes alone take on a link of RATE (such as 1gbit).
 // ways: by every way there is, against the price of that on a cluster whose links were measured just before, by messages of all ranks at once.
+// FILE: as the file of `torchweave bench comm --tune` says, against the default, in turns.
 #include "measure.hpp"
 
 #include <mpi.h>
@@ -22,7 +23,7 @@ using tw::benchmark::percentile;
 struct Subject {
   Collective operation;
   std::function<void()> ours;
-  std::function<void()> mpi;
+  std::function<void()> baseline;
 };
 
 // The rank of the same number on a host that lies `hosts` further on.
@@ -57,10 +58,10 @@ double bits_per_second(const std::string& rate) { return std::stod(rate) * (rate
 
 std::string size_name(int64_t bytes) { return bytes >= 1 << 20 ? tw::concat(bytes >> 20, "MiB") : tw::concat(bytes >> 10, "KiB"); }
 
-/// Times of calls of ours and of MPI's, by round.
+/// Times of calls of ours and of the baseline's, by round.
 struct Turns {
   std::vector<double> ours;
-  std::vector<double> mpi;
+  std::vector<double> baseline;
 };
 
 Turns take_turns(const tw::Communicator& comm, const Subject& subject, const at::Tensor& data, int rounds) {
@@ -70,8 +71,8 @@ Turns take_turns(const tw::Communicator& comm, const Subject& subject, const at:
     for (int turn = 0; turn < 2; ++turn) {
       const bool is_ours = (round + warm_up + turn) % 2 == 0;
       data.fill_(1);
-      const double ms = milliseconds(comm, data.nbytes(), is_ours ? subject.ours : subject.mpi);
-      if (round >= 0) (is_ours ? turns.ours : turns.mpi).push_back(ms);
+      const double ms = milliseconds(comm, data.nbytes(), is_ours ? subject.ours : subject.baseline);
+      if (round >= 0) (is_ours ? turns.ours : turns.baseline).push_back(ms);
     }
   }
   return turns;
@@ -85,9 +86,9 @@ nlohmann::ordered_json record(const tw::Communicator& comm, std::string_view nam
           {"case", tw::concat(size, "_", cluster.nodes, "x", cluster.ranks_per_node, "_", rate)},
           {"ranks", comm.size()},
           {"baseline", "mpi"},
-          {"baseline_ms", percentile(turns.mpi, 0.5)},
+          {"baseline_ms", percentile(turns.baseline, 0.5)},
           {"ours_ms", median},
-          {"ratio", percentile(turns.mpi, 0.5) / median},
+          {"ratio", percentile(turns.baseline, 0.5) / median},
           {"rounds", turns.ours.size()},
           {"spread", (percentile(turns.ours, 0.9) - percentile(turns.ours, 0.1)) / median}};
 }
@@ -144,6 +145,25 @@ void measure_all(const tw::Communicator& comm, const std::string& rate) {
     for (const Subject& subject : subjects) measure(comm, subject, whole, bytes, rate);
   }
   measure_in_flight(comm, rate);
+}
+
+// Of communicators that differ in their selections alone.
+void measure_tuned(const tw::Communicator& comm, const std::string& file, const std::string& rate) {
+  const tw::Communicator tuned = comm.dup();
+  tw::select_backends(tuned, tw::algorithms::Selection::from_file(file, tw::cluster_of(tuned), tw::backend_names(tuned)));
+  for (const int64_t bytes : sizes) {
+    const at::Tensor whole = torch::zeros({bytes / 4}), part = torch::zeros({bytes / 4 / comm.size()});
+    const auto both = [&](Collective operation, const std::function<void(const tw::Communicator&)>& call) {
+      const Subject subject{operation, [&] { call(tuned); }, [&] { call(comm); }};
+      auto json = record(comm, tw::name_of(operation), size_name(bytes), rate, take_turns(comm, subject, whole, bytes < 1 << 20 ? 200 : 20));
+      json["baseline"] = "default";
+      json["backend"] = tw::selection(tuned).choice(operation, bytes)->backend;
+      if (comm.rank() == 0) std::cout << json << std::endl;
+    };
+    both(Collective::allreduce, [&](const tw::Communicator& of) { tw::allreduce(of, whole, tw::ReduceOp::sum); });
+    both(Collective::reduce_scatter, [&](const tw::Communicator& of) { tw::reduce_scatter(of, whole, part, tw::ReduceOp::sum); });
+    both(Collective::allgather, [&](const tw::Communicator& of) { tw::allgather(of, part, whole); });
+  }
 }
 
 /// What a message takes while each rank of a node sends one to `to` and gets one from `from`, and what they have together of the way.
@@ -256,6 +276,13 @@ int main(int argc, char** argv) {
   const tw::Environment mpi(argc, argv);
   torch::set_num_threads(1);
   const std::string rate = argc > 2 ? argv[2] : "1gbit";
-  const bool ways = argc > 1 && std::string_view(argv[1]) == "ways";
-  (ways ? measure_ways : measure_all)(mpi.world().dup(), rate);
+  const std::string what = argc > 1 ? argv[1] : "default";
+  const tw::Communicator comm = mpi.world().dup();
+  if (what == "default") {
+    measure_all(comm, rate);
+  } else if (what == "ways") {
+    measure_ways(comm, rate);
+  } else {
+    measure_tuned(comm, what, rate);
+  }
 }
