@@ -152,6 +152,7 @@ TEST(Mesh, OnNodesKeepsNeighboursTogether) {
       << mesh.layout();
   if (there.nodes == 1) {
     EXPECT_EQ(world_ranks(mesh.comm()), world_ranks(comm));
+    EXPECT_EQ(mesh.comm().name(), comm.name() + "/dup");  // whose ranks are those of `comm`
   } else if (there.local_size == 2 && world().size() == 4) {
     EXPECT_EQ(tw::find_topology(mesh["tensor"]).nodes, 1) << mesh.layout();
     EXPECT_NE(mesh.layout().find("(ranks 1 and 2 change places)"), std::string::npos) << mesh.layout();
