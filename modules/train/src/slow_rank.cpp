@@ -13,7 +13,7 @@
 namespace tw::train {
 
 std::optional<SlowRank> slowest_of(const std::vector<double>& waits) {
-  constexpr double little = 0.05;
+  constexpr double little = 0.1;
   if (waits.size() < 2) return {};
   const auto least = std::min_element(waits.begin(), waits.end());
   const double of_others = (std::accumulate(waits.begin(), waits.end(), 0.0) - *least) / static_cast<double>(waits.size() - 1);

@@ -18,8 +18,8 @@ TEST(SlowRank, IsNobodyWhereAllWaitAlike) {
   EXPECT_FALSE(slowest_of({}));
   EXPECT_FALSE(slowest_of({0.0}));
   EXPECT_FALSE(slowest_of({0.9, 0.9, 0.9}));
-  EXPECT_FALSE(slowest_of({0.30, 0.34}));
-  EXPECT_TRUE(slowest_of({0.30, 0.36}));
+  EXPECT_FALSE(slowest_of({0.30, 0.39}));
+  EXPECT_TRUE(slowest_of({0.30, 0.41}));
 }
 
 }  // namespace slow_rank_test

@@ -63,7 +63,7 @@ struct Summary {
   double bytes_per_step = 0;                  ///< that a rank gave to the strategy's collectives
   double waited_for_data_share = 0;           ///< the same for data
   Seconds train_time{0};                      ///< of all steps since the start or the resume
-  std::optional<SlowRank> slow_rank = {};     ///< where ranks meet, and one took 5 % or more of the others' time
+  std::optional<SlowRank> slow_rank = {};     ///< where ranks meet, and one took 10 % or more of the others' time
   std::optional<ServerFigures> servers = {};  ///< of strategy parameter_server
 };
 
