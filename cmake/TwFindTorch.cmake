@@ -40,8 +40,16 @@ function(tw_find_torch)
   if(NOT TARGET torch)
     message(FATAL_ERROR "LibTorch was not found. Run scripts/setup.sh, or set TW_TORCH_DIR to the folder that holds its include/ and lib/.")
   endif()
+  tw_put_standard_library_before_torch()
   message(STATUS "LibTorch: ${TORCH_INSTALL_PREFIX}")
   set(TORCH_INSTALL_PREFIX "${TORCH_INSTALL_PREFIX}" PARENT_SCOPE)
+endfunction()
+
+# LibTorch's libraries export parts of a C++ library of their own, std::filesystem for one. Whatever the loader finds first is what a program calls, and
+# half of the one with half of the other is a crash: of the CUDA build 2.11, in std::filesystem::remove_all(). So all of it is the system's.
+function(tw_put_standard_library_before_torch)
+  get_target_property(libraries torch INTERFACE_LINK_LIBRARIES)
+  set_target_properties(torch PROPERTIES INTERFACE_LINK_LIBRARIES "-Wl,--push-state,--no-as-needed,-lstdc++,--pop-state;${libraries}")
 endfunction()
 
 # What we use of LibTorch is the same for the CPU and for all devices: no header and no library of CUDA's is compiled or linked against. libtorch.so is
