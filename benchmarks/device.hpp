@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks pay for tensors that lie on a device. Contestants share a process and its device, which nobody else computes on, and take turns in it.
 //
-// device/allreduce:   of tensors on the device, staged through pinned memory, against the copies to pinned memory and back that this takes at least,
+// device/allreduce:   of tensors on the device, by each backend that can, against the copies to pinned memory and back that staging takes at least,
 // and
 //                     against the same of tensors on the CPU, which is the wire
 // device/begin:       how long the host needs to begin one, against beginning one copy
@@ -103,6 +103,15 @@ inline void print(const DeviceTrial& trial, const std::string& benchmark, const 
             << std::endl;
 }
 
+/// Those that all-reduce tensors on devices here.
+inline std::vector<std::string> device_backends(const Communicator& comm) {
+  std::vector<std::string> names;
+  for (const Availability& each : availability(comm)) {
+    if (each.on_device && each.collective == Collective::allreduce && each.why_not.empty()) names.push_back(each.backend);
+  }
+  return names;
+}
+
 inline void measure_allreduce(const DeviceTrial& trial, const std::string& name, int64_t bytes, int steps) {
   const at::Tensor there = torch::ones({bytes / 4}, at::TensorOptions().device(trial.device));
   const at::Tensor pinned = torch::ones({bytes / 4}).pin_memory();
@@ -112,16 +121,21 @@ inline void measure_allreduce(const DeviceTrial& trial, const std::string& name,
     there.copy_(pinned, /*non_blocking=*/true);
   }};
   const DeviceContestant wire{[&] { allreduce(trial.comm, here, ReduceOp::average); }};
-  const DeviceContestant staged{[&] { allreduce(trial.comm, there, ReduceOp::average); }};
-  const auto times = take_turns(trial, until_done, steps, {copies, wire, staged});
-  print(trial, "device/allreduce", name, "pinned_copies", times[0], times[2]);
-  print(trial, "device/allreduce", name, "on_the_cpu", times[1], times[2]);
-
-  std::optional<Work> work;
   const DeviceContestant copy{[&] { pinned.copy_(there, /*non_blocking=*/true); }};
-  const DeviceContestant begin{[&] { work.emplace(iallreduce(trial.comm, there, ReduceOp::average)); }, [&] { work->wait(); }};
-  const auto begun = take_turns(trial, on_host, steps, {copy, begin});
-  print(trial, "device/begin", name, "one_copy", begun[0], begun[1]);
+  for (const std::string& backend : device_backends(trial.comm)) {
+    const Communicator comm = trial.comm.dup();
+    choose_backend(comm, backend);
+    const std::string name_of_case = concat(name, '_', backend);
+    const DeviceContestant ours{[&] { allreduce(comm, there, ReduceOp::average); }};
+    const auto times = take_turns(trial, until_done, steps, {copies, wire, ours});
+    print(trial, "device/allreduce", name_of_case, "pinned_copies", times[0], times[2]);
+    print(trial, "device/allreduce", name_of_case, "on_the_cpu", times[1], times[2]);
+
+    std::optional<Work> work;
+    const DeviceContestant begin{[&] { work.emplace(iallreduce(comm, there, ReduceOp::average)); }, [&] { work->wait(); }};
+    const auto begun = take_turns(trial, on_host, steps, {copy, begin});
+    print(trial, "device/begin", name_of_case, "one_copy", begun[0], begun[1]);
+  }
 }
 
 inline void measure_allreduces(const DeviceTrial& trial) {

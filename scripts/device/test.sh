@@ -7,6 +7,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd) out=$2 kind=${3:-cuda}
 machine=$("$here/machine.sh" "$build" "$kind")
 rm -rf "$out/logs" && mkdir -p "$out/logs"
+TEST_TMPDIR=$(mktemp -d)
+export TEST_TMPDIR
+trap 'rm -rf "$TEST_TMPDIR"' EXIT
 results=$out/test.jsonl
 echo "$machine" | tee "$results"
 

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "accelerator.hpp"
@@ -55,6 +56,7 @@ struct tw::nccl::Comm {
   Shared* shared = nullptr;
   std::byte* slots = nullptr;
   uint64_t calls = 0;
+  int begins = 0;  // a call, of which the host has a part yet to do: it is over when somebody has asked so often
   std::shared_ptr<std::atomic<bool>> given_up = std::make_shared<std::atomic<bool>>(false);
 
   static size_t bytes(int ranks) { return sizeof(Shared) + static_cast<size_t>(ranks) * slot_bytes; }
@@ -105,6 +107,7 @@ at::Tensor reduced(const Comm& comm, int64_t at, int64_t count, Type type, Op op
 
 // A call: `give` writes this rank's input into its slot, `take` reads what all have given.
 Result put(Comm* comm, void* stream, std::function<void()> give, std::function<void()> take) {
+  if (std::exchange(comm->begins, 2) > 0) return invalid_argument;  // "before the previous operation returned ncclSuccess"
   const uint64_t number = ++comm->calls;
   const auto given_up = comm->given_up;
   Place& mine = comm->shared->places[static_cast<size_t>(comm->rank)];
@@ -120,7 +123,7 @@ Result put(Comm* comm, void* stream, std::function<void()> give, std::function<v
     mine.taken.store(number, std::memory_order_release);
     return true;
   });
-  return success;
+  return in_progress;
 }
 
 Result put_moving(Comm* comm, void* stream, const void* input, size_t bytes, std::function<void()> take) {
@@ -173,7 +176,8 @@ Result comm_init_rank_config(Comm** result, int ranks, Id id, int rank, Config* 
 }
 
 Result comm_get_async_error(Comm* comm, Result* state) {
-  *state = comm->shared->joined == comm->ranks ? success : in_progress;
+  if (comm->begins > 0) --comm->begins;
+  *state = comm->shared->joined == comm->ranks && comm->begins == 0 ? success : in_progress;
   return success;
 }
 

@@ -3,7 +3,9 @@
 //   --file=NAME         the tests of that file alone, on any number of ranks
 //   --progress-thread   a thread drives the engine
 //   --direct            MPI takes the memory of simulated devices, in programs that link tw_aware_mpi
-//   --nccl, --ipc       there is NCCL, or memory of devices that ranks share, in programs that link tw_nccl_double or tw_ipc_double
+//   --nccl, --ipc       there is NCCL, or memory of devices that ranks share, in programs that link tw_nccl_double or tw_ipc_double; and there are
+//   three
+//                       devices, so that three ranks have one each, and of four two share one
 //   --device=simulated  tensors of tests that ask where lie on the simulated accelerator, rank r's on device r mod 2
 //   --device=KIND       the same on an accelerator that there is, such as cuda: the tests of all files that run on the simulated one, on every number
 //   of
@@ -38,7 +40,8 @@ namespace {
 namespace accelerator = tw::testing::accelerator;
 const tw::Communicator* world_of_tests = nullptr;
 c10::Device device_of_tests(c10::kCPU);
-std::set<std::string> left_out;  // by the current test
+bool is_direct_between_devices = false;  // --nccl, --ipc
+std::set<std::string> left_out;          // by the current test
 
 std::map<std::string, tw::testing::RankCount>& ranks_of_tests() {
   static std::map<std::string, tw::testing::RankCount> ranks;
@@ -131,8 +134,9 @@ void use_device(const std::string& kind, const tw::Communicator& comm) {
     at::globalContext().setDeterministicCuDNN(true);
     return;
   }
-  tw::testing::accelerator::install(2);
-  device_of_tests = tw::testing::accelerator::device(comm.rank() % 2);
+  const int devices = is_direct_between_devices ? 3 : 2;
+  tw::testing::accelerator::install(devices);
+  device_of_tests = tw::testing::accelerator::device(comm.rank() % devices);
   c10::impl::VirtualGuardImpl(device_of_tests.type()).setDevice(device_of_tests);
 }
 
@@ -179,6 +183,7 @@ int main(int argc, char** argv) {
       setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
     }
     if (argument == "--ipc") accelerator::offer_ipc();
+    is_direct_between_devices |= argument == "--nccl" || argument == "--ipc";
     if (argument.starts_with("--file=")) only = argument.substr(7);
   }
   tw::Environment mpi(argc, argv,

@@ -2,6 +2,7 @@
 #include "link.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <span>
 #include <tw/base/contract.hpp>
@@ -208,8 +209,9 @@ Backend* first_that_can(const Backends& backends, const Call& call, const std::o
     return backend->why_not(call).empty();
   };
   const auto is_chosen = [&](const auto& backend) { return backend->name() == chosen && can(backend); };
+  const auto is_default = [&](const auto& backend) { return can(backend) && backend->pays(call); };
   auto found = std::find_if(backends.begin(), backends.end(), is_chosen);
-  if (found == backends.end()) found = std::find_if(backends.begin(), backends.end(), can);
+  if (found == backends.end()) found = std::find_if(backends.begin(), backends.end(), is_default);
   return found == backends.end() ? nullptr : found->get();
 }
 
@@ -301,11 +303,15 @@ void Link::list(const Call& call, std::vector<Availability>& all) const {
     all.push_back({call.collective, std::string(backend->name()), false, backend->why_not(call), takes_some});
   }
   if (device_backends_.empty() || call.collective == Collective::barrier) return;
-  const Backend* taker = device_backend(call);
+  const std::array sizes{int64_t{0}, int64_t{1} << 40};  // which goes to whom, of device backends, changes once at most
+  const auto takes_some = [&](const Backend* backend) {
+    return std::any_of(sizes.begin(), sizes.end(),
+                       [&](int64_t count) { return device_backend({.collective = call.collective, .type = call.type, .count = count}) == backend; });
+  };
   for (const auto& backend : device_backends_) {
-    all.push_back({call.collective, std::string(backend->name()), true, backend->why_not(call), taker == backend.get()});
+    all.push_back({call.collective, std::string(backend->name()), true, backend->why_not(call), takes_some(backend.get())});
   }
-  all.push_back({call.collective, std::string(staged), true, "", taker == nullptr});
+  all.push_back({call.collective, std::string(staged), true, "", takes_some(nullptr)});
 }
 
 std::vector<Availability> availability(const Communicator& comm) {

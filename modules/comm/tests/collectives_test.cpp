@@ -118,10 +118,18 @@ bool is_result(const at::Tensor& got, const at::Tensor& expected, ReduceOp op) {
 /// On every backend in turn.
 class Collectives : public testing::TestWithParam<const char*> {
  protected:
-  Collectives() : comm_(world().dup()) { tw::choose_backend(comm_, std::string(GetParam())); }
+  Collectives() : comm_(world().dup()) {
+    tw::choose_backend(comm_, std::string(GetParam()));
+    if (has("ipc")) tw::choose_backend(comm_, "ipc");  // also where ranks share a device, and small calls go elsewhere by default
+  }
   const tw::Communicator& comm() const { return comm_; }
   int rank() const { return comm_.rank(); }
   int size() const { return comm_.size(); }
+
+  bool has(std::string_view backend) const {
+    const auto all = tw::availability(comm());
+    return std::any_of(all.begin(), all.end(), [&](const tw::Availability& entry) { return entry.backend == backend && entry.why_not.empty(); });
+  }
 
   /// Calls `check(dtype, size)`, where it is this backend that does `collective`.
   void for_dtypes_and_sizes(tw::Collective collective, const std::function<void(at::ScalarType, int64_t)>& check) const {

@@ -97,8 +97,9 @@ struct Normalise : torch::autograd::Function<Normalise> {
     Variable of_weight = at::zeros_like(mean);
     Variable of_bias = at::zeros_like(mean);
     if (input.numel() > 0) {
+      const Variable none = at::empty({0}, mean.options());  // CUDA takes nothing less
       std::tie(of_input, of_weight, of_bias) =
-          at::native_batch_norm_backward(gradients[0], input, weight, mean, variance, {}, {}, false, setting->eps, {true, true, true});
+          at::native_batch_norm_backward(gradients[0], input, weight, mean, variance, none, none, false, setting->eps, {true, true, true});
     }
     if (context->needs_input_grad(0)) subtract_what_statistics_carry(of_input, of_weight, of_bias, saved, *setting);
     const bool affine = weight.defined();

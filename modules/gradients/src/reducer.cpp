@@ -13,6 +13,7 @@
 
 #include "bucket_buffers.hpp"
 #include "bucket_transport.hpp"
+#include "packing.hpp"
 #include "reducer_options.hpp"
 #include "scaling.hpp"
 #include "side_stream.hpp"
@@ -36,7 +37,7 @@ Reducer::Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, co
   marks_.assign(specs_.size(), Mark::none);
   rows_.resize(specs_.size());
   sums_.resize(specs_.size());
-  side_ = std::make_unique<SideStream>(options_.device);
+  side_ = std::make_unique<SideStream>(comm_.size() > 1 ? options_.device : c10::Device(c10::kCPU));
   make_buckets();
   if (options_.compressor) options_.compressor->prepare(plan_, specs_, options_.device);
 }
@@ -57,6 +58,7 @@ void Reducer::make_buckets() {
   }
   plan_ = plan_buckets(specs_, options_.buckets, arrangement);
   buffers_ = std::make_unique<BucketBuffers>(comm_, plan_, specs_, options_);
+  if (!options_.device.is_cpu()) packing_ = std::make_unique<Packing>(*side_, plan_.buckets.size());
   progress_.clear();
   progress_.resize(plan_.buckets.size());
 }
@@ -95,13 +97,13 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
   TW_EXPECTS(!value.is_sparse(), "gradient ", spec.describe(),
              " is sparse: name it in ReducerOptions::sparse, or train with DataParallel, which finds a module's sparse embeddings; "
              "DistributedOptimizer and allreduce_gradients() take dense gradients only");
-  const SideStream::Scope beside(*side_);
   const at::Tensor& place = buffers_->place_to_write(id);
-  if (weight == 0) {
+  if (packing_) {
+    packing_->add(bucket_of(id), value, place);
+  } else if (weight == 0) {
     place.zero_();  // not a product: the gradient of a mean over no samples is not a number
   } else if (weight != 1 || !value.is_same(place)) {
     scaled_copy(value, weight, place);
-    side_->uses(value);
   }
   mark(id, Mark::ready);
 }
@@ -109,8 +111,14 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
 void Reducer::mark_unused(int64_t id) {
   expect_unmarked(id);
   const at::NoGradGuard no_grad;
-  const SideStream::Scope beside(*side_);
-  if (!is_sparse(id)) buffers_->place_to_write(id).zero_();
+  if (!is_sparse(id)) {
+    const at::Tensor& place = buffers_->place_to_write(id);
+    if (packing_) {
+      packing_->add_zeros(bucket_of(id), place);
+    } else {
+      place.zero_();
+    }
+  }
   mark(id, Mark::unused);
 }
 
@@ -123,10 +131,14 @@ void Reducer::expect_unmarked(int64_t id) const {
 void Reducer::mark(int64_t id, Mark mark) {
   marks_[static_cast<size_t>(id)] = mark;
   if (mark == Mark::ready) arrivals_.push_back(id);
-  const int64_t bucket = plan_.placements[static_cast<size_t>(id)].bucket;
-  if (bucket >= 0) --progress_[static_cast<size_t>(bucket)].missing;
-  if (overlap_) launch_ready_buckets();
+  if (!is_sparse(id) && --progress_[bucket_of(id)].missing == 0) complete(bucket_of(id));
   if (options_.release) release_reduced_buckets();
+}
+
+void Reducer::complete(size_t bucket) {
+  const SideStream::Scope beside(*side_);
+  if (packing_) packing_->pack(bucket, factor_before_sum());
+  if (overlap_) launch_ready_buckets();
 }
 
 // In plan order on every rank: a complete bucket waits for its predecessors, or ranks whose gradients arrive in different orders would

@@ -10,7 +10,8 @@
 
 namespace tw {
 
-/// The stream in which gradients on a device are packed and travel, beside those that compute. For the CPU it is none, and does nothing.
+/// The stream in which gradients on a device are packed and travel, beside those that compute. For the CPU it is none, and does nothing; so too for a
+/// rank that is alone.
 class SideStream {
  public:
   explicit SideStream(c10::Device device) : device_(device) {
@@ -22,7 +23,9 @@ class SideStream {
    public:
     explicit Scope(const SideStream& side) {
       if (!side.stream_) return;
-      side.order(side.guard().getStream(side.device_), *side.stream_);
+      const c10::Stream current = side.guard().getStream(side.device_);
+      if (current == *side.stream_) return;
+      side.order(current, *side.stream_);
       entered_.emplace(*side.stream_);
     }
 
@@ -34,6 +37,11 @@ class SideStream {
   void uses(const at::Tensor& tensor) const {
     if (stream_) record_stream(tensor, *stream_);
   }
+  /// Makes the current stream, which is the side stream where there is one and this thread is in its scope, wait for `stream`.
+  void follow(const c10::Stream& stream) const {
+    const c10::Stream current = c10::impl::VirtualGuardImpl(stream.device_type()).getStream(stream.device());
+    if (current != stream) order(stream, current);
+  }
   /// Makes the current stream wait for it.
   void join() const {
     if (stream_) order(*stream_, guard().getStream(device_));
@@ -42,7 +50,7 @@ class SideStream {
  private:
   c10::impl::VirtualGuardImpl guard() const { return c10::impl::VirtualGuardImpl(device_.type()); }
   void order(const c10::Stream& first, const c10::Stream& then) const {
-    c10::Event done(device_.type());
+    c10::Event done(first.device_type());
     done.record(first);
     done.block(then);
   }

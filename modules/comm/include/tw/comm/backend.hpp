@@ -49,6 +49,9 @@ class Backend {
   virtual void prepare([[maybe_unused]] const Communicator& comm, [[maybe_unused]] c10::Device device) {}
   /// Why it cannot do a `call`; empty where it can. The same on all ranks. Of the host's memory, the collective alone decides.
   virtual std::string why_not(const Call& call) const = 0;
+  /// Whether a `call` that it can do goes to it by default; otherwise those after it are asked, and it does what it is chosen for. The same on all
+  /// ranks.
+  virtual bool pays([[maybe_unused]] const Call& call) const { return true; }
   /// Whether it takes averages of elements of `type`. Those that carry sums as the type itself do not take float16: the sum may be too large for it.
   virtual bool averages([[maybe_unused]] ElementType type) const { return true; }
   /// Begins the call; does not wait.

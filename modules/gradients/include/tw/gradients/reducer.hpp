@@ -24,6 +24,7 @@ namespace tw {
 class BucketBuffers;
 class BucketTransport;
 class FiniteCheck;
+class Packing;
 class SideStream;
 
 struct ReducerOptions {
@@ -83,7 +84,8 @@ class Reducer {
 
   /// The gradient is complete where it is in `gradient(id)`.
   void mark_ready(int64_t id);
-  /// The gradient is complete in `value`, of the same shape, dtype and device; it is copied.
+  /// The gradient is complete in `value`, of the same shape, dtype and device; it is copied, on a device when all of its bucket are marked: until
+  /// then `value` must stay as it is.
   void mark_ready(int64_t id, const at::Tensor& value);
   /// This rank has no gradient `id` in this step: it counts as zero.
   void mark_unused(int64_t id);
@@ -146,9 +148,11 @@ class Reducer {
   };
 
   void make_buckets();
+  size_t bucket_of(int64_t id) const { return static_cast<size_t>(plan_.placements[static_cast<size_t>(id)].bucket); }
   void reduce();
   void expect_unmarked(int64_t id) const;
   void mark(int64_t id, Mark mark);
+  void complete(size_t bucket);
   void launch_ready_buckets();
   void launch(size_t bucket);
   void launch_weighted(double factor);
@@ -172,6 +176,7 @@ class Reducer {
   BucketPlan plan_;
   std::unique_ptr<SideStream> side_;
   std::unique_ptr<BucketBuffers> buffers_;
+  std::unique_ptr<Packing> packing_;  // null on the CPU, where a gradient is copied while it is in the cache
   std::unique_ptr<BucketTransport> transport_;
   std::vector<Progress> progress_;  // by bucket
   at::Tensor status_;               // memory of begin_exchange(), which may outlive this object when a step fails
