@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_across_hosts default|ways|FILE RATE: collectives over several hosts (tests/cluster/hosts.sh), with fresh data.
+// bench_across_hosts default|in_flight|ways|FILE RATE: collectives over several hosts (tests/cluster/hosts.sh), with fresh data.
 //
 // default: as they go by default, against MPI's own on the same memory, in turns in the same processes. `times_bound` is our time over that which the
 // bytes alone take on a link of RATE (such as 1gbit).
+// in_flight: of those, many small ones at a time alone.
 // ways: by every way there is, against the price of that on a cluster whose links were measured just before, by messages of all ranks at once.
 // FILE: as the file of `torchweave bench comm --tune` says, against the default, in turns.
 #include "measure.hpp"
@@ -144,7 +145,6 @@ void measure_all(const tw::Communicator& comm, const std::string& rate) {
     };
     for (const Subject& subject : subjects) measure(comm, subject, whole, bytes, rate);
   }
-  measure_in_flight(comm, rate);
 }
 
 // Of communicators that differ in their selections alone.
@@ -280,6 +280,9 @@ int main(int argc, char** argv) {
   const tw::Communicator comm = mpi.world().dup();
   if (what == "default") {
     measure_all(comm, rate);
+    measure_in_flight(comm, rate);
+  } else if (what == "in_flight") {
+    measure_in_flight(comm, rate);
   } else if (what == "ways") {
     measure_ways(comm, rate);
   } else {

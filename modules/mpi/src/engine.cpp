@@ -62,20 +62,24 @@ void Engine::add(const std::shared_ptr<Operation>& operation) {
     comm.last_call = operation->call;
     if (comm.board) comm.board->record(operation->call, operation->number);
   }
-  if (advance(*operation)) return;
+  // Beside many others it can wait for the next look: messages that are begun one after the other share packets.
+  constexpr size_t many = 64;
+  if (active_.size() < many && advance(*operation)) return;
   active_.push_back(operation);
   if (thread_.joinable()) work_arrived_.notify_one();
 }
 
-void Engine::progress() {
+size_t Engine::progress() {
   expect_own_thread();
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock) progress_locked();
+  return lock ? progress_locked() : 0;
 }
 
-void Engine::progress_locked() {
+size_t Engine::progress_locked() {
   listen_now_and_then();
+  const size_t looks = active_.size();
   std::erase_if(active_, [this](const std::shared_ptr<Operation>& operation) { return advance(*operation); });
+  return looks;
 }
 
 // To the members of all communicators that something is in flight on: one that was revoked must not be waited for, by whichever way.
@@ -144,13 +148,15 @@ bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadlin
   // What is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer. A message from another node takes longer.
   const CommunicatorState& comm = *operation.comm;
   const bool is_across_nodes = !comm.neighbours.empty() && std::ssize(comm.neighbours) < comm.size;
-  const int rounds_before_yield = is_across_nodes ? 64 : 16;
+  const size_t looks_before_yield = is_across_nodes ? 64 : 16;  // at one operation, or at several
   std::optional<Stall> stall;
   Clock::time_point next_look;
-  for (uint64_t round = 1;; ++round) {
+  size_t looks = 0;
+  while (true) {
     if (operation.is_done(on_host)) return true;
-    progress();
-    if (round % rounds_before_yield != 0) continue;
+    looks += std::max<size_t>(progress(), 1);
+    if (looks < looks_before_yield) continue;
+    looks = 0;
     sched_yield();
     const auto now = Clock::now();
     if (!stall) {

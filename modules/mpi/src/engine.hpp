@@ -65,8 +65,8 @@ class Engine {
 
   /// Begins `operation`, and advances it once.
   void add(const std::shared_ptr<Operation>& operation);
-  /// Advances everything once; does nothing where another thread is at it.
-  void progress();
+  /// Advances everything once; does nothing where another thread is at it. @return how many operations it looked at
+  size_t progress();
   /// Advances everything until `operation` is complete, or all that is left of it is a stream's unless `on_host`; or until `deadline`: false then.
   bool wait(Operation& operation, std::optional<Clock::time_point> deadline, bool on_host = false);
   /// Advances everything until `is_done()`; whoever is late in what is in streams is named. @throws RevokedError where `comm` is
@@ -87,7 +87,7 @@ class Engine {
   size_t in_flight();
 
  private:
-  void progress_locked();
+  size_t progress_locked();
   void listen_now_and_then();
   bool advance(Operation& operation);
   void end(Operation& operation);
