@@ -7,6 +7,7 @@
 #include <tw/planning/level_prediction.hpp>
 #include <tw/tensor/tensor_copies.hpp>
 
+#include "c_states.hpp"
 #include "states.hpp"
 
 namespace tw::layer_parallel {
@@ -149,31 +150,11 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
     pass->training = stack_.is_training();
     pass->versions = versions();
     pass->tape.extras = extras;
-    if (plan_.levels() > 1) pass->tape.c_states = exchange_c_states(solution, input);
+    if (plan_.levels() > 1) pass->tape.c_states = exchange_c_states(comm_, plan_, solution, input);
   }
   if (comm_.rank() != last_rank()) return {};
   // In memory of its own, for whoever works on it in place: the tape holds the other.
   return clone(back_ == 0 ? solution.end : beside_the_grid({steps, 1, back_, back_}, solution.end, pass ? &pass->back : nullptr));
-}
-
-// Coarse steps of the adjoint need the state at the left end of their layer. Where that is the last point of the rank before, it comes from there.
-Stored OdeBlock::exchange_c_states(const Solution& solution, const State& example) {
-  const auto is_c_point = [&](int64_t point) { return plan_.level(0).is_c_point(point); };
-  const auto steps = plan_.steps_of(0, comm_.rank());
-  const auto points = plan_.points_of(0, comm_.rank());
-  Stored mine{solution.points, solution.first, solution.spacing};
-  std::vector<Work> sends;
-  const int64_t last = points.end - 1;
-  if (points.size() > 0 && last < plan_.level(0).steps && is_c_point(last) && plan_.executor(0, last) != comm_.rank()) {
-    for (const at::Tensor& tensor : clone(mine.at(last))) sends.push_back(isend(comm_, tensor, Rank(plan_.executor(0, last))));
-  }
-  if (steps.size() > 0 && is_c_point(steps.begin) && plan_.home(0, steps.begin) != comm_.rank()) {
-    const State border = each(example, [](const at::Tensor& t) { return at::empty(t.sizes(), t.options()).unsqueeze(0); });
-    for (const at::Tensor& tensor : border) recv(comm_, tensor, Rank(plan_.home(0, steps.begin)));
-    mine = {mine.states.empty() || mine.states[0].size(0) == 0 ? border : concatenate({border, mine.states}), steps.begin, solution.spacing};
-  }
-  wait_all(sends);
-  return mine;
 }
 
 State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<at::Tensor>& gradients, bool retain) {

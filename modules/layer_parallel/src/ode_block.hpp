@@ -70,7 +70,6 @@ class OdeBlock {
 
   Evolution evolution(uint64_t call);
   std::vector<uint32_t> versions() const;
-  Stored exchange_c_states(const Solution& solution, const State& example);
 
   const Communicator& comm_;
   const Communicator& reversed_comm_;

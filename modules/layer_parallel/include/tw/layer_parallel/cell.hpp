@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step of a recurrent network, and its transposed Jacobian, over any number of time steps at once. Local.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <tw/layer_parallel/propagator.hpp>
+
+namespace tw::layer_parallel {
+
+/// With x the input product W_ih x_t + b_ih of a step and p = W_hh h + b_hh that of its state, as torch::nn has them:
+enum class Cell {
+  rnn,   ///< h' = tanh(x + p)
+  gru,   ///< r, z = sigmoid(x + p), n = tanh(x_n + r p_n), h' = z h + (1 - z) n
+  lstm,  ///< i, f, o = sigmoid(x + p), g = tanh(x + p), c' = f c + i g, h' = o tanh(c')
+};
+
+/// A step over dt time steps, of which the input product is the mean. Over one both are what the cell is.
+enum class CoarseCell {
+  /// The cell dt times with gates as they are at first: h' = z^dt h + (1 - z^dt) n, c' = f^dt c + (1 + f + ... + f^(dt-1)) i g.
+  frozen_gates,
+  /// Backward Euler: h' = (h + dt (1-z) n) / (1 + dt (1-z)), c' = (c + dt i g) / (1 + dt (1-f)), rnn h' = (h + dt n) / (1 + dt).
+  /// Ref: Moon & Cyr 2022, arXiv 2203.04738
+  implicit,
+};
+
+/// Rows of W_hh for each unit of the state.
+int64_t gates_of(Cell cell);
+/// Tensors of the state: h, or h and c.
+int64_t states_of(Cell cell);
+
+struct StateWeights {
+  Cell cell = Cell::gru;
+  at::Tensor weight;  ///< W_hh [gates * hidden, hidden]
+  at::Tensor bias;    ///< b_hh [gates * hidden]; undefined: none
+};
+
+/// How many time steps a step spans.
+struct Span {
+  double dt = 1;
+  bool coarse = false;
+  CoarseCell how = CoarseCell::frozen_gates;
+  at::Tensor of_rows;  ///< whole numbers [..., 1], in place of dt; where it is 0 the state stays as it is. Undefined: dt for all
+};
+
+struct CellStep {
+  State to;
+  State kept;  ///< what transposed() needs, each [..., hidden]
+};
+/// @param from [..., hidden] each @param input the input product [..., gates * hidden]
+CellStep step(const StateWeights& weights, const State& from, const at::Tensor& input, const Span& span);
+
+struct CellGradient {
+  State of_state;
+  at::Tensor of_input;    ///< of the input product
+  at::Tensor of_product;  ///< of p; the same tensor, but for a gru
+};
+/// The transposed Jacobian of a step. @param cotangent of where it led to
+CellGradient transposed(const StateWeights& weights, const State& kept, const State& cotangent, const Span& span);
+
+}  // namespace tw::layer_parallel

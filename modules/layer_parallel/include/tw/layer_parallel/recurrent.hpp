@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent networks whose time steps are shared among ranks, which make their parts at the same time.
+#pragma once
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <tw/layer_parallel/cell.hpp>
+#include <tw/layer_parallel/mgrit.hpp>
+#include <tw/mpi/communicator.hpp>
+#include <vector>
+
+namespace tw::layer_parallel {
+
+struct RecurrentOptions {
+  Cell cell = Cell::gru;
+  int64_t input_size = 1;
+  int64_t hidden_size = 64;
+  int64_t layers = 1;
+  bool bias = true;
+  bool bidirectional = false;
+  CoarseCell coarse_cell = CoarseCell::frozen_gates;
+  int levels = 2;                    ///< at most; 1: serial
+  PerLevel<int64_t> coarsening = 8;  ///< time steps of a level for one of the next
+  int64_t min_coarse = 2;            ///< steps that a level has at least
+  MgritOptions forward = {.iterations = 2};
+  MgritOptions backward = {.iterations = 1};
+  uint64_t seed = 0;  ///< of initial values
+
+  /// @throws ContractError naming the wrong field.
+  void validate() const;
+};
+void visit(RecurrentOptions& options, OptionVisitor& visitor);
+
+/// What a pass may be given beside the sequence, the same on all ranks.
+struct RecurrentStart {
+  at::Tensor
+      lengths;  ///< int64 [batch] on the CPU: steps of each sequence, 0 to all; after its end its state stays, and outputs are 0. Undefined: all
+  at::Tensor hidden;  ///< [layers * directions, batch, hidden]; undefined: zeros
+  at::Tensor cell;    ///< the same, of an lstm
+};
+
+struct RecurrentOutput {
+  at::Tensor outputs;  ///< of the last layer, after each step of this rank's block [steps, batch, directions * hidden]
+  at::Tensor hidden;   ///< at the end of each sequence, on every rank [layers * directions, batch, hidden]
+  at::Tensor cell;     ///< the same, of an lstm; else undefined
+};
+
+/// torch::nn::RNN (tanh), GRU or LSTM over blocks of time, one of each rank: multigrid in time, layer by layer. Each layer's input products are made
+/// at once, for all levels and iterations. Parameters are whole on every rank, with the names of torch::nn's, and so are their gradients, which the
+/// backward pass adds up over the ranks.
+///
+/// Passes are iterations: an approximation, exact when there are enough of them. The gradient is that of the last relaxation. Ref: Moon & Cyr 2022,
+/// arXiv 2203.04738.
+class Recurrent : public torch::nn::Module {
+ public:
+  struct Range {
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  /// How the last passes of a layer went, in one direction.
+  struct LayerReport {
+    Report forward;
+    Report backward;  ///< empty before the first backward pass
+  };
+
+  /// Collective. @param comm duplicated. @throws ContractError on every rank when options are wrong or differ
+  explicit Recurrent(const Communicator& comm, const RecurrentOptions& options = {});
+  ~Recurrent() override;
+
+  /// Which time steps of a sequence of `steps` this rank has. Collective at the first call for a number of steps.
+  Range block(int64_t steps);
+  /// Collective, and so is the backward pass of what it gives, on all ranks together. @param block this rank's steps [steps here, batch, input]
+  /// @param steps of the whole sequence
+  /// @return with a graph of autograd. The cotangent of `outputs` is each rank's own; of `hidden` and `cell`, which all have, that of the rank on
+  /// which the layer ends counts (of a reverse direction rank 0, else the last).
+  RecurrentOutput forward(const at::Tensor& block, int64_t steps, const RecurrentStart& start = {});
+
+  /// Copies the parameters of a torch::nn::RNN, GRU or LSTM, by name. @throws ContractError for one that is missing or has another shape
+  void load(const torch::nn::Module& module);
+  /// The other way. Local.
+  void store(torch::nn::Module& module) const;
+
+  /// By layer and direction. Local.
+  std::vector<LayerReport> report() const;
+  const RecurrentOptions& options() const noexcept;
+  const Communicator& comm() const noexcept;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tw::layer_parallel

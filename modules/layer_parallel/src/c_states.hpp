@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/layer_parallel/solver.hpp>
+#include <tw/mpi/communicator.hpp>
+
+#include "sweeper.hpp"
+
+namespace tw::layer_parallel {
+
+/// The states of `solution` at this rank's C-points, and at the left end of its first step, which coarse steps of the adjoint need: where that is the
+/// last point of the rank before, it comes from there. Collective. @param example a state, in shape
+Stored exchange_c_states(const Communicator& comm, const LevelPlan& plan, const Solution& solution, const State& example);
+
+}  // namespace tw::layer_parallel

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/layer_parallel/recurrent.hpp>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/mpi/releasing_others.hpp>
+#include <tw/tensor/autograd_node.hpp>
+#include <tw/tensor/generator.hpp>
+#include <tw/tensor/tensor_spec.hpp>
+
+#include "states.hpp"
+#include "time_block.hpp"
+
+namespace tw::layer_parallel {
+namespace {
+
+LevelOptions level_options(const RecurrentOptions& options) { return {options.levels, options.coarsening, options.min_coarse}; }
+
+std::string described(const at::Tensor& tensor) { return describe({tensor}); }
+
+/// A matrix [rows, width] of any leading dimensions.
+at::Tensor flat(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
+
+}  // namespace
+
+void visit(RecurrentOptions& options, OptionVisitor& visitor) {
+  const std::vector<std::pair<std::string, Cell>> cells{{"rnn", Cell::rnn}, {"gru", Cell::gru}, {"lstm", Cell::lstm}};
+  const std::vector<std::pair<std::string, CoarseCell>> coarse{{"frozen_gates", CoarseCell::frozen_gates}, {"implicit", CoarseCell::implicit}};
+  LevelOptions levels = level_options(options);
+  visitor.field("cell", options.cell, cells, {.meaning = "as torch::nn has it"});
+  visitor.field("input_size", options.input_size, count_from(1), {.meaning = "of a time step"});
+  visitor.field("hidden_size", options.hidden_size, count_from(1), {.meaning = "of the state"});
+  visitor.field("layers", options.layers, count_from(1), {.meaning = "one over the other"});
+  visitor.field("bias", options.bias, {.meaning = "b_ih and b_hh"});
+  visitor.field("bidirectional", options.bidirectional, {.meaning = "each layer in both directions of time"});
+  visitor.field("coarse_cell", options.coarse_cell, coarse, {.meaning = "a step over several time steps"});
+  visit(levels, visitor);
+  options.levels = levels.levels;
+  options.coarsening = levels.coarsening;
+  options.min_coarse = levels.min_coarse;
+  visitor.group("forward", options.forward);
+  visitor.group("backward", options.backward);
+  visitor.field("seed", options.seed, Bounds{}, {.meaning = "of initial values"});
+}
+
+void RecurrentOptions::validate() const {
+  expect_none(out_of_bounds(*this));
+  level_options(*this).validate();
+  forward.validate();
+  backward.validate();
+}
+
+class Recurrent::Impl {
+ public:
+  Impl(const Communicator& of, const RecurrentOptions& chosen) : comm(of.dup()), reversed(comm.split(0, -comm.rank())), options(chosen) {
+    expect_same_on_all_ranks(comm, "the options of a Recurrent", value_lines(options));
+    options.validate();
+    reports.resize(static_cast<size_t>(options.layers * directions()));
+  }
+
+  int64_t directions() const { return options.bidirectional ? 2 : 1; }
+
+  /// The grids of both directions of time.
+  struct Grids {
+    std::unique_ptr<TimeGrid> onward;
+    std::unique_ptr<TimeGrid> back;
+  };
+  const Grids& grids(int64_t steps) {
+    TW_EXPECTS(steps >= 1, "a sequence has at least one step, not ", steps);
+    Grids& found = all_grids_[steps];
+    if (found.onward) return found;
+    std::vector<int64_t> cuts = TimeGrid::cuts_of(steps, comm.size(), level_options(options));
+    found.onward = std::make_unique<TimeGrid>(comm, reversed, cuts, level_options(options), options.forward, options.backward);
+    if (!options.bidirectional) return found;
+    std::reverse(cuts.begin(), cuts.end());
+    for (int64_t& cut : cuts) cut = steps - cut;
+    found.back = std::make_unique<TimeGrid>(reversed, comm, cuts, level_options(options), options.forward, options.backward);
+    return found;
+  }
+
+  struct LayerWeights {
+    at::Tensor weight_ih, weight_hh, bias_ih, bias_hh;
+  };
+  struct LayerOutput {
+    at::Tensor outputs;
+    State end;
+  };
+  LayerOutput run(TimeGrid& grid, const LayerWeights& weights, const at::Tensor& block, const State& start, const at::Tensor& lengths, size_t index);
+
+  const Communicator comm;
+  const Communicator reversed;
+  const RecurrentOptions options;
+  std::vector<LayerReport> reports;
+
+ private:
+  at::Tensor passes(const TimeGrid& grid, const at::Tensor& lengths, const at::Tensor& like) const;
+
+  std::map<int64_t, Grids> all_grids_;  // by steps
+};
+
+// 1 where time passes: of a grid that goes back, sequences come after what fills them up. [steps, batch, 1]; undefined: everywhere
+at::Tensor Recurrent::Impl::passes(const TimeGrid& grid, const at::Tensor& lengths, const at::Tensor& like) const {
+  const auto [begin, end] = grid.block();
+  const bool goes_back = &grid.comm() == &reversed;
+  if (!lengths.defined() && grid.plan().level(0).steps == grid.steps()) return {};  // on all ranks alike
+  at::Tensor time = at::arange(begin, end, at::kLong).view({-1, 1});
+  const at::Tensor of_steps = time.lt(grid.steps());
+  if (goes_back) time = grid.steps() - 1 - time;
+  at::Tensor within = lengths.defined() ? time.lt(lengths.view({1, -1})).logical_and(of_steps) : of_steps.expand({end - begin, like.size(1)});
+  return within.to(like.options()).unsqueeze(-1);
+}
+
+// `block` and `outputs` are in the order of the grid.
+Recurrent::Impl::LayerOutput Recurrent::Impl::run(TimeGrid& grid, const LayerWeights& weights, const at::Tensor& block, const State& start,
+                                                  const at::Tensor& lengths, size_t index) {
+  const auto pass = std::make_shared<TimePass>();
+  const bool recorded = at::GradMode::is_enabled();
+  const Rank first(grid.plan().home(0, 0));
+  const Rank last(grid.plan().home(0, grid.plan().level(0).steps));
+  std::vector<at::Tensor> inputs{block, weights.weight_ih, weights.weight_hh};
+  if (options.bias) inputs.insert(inputs.end(), {weights.bias_ih, weights.bias_hh});
+  inputs.insert(inputs.end(), start.begin(), start.end());
+  const int64_t steps_here = block.size(0);
+  const auto forward = [&, pass] {
+    return releasing_others(grid.comm(), [&] {
+      const int64_t fill = grid.block().end - grid.block().begin - steps_here;
+      at::Tensor products = at::linear(block, weights.weight_ih, weights.bias_ih);
+      if (fill > 0) products = at::constant_pad_nd(products, {0, 0, 0, 0, 0, fill});
+      pass->weights = {options.cell, weights.weight_hh.detach(), options.bias ? weights.bias_hh.detach() : at::Tensor()};
+      pass->coarse = options.coarse_cell;
+      pass->inputs = products;
+      pass->passes = passes(grid, lengths, products);
+      TimeResult result = run_forward(grid, *pass, detached(start), recorded);
+      reports[index].forward = result.report;
+      at::Tensor outputs = pass->passes.defined() ? result.outputs * pass->passes : result.outputs;
+      std::vector<at::Tensor> all{outputs.narrow(0, 0, steps_here)};
+      for (size_t i = 0; i < start.size(); ++i) {
+        const at::Tensor end = int{grid.comm().rank()} == int{last} ? result.end[i].clone(at::MemoryFormat::Contiguous)
+                                                                    : at::empty(start[i].sizes(), start[i].options());
+        broadcast(grid.comm(), end, last);
+        all.push_back(end);
+      }
+      if (!recorded) *pass = {};
+      return all;
+    });
+  };
+  const auto backward = [this, &grid, pass, block = block.detach(), weight_ih = weights.weight_ih.detach(), first, steps_here, index,
+                         biased = options.bias](const std::vector<at::Tensor>& cotangents) {
+    return releasing_others(grid.comm(), [&] {
+      TW_EXPECTS(!at::GradMode::is_enabled(), "gradients of recurrent layers in parallel cannot be differentiated again: create_graph must be false");
+      const int64_t fill = pass->inputs.size(0) - steps_here;
+      at::Tensor outputs = cotangents[0];
+      if (fill > 0) outputs = at::constant_pad_nd(outputs, {0, 0, 0, 0, 0, fill});
+      if (pass->passes.defined()) outputs = outputs * pass->passes;
+      const TimeGradient gradient = run_backward(grid, *pass, outputs, State(cotangents.begin() + 1, cotangents.end()));
+      reports[index].backward = gradient.report;
+      const at::Tensor of_inputs = gradient.of_inputs.narrow(0, 0, steps_here);
+      const at::Tensor of_products = flat(gradient.of_products);
+      const at::Tensor rows = flat(of_inputs);
+      std::vector<at::Tensor> result{of_inputs.matmul(weight_ih), rows.t().matmul(flat(block)), at::zeros_like(pass->weights.weight)};
+      if (!pass->kept.empty()) result[2] = of_products.t().matmul(flat(pass->kept[0]));
+      if (biased) result.insert(result.end(), {rows.sum(0), of_products.sum(0)});
+      const State like = pass->like;
+      for (size_t i = 0; i < like.size(); ++i) {
+        const at::Tensor of_start = int{grid.comm().rank()} == int{first} ? gradient.of_origin[i].clone(at::MemoryFormat::Contiguous)
+                                                                          : at::empty(like[i].sizes(), like[i].options());
+        broadcast(grid.comm(), of_start, first);
+        result.push_back(of_start);
+      }
+      for (size_t i = 1; i < result.size() - like.size(); ++i) {
+        result[i] = result[i].contiguous();
+        allreduce(grid.comm(), result[i], ReduceOp::sum);
+      }
+      return result;
+    });
+  };
+  const std::vector<at::Tensor> made = make_node(inputs, {forward, backward});
+  return {made[0], State(made.begin() + 1, made.end())};
+}
+
+Recurrent::Recurrent(const Communicator& comm, const RecurrentOptions& options) : impl_(std::make_unique<Impl>(comm, options)) {
+  const int64_t rows = gates_of(options.cell) * options.hidden_size;
+  const double bound = 1 / std::sqrt(static_cast<double>(options.hidden_size));
+  GeneratorGuard generator;
+  generator.seed(options.seed, 0);
+  const auto add = [&](const std::string& name, at::IntArrayRef shape) {
+    at::NoGradGuard no_grad;
+    register_parameter(name, at::empty(shape).uniform_(-bound, bound));
+  };
+  for (int64_t layer = 0; layer < options.layers; ++layer) {
+    for (int64_t direction = 0; direction < impl_->directions(); ++direction) {
+      const std::string suffix = concat("_l", layer, direction == 1 ? "_reverse" : "");
+      add("weight_ih" + suffix, {rows, layer == 0 ? options.input_size : impl_->directions() * options.hidden_size});
+      add("weight_hh" + suffix, {rows, options.hidden_size});
+      if (!options.bias) continue;
+      add("bias_ih" + suffix, {rows});
+      add("bias_hh" + suffix, {rows});
+    }
+  }
+}
+
+Recurrent::~Recurrent() = default;
+
+Recurrent::Range Recurrent::block(int64_t steps) {
+  const auto [begin, end] = impl_->grids(steps).onward->block();
+  return {begin, std::min(end, steps)};
+}
+
+RecurrentOutput Recurrent::forward(const at::Tensor& block, int64_t steps, const RecurrentStart& start) {
+  const RecurrentOptions& o = impl_->options;
+  const auto [begin, end] = this->block(steps);
+  return releasing_others(impl_->comm, [&, here = end - begin]() -> RecurrentOutput {
+    TW_EXPECTS(block.defined() && block.dim() == 3 && block.size(0) == here && block.size(2) == o.input_size, "the block is ", described(block),
+               ", of ", steps, " steps rank ", impl_->comm.rank(), " has ", here, ": [", here, ", batch, ", o.input_size, "]");
+    const int64_t batch = block.size(1);
+    const int64_t parts = o.layers * impl_->directions();
+    const auto state_of = [&](const at::Tensor& given, const char* name) {
+      if (!given.defined()) return at::zeros({parts, batch, o.hidden_size}, block.options());
+      TW_EXPECTS(given.sizes() == at::IntArrayRef({parts, batch, o.hidden_size}), name, " is ", described(given), ", should be [", parts, ", ", batch,
+                 ", ", o.hidden_size, "]");
+      return given;
+    };
+    std::vector<at::Tensor> starts{state_of(start.hidden, "hidden")};
+    if (o.cell == Cell::lstm) starts.push_back(state_of(start.cell, "cell"));
+    if (start.lengths.defined()) {
+      TW_EXPECTS(start.lengths.is_cpu() && start.lengths.scalar_type() == at::kLong && start.lengths.sizes() == at::IntArrayRef({batch}),
+                 "lengths are ", described(start.lengths), ", should be int64 [", batch, "] on the CPU");
+      const bool fit = batch == 0 || (start.lengths.min().item<int64_t>() >= 0 && start.lengths.max().item<int64_t>() <= steps);
+      TW_EXPECTS(fit, "lengths are from 0 to ", steps, ", of the sequence");
+    }
+    const auto parameters = named_parameters();
+    const auto& grids = impl_->grids(steps);
+    at::Tensor sequence = block;
+    std::vector<std::vector<at::Tensor>> ends(starts.size());
+    for (int64_t layer = 0; layer < o.layers; ++layer) {
+      std::vector<at::Tensor> outputs;
+      for (int64_t direction = 0; direction < impl_->directions(); ++direction) {
+        const int64_t index = layer * impl_->directions() + direction;
+        const std::string suffix = concat("_l", layer, direction == 1 ? "_reverse" : "");
+        Impl::LayerWeights weights{parameters["weight_ih" + suffix], parameters["weight_hh" + suffix], {}, {}};
+        if (o.bias) {
+          weights.bias_ih = parameters["bias_ih" + suffix];
+          weights.bias_hh = parameters["bias_hh" + suffix];
+        }
+        State from;
+        for (const at::Tensor& of : starts) from.push_back(of.select(0, index));
+        TimeGrid& grid = direction == 1 ? *grids.back : *grids.onward;
+        const bool back = direction == 1;
+        auto [made, last] = impl_->run(grid, weights, back ? sequence.flip(0) : sequence, from, start.lengths, static_cast<size_t>(index));
+        outputs.push_back(back ? made.flip(0) : made);
+        for (size_t i = 0; i < last.size(); ++i) ends[i].push_back(last[i]);
+      }
+      sequence = outputs.size() == 1 ? outputs[0] : at::cat(outputs, -1);
+    }
+    return {sequence, at::stack(ends[0]), o.cell == Cell::lstm ? at::stack(ends[1]) : at::Tensor()};
+  });
+}
+
+namespace {
+
+void copy_parameters(const torch::nn::Module& from, const torch::nn::Module& to) {
+  const at::NoGradGuard no_grad;
+  const auto theirs = from.named_parameters();
+  for (const auto& each : to.named_parameters()) {
+    const at::Tensor* value = theirs.find(each.key());
+    TW_EXPECTS(value != nullptr, "there is no parameter ", each.key());
+    TW_EXPECTS(value->sizes() == each.value().sizes(), each.key(), " is ", described(*value), ", should be ", described(each.value()));
+    at::Tensor(each.value()).copy_(*value);
+  }
+}
+
+}  // namespace
+
+void Recurrent::load(const torch::nn::Module& module) { copy_parameters(module, *this); }
+void Recurrent::store(torch::nn::Module& module) const { copy_parameters(*this, module); }
+
+std::vector<Recurrent::LayerReport> Recurrent::report() const { return impl_->reports; }
+const RecurrentOptions& Recurrent::options() const noexcept { return impl_->options; }
+const Communicator& Recurrent::comm() const noexcept { return impl_->comm; }
+
+}  // namespace tw::layer_parallel

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// One recurrent layer in one direction of time, over the ranks of a communicator.
+#pragma once
+#include <memory>
+#include <optional>
+#include <tw/layer_parallel/cell.hpp>
+#include <tw/layer_parallel/mgrit.hpp>
+#include <vector>
+
+#include "sweeper.hpp"
+#include "time_windows.hpp"
+
+namespace tw::layer_parallel {
+
+/// Sequences of one length on the ranks: the grid, and a solver for each direction of a pass. Steps beyond the end of the sequence fill up the last
+/// interval; no time passes in them.
+class TimeGrid {
+ public:
+  /// Collective. @param comm in the order of time @param reversed its ranks in the other order @param cuts where the ranks' steps begin, and the end
+  TimeGrid(const Communicator& comm, const Communicator& reversed, std::vector<int64_t> cuts, const LevelOptions& levels, const MgritOptions& forward,
+           const MgritOptions& backward);
+  /// Cuts of a sequence of `steps` in whole intervals, where there are enough.
+  static std::vector<int64_t> cuts_of(int64_t steps, int ranks, const LevelOptions& levels);
+
+  int64_t steps() const noexcept { return steps_; }
+  const LevelPlan& plan() const noexcept { return plan_; }
+  const LevelPlan& reversed_plan() const noexcept { return reversed_plan_; }
+  const Communicator& comm() const noexcept { return comm_; }
+  /// Steps of this rank, those that fill up included.
+  LevelPlan::Range block() const { return plan_.steps_of(0, comm_.rank()); }
+  /// Of all ranks.
+  std::vector<LevelPlan::Range> blocks() const;
+  /// The steps of `level` that each rank makes, as windows of level 0; of the adjoint, whose steps end where its own grid has them.
+  std::vector<Windows> windows(int level, bool adjoint) const;
+  Mgrit& forward() noexcept { return *forward_; }
+  Mgrit& backward() noexcept { return *backward_; }
+
+ private:
+  const Communicator& comm_;
+  int64_t steps_;
+  LevelPlan plan_;
+  LevelPlan reversed_plan_;
+  std::unique_ptr<Mgrit> forward_;
+  std::unique_ptr<Mgrit> backward_;
+};
+
+/// What a forward pass leaves for its backward pass.
+struct TimePass {
+  StateWeights weights;
+  CoarseCell coarse = CoarseCell::frozen_gates;
+  at::Tensor inputs;  ///< input products of this rank's steps [steps, batch, gates * hidden]
+  at::Tensor passes;  ///< 1 where time passes, else 0 [steps, batch, 1]; undefined: everywhere
+  State kept;         ///< of the steps, see CellStep
+  Stored c_states;
+  State like;  ///< a state, in shape
+};
+
+struct TimeResult {
+  at::Tensor outputs;  ///< h after each step of this rank [steps, batch, hidden]
+  State end;           ///< on the last rank of the grid; elsewhere empty
+  Report report;
+};
+
+/// Collective. @param pass weights, coarse, inputs and passes are given; the rest is filled in where `record`.
+TimeResult run_forward(TimeGrid& grid, TimePass& pass, const State& origin, bool record);
+
+struct TimeGradient {
+  at::Tensor of_inputs;    ///< of the input products, like these
+  at::Tensor of_products;  ///< of p in each step
+  State of_origin;         ///< on the first rank of the grid; elsewhere empty
+  Report report;
+};
+/// Collective. @param outputs cotangents of the outputs; undefined: none @param end of the end, on the last rank; elsewhere anything like it
+TimeGradient run_backward(TimeGrid& grid, const TimePass& pass, const at::Tensor& outputs, const State& end);
+
+}  // namespace tw::layer_parallel

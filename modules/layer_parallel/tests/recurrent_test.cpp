@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent networks over time: equal to torch::nn's when there are enough iterations, and near before.
+#include "mpi_test.hpp"
+
+#include <torch/torch.h>
+
+#include <tw/comm/collectives.hpp>
+#include <tw/layer_parallel/recurrent.hpp>
+
+namespace tw::layer_parallel {
+namespace recurrent_test {
+
+using testing::world;
+using torch::Tensor;
+
+struct Serial {
+  Tensor outputs, hidden, cell;
+};
+
+/// torch::nn's network with the same weights, and what it gives.
+struct Reference {
+  explicit Reference(const RecurrentOptions& o) : options(o) {
+    if (o.cell == Cell::lstm) {
+      lstm = torch::nn::LSTM(torch::nn::LSTMOptions(o.input_size, o.hidden_size).num_layers(o.layers).bias(o.bias).bidirectional(o.bidirectional));
+    } else if (o.cell == Cell::gru) {
+      gru = torch::nn::GRU(torch::nn::GRUOptions(o.input_size, o.hidden_size).num_layers(o.layers).bias(o.bias).bidirectional(o.bidirectional));
+    } else {
+      rnn = torch::nn::RNN(torch::nn::RNNOptions(o.input_size, o.hidden_size).num_layers(o.layers).bias(o.bias).bidirectional(o.bidirectional));
+    }
+    module().to(torch::kDouble);
+  }
+  torch::nn::Module& module() { return lstm ? static_cast<torch::nn::Module&>(*lstm) : gru ? static_cast<torch::nn::Module&>(*gru) : *rnn; }
+
+  Serial run(const Tensor& x, const Tensor& h, const Tensor& c, const Tensor& lengths) {
+    if (!lengths.defined()) {
+      if (lstm) {
+        auto [y, state] = lstm->forward(x, std::make_tuple(h, c));
+        return {y, std::get<0>(state), std::get<1>(state)};
+      }
+      auto [y, last] = gru ? gru->forward(x, h) : rnn->forward(x, h);
+      return {y, last, {}};
+    }
+    const auto packed = torch::nn::utils::rnn::pack_padded_sequence(x, lengths, false, false);
+    const auto padded = [&](const torch::nn::utils::rnn::PackedSequence& y) {
+      return std::get<0>(torch::nn::utils::rnn::pad_packed_sequence(y, false, 0.0, x.size(0)));
+    };
+    if (lstm) {
+      auto [y, state] = lstm->forward_with_packed_input(packed, std::make_tuple(h, c));
+      return {padded(y), std::get<0>(state), std::get<1>(state)};
+    }
+    auto [y, last] = gru ? gru->forward_with_packed_input(packed, h) : rnn->forward_with_packed_input(packed, h);
+    return {padded(y), last, {}};
+  }
+
+  RecurrentOptions options;
+  torch::nn::LSTM lstm = nullptr;
+  torch::nn::GRU gru = nullptr;
+  torch::nn::RNN rnn = nullptr;
+};
+
+/// Sums of products with fixed numbers, so that each output has a cotangent of its own.
+Tensor loss_of(const Tensor& value, double phase) {
+  return (value * torch::arange(value.numel(), torch::kDouble).mul(0.37).add(phase).cos().view(value.sizes())).sum();
+}
+
+/// Of outputs, final states, and the gradients of parameters, inputs and first states, the largest difference relative to the largest value.
+double largest_error(const RecurrentOptions& options, int64_t steps, const Tensor& lengths = {}) {
+  torch::manual_seed(3);
+  constexpr int64_t batch = 3;
+  Reference reference(options);
+  Recurrent net(world(), options);
+  net.to(torch::kDouble);
+  net.load(reference.module());
+  const int64_t parts = options.layers * (options.bidirectional ? 2 : 1);
+  const Tensor x = torch::randn({steps, batch, options.input_size}, torch::kDouble).requires_grad_();
+  const Tensor h = torch::randn({parts, batch, options.hidden_size}, torch::kDouble).requires_grad_();
+  const Tensor c = torch::randn({parts, batch, options.hidden_size}, torch::kDouble).requires_grad_();
+
+  const Serial expected = reference.run(x, h, c, lengths);
+  Tensor loss = loss_of(expected.outputs, 0) + loss_of(expected.hidden, 1);
+  if (expected.cell.defined()) loss = loss + loss_of(expected.cell, 2);
+  loss.backward();
+
+  const auto [begin, end] = net.block(steps);
+  const Tensor mine = x.detach().narrow(0, begin, end - begin).clone().requires_grad_();
+  const Tensor my_h = h.detach().clone().requires_grad_(), my_c = c.detach().clone().requires_grad_();
+  const RecurrentOutput found = net.forward(mine, steps, {lengths, my_h, my_c});
+  const Tensor weights = torch::arange(expected.outputs.numel(), torch::kDouble).mul(0.37).cos().view(expected.outputs.sizes());
+  Tensor our_loss = (found.outputs * weights.narrow(0, begin, end - begin)).sum() + loss_of(found.hidden, 1);
+  if (found.cell.defined()) our_loss = our_loss + loss_of(found.cell, 2);
+  our_loss.backward();
+
+  double error = 0;
+  const auto compare = [&](const Tensor& ours, const Tensor& theirs) {
+    if (ours.numel() > 0) error = std::max(error, (ours - theirs).abs().max().item<double>() / std::max(1.0, theirs.abs().max().item<double>()));
+  };
+  compare(found.outputs.detach(), expected.outputs.detach().narrow(0, begin, end - begin));
+  compare(found.hidden.detach(), expected.hidden.detach());
+  if (found.cell.defined()) compare(found.cell.detach(), expected.cell.detach());
+  compare(mine.grad(), x.grad().narrow(0, begin, end - begin));
+  compare(my_h.grad(), h.grad());
+  if (found.cell.defined()) compare(my_c.grad(), c.grad());
+  const auto parameters = reference.module().named_parameters();
+  for (const auto& each : net.named_parameters()) compare(each.value().grad(), parameters[each.key()].grad());
+  const Tensor worst = torch::full({1}, error, torch::kDouble);
+  allreduce(world(), worst, ReduceOp::max);
+  return worst.item<double>();
+}
+
+// 1e-12: some hundred roundings of numbers of size 1, in sums of some hundred terms.
+constexpr double rounding = 1e-12;
+
+RecurrentOptions small(Cell cell) { return {.cell = cell, .input_size = 2, .hidden_size = 5}; }
+
+/// As many iterations as make everything exact, in both directions.
+void make_exact(RecurrentOptions& options, int64_t steps) {
+  const auto enough = static_cast<int>(steps);
+  options.forward.iterations = enough;
+  options.backward.iterations = enough;
+}
+
+TEST(Recurrent, IsTorchsWithOneLevel) {
+  for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
+    RecurrentOptions options = small(cell);
+    options.levels = 1;
+    EXPECT_LT(largest_error(options, 19), rounding) << static_cast<int>(cell);
+    options.bias = false;
+    options.layers = 2;
+    EXPECT_LT(largest_error(options, 7), rounding) << static_cast<int>(cell);
+  }
+}
+
+TEST(Recurrent, IsTorchsWithEnoughIterations) {
+  for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
+    for (const CoarseCell coarse : {CoarseCell::frozen_gates, CoarseCell::implicit}) {
+      for (const int levels : {2, 3}) {
+        for (const int64_t steps : {24, 19}) {  // the second is filled up
+          RecurrentOptions options = small(cell);
+          options.coarse_cell = coarse;
+          options.levels = levels;
+          options.coarsening = 3;
+          make_exact(options, steps);
+          EXPECT_LT(largest_error(options, steps), rounding) << static_cast<int>(cell) << static_cast<int>(coarse) << levels << ' ' << steps;
+        }
+      }
+    }
+  }
+}
+
+TEST(Recurrent, TakesLayersDirectionsAndLengths) {
+  const Tensor lengths = torch::tensor({17, 20, 4}, torch::kLong);
+  for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
+    RecurrentOptions options = small(cell);
+    options.layers = 2;
+    options.bidirectional = true;
+    options.coarsening = 4;
+    make_exact(options, 20);
+    EXPECT_LT(largest_error(options, 20), rounding) << static_cast<int>(cell);
+    EXPECT_LT(largest_error(options, 20, lengths), rounding) << static_cast<int>(cell);
+    EXPECT_LT(largest_error(options, 21, lengths), rounding) << static_cast<int>(cell);
+  }
+}
+
+TEST(Recurrent, TakesSequencesShorterThanTheRanks) {
+  RecurrentOptions options = small(Cell::gru);
+  make_exact(options, 3);
+  EXPECT_LT(largest_error(options, 1), rounding);
+  EXPECT_LT(largest_error(options, 2), rounding);
+}
+
+// A GRU as it is at first, of 96 steps: coarse steps with frozen gates are nearer to it than implicit ones, and each iteration helps.
+TEST(Recurrent, ConvergesBeforeItIsExact) {
+  double before = 1e300;
+  for (const int iterations : {1, 2, 4}) {
+    RecurrentOptions options = small(Cell::gru);
+    options.forward.iterations = options.backward.iterations = iterations;
+    const double frozen = largest_error(options, 96);
+    EXPECT_LT(frozen, before / 2);
+    before = frozen;
+  }
+  EXPECT_LT(before, 1e-2);
+}
+
+}  // namespace recurrent_test
+}  // namespace tw::layer_parallel
