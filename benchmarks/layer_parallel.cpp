@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // layer_parallel/forward_backward: a forward and backward pass with the layers in parallel, against the same network stepped layer by layer in
 // LibTorch on one rank; its case at one rank is called *_one_rank. layer_parallel/batching: with and without running a rank's layers as one
-// operation. layer_parallel/virtual, with the argument "virtual": steps that sleep for 2 ms, against one rank, and against the modelled speed-up.
+// operation. layer_parallel/gru: a recurrent network in parallel over time, against one cell at a time and against LibTorch's own on one rank, alone
+// with the argument "gru". layer_parallel/virtual, with the argument "virtual": steps that sleep for 2 ms, against one rank, and against the modelled speed-up.
 #include "measure.hpp"
 
 #include <torch/torch.h>
 
 #include <string_view>
 #include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/layer_parallel/recurrent.hpp>
 #include <tw/planning/level_prediction.hpp>
 
 namespace {
@@ -105,7 +107,68 @@ void against_unbatched(const Contest& contest, Network network) {
   tw::benchmark::compare(contest, of);
 }
 
+/// Two GRU cells over time, one step after the other.
+struct CellLoopImpl : torch::nn::Module {
+  CellLoopImpl(int64_t input, int64_t hidden)
+      : first(register_module("first", torch::nn::GRUCell(input, hidden))), second(register_module("second", torch::nn::GRUCell(hidden, hidden))) {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    torch::Tensor a = torch::zeros({x.size(1), first->options.hidden_size()}), b = a;
+    for (const torch::Tensor& step : x.unbind(0)) {
+      a = first->forward(step, a);
+      b = second->forward(a, b);
+    }
+    return b;
+  }
+  torch::nn::GRUCell first, second;
+};
+TORCH_MODULE(CellLoop);
+
+/// Pixel by pixel: 784 steps, batch 32. The gradient of the last state.
+void against_recurrent(const Contest& contest, const tw::Communicator& ours, int64_t c, const std::string& baseline, const std::string& name) {
+  constexpr int64_t steps = 784, batch = 32, hidden = 64;
+  tw::benchmark::Case of{.benchmark = "layer_parallel/gru", .name = name, .baseline = baseline};
+  of.rounds = 9;
+  of.steps = 1;
+  const CycleOptions f_relaxation{.relaxations = 0};
+  Recurrent net(ours, {.hidden_size = hidden,
+                       .layers = 2,
+                       .coarsening = c,
+                       .forward = {.iterations = 2, .cycle = f_relaxation},
+                       .backward = {.iterations = 1, .cycle = f_relaxation}});
+  CellLoop loop(1, hidden);
+  torch::nn::GRU fused(torch::nn::GRUOptions(1, hidden).num_layers(2));
+  torch::manual_seed(1);
+  const torch::Tensor x = torch::randn({steps, batch, 1});
+  const torch::Tensor cotangent = torch::randn({batch, hidden});
+  const auto [begin, end] = net.block(steps);
+  const torch::Tensor mine = x.narrow(0, begin, end - begin);
+  of.step = [&] {
+    if (contest.is_ours()) {
+      if (ours.size() == 1 && contest.comm().rank() != 0) return;
+      net.zero_grad();
+      net.forward(mine, steps).hidden[1].backward(cotangent);
+    } else if (contest.comm().rank() == 0 && baseline == "cell_loop") {
+      loop->zero_grad();
+      loop->forward(x).backward(cotangent);
+    } else if (contest.comm().rank() == 0) {
+      fused->zero_grad();
+      std::get<1>(fused->forward(x))[1].backward(cotangent);
+    }
+  };
+  tw::benchmark::compare(contest, of);
+}
+
+void measure_recurrent(const Contest& contest) {
+  const tw::Communicator alone = contest.comm().split(contest.comm().rank(), 0);
+  for (const std::string baseline : {"cell_loop", "torch_gru"}) {
+    against_recurrent(contest, contest.comm(), 8, baseline, "c8");
+    against_recurrent(contest, contest.comm(), 16, baseline, "c16");
+    against_recurrent(contest, alone, 16, baseline, "c16_one_rank");
+  }
+}
+
 void measure_all(const Contest& contest) {
+  measure_recurrent(contest);
   const tw::Communicator alone = contest.comm().split(contest.comm().rank(), 0);
   for (const Network& network :
        {dense("dense_64", 64, 32, 64, 4), dense("dense_256", 256, 32, 64, 4), convolutions("conv_64", 2), convolutions("conv_64_one_iteration", 1)}) {
@@ -164,6 +227,7 @@ void measure_virtual(const Contest& contest) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool is_virtual = argc > 1 && std::string_view(argv[1]) == "virtual";
-  return is_virtual ? tw::benchmark::run(argc, argv, measure_virtual, 1) : tw::benchmark::run(argc, argv, measure_all);
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  if (what == "gru") return tw::benchmark::run(argc, argv, measure_recurrent);
+  return what == "virtual" ? tw::benchmark::run(argc, argv, measure_virtual, 1) : tw::benchmark::run(argc, argv, measure_all);
 }
