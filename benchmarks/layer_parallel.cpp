@@ -2,7 +2,8 @@
 // layer_parallel/forward_backward: a forward and backward pass with the layers in parallel, against the same network stepped layer by layer in
 // LibTorch on one rank; its case at one rank is called *_one_rank. layer_parallel/batching: with and without running a rank's layers as one
 // operation. layer_parallel/gru: a recurrent network in parallel over time, against one cell at a time and against LibTorch's own on one rank, alone
-// with the argument "gru". layer_parallel/virtual, with the argument "virtual": steps that sleep for 2 ms, against one rank, and against the modelled speed-up.
+// with the argument "gru". layer_parallel/virtual, with the argument "virtual": steps that sleep for 2 ms, against one rank, and against the modelled
+// speed-up.
 #include "measure.hpp"
 
 #include <torch/torch.h>

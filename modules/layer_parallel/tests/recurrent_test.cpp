@@ -4,6 +4,8 @@
 
 #include <torch/torch.h>
 
+#include <functional>
+#include <string>
 #include <tw/comm/collectives.hpp>
 #include <tw/layer_parallel/recurrent.hpp>
 
@@ -177,8 +179,59 @@ TEST(Recurrent, ConvergesBeforeItIsExact) {
     const double frozen = largest_error(options, 96);
     EXPECT_LT(frozen, before / 2);
     before = frozen;
+    options.coarse_cell = CoarseCell::implicit;
+    if (iterations == 4) {
+      EXPECT_LT(frozen, largest_error(options, 96));
+    }
   }
   EXPECT_LT(before, 1e-2);
+}
+
+// The adjoint by itself: the forward direction is exact.
+TEST(Recurrent, TheAdjointConvergesToo) {
+  for (const Cell cell : {Cell::gru, Cell::lstm}) {
+    double before = 1e300;
+    for (const int iterations : {1, 2, 4}) {
+      RecurrentOptions options = small(cell);
+      options.forward.iterations = 96;
+      options.backward.iterations = iterations;
+      const double error = largest_error(options, 96);
+      EXPECT_LT(error, before / 2) << static_cast<int>(cell);
+      before = error;
+    }
+    EXPECT_LT(before, 1e-3) << static_cast<int>(cell);
+  }
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Recurrent, SaysWhatDoesNotFit) {
+  const RecurrentOptions options{.input_size = 2, .hidden_size = 5};
+  const auto expect = [&](const std::string& part, const std::function<void(Recurrent & net, const Tensor& block)>& call) {
+    Recurrent net(world(), options);
+    const auto [begin, end] = net.block(30);
+    world().barrier();  // or what is refused on one rank could release another from there
+    const std::string said = refusal([&] { call(net, torch::zeros({end - begin, 3, 2})); });
+    EXPECT_NE(said.find(part), std::string::npos) << said;
+  };
+  const auto lengths = torch::tensor({1, 2, 31}, torch::kLong);
+  expect("batch, 2]", [](Recurrent& net, const Tensor& block) { net.forward(block.narrow(2, 0, 1), 30); });
+  expect(", of 930 steps", [](Recurrent& net, const Tensor& block) {
+    net.block(930);
+    world().barrier();
+    net.forward(block, 930);
+  });
+  expect("from 0 to 30", [&](Recurrent& net, const Tensor& block) { net.forward(block, 30, {.lengths = lengths}); });
+  expect("should be [1, 3, 5]", [](Recurrent& net, const Tensor& block) { net.forward(block, 30, {.hidden = torch::zeros({1, 3, 4})}); });
+  expect("weight_ih_l0 is", [](Recurrent& net, const Tensor&) { net.load(*torch::nn::LSTM(2, 5)); });
+  expect("hidden_size", [](Recurrent&, const Tensor&) { Recurrent(world(), {.hidden_size = 0}); });
 }
 
 }  // namespace recurrent_test

@@ -34,10 +34,10 @@ void visit(RecurrentOptions& options, OptionVisitor& visitor);
 
 /// What a pass may be given beside the sequence, the same on all ranks.
 struct RecurrentStart {
-  at::Tensor
-      lengths;  ///< int64 [batch] on the CPU: steps of each sequence, 0 to all; after its end its state stays, and outputs are 0. Undefined: all
-  at::Tensor hidden;  ///< [layers * directions, batch, hidden]; undefined: zeros
-  at::Tensor cell;    ///< the same, of an lstm
+  /// int64 [batch] on the CPU: steps of each sequence, 0 to all; after its end its state stays, and outputs are 0. Undefined: all.
+  at::Tensor lengths = {};
+  at::Tensor hidden = {};  ///< [layers * directions, batch, hidden]; undefined: zeros
+  at::Tensor cell = {};    ///< the same, of an lstm
 };
 
 struct RecurrentOutput {
