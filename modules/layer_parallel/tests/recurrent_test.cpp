@@ -163,6 +163,26 @@ TEST(Recurrent, TakesLayersDirectionsAndLengths) {
   }
 }
 
+TEST(Recurrent, KeepsTheStateOfASequenceWithoutSteps) {
+  for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
+    for (const CoarseCell coarse : {CoarseCell::frozen_gates, CoarseCell::implicit}) {
+      RecurrentOptions options = small(cell);
+      options.coarse_cell = coarse;
+      Recurrent net(world(), options);
+      const auto [begin, end] = net.block(32);
+      torch::manual_seed(7);  // the same on all ranks
+      const Tensor first = torch::randn({1, 2, 5}).requires_grad_();
+      const Tensor lengths = torch::tensor({0, 32}, torch::kLong);
+      const RecurrentOutput found = net.forward(torch::randn({end - begin, 2, 2}), 32, {.lengths = lengths, .hidden = first});
+      EXPECT_TRUE(found.hidden.select(1, 0).equal(first.select(1, 0)));
+      EXPECT_EQ(found.outputs.select(1, 0).abs().sum().item<float>(), 0);
+      found.hidden.select(1, 0).sum().backward();
+      EXPECT_TRUE(first.grad().select(1, 0).equal(torch::ones({1, 5})));
+      EXPECT_EQ(first.grad().select(1, 1).abs().sum().item<float>(), 0);
+    }
+  }
+}
+
 TEST(Recurrent, TakesSequencesShorterThanTheRanks) {
   RecurrentOptions options = small(Cell::gru);
   make_exact(options, 3);
