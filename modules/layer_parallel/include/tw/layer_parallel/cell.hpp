@@ -40,7 +40,7 @@ struct Span {
   double dt = 1;
   bool coarse = false;
   CoarseCell how = CoarseCell::frozen_gates;
-  at::Tensor of_rows;  ///< whole numbers [..., 1], in place of dt; where it is 0 the state stays as it is. Undefined: dt for all
+  at::Tensor of_rows = {};  ///< whole numbers [..., 1], in place of dt; where it is 0 the state stays as it is. Undefined: dt for all
 };
 
 struct CellStep {
