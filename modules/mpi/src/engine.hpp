@@ -63,7 +63,7 @@ class Engine {
   /// Of waits that begin from now on.
   void watch(const Watch& watch);
 
-  /// Begins `operation`, and advances it once.
+  /// Begins `operation`, and advances it once, unless many others are in flight.
   void add(const std::shared_ptr<Operation>& operation);
   /// Advances everything once; does nothing where another thread is at it. @return how many operations it looked at
   size_t progress();

@@ -43,7 +43,7 @@ class Completion {
   virtual void give_up() {}
 };
 
-/// Puts `transfer` into the engine and advances it once. Local.
+/// Puts `transfer` into the engine, and advances it once unless many others are in flight. Local.
 /// @param call for messages, and for the record of what this rank was last seen doing.
 /// @param finish runs once after the transfer, wherever the engine is driven from; it may hold what must stay alive until then.
 /// @param completion of what the transfer or `finish` have begun.
