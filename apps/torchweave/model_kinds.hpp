@@ -32,7 +32,7 @@ struct ModelKind {
   bool is_trained = true;               ///< by `train`: model.name may say it
   bool takes_images = true;             ///< [channels, height, width] alone
   bool is_cut = true;                   ///< into stages, by mesh.stage
-  bool has_layers_in_parallel = false;  ///< by mesh.layer
+  bool has_layers_in_parallel = false;  ///< or time steps, by mesh.layer
   bool is_measured = true;              ///< by `plan --profile measured`
   bool has_analytic_profile = false;    ///< of `plan`
   /// Null: what it takes is known to its file alone.

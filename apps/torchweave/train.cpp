@@ -3,6 +3,7 @@
 #include "ending.hpp"
 #include "keys_without_effect.hpp"
 #include "print_settings.hpp"
+#include "report_iterations.hpp"
 #include "train_setup.hpp"
 
 #include <torch/optim/optimizer.h>
@@ -15,7 +16,6 @@
 #include <tw/comm/device.hpp>
 #include <tw/comm/mesh.hpp>
 #include <tw/comm/threads.hpp>
-#include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/mpi/environment.hpp>
 #include <tw/mpi/topology.hpp>
 #include <tw/train/console.hpp>
@@ -90,7 +90,7 @@ void run_train(const TrainArguments& arguments, Environment& mpi) {
     trainer.add(console.emplace(std::cout, output_is_terminal(), setup.unit));
   });
   const train::Summary summary = trainer.run();
-  if (first && setup.layers && comm.size() > 1) std::cout << "  last passes, layers in parallel\n" << setup.layers->report();
+  if (setup.layers && !summary.diverged) report_iterations(std::cout, config, setup, trainer, mesh);
   if (!summary.finished) throw CLI::RuntimeError(summary.diverged ? ExitCode::diverged : ExitCode::unfinished);
 }
 

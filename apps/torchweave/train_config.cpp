@@ -22,15 +22,19 @@ Condition with_models_of(const std::string& key) {
 
 void visit(DataOptions& data, OptionVisitor& visitor) {
   const Condition images{"data.kind", {"mnist"}};
-  visitor.field("kind", data.kind, {"mnist", "regression"},
-                {.meaning = "mnist: images with labels, in MNIST's layout; regression: train/ and test/ with NPY shards or CSV"});
-  visitor.field("directory", data.directory, {.meaning = "where the data lie"});
+  visitor.field(
+      "kind", data.kind, {"mnist", "regression", "adding"},
+      {.meaning = "mnist: images with labels, in MNIST's layout; regression: train/ and test/ with NPY shards or CSV; adding: sequences, made "
+                  "here, of numbers of which the two that are marked are to be added"});
+  visitor.field("directory", data.directory, {.meaning = "where the data lie", .where = {{"data.kind", {"mnist", "regression"}}}});
   visitor.field("shift", data.shift, count_from(0),
                 {.meaning = "by which training images are moved at random, at most", .unit = "pixels", .where = {images}});
   visitor.field("flip", data.flip, {.meaning = "mirror training images at random", .where = {images}});
   visitor.field("train_samples", data.train_samples, count_from(0, any_count),
-                {.meaning = "the first of the training set; 0: all", .unit = "samples"});
-  visitor.field("test_samples", data.test_samples, count_from(0, any_count), {.meaning = "the first of the test set; 0: all", .unit = "samples"});
+                {.meaning = "the first of the training set; 0: all, of adding 10,000", .unit = "samples"});
+  visitor.field("test_samples", data.test_samples, count_from(0, any_count),
+                {.meaning = "the first of the test set; 0: all, of adding 1,000", .unit = "samples"});
+  visitor.field("steps", data.steps, count_from(2), {.meaning = "of a sequence", .where = {{"data.kind", {"adding"}}}});
 }
 
 void visit(ModelOptions& model, OptionVisitor& visitor) {
@@ -40,7 +44,8 @@ void visit(ModelOptions& model, OptionVisitor& visitor) {
       "device", model.device,
       {.meaning = "to train on: cpu, cuda, ... (one a rank, in turns), cuda:1 (for all ranks of a node), or auto: an accelerator where all ranks "
                   "have one"});
-  visitor.field("width", model.width, count_from(1), {.meaning = "of the hidden layers", .where = {with_models_of("width")}});
+  visitor.field("width", model.width, count_from(1),
+                {.meaning = "of the hidden layers, or of a recurrent state", .where = {with_models_of("width")}});
   visitor.field("hidden_layers", model.hidden_layers, count_from(0),
                 {.meaning = "between the first and the last", .where = {with_models_of("hidden_layers")}});
   visitor.field("blocks", model.blocks, count_from(1), {.meaning = "of each stage of the network", .where = {with_models_of("blocks")}});
@@ -51,6 +56,16 @@ void visit(ModelOptions& model, OptionVisitor& visitor) {
                 {.meaning = "convolutions one after the other", .where = {with_models_of("conv_layers")}});
   visitor.field("activation", model.activation, {"relu", "sigmoid", "tanh"},
                 {.meaning = "after each convolution", .where = {with_models_of("activation")}});
+  visitor.field("stacked", model.stacked, count_from(1), {.meaning = "recurrent layers, one over the other", .where = {with_models_of("stacked")}});
+  visitor.field("bidirectional", model.bidirectional,
+                {.meaning = "each recurrent layer in both directions of time", .where = {with_models_of("bidirectional")}});
+  visitor.field("longest_memory", model.longest_memory, count_from(0),
+                {.meaning = "over which the first weights remember, at most; 0: as LibTorch has them",
+                 .unit = "time steps",
+                 .where = {with_models_of("longest_memory")}});
+  visitor.field("step_inputs", model.step_inputs, count_from(1),
+                {.meaning = "numbers of an image that a time step takes; 1: pixel by pixel",
+                 .where = {with_models_of("step_inputs"), {"data.kind", {"mnist"}}}});
   visitor.field("path", model.path, {.meaning = "the file of the module", .where = {with_models_of("path")}});
 }
 
@@ -85,17 +100,37 @@ void visit(StageOptions& pipeline, OptionVisitor& visitor) {
   visitor.field("profile_cache", pipeline.profile_cache, {.meaning = "a folder where measured profiles stay for the next run; empty: none"});
 }
 
+void visit(IterationSchedule& schedule, OptionVisitor& visitor) {
+  visitor.field("epochs", schedule.epochs, count_from(1, any_count), {.meaning = "from which on other iterations are made, ascending"});
+  visitor.field("forward", schedule.forward, count_from(0), {.meaning = "iterations of a forward pass from each of these on; 0: serial"});
+  visitor.field("backward", schedule.backward, count_from(0), {.meaning = "and of a backward pass"});
+}
+
 void visit(LayerOptions& layers, OptionVisitor& visitor) {
-  visitor.field("final_time", layers.final_time, {.least = 0, .above = true}, {.meaning = "T: the step size is T / layers"});
+  const Condition of_residual{"model.name", {"residual"}};
+  const Condition of_recurrent{"model.name", {"gru", "lstm"}};
+  visitor.field("final_time", layers.final_time, {.least = 0, .above = true}, {.meaning = "T: the step size is T / layers", .where = {of_residual}});
   visitor.field("levels", layers.levels, count_from(1), {.meaning = "of the multigrid, at most; 1: serial"});
-  visitor.field("coarsening", layers.coarsening, count_from(2), {.meaning = "layers of a level for one of the next"});
-  visitor.field("forward_iterations", layers.forward_iterations, count_from(1), {.meaning = "of a forward pass"});
-  visitor.field("backward_iterations", layers.backward_iterations, count_from(1), {.meaning = "of a backward pass"});
+  visitor.field("coarsening", layers.coarsening, count_from(2), {.meaning = "layers, or time steps, of a level for one of the next"});
+  visitor.field("forward_iterations", layers.forward_iterations, count_from(0), {.meaning = "of a forward pass; 0: serial"});
+  visitor.field("backward_iterations", layers.backward_iterations, count_from(0), {.meaning = "of a backward pass; 0 if both"});
   visitor.field("relaxations", layers.relaxations, count_from(0), {.meaning = "before each restriction; 0: F-, 1: FCF-relaxation"});
-  visitor.field("recompute", layers.recompute, {.meaning = "keep states at C-points alone, and compute the others again in the backward pass"});
+  visitor.field("recompute", layers.recompute,
+                {.meaning = "keep states at C-points alone, and compute the others again in the backward pass", .where = {of_residual}});
+  visitor.field("coarse_cell", layers.coarse_cell, {"frozen_gates", "implicit"},
+                {.meaning = "a step over several time steps", .where = {of_recurrent}});
+  visitor.group("schedule", layers.schedule);
+  visitor.group("detector", layers.detector);
 }
 
 namespace {
+
+// "a" or "b" or "c", with the quotes.
+std::string any_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += concat(text.empty() ? "" : " or ", '"', name, '"');
+  return text;
+}
 
 // What is right by itself and wrong together, of more than one part.
 std::vector<Problem> contradictions(const TrainConfig& read) {
@@ -112,11 +147,24 @@ std::vector<Problem> contradictions(const TrainConfig& read) {
   }
   const ModelKind& kind = *find_model_kind(read.model.name);
   if (!images && kind.takes_images) {
-    found.push_back({"model.name", concat("is \"", read.model.name, "\", which takes images, but data.kind is \"regression\""), "\"mlp\""});
+    found.push_back({"model.name", concat("is \"", read.model.name, "\", which takes images, but data.kind is \"", read.data.kind, "\""), "\"mlp\""});
   }
   if (read.mesh.layer > 1 && !kind.has_layers_in_parallel) {
+    found.push_back({"mesh.layer",
+                     concat("is for model.name = ", any_of(models_that(&ModelKind::has_layers_in_parallel)),
+                            ", whose layers or time steps can be in parallel, not for \"", read.model.name, "\""),
+                     "1"});
+  }
+  const LayerOptions& layers = read.layer_parallel;
+  if ((layers.forward_iterations == 0) != (layers.backward_iterations == 0)) {
     found.push_back(
-        {"mesh.layer", concat("is for model.name = \"residual\", whose layers can be in parallel, not for \"", read.model.name, "\""), "1"});
+        {"layer_parallel.backward_iterations", "and layer_parallel.forward_iterations are both 0, for serial, or both positive", "1 and 1"});
+  }
+  const auto& [epochs, forward, backward] = layers.schedule;
+  if (forward.size() != epochs.size() || backward.size() != epochs.size()) {
+    found.push_back({"layer_parallel.schedule.epochs",
+                     concat("has ", epochs.size(), " entries, layer_parallel.schedule.forward ", forward.size(), ", and backward ", backward.size()),
+                     "as many in each"});
   }
   if (read.mesh.stage > 1 && !kind.is_cut) {
     found.push_back({"mesh.stage", concat("is not for model.name = \"", read.model.name, "\", which is not cut into stages"), "1"});
@@ -129,7 +177,7 @@ std::vector<Problem> contradictions(const TrainConfig& read) {
     found.push_back({"strategy.compression", "is not for a model whose layers are in parallel or in stages", "\"none\""});
   }
   if (!images && (read.data.shift > 0 || read.data.flip)) {
-    found.push_back({"data.shift", "and data.flip are for images, but data.kind is \"regression\"", "0 and false"});
+    found.push_back({"data.shift", concat("and data.flip are for images, but data.kind is \"", read.data.kind, "\""), "0 and false"});
   }
   if (read.model.name == "torchscript" && read.model.path.empty()) {
     found.push_back({"model.path", "must name the file of a model \"torchscript\"", "\"model.pt\""});

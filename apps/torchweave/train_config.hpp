@@ -2,17 +2,20 @@
 #pragma once
 #include <tw/base/config.hpp>
 #include <tw/base/option.hpp>
+#include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/train/options.hpp>
 
 namespace tw::tool {
 
 struct DataOptions {
-  std::string kind = "mnist";  ///< mnist: images with labels, in MNIST's layout. regression: train/ and test/ with NPY shards or CSV
+  /// mnist: images with labels, in MNIST's layout. regression: train/ and test/ with NPY shards or CSV. adding: the adding problem, generated
+  std::string kind = "mnist";
   std::filesystem::path directory = "/usr/share/datasets/fashion-mnist";
   int64_t shift = 0;          ///< mnist: move training images at random by up to this many pixels
   bool flip = false;          ///< mnist: mirror training images at random
-  int64_t train_samples = 0;  ///< as many of the first; 0: all
+  int64_t train_samples = 0;  ///< as many of the first; 0: all; of the adding problem 10,000 and 1,000
   int64_t test_samples = 0;
+  int64_t steps = 1000;  ///< adding: of a sequence
 };
 void visit(DataOptions& data, OptionVisitor& visitor);
 
@@ -20,13 +23,17 @@ struct ModelOptions {
   std::string name = "lenet";       ///< of model_kinds()
   std::string dtype = "float32";    ///< float32 | float64
   std::string device = "cpu";       ///< see device_of_rank()
-  int64_t width = 256;              ///< mlp: of the hidden layers; gpt: of a word
+  int64_t width = 256;              ///< mlp: of the hidden layers; gru, lstm: of the state; gpt: of a word
   int64_t hidden_layers = 2;        ///< mlp
   int64_t blocks = 1;               ///< resnet: a stage; gpt
   int64_t layers = 64;              ///< residual: which may be in parallel, along mesh.layer
   int64_t channels = 8;             ///< residual, convnet
   int64_t conv_layers = 2;          ///< convnet
   std::string activation = "relu";  ///< convnet: relu | sigmoid | tanh
+  int64_t stacked = 1;              ///< gru, lstm: layers
+  bool bidirectional = false;       ///< gru, lstm
+  int64_t longest_memory = 0;       ///< gru, lstm: see layer_parallel::RecurrentOptions
+  int64_t step_inputs = 1;          ///< gru, lstm: numbers of an image that a time step takes
   std::filesystem::path path = "";  ///< torchscript: the file
   int64_t heads = 12;               ///< gpt, which `plan` alone knows
   int64_t sequence = 1024;          ///< gpt: words
@@ -68,7 +75,15 @@ struct StageOptions {
 };
 void visit(StageOptions& pipeline, OptionVisitor& visitor);
 
-/// How the layers of model residual are in parallel; see layer_parallel::LayerParallelOptions.
+/// From which epoch on there are how many iterations in place of LayerOptions'; lists of one length.
+struct IterationSchedule {
+  std::vector<int64_t> epochs = {};
+  std::vector<int> forward = {};
+  std::vector<int> backward = {};
+};
+void visit(IterationSchedule& schedule, OptionVisitor& visitor);
+
+/// How the layers of model residual, or the time steps of gru and lstm, are in parallel; see layer_parallel::LayerParallelOptions, RecurrentOptions.
 struct LayerOptions {
   double final_time = 4;
   int levels = 2;
@@ -77,6 +92,9 @@ struct LayerOptions {
   int backward_iterations = 1;
   int relaxations = 0;
   bool recompute = false;
+  std::string coarse_cell = "frozen_gates";
+  IterationSchedule schedule;
+  layer_parallel::DetectorOptions detector;
 };
 void visit(LayerOptions& layers, OptionVisitor& visitor);
 

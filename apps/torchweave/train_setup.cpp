@@ -25,10 +25,13 @@
 #include <tw/base/random.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/data/adding_problem.hpp>
 #include <tw/data/image_dataset.hpp>
 #include <tw/data/regression.hpp>
 #include <tw/data/sharded_dataset.hpp>
+#include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/layer_parallel/sequence_model.hpp>
 #include <tw/models/residual.hpp>
 #include <tw/mpi/environment.hpp>
 #include <tw/pipeline/pipeline.hpp>
@@ -70,13 +73,16 @@ Callable shaped(Callable model, const std::vector<int64_t>& shape) {
   return model;
 }
 
+layer_parallel::MgritOptions solver_options(const LayerOptions& layers, int iterations) {
+  return {.iterations = iterations, .cycle = {.relaxations = layers.relaxations}};
+}
+
 layer_parallel::LayerParallelOptions network_options(const LayerOptions& layers, int64_t seed) {
-  const layer_parallel::CycleOptions cycle{.relaxations = layers.relaxations};
   return {.final_time = layers.final_time,
           .levels = layers.levels,
           .coarsening = layers.coarsening,
-          .forward = {.iterations = layers.forward_iterations, .cycle = cycle},
-          .backward = {.iterations = layers.backward_iterations, .cycle = cycle},
+          .forward = solver_options(layers, layers.forward_iterations),
+          .backward = solver_options(layers, layers.backward_iterations),
           .recompute = layers.recompute,
           .seed = static_cast<uint64_t>(seed)};
 }
@@ -92,6 +98,38 @@ std::shared_ptr<layer_parallel::LayerParallel> make_residual(const TrainConfig& 
                                          block([=] { return models::ResidualLayer(channels); }, config.model.layers),
                                          block([=] { return models::residual_closing(channels, (height / 2) * (width / 2), mnist_classes); }, 1)},
       network_options(config.layer_parallel, config.run.seed));
+}
+
+std::vector<layer_parallel::IterationStage> stages_of(const IterationSchedule& schedule) {
+  std::vector<layer_parallel::IterationStage> stages;
+  for (size_t i = 0; i < schedule.epochs.size(); ++i) stages.push_back({schedule.epochs[i], {schedule.forward[i], schedule.backward[i]}});
+  return stages;
+}
+
+std::shared_ptr<layer_parallel::SequenceModel> make_sequence_model(const TrainConfig& config, const Batch& sample, const Communicator& comm) {
+  using namespace layer_parallel;
+  const bool images = config.data.kind == "mnist";
+  const at::Tensor& inputs = sample.inputs;  // [1, steps] or [1, steps, numbers]
+  if (!images && inputs.dim() != 2 && inputs.dim() != 3) {
+    throw Error(concat("model ", config.model.name, " takes sequences, [steps] or [steps, numbers], but these are ", inputs.sizes().slice(1)));
+  }
+  const int64_t step_inputs = images ? config.model.step_inputs : inputs.dim() == 3 ? inputs.size(2) : 1;
+  if (inputs.numel() % step_inputs != 0)
+    throw Error(concat("model.step_inputs must divide the ", inputs.numel(), " numbers of an image, got ", step_inputs));
+  const LayerOptions& layers = config.layer_parallel;
+  const RecurrentOptions options{.cell = config.model.name == "gru" ? Cell::gru : Cell::lstm,
+                                 .input_size = step_inputs,
+                                 .hidden_size = config.model.width,
+                                 .layers = config.model.stacked,
+                                 .bidirectional = config.model.bidirectional,
+                                 .coarse_cell = layers.coarse_cell == "implicit" ? CoarseCell::implicit : CoarseCell::frozen_gates,
+                                 .levels = layers.levels,
+                                 .coarsening = layers.coarsening,
+                                 .forward = solver_options(layers, layers.forward_iterations),
+                                 .backward = solver_options(layers, layers.backward_iterations),
+                                 .longest_memory = config.model.longest_memory,
+                                 .seed = static_cast<uint64_t>(config.run.seed)};
+  return std::make_shared<SequenceModel>(comm, options, images ? std::vector<int64_t>{mnist_classes} : sample.targets.sizes().slice(1).vec());
 }
 
 Callable make_model(const TrainConfig& config, const Dataset& dataset) {
@@ -147,7 +185,7 @@ class OfDtype : public ModelOverModel {
   at::Tensor forward(const at::Tensor& inputs) override { return inner()->forward(inputs.to(dtype_)); }
   void pass(const TrainingPass& pass) override {
     const at::Tensor inputs = pass.inputs.to(dtype_);
-    inner()->pass({inputs, pass.targets, pass.loss, pass.weight, pass.number, pass.on_loss});
+    inner()->pass({inputs, pass.targets, pass.loss, pass.weight, pass.number, pass.epoch, pass.on_loss});
   }
 
  private:
@@ -197,6 +235,13 @@ class FirstSamples : public Dataset {
 
 std::shared_ptr<const Dataset> open_split(const DataOptions& options, Split split, int64_t samples) {
   std::shared_ptr<const Dataset> whole;
+  if (options.kind == "adding") {
+    const bool trains = split == Split::train;
+    constexpr uint64_t of_training = 1;
+    constexpr uint64_t of_test = 2;
+    const int64_t all = trains ? 10000 : 1000;
+    return std::make_shared<TensorDataset>(make_adding_problem(samples > 0 ? samples : all, options.steps, trains ? of_training : of_test));
+  }
   if (options.kind == "mnist") {
     whole = std::make_shared<ImageDataset>(load_mnist(options.directory, split));
   } else {
@@ -280,8 +325,18 @@ TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData dat
   setup.objective = images ? train::classification() : train::regression();
   torch::manual_seed(static_cast<uint64_t>(config.run.seed));
   if (find_model_kind(config.model.name)->has_layers_in_parallel) {
-    setup.layers = make_residual(config, first_samples(*setup.train_set, 1).inputs, mesh["layer"]);
-    setup.model = train::model_of(setup.layers);
+    const Batch sample = first_samples(*setup.train_set, 1);
+    const auto take = [&](const auto& network) {
+      setup.layers = network;
+      setup.iterations = std::make_shared<layer_parallel::IterationControl>(network, network, stages_of(config.layer_parallel.schedule),
+                                                                            config.layer_parallel.detector);
+      setup.model = train::model_of(setup.iterations);
+    };
+    if (config.model.name == "residual") {
+      take(make_residual(config, sample.inputs, mesh["layer"]));
+    } else {
+      take(make_sequence_model(config, sample, mesh["layer"]));
+    }
   } else if (config.model.name == "torchscript") {
     setup.model = train::load_torchscript(config.model.path);
   } else {

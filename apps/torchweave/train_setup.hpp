@@ -16,8 +16,9 @@ namespace tw {
 class Environment;
 }
 namespace tw::layer_parallel {
-class LayerParallel;
-}
+class IteratedNetwork;
+class IterationControl;
+}  // namespace tw::layer_parallel
 
 namespace tw::tool {
 
@@ -40,8 +41,9 @@ struct TrainSetup {
   train::Model model;
   train::Objective objective;
   std::unique_ptr<torch::optim::Optimizer> optimizer;
-  std::shared_ptr<layer_parallel::LayerParallel> layers;  ///< the model, if its layers are in parallel
-  std::string explanation;                                ///< on rank 0, why its stages are what they are, if it has any
+  std::shared_ptr<layer_parallel::IteratedNetwork> layers;       ///< the model, if its layers or time steps are in parallel
+  std::shared_ptr<layer_parallel::IterationControl> iterations;  ///< of these
+  std::string explanation;                                       ///< on rank 0, why its stages are what they are, if it has any
 };
 
 /// The axes that the configuration asks for, over these ranks, laid out by their nodes. Collective.

@@ -54,5 +54,5 @@ int main(int argc, char** argv) {
     mean += (loss.item<double>() - mean) / std::min(update, 20);
     if (world.rank() == 0 && (update % 100 == 0 || update == updates)) std::printf("update %d: mean squared error %.4f\n", update, mean);
   }
-  if (world.rank() == 0) std::printf("%s", gru.report()[0].forward.describe().c_str());
+  if (world.rank() == 0) std::printf("%s", gru.report().blocks[0].forward.describe().c_str());
 }

@@ -40,7 +40,20 @@ const Refused refused[] = {
     {{"data.kind=regression", "model.name=mlp", "data.shift=1"},
      {"--set: data.shift and data.flip are for images, but data.kind is \"regression\"; the nearest that will do is 0 and false"}},
     {{"mesh.layer=2"},
-     {"--set: mesh.layer is for model.name = \"residual\", whose layers can be in parallel, not for \"lenet\"; the nearest that will do is 1"}},
+     {"--set: mesh.layer is for model.name = \"residual\" or \"gru\" or \"lstm\", whose layers or time steps can be in parallel, not for \"lenet\"; "
+      "the "
+      "nearest that will do is 1"}},
+    {{"model.name=gru", "layer_parallel.forward_iterations=0"},
+     {"default: layer_parallel.backward_iterations and layer_parallel.forward_iterations are both 0, for serial, or both positive; the nearest that "
+      "will do is 1 and 1"}},
+    {{"model.name=gru", "layer_parallel.schedule.epochs=[1, 2]", "layer_parallel.schedule.forward=[1, 2]"},
+     {"--set: layer_parallel.schedule.epochs has 2 entries, layer_parallel.schedule.forward 2, and backward 0; the nearest that will do is as many "
+      "in "
+      "each"}},
+    {{"model.name=gru", "layer_parallel.detector.bound=0"},
+     {"--set: layer_parallel.detector.bound must be positive, got 0; the nearest that will do is 1e-4"}},
+    {{"data.kind=adding"},
+     {"default: model.name is \"lenet\", which takes images, but data.kind is \"adding\"; the nearest that will do is \"mlp\""}},
     {{"mesh.stage=2", "model.name=residual"},
      {"--set: mesh.stage is not for model.name = \"residual\", which is not cut into stages; the nearest that will do is 1"}},
     {{"mesh.stage=2", "strategy.name=sharded"},
@@ -93,14 +106,17 @@ struct InVain {
 };
 
 const InVain in_vain[] = {
-    {{"model.width=3"}, {"--set: model.width has no effect with model.name = \"lenet\"; it is for \"mlp\""}},
+    {{"model.width=3"}, {"--set: model.width has no effect with model.name = \"lenet\"; it is for \"mlp\" or \"gru\" or \"lstm\""}},
     {{"model.width=3", "model.name=mlp"}, {}},
     {{"batch_size=3", "global_batch=4"}, {"--set: batch_size has no effect with global_batch = 4; it is for 0"}},
     {{"pipeline.schedule=gpipe"}, {"--set: pipeline.schedule has no effect with mesh.stage = 1"}},
     {{"pipeline.schedule=gpipe", "mesh.stage=2"}, {}},
     {{"schedule.final_factor=0.5", "schedule.decay=step"},
      {"--set: schedule.final_factor has no effect with schedule.decay = \"step\"; it is for \"cosine\""}},
-    {{"layer_parallel.levels=3"}, {"--set: layer_parallel.levels has no effect with model.name = \"lenet\"; it is for \"residual\""}},
+    {{"layer_parallel.levels=3"},
+     {"--set: layer_parallel.levels has no effect with model.name = \"lenet\"; it is for \"residual\" or \"gru\" or \"lstm\""}},
+    {{"model.name=gru", "layer_parallel.recompute=true"},
+     {"--set: layer_parallel.recompute has no effect with model.name = \"gru\"; it is for \"residual\""}},
     {{"strategy.period=3"},
      {"--set: strategy.period has no effect with strategy.name = \"data\"; it is for \"local_sgd\" or \"diloco\" or \"parameter_server\""}},
     {{"strategy.period=3", "strategy.name=local_sgd"}, {}},  // whatever the algorithm, which has itself no effect

@@ -23,6 +23,21 @@ void expect_error(const Call& call, const std::string& problem) {
   }
 }
 
+TEST(AddingProblem, WantsTheSumOfTwoMarkedNumbers) {
+  const tw::TensorDataset problem = tw::make_adding_problem(200, 21, 3);
+  const auto batch = problem.batch(Indices{0, 1, 199});
+  EXPECT_EQ(batch.inputs.sizes(), (Indices{3, 21, 2}));
+  EXPECT_EQ(batch.targets.sizes(), (Indices{3, 1}));
+  const auto numbers = batch.inputs.select(-1, 0);
+  const auto marks = batch.inputs.select(-1, 1);
+  EXPECT_TRUE((numbers * marks).sum(1, /*keepdim=*/true).allclose(batch.targets));
+  EXPECT_TRUE(marks.narrow(1, 0, 10).sum(1).equal(torch::ones({3}))) << "one in each half";
+  EXPECT_TRUE(marks.narrow(1, 10, 11).sum(1).equal(torch::ones({3})));
+  EXPECT_TRUE(problem.batch(Indices{1}).inputs.equal(tw::make_adding_problem(2, 21, 3).batch(Indices{1}).inputs)) << "whatever their number";
+  EXPECT_FALSE(problem.batch(Indices{1}).inputs.equal(tw::make_adding_problem(2, 21, 4).batch(Indices{1}).inputs));
+  EXPECT_THROW((void)tw::make_adding_problem(1, 1, 3), tw::ContractError);
+}
+
 TEST(TensorDataset, GathersRowsOfAnyDtype) {
   for (const auto dtype : {torch::kBool, torch::kByte, torch::kLong, torch::kHalf, torch::kBFloat16, torch::kDouble, torch::kComplexFloat}) {
     const auto inputs = (torch::rand({5, 2, 3}) * 9).to(dtype);

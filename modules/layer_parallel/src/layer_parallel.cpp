@@ -15,6 +15,7 @@
 #include <tw/tensor/autograd_node.hpp>
 #include <tw/tensor/generator.hpp>
 
+#include "iterated_network.hpp"
 #include "named_layer.hpp"
 #include "network.hpp"
 #include "states.hpp"
@@ -77,6 +78,7 @@ void LayerParallelOptions::validate() const {
   LevelOptions{levels, coarsening, min_coarse}.validate();
   forward.validate();
   backward.validate();
+  TW_EXPECTS((forward.iterations == 0) == (backward.iterations == 0), "either both directions are serial, with no iterations, or neither");
   TW_EXPECTS(guess == Guess::zero || (forward.residuals && backward.residuals), "a guess of the pass before needs residuals");
 }
 
@@ -258,14 +260,16 @@ at::Tensor LayerParallel::forward(const at::Tensor& input) { return forward(Stat
 
 State LayerParallel::forward(const State& input, const State& extras) { return impl_->forward(input, extras); }
 
-void LayerParallel::set_iterations(int forward, int backward) {
-  TW_EXPECTS(forward >= 1 && backward >= 1, "iterations must be at least 1, are ", forward, " and ", backward);
+void LayerParallel::set_iterations(Iterations iterations) {
+  expect_iterations(impl_->comm_, iterations);
   for (Impl::Part& part : impl_->parts_) {
-    if (part.ode) part.ode->set_iterations(forward, backward);
+    if (part.ode) part.ode->set_iterations(iterations);
   }
-  impl_->options_.forward.iterations = forward;
-  impl_->options_.backward.iterations = backward;
+  impl_->options_.forward.iterations = iterations.forward;
+  impl_->options_.backward.iterations = iterations.backward;
 }
+
+Iterations LayerParallel::iterations() const { return {impl_->options_.forward.iterations, impl_->options_.backward.iterations}; }
 
 void LayerParallel::set_calls(int64_t number) {
   for (Impl::Part& part : impl_->parts_) {
@@ -278,10 +282,7 @@ void LayerParallel::pass(const TrainingPass& pass) {
   TrainedModel::pass(pass);
 }
 
-void LayerParallel::tell_phases(OnPhase on_phase) {
-  if (!on_phase) return observe({});
-  observe([on_phase = std::move(on_phase)](const char* name, int /*level*/, auto begin, auto end) { on_phase(name, begin, end); });
-}
+void LayerParallel::tell_phases(OnPhase on_phase) { observe(without_levels(std::move(on_phase))); }
 
 void LayerParallel::observe(PhaseObserver observer) { impl_->observer_ = std::move(observer); }
 
@@ -311,13 +312,5 @@ void LayerParallel::train(bool on) {
 
 const Communicator& LayerParallel::comm() const noexcept { return impl_->comm_; }
 const LayerParallelOptions& LayerParallel::options() const noexcept { return impl_->options_; }
-
-std::ostream& operator<<(std::ostream& out, const NetworkReport& report) {
-  for (const auto& block : report.blocks) {
-    out << "block " << block.name << ", forward: " << block.forward.describe() << "block " << block.name
-        << ", backward: " << block.backward.describe() << "  modelled speed-up " << block.modelled_speed_up << '\n';
-  }
-  return out << "forward " << 1e3 * report.forward.count() << " ms, backward " << 1e3 * report.backward.count() << " ms\n";
-}
 
 }  // namespace tw::layer_parallel

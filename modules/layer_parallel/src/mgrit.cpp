@@ -282,7 +282,10 @@ void add_costs(Report& to, const Report& other) {
   }
   to.bytes += other.bytes;
   to.last_relaxation += other.last_relaxation;
+  to.waited += other.waited;
 }
+
+LevelPlan serial(const LevelPlan& plan) { return {{{.steps = plan.level(0).steps}}, plan.cuts(), plan.owner()}; }
 
 Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, const MgritFinish& finish,
                  const PhaseObserver& observer, Propagator& propagator, const State& origin, const State& guess) {
@@ -293,8 +296,8 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
   fas.set_guess(guess);
   const auto judge = [&](size_t iteration, const at::Tensor& figures) {
     report.residuals[iteration] = figures[0].item<double>();
-    report.diverged = has_grown({report.residuals.begin(), report.residuals.begin() + static_cast<int64_t>(iteration) + 1},
-                                fas.rounding() * figures[1].item<double>());
+    report.rounding = fas.rounding() * figures[1].item<double>();
+    report.diverged = has_grown({report.residuals.begin(), report.residuals.begin() + static_cast<int64_t>(iteration) + 1}, report.rounding);
   };
   // Where nothing depends on them, residuals are put together at the end, so that no rank waits for all others after an iteration.
   const bool decides = options.tolerance > 0 || options.on_divergence != OnDivergence::report;
@@ -332,8 +335,7 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
   report.converged = plan.levels() == 1 || (finite && below);
   report.diverged = !report.converged && (report.diverged || !finite);
   if (report.diverged && options.on_divergence == OnDivergence::serial) {
-    const LevelPlan serial({{.steps = plan.level(0).steps}}, plan.cuts(), plan.owner());
-    solution = iterate(comm, serial, options, finish, observer, propagator, origin, {});
+    solution = iterate(comm, serial(plan), options, finish, observer, propagator, origin, {});
     add_costs(report, solution.report);
     report.serial = true;
     report.converged = is_finite(comm, solution.points);
@@ -351,7 +353,7 @@ void visit(MgritOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, TemporalNorm>> norms{{"one", TemporalNorm::one}, {"two", TemporalNorm::two}, {"max", TemporalNorm::max}};
   const std::vector<std::pair<std::string, OnDivergence>> reactions{
       {"report", OnDivergence::report}, {"more_iterations", OnDivergence::more_iterations}, {"serial", OnDivergence::serial}};
-  visitor.field("iterations", options.iterations, count_from(1), {.meaning = "at most"});
+  visitor.field("iterations", options.iterations, count_from(0), {.meaning = "at most; 0: all steps one after the other"});
   visitor.field("tolerance", options.tolerance, {.least = 0}, {.meaning = "stop after an iteration whose residual is below; 0: make all"});
   visitor.group("cycle", options.cycle);
   visit_field(visitor, "weights", options.weights, {.least = 0, .most = 2, .above = true}, {.meaning = "w of C-relaxations, by level"});
@@ -396,8 +398,16 @@ Mgrit::Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, Mgr
   TW_EXPECTS(plan_.ranks() == comm.size(), "the plan is for ", plan_.ranks(), " ranks, not for the ", comm.size(), " of ", comm.name());
 }
 
+void Mgrit::set_iterations(int iterations) {
+  TW_EXPECTS(iterations >= 0, "iterations must be at least 0, got ", iterations);
+  options_.iterations = iterations;
+}
+
 Solution Mgrit::solve(Propagator& propagator, const State& origin, const State& guess) {
-  return releasing_others(comm_, [&] { return iterate(comm_, plan_, options_, finish_, observer_, propagator, origin, guess); });
+  return releasing_others(comm_, [&] {
+    if (options_.iterations == 0) return iterate(comm_, serial(plan_), options_, finish_, observer_, propagator, origin, {});
+    return iterate(comm_, plan_, options_, finish_, observer_, propagator, origin, guess);
+  });
 }
 
 }  // namespace tw::layer_parallel

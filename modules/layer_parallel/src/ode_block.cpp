@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/planning/level_prediction.hpp>
 #include <tw/tensor/tensor_copies.hpp>
 
 #include "c_states.hpp"
+#include "iterated_network.hpp"
 #include "states.hpp"
 
 namespace tw::layer_parallel {
@@ -76,15 +76,15 @@ OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const
       forward_(comm_, plan_, options.forward, observer_),
       backward_(reversed_comm_, reversed_plan_, options.backward, observer_) {}
 
-void OdeBlock::set_iterations(int forward, int backward) {
-  options_.forward.iterations = forward;
-  options_.backward.iterations = backward;
-  forward_ = Direction(comm_, plan_, options_.forward, observer_);
-  backward_ = Direction(reversed_comm_, reversed_plan_, options_.backward, observer_);
+void OdeBlock::set_iterations(Iterations iterations) {
+  options_.forward.iterations = iterations.forward;
+  options_.backward.iterations = iterations.backward;
+  forward_.set_iterations(iterations.forward);
+  backward_.set_iterations(iterations.backward);
 }
 
 OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, const PhaseObserver& observer)
-    : c_points_(plan.c_points_of(0, comm.rank())), is_serial_(plan.levels() == 1) {
+    : c_points_(plan.c_points_of(0, comm.rank())) {
   const MgritFinish finish{.last_c_relaxation = true};
   from_zero_ = std::make_unique<Mgrit>(comm, plan, options, finish);
   options.cycle.skip_downcycle = false;  // or a guess would not count
@@ -92,9 +92,13 @@ OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, 
   for (Mgrit* solver : {from_zero_.get(), from_guess_.get()}) solver->observe(observer);
 }
 
-// A serial solution has all points.
+void OdeBlock::Direction::set_iterations(int iterations) {
+  for (Mgrit* solver : {from_zero_.get(), from_guess_.get()}) solver->set_iterations(iterations);
+}
+
+// Of a single level there are none.
 State OdeBlock::Direction::c_points(const Solution& solution) const {
-  if (is_serial_) return {};
+  if (from_zero_->plan().levels() == 1) return {};
   return rows(solution.points, (c_points_.first - solution.first) / solution.spacing, c_points_.count, c_points_.spacing / solution.spacing);
 }
 
@@ -175,12 +179,6 @@ State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<a
   return pass.front ? beside_the_grid(*pass.front, solution.end) : solution.end;
 }
 
-double OdeBlock::modelled_speed_up() const {
-  const auto pass = [](const MgritOptions& o) {
-    const bool waits_for_residuals = o.tolerance > 0 || o.on_divergence != OnDivergence::report;
-    return PassOptions{.cycle = o.cycle, .iterations = o.iterations, .residuals = waits_for_residuals};
-  };
-  return predict(plan_, pass(options_.forward), pass(options_.backward), {.serial_layers = front_ + back_}).speed_up;
-}
+double OdeBlock::modelled_speed_up() const { return layer_parallel::modelled_speed_up(plan_, options_.forward, options_.backward, front_ + back_); }
 
 }  // namespace tw::layer_parallel

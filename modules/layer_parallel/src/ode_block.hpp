@@ -27,8 +27,8 @@ class OdeBlock {
   Rank last_rank() const { return Rank(plan_.home(0, plan_.level(0).steps)); }
   /// The rank that has layer `index`; none where there is no such layer.
   std::optional<Rank> rank_of_layer(int64_t index) const;
-  /// Collective.
-  void set_iterations(int forward, int backward);
+  /// On all ranks alike.
+  void set_iterations(Iterations iterations);
 
   /// What a pass leaves for its backward pass.
   struct Pass;
@@ -55,13 +55,13 @@ class OdeBlock {
     Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, const PhaseObserver& observer);
     /// Collective. @param guess previous: from the solution before, where that has states like `state`.
     Solution solve(Propagator& propagator, const State& state, Guess guess);
+    void set_iterations(int iterations);
     const Report& report() const noexcept { return report_; }
 
    private:
     State c_points(const Solution& solution) const;
 
     LevelPlan::Points c_points_;  // of this rank
-    bool is_serial_;              // a single level
     std::unique_ptr<Mgrit> from_zero_;
     std::unique_ptr<Mgrit> from_guess_;
     State before_;  // the solution before, at C-points

@@ -23,6 +23,7 @@
 #include <tw/tensor/generator.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
+#include "iterated_network.hpp"
 #include "states.hpp"
 #include "time_block.hpp"
 
@@ -32,6 +33,16 @@ namespace {
 LevelOptions level_options(const RecurrentOptions& options) { return {options.levels, options.coarsening, options.min_coarse}; }
 
 std::string described(const at::Tensor& tensor) { return describe({tensor}); }
+
+/// Sets the biases of the gates by which a state stays: sigmoid(b) = 1 - 1/t for times t that are uniform between 2 and the longest. Of an lstm, what
+/// comes in gets the rest.
+void remember(const at::Tensor& bias, const RecurrentOptions& options) {
+  const at::NoGradGuard no_grad;
+  const int64_t width = options.hidden_size;
+  const at::Tensor stays = at::empty({width}, bias.options()).uniform_(1, static_cast<double>(options.longest_memory) - 1).log();
+  bias.narrow(0, width, width).copy_(stays);
+  if (options.cell == Cell::lstm) bias.narrow(0, 0, width).copy_(-stays);
+}
 
 /// A matrix [rows, width] of any leading dimensions.
 at::Tensor flat(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
@@ -55,6 +66,8 @@ void visit(RecurrentOptions& options, OptionVisitor& visitor) {
   options.min_coarse = levels.min_coarse;
   visitor.group("forward", options.forward);
   visitor.group("backward", options.backward);
+  visitor.field("longest_memory", options.longest_memory, count_from(0),
+                {.meaning = "that the first weights of a gru or an lstm have; 0: as torch::nn draws them", .unit = "steps"});
   visitor.field("seed", options.seed, Bounds{}, {.meaning = "of initial values"});
 }
 
@@ -63,6 +76,9 @@ void RecurrentOptions::validate() const {
   level_options(*this).validate();
   forward.validate();
   backward.validate();
+  TW_EXPECTS((forward.iterations == 0) == (backward.iterations == 0), "either both directions are serial, with no iterations, or neither");
+  TW_EXPECTS(longest_memory == 0 || (longest_memory > 2 && bias && cell != Cell::rnn),
+             "longest_memory is for gates with biases, and more than 2 steps");
 }
 
 class Recurrent::Impl {
@@ -70,10 +86,15 @@ class Recurrent::Impl {
   Impl(const Communicator& of, const RecurrentOptions& chosen) : comm(of.dup()), reversed(comm.split(0, -comm.rank())), options(chosen) {
     expect_same_on_all_ranks(comm, "the options of a Recurrent", value_lines(options));
     options.validate();
-    reports.resize(static_cast<size_t>(options.layers * directions()));
+    for (int64_t layer = 0; layer < options.layers; ++layer) {
+      for (int64_t direction = 0; direction < directions(); ++direction) report.blocks.emplace_back().name = suffix(layer, direction);
+    }
   }
 
   int64_t directions() const { return options.bidirectional ? 2 : 1; }
+  /// As torch::nn names parameters.
+  static std::string suffix(int64_t layer, int64_t direction) { return concat('l', layer, direction == 1 ? "_reverse" : ""); }
+  void set_iterations(Iterations iterations);
 
   /// The grids of both directions of time.
   struct Grids {
@@ -85,11 +106,14 @@ class Recurrent::Impl {
     Grids& found = all_grids_[steps];
     if (found.onward) return found;
     std::vector<int64_t> cuts = TimeGrid::cuts_of(steps, comm.size(), level_options(options));
-    found.onward = std::make_unique<TimeGrid>(comm, reversed, cuts, level_options(options), options.forward, options.backward);
+    const auto tell = [this](const char* name, int level, auto begin, auto end) {
+      if (observer) observer(name, level, begin, end);
+    };
+    found.onward = std::make_unique<TimeGrid>(comm, reversed, cuts, level_options(options), options.forward, options.backward, tell);
     if (!options.bidirectional) return found;
     std::reverse(cuts.begin(), cuts.end());
     for (int64_t& cut : cuts) cut = steps - cut;
-    found.back = std::make_unique<TimeGrid>(reversed, comm, cuts, level_options(options), options.forward, options.backward);
+    found.back = std::make_unique<TimeGrid>(reversed, comm, cuts, level_options(options), options.forward, options.backward, tell);
     return found;
   }
 
@@ -104,14 +128,28 @@ class Recurrent::Impl {
 
   const Communicator comm;
   const Communicator reversed;
-  const RecurrentOptions options;
-  std::vector<LayerReport> reports;
+  RecurrentOptions options;
+  NetworkReport report;
+  PhaseObserver observer;
 
  private:
   at::Tensor passes(const TimeGrid& grid, const at::Tensor& lengths, const at::Tensor& like) const;
 
   std::map<int64_t, Grids> all_grids_;  // by steps
 };
+
+void Recurrent::Impl::set_iterations(Iterations iterations) {
+  expect_iterations(comm, iterations);
+  options.forward.iterations = iterations.forward;
+  options.backward.iterations = iterations.backward;
+  for (auto& [steps, grids] : all_grids_) {
+    for (TimeGrid* grid : {grids.onward.get(), grids.back.get()}) {
+      if (grid == nullptr) continue;
+      grid->forward().set_iterations(iterations.forward);
+      grid->backward().set_iterations(iterations.backward);
+    }
+  }
+}
 
 // 1 where time passes: of a grid that goes back, sequences come after what fills them up. [steps, batch, 1]; undefined: everywhere
 at::Tensor Recurrent::Impl::passes(const TimeGrid& grid, const at::Tensor& lengths, const at::Tensor& like) const {
@@ -146,7 +184,8 @@ Recurrent::Impl::LayerOutput Recurrent::Impl::run(TimeGrid& grid, const LayerWei
       pass->inputs = products;
       pass->passes = passes(grid, lengths, products);
       TimeResult result = run_forward(grid, *pass, detached(start), recorded);
-      reports[index].forward = result.report;
+      report.blocks[index].forward = result.report;
+      report.blocks[index].modelled_speed_up = modelled_speed_up(grid.plan(), options.forward, options.backward, 0);
       at::Tensor outputs = pass->passes.defined() ? result.outputs * pass->passes : result.outputs;
       std::vector<at::Tensor> all{outputs.narrow(0, 0, steps_here)};
       for (size_t i = 0; i < start.size(); ++i) {
@@ -161,6 +200,7 @@ Recurrent::Impl::LayerOutput Recurrent::Impl::run(TimeGrid& grid, const LayerWei
   };
   const auto backward = [this, &grid, pass, block = block.detach(), weight_ih = weights.weight_ih.detach(), first, steps_here, index,
                          biased = options.bias](const std::vector<at::Tensor>& cotangents) {
+    const Stopwatch watch;
     return releasing_others(grid.comm(), [&] {
       TW_EXPECTS(!at::GradMode::is_enabled(), "gradients of recurrent layers in parallel cannot be differentiated again: create_graph must be false");
       const int64_t fill = pass->inputs.size(0) - steps_here;
@@ -168,7 +208,7 @@ Recurrent::Impl::LayerOutput Recurrent::Impl::run(TimeGrid& grid, const LayerWei
       if (fill > 0) outputs = at::constant_pad_nd(outputs, {0, 0, 0, 0, 0, fill});
       if (pass->passes.defined()) outputs = outputs * pass->passes;
       const TimeGradient gradient = run_backward(grid, *pass, outputs, State(cotangents.begin() + 1, cotangents.end()));
-      reports[index].backward = gradient.report;
+      report.blocks[index].backward = gradient.report;
       const at::Tensor of_inputs = gradient.of_inputs.narrow(0, 0, steps_here);
       const at::Tensor of_products = flat(gradient.of_products);
       const at::Tensor rows = flat(of_inputs);
@@ -186,6 +226,7 @@ Recurrent::Impl::LayerOutput Recurrent::Impl::run(TimeGrid& grid, const LayerWei
         result[i] = result[i].contiguous();
         allreduce(grid.comm(), result[i], ReduceOp::sum);
       }
+      report.backward += watch.elapsed();
       return result;
     });
   };
@@ -204,12 +245,13 @@ Recurrent::Recurrent(const Communicator& comm, const RecurrentOptions& options) 
   };
   for (int64_t layer = 0; layer < options.layers; ++layer) {
     for (int64_t direction = 0; direction < impl_->directions(); ++direction) {
-      const std::string suffix = concat("_l", layer, direction == 1 ? "_reverse" : "");
+      const std::string suffix = '_' + Impl::suffix(layer, direction);
       add("weight_ih" + suffix, {rows, layer == 0 ? options.input_size : impl_->directions() * options.hidden_size});
       add("weight_hh" + suffix, {rows, options.hidden_size});
       if (!options.bias) continue;
       add("bias_ih" + suffix, {rows});
       add("bias_hh" + suffix, {rows});
+      if (options.longest_memory > 0) remember(named_parameters()["bias_ih" + suffix], options);
     }
   }
 }
@@ -224,6 +266,8 @@ Recurrent::Range Recurrent::block(int64_t steps) {
 RecurrentOutput Recurrent::forward(const at::Tensor& block, int64_t steps, const RecurrentStart& start) {
   const RecurrentOptions& o = impl_->options;
   const auto [begin, end] = this->block(steps);
+  const Stopwatch watch;
+  if (at::GradMode::is_enabled()) impl_->report.backward = Seconds(0);
   return releasing_others(impl_->comm, [&, here = end - begin]() -> RecurrentOutput {
     TW_EXPECTS(block.defined() && block.dim() == 3 && block.size(0) == here && block.size(2) == o.input_size, "the block is ", described(block),
                ", of ", steps, " steps rank ", impl_->comm.rank(), " has ", here, ": [", here, ", batch, ", o.input_size, "]");
@@ -251,7 +295,7 @@ RecurrentOutput Recurrent::forward(const at::Tensor& block, int64_t steps, const
       std::vector<at::Tensor> outputs;
       for (int64_t direction = 0; direction < impl_->directions(); ++direction) {
         const int64_t index = layer * impl_->directions() + direction;
-        const std::string suffix = concat("_l", layer, direction == 1 ? "_reverse" : "");
+        const std::string suffix = '_' + Impl::suffix(layer, direction);
         Impl::LayerWeights weights{parameters["weight_ih" + suffix], parameters["weight_hh" + suffix], {}, {}};
         if (o.bias) {
           weights.bias_ih = parameters["bias_ih" + suffix];
@@ -267,6 +311,7 @@ RecurrentOutput Recurrent::forward(const at::Tensor& block, int64_t steps, const
       }
       sequence = outputs.size() == 1 ? outputs[0] : at::cat(outputs, -1);
     }
+    impl_->report.forward = watch.elapsed();
     return {sequence, at::stack(ends[0]), o.cell == Cell::lstm ? at::stack(ends[1]) : at::Tensor()};
   });
 }
@@ -289,7 +334,10 @@ void copy_parameters(const torch::nn::Module& from, const torch::nn::Module& to)
 void Recurrent::load(const torch::nn::Module& module) { copy_parameters(module, *this); }
 void Recurrent::store(torch::nn::Module& module) const { copy_parameters(*this, module); }
 
-std::vector<Recurrent::LayerReport> Recurrent::report() const { return impl_->reports; }
+void Recurrent::set_iterations(Iterations iterations) { impl_->set_iterations(iterations); }
+Iterations Recurrent::iterations() const { return {impl_->options.forward.iterations, impl_->options.backward.iterations}; }
+void Recurrent::observe(PhaseObserver observer) { impl_->observer = std::move(observer); }
+NetworkReport Recurrent::report() const { return impl_->report; }
 const RecurrentOptions& Recurrent::options() const noexcept { return impl_->options; }
 const Communicator& Recurrent::comm() const noexcept { return impl_->comm; }
 

@@ -34,7 +34,7 @@ std::string Report::describe() const {
     }
     out << '\n';
   }
-  out << "  last relaxation " << 1e3 * last_relaxation.count() << " ms; " << bytes << " bytes sent\n";
+  out << "  last relaxation " << 1e3 * last_relaxation.count() << " ms; waited " << 1e3 * waited.count() << " ms; " << bytes << " bytes sent\n";
   return std::move(out).str();
 }
 

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/empty_like.h>
 
+#include <tw/base/clock.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 
@@ -44,7 +45,9 @@ class Sweeper::Run {
   }
 
   const State& receive() {
+    const Stopwatch watch;
     wait_all(receives_);
+    s_.report_.waited += watch.elapsed();
     return incoming_;
   }
 

@@ -165,13 +165,15 @@ LevelPlan filled_plan(std::vector<int64_t> cuts, const LevelOptions& levels) {
 }  // namespace
 
 TimeGrid::TimeGrid(const Communicator& comm, const Communicator& reversed, std::vector<int64_t> cuts, const LevelOptions& levels,
-                   const MgritOptions& forward, const MgritOptions& backward)
+                   const MgritOptions& forward, const MgritOptions& backward, const PhaseObserver& observer)
     : comm_(comm),
       steps_(cuts.back()),
       plan_(filled_plan(std::move(cuts), levels)),
       reversed_plan_(mirrored(plan_)),
       forward_(std::make_unique<Mgrit>(comm, plan_, forward, MgritFinish{.last_c_relaxation = true})),
-      backward_(std::make_unique<Mgrit>(reversed, reversed_plan_, backward, MgritFinish{.last_c_relaxation = true})) {}
+      backward_(std::make_unique<Mgrit>(reversed, reversed_plan_, backward, MgritFinish{.last_c_relaxation = true})) {
+  for (Mgrit* solver : {forward_.get(), backward_.get()}) solver->observe(observer);
+}
 
 std::vector<int64_t> TimeGrid::cuts_of(int64_t steps, int ranks, const LevelOptions& levels) {
   std::vector<int64_t> cuts = level_plan(filled_up(steps, levels), ranks, levels, StepOwner::left).cuts();

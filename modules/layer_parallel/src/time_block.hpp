@@ -18,7 +18,7 @@ class TimeGrid {
  public:
   /// Collective. @param comm in the order of time @param reversed its ranks in the other order @param cuts where the ranks' steps begin, and the end
   TimeGrid(const Communicator& comm, const Communicator& reversed, std::vector<int64_t> cuts, const LevelOptions& levels, const MgritOptions& forward,
-           const MgritOptions& backward);
+           const MgritOptions& backward, const PhaseObserver& observer);
   /// Cuts of a sequence of `steps` in whole intervals, where there are enough.
   static std::vector<int64_t> cuts_of(int64_t steps, int ranks, const LevelOptions& levels);
 

@@ -256,7 +256,7 @@ TEST(Ode, RefusesWhatIsWrongOrDiffersBetweenRanks) {
   refused("at least one step", 1, 0, {});
   refused("final_time must be positive, got 0", 1, 8, {.final_time = 0});
   refused("levels must be at least 1", 1, 8, {.levels = 0});
-  refused("iterations must be at least 1", 1, 8, {.solver = {.iterations = 0}});
+  refused("iterations must be at least 0", 1, 8, {.solver = {.iterations = -1}});
   refused("2 costs for 8 steps", 1, 8, {.costs = {1, 1}});
   refused("costs must be at least 0", 1, 2, {.costs = {1, -1}});
   EXPECT_NE(error_of([] {

@@ -190,6 +190,66 @@ TEST(Recurrent, TakesSequencesShorterThanTheRanks) {
   EXPECT_LT(largest_error(options, 2), rounding);
 }
 
+// The theorem: 24 steps in intervals of 3 are exact after ceil((24 / 3 - 1) / (1 + nu)) iterations, and one more with skip; and not before.
+TEST(Recurrent, IsExactWhenTheFormulaSaysSo) {
+  for (const int relaxations : {0, 1}) {
+    for (const bool skip : {false, true}) {
+      const int enough = (7 + relaxations) / (1 + relaxations) + (skip ? 1 : 0);
+      RecurrentOptions options = small(Cell::gru);
+      options.coarsening = 3;
+      for (MgritOptions* direction : {&options.forward, &options.backward}) {
+        direction->iterations = enough;
+        direction->cycle = {.relaxations = relaxations, .skip_downcycle = skip};
+      }
+      EXPECT_LT(largest_error(options, 24), rounding) << relaxations << skip;
+      options.forward.iterations = enough - 1;
+      EXPECT_GT(largest_error(options, 24), rounding) << relaxations << skip;
+      options.forward.iterations = enough;
+      options.backward.iterations = enough - 1;
+      EXPECT_GT(largest_error(options, 24), rounding) << relaxations << skip;
+    }
+  }
+}
+
+// With a single iteration the adjoint is what the coarse cells predict, from the cotangents of all outputs. Where gates let go slowly, that is near.
+TEST(Recurrent, TheCoarseAdjointKnowsTheCotangentsOfTheOutputs) {
+  for (const Cell cell : {Cell::gru, Cell::lstm}) {
+    RecurrentOptions options = small(cell);
+    options.coarsening = 4;
+    options.longest_memory = 10000;
+    Recurrent net(world(), options);
+    net.to(torch::kDouble);
+    const auto [begin, end] = net.block(96);
+    torch::manual_seed(5);
+    const Tensor x = torch::randn({96, 3, 2}, torch::kDouble).narrow(0, begin, end - begin);
+    const auto gradient_of_first_states = [&](Iterations iterations) {
+      net.set_iterations(iterations);
+      const Tensor h = torch::zeros({1, 3, 5}, torch::kDouble).requires_grad_();
+      const Tensor c = torch::zeros({1, 3, 5}, torch::kDouble).requires_grad_();
+      net.forward(x, 96, {{}, h, c}).outputs.sum().backward();
+      return cell == Cell::lstm ? c.grad() : h.grad();
+    };
+    const Tensor expected = gradient_of_first_states({0, 0});
+    const Tensor found = gradient_of_first_states({24, 1});
+    EXPECT_LT((found - expected).norm().item<double>(), 0.05 * expected.norm().item<double>()) << static_cast<int>(cell);
+  }
+}
+
+TEST(Recurrent, MakesAllStepsInSeriesWhereThatIsWanted) {
+  for (const OnDivergence reaction : {OnDivergence::report, OnDivergence::serial}) {
+    RecurrentOptions options = small(Cell::lstm);
+    const bool diverges = reaction == OnDivergence::serial;
+    for (MgritOptions* direction : {&options.forward, &options.backward}) {
+      direction->iterations = diverges ? 3 : 0;
+      direction->on_divergence = reaction;
+    }
+    const double error = largest_error(options, 37);
+    if (!diverges) {
+      EXPECT_LT(error, rounding);
+    }
+  }
+}
+
 // A GRU as it is at first, of 96 steps: coarse steps with frozen gates are nearer to it than implicit ones, and each iteration helps.
 TEST(Recurrent, ConvergesBeforeItIsExact) {
   double before = 1e300;

@@ -35,6 +35,7 @@ class Trainer::Run {
   void apply(const std::vector<NamedShard>& shards);
   void begin_after(int64_t epochs);
   Summary run();
+  Figures evaluate(const Dataset& dataset);
 
  private:
   bool keeps_checkpoints() const { return options_.checkpoint.every_epochs > 0 || options_.checkpoint.every_steps > 0; }

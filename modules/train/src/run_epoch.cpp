@@ -46,10 +46,7 @@ void Trainer::Run::end_epoch(Seconds time) {
   report.train_loss = losses[0] / losses[1];
   const bool last = progress_.epoch == options_.epochs;
   if (test_.size() > 0 && (last || progress_.epoch % options_.evaluate_every == 0)) {
-    synchronize(ranks_.data, model_.buffers);
-    report.test = evaluate(ranks_.data, model_, objective_, test_);
-    if (ranks_.parts != nullptr) make_equal(*ranks_.parts, report.test);
-    progress_.test = report.test;
+    progress_.test = report.test = evaluate(test_);
     report.best = best_.judge(report, progress_);
     if (report.best && snapshots_) keep_best();
   }
@@ -60,6 +57,13 @@ void Trainer::Run::end_epoch(Seconds time) {
   notify(&Hook::on_end_epoch, report);
   const int64_t every = options_.checkpoint.every_epochs;
   if (!last && !stopped() && every > 0 && report.epoch % every == 0) save();
+}
+
+Figures Trainer::Run::evaluate(const Dataset& dataset) {
+  synchronize(ranks_.data, model_.buffers);
+  Figures figures = train::evaluate(ranks_.data, model_, objective_, dataset);
+  if (ranks_.parts != nullptr) make_equal(*ranks_.parts, figures);
+  return figures;
 }
 
 // Those of the first model along the data axis put it together.

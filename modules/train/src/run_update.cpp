@@ -80,7 +80,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
                     .one_backward = here == 0 || model_.trained->makes_one_backward_pass()};
   const auto pass_over_batch = [&](double weight) {
     if (here == 0) return pass_over_nothing(model_, on_loss);
-    model_.trained->pass({state_->batch.inputs, state_->batch.targets, objective_.loss, weight, number, on_loss});
+    model_.trained->pass({state_->batch.inputs, state_->batch.targets, objective_.loss, weight, number, progress_.epoch, on_loss});
   };
   in_device_memory([&] { strategy_->gather(share, pass_over_batch); },
                    [&] {

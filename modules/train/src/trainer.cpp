@@ -21,5 +21,6 @@ void Trainer::prepare(const std::vector<std::string>& names) { run_->prepare(nam
 void Trainer::apply(const std::vector<NamedShard>& shards) { run_->apply(shards); }
 void Trainer::begin_after(int64_t epochs) { run_->begin_after(epochs); }
 Summary Trainer::run() { return run_->run(); }
+Figures Trainer::evaluate(const Dataset& dataset) { return run_->evaluate(dataset); }
 
 }  // namespace tw::train

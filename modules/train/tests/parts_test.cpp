@@ -6,7 +6,9 @@
 
 #include <fstream>
 #include <tw/base/contract.hpp>
+#include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/layer_parallel/sequence_model.hpp>
 #include <tw/tensor/safetensors.hpp>
 
 namespace parts_test {
@@ -85,6 +87,36 @@ TEST(Parts, TrainLikeOneProcess) {
     for (size_t i = 0; i < expected.test.size(); ++i) {
       EXPECT_NEAR(summary.test[i].second, expected.test[i].second, tolerance * expected.test[i].second) << layers << ": " << expected.test[i].first;
     }
+  }
+}
+
+/// Sequences of 4 numbers, over time and data.
+TEST(Parts, SequencesTrainLikeOneProcess) {
+  const RecurrentOptions recurrent{.hidden_size = 6, .coarsening = 2, .min_coarse = 1, .forward = {.iterations = 4}, .backward = {.iterations = 4}};
+  const auto data = squares(31);
+  const auto trained = [&](const Mesh& mesh, const std::string& name, int64_t stop_at, Resume resume) {
+    const auto net = std::make_shared<SequenceModel>(mesh["layer"], recurrent, std::vector<int64_t>{1});
+    net->to(torch::kDouble);
+    const auto control = std::make_shared<IterationControl>(net, net, std::vector<IterationStage>{}, DetectorOptions{.every = 5});
+    const Model model = model_of(control);
+    torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
+    Options options = three_epochs(name);
+    options.checkpoint.every_epochs = 1;
+    options.resume = resume;
+    Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
+    Witness witness(stop_at);
+    trainer.add(witness);
+    return trainer.run();
+  };
+  const tw::Communicator alone = world().split(world().rank(), 0);
+  const auto expected =
+      trained(Mesh(alone, {{"data"}, {"layer", 1}}), tw::concat("sequences_alone_", world().rank()), tw::testing::never, Resume::fresh);
+  for (const int layers : lengths()) {
+    const Mesh mesh(world(), {{"data"}, {"layer", layers}});
+    EXPECT_FALSE(trained(mesh, "sequences", 8, Resume::fresh).finished);
+    const auto summary = trained(mesh, "sequences", tw::testing::never, Resume::resume);
+    EXPECT_EQ(summary.parameters, expected.parameters) << "each counted once";
+    EXPECT_NEAR(summary.test[0].second, expected.test[0].second, tolerance * expected.test[0].second) << layers;
   }
 }
 

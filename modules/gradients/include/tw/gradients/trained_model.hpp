@@ -49,6 +49,7 @@ struct TrainingPass {
   const LossFunction& loss;
   double weight = 1;   ///< of the gradient of the mean loss
   int64_t number = 0;  ///< among the passes of a run; what random layers draw may depend on it
+  int64_t epoch = 1;   ///< from 1
   /// Called once, when the loss is known and before gradients are reduced; outputs are undefined where this rank has none. May put another loss in
   /// its place, which counts where TrainedModel::makes_one_backward_pass(). May be empty.
   std::function<void(const at::Tensor& outputs, at::Tensor& loss)> on_loss = {};

@@ -3,12 +3,11 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
-#include <iosfwd>
 #include <memory>
 #include <string>
 #include <tw/gradients/trained_model.hpp>
 #include <tw/layer_parallel/block.hpp>
-#include <tw/layer_parallel/mgrit.hpp>
+#include <tw/layer_parallel/iterated_network.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/tensor/named_shard.hpp>
 #include <vector>
@@ -42,20 +41,6 @@ struct LayerParallelOptions {
 };
 void visit(LayerParallelOptions& options, OptionVisitor& visitor);
 
-/// How the last passes went.
-struct NetworkReport {
-  struct BlockReport {
-    std::string name;
-    Report forward;
-    Report backward;               ///< empty before the first backward pass
-    double modelled_speed_up = 1;  ///< of a forward and backward pass over one rank, for equal layers and free messages
-  };
-  std::vector<BlockReport> blocks;  ///< ODE blocks
-  Seconds forward{0};               ///< wall time of this rank
-  Seconds backward{0};              ///< of the ODE blocks, after the last forward pass that was recorded
-};
-std::ostream& operator<<(std::ostream& out, const NetworkReport& report);
-
 /// The whole network in one process: what LayerParallel::serial_on_root() gives.
 class SerialNetwork : public torch::nn::Module {
  public:
@@ -87,7 +72,7 @@ class SerialNetwork : public torch::nn::Module {
 ///
 /// Passes are iterations: an approximation, exact when there are enough of them. The gradient is that of the last relaxation, whose own
 /// linearisation is exact. Ref: Gunther et al. 2020, SIMODS 2:1.
-class LayerParallel : public torch::nn::Module, public TrainedModel {
+class LayerParallel : public torch::nn::Module, public TrainedModel, public IteratedNetwork {
  public:
   /// Collective. @param comm of the `layer` axis; duplicated.
   /// @throws ContractError on every rank when options or blocks differ, or no ODE block has two layers.
@@ -105,12 +90,10 @@ class LayerParallel : public torch::nn::Module, public TrainedModel {
 
   /// Random layers draw what they draw in training pass `number`, from 0, next; later passes count on from there. On every rank alike.
   void set_calls(int64_t number);
-  /// Iterations of the passes to come. Collective.
-  void set_iterations(int forward, int backward);
-  /// Tells `observer` of each phase on this rank from now on. Local.
-  void observe(PhaseObserver observer);
-  /// How the last passes went. Local.
-  NetworkReport report() const;
+  void set_iterations(Iterations iterations) override;
+  Iterations iterations() const override;
+  void observe(PhaseObserver observer) override;
+  NetworkReport report() const override;
   /// Why the layers of ODE block `name` that this rank has did not run as one operation in the last pass; empty where they did, or
   /// none has run yet.
   std::string unbatchable(const std::string& name) const;
@@ -136,7 +119,7 @@ class LayerParallel : public torch::nn::Module, public TrainedModel {
   void tell_phases(OnPhase on_phase) override;
 
   void train(bool on = true) override;
-  const Communicator& comm() const noexcept;
+  const Communicator& comm() const noexcept override;
   const LayerParallelOptions& options() const noexcept;
 
  private:

@@ -23,7 +23,7 @@ using PhaseObserver =
     std::function<void(const char* name, int level, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
 
 struct MgritOptions {
-  int iterations = 10;   ///< at most
+  int iterations = 10;   ///< at most; 0: all steps one after the other
   double tolerance = 0;  ///< stop after an iteration whose residual is below; 0: make all iterations
   CycleOptions cycle = {};
   PerLevel<double> weights = 1.0;  ///< w of C-relaxations; 1.3 to 1.8 may help after FCF
@@ -53,6 +53,8 @@ class Mgrit : public ParallelInTime {
 
   const LevelPlan& plan() const noexcept override { return plan_; }
   const MgritOptions& options() const noexcept { return options_; }
+  /// Of the solutions to come; on all ranks alike. Local.
+  void set_iterations(int iterations);
   /// Tells `observer` of each phase on this rank from now on. Local.
   void observe(PhaseObserver observer) { observer_ = std::move(observer); }
   Solution solve(Propagator& propagator, const State& origin, const State& guess = {}) override;

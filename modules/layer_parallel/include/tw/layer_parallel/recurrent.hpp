@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <tw/layer_parallel/cell.hpp>
-#include <tw/layer_parallel/mgrit.hpp>
+#include <tw/layer_parallel/iterated_network.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <vector>
 
@@ -25,6 +25,9 @@ struct RecurrentOptions {
   int64_t min_coarse = 2;            ///< steps that a level has at least
   MgritOptions forward = {.iterations = 2};
   MgritOptions backward = {.iterations = 1};
+  /// Steps over which the first weights are to remember, at most: biases of the gates are drawn so that they let go after 1 to that many steps; 0: as
+  /// torch::nn draws them. Not of an rnn. Ref: Tallec & Ollivier 2018, arXiv 1804.11188
+  int64_t longest_memory = 0;
   uint64_t seed = 0;  ///< of initial values
 
   /// @throws ContractError naming the wrong field.
@@ -52,16 +55,11 @@ struct RecurrentOutput {
 ///
 /// Passes are iterations: an approximation, exact when there are enough of them. The gradient is that of the last relaxation. Ref: Moon & Cyr 2022,
 /// arXiv 2203.04738.
-class Recurrent : public torch::nn::Module {
+class Recurrent : public torch::nn::Module, public IteratedNetwork {
  public:
   struct Range {
     int64_t begin = 0;
     int64_t end = 0;
-  };
-  /// How the last passes of a layer went, in one direction.
-  struct LayerReport {
-    Report forward;
-    Report backward;  ///< empty before the first backward pass
   };
 
   /// Collective. @param comm duplicated. @throws ContractError on every rank when options are wrong or differ
@@ -81,10 +79,13 @@ class Recurrent : public torch::nn::Module {
   /// The other way. Local.
   void store(torch::nn::Module& module) const;
 
-  /// By layer and direction. Local.
-  std::vector<LayerReport> report() const;
+  void set_iterations(Iterations iterations) override;
+  Iterations iterations() const override;
+  void observe(PhaseObserver observer) override;
+  /// By layer and direction, such as "l0" and "l0_reverse".
+  NetworkReport report() const override;
   const RecurrentOptions& options() const noexcept;
-  const Communicator& comm() const noexcept;
+  const Communicator& comm() const noexcept override;
 
  private:
   class Impl;

@@ -14,6 +14,7 @@ namespace tw::layer_parallel {
 struct Report {
   int iterations = 0;
   std::vector<std::optional<double>> residuals;  ///< by iteration, of all ranks; none where it was not computed
+  double rounding = 0;                           ///< what of the last residual may be rounding, if there is one
   bool converged = false;                        ///< the last residual is below the tolerance, or the solution is serial and finite
   bool diverged = false;  ///< a residual or value is not finite, or the last residual is larger than the one before by more than rounding
   bool serial = false;    ///< it diverged, and all steps were made one after the other instead
@@ -23,6 +24,7 @@ struct Report {
   int64_t bytes = 0;                          ///< this rank sent
   std::vector<std::vector<Seconds>> seconds;  ///< by level and Phase::Kind: wall time of this rank, waiting included
   Seconds last_relaxation{0};                 ///< the same, of what comes after the iterations
+  Seconds waited{0};                          ///< of all this: until messages came
 
   /// Residual of iteration `i` over that of the one before, where both are known.
   std::optional<double> convergence_factor(int i) const;

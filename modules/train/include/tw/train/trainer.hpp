@@ -9,6 +9,7 @@
 #include <tw/train/model.hpp>
 #include <tw/train/objective.hpp>
 #include <tw/train/options.hpp>
+#include <tw/train/report.hpp>
 
 namespace tw::train {
 
@@ -50,6 +51,8 @@ class Trainer {
   /// Trains to the end, or until something ends it. Collective, once. @throws Error on every rank, after the hooks' on_end, when the last checkpoint
   /// or the timeline was not written.
   Summary run();
+  /// Loss and metrics of the model as it is now, every sample once, exact over all ranks. Collective.
+  Figures evaluate(const Dataset& dataset);
 
  private:
   class Run;

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report_iterations.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <ostream>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/base/number_text.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/layer_parallel/report_svg.hpp>
+
+namespace tw::tool {
+namespace {
+
+std::string text_of(const train::Figures& figures) {
+  std::string text;
+  for (const auto& [name, value] : figures) text += concat(text.empty() ? "" : ", ", name, ' ', brief_text(value, 5));
+  return text;
+}
+
+// Of all looks, in a line.
+std::string text_of(const std::vector<layer_parallel::Detection>& history) {
+  const auto fired = std::ranges::count_if(history, &layer_parallel::Detection::fired);
+  const auto worst = std::ranges::max_element(history, {}, &layer_parallel::Detection::factor);
+  return concat(history.size(), " looks, ", fired, " above the bound; largest factor ", brief_text(worst->factor, 3), " in pass ", worst->pass,
+                worst->where.empty() ? "" : ", ", worst->where, "; iterations at the end ", history.back().then.forward, " and ",
+                history.back().then.backward);
+}
+
+void write_picture(const TrainConfig& config, const TrainSetup& setup, const std::vector<layer_parallel::NetworkReport>& by_rank) {
+  const std::filesystem::path path = config.run.folder() / "layers.svg";
+  std::ofstream file(path);
+  file << layer_parallel::report_svg(by_rank, setup.iterations->history(), config.layer_parallel.detector.bound) << std::flush;
+  if (!file) throw FileError(path, 0, "cannot be written");
+}
+
+}  // namespace
+
+void report_iterations(std::ostream& out, const TrainConfig& config, TrainSetup& setup, train::Trainer& trainer, const Mesh& mesh) {
+  const bool first = mesh.comm().rank() == 0;
+  const auto by_rank = layer_parallel::reports_of_all_ranks(setup.layers->comm(), setup.iterations->report());
+  on_all_ranks(mesh.comm(), "drawing how the last passes went", [&] {
+    if (first) write_picture(config, setup, by_rank);
+  });
+  if (first) out << "  last training pass, on rank 0; all ranks in " << (config.run.folder() / "layers.svg").string() << '\n' << by_rank.front();
+  if (first && !setup.iterations->history().empty()) out << "  detector       " << text_of(setup.iterations->history()) << '\n';
+  const layer_parallel::Iterations iterations = setup.layers->iterations();
+  if (iterations.forward == 0 || config.layer_parallel.levels == 1 || setup.test_set->size() == 0) return;
+  const train::Figures approximate = trainer.evaluate(*setup.test_set);
+  setup.layers->set_iterations({0, 0});
+  const train::Figures exact = trainer.evaluate(*setup.test_set);
+  setup.layers->set_iterations(iterations);
+  if (first) out << "  inference      " << text_of(approximate) << "; serial, " << text_of(exact) << '\n' << std::flush;
+}
+
+}  // namespace tw::tool

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <torch/nn/modules/linear.h>
+
+#include <memory>
+#include <tw/gradients/trained_model.hpp>
+#include <tw/layer_parallel/recurrent.hpp>
+#include <vector>
+
+namespace tw::layer_parallel {
+
+/// Sequences in, and for each what a linear layer makes of the state that it ends with: a Recurrent network for the trainer, along the axis `layer`,
+/// whose ranks have parts of the time. Each is given all of a sequence, and has all parameters: "recurrent.weight_ih_l0", ..., "linear.bias".
+class SequenceModel : public torch::nn::Module, public TrainedModel, public IteratedNetwork {
+ public:
+  /// Collective. @param outputs the shape of what a sequence leads to, such as {10}; {}: one number
+  SequenceModel(const Communicator& comm, const RecurrentOptions& options, std::vector<int64_t> outputs);
+  ~SequenceModel() override;
+
+  /// Collective, and so is the backward pass. @param inputs [n, ...], which is taken as [n, steps, input_size], the same on every rank
+  /// @return [n, outputs...] on every rank; the cotangent of the last one counts
+  at::Tensor forward(const at::Tensor& inputs) override;
+
+  std::vector<std::string> axes() const override { return {"layer"}; }
+  ModelTensors tensors() const override { return model_tensors(*this); }
+  std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override;
+  void set_training(bool training) override { train(training); }
+  void tell_phases(OnPhase on_phase) override;
+
+  void set_iterations(Iterations iterations) override { recurrent_->set_iterations(iterations); }
+  Iterations iterations() const override { return recurrent_->iterations(); }
+  void observe(PhaseObserver observer) override { recurrent_->observe(std::move(observer)); }
+  NetworkReport report() const override { return recurrent_->report(); }
+  const Communicator& comm() const noexcept override { return recurrent_->comm(); }
+
+ private:
+  std::shared_ptr<Recurrent> recurrent_;
+  std::vector<int64_t> outputs_;
+  torch::nn::Linear linear_{nullptr};
+};
+
+}  // namespace tw::layer_parallel

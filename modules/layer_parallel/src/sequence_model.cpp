@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/layer_parallel/sequence_model.hpp>
+
+#include <ATen/ops/linear.h>
+#include <c10/util/accumulate.h>
+
+#include <algorithm>
+#include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/tensor/autograd_node.hpp>
+#include <tw/tensor/generator.hpp>
+#include <tw/tensor/tensor_spec.hpp>
+
+#include "iterated_network.hpp"
+
+namespace tw::layer_parallel {
+namespace {
+
+// Tensors that all ranks of `comm` have, with gradients that have the bits of one of them: unlike processors would let parameters drift apart.
+std::vector<at::Tensor> alike_on_all_ranks(const Communicator& comm, const std::vector<at::Tensor>& tensors, Rank root) {
+  const auto forward = [&] {
+    std::vector<at::Tensor> values;
+    for (const at::Tensor& tensor : tensors) values.push_back(tensor.detach());
+    return values;
+  };
+  const auto backward = [&comm, root](const std::vector<at::Tensor>& cotangents) {
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& cotangent : cotangents) gradients.push_back(cotangent.clone(at::MemoryFormat::Contiguous));
+    broadcast(comm, gradients, root);
+    return gradients;
+  };
+  return make_node(tensors, {forward, backward});
+}
+
+}  // namespace
+
+SequenceModel::SequenceModel(const Communicator& comm, const RecurrentOptions& options, std::vector<int64_t> outputs)
+    : recurrent_(register_module("recurrent", std::make_shared<Recurrent>(comm, options))), outputs_(std::move(outputs)) {
+  GeneratorGuard generator;
+  generator.seed(options.seed, 1);
+  linear_ = register_module("linear", torch::nn::Linear((options.bidirectional ? 2 : 1) * options.hidden_size, c10::multiply_integers(outputs_)));
+}
+
+SequenceModel::~SequenceModel() = default;
+
+at::Tensor SequenceModel::forward(const at::Tensor& inputs) {
+  const RecurrentOptions& options = recurrent_->options();
+  const int64_t n = inputs.size(0);
+  const int64_t numbers = inputs.numel() / std::max<int64_t>(n, 1);
+  TW_EXPECTS(n > 0 && numbers > 0 && numbers % options.input_size == 0, "inputs are ", inputs.sizes(), ": of each not a number of steps of ",
+             options.input_size, " numbers");
+  const int64_t steps = numbers / options.input_size;
+  const auto [begin, end] = recurrent_->block(steps);
+  const at::Tensor block = inputs.reshape({n, steps, options.input_size}).narrow(1, begin, end - begin).transpose(0, 1).contiguous();
+  const at::Tensor hidden = recurrent_->forward(block, steps).hidden;
+  const int64_t directions = options.bidirectional ? 2 : 1;
+  const at::Tensor last = hidden.narrow(0, hidden.size(0) - directions, directions).transpose(0, 1).flatten(1);
+  const Communicator& comm = recurrent_->comm();
+  const auto linear = alike_on_all_ranks(comm, {linear_->weight, linear_->bias}, Rank(comm.size() - 1));
+  std::vector<int64_t> shape{n};
+  shape.insert(shape.end(), outputs_.begin(), outputs_.end());
+  return at::linear(last, linear[0], linear[1]).view(shape);
+}
+
+std::vector<NamedTensor> SequenceModel::whole_on_root(const Communicator& holders) const {
+  return holders.rank() == 0 ? tensors().all_tensors() : std::vector<NamedTensor>();
+}
+
+void SequenceModel::tell_phases(OnPhase on_phase) { observe(without_levels(std::move(on_phase))); }
+
+}  // namespace tw::layer_parallel
