@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmapped_step.hpp"
 
+#include <ATen/functorch/BatchedFallback.h>
 #include <ATen/functorch/BatchedTensorImpl.h>
 #include <ATen/functorch/DynamicLayer.h>
 #include <ATen/functorch/PlumbingHelper.h>
@@ -14,12 +15,17 @@ namespace {
 
 namespace functorch = at::functorch;
 
-/// A level of vmap, while this lives.
+/// A level of vmap, while this lives. An operation that vmap has no rule for throws: its loop over the layers would gain nothing, and warn each time.
 class VmapLevel {
  public:
   explicit VmapLevel(int64_t n)
-      : level_(functorch::initAndPushDynamicLayer(functorch::TransformType::Vmap, c10::SymInt(n), functorch::RandomnessType::Error)) {}
-  ~VmapLevel() { functorch::popDynamicLayerAndDeleteMetadata(); }
+      : level_(functorch::initAndPushDynamicLayer(functorch::TransformType::Vmap, c10::SymInt(n), functorch::RandomnessType::Error)) {
+    functorch::setVmapFallbackEnabled(false);
+  }
+  ~VmapLevel() {
+    functorch::setVmapFallbackEnabled(had_fallback_);
+    functorch::popDynamicLayerAndDeleteMetadata();
+  }
   VmapLevel(const VmapLevel&) = delete;
   VmapLevel& operator=(const VmapLevel&) = delete;
 
@@ -34,6 +40,7 @@ class VmapLevel {
   }
 
  private:
+  bool had_fallback_ = functorch::isVmapFallbackEnabled();
   int64_t level_;
 };
 

@@ -21,7 +21,7 @@ struct Settings {
 
 /// A layer out of some of the things that layers do.
 struct PatchworkImpl : torch::nn::Module {
-  enum Piece { linear, tanh, scale, function, mask, shift, constant, item, truth, equal, memory, written, size, pieces };
+  enum Piece { linear, tanh, scale, function, mask, shift, constant, item, truth, equal, memory, written, attention, size, pieces };
   PatchworkImpl(std::vector<Piece> made_of, std::shared_ptr<Settings> own)
       : made_of_(std::move(made_of)), settings(std::move(own)), linear_(register_module("linear", torch::nn::Linear(4, 4))) {}
 
@@ -41,6 +41,11 @@ struct PatchworkImpl : torch::nn::Module {
         case equal: u = turned(!torch::equal(u.clamp(-20, 20), u)); break;
         case memory: u = turned(std::abs(u.contiguous().data_ptr<double>()[0]) > 10); break;
         case written: u = torch::zeros(u.sizes(), torch::kDouble).copy_(u); break;
+        case attention: {
+          const torch::Tensor rows = u.view({1, 1, u.size(0), 4});
+          u = at::scaled_dot_product_attention(rows, rows, rows, {}, 0, /*is_causal=*/true).view(u.sizes());
+          break;
+        }
         case size: u = u.size(0) > 2 ? u + 0.1 : u; break;
         case pieces: break;
       }
@@ -100,12 +105,14 @@ torch::Tensor input(double size) {
   return size * torch::randn({3, 4}, torch::kDouble);
 }
 
+/// Or with an operation that vmap has no rule for.
 TEST(Batching, BranchesOnValues) {
   for (const auto& [piece, name] : {std::pair(item, "aten::item"),
                                     {truth, "aten::is_nonzero"},
                                     {equal, "aten::equal"},
                                     {memory, "a tensor's memory"},
-                                    {written, "aten::copy_"}}) {
+                                    {written, "aten::copy_"},
+                                    {attention, "fallback"}}) {
     Pair nets({linear, piece, tanh});
     nets.expect_equal(input(1), name);
     nets.expect_equal(input(100), name);
