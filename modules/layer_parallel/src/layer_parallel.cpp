@@ -65,6 +65,7 @@ void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
   options.min_coarse = levels.min_coarse;
   visitor.group("forward", options.forward);
   visitor.group("backward", options.backward);
+  visitor.field("scaled_tolerance", options.scaled_tolerance, {.meaning = "by sqrt(numbers of a state) / sqrt(step size)"});
   visitor.field("guess", options.guess, guesses, {.meaning = "where the iterations of a pass begin"});
   visitor.field("recompute", options.recompute, {.meaning = "keep states at C-points alone, and compute the others again in the backward pass"});
   visitor.field("front_layers", options.front_layers, count_from(0, any_count),

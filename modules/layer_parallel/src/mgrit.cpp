@@ -22,7 +22,7 @@ namespace {
 struct LevelState {
   Stored u;  ///< level 0: C-points; coarser: all points
   Stored v;  ///< coarser: what came from the level above
-  Stored f;  ///< coarser: right-hand sides
+  Stored f;  ///< coarser: right-hand sides; no states until there are any, which one iteration with skip does without
   bool has_f = false;
   LevelPlan::Points c;  ///< C-points homed here
 };
@@ -80,7 +80,7 @@ class Fas {
 
   /// This rank's parts of two figures: the norm of the residual that the last restriction from level 0 computed, and that of the values that it
   /// belongs to. float64, [2]
-  at::Tensor local_norms() const { return at::stack({norm_of(residual_), norm_of(levels_.at(1).v.states)}); }
+  at::Tensor local_norms() const { return at::stack({residual_, norm_of(levels_.at(1).v.states)}); }
   /// This rank's part of the norm of the values at C-points of level 0. Residuals are those before the last correction.
   at::Tensor local_norm_of_values() { return norm_of(c_points(0)); }
   /// What of a residual may be rounding, over the norm of the values.
@@ -96,7 +96,6 @@ class Fas {
     const auto begin = std::chrono::steady_clock::now();
     const LevelState& fine = levels_.front();
     levels_.resize(1);  // what is kept of the last relaxation takes their place
-    residual_.clear();
     const int rank = comm_.rank();
     const auto points = plan_.points_of(0, rank);
     const int64_t steps = plan_.level(0).steps;
@@ -108,6 +107,7 @@ class Fas {
       if (fine.c.count > 0) copy(kept.at(fine.c.first, fine.c.count, fine.c.spacing), fine.u.at(fine.c.first, fine.c.count, fine.c.spacing));
     }
     // C-points change at the end of the sweep only: see relax().
+    const double weight = how.last_c_relaxation && how.weighted && plan_.levels() > 1 ? options_.weights.at(0) : 1;
     const bool everything = how.last_c_relaxation || plan_.levels() == 1;
     sweeper_.run({.kind = everything ? SweepKind::all : SweepKind::fill,
                   .level = 0,
@@ -115,9 +115,11 @@ class Fas {
                   .right_sides = nullptr,
                   .wants_all = keeps_all,
                   .last = true,
-                  .take = [&](int64_t point, int64_t count, int64_t step, const State& values) {
+                  .take = [&](int64_t point, int64_t count, int64_t step, const State& made) {
+                    const bool is_c_point = is_stored(0, point);
+                    const State values = weight != 1 && is_c_point ? weighted(made, fine.u.at(point, count, step), weight) : made;
                     if (keeps_all) copy(kept.at(point, count, step), values);
-                    if (is_stored(0, point)) copy(fine.u.at(point, count, step), values);
+                    if (is_c_point) copy(fine.u.at(point, count, step), values);
                     if (point + (count - 1) * step == steps) solution.end = row(values, count - 1);
                   }});
     sweeper_.finish();
@@ -139,6 +141,12 @@ class Fas {
     return end - begin;
   }
 
+  static State weighted(const State& now, const State& before, double weight) {
+    State result;
+    for (size_t i = 0; i < now.size(); ++i) result.push_back(before[i] * (1 - weight) + now[i] * weight);
+    return result;
+  }
+
   bool is_stored(int level, int64_t point) const { return level > 0 || plan_.level(0).is_c_point(point); }
 
   LevelState make_level(int l, const State& origin) const {
@@ -152,7 +160,7 @@ class Fas {
     } else {
       state.u = {zeros_like_rows(example, points.size()), points.begin, 1};
       state.v = {zeros_like_rows(example, points.size()), points.begin, 1};
-      state.f = {zeros_like_rows(example, points.size()), points.begin, 1};
+      state.f = {{}, points.begin, 1};
     }
     return state;
   }
@@ -207,6 +215,7 @@ class Fas {
     LevelState& coarse = at(level + 1);
     inject(level);
     // r, at its place in f; point 0 has none
+    if (coarse.f.states.empty()) coarse.f.states = each(coarse.u.states, [](const at::Tensor& u) { return at::empty_like(u); });
     for (const at::Tensor& f : coarse.f.states) f.zero_();
     const int64_t c = plan_.level(level).coarsening;
     sweeper_.run({.kind = SweepKind::intervals,
@@ -219,7 +228,7 @@ class Fas {
                     copy(f, values);
                     add(f, coarse.v.at(point / c, count, step / c), -1);
                   }});
-    if (level == 0 && options_.residuals) residual_ = clone(coarse.f.states);
+    if (level == 0 && options_.residuals) residual_ = norm_of(coarse.f.states);
     add(coarse.f.states, coarse.v.states);
     sweeper_.run(
         {.kind = SweepKind::each,
@@ -255,7 +264,7 @@ class Fas {
   Report& report_;
   Sweeper sweeper_;
   std::vector<LevelState> levels_;
-  State residual_;  // of level 0
+  at::Tensor residual_;  // this rank's part of its norm on level 0
 };
 
 /// Of all ranks, figures that each has its part of. Collective, one all-reduce. @param local float64, any shape
@@ -364,6 +373,7 @@ void visit(MgritOptions& options, OptionVisitor& visitor) {
 
 void visit(MgritFinish& finish, OptionVisitor& visitor) {
   visitor.field("last_c_relaxation", finish.last_c_relaxation, {.meaning = "relax the C-points once more"});
+  visitor.field("weighted", finish.weighted, {.meaning = "with the weight of level 0"});
   visitor.field("store_all", finish.store_all, {.meaning = "keep all points", .may_differ = true});
 }
 

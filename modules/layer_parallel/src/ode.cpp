@@ -20,6 +20,7 @@ static void visit(Options<State>& options, OptionVisitor& visitor) {
   visitor.field("final_time", options.final_time, {.least = 0, .above = true}, {.meaning = "T; point k lies at T k / N"});
   visit(levels, visitor);
   visitor.presence("guess", static_cast<bool>(options.guess));
+  visitor.field("times", options.times, Bounds{}, {.meaning = "of the points; empty: equal steps to final_time"});
   visitor.field("costs", options.costs, {.least = 0}, {.meaning = "of steps of the finest level, in any unit"});
   visitor.presence("norm", static_cast<bool>(options.norm));
 }
@@ -57,15 +58,25 @@ void validate(const State& u0, int64_t steps, const Options<State>& options) {
     TW_EXPECTS(tensor.defined() && (tensor.is_floating_point() || tensor.is_complex()), "u_0 is ", describe(u0),
                "; a state's tensors are floating-point or complex");
   }
+  const auto& times = options.times;
+  TW_EXPECTS(times.empty() || static_cast<int64_t>(times.size()) == steps + 1, times.size(), " times for the ", steps + 1, " points of ", steps,
+             " steps");
+  TW_EXPECTS(std::ranges::adjacent_find(times, std::greater_equal<>()) == times.end(), "times must ascend");
   options.solver.validate();
 }
 
+/// Of a point of level 0.
+double time_of(int64_t point, int64_t steps, const Options<State>& options) {
+  if (!options.times.empty()) return options.times[static_cast<size_t>(point)];
+  return static_cast<double>(point) * (options.final_time / static_cast<double>(steps));
+}
+
 /// At this rank's C-points of level 0, stacked.
-State guess_at_c_points(const LevelPlan& plan, int rank, const State& u0, const Options<State>& options, double dt) {
+State guess_at_c_points(const LevelPlan& plan, int rank, const State& u0, const Options<State>& options) {
   std::vector<State> values;
   const auto [first, count, spacing] = plan.c_points_of(0, rank);
   for (int64_t point = first; point < first + count * spacing; point += spacing) {
-    values.push_back(options.guess ? detached(options.guess(static_cast<double>(point) * dt)) : u0);
+    values.push_back(options.guess ? detached(options.guess(time_of(point, plan.level(0).steps, options))) : u0);
     TW_EXPECTS(alike(values.back(), u0), "the guess for point ", point, " is ", describe(values.back()), ", u_0 is ", describe(u0));
   }
   return values.empty() ? State{} : stack(values);
@@ -92,7 +103,6 @@ Result<State> detail::solve(const Communicator& comm, const State& u0, int64_t s
   validate(u0, steps, options);  // the same everywhere: all throw, and nobody has to be released
   return releasing_others(own, [&]() -> Result<State> {
     const c10::AutoGradMode no_gradients(false);
-    const double dt = options.final_time / static_cast<double>(steps);
     MgritOptions solver = options.solver;
     if (options.guess) solver.cycle.skip_downcycle = false;
     const LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
@@ -100,12 +110,15 @@ Result<State> detail::solve(const Communicator& comm, const State& u0, int64_t s
     const LevelPlan& plan = mgrit.plan();
     OdePropagator propagator(
         [&](const March& march, int64_t k, const State& from) {
-          const auto stride = static_cast<double>(march.plan.level(march.level).stride);
-          return detached(step(static_cast<double>(k) * stride * dt, stride * dt, from));
+          const int64_t stride = march.plan.level(march.level).stride;
+          const double t = time_of(k * stride, steps, options);
+          const double dt = options.times.empty() ? static_cast<double>(stride) * (options.final_time / static_cast<double>(steps))
+                                                  : time_of((k + 1) * stride, steps, options) - t;
+          return detached(step(t, dt, from));
         },
         options.norm);
     const State origin = detached(u0);
-    Solution solution = mgrit.solve(propagator, origin, guess_at_c_points(plan, own.rank(), origin, options, dt));
+    Solution solution = mgrit.solve(propagator, origin, guess_at_c_points(plan, own.rank(), origin, options));
 
     const Rank last(plan.home(0, steps));
     const State end =

@@ -2,6 +2,7 @@
 #include "ode_block.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/tensor/tensor_copies.hpp>
@@ -73,8 +74,8 @@ OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const
       plan_(level_plan(grid_layers(block.count, options), comm.size(), level_options(options), StepOwner::left)),
       reversed_plan_(mirrored(plan_)),
       stack_(block, layers_of(plan_, comm.rank(), front_, layers_), options.seed, stream),
-      forward_(comm_, plan_, options.forward, observer_),
-      backward_(reversed_comm_, reversed_plan_, options.backward, observer_) {}
+      forward_(comm_, plan_, options.forward, options.scaled_tolerance ? h_ : 0, observer_),
+      backward_(reversed_comm_, reversed_plan_, options.backward, options.scaled_tolerance ? h_ : 0, observer_) {}
 
 void OdeBlock::set_iterations(Iterations iterations) {
   options_.forward.iterations = iterations.forward;
@@ -83,9 +84,9 @@ void OdeBlock::set_iterations(Iterations iterations) {
   backward_.set_iterations(iterations.backward);
 }
 
-OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, const PhaseObserver& observer)
-    : c_points_(plan.c_points_of(0, comm.rank())) {
-  const MgritFinish finish{.last_c_relaxation = true};
+OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, double h, const PhaseObserver& observer)
+    : c_points_(plan.c_points_of(0, comm.rank())), tolerance_(options.tolerance), h_(h) {
+  const MgritFinish finish{.last_c_relaxation = true, .weighted = false};
   from_zero_ = std::make_unique<Mgrit>(comm, plan, options, finish);
   options.cycle.skip_downcycle = false;  // or a guess would not count
   from_guess_ = std::make_unique<Mgrit>(comm, plan, options, finish);
@@ -106,6 +107,11 @@ Solution OdeBlock::Direction::solve(Propagator& propagator, const State& state, 
   bool fits = guess == Guess::previous && before_.size() == state.size();
   for (size_t i = 0; fits && i < state.size(); ++i) {
     fits = before_[i].sizes().slice(1) == state[i].sizes() && before_[i].scalar_type() == state[i].scalar_type();
+  }
+  if (h_ > 0) {
+    double numbers = 0;
+    for (const at::Tensor& tensor : state) numbers += static_cast<double>(tensor.numel());
+    for (Mgrit* solver : {from_zero_.get(), from_guess_.get()}) solver->set_tolerance(tolerance_ * std::sqrt(numbers / h_));
   }
   Solution solution = fits ? from_guess_->solve(propagator, state, before_) : from_zero_->solve(propagator, state);
   if (guess == Guess::previous) before_ = solution.report.diverged ? State() : c_points(solution);

@@ -52,7 +52,8 @@ class OdeBlock {
   class Direction {
    public:
     /// Collective.
-    Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, const PhaseObserver& observer);
+    /// @param h the step size, by which tolerances are scaled; 0: they are not
+    Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, double h, const PhaseObserver& observer);
     /// Collective. @param guess previous: from the solution before, where that has states like `state`.
     Solution solve(Propagator& propagator, const State& state, Guess guess);
     void set_iterations(int iterations);
@@ -62,6 +63,8 @@ class OdeBlock {
     State c_points(const Solution& solution) const;
 
     LevelPlan::Points c_points_;  // of this rank
+    double tolerance_;
+    double h_;
     std::unique_ptr<Mgrit> from_zero_;
     std::unique_ptr<Mgrit> from_guess_;
     State before_;  // the solution before, at C-points

@@ -170,8 +170,8 @@ TimeGrid::TimeGrid(const Communicator& comm, const Communicator& reversed, std::
       steps_(cuts.back()),
       plan_(filled_plan(std::move(cuts), levels)),
       reversed_plan_(mirrored(plan_)),
-      forward_(std::make_unique<Mgrit>(comm, plan_, forward, MgritFinish{.last_c_relaxation = true})),
-      backward_(std::make_unique<Mgrit>(reversed, reversed_plan_, backward, MgritFinish{.last_c_relaxation = true})) {
+      forward_(std::make_unique<Mgrit>(comm, plan_, forward, MgritFinish{.last_c_relaxation = true, .weighted = false})),
+      backward_(std::make_unique<Mgrit>(reversed, reversed_plan_, backward, MgritFinish{.last_c_relaxation = true, .weighted = false})) {
   for (Mgrit* solver : {forward_.get(), backward_.get()}) solver->observe(observer);
 }
 

@@ -106,6 +106,43 @@ TEST(Features, LayersThatMakeTheirOwnStep) {
   expect_equals_serial({block([] { return Residual(); }, 11)}, {torch::randn({3, 4}, torch::kDouble)});
 }
 
+/// The same with what all are given.
+struct MaskedResidualImpl : torch::nn::Module {
+  MaskedResidualImpl() : linear(register_module("linear", torch::nn::Linear(4, 4))) {}
+  torch::Tensor forward(const torch::Tensor& u, const State& extras, double dt) { return u + dt * torch::relu(linear(u)) * extras.at(0); }
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(MaskedResidual);
+
+TEST(Features, LayersThatMakeTheirOwnStepWithExtras) {
+  torch::manual_seed(3);
+  expect_equals_serial({block([] { return MaskedResidual(); }, 11)}, {torch::randn({3, 4}, torch::kDouble)},
+                       {torch::tensor({1.0, 0.0, 2.0, 1.0}, torch::kDouble)});
+}
+
+// 64 times the same sample has 8 times the residual; a scaled tolerance stops after as many iterations, and one that is not, later.
+TEST(Features, AScaledToleranceIsOfASample) {
+  torch::manual_seed(3);
+  const torch::Tensor sample = torch::randn({1, 4}, torch::kDouble);
+  const auto iterations = [&](bool scaled, double tolerance, int64_t samples) {
+    LayerParallelOptions options{.coarsening = 2, .scaled_tolerance = scaled};
+    options.forward = {.iterations = 12, .tolerance = tolerance};
+    LayerParallel net(world(), {block([] { return Residual(); }, 64)}, options);
+    net.to(torch::kDouble);
+    const torch::NoGradGuard no_grad;
+    net.forward(sample.expand({samples, 4}).contiguous());
+    return net.report().blocks[0].forward.iterations;
+  };
+  bool differs = false;
+  for (const double tolerance : {1e-2, 1e-3, 1e-4, 1e-5, 1e-6}) {
+    EXPECT_EQ(iterations(true, tolerance, 1), iterations(true, tolerance, 64)) << tolerance;
+    // of 4 numbers and steps of 1/64: sqrt(4 * 64)
+    EXPECT_EQ(iterations(true, tolerance, 1), iterations(false, 16 * tolerance, 1)) << tolerance;
+    differs = differs || iterations(false, tolerance, 1) != iterations(false, tolerance, 64);
+  }
+  EXPECT_TRUE(differs) << "or this shows nothing";
+}
+
 TEST(Features, GradientsOfSeveralPassesAddUp) {
   torch::manual_seed(4);
   expect_equals_serial({block([] { return torch::nn::Linear(4, 4); }, 1), block([] { return Dense(4); }, 8)}, {torch::randn({3, 4}, torch::kDouble)},

@@ -64,9 +64,9 @@ std::vector<Usage> usage_of_serial() {
   return usage_of_passes(net);
 }
 
-// One process keeps two states a layer: what tanh gave, and the sum. So does a rank for its layers, while the adjoint's solver holds five for each of
-// the N / c C-points on two levels and a sweep three for each interval (2 + 8 / 4 a layer, and 1/4 for what is made on the way): at most 2.25 times
-// as many. What stays is the gradients.
+// One process keeps two states a layer: what tanh gave, and the sum. So does a rank for its layers, while for each of the N / c C-points the
+// adjoint's solver holds three on two levels, and two of what coarse steps are linearised at, and a sweep three for each interval (2 + 8 / 4 a layer,
+// and 1/4 for what is made on the way): at most 2.25 times as many. What stays is the gradients.
 TEST(Memory, PassesHoldAtMostWhatThePageSays) {
   const std::vector<Usage> serial = usage_of_serial();
   for (const Batching batching : {Batching::automatic, Batching::never}) {

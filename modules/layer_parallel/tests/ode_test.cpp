@@ -248,6 +248,22 @@ TEST(Ode, NamesTheSweepThatChangesStates) {
   EXPECT_NE(what.find("a state is float64 [1]"), std::string::npos) << what;
 }
 
+// Points that lie closer and closer: u' = -u by backward Euler, exact after enough iterations, and each step told its own t and dt.
+TEST(Ode, StepsMayDiffer) {
+  std::vector<double> times(34);
+  for (size_t k = 0; k < times.size(); ++k) times[k] = 2 - std::pow(0.9, static_cast<double>(k));
+  const auto step = [&](double t, double dt, double u) {
+    const auto from = std::ranges::min_element(times, {}, [&](double each) { return std::abs(each - t); });
+    EXPECT_EQ(*from, t) << "a point";
+    EXPECT_TRUE(std::ranges::any_of(times, [&](double each) { return std::abs(each - (t + dt)) < 1e-14; })) << "to a point";
+    return u / (1 + dt);
+  };
+  double expected = 1;
+  for (size_t k = 0; k + 1 < times.size(); ++k) expected /= 1 + times[k + 1] - times[k];
+  const mgrit::Options<double> options{.levels = 3, .coarsening = 3, .min_coarse = 1, .solver = {.iterations = 11}, .times = times};
+  EXPECT_NEAR(mgrit::solve(world(), 1.0, 33, step, options).u.end, expected, 1e-13);
+}
+
 TEST(Ode, RefusesWhatIsWrongOrDiffersBetweenRanks) {
   const auto refused = [](const char* why, double u0, int64_t steps, const mgrit::Options<double>& options) {
     const std::string what = error_of([&] { mgrit::solve(world(), u0, steps, decay, options); });
@@ -259,6 +275,8 @@ TEST(Ode, RefusesWhatIsWrongOrDiffersBetweenRanks) {
   refused("iterations must be at least 0", 1, 8, {.solver = {.iterations = -1}});
   refused("2 costs for 8 steps", 1, 8, {.costs = {1, 1}});
   refused("costs must be at least 0", 1, 2, {.costs = {1, -1}});
+  refused("2 times for the 9 points", 1, 8, {.times = {0, 1}});
+  refused("times must ascend", 1, 2, {.times = {0, 1, 1}});
   EXPECT_NE(error_of([] {
               mgrit::solve(world(), at::zeros({2}, at::kLong), 8, [](double, double, const at::Tensor& u) { return u; });
             }).find("int64 [2]; a state's tensors are floating-point"),

@@ -85,7 +85,11 @@ Layer layer_of(const std::shared_ptr<M>& module) {
   using Tensor = const at::Tensor&;
   using Tensors = const State&;
   constexpr bool takes_anything = std::derived_from<M, torch::nn::SequentialImpl>;
-  if constexpr (!takes_anything && requires(Tensor u, StepSize dt) { m.forward(u, dt); }) {
+  if constexpr (!takes_anything && requires(Tensor u, Tensors extras, StepSize dt) { m.forward(u, extras, dt); }) {
+    return {module, [&m](Tensors u, Tensors extras, double dt) { return state_of(m.forward(u.at(0), extras, dt)); }, true};
+  } else if constexpr (!takes_anything && requires(Tensors u, Tensors extras, StepSize dt) { m.forward(u, extras, dt); }) {
+    return {module, [&m](Tensors u, Tensors extras, double dt) { return state_of(m.forward(u, extras, dt)); }, true};
+  } else if constexpr (!takes_anything && requires(Tensor u, StepSize dt) { m.forward(u, dt); }) {
     return {module, [&m](Tensors u, Tensors, double dt) { return state_of(m.forward(u.at(0), dt)); }, true};
   } else if constexpr (!takes_anything && requires(Tensors u, StepSize dt) { m.forward(u, dt); }) {
     return {module, [&m](Tensors u, Tensors, double dt) { return state_of(m.forward(u, dt)); }, true};
@@ -105,7 +109,7 @@ Layer layer_of(const std::shared_ptr<M>& module) {
 /// `count` layers that `factory` makes.
 /// @param factory called without argument or with the layer's index in the block; gives a module holder, such as torch::nn::Linear, or a shared
 /// pointer to a module. Its forward takes and gives a tensor, or a State. Of an ODE block it gives du/dt, from (state) or (state, extras), or the
-/// next state, from (state, double dt).
+/// next state, from (state, double dt) or (state, extras, double dt).
 template <class Factory>
 Block block(Factory factory, int64_t count, const BlockOptions& options = {}) {
   return {[factory = std::move(factory)](int64_t index) mutable {

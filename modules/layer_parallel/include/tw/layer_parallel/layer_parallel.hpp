@@ -28,6 +28,9 @@ struct LayerParallelOptions {
   int64_t min_coarse = 2;            ///< layers that a level has at least
   MgritOptions forward = {.iterations = 2};
   MgritOptions backward = {.iterations = 1};
+  /// Tolerances are multiplied by sqrt(numbers of a state) / sqrt(step size), so that one will do for any batch and depth: that of a residual of one
+  /// number over a step of one.
+  bool scaled_tolerance = false;
   Guess guess = Guess::zero;
   /// Keep of a forward pass the states at C-points only, and compute those between them again in each sweep of its backward pass: of N layers on a
   /// rank, N / c + c are kept in place of N, for one forward pass more in each sweep over the finest level.

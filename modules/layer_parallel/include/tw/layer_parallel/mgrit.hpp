@@ -39,6 +39,7 @@ void visit(MgritOptions& options, OptionVisitor& visitor);
 /// What is done at the points of level 0 after the iterations.
 struct MgritFinish {
   bool last_c_relaxation = false;  ///< relax the C-points once more, as networks do; each step is then made once
+  bool weighted = true;            ///< and with the weight of level 0; not in networks, whose gradient is that of the steps themselves
   bool store_all = false;          ///< keep all points, not only C-points
 };
 void visit(MgritFinish& finish, OptionVisitor& visitor);
@@ -55,6 +56,7 @@ class Mgrit : public ParallelInTime {
   const MgritOptions& options() const noexcept { return options_; }
   /// Of the solutions to come; on all ranks alike. Local.
   void set_iterations(int iterations);
+  void set_tolerance(double tolerance) { options_.tolerance = tolerance; }
   /// Tells `observer` of each phase on this rank from now on. Local.
   void observe(PhaseObserver observer) { observer_ = std::move(observer); }
   Solution solve(Propagator& propagator, const State& origin, const State& guess = {}) override;

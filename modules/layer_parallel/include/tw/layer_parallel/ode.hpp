@@ -69,7 +69,7 @@ concept OdeStep = OdeState<T> && requires(F& step, double t, double dt, const T&
 
 template <class T>
 struct Options {
-  double final_time = 1;             ///< T; point k lies at T k / N
+  double final_time = 1;             ///< T; point k lies at T k / N, unless `times` says otherwise
   int levels = 2;                    ///< at most
   PerLevel<int64_t> coarsening = 4;  ///< c
   int64_t min_coarse = 2;            ///< a level has at least this many steps
@@ -77,6 +77,8 @@ struct Options {
   MgritFinish finish = {};
   /// Where the iterations begin, at any t: the first one then does not skip its way down. Empty: u_0 everywhere.
   std::function<T(double t)> guess = {};
+  /// Where the points lie, N + 1 of them, ascending from any t; in place of final_time. Empty: all steps alike.
+  std::vector<double> times = {};
   /// What a step costs, by step of the finest level, in any unit: ranks get blocks of equal cost. Empty: all alike.
   std::vector<double> costs = {};
   /// Of a difference of two states; over time, solver.norm makes one figure of them. Empty: the 2-norm over all components.
@@ -112,8 +114,16 @@ template <OdeState T, class Step>
   requires OdeStep<Step, T>
 Result<T> solve(const Communicator& comm, const T& u0, int64_t steps, Step&& step, const Options<T>& options = {}) {
   using Traits = StateTraits<T>;
-  Options<State> of_tensors{
-      options.final_time, options.levels, options.coarsening, options.min_coarse, options.solver, options.finish, {}, options.costs, {}};
+  Options<State> of_tensors{options.final_time,
+                            options.levels,
+                            options.coarsening,
+                            options.min_coarse,
+                            options.solver,
+                            options.finish,
+                            {},
+                            options.times,
+                            options.costs,
+                            {}};
   if (options.guess) of_tensors.guess = [&](double t) { return Traits::tensors(options.guess(t)); };
   if (options.norm) of_tensors.norm = [&](const State& difference) { return options.norm(Traits::value(difference)); };
   auto [u, report] = detail::solve(
