@@ -21,6 +21,12 @@ for seed in 1 2 3; do
   expect "within one point" "$parallel >= $serial - 0.01"
 done
 
+for seed in 1 2 3; do
+  line=$("$build/mpirun" -n 2 "$build/bin/24_gpt_layers" 400 $seed | tail -n 1)
+  echo "seed $seed, GPT of 20 blocks: $line"
+  expect "at most 2 % more" "$(sed -E 's/.* serial, ([0-9.e-]+) % more/\1/' <<<"$line") <= 2"
+done
+
 # Over time: the adding problem of 1,000 steps, and Fashion-MNIST pixel by pixel, two iterations forward and one backward.
 runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
