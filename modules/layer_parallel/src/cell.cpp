@@ -3,6 +3,7 @@
 
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/eye.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/pow.h>
@@ -62,6 +63,54 @@ double forgets(const Span& span) { return span.coarse && span.how == CoarseCell:
 Tensor share_of_new(const Span& span, const Tensor& like) {
   if (!span.coarse || span.how != CoarseCell::implicit || !span.of_rows.defined()) return at::full({}, forgets(span), like.options());
   return span.of_rows / (span.of_rows + 1);
+}
+
+/// How a step's result depends on its state: of result i and state j, diag(direct[i][j]) and, of h, the sum over the gates g of
+/// diag(by_gate[i][g]) W_g. Undefined ones are nothing.
+struct Derivatives {
+  std::vector<State> by_gate;
+  std::vector<State> direct;
+};
+
+Derivatives derivatives_of(Cell cell, const State& kept, const Span& span) {
+  switch (cell) {
+    case Cell::rnn: {
+      const Tensor& n = kept[1];
+      const Tensor share = share_of_new(span, n);
+      return {{{share * (1 - n * n)}}, {{(1 - share).expand_as(n)}}};
+    }
+    case Cell::gru: {
+      const Tensor &h = kept[0], &r = kept[1], &z = kept[2], &p_n = kept[3], &n = kept[4];
+      const Decay decay = decay_of(z, span);
+      const Tensor by_n = (1 - decay.a) * (1 - n * n);
+      return {{{by_n * p_n * r * (1 - r), (h - n) * decay.a_by_q, by_n * r}}, {{decay.a}}};
+    }
+    case Cell::lstm: break;
+  }
+  const Tensor &c = kept[1], &i = kept[2], &f = kept[3], &g = kept[4], &o = kept[5], &t = kept[6];
+  const Decay decay = decay_of(f, span);
+  const Tensor by_in = span.coarse ? decay.s : at::ones_like(i);
+  Tensor by_f = c * decay.a_by_q;
+  if (span.coarse) by_f = by_f.addcmul(i * g, decay.s_by_q);
+  const State of_c{by_in * g * i * (1 - i), by_f, by_in * i * (1 - g * g)};
+  const Tensor by_c = o * (1 - t * t);
+  return {{{by_c * of_c[0], by_c * of_c[1], by_c * of_c[2], t * o * (1 - o)}, {of_c[0], of_c[1], of_c[2], Tensor()}},
+          {{Tensor(), by_c * decay.a}, {Tensor(), decay.a}}};
+}
+
+// Both kinds are made of blocks: of result i by state j the matrix [..., hidden, hidden] at (i, j), or what of it is on the diagonal.
+Tensor by_state(const Tensor& weight, const State& by_gate, const Tensor& direct, JacobianKind kind) {
+  const int64_t width = weight.size(1);
+  Tensor result;
+  for (size_t gate = 0; gate < by_gate.size(); ++gate) {
+    if (!by_gate[gate].defined()) continue;
+    const Tensor of_gate = weight.narrow(0, static_cast<int64_t>(gate) * width, width);
+    const Tensor rows = kind == JacobianKind::full ? of_gate : of_gate.diagonal();
+    const Tensor scale = kind == JacobianKind::full ? by_gate[gate].unsqueeze(-1) : by_gate[gate];
+    result = result.defined() ? result.addcmul_(scale, rows) : scale * rows;
+  }
+  if (direct.defined()) (kind == JacobianKind::full ? result.diagonal(0, -2, -1) : result).add_(direct);
+  return result;
 }
 
 }  // namespace
@@ -150,6 +199,38 @@ CellGradient transposed(const StateWeights& weights, const State& kept, const St
   of_h = of_h.defined() ? of_h.add(through) : through;
   for (size_t component = 0; component < passed.size(); ++component) result.of_state[component] = result.of_state[component].add(passed[component]);
   return result;
+}
+
+Tensor jacobian(const StateWeights& weights, const State& kept, const Span& span, JacobianKind kind) {
+  const Derivatives derivatives = derivatives_of(weights.cell, kept, span);
+  const bool full = kind == JacobianKind::full;
+  const int64_t width = kept[0].size(-1);
+  const int64_t count = states_of(weights.cell);
+  Tensor result = by_state(weights.weight, derivatives.by_gate[0], derivatives.direct[0][0], kind);
+  if (count > 1) {
+    auto shape = kept[0].sizes().vec();
+    const Tensor of_h = result;
+    shape.pop_back();
+    shape.insert(shape.end(), {count, full ? width : count, full ? count : width});
+    if (full) shape.push_back(width);
+    result = at::zeros(shape, of_h.options());  // [..., i, row, j, column], or [..., i, j, unit]
+    const auto block = [&](int64_t i, int64_t j) { return result.select(full ? -4 : -3, i).select(-2, j); };
+    block(0, 0).copy_(of_h);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto at = static_cast<size_t>(i);
+      if (i > 0) block(i, 0).copy_(by_state(weights.weight, derivatives.by_gate[at], derivatives.direct[at][0], kind));
+      const Tensor of_c = block(i, 1);
+      (full ? of_c.diagonal(0, -2, -1) : of_c).copy_(derivatives.direct[at][1]);
+    }
+    if (full) result = result.flatten(-4, -3).flatten(-2, -1);
+  } else if (!full) {
+    result = result.unsqueeze(-2).unsqueeze(-2);
+  }
+  if (!span.of_rows.defined()) return result;
+  const int64_t size = full ? count * width : count;
+  const Tensor same = full ? at::eye(size, result.options()) : at::eye(size, result.options()).unsqueeze(-1);
+  const Tensor passes = full ? span.of_rows.unsqueeze(-1) : span.of_rows.unsqueeze(-1).unsqueeze(-1);
+  return at::where(passes > 0, result, same);
 }
 
 }  // namespace tw::layer_parallel

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/layer_parallel/mgrit.hpp>
 
-#include <algorithm>
-#include <cmath>
+#include <ATen/ops/stack.h>
+
 #include <initializer_list>
-#include <limits>
-#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
-#include <tw/comm/collectives.hpp>
 #include <tw/mpi/releasing_others.hpp>
 
+#include "plan_lines.hpp"
+#include "residuals.hpp"
 #include "states.hpp"
 #include "states_on_ranks.hpp"
 #include "sweeper.hpp"
@@ -26,17 +25,6 @@ struct LevelState {
   bool has_f = false;
   LevelPlan::Points c;  ///< C-points homed here
 };
-
-/// The distance from 1 to the next number; 0 of integers.
-double epsilon_of(c10::ScalarType dtype) {
-  switch (c10::toRealValueType(dtype)) {
-    case at::kDouble: return std::numeric_limits<double>::epsilon();
-    case at::kFloat: return std::numeric_limits<float>::epsilon();
-    case at::kHalf: return std::numeric_limits<c10::Half>::epsilon();
-    case at::kBFloat16: return std::numeric_limits<c10::BFloat16>::epsilon();
-    default: return 0;
-  }
-}
 
 /// One solution in flight.
 class Fas {
@@ -83,13 +71,7 @@ class Fas {
   at::Tensor local_norms() const { return at::stack({residual_, norm_of(levels_.at(1).v.states)}); }
   /// This rank's part of the norm of the values at C-points of level 0. Residuals are those before the last correction.
   at::Tensor local_norm_of_values() { return norm_of(c_points(0)); }
-  /// What of a residual may be rounding, over the norm of the values.
-  double rounding() const {
-    double epsilon = 0;
-    for (const at::Tensor& tensor : levels_.front().u.states) epsilon = std::max(epsilon, epsilon_of(tensor.scalar_type()));
-    constexpr double roundings_in_a_step = 100;
-    return roundings_in_a_step * epsilon;
-  }
+  double rounding() const { return rounding_of(levels_.front().u.states); }
 
   /// The last relaxation, and what is kept.
   Solution finish(const MgritFinish& how) {
@@ -186,17 +168,7 @@ class Fas {
     });
   }
 
-  /// This rank's part of the temporal norm; see over_ranks().
-  at::Tensor norm_of(const State& states) const {
-    if (states.front().size(0) == 0) return at::zeros({}, at::kDouble);
-    const at::Tensor norms = propagator_.norms(states).to(at::kDouble);
-    switch (options_.norm) {
-      case TemporalNorm::one: return norms.sum();
-      case TemporalNorm::two: return norms.square().sum();
-      case TemporalNorm::max: break;
-    }
-    return norms.nan_to_num(HUGE_VAL, HUGE_VAL).max();  // MPI does not say what the greater of a number and NaN is
-  }
+  at::Tensor norm_of(const State& states) const { return local_norm(propagator_, options_.norm, states); }
 
   /// C-points of `level` are the points of the next.
   State c_points(int level) {
@@ -267,33 +239,6 @@ class Fas {
   at::Tensor residual_;  // this rank's part of its norm on level 0
 };
 
-/// Of all ranks, figures that each has its part of. Collective, one all-reduce. @param local float64, any shape
-at::Tensor over_ranks(const Communicator& comm, TemporalNorm norm, const at::Tensor& local) {
-  const at::Tensor figures = local.cpu();  // the host is to look at them
-  allreduce(comm, figures, norm == TemporalNorm::max ? ReduceOp::max : ReduceOp::sum);
-  return norm == TemporalNorm::two ? figures.sqrt() : figures;
-}
-
-/// Whether the last residual is larger than the one before, by more than rounding, or not finite.
-bool has_grown(const std::vector<std::optional<double>>& residuals, double rounding) {
-  const std::optional<double>& last = residuals.back();
-  if (!last) return false;
-  if (!std::isfinite(*last)) return true;
-  const std::optional<double> before = residuals.size() > 1 ? residuals[residuals.size() - 2] : std::nullopt;
-  return before && *last > *before && *last > rounding;
-}
-
-/// What both cost, level by level.
-void add_costs(Report& to, const Report& other) {
-  for (size_t level = 0; level < other.steps.size(); ++level) {
-    to.steps[level] += other.steps[level];
-    to.messages[level] += other.messages[level];
-  }
-  to.bytes += other.bytes;
-  to.last_relaxation += other.last_relaxation;
-  to.waited += other.waited;
-}
-
 LevelPlan serial(const LevelPlan& plan) { return {{{.steps = plan.level(0).steps}}, plan.cuts(), plan.owner()}; }
 
 Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, const MgritFinish& finish,
@@ -303,46 +248,27 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
   report.messages.assign(static_cast<size_t>(plan.levels()), 0);
   Fas fas(comm, plan, options, observer, propagator, origin, report);
   fas.set_guess(guess);
-  const auto judge = [&](size_t iteration, const at::Tensor& figures) {
-    report.residuals[iteration] = figures[0].item<double>();
-    report.rounding = fas.rounding() * figures[1].item<double>();
-    report.diverged = has_grown({report.residuals.begin(), report.residuals.begin() + static_cast<int64_t>(iteration) + 1}, report.rounding);
-  };
-  // Where nothing depends on them, residuals are put together at the end, so that no rank waits for all others after an iteration.
-  const bool decides = options.tolerance > 0 || options.on_divergence != OnDivergence::report;
-  std::vector<at::Tensor> waiting;
+  ResidualWatch watch(comm, {options.norm, options.tolerance, options.on_divergence, fas.rounding()}, report);
   int iterations = plan.levels() == 1 ? 0 : options.iterations;
   for (int i = 0; i < iterations; ++i) {
     for (const Phase& phase : plan_cycle(plan.levels(), options.cycle, i == 0)) fas.run(phase);
     ++report.iterations;
-    report.residuals.emplace_back();
-    if (!options.residuals || (i == 0 && options.cycle.skip_downcycle)) continue;
-    if (!decides) {
-      waiting.push_back(fas.local_norms());
-      continue;
-    }
-    judge(static_cast<size_t>(i), over_ranks(comm, options.norm, fas.local_norms()));
-    if (*report.residuals.back() < options.tolerance || !std::isfinite(*report.residuals.back())) break;
+    const bool computed = options.residuals && !(i == 0 && options.cycle.skip_downcycle);
+    if (watch.add(computed ? std::optional(fas.local_norms()) : std::nullopt)) break;
     if (i + 1 == options.iterations && report.diverged && options.on_divergence == OnDivergence::more_iterations) iterations *= 2;
   }
-  bool finite = true;
   const auto look_at_the_end = [&] {
-    if (plan.levels() == 1 || !options.residuals) return;
-    waiting.push_back(fas.local_norm_of_values().expand({2}));
-    const at::Tensor figures = over_ranks(comm, options.norm, at::stack(waiting));
-    const size_t first = report.residuals.size() - waiting.size() + 1;
-    for (size_t i = 0; i + 1 < waiting.size(); ++i) judge(first + i, figures[static_cast<int64_t>(i)]);
-    finite = std::isfinite(figures[-1][0].item<double>());
+    if (plan.levels() > 1 && options.residuals) watch.finish(fas.local_norm_of_values());
   };
+  const bool decides = watch.decides();
   if (decides) look_at_the_end();
   Solution solution;
   if (!decides) {
     solution = fas.finish(finish);
     look_at_the_end();
   }
-  const bool below = !report.residuals.empty() && report.residuals.back() && *report.residuals.back() < options.tolerance;
-  report.converged = plan.levels() == 1 || (finite && below);
-  report.diverged = !report.converged && (report.diverged || !finite);
+  report.converged = plan.levels() == 1 || (watch.finite() && watch.below());
+  report.diverged = !report.converged && (report.diverged || !watch.finite());
   if (report.diverged && options.on_divergence == OnDivergence::serial) {
     solution = iterate(comm, serial(plan), options, finish, observer, propagator, origin, {});
     add_costs(report, solution.report);
@@ -359,16 +285,11 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
 }  // namespace
 
 void visit(MgritOptions& options, OptionVisitor& visitor) {
-  const std::vector<std::pair<std::string, TemporalNorm>> norms{{"one", TemporalNorm::one}, {"two", TemporalNorm::two}, {"max", TemporalNorm::max}};
-  const std::vector<std::pair<std::string, OnDivergence>> reactions{
-      {"report", OnDivergence::report}, {"more_iterations", OnDivergence::more_iterations}, {"serial", OnDivergence::serial}};
   visitor.field("iterations", options.iterations, count_from(0), {.meaning = "at most; 0: all steps one after the other"});
   visitor.field("tolerance", options.tolerance, {.least = 0}, {.meaning = "stop after an iteration whose residual is below; 0: make all"});
   visitor.group("cycle", options.cycle);
   visit_field(visitor, "weights", options.weights, {.least = 0, .most = 2, .above = true}, {.meaning = "w of C-relaxations, by level"});
-  visitor.field("residuals", options.residuals, {.meaning = "compute them"});
-  visitor.field("norm", options.norm, norms, {.meaning = "of the residuals at the C-points of level 0"});
-  visitor.field("on_divergence", options.on_divergence, reactions, {.meaning = "what to do when the residual has grown, or is not finite"});
+  visit_residuals(options.residuals, options.norm, options.on_divergence, visitor);
 }
 
 void visit(MgritFinish& finish, OptionVisitor& visitor) {
@@ -388,13 +309,7 @@ namespace {
 
 /// What ranks must agree on.
 std::vector<std::string> lines_of(const LevelPlan& plan, const MgritOptions& options, const MgritFinish& finish) {
-  std::vector<std::string> lines;
-  for (int l = 0; l < plan.levels(); ++l)
-    lines.push_back(concat("steps of level ", l, ": ", plan.level(l).steps, ", coarsening ", plan.level(l).coarsening));
-  std::string cuts = "blocks of steps end at";
-  for (const int64_t cut : plan.cuts()) cuts += concat(' ', cut);
-  lines.push_back(std::move(cuts));
-  lines.push_back(concat("owner of a step: ", plan.owner() == StepOwner::left ? "left" : "right"));
+  std::vector<std::string> lines = layer_parallel::lines_of(plan);
   for (auto& options_lines : {value_lines(options), value_lines(finish)}) lines.insert(lines.end(), options_lines.begin(), options_lines.end());
   return lines;
 }

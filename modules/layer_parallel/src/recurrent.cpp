@@ -32,6 +32,18 @@ namespace {
 
 LevelOptions level_options(const RecurrentOptions& options) { return {options.levels, options.coarsening, options.min_coarse}; }
 
+/// Levels that a grid has.
+LevelOptions grid_options(const RecurrentOptions& options) {
+  LevelOptions levels = level_options(options);
+  if (options.solver != TimeSolver::mgrit) levels.levels = 1;
+  return levels;
+}
+
+std::optional<JacobianKind> newton_of(TimeSolver solver) {
+  if (solver == TimeSolver::mgrit) return std::nullopt;
+  return solver == TimeSolver::newton ? JacobianKind::full : JacobianKind::diagonal;
+}
+
 std::string described(const at::Tensor& tensor) { return describe({tensor}); }
 
 /// Sets the biases of the gates by which a state stays: sigmoid(b) = 1 - 1/t for times t that are uniform between 2 and the longest. Of an lstm, what
@@ -52,6 +64,8 @@ at::Tensor flat(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.si
 void visit(RecurrentOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Cell>> cells{{"rnn", Cell::rnn}, {"gru", Cell::gru}, {"lstm", Cell::lstm}};
   const std::vector<std::pair<std::string, CoarseCell>> coarse{{"frozen_gates", CoarseCell::frozen_gates}, {"implicit", CoarseCell::implicit}};
+  const std::vector<std::pair<std::string, TimeSolver>> solvers{
+      {"mgrit", TimeSolver::mgrit}, {"newton", TimeSolver::newton}, {"quasi_newton", TimeSolver::quasi_newton}};
   LevelOptions levels = level_options(options);
   visitor.field("cell", options.cell, cells, {.meaning = "as torch::nn has it"});
   visitor.field("input_size", options.input_size, count_from(1), {.meaning = "of a time step"});
@@ -59,6 +73,7 @@ void visit(RecurrentOptions& options, OptionVisitor& visitor) {
   visitor.field("layers", options.layers, count_from(1), {.meaning = "one over the other"});
   visitor.field("bias", options.bias, {.meaning = "b_ih and b_hh"});
   visitor.field("bidirectional", options.bidirectional, {.meaning = "each layer in both directions of time"});
+  visitor.field("solver", options.solver, solvers, {.meaning = "of the steps of a layer"});
   visitor.field("coarse_cell", options.coarse_cell, coarse, {.meaning = "a step over several time steps"});
   visit(levels, visitor);
   options.levels = levels.levels;
@@ -105,15 +120,17 @@ class Recurrent::Impl {
     TW_EXPECTS(steps >= 1, "a sequence has at least one step, not ", steps);
     Grids& found = all_grids_[steps];
     if (found.onward) return found;
-    std::vector<int64_t> cuts = TimeGrid::cuts_of(steps, comm.size(), level_options(options));
+    std::vector<int64_t> cuts = TimeGrid::cuts_of(steps, comm.size(), grid_options(options));
     const auto tell = [this](const char* name, int level, auto begin, auto end) {
       if (observer) observer(name, level, begin, end);
     };
-    found.onward = std::make_unique<TimeGrid>(comm, reversed, cuts, level_options(options), options.forward, options.backward, tell);
+    found.onward =
+        std::make_unique<TimeGrid>(comm, reversed, cuts, grid_options(options), options.forward, options.backward, newton_of(options.solver), tell);
     if (!options.bidirectional) return found;
     std::reverse(cuts.begin(), cuts.end());
     for (int64_t& cut : cuts) cut = steps - cut;
-    found.back = std::make_unique<TimeGrid>(reversed, comm, cuts, level_options(options), options.forward, options.backward, tell);
+    found.back =
+        std::make_unique<TimeGrid>(reversed, comm, cuts, grid_options(options), options.forward, options.backward, newton_of(options.solver), tell);
     return found;
   }
 

@@ -5,8 +5,10 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <tw/layer_parallel/newton.hpp>
 #include <utility>
 
+#include "affine_scan.hpp"
 #include "c_states.hpp"
 #include "states.hpp"
 
@@ -58,7 +60,7 @@ TimeLevel coarse_level(const TimeGrid& grid, const TimePass& pass, int level, bo
 
 TimeLevel finest_level(const TimeGrid& grid, const TimePass& pass) { return {grid.block().begin, pass.inputs, {.of_rows = pass.passes}}; }
 
-class ForwardInTime : public Propagator {
+class ForwardInTime : public LinearisingPropagator {
  public:
   ForwardInTime(const TimeGrid& grid, TimePass& pass, TimeResult& result, bool record) : pass_(pass), result_(result), record_(record) {
     levels_.push_back(finest_level(grid, pass));
@@ -79,6 +81,14 @@ class ForwardInTime : public Propagator {
     return states;
   }
 
+  Linearisation linearise(const March& march, const State& from, JacobianKind kind) override {
+    const TimeLevel& level = levels_.front();
+    const auto& [first, count, spacing, length] = march.runs;
+    const Span span = level.span_of(first - level.first, count, spacing);
+    const CellStep made = step(pass_.weights, from, part(level.inputs, first - level.first, count, spacing), span);
+    return {made.to, jacobian(pass_.weights, made.kept, span, kind)};
+  }
+
  private:
   void keep(const CellStep& made, int64_t row, int64_t count, int64_t spacing) {
     part(result_.outputs, row, count, spacing).copy_(made.to[0]);
@@ -96,7 +106,7 @@ class ForwardInTime : public Propagator {
 };
 
 /// Step k of a level of the adjoint is the transposed Jacobian of a forward step, with the cotangent of its output added before.
-class AdjointInTime : public Propagator {
+class AdjointInTime : public LinearisingPropagator {
  public:
   AdjointInTime(TimeGrid& grid, const TimePass& pass, const at::Tensor& outputs, TimeGradient& gradient)
       : grid_(grid), pass_(pass), gradient_(gradient) {
@@ -116,10 +126,10 @@ class AdjointInTime : public Propagator {
   State march(const March& march, const State& from, const Between& between) override {
     const Level& level = levels_.at(static_cast<size_t>(march.level));
     const auto& [first, count, spacing, length] = march.runs;
-    const int64_t end = grid_.reversed_plan().steps_of(march.level, grid_.comm().size() - 1 - grid_.comm().rank()).end;
+    const int64_t row_of_last = row_of_last_run(march);
     State states = flipped(from);
     for (int64_t j = 0; j < length; ++j) {
-      const int64_t row = end - 1 - (march.runs.begin(count - 1) + j);
+      const int64_t row = row_of_last - j;
       if (level.outputs.defined()) states[0] = states[0] + part(level.outputs, row, count, spacing);
       const Span span = level.forward.span_of(row, count, spacing);
       CellGradient made = transposed(pass_.weights, rows(level.kept, row, count, spacing), states, span);
@@ -133,7 +143,23 @@ class AdjointInTime : public Propagator {
     return flipped(states);
   }
 
+  Linearisation linearise(const March& march, const State& from, JacobianKind kind) override {
+    const Level& level = levels_.front();
+    const auto& [first, count, spacing, length] = march.runs;
+    const int64_t row = row_of_last_run(march);
+    Span span = level.forward.span_of(row, count, spacing);
+    if (span.of_rows.defined()) span.of_rows = flipped({span.of_rows})[0];
+    const at::Tensor forward = jacobian(pass_.weights, flipped(rows(level.kept, row, count, spacing)), span, kind);
+    return {this->march(march, from, {}), transposed(forward, kind)};
+  }
+
  private:
+  // Rows are in the order of time.
+  int64_t row_of_last_run(const March& march) const {
+    const int64_t end = grid_.reversed_plan().steps_of(march.level, grid_.comm().size() - 1 - grid_.comm().rank()).end;
+    return end - 1 - march.runs.begin(march.runs.count - 1);
+  }
+
   struct Level {
     TimeLevel forward;
     State kept;
@@ -162,17 +188,29 @@ LevelPlan filled_plan(std::vector<int64_t> cuts, const LevelOptions& levels) {
   return {plan_levels(filled, levels), std::move(cuts), StepOwner::left};
 }
 
+std::unique_ptr<ParallelInTime> solver_of(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options,
+                                          std::optional<JacobianKind> newton) {
+  if (!newton) return std::make_unique<Mgrit>(comm, plan, options, MgritFinish{.last_c_relaxation = true, .weighted = false});
+  const NewtonOptions of_newton{.iterations = options.iterations,
+                                .tolerance = options.tolerance,
+                                .jacobian = *newton,
+                                .residuals = options.residuals,
+                                .norm = options.norm,
+                                .on_divergence = options.on_divergence};
+  return std::make_unique<Newton>(comm, plan, of_newton);
+}
+
 }  // namespace
 
 TimeGrid::TimeGrid(const Communicator& comm, const Communicator& reversed, std::vector<int64_t> cuts, const LevelOptions& levels,
-                   const MgritOptions& forward, const MgritOptions& backward, const PhaseObserver& observer)
+                   const MgritOptions& forward, const MgritOptions& backward, std::optional<JacobianKind> newton, const PhaseObserver& observer)
     : comm_(comm),
       steps_(cuts.back()),
       plan_(filled_plan(std::move(cuts), levels)),
       reversed_plan_(mirrored(plan_)),
-      forward_(std::make_unique<Mgrit>(comm, plan_, forward, MgritFinish{.last_c_relaxation = true, .weighted = false})),
-      backward_(std::make_unique<Mgrit>(reversed, reversed_plan_, backward, MgritFinish{.last_c_relaxation = true, .weighted = false})) {
-  for (Mgrit* solver : {forward_.get(), backward_.get()}) solver->observe(observer);
+      forward_(solver_of(comm, plan_, forward, newton)),
+      backward_(solver_of(reversed, reversed_plan_, backward, newton)) {
+  for (ParallelInTime* solver : {forward_.get(), backward_.get()}) solver->observe(observer);
 }
 
 std::vector<int64_t> TimeGrid::cuts_of(int64_t steps, int ranks, const LevelOptions& levels) {

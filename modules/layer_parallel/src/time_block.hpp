@@ -17,8 +17,9 @@ namespace tw::layer_parallel {
 class TimeGrid {
  public:
   /// Collective. @param comm in the order of time @param reversed its ranks in the other order @param cuts where the ranks' steps begin, and the end
+  /// @param newton Newton's method with these Jacobians, with what the options have in common with its own; none: Mgrit
   TimeGrid(const Communicator& comm, const Communicator& reversed, std::vector<int64_t> cuts, const LevelOptions& levels, const MgritOptions& forward,
-           const MgritOptions& backward, const PhaseObserver& observer);
+           const MgritOptions& backward, std::optional<JacobianKind> newton, const PhaseObserver& observer);
   /// Cuts of a sequence of `steps` in whole intervals, where there are enough.
   static std::vector<int64_t> cuts_of(int64_t steps, int ranks, const LevelOptions& levels);
 
@@ -32,16 +33,16 @@ class TimeGrid {
   std::vector<LevelPlan::Range> blocks() const;
   /// The steps of `level` that each rank makes, as windows of level 0; of the adjoint, whose steps end where its own grid has them.
   std::vector<Windows> windows(int level, bool adjoint) const;
-  Mgrit& forward() noexcept { return *forward_; }
-  Mgrit& backward() noexcept { return *backward_; }
+  ParallelInTime& forward() noexcept { return *forward_; }
+  ParallelInTime& backward() noexcept { return *backward_; }
 
  private:
   const Communicator& comm_;
   int64_t steps_;
   LevelPlan plan_;
   LevelPlan reversed_plan_;
-  std::unique_ptr<Mgrit> forward_;
-  std::unique_ptr<Mgrit> backward_;
+  std::unique_ptr<ParallelInTime> forward_;
+  std::unique_ptr<ParallelInTime> backward_;
 };
 
 /// What a forward pass leaves for its backward pass.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of recurrent cells: transposed Jacobians against autograd, and coarse steps against what they stand for.
+// Steps of recurrent cells: Jacobians, also transposed ones, against autograd, and coarse steps against what they stand for.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -52,6 +52,38 @@ TEST(Cell, TheTransposedJacobianIsAutogradsOfTheStep) {
       EXPECT_TRUE(found.of_input.allclose(expected[0], 1e-13, 1e-13));
       EXPECT_TRUE(found.of_product.sum(0).allclose(expected[1], 1e-13, 1e-13));
       for (size_t i = 0; i < from.size(); ++i) EXPECT_TRUE(found.of_state[i].allclose(expected[2 + i], 1e-13, 1e-13)) << i;
+    }
+  }
+}
+
+// Row by row, since rows of a state do not depend on each other.
+TEST(Cell, TheJacobianIsAutogradsOfTheStep) {
+  torch::manual_seed(8);
+  for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
+    for (const Span& span : spans()) {
+      const StateWeights weights = weights_of(cell);
+      State from = random_state(cell);
+      for (Tensor& tensor : from) tensor.requires_grad_();
+      const Tensor input = torch::randn({rows, gates_of(cell) * hidden}, torch::kDouble);
+      const CellStep made = step(weights, from, input, span);
+      const int64_t count = states_of(cell);
+      const Tensor expected = torch::zeros({rows, count, hidden, count, hidden}, torch::kDouble);
+      const Tensor to = torch::stack(made.to, 1);
+      for (int64_t i = 0; i < count; ++i) {
+        for (int64_t unit = 0; unit < hidden; ++unit) {
+          const std::vector<Tensor> of = torch::autograd::grad({to.select(1, i).select(1, unit).sum()}, from, {}, true, false, true);
+          for (size_t j = 0; j < of.size(); ++j) {
+            if (of[j].defined()) expected.select(1, i).select(1, unit).select(1, static_cast<int64_t>(j)).copy_(of[j]);
+          }
+        }
+      }
+      const torch::NoGradGuard no_gradients;
+      State kept;
+      for (const Tensor& tensor : made.kept) kept.push_back(tensor.detach());
+      const Tensor full = jacobian(weights, kept, span, JacobianKind::full);
+      EXPECT_TRUE(full.allclose(expected.reshape({rows, count * hidden, count * hidden}), 1e-13, 1e-13)) << static_cast<int>(cell);
+      const Tensor diagonal = jacobian(weights, kept, span, JacobianKind::diagonal);
+      EXPECT_TRUE(diagonal.allclose(expected.diagonal(0, 2, 4), 1e-13, 1e-13)) << static_cast<int>(cell);
     }
   }
 }

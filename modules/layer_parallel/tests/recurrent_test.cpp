@@ -163,6 +163,64 @@ TEST(Recurrent, TakesLayersDirectionsAndLengths) {
   }
 }
 
+RecurrentOptions solved_by(TimeSolver solver, Cell cell) {
+  RecurrentOptions options = small(cell);
+  options.solver = solver;
+  return options;
+}
+
+TEST(Recurrent, IsTorchsWithNewtonsMethod) {
+  for (const TimeSolver solver : {TimeSolver::newton, TimeSolver::quasi_newton}) {
+    for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
+      for (const int64_t steps : {24, 19}) {
+        RecurrentOptions options = solved_by(solver, cell);
+        make_exact(options, steps);
+        if (solver == TimeSolver::newton) options.backward.iterations = 1;  // the adjoint is linear
+        EXPECT_LT(largest_error(options, steps), rounding) << static_cast<int>(solver) << static_cast<int>(cell) << ' ' << steps;
+      }
+      RecurrentOptions options = solved_by(solver, cell);
+      make_exact(options, 3);
+      options.bias = false;
+      EXPECT_LT(largest_error(options, 1), rounding) << static_cast<int>(solver) << static_cast<int>(cell);
+      EXPECT_LT(largest_error(options, 2), rounding) << static_cast<int>(solver) << static_cast<int>(cell);
+    }
+  }
+}
+
+TEST(Recurrent, TakesLayersDirectionsAndLengthsWithNewtonsMethod) {
+  const Tensor lengths = torch::tensor({17, 20, 4}, torch::kLong);
+  for (const TimeSolver solver : {TimeSolver::newton, TimeSolver::quasi_newton}) {
+    for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
+      RecurrentOptions options = solved_by(solver, cell);
+      options.layers = 2;
+      options.bidirectional = true;
+      make_exact(options, 21);
+      if (solver == TimeSolver::newton) options.backward.iterations = 1;
+      EXPECT_LT(largest_error(options, 20), rounding) << static_cast<int>(solver) << static_cast<int>(cell);
+      EXPECT_LT(largest_error(options, 21, lengths), rounding) << static_cast<int>(solver) << static_cast<int>(cell);
+    }
+  }
+}
+
+// 1e-10 after 8 of 96 steps' iterations: what remains of 1 when each squares the error, and rounding.
+TEST(Recurrent, NewtonsMethodNeedsAHandfulOfIterations) {
+  for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
+    RecurrentOptions options = solved_by(TimeSolver::newton, cell);
+    options.forward.iterations = 8;
+    options.backward.iterations = 1;
+    EXPECT_LT(largest_error(options, 96), 1e-10) << static_cast<int>(cell);
+    options.solver = TimeSolver::quasi_newton;
+    double before = 1e300;
+    for (const int iterations : {2, 6, 12}) {
+      options.forward.iterations = options.backward.iterations = iterations;
+      const double error = largest_error(options, 96);
+      EXPECT_LT(error, before / 4) << static_cast<int>(cell) << ' ' << iterations;
+      before = error;
+    }
+    EXPECT_LT(before, 1e-3) << static_cast<int>(cell);
+  }
+}
+
 TEST(Recurrent, KeepsTheStateOfASequenceWithoutSteps) {
   for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
     for (const CoarseCell coarse : {CoarseCell::frozen_gates, CoarseCell::implicit}) {

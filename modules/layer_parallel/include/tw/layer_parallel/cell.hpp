@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step of a recurrent network, and its transposed Jacobian, over any number of time steps at once. Local.
+// A step of a recurrent network, and its Jacobian, over any number of time steps at once. Local.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -57,5 +57,7 @@ struct CellGradient {
 };
 /// The transposed Jacobian of a step. @param cotangent of where it led to
 CellGradient transposed(const StateWeights& weights, const State& kept, const State& cotangent, const Span& span);
+/// The Jacobian of a step by its state, in the shape that JacobianKind says; S is states * hidden.
+at::Tensor jacobian(const StateWeights& weights, const State& kept, const Span& span, JacobianKind kind);
 
 }  // namespace tw::layer_parallel

@@ -1,26 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Multigrid reduction in time: steps that depend on each other, made by several ranks at once, by iterations that correct a coarse solution.
 #pragma once
-#include <chrono>
-#include <functional>
 #include <tw/layer_parallel/solver.hpp>
 #include <tw/mpi/communicator.hpp>
 
 namespace tw::layer_parallel {
-
-/// How the norms of the residuals at the C-points of level 0 make one figure.
-enum class TemporalNorm { one, two, max };
-
-/// What to do when the residual has grown, or is not finite, after the last iteration.
-enum class OnDivergence {
-  report,           ///< nothing but to say so
-  more_iterations,  ///< twice as many, unless it is not finite
-  serial,           ///< make all steps one after the other
-};
-
-/// Told what was done from when to when, for timelines. @param name of a phase, a literal
-using PhaseObserver =
-    std::function<void(const char* name, int level, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
 
 struct MgritOptions {
   int iterations = 10;   ///< at most; 0: all steps one after the other
@@ -54,11 +38,9 @@ class Mgrit : public ParallelInTime {
 
   const LevelPlan& plan() const noexcept override { return plan_; }
   const MgritOptions& options() const noexcept { return options_; }
-  /// Of the solutions to come; on all ranks alike. Local.
-  void set_iterations(int iterations);
+  void set_iterations(int iterations) override;
   void set_tolerance(double tolerance) { options_.tolerance = tolerance; }
-  /// Tells `observer` of each phase on this rank from now on. Local.
-  void observe(PhaseObserver observer) { observer_ = std::move(observer); }
+  void observe(PhaseObserver observer) override { observer_ = std::move(observer); }
   Solution solve(Propagator& propagator, const State& origin, const State& guess = {}) override;
 
  private:

@@ -35,6 +35,25 @@ class Propagator {
   virtual at::Tensor norms(const State& states) const;
 };
 
+/// Which derivatives of a step are looked at. A state is tensors of [..., width] each, with the same dimensions before the last; steps do not mix
+/// these.
+enum class JacobianKind {
+  full,      ///< all: of one vector of S components, the tensors of the state side by side. [..., S, S]
+  diagonal,  ///< of each unit by itself: k tensors of one width are k numbers a unit. [..., k, k, width]
+};
+
+struct Linearisation {
+  State to;             ///< where the steps lead to, stacked
+  at::Tensor jacobian;  ///< of each step, its result by what it starts from; rows are the result's
+};
+
+/// Steps that know their derivatives.
+class LinearisingPropagator : public Propagator {
+ public:
+  /// Steps of level 0 next to each other, each on its own: `march.runs` are of length 1 and spacing 1. @param from as of march()
+  virtual Linearisation linearise(const March& march, const State& from, JacobianKind kind) = 0;
+};
+
 /// Makes step by step what `step(level, k, state)` says, for steps that know nothing of stacks.
 class StepwisePropagator : public Propagator {
  public:

@@ -12,6 +12,11 @@
 
 namespace tw::layer_parallel {
 
+/// How the steps of a layer are made in parallel. Beside Mgrit, Newton's method with all of a step's Jacobian, or with its diagonal: then
+/// `iterations`, `tolerance`, `residuals`, `norm` and `on_divergence` of forward and backward are what counts, there are no coarse levels, and
+/// the report models no speed-up.
+enum class TimeSolver { mgrit, newton, quasi_newton };
+
 struct RecurrentOptions {
   Cell cell = Cell::gru;
   int64_t input_size = 1;
@@ -19,6 +24,7 @@ struct RecurrentOptions {
   int64_t layers = 1;
   bool bias = true;
   bool bidirectional = false;
+  TimeSolver solver = TimeSolver::mgrit;
   CoarseCell coarse_cell = CoarseCell::frozen_gates;
   int levels = 2;                    ///< at most; 1: serial
   PerLevel<int64_t> coarsening = 8;  ///< time steps of a level for one of the next
@@ -49,9 +55,9 @@ struct RecurrentOutput {
   at::Tensor cell;     ///< the same, of an lstm; else undefined
 };
 
-/// torch::nn::RNN (tanh), GRU or LSTM over blocks of time, one of each rank: multigrid in time, layer by layer. Each layer's input products are made
-/// at once, for all levels and iterations. Parameters are whole on every rank, with the names of torch::nn's, and so are their gradients, which the
-/// backward pass adds up over the ranks.
+/// torch::nn::RNN (tanh), GRU or LSTM over blocks of time, one of each rank: multigrid in time or Newton's method, layer by layer. Each layer's input
+/// products are made at once, for all levels and iterations. Parameters are whole on every rank, with the names of torch::nn's, and so are their
+/// gradients, which the backward pass adds up over the ranks.
 ///
 /// Passes are iterations: an approximation, exact when there are enough of them. The gradient is that of the last relaxation. Ref: Moon & Cyr 2022,
 /// arXiv 2203.04738.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <tw/base/clock.hpp>
@@ -41,12 +43,30 @@ struct Solution {
   Report report;
 };
 
-/// Solves u_{k+1} = step(u_k), k = 0 to N - 1, over the ranks of a communicator. MGRIT is one such solver.
+/// How the norms of the residuals at points of level 0 make one figure.
+enum class TemporalNorm { one, two, max };
+
+/// What to do when the residual has grown, or is not finite, after the last iteration.
+enum class OnDivergence {
+  report,           ///< nothing but to say so
+  more_iterations,  ///< twice as many, unless it is not finite
+  serial,           ///< make all steps one after the other
+};
+
+/// Told what was done from when to when, for timelines. @param name of a phase, a literal
+using PhaseObserver =
+    std::function<void(const char* name, int level, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
+
+/// Solves u_{k+1} = step(u_k), k = 0 to N - 1, over the ranks of a communicator. Mgrit and Newton are such solvers.
 class ParallelInTime {
  public:
   virtual ~ParallelInTime() = default;
 
   virtual const LevelPlan& plan() const noexcept = 0;
+  /// Of the solutions to come; on all ranks alike; 0: all steps one after the other. Local.
+  virtual void set_iterations(int iterations) = 0;
+  /// Tells `observer` of each phase on this rank from now on. Local.
+  virtual void observe(PhaseObserver observer) = 0;
   /// Collective. @param origin u_0 on the rank that is home of point 0; elsewhere any state of that shape and dtype.
   /// @param guess stacked: the values at this rank's C-points, such as Solution::points of an earlier call if those have the spacing of C-points;
   /// empty: zeros. Of no influence on MGRIT with skip_downcycle, whose first iteration replaces it.
