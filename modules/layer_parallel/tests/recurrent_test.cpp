@@ -202,22 +202,36 @@ TEST(Recurrent, TakesLayersDirectionsAndLengthsWithNewtonsMethod) {
   }
 }
 
-// 1e-10 after 8 of 96 steps' iterations: what remains of 1 when each squares the error, and rounding.
+// Newton's method squares the error in each iteration. What diagonals leave out of a cell with gates is small, and they gain a factor of some 5 in
+// each; of a plain one, which has no other way than the matrix, it is most.
 TEST(Recurrent, NewtonsMethodNeedsAHandfulOfIterations) {
   for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
     RecurrentOptions options = solved_by(TimeSolver::newton, cell);
-    options.forward.iterations = 8;
     options.backward.iterations = 1;
+    options.forward.iterations = 8;
     EXPECT_LT(largest_error(options, 96), 1e-10) << static_cast<int>(cell);
-    options.solver = TimeSolver::quasi_newton;
     double before = 1e300;
-    for (const int iterations : {2, 6, 12}) {
+    for (const int iterations : {2, 5, 8}) {
+      options = solved_by(TimeSolver::quasi_newton, cell);
       options.forward.iterations = options.backward.iterations = iterations;
       const double error = largest_error(options, 96);
-      EXPECT_LT(error, before / 4) << static_cast<int>(cell) << ' ' << iterations;
+      EXPECT_LT(error, before / (cell == Cell::rnn ? 1.5 : 27)) << static_cast<int>(cell) << ' ' << iterations;
       before = error;
     }
-    EXPECT_LT(before, 1e-3) << static_cast<int>(cell);
+  }
+}
+
+TEST(Recurrent, TheAdjointOfQuasiNewtonConvergesToo) {
+  for (const Cell cell : {Cell::gru, Cell::lstm}) {
+    double before = 1e300;
+    for (const int iterations : {2, 5, 8}) {
+      RecurrentOptions options = solved_by(TimeSolver::quasi_newton, cell);
+      options.forward.iterations = 96;
+      options.backward.iterations = iterations;
+      const double error = largest_error(options, 96);
+      EXPECT_LT(error, before / 27) << static_cast<int>(cell) << ' ' << iterations;
+      before = error;
+    }
   }
 }
 
