@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // layer_parallel/forward_backward: a forward and backward pass with the layers in parallel, against the same network stepped layer by layer in
 // LibTorch on one rank; its case at one rank is called *_one_rank. layer_parallel/batching: with and without running a rank's layers as one
-// operation. layer_parallel/gru: a recurrent network in parallel over time, against one cell at a time and against LibTorch's own on one rank, alone
-// with the argument "gru". layer_parallel/virtual, with the argument "virtual": steps that sleep for 2 ms, against one rank, and against the modelled
-// speed-up.
+// operation. layer_parallel/gru: a recurrent network in parallel over time, against one cell at a time and against LibTorch's own on one rank; and
+// layer_parallel/gru_solvers, the same with each solver, to the same accuracy: alone with the argument "gru". layer_parallel/virtual, with the
+// argument "virtual": steps that sleep for 2 ms, against one rank, and against the modelled speed-up.
 #include "measure.hpp"
 
 #include <torch/torch.h>
 
+#include <iostream>
+#include <optional>
 #include <string_view>
+#include <tw/base/concat.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/layer_parallel/recurrent.hpp>
 #include <tw/planning/level_prediction.hpp>
@@ -159,6 +162,114 @@ void against_recurrent(const Contest& contest, const tw::Communicator& ours, int
   tw::benchmark::compare(contest, of);
 }
 
+/// Pixel by pixel, to an accuracy: of the last state 1e-4, of the parameters' gradients 1e-3, relative, in the 2-norm.
+class ToAccuracy {
+ public:
+  static constexpr int64_t steps = 784, batch = 32;
+
+  /// Collective over `ours` where it searches: for as few iterations as that takes.
+  ToAccuracy(const tw::Communicator& ours, RecurrentOptions options, bool searches)
+      : ours_(ours), options_(std::move(options)), reference_(torch::nn::GRUOptions(1, options_.hidden_size).num_layers(options_.layers)) {
+    torch::manual_seed(1);
+    x = torch::randn({steps, batch, 1});
+    cotangent = torch::randn({batch, options_.hidden_size});
+    if (!searches) return;
+    Recurrent(ours_, options_).store(*reference_);
+    state_ = std::get<1>(reference_->forward(x))[1];
+    state_.backward(cotangent);
+    while (errors().first > 1e-4 && options_.forward.iterations < most) ++options_.forward.iterations;
+    while (errors().second > 1e-3 && options_.backward.iterations < most) ++options_.backward.iterations;
+  }
+
+  const RecurrentOptions& options() const { return options_; }
+  std::string described() const {
+    const auto [state, gradient] = errors();
+    return tw::concat(options_.forward.iterations, " iterations forward, ", options_.backward.iterations, " backward, errors ", state,
+                      " of the state, ", gradient, " of the gradients");
+  }
+  void pass(Recurrent& net) const {
+    const auto [begin, end] = net.block(steps);
+    net.zero_grad();
+    net.forward(x.narrow(0, begin, end - begin), steps).hidden[1].backward(cotangent);
+  }
+
+  torch::Tensor x, cotangent;
+
+ private:
+  static constexpr int most = 40;
+
+  static double relative(const torch::Tensor& ours, const torch::Tensor& exact) { return ((ours - exact).norm() / exact.norm()).item<double>(); }
+
+  /// Of the last state, and of all gradients.
+  std::pair<double, double> errors() const {
+    Recurrent net(ours_, options_);
+    const auto [begin, end] = net.block(steps);
+    const torch::Tensor state = net.forward(x.narrow(0, begin, end - begin), steps).hidden[1];
+    state.backward(cotangent);
+    std::vector<torch::Tensor> found, exact;
+    for (const auto& each : net.named_parameters()) {
+      found.push_back(each.value().grad().flatten());
+      exact.push_back(reference_->named_parameters()[each.key()].grad().flatten());
+    }
+    return {relative(state.detach(), state_.detach()), relative(torch::cat(found), torch::cat(exact))};
+  }
+
+  const tw::Communicator& ours_;
+  RecurrentOptions options_;
+  torch::nn::GRU reference_;
+  torch::Tensor state_;
+};
+
+void compare_solver(const Contest& contest, const tw::Communicator& ours, RecurrentOptions options, const std::string& name) {
+  const bool takes_part = contest.is_ours() && (ours.size() > 1 || contest.comm().rank() == 0);
+  const int64_t hidden = options.hidden_size;
+  const ToAccuracy problem(ours, std::move(options), takes_part);
+  if (takes_part) {
+    const std::string what = problem.described();
+    if (ours.rank() == 0) std::cerr << name << ": " << what << std::endl;
+  }
+  std::optional<Recurrent> net;
+  if (takes_part) net.emplace(ours, problem.options());
+  CellLoop loop(1, hidden);
+  torch::nn::GRU fused(torch::nn::GRUOptions(1, hidden).num_layers(2));
+  for (const std::string baseline : {"cell_loop", "torch_gru"}) {
+    tw::benchmark::Case of{.benchmark = "layer_parallel/gru_solvers", .name = name, .baseline = baseline};
+    of.rounds = 11;
+    of.steps = 1;
+    of.step = [&] {
+      if (takes_part) {
+        problem.pass(*net);
+      } else if (!contest.is_ours() && contest.comm().rank() == 0 && baseline == "cell_loop") {
+        loop->zero_grad();
+        loop->forward(problem.x).backward(problem.cotangent);
+      } else if (!contest.is_ours() && contest.comm().rank() == 0) {
+        fused->zero_grad();
+        std::get<1>(fused->forward(problem.x))[1].backward(problem.cotangent);
+      }
+    };
+    tw::benchmark::compare(contest, of);
+  }
+}
+
+void compare_solvers(const Contest& contest, const tw::Communicator& alone) {
+  const MgritOptions f_relaxation{.iterations = 1, .cycle = {.relaxations = 0}};
+  for (const int64_t hidden : {4, 16, 64}) {
+    RecurrentOptions options{.hidden_size = hidden, .layers = 2, .forward = f_relaxation, .backward = f_relaxation};
+    const auto compare = [&](const std::string& name, bool alone_too = true) {
+      compare_solver(contest, contest.comm(), options, tw::concat("hidden_", hidden, '_', name));
+      if (alone_too) compare_solver(contest, alone, options, tw::concat("hidden_", hidden, '_', name, "_one_rank"));
+    };
+    options.coarsening = 8;
+    compare("mgrit_c8", false);
+    options.coarsening = 16;
+    compare("mgrit_c16");
+    options.solver = TimeSolver::newton;
+    compare("newton", hidden < 64);
+    options.solver = TimeSolver::quasi_newton;
+    compare("quasi_newton");
+  }
+}
+
 void measure_recurrent(const Contest& contest) {
   const tw::Communicator alone = contest.comm().split(contest.comm().rank(), 0);
   for (const std::string baseline : {"cell_loop", "torch_gru"}) {
@@ -166,6 +277,7 @@ void measure_recurrent(const Contest& contest) {
     against_recurrent(contest, contest.comm(), 16, baseline, "c16");
     against_recurrent(contest, alone, 16, baseline, "c16_one_rank");
   }
+  compare_solvers(contest, alone);
 }
 
 void measure_all(const Contest& contest) {
@@ -230,5 +342,7 @@ void measure_virtual(const Contest& contest) {
 int main(int argc, char** argv) {
   const std::string_view what = argc > 1 ? argv[1] : "";
   if (what == "gru") return tw::benchmark::run(argc, argv, measure_recurrent);
+  if (what == "gru_solvers")
+    return tw::benchmark::run(argc, argv, [](const Contest& contest) { compare_solvers(contest, contest.comm().split(contest.comm().rank(), 0)); });
   return what == "virtual" ? tw::benchmark::run(argc, argv, measure_virtual, 1) : tw::benchmark::run(argc, argv, measure_all);
 }
