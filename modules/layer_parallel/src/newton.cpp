@@ -4,7 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/zeros_like.h>
+#include <ATen/ops/zeros.h>
 
 #include <optional>
 #include <tw/base/clock.hpp>
@@ -118,14 +118,9 @@ class NewtonIterations {
     if (n > 1) constants.narrow(0, 1, n - 1).copy_(applied(jacobian_.narrow(0, 1, n - 1), r.narrow(0, 0, n - 1), kind));
     // The first rank waits for nobody, and so for none of the steps before.
     AffineScan scan(kind, std::move(jacobian_), constants, is_first() ? n : plan_.level(0).steps);
-    State change = each(before_, [](const at::Tensor& t) { return at::zeros_like(t); });
-    if (!is_first()) {
-      const State now = receive();
-      change = difference(now, before_);
-      before_ = now;
-    }
-    const at::Tensor start = as_vector(row(change, 0), kind);
-    if (has_next()) send(sum(rows(f_, n - 1, 1), each(as_state(scan.end(start), before_, kind), [](const at::Tensor& t) { return t.unsqueeze(0); })));
+    const State old = std::exchange(before_, is_first() ? before_ : receive());
+    const at::Tensor start = as_vector(row(difference(before_, old), 0), kind);
+    if (has_next()) send(stack({sum(row(f_, n - 1), as_state(scan.end(start), before_, kind))}));
     u_ = sum(f_, as_state(scan.all(start), before_, kind));
   }
 

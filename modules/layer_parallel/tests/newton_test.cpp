@@ -249,6 +249,19 @@ TEST(Newton, SaysThatItDivergedOrGoesOnSerially) {
   EXPECT_TRUE(neither.report.serial && !neither.report.converged);
 }
 
+TEST(Newton, IsSerialWithoutIterations) {
+  Steps steps = network(40, 3, 6);
+  const Found at_once = solve(steps, {.iterations = 0});
+  EXPECT_EQ(largest(at_once), 0);
+  EXPECT_TRUE(at_once.report.converged);
+
+  Newton newton(world(), plan_of(40), {.iterations = 3});
+  newton.set_iterations(0);
+  EXPECT_EQ(newton.solve(steps, {steps.origin()}).report.iterations, 0);
+  newton.set_iterations(5);
+  EXPECT_EQ(newton.solve(steps, {steps.origin()}).report.iterations, 5);
+}
+
 TEST(Newton, RefusesWhatItCannotDo) {
   const auto refusal = [](const std::function<void()>& call) {
     try {
@@ -265,7 +278,7 @@ TEST(Newton, RefusesWhatItCannotDo) {
   comm.barrier();  // or what is refused on one rank could release another from there
   const std::string said = refusal([&] { newton.solve(stepwise, {torch::zeros({1}, torch::kDouble)}); });
   EXPECT_NE(said.find("LinearisingPropagator"), std::string::npos) << said;
-  EXPECT_NE(refusal([] { NewtonOptions{.iterations = 0}.validate(); }).find("iterations"), std::string::npos);
+  EXPECT_NE(refusal([] { NewtonOptions{.iterations = -1}.validate(); }).find("iterations"), std::string::npos);
   EXPECT_NE(refusal([] { NewtonOptions{.tolerance = 1, .residuals = false}.validate(); }).find("tolerance"), std::string::npos);
 }
 
