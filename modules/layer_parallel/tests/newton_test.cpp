@@ -275,7 +275,7 @@ TEST(Newton, RefusesWhatItCannotDo) {
   StepwisePropagator stepwise([](const March&, int64_t, const State& u) { return u; });
   const Communicator comm = world().dup();
   Newton newton(comm, plan_of(8), {});
-  comm.barrier();  // or what is refused on one rank could release another from there
+  world().barrier();  // or what is refused on one rank could release another from there
   const std::string said = refusal([&] { newton.solve(stepwise, {torch::zeros({1}, torch::kDouble)}); });
   EXPECT_NE(said.find("LinearisingPropagator"), std::string::npos) << said;
   EXPECT_NE(refusal([] { NewtonOptions{.iterations = -1}.validate(); }).find("iterations"), std::string::npos);
