@@ -149,6 +149,18 @@ TEST(SpliNet, TheWholeModelHasTheLayersNames) {
   }
 }
 
+TEST(SpliNet, CheckpointsFitNetworksOfAnyDepth) {
+  const auto parameters_of = [](int64_t layers) {
+    const SpliNet model(std::make_shared<LayerParallel>(world(), std::vector<Block>{block([] { return Dense(3); }, layers)}),
+                        {.control_points = 4, .degree = 2});
+    std::vector<std::pair<std::string, std::vector<int64_t>>> parameters;
+    for (const NamedShard& shard : model.shards()) parameters.emplace_back(shard.name, shard.global_shape);
+    return parameters;
+  };
+  EXPECT_EQ(parameters_of(8), parameters_of(20));
+  EXPECT_EQ(parameters_of(8).size(), 2U);
+}
+
 TEST(SpliNet, RefusesWhatDoesNotFit) {
   const auto expect_refused = [](const SpliNetOptions& options, const std::string& text) {
     const auto net = network(world());

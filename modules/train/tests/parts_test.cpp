@@ -9,6 +9,7 @@
 #include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/layer_parallel/sequence_model.hpp>
+#include <tw/layer_parallel/splinet.hpp>
 #include <tw/tensor/safetensors.hpp>
 
 namespace parts_test {
@@ -117,6 +118,24 @@ TEST(Parts, SequencesTrainLikeOneProcess) {
     const auto summary = trained(mesh, "sequences", tw::testing::never, Resume::resume);
     EXPECT_EQ(summary.parameters, expected.parameters) << "each counted once";
     EXPECT_NEAR(summary.test[0].second, expected.test[0].second, tolerance * expected.test[0].second) << layers;
+/// A model over a model in parts, whose control points every rank of the axis has.
+TEST(Parts, SplinesInDepthTrainLikeOneProcess) {
+  const auto run_splines = [](const Mesh& mesh, Options options) {
+    const auto net = std::make_shared<LayerParallel>(mesh["layer"], blocks(), exact);
+    const Model model = model_of(std::make_shared<SpliNet>(net, SpliNetOptions{.control_points = 5, .degree = 3}));
+    const auto data = squares(31);
+    options.resume = Resume::fresh;
+    return Trainer(mesh, model, sgd, tw::train::regression(), data, data, options).run();
+      run_splines({world().split(world().rank(), 0), {{"data"}, {"layer", 1}}}, three_epochs(tw::concat("splines_alone_", world().rank())));
+  EXPECT_EQ(expected.parameters, 5 * (8 * 8 + 8) + 4 * 8 + 8 + 8 + 1);
+    const Options options = three_epochs("splines");
+    const auto summary = run_splines({world(), {{"data"}, {"layer", layers}}}, options);
+    EXPECT_EQ(summary.parameters, expected.parameters);
+    for (size_t i = 0; i < expected.test.size(); ++i) {
+      EXPECT_NEAR(summary.test[i].second, expected.test[i].second, tolerance * expected.test[i].second) << layers << ": " << expected.test[i].first;
+    }
+    if (world().rank() != 0) continue;
+    EXPECT_EQ(tw::SafetensorsFile(options.folder() / "best.safetensors").names().size(), 2U * 14) << "all layers, one by one";
   }
 }
 

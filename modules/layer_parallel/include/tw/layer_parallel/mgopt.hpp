@@ -12,11 +12,12 @@
 namespace tw::layer_parallel {
 
 struct MgOptOptions {
-  PerLevel<double> learning_rate = 0.2;  ///< of the gradient steps, by level
-  int pre_steps = 0;                     ///< gradient steps of a level before its coarse correction
-  int post_steps = 1;                    ///< and after it
-  int coarse_steps = 8;                  ///< of the coarsest level
-  int halvings = 4;                      ///< of a correction that does not reduce the objective enough, before it is given up
+  /// Of the gradient steps, by level. Coarse networks take shorter steps well: a coarse layer's gradient is larger by the ratio of the step sizes.
+  PerLevel<double> learning_rate = {0.5, 0.25};
+  int pre_steps = 0;     ///< gradient steps of a level before its coarse correction
+  int post_steps = 1;    ///< and after it
+  int coarse_steps = 8;  ///< of the coarsest level
+  int halvings = 4;      ///< of a correction that does not reduce the objective enough, before it is given up
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
@@ -53,8 +54,7 @@ std::ostream& operator<<(std::ostream& out, const MgOptReport& report);
 ///    <e, g> >= 0, or after `halvings`
 /// 4. `post_steps` gradient steps
 ///
-/// Gradient steps are without momentum; their learning rate is the same on all levels unless options say otherwise, which moves coarse layers faster
-/// than fine ones by the ratio of the step sizes.
+/// Gradient steps have no momentum.
 class MgOpt {
  public:
   /// Collective. @param networks finest first: the same blocks on the same ranks, each ODE block with a multiple of the next network's layers. The

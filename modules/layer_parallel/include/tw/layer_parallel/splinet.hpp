@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splines in depth: the layers of a network are values of a curve that has few parameters. Ref: Gunther, Pazner & Qi 2021, arXiv 2103.05119.
+// Splines in depth: the layers of a network are values of a curve that has few parameters. Ref: Gunther, Pazner & Qi 2021, arXiv 2103.00301.
 #pragma once
 #include <cstdint>
 #include <memory>
