@@ -60,7 +60,7 @@ class Cycle {
     Point coarse{start};
     const Evaluation there = evaluated(level + 1, coarse, {});
     const Vector coarse_shift = sum(there.gradient, wanted, -1);
-    coarse.known = {there.value - levels_[level + 1].inner(coarse_shift, start), wanted};
+    coarse.known = shifted(level + 1, there, coarse_shift, start);
     improve(level + 1, coarse, coarse_shift);
 
     const Vector correction = fine.prolong(sum(coarse.x, start, -1));
@@ -86,15 +86,19 @@ class Cycle {
     return *point.known;
   }
 
+  /// The same of f(x) - <v, x>.
+  Evaluation shifted(size_t level, Evaluation found, const Vector& shift, const Vector& x) const {
+    if (shift.empty()) return found;
+    found.value -= levels_[level].inner(shift, x);
+    if (!found.gradient.empty()) found.gradient = sum(found.gradient, shift, -1);
+    return found;
+  }
+
   /// @return the value, which is noted at the point where it has a gradient
   double evaluate(size_t level, Point& point, const Vector& shift, bool with_gradient) {
     const MgOptLevel& at = levels_[level];
     report_.work += with_gradient ? at.cost : at.cost / 3;
-    Evaluation found = at.evaluate(point.x, with_gradient);
-    if (!shift.empty()) {
-      found.value -= at.inner(shift, point.x);
-      if (with_gradient) found.gradient = sum(found.gradient, shift, -1);
-    }
+    Evaluation found = shifted(level, at.evaluate(point.x, with_gradient), shift, point.x);
     const double value = found.value;
     if (with_gradient) point.known = std::move(found);
     return value;
