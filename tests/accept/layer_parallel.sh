@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
-# layer_parallel.sh BUILD: nested iteration reaches the loss of the direct run with at most half of its work, for six seeds. 64 residual layers on
-# Fashion-MNIST, trained with two iterations forward and one backward, are within a point of serial training, for three seeds; so is a GRU over pixels, and
-# one learns the adding problem.
 # layer_parallel.sh BUILD: nested iteration reaches the loss of the direct run with at most half of its work, for six seeds. MG/OPT's median loss over
 # ten seeds is not above that of plain gradient descent at equal work, with whichever of four learning rates has the least median. 64 residual layers
-# on Fashion-MNIST, trained with two iterations forward and one backward, are within a point of serial training, for three seeds.
+# on Fashion-MNIST, trained with two iterations forward and one backward, are within a point of serial training, for three seeds; so is a GRU over
+# pixels, and one learns the adding problem.
 set -euo pipefail
 . "$(dirname "$0")/expect.bash"
 build=$1
@@ -16,14 +14,14 @@ for seed in 1 2 3 4 5 6; do
   expect "the direct run's loss in at most half of its work" "$loss <= $goal && $used <= $work / 2"
 done
 
-median() { sort -g | awk '{ value[NR] = $1 } END { print (value[int((NR + 1) / 2)] + value[int(NR / 2) + 1]) / 2 }'; }
+median() { sed 's|-*nan|inf|' | sort -g | awk '{ value[NR] = $1 } END { print (value[int((NR + 1) / 2)] + value[int(NR / 2) + 1]) / 2 }'; }
 lines=""
 for seed in 1 2 3 4 5 6 7 8 9 10; do
   found=$("$build/mpirun" -n 2 "$build/bin/26_mgopt" $seed)
   echo "seed $seed: $(tr '\n' ';' <<<"$found")"
   lines+="$found"$'\n'
 done
-ours=$(sed -nE 's/^MG.OPT: loss ([0-9.e-]+),.*/\1/p' <<<"$lines" | median)
+ours=$(sed -nE 's/^MG.OPT: loss ([^,]+),.*/\1/p' <<<"$lines" | median)
 plain=$(for rate in 0.2 0.4 0.8 1.6; do sed -n "s/^gradient descent with rate $rate: loss //p" <<<"$lines" | median; done | sort -g | head -1)
 echo "medians: MG/OPT $ours, gradient descent with its best rate $plain"
 expect "MG/OPT's loss is not above gradient descent's" "$ours > 0 && $ours <= $plain"
