@@ -18,7 +18,7 @@ Vector sum(const Vector& a, const Vector& b, double factor) {
 }
 
 /// A point, and what is known of the objective there.
-struct Point {
+struct Iterate {
   Vector x;
   std::optional<Evaluation> known = std::nullopt;
 };
@@ -30,7 +30,7 @@ class Cycle {
   }
 
   MgOptReport run(Vector& x) {
-    Point point{x};
+    Iterate point{x};
     report_.loss_before = evaluated(0, point, {}).value;
     improve(0, point, {});
     x = std::move(point.x);
@@ -40,24 +40,24 @@ class Cycle {
 
  private:
   /// @param shift v of the objective f(x) - <v, x>; empty: none
-  void improve(size_t level, Point& point, const Vector& shift) {
+  void improve(size_t level, Iterate& point, const Vector& shift) {
     if (level + 1 == levels_.size()) return descend(level, point, shift, options_.coarse_steps);
     descend(level, point, shift, options_.pre_steps);
     correct(level, point, shift);
     descend(level, point, shift, options_.post_steps);
   }
 
-  void descend(size_t level, Point& point, const Vector& shift, int steps) {
+  void descend(size_t level, Iterate& point, const Vector& shift, int steps) {
     const double rate = options_.learning_rate.at(static_cast<int>(level));
     for (int i = 0; i < steps; ++i) point = {sum(point.x, evaluated(level, point, shift).gradient, -rate)};
   }
 
-  void correct(size_t level, Point& point, const Vector& shift) {
+  void correct(size_t level, Iterate& point, const Vector& shift) {
     const MgOptLevel& fine = levels_[level];
     const Evaluation here = evaluated(level, point, shift);
     const Vector start = fine.restrict_point(point.x);
     const Vector wanted = fine.restrict_gradient(here.gradient);
-    Point coarse{start};
+    Iterate coarse{start};
     const Evaluation there = evaluated(level + 1, coarse, {});
     const Vector coarse_shift = sum(there.gradient, wanted, -1);
     coarse.known = shifted(level + 1, there, coarse_shift, start);
@@ -70,7 +70,7 @@ class Cycle {
     double alpha = done.slope < 0 ? 1 : 0;  // nor is anything tried that is not a number
     for (int halvings = 0; alpha > 0 && halvings <= options_.halvings; ++halvings, alpha /= 2) {
       // Where a gradient step follows, its gradient is computed with the value.
-      Point tried{sum(point.x, correction, alpha)};
+      Iterate tried{sum(point.x, correction, alpha)};
       const double value = evaluate(level, tried, shift, halvings == 0 && options_.post_steps > 0);
       if (!(value <= here.value + least_decrease * alpha * done.slope)) continue;
       point = std::move(tried);
@@ -81,7 +81,7 @@ class Cycle {
   }
 
   /// The objective at `point`, with its gradient.
-  const Evaluation& evaluated(size_t level, Point& point, const Vector& shift) {
+  const Evaluation& evaluated(size_t level, Iterate& point, const Vector& shift) {
     if (!point.known) evaluate(level, point, shift, true);
     return *point.known;
   }
@@ -95,7 +95,7 @@ class Cycle {
   }
 
   /// @return the value, which is noted at the point where it has a gradient
-  double evaluate(size_t level, Point& point, const Vector& shift, bool with_gradient) {
+  double evaluate(size_t level, Iterate& point, const Vector& shift, bool with_gradient) {
     const MgOptLevel& at = levels_[level];
     report_.work += with_gradient ? at.cost : at.cost / 3;
     Evaluation found = shifted(level, at.evaluate(point.x, with_gradient), shift, point.x);
