@@ -2,7 +2,7 @@
 // Splines in depth: 64 residual layers that are values of a curve with 16 control points learn about as well as 64 layers of their own.
 //
 // Build:   cmake --build build/release --target 27_splinet
-// Run:     mpirun -n 2 build/release/bin/27_splinet [seed = 1]
+// Run:     mpirun -n 2 build/release/bin/27_splinet [seed = 1] [epochs = 30]
 // Expect:  a quarter of the layers' parameters, and about the same loss
 #include <torch/torch.h>
 
@@ -32,11 +32,10 @@ std::shared_ptr<LayerParallel> network(const tw::Communicator& comm, uint64_t se
   return std::make_shared<LayerParallel>(comm, blocks, LayerParallelOptions{.final_time = 5, .coarsening = 8, .seed = seed});
 }
 
-/// The loss of all samples after 30 epochs. The same for both: a TrainedModel.
-double train(tw::TrainedModel& model, const tw::TensorDataset& data) {
+/// The same for both: a TrainedModel. @return the loss of all samples
+double train(tw::TrainedModel& model, const tw::TensorDataset& data, int epochs) {
   const tw::LossFunction loss = [](const at::Tensor& outputs, const at::Tensor& targets) { return torch::cross_entropy_loss(outputs, targets); };
   torch::optim::Adam adam(model.tensors().tensors(), 3e-2);
-  constexpr int epochs = 30;
   for (int epoch = 0; epoch < epochs; ++epoch) {
     const auto order = tw::random_permutation(data.size(), 3, static_cast<uint64_t>(epoch));
     static_cast<torch::optim::AdamOptions&>(adam.param_groups()[0].options()).lr(3e-2 * (1 - static_cast<double>(epoch) / epochs));
@@ -57,16 +56,18 @@ int main(int argc, char** argv) {
   tw::Environment mpi(argc, argv);
   tw::Communicator comm = mpi.world().dup();
   const uint64_t seed = argc > 1 ? std::stoul(argv[1]) : 1;
+  const int epochs = argc > 2 ? std::stoi(argv[2]) : 30;
   const tw::TensorDataset data = tw::make_peaks(4000, 1);
   constexpr int64_t layers = 64;
   constexpr int64_t of_a_layer = width * width + width;
 
-  const double free_loss = train(*network(comm, seed), data);
+  const double free_loss = train(*network(comm, seed), data, epochs);
   if (comm.rank() == 0) std::cout << "free layers: " << layers * of_a_layer << " parameters, loss " << free_loss << '\n';
   for (const int64_t control_points : {8, 16}) {
     SpliNet splines(network(comm, seed), {.control_points = control_points, .degree = 3});
-    const double loss = train(splines, data);
-    if (comm.rank() == 0)
+    const double loss = train(splines, data, epochs);
+    if (comm.rank() == 0) {
       std::cout << control_points << " control points: " << control_points * of_a_layer << " parameters, loss " << loss << std::endl;
+    }
   }
 }
