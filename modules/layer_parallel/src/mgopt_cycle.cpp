@@ -11,7 +11,7 @@ namespace {
 constexpr double least_decrease = 1e-4;
 
 /// a + factor b
-Vector sum(const Vector& a, const Vector& b, double factor) {
+Vector plus(const Vector& a, const Vector& b, double factor) {
   Vector result;
   for (size_t i = 0; i < a.size(); ++i) result.push_back(a[i].add(b[i], factor));
   return result;
@@ -49,7 +49,7 @@ class Cycle {
 
   void descend(size_t level, Iterate& point, const Vector& shift, int steps) {
     const double rate = options_.learning_rate.at(static_cast<int>(level));
-    for (int i = 0; i < steps; ++i) point = {sum(point.x, evaluated(level, point, shift).gradient, -rate)};
+    for (int i = 0; i < steps; ++i) point = {plus(point.x, evaluated(level, point, shift).gradient, -rate)};
   }
 
   void correct(size_t level, Iterate& point, const Vector& shift) {
@@ -59,18 +59,18 @@ class Cycle {
     const Vector wanted = fine.restrict_gradient(here.gradient);
     Iterate coarse{start};
     const Evaluation there = evaluated(level + 1, coarse, {});
-    const Vector coarse_shift = sum(there.gradient, wanted, -1);
+    const Vector coarse_shift = plus(there.gradient, wanted, -1);
     coarse.known = shifted(level + 1, there, coarse_shift, start);
     improve(level + 1, coarse, coarse_shift);
 
-    const Vector correction = fine.prolong(sum(coarse.x, start, -1));
+    const Vector correction = fine.prolong(plus(coarse.x, start, -1));
     MgOptReport::Correction& done = report_.corrections[level];
     done.before = done.after = here.value;
     done.slope = fine.inner(correction, here.gradient);
     double alpha = done.slope < 0 ? 1 : 0;  // nor is anything tried that is not a number
     for (int halvings = 0; alpha > 0 && halvings <= options_.halvings; ++halvings, alpha /= 2) {
       // Where a gradient step follows, its gradient is computed with the value.
-      Iterate tried{sum(point.x, correction, alpha)};
+      Iterate tried{plus(point.x, correction, alpha)};
       const double value = evaluate(level, tried, shift, halvings == 0 && options_.post_steps > 0);
       if (!(value <= here.value + least_decrease * alpha * done.slope)) continue;
       point = std::move(tried);
@@ -90,7 +90,7 @@ class Cycle {
   Evaluation shifted(size_t level, Evaluation found, const Vector& shift, const Vector& x) const {
     if (shift.empty()) return found;
     found.value -= levels_[level].inner(shift, x);
-    if (!found.gradient.empty()) found.gradient = sum(found.gradient, shift, -1);
+    if (!found.gradient.empty()) found.gradient = plus(found.gradient, shift, -1);
     return found;
   }
 
