@@ -92,7 +92,9 @@ struct LayerOptions {
   int backward_iterations = 1;
   int relaxations = 0;
   bool recompute = false;
+  std::string guess = "zero";
   std::string coarse_cell = "frozen_gates";
+  std::string solver = "mgrit";
   IterationSchedule schedule;
   layer_parallel::DetectorOptions detector;
 };

@@ -83,6 +83,9 @@ layer_parallel::LayerParallelOptions network_options(const LayerOptions& layers,
           .coarsening = layers.coarsening,
           .forward = solver_options(layers, layers.forward_iterations),
           .backward = solver_options(layers, layers.backward_iterations),
+          .guess = layers.guess == "previous"   ? layer_parallel::Guess::previous
+                   : layers.guess == "by_class" ? layer_parallel::Guess::by_class
+                                                : layer_parallel::Guess::zero,
           .recompute = layers.recompute,
           .seed = static_cast<uint64_t>(seed)};
 }
@@ -122,6 +125,9 @@ std::shared_ptr<layer_parallel::SequenceModel> make_sequence_model(const TrainCo
                                  .hidden_size = config.model.width,
                                  .layers = config.model.stacked,
                                  .bidirectional = config.model.bidirectional,
+                                 .solver = layers.solver == "newton"         ? TimeSolver::newton
+                                           : layers.solver == "quasi_newton" ? TimeSolver::quasi_newton
+                                                                             : TimeSolver::mgrit,
                                  .coarse_cell = layers.coarse_cell == "implicit" ? CoarseCell::implicit : CoarseCell::frozen_gates,
                                  .levels = layers.levels,
                                  .coarsening = layers.coarsening,

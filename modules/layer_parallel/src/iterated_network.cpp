@@ -34,7 +34,8 @@ PhaseObserver without_levels(OnPhase on_phase) {
 std::ostream& operator<<(std::ostream& out, const NetworkReport& report) {
   for (const auto& block : report.blocks) {
     out << "block " << block.name << ", forward: " << block.forward.describe() << "block " << block.name
-        << ", backward: " << block.backward.describe() << "  modelled speed-up " << block.modelled_speed_up << '\n';
+        << ", backward: " << block.backward.describe();
+    if (block.modelled_speed_up > 0) out << "  modelled speed-up " << block.modelled_speed_up << '\n';
   }
   return out << "forward " << 1e3 * report.forward.count() << " ms, backward " << 1e3 * report.backward.count() << " ms\n";
 }

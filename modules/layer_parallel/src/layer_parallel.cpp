@@ -56,7 +56,7 @@ Communicator reversed(const Communicator& comm) { return comm.split(0, -comm.ran
 }  // namespace
 
 void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
-  const std::vector<std::pair<std::string, Guess>> guesses{{"zero", Guess::zero}, {"previous", Guess::previous}};
+  const std::vector<std::pair<std::string, Guess>> guesses{{"zero", Guess::zero}, {"previous", Guess::previous}, {"by_class", Guess::by_class}};
   LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
   visitor.field("final_time", options.final_time, {.least = 0, .above = true}, {.meaning = "T, of every ODE block: its step size is T / layers"});
   visit(levels, visitor);
@@ -80,7 +80,7 @@ void LayerParallelOptions::validate() const {
   forward.validate();
   backward.validate();
   TW_EXPECTS((forward.iterations == 0) == (backward.iterations == 0), "either both directions are serial, with no iterations, or neither");
-  TW_EXPECTS(guess == Guess::zero || (forward.residuals && backward.residuals), "a guess of the pass before needs residuals");
+  TW_EXPECTS(guess == Guess::zero || (forward.residuals && backward.residuals), "a guess of passes before needs residuals");
 }
 
 namespace {
@@ -164,13 +164,14 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
       TW_EXPECTS(!(c10::GradMode::is_enabled() && tensor.requires_grad()),
                  "no gradient reaches extras: detach them, or make them a part of the state");
     }
+    const at::Tensor classes = std::exchange(classes_, at::Tensor());
     Rank here(0);
     const bool is_whole = comm_.rank() != here || (!input.empty() && std::all_of(input.begin(), input.end(), is_defined));
     TW_EXPECTS(is_whole, "the input is ", describe(input));
     State state = comm_.rank() == here ? input : State{place_of(input)};
     for (Part& part : parts_) {
       if (part.ode) {
-        state = through(*part.ode, state, here, extras);
+        state = through(*part.ode, state, here, extras, classes);
         here = part.ode->last_rank();
       } else if (part.layer) {
         state = part.layer->forward(state, extras, 0);
@@ -200,7 +201,7 @@ at::Tensor LayerParallel::Impl::place_of(const State& input) const {
   return make_node(inputs, {[this] { return State{at::zeros_like(anchor_)}; }, backward}).front();
 }
 
-State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank here, const State& extras) {
+State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& classes) {
   const auto recorded = c10::GradMode::is_enabled() ? std::make_shared<OdeBlock::Pass>() : nullptr;
   const auto like = std::make_shared<State>();  // the states of this pass, in shape
   std::vector<at::Tensor> inputs = state;
@@ -209,7 +210,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
   const auto forward = [&, like] {
     *like = broadcast_shapes(comm_, detached(state), here, recorded != nullptr, device());
     const State begin = carried(comm_, *like, here, block.first_rank(), *like);
-    const State end = block.forward(begin, extras, recorded);
+    const State end = block.forward(begin, extras, classes, recorded);
     return end.empty() ? State{at::empty({0}, anchor_.options())} : end;
   };
   const auto backward = [this, &block, recorded, like, here, zeros = at::zeros_like(state[0]),
@@ -278,8 +279,15 @@ void LayerParallel::set_calls(int64_t number) {
   }
 }
 
+void LayerParallel::set_classes(const at::Tensor& classes) {
+  const bool are_classes = classes.is_cpu() && classes.scalar_type() == at::kLong && classes.dim() == 1 && classes.numel() > 0;
+  TW_EXPECTS(are_classes && classes.min().item<int64_t>() >= 0, "classes are ", describe({classes}), ", should be int64 [n] on the CPU, from 0");
+  impl_->classes_ = classes.clone();
+}
+
 void LayerParallel::pass(const TrainingPass& pass) {
   set_calls(pass.number);
+  if (options().guess == Guess::by_class && pass.targets.scalar_type() == at::kLong && pass.targets.dim() == 1) set_classes(pass.targets.cpu());
   TrainedModel::pass(pass);
 }
 

@@ -31,7 +31,8 @@ class LayerParallel::Impl {
   std::vector<Part> parts_;
   Rank last_{0};  // which has the end of the last part
   PhaseObserver observer_;
-  at::Tensor anchor_;  // gives every rank's output a gradient; lies where this rank's parameters do
+  at::Tensor classes_;  // of the next pass; undefined: not said
+  at::Tensor anchor_;   // gives every rank's output a gradient; lies where this rank's parameters do
   Seconds forward_time_{0};
   Seconds backward_time_{0};
 
@@ -39,7 +40,7 @@ class LayerParallel::Impl {
   /// Of the first parameter; none on a rank without parameters.
   std::optional<c10::Device> device() const;
   at::Tensor place_of(const State& input) const;
-  State through(OdeBlock& block, const State& state, Rank here, const State& extras);
+  State through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& classes);
   State hand_out(const State& state);
 };
 

@@ -103,19 +103,27 @@ State OdeBlock::Direction::c_points(const Solution& solution) const {
   return rows(solution.points, (c_points_.first - solution.first) / solution.spacing, c_points_.count, c_points_.spacing / solution.spacing);
 }
 
-Solution OdeBlock::Direction::solve(Propagator& propagator, const State& state, Guess guess) {
+std::optional<State> OdeBlock::Direction::guessed(const State& state, Guess guess, const at::Tensor& classes) const {
+  if (guess == Guess::by_class && classes.defined() && means_.know(state, classes)) return means_.of(classes);
   bool fits = guess == Guess::previous && before_.size() == state.size();
   for (size_t i = 0; fits && i < state.size(); ++i) {
     fits = before_[i].sizes().slice(1) == state[i].sizes() && before_[i].scalar_type() == state[i].scalar_type();
   }
+  return fits ? std::optional(before_) : std::nullopt;
+}
+
+Solution OdeBlock::Direction::solve(Propagator& propagator, const State& state, Guess guess, const at::Tensor& classes) {
   if (h_ > 0) {
     double numbers = 0;
     for (const at::Tensor& tensor : state) numbers += static_cast<double>(tensor.numel());
     for (Mgrit* solver : {from_zero_.get(), from_guess_.get()}) solver->set_tolerance(tolerance_ * std::sqrt(numbers / h_));
   }
-  Solution solution = fits ? from_guess_->solve(propagator, state, before_) : from_zero_->solve(propagator, state);
-  if (guess == Guess::previous) before_ = solution.report.diverged ? State() : c_points(solution);
+  const auto start = guessed(state, guess, classes);
+  Solution solution = start ? from_guess_->solve(propagator, state, *start) : from_zero_->solve(propagator, state);
   report_ = solution.report;
+  if (guess == Guess::previous) before_ = report_.diverged ? State() : c_points(solution);
+  const bool has_c_points = from_zero_->plan().levels() > 1;
+  if (guess == Guess::by_class && classes.defined() && has_c_points && !report_.diverged) means_.add(c_points(solution), classes);
   return solution;
 }
 
@@ -132,10 +140,12 @@ std::vector<uint32_t> OdeBlock::versions() const {
   return result;
 }
 
-State OdeBlock::forward(const State& input, const State& extras, const std::shared_ptr<Pass>& pass) {
+State OdeBlock::forward(const State& input, const State& extras, const at::Tensor& classes, const std::shared_ptr<Pass>& pass) {
   for (const at::Tensor& tensor : input) {
     TW_EXPECTS(tensor.is_floating_point() || tensor.is_complex(), "a state has real or complex numbers, not ", tensor.scalar_type());
   }
+  const bool are_of_samples = !classes.defined() || (input[0].dim() > 0 && input[0].size(0) == classes.size(0));
+  TW_EXPECTS(are_of_samples, "there are ", classes.size(0), " classes for the samples of ", describe(input));
   stack_.begin_pass();
   const auto call = static_cast<uint64_t>(calls_.item<int64_t>());
   if (stack_.is_training()) calls_.add_(1);
@@ -154,9 +164,10 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
   State state = input;
   if (front_ > 0 && comm_.rank() == first_rank()) state = beside_the_grid({-front_, 1, front_, front_}, state, pass ? &pass->front : nullptr);
   if (!stack_.buffers().empty()) buffers.emplace(stacks_of(stack_.buffers()));
-  const Solution solution = forward_.solve(layers, state, options_.guess);
+  const Solution solution = forward_.solve(layers, state, options_.guess, classes);
   if (pass) {
     pass->call = call;
+    pass->classes = classes;
     pass->training = stack_.is_training();
     pass->versions = versions();
     pass->tape.extras = extras;
@@ -180,7 +191,7 @@ State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<a
   };
   State state = cotangent;
   if (pass.back) state = beside_the_grid(*pass.back, state);
-  const Solution solution = backward_.solve(layers, state, options_.guess);
+  const Solution solution = backward_.solve(layers, state, options_.guess, pass.classes);
   if (comm_.rank() != first_rank()) return {};
   return pass.front ? beside_the_grid(*pass.front, solution.end) : solution.end;
 }

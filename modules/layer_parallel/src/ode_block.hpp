@@ -7,6 +7,7 @@
 #include <optional>
 #include <tw/layer_parallel/layer_parallel.hpp>
 
+#include "class_means.hpp"
 #include "evolution.hpp"
 
 namespace tw::layer_parallel {
@@ -32,9 +33,10 @@ class OdeBlock {
 
   /// What a pass leaves for its backward pass.
   struct Pass;
-  /// Collective. @param input u_0 on first_rank(); elsewhere any state like it. @param pass null: not to be differentiated.
+  /// Collective. @param input u_0 on first_rank(); elsewhere any state like it. @param classes see LayerParallel::set_classes(); may be
+  /// undefined. @param pass null: not to be differentiated.
   /// @return the state after the last layer on last_rank(); empty elsewhere
-  State forward(const State& input, const State& extras, const std::shared_ptr<Pass>& pass);
+  State forward(const State& input, const State& extras, const at::Tensor& classes, const std::shared_ptr<Pass>& pass);
   /// Collective. @param cotangent of the result on last_rank(); elsewhere any state like it. @param gradients by parameter, like the stacks; added
   /// to. @param retain the pass is needed again; otherwise it goes as it is used
   /// @return that of the input on first_rank(); empty elsewhere
@@ -54,13 +56,15 @@ class OdeBlock {
     /// Collective.
     /// @param h the step size, by which tolerances are scaled; 0: they are not
     Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, double h, const PhaseObserver& observer);
-    /// Collective. @param guess previous: from the solution before, where that has states like `state`.
-    Solution solve(Propagator& propagator, const State& state, Guess guess);
+    /// Collective. @param guess previous, by_class: from solutions before, where these have states like `state`.
+    Solution solve(Propagator& propagator, const State& state, Guess guess, const at::Tensor& classes);
     void set_iterations(int iterations);
     const Report& report() const noexcept { return report_; }
 
    private:
     State c_points(const Solution& solution) const;
+    /// At C-points; none where no solution before is of use.
+    std::optional<State> guessed(const State& state, Guess guess, const at::Tensor& classes) const;
 
     LevelPlan::Points c_points_;  // of this rank
     double tolerance_;
@@ -68,6 +72,7 @@ class OdeBlock {
     std::unique_ptr<Mgrit> from_zero_;
     std::unique_ptr<Mgrit> from_guess_;
     State before_;  // the solution before, at C-points
+    ClassMeans means_;
     Report report_;
   };
 
@@ -97,6 +102,7 @@ struct OdeBlock::Pass {
   std::optional<size_t> front;
   std::optional<size_t> back;
   uint64_t call = 0;
+  at::Tensor classes;
   bool training = true;
   std::vector<uint32_t> versions;  // of the parameters
 };

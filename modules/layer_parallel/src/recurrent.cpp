@@ -202,7 +202,8 @@ Recurrent::Impl::LayerOutput Recurrent::Impl::run(TimeGrid& grid, const LayerWei
       pass->passes = passes(grid, lengths, products);
       TimeResult result = run_forward(grid, *pass, detached(start), recorded);
       report.blocks[index].forward = result.report;
-      report.blocks[index].modelled_speed_up = modelled_speed_up(grid.plan(), options.forward, options.backward, 0);
+      report.blocks[index].modelled_speed_up =
+          options.solver != TimeSolver::mgrit ? 0 : modelled_speed_up(grid.plan(), options.forward, options.backward, 0);
       at::Tensor outputs = pass->passes.defined() ? result.outputs * pass->passes : result.outputs;
       std::vector<at::Tensor> all{outputs.narrow(0, 0, steps_here)};
       for (size_t i = 0; i < start.size(); ++i) {

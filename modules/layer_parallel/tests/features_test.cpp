@@ -121,6 +121,35 @@ TEST(Features, LayersThatMakeTheirOwnStepWithExtras) {
 }
 
 // 64 times the same sample has 8 times the residual; a scaled tolerance stops after as many iterations, and one that is not, later.
+// Two kinds of samples, each time a little otherwise: once both were seen, a pass begins near its solution, and ends nearer than one that begins
+// with its prediction; what it computes in the end, with enough iterations, is the same.
+TEST(Features, GuessesByClass) {
+  torch::manual_seed(6);
+  const torch::Tensor kinds = torch::randn({2, 4}, torch::kDouble) * 3;
+  const auto residual = [&](Guess guess, int iterations) {
+    LayerParallelOptions options{.coarsening = 4, .guess = guess};
+    options.forward = options.backward = {.iterations = iterations};
+    LayerParallel net(world(), {block([] { return Dense(4); }, 32)}, options);
+    net.to(torch::kDouble);
+    torch::manual_seed(7);
+    torch::Tensor output;
+    for (int pass = 0; pass < 4; ++pass) {
+      const torch::Tensor classes = torch::randint(2, {6}, torch::kLong);
+      const torch::Tensor x =
+          kinds.index_select(0, pass == 0 ? torch::tensor({0, 1, 0, 1, 0, 1}) : classes) + 0.01 * torch::randn({6, 4}, torch::kDouble);
+      net.set_classes(pass == 0 ? torch::tensor({0, 1, 0, 1, 0, 1}) : classes);
+      net.zero_grad();
+      output = net.forward(x);
+      output.square().sum().backward();
+    }
+    const auto report = net.report().blocks[0];
+    return std::tuple(report.forward.residuals.back().value(), report.backward.residuals.back().value(), output.detach());
+  };
+  EXPECT_LT(std::get<0>(residual(Guess::by_class, 2)), 0.2 * std::get<0>(residual(Guess::zero, 2)));
+  EXPECT_LT(std::get<1>(residual(Guess::by_class, 2)), 0.2 * std::get<1>(residual(Guess::zero, 2)));
+  EXPECT_LT(relative_difference(std::get<2>(residual(Guess::by_class, 9)), std::get<2>(residual(Guess::zero, 9))), 1e-12);
+}
+
 TEST(Features, AScaledToleranceIsOfASample) {
   torch::manual_seed(3);
   const torch::Tensor sample = torch::randn({1, 4}, torch::kDouble);

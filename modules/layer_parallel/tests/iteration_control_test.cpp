@@ -105,7 +105,14 @@ TEST(IterationControl, TheDetectorFiresWhereTheyDiverge) {
 TEST(IterationControl, MoreIterationsThanAreWantedAreSerial) {
   const auto net = make_net(12);
   IterationControl control(net, net, {}, {.every = 1, .reaction = Reaction::more_iterations, .most_iterations = 3});
-  train(control, 0);
+  ::testing::internal::CaptureStderr();
+  train(control, 7);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  if (world().rank() == 0) {
+    EXPECT_NE(said.find("training pass 7, block 0, backward: diverges; the residual on level 0 of 2 after iteration 3 is "), std::string::npos)
+        << said;
+    EXPECT_NE(said.find("the bound is 1; from here on serial"), std::string::npos) << said;
+  }
   EXPECT_EQ(control.history().at(0).then, (Iterations{0, 0}));
 }
 

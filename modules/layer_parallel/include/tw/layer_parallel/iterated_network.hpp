@@ -14,8 +14,9 @@ struct NetworkReport {
   struct BlockReport {
     std::string name;
     Report forward;
-    Report backward;               ///< empty before the first backward pass
-    double modelled_speed_up = 1;  ///< of a forward and backward pass over one rank, for equal steps and free messages
+    Report backward;  ///< empty before the first backward pass
+    /// Of a forward and backward pass over one rank, for equal steps and free messages; 0: there is no model of this solver.
+    double modelled_speed_up = 1;
   };
   std::vector<BlockReport> blocks;  ///< what was solved, one after the other: ODE blocks, or recurrent layers in each direction
   Seconds forward{0};               ///< wall time of this rank

@@ -19,6 +19,8 @@ enum class Guess {
   zero,
   previous,  ///< the solution of the pass before, where shapes are the same and it did not diverge; such a pass does not skip its first downcycle.
              ///< Needs residuals
+  by_class,  ///< for each sample the mean of the solutions for its class so far, where LayerParallel::set_classes() said them and all were seen; a
+             ///< pass that starts so does not skip its first downcycle. Needs residuals
 };
 
 struct LayerParallelOptions {
@@ -93,6 +95,9 @@ class LayerParallel : public torch::nn::Module, public TrainedModel, public Iter
 
   /// Random layers draw what they draw in training pass `number`, from 0, next; later passes count on from there. On every rank alike.
   void set_calls(int64_t number);
+  /// Of the samples of the next pass, int64 [n] on the CPU, from 0, the same on every rank; for Guess::by_class. pass() takes targets that are such.
+  /// Local.
+  void set_classes(const at::Tensor& classes);
   void set_iterations(Iterations iterations) override;
   Iterations iterations() const override;
   void observe(PhaseObserver observer) override;
