@@ -60,6 +60,7 @@ class Fas {
       case Phase::Kind::restrict: restrict(phase.level); break;
       case Phase::Kind::inject: inject(phase.level); break;
       case Phase::Kind::solve: sweep_into(phase.level, SweepKind::all); break;
+      case Phase::Kind::jacobi: relax_coarsest(phase.level); break;
       case Phase::Kind::fill: sweep_into(phase.level, SweepKind::fill); break;
       case Phase::Kind::correct: correct(phase.level); break;
     }
@@ -209,6 +210,17 @@ class Fas {
          .right_sides = nullptr,
          .take = [&](int64_t point, int64_t count, int64_t step, const State& values) { add(coarse.f.at(point, count, step), values, -1); }});
     coarse.has_f = true;
+  }
+
+  void relax_coarsest(int level) {
+    if (level == 0) return;
+    const Stored before{clone(at(level).u.states), at(level).u.first, at(level).u.spacing};
+    sweeper_.run(
+        {.kind = SweepKind::each,
+         .level = level,
+         .starts = &before,
+         .right_sides = right_sides(level),
+         .take = [&](int64_t point, int64_t count, int64_t step, const State& values) { copy(at(level).u.at(point, count, step), values); }});
   }
 
   void sweep_into(int level, SweepKind kind) {

@@ -96,6 +96,22 @@ TEST(Mgrit, IsExactAfterAsManyIterationsAsTheTheoremSaysAndNotBefore) {
   EXPECT_EQ((Exactness{64, 8, 1}.iterations()), 4);
 }
 
+// As many relaxations of the coarsest level as it has steps solve it; fewer take more iterations, and get there all the same.
+TEST(Mgrit, TheCoarsestLevelMayBeRelaxed) {
+  const auto solved = [&](int relaxations, int iterations) {
+    return mgrit::solve(
+        world(), 1.0, 32, [](double, double dt, double u) { return u / (1 + dt); },
+        {.final_time = 2, .coarsening = 4, .solver = {.iterations = iterations, .cycle = {.relaxations = 0, .coarsest_relaxations = relaxations}}});
+  };
+  const double serial = std::pow(1 + 1 / 16.0, -32);
+  const auto expected = solved(0, 3);
+  const auto found = solved(8, 3);
+  EXPECT_EQ(found.u.end, expected.u.end);
+  EXPECT_EQ(found.report.residuals, expected.report.residuals);
+  EXPECT_GT(std::abs(solved(2, 3).u.end - serial), 10 * std::abs(expected.u.end - serial));
+  EXPECT_NEAR(solved(2, 9).u.end, serial, 1e-13) << "exact after eight, an interval each, and skip";
+}
+
 // One iteration with skip and no relaxation is the coarse solution; the last C-relaxation makes one step into each C-point, and the mean of it.
 TEST(Mgrit, TheLastRelaxationIsWeighted) {
   const Pair u0{1, 0};

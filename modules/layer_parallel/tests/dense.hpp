@@ -24,10 +24,12 @@ inline double relative_difference(const torch::Tensor& ours, const torch::Tensor
 /// The gradients of this rank's parameters against those of the same network in one process, within `tolerance` of the largest.
 inline void expect_gradients_equal(const LayerParallel& net, const SerialNetwork& serial, double tolerance) {
   double largest = 0;
-  for (const torch::Tensor& p : serial.parameters()) largest = std::max(largest, p.grad().norm().item<double>());
+  for (const torch::Tensor& p : serial.parameters()) {
+    if (p.requires_grad()) largest = std::max(largest, p.grad().norm().item<double>());
+  }
   const auto parameters = net.named_parameters();
   for (const NamedShard& shard : net.shards()) {
-    if (shard.kind != ShardKind::parameter) continue;
+    if (shard.kind != ShardKind::parameter || !parameters[shard.name].requires_grad()) continue;
     const size_t dot = shard.name.find('.');
     const std::vector<Layer>& layers = serial.layers(std::stoul(shard.name.substr(0, dot)));
     const auto theirs = [&](int64_t layer) {

@@ -172,6 +172,26 @@ TEST(Features, AScaledToleranceIsOfASample) {
   EXPECT_TRUE(differs) << "or this shows nothing";
 }
 
+/// A layer that knows its number, in a parameter that is not trained.
+struct NumberedImpl : torch::nn::Module {
+  explicit NumberedImpl(int64_t index)
+      : linear(register_module("linear", torch::nn::Linear(4, 4))),
+        number(register_parameter("number", torch::full({1}, static_cast<double>(index)), /*requires_grad=*/false)) {}
+  torch::Tensor forward(const torch::Tensor& u) { return torch::tanh(linear(u)) * torch::cos(number); }
+  torch::nn::Linear linear;
+  torch::Tensor number;
+};
+TORCH_MODULE(Numbered);
+
+TEST(Features, LayersThatKnowTheirNumberRunTogether) {
+  torch::manual_seed(8);
+  const std::vector<Block> blocks{block([](int64_t index) { return Numbered(index); }, 12)};
+  expect_equals_serial(blocks, {torch::randn({3, 4}, torch::kDouble)});
+  LayerParallel net(world(), blocks, {.min_coarse = 1});
+  net.forward(torch::ones({3, 4}));
+  EXPECT_EQ(net.unbatchable("0"), "");
+}
+
 TEST(Features, GradientsOfSeveralPassesAddUp) {
   torch::manual_seed(4);
   expect_equals_serial({block([] { return torch::nn::Linear(4, 4); }, 1), block([] { return Dense(4); }, 8)}, {torch::randn({3, 4}, torch::kDouble)},
