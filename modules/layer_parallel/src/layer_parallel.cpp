@@ -63,10 +63,12 @@ void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
   options.levels = levels.levels;
   options.coarsening = levels.coarsening;
   options.min_coarse = levels.min_coarse;
+  visitor.group("backward_levels", options.backward_levels);
   visitor.group("forward", options.forward);
   visitor.group("backward", options.backward);
   visitor.field("scaled_tolerance", options.scaled_tolerance, {.meaning = "by sqrt(numbers of a state) / sqrt(step size)"});
   visitor.field("guess", options.guess, guesses, {.meaning = "where the iterations of a pass begin"});
+  visitor.field("backward_guess", options.backward_guess, guesses, About{.meaning = "and those of its backward pass, where they differ"});
   visitor.field("recompute", options.recompute, {.meaning = "keep states at C-points alone, and compute the others again in the backward pass"});
   visitor.field("front_layers", options.front_layers, count_from(0, any_count),
                 {.meaning = "first ones of every ODE block outside of the iterations"});
@@ -77,10 +79,17 @@ void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
 void LayerParallelOptions::validate() const {
   expect_none(out_of_bounds(*this));
   LevelOptions{levels, coarsening, min_coarse}.validate();
+  if (backward_levels) {
+    backward_levels->validate();
+    const int64_t c = coarsening.at(0);
+    const bool fits = levels == 1 || backward_levels->levels == 1 || backward_levels->coarsening.at(0) % c == 0;
+    TW_EXPECTS(fits, "backward_levels.coarsening must be a multiple of coarsening ", c, ", got ", backward_levels->coarsening.at(0));
+  }
   forward.validate();
   backward.validate();
   TW_EXPECTS((forward.iterations == 0) == (backward.iterations == 0), "either both directions are serial, with no iterations, or neither");
-  TW_EXPECTS(guess == Guess::zero || (forward.residuals && backward.residuals), "a guess of passes before needs residuals");
+  TW_EXPECTS((guess == Guess::zero && backward_guess.value_or(guess) == Guess::zero) || (forward.residuals && backward.residuals),
+             "a guess of passes before needs residuals");
 }
 
 namespace {

@@ -16,12 +16,22 @@ namespace {
 
 LevelOptions level_options(const LayerParallelOptions& options) { return {options.levels, options.coarsening, options.min_coarse}; }
 
-/// Layers on the grid: whole intervals, unless there is only one level.
+LevelOptions backward_options(const LayerParallelOptions& options) { return options.backward_levels.value_or(level_options(options)); }
+
+/// Layers on the grid: whole intervals of both directions, unless there is only one level.
 int64_t grid_layers(int64_t layers, const LayerParallelOptions& options) {
   const int64_t inner = layers - options.front_layers - options.back_layers;
   TW_EXPECTS(inner >= 1, "a block of ", layers, " layers has none left between ", options.front_layers, " in front and ", options.back_layers,
              " behind");
-  return steps_on_grid(inner, level_options(options));
+  return std::min(steps_on_grid(inner, level_options(options)), steps_on_grid(inner, backward_options(options)));
+}
+
+/// Blocks are whole intervals of the adjoint, which are those of the forward direction or several, where there are enough.
+LevelPlan plan_of(const Block& block, int ranks, const LayerParallelOptions& options) {
+  const int64_t layers = grid_layers(block.count, options);
+  const auto unit = std::max<int64_t>(
+      {plan_levels(layers, level_options(options)).front().coarsening, plan_levels(layers, backward_options(options)).front().coarsening, 1});
+  return {plan_levels(layers, level_options(options)), partition_steps(layers, ranks, unit), StepOwner::left};
 }
 
 /// Of the block, with those beside the grid.
@@ -71,8 +81,9 @@ OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const
       h_(options.final_time / static_cast<double>(block.count)),
       front_(options.front_layers),
       back_(block.count - options.front_layers - grid_layers(block.count, options)),
-      plan_(level_plan(grid_layers(block.count, options), comm.size(), level_options(options), StepOwner::left)),
-      reversed_plan_(mirrored(plan_)),
+      plan_(plan_of(block, comm.size(), options)),
+      backward_plan_(plan_levels(plan_.level(0).steps, backward_options(options)), plan_.cuts(), StepOwner::left),
+      reversed_plan_(mirrored(backward_plan_)),
       stack_(block, layers_of(plan_, comm.rank(), front_, layers_), options.seed, stream),
       forward_(comm_, plan_, options.forward, options.scaled_tolerance ? h_ : 0, observer_),
       backward_(reversed_comm_, reversed_plan_, options.backward, options.scaled_tolerance ? h_ : 0, observer_) {}
@@ -171,7 +182,7 @@ State OdeBlock::forward(const State& input, const State& extras, const at::Tenso
     pass->training = stack_.is_training();
     pass->versions = versions();
     pass->tape.extras = extras;
-    if (plan_.levels() > 1) pass->tape.c_states = exchange_c_states(comm_, plan_, solution, input);
+    if (plan_.levels() > 1 || backward_plan_.levels() > 1) pass->tape.c_states = exchange_c_states(comm_, plan_, solution, input);
   }
   if (comm_.rank() != last_rank()) return {};
   // In memory of its own, for whoever works on it in place: the tape holds the other.
@@ -191,11 +202,13 @@ State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<a
   };
   State state = cotangent;
   if (pass.back) state = beside_the_grid(*pass.back, state);
-  const Solution solution = backward_.solve(layers, state, options_.guess, pass.classes);
+  const Solution solution = backward_.solve(layers, state, options_.backward_guess.value_or(options_.guess), pass.classes);
   if (comm_.rank() != first_rank()) return {};
   return pass.front ? beside_the_grid(*pass.front, solution.end) : solution.end;
 }
 
-double OdeBlock::modelled_speed_up() const { return layer_parallel::modelled_speed_up(plan_, options_.forward, options_.backward, front_ + back_); }
+double OdeBlock::modelled_speed_up() const {
+  return layer_parallel::modelled_speed_up(plan_, options_.forward, backward_plan_, options_.backward, front_ + back_);
+}
 
 }  // namespace tw::layer_parallel

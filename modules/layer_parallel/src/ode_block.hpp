@@ -90,7 +90,8 @@ class OdeBlock {
   int64_t front_;  // layers before the grid
   int64_t back_;   // and after it
   LevelPlan plan_;
-  LevelPlan reversed_plan_;
+  LevelPlan backward_plan_;
+  LevelPlan reversed_plan_;  // the same, mirrored
   LayerStack stack_;
   at::Tensor calls_ = at::zeros({}, at::kLong);
   Direction forward_;

@@ -203,7 +203,7 @@ Recurrent::Impl::LayerOutput Recurrent::Impl::run(TimeGrid& grid, const LayerWei
       TimeResult result = run_forward(grid, *pass, detached(start), recorded);
       report.blocks[index].forward = result.report;
       report.blocks[index].modelled_speed_up =
-          options.solver != TimeSolver::mgrit ? 0 : modelled_speed_up(grid.plan(), options.forward, options.backward, 0);
+          options.solver != TimeSolver::mgrit ? 0 : modelled_speed_up(grid.plan(), options.forward, grid.plan(), options.backward, 0);
       at::Tensor outputs = pass->passes.defined() ? result.outputs * pass->passes : result.outputs;
       std::vector<at::Tensor> all{outputs.narrow(0, 0, steps_here)};
       for (size_t i = 0; i < start.size(); ++i) {

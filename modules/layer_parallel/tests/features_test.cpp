@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <map>
+#include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/layer_parallel/check_layer.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
@@ -121,6 +122,33 @@ TEST(Features, LayersThatMakeTheirOwnStepWithExtras) {
 }
 
 // 64 times the same sample has 8 times the residual; a scaled tolerance stops after as many iterations, and one that is not, later.
+// The adjoint on levels of its own: exact with enough iterations, and with one iteration as near as its own c lets it be.
+TEST(Features, TheAdjointMayHaveOtherLevels) {
+  for (const int64_t layers : {24, 27}) {
+    for (const LevelOptions& backward :
+         {LevelOptions{.coarsening = 6}, LevelOptions{.levels = 3, .coarsening = 3, .min_coarse = 1}, LevelOptions{.levels = 1}}) {
+      LayerParallelOptions options = exact();
+      options.coarsening = 3;
+      options.backward_levels = backward;
+      const std::vector<Block> blocks{block([] { return Dense(4); }, layers)};
+      LayerParallel net(world(), blocks, options);
+      SerialNetwork serial(blocks, options);
+      net.to(torch::kDouble);
+      serial.to(torch::kDouble);
+      torch::manual_seed(9);
+      const torch::Tensor x = torch::randn({3, 4}, torch::kDouble);
+      serial.forward(x).sin().sum().backward();
+      net.forward(x).sin().sum().backward();
+      expect_gradients_equal(net, serial, 1e-11);
+      const auto report = net.report().blocks[0];
+      EXPECT_EQ(report.backward.steps.size(), static_cast<size_t>(backward.levels == 1 ? 1 : backward.levels)) << layers;
+      EXPECT_EQ(report.forward.steps.size(), 2U);
+    }
+  }
+  EXPECT_THROW(LayerParallel(world(), {block([] { return Dense(4); }, 24)}, {.coarsening = 4, .backward_levels = LevelOptions{.coarsening = 6}}),
+               ContractError);
+}
+
 // Two kinds of samples, each time a little otherwise: once both were seen, a pass begins near its solution, and ends nearer than one that begins
 // with its prediction; what it computes in the end, with enough iterations, is the same.
 TEST(Features, GuessesByClass) {

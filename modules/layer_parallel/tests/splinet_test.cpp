@@ -5,6 +5,7 @@
 
 #include <map>
 #include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
 #include <tw/comm/whole_tensors.hpp>
 #include <tw/layer_parallel/splinet.hpp>
 
@@ -132,6 +133,35 @@ TEST(SpliNet, AsManyPiecesAsLayersAreTheNetworkItself) {
     if (!shard.name.starts_with("0.")) continue;
     const torch::Tensor ours = controls.at(shard.name + ".control_points").grad().narrow(0, shard.offsets[0], p.tensor.size(0));
     EXPECT_TRUE(ours.equal(p.tensor.grad())) << shard.name;
+  }
+}
+
+/// One piece: the gradient is the sum of those of layers that are all the same.
+TEST(SpliNet, OnePieceAreTiedWeights) {
+  const Data data;
+  const auto make = [] {
+    auto net = std::make_shared<LayerParallel>(
+        world(), std::vector<Block>{block([] { return Dense(3); }, 13), block([] { return torch::nn::Linear(3, 2); }, 1)},
+        LayerParallelOptions{.coarsening = 2, .min_coarse = 1, .forward = {.iterations = 12}, .backward = {.iterations = 12}});
+    net->to(torch::kDouble);
+    return net;
+  };
+  SpliNet model(make(), {.control_points = 1, .degree = 0});
+  const auto net = make();
+  const auto controls = controls_of(model);
+  for (const OptimizedTensor& p : net->optimized_tensors()) {
+    const auto found = controls.find(p.slices[0].name + ".control_points");
+    if (found != controls.end()) p.tensor.detach().copy_(found->second.detach().expand_as(p.tensor));
+  }
+  pass(model, data);
+  pass(*net, data);
+  for (const auto& [name, tied] : controls) {
+    torch::Tensor sum = torch::zeros_like(tied);
+    for (const OptimizedTensor& p : net->optimized_tensors()) {
+      if (p.slices[0].name + ".control_points" == name) sum = p.tensor.grad().sum(0, /*keepdim=*/true).contiguous();
+    }
+    allreduce(world(), sum, ReduceOp::sum);
+    EXPECT_LE(relative_difference(tied.grad(), sum), 1e-13) << name;
   }
 }
 

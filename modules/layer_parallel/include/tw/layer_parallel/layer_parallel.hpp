@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tw/gradients/trained_model.hpp>
 #include <tw/layer_parallel/block.hpp>
@@ -28,12 +29,16 @@ struct LayerParallelOptions {
   int levels = 2;                    ///< at most; 1: serial
   PerLevel<int64_t> coarsening = 4;  ///< layers of a level for one of the next
   int64_t min_coarse = 2;            ///< layers that a level has at least
+  /// Levels of the adjoint, where it has others: c from level 0 to 1 is a multiple of that of the forward direction. Layers that it leaves over are
+  /// outside of the iterations, in both directions.
+  std::optional<LevelOptions> backward_levels = {};
   MgritOptions forward = {.iterations = 2};
   MgritOptions backward = {.iterations = 1};
   /// Tolerances are multiplied by sqrt(numbers of a state) / sqrt(step size), so that one will do for any batch and depth: that of a residual of one
   /// number over a step of one.
   bool scaled_tolerance = false;
   Guess guess = Guess::zero;
+  std::optional<Guess> backward_guess = {};  ///< of the adjoint, where it is another
   /// Keep of a forward pass the states at C-points only, and compute those between them again in each sweep of its backward pass: of N layers on a
   /// rank, N / c + c are kept in place of N, for one forward pass more in each sweep over the finest level.
   bool recompute = false;
