@@ -91,6 +91,7 @@ OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const
 void OdeBlock::set_iterations(Iterations iterations) {
   options_.forward.iterations = iterations.forward;
   options_.backward.iterations = iterations.backward;
+  modelled_speed_up_.reset();
   forward_.set_iterations(iterations.forward);
   backward_.set_iterations(iterations.backward);
 }
@@ -207,8 +208,11 @@ State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<a
   return pass.front ? beside_the_grid(*pass.front, solution.end) : solution.end;
 }
 
-double OdeBlock::modelled_speed_up() const {
-  return layer_parallel::modelled_speed_up(plan_, options_.forward, backward_plan_, options_.backward, front_ + back_);
+double OdeBlock::modelled_speed_up() {
+  if (!modelled_speed_up_) {
+    modelled_speed_up_ = layer_parallel::modelled_speed_up(plan_, options_.forward, backward_plan_, options_.backward, front_ + back_);
+  }
+  return *modelled_speed_up_;
 }
 
 }  // namespace tw::layer_parallel

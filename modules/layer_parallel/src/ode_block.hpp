@@ -44,7 +44,8 @@ class OdeBlock {
 
   const Report& forward_report() const noexcept { return forward_.report(); }
   const Report& backward_report() const noexcept { return backward_.report(); }
-  double modelled_speed_up() const;
+  /// See NetworkReport. Simulated when it is first asked for.
+  double modelled_speed_up();
   void set_calls(int64_t number) { calls_.fill_(number); }
   /// How many training passes there were, int64 []: which numbers random layers draw next; none if no layer does.
   std::optional<at::Tensor> calls() const { return random_ ? std::optional(calls_) : std::nullopt; }
@@ -94,6 +95,7 @@ class OdeBlock {
   LevelPlan reversed_plan_;  // the same, mirrored
   LayerStack stack_;
   at::Tensor calls_ = at::zeros({}, at::kLong);
+  std::optional<double> modelled_speed_up_;
   Direction forward_;
   Direction backward_;
 };

@@ -162,8 +162,7 @@ void Recurrent::Impl::set_iterations(Iterations iterations) {
   for (auto& [steps, grids] : all_grids_) {
     for (TimeGrid* grid : {grids.onward.get(), grids.back.get()}) {
       if (grid == nullptr) continue;
-      grid->forward().set_iterations(iterations.forward);
-      grid->backward().set_iterations(iterations.backward);
+      grid->set_iterations(iterations);
     }
   }
 }
@@ -202,8 +201,7 @@ Recurrent::Impl::LayerOutput Recurrent::Impl::run(TimeGrid& grid, const LayerWei
       pass->passes = passes(grid, lengths, products);
       TimeResult result = run_forward(grid, *pass, detached(start), recorded);
       report.blocks[index].forward = result.report;
-      report.blocks[index].modelled_speed_up =
-          options.solver != TimeSolver::mgrit ? 0 : modelled_speed_up(grid.plan(), options.forward, grid.plan(), options.backward, 0);
+      report.blocks[index].modelled_speed_up = grid.modelled_speed_up();
       at::Tensor outputs = pass->passes.defined() ? result.outputs * pass->passes : result.outputs;
       std::vector<at::Tensor> all{outputs.narrow(0, 0, steps_here)};
       for (size_t i = 0; i < start.size(); ++i) {

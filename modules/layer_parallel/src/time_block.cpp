@@ -10,6 +10,7 @@
 
 #include "affine_scan.hpp"
 #include "c_states.hpp"
+#include "iterated_network.hpp"
 #include "states.hpp"
 
 namespace tw::layer_parallel {
@@ -208,9 +209,23 @@ TimeGrid::TimeGrid(const Communicator& comm, const Communicator& reversed, std::
       steps_(cuts.back()),
       plan_(filled_plan(std::move(cuts), levels)),
       reversed_plan_(mirrored(plan_)),
+      forward_options_(forward),
+      backward_options_(backward),
+      modelled_speed_up_(newton ? std::optional(0.0) : std::nullopt),
       forward_(solver_of(comm, plan_, forward, newton)),
       backward_(solver_of(reversed, reversed_plan_, backward, newton)) {
   for (ParallelInTime* solver : {forward_.get(), backward_.get()}) solver->observe(observer);
+}
+
+void TimeGrid::set_iterations(Iterations iterations) {
+  forward_->set_iterations(forward_options_.iterations = iterations.forward);
+  backward_->set_iterations(backward_options_.iterations = iterations.backward);
+  if (modelled_speed_up_ != 0.0) modelled_speed_up_.reset();
+}
+
+double TimeGrid::modelled_speed_up() {
+  if (!modelled_speed_up_) modelled_speed_up_ = layer_parallel::modelled_speed_up(plan_, forward_options_, plan_, backward_options_, 0);
+  return *modelled_speed_up_;
 }
 
 std::vector<int64_t> TimeGrid::cuts_of(int64_t steps, int ranks, const LevelOptions& levels) {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 #include <tw/layer_parallel/cell.hpp>
-#include <tw/layer_parallel/mgrit.hpp>
+#include <tw/layer_parallel/iterated_network.hpp>
 #include <vector>
 
 #include "sweeper.hpp"
@@ -36,11 +36,19 @@ class TimeGrid {
   ParallelInTime& forward() noexcept { return *forward_; }
   ParallelInTime& backward() noexcept { return *backward_; }
 
+  /// On all ranks alike.
+  void set_iterations(Iterations iterations);
+  /// See NetworkReport. Simulated when it is first asked for.
+  double modelled_speed_up();
+
  private:
   const Communicator& comm_;
   int64_t steps_;
   LevelPlan plan_;
   LevelPlan reversed_plan_;
+  MgritOptions forward_options_;
+  MgritOptions backward_options_;
+  std::optional<double> modelled_speed_up_;
   std::unique_ptr<ParallelInTime> forward_;
   std::unique_ptr<ParallelInTime> backward_;
 };
