@@ -84,6 +84,7 @@ AdjointPropagator::AdjointPropagator(Evolution evolution, Tape& tape, std::vecto
 }
 
 State AdjointPropagator::march(const March& march, const State& from, const Between& between) {
+  if (march.last) coarse_.clear();  // no more coarse steps
   return march.level == 0 ? march_finest(march, from) : march_coarse(march, from, between);
 }
 

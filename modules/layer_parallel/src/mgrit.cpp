@@ -8,6 +8,7 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/mpi/releasing_others.hpp>
 
+#include "coarsest_solution.hpp"
 #include "plan_lines.hpp"
 #include "residuals.hpp"
 #include "states.hpp"
@@ -20,7 +21,6 @@ namespace {
 /// What a rank keeps of a level.
 struct LevelState {
   Stored u;  ///< level 0: C-points; coarser: all points
-  Stored v;  ///< coarser: what came from the level above
   Stored f;  ///< coarser: right-hand sides; no states until there are any, which one iteration with skip does without
   bool has_f = false;
   LevelPlan::Points c;  ///< C-points homed here
@@ -36,6 +36,7 @@ class Fas {
         options_(options),
         observer_(observer),
         propagator_(propagator),
+        origin_(origin),
         report_(report),
         sweeper_(comm, plan, propagator, origin, report) {
     for (int l = 0; l < plan.levels(); ++l) levels_.push_back(make_level(l, origin));
@@ -59,7 +60,7 @@ class Fas {
       case Phase::Kind::relax: relax(phase.level, options_.weights.at(phase.level)); break;
       case Phase::Kind::restrict: restrict(phase.level); break;
       case Phase::Kind::inject: inject(phase.level); break;
-      case Phase::Kind::solve: sweep_into(phase.level, SweepKind::all); break;
+      case Phase::Kind::solve: solve(phase.level); break;
       case Phase::Kind::jacobi: relax_coarsest(phase.level); break;
       case Phase::Kind::fill: sweep_into(phase.level, SweepKind::fill); break;
       case Phase::Kind::correct: correct(phase.level); break;
@@ -69,7 +70,7 @@ class Fas {
 
   /// This rank's parts of two figures: the norm of the residual that the last restriction from level 0 computed, and that of the values that it
   /// belongs to. float64, [2]
-  at::Tensor local_norms() const { return at::stack({residual_, norm_of(levels_.at(1).v.states)}); }
+  at::Tensor local_norms() const { return at::stack({residual_, residual_of_}); }
   /// This rank's part of the norm of the values at C-points of level 0. Residuals are those before the last correction.
   at::Tensor local_norm_of_values() { return norm_of(c_points(0)); }
   double rounding() const { return rounding_of(levels_.front().u.states); }
@@ -142,7 +143,6 @@ class Fas {
       if (state.c.count > 0 && state.c.first == 0) copy(state.u.at(0), example);
     } else {
       state.u = {zeros_like_rows(example, points.size()), points.begin, 1};
-      state.v = {zeros_like_rows(example, points.size()), points.begin, 1};
       state.f = {{}, points.begin, 1};
     }
     return state;
@@ -179,8 +179,7 @@ class Fas {
 
   void inject(int level) {
     LevelState& coarse = at(level + 1);
-    copy(coarse.v.states, c_points(level));
-    copy(coarse.u.states, coarse.v.states);
+    copy(coarse.u.states, c_points(level));
     coarse.has_f = false;
   }
 
@@ -199,17 +198,27 @@ class Fas {
                     if (!plan_.level(level).is_c_point(point)) return;
                     const State f = coarse.f.at(point / c, count, step / c);
                     copy(f, values);
-                    add(f, coarse.v.at(point / c, count, step / c), -1);
+                    add(f, coarse.u.at(point / c, count, step / c), -1);
                   }});
-    if (level == 0 && options_.residuals) residual_ = norm_of(coarse.f.states);
-    add(coarse.f.states, coarse.v.states);
+    if (level == 0 && options_.residuals) {
+      residual_ = norm_of(coarse.f.states);
+      residual_of_ = norm_of(coarse.u.states);
+    }
+    add(coarse.f.states, coarse.u.states);
     sweeper_.run(
         {.kind = SweepKind::each,
          .level = level + 1,
-         .starts = &coarse.v,
+         .starts = &coarse.u,
          .right_sides = nullptr,
          .take = [&](int64_t point, int64_t count, int64_t step, const State& values) { add(coarse.f.at(point, count, step), values, -1); }});
     coarse.has_f = true;
+  }
+
+  void solve(int level) {
+    if (level == 0) return;  // a single level is solved by the last relaxation
+    if (!options_.coarsest_everywhere) return sweep_into(level, SweepKind::all);
+    const auto take = [&](int64_t point, const State& values) { copy(at(level).u.at(point), values); };
+    solve_everywhere(comm_, plan_, level, propagator_, origin_, right_sides(level), take, report_);
   }
 
   void relax_coarsest(int level) {
@@ -224,7 +233,6 @@ class Fas {
   }
 
   void sweep_into(int level, SweepKind kind) {
-    if (level == 0) return;  // a single level is solved by the last relaxation
     sweeper_.run(
         {.kind = kind,
          .level = level,
@@ -234,10 +242,13 @@ class Fas {
          .take = [&](int64_t point, int64_t count, int64_t step, const State& values) { copy(at(level).u.at(point, count, step), values); }});
   }
 
-  // The difference first: it is small, and nothing at the end, while a sum of two states would round every one of them in each iteration.
+  // v is what C-points still are. The difference first: it is small, and nothing at the end, while a sum of two states would round every one of them
+  // in each iteration.
   void correct(int level) {
-    const LevelState& coarse = at(level + 1);
-    add(c_points(level), difference(coarse.u.states, coarse.v.states));
+    const State v = c_points(level);
+    const State& u = at(level + 1).u.states;
+    add(u, v, -1);
+    add(v, u);
   }
 
   const Communicator& comm_;
@@ -245,10 +256,12 @@ class Fas {
   const MgritOptions& options_;
   const PhaseObserver& observer_;
   Propagator& propagator_;
+  const State& origin_;
   Report& report_;
   Sweeper sweeper_;
   std::vector<LevelState> levels_;
-  at::Tensor residual_;  // this rank's part of its norm on level 0
+  at::Tensor residual_;     // this rank's part of its norm on level 0
+  at::Tensor residual_of_;  // and of the norm of the values that it belongs to
 };
 
 LevelPlan serial(const LevelPlan& plan) { return {{{.steps = plan.level(0).steps}}, plan.cuts(), plan.owner()}; }
@@ -300,6 +313,7 @@ void visit(MgritOptions& options, OptionVisitor& visitor) {
   visitor.field("iterations", options.iterations, count_from(0), {.meaning = "at most; 0: all steps one after the other"});
   visitor.field("tolerance", options.tolerance, {.least = 0}, {.meaning = "stop after an iteration whose residual is below; 0: make all"});
   visitor.group("cycle", options.cycle);
+  visitor.field("coarsest_everywhere", options.coarsest_everywhere, {.meaning = "solve the coarsest level on every rank"});
   visit_field(visitor, "weights", options.weights, {.least = 0, .most = 2, .above = true}, {.meaning = "w of C-relaxations, by level"});
   visit_residuals(options.residuals, options.norm, options.on_divergence, visitor);
 }
@@ -341,6 +355,8 @@ void Mgrit::set_iterations(int iterations) {
 }
 
 Solution Mgrit::solve(Propagator& propagator, const State& origin, const State& guess) {
+  TW_EXPECTS(!options_.coarsest_everywhere || propagator.is_everywhere(),
+             "the coarsest level cannot be solved everywhere: a rank has what its own steps need, not what all steps do");
   return releasing_others(comm_, [&] {
     if (options_.iterations == 0) return iterate(comm_, serial(plan_), options_, finish_, observer_, propagator, origin, {});
     return iterate(comm_, plan_, options_, finish_, observer_, propagator, origin, guess);

@@ -29,7 +29,7 @@ namespace {
 
 class OdePropagator : public StepwisePropagator {
  public:
-  OdePropagator(Step step, const std::function<double(const State&)>& norm) : StepwisePropagator(std::move(step)), norm_(norm) {}
+  OdePropagator(Step step, const std::function<double(const State&)>& norm) : StepwisePropagator(std::move(step), true), norm_(norm) {}
 
   at::Tensor norms(const State& states) const override {
     if (!norm_) return StepwisePropagator::norms(states);

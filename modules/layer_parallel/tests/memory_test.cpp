@@ -65,13 +65,17 @@ std::vector<Usage> usage_of_serial() {
 }
 
 // One process keeps two states a layer: what tanh gave, and the sum. So does a rank for its layers, while for each of the N / c C-points the
-// adjoint's solver holds three on two levels, and two of what coarse steps are linearised at, and a sweep three for each interval (2 + 8 / 4 a layer,
-// and 1/4 for what is made on the way): at most 2.25 times as many. What stays is the gradients.
+// adjoint's solver holds two on two levels, and two of what coarse steps are linearised at, or, in the last relaxation, where those are gone, a sweep
+// four for each interval (2 + 6 / 4 a layer, and 1/4 for what is made on the way): at most 1.9 times as many, and some at the ends of a block.
 TEST(Memory, PassesHoldAtMostWhatThePageSays) {
+  const double ends = 9;
   const std::vector<Usage> serial = usage_of_serial();
   for (const Batching batching : {Batching::automatic, Batching::never}) {
     for (const auto& [most, stays] : usage_in_parallel(batching)) {
-      EXPECT_LE(most, 2.25 * serial[0].most / world().size());
+      EXPECT_LE(most, 1.9 * serial[0].most / world().size() + ends);
+      if (world().size() > 1) {
+        EXPECT_LT(most, serial[0].most);
+      }
       EXPECT_LE(stays, serial[0].stays / world().size() + 0.01) << "the loss lives, and the pass is over";
     }
   }
