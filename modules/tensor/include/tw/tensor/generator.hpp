@@ -26,22 +26,25 @@ inline Generators default_generators() {
   return generators;
 }
 
-/// Where the default generators are.
-inline std::vector<at::Tensor> random_states() {
+/// Where generators are.
+inline std::vector<at::Tensor> states_of(Generators generators) {
   std::vector<at::Tensor> states;
-  for (at::Generator& generator : default_generators()) {
+  for (at::Generator& generator : generators) {
     const std::scoped_lock lock(generator.mutex());
     states.push_back(generator.get_state());
   }
   return states;
 }
-inline void set_random_states(const std::vector<at::Tensor>& states) {
-  Generators generators = default_generators();
+inline void set_states(Generators generators, const std::vector<at::Tensor>& states) {
   for (size_t i = 0; i < states.size(); ++i) {
     const std::scoped_lock lock(generators[i].mutex());
     generators[i].set_state(states[i]);
   }
 }
+
+/// Where the default generators are.
+inline std::vector<at::Tensor> random_states() { return states_of(default_generators()); }
+inline void set_random_states(const std::vector<at::Tensor>& states) { set_states(default_generators(), states); }
 
 /// Puts the default generators back as they were.
 class GeneratorGuard {

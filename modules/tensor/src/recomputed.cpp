@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chen et al. 2016, arXiv 1604.06174.
+//
+// The first run is recorded, so that its graph tells where gradients leave it (inputs, and whatever the function captured) and which outputs need
+// one; one node with these edges then takes the graph's place. It costs no memory that the backward pass would not need: that holds the graph of one
+// segment too. The node's backward pass records the second run, cuts its graph where the first one's ended, and lets the engine go through it; what
+// arrives at the cuts is what the node returns.
+#include <ATen/core/Tensor.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <algorithm>
+#include <set>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/tensor/generator.hpp>
+#include <tw/tensor/recomputed.hpp>
+#include <tw/tensor/tensor_copies.hpp>
+#include <tw/tensor/tensor_spec.hpp>
+
+#include "autocast_modes.hpp"
+#include "recorded_graph.hpp"
+
+namespace tw::detail {
+namespace {
+
+using torch::autograd::edge_list;
+using torch::autograd::variable_list;
+
+std::vector<uint32_t> versions_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<uint32_t> versions;
+  for (const at::Tensor& each : tensors) versions.push_back(each.defined() && !each.is_inference() ? each._version() : 0);
+  return versions;
+}
+
+/// The place of the first tensor that has changed since; their number if none has.
+size_t first_changed(const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& versions) {
+  const std::vector<uint32_t> now = versions_of(tensors);
+  return static_cast<size_t>(std::mismatch(now.begin(), now.end(), versions.begin()).first - now.begin());
+}
+
+/// The default generators, and those of the tensors' devices.
+Generators generators_for(const std::vector<at::Tensor>& tensors) {
+  Generators generators = default_generators();
+  std::set<std::pair<at::DeviceType, c10::DeviceIndex>> others;
+  for (const at::Tensor& each : tensors) {
+    if (each.defined() && !each.is_cpu() && !each.is_meta()) others.emplace(each.device().type(), each.device().index());
+  }
+  for (const auto& [type, index] : others) {
+    const at::Generator& generator = at::globalContext().defaultGenerator({type, index});
+    if (std::find(generators.begin(), generators.end(), generator) == generators.end()) generators.push_back(generator);
+  }
+  return generators;
+}
+
+bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const at::Tensor& x, const at::Tensor& y) { return x.equal(y); });
+}
+
+/// What the second run repeats of the first one's randomness.
+class Draws {
+ public:
+  explicit Draws(Generators generators) : generators_(std::move(generators)), states_(states_of(generators_)) {}
+
+  /// After the first run: forgets the states if it has drawn nothing.
+  void end() {
+    if (equal(states_of(generators_), states_)) states_.clear();
+  }
+
+  /// Sets generators back to before the first run, for a while.
+  class Again {
+   public:
+    explicit Again(const Draws& draws) : generators_(draws.generators_), before_(draws.states_.empty() ? draws.states_ : states_of(generators_)) {
+      set_states(generators_, draws.states_);
+    }
+    ~Again() { set_states(generators_, before_); }
+    Again(const Again&) = delete;
+    Again& operator=(const Again&) = delete;
+
+   private:
+    const Generators& generators_;
+    std::vector<at::Tensor> before_;
+  };
+
+ private:
+  Generators generators_;
+  std::vector<at::Tensor> states_;
+};
+
+/// What both runs must have in common.
+std::string description(const at::Tensor& output) {
+  if (!output.defined()) return "undefined";
+  return concat(TensorSpec{"", output.sizes().vec(), output.scalar_type()}.describe().substr(1), " on ", output.device().str(),
+                output.requires_grad() ? ", in need of a gradient" : "");
+}
+
+std::vector<std::string> descriptions(const std::vector<at::Tensor>& outputs) {
+  std::vector<std::string> result;
+  for (const at::Tensor& each : outputs) result.push_back(description(each));
+  return result;
+}
+
+/// What a backward pass needs of the first run.
+struct FirstRun {
+  explicit FirstRun(Recomputation of) : call(std::move(of)), draws(generators_for(call.inputs)), versions(versions_of(call.inputs)) {}
+
+  Recomputation call;
+  AutocastModes autocast;
+  Draws draws;
+  std::vector<uint32_t> versions;      // of the inputs
+  std::vector<std::string> outputs;    // described
+  edge_list borders;                   // the node's edges, which end elsewhere while the node is part of another one's second run
+  std::vector<at::Tensor> parameters;  // leaves that gradients go to
+  std::vector<uint32_t> parameter_versions;
+};
+
+/// Recorded.
+std::vector<at::Tensor> second_run(const FirstRun& first) {
+  const size_t changed = first_changed(first.call.inputs, first.versions);
+  TW_EXPECTS(changed == first.versions.size(), "tensor ", changed, " of the inputs of a recomputed function was changed in place since");
+  TW_EXPECTS(first_changed(first.parameters, first.parameter_versions) == first.parameters.size(),
+             "a parameter of a recomputed function was changed in place since");
+  const c10::InferenceMode no_inference(false);
+  const c10::AutoGradMode gradients(true);
+  const AutocastGuard autocast(first.autocast);
+  const Draws::Again draws(first.draws);
+  const KeptTensors buffers(first.call.buffers);
+  std::vector<at::Tensor> outputs = first.call.run();
+  TW_EXPECTS(outputs.size() == first.outputs.size(), "the second run of a recomputed function has ", outputs.size(), " outputs, the first had ",
+             first.outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    TW_EXPECTS(description(outputs[i]) == first.outputs[i], "output ", i, " of the second run of a recomputed function is ", description(outputs[i]),
+               ", that of the first was ", first.outputs[i]);
+  }
+  return outputs;
+}
+
+struct RecomputedNode : torch::autograd::Node {
+  explicit RecomputedNode(std::shared_ptr<const FirstRun> run) : first(std::move(run)) {}
+
+  std::string name() const override { return "tw::recomputed"; }
+
+  void release_variables() override {
+    const std::scoped_lock lock(mutex_);
+    first.reset();
+  }
+
+  /// @param cotangents of the outputs that need a gradient
+  variable_list apply(variable_list&& cotangents) override {
+    const auto run = [this] {
+      const std::scoped_lock lock(mutex_);
+      return first;
+    }();
+    TW_EXPECTS(run != nullptr, "a second backward pass, where the first one has freed what it needs: the first one takes retain_graph");
+    const bool create_graph = c10::GradMode::is_enabled();
+    std::vector<size_t> wanted;
+    for (size_t i = 0; i < num_outputs(); ++i) {
+      if (task_should_compute_output(i)) wanted.push_back(i);
+    }
+    variable_list gradients(num_outputs());
+    edge_list roots = gradient_edges(second_run(*run));
+    std::erase_if(roots, [](const torch::autograd::Edge& edge) { return !edge.is_valid(); });
+    const CutGraph graph(std::move(roots), run->borders);
+    edge_list from, to;
+    variable_list arriving;
+    for (size_t i = 0; i < cotangents.size(); ++i) {
+      if (!cotangents[i].defined()) continue;
+      from.push_back(graph.roots()[i]);
+      arriving.push_back(std::move(cotangents[i]));
+    }
+    for (const size_t i : wanted) to.push_back(graph.ends()[i]);
+    if (from.empty() || to.empty()) return gradients;
+    variable_list leaving = torch::autograd::Engine::get_default_engine().execute(from, arriving, create_graph, create_graph, false, to);
+    for (size_t i = 0; i < wanted.size(); ++i) gradients[wanted[i]] = std::move(leaving[i]);
+    return gradients;
+  }
+
+  std::shared_ptr<const FirstRun> first;
+};
+
+/// The tensors that gradients gather in at these edges.
+std::vector<at::Tensor> leaves_at(const edge_list& edges) {
+  std::vector<at::Tensor> leaves;
+  for (const torch::autograd::Edge& each : edges) {
+    if (const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(each.function.get())) leaves.push_back(leaf->variable);
+  }
+  return leaves;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> recompute_later(Recomputation again, const std::function<std::vector<at::Tensor>()>& first) {
+  if (!c10::GradMode::is_enabled()) return first();
+  const auto run = std::make_shared<FirstRun>(std::move(again));
+  const NodesMadeSince nodes;
+  std::vector<at::Tensor> outputs;
+  {
+    const AutocastGuard autocast(run->autocast);
+    outputs = first();
+  }
+  edge_list roots = gradient_edges(outputs);
+  if (std::none_of(roots.begin(), roots.end(), [](const torch::autograd::Edge& edge) { return edge.is_valid(); })) return outputs;
+  const size_t changed = first_changed(run->call.inputs, run->versions);
+  TW_EXPECTS(changed == run->versions.size(), "a recomputed function has changed tensor ", changed,
+             " of its inputs in place, which its second run will need as it was: let it work on a clone");
+  run->draws.end();
+  run->outputs = descriptions(outputs);
+  run->borders = borders_of(roots, nodes);
+  run->parameters = leaves_at(run->borders);
+  run->parameter_versions = versions_of(run->parameters);
+  const auto node = make_graph_node<RecomputedNode>(run);
+  node->set_next_edges(edge_list(run->borders));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!roots[i].is_valid()) continue;
+    outputs[i] = outputs[i].detach();
+    torch::autograd::set_history(outputs[i], node);
+  }
+  return outputs;
+}
+
+}  // namespace tw::detail
