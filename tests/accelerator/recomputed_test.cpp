@@ -32,7 +32,7 @@ TEST(AcceleratorRecomputed, EqualsThePlainCallToTheBit) {
   };
   const auto results = [&](bool again) {
     torch::manual_seed(3);
-    at::globalContext().defaultGenerator(accelerator::device(1)).set_current_seed(5);
+    at::Generator(at::globalContext().defaultGenerator(accelerator::device(1))).set_current_seed(5);
     const at::Tensor x = start.clone().requires_grad_();
     weight.mutable_grad() = at::Tensor();
     at::autocast::set_autocast_enabled(at::kCPU, true);

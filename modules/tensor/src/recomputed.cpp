@@ -12,6 +12,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
@@ -55,8 +56,11 @@ Generators generators_for(const std::vector<at::Tensor>& tensors) {
   return generators;
 }
 
+/// Whether states of generators are the same; all are bytes on the host.
 bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const at::Tensor& x, const at::Tensor& y) { return x.equal(y); });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const at::Tensor& x, const at::Tensor& y) {
+    return x.nbytes() == y.nbytes() && std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+  });
 }
 
 /// What the second run repeats of the first one's randomness.
@@ -90,17 +94,28 @@ class Draws {
 };
 
 /// What both runs must have in common.
-std::string description(const at::Tensor& output) {
-  if (!output.defined()) return "undefined";
-  return concat(TensorSpec{"", output.sizes().vec(), output.scalar_type()}.describe().substr(1), " on ", output.device().str(),
-                output.requires_grad() ? ", in need of a gradient" : "");
-}
+struct OutputKind {
+  explicit OutputKind(const at::Tensor& output) : defined(output.defined()) {
+    if (!defined) return;
+    shape = output.sizes().vec();
+    dtype = output.scalar_type();
+    device = output.device();
+    needs_gradient = output.requires_grad();
+  }
 
-std::vector<std::string> descriptions(const std::vector<at::Tensor>& outputs) {
-  std::vector<std::string> result;
-  for (const at::Tensor& each : outputs) result.push_back(description(each));
-  return result;
-}
+  std::string describe() const {
+    if (!defined) return "undefined";
+    return concat(dtype_name(dtype), ' ', shape_text(shape), " on ", device.str(), needs_gradient ? ", in need of a gradient" : "");
+  }
+
+  bool operator==(const OutputKind&) const = default;
+
+  bool defined;
+  std::vector<int64_t> shape;
+  at::ScalarType dtype = at::kFloat;
+  at::Device device = at::kCPU;
+  bool needs_gradient = false;
+};
 
 /// What a backward pass needs of the first run.
 struct FirstRun {
@@ -109,8 +124,8 @@ struct FirstRun {
   Recomputation call;
   AutocastModes autocast;
   Draws draws;
-  std::vector<uint32_t> versions;      // of the inputs
-  std::vector<std::string> outputs;    // described
+  std::vector<uint32_t> versions;  // of the inputs
+  std::vector<OutputKind> outputs;
   edge_list borders;                   // the node's edges, which end elsewhere while the node is part of another one's second run
   std::vector<at::Tensor> parameters;  // leaves that gradients go to
   std::vector<uint32_t> parameter_versions;
@@ -131,8 +146,9 @@ std::vector<at::Tensor> second_run(const FirstRun& first) {
   TW_EXPECTS(outputs.size() == first.outputs.size(), "the second run of a recomputed function has ", outputs.size(), " outputs, the first had ",
              first.outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    TW_EXPECTS(description(outputs[i]) == first.outputs[i], "output ", i, " of the second run of a recomputed function is ", description(outputs[i]),
-               ", that of the first was ", first.outputs[i]);
+    const OutputKind kind(outputs[i]);
+    TW_EXPECTS(kind == first.outputs[i], "output ", i, " of the second run of a recomputed function is ", kind.describe(), ", that of the first was ",
+               first.outputs[i].describe());
   }
   return outputs;
 }
@@ -206,7 +222,7 @@ std::vector<at::Tensor> recompute_later(Recomputation again, const std::function
   TW_EXPECTS(changed == run->versions.size(), "a recomputed function has changed tensor ", changed,
              " of its inputs in place, which its second run will need as it was: let it work on a clone");
   run->draws.end();
-  run->outputs = descriptions(outputs);
+  run->outputs = std::vector<OutputKind>(outputs.begin(), outputs.end());
   run->borders = borders_of(roots, nodes);
   run->parameters = leaves_at(run->borders);
   run->parameter_versions = versions_of(run->parameters);
