@@ -9,7 +9,10 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <tw/base/error.hpp>
 #include <tw/tensor/recomputed.hpp>
+
+#include "message_of.hpp"
 
 namespace accelerator_recomputed_test {
 
@@ -48,6 +51,15 @@ TEST(AcceleratorRecomputed, EqualsThePlainCallToTheBit) {
   const std::vector<at::Tensor> found = results(true);
   EXPECT_EQ(threads.size(), 2);
   for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i].equal(expected[i])) << i;
+}
+
+// Nodes that the engine's threads make cannot be told from those that others made before.
+TEST(AcceleratorRecomputed, AFunctionThatDifferentiatesIsRefused) {
+  const at::Tensor weight = torch::randn({6, 6}, torch::kDouble).to(accelerator::device()).requires_grad_();
+  const at::Tensor x = torch::randn({5, 6}, torch::kDouble).to(accelerator::device()).requires_grad_();
+  const at::Tensor y =
+      tw::recomputed([&](const at::Tensor& h) { return torch::autograd::grad({h.mm(weight).tanh().sum()}, {h}, {}, true, true)[0]; }, x);
+  EXPECT_NE(tw::testing::message_of<tw::ContractError>([&] { y.square().sum().backward(); }).find("second run"), std::string::npos);
 }
 
 }  // namespace accelerator_recomputed_test

@@ -127,6 +127,7 @@ struct FirstRun {
   std::vector<uint32_t> versions;  // of the inputs
   std::vector<OutputKind> outputs;
   edge_list borders;                   // the node's edges, which end elsewhere while the node is part of another one's second run
+  size_t private_leaves = 0;           // beside them: made by the function for itself
   std::vector<at::Tensor> parameters;  // leaves that gradients go to
   std::vector<uint32_t> parameter_versions;
 };
@@ -178,7 +179,7 @@ struct RecomputedNode : torch::autograd::Node {
     variable_list gradients(num_outputs());
     edge_list roots = gradient_edges(second_run(*run));
     std::erase_if(roots, [](const torch::autograd::Edge& edge) { return !edge.is_valid(); });
-    const CutGraph graph(std::move(roots), run->borders);
+    const CutGraph graph(std::move(roots), run->borders, run->private_leaves);
     edge_list from, to;
     variable_list arriving;
     for (size_t i = 0; i < cotangents.size(); ++i) {
@@ -224,14 +225,17 @@ std::vector<at::Tensor> recompute_later(Recomputation again, const std::function
   run->draws.end();
   run->outputs = std::vector<OutputKind>(outputs.begin(), outputs.end());
   run->borders = borders_of(roots, nodes);
+  roots.clear();
+  for (at::Tensor& each : outputs) {
+    if (each.defined() && each.requires_grad()) each = each.detach();  // and with the last one the graph goes
+  }
+  run->private_leaves = remove_private_leaves(run->borders);
   run->parameters = leaves_at(run->borders);
   run->parameter_versions = versions_of(run->parameters);
   const auto node = make_graph_node<RecomputedNode>(run);
   node->set_next_edges(edge_list(run->borders));
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!roots[i].is_valid()) continue;
-    outputs[i] = outputs[i].detach();
-    torch::autograd::set_history(outputs[i], node);
+    if (run->outputs[i].needs_gradient) torch::autograd::set_history(outputs[i], node);
   }
   return outputs;
 }

@@ -19,7 +19,7 @@ using torch::autograd::Edge;
 using torch::autograd::edge_list;
 using torch::autograd::Node;
 
-bool is_leaf(const Node& node) { return dynamic_cast<const torch::autograd::AccumulateGrad*>(&node) != nullptr; }
+const torch::autograd::AccumulateGrad* as_leaf(const Node& node) { return dynamic_cast<const torch::autograd::AccumulateGrad*>(&node); }
 
 /// Depth first from the roots, each node once: `enters(edge, node)` says for each valid edge, of the node, whether to go on behind it.
 template <class Enters>
@@ -56,7 +56,9 @@ struct GatheringNode : Node {
 
 NodesMadeSince::NodesMadeSince() : thread_(at::RecordFunction::currentThreadId()), sequence_(at::sequence_number::peek()) {}
 
-bool NodesMadeSince::have(const Node& node) const { return node.thread_id() == thread_ && node.sequence_nr() >= sequence_ && !is_leaf(node); }
+bool NodesMadeSince::have(const Node& node) const {
+  return node.thread_id() == thread_ && node.sequence_nr() >= sequence_ && as_leaf(node) == nullptr;
+}
 
 edge_list gradient_edges(const std::vector<at::Tensor>& tensors) {
   edge_list edges;
@@ -78,18 +80,25 @@ edge_list borders_of(const edge_list& roots, const NodesMadeSince& nodes) {
   return borders;
 }
 
-CutGraph::CutGraph(edge_list roots, const edge_list& borders) : roots_(std::move(roots)) {
+size_t remove_private_leaves(edge_list& borders) {
+  return std::erase_if(borders, [](const Edge& border) {
+    const auto* const leaf = as_leaf(*border.function);
+    return leaf != nullptr && leaf->variable.use_count() == 1;
+  });
+}
+
+CutGraph::CutGraph(edge_list roots, const edge_list& borders, size_t private_leaves) : roots_(std::move(roots)) {
   std::unordered_map<Edge, size_t> places;
   for (const Edge& border : borders) {
     places.emplace(border, places.size());
     ends_.emplace_back(make_graph_node<GatheringNode>(border.function->input_metadata(border.input_nr)), 0);
   }
   std::vector<bool> reached(borders.size());
-  bool only_known = true;
+  std::unordered_set<const Node*> others;
   walk(roots_, [&](Edge& edge, Node* of) {
     const auto found = places.find(edge);
     if (found == places.end()) {
-      only_known = only_known && !is_leaf(*edge.function);
+      if (as_leaf(*edge.function) != nullptr) others.insert(edge.function.get());
       return true;
     }
     cut_.push_back({of == nullptr ? nullptr : of->getptr(), &edge, std::exchange(edge, ends_[found->second])});
@@ -97,8 +106,10 @@ CutGraph::CutGraph(edge_list roots, const edge_list& borders) : roots_(std::move
     return false;
   });
   const bool all = std::find(reached.begin(), reached.end(), false) == reached.end();
-  if (!only_known || !all) put_back();
-  TW_EXPECTS(only_known, "the second run of a recomputed function depends on a tensor that the first one did not");
+  if (others.size() != private_leaves || !all) put_back();
+  TW_EXPECTS(others.size() == private_leaves,
+             "the second run of a recomputed function does not depend on the tensors that the first one did: it has ", others.size(),
+             " leaves of its own, and not ", private_leaves);
   TW_EXPECTS(all, "the second run of a recomputed function does not depend on all the tensors that the first one did");
 }
 

@@ -40,12 +40,16 @@ torch::autograd::edge_list gradient_edges(const std::vector<at::Tensor>& tensors
 /// Where gradients leave the nodes of `nodes` for others that are there anyway, and for leaves; each once.
 torch::autograd::edge_list borders_of(const torch::autograd::edge_list& roots, const NodesMadeSince& nodes);
 
+/// Takes leaves out of `borders` that nothing else refers to: a graph that is gone made them for itself. @return how many there were
+size_t remove_private_leaves(torch::autograd::edge_list& borders);
+
 /// While it lives, what goes from `roots` to `borders` ends at gathering nodes instead, so that a backward pass from the ones to the others touches
 /// nothing else.
 class CutGraph {
  public:
-  /// @throws ContractError if there are leaves that are not among `borders`, or if not all of these can be reached
-  CutGraph(torch::autograd::edge_list roots, const torch::autograd::edge_list& borders);
+  /// @param private_leaves how many leaves there are that are not among `borders`
+  /// @throws ContractError if there are more or fewer of them, or if not all borders can be reached
+  CutGraph(torch::autograd::edge_list roots, const torch::autograd::edge_list& borders, size_t private_leaves);
   ~CutGraph();
   CutGraph(const CutGraph&) = delete;
   CutGraph& operator=(const CutGraph&) = delete;

@@ -21,7 +21,7 @@ struct Recomputation {
   std::function<std::vector<at::Tensor>()> run;
 };
 
-/// The outputs of `first`, with a node behind them whose backward pass calls `again.run`.
+/// The outputs of `first`, which keeps none, with a node behind them whose backward pass calls `again.run`.
 std::vector<at::Tensor> recompute_later(Recomputation again, const std::function<std::vector<at::Tensor>()>& first);
 
 template <class T>
@@ -46,14 +46,16 @@ std::vector<at::Tensor> buffers_of(const T& value) {
 }  // namespace detail
 
 /// What `function(inputs...)` returns, for less memory and more time: of what autograd would save of it nothing stays but the inputs. The backward
-/// pass calls the function once more and goes through that second run. A chain of n segments holds their n inputs and the intermediate results of one
-/// segment at a time. Gradients are those of the plain call: to the bit, but where a tensor is used in several segments, whose sums are then added.
+/// pass calls the function once more and goes through that second run. A chain of n segments holds their n inputs, and the intermediate results of
+/// one segment at a time. Gradients are those of the plain call: to the bit, but where a tensor is used in several segments, whose sums are then
+/// added.
 ///
 ///     auto y = tw::recomputed([&](const at::Tensor& h) { return block->forward(h); }, x);
 ///
-/// Works with `torch::autograd::grad`, `retain_graph` (each backward pass runs the function again), `create_graph`, hooks, and `recomputed` within
-/// `recomputed`. What the function captures gets its gradients as if there were no recomputation, whether or not an input needs one. Without grad
-/// mode it is a plain call. Not collective, unless the function is: then all ranks must make their backward passes in the same order.
+/// Works with `torch::autograd::grad`, also inside the function, `retain_graph` (each backward pass runs the function again), `create_graph`, hooks,
+/// and `recomputed` within `recomputed`. What the function captures gets its gradients as if there were no recomputation, whether or not an input
+/// needs one. Without grad mode it is a plain call. Not collective, unless the function is: then all ranks must make their backward passes in the
+/// same order.
 ///
 /// The second run draws the random numbers that the first one drew from the default generators (of the CPU, of the current device and of those of the
 /// inputs), which then stand where they stood before; it runs in the autocast modes of the first. Autocast's cache of weights is emptied around
@@ -65,11 +67,12 @@ std::vector<at::Tensor> buffers_of(const T& value) {
 ///        tuple, pair or optional of what holds one; results within other types have their graphs as ever.
 /// @param inputs copied (tensors without their data), and kept until the backward pass has ended. Tensors within them, which may be undefined or in
 /// need
-///        of no gradient, must stay as they are. Modules among them, or as the function, by holder, shared_ptr or std::ref, keep their buffers as the
+///        of no gradient, must stay as they are. Modules among them, or as the function, by holder, pointer or std::ref, keep their buffers as the
 ///        first run left them; those of other modules (running statistics of batch norms, say) are changed by the second run too.
 /// @throws ContractError at once where the function changes an input in place; in the backward pass where an input or a parameter was changed since,
 ///         where the second run differs from the first in number, shapes, dtypes or devices of outputs, in which of them need a gradient, or in the
-///         tensors that they depend on, and where what is needed was freed by a backward pass before. What the function throws passes through.
+///         tensors that they depend on (so do, on devices, functions that differentiate with create_graph), and where what is needed was freed by a
+///         backward pass before. What the function throws passes through.
 /// Ref: Chen et al. 2016, "Training deep nets with sublinear memory cost", arXiv 1604.06174.
 template <class Function, class... Inputs>
 auto recomputed(Function&& function, Inputs&&... inputs) {
@@ -90,7 +93,11 @@ auto recomputed(Function&& function, Inputs&&... inputs) {
   const auto shared = std::make_shared<decltype(call)>(std::move(call));  // functions that cannot be copied are welcome
   again.run = [shared] { return detail::tensors_of((*shared)()); };
   std::optional<Result> result;
-  std::vector<at::Tensor> outputs = detail::recompute_later(std::move(again), [&] { return detail::tensors_of(result.emplace((*shared)())); });
+  std::vector<at::Tensor> outputs = detail::recompute_later(std::move(again), [&] {
+    std::vector<at::Tensor> tensors;
+    for_each_tensor(result.emplace((*shared)()), [&](at::Tensor& tensor) { tensors.push_back(std::exchange(tensor, at::Tensor())); });
+    return tensors;
+  });
   auto next = outputs.begin();
   for_each_tensor(*result, [&next](at::Tensor& tensor) { tensor = std::move(*next++); });
   return *std::move(result);
