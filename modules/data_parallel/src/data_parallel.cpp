@@ -101,6 +101,10 @@ class DataParallel::Hooks {
     begin_pass();
     end_pass();
   }
+  void observe_passes(std::function<void()> begin, std::function<void()> end) {
+    on_begin_ = std::move(begin);
+    on_end_ = std::move(end);
+  }
   Reducer& reducer() noexcept { return reducer_; }
   const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
 
@@ -158,6 +162,7 @@ class DataParallel::Hooks {
     for (size_t i = 0; i < attached_.size(); ++i) expect_own_accumulator(i);
     TW_EXPECTS(reducer_.options().reduction != Reduction::sample_weighted || samples_.has_value(),
                "Reduction::sample_weighted needs set_samples() before the backward pass");
+    if (on_begin_) on_begin_();
     reducer_.begin(samples_.value_or(1));
     in_pass_ = true;
   }
@@ -212,6 +217,7 @@ class DataParallel::Hooks {
       parameter(id).mutable_grad() = reducer_.gradient(id);
       holds_reduced_[static_cast<size_t>(id)] = 1;
     }
+    if (on_end_) on_end_();
   }
 
   // What an earlier pass reduced is equal on all ranks. Averages leave it as it is when it is reduced once more; a sum would count it once a rank.
@@ -233,6 +239,8 @@ class DataParallel::Hooks {
   std::optional<int64_t> samples_;
   bool in_pass_ = false;
   int pauses_ = 0;
+  std::function<void()> on_begin_;
+  std::function<void()> on_end_;
   std::vector<uint8_t> holds_reduced_;  // by parameter, whether its gradient is what a pass reduced, and nothing more
   struct Attached {
     std::optional<unsigned> guard;  // of the tensor, which may get a gradient
@@ -270,6 +278,9 @@ void DataParallel::set_samples(int64_t samples) { hooks_->set_samples(samples); 
 void DataParallel::give_notice(int kind) { hooks_->reducer().give_notice(kind); }
 int64_t DataParallel::notices(int kind) const { return hooks_->reducer().notices(kind); }
 bool DataParallel::gradients_finite() const noexcept { return hooks_->reducer().finite(); }
+void DataParallel::observe_passes(std::function<void()> begin, std::function<void()> end) {
+  hooks_->observe_passes(std::move(begin), std::move(end));
+}
 Seconds DataParallel::exposed_time() const noexcept { return hooks_->reducer().exposed_time(); }
 const BucketPlan& DataParallel::plan() const noexcept { return hooks_->reducer().plan(); }
 Reducer& DataParallel::reducer() noexcept { return hooks_->reducer(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <tw/base/clock.hpp>
 #include <tw/data_parallel/fwd.hpp>
@@ -63,6 +64,9 @@ class DataParallel {
   int64_t notices(int kind) const;
   /// Whether the gradients of the last backward pass are finite; the same on all ranks. Needs DataParallelOptions::check_finite.
   bool gradients_finite() const noexcept;
+
+  /// Calls these on this rank with every pass that reduces: when its first gradient is there, and when all are reduced, before backward() returns.
+  void observe_passes(std::function<void()> begin, std::function<void()> end);
 
   /// Over all passes: how long this rank did nothing but communicate.
   Seconds exposed_time() const noexcept;

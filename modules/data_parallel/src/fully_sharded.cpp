@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "module_tensors.hpp"
+#include "parameter_unit.hpp"
+#include "unit_order.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/comm/shared_tensor.hpp>
+#include <tw/data_parallel/data_parallel.hpp>
+#include <tw/data_parallel/fully_sharded.hpp>
+#include <tw/gradients/clipping.hpp>
+#include <tw/mpi/topology.hpp>
+#include <tw/tensor/flat_buffer.hpp>
+
+namespace tw {
+namespace {
+
+DataParallelOptions reducer_options(const FullyShardedOptions& options) {
+  return {.reduction = options.reduction,
+          .buckets = {.first_bucket_bytes = options.unit_bytes, .bucket_bytes = options.unit_bytes},
+          .check_finite = options.check_finite,
+          .sharding = Sharding::slices,
+          .release = true};
+}
+
+/// Elements of one parameter that lie in a rank's share of its unit.
+struct Piece {
+  size_t unit = 0;
+  size_t parameter = 0;  // of the unit
+  int64_t begin = 0;     // in the flattened parameter
+  int64_t count = 0;     // may be 0
+  int64_t offset = 0;    // in the share
+};
+
+Piece piece_of(size_t unit, size_t parameter, int64_t offset, int64_t numel, int64_t share_begin, int64_t share) {
+  const int64_t begin = std::clamp(share_begin - offset, int64_t{0}, numel);
+  const int64_t end = std::clamp(share_begin + share - offset, int64_t{0}, numel);
+  return {unit, parameter, begin, std::max<int64_t>(end - begin, 0), std::clamp(offset + begin - share_begin, int64_t{0}, share)};
+}
+
+/// Sets a flag while it lives.
+class Busy {
+ public:
+  explicit Busy(bool& flag) : flag_(flag), before_(std::exchange(flag, true)) {}
+  ~Busy() { flag_ = before_; }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+ private:
+  bool& flag_;
+  bool before_;
+};
+
+}  // namespace
+
+void visit(FullyShardedOptions& options, OptionVisitor& visitor) {
+  visitor.field("unit_bytes", options.unit_bytes, {.least = 1},
+                {.meaning = "of parameters that are gathered and released together", .unit = "bytes"});
+  visitor.field("gather_ahead", options.gather_ahead, count_from(0), {.meaning = "units that are gathered before they are taken"});
+  visitor.field("one_copy_per_node", options.one_copy_per_node, {.meaning = "one copy of the parameters for all ranks of a node"});
+  visitor.field("check_finite", options.check_finite, {.meaning = "look whether reduced gradients are finite"});
+}
+void FullyShardedOptions::validate() const { expect_none(out_of_bounds(*this)); }
+
+class FullySharded::Impl final : public MemoryOwner {
+ public:
+  // Collective.
+  template <class Model>
+  Impl(const Communicator& of, const Model& model, std::vector<NamedTensor> all, const FullyShardedOptions& chosen)
+      : comm_(of.dup()), options_(checked(comm_, chosen)), parallel_(comm_, model, reducer_options(options_)), order_(0, 0) {
+    const at::NoGradGuard no_grad;
+    make_units(parallel_.parameters(), parallel_.plan());
+    all = without_aliases(std::move(all));
+    std::erase_if(all, [](const NamedTensor& each) { return each.tensor.requires_grad() || !each.tensor.is_floating_point(); });
+    if (!all.empty()) {
+      const BucketOptions buckets{options_.unit_bytes, options_.unit_bytes};
+      make_units(all, plan_buckets(specs_of(all), buckets, {.slices = comm_.size()}));
+    }
+    order_ = UnitOrder(units_.size(), static_cast<size_t>(options_.gather_ahead));
+    make_pool();
+    parallel_.observe_passes([this] { begin_pass(); }, [this] { end_pass(); });
+    busy_ = false;
+  }
+
+  ~Impl() override {
+    for (const auto& share : shares_) share.watched->owner = nullptr;
+  }
+
+  void before_operator(std::span<const Taken> taken, bool outermost) noexcept override;
+
+  std::vector<NamedTensor> slices;  // of the trained parameters, in their order
+
+  DataParallel& parallel() noexcept { return parallel_; }
+  const DataParallel& parallel() const noexcept { return parallel_; }
+  std::vector<OptimizedTensor> optimized() const;
+  std::vector<NamedShard> shards() const;
+  double clip(double max_norm) const;
+  void slices_changed();
+
+  Seconds exposed{0};
+  int64_t payload_bytes = 0;
+  int64_t gatherings = 0;
+  int64_t late = 0;
+
+ private:
+  /// What this rank keeps of a unit.
+  struct Share {
+    at::Tensor values;  // [numel / P], for our own use
+    std::shared_ptr<WatchedMemory> watched;
+    at::Tensor slices;     // the same memory for whom it does not belong to
+    bool written = false;  // since its unit was gathered
+    at::Tensor pooled;     // where the whole unit lies; undefined: nowhere, or in memory of its own
+    at::Tensor arriving;   // the same, while it is gathered
+    Work gathering;
+  };
+
+  static FullyShardedOptions checked(const Communicator& comm, FullyShardedOptions options) {
+    options.validate();
+    TW_EXPECTS(!options.one_copy_per_node || find_topology(comm).nodes == 1, "one_copy_per_node needs all ranks on one node");
+    return options;
+  }
+
+  void make_units(const std::vector<NamedTensor>& parameters, const BucketPlan& plan);
+  void make_pool();
+  void take_memory_of(size_t unit);
+  void begin_gathering(size_t unit);
+  void end_gathering(size_t unit);
+  void release(size_t unit);
+  void use(std::span<const size_t> units, bool outermost);
+  void wrote(size_t unit);
+  void begin_pass();
+  void end_pass();
+  at::Tensor memory_for(size_t unit);
+  at::Tensor slice_of(const Piece& piece) const { return FlatBuffer(shares_[piece.unit].slices).view(piece.offset, {piece.count}); }
+  NamedTensor parameter_of(const Piece& piece) const { return units_[piece.unit]->parameters()[piece.parameter]; }
+
+  const Communicator comm_;
+  const FullyShardedOptions options_;
+  DataParallel parallel_;
+  OperatorWatch watch_;
+  std::vector<std::unique_ptr<ParameterUnit>> units_;  // the trained ones have their buckets' numbers
+  std::vector<Share> shares_;                          // by unit
+  std::vector<Piece> pieces_;                          // of all parameters; those of slices come first
+  UnitOrder order_;
+  std::vector<at::Tensor> pool_;  // free memory for units, each as large as the largest one
+  bool busy_ = true;              // operators that are called from here are not looked at
+  // One copy a node: all ranks meet before slices are written and before they are read.
+  enum class Copy { read, written } copy_ = Copy::read;
+};
+
+void FullySharded::Impl::make_units(const std::vector<NamedTensor>& parameters, const BucketPlan& plan) {
+  std::vector<Piece> pieces(parameters.size());
+  for (const Bucket& bucket : plan.buckets) {
+    const int64_t share = bucket.numel / comm_.size();
+    const int64_t begin = share * comm_.rank();
+    const size_t index = units_.size();
+    const at::TensorOptions options = parameters[static_cast<size_t>(bucket.gradients.front())].tensor.options().requires_grad(false);
+    at::Tensor whole = options_.one_copy_per_node ? node_tensor(comm_, {bucket.numel}, bucket.dtype) : at::zeros({bucket.numel}, options);
+    std::vector<NamedTensor> of_unit;
+    std::vector<int64_t> offsets;
+    for (const int64_t id : bucket.gradients) {
+      const NamedTensor& parameter = parameters[static_cast<size_t>(id)];
+      const int64_t offset = plan.placements[static_cast<size_t>(id)].offset;
+      pieces[static_cast<size_t>(id)] = piece_of(index, of_unit.size(), offset, parameter.tensor.numel(), begin, share);
+      whole.narrow(0, offset, parameter.tensor.numel()).copy_(parameter.tensor.flatten());
+      of_unit.push_back(parameter);
+      offsets.push_back(offset);
+    }
+    Share& kept = shares_.emplace_back();
+    if (options_.one_copy_per_node) {
+      kept.values = whole.narrow(0, begin, share);
+      barrier(comm_);
+    } else {
+      kept.values = shared_tensor(comm_, {share}, options);
+      kept.values.copy_(whole.narrow(0, begin, share));
+    }
+    kept.watched = std::make_shared<WatchedMemory>(this, index, true);
+    const auto keeps = std::make_shared<at::Tensor>(kept.values);
+    c10::Storage storage(c10::Storage::use_byte_size_t(), kept.values.nbytes(),
+                         watched(kept.values.data_ptr(), kept.watched, keeps, options.device()), nullptr, false);
+    kept.slices = at::empty({0}, options).set_(storage, 0, {share}, {1});
+    units_.push_back(std::make_unique<ParameterUnit>(this, index, of_unit, offsets, bucket.numel));
+    if (options_.one_copy_per_node) units_.back()->fill(whole);
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    pieces_.push_back(pieces[i]);
+    if (parameters[i].tensor.requires_grad()) slices.push_back({parameters[i].name, slice_of(pieces[i])});
+  }
+}
+
+void FullySharded::Impl::make_pool() {
+  if (options_.one_copy_per_node) return;
+  int64_t most = 0;
+  for (const auto& unit : units_) most = std::max(most, unit->bytes());
+  const c10::Device device = units_.front()->options().device();
+  const size_t at_once = std::min(units_.size(), static_cast<size_t>(1 + std::max(options_.gather_ahead, 1)));
+  for (size_t i = 0; i < at_once; ++i) pool_.push_back(shared_tensor(comm_, {most}, at::device(device).dtype(at::kByte)));
+}
+
+at::Tensor FullySharded::Impl::memory_for(size_t unit) {
+  const ParameterUnit& of = *units_[unit];
+  if (pool_.empty()) return at::empty({of.numel()}, of.options());  // an operator takes more units at once than stay otherwise
+  const at::Tensor& memory = shares_[unit].pooled = pool_.back();
+  pool_.pop_back();
+  return memory.narrow(0, 0, of.bytes()).view(of.options().dtype().toScalarType());
+}
+
+void FullySharded::Impl::before_operator(std::span<const Taken> taken, bool outermost) noexcept {
+  if (busy_) return;
+  const Busy busy(busy_);
+  std::vector<size_t> units;
+  try {
+    const at::NoGradGuard no_grad;
+    for (const Taken& each : taken) {
+      if (each.memory->owner != this) continue;
+      const size_t index = each.memory->index;
+      if (each.memory != shares_[index].watched.get()) {
+        if (std::find(units.begin(), units.end(), index) == units.end()) units.push_back(index);
+      } else if (each.written) {
+        wrote(index);
+      }
+    }
+    if (!units.empty()) use(units, outermost);
+  } catch (const std::exception& e) {
+    for (const size_t unit : units) units_[unit]->fail(concat("gathering parameter ", units_[unit]->parameters().front().name, ": ", e.what()));
+  }
+}
+
+void FullySharded::Impl::wrote(size_t unit) {
+  shares_[unit].written = true;
+  if (!options_.one_copy_per_node || copy_ == Copy::written) return;
+  barrier(comm_);
+  copy_ = Copy::written;
+}
+
+void FullySharded::Impl::use(std::span<const size_t> units, bool outermost) {
+  if (options_.one_copy_per_node) {
+    if (copy_ == Copy::written) barrier(comm_);
+    copy_ = Copy::read;
+    return;
+  }
+  for (const size_t unit : units) {
+    if (order_.has(unit) && shares_[unit].written) release(unit);
+  }
+  const UnitOrder::Moves moves = order_.use(units, outermost);
+  for (const size_t unit : moves.release) release(unit);
+  for (const size_t unit : moves.gather) begin_gathering(unit);
+  late += static_cast<int64_t>(moves.gather.size());
+  for (const size_t unit : moves.ahead) begin_gathering(unit);
+  for (const size_t unit : units) end_gathering(unit);
+}
+
+void FullySharded::Impl::begin_gathering(size_t unit) {
+  Share& share = shares_[unit];
+  share.arriving = memory_for(unit);
+  share.written = false;
+  share.gathering = iallgather(comm_, share.values, share.arriving);
+  payload_bytes += static_cast<int64_t>(share.values.nbytes());
+  ++gatherings;
+}
+
+void FullySharded::Impl::end_gathering(size_t unit) {
+  Share& share = shares_[unit];
+  if (!share.arriving.defined()) return;
+  const Stopwatch watch;
+  share.gathering.wait();
+  exposed += watch.elapsed();
+  units_[unit]->fill(std::exchange(share.arriving, {}));
+}
+
+void FullySharded::Impl::release(size_t unit) {
+  end_gathering(unit);
+  order_.forget(unit);
+  const std::string changed = units_[unit]->changed();
+  units_[unit]->release();
+  if (shares_[unit].pooled.defined()) pool_.push_back(std::exchange(shares_[unit].pooled, {}));
+  TW_EXPECTS(changed.empty(), "parameter ", changed, " was changed in place, which is lost: change its slices");
+}
+
+// The reducer is about to write where gradients of the pass before lie, to which the user may add those of this one.
+void FullySharded::Impl::begin_pass() {
+  for (size_t i = 0; i < slices.size(); ++i) {
+    at::Tensor& gradient = slices[i].tensor.mutable_grad();
+    const at::Tensor reduced = parallel_.reducer().shard(static_cast<int64_t>(pieces_[i].unit));
+    if (gradient.defined() && gradient.is_alias_of(reduced)) gradient = gradient.clone();
+  }
+}
+
+void FullySharded::Impl::end_pass() {
+  const Busy busy(busy_);
+  for (size_t i = 0; i < slices.size(); ++i) {
+    if (!parallel_.reducer().used(static_cast<int64_t>(i))) continue;
+    const Piece& piece = pieces_[i];
+    const at::Tensor reduced = FlatBuffer(parallel_.reducer().shard(static_cast<int64_t>(piece.unit))).view(piece.offset, {piece.count});
+    at::Tensor& gradient = slices[i].tensor.mutable_grad();
+    if (gradient.defined()) {
+      gradient.add_(reduced);
+    } else {
+      gradient = reduced;
+    }
+  }
+  for (const size_t unit : order_.end_pass()) release(unit);
+}
+
+void FullySharded::Impl::slices_changed() {
+  for (Share& share : shares_) share.written = true;
+  if (options_.one_copy_per_node) copy_ = Copy::written;
+}
+
+double FullySharded::Impl::clip(double max_norm) const {
+  std::vector<at::Tensor> gradients;
+  for (const NamedTensor& slice : slices) {
+    if (slice.tensor.grad().defined()) gradients.push_back(slice.tensor.grad());
+  }
+  return tw::clip_gradient_norm(comm_, gradients, max_norm);
+}
+
+std::vector<OptimizedTensor> FullySharded::Impl::optimized() const {
+  std::vector<OptimizedTensor> all;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const Piece& piece = pieces_[i];
+    if (piece.count == 0) continue;
+    const auto& [name, parameter] = parameter_of(piece);
+    all.push_back({slices[i].tensor, slices_of_run(name, parameter.sizes().vec(), slices[i].tensor, piece.begin, ShardKind::parameter)});
+  }
+  return all;
+}
+
+std::vector<NamedShard> FullySharded::Impl::shards() const {
+  std::vector<NamedShard> all;
+  for (const Piece& piece : pieces_) {
+    if (piece.count == 0) continue;
+    const auto& [name, parameter] = parameter_of(piece);
+    for (NamedShard& shard : slices_of_run(name, parameter.sizes().vec(), slice_of(piece), piece.begin, ShardKind::parameter)) {
+      all.push_back(std::move(shard));
+    }
+  }
+  return all;
+}
+
+FullySharded::FullySharded(const Communicator& comm, const torch::nn::Module& module, const FullyShardedOptions& options)
+    : impl_(std::make_unique<Impl>(comm, module, tensors_of(module.named_parameters()), options)) {}
+
+FullySharded::FullySharded(const Communicator& comm, const std::vector<NamedTensor>& parameters, const FullyShardedOptions& options)
+    : impl_(std::make_unique<Impl>(comm, parameters, parameters, options)) {}
+
+FullySharded::~FullySharded() = default;
+
+std::vector<at::Tensor> FullySharded::slices() const {
+  std::vector<at::Tensor> tensors;
+  for (const NamedTensor& slice : impl_->slices) tensors.push_back(slice.tensor);
+  return tensors;
+}
+const std::vector<NamedTensor>& FullySharded::named_slices() const noexcept { return impl_->slices; }
+double FullySharded::clip_gradient_norm(double max_norm) { return impl_->clip(max_norm); }
+void FullySharded::slices_changed() { impl_->slices_changed(); }
+std::vector<OptimizedTensor> FullySharded::optimized() const { return impl_->optimized(); }
+std::vector<NamedShard> FullySharded::shards() const { return impl_->shards(); }
+DataParallel& FullySharded::parallel() noexcept { return impl_->parallel(); }
+Seconds FullySharded::exposed_time() const noexcept { return impl_->parallel().exposed_time() + impl_->exposed; }
+int64_t FullySharded::payload_bytes() const noexcept { return impl_->parallel().reducer().payload_bytes() + impl_->payload_bytes; }
+int64_t FullySharded::gatherings() const noexcept { return impl_->gatherings; }
+int64_t FullySharded::late_gatherings() const noexcept { return impl_->late; }
+
+}  // namespace tw

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which units of parameters are gathered when, and released. Pure.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace tw {
+
+/// Learns from each pass in which order its operators take units, and looks ahead in the next one. A pass that goes another way is still served, each
+/// unit when it is taken. The same uses give the same moves on every rank, so that gatherings meet.
+class UnitOrder {
+ public:
+  /// @param ahead units that are gathered before they are taken
+  UnitOrder(size_t units, size_t ahead) : ahead_(ahead), has_(units) {}
+
+  /// What to do before an operator, in this order.
+  struct Moves {
+    std::vector<size_t> release;
+    std::vector<size_t> gather;  ///< those that it takes
+    std::vector<size_t> ahead;   ///< those that come next
+    bool empty() const noexcept { return release.empty() && gather.empty() && ahead.empty(); }
+  };
+  /// An operator takes `units`. @param may_release not while another operator is under way, which may hold what it takes.
+  Moves use(std::span<const size_t> units, bool may_release);
+  /// The pass is over: what it learnt is for the next one. @return all that has to be released
+  std::vector<size_t> end_pass();
+  /// The unit is not gathered any more.
+  void forget(size_t unit) { has_[unit] = false; }
+  bool has(size_t unit) const { return has_[unit]; }
+
+ private:
+  void advance(size_t unit);
+  std::vector<size_t> next() const;
+
+  size_t ahead_;
+  std::vector<bool> has_;        // by unit, whether it is gathered, or is about to be
+  std::vector<size_t> learnt_;   // of the last pass, each unit once for consecutive uses
+  std::vector<size_t> current_;  // of this one
+  size_t position_ = 0;          // in `learnt_`, behind the last use
+};
+
+}  // namespace tw
