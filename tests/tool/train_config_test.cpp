@@ -32,7 +32,7 @@ const Refused refused[] = {
     {{"strategy.name=local_sgd", "strategy.compression=float16"},
      {"--set: strategy.compression is for strategy.name = \"data\", and half precision also for \"diloco\"; the nearest that will do is \"none\""}},
     {{"strategy.release_gradients=true"},
-     {"--set: strategy.release_gradients and one_copy_per_node are for strategy.name = \"sharded\"; the nearest that will do is false"}},
+     {"--set: strategy.release_gradients is for strategy.name = \"sharded\"; the nearest that will do is false"}},
     {{"optimizer.nesterov=true", "optimizer.momentum=0"},
      {"--set: optimizer.nesterov is for optimizer.name = \"sgd\" with a momentum; the nearest that will do is false"}},
     {{"data.kind=regression"},

@@ -76,6 +76,9 @@ class FullySharded::Impl final : public MemoryOwner {
       : comm_(of.dup()), options_(checked(comm_, chosen)), parallel_(comm_, model, reducer_options(options_)), order_(0, 0) {
     const at::NoGradGuard no_grad;
     make_units(parallel_.parameters(), parallel_.plan());
+    for (const Piece& piece : pieces_) {
+      reduced_.push_back(FlatBuffer(parallel_.reducer().shard(static_cast<int64_t>(piece.unit))).view(piece.offset, {piece.count}));
+    }
     all = without_aliases(std::move(all));
     std::erase_if(all, [](const NamedTensor& each) { return each.tensor.requires_grad() || !each.tensor.is_floating_point(); });
     if (!all.empty()) {
@@ -147,6 +150,7 @@ class FullySharded::Impl final : public MemoryOwner {
   std::vector<std::unique_ptr<ParameterUnit>> units_;  // the trained ones have their buckets' numbers
   std::vector<Share> shares_;                          // by unit
   std::vector<Piece> pieces_;                          // of all parameters; those of slices come first
+  std::vector<at::Tensor> reduced_;                    // by slice, where the reducer has its gradient
   UnitOrder order_;
   std::vector<at::Tensor> pool_;  // free memory for units, each as large as the largest one
   bool busy_ = true;              // operators that are called from here are not looked at
@@ -180,7 +184,7 @@ void FullySharded::Impl::make_units(const std::vector<NamedTensor>& parameters, 
       kept.values = shared_tensor(comm_, {share}, options);
       kept.values.copy_(whole.narrow(0, begin, share));
     }
-    kept.watched = std::make_shared<WatchedMemory>(this, index, true);
+    kept.watched = std::make_shared<WatchedMemory>(this, index, options_.one_copy_per_node);
     const auto keeps = std::make_shared<at::Tensor>(kept.values);
     c10::Storage storage(c10::Storage::use_byte_size_t(), kept.values.nbytes(),
                          watched(kept.values.data_ptr(), kept.watched, keeps, options.device()), nullptr, false);
@@ -232,8 +236,10 @@ void FullySharded::Impl::before_operator(std::span<const Taken> taken, bool oute
   }
 }
 
+// Of a unit that is not gathered nobody asks; of one that is, the first time counts.
 void FullySharded::Impl::wrote(size_t unit) {
   shares_[unit].written = true;
+  shares_[unit].watched->asks_writes = false;
   if (!options_.one_copy_per_node || copy_ == Copy::written) return;
   barrier(comm_);
   copy_ = Copy::written;
@@ -241,8 +247,10 @@ void FullySharded::Impl::wrote(size_t unit) {
 
 void FullySharded::Impl::use(std::span<const size_t> units, bool outermost) {
   if (options_.one_copy_per_node) {
-    if (copy_ == Copy::written) barrier(comm_);
+    if (copy_ == Copy::read) return;
+    barrier(comm_);
     copy_ = Copy::read;
+    for (const Share& share : shares_) share.watched->asks_writes = true;
     return;
   }
   for (const size_t unit : units) {
@@ -260,6 +268,7 @@ void FullySharded::Impl::begin_gathering(size_t unit) {
   Share& share = shares_[unit];
   share.arriving = memory_for(unit);
   share.written = false;
+  share.watched->asks_writes = true;
   share.gathering = iallgather(comm_, share.values, share.arriving);
   payload_bytes += static_cast<int64_t>(share.values.nbytes());
   ++gatherings;
@@ -277,6 +286,7 @@ void FullySharded::Impl::end_gathering(size_t unit) {
 void FullySharded::Impl::release(size_t unit) {
   end_gathering(unit);
   order_.forget(unit);
+  shares_[unit].watched->asks_writes = false;
   const std::string changed = units_[unit]->changed();
   units_[unit]->release();
   if (shares_[unit].pooled.defined()) pool_.push_back(std::exchange(shares_[unit].pooled, {}));
@@ -287,8 +297,7 @@ void FullySharded::Impl::release(size_t unit) {
 void FullySharded::Impl::begin_pass() {
   for (size_t i = 0; i < slices.size(); ++i) {
     at::Tensor& gradient = slices[i].tensor.mutable_grad();
-    const at::Tensor reduced = parallel_.reducer().shard(static_cast<int64_t>(pieces_[i].unit));
-    if (gradient.defined() && gradient.is_alias_of(reduced)) gradient = gradient.clone();
+    if (gradient.is_same(reduced_[i])) gradient = gradient.clone();
   }
 }
 
@@ -296,13 +305,11 @@ void FullySharded::Impl::end_pass() {
   const Busy busy(busy_);
   for (size_t i = 0; i < slices.size(); ++i) {
     if (!parallel_.reducer().used(static_cast<int64_t>(i))) continue;
-    const Piece& piece = pieces_[i];
-    const at::Tensor reduced = FlatBuffer(parallel_.reducer().shard(static_cast<int64_t>(piece.unit))).view(piece.offset, {piece.count});
     at::Tensor& gradient = slices[i].tensor.mutable_grad();
     if (gradient.defined()) {
-      gradient.add_(reduced);
+      gradient.add_(reduced_[i]);
     } else {
-      gradient = reduced;
+      gradient = reduced_[i];
     }
   }
   for (const size_t unit : order_.end_pass()) release(unit);
@@ -325,9 +332,10 @@ std::vector<OptimizedTensor> FullySharded::Impl::optimized() const {
   std::vector<OptimizedTensor> all;
   for (size_t i = 0; i < slices.size(); ++i) {
     const Piece& piece = pieces_[i];
+    OptimizedTensor& optimized = all.emplace_back(OptimizedTensor{slices[i].tensor, {}});
     if (piece.count == 0) continue;
     const auto& [name, parameter] = parameter_of(piece);
-    all.push_back({slices[i].tensor, slices_of_run(name, parameter.sizes().vec(), slices[i].tensor, piece.begin, ShardKind::parameter)});
+    optimized.slices = slices_of_run(name, parameter.sizes().vec(), slices[i].tensor, piece.begin, ShardKind::parameter);
   }
   return all;
 }

@@ -7,6 +7,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/data/loader.hpp>
 
+#include "pass.hpp"
 #include "rows_alone.hpp"
 
 namespace tw::train {
@@ -27,7 +28,7 @@ void make_equal(const Communicator& comm, Figures& figures) {
   for (auto& figure : figures) broadcast(comm, at::from_blob(&figure.second, {}, at::TensorOptions().dtype(at::kDouble)), Rank(0));
 }
 
-Figures evaluate(const Communicator& comm, const Model& model, const Objective& objective, const Dataset& dataset) {
+Figures evaluate(const Communicator& comm, const Model& model, const Objective& objective, const Dataset& dataset, bool in_step) {
   if (dataset.size() == 0) return {};
   const at::NoGradGuard no_grad;
   model.set_training(false);
@@ -39,7 +40,10 @@ Figures evaluate(const Communicator& comm, const Model& model, const Objective& 
   loader.begin_epoch(0);
   std::vector<double> sums(1 + objective.metrics.size());
   while (const auto batch = loader.next()) {
-    if (batch->size() == 0) continue;
+    if (batch->size() == 0) {
+      if (in_step) model.forward(first_sample(dataset, model.device()).inputs);
+      continue;
+    }
     const at::Tensor outputs = model.forward(batch->inputs);
     if (!looks) continue;
     const at::Tensor targets = batch->targets.to(outputs.device());  // where this rank has no parameters that say where

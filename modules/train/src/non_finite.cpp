@@ -15,8 +15,11 @@
 namespace tw::train {
 namespace {
 
-std::string find_here(const Model& model, const Objective& objective, const Batch& batch) {
-  if (batch.size() == 0) return "";
+std::string find_here(const Model& model, const Objective& objective, const Batch& batch, const std::optional<Batch>& instead) {
+  if (batch.size() == 0) {
+    if (instead) model.forward(instead->inputs);
+    return "";
+  }
   std::vector<const NamedTensor*> trained;
   std::vector<at::Tensor> inputs;
   for (const NamedTensor& parameter : model.parameters) {
@@ -29,7 +32,7 @@ std::string find_here(const Model& model, const Objective& objective, const Batc
   const at::Tensor loss = objective.loss(outputs, batch.targets);
   const double value = loss.item<double>();
   std::string found = std::isfinite(value) ? "" : concat("the loss is ", value);
-  if (model.is_in_parts() || !model.trained->makes_one_backward_pass()) return found;  // there is no backward pass for a look
+  if (instead || model.is_in_parts() || !model.trained->makes_one_backward_pass()) return found;  // there is no backward pass for a look
   const auto gradients = torch::autograd::grad({loss}, inputs, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (are_finite({gradients[i]})) continue;
@@ -57,10 +60,10 @@ void Suspect::note(const Batch& batch, uint64_t seed, bool finite) {
   certain_ = !finite;
 }
 
-std::string Suspect::examine(const Communicator& comm, const Model& model, const Objective& objective) {
+std::string Suspect::examine(const Communicator& comm, const Model& model, const Objective& objective, const std::optional<Batch>& instead) {
   const KeptTensors kept(model.buffers);
   torch::manual_seed(seed_);
-  const std::vector<std::string> found = allgather_strings(comm, find_here(model, objective, batch_));
+  const std::vector<std::string> found = allgather_strings(comm, find_here(model, objective, batch_, instead));
   *this = Suspect();
   std::string text;
   for (size_t rank = 0; rank < found.size(); ++rank) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <tw/data/dataset.hpp>
 #include <tw/mpi/communicator.hpp>
@@ -26,7 +27,8 @@ class Suspect {
   /// Which rank's loss and which parameters' gradients are not finite, in words, the same on all ranks; then begins anew. Collective. Runs this
   /// rank's batch once more and takes gradients that no one reduces, since the reduced ones do not say where they come from. Buffers stay as they
   /// are.
-  std::string examine(const Communicator& comm, const Model& model, const Objective& objective);
+  /// @param instead where ranks pass in step: what those without samples take then; gradients are not looked at
+  std::string examine(const Communicator& comm, const Model& model, const Objective& objective, const std::optional<Batch>& instead = {});
 
  private:
   Batch batch_;

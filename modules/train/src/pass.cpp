@@ -25,4 +25,10 @@ void pass_over_nothing(const Model& model, const std::function<void(const at::Te
   loss.backward(at::zeros_like(loss));
 }
 
+Batch first_sample(const Dataset& dataset, c10::Device device) {
+  const int64_t first = 0;
+  const Batch batch = dataset.batch({&first, 1});
+  return {batch.inputs.to(device), batch.targets.to(device)};
+}
+
 }  // namespace tw::train

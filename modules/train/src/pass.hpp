@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <tw/data/dataset.hpp>
 #include <tw/train/model.hpp>
 
 namespace tw::train {
@@ -15,5 +16,8 @@ uint64_t seed_of_pass(int64_t seed, int64_t number);
 
 /// A rank without samples still takes part in the reduction: with zeros, for every parameter. @param on_loss see TrainingPass
 void pass_over_nothing(const Model& model, const std::function<void(const at::Tensor& outputs, at::Tensor& loss)>& on_loss);
+
+/// A sample for a rank that has none of a batch, and has to make a pass with the others.
+Batch first_sample(const Dataset& dataset, c10::Device device);
 
 }  // namespace tw::train

@@ -61,13 +61,17 @@ void Trainer::Run::end_epoch(Seconds time) {
 
 Figures Trainer::Run::evaluate(const Dataset& dataset) {
   synchronize(ranks_.data, model_.buffers);
-  Figures figures = train::evaluate(ranks_.data, model_, objective_, dataset);
+  Figures figures = train::evaluate(ranks_.data, model_, objective_, dataset, strategy_->ranks_pass_in_step());
   if (ranks_.parts != nullptr) make_equal(*ranks_.parts, figures);
   return figures;
 }
 
 // Those of the first model along the data axis put it together.
 void Trainer::Run::keep_best() {
+  if (const auto whole = strategy_->whole_tensors()) {
+    if (ranks_.all.rank() == 0) best_.keep(progress_, *whole);
+    return;
+  }
   if (ranks_.data.rank() != 0) return;
   const std::vector<NamedTensor> tensors = ranks_.parts != nullptr ? model_.trained->whole_on_root(*ranks_.parts) : model_.all_tensors();
   if (ranks_.all.rank() == 0) best_.keep(progress_, tensors);

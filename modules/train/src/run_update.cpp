@@ -79,8 +79,9 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
                     .last = loader_->consumed() >= progress_.consumed + samples,
                     .one_backward = here == 0 || model_.trained->makes_one_backward_pass()};
   const auto pass_over_batch = [&](double weight) {
-    if (here == 0) return pass_over_nothing(model_, on_loss);
-    model_.trained->pass({state_->batch.inputs, state_->batch.targets, objective_.loss, weight, number, progress_.epoch, on_loss});
+    if (here == 0 && !strategy_->ranks_pass_in_step()) return pass_over_nothing(model_, on_loss);
+    const Batch batch = here == 0 ? first_sample(train_, model_.device()) : state_->batch;
+    model_.trained->pass({batch.inputs, batch.targets, objective_.loss, weight, number, progress_.epoch, on_loss});
   };
   in_device_memory([&] { strategy_->gather(share, pass_over_batch); },
                    [&] {
@@ -112,7 +113,9 @@ void Trainer::Run::set_learning_rate() {
 
 // What to do where some rank had no finite gradients.
 void Trainer::Run::react() {
-  const std::string where = suspect_.examine(ranks_.all, model_, objective_);
+  std::optional<Batch> instead;
+  if (strategy_->ranks_pass_in_step()) instead = first_sample(train_, model_.device());
+  const std::string where = suspect_.examine(ranks_.all, model_, objective_, instead);
   const auto say = [&](const char* reaction) {
     if (ranks_.all.rank() == 0) log_warning("step ", progress_.step, ": ", where, "; ", reaction);
   };

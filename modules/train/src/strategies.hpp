@@ -9,6 +9,7 @@ namespace tw::train {
 
 std::unique_ptr<Strategy> make_data(const StrategySetup& setup);
 std::unique_ptr<Strategy> make_sharded(const StrategySetup& setup);
+std::unique_ptr<Strategy> make_fully_sharded(const StrategySetup& setup);
 std::unique_ptr<Strategy> make_local_sgd(const StrategySetup& setup);
 std::unique_ptr<Strategy> make_diloco(const StrategySetup& setup);
 std::unique_ptr<Strategy> make_parameter_server(const StrategySetup& setup);

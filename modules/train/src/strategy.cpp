@@ -15,8 +15,9 @@ struct Entry {
   std::unique_ptr<Strategy> (*make)(const StrategySetup&);
 };
 
-constexpr std::array<Entry, 5> strategies{{{StrategyKind::data, true, make_data},
+constexpr std::array<Entry, 6> strategies{{{StrategyKind::data, true, make_data},
                                            {StrategyKind::sharded, false, make_sharded},
+                                           {StrategyKind::fully_sharded, false, make_fully_sharded},
                                            {StrategyKind::local_sgd, false, make_local_sgd},
                                            {StrategyKind::diloco, false, make_diloco},
                                            {StrategyKind::parameter_server, false, make_parameter_server}}};

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tw/base/clock.hpp>
 #include <tw/gradients/reducer.hpp>
@@ -56,6 +57,11 @@ class Strategy {
   virtual Outcome update() = 0;
   /// Makes the ranks' parameters one, where they had drifted apart, and hears what was said. Collective.
   virtual Outcome meet() { return {}; }
+
+  /// Whether every rank has to make as many passes as the others, those without samples over a sample that does not count.
+  virtual bool ranks_pass_in_step() const { return false; }
+  /// Where no rank has the model whole, its tensors on rank 0, and nothing on others. Collective. None: all have it.
+  virtual std::optional<std::vector<NamedTensor>> whole_tensors() { return std::nullopt; }
 
   /// Whose learning rates count.
   virtual torch::optim::Optimizer& optimizer() = 0;

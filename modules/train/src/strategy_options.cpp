@@ -4,11 +4,9 @@
 namespace tw::train {
 
 void visit(StrategyOptions& options, OptionVisitor& visitor) {
-  const std::vector<std::pair<std::string, StrategyKind>> kinds{{"data", StrategyKind::data},
-                                                                {"sharded", StrategyKind::sharded},
-                                                                {"local_sgd", StrategyKind::local_sgd},
-                                                                {"diloco", StrategyKind::diloco},
-                                                                {"parameter_server", StrategyKind::parameter_server}};
+  const std::vector<std::pair<std::string, StrategyKind>> kinds{
+      {"data", StrategyKind::data},           {"sharded", StrategyKind::sharded}, {"fully_sharded", StrategyKind::fully_sharded},
+      {"local_sgd", StrategyKind::local_sgd}, {"diloco", StrategyKind::diloco},   {"parameter_server", StrategyKind::parameter_server}};
   const std::vector<std::pair<std::string, CompressionKind>> compressions{{"none", CompressionKind::none},
                                                                           {"float16", CompressionKind::float16},
                                                                           {"bfloat16", CompressionKind::bfloat16},
@@ -22,6 +20,8 @@ void visit(StrategyOptions& options, OptionVisitor& visitor) {
   const Condition top_k{"strategy.compression", {"top_k"}};
   const Condition power_sgd{"strategy.compression", {"power_sgd"}};
   const Condition sharded{"strategy.name", {"sharded"}};
+  const Condition any_sharded{"strategy.name", {"sharded", "fully_sharded"}};
+  const Condition fully_sharded{"strategy.name", {"fully_sharded"}};
   const Condition in_periods{"strategy.name", {"local_sgd", "diloco", "parameter_server"}};
   const Condition diloco{"strategy.name", {"diloco"}};
   const Condition servers{"strategy.name", {"parameter_server"}};
@@ -34,7 +34,11 @@ void visit(StrategyOptions& options, OptionVisitor& visitor) {
   visitor.field("release_gradients", options.release_gradients,
                 {.meaning = "keep only this rank's share of the reduced gradients (ZeRO 2)", .where = {sharded}});
   visitor.field("one_copy_per_node", options.one_copy_per_node,
-                {.meaning = "one copy of the parameters for all ranks of a node", .where = {sharded}});
+                {.meaning = "one copy of the parameters for all ranks of a node", .where = {any_sharded}});
+  visitor.field("unit_bytes", options.unit_bytes, {.least = 1},
+                {.meaning = "of parameters that are gathered and released together", .unit = "bytes", .where = {fully_sharded}});
+  visitor.field("gather_ahead", options.gather_ahead, count_from(0),
+                {.meaning = "units that are gathered before they are taken", .where = {fully_sharded}});
   visitor.field("period", options.period, count_from(1),
                 {.meaning = "between two averages or exchanges; ranks meet at the end of each epoch, too",
                  .unit = "steps",
@@ -57,8 +61,11 @@ std::vector<Problem> StrategyOptions::contradictions() const {
   if (compression != CompressionKind::none && kind != StrategyKind::data && !(kind == StrategyKind::diloco && half)) {
     problems.push_back({"strategy.compression", "is for strategy.name = \"data\", and half precision also for \"diloco\"", "\"none\""});
   }
-  if ((release_gradients || one_copy_per_node) && kind != StrategyKind::sharded) {
-    problems.push_back({"strategy.release_gradients", "and one_copy_per_node are for strategy.name = \"sharded\"", "false"});
+  if (release_gradients && kind != StrategyKind::sharded) {
+    problems.push_back({"strategy.release_gradients", "is for strategy.name = \"sharded\"", "false"});
+  }
+  if (one_copy_per_node && kind != StrategyKind::sharded && kind != StrategyKind::fully_sharded) {
+    problems.push_back({"strategy.one_copy_per_node", "is for strategy.name = \"sharded\" and \"fully_sharded\"", "false"});
   }
   return problems;
 }

@@ -43,7 +43,7 @@ struct Odd {
 };
 
 TEST(MakeStrategy, ParametersMayBeEmpty) {
-  for (const auto kind : {StrategyKind::data, StrategyKind::sharded, StrategyKind::local_sgd, StrategyKind::diloco}) {
+  for (const auto kind : {StrategyKind::data, StrategyKind::sharded, StrategyKind::fully_sharded, StrategyKind::local_sgd, StrategyKind::diloco}) {
     Odd odd;
     const tw::train::Ranks ranks{world(), world()};
     const StrategyOptions options{.kind = kind, .period = 5};

@@ -31,10 +31,13 @@ std::vector<std::pair<std::string, StrategyOptions>> strategies() {
       {"power_sgd", {.compression = CompressionKind::power_sgd, .power_sgd_rank = 1}},
       {"sharded", {.kind = StrategyKind::sharded}},
       {"released", {.kind = StrategyKind::sharded, .release_gradients = true}},
+      {"fully_sharded", {.kind = StrategyKind::fully_sharded, .unit_bytes = 200, .gather_ahead = 1}},
       {"local_sgd", {.kind = StrategyKind::local_sgd, .period = 4}},
       {"diloco", {.kind = StrategyKind::diloco, .period = 4}},
       {"diloco_bfloat16", {.kind = StrategyKind::diloco, .compression = CompressionKind::bfloat16, .period = 4}}};
-  if (tw::testing::device().is_cpu()) all.push_back({"one_copy", {.kind = StrategyKind::sharded, .one_copy_per_node = true}});
+  for (const auto& [name, kind] : {std::pair("one_copy", StrategyKind::sharded), std::pair("one_copy_in_slices", StrategyKind::fully_sharded)}) {
+    if (tw::testing::device().is_cpu()) all.push_back({name, {.kind = kind, .one_copy_per_node = true}});
+  }
   return all;
 }
 
@@ -81,7 +84,8 @@ TEST(Strategy, CheckpointsHoldEachRanksOwnParameters) {
 TEST(Strategy, ShardedIsData) {
   const auto data = run_adam(options_for("data", {}));
   for (const auto& [name, strategy] : strategies()) {
-    if (strategy.kind == StrategyKind::sharded) expect_close(run_adam(options_for(name, strategy)), data, 1e-12, name);
+    if (strategy.kind == StrategyKind::sharded || strategy.kind == StrategyKind::fully_sharded)
+      expect_close(run_adam(options_for(name, strategy)), data, 1e-12, name);
   }
 }
 
@@ -96,8 +100,10 @@ TEST(Strategy, LocalSgdOfPeriodOneIsData) {
 
 TEST(Strategy, ARunMayChangeItsStrategy) {
   const auto whole = run_adam(options_for("data", {}));
-  for (const auto& [before, after] :
-       std::vector<std::pair<StrategyKind, StrategyKind>>{{StrategyKind::data, StrategyKind::sharded}, {StrategyKind::sharded, StrategyKind::data}}) {
+  for (const auto& [before, after] : std::vector<std::pair<StrategyKind, StrategyKind>>{{StrategyKind::data, StrategyKind::sharded},
+                                                                                        {StrategyKind::sharded, StrategyKind::data},
+                                                                                        {StrategyKind::data, StrategyKind::fully_sharded},
+                                                                                        {StrategyKind::fully_sharded, StrategyKind::sharded}}) {
     auto options = options_for("changes", {.kind = before});
     options.checkpoint.every_epochs = 1;
     options.resume = Resume::fresh;

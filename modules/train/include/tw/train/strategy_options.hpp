@@ -10,6 +10,7 @@ namespace tw::train {
 enum class StrategyKind {
   data,              ///< gradients are reduced in every step (DataParallel)
   sharded,           ///< the same, and each rank updates its share of the parameters (ShardedOptimizer)
+  fully_sharded,     ///< each rank keeps its share of parameters, gradients and state (FullySharded)
   local_sgd,         ///< ranks train alone, and average their parameters every `period` steps (LocalSgd)
   diloco,            ///< ranks train alone, and make an outer step every `period` steps (DiLoCo)
   parameter_server,  ///< ranks train alone, and exchange with servers, which all ranks are, at times of their own (tw::parameter_server)
@@ -32,9 +33,11 @@ struct StrategyOptions {
   CompressionKind compression = CompressionKind::none;  ///< of `data`; float16 and bfloat16 also of `diloco`
   double top_k_fraction = 0.01;
   int64_t power_sgd_rank = 2;
-  bool release_gradients = false;  ///< of `sharded`: keep only this rank's share of the reduced gradients (ZeRO 2)
-  bool one_copy_per_node = false;  ///< of `sharded`: one copy of the parameters for all ranks of a node
-  int64_t period = 50;             ///< in steps, of all but `data`, `sharded`, `ssp` and `sync`; ranks meet at the end of each epoch too
+  bool release_gradients = false;          ///< of `sharded`: keep only this rank's share of the reduced gradients (ZeRO 2)
+  bool one_copy_per_node = false;          ///< of `sharded` and `fully_sharded`: one copy of the parameters for all ranks of a node
+  int64_t unit_bytes = int64_t{25} << 20;  ///< of `fully_sharded`, see FullyShardedOptions
+  int gather_ahead = 0;                    ///< likewise
+  int64_t period = 50;  ///< in steps, of `local_sgd`, `diloco` and `parameter_server` but `ssp` and `sync`; ranks meet at the end of each epoch too
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
   ServerAlgorithm algorithm = ServerAlgorithm::easgd;  ///< of `parameter_server`

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <torch/optim/optimizer.h>
+
+#include <tw/data_parallel/data_parallel.hpp>
+#include <tw/data_parallel/fully_sharded.hpp>
+#include <tw/data_parallel/synchronize.hpp>
+#include <tw/gradients/sharded_optimizer.hpp>
+
+#include "strategies.hpp"
+
+namespace tw::train {
+namespace {
+
+/// Each rank keeps its share of parameters, gradients and state.
+class InSlices : public Strategy {
+ public:
+  InSlices(const StrategySetup& setup, const FullyShardedOptions& options)
+      : comm_(setup.ranks.data),
+        model_(setup.model),
+        sharded_(setup.ranks.data, setup.model.parameters, options),
+        optimizer_(optimizer_like(setup.optimizer, sharded_.parallel().parameters())(sharded_.named_slices())),
+        state_(*optimizer_, sharded_.optimized()) {
+    synchronize(setup.ranks.data, setup.model.buffers);
+  }
+
+  bool ranks_pass_in_step() const override { return true; }
+  void zero_grad() override { optimizer_->zero_grad(); }
+  // The sum over ranks and passes is the mean over the update's samples; each pass is reduced, for it has no room of its own.
+  void gather(const Share& share, const std::function<void(double weight)>& pass) override {
+    pass(static_cast<double>(share.here) / static_cast<double>(share.samples));
+    const DataParallel& parallel = sharded_.parallel();
+    outcome_.trouble |= parallel.notices(static_cast<int>(Word::trouble)) > 0 || !parallel.gradients_finite();
+    outcome_.stop |= parallel.notices(static_cast<int>(Word::stop)) > 0;
+  }
+  void say(Word word) override { sharded_.parallel().give_notice(static_cast<int>(word)); }
+  Outcome update() override {
+    Outcome result = std::exchange(outcome_, {});
+    result.left_out = result.trouble;
+    if (!result.left_out) optimizer_->step();
+    return result;
+  }
+  torch::optim::Optimizer& optimizer() override { return *optimizer_; }
+  std::vector<NamedShard> shards() const override {
+    std::vector<NamedShard> shards = sharded_.shards();
+    append(shards, state_.shards());
+    return shards;
+  }
+  void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
+  void apply(const std::vector<NamedShard>& shards) override {
+    state_.apply(shards);
+    sharded_.slices_changed();
+  }
+  std::optional<std::vector<NamedTensor>> whole_tensors() override {
+    const at::NoGradGuard no_grad;
+    std::vector<NamedTensor> all;
+    for (const NamedTensor& each : model_.parameters) {
+      const at::Tensor whole = each.tensor.clone();  // by all ranks
+      if (comm_.rank() == 0) all.push_back({each.name, whole});
+    }
+    if (comm_.rank() == 0) all.insert(all.end(), model_.buffers.begin(), model_.buffers.end());
+    return all;
+  }
+  Seconds exposed_time() const override { return sharded_.exposed_time(); }
+  int64_t payload_bytes() const override { return sharded_.payload_bytes(); }
+
+ private:
+  const Communicator& comm_;
+  const Model& model_;
+  FullySharded sharded_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  OptimizerState state_;
+  Outcome outcome_;  // of this update's passes
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_fully_sharded(const StrategySetup& setup) {
+  return std::make_unique<InSlices>(setup, FullyShardedOptions{.reduction = Reduction::sum,
+                                                               .unit_bytes = setup.options.unit_bytes,
+                                                               .gather_ahead = setup.options.gather_ahead,
+                                                               .one_copy_per_node = setup.options.one_copy_per_node,
+                                                               .check_finite = true});
+}
+
+}  // namespace tw::train
