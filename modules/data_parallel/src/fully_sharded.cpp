@@ -87,6 +87,7 @@ class FullySharded::Impl final : public MemoryOwner {
     }
     order_ = UnitOrder(units_.size(), static_cast<size_t>(options_.gather_ahead));
     make_pool();
+    for (size_t unit = 0; options_.one_copy_per_node && unit < units_.size(); ++unit) watch_slices(unit, true);
     parallel_.observe_passes([this] { begin_pass(); }, [this] { end_pass(); });
     busy_ = false;
   }
@@ -95,7 +96,7 @@ class FullySharded::Impl final : public MemoryOwner {
     for (const auto& share : shares_) share.watched->owner = nullptr;
   }
 
-  void before_operator(std::span<const Taken> taken, bool outermost) noexcept override;
+  void before_operator(std::span<const Taken> taken) override;
 
   std::vector<NamedTensor> slices;  // of the trained parameters, in their order
 
@@ -116,10 +117,11 @@ class FullySharded::Impl final : public MemoryOwner {
   struct Share {
     at::Tensor values;  // [numel / P], for our own use
     std::shared_ptr<WatchedMemory> watched;
-    at::Tensor slices;     // the same memory for whom it does not belong to
-    bool written = false;  // since its unit was gathered
-    at::Tensor pooled;     // where the whole unit lies; undefined: nowhere, or in memory of its own
-    at::Tensor arriving;   // the same, while it is gathered
+    at::Tensor slices;                      // the same memory for whom it does not belong to
+    std::vector<at::Tensor> of_parameters;  // views of it, by trained parameter
+    bool written = false;                   // since its unit was gathered
+    at::Tensor pooled;                      // where the whole unit lies; undefined: nowhere, or in memory of its own
+    at::Tensor arriving;                    // the same, while it is gathered
     Work gathering;
   };
 
@@ -135,8 +137,11 @@ class FullySharded::Impl final : public MemoryOwner {
   void begin_gathering(size_t unit);
   void end_gathering(size_t unit);
   void release(size_t unit);
-  void use(std::span<const size_t> units, bool outermost);
+  void use(std::span<const size_t> units);
   void wrote(size_t unit);
+  void watch_slices(size_t unit, bool watched) const {
+    for (const at::Tensor& slice : shares_[unit].of_parameters) watch(slice, watched);
+  }
   void begin_pass();
   void end_pass();
   at::Tensor memory_for(size_t unit);
@@ -146,7 +151,6 @@ class FullySharded::Impl final : public MemoryOwner {
   const Communicator comm_;
   const FullyShardedOptions options_;
   DataParallel parallel_;
-  OperatorWatch watch_;
   std::vector<std::unique_ptr<ParameterUnit>> units_;  // the trained ones have their buckets' numbers
   std::vector<Share> shares_;                          // by unit
   std::vector<Piece> pieces_;                          // of all parameters; those of slices come first
@@ -184,17 +188,19 @@ void FullySharded::Impl::make_units(const std::vector<NamedTensor>& parameters, 
       kept.values = shared_tensor(comm_, {share}, options);
       kept.values.copy_(whole.narrow(0, begin, share));
     }
-    kept.watched = std::make_shared<WatchedMemory>(this, index, options_.one_copy_per_node);
+    kept.watched = std::make_shared<WatchedMemory>(this, index);
     const auto keeps = std::make_shared<at::Tensor>(kept.values);
     c10::Storage storage(c10::Storage::use_byte_size_t(), kept.values.nbytes(),
-                         watched(kept.values.data_ptr(), kept.watched, keeps, options.device()), nullptr, false);
+                         watched_pointer(kept.values.data_ptr(), kept.watched, keeps, options.device()), nullptr, false);
     kept.slices = at::empty({0}, options).set_(storage, 0, {share}, {1});
     units_.push_back(std::make_unique<ParameterUnit>(this, index, of_unit, offsets, bucket.numel));
     if (options_.one_copy_per_node) units_.back()->fill(whole);
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
     pieces_.push_back(pieces[i]);
-    if (parameters[i].tensor.requires_grad()) slices.push_back({parameters[i].name, slice_of(pieces[i])});
+    if (!parameters[i].tensor.requires_grad()) continue;
+    slices.push_back({parameters[i].name, slice_of(pieces[i])});
+    shares_[pieces[i].unit].of_parameters.push_back(slices.back().tensor);
   }
 }
 
@@ -215,48 +221,44 @@ at::Tensor FullySharded::Impl::memory_for(size_t unit) {
   return memory.narrow(0, 0, of.bytes()).view(of.options().dtype().toScalarType());
 }
 
-void FullySharded::Impl::before_operator(std::span<const Taken> taken, bool outermost) noexcept {
+void FullySharded::Impl::before_operator(std::span<const Taken> taken) {
   if (busy_) return;
   const Busy busy(busy_);
+  const at::NoGradGuard no_grad;
   std::vector<size_t> units;
-  try {
-    const at::NoGradGuard no_grad;
-    for (const Taken& each : taken) {
-      if (each.memory->owner != this) continue;
-      const size_t index = each.memory->index;
-      if (each.memory != shares_[index].watched.get()) {
-        if (std::find(units.begin(), units.end(), index) == units.end()) units.push_back(index);
-      } else if (each.written) {
-        wrote(index);
-      }
+  for (const Taken& each : taken) {
+    if (each.memory->owner != this) continue;
+    const size_t index = each.memory->index;
+    if (each.memory != shares_[index].watched.get()) {
+      if (std::find(units.begin(), units.end(), index) == units.end()) units.push_back(index);
+    } else if (each.written) {
+      wrote(index);
     }
-    if (!units.empty()) use(units, outermost);
-  } catch (const std::exception& e) {
-    for (const size_t unit : units) units_[unit]->fail(concat("gathering parameter ", units_[unit]->parameters().front().name, ": ", e.what()));
   }
+  if (!units.empty()) use(units);
 }
 
-// Of a unit that is not gathered nobody asks; of one that is, the first time counts.
+// Slices are watched while their unit is gathered, until the first one is written.
 void FullySharded::Impl::wrote(size_t unit) {
   shares_[unit].written = true;
-  shares_[unit].watched->asks_writes = false;
+  watch_slices(unit, false);
   if (!options_.one_copy_per_node || copy_ == Copy::written) return;
   barrier(comm_);
   copy_ = Copy::written;
 }
 
-void FullySharded::Impl::use(std::span<const size_t> units, bool outermost) {
+void FullySharded::Impl::use(std::span<const size_t> units) {
   if (options_.one_copy_per_node) {
     if (copy_ == Copy::read) return;
     barrier(comm_);
     copy_ = Copy::read;
-    for (const Share& share : shares_) share.watched->asks_writes = true;
+    for (size_t unit = 0; unit < units_.size(); ++unit) watch_slices(unit, true);
     return;
   }
   for (const size_t unit : units) {
     if (order_.has(unit) && shares_[unit].written) release(unit);
   }
-  const UnitOrder::Moves moves = order_.use(units, outermost);
+  const UnitOrder::Moves moves = order_.use(units);
   for (const size_t unit : moves.release) release(unit);
   for (const size_t unit : moves.gather) begin_gathering(unit);
   late += static_cast<int64_t>(moves.gather.size());
@@ -268,7 +270,7 @@ void FullySharded::Impl::begin_gathering(size_t unit) {
   Share& share = shares_[unit];
   share.arriving = memory_for(unit);
   share.written = false;
-  share.watched->asks_writes = true;
+  watch_slices(unit, true);
   share.gathering = iallgather(comm_, share.values, share.arriving);
   payload_bytes += static_cast<int64_t>(share.values.nbytes());
   ++gatherings;
@@ -286,7 +288,7 @@ void FullySharded::Impl::end_gathering(size_t unit) {
 void FullySharded::Impl::release(size_t unit) {
   end_gathering(unit);
   order_.forget(unit);
-  shares_[unit].watched->asks_writes = false;
+  watch_slices(unit, false);
   const std::string changed = units_[unit]->changed();
   units_[unit]->release();
   if (shares_[unit].pooled.defined()) pool_.push_back(std::exchange(shares_[unit].pooled, {}));

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled with NDEBUG, whatever the build: at::RecordFunction has other members without it than in LibTorch's binaries.
 #include "operator_watch.hpp"
 
-#include <ATen/core/function_schema.h>
-#include <ATen/core/ivalue.h>
-#include <ATen/record_function.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/SmallVector.h>
+#include <c10/util/strides.h>
+#include <torch/library.h>
 
 #include <algorithm>
-#include <vector>
 
 namespace tw {
 namespace {
+
+// LibTorch itself uses it in its tests alone.
+constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 struct Context {
   std::shared_ptr<WatchedMemory> memory;
@@ -20,72 +25,81 @@ struct Context {
 void end_of_pointer(void* context) { delete static_cast<Context*>(context); }
 
 WatchedMemory* memory_of(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) return nullptr;
+  if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->key_set().has(key)) return nullptr;
   const at::DataPtr& data = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
   if (data.get_deleter() != &end_of_pointer) return nullptr;
   WatchedMemory* memory = static_cast<Context*>(data.get_context())->memory.get();
   return memory->owner == nullptr ? nullptr : memory;
 }
 
-thread_local int depth = 0;             // of operators under way
-thread_local std::vector<Taken> taken;  // by the operator that begins; kept for its memory
-
-bool writes(const at::RecordFunction& call, size_t argument) {
-  const std::optional<c10::FunctionSchema> schema = call.operator_schema();
-  if (!schema || argument >= schema->arguments().size()) return true;
-  const c10::AliasInfo* alias = schema->arguments()[argument].alias_info();
-  return alias != nullptr && alias->isWrite();
-}
-
-void take(const at::RecordFunction& call, size_t argument, const at::Tensor& tensor) {
-  WatchedMemory* memory = memory_of(tensor);
-  if (memory != nullptr) taken.push_back({memory, memory->asks_writes && writes(call, argument)});
-}
-
-std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& call) {
-  taken.clear();
-  const c10::ArrayRef<const c10::IValue> inputs = call.inputs();
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const c10::IValue& input = inputs[i];
-    if (input.isTensor()) {
-      take(call, i, input.toTensor());
-    } else if (input.isTensorList()) {
-      for (const at::Tensor& tensor : input.toTensorList()) take(call, i, tensor);
-    } else if (input.isOptionalTensorList()) {
-      for (const std::optional<at::Tensor>& tensor : input.toOptionalTensorList()) take(call, i, tensor.value_or(at::Tensor()));
+class Arguments {
+ public:
+  Arguments(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> values) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
+      written_ = alias != nullptr && alias->isWrite();
+      look(values[i]);
     }
   }
-  const bool outermost = depth++ == 0;
-  if (taken.empty()) return nullptr;
-  const std::vector<Taken> all = std::move(taken);  // an owner may call operators itself
-  std::vector<MemoryOwner*> told;
-  for (const Taken& each : all) {
+  std::span<const Taken> taken() const { return {taken_.data(), taken_.size()}; }
+
+ private:
+  void look(const c10::IValue& value) {
+    if (value.isTensor()) {
+      take(value.toTensor());
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorList()) take(tensor);
+    } else if (value.isOptionalTensorList()) {
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) take(tensor.value_or(at::Tensor()));
+    }
+  }
+  void take(const at::Tensor& tensor) {
+    if (WatchedMemory* memory = memory_of(tensor)) taken_.push_back({memory, written_});
+  }
+
+  c10::SmallVector<Taken, 4> taken_;
+  bool written_ = false;
+};
+
+void hear(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const c10::impl::ExcludeDispatchKeyGuard inside(key);
+  const Arguments arguments(op.schema(), torch::jit::last(*stack, op.schema().arguments().size()));
+  c10::SmallVector<MemoryOwner*, 2> told;
+  for (const Taken& each : arguments.taken()) {
     MemoryOwner* owner = each.memory->owner;
     if (std::find(told.begin(), told.end(), owner) != told.end()) continue;
     told.push_back(owner);
-    owner->before_operator(all, outermost);
+    owner->before_operator(arguments.taken());
   }
-  return nullptr;
+  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key), stack);
 }
 
-void end(const at::RecordFunction& /*call*/, at::ObserverContext* /*context*/) { --depth; }
-
-int watches = 0;
-at::CallbackHandle handle{};
+void replace(const at::Tensor& tensor, const c10::Storage& storage, c10::DispatchKeySet keys, int64_t offset, at::IntArrayRef shape,
+             at::IntArrayRef strides) {
+  const auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), keys, tensor.dtype());
+  impl->set_storage_offset(offset);
+  impl->set_sizes_and_strides(shape, strides);
+  tensor.unsafeGetTensorImpl()->shallow_copy_from(impl);
+}
 
 }  // namespace
 
-at::DataPtr watched(void* data, std::shared_ptr<WatchedMemory> memory, std::shared_ptr<void> keeps, c10::Device device) {
+// NOLINTNEXTLINE: LibTorch's macro
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&hear>()); }
+
+at::DataPtr watched_pointer(void* data, std::shared_ptr<WatchedMemory> memory, std::shared_ptr<void> keeps, c10::Device device) {
   return {data, new Context{std::move(memory), std::move(keeps)}, &end_of_pointer, device};
 }
 
-OperatorWatch::OperatorWatch() {
-  if (watches++ > 0) return;
-  handle = at::addGlobalCallback(at::RecordFunctionCallback(&begin, &end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+void watch(const at::Tensor& tensor, bool watched) {
+  const c10::DispatchKeySet before = tensor.key_set();
+  if (before.has(key) == watched) return;
+  replace(tensor, tensor.unsafeGetTensorImpl()->unsafe_storage(), watched ? before.add(key) : before.remove(key), tensor.storage_offset(),
+          tensor.sizes(), tensor.strides());
 }
 
-OperatorWatch::~OperatorWatch() {
-  if (--watches == 0) at::removeCallback(handle);
+void place_in_storage(const at::Tensor& tensor, const c10::Storage& storage, int64_t offset, at::IntArrayRef shape) {
+  replace(tensor, storage, tensor.key_set(), offset, shape, c10::contiguous_strides(shape));
 }
 
 }  // namespace tw

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is told of before an operator of LibTorch takes it, on any thread: what hooks of modules are elsewhere.
+// Tensors whose owner is told before an operator of LibTorch takes them, in a forward pass or in autograd's, on any thread: what hooks of modules are
+// elsewhere. They carry a dispatch key that comes before all others, so that other operators cost what they did; so do views of them.
 #pragma once
+#include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 
 #include <memory>
@@ -10,37 +12,32 @@ namespace tw {
 
 struct WatchedMemory;
 
-/// What operators are about to take.
+/// What an operator is about to take.
 struct Taken {
   WatchedMemory* memory;
-  bool written;  ///< false where it is not known: of memory that does not ask
+  bool written;
 };
 
 /// Whom memory belongs to.
 class MemoryOwner {
  public:
   virtual ~MemoryOwner() = default;
-  /// An operator is about to take `taken`, perhaps memory of others, too. @param outermost no other operator is under way on this thread. What it
-  /// throws LibTorch would swallow: it throws nothing.
-  virtual void before_operator(std::span<const Taken> taken, bool outermost) noexcept = 0;
+  /// An operator, called by none of LibTorch's, is about to take `taken`, perhaps memory of others, too. What this throws, the operator throws.
+  virtual void before_operator(std::span<const Taken> taken) = 0;
 };
 
 struct WatchedMemory {
-  MemoryOwner* owner;        ///< null when it is gone
-  size_t index = 0;          ///< the owner's number for it
-  bool asks_writes = false;  ///< `written` is to be looked up, which takes a microsecond
+  MemoryOwner* owner;  ///< null when it is gone
+  size_t index = 0;    ///< the owner's number for it
 };
 
-/// A pointer for a storage to hold. @param keeps lives as long
-at::DataPtr watched(void* data, std::shared_ptr<WatchedMemory> memory, std::shared_ptr<void> keeps, c10::Device device);
+/// A pointer for a storage to hold: says whose it is. @param keeps lives as long
+at::DataPtr watched_pointer(void* data, std::shared_ptr<WatchedMemory> memory, std::shared_ptr<void> keeps, c10::Device device);
 
-/// While one lives, owners hear of operators. Not to be made or ended while another thread runs operators.
-class OperatorWatch {
- public:
-  OperatorWatch();
-  ~OperatorWatch();
-  OperatorWatch(const OperatorWatch&) = delete;
-  OperatorWatch& operator=(const OperatorWatch&) = delete;
-};
+/// Whether operators that take `tensor`, whose storage has such a pointer, are heard of from now on.
+void watch(const at::Tensor& tensor, bool watched = true);
+
+/// What `tensor` is from now on: `shape` from element `offset` of `storage`, contiguous, of the same dtype. Who holds it holds that.
+void place_in_storage(const at::Tensor& tensor, const c10::Storage& storage, int64_t offset, at::IntArrayRef shape);
 
 }  // namespace tw

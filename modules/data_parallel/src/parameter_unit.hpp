@@ -31,12 +31,12 @@ class ParameterUnit {
   const at::Tensor& memory() const noexcept { return memory_; }
   /// @return the memory, which is free now
   at::Tensor release();
-  /// Who takes the storage gets an error that says `why`.
-  void fail(const std::string& why);
   /// Which parameter was changed in place since fill(), by its name; empty: none.
   std::string changed() const;
 
  private:
+  /// Who takes the storage gets an error that says `why`.
+  void empty(const std::string& why);
   int64_t version_of(size_t parameter) const;
 
   std::shared_ptr<WatchedMemory> watched_;

@@ -10,13 +10,13 @@ bool contains(std::span<const size_t> units, size_t unit) { return std::find(uni
 
 }  // namespace
 
-UnitOrder::Moves UnitOrder::use(std::span<const size_t> units, bool may_release) {
+UnitOrder::Moves UnitOrder::use(std::span<const size_t> units) {
   for (const size_t unit : units) advance(unit);
   Moves moves;
   const std::vector<size_t> soon = next();
   moves.ahead.assign(soon.begin(), soon.begin() + static_cast<std::ptrdiff_t>(std::min(ahead_, soon.size())));
   const auto stays = [&](size_t unit) { return contains(units, unit) || contains(soon, unit); };
-  for (size_t unit = 0; may_release && unit < has_.size(); ++unit) {
+  for (size_t unit = 0; unit < has_.size(); ++unit) {
     if (has_[unit] && !stays(unit)) moves.release.push_back(unit);
   }
   for (const size_t unit : units) {

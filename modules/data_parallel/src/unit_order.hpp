@@ -21,8 +21,8 @@ class UnitOrder {
     std::vector<size_t> ahead;   ///< those that come next
     bool empty() const noexcept { return release.empty() && gather.empty() && ahead.empty(); }
   };
-  /// An operator takes `units`. @param may_release not while another operator is under way, which may hold what it takes.
-  Moves use(std::span<const size_t> units, bool may_release);
+  /// An operator takes `units`.
+  Moves use(std::span<const size_t> units);
   /// The pass is over: what it learnt is for the next one. @return all that has to be released
   std::vector<size_t> end_pass();
   /// The unit is not gathered any more.
