@@ -66,9 +66,9 @@ class DataParallel::Hooks {
   }
 
   // Collective.
-  static std::shared_ptr<Hooks> make(const Communicator& comm, Wrapped wrapped, const DataParallelOptions& options) {
+  static std::shared_ptr<Hooks> make(const Communicator& comm, Wrapped wrapped, const DataParallelOptions& options, bool synchronizes = true) {
     auto hooks = std::make_shared<Hooks>(comm, std::move(wrapped), options);
-    synchronize(comm, hooks->wrapped_.tensors());
+    if (synchronizes) synchronize(comm, hooks->wrapped_.tensors());
     attach(hooks);
     return hooks;
   }
@@ -264,6 +264,13 @@ DataParallel::DataParallel(const Communicator& comm, const torch::nn::Module& mo
 
 DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options)
     : hooks_(Hooks::make(comm, Wrapped("DataParallel", parameters), options)) {}
+
+DataParallel::DataParallel(AsTheyAre /*unused*/, const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options)
+    : hooks_(Hooks::make(comm, Wrapped("FullySharded", module), with_sparse_embeddings(module, options), false)) {}
+
+DataParallel::DataParallel(AsTheyAre /*unused*/, const Communicator& comm, const std::vector<NamedTensor>& parameters,
+                           const DataParallelOptions& options)
+    : hooks_(Hooks::make(comm, Wrapped("FullySharded", parameters), options, false)) {}
 
 DataParallel::~DataParallel() { hooks_->detach(); }
 

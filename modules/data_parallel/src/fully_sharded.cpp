@@ -5,15 +5,20 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/tensor.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
 #include <tw/base/contract.hpp>
+#include <tw/base/random.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/comm/objects.hpp>
 #include <tw/comm/shared_tensor.hpp>
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/fully_sharded.hpp>
+#include <tw/data_parallel/initial_values.hpp>
+#include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/clipping.hpp>
 #include <tw/mpi/topology.hpp>
 #include <tw/tensor/flat_buffer.hpp>
@@ -21,12 +26,18 @@
 namespace tw {
 namespace {
 
-DataParallelOptions reducer_options(const FullyShardedOptions& options) {
-  return {.reduction = options.reduction,
-          .buckets = {.first_bucket_bytes = options.unit_bytes, .bucket_bytes = options.unit_bytes},
-          .check_finite = options.check_finite,
-          .sharding = Sharding::slices,
-          .release = true};
+/// By parameter: that of the first of `units` that it is of, or the last number.
+std::vector<int64_t> groups_of(const std::vector<NamedTensor>& parameters, const std::vector<std::string>& units) {
+  std::vector<int64_t> groups;
+  if (units.empty()) return groups;
+  std::vector<uint8_t> found(units.size());
+  for (const NamedTensor& parameter : parameters) {
+    const auto unit = std::find_if(units.begin(), units.end(), [&](const std::string& name) { return parameter.name.starts_with(name + '.'); });
+    groups.push_back(unit - units.begin());
+    if (unit != units.end()) found[static_cast<size_t>(unit - units.begin())] = 1;
+  }
+  for (size_t i = 0; i < units.size(); ++i) TW_EXPECTS(found[i] != 0, "there is no submodule ", units[i], " with a parameter that is trained");
+  return groups;
 }
 
 /// Elements of one parameter that lie in a rank's share of its unit.
@@ -62,33 +73,54 @@ class Busy {
 void visit(FullyShardedOptions& options, OptionVisitor& visitor) {
   visitor.field("unit_bytes", options.unit_bytes, {.least = 1},
                 {.meaning = "of parameters that are gathered and released together", .unit = "bytes"});
+  visitor.field("units", options.units, {.meaning = "names of submodules whose parameters are units of their own"});
   visitor.field("gather_ahead", options.gather_ahead, count_from(0), {.meaning = "units that are gathered before they are taken"});
   visitor.field("one_copy_per_node", options.one_copy_per_node, {.meaning = "one copy of the parameters for all ranks of a node"});
+  const std::vector<std::pair<std::string, c10::ScalarType>> dtypes{{"bfloat16", at::kBFloat16}, {"float16", at::kHalf}, {"float32", at::kFloat}};
+  visitor.field("compute_dtype", options.compute_dtype, dtypes, About{.meaning = "of gathered parameters"});
   visitor.field("check_finite", options.check_finite, {.meaning = "look whether reduced gradients are finite"});
 }
-void FullyShardedOptions::validate() const { expect_none(out_of_bounds(*this)); }
+void FullyShardedOptions::validate() const {
+  expect_none(out_of_bounds(*this));
+  TW_EXPECTS(!one_copy_per_node || !compute_dtype, "one_copy_per_node keeps parameters in their own dtype: compute_dtype must be unset");
+}
 
 class FullySharded::Impl final : public MemoryOwner {
  public:
-  // Collective.
+  // Collective. @param model of DataParallel: a module or its tensors. @param all its parameters and buffers
   template <class Model>
-  Impl(const Communicator& of, const Model& model, std::vector<NamedTensor> all, const FullyShardedOptions& chosen)
-      : comm_(of.dup()), options_(checked(comm_, chosen)), parallel_(comm_, model, reducer_options(options_)), order_(0, 0) {
+  Impl(const Communicator& of, const Model& model, std::vector<NamedTensor> all, const FullyShardedOptions& chosen, const FullyShardedSetup& more)
+      : comm_(of.dup()), options_(checked(comm_, chosen)), order_(0, 0) {
     const at::NoGradGuard no_grad;
-    make_units(parallel_.parameters(), parallel_.plan());
-    for (const Piece& piece : pieces_) {
-      reduced_.push_back(FlatBuffer(parallel_.reducer().shard(static_cast<int64_t>(piece.unit))).view(piece.offset, {piece.count}));
-    }
-    all = without_aliases(std::move(all));
+    if (more.replicas != nullptr) replicas_.emplace(more.replicas->dup());
+    TW_EXPECTS(!replicas_ || options_.reduction != Reduction::sample_weighted, "replicas know Reduction::sum and mean");
+    const std::vector<NamedTensor> parameters = trained(all);
+    const std::vector<int64_t> groups = groups_of(parameters, options_.units);
+    const DataParallelOptions reducer{.reduction = options_.reduction,
+                                      .buckets = {options_.unit_bytes, options_.unit_bytes},
+                                      .check_finite = options_.check_finite,
+                                      .sharding = Sharding::slices,
+                                      .release = true,
+                                      .groups = groups};
+    TW_EXPECTS(!parameters.empty(), "there is no parameter that requires a gradient");
+    make_equal(all, more.initial);
+    const Arrangement arrangement{.slices = comm_.size(), .groups = groups};
+    make_units(parameters, plan_buckets(computed(parameters), reducer.buckets, arrangement), more.initial);
+    // Buffers stay whole. Of a list nobody says what is one.
     std::erase_if(all, [](const NamedTensor& each) { return each.tensor.requires_grad() || !each.tensor.is_floating_point(); });
-    if (!all.empty()) {
-      const BucketOptions buckets{options_.unit_bytes, options_.unit_bytes};
-      make_units(all, plan_buckets(specs_of(all), buckets, {.slices = comm_.size()}));
+    if constexpr (std::is_same_v<Model, torch::nn::Module>) {
+      const std::vector<NamedTensor> of_module = tensors_of(model.named_parameters());
+      std::erase_if(all, [&](const NamedTensor& each) {
+        return std::none_of(of_module.begin(), of_module.end(), [&](const NamedTensor& other) { return other.tensor.is_same(each.tensor); });
+      });
     }
+    if (!all.empty()) make_units(all, plan_buckets(computed(all), reducer.buckets, {.slices = comm_.size()}), more.initial);
+    parallel_.reset(new DataParallel(DataParallel::AsTheyAre{}, comm_, model, reducer));  // whose constructor is private
+    make_reduced();
     order_ = UnitOrder(units_.size(), static_cast<size_t>(options_.gather_ahead));
     make_pool();
     for (size_t unit = 0; options_.one_copy_per_node && unit < units_.size(); ++unit) watch_slices(unit, true);
-    parallel_.observe_passes([this] { begin_pass(); }, [this] { end_pass(); });
+    parallel_->observe_passes([this] { begin_pass(); }, [this] { end_pass(); });
     busy_ = false;
   }
 
@@ -100,8 +132,8 @@ class FullySharded::Impl final : public MemoryOwner {
 
   std::vector<NamedTensor> slices;  // of the trained parameters, in their order
 
-  DataParallel& parallel() noexcept { return parallel_; }
-  const DataParallel& parallel() const noexcept { return parallel_; }
+  DataParallel& parallel() noexcept { return *parallel_; }
+  bool finite() const noexcept { return finite_; }
   std::vector<OptimizedTensor> optimized() const;
   std::vector<NamedShard> shards() const;
   double clip(double max_norm) const;
@@ -131,9 +163,12 @@ class FullySharded::Impl final : public MemoryOwner {
     return options;
   }
 
-  void make_units(const std::vector<NamedTensor>& parameters, const BucketPlan& plan);
+  std::vector<TensorSpec> computed(const std::vector<NamedTensor>& parameters) const;
+  void make_equal(const std::vector<NamedTensor>& tensors, const InitialValues* initial) const;
+  void make_units(const std::vector<NamedTensor>& parameters, const BucketPlan& plan, const InitialValues* initial);
+  at::Tensor values_of(const NamedTensor& parameter, const Piece& piece, const InitialValues* initial) const;
+  void make_reduced();
   void make_pool();
-  void take_memory_of(size_t unit);
   void begin_gathering(size_t unit);
   void end_gathering(size_t unit);
   void release(size_t unit);
@@ -144,63 +179,100 @@ class FullySharded::Impl final : public MemoryOwner {
   }
   void begin_pass();
   void end_pass();
+  void expect_one_way();
+  std::vector<uint8_t> reduce_over_replicas();
   at::Tensor memory_for(size_t unit);
   at::Tensor slice_of(const Piece& piece) const { return FlatBuffer(shares_[piece.unit].slices).view(piece.offset, {piece.count}); }
   NamedTensor parameter_of(const Piece& piece) const { return units_[piece.unit]->parameters()[piece.parameter]; }
 
   const Communicator comm_;
   const FullyShardedOptions options_;
-  DataParallel parallel_;
+  std::optional<Communicator> replicas_;
+  std::unique_ptr<DataParallel> parallel_;
   std::vector<std::unique_ptr<ParameterUnit>> units_;  // the trained ones have their buckets' numbers
   std::vector<Share> shares_;                          // by unit
   std::vector<Piece> pieces_;                          // of all parameters; those of slices come first
   std::vector<at::Tensor> reduced_;                    // by slice, where the reducer has its gradient
   UnitOrder order_;
   std::vector<at::Tensor> pool_;  // free memory for units, each as large as the largest one
+  std::vector<int64_t> way_;      // units gathered in this pass, in order
+  bool finite_ = true;            // gradients of the last pass
   bool busy_ = true;              // operators that are called from here are not looked at
   // One copy a node: all ranks meet before slices are written and before they are read.
   enum class Copy { read, written } copy_ = Copy::read;
 };
 
-void FullySharded::Impl::make_units(const std::vector<NamedTensor>& parameters, const BucketPlan& plan) {
+// As they are gathered.
+std::vector<TensorSpec> FullySharded::Impl::computed(const std::vector<NamedTensor>& parameters) const {
+  std::vector<TensorSpec> specs = specs_of(parameters);
+  for (TensorSpec& spec : specs) spec.dtype = options_.compute_dtype.value_or(spec.dtype);
+  return specs;
+}
+
+// Those that have memory; the others are made equal.
+void FullySharded::Impl::make_equal(const std::vector<NamedTensor>& tensors, const InitialValues* initial) const {
+  std::vector<NamedTensor> with_memory;
+  for (const NamedTensor& each : tensors) {
+    if (!each.tensor.is_meta()) with_memory.push_back(each);
+    TW_EXPECTS(!each.tensor.is_meta() || initial != nullptr, each.name, " has no memory: give FullyShardedSetup::initial");
+  }
+  if (replicas_) synchronize(*replicas_, with_memory);
+  synchronize(comm_, with_memory);
+}
+
+// This rank's elements of it.
+at::Tensor FullySharded::Impl::values_of(const NamedTensor& parameter, const Piece& piece, const InitialValues* initial) const {
+  if (!parameter.tensor.is_meta()) return parameter.tensor.flatten().narrow(0, piece.begin, piece.count);
+  const at::Tensor values = at::empty({piece.count}, parameter.tensor.options().device(at::kCPU).requires_grad(false));
+  initial->fill(values, parameter.tensor, piece.begin, parameter.name);
+  return values;
+}
+
+void FullySharded::Impl::make_units(const std::vector<NamedTensor>& parameters, const BucketPlan& plan, const InitialValues* initial) {
   std::vector<Piece> pieces(parameters.size());
   for (const Bucket& bucket : plan.buckets) {
     const int64_t share = bucket.numel / comm_.size();
     const int64_t begin = share * comm_.rank();
     const size_t index = units_.size();
-    const at::TensorOptions options = parameters[static_cast<size_t>(bucket.gradients.front())].tensor.options().requires_grad(false);
-    at::Tensor whole = options_.one_copy_per_node ? node_tensor(comm_, {bucket.numel}, bucket.dtype) : at::zeros({bucket.numel}, options);
+    const at::Tensor& first = parameters[static_cast<size_t>(bucket.gradients.front())].tensor;
+    const at::TensorOptions kept_as = first.options().device(first.is_meta() ? at::kCPU : first.device()).requires_grad(false);
+    Share& kept = shares_.emplace_back();
+    at::Tensor whole;
+    if (options_.one_copy_per_node) whole = node_tensor(comm_, {bucket.numel}, bucket.dtype);
+    kept.values = whole.defined() ? whole.narrow(0, begin, share) : shared_tensor(comm_, {share}, kept_as);
     std::vector<NamedTensor> of_unit;
     std::vector<int64_t> offsets;
     for (const int64_t id : bucket.gradients) {
       const NamedTensor& parameter = parameters[static_cast<size_t>(id)];
       const int64_t offset = plan.placements[static_cast<size_t>(id)].offset;
-      pieces[static_cast<size_t>(id)] = piece_of(index, of_unit.size(), offset, parameter.tensor.numel(), begin, share);
-      whole.narrow(0, offset, parameter.tensor.numel()).copy_(parameter.tensor.flatten());
+      const Piece& piece = pieces[static_cast<size_t>(id)] = piece_of(index, of_unit.size(), offset, parameter.tensor.numel(), begin, share);
+      if (piece.count > 0) kept.values.narrow(0, piece.offset, piece.count).copy_(values_of(parameter, piece, initial));
       of_unit.push_back(parameter);
       offsets.push_back(offset);
-    }
-    Share& kept = shares_.emplace_back();
-    if (options_.one_copy_per_node) {
-      kept.values = whole.narrow(0, begin, share);
-      barrier(comm_);
-    } else {
-      kept.values = shared_tensor(comm_, {share}, options);
-      kept.values.copy_(whole.narrow(0, begin, share));
     }
     kept.watched = std::make_shared<WatchedMemory>(this, index);
     const auto keeps = std::make_shared<at::Tensor>(kept.values);
     c10::Storage storage(c10::Storage::use_byte_size_t(), kept.values.nbytes(),
-                         watched_pointer(kept.values.data_ptr(), kept.watched, keeps, options.device()), nullptr, false);
-    kept.slices = at::empty({0}, options).set_(storage, 0, {share}, {1});
-    units_.push_back(std::make_unique<ParameterUnit>(this, index, of_unit, offsets, bucket.numel));
-    if (options_.one_copy_per_node) units_.back()->fill(whole);
+                         watched_pointer(kept.values.data_ptr(), kept.watched, keeps, kept_as.device()), nullptr, false);
+    kept.slices = at::empty({0}, kept_as).set_(storage, 0, {share}, {1});
+    units_.push_back(std::make_unique<ParameterUnit>(this, index, of_unit, offsets, bucket.numel, kept_as.dtype(bucket.dtype)));
+    if (!whole.defined()) continue;
+    barrier(comm_);
+    units_.back()->fill(whole);
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
     pieces_.push_back(pieces[i]);
     if (!parameters[i].tensor.requires_grad()) continue;
     slices.push_back({parameters[i].name, slice_of(pieces[i])});
     shares_[pieces[i].unit].of_parameters.push_back(slices.back().tensor);
+  }
+}
+
+void FullySharded::Impl::make_reduced() {
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const Piece& piece = pieces_[i];
+    TW_ASSERT(parallel_->plan().placements[i].bucket == static_cast<int64_t>(piece.unit));
+    reduced_.push_back(FlatBuffer(parallel_->reducer().shard(static_cast<int64_t>(piece.unit))).view(piece.offset, {piece.count}));
   }
 }
 
@@ -271,9 +343,15 @@ void FullySharded::Impl::begin_gathering(size_t unit) {
   share.arriving = memory_for(unit);
   share.written = false;
   watch_slices(unit, true);
-  share.gathering = iallgather(comm_, share.values, share.arriving);
-  payload_bytes += static_cast<int64_t>(share.values.nbytes());
+  at::Tensor mine = share.values;
+  if (mine.scalar_type() != share.arriving.scalar_type()) {
+    mine = share.arriving.narrow(0, comm_.rank() * mine.numel(), mine.numel());
+    mine.copy_(share.values);
+  }
+  share.gathering = iallgather(comm_, mine, share.arriving);
+  payload_bytes += static_cast<int64_t>(mine.nbytes());
   ++gatherings;
+  way_.push_back(static_cast<int64_t>(unit));
 }
 
 void FullySharded::Impl::end_gathering(size_t unit) {
@@ -305,16 +383,61 @@ void FullySharded::Impl::begin_pass() {
 
 void FullySharded::Impl::end_pass() {
   const Busy busy(busy_);
+  expect_one_way();
+  const std::vector<uint8_t> used = reduce_over_replicas();
   for (size_t i = 0; i < slices.size(); ++i) {
-    if (!parallel_.reducer().used(static_cast<int64_t>(i))) continue;
+    if (used[i] == 0) continue;
     at::Tensor& gradient = slices[i].tensor.mutable_grad();
+    const at::Tensor reduced = reduced_[i].to(slices[i].tensor.scalar_type());
     if (gradient.defined()) {
-      gradient.add_(reduced_[i]);
+      gradient.add_(reduced);
     } else {
-      gradient = reduced_[i];
+      gradient = reduced;
     }
   }
   for (const size_t unit : order_.end_pass()) release(unit);
+}
+
+// Units of one size that met others would be wrong without a word.
+void FullySharded::Impl::expect_one_way() {
+  const std::vector<int64_t> way = std::exchange(way_, {});
+  if (comm_.size() == 1 || options_.one_copy_per_node) return;
+  uint64_t hash = way.size();
+  for (const int64_t unit : way) hash = derived_seed(hash, static_cast<uint64_t>(unit));
+  const auto half = static_cast<int64_t>(hash >> 1U);
+  const at::Tensor extremes = at::tensor({half, -half}, at::kLong);
+  allreduce(comm_, extremes, ReduceOp::max);
+  if (extremes[0].item<int64_t>() == half && extremes[1].item<int64_t>() == -half) return;
+  std::string text;
+  for (const int64_t unit : way) text += concat(text.empty() ? "" : ", ", units_[static_cast<size_t>(unit)]->parameters().front().name);
+  std::string all;
+  const std::vector<std::string> ways = allgather_strings(comm_, text);
+  for (size_t rank = 0; rank < ways.size(); ++rank) all += concat("\n  rank ", rank, ": ", ways[rank]);
+  TW_EXPECTS(false, "the ranks' passes took parameters in different orders, so that they got each other's; units, by their first parameter:", all);
+}
+
+// Also looks which parameters had a gradient anywhere, and whether all are finite.
+std::vector<uint8_t> FullySharded::Impl::reduce_over_replicas() {
+  Reducer& reducer = parallel_->reducer();
+  finite_ = reducer.finite();
+  std::vector<uint8_t> used;
+  for (size_t i = 0; i < slices.size(); ++i) used.push_back(reducer.used(static_cast<int64_t>(i)) ? 1 : 0);
+  if (!replicas_) return used;
+  std::vector<at::Tensor> reduced;
+  for (size_t bucket = 0; bucket < reducer.plan().buckets.size(); ++bucket) reduced.push_back(reducer.shard(static_cast<int64_t>(bucket)));
+  for (size_t i = 0; i < slices.size(); ++i) {
+    if (used[i] == 0) reduced_[i].zero_();
+  }
+  allreduce(*replicas_, reduced, ReduceOp::sum);
+  for (const at::Tensor& each : reduced) {
+    payload_bytes += static_cast<int64_t>(each.nbytes());
+    if (options_.reduction == Reduction::mean) each.div_(replicas_->size());
+  }
+  used.push_back(finite_ ? 0 : 1);
+  allreduce(*replicas_, at::from_blob(used.data(), {static_cast<int64_t>(used.size())}, at::TensorOptions().dtype(at::kByte)), ReduceOp::max);
+  finite_ = used.back() == 0;
+  used.pop_back();
+  return used;
 }
 
 void FullySharded::Impl::slices_changed() {
@@ -354,11 +477,13 @@ std::vector<NamedShard> FullySharded::Impl::shards() const {
   return all;
 }
 
-FullySharded::FullySharded(const Communicator& comm, const torch::nn::Module& module, const FullyShardedOptions& options)
-    : impl_(std::make_unique<Impl>(comm, module, tensors_of(module.named_parameters()), options)) {}
+FullySharded::FullySharded(const Communicator& comm, const torch::nn::Module& module, const FullyShardedOptions& options,
+                           const FullyShardedSetup& more)
+    : impl_(std::make_unique<Impl>(comm, module, tensors_of(module), options, more)) {}
 
-FullySharded::FullySharded(const Communicator& comm, const std::vector<NamedTensor>& parameters, const FullyShardedOptions& options)
-    : impl_(std::make_unique<Impl>(comm, parameters, parameters, options)) {}
+FullySharded::FullySharded(const Communicator& comm, const std::vector<NamedTensor>& parameters, const FullyShardedOptions& options,
+                           const FullyShardedSetup& more)
+    : impl_(std::make_unique<Impl>(comm, parameters, without_aliases(parameters), options, more)) {}
 
 FullySharded::~FullySharded() = default;
 
@@ -372,6 +497,7 @@ double FullySharded::clip_gradient_norm(double max_norm) { return impl_->clip(ma
 void FullySharded::slices_changed() { impl_->slices_changed(); }
 std::vector<OptimizedTensor> FullySharded::optimized() const { return impl_->optimized(); }
 std::vector<NamedShard> FullySharded::shards() const { return impl_->shards(); }
+bool FullySharded::gradients_finite() const noexcept { return impl_->finite(); }
 DataParallel& FullySharded::parallel() noexcept { return impl_->parallel(); }
 Seconds FullySharded::exposed_time() const noexcept { return impl_->parallel().exposed_time() + impl_->exposed; }
 int64_t FullySharded::payload_bytes() const noexcept { return impl_->parallel().reducer().payload_bytes() + impl_->payload_bytes; }

@@ -3,6 +3,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
@@ -15,7 +16,7 @@ namespace tw {
 namespace {
 
 // LibTorch itself uses it in its tests alone.
-constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
+constexpr auto watched_key = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 struct Context {
   std::shared_ptr<WatchedMemory> memory;
@@ -25,7 +26,7 @@ struct Context {
 void end_of_pointer(void* context) { delete static_cast<Context*>(context); }
 
 WatchedMemory* memory_of(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->key_set().has(key)) return nullptr;
+  if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->key_set().has(watched_key)) return nullptr;
   const at::DataPtr& data = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
   if (data.get_deleter() != &end_of_pointer) return nullptr;
   WatchedMemory* memory = static_cast<Context*>(data.get_context())->memory.get();
@@ -62,7 +63,7 @@ class Arguments {
 };
 
 void hear(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  const c10::impl::ExcludeDispatchKeyGuard inside(key);
+  const c10::impl::ExcludeDispatchKeyGuard inside(watched_key);
   const Arguments arguments(op.schema(), torch::jit::last(*stack, op.schema().arguments().size()));
   c10::SmallVector<MemoryOwner*, 2> told;
   for (const Taken& each : arguments.taken()) {
@@ -71,14 +72,14 @@ void hear(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::S
     told.push_back(owner);
     owner->before_operator(arguments.taken());
   }
-  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key), stack);
+  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, watched_key), stack);
 }
 
-void replace(const at::Tensor& tensor, const c10::Storage& storage, c10::DispatchKeySet keys, int64_t offset, at::IntArrayRef shape,
+void replace(const at::Tensor& tensor, const c10::Storage& storage, c10::DispatchKeySet keys, caffe2::TypeMeta dtype, int64_t offset,
              at::IntArrayRef strides) {
-  const auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), keys, tensor.dtype());
+  const auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), keys, dtype);
   impl->set_storage_offset(offset);
-  impl->set_sizes_and_strides(shape, strides);
+  impl->set_sizes_and_strides(tensor.sizes(), strides);
   tensor.unsafeGetTensorImpl()->shallow_copy_from(impl);
 }
 
@@ -93,13 +94,14 @@ at::DataPtr watched_pointer(void* data, std::shared_ptr<WatchedMemory> memory, s
 
 void watch(const at::Tensor& tensor, bool watched) {
   const c10::DispatchKeySet before = tensor.key_set();
-  if (before.has(key) == watched) return;
-  replace(tensor, tensor.unsafeGetTensorImpl()->unsafe_storage(), watched ? before.add(key) : before.remove(key), tensor.storage_offset(),
-          tensor.sizes(), tensor.strides());
+  if (before.has(watched_key) == watched) return;
+  replace(tensor, tensor.unsafeGetTensorImpl()->unsafe_storage(), watched ? before.add(watched_key) : before.remove(watched_key), tensor.dtype(),
+          tensor.storage_offset(), tensor.strides());
 }
 
-void place_in_storage(const at::Tensor& tensor, const c10::Storage& storage, int64_t offset, at::IntArrayRef shape) {
-  replace(tensor, storage, tensor.key_set(), offset, shape, c10::contiguous_strides(shape));
+void place_in_storage(const at::Tensor& tensor, const c10::Storage& storage, int64_t offset, c10::ScalarType dtype) {
+  const at::Tensor example = at::empty({0}, at::device(storage.device()).dtype(dtype));
+  replace(tensor, storage, example.key_set(), example.dtype(), offset, c10::contiguous_strides(tensor.sizes()));
 }
 
 }  // namespace tw

@@ -37,7 +37,7 @@ at::DataPtr watched_pointer(void* data, std::shared_ptr<WatchedMemory> memory, s
 /// Whether operators that take `tensor`, whose storage has such a pointer, are heard of from now on.
 void watch(const at::Tensor& tensor, bool watched = true);
 
-/// What `tensor` is from now on: `shape` from element `offset` of `storage`, contiguous, of the same dtype. Who holds it holds that.
-void place_in_storage(const at::Tensor& tensor, const c10::Storage& storage, int64_t offset, at::IntArrayRef shape);
+/// What `tensor` is from now on: of the same shape, contiguous from element `offset` of `storage`, and on its device. Who holds it holds that.
+void place_in_storage(const at::Tensor& tensor, const c10::Storage& storage, int64_t offset, c10::ScalarType dtype);
 
 }  // namespace tw

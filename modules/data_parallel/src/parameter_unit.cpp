@@ -8,18 +8,17 @@
 namespace tw {
 
 ParameterUnit::ParameterUnit(MemoryOwner* owner, size_t index, std::vector<NamedTensor> parameters, const std::vector<int64_t>& offsets,
-                             int64_t numel)
+                             int64_t numel, const at::TensorOptions& options)
     : watched_(std::make_shared<WatchedMemory>(owner, index)),
       parameters_(std::move(parameters)),
       numel_(numel),
-      options_(parameters_.front().tensor.options().requires_grad(false)),
+      options_(options),
       storage_(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes()), watched_pointer(nullptr, watched_, {}, options_.device()), nullptr,
                false),
       versions_(parameters_.size()) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const at::Tensor& parameter = parameters_[i].tensor;
-    place_in_storage(parameter, storage_, offsets[i], parameter.sizes().vec());
-    watch(parameter);
+    place_in_storage(parameters_[i].tensor, storage_, offsets[i], options_.dtype().toScalarType());
+    watch(parameters_[i].tensor);
   }
   release();
 }

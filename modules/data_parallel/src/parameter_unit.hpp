@@ -14,8 +14,10 @@ namespace tw {
 /// of it, such as autograd, has the same storage, and finds it filled again.
 class ParameterUnit {
  public:
-  /// The parameters become views of the storage, which is empty. @param offsets by parameter, elements from the start. @param numel of the storage
-  ParameterUnit(MemoryOwner* owner, size_t index, std::vector<NamedTensor> parameters, const std::vector<int64_t>& offsets, int64_t numel);
+  /// The parameters become views of the storage, which is empty. @param offsets by parameter, elements from the start. @param numel, options of the
+  /// storage
+  ParameterUnit(MemoryOwner* owner, size_t index, std::vector<NamedTensor> parameters, const std::vector<int64_t>& offsets, int64_t numel,
+                const at::TensorOptions& options);
   ~ParameterUnit();
   ParameterUnit(const ParameterUnit&) = delete;
   ParameterUnit& operator=(const ParameterUnit&) = delete;

@@ -43,8 +43,8 @@ BucketPlan plan_buckets(std::span<const TensorSpec> gradients, const BucketOptio
   if (arrangement.order) order = *arrangement.order;
   BucketPlan plan;
   plan.placements.resize(gradients.size());
-  using Kind = std::pair<int, c10::ScalarType>;  // gradients of one owner and dtype share buckets
-  std::map<Kind, Bucket> open;                   // the bucket being filled
+  using Kind = std::tuple<int, c10::ScalarType, int64_t>;  // gradients of one owner, dtype and group share buckets
+  std::map<Kind, Bucket> open;                             // the bucket being filled
   const auto close = [&](const Kind& kind) {
     Bucket& bucket = open[kind];
     const int64_t line = elements_per_cache_line(bucket.dtype);
@@ -55,10 +55,12 @@ BucketPlan plan_buckets(std::span<const TensorSpec> gradients, const BucketOptio
     const TensorSpec& gradient = gradients[static_cast<size_t>(id)];
     const int64_t numel = rounded_up(gradient.numel(), elements_per_cache_line(gradient.dtype));
     const int64_t limit = plan.buckets.empty() ? options.first_bucket_bytes : options.bucket_bytes;
-    const Kind kind{arrangement.owners.empty() ? -1 : arrangement.owners[static_cast<size_t>(id)], gradient.dtype};
+    const Kind kind{arrangement.owners.empty() ? -1 : arrangement.owners[static_cast<size_t>(id)], gradient.dtype,
+                    arrangement.groups.empty() ? 0 : arrangement.groups[static_cast<size_t>(id)]};
     if (!open[kind].gradients.empty() && (open[kind].numel + numel) * element_bytes(gradient.dtype) > limit) close(kind);
     Bucket& bucket = open[kind];
-    std::tie(bucket.owner, bucket.dtype) = kind;
+    bucket.owner = std::get<0>(kind);
+    bucket.dtype = gradient.dtype;
     plan.placements[static_cast<size_t>(id)].offset = bucket.numel;
     bucket.gradients.push_back(id);
     bucket.numel += numel;

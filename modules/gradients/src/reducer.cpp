@@ -49,7 +49,7 @@ void Reducer::make_buckets() {
   for (int64_t id = size() - 1; id >= 0 && arrival_order_.empty(); --id) {
     if (!is_sparse(id)) order.push_back(id);
   }
-  Arrangement arrangement{.order = order};
+  Arrangement arrangement{.order = order, .groups = options_.groups};
   if (options_.sharding == Sharding::slices) arrangement.slices = comm_.size();
   if (options_.sharding == Sharding::tensors) {
     std::vector<int64_t> numels;

@@ -23,6 +23,7 @@ void visit(ReducerOptions& options, OptionVisitor& visitor) {
                 {.meaning = "keep only this rank's share of sharded gradients (ZeRO 2)", .where = {{"sharding", {"none"}, /*but=*/true}}});
   visitor.field("arrival_order", options.arrival_order, count_from(0),
                 {.meaning = "the order in which gradients become ready, by number; by default, found"});
+  visitor.field("groups", options.groups, Bounds{}, {.meaning = "by gradient: those of different groups share no bucket"});
   visitor.field("sparse", options.sparse, {.meaning = "names of gradients that come as sparse tensors"});
   visitor.presence("compressor", options.compressor != nullptr);
 }
@@ -58,6 +59,7 @@ void validate(const ReducerOptions& options, const std::vector<TensorSpec>& spec
   std::vector<int64_t> order = options.arrival_order;
   std::sort(order.begin(), order.end());
   TW_EXPECTS(order.empty() || order == dense, "arrival_order must name each gradient that is not sparse once");
+  TW_EXPECTS(options.groups.empty() || options.groups.size() == specs.size(), "groups must name one for each of ", specs.size(), " gradients");
   const bool sharded = options.sharding != Sharding::none;
   TW_EXPECTS(sharded || !options.release, "only sharded gradients can be released");
   TW_EXPECTS(!sharded || options.sparse.empty(), "sparse gradients cannot be sharded: ", options.sparse.front());

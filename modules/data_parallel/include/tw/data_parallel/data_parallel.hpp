@@ -78,6 +78,12 @@ class DataParallel {
   const std::vector<NamedTensor>& parameters() const noexcept;
 
  private:
+  friend class FullySharded;
+  /// For values that are equal already, or not there.
+  struct AsTheyAre {};
+  DataParallel(AsTheyAre, const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options);
+  DataParallel(AsTheyAre, const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options);
+
   class Hooks;
   std::shared_ptr<Hooks> hooks_;  // shared with autograd, which may run a hook after this object is gone
 };

@@ -43,6 +43,8 @@ struct Arrangement {
   int64_t slices = 1;
   /// By id, the rank that a gradient belongs to; those of several ranks share no bucket. Empty: nobody's.
   std::vector<int> owners = {};
+  /// By id: those of different groups share no bucket. Empty: all are of one.
+  std::vector<int64_t> groups = {};
 };
 
 /// Which gradient travels in which bucket. The same specs and options give the same plan on every rank.

@@ -46,6 +46,8 @@ struct ReducerOptions {
   /// The order in which gradients become ready, all that are not sparse. Empty: found in the first step, on rank 0, when there is overlap and more
   /// than one bucket; buckets are then made anew. Give Reducer::arrival_order() of an earlier run to have the bits of that run.
   std::vector<int64_t> arrival_order = {};
+  /// By gradient: those of different groups share no bucket. Empty: all are of one.
+  std::vector<int64_t> groups = {};
   /// Names of gradients that come as sparse tensors, which embeddings can make: only the rows that occur travel.
   std::vector<std::string> sparse = {};
   /// Reduces in fewer bytes, and with an error; see compression.hpp. With Reduction::sample_weighted it does not begin before wait(), since what
