@@ -5,6 +5,7 @@
 
 #include <torch/torch.h>
 
+#include <set>
 #include <tw/data_parallel.hpp>
 
 namespace fully_sharded_test {
@@ -343,6 +344,183 @@ TEST(FullySharded, GathersEachUnitTwiceAStepAndAheadOncePassesAreKnown) {
       EXPECT_EQ(sharded.late_gatherings() - late, known && ahead > 0 ? 1 : gathered) << ahead << ' ' << step;
     }
   }
+}
+
+// Two units of one size, which their memory does not tell apart.
+TEST(FullySharded, NamesRanksThatGoOtherWays) {
+  if (world().size() == 1) return;
+  torch::nn::Linear a(8, 8);
+  torch::nn::Linear b(8, 8);
+  const std::vector<tw::NamedTensor> parameters{{"a", a->weight}, {"b", b->weight}};
+  tw::FullySharded sharded(world(), parameters, {.reduction = tw::Reduction::mean, .unit_bytes = 1});
+  const at::Tensor x = torch::ones({2, 8});
+  const bool swaps = world().rank() == 1;
+  const std::string error = error_of([&] { (swaps ? a->forward(b->forward(x)) : b->forward(a->forward(x))).sum().backward(); });
+  EXPECT_NE(error.find("different orders"), std::string::npos) << error;
+  EXPECT_NE(error.find("rank 0: a, b"), std::string::npos) << error;
+  EXPECT_NE(error.find("rank 1: b, a"), std::string::npos) << error;
+}
+
+TEST(FullySharded, ReplicatesOverAnotherAxis) {
+  if (world().size() != 4) return;
+  const tw::Communicator shards = world().split(world().rank() / 2, 0);
+  const tw::Communicator replicas = world().split(world().rank() % 2, 0);
+  for (const Kind& kind : kinds()) {
+    for (const tw::Reduction reduction : {tw::Reduction::mean, tw::Reduction::sum}) {
+      const auto reference = kind.make();
+      torch::optim::SGD reference_optimizer(each_once(reference->parameters()), 0.1);
+      const auto net = kind.make();
+      tw::FullySharded sharded(shards, *net, {.reduction = reduction, .unit_bytes = 300, .check_finite = true}, {.replicas = &replicas});
+      torch::optim::SGD optimizer(sharded.slices(), 0.1);
+      for (int64_t step = 0; step < steps; ++step) {
+        reference_optimizer.zero_grad();
+        optimizer.zero_grad();
+        kind.loss(*reference, all_samples(step), step).backward();
+        const at::Tensor loss = kind.loss(*net, my_samples(step), step);
+        (reduction == tw::Reduction::mean ? loss : loss / 4).backward();
+        EXPECT_TRUE(sharded.gradients_finite());
+        reference_optimizer.step();
+        optimizer.step();
+      }
+      expect_equal(*net, *reference, kind.name);
+    }
+  }
+}
+
+TEST(FullySharded, HearsOfGradientsThatAreNotFiniteOnAnotherAxis) {
+  if (world().size() != 4) return;
+  const tw::Communicator shards = world().split(world().rank() / 2, 0);
+  const tw::Communicator replicas = world().split(world().rank() % 2, 0);
+  const auto net = kinds().front().make();
+  tw::FullySharded sharded(shards, *net, {.reduction = tw::Reduction::mean, .check_finite = true}, {.replicas = &replicas});
+  const double factor = world().rank() == 3 ? std::numeric_limits<double>::infinity() : 1.0;
+  (kinds().front().loss(*net, my_samples(0), 0) * factor).backward();
+  EXPECT_FALSE(sharded.gradients_finite());
+}
+
+// By hand on one process: masters, their rounded copies, and gradients of these. The same samples on every rank: each has 1/P of its gradient,
+// rounded, and halves are summed in float32.
+TEST(FullySharded, GathersInHalfPrecision) {
+  for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
+    torch::manual_seed(3);
+    auto net = layers();
+    torch::manual_seed(3);
+    auto reference = layers();
+    std::vector<at::Tensor> masters;
+    for (const at::Tensor& parameter : reference->parameters()) masters.push_back(parameter.detach().clone());
+    reference->to(dtype);
+    torch::optim::SGD reference_optimizer(masters, 0.05);
+    tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 300, .compute_dtype = dtype});
+    torch::optim::SGD optimizer(sharded.slices(), 0.05);
+    for (const at::Tensor& slice : sharded.slices()) EXPECT_EQ(slice.scalar_type(), torch::kFloat);
+    for (int64_t step = 0; step < 4; ++step) {
+      const at::Tensor x = samples_of(step).narrow(0, 0, each).to(dtype);
+      optimizer.zero_grad();
+      reference->zero_grad();
+      net->forward(x).square().mean().backward();
+      reference->forward(x).square().mean().backward();
+      optimizer.step();
+      const at::NoGradGuard no_grad;
+      const auto parameters = reference->parameters();
+      for (size_t i = 0; i < masters.size(); ++i) {
+        const at::Tensor part = parameters[i].grad() * (1.0 / world().size());
+        masters[i].mutable_grad() = (part.to(torch::kFloat) * world().size()).to(dtype).to(torch::kFloat);
+      }
+      reference_optimizer.step();
+      for (size_t i = 0; i < masters.size(); ++i) {
+        const at::Tensor ours = net->parameters()[i];
+        EXPECT_EQ(ours.scalar_type(), dtype);
+        parameters[i].copy_(masters[i]);
+        EXPECT_TRUE(value_of(ours).equal(parameters[i])) << step << ' ' << i;
+      }
+    }
+  }
+}
+
+TEST(FullySharded, MakesUnitsOfSubmodules) {
+  auto net = layers();
+  net->to(torch::kDouble);
+  tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .units = {"3", "0"}});
+  std::vector<std::vector<std::string>> units;
+  for (const tw::Bucket& bucket : sharded.parallel().plan().buckets) {
+    auto& names = units.emplace_back();
+    for (const int64_t id : bucket.gradients) names.push_back(sharded.parallel().parameters()[static_cast<size_t>(id)].name);
+  }
+  const std::vector<std::vector<std::string>> expected{{"3.bias", "3.weight"}, {"0.bias", "0.weight"}, {"5.bias", "5.weight", "1.bias", "1.weight"}};
+  EXPECT_EQ(std::set(units.begin(), units.end()), std::set(expected.begin(), expected.end()));
+  net->forward(my_samples(0)).sum().backward();
+  const auto again = layers();
+  const std::string error = error_of([&] { tw::FullySharded(world(), *again, {.reduction = tw::Reduction::mean, .units = {"0", "7"}}); });
+  EXPECT_NE(error.find("there is no submodule 7"), std::string::npos) << error;
+}
+
+/// A layer that is large enough to be made without memory.
+torch::nn::Sequential large() {
+  torch::nn::Sequential net(torch::nn::Embedding(300, 256), torch::nn::Linear(256, 300), torch::nn::Linear(300, 2));
+  const at::NoGradGuard no_grad;
+  net->named_parameters()["1.weight"].mul_(0.5);
+  return net;
+}
+
+TEST(FullySharded, BuildsModelsWithoutMemory) {
+  tw::InitialValues initial(7);
+  auto net = initial.record(&large);
+  EXPECT_TRUE(net->named_parameters()["0.weight"].is_meta());
+  EXPECT_FALSE(net->named_parameters()["2.weight"].is_meta());
+  std::map<std::string, at::Tensor> whole;
+  for (const auto& [name, bound] : {std::pair("0.weight", 5.0), std::pair("1.weight", 0.5 / 16)}) {
+    const at::Tensor parameter = net->named_parameters()[name];
+    whole[name] = torch::empty({parameter.numel()});
+    initial.fill(whole[name], parameter, 0, name);
+    EXPECT_LE(whole[name].abs().max().item<double>(), bound);
+    EXPECT_GT(std::get<0>(at::_unique(whole[name])).numel(), parameter.numel() / 2) << "blocks differ";
+    const at::Tensor part = torch::empty({9000});
+    initial.fill(part, parameter, 5001, name);
+    EXPECT_TRUE(part.equal(whole[name].narrow(0, 5001, 9000))) << "another part is the same";
+  }
+  // uniform(-1/16, 1/16) / 2 has the standard deviation 1/32 / sqrt(3); of 76,800 of them it is known to 0.3 %
+  EXPECT_NEAR(whole["1.weight"].std().item<double>(), 1.0 / 32 / std::sqrt(3.0), 2e-4);
+  tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1 << 18}, {.initial = &initial});
+  for (const auto& [name, values] : whole) EXPECT_TRUE(value_of(net->named_parameters()[name]).flatten().equal(values)) << name;
+  torch::optim::SGD optimizer(sharded.slices(), 0.1);
+  double first = 0;
+  double last = 0;
+  for (int step = 0; step < 5; ++step) {
+    optimizer.zero_grad();
+    const at::Tensor loss = net->forward(torch::arange(16)).square().mean();
+    loss.backward();
+    optimizer.step();
+    (step == 0 ? first : last) = loss.item<double>();
+  }
+  EXPECT_LT(last, first);
+}
+
+TEST(FullySharded, NamesWhatCannotBeBuiltInParts) {
+  const auto error = [](const std::function<at::Tensor()>& make) {
+    tw::InitialValues initial;
+    const at::Tensor weight = initial.record([&] { return make().requires_grad_(); });
+    return error_of([&] { tw::FullySharded(world(), {{"weight", weight}}, {.reduction = tw::Reduction::mean}, {.initial = &initial}); });
+  };
+  EXPECT_EQ(error([] { return torch::randn({512, 256}); }), "");
+  EXPECT_NE(error([] {
+              const at::Tensor weight = torch::empty({512, 256});
+              torch::nn::init::orthogonal_(weight);
+              return weight;
+            }).find("weight is filled by"),
+            std::string::npos);
+  EXPECT_NE(error([] { return torch::randn({512, 256}).matmul(torch::randn({256, 256})); }).find("computed from other tensors"), std::string::npos);
+  const at::Tensor lost = torch::empty({512, 256}, torch::device(torch::kMeta)).requires_grad_();
+  EXPECT_NE(error_of([&] { tw::FullySharded(world(), {{"lost", lost}}, {.reduction = tw::Reduction::mean}); }).find("lost has no memory"),
+            std::string::npos);
+}
+
+TEST(FullySharded, LeavesBuffersWhole) {
+  torch::nn::Sequential net(torch::nn::Linear(8, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 2));
+  tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1});
+  net->forward(my_samples(0).to(torch::kFloat)).sum().backward();
+  EXPECT_NE(net->named_buffers()["1.running_mean"].data_ptr(), nullptr);
+  for (const tw::NamedShard& shard : sharded.shards())
+    EXPECT_NE(shard.name.find("weight") == std::string::npos, shard.name.find("bias") == std::string::npos);
 }
 
 }  // namespace fully_sharded_test
