@@ -3,6 +3,7 @@
 
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <tw/comm/shared_tensor.hpp>
 #include <tw/tensor/device_memory.hpp>
 
@@ -10,6 +11,11 @@ namespace tw {
 
 BucketBuffers::BucketBuffers(const Communicator& comm, const BucketPlan& plan, const std::vector<TensorSpec>& specs, const ReducerOptions& options)
     : comm_(comm), plan_(plan), specs_(specs), options_(options), buckets_(plan.buckets.size()), places_(specs.size()) {
+  if (options_.release && options_.shared_memory && options_.device.is_cpu()) {
+    int64_t most = 0;
+    for (const Bucket& bucket : plan_.buckets) most = std::max(most, bucket.numel * static_cast<int64_t>(c10::elementSize(bucket.dtype)));
+    staying_ = shared_tensor(comm_, {most}, at::kByte);
+  }
   for (size_t i = 0; i < buckets_.size(); ++i) {
     if (stays(i)) make(i);
     const Bucket& bucket = plan_.buckets[i];
@@ -25,19 +31,34 @@ BucketBuffers::BucketBuffers(const Communicator& comm, const BucketPlan& plan, c
 
 void BucketBuffers::make(size_t bucket) {
   const auto& [dtype, numel, gradients, owner] = plan_.buckets[bucket];
-  const bool shared = options_.shared_memory && !options_.release;
   FlatBuffer& buffer = buckets_[bucket].buffer;
-  const at::TensorOptions options = at::device(options_.device).dtype(dtype);
   const auto describe = [&] {
-    return concat("bucket ", bucket, " of ", buckets_.size(), " of gradients takes ", numel * static_cast<int64_t>(options.dtype().itemsize()),
+    return concat("bucket ", bucket, " of ", buckets_.size(), " of gradients takes ", numel * static_cast<int64_t>(c10::elementSize(dtype)),
                   " bytes on ", options_.device.str(),
                   "; with Sharding::slices or tensors and ReducerOptions::release a rank keeps its share of them alone");
   };
-  buffer = in_device_memory([&] { return shared ? FlatBuffer(shared_tensor(comm_, {numel}, options)) : FlatBuffer(numel, options); }, describe);
+  buffer = in_device_memory([&] { return FlatBuffer(memory_for(bucket)); }, describe);
   for (const int64_t id : gradients) {
     const auto index = static_cast<size_t>(id);
     places_[index] = buffer.view(plan_.placements[index].offset, specs_[index].shape);
   }
+}
+
+at::Tensor BucketBuffers::memory_for(size_t bucket) {
+  const auto& [dtype, numel, gradients, owner] = plan_.buckets[bucket];
+  const at::TensorOptions options = at::device(options_.device).dtype(dtype);
+  if (!options_.release && options_.shared_memory) return shared_tensor(comm_, {numel}, options);
+  if (stays(bucket) || !staying_.defined() || stays_with_) return FlatBuffer(numel, options).storage();
+  stays_with_ = bucket;
+  const at::Tensor memory = staying_.narrow(0, 0, numel * static_cast<int64_t>(c10::elementSize(dtype))).view(dtype);
+  int64_t behind = 0;  // what lies between gradients is added up, too, and must be finite
+  for (const int64_t id : gradients) {
+    const int64_t begin = plan_.placements[static_cast<size_t>(id)].offset;
+    memory.narrow(0, behind, begin - behind).zero_();
+    behind = begin + specs_[static_cast<size_t>(id)].numel();
+  }
+  memory.narrow(0, behind, numel - behind).zero_();
+  return memory;
 }
 
 const at::Tensor& BucketBuffers::place_to_write(int64_t id) {
@@ -49,6 +70,7 @@ const at::Tensor& BucketBuffers::place_to_write(int64_t id) {
 void BucketBuffers::release(size_t bucket) {
   if (stays(bucket)) return;
   buckets_[bucket].buffer = FlatBuffer();
+  if (stays_with_ == bucket) stays_with_.reset();
   for (const int64_t id : plan_.buckets[bucket].gradients) places_[static_cast<size_t>(id)] = at::Tensor();
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <tw/gradients/bucket_plan.hpp>
 #include <tw/gradients/reducer.hpp>
 #include <tw/mpi/communicator.hpp>
@@ -12,7 +13,8 @@
 namespace tw {
 
 /// The memory of a plan's buckets: all the time or, where ReducerOptions::release says so, of what this rank keeps all the time and of the rest while
-/// it is in use.
+/// it is in use: then one bucket at a time has memory that stays for the next one, which the ranks of a node share; others that are in use meanwhile
+/// get memory of their own.
 class BucketBuffers {
  public:
   /// Collective over `comm` where memory is shared. All are borrowed.
@@ -32,6 +34,7 @@ class BucketBuffers {
 
  private:
   void make(size_t bucket);
+  at::Tensor memory_for(size_t bucket);
 
   struct Memory {
     FlatBuffer buffer;
@@ -43,6 +46,8 @@ class BucketBuffers {
   const ReducerOptions& options_;
   std::vector<Memory> buckets_;
   std::vector<at::Tensor> places_;  // by gradient
+  at::Tensor staying_;              // bytes for any bucket; undefined where each has its own
+  std::optional<size_t> stays_with_;
 };
 
 }  // namespace tw
