@@ -166,7 +166,7 @@ class FullySharded::Impl final : public MemoryOwner {
   std::vector<TensorSpec> computed(const std::vector<NamedTensor>& parameters) const;
   void make_equal(const std::vector<NamedTensor>& tensors, const InitialValues* initial) const;
   void make_units(const std::vector<NamedTensor>& parameters, const BucketPlan& plan, const InitialValues* initial);
-  at::Tensor values_of(const NamedTensor& parameter, const Piece& piece, const InitialValues* initial) const;
+  void fill(const at::Tensor& place, const NamedTensor& parameter, const Piece& piece, const InitialValues* initial) const;
   void make_reduced();
   void make_pool();
   void begin_gathering(size_t unit);
@@ -220,12 +220,13 @@ void FullySharded::Impl::make_equal(const std::vector<NamedTensor>& tensors, con
   synchronize(comm_, with_memory);
 }
 
-// This rank's elements of it.
-at::Tensor FullySharded::Impl::values_of(const NamedTensor& parameter, const Piece& piece, const InitialValues* initial) const {
-  if (!parameter.tensor.is_meta()) return parameter.tensor.flatten().narrow(0, piece.begin, piece.count);
-  const at::Tensor values = at::empty({piece.count}, parameter.tensor.options().device(at::kCPU).requires_grad(false));
-  initial->fill(values, parameter.tensor, piece.begin, parameter.name);
-  return values;
+// This rank's elements of it, at their place.
+void FullySharded::Impl::fill(const at::Tensor& place, const NamedTensor& parameter, const Piece& piece, const InitialValues* initial) const {
+  if (parameter.tensor.is_meta()) {
+    initial->fill(place, parameter.tensor, piece.begin, parameter.name);
+  } else {
+    place.copy_(parameter.tensor.flatten().narrow(0, piece.begin, piece.count));
+  }
 }
 
 void FullySharded::Impl::make_units(const std::vector<NamedTensor>& parameters, const BucketPlan& plan, const InitialValues* initial) {
@@ -239,14 +240,14 @@ void FullySharded::Impl::make_units(const std::vector<NamedTensor>& parameters, 
     Share& kept = shares_.emplace_back();
     at::Tensor whole;
     if (options_.one_copy_per_node) whole = node_tensor(comm_, {bucket.numel}, bucket.dtype);
-    kept.values = whole.defined() ? whole.narrow(0, begin, share) : shared_tensor(comm_, {share}, kept_as);
+    kept.values = whole.defined() ? whole.narrow(0, begin, share) : FlatBuffer(share, kept_as).storage();
     std::vector<NamedTensor> of_unit;
     std::vector<int64_t> offsets;
     for (const int64_t id : bucket.gradients) {
       const NamedTensor& parameter = parameters[static_cast<size_t>(id)];
       const int64_t offset = plan.placements[static_cast<size_t>(id)].offset;
       const Piece& piece = pieces[static_cast<size_t>(id)] = piece_of(index, of_unit.size(), offset, parameter.tensor.numel(), begin, share);
-      if (piece.count > 0) kept.values.narrow(0, piece.offset, piece.count).copy_(values_of(parameter, piece, initial));
+      if (piece.count > 0) fill(kept.values.narrow(0, piece.offset, piece.count), parameter, piece, initial);
       of_unit.push_back(parameter);
       offsets.push_back(offset);
     }

@@ -20,6 +20,11 @@
 #include "sparse.hpp"
 
 namespace tw {
+namespace {
+
+constexpr size_t most_under_way = 2;  // released buckets that travel, while another one is filled
+
+}  // namespace
 
 Reducer::Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, const ReducerOptions& options)
     : comm_(comm), specs_(std::move(gradients)), options_(options), arrival_order_(options.arrival_order) {
@@ -97,6 +102,7 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
   TW_EXPECTS(!value.is_sparse(), "gradient ", spec.describe(),
              " is sparse: name it in ReducerOptions::sparse, or train with DataParallel, which finds a module's sparse embeddings; "
              "DistributedOptimizer and allreduce_gradients() take dense gradients only");
+  if (options_.release) make_room(bucket_of(id));
   const at::Tensor& place = buffers_->place_to_write(id);
   if (packing_) {
     packing_->add(bucket_of(id), value, place);
@@ -112,6 +118,7 @@ void Reducer::mark_unused(int64_t id) {
   expect_unmarked(id);
   const at::NoGradGuard no_grad;
   if (!is_sparse(id)) {
+    if (options_.release) make_room(bucket_of(id));
     const at::Tensor& place = buffers_->place_to_write(id);
     if (packing_) {
       packing_->add_zeros(bucket_of(id), place);
@@ -159,6 +166,17 @@ void Reducer::launch(size_t index) {
 void Reducer::release_reduced_buckets() {
   for (size_t i = 0; i < launched_; ++i) {
     if (!buffers_->stays(i) && buffers_->values(i).defined() && progress_[i].sum.work.test()) buffers_->release(i);
+  }
+}
+
+// Before a bucket gets memory: a rank that is ahead of the others must not fill all of them.
+void Reducer::make_room(size_t next) {
+  if (buffers_->stays(next) || buffers_->values(next).defined()) return;
+  size_t under_way = 0;
+  for (size_t i = launched_; i-- > 0;) {
+    if (buffers_->stays(i) || !buffers_->values(i).defined() || ++under_way <= most_under_way) continue;
+    progress_[i].sum.work.wait();
+    buffers_->release(i);
   }
 }
 

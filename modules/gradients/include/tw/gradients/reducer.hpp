@@ -41,7 +41,8 @@ struct ReducerOptions {
   /// Who has the reduced gradients. Unless all have them, half as much is communicated, and a ShardedOptimizer has to use them.
   Sharding sharding = Sharding::none;
   /// Of sharded gradients, keep only this rank's share beyond wait() (ZeRO 2): a bucket's memory lives from its first gradient to the end of its
-  /// reduction, which begins at once, whatever `overlap` says. Otherwise buckets stay (ZeRO 1).
+  /// reduction, which begins at once, whatever `overlap` says; three have memory at a time, unless gradients of more arrive together. Otherwise buckets
+  /// stay (ZeRO 1).
   bool release = false;
   /// The order in which gradients become ready, all that are not sparse. Empty: found in the first step, on rank 0, when there is overlap and more
   /// than one bucket; buckets are then made anew. Give Reducer::arrival_order() of an earlier run to have the bits of that run.
@@ -159,6 +160,7 @@ class Reducer {
   void launch(size_t bucket);
   void launch_weighted(double factor);
   void release_reduced_buckets();
+  void make_room(size_t next);
   Work begin_exchange();
   Status end_exchange();
   void finish_bucket(size_t bucket, double factor, FiniteCheck& check);
