@@ -41,6 +41,7 @@ bench recomputed mpirun -n 2 "$build/bin/bench_recomputed"
 bench search mpirun -n 2 "$build/bin/bench_search"
 bench search mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_search" busy
 bench search mpirun -n 2 "$build/bin/bench_search" cma
+bench sharded mpirun -n 6 "$build/bin/bench_sharded"
 bench train mpirun -n 4 "$build/bin/bench_train"
 bench comm mpirun -n 4 "$build/bin/bench_comm"
 bench comm mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_comm" comm/allreduce
