@@ -6,18 +6,10 @@
 
 #include <optional>
 #include <tw/data_parallel.hpp>
-#include <tw/models/gpt.hpp>
 
 namespace {
 
 using tw::benchmark::Trainee;
-
-Trainee make_gpt() {
-  tw::models::Gpt net(tw::models::GptOptions{.vocabulary = 256, .context = 64, .width = 128, .heads = 4, .blocks = 12});
-  torch::manual_seed(2);
-  const auto forward = [net](const at::Tensor& x) mutable { return net->forward(x).mean(1).narrow(1, 0, 10); };
-  return {net.ptr(), forward, torch::randint(256, {4, 64}, torch::kLong)};
-}
 
 enum Contestant { data, gathered, one_copy, count };
 
@@ -60,7 +52,8 @@ void compare_step(const tw::benchmark::Contest& contest, const std::string& name
 void measure_all(const tw::benchmark::Contest& contest) {
   compare_step(contest, "mlp_16", 200, [] { return tw::benchmark::make_mlp({16, 16, 16, 10}, 32); });
   for (const auto& [name, steps, make] : tw::benchmark::trainees()) compare_step(contest, name, steps, make);
-  compare_step(contest, "gpt_12", 3, make_gpt);
+  const auto gpt = tw::benchmark::trainee("gpt_12");
+  compare_step(contest, gpt.name, gpt.steps, gpt.make);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/models/gpt.hpp>
 #include <tw/models/lenet.hpp>
 #include <tw/models/mlp.hpp>
 #include <vector>
@@ -57,6 +58,13 @@ inline Trainee make_mlp(const std::vector<int64_t>& widths, int64_t batch) {
   return {net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); }, torch::randn({batch, widths.front()})};
 }
 
+/// 2.4e6 parameters.
+inline Trainee make_gpt() {
+  models::Gpt net(models::GptOptions{.vocabulary = 256, .context = 64, .width = 128, .heads = 4, .blocks = 12});
+  const auto forward = [net](const at::Tensor& x) mutable { return net->forward(x).mean(1).narrow(1, 0, 10); };
+  return {net.ptr(), forward, torch::randint(256, {4, 64}, torch::kLong)};
+}
+
 struct TraineeCase {
   std::string name;
   int steps = 1;  ///< in a round
@@ -70,8 +78,9 @@ inline std::vector<TraineeCase> trainees() {
           {"mlp_8e6", 5, [] { return make_mlp({1024, 1600, 1600, 1600, 800, 10}, 32); }}};
 }
 
-/// The one of this name. @throws ContractError: there is none
+/// The one of this name, or gpt_12. @throws ContractError: there is none
 inline TraineeCase trainee(const std::string& name) {
+  if (name == "gpt_12") return {name, 3, make_gpt};
   for (TraineeCase& each : trainees()) {
     if (each.name == name) return each;
   }

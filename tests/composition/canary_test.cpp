@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The canary for composition: two stages of a network, cut by hand, on two data ranks each, with a sharded optimizer; saved on 2 x 2 ranks, loaded on
-// 4 x 1 and on 1. All of it equals one process with all samples, |ours - reference| <= 1e-12 |reference| in the 2-norm, float64: see
-// equivalence_test.cpp of data_parallel for the tolerance. With --device, the ranks compute there, and the one process on the CPU.
+// 4 x 1 and on 1; and the same two stages on two data ranks that are fully sharded. All of it equals one process with all samples, |ours - reference|
+// <= 1e-12 |reference| in the 2-norm, float64: see equivalence_test.cpp of data_parallel for the tolerance. With --device, the ranks compute there,
+// and the one process on the CPU.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
 
 #include <filesystem>
+#include <tw/data_parallel/fully_sharded.hpp>
 #include <tw/gradients.hpp>
 #include <tw/state.hpp>
 
@@ -108,13 +110,13 @@ struct Reference {
   torch::optim::AdamW optimizer = make_optimizer(net.parameters_of(-1));
 };
 
-/// One stage on its data ranks.
-class Pipelined {
+/// One stage, and its passes.
+class Stage {
  public:
-  explicit Pipelined(const tw::Mesh& mesh) : mesh_(mesh) {}
+  explicit Stage(const tw::Mesh& mesh) : mesh_(mesh) {}
 
   // All micro-batches forward, then all backward; the gradients are complete after the last.
-  void step(int64_t number) {
+  void pass(int64_t number, torch::optim::Optimizer& optimizer) {
     std::vector<at::Tensor> inputs;
     std::vector<at::Tensor> outputs;
     for (int64_t i = 0; i < micro_batches; ++i) {
@@ -128,7 +130,7 @@ class Pipelined {
         outputs.push_back(loss_of(net_.above(inputs.back()), batch.targets) / micro_batches);
       }
     }
-    optimizer_.zero_grad();
+    optimizer.zero_grad();
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (stage_ == 0) {
         const at::Tensor gradient = torch::empty_like(outputs[i]);
@@ -139,14 +141,9 @@ class Pipelined {
         tw::send(mesh_["stage"], inputs[i].grad(), tw::Rank(0));
       }
     }
-    reducer_.begin();
-    for (size_t id = 0; id < parameters_.size(); ++id) reducer_.mark_ready(static_cast<int64_t>(id), parameters_[id].tensor.grad());
-    reducer_.wait();
-    optimizer_.step();
   }
 
-  std::vector<tw::NamedShard> shards() { return shards_of(parameters_, {optimizer_.local(), optimizer_.optimized()}); }
-  const Net& net() const { return net_; }
+  const tw::Communicator& data() const { return mesh_["data"]; }
   const std::vector<tw::NamedTensor>& parameters() const { return parameters_; }
 
  private:
@@ -154,11 +151,54 @@ class Pipelined {
   Net net_{tw::testing::device()};
   int stage_ = mesh_.coordinate("stage");
   std::vector<tw::NamedTensor> parameters_ = net_.parameters_of(stage_);
-  tw::Reducer reducer_{mesh_["data"],
-                       tw::specs_of(parameters_),
+};
+
+/// One stage on its data ranks, with a sharded optimizer.
+class Pipelined {
+ public:
+  explicit Pipelined(const tw::Mesh& mesh) : stage_(mesh) {}
+
+  void step(int64_t number) {
+    stage_.pass(number, prototype_);
+    reducer_.begin();
+    for (size_t id = 0; id < parameters().size(); ++id) reducer_.mark_ready(static_cast<int64_t>(id), parameters()[id].tensor.grad());
+    reducer_.wait();
+    optimizer_.step();
+  }
+
+  std::vector<tw::NamedShard> shards() { return shards_of(parameters(), {optimizer_.local(), optimizer_.optimized()}); }
+  const std::vector<tw::NamedTensor>& parameters() const { return stage_.parameters(); }
+
+ private:
+  Stage stage_;
+  tw::Reducer reducer_{stage_.data(),
+                       tw::specs_of(parameters()),
                        {.reduction = tw::Reduction::mean, .sharding = tw::Sharding::slices, .device = tw::testing::device()}};
-  torch::optim::AdamW prototype_ = make_optimizer(parameters_);
-  tw::ShardedOptimizer optimizer_{reducer_, parameters_, tw::optimizer_like(prototype_, parameters_)};
+  torch::optim::AdamW prototype_ = make_optimizer(parameters());
+  tw::ShardedOptimizer optimizer_{reducer_, parameters(), tw::optimizer_like(prototype_, parameters())};
+};
+
+/// One stage whose data ranks have it in slices. Each micro-batch's backward pass reduces.
+class InSlices {
+ public:
+  explicit InSlices(const tw::Mesh& mesh) : stage_(mesh) {}
+
+  void step(int64_t number) {
+    stage_.pass(number, optimizer_);
+    optimizer_.step();
+  }
+
+  std::vector<tw::NamedShard> shards() {
+    std::vector<tw::NamedShard> shards = tw::OptimizerState(optimizer_, sharded_.optimized()).shards();
+    for (tw::NamedShard& shard : sharded_.shards()) shards.push_back(std::move(shard));
+    return shards;
+  }
+  const std::vector<tw::NamedTensor>& parameters() const { return stage_.parameters(); }
+
+ private:
+  Stage stage_;
+  tw::FullySharded sharded_{stage_.data(), stage_.parameters(), {.reduction = tw::Reduction::mean, .unit_bytes = 500}};
+  torch::optim::AdamW optimizer_ = make_optimizer(sharded_.named_slices());
 };
 
 /// The whole network on data ranks.
@@ -192,6 +232,7 @@ class Unpipelined {
 
 void expect_equal(const std::vector<tw::NamedTensor>& ours, const Reference& reference, const std::string& what) {
   const auto expected = reference.net.named_parameters();
+  const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : ours) {
     EXPECT_LE((tensor.cpu() - expected[name]).norm().item<double>(), 1e-12 * expected[name].norm().item<double>()) << what << " " << name;
   }
@@ -233,6 +274,34 @@ TEST(Canary, StagesTimesDataWithAShardedOptimizerIsOneProcess) {
     expect_equal(parameters, reference, "loaded on 1");
     std::filesystem::remove_all(directory);
   }
+}
+
+TEST(Canary, StagesTimesFullyShardedIsOneProcess) {
+  if (!tw::testing::device().is_cpu()) return;
+  const auto directory = std::filesystem::path(std::getenv("TEST_TMPDIR")) / "canary_in_slices";
+  constexpr int64_t before = 6;
+  Reference reference;
+  for (int64_t step = 0; step < before; ++step) reference.step(step);
+  const tw::Mesh mesh(world(), {{"data", 2}, {"stage", 2}});
+  InSlices in_slices(mesh);
+  for (int64_t step = 0; step < before; ++step) in_slices.step(step);
+  expect_equal(in_slices.parameters(), reference, "2 x 2");
+  {
+    tw::CheckpointStore store(world(), directory);
+    store.save(before, in_slices.shards(), "");
+    store.wait();
+  }
+  in_slices.step(before);
+  reference.step(before);
+  expect_equal(in_slices.parameters(), reference, "2 x 2, later");
+  const tw::Communicator alone = world().split(world().rank(), 0);
+  if (world().rank() != 0) return;
+  Reference single;
+  const auto parameters = single.net.parameters_of(-1);
+  load(tw::CheckpointStore(alone, directory), parameters, {single.optimizer, parameters});
+  single.step(before);
+  expect_equal(parameters, reference, "loaded on 1");
+  std::filesystem::remove_all(directory);
 }
 
 }  // namespace canary_test

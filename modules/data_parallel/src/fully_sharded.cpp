@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <tw/base/contract.hpp>
 #include <tw/base/random.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/comm/shared_tensor.hpp>
@@ -110,9 +111,13 @@ class FullySharded::Impl final : public MemoryOwner {
     std::erase_if(all, [](const NamedTensor& each) { return each.tensor.requires_grad() || !each.tensor.is_floating_point(); });
     if constexpr (std::is_same_v<Model, torch::nn::Module>) {
       const std::vector<NamedTensor> of_module = tensors_of(model.named_parameters());
-      std::erase_if(all, [&](const NamedTensor& each) {
-        return std::none_of(of_module.begin(), of_module.end(), [&](const NamedTensor& other) { return other.tensor.is_same(each.tensor); });
+      const auto buffers = std::stable_partition(all.begin(), all.end(), [&](const NamedTensor& each) {
+        return std::any_of(of_module.begin(), of_module.end(), [&](const NamedTensor& other) { return other.tensor.is_same(each.tensor); });
       });
+      for (auto buffer = buffers; buffer != all.end(); ++buffer) {
+        if (buffer->tensor.is_meta()) make_whole(*buffer, *more.initial);
+      }
+      all.erase(buffers, all.end());
     }
     if (!all.empty()) make_units(all, plan_buckets(computed(all), reducer.buckets, {.slices = comm_.size()}), more.initial);
     parallel_.reset(new DataParallel(DataParallel::AsTheyAre{}, comm_, model, reducer));  // whose constructor is private
@@ -158,6 +163,7 @@ class FullySharded::Impl final : public MemoryOwner {
   };
 
   static FullyShardedOptions checked(const Communicator& comm, FullyShardedOptions options) {
+    expect_same_on_all_ranks(comm, "the options of FullySharded", value_lines(options));
     options.validate();
     TW_EXPECTS(!options.one_copy_per_node || find_topology(comm).nodes == 1, "one_copy_per_node needs all ranks on one node");
     return options;
@@ -167,11 +173,13 @@ class FullySharded::Impl final : public MemoryOwner {
   void make_equal(const std::vector<NamedTensor>& tensors, const InitialValues* initial) const;
   void make_units(const std::vector<NamedTensor>& parameters, const BucketPlan& plan, const InitialValues* initial);
   void fill(const at::Tensor& place, const NamedTensor& parameter, const Piece& piece, const InitialValues* initial) const;
+  static void make_whole(const NamedTensor& buffer, const InitialValues& initial);
   void make_reduced();
   void make_pool();
   void begin_gathering(size_t unit);
   void end_gathering(size_t unit);
   void release(size_t unit);
+  void expect_unchanged(size_t unit) const;
   void use(std::span<const size_t> units);
   void wrote(size_t unit);
   void watch_slices(size_t unit, bool watched) const {
@@ -209,12 +217,16 @@ std::vector<TensorSpec> FullySharded::Impl::computed(const std::vector<NamedTens
   return specs;
 }
 
-// Those that have memory; the others are made equal.
+// Those that have memory; the others are made equal, if they can be.
 void FullySharded::Impl::make_equal(const std::vector<NamedTensor>& tensors, const InitialValues* initial) const {
   std::vector<NamedTensor> with_memory;
   for (const NamedTensor& each : tensors) {
-    if (!each.tensor.is_meta()) with_memory.push_back(each);
-    TW_EXPECTS(!each.tensor.is_meta() || initial != nullptr, each.name, " has no memory: give FullyShardedSetup::initial");
+    if (!each.tensor.is_meta()) {
+      with_memory.push_back(each);
+      continue;
+    }
+    TW_EXPECTS(initial != nullptr, each.name, " has no memory: give FullyShardedSetup::initial");
+    initial->fill(at::empty({0}), each.tensor, 0, each.name);  // where it throws, it does on all ranks
   }
   if (replicas_) synchronize(*replicas_, with_memory);
   synchronize(comm_, with_memory);
@@ -267,6 +279,13 @@ void FullySharded::Impl::make_units(const std::vector<NamedTensor>& parameters, 
     slices.push_back({parameters[i].name, slice_of(pieces[i])});
     shares_[pieces[i].unit].of_parameters.push_back(slices.back().tensor);
   }
+}
+
+// On each rank.
+void FullySharded::Impl::make_whole(const NamedTensor& buffer, const InitialValues& initial) {
+  const at::Tensor values = at::empty({buffer.tensor.numel()}, buffer.tensor.options().device(at::kCPU));
+  initial.fill(values, buffer.tensor, 0, buffer.name);
+  place_in_storage(buffer.tensor, values.storage(), 0, values.scalar_type());
 }
 
 void FullySharded::Impl::make_reduced() {
@@ -368,14 +387,19 @@ void FullySharded::Impl::release(size_t unit) {
   end_gathering(unit);
   order_.forget(unit);
   watch_slices(unit, false);
-  const std::string changed = units_[unit]->changed();
+  expect_unchanged(unit);
   units_[unit]->release();
   if (shares_[unit].pooled.defined()) pool_.push_back(std::exchange(shares_[unit].pooled, {}));
-  TW_EXPECTS(changed.empty(), "parameter ", changed, " was changed in place, which is lost: change its slices");
+}
+
+void FullySharded::Impl::expect_unchanged(size_t unit) const {
+  const std::string changed = units_[unit]->changed();
+  TW_EXPECTS(changed.empty(), "parameter ", changed, " was changed in place, which its slices do not know of: change these");
 }
 
 // The reducer is about to write where gradients of the pass before lie, to which the user may add those of this one.
 void FullySharded::Impl::begin_pass() {
+  for (size_t unit = 0; options_.one_copy_per_node && unit < units_.size(); ++unit) expect_unchanged(unit);
   for (size_t i = 0; i < slices.size(); ++i) {
     at::Tensor& gradient = slices[i].tensor.mutable_grad();
     if (gradient.is_same(reduced_[i])) gradient = gradient.clone();

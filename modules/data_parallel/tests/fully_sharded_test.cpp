@@ -260,12 +260,24 @@ TEST(FullySharded, NamesAParameterWhosePointerIsTaken) {
 }
 
 TEST(FullySharded, NamesAParameterThatWasChangedInPlace) {
-  Fixture f;
-  {
-    const at::NoGradGuard no_grad;
-    f.parameter("0.weight").mul_(2);
+  for (const tw::FullyShardedOptions& options : modes()) {
+    const auto net = kinds().front().make();
+    tw::FullySharded sharded(world(), *net, options);
+    {
+      const at::NoGradGuard no_grad;
+      net->named_parameters()["0.weight"].mul_(2);
+    }
+    const std::string error = error_of([&] { kinds().front().loss(*net, my_samples(0), 0).backward(); });
+    EXPECT_NE(error.find("0.weight was changed in place"), std::string::npos) << error;
   }
-  EXPECT_NE(error_of([&] { f.loss().backward(); }).find("0.weight was changed in place"), std::string::npos);
+}
+
+TEST(FullySharded, NamesRanksWhoseOptionsDiffer) {
+  if (world().size() == 1) return;
+  const auto net = kinds().front().make();
+  const int64_t unit_bytes = world().rank() == 1 ? 100 : 200;
+  const std::string error = error_of([&] { tw::FullySharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = unit_bytes}); });
+  EXPECT_NE(error.find("unit_bytes"), std::string::npos) << error;
 }
 
 TEST(FullySharded, RefusesSparseGradientsAndParametersThatComeLater) {
@@ -508,6 +520,14 @@ TEST(FullySharded, NamesWhatCannotBeBuiltInParts) {
               return weight;
             }).find("weight is filled by"),
             std::string::npos);
+  tw::InitialValues initial;
+  auto with_buffer = initial.record([] {
+    torch::nn::Sequential net(torch::nn::Linear(2, 2));
+    net->register_buffer("mask", torch::full({512, 256}, 3.0));
+    return net;
+  });
+  tw::FullySharded sharded(world(), *with_buffer, {.reduction = tw::Reduction::mean}, {.initial = &initial});
+  EXPECT_TRUE(with_buffer->named_buffers()["mask"].equal(torch::full({512, 256}, 3.0)));
   EXPECT_NE(error([] { return torch::randn({512, 256}).matmul(torch::randn({256, 256})); }).find("computed from other tensors"), std::string::npos);
   const at::Tensor lost = torch::empty({512, 256}, torch::device(torch::kMeta)).requires_grad_();
   EXPECT_NE(error_of([&] { tw::FullySharded(world(), {{"lost", lost}}, {.reduction = tw::Reduction::mean}); }).find("lost has no memory"),
