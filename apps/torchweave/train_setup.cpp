@@ -38,6 +38,7 @@
 #include <tw/pipeline/planned_model.hpp>
 
 #include "model_kinds.hpp"
+#include "rank_memory.hpp"
 
 namespace tw::tool {
 namespace {
@@ -363,7 +364,10 @@ void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& me
   const Batch batch = first_samples(*setup.train_set, rows_of_a_pass(config, ranks), setup.model.device());
   at::Tensor outputs;
   double first_loss = 0;
+  int64_t activation_bytes = 0;
+  const HeldMemory held;
   const auto on_loss = [&](const at::Tensor& given, const at::Tensor& loss) {
+    activation_bytes = std::max<int64_t>(held.now(), 0);
     outputs = given;
     first_loss = loss.item<double>();
     if (!std::isfinite(first_loss)) throw Error(concat("the loss of the first batch is ", first_loss));
@@ -375,10 +379,11 @@ void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& me
   int64_t parameter_bytes = 0;
   for (const NamedTensor& parameter : setup.model.parameters) parameter_bytes += static_cast<int64_t>(parameter.tensor.nbytes());
   const int64_t state_bytes = state_tensors(config.optimizer) * parameter_bytes;
+  const RankMemory kept = memory_of_rank(config.run.strategy, ranks, parameter_bytes, state_bytes);
   const bool checkpoints = config.run.checkpoint.every_epochs > 0 || config.run.checkpoint.every_steps > 0;
   const int64_t staging_bytes = checkpoints ? (parameter_bytes + state_bytes) / ranks : 0;
   const int64_t batch_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes()) * (2 + config.run.loader_workers);
-  const int64_t total = 2 * parameter_bytes + state_bytes + staging_bytes + batch_bytes;
+  const int64_t total = kept.together() + activation_bytes + staging_bytes + batch_bytes;
   const at::Tensor of_model = at::zeros({2}, at::kLong);  // elements, bytes
   auto* const sums = of_model.mutable_data_ptr<int64_t>();
   sums[0] = setup.model.trained_elements();
@@ -398,9 +403,9 @@ void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& me
       << batch.inputs.sizes().slice(1) << ", targets " << batch.targets.sizes().slice(1) << '\n'
       << "  model          " << sums[0] << " parameters; outputs " << outputs.sizes().slice(1) << ", first loss " << first_loss << '\n'
       << "  a step         " << batch_size << " " << setup.unit << " on each of " << ranks
-      << (parts != nullptr && parts->size() > 1 ? " groups of ranks\n" : " ranks\n") << "  a rank's memory, without activations: parameters "
-      << mib(parameter_bytes) << ", gradients " << mib(parameter_bytes) << ", optimizer " << mib(state_bytes) << ", checkpoint " << mib(staging_bytes)
-      << ", batches " << mib(batch_bytes) << "; together " << mib(total) << ", " << mib(total_of_all)
+      << (parts != nullptr && parts->size() > 1 ? " groups of ranks\n" : " ranks\n") << "  a rank's memory: parameters " << mib(kept.parameters)
+      << ", gradients " << mib(kept.gradients) << ", optimizer " << mib(kept.optimizer) << ", activations of a pass " << mib(activation_bytes)
+      << ", checkpoint " << mib(staging_bytes) << ", batches " << mib(batch_bytes) << "; together " << mib(total) << ", " << mib(total_of_all)
       << " on all ranks; available on this node: " << mib(available) << '\n';
   if (available > 0 && total_of_all > available) throw Error("all ranks together need more memory than this node has, if they all run here");
 }

@@ -16,6 +16,7 @@
 
 namespace tw {
 
+class DataParallel;
 class InitialValues;
 
 struct FullyShardedOptions {
