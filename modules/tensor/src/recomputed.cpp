@@ -16,12 +16,12 @@
 #include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/tensor/autocast.hpp>
 #include <tw/tensor/generator.hpp>
 #include <tw/tensor/recomputed.hpp>
 #include <tw/tensor/tensor_copies.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
-#include "autocast_modes.hpp"
 #include "recorded_graph.hpp"
 
 namespace tw::detail {
@@ -122,7 +122,7 @@ struct FirstRun {
   explicit FirstRun(Recomputation of) : call(std::move(of)), draws(generators_for(call.inputs)), versions(versions_of(call.inputs)) {}
 
   Recomputation call;
-  AutocastModes autocast;
+  AutocastState autocast = AutocastState::here();
   Draws draws;
   std::vector<uint32_t> versions;  // of the inputs
   std::vector<OutputKind> outputs;
@@ -140,7 +140,7 @@ std::vector<at::Tensor> second_run(const FirstRun& first) {
              "a parameter of a recomputed function was changed in place since");
   const c10::InferenceMode no_inference(false);
   const c10::AutoGradMode gradients(true);
-  const AutocastGuard autocast(first.autocast);
+  const AutocastScope autocast(first.autocast);
   const Draws::Again draws(first.draws);
   const KeptTensors buffers(first.call.buffers);
   std::vector<at::Tensor> outputs = first.call.run();
@@ -214,7 +214,7 @@ std::vector<at::Tensor> recompute_later(Recomputation again, const std::function
   const NodesMadeSince nodes;
   std::vector<at::Tensor> outputs;
   {
-    const AutocastGuard autocast(run->autocast);
+    const AutocastScope autocast(run->autocast);
     outputs = first();
   }
   edge_list roots = gradient_edges(outputs);

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// LibTorch's autocast, under which operators compute in a smaller type than the one that parameters have.
+#pragma once
+#include <c10/core/DeviceType.h>
+#include <c10/core/ScalarType.h>
+
+#include <array>
+
+namespace tw {
+
+/// What autocast does on a thread, on all kinds of devices. A value.
+class AutocastState {
+ public:
+  /// What is in force on this thread.
+  static AutocastState here();
+
+  /// The same but for devices of `kind`, where operators that LibTorch has for it compute in `type`. @throws ContractError where LibTorch knows no
+  /// autocast of `type` on such devices: operators would go on in float32 without a word.
+  AutocastState on(c10::DeviceType kind, c10::ScalarType type) const;
+  /// On no device. For backward passes: autograd computes in the types of the forward pass by itself.
+  AutocastState off() const;
+
+  /// On any device.
+  bool is_on() const noexcept;
+  bool operator==(const AutocastState&) const = default;
+
+ private:
+  friend class AutocastScope;
+  static constexpr size_t most_kinds = 16;  // of devices that LibTorch knows it for
+
+  void set() const;
+
+  std::array<bool, most_kinds> on_{};
+  std::array<c10::ScalarType, most_kinds> types_{};
+  bool keeps_casts_ = true;
+};
+
+/// Puts a state in force on this thread while it lives. At its beginning and its end casts of parameters that LibTorch keeps are forgotten, so that
+/// no change of a parameter is missed, nor a graph taken for that of another run; those of other threads go too, which costs them a cast each.
+class AutocastScope {
+ public:
+  explicit AutocastScope(const AutocastState& state);
+  ~AutocastScope();
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  AutocastState before_;
+};
+
+}  // namespace tw

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// LibTorch's autocast by scope.
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <tw/base/contract.hpp>
+#include <tw/tensor/autocast.hpp>
+
+namespace autocast_test {
+
+using tw::AutocastScope;
+using tw::AutocastState;
+
+AutocastState on_cpu(at::ScalarType type) { return AutocastState::here().on(at::kCPU, type); }
+
+TEST(Autocast, HoldsWithinItsScope) {
+  const at::Tensor x = torch::ones({2, 2});
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    {
+      const AutocastScope scope(on_cpu(type));
+      EXPECT_EQ(x.mm(x).scalar_type(), type);
+      EXPECT_TRUE(AutocastState::here().is_on());
+      {
+        const AutocastScope outside(AutocastState::here().off());
+        EXPECT_EQ(x.mm(x).scalar_type(), at::kFloat);
+      }
+      EXPECT_EQ(x.mm(x).scalar_type(), type);
+    }
+    EXPECT_EQ(x.mm(x).scalar_type(), at::kFloat);
+    EXPECT_FALSE(AutocastState::here().is_on());
+  }
+}
+
+TEST(Autocast, IsComparedAsAValue) {
+  const AutocastState none = AutocastState::here();
+  EXPECT_EQ(none, AutocastState::here());
+  EXPECT_NE(none, on_cpu(at::kBFloat16));
+  EXPECT_NE(on_cpu(at::kHalf), on_cpu(at::kBFloat16));
+}
+
+// A cast of a parameter is kept within a scope, and in no later one, nor by an outer one of LibTorch's own.
+TEST(Autocast, MissesNoChangeOfAParameter) {
+  const at::Tensor x = torch::ones({1, 1});
+  const at::Tensor w = torch::full({1, 1}, 2.0).requires_grad_();
+  const auto product = [&] {
+    const AutocastScope scope(on_cpu(at::kBFloat16));
+    return x.mm(w).item<double>();
+  };
+  at::autocast::increment_nesting();  // as LibTorch's own scopes do, which keep casts until the outermost ends
+  EXPECT_EQ(product(), 2);
+  w.detach().fill_(4);
+  EXPECT_EQ(product(), 4);
+  at::autocast::decrement_nesting();
+}
+
+// Whoever computes something twice in one scope, first without gradient, relies on it; see LibTorch's issue 158232.
+TEST(Autocast, GivesGradientsAfterAPassWithout) {
+  const at::Tensor x = torch::ones({1, 1});
+  const at::Tensor w = torch::ones({1, 1}).requires_grad_();
+  const AutocastScope scope(on_cpu(at::kBFloat16));
+  {
+    const torch::NoGradGuard no_grad;
+    (void)x.mm(w);
+  }
+  EXPECT_TRUE(x.mm(w).requires_grad());
+}
+
+TEST(Autocast, RefusesTypesAndDevicesThatItIsNotFor) {
+  const AutocastState here = AutocastState::here();
+  EXPECT_THROW((void)here.on(at::kCPU, at::kDouble), tw::ContractError);
+  EXPECT_THROW((void)here.on(at::kMeta, at::kBFloat16), tw::ContractError);
+  EXPECT_THROW((void)here.on(at::kPrivateUse1, at::kBFloat16), tw::ContractError);
+}
+
+}  // namespace autocast_test
