@@ -4,6 +4,7 @@
 #include <ATen/ops/full_like.h>
 
 #include <tw/comm/whole_tensors.hpp>
+#include <tw/tensor/autocast.hpp>
 
 namespace tw {
 
@@ -56,6 +57,7 @@ void TrainedModel::pass(const TrainingPass& pass) {
   const at::Tensor outputs = forward(pass.inputs);
   at::Tensor loss = pass.loss(outputs, pass.targets);
   if (pass.on_loss) pass.on_loss(outputs, loss);
+  const AutocastScope plain(AutocastState::here().off());
   loss.backward(at::full_like(loss, pass.weight));
 }
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <tw/base/concat.hpp>
+#include <tw/tensor/autocast.hpp>
 #include <tw/tensor/generator.hpp>
 
 #include "states.hpp"
@@ -121,6 +122,7 @@ std::unique_ptr<Stepper> BatchingStepper::found(const State& states, const State
   if (options_.batching == Batching::never) return refuse("Batching::never");
   if (options_.random) return refuse("they draw random numbers");
   if (!stack_.buffers().empty()) return refuse("they have buffers");
+  if (AutocastState::here().is_on()) return refuse("they compute under autocast");  // whose casts a program of operators does not make
   GeneratorGuard generator;
   generator.seed(0, 0);
   const int64_t first = stack_.range().begin;

@@ -12,6 +12,7 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/releasing_others.hpp>
+#include <tw/tensor/autocast.hpp>
 #include <tw/tensor/autograd_node.hpp>
 #include <tw/tensor/generator.hpp>
 
@@ -95,6 +96,12 @@ void LayerParallelOptions::validate() const {
 namespace {
 
 bool is_defined(const at::Tensor& tensor) { return tensor.defined(); }
+
+/// The iterations correct states by small differences, which a type that autocast chose for a layer before would round away.
+State of_ode(const State& state) {
+  if (!AutocastState::here().is_on()) return state;
+  return each(state, [](const at::Tensor& t) { return t.scalar_type() == at::kBFloat16 || t.scalar_type() == at::kHalf ? t.to(at::kFloat) : t; });
+}
 
 /// Gradients of the stacks, zero.
 std::vector<at::Tensor> zero_gradients(const LayerStack& stack) {
@@ -180,7 +187,7 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
     State state = comm_.rank() == here ? input : State{place_of(input)};
     for (Part& part : parts_) {
       if (part.ode) {
-        state = through(*part.ode, state, here, extras, classes);
+        state = through(*part.ode, of_ode(state), here, extras, classes);
         here = part.ode->last_rank();
       } else if (part.layer) {
         state = part.layer->forward(state, extras, 0);

@@ -111,7 +111,7 @@ const std::vector<at::Tensor>& LayerStack::parameters_of(const Rows& layers) con
 }
 
 bool LayerStack::Case::fits(bool is_training, double length, const State& states, const State& extras) const {
-  if (training != is_training || dt != length || tensors.size() != states.size() + extras.size()) return false;
+  if (training != is_training || dt != length || autocast != AutocastState::here() || tensors.size() != states.size() + extras.size()) return false;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const bool is_state = i < states.size();
     const at::Tensor& tensor = is_state ? states[i] : extras[i - states.size()];
@@ -127,7 +127,7 @@ constexpr size_t most_steppers = 64;  // shapes and lengths of steps, for inputs
 Stepper& LayerStack::stepper(const State& states, const State& extras, double dt) {
   const auto found = std::find_if(steppers_.begin(), steppers_.end(), [&](const auto& it) { return it.first.fits(training_, dt, states, extras); });
   if (found != steppers_.end()) return *found->second;
-  Case of{training_, dt, {}};
+  Case of{training_, dt, AutocastState::here(), {}};
   for (const at::Tensor& tensor : states) of.tensors.emplace_back(tensor.sizes().slice(1).vec(), tensor.scalar_type());
   for (const at::Tensor& tensor : extras) of.tensors.emplace_back(tensor.sizes().vec(), tensor.scalar_type());
   if (steppers_.size() == most_steppers) steppers_.erase(steppers_.begin());

@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 #include <tw/layer_parallel/block.hpp>
+#include <tw/tensor/autocast.hpp>
 #include <vector>
 
 #include "linearised.hpp"
@@ -57,6 +58,7 @@ class LayerStack {
   struct Case {
     bool training;
     double dt;
+    AutocastState autocast;
     std::vector<std::pair<std::vector<int64_t>, c10::ScalarType>> tensors;  // of state and extras, without the layers' dimension
 
     bool fits(bool training, double dt, const State& states, const State& extras) const;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/tensor/autocast.hpp>
 #include <tw/tensor/tensor_copies.hpp>
 
 #include "c_states.hpp"
@@ -183,6 +184,7 @@ State OdeBlock::forward(const State& input, const State& extras, const at::Tenso
     pass->training = stack_.is_training();
     pass->versions = versions();
     pass->tape.extras = extras;
+    pass->tape.autocast = AutocastState::here();
     if (plan_.levels() > 1 || backward_plan_.levels() > 1) pass->tape.c_states = exchange_c_states(comm_, plan_, solution, input);
   }
   if (comm_.rank() != last_rank()) return {};

@@ -19,6 +19,7 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/releasing_others.hpp>
+#include <tw/tensor/autocast.hpp>
 #include <tw/tensor/autograd_node.hpp>
 #include <tw/tensor/generator.hpp>
 #include <tw/tensor/tensor_spec.hpp>
@@ -281,6 +282,9 @@ Recurrent::Range Recurrent::block(int64_t steps) {
 
 RecurrentOutput Recurrent::forward(const at::Tensor& block, int64_t steps, const RecurrentStart& start) {
   const RecurrentOptions& o = impl_->options;
+  TW_EXPECTS(!AutocastState::here().is_on(),
+             "recurrent layers in parallel over time are not for autocast: their iterations would correct states by "
+             "differences that it rounds away. Compute in float32");
   const auto [begin, end] = this->block(steps);
   const Stopwatch watch;
   if (at::GradMode::is_enabled()) impl_->report.backward = Seconds(0);

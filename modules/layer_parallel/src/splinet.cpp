@@ -13,6 +13,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/whole_tensors.hpp>
 #include <tw/mpi/releasing_others.hpp>
+#include <tw/tensor/autocast.hpp>
 
 #include "layer_transfer.hpp"
 #include "spline_basis.hpp"
@@ -69,6 +70,7 @@ const SpliNet::Curve* SpliNet::curve_of(const std::string& name) const {
 }
 
 void SpliNet::fill_layers() const {
+  const AutocastScope plain(AutocastState::here().off());  // layers are parameters
   const c10::AutoGradMode no_gradients(false);
   for (const Curve& curve : curves_) {
     if (curve.stack.defined()) as_matrix(curve.stack.detach()).copy_(curve.basis.matmul(as_matrix(curve.controls)));
@@ -115,6 +117,7 @@ void SpliNet::pass(const TrainingPass& pass) {
     if (curve.stack.defined()) curve.stack.mutable_grad() = at::Tensor();
   }
   net_->pass(pass);
+  const AutocastScope plain(AutocastState::here().off());
   releasing_others(net_->comm(), [&] {
     const c10::AutoGradMode no_gradients(false);
     std::vector<at::Tensor> gradients;

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <tw/layer_parallel/propagator.hpp>
+#include <tw/tensor/autocast.hpp>
 #include <vector>
 
 #include "linearised.hpp"
@@ -21,6 +22,7 @@ struct Tape {
   std::vector<Record> records;
   Stored c_states;  ///< values at the C-points that this rank's steps begin at, for coarse steps
   State extras;
+  AutocastState autocast;  ///< under which the steps are made, again too
   bool recompute = false;  ///< keep where runs began, and nothing of their steps
   bool retain = true;      ///< the adjoint's last sweep leaves it as it is
 };

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tw/tensor/autocast.hpp>
 #include <tw/tensor/generator.hpp>
 #include <tw/tensor/tensor_copies.hpp>
 #include <utility>
@@ -71,7 +72,10 @@ std::vector<at::Tensor> StagePass::Segment::backward(std::vector<at::Tensor> cot
   }
   ends.clear();
   function = nullptr;
-  if (!used.empty()) torch::autograd::Engine::get_default_engine().execute(used, arriving, false, false, true);
+  if (!used.empty()) {
+    const AutocastScope plain(AutocastState::here().off());
+    torch::autograd::Engine::get_default_engine().execute(used, arriving, false, false, true);
+  }
   std::vector<at::Tensor> leaving(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (wants[i] != 0) leaving[i] = inputs[i].grad();

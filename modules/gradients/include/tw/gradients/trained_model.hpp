@@ -82,7 +82,7 @@ class TrainedModel {
   /// @param inputs [n, ...], n > 0
   virtual at::Tensor forward(const at::Tensor& inputs) = 0;
   /// Forward and backward pass: adds to `.grad()` of this rank's parameters. Collective over those that hold the model. As it stands here: forward()
-  /// and autograd.
+  /// and autograd, the latter outside autocast (AutocastState::off()) where pass() is called under it.
   virtual void pass(const TrainingPass& pass);
   /// Whether pass() is one backward pass of autograd, so that a reducer may take each gradient as it comes. Otherwise gradients are there when it
   /// returns.

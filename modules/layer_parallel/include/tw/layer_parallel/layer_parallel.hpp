@@ -80,6 +80,9 @@ class SerialNetwork : public torch::nn::Module {
 ///
 /// As a TrainedModel it lies along the axis `layer`; training passes are recorded by autograd.
 ///
+/// Under autocast states of ODE blocks stay float32, layers run one by one, and what a backward pass computes again is under that of its forward
+/// pass.
+///
 /// Passes are iterations: an approximation, exact when there are enough of them. The gradient is that of the last relaxation, whose own
 /// linearisation is exact. Ref: Gunther et al. 2020, SIMODS 2:1.
 class LayerParallel : public torch::nn::Module, public TrainedModel, public IteratedNetwork {

@@ -77,7 +77,7 @@ class Recurrent : public torch::nn::Module, public IteratedNetwork {
   /// Collective, and so is the backward pass of what it gives, on all ranks together. @param block this rank's steps [steps here, batch, input]
   /// @param steps of the whole sequence
   /// @return with a graph of autograd. The cotangent of `outputs` is each rank's own; of `hidden` and `cell`, which all have, that of the rank on
-  /// which the layer ends counts (of a reverse direction rank 0, else the last).
+  /// which the layer ends counts (of a reverse direction rank 0, else the last). @throws ContractError under autocast, for which it is not
   RecurrentOutput forward(const at::Tensor& block, int64_t steps, const RecurrentStart& start = {});
 
   /// Copies the parameters of a torch::nn::RNN, GRU or LSTM, by name. @throws ContractError for one that is missing or has another shape
