@@ -167,7 +167,7 @@ void ShardedOptimizer::make_pieces() {
   }
 }
 
-void ShardedOptimizer::step() { update(1); }
+void ShardedOptimizer::step(double loss_scale) { update(loss_scale); }
 
 bool ShardedOptimizer::step(LossScaler& scaler) {
   TW_EXPECTS(reducer_.options().check_finite, "step(scaler) needs ReducerOptions::check_finite");

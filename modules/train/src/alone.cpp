@@ -27,13 +27,15 @@ void Alone::say(Word word) {
   trouble_ = trouble_ || word == Word::trouble;
 }
 
-Outcome Alone::update() {
+Outcome Alone::update(double loss_scale) {
+  divide_gradients(model_.parameters, loss_scale);  // before ranks average them
   before_step();
-  const bool left_out = std::exchange(trouble_, false) || !gradients_finite();
-  if (left_out) said_[static_cast<size_t>(Word::trouble)] = 1;
-  if (!left_out) optimizer_.step();
+  const Outcome here = outcome_of(std::exchange(trouble_, false), gradients_finite(), false, loss_scale);
+  if (here.trouble) said_[static_cast<size_t>(Word::trouble)] = 1;
+  if (!here.left_out) optimizer_.step();
   Outcome outcome = after_step() ? hear() : Outcome{};
-  outcome.left_out = left_out;
+  outcome.left_out = here.left_out;
+  outcome.overflow = here.overflow;
   return outcome;
 }
 

@@ -14,7 +14,7 @@ class Alone : public Strategy {
   void zero_grad() override;
   void gather(const Share& share, const std::function<void(double weight)>& pass) override;
   void say(Word word) override;
-  Outcome update() override;
+  Outcome update(double loss_scale) override;
   Outcome meet() override;
   torch::optim::Optimizer& optimizer() override { return optimizer_; }
   /// Each rank's own.

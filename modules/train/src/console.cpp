@@ -98,6 +98,9 @@ void Console::on_end(State& state, const Summary& summary) {
                                  grouped(summary.global_batch), " ", unit_, " on ", summary.ranks, summary.ranks == 1 ? " rank" : " ranks", ", in ",
                                  format_duration(summary.train_time)));
   if (summary.skipped_steps > 0) line("left out       ", concat(summary.skipped_steps, " updates that were not finite"));
+  if (summary.overflowed_steps > 0) {
+    line("left out       ", concat(summary.overflowed_steps, " updates whose gradients overflowed, for which the loss scale was too large"));
+  }
   line("speed          ", concat(format_count(summary.samples_per_s), " ", unit_, "/s"));
   line("communication  ", concat(format_count(summary.bytes_per_step), "B a step and rank; ", percent(summary.exposed_comm_share),
                                  " of the step time was spent waiting for it, ", percent(summary.waited_for_data_share), " waiting for data"));

@@ -96,6 +96,7 @@ void MetricsLog::on_end(State& /*state*/, const Summary& summary) {
   json["epochs"] = summary.epochs;
   json["steps"] = summary.steps;
   json["skipped_steps"] = summary.skipped_steps;
+  json["overflowed_steps"] = summary.overflowed_steps;
   json["global_batch"] = summary.global_batch;
   json["parameters"] = summary.parameters;
   json["best"] = summary.best;

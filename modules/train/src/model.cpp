@@ -1,17 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/train/model.hpp>
 
+#include <torch/csrc/jit/passes/autocast.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/nn/module.h>
 #include <torch/script.h>
 
+#include <optional>
 #include <tw/base/error.hpp>
 #include <tw/state/module_state.hpp>
+#include <tw/tensor/autocast.hpp>
 #include <unordered_map>
 #include <utility>
 
 namespace tw::train {
 namespace {
+
+/// While it lives, scripts run operator by operator, and autocast does to these what it does to others. LibTorch writes casts of its own into scripts
+/// otherwise, by other rules, when it first runs them, and backward passes that know of none.
+class AsWritten {
+ public:
+  AsWritten() = default;
+  ~AsWritten() { torch::jit::setAutocastMode(casts_); }
+  AsWritten(const AsWritten&) = delete;
+  AsWritten& operator=(const AsWritten&) = delete;
+
+ private:
+  torch::jit::GraphOptimizerEnabledGuard optimizer_{false};
+  bool casts_ = torch::jit::setAutocastMode(false);
+};
 
 /// A module of a TorchScript file, which each rank has.
 class Script : public TrainedModel {
@@ -37,6 +55,8 @@ class Script : public TrainedModel {
   }
 
   at::Tensor forward(const at::Tensor& inputs) override {
+    std::optional<AsWritten> as_written;
+    if (AutocastState::here().is_on()) as_written.emplace();
     const c10::IValue output = module_.forward({inputs});
     if (!output.isTensor()) throw Error("the TorchScript model's forward must give one tensor, got " + output.tagKind());
     return output.toTensor();

@@ -63,6 +63,7 @@ void visit(Options& options, OptionVisitor& visitor) {
                 {.meaning = "that prepare batches", .unit = "threads", .may_differ = true});
   visitor.group("schedule", options.schedule);
   visitor.group("strategy", options.strategy);
+  visitor.group("precision", options.precision);
   visitor.group("checkpoint", options.checkpoint);
   visitor.group("early_stopping", options.early_stopping);
 }
@@ -78,6 +79,12 @@ std::vector<Problem> Options::contradictions() const {
     problems.push_back({"global_batch", concat("must be a multiple of accumulation = ", accumulation, ", got ", global_batch), concat(nearest)});
   }
   std::ranges::move(strategy.contradictions(), std::back_inserter(problems));
+  std::ranges::move(precision.contradictions(), std::back_inserter(problems));
+  const bool keeps_residuals = strategy.compression == CompressionKind::top_k || strategy.compression == CompressionKind::power_sgd;
+  if (precision.scales() && keeps_residuals) {
+    problems.push_back(
+        {"strategy.compression", "keeps what it leaves out of gradients, which is of no use when the loss scale has changed", "\"none\""});
+  }
   return problems;
 }
 

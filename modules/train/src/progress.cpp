@@ -47,6 +47,9 @@ void for_each_member(SomeProgress& progress, Visit visit) {
   visit("test", progress.test);
   visit("loss_sums", progress.loss_sums);
   visit("loss_samples", progress.loss_samples);
+  visit("loss_scales", progress.loss_scales);
+  visit("good_updates", progress.good_updates);
+  visit("overflows", progress.overflows);
   visit("arrival_order", progress.arrival_order);
   visit("empty_submodules", progress.empty_submodules);
 }

@@ -22,6 +22,9 @@ struct Progress {
   Figures test;                               ///< of the last evaluation
   std::vector<double> loss_sums;              ///< of this epoch's finite losses, one a rank
   std::vector<double> loss_samples;           ///< how many these are
+  std::vector<double> loss_scales;            ///< one a rank, as are the next two; none where losses are not scaled
+  std::vector<double> good_updates;           ///< since the scale changed
+  std::vector<double> overflows;              ///< updates that were left out because gradients overflowed
   std::vector<int64_t> arrival_order;         ///< of gradients, for buckets that give the same bits
   std::vector<std::string> empty_submodules;  ///< for export_for_libtorch()
 };

@@ -36,21 +36,15 @@ void Reduced::gather(const Share& share, const std::function<void(double weight)
   if (share.last && !share.one_backward) parallel_.join_backward();
 }
 
-Outcome Reduced::outcome() const {
-  const bool here = parallel_.notices(static_cast<int>(Word::trouble)) > 0 || !parallel_.gradients_finite();
-  const auto [trouble, stop] = of_all_parts(here, parallel_.notices(static_cast<int>(Word::stop)) > 0);
-  return {.left_out = trouble, .trouble = trouble, .stop = stop};
-}
-
 // What one part of a model must not do, the others must not either.
-std::pair<bool, bool> Reduced::of_all_parts(bool trouble, bool stop) const {
-  if (parts_ == nullptr) return {trouble, stop};
-  const at::Tensor flags = at::zeros({2}, at::TensorOptions().dtype(at::kInt));
+Outcome Reduced::outcome(double loss_scale) const {
+  const at::Tensor flags = at::zeros({3}, at::TensorOptions().dtype(at::kInt));
   auto* const values = flags.mutable_data_ptr<int32_t>();
-  values[0] = trouble ? 1 : 0;
-  values[1] = stop ? 1 : 0;
-  allreduce(*parts_, flags, ReduceOp::max);
-  return {values[0] != 0, values[1] != 0};
+  values[0] = parallel_.notices(static_cast<int>(Word::trouble)) > 0 ? 1 : 0;
+  values[1] = parallel_.gradients_finite() ? 0 : 1;
+  values[2] = parallel_.notices(static_cast<int>(Word::stop)) > 0 ? 1 : 0;
+  if (parts_ != nullptr) allreduce(*parts_, flags, ReduceOp::max);
+  return outcome_of(values[0] != 0, values[1] == 0, values[2] != 0, loss_scale);
 }
 
 ReducerOptions reducer_options(const StrategySetup& setup) {

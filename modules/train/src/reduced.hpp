@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <tw/data_parallel/data_parallel.hpp>
-#include <utility>
 
 #include "strategies.hpp"
 
@@ -19,13 +18,11 @@ class Reduced : public Strategy {
   int64_t payload_bytes() const override { return parallel_.reducer().payload_bytes(); }
 
  protected:
-  Outcome outcome() const;
+  Outcome outcome(double loss_scale) const;
   const Model& model() const noexcept { return model_; }
   DataParallel& parallel() noexcept { return parallel_; }
 
  private:
-  std::pair<bool, bool> of_all_parts(bool trouble, bool stop) const;
-
   const Communicator* parts_;
   const Model& model_;
   DataParallel parallel_;

@@ -8,6 +8,7 @@
 #include <tw/base/log.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/train/mixed_precision.hpp>
 
 #include "agreed_options.hpp"
 #include "data_identity.hpp"
@@ -29,8 +30,12 @@ Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Ob
       train_(train),
       test_(test),
       rows_of_train_(train.size()),
-      options_(agreed_options(ranks_.all, options, train, test, objective_)) {
+      options_(agreed_options(ranks_.all, options, train, test, objective_)),
+      scaling_(options_.precision) {
   expect_parameters(ranks_, model_);
+  const ComputeType compute = options_.precision.compute;
+  model_ = on_all_ranks(ranks_.all, "choosing what the model computes in", [&] { return under_autocast(std::move(model_), compute); });
+  objective_ = under_autocast(std::move(objective_), compute);
   progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * ranks_.data.size();
   progress_.seed = options_.seed;
   if (keeps_checkpoints()) {
@@ -63,12 +68,14 @@ Trainer::Run::~Run() {
 std::vector<NamedShard> Trainer::Run::shards() const {
   std::vector<NamedShard> all = shards_of(model_, *strategy_);
   all.push_back(as_shard(progress_));
+  if (const auto scaling = scaling_.shard()) all.push_back(*scaling);
   return all;
 }
 
 void Trainer::Run::apply(const std::vector<NamedShard>& shards) {
   strategy_->apply(shards);
   take_shard(progress_, shards);
+  scaling_.take_shard(shards);
 }
 
 void Trainer::Run::begin_after(int64_t epochs) {
@@ -121,6 +128,7 @@ void Trainer::Run::begin() {
     progress_.data = data;
     const auto mine = [this](const std::vector<double>& sums) { return share_of(sums, ranks_.data.rank(), ranks_.data.size()); };
     loss_ = {.sum = mine(progress_.loss_sums), .samples = mine(progress_.loss_samples)};
+    scaling_.restore(progress_, ranks_.data.rank(), ranks_.data.size());
     stop_out_of_patience();
   } else if (snapshots_) {
     snapshots_->remove_all();
@@ -144,6 +152,7 @@ Summary Trainer::Run::finish() {
                   .best = progress_.best,
                   .best_epoch = progress_.best_epoch,
                   .skipped_steps = progress_.skipped,
+                  .overflowed_steps = scaling_.most_overflows(ranks_.data),
                   .stopped_because = stopped_because_,
                   .diverged = diverged_,
                   .train_time = train_time_};

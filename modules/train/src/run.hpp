@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "best_model.hpp"
+#include "loss_scaling.hpp"
 #include "non_finite.hpp"
 #include "ranks.hpp"
 #include "rows_alone.hpp"
@@ -84,6 +85,7 @@ class Trainer::Run {
   BestModel best_{model_, objective_, options_};
   std::optional<DirectoryLock> lock_;
   std::optional<Snapshots> snapshots_;
+  LossScaling scaling_;
   Progress progress_;
   std::optional<Progress> earlier_;  // where the run to be resumed stands
   std::unique_ptr<Strategy> strategy_;

@@ -86,7 +86,7 @@ void Trainer::Run::stop_out_of_patience() {
 
 void Trainer::Run::save() {
   const auto begin = std::chrono::steady_clock::now();
-  snapshots_->save(progress_, loss_, *strategy_);
+  snapshots_->save(progress_, loss_, scaling_, *strategy_);
   span("checkpoint", begin);
 }
 

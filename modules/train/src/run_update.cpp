@@ -35,12 +35,14 @@ void Trainer::Run::update() {
   notify(&Hook::on_backward);
   progress_.consumed = loader_->consumed();
   const auto begin = std::chrono::steady_clock::now();
-  const Outcome outcome = strategy_->update();
+  const Outcome outcome = strategy_->update(scaling_.scale());
+  scaling_.update(outcome);
   span("update", begin);
   const bool finite = read_losses();
-  if (!finite && !outcome.left_out && !outcome.trouble) strategy_->say(Word::trouble);  // to be heard with the next one
+  const bool seems_cured = !outcome.left_out || outcome.overflow;
+  if (!finite && seems_cured && !outcome.trouble) strategy_->say(Word::trouble);  // to be heard with the next one
   if (outcome.left_out) {
-    suspect_.confirm();
+    if (!outcome.overflow) suspect_.confirm();
     buffers.put_back();  // whatever the reaction: ranks that meet rarely take checkpoints before it
   }
   state_->step = ++progress_.step;
@@ -81,7 +83,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
   const auto pass_over_batch = [&](double weight) {
     if (here == 0 && !strategy_->ranks_pass_in_step()) return pass_over_nothing(model_, on_loss);
     const Batch batch = here == 0 ? first_sample(train_, model_.device()) : state_->batch;
-    model_.trained->pass({batch.inputs, batch.targets, objective_.loss, weight, number, progress_.epoch, on_loss});
+    model_.trained->pass({batch.inputs, batch.targets, objective_.loss, weight * scaling_.scale(), number, progress_.epoch, on_loss});
   };
   in_device_memory([&] { strategy_->gather(share, pass_over_batch); },
                    [&] {

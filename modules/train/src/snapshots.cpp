@@ -76,13 +76,18 @@ Progress Snapshots::restore(int64_t step, Strategy& strategy) {
   return progress;
 }
 
-void Snapshots::save(Progress progress, const EpochLoss& loss, const Strategy& strategy) {
+void Snapshots::save(Progress progress, const EpochLoss& loss, const LossScaling& scaling, const Strategy& strategy) {
   const at::NoGradGuard no_grad;
   settle();
   progress.empty_submodules = model_.empty_submodules;
   progress.arrival_order = strategy.arrival_order();
   progress.loss_sums = on_every_rank(ranks_.data, loss.sum);
   progress.loss_samples = on_every_rank(ranks_.data, loss.samples);
+  if (const auto state = scaling.state()) {
+    progress.loss_scales = on_every_rank(ranks_.data, state->scale);
+    progress.good_updates = on_every_rank(ranks_.data, state->good_updates);
+    progress.overflows = on_every_rank(ranks_.data, state->overflows);
+  }
   // Running means differ between ranks, and rank 0's count. They alone are copied, so rank 0 goes on as if no checkpoint had been taken.
   synchronize(ranks_.data, model_.buffers);
   store_.save(progress.step, shards_of(model_, strategy), to_json(progress));

@@ -5,6 +5,7 @@
 #include <tw/train/model.hpp>
 #include <tw/train/options.hpp>
 
+#include "loss_scaling.hpp"
 #include "progress.hpp"
 #include "strategy.hpp"
 
@@ -26,7 +27,7 @@ class Snapshots {
   /// Takes the tensors of the checkpoint of `step`. Collective.
   Progress restore(int64_t step, Strategy& strategy);
   /// Collective. The tensors are copied now and written while training goes on.
-  void save(Progress progress, const EpochLoss& loss, const Strategy& strategy);
+  void save(Progress progress, const EpochLoss& loss, const LossScaling& scaling, const Strategy& strategy);
   /// To be called every step by all ranks: carries writing on. A checkpoint that cannot be written is reported, and training goes on.
   void poll();
   /// Until what is being written is, or was reported. Collective.

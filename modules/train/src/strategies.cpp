@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "strategies.hpp"
 
+#include <ATen/core/grad_mode.h>
+
 #include <iterator>
 
 namespace tw::train {
@@ -13,6 +15,14 @@ std::vector<NamedShard> parameter_shards(const Model& model) {
   std::vector<NamedShard> shards = model.trained->shards();
   std::erase_if(shards, [](const NamedShard& shard) { return shard.kind != ShardKind::parameter; });
   return shards;
+}
+
+void divide_gradients(const std::vector<NamedTensor>& parameters, double by) {
+  if (by == 1) return;
+  const at::NoGradGuard no_grad;
+  for (const NamedTensor& each : parameters) {
+    if (each.tensor.grad().defined()) each.tensor.mutable_grad().div_(by);
+  }
 }
 
 OptimizerState state_of(torch::optim::Optimizer& optimizer, const Model& model) {

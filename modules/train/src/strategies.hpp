@@ -19,6 +19,9 @@ void append(std::vector<NamedShard>& shards, std::vector<NamedShard> more);
 /// Of the model's shards, those of parameters.
 std::vector<NamedShard> parameter_shards(const Model& model);
 
+/// Of all parameters that have one, sparse ones too.
+void divide_gradients(const std::vector<NamedTensor>& parameters, double by);
+
 /// What `optimizer`, over the parameters of `model`, remembers.
 OptimizerState state_of(torch::optim::Optimizer& optimizer, const Model& model);
 

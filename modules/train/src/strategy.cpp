@@ -30,6 +30,11 @@ std::string names_of(const std::vector<std::string>& axes) {
 
 }  // namespace
 
+Outcome outcome_of(bool trouble, bool finite, bool stop, double loss_scale) {
+  const bool overflow = !trouble && !finite && loss_scale > 1;
+  return {.left_out = trouble || !finite, .overflow = overflow, .trouble = trouble || (!finite && !overflow), .stop = stop};
+}
+
 std::unique_ptr<Strategy> make_strategy(const StrategySetup& setup) {
   for (const Entry& entry : strategies) {
     if (entry.kind != setup.options.kind) continue;

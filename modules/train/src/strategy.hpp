@@ -30,10 +30,14 @@ enum class Word {
 /// What became of an update.
 struct Outcome {
   bool left_out = false;  ///< this rank made no update, because something was not finite
-  bool trouble = false;   ///< on some rank something was not finite; the same on all ranks, as are these
+  bool overflow = false;  ///< and that was nothing but its gradients, which a smaller loss scale may cure; where ranks meet, on all alike
+  bool trouble = false;   ///< on some rank something else was not finite; the same on all ranks, as are these
   bool stop = false;      ///< some rank asks for the end
   bool operator==(const Outcome&) const = default;
 };
+
+/// Of an update of which all ranks know the same. @param trouble some rank said so. @param finite all gradients are
+Outcome outcome_of(bool trouble, bool finite, bool stop, double loss_scale);
 
 /// A pass of an update on this rank.
 struct Share {
@@ -53,8 +57,9 @@ class Strategy {
   virtual void gather(const Share& share, const std::function<void(double weight)>& pass) = 0;
   /// To be heard with the outcome of this update or, where ranks meet rarely, of a later one.
   virtual void say(Word word) = 0;
-  /// Updates the parameters, unless something was not finite. Collective where ranks meet.
-  virtual Outcome update() = 0;
+  /// Updates the parameters, unless something was not finite. Collective where ranks meet. @param loss_scale by which the gradients are too large;
+  /// where it is more than 1, gradients that are not finite, of losses that are, have overflowed
+  virtual Outcome update(double loss_scale) = 0;
   /// Makes the ranks' parameters one, where they had drifted apart, and hears what was said. Collective.
   virtual Outcome meet() { return {}; }
 

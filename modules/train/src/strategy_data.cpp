@@ -26,9 +26,11 @@ class Data : public Reduced {
       : Reduced(setup, options), compressor_(options.compressor), optimizer_(setup.optimizer), state_(state_of(setup.optimizer, setup.model)) {}
 
   void zero_grad() override { optimizer_.zero_grad(); }
-  Outcome update() override {
-    const Outcome result = outcome();
-    if (!result.left_out) optimizer_.step();
+  Outcome update(double loss_scale) override {
+    const Outcome result = outcome(loss_scale);
+    if (result.left_out) return result;
+    divide_gradients(model().parameters, loss_scale);
+    optimizer_.step();
     return result;
   }
   torch::optim::Optimizer& optimizer() override { return optimizer_; }

@@ -29,14 +29,17 @@ class InSlices : public Strategy {
   void gather(const Share& share, const std::function<void(double weight)>& pass) override {
     pass(static_cast<double>(share.here) / static_cast<double>(share.samples));
     const DataParallel& parallel = sharded_.parallel();
-    outcome_.trouble |= parallel.notices(static_cast<int>(Word::trouble)) > 0 || !parallel.gradients_finite();
+    outcome_.trouble |= parallel.notices(static_cast<int>(Word::trouble)) > 0;
+    outcome_.overflow |= !sharded_.gradients_finite();
     outcome_.stop |= parallel.notices(static_cast<int>(Word::stop)) > 0;
   }
   void say(Word word) override { sharded_.parallel().give_notice(static_cast<int>(word)); }
-  Outcome update() override {
-    Outcome result = std::exchange(outcome_, {});
-    result.left_out = result.trouble;
-    if (!result.left_out) optimizer_->step();
+  Outcome update(double loss_scale) override {
+    const Outcome heard = std::exchange(outcome_, {});
+    const Outcome result = outcome_of(heard.trouble, !heard.overflow, heard.stop, loss_scale);
+    if (result.left_out) return result;
+    divide_gradients(sharded_.named_slices(), loss_scale);
+    optimizer_->step();
     return result;
   }
   torch::optim::Optimizer& optimizer() override { return *optimizer_; }
@@ -69,7 +72,7 @@ class InSlices : public Strategy {
   FullySharded sharded_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   OptimizerState state_;
-  Outcome outcome_;  // of this update's passes
+  Outcome outcome_;  // of this update's passes, whatever the loss scale
 };
 
 }  // namespace

@@ -17,12 +17,12 @@ class Sharded : public Reduced {
         state_(optimizer_.local(), optimizer_.optimized()) {}
 
   void zero_grad() override { optimizer_.zero_grad(); }
-  Outcome update() override {
-    const Outcome result = outcome();
+  Outcome update(double loss_scale) override {
+    const Outcome result = outcome(loss_scale);
     if (result.left_out) {
       optimizer_.skip();
     } else {
-      optimizer_.step();
+      optimizer_.step(loss_scale);
     }
     return result;
   }

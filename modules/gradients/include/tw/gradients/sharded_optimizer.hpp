@@ -60,9 +60,9 @@ class ShardedOptimizer {
   ShardedOptimizer(const ShardedOptimizer&) = delete;
   ShardedOptimizer& operator=(const ShardedOptimizer&) = delete;
 
-  /// Updates the parameters with what the last step of the reducer gave. Collective.
+  /// Updates the parameters with what the last step of the reducer gave, divided by `loss_scale`. Collective.
   /// @throws ContractError unless the reducer has done one step, no more and no less, since the last update.
-  void step();
+  void step(double loss_scale = 1);
   /// For a loss that was multiplied by scaler.scale(): leaves the update out when gradients overflowed, on all ranks alike, and tells the scaler.
   /// Collective. @return whether parameters were updated
   bool step(LossScaler& scaler);

@@ -50,7 +50,8 @@ class Hook {
   virtual void on_start_epoch(State& /*state*/) {}  ///< in mid-epoch too, after a resume
   virtual void on_sample(State& /*state*/) {}       ///< `batch` is there
   virtual void on_forward(State& /*state*/) {}      ///< `outputs` and `loss` are there; a pipeline has made its backward passes too
-  /// Gradients are complete, and not yet used: reduced, each rank's own, or out of sight, as the strategy has it.
+  /// Gradients are complete, and not yet used: reduced, each rank's own, or out of sight, as the strategy has it; those of scaled losses are still
+  /// as much too large (PrecisionOptions).
   virtual void on_backward(State& /*state*/) {}
   virtual void on_update(State& /*state*/) {}  ///< the optimizer has stepped
   virtual void on_end_epoch(State& /*state*/, const EpochReport& /*report*/) {}

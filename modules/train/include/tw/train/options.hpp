@@ -8,6 +8,7 @@
 #include <tw/data/distributed_sampler.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/train/learning_rate.hpp>
+#include <tw/train/precision.hpp>
 #include <tw/train/strategy_options.hpp>
 #include <vector>
 
@@ -57,6 +58,7 @@ struct Options {
   Uneven uneven = Uneven::exact;
   int64_t evaluate_every = 1;  ///< epochs
   StrategyOptions strategy = {};
+  PrecisionOptions precision = {};
   LearningRateOptions schedule = {};
   CheckpointPolicy checkpoint = {};
   EarlyStopping early_stopping = {};

@@ -55,6 +55,7 @@ struct Summary {
   double best = 0;                            ///< the best value of what early stopping watches
   int64_t best_epoch = 0;                     ///< 0: nothing was evaluated
   int64_t skipped_steps = 0;                  ///< left out because something was not finite
+  int64_t overflowed_steps = 0;               ///< left out because gradients of a scaled loss overflowed; of the rank that left out most
   std::string stopped_because;                ///< empty: all epochs were trained
   bool diverged = false;                      ///< numbers that are not finite ended it
   bool finished = true;                       ///< false: to be resumed
