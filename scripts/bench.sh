@@ -37,6 +37,7 @@ bench pipeline benchmarks/peers/compare_pipelining.sh "$PWD/$build"
 bench pipeline mpirun -n 1 "$build/bin/bench_plan"
 bench pipeline mpirun -n 2 "$build/bin/bench_predictions"
 bench pipeline mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_predictions" virtual
+bench precision mpirun -n 3 "$build/bin/bench_precision"
 bench recomputed mpirun -n 2 "$build/bin/bench_recomputed"
 bench search mpirun -n 2 "$build/bin/bench_search"
 bench search mpirun -n 8 --mca mpi_yield_when_idle 1 "$build/bin/bench_search" busy

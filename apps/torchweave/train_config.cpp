@@ -179,6 +179,13 @@ std::vector<Problem> contradictions(const TrainConfig& read) {
   if (in_parts && strategy.compression != train::CompressionKind::none) {
     found.push_back({"strategy.compression", "is not for a model whose layers are in parallel or in stages", "\"none\""});
   }
+  if (run.precision.compute != train::ComputeType::float32 && read.model.dtype != "float32") {
+    found.push_back({"precision.compute", concat("is for model.dtype = \"float32\", not \"", read.model.dtype, '"'), "\"float32\""});
+  }
+  if (run.precision.compute != train::ComputeType::float32 && (read.model.name == "gru" || read.model.name == "lstm")) {
+    found.push_back(
+        {"precision.compute", concat("is not for model.name = \"", read.model.name, "\", whose time steps are in parallel"), "\"float32\""});
+  }
   if (!images && (read.data.shift > 0 || read.data.flip)) {
     found.push_back({"data.shift", concat("and data.flip are for images, but data.kind is \"", read.data.kind, "\""), "0 and false"});
   }

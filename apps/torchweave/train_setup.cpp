@@ -355,7 +355,9 @@ TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData dat
   return setup;
 }
 
-void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& mesh, std::ostream& out) {
+void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std::ostream& out) {
+  setup.model = train::under_autocast(std::move(setup.model), config.run.precision.compute);
+  setup.objective = train::under_autocast(std::move(setup.objective), config.run.precision.compute);
   const int ranks = mesh["data"].size();
   for (const Dataset* dataset : {setup.train_set.get(), setup.test_set.get()}) {
     if (const auto* shards = dynamic_cast<const ShardedDataset*>(dataset)) shards->check_all();

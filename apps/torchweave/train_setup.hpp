@@ -5,6 +5,7 @@
 #include <memory>
 #include <tw/comm/mesh.hpp>
 #include <tw/data/dataset.hpp>
+#include <tw/train/mixed_precision.hpp>
 #include <tw/train/model.hpp>
 #include <tw/train/objective.hpp>
 #include <tw/train/trainer.hpp>
@@ -58,6 +59,6 @@ train::Trainer make_trainer(const TrainConfig& config, TrainSetup& setup, const 
 
 /// Reads all data, runs one batch of every part, and says on `out` what the run would need. Collective over the ranks that hold one model together.
 /// @throws Error for what would go wrong.
-void rehearse(const TrainConfig& config, const TrainSetup& setup, const Mesh& mesh, std::ostream& out);
+void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std::ostream& out);
 
 }  // namespace tw::tool

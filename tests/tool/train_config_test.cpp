@@ -73,6 +73,16 @@ const Refused refused[] = {
     {{"layer_parallel.levels=4294967297"},
      {"--set: layer_parallel.levels must be at most 2147483647, got 4294967297; the nearest that will do is 2147483647"}},
     {{"strategy.outer_momentum=1"}, {"--set: strategy.outer_momentum must be below 1, got 1; the nearest that will do is 0.99"}},
+    {{"precision.compute=bf16"}, {"--set: precision.compute is \"bf16\", which is unknown; the nearest is \"bfloat16\""}},
+    {{"precision.loss_scale=0"}, {"--set: precision.loss_scale must be positive, got 0; the nearest that will do is 1e-4"}},
+    {{"precision.scale_loss=true"}, {"--set: precision.scale_loss is for precision.compute = \"bfloat16\"; the nearest that will do is false"}},
+    {{"precision.compute=float16", "strategy.compression=top_k"},
+     {"--set: strategy.compression keeps what it leaves out of gradients, which is of no use when the loss scale has changed; the nearest that will "
+      "do is \"none\""}},
+    {{"precision.compute=bfloat16", "model.dtype=float64"},
+     {"--set: precision.compute is for model.dtype = \"float32\", not \"float64\"; the nearest that will do is \"float32\""}},
+    {{"precision.compute=float16", "model.name=lstm"},
+     {"--set: precision.compute is not for model.name = \"lstm\", whose time steps are in parallel; the nearest that will do is \"float32\""}},
     {{"optimizer.lr=nan"}, {"--set: optimizer.lr must be positive, got nan; the nearest that will do is 1e-4"}},
 };
 
@@ -117,6 +127,11 @@ const InVain in_vain[] = {
      {"--set: layer_parallel.levels has no effect with model.name = \"lenet\"; it is for \"residual\" or \"gru\" or \"lstm\""}},
     {{"model.name=gru", "layer_parallel.recompute=true"},
      {"--set: layer_parallel.recompute has no effect with model.name = \"gru\"; it is for \"residual\""}},
+    {{"precision.growth_interval=3"},
+     {"--set: precision.growth_interval has no effect with precision.compute = \"float32\"; it is for \"bfloat16\" or \"float16\""}},
+    {{"precision.scale_loss=true", "precision.compute=float16"},
+     {"--set: precision.scale_loss has no effect with precision.compute = \"float16\"; it is for \"bfloat16\""}},
+    {{"precision.scale_loss=true", "precision.growth_interval=3", "precision.compute=bfloat16"}, {}},
     {{"strategy.period=3"},
      {"--set: strategy.period has no effect with strategy.name = \"data\"; it is for \"local_sgd\" or \"diloco\" or \"parameter_server\""}},
     {{"strategy.period=3", "strategy.name=local_sgd"}, {}},  // whatever the algorithm, which has itself no effect
