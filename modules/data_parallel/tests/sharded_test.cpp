@@ -10,8 +10,12 @@
 #include <tw/data_parallel.hpp>
 #include <tw/state.hpp>
 
+#include "elementwise_optimizers.hpp"
+
 namespace sharded_test {
 
+using tw::testing::elementwise_optimizers;
+using tw::testing::make_optimizer;
 using tw::testing::place;
 using tw::testing::world;
 
@@ -22,16 +26,6 @@ torch::nn::Sequential make_net(c10::ScalarType dtype = torch::kDouble) {
   tw::testing::place_module(net);
   return net;
 }
-
-std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& name, const std::vector<at::Tensor>& parameters) {
-  using namespace torch::optim;
-  if (name == "SGD") return std::make_unique<SGD>(parameters, SGDOptions(0.05).momentum(0.9).nesterov(true).weight_decay(1e-3));
-  if (name == "Adam") return std::make_unique<Adam>(parameters, AdamOptions(1e-3).amsgrad(true));
-  if (name == "AdamW") return std::make_unique<AdamW>(parameters, AdamWOptions(1e-3).weight_decay(0.1));
-  if (name == "RMSprop") return std::make_unique<RMSprop>(parameters, RMSpropOptions(1e-3).momentum(0.5).centered(true));
-  return std::make_unique<Adagrad>(parameters, AdagradOptions(1e-2));
-}
-const std::vector<std::string> kinds{"SGD", "Adam", "AdamW", "RMSprop", "Adagrad"};
 
 struct Samples {
   at::Tensor inputs;
@@ -103,7 +97,7 @@ struct Sharded {
 };
 
 TEST(ShardedOptimizer, EqualsTheUnshardedOne) {
-  for (const std::string& kind : kinds) {
+  for (const std::string& kind : elementwise_optimizers) {
     for (const Mode& mode : modes()) {
       auto reference = make_net();
       const auto reference_optimizer = make_optimizer(kind, reference->parameters());
@@ -233,7 +227,7 @@ TEST(ShardedOptimizer, AnOverflowOnOneRankLeavesTheUpdateOutEverywhere) {
 TEST(ShardedOptimizer, SavesStateThatAnyOtherWayOfHoldingItCanLoad) {
   const auto directory = std::filesystem::path(std::getenv("TEST_TMPDIR") != nullptr ? std::getenv("TEST_TMPDIR") : "/tmp") /
                          tw::concat("sharded_state_", world().size());
-  for (const std::string& kind : kinds) {
+  for (const std::string& kind : elementwise_optimizers) {
     for (const Mode& saver_mode : modes()) {
       Sharded saver(kind, saver_mode);
       for (int64_t step = 0; step < 3; ++step) saver.step(step);

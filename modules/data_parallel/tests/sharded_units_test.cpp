@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What units a fully sharded model has, when they are gathered, and what is there beside them.
+#include <set>
+
+#include "message_of.hpp"
+#include "sharded_training.hpp"
+
+namespace sharded_units_test {
+
+using namespace tw::testing::sharded;
+using tw::testing::message_of;
+using tw::testing::world;
+
+// The forward and the backward pass of four units, in order: the last one of the first is the first one of the second.
+TEST(ShardedUnits, GathersEachUnitTwiceAStepAndAheadOncePassesAreKnown) {
+  for (const int ahead : {0, 1, 2}) {
+    torch::nn::Sequential net;
+    for (int i = 0; i < 4; ++i) net->push_back(torch::nn::Linear(torch::nn::LinearOptions(8, 8).bias(false)));
+    net->to(torch::kDouble);
+    tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1, .gather_ahead = ahead});
+    for (int step = 0; step < 3; ++step) {
+      const int64_t before = sharded.gatherings();
+      const int64_t late = sharded.late_gatherings();
+      net->forward(my_samples(step)).sum().backward();
+      // The weights of the first layer are not taken in the backward pass, which needs no gradient of the input; the one before the last is kept for
+      // it, and the second one if it is looked for early enough.
+      const bool known = step > 0;
+      const int64_t gathered = known && ahead == 2 ? 4 : 5;
+      EXPECT_EQ(sharded.gatherings() - before, gathered) << ahead << ' ' << step;
+      EXPECT_EQ(sharded.late_gatherings() - late, known && ahead > 0 ? 1 : gathered) << ahead << ' ' << step;
+    }
+  }
+}
+
+TEST(ShardedUnits, MakesUnitsOfSubmodules) {
+  auto net = layers();
+  net->to(torch::kDouble);
+  tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .units = {"3", "0"}});
+  std::vector<std::vector<std::string>> units;
+  for (const tw::Bucket& bucket : sharded.parallel().plan().buckets) {
+    auto& names = units.emplace_back();
+    for (const int64_t id : bucket.gradients) names.push_back(sharded.parallel().parameters()[static_cast<size_t>(id)].name);
+  }
+  const std::vector<std::vector<std::string>> expected{{"3.bias", "3.weight"}, {"0.bias", "0.weight"}, {"5.bias", "5.weight", "1.bias", "1.weight"}};
+  EXPECT_EQ(std::set(units.begin(), units.end()), std::set(expected.begin(), expected.end()));
+  net->forward(my_samples(0)).sum().backward();
+  const auto again = layers();
+  const std::string error = message_of([&] { tw::FullySharded(world(), *again, {.reduction = tw::Reduction::mean, .units = {"0", "7"}}); });
+  EXPECT_NE(error.find("there is no submodule 7"), std::string::npos) << error;
+}
+
+// Ranks that read their slices by themselves gather nothing anew; a rank that reads alone must not wait for others.
+TEST(ShardedUnits, SlicesMayBeReadOnOneRank) {
+  ShardedNet f;
+  f.loss().backward();
+  f.optimizer.step();
+  const at::NoGradGuard no_grad;
+  f.loss();
+  const int64_t before = f.sharded.gatherings();
+  if (world().rank() == 0) {
+    for (const at::Tensor& slice : f.sharded.slices()) slice.norm();
+  }
+  f.loss();
+  EXPECT_LE(f.sharded.gatherings() - before, 8);
+}
+
+TEST(ShardedUnits, GoesOnAfterAnExceptionInAPass) {
+  ShardedNet f;
+  const auto reference = plain().make();
+  torch::optim::SGD optimizer(reference->parameters(), 0.1);
+  for (int64_t step = 0; step < 4; ++step) {
+    optimizer.zero_grad();
+    plain().loss(*reference, all_samples(step), step).backward();
+    optimizer.step();
+    f.optimizer.zero_grad();
+    EXPECT_THROW(plain().loss(*f.net, torch::ones({2, 9}, torch::kDouble), step), c10::Error);
+    EXPECT_THROW(dynamic_cast<torch::nn::SequentialImpl&>(*f.net)[3]->as<torch::nn::Linear>()->forward(torch::ones({2, 9}, torch::kDouble)),
+                 c10::Error);
+    f.loss(step).backward();
+    f.optimizer.step();
+  }
+  expect_equal(*f.net, *reference, "after exceptions");
+}
+
+TEST(ShardedUnits, LeavesBuffersWhole) {
+  torch::nn::Sequential net(torch::nn::Linear(8, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 2));
+  tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1});
+  net->forward(my_samples(0).to(torch::kFloat)).sum().backward();
+  EXPECT_NE(net->named_buffers()["1.running_mean"].data_ptr(), nullptr);
+  for (const tw::NamedShard& shard : sharded.shards())
+    EXPECT_NE(shard.name.find("weight") == std::string::npos, shard.name.find("bias") == std::string::npos);
+}
+
+}  // namespace sharded_units_test
