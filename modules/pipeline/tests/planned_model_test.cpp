@@ -10,9 +10,10 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/agreement.hpp>
-#include <tw/models/gpt.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>
+
+#include "subjects.hpp"
 
 namespace tw::pipeline {
 namespace planned_model_test {
@@ -21,112 +22,13 @@ using at::Tensor;
 using Tensors = std::vector<Tensor>;
 
 using testing::world;
+using testing::subjects::chain;
+using testing::subjects::gpt;
+using testing::subjects::rows;
+using testing::subjects::Subject;
+using testing::subjects::width;
 
-constexpr int64_t rows = 10;  // of 4 micro-batches: 3, 3, 2 and 2; of 3 replicas: 1, 1 and 1 or none
-constexpr int micro_batches = 4;
-constexpr int64_t width = 6;
-
-/// A model, and what it is trained on.
-struct Subject {
-  std::string name;
-  std::shared_ptr<torch::nn::Module> module;
-  graph::Forward forward;
-  Tensors inputs;
-  Tensors targets;
-  LossOfMany loss;
-  bool splits_matter = false;  // for what it computes of a row, as a batch norm's do: the reference runs the same micro-batches
-};
-
-/// Any function of parameters.
-struct Parametric : torch::nn::Module {
-  Tensor& add(const std::string& name, at::IntArrayRef shape) { return register_parameter(name, torch::randn(shape, torch::kDouble) / 2); }
-};
-
-Tensor mean_square(const Tensors& y, const Tensors& t) { return torch::mse_loss(y[0], t[0]); }
-
-Subject of_matrices(const std::string& name, int matrices, const std::function<Tensors(const Tensors& w, const Tensors& x)>& forward) {
-  auto module = std::make_shared<Parametric>();
-  Tensors w;
-  for (int i = 0; i < matrices; ++i) w.push_back(module->add(concat("w", i), {width, width}));
-  return {name,
-          module,
-          [w, forward](const Tensors& x) { return forward(w, x); },
-          {torch::randn({rows, width}, torch::kDouble)},
-          {torch::randn({rows, width}, torch::kDouble)},
-          mean_square};
-}
-
-template <class Holder>
-Subject of_module(const std::string& name, Holder holder, const Tensor& x, const Tensor& target) {
-  holder->to(torch::kDouble);
-  return {name, holder.ptr(), [holder](const Tensors& in) mutable { return Tensors{holder->forward(in[0])}; }, {x}, {target}, mean_square};
-}
-
-Subject chain() {
-  return of_matrices("chain", 4, [](const Tensors& w, const Tensors& x) {
-    Tensor y = x[0];
-    for (const Tensor& each : w) y = y.matmul(each).tanh();
-    return Tensors{y};
-  });
-}
-Subject fork_and_join() {
-  return of_matrices("fork and join", 4, [](const Tensors& w, const Tensors& x) {
-    const Tensor a = x[0].matmul(w[0]).tanh();
-    const Tensor left = a.matmul(w[1]).sin();
-    const Tensor right = a.matmul(w[2]).relu();
-    return Tensors{(left * right + a).matmul(w[3])};
-  });
-}
-Subject shared_input() {
-  return of_matrices("shared input", 3, [](const Tensors& w, const Tensors& x) {
-    const Tensor a = x[0].matmul(w[0]).tanh() + x[0];
-    const Tensor b = a.matmul(w[1]).tanh() * x[0];
-    return Tensors{b.matmul(w[2]) + x[0]};
-  });
-}
-Subject shared_parameter() {
-  return of_matrices("shared parameter", 2, [](const Tensors& w, const Tensors& x) {
-    return Tensors{x[0].matmul(w[0]).tanh().matmul(w[1]).tanh().matmul(w[0].t()).sin().matmul(w[1])};
-  });
-}
-Subject one_operator() {
-  return of_matrices("one operator", 1, [](const Tensors& w, const Tensors& x) { return Tensors{x[0].matmul(w[0])}; });
-}
-Subject loss_inside() {  // a loss by row, of inputs and targets; two outputs
-  Subject made = of_matrices("loss inside", 2, [](const Tensors& w, const Tensors& x) {
-    const Tensor y = x[0].matmul(w[0]).tanh().matmul(w[1]);
-    return Tensors{(y - x[1]).square().mean(1), y};
-  });
-  made.inputs.push_back(torch::randn({rows, width}, torch::kDouble));
-  made.loss = [](const Tensors& y, const Tensors& /*t*/) { return y[0].mean(); };
-  return made;
-}
-Subject embedding() {
-  torch::nn::Sequential net(torch::nn::Embedding(7, width), torch::nn::Linear(width, 5), torch::nn::Tanh(), torch::nn::Flatten(),
-                            torch::nn::Linear(15, 4));
-  return of_module("embedding", net, torch::randint(7, {rows, 3}), torch::randn({rows, 4}, torch::kDouble));
-}
-Subject convolutional() {
-  torch::nn::Sequential net(torch::nn::Conv2d(2, 4, 3), torch::nn::BatchNorm2d(4), torch::nn::ReLU(), torch::nn::Conv2d(4, 3, 2),
-                            torch::nn::BatchNorm2d(3), torch::nn::Flatten(), torch::nn::Linear(27, 4));
-  Subject made = of_module("convolutional, batch norm", net, torch::randn({rows, 2, 6, 6}, torch::kDouble), torch::randn({rows, 4}, torch::kDouble));
-  made.splits_matter = true;
-  return made;
-}
-Subject dropout() {
-  torch::nn::Sequential net(torch::nn::Linear(width, 8), torch::nn::Dropout(0.3), torch::nn::Tanh(), torch::nn::Linear(8, 8), torch::nn::Dropout(0.5),
-                            torch::nn::Linear(8, 4));
-  return of_module("dropout", net, torch::randn({rows, width}, torch::kDouble), torch::randn({rows, 4}, torch::kDouble));
-}
-Subject gpt() {
-  Subject made = of_module("gpt", models::Gpt(models::GptOptions{.vocabulary = 7, .context = 5, .width = 8, .heads = 2, .blocks = 2}),
-                           torch::randint(7, {rows, 5}), torch::randint(7, {rows, 5}));
-  made.loss = [](const Tensors& y, const Tensors& t) { return torch::cross_entropy_loss(y[0].flatten(0, 1), t[0].flatten()); };
-  return made;
-}
-
-const std::vector<Subject (*)()> subjects{chain,     fork_and_join, shared_input,  shared_parameter, one_operator,
-                                          embedding, loss_inside,   convolutional, dropout,          gpt};
+constexpr int micro_batches = 4;  // of 3, 3, 2 and 2 rows; of 3 replicas: 1, 1 and 1 or none
 
 /// On every rank alike, where tensors of this run lie.
 Subject made(Subject (*subject)()) {
@@ -242,7 +144,7 @@ bool cut(ModelPlan& plan, const std::vector<int>& replicas, ScheduleKind schedul
 
 TEST(PlannedModel, equalsOneProcess) {
   const bool is_short = !testing::device().is_cpu();  // whose simulation is slow
-  for (const auto subject : subjects) {
+  for (const auto subject : testing::subjects::all) {
     const Subject example = made(subject);
     const ModelPlan base = plan_together(world(), *example.module, example.forward, example.inputs, {.devices = world().size()});
     for (const int accumulation : is_short ? std::vector<int>{2} : std::vector<int>{1, 2}) {
@@ -281,7 +183,7 @@ TEST(PlannedModel, equalsOneProcess) {
 }
 
 TEST(PlannedModel, evaluatesAsTheModule) {
-  for (const auto subject : subjects) {
+  for (const auto subject : testing::subjects::all) {
     const Subject example = made(subject);
     ModelPlan plan = plan_together(world(), *example.module, example.forward, example.inputs, {.devices = world().size()});
     EXPECT_TRUE(example.module->is_training());
