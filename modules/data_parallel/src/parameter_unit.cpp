@@ -4,6 +4,7 @@
 #include <c10/core/StorageImpl.h>
 
 #include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
 
 namespace tw {
 
@@ -18,7 +19,6 @@ ParameterUnit::ParameterUnit(MemoryOwner* owner, size_t index, std::vector<Named
       versions_(parameters_.size()) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     place_in_storage(parameters_[i].tensor, storage_, offsets[i], options_.dtype().toScalarType());
-    watch(parameters_[i].tensor);
   }
   release();
 }
@@ -28,15 +28,17 @@ ParameterUnit::~ParameterUnit() {
   empty(concat("parameter ", parameters_.front().name, " was sharded, and what gathered it is gone"));
 }
 
-void ParameterUnit::fill(const at::Tensor& memory) {
+void ParameterUnit::fill(const at::Tensor& memory, bool watched) {
   memory_ = memory;
   c10::StorageImpl* storage = storage_.unsafeGetStorageImpl();
   storage->clear_data_ptr_access_error_msg_();
   storage->set_data_ptr_noswap(watched_pointer(memory.data_ptr(), watched_, {}, options_.device()));
   for (size_t i = 0; i < parameters_.size(); ++i) versions_[i] = version_of(i);
+  watch_parameters(watched);
 }
 
 at::Tensor ParameterUnit::release() {
+  watch_parameters(true);
   empty(concat("the values of parameter ", parameters_.front().name,
                " and its neighbours are on all ranks in slices: they are here while an operator of LibTorch takes them, and not for pointers"));
   return std::exchange(memory_, {});
@@ -49,11 +51,15 @@ void ParameterUnit::empty(const std::string& why) {
   storage->release_data_and_set_meta_custom_data_ptr_error_msg_(why);
 }
 
-std::string ParameterUnit::changed() const {
+void ParameterUnit::expect_unchanged() const {
   for (size_t i = 0; memory_.defined() && i < parameters_.size(); ++i) {
-    if (version_of(i) != versions_[i]) return parameters_[i].name;
+    TW_EXPECTS(version_of(i) == versions_[i], "parameter ", parameters_[i].name,
+               " was changed in place, which its slices do not know of: change these");
   }
-  return {};
+}
+
+void ParameterUnit::watch_parameters(bool watched) const {
+  for (const NamedTensor& parameter : parameters_) watch(parameter.tensor, watched);
 }
 
 int64_t ParameterUnit::version_of(size_t parameter) const { return static_cast<int64_t>(parameters_[parameter].tensor._version()); }

@@ -27,14 +27,15 @@ class ParameterUnit {
   const at::TensorOptions& options() const noexcept { return options_; }
   int64_t bytes() const noexcept { return numel_ * static_cast<int64_t>(options_.dtype().itemsize()); }
 
-  /// Its values lie in `memory`, shape [numel()], from now on.
-  void fill(const at::Tensor& memory);
+  /// Its values lie in `memory`, shape [numel()], from now on. @param watched whether operators that take parameters are still heard of
+  void fill(const at::Tensor& memory, bool watched = true);
   /// Undefined while it is released.
   const at::Tensor& memory() const noexcept { return memory_; }
   /// @return the memory, which is free now
   at::Tensor release();
-  /// Which parameter was changed in place since fill(), by its name; empty: none.
-  std::string changed() const;
+  /// @throws ContractError naming a parameter that was changed in place since fill().
+  void expect_unchanged() const;
+  void watch_parameters(bool watched) const;
 
  private:
   /// Who takes the storage gets an error that says `why`.

@@ -2,6 +2,7 @@
 #include "unit_order.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tw {
 namespace {
@@ -10,6 +11,20 @@ bool contains(std::span<const size_t> units, size_t unit) { return std::find(uni
 
 }  // namespace
 
+std::vector<bool> kept_units(const std::vector<int64_t>& bytes, size_t ahead, int64_t keep_bytes) {
+  if (bytes.size() <= 1 + std::max<size_t>(ahead, 1)) return std::vector<bool>(bytes.size(), true);
+  std::vector<size_t> units(bytes.size());
+  std::iota(units.begin(), units.end(), size_t{0});
+  std::stable_sort(units.begin(), units.end(), [&](size_t a, size_t b) { return bytes[a] < bytes[b]; });
+  std::vector<bool> kept(bytes.size());
+  for (const size_t unit : units) {
+    if (bytes[unit] > keep_bytes) break;
+    keep_bytes -= bytes[unit];
+    kept[unit] = true;
+  }
+  return kept;
+}
+
 UnitOrder::Moves UnitOrder::use(std::span<const size_t> units) {
   for (const size_t unit : units) advance(unit);
   Moves moves;
@@ -17,7 +32,7 @@ UnitOrder::Moves UnitOrder::use(std::span<const size_t> units) {
   moves.ahead.assign(soon.begin(), soon.begin() + static_cast<std::ptrdiff_t>(std::min(ahead_, soon.size())));
   const auto stays = [&](size_t unit) { return contains(units, unit) || contains(soon, unit); };
   for (size_t unit = 0; unit < has_.size(); ++unit) {
-    if (has_[unit] && !stays(unit)) moves.release.push_back(unit);
+    if (has_[unit] && !kept_[unit] && !stays(unit)) moves.release.push_back(unit);
   }
   for (const size_t unit : units) {
     if (!has_[unit] && !contains(moves.gather, unit)) moves.gather.push_back(unit);
@@ -35,9 +50,9 @@ std::vector<size_t> UnitOrder::end_pass() {
   position_ = 0;
   std::vector<size_t> all;
   for (size_t unit = 0; unit < has_.size(); ++unit) {
-    if (has_[unit]) all.push_back(unit);
+    if (has_[unit] && !kept_[unit]) all.push_back(unit);
   }
-  std::fill(has_.begin(), has_.end(), false);
+  for (const size_t unit : all) has_[unit] = false;
   return all;
 }
 
@@ -57,7 +72,9 @@ std::vector<size_t> UnitOrder::next() const {
   if (lost) return current_.size() < 2 ? std::vector<size_t>{} : std::vector<size_t>{current_[current_.size() - 2]};
   std::vector<size_t> units;
   for (size_t i = position_; i < learnt_.size() && units.size() < std::max<size_t>(ahead_, 1); ++i) {
-    if (learnt_[i] != current_.back() && !contains(units, learnt_[i])) units.push_back(learnt_[i]);
+    const size_t unit = learnt_[i];
+    const bool is_kept = kept_[unit] && has_[unit];
+    if (!is_kept && unit != current_.back() && !contains(units, unit)) units.push_back(unit);
   }
   return units;
 }

@@ -106,12 +106,14 @@ inline std::vector<FullyShardedOptions> modes() {
   for (const int64_t unit_bytes : {1, 700, 1 << 20}) {
     for (const int ahead : {0, 2}) all.push_back({.reduction = Reduction::mean, .unit_bytes = unit_bytes, .gather_ahead = ahead});
   }
+  all.push_back({.reduction = Reduction::mean, .unit_bytes = 1, .keep_bytes = 700});
   if (find_topology(world()).nodes == 1) all.push_back({.reduction = Reduction::mean, .unit_bytes = 700, .one_copy_per_node = true});
   return all;
 }
 
 inline std::string text_of(const FullyShardedOptions& options) {
-  return concat("units of ", options.unit_bytes, ", ahead ", options.gather_ahead, options.one_copy_per_node ? ", one copy" : "");
+  return concat("units of ", options.unit_bytes, ", ahead ", options.gather_ahead, ", kept ", options.keep_bytes,
+                options.one_copy_per_node ? ", one copy" : "");
 }
 
 /// Random numbers of a rank's pass.

@@ -11,7 +11,8 @@ using tw::UnitOrder;
 
 /// Carries out moves, and looks whether they can be.
 struct Memory {
-  explicit Memory(size_t units, size_t ahead) : order(units, ahead) {}
+  explicit Memory(size_t units, size_t ahead, std::vector<bool> keeps = {})
+      : kept(keeps.empty() ? std::vector<bool>(units) : std::move(keeps)), order(kept, ahead) {}
 
   void use(const std::vector<size_t>& units) {
     const UnitOrder::Moves moves = order.use(units);
@@ -26,10 +27,11 @@ struct Memory {
   }
   void end_pass() {
     const std::vector<size_t> all = order.end_pass();
-    EXPECT_EQ(std::set<size_t>(all.begin(), all.end()), gathered);
-    gathered.clear();
+    for (const size_t unit : all) EXPECT_EQ(gathered.erase(unit), 1U) << "released what was not gathered";
+    for (const size_t unit : gathered) EXPECT_TRUE(kept[unit]);
   }
 
+  std::vector<bool> kept;
   UnitOrder order;
   std::set<size_t> gathered;
   size_t gatherings = 0, late = 0, most = 0;
@@ -73,6 +75,33 @@ TEST(UnitOrder, ComesBackToItsWay) {
   pass({0, 1, 2, 3, 4});
   EXPECT_EQ(pass({0, 1, 2, 3, 4}), 1U);
   EXPECT_EQ(pass({0, 2, 3, 4}), 2U) << "one was left out: the next one comes late, and no other";
+}
+
+TEST(UnitOrder, KeepsUnitsUntilTheyAreForgotten) {
+  Memory memory(4, 1, {false, true, false, false});
+  const auto pass = [&] {
+    for (const size_t unit : {0, 1, 2, 3, 2, 1, 0}) memory.use({unit});
+    memory.end_pass();
+  };
+  pass();
+  const size_t first = memory.gatherings;
+  pass();
+  EXPECT_EQ(memory.gathered, std::set<size_t>{1});
+  const size_t second = memory.gatherings - first;
+  memory.order.forget(1);
+  memory.gathered.erase(1);
+  pass();
+  EXPECT_EQ(memory.gatherings - first - second, second + 1);
+}
+
+TEST(UnitOrder, KeepsTheSmallestUnits) {
+  using Kept = std::vector<bool>;
+  EXPECT_EQ(tw::kept_units({10, 3, 7, 3}, 0, 0), (Kept{false, false, false, false}));
+  EXPECT_EQ(tw::kept_units({10, 3, 7, 3}, 0, 6), (Kept{false, true, false, true}));
+  EXPECT_EQ(tw::kept_units({10, 3, 7, 3}, 0, 12), (Kept{false, true, false, true}));
+  EXPECT_EQ(tw::kept_units({10, 3, 7, 3}, 0, 23), (Kept{true, true, true, true}));
+  EXPECT_EQ(tw::kept_units({10, 7}, 0, 0), (Kept{true, true})) << "both are in memory anyway";
+  EXPECT_EQ(tw::kept_units({10, 7, 3}, 2, 0), (Kept{true, true, true})) << "as many as are gathered at a time";
 }
 
 }  // namespace unit_order_test

@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "bucket_buffers.hpp"
@@ -23,6 +24,18 @@ namespace tw {
 namespace {
 
 constexpr size_t most_under_way = 2;  // released buckets that travel, while another one is filled
+
+// Whole numbers are equal if the mean of their squares is the square of their mean. With 20 bits each, the sums of 2^13 ranks are exact.
+constexpr uint64_t half_of_mark = (1U << 20U) - 1;
+std::array<double, 4> to_sum(uint64_t mark) {
+  const auto low = static_cast<double>(mark & half_of_mark);
+  const auto high = static_cast<double>((mark >> 20U) & half_of_mark);
+  return {low, low * low, high, high * high};
+}
+bool are_equal(double sum, double sum_of_squares, double ranks) {
+  const double mean = sum / ranks;
+  return mean == std::floor(mean) && mean * mean * ranks == sum_of_squares;
+}
 
 }  // namespace
 
@@ -253,14 +266,16 @@ void Reducer::agree_on_finite() {
 }
 
 Work Reducer::begin_exchange() {
-  *static_cast<Status*>(status_.mutable_data_ptr()) = {
-      static_cast<double>(samples_), static_cast<double>(std::count(marks_.begin(), marks_.end(), Mark::unused)), std::exchange(my_notices_, {})};
+  *static_cast<Status*>(status_.mutable_data_ptr()) = {static_cast<double>(samples_),
+                                                       static_cast<double>(std::count(marks_.begin(), marks_.end(), Mark::unused)),
+                                                       std::exchange(my_notices_, {}), to_sum(std::exchange(my_mark_, 0))};
   return iallreduce(comm_, status_, ReduceOp::sum);
 }
 
 Reducer::Status Reducer::end_exchange() {
   const Status status = *static_cast<const Status*>(status_.const_data_ptr());
   notices_ = status.notices;
+  marks_agree_ = are_equal(status.mark[0], status.mark[1], comm_.size()) && are_equal(status.mark[2], status.mark[3], comm_.size());
   return status;
 }
 

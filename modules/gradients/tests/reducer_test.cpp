@@ -90,6 +90,25 @@ TEST(Reducer, CarriesNoticesWithTheStep) {
   }
 }
 
+// One rank's mark differs by little, by much, or not at all.
+TEST(Reducer, ComparesMarks) {
+  constexpr uint64_t mark = 0x123456789abcdef0;
+  tw::Reducer reducer(world(), {{"w", {3}, at::kFloat}}, {.reduction = tw::Reduction::mean});
+  for (const uint64_t difference : {0UL, 1UL, 1UL << 19U, 1UL << 20U, 1UL << 39U, 0UL}) {
+    for (int other = 0; other < world().size(); ++other) {
+      reducer.begin();
+      reducer.give_mark(world().rank() == other ? mark ^ difference : mark);
+      reducer.mark_ready(0, torch::ones({3}));
+      reducer.wait();
+      EXPECT_EQ(reducer.marks_agree(), difference == 0 || world().size() == 1) << difference << ' ' << other;
+    }
+  }
+  reducer.begin();
+  reducer.mark_ready(0, torch::ones({3}));
+  reducer.wait();
+  EXPECT_TRUE(reducer.marks_agree()) << "marks of the step before";
+}
+
 TEST(Reducer, SeesWhatIsNotFinite) {
   const int last = world().size() - 1;
   for (const auto reduction : {tw::Reduction::sum, tw::Reduction::mean, tw::Reduction::sample_weighted}) {

@@ -81,6 +81,7 @@ std::unique_ptr<Strategy> make_fully_sharded(const StrategySetup& setup) {
   return std::make_unique<InSlices>(setup, FullyShardedOptions{.reduction = Reduction::sum,
                                                                .unit_bytes = setup.options.unit_bytes,
                                                                .gather_ahead = setup.options.gather_ahead,
+                                                               .keep_bytes = setup.options.keep_bytes,
                                                                .one_copy_per_node = setup.options.one_copy_per_node,
                                                                .check_finite = true});
 }

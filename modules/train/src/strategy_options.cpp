@@ -39,6 +39,8 @@ void visit(StrategyOptions& options, OptionVisitor& visitor) {
                 {.meaning = "of parameters that are gathered and released together", .unit = "bytes", .where = {fully_sharded}});
   visitor.field("gather_ahead", options.gather_ahead, count_from(0),
                 {.meaning = "units that are gathered before they are taken", .where = {fully_sharded}});
+  visitor.field("keep_bytes", options.keep_bytes, {.least = 0},
+                {.meaning = "of units that stay gathered from one update to the next", .unit = "bytes", .where = {fully_sharded}});
   visitor.field("period", options.period, count_from(1),
                 {.meaning = "between two averages or exchanges; ranks meet at the end of each epoch, too",
                  .unit = "steps",

@@ -28,6 +28,9 @@ struct FullyShardedOptions {
   std::vector<std::string> units = {};
   /// Units to gather before they are taken, in the order of the pass before. 0 on one node, where copying is work for the cores that compute.
   int gather_ahead = 0;
+  /// Units that stay gathered until their slices change, the smallest ones: so many bytes of them, which are gathered once a step. A model whose
+  /// units are all in memory anyway, one or two, is kept.
+  int64_t keep_bytes = 0;
   /// One copy of the parameters for all ranks of a node, in shared memory, which is all the time there: n/P a rank where all ranks are on one node,
   /// as they must be, and nothing is gathered.
   bool one_copy_per_node = false;

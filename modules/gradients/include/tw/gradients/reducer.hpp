@@ -41,8 +41,8 @@ struct ReducerOptions {
   /// Who has the reduced gradients. Unless all have them, half as much is communicated, and a ShardedOptimizer has to use them.
   Sharding sharding = Sharding::none;
   /// Of sharded gradients, keep only this rank's share beyond wait() (ZeRO 2): a bucket's memory lives from its first gradient to the end of its
-  /// reduction, which begins at once, whatever `overlap` says; three have memory at a time, unless gradients of more arrive together. Otherwise buckets
-  /// stay (ZeRO 1).
+  /// reduction, which begins at once, whatever `overlap` says; three have memory at a time, unless gradients of more arrive together. Otherwise
+  /// buckets stay (ZeRO 1).
   bool release = false;
   /// The order in which gradients become ready, all that are not sparse. Empty: found in the first step, on rank 0, when there is overlap and more
   /// than one bucket; buckets are then made anew. Give Reducer::arrival_order() of an earlier run to have the bits of that run.
@@ -96,6 +96,9 @@ class Reducer {
   /// A word to all ranks that travels with the step and costs nothing: counted by notices() after wait(). @param kind 0 or 1; the caller gives them
   /// their meaning. Before wait(); forgotten with the next one.
   void give_notice(int kind);
+  /// This rank's mark of the step, which travels likewise: whether all gave the same is marks_agree() after wait(). The last one given counts; 0
+  /// where none was.
+  void give_mark(uint64_t mark) noexcept { my_mark_ = mark; }
 
   /// Ends the step: every gradient must have been marked. Collective. Afterwards gradient(id), or shard(bucket), hold the reduced gradients.
   void wait();
@@ -120,6 +123,8 @@ class Reducer {
   bool used(int64_t id) const;
   /// After wait(): how many ranks gave notice `kind` in this step.
   int64_t notices(int kind) const;
+  /// After wait(): whether all ranks gave the same mark, but for chances of 2^-40.
+  bool marks_agree() const noexcept { return marks_agree_; }
   /// After wait(): whether all reduced gradients are finite; the same on all ranks. Needs ReducerOptions::check_finite.
   bool finite() const noexcept { return finite_; }
   /// Steps that wait() has ended.
@@ -140,6 +145,7 @@ class Reducer {
     double samples = 0;  ///< of all ranks
     double unused = 0;   ///< gradients that some rank did not have
     std::array<double, 2> notices{};
+    std::array<double, 4> mark{};  ///< of its two halves, the sum and the sum of squares
   };
 
   /// How far a bucket has come in this step.
@@ -195,6 +201,8 @@ class Reducer {
   std::vector<at::Tensor> sums_;   // and all ranks'
   std::array<double, 2> my_notices_{};
   std::array<double, 2> notices_{};
+  uint64_t my_mark_ = 0;
+  bool marks_agree_ = true;
   bool finite_ = true;
   int64_t steps_ = 0;
   Seconds exposed_time_{0};

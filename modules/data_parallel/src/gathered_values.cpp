@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/base/random.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/comm/shared_tensor.hpp>
+#include <tw/gradients/reducer.hpp>
+
+#include "unit_order.hpp"
+#include "unit_values.hpp"
+
+namespace tw {
+namespace {
+
+// Of a kept unit: below it, operators that take a parameter are not heard of, whose cost would show, and changes in place are found by comparing.
+constexpr int64_t small = 256 << 10;
+
+class Gathered final : public UnitValues {
+ public:
+  Gathered(const Communicator& comm, const ParameterSlices& slices, Reducer& reducer, const FullyShardedOptions& options)
+      : comm_(comm), slices_(slices), reducer_(reducer), options_(options), kept_(kept_units()), order_(kept_, ahead()), state_(slices.units()) {
+    make_memory();
+  }
+
+  void use(std::span<const size_t> units) override {
+    for (const size_t unit : units) {
+      if (order_.has(unit) && state_[unit].written) release(unit);
+    }
+    const UnitOrder::Moves moves = order_.use(units);
+    for (const size_t unit : moves.release) release(unit);
+    for (const size_t unit : moves.gather) begin_gathering(unit);
+    figures_.late += static_cast<int64_t>(moves.gather.size());
+    for (const size_t unit : moves.ahead) begin_gathering(unit);
+    for (const size_t unit : units) end_gathering(unit);
+  }
+
+  // Slices are watched while their unit is gathered, until the first one is written.
+  void write(size_t unit, std::span<const size_t> used) override {
+    if (std::find(used.begin(), used.end(), unit) == used.end()) {
+      if (order_.has(unit)) release(unit);
+      return;
+    }
+    state_[unit].written = true;
+    slices_.watch_slices(unit, false);
+    slices_.unit(unit).watch_parameters(true);
+  }
+  void written() override {
+    for (size_t unit = 0; unit < state_.size(); ++unit) {
+      state_[unit].written = true;
+      if (order_.has(unit)) release(unit);
+    }
+  }
+
+  void begin_pass() override {
+    for (size_t unit = 0; unit < state_.size(); ++unit) {
+      if (kept_[unit]) expect_unchanged(unit);
+    }
+  }
+  void end_pass() override {
+    expect_one_way();
+    for (const size_t unit : order_.end_pass()) release(unit);
+  }
+
+ private:
+  struct State {
+    bool written = false;  // a slice, since the unit was gathered
+    at::Tensor pooled;     // where the whole unit lies; undefined: nowhere, or in memory of its own
+    at::Tensor arriving;   // the same, while it is gathered
+    Work gathering;
+  };
+
+  size_t ahead() const { return static_cast<size_t>(options_.gather_ahead); }
+  int64_t bytes_of(size_t unit) const { return slices_.unit(unit).bytes(); }
+  std::vector<bool> kept_units() const;
+  void make_memory();
+  at::Tensor memory_for(size_t unit);
+  void begin_gathering(size_t unit);
+  void end_gathering(size_t unit);
+  void release(size_t unit);
+  void expect_unchanged(size_t unit) const;
+  void expect_one_way();
+  bool is_quiet(size_t unit) const { return kept_[unit] && bytes_of(unit) <= small; }
+
+  const Communicator& comm_;
+  const ParameterSlices& slices_;
+  Reducer& reducer_;
+  const FullyShardedOptions& options_;
+  std::vector<bool> kept_;  // by unit
+  UnitOrder order_;
+  std::vector<State> state_;         // by unit
+  std::vector<at::Tensor> pool_;     // free memory, each as large as the largest unit that is not kept
+  std::vector<at::Tensor> of_kept_;  // by unit, memory of those that are
+  std::vector<size_t> way_;          // units that this pass gathered, in order
+  uint64_t way_hash_ = 0;
+};
+
+std::vector<bool> Gathered::kept_units() const {
+  std::vector<int64_t> bytes;
+  for (size_t unit = 0; unit < slices_.units(); ++unit) bytes.push_back(bytes_of(unit));
+  return tw::kept_units(bytes, ahead(), options_.keep_bytes);
+}
+
+void Gathered::make_memory() {
+  const at::TensorOptions bytes = slices_.unit(0).options().dtype(at::kByte);
+  constexpr int64_t alignment = 64;
+  int64_t largest = 0;
+  int64_t together = 0;
+  std::vector<int64_t> offsets;
+  for (size_t unit = 0; unit < slices_.units(); ++unit) {
+    offsets.push_back(together);
+    if (kept_[unit]) {
+      together += (bytes_of(unit) + alignment - 1) / alignment * alignment;
+    } else {
+      largest = std::max(largest, bytes_of(unit));
+    }
+  }
+  const at::Tensor of_kept = together > 0 ? shared_tensor(comm_, {together}, bytes) : at::empty({0}, bytes);
+  for (size_t unit = 0; unit < slices_.units(); ++unit) {
+    of_kept_.push_back(kept_[unit] ? of_kept.narrow(0, offsets[unit], bytes_of(unit)) : at::Tensor());
+  }
+  const auto pooled = static_cast<size_t>(std::count(kept_.begin(), kept_.end(), false));
+  for (size_t i = 0; i < std::min(pooled, 1 + std::max<size_t>(ahead(), 1)); ++i) pool_.push_back(shared_tensor(comm_, {largest}, bytes));
+}
+
+at::Tensor Gathered::memory_for(size_t unit) {
+  const ParameterUnit& of = slices_.unit(unit);
+  const c10::ScalarType dtype = of.options().dtype().toScalarType();
+  if (kept_[unit]) return of_kept_[unit].view(dtype);
+  if (pool_.empty()) return at::empty({of.numel()}, of.options());  // an operator takes more units at once than stay otherwise
+  const at::Tensor& memory = state_[unit].pooled = pool_.back();
+  pool_.pop_back();
+  return memory.narrow(0, 0, of.bytes()).view(dtype);
+}
+
+void Gathered::begin_gathering(size_t unit) {
+  State& state = state_[unit];
+  state.arriving = memory_for(unit);
+  state.written = false;
+  slices_.watch_slices(unit, true);
+  at::Tensor mine = slices_.share(unit);
+  if (mine.scalar_type() != state.arriving.scalar_type()) {
+    const at::Tensor converted = state.arriving.narrow(0, comm_.rank() * mine.numel(), mine.numel());
+    mine = converted.copy_(mine);
+  }
+  state.gathering = iallgather(comm_, mine, state.arriving);
+  figures_.payload_bytes += static_cast<int64_t>(mine.nbytes());
+  ++figures_.gatherings;
+  way_.push_back(unit);
+  way_hash_ = derived_seed(way_hash_, unit + 1);
+  reducer_.give_mark(way_hash_);
+}
+
+void Gathered::end_gathering(size_t unit) {
+  State& state = state_[unit];
+  if (!state.arriving.defined()) return;
+  const Stopwatch watch;
+  state.gathering.wait();
+  figures_.exposed += watch.elapsed();
+  slices_.unit(unit).fill(std::exchange(state.arriving, {}), !is_quiet(unit));
+}
+
+void Gathered::release(size_t unit) {
+  end_gathering(unit);
+  order_.forget(unit);
+  slices_.watch_slices(unit, false);
+  expect_unchanged(unit);
+  slices_.unit(unit).release();
+  if (state_[unit].pooled.defined()) pool_.push_back(std::exchange(state_[unit].pooled, {}));
+}
+
+// Whatever was changed lies in some rank's share, which still has what was gathered.
+void Gathered::expect_unchanged(size_t unit) const {
+  const ParameterUnit& of = slices_.unit(unit);
+  of.expect_unchanged();
+  if (!is_quiet(unit) || state_[unit].written || !of.memory().defined()) return;
+  const at::Tensor& mine = slices_.share(unit);
+  const at::Tensor gathered = of.memory().narrow(0, comm_.rank() * mine.numel(), mine.numel());
+  const bool same = mine.to(gathered.scalar_type()).view(at::kByte).equal(gathered.view(at::kByte));  // bits, for what is not a number equals nothing
+  TW_EXPECTS(same, "parameter ", of.parameters().front().name, " or a neighbour was changed in place, which its slices do not know of: change these");
+}
+
+// Units of one size that met others would be wrong without a word.
+void Gathered::expect_one_way() {
+  const std::vector<size_t> way = std::exchange(way_, {});
+  way_hash_ = 0;
+  if (reducer_.marks_agree()) return;
+  std::string text;
+  for (const size_t unit : way) text += concat(text.empty() ? "" : ", ", slices_.unit(unit).parameters().front().name);
+  std::string all;
+  const std::vector<std::string> ways = allgather_strings(comm_, text);
+  for (size_t rank = 0; rank < ways.size(); ++rank) all += concat("\n  rank ", rank, ": ", ways[rank]);
+  TW_EXPECTS(false, "the ranks' passes took parameters in different orders, so that they got each other's; units, by their first parameter:", all);
+}
+
+}  // namespace
+
+std::unique_ptr<UnitValues> gathered_values(const Communicator& comm, const ParameterSlices& slices, Reducer& reducer,
+                                            const FullyShardedOptions& options) {
+  return std::make_unique<Gathered>(comm, slices, reducer, options);
+}
+
+}  // namespace tw

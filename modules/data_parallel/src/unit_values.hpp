@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <tw/base/clock.hpp>
+#include <tw/mpi/communicator.hpp>
+
+#include "parameter_slices.hpp"
+
+namespace tw {
+
+class Reducer;
+
+/// Where units have their values while operators take their parameters.
+class UnitValues {
+ public:
+  struct Figures {
+    Seconds exposed{0};
+    int64_t payload_bytes = 0;
+    int64_t gatherings = 0;
+    int64_t late = 0;  ///< of them, begun when the unit was taken
+  };
+
+  virtual ~UnitValues() = default;
+  /// An operator is about to take parameters of `units`. All ranks alike.
+  virtual void use(std::span<const size_t> units) = 0;
+  /// An operator is about to write a slice of `unit`, and takes parameters of `used`.
+  virtual void write(size_t unit, std::span<const size_t> used) = 0;
+  /// All slices were written.
+  virtual void written() = 0;
+  /// A backward pass begins to accumulate gradients; it has ended.
+  virtual void begin_pass() = 0;
+  virtual void end_pass() = 0;
+  const Figures& figures() const noexcept { return figures_; }
+
+ protected:
+  Figures figures_;
+};
+
+/// Each unit is gathered from the ranks' slices. Collective; all is borrowed. @param reducer carries the way that this rank's pass takes
+std::unique_ptr<UnitValues> gathered_values(const Communicator& comm, const ParameterSlices& slices, Reducer& reducer,
+                                            const FullyShardedOptions& options);
+
+/// All ranks read the node's one copy. Collective.
+std::unique_ptr<UnitValues> one_copy_values(const Communicator& comm, const ParameterSlices& slices);
+
+}  // namespace tw
