@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The share of targets that a propagator reaches on the black-box optimisation benchmark: of 24 functions, three instances each, and 11 targets from
+// 1e2 to 1e-8 above the minimum. Medians of seeds.
+// Run: accept_bbob PROPAGATOR EVALUATIONS_BY_DIMENSION [SEEDS] [IN_FLIGHT] [DIMENSIONS ...] [--functions]
+#include "bbob.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <deque>
+#include <memory>
+#include <string>
+#include <tw/evolution/automatic.hpp>
+#include <tw/evolution/breeding.hpp>
+#include <tw/evolution/cma_es.hpp>
+#include <tw/evolution/nelder_mead.hpp>
+#include <tw/evolution/population.hpp>
+#include <vector>
+
+namespace {
+
+using namespace tw::search;
+
+constexpr int functions = 24;
+constexpr int instances = 3;
+constexpr int targets = 11;
+
+std::unique_ptr<Propagator> make(const std::string& name, const Space& space, int64_t evaluations, uint64_t seed) {
+  if (name == "cma_es") return std::make_unique<CmaEs>(space, CmaOptions{}, seed);
+  if (name == "nelder_mead") return std::make_unique<NelderMead>(space, NelderMeadOptions{}, seed);
+  if (name == "random") return std::make_unique<Breeder>(space, uniform_child());
+  if (name == "genetic") return std::make_unique<Breeder>(space, genetic_within(evaluations));
+  return automatic(space, evaluations, seed, 0, 1);
+}
+
+/// The best that `in_flight` trials at a time come to, above the minimum.
+double precision(const std::string& name, const tw::testing::BbobFunction& function, size_t dimensions, int64_t evaluations, size_t in_flight,
+                 uint64_t seed) {
+  std::vector<Parameter> parameters;
+  for (size_t d = 0; d < dimensions; ++d) parameters.push_back(real("x" + std::to_string(d), -5, 5));
+  const Space space(parameters);
+  const auto propagator = make(name, space, evaluations, seed);
+  Population population;
+  std::deque<Individual> running;
+  for (int64_t trial = 0; trial < evaluations || !running.empty(); ++trial) {
+    if (trial < evaluations) {
+      tw::CounterRng random(seed, static_cast<uint64_t>(trial));
+      Proposal proposal = propagator->ask(population, random);
+      const double loss = function.value(proposal.values);
+      running.push_back({.trial = trial, .values = std::move(proposal.values), .loss = loss, .state = TrialState::complete, .tag = proposal.tag});
+      if (running.size() < in_flight && trial + 1 < evaluations) continue;
+    }
+    population.add(running.front());
+    propagator->tell(running.front());
+    running.pop_front();
+  }
+  return population.best()->loss - function.minimum;
+}
+
+int reached(double precision) {
+  int count = 0;
+  for (int k = 0; k < targets; ++k) count += precision <= std::pow(10, 2 - k) ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const bool details = std::erase(words, "--functions") > 0;
+  if (words.size() < 2) {
+    std::fprintf(stderr, "usage: accept_bbob PROPAGATOR EVALUATIONS_BY_DIMENSION [SEEDS] [IN_FLIGHT] [DIMENSIONS ...] [--functions]\n");
+    return 2;
+  }
+  const int64_t by_dimension = std::stoll(words[1]);
+  const int seeds = words.size() > 2 ? std::stoi(words[2]) : 3;
+  const size_t in_flight = words.size() > 3 ? std::stoul(words[3]) : 1;
+  std::vector<size_t> all_dimensions;
+  for (size_t i = 4; i < words.size(); ++i) all_dimensions.push_back(std::stoul(words[i]));
+  if (all_dimensions.empty()) all_dimensions = {2, 5, 10};
+  for (const size_t dimensions : all_dimensions) {
+    std::vector<double> shares;
+    std::array<double, functions> by_function{};
+    for (int seed = 0; seed < seeds; ++seed) {
+      double sum = 0;
+      for (int number = 1; number <= functions; ++number) {
+        for (int instance = 1; instance <= instances; ++instance) {
+          const auto function = tw::testing::bbob_function(number, dimensions, static_cast<uint64_t>(instance));
+          const auto stream = static_cast<uint64_t>(1000 * seed + instance);
+          const double share = reached(precision(words[0], function, dimensions, by_dimension * static_cast<int64_t>(dimensions), in_flight,
+                                                 tw::derived_seed(stream, static_cast<uint64_t>(number)))) /
+                               static_cast<double>(targets);
+          sum += share;
+          by_function[static_cast<size_t>(number - 1)] += share / (instances * seeds);
+        }
+      }
+      shares.push_back(sum / (functions * instances));
+    }
+    std::sort(shares.begin(), shares.end());
+    std::printf("%s, %ld evaluations a dimension, %zu dimensions, %zu in flight: %.3f (%.3f to %.3f)\n", words[0].c_str(),
+                static_cast<long>(by_dimension), dimensions, in_flight, shares[shares.size() / 2], shares.front(), shares.back());
+    for (int i = 0; details && i < functions; ++i) {
+      std::printf("  f%-2d %.3f%s", i + 1, by_function[static_cast<size_t>(i)], i % 6 == 5 ? "\n" : "");
+    }
+    std::fflush(stdout);
+  }
+}
