@@ -88,6 +88,7 @@ class FullySharded::Impl final : public MemoryOwner {
                                       .groups = groups};
     TW_EXPECTS(!parameters.empty(), "there is no parameter that requires a gradient");
     make_equal(all, more.initial);
+    expect_memory_of_their_own(all);
     const Arrangement arrangement{.slices = comm_.size(), .groups = groups};
     slices_.add(parameters, plan_buckets(computed(parameters), reducer.buckets, arrangement), more.initial);
     // Buffers stay whole. Of a list nobody says what is one.
@@ -191,6 +192,8 @@ void FullySharded::Impl::before_operator(std::span<const Taken> taken) {
   c10::SmallVector<size_t, 4> used;
   for (const Taken& each : taken) {
     if (each.memory->owner != this || slices_.is_slice(each.memory)) continue;
+    TW_EXPECTS(!each.written, "an operator would change parameter ", slices_.unit(each.memory->index).name_at(each.offset),
+               " in place, which its slices would not know of: change these");
     if (std::find(used.begin(), used.end(), each.memory->index) == used.end()) used.push_back(each.memory->index);
   }
   if (!used.empty()) values_->use({used.data(), used.size()});
@@ -203,6 +206,7 @@ void FullySharded::Impl::before_operator(std::span<const Taken> taken) {
 // The reducer is about to write where gradients of the pass before lie, to which the user may add those of this one.
 void FullySharded::Impl::begin_pass() {
   values_->begin_pass();
+  for (size_t unit = 0; unit < slices_.units(); ++unit) slices_.unit(unit).expect_in_place();
   for (size_t i = 0; i < reduced_.size(); ++i) {
     at::Tensor& gradient = trained_slices()[i].tensor.mutable_grad();
     if (gradient.is_same(reduced_[i])) gradient = gradient.clone();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module_tensors.hpp"
 
+#include <ATen/MemoryOverlap.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <tw/base/concat.hpp>
+#include <map>
+#include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
@@ -25,6 +27,21 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
 std::vector<NamedTensor> trained(std::vector<NamedTensor> tensors) {
   std::erase_if(tensors, [](const NamedTensor& tensor) { return !tensor.tensor.requires_grad(); });
   return without_aliases(std::move(tensors));
+}
+
+void expect_memory_of_their_own(const std::vector<NamedTensor>& tensors) {
+  std::map<const c10::StorageImpl*, std::vector<const NamedTensor*>> by_storage;
+  for (const NamedTensor& each : tensors) {
+    if (each.tensor.is_meta() || !each.tensor.has_storage()) continue;
+    std::vector<const NamedTensor*>& others = by_storage[each.tensor.storage().unsafeGetStorageImpl()];
+    for (const NamedTensor* other : others) {
+      if (!each.tensor.requires_grad() && !other->tensor.requires_grad()) continue;  // nobody changes them
+      const at::MemOverlapStatus overlap = at::get_overlap_status(each.tensor, other->tensor);
+      TW_EXPECTS(overlap != at::MemOverlapStatus::Full && overlap != at::MemOverlapStatus::Partial, other->name, " and ", each.name,
+                 " are two tensors in the same memory, of which each would have slices of its own: make them one tensor");
+    }
+    others.push_back(&each);
+  }
 }
 
 c10::Device device_of(const Communicator& comm, const std::string& user, const std::vector<NamedTensor>& tensors) {

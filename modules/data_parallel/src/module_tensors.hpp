@@ -16,6 +16,9 @@ std::vector<NamedTensor> tensors_of(const NamedParameters& parameters);
 /// Those of `tensors` that require a gradient, each once.
 std::vector<NamedTensor> trained(std::vector<NamedTensor> tensors);
 
+/// @throws ContractError naming two of `tensors`, of which one at least is trained, that lie in the same memory
+void expect_memory_of_their_own(const std::vector<NamedTensor>& tensors);
+
 /// The one device that this rank's lie on; the CPU where there are none. Collective. @param user for messages
 /// @throws ContractError on every rank, naming two that lie apart on one, or one that is neither dense on the CPU nor on an accelerator.
 c10::Device device_of(const Communicator& comm, const std::string& user, const std::vector<NamedTensor>& tensors);

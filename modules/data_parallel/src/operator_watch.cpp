@@ -25,9 +25,13 @@ struct Context {
 
 void end_of_pointer(void* context) { delete static_cast<Context*>(context); }
 
+const at::DataPtr& pointer_of(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
+}
+
 WatchedMemory* memory_of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->key_set().has(watched_key)) return nullptr;
-  const at::DataPtr& data = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
+  const at::DataPtr& data = pointer_of(tensor);
   if (data.get_deleter() != &end_of_pointer) return nullptr;
   WatchedMemory* memory = static_cast<Context*>(data.get_context())->memory.get();
   return memory->owner == nullptr ? nullptr : memory;
@@ -55,7 +59,7 @@ class Arguments {
     }
   }
   void take(const at::Tensor& tensor) {
-    if (WatchedMemory* memory = memory_of(tensor)) taken_.push_back({memory, written_});
+    if (WatchedMemory* memory = memory_of(tensor)) taken_.push_back({memory, tensor.storage_offset(), written_});
   }
 
   c10::SmallVector<Taken, 4> taken_;
@@ -98,6 +102,8 @@ void watch(const at::Tensor& tensor, bool watched) {
   replace(tensor, tensor.unsafeGetTensorImpl()->unsafe_storage(), watched ? before.add(watched_key) : before.remove(watched_key), tensor.dtype(),
           tensor.storage_offset(), tensor.strides());
 }
+
+bool has_watched_memory(const at::Tensor& tensor) { return tensor.has_storage() && pointer_of(tensor).get_deleter() == &end_of_pointer; }
 
 void place_in_storage(const at::Tensor& tensor, const c10::Storage& storage, int64_t offset, c10::ScalarType dtype) {
   const at::Tensor example = at::empty({0}, at::device(storage.device()).dtype(dtype));

@@ -15,6 +15,7 @@ struct WatchedMemory;
 /// What an operator is about to take.
 struct Taken {
   WatchedMemory* memory;
+  int64_t offset;  ///< of its first element there
   bool written;
 };
 
@@ -36,6 +37,8 @@ at::DataPtr watched_pointer(void* data, std::shared_ptr<WatchedMemory> memory, s
 
 /// Whether operators that take `tensor`, whose storage has such a pointer, are heard of from now on.
 void watch(const at::Tensor& tensor, bool watched = true);
+/// Whether the storage of `tensor` has such a pointer, heard of or not, and even if its owner is gone.
+bool has_watched_memory(const at::Tensor& tensor);
 
 /// What `tensor` is from now on: of the same shape, contiguous from element `offset` of `storage`, and on its device. Who holds it holds that.
 void place_in_storage(const at::Tensor& tensor, const c10::Storage& storage, int64_t offset, c10::ScalarType dtype);

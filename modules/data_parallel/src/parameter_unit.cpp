@@ -62,6 +62,22 @@ void ParameterUnit::watch_parameters(bool watched) const {
   for (const NamedTensor& parameter : parameters_) watch(parameter.tensor, watched);
 }
 
+void ParameterUnit::expect_in_place() const {
+  for (const auto& [name, tensor] : parameters_) {
+    TW_EXPECTS(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == storage_.unsafeGetStorageImpl(), "parameter ", name,
+               " was given other values by set_data(), which its slices do not know of: change these");
+  }
+}
+
+const std::string& ParameterUnit::name_at(int64_t offset) const {
+  size_t last = 0;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const int64_t begin = parameters_[i].tensor.storage_offset();
+    if (begin <= offset && begin >= parameters_[last].tensor.storage_offset()) last = i;
+  }
+  return parameters_[last].name;
+}
+
 int64_t ParameterUnit::version_of(size_t parameter) const { return static_cast<int64_t>(parameters_[parameter].tensor._version()); }
 
 }  // namespace tw

@@ -35,6 +35,10 @@ class ParameterUnit {
   at::Tensor release();
   /// @throws ContractError naming a parameter that was changed in place since fill().
   void expect_unchanged() const;
+  /// @throws ContractError naming a parameter that has other memory now.
+  void expect_in_place() const;
+  /// Of the parameter that element `offset` of the storage is of.
+  const std::string& name_at(int64_t offset) const;
   void watch_parameters(bool watched) const;
 
  private:

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flat_buckets.hpp"
 #include "module_tensors.hpp"
+#include "operator_watch.hpp"
 
+#include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/data_parallel/synchronize.hpp>
@@ -9,6 +11,9 @@
 namespace tw {
 
 void synchronize(const Communicator& comm, const std::vector<NamedTensor>& tensors, Rank root) {
+  for (const auto& [name, tensor] : tensors) {
+    TW_EXPECTS(!has_watched_memory(tensor), name, " is sharded, or was, by a FullySharded, which alone reduces its gradient and has its values");
+  }
   const std::vector<TensorSpec> specs = specs_of(tensors);
   expect_same_on_all_ranks(comm, "the tensors to be synchronised", lines_of(specs));
   if (comm.size() == 1) return;

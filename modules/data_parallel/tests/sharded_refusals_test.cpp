@@ -17,17 +17,100 @@ TEST(ShardedRefusals, NamesAParameterWhosePointerIsTaken) {
   f.loss().backward();
 }
 
-TEST(ShardedRefusals, NamesAParameterThatWasChangedInPlace) {
+// By which models are filled, clipped and averaged elsewhere: also past autograd, and through views.
+TEST(ShardedRefusals, NamesAParameterThatIsChangedInPlace) {
+  const std::vector<std::function<void(at::Tensor)>> ways{
+      [](at::Tensor weight) { weight.mul_(2); },
+      [](at::Tensor weight) { weight.data().clamp_(-0.1, 0.1); },
+      [](at::Tensor weight) { weight.detach().zero_(); },
+      [](at::Tensor weight) { weight.t().narrow(0, 1, 1).copy_(torch::ones({11})); },
+      [](at::Tensor weight) { torch::nn::init::xavier_normal_(weight); },
+      [](at::Tensor weight) { torch::mul_out(weight, torch::ones({11, 13}), torch::ones({11, 13})); },
+      [](at::Tensor weight) { torch::_foreach_add_({torch::ones({1}), weight}, 1); },
+      [](at::Tensor weight) { torch::embedding_renorm_(weight, torch::tensor({1}), 0.1, 2); },
+  };
+  for (const tw::FullyShardedOptions& options : modes()) {
+    const auto reference = plain().make();
+    const auto net = plain().make();
+    tw::FullySharded sharded(world(), *net, options);
+    for (size_t i = 0; i < ways.size(); ++i) {
+      const at::NoGradGuard no_grad;
+      const std::string error = message_of<tw::ContractError>([&] { ways[i](net->named_parameters()["3.weight"]); });
+      EXPECT_NE(error.find("would change parameter 3.weight in place"), std::string::npos) << text_of(options) << ", way " << i << ": " << error;
+    }
+    plain().loss(*net, my_samples(0), 0).backward();
+    expect_equal(*net, *reference, text_of(options));
+  }
+}
+
+// Operators are not heard of, perhaps, that take what is kept, so that a pass finds it.
+TEST(ShardedRefusals, FindsAParameterThatWasChangedBetweenTheForwardAndTheBackwardPass) {
+  const std::vector<std::function<void(at::Tensor)>> ways{
+      [](at::Tensor weight) { weight.data().clamp_(-0.1, 0.1); },
+      [](at::Tensor weight) { weight.detach().zero_(); },
+      [](at::Tensor weight) { weight.set_data(torch::ones({11, 13}, torch::kDouble)); },
+  };
+  for (const tw::FullyShardedOptions& options : modes()) {
+    for (size_t i = 0; i < ways.size(); ++i) {
+      const auto net = plain().make();
+      tw::FullySharded sharded(world(), *net, options);
+      const at::Tensor loss = plain().loss(*net, my_samples(0), 0);
+      const std::string error = message_of<tw::ContractError>([&] {
+        ways[i](net->named_parameters()["3.weight"]);
+        world().barrier();
+        loss.backward();
+      });
+      EXPECT_NE(error.find("its slices"), std::string::npos) << text_of(options) << ", way " << i << ": " << error;
+    }
+  }
+}
+
+TEST(ShardedRefusals, NamesAParameterThatIsGivenOtherMemory) {
   for (const tw::FullyShardedOptions& options : modes()) {
     const auto net = plain().make();
     tw::FullySharded sharded(world(), *net, options);
-    {
-      const at::NoGradGuard no_grad;
-      net->named_parameters()["0.weight"].mul_(2);
-    }
-    const std::string error = message_of([&] { plain().loss(*net, my_samples(0), 0).backward(); });
-    EXPECT_NE(error.find("0.weight was changed in place"), std::string::npos) << error;
+    net->named_parameters()["3.weight"].set_data(torch::ones({11, 13}, torch::kDouble));
+    const std::string error = message_of<tw::ContractError>([&] { plain().loss(*net, my_samples(0), 0).backward(); });
+    EXPECT_NE(error.find("3.weight was given other values by set_data()"), std::string::npos) << error;
   }
+}
+
+TEST(ShardedRefusals, NamesTensorsThatShareMemory) {
+  const at::Tensor weight = torch::ones({4, 6}).requires_grad_();
+  const auto error = [&](const at::Tensor& other) {
+    return message_of([&] { tw::FullySharded(world(), {{"weight", weight}, {"other", other}}, {.reduction = tw::Reduction::mean}); });
+  };
+  EXPECT_NE(error(weight.detach().requires_grad_()).find("weight and other are two tensors in the same memory"), std::string::npos);
+  EXPECT_NE(error(weight.detach().t()).find("weight and other"), std::string::npos) << "a frozen one";
+  EXPECT_NE(error(weight.detach().narrow(0, 3, 1)).find("weight and other"), std::string::npos) << "a part";
+
+  const at::Tensor parts = torch::randn({2, 5}, torch::kDouble);  // of one storage, without an element that is both's
+  const at::Tensor a = parts[0].requires_grad_();
+  const at::Tensor b = parts[1].requires_grad_();
+  tw::FullySharded sharded(world(), {{"a", a}, {"b", b}}, {.reduction = tw::Reduction::mean, .unit_bytes = 1});
+  EXPECT_TRUE(value_of(a).equal(parts[0]));
+  EXPECT_TRUE(value_of(b).equal(parts[1]));
+}
+
+TEST(ShardedRefusals, IsMadeOncePerParameterAndAlone) {
+  for (const tw::FullyShardedOptions& options : modes()) {
+    const auto net = plain().make();
+    const auto sharded = std::make_unique<tw::FullySharded>(world(), *net, options);
+    for (const bool used : {false, true}) {
+      if (used) plain().loss(*net, my_samples(0), 0).backward();
+      EXPECT_NE(message_of([&] { tw::FullySharded(world(), *net, options); }).find("0.weight is sharded"), std::string::npos);
+      EXPECT_NE(message_of([&] { tw::DataParallel(world(), *net, {.reduction = tw::Reduction::mean}); }).find("0.weight is sharded"),
+                std::string::npos);
+      EXPECT_NE(message_of([&] { tw::synchronize(world(), *net); }).find("0.weight is sharded"), std::string::npos);
+    }
+    plain().loss(*net, my_samples(1), 1).backward();
+  }
+  const auto net = plain().make();
+  {
+    const tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean});
+  }
+  EXPECT_NE(message_of([&] { tw::FullySharded(world(), *net, {.reduction = tw::Reduction::mean}); }).find("0.weight is sharded, or was"),
+            std::string::npos);
 }
 
 TW_TEST_ON(ShardedRefusals, NamesRanksWhoseOptionsDiffer, {.least = 2}) {
@@ -37,16 +120,31 @@ TW_TEST_ON(ShardedRefusals, NamesRanksWhoseOptionsDiffer, {.least = 2}) {
   EXPECT_NE(error.find("unit_bytes"), std::string::npos) << error;
 }
 
-TEST(ShardedRefusals, RefusesSparseGradientsAndParametersThatComeLater) {
-  torch::nn::Sequential sparse(torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 3).sparse(true)), torch::nn::Linear(3, 2));
-  const std::string error = message_of([&] { tw::FullySharded(world(), *sparse, {.reduction = tw::Reduction::mean}); });
-  EXPECT_NE(error.find("sparse gradients cannot be sharded: 0.weight"), std::string::npos) << error;
+TEST(ShardedRefusals, NamesParametersWithSparseGradients) {
+  using torch::nn::EmbeddingBagOptions;
+  using torch::nn::EmbeddingOptions;
+  const auto error = [](const torch::nn::Sequential& net) {
+    return message_of([&] { tw::FullySharded(world(), *net, {.reduction = tw::Reduction::mean}); });
+  };
+  const std::string expected = "sparse gradients cannot be sharded: 0.weight";
+  const std::string of_embedding = error(torch::nn::Sequential(torch::nn::Embedding(EmbeddingOptions(5, 3).sparse(true)), torch::nn::Linear(3, 2)));
+  EXPECT_NE(of_embedding.find(expected), std::string::npos) << of_embedding;
+  const std::string of_bag = error(torch::nn::Sequential(torch::nn::EmbeddingBag(EmbeddingBagOptions(5, 3).sparse(true).mode(torch::kSum))));
+  EXPECT_NE(of_bag.find(expected), std::string::npos) << of_bag;
 
+  // Of a function nobody knows before its gradient is there.
+  const at::Tensor table = torch::randn({7, 4}).requires_grad_();
+  tw::FullySharded sharded(world(), {{"table", table}}, {.reduction = tw::Reduction::mean});
+  const std::string later = message_of([&] { torch::embedding(table, torch::tensor({1, 2}), -1, false, true).sum().backward(); });
+  EXPECT_NE(later.find("gradient table float32 [7, 4] is sparse"), std::string::npos) << later;
+}
+
+TEST(ShardedRefusals, NamesParametersThatComeLater) {
   auto net = layers();
   tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean});
   net->register_parameter("late", torch::ones({2}));
-  const std::string later = message_of([&] { net->forward(torch::ones({2, 8})).sum().backward(); });
-  EXPECT_NE(later.find("late is a parameter of the module"), std::string::npos) << later;
+  const std::string error = message_of([&] { net->forward(torch::ones({2, 8})).sum().backward(); });
+  EXPECT_NE(error.find("late is a parameter of the module"), std::string::npos) << error;
 }
 
 // Two units of one size, which their memory does not tell apart.
