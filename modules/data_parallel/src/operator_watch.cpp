@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
@@ -81,6 +82,7 @@ void hear(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::S
 
 void replace(const at::Tensor& tensor, const c10::Storage& storage, c10::DispatchKeySet keys, caffe2::TypeMeta dtype, int64_t offset,
              at::IntArrayRef strides) {
+  const c10::InferenceMode normal(false);  // in which the tensor would be one of inference for ever
   const auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), keys, dtype);
   impl->set_storage_offset(offset);
   impl->set_sizes_and_strides(tensor.sizes(), strides);
