@@ -57,11 +57,11 @@ class Gathered final : public UnitValues {
 
   void begin_pass() override {
     for (size_t unit = 0; unit < state_.size(); ++unit) {
-      if (kept_[unit]) expect_unchanged(unit);
+      if (kept_[unit]) look_for_changes(unit);
     }
   }
   void end_pass() override {
-    expect_one_way();
+    expect_agreement();
     for (const size_t unit : order_.end_pass()) release(unit);
   }
 
@@ -81,8 +81,9 @@ class Gathered final : public UnitValues {
   void begin_gathering(size_t unit);
   void end_gathering(size_t unit);
   void release(size_t unit);
-  void expect_unchanged(size_t unit) const;
-  void expect_one_way();
+  void look_for_changes(size_t unit);
+  void mark(uint64_t what);
+  void expect_agreement();
   bool is_quiet(size_t unit) const { return kept_[unit] && bytes_of(unit) <= small; }
 
   const Communicator& comm_;
@@ -96,6 +97,7 @@ class Gathered final : public UnitValues {
   std::vector<at::Tensor> of_kept_;  // by unit, memory of those that are
   std::vector<size_t> way_;          // units that this pass gathered, in order
   uint64_t way_hash_ = 0;
+  std::string changed_;  // a parameter that this rank found changed, or a neighbour of it
 };
 
 std::vector<bool> Gathered::kept_units() const {
@@ -150,7 +152,12 @@ void Gathered::begin_gathering(size_t unit) {
   figures_.payload_bytes += static_cast<int64_t>(mine.nbytes());
   ++figures_.gatherings;
   way_.push_back(unit);
-  way_hash_ = derived_seed(way_hash_, unit + 1);
+  mark(unit + 1);
+}
+
+// All ranks hear at the end of a pass where their marks differ.
+void Gathered::mark(uint64_t what) {
+  way_hash_ = derived_seed(way_hash_, what);
   reducer_.give_mark(way_hash_);
 }
 
@@ -167,27 +174,33 @@ void Gathered::release(size_t unit) {
   end_gathering(unit);
   order_.forget(unit);
   slices_.watch_slices(unit, false);
-  expect_unchanged(unit);
+  look_for_changes(unit);
   slices_.unit(unit).release();
   if (state_[unit].pooled.defined()) pool_.push_back(std::exchange(state_[unit].pooled, {}));
 }
 
-// Whatever was changed lies in some rank's share, which still has what was gathered.
-void Gathered::expect_unchanged(size_t unit) const {
+// Whatever was changed without a version lies in some rank's share, which still has what was gathered. The others do not see it.
+void Gathered::look_for_changes(size_t unit) {
   const ParameterUnit& of = slices_.unit(unit);
   of.expect_unchanged();
   if (!is_quiet(unit) || state_[unit].written || !of.memory().defined()) return;
   const at::Tensor& mine = slices_.share(unit);
   const at::Tensor gathered = of.memory().narrow(0, comm_.rank() * mine.numel(), mine.numel());
   const bool same = mine.to(gathered.scalar_type()).view(at::kByte).equal(gathered.view(at::kByte));  // bits, for what is not a number equals nothing
-  TW_EXPECTS(same, "parameter ", of.parameters().front().name, " or a neighbour was changed in place, which its slices do not know of: change these");
+  if (same) return;
+  changed_ = of.parameters().front().name;
+  mark(0);
 }
 
 // Units of one size that met others would be wrong without a word.
-void Gathered::expect_one_way() {
+void Gathered::expect_agreement() {
   const std::vector<size_t> way = std::exchange(way_, {});
+  const std::string changed = std::exchange(changed_, {});
   way_hash_ = 0;
-  if (reducer_.marks_agree()) return;
+  if (reducer_.marks_agree() && changed.empty()) return;
+  for (const std::string& name : allgather_strings(comm_, changed)) {
+    TW_EXPECTS(name.empty(), "parameter ", name, " or a neighbour was changed in place, which its slices do not know of: change these");
+  }
   std::string text;
   for (const size_t unit : way) text += concat(text.empty() ? "" : ", ", slices_.unit(unit).parameters().front().name);
   std::string all;
