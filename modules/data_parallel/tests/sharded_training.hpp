@@ -82,6 +82,12 @@ inline std::vector<at::Tensor> each_once(const std::vector<at::Tensor>& paramete
   return once;
 }
 
+inline std::vector<NamedTensor> named_parameters_of(const torch::nn::Module& module) {
+  std::vector<NamedTensor> all;
+  for (const auto& entry : module.named_parameters()) all.push_back({entry.key(), entry.value()});
+  return all;
+}
+
 /// The whole values of a sharded parameter, by an operator.
 inline at::Tensor value_of(const at::Tensor& parameter) {
   const at::NoGradGuard no_grad;
