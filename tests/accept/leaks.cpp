@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 10,000 steps of every way to reduce gradients: the memory of a rank after the last tenth is what it was before it, but for 1 MiB. A leak of one
-// bucket a step would be some GiB.
+// 10,000 steps of every way to reduce gradients, with parameters in slices and recomputation, too: the memory of a rank after the last tenth is what
+// it was before it, but for 1 MiB. A leak of one bucket a step would be some GiB, and one of 2 KiB a step is seen.
 #include <torch/torch.h>
 
 #include <fstream>
@@ -8,6 +8,7 @@
 #include <iostream>
 #include <optional>
 #include <tw/data_parallel.hpp>
+#include <tw/tensor/recomputed.hpp>
 
 namespace {
 
@@ -21,6 +22,14 @@ int64_t resident_bytes() {
 torch::nn::Sequential make_net() { return torch::nn::Sequential(torch::nn::Linear(64, 256), torch::nn::Tanh(), torch::nn::Linear(256, 10)); }
 
 void backward(torch::nn::Sequential& net) { net->forward(torch::ones({8, 64})).square().mean().backward(); }
+
+// The same in two segments, of which the second one's first run is freed when it has been run again.
+void recomputed_backward(torch::nn::Sequential& net, at::ScalarType dtype) {
+  const at::Tensor hidden =
+      tw::recomputed([&net](const at::Tensor& x) { return net[1]->as<torch::nn::Tanh>()->forward(net[0]->as<torch::nn::Linear>()->forward(x)); },
+                     torch::ones({8, 64}, dtype));
+  tw::recomputed([last = net[2]](const at::Tensor& x) { return last->as<torch::nn::Linear>()->forward(x).square().mean(); }, hidden).backward();
+}
 
 // Whether `step` leaves nothing after, on all ranks.
 bool holds(const tw::Communicator& comm, const std::string& name, const std::function<void()>& step) {
@@ -84,6 +93,46 @@ int main(int argc, char** argv) {
                    backward(net);
                    sgd.step();
                    outer.step();
+                 }) &&
+           good;
+  }
+  const tw::FullyShardedOptions in_units{.reduction = tw::Reduction::mean, .unit_bytes = 4096};
+  std::vector<std::pair<std::string, tw::FullyShardedOptions>> in_slices{
+      {"fully_sharded", in_units}, {"fully_sharded, ahead", in_units}, {"fully_sharded, bfloat16", in_units}};
+  in_slices[1].second.gather_ahead = 1;
+  in_slices[2].second.compute_dtype = at::kBFloat16;
+  if (tw::find_topology(comm).nodes == 1) {
+    in_slices.emplace_back("fully_sharded, one copy", in_units);
+    in_slices.back().second.one_copy_per_node = true;
+  }
+  for (const auto& [name, options] : in_slices) {
+    for (const bool recomputes : {false, true}) {
+      auto net = make_net();
+      tw::FullySharded sharded(comm, *net, options);
+      torch::optim::Adam adam(sharded.slices(), 1e-3);
+      const at::ScalarType dtype = options.compute_dtype.value_or(at::kFloat);
+      good = holds(comm, recomputes ? name + ", recomputed" : name,
+                   [&] {
+                     adam.zero_grad();
+                     if (recomputes) {
+                       recomputed_backward(net, dtype);
+                     } else {
+                       net->forward(torch::ones({8, 64}, dtype)).square().mean().backward();
+                     }
+                     adam.step();
+                   }) &&
+             good;
+    }
+  }
+  {
+    auto net = make_net();
+    torch::optim::SGD sgd(net->parameters(), 1e-3);
+    const tw::DataParallel parallel(comm, *net, {.reduction = tw::Reduction::mean});
+    good = holds(comm, "recomputed",
+                 [&] {
+                   sgd.zero_grad();
+                   recomputed_backward(net, at::kFloat);
+                   sgd.step();
                  }) &&
            good;
   }
