@@ -121,8 +121,8 @@ void Gathered::make_memory() {
     }
   }
   const at::Tensor of_kept = together > 0 ? shared_tensor(comm_, {together}, bytes) : at::empty({0}, bytes);
-  for (size_t unit = 0; unit < slices_.units(); ++unit) {
-    of_kept_.push_back(kept_[unit] ? of_kept.narrow(0, offsets[unit], bytes_of(unit)) : at::Tensor());
+  for (size_t unit = 0; unit < slices_.units(); ++unit) {  // versions are a unit's own, for audits of what is in flight
+    of_kept_.push_back(kept_[unit] ? of_kept.narrow(0, offsets[unit], bytes_of(unit)).variable_data() : at::Tensor());
   }
   const auto pooled = static_cast<size_t>(std::count(kept_.begin(), kept_.end(), false));
   for (size_t i = 0; i < std::min(pooled, 1 + std::max<size_t>(ahead(), 1)); ++i) pool_.push_back(shared_tensor(comm_, {largest}, bytes));
