@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Search by a model of the losses.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <tw/base/option.hpp>
+#include <tw/evolution/propagator.hpp>
+
+namespace tw::search {
+
+struct GaussianProcessOptions {
+  size_t initial = 0;       ///< trials that cover the space before there is a model, and at each restart; 0: 2 for each parameter, at least 4
+  size_t trials = 0;        ///< that the model knows, those nearest to the centre; 0: 50 + 10 for each parameter, at most 300
+  size_t candidates = 0;    ///< places of which the best few are improved by gradients; 0: 100 + 10 for each parameter, at most 400
+  double collapsed = 1e-6;  ///< a trust region whose sides are as small as this, as a share of the ranges, is given up for a new one
+
+  /// @throws ContractError naming the field that is wrong
+  void validate() const;
+};
+void visit(GaussianProcessOptions& options, OptionVisitor& visitor);
+
+/// Expected improvement on a Gaussian process within a trust region: Bayesian optimization.
+///
+/// a. The first trials cover the space (Sobol).
+/// b. The model: losses, warped so that tails are light, are a function of the position in Space::encode() with covariance
+///      k(u, v) = a (1 + s + s^2 / 3) exp(-s) + q (1 + 4 u.v)^2 + noise [u = v],   s^2 = 5 sum_d ((u_d - v_d) / length_d)^2.
+///    It knows the trials that are nearest to the best one. All choices of a categorical parameter share a length; what does not exist is at one
+///    place, so that it makes no difference between those that lack it. Failed and infeasible trials have the worst loss.
+///    Ref: Rasmussen & Williams 2006.
+/// c. Lengths, a, q and noise are those of the highest posterior density, with length ~ log-normal(sqrt 2 + log(D) / 2, sqrt 3) (Hvarfner et al.
+/// 2024),
+///    and are found anew whenever a tenth more trials is known, from where they were.
+/// d. Proposed is where the logarithm of the expected improvement on the least mean is greatest (Jones, Schonlau & Welch 1998; Ament et al. 2023), in
+/// a
+///    box around that trial: of random places and local ones the best few are improved by L-BFGS, and by exchanging what has few values. What is in
+///    flight counts as if it were known to be as expected (kriging believer; Ginsbourger et al. 2010), so that many may be in flight.
+/// e. The box doubles after three trials in a row that improve, and is halved after max(4, D) that do not; one that has collapsed is followed by a
+/// new
+///    search from a). Ref: Eriksson et al. 2019, "Scalable global optimization via local Bayesian optimization".
+///
+/// All individuals are used, whoever proposed them. Tags: run, restarts; generation, how often the box has changed, or -1 while the space is covered;
+/// index, the number of the proposal (modulo 2^31).
+/// Cost of ask() with n trials in the model and D dimensions: O(n^3 + candidates n (n + D)), and 20 times O(n^3 + n^2 D) when c) is due. Of tell():
+/// O(D).
+class GaussianProcess final : public Propagator {
+ public:
+  /// @param space borrowed. @param seed of the trials that cover the space; workers that search together have different ones.
+  /// @throws ContractError for a wrong option
+  GaussianProcess(const Space& space, GaussianProcessOptions options, uint64_t seed);
+  ~GaussianProcess() override;
+
+  Proposal ask(const Population& population, CounterRng& random) override;
+  void tell(const Individual& individual) override;
+
+  int32_t restarts() const noexcept;
+  /// Of the box, as a share of the ranges; 2 at first, which is everything.
+  double side() const noexcept;
+
+ private:
+  class Core;
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace tw::search

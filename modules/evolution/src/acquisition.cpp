@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "acquisition.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <tw/evolution/draws.hpp>
+
+#include "descent.hpp"
+#include "improvement.hpp"
+
+namespace tw::search {
+namespace {
+
+using Eigen::Index;
+using Eigen::VectorXd;
+
+constexpr size_t improved = 3;
+constexpr int steps = 25;
+constexpr int rounds_of_exchanges = 3;
+constexpr double parameters_drawn = 20;  // of a candidate, on average; Regis & Shoemaker 2013
+constexpr double least_deviation = 1e-12;
+
+struct Scored {
+  VectorXd position;
+  double score;
+};
+
+double score_of(double mean, double variance, double best) {
+  return log_expected_improvement(mean, std::max(std::sqrt(variance), least_deviation), best).value;
+}
+
+void score(std::vector<Scored>& places, const AcquisitionSearch& search, double best) {
+  if (places.empty()) return;
+  Eigen::MatrixXd columns(search.coordinates.size(), static_cast<Index>(places.size()));
+  for (size_t i = 0; i < places.size(); ++i) columns.col(static_cast<Index>(i)) = search.frame.inside(places[i].position);
+  VectorXd means;
+  VectorXd variances;
+  search.model.at(columns, means, variances);
+  for (size_t i = 0; i < places.size(); ++i) {
+    places[i].score = score_of(means[static_cast<Index>(i)], variances[static_cast<Index>(i)], best);
+  }
+}
+
+/// Half of them anywhere in the box, the others in ever smaller ones, down to a hundredth.
+std::vector<Scored> candidates(const AcquisitionSearch& search, CounterRng& random) {
+  std::vector<Scored> all;
+  const double share = std::min(1.0, parameters_drawn / static_cast<double>(search.coordinates.groups()));
+  for (size_t i = 0; i < search.candidates; ++i) {
+    const VectorXd half = i % 2 == 0 ? search.half : VectorXd(search.half * std::pow(10, -2 * uniform(random)));
+    all.push_back({search.coordinates.random_near(search.centre, half, share, random), 0});
+  }
+  return all;
+}
+
+/// Smooth coordinates by gradient.
+Scored climbed(const Scored& from, const AcquisitionSearch& search, double best) {
+  const VectorXd start = search.frame.inside(from.position);
+  VectorXd low = search.frame.inside((search.centre - search.half).cwiseMax(0));
+  VectorXd high = search.frame.inside((search.centre + search.half).cwiseMin(1));
+  const std::vector<double> values = search.coordinates.values_of(from.position);
+  for (Index d = 0; d < start.size(); ++d) {
+    const bool may_move =
+        search.coordinates.is_smooth(d) && !std::isnan(values[static_cast<size_t>(search.coordinates.group()[static_cast<size_t>(d)])]);
+    if (!may_move) low[d] = high[d] = start[d];
+    low[d] = std::min(low[d], start[d]);
+    high[d] = std::max(high[d], start[d]);
+  }
+  VectorXd mean_slope;
+  VectorXd variance_slope;
+  const Differentiable loss = [&](const VectorXd& u, VectorXd& gradient) {
+    const GpRegression::Prediction at = search.model.at(u, mean_slope, variance_slope);
+    const double deviation = std::max(std::sqrt(at.variance), least_deviation);
+    const LogImprovement gain = log_expected_improvement(at.mean, deviation, best);
+    gradient = -gain.by_mean * mean_slope - gain.by_deviation / (2 * deviation) * variance_slope;
+    return -gain.value;
+  };
+  const Descent found = descend(loss, start, low, high, steps);
+  return {search.frame.outside(found.x).cwiseMax(0).cwiseMin(1), -found.value};
+}
+
+/// Choices, the best exchange of each round.
+Scored exchanged(Scored at, const AcquisitionSearch& search, double best) {
+  for (int round = 0; round < rounds_of_exchanges; ++round) {
+    std::vector<Scored> others;
+    for (VectorXd& position : search.coordinates.exchanges(at.position)) others.push_back({std::move(position), 0});
+    score(others, search, best);
+    const auto better = std::ranges::max_element(others, {}, &Scored::score);
+    if (better == others.end() || !(better->score > at.score)) break;
+    at = std::move(*better);
+  }
+  return at;
+}
+
+}  // namespace
+
+VectorXd most_promising(const AcquisitionSearch& search, double best, CounterRng& random) {
+  std::vector<Scored> places = candidates(search, random);
+  score(places, search, best);
+  const size_t few = std::min(improved, places.size());
+  std::ranges::partial_sort(places, places.begin() + static_cast<std::ptrdiff_t>(few), std::ranges::greater{}, &Scored::score);
+  std::vector<Scored> finals;
+  for (size_t i = 0; i < few; ++i) finals.push_back(climbed(exchanged(places[i], search, best), search, best));
+  for (Scored& each : finals) each.position = search.coordinates.snapped(each.position);
+  score(finals, search, best);  // whole numbers are not where the gradient led
+  finals.insert(finals.end(), std::make_move_iterator(places.begin()), std::make_move_iterator(places.end()));
+  std::ranges::stable_sort(finals, std::ranges::greater{}, &Scored::score);
+  const auto found = std::ranges::find_if(finals, [&](const Scored& each) { return !search.is_taken(each.position); });
+  if (found != finals.end()) return found->position;
+  return search.coordinates.random_near(VectorXd::Constant(search.coordinates.size(), 0.5), VectorXd::Ones(search.coordinates.size()), 1, random);
+}
+
+}  // namespace tw::search

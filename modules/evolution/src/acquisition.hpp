@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "gp_coordinates.hpp"
+#include "gp_regression.hpp"
+
+namespace tw::search {
+
+/// Where a model stands in the unit cube: its u = (x - centre) / scale.
+struct ModelFrame {
+  Eigen::VectorXd centre;
+  Eigen::VectorXd scale;
+
+  Eigen::VectorXd inside(const Eigen::VectorXd& x) const { return (x - centre).cwiseQuotient(scale); }
+  Eigen::VectorXd outside(const Eigen::VectorXd& u) const { return centre + u.cwiseProduct(scale); }
+};
+
+struct AcquisitionSearch {
+  const GpCoordinates& coordinates;
+  const GpRegression& model;
+  const ModelFrame& frame;
+  Eigen::VectorXd centre;  ///< of the box
+  Eigen::VectorXd half;    ///< its half-widths
+  size_t candidates;
+  std::function<bool(const Eigen::VectorXd&)> is_taken;  ///< known or in flight already: not to be proposed again
+};
+
+/// A position in the box that is not taken, with a great expected improvement on the least mean at the model's trials. All were taken: a random one.
+Eigen::VectorXd most_promising(const AcquisitionSearch& search, double best, CounterRng& random);
+
+}  // namespace tw::search

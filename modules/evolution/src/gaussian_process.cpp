@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/evolution/gaussian_process.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <tw/base/contract.hpp>
+#include <tw/evolution/sampling.hpp>
+#include <tw/evolution/sobol_sequence.hpp>
+
+#include "acquisition.hpp"
+#include "answers.hpp"
+#include "gp_fit.hpp"
+#include "gp_losses.hpp"
+#include "trust_region.hpp"
+
+namespace tw::search {
+namespace {
+
+using Eigen::Index;
+using Eigen::VectorXd;
+
+constexpr int first_iterations = 30;
+constexpr int later_iterations = 12;
+constexpr size_t fits_between_starts = 5;
+constexpr double apart = 0.02;        // what is in flight, at least, as a share of the box's sides
+constexpr double rescaled = 2;        // a frame that has changed by this factor needs other lengths
+constexpr double significant = 1e-3;  // an improvement, as a share of what separates the best trial from the median of the model's
+constexpr double most_stretched = 4;  // a side of the box, over their mean
+constexpr double neighbourhood = 1;   // trials that the model knows, as a multiple of the box's sides, where enough are
+
+std::unique_ptr<Propagator> cover_of(const Space& space, uint64_t seed, size_t points) {
+  if (space.size() <= SobolSequence::most_dimensions) return std::make_unique<Sobol>(space, seed);
+  return std::make_unique<LatinHypercube>(space, static_cast<int64_t>(points), seed);
+}
+
+GaussianProcessOptions with_defaults(GaussianProcessOptions options, size_t parameters) {
+  if (options.initial == 0) options.initial = std::max<size_t>(4, 2 * parameters);
+  if (options.trials == 0) options.trials = std::min<size_t>(300, 50 + 10 * parameters);
+  if (options.candidates == 0) options.candidates = std::min<size_t>(400, 100 + 10 * parameters);
+  return options;
+}
+
+}  // namespace
+
+void visit(GaussianProcessOptions& options, OptionVisitor& visitor) {
+  visitor.field("initial", options.initial, count_from(0), {.meaning = "trials that cover the space first; 0: 2 for each parameter, at least 4"});
+  visitor.field("trials", options.trials, count_from(0, 2000), {.meaning = "that the model knows; 0: 50 + 10 for each parameter, at most 300"});
+  visitor.field("candidates", options.candidates, count_from(0, 1 << 20),
+                {.meaning = "places that are compared; 0: 100 + 10 for each parameter, at most 400"});
+  visitor.field("collapsed", options.collapsed, {.least = 0, .most = 1, .above = true}, {.meaning = "a trust region this small is given up"});
+}
+
+void GaussianProcessOptions::validate() const {
+  expect_none(out_of_bounds("gaussian_process", *this));
+  TW_EXPECTS(trials != 1, "a model knows 2 trials at least, or 0 for the default, got ", trials);
+}
+
+class GaussianProcess::Core {
+ public:
+  Core(const Space& space, GaussianProcessOptions options, uint64_t seed)
+      : coordinates_(space), options_(with_defaults(options, space.size())), cover_(cover_of(space, seed, options_.initial)), region_(space.size()) {}
+
+  Proposal ask(const Population& population, CounterRng& random) {
+    const Tag tag{.run = run_, .index = static_cast<int32_t>(proposals_++ & INT32_MAX)};
+    const bool covers = known_.size() + in_flight_.size() - run_begin_ < options_.initial || best_ == nobody;
+    Proposal proposal = covers ? cover_->ask(population, random) : Proposal{.values = coordinates_.values_of(modelled(random))};
+    proposal.tag = tag;
+    proposal.tag.generation = covers ? -1 : region_.version();
+    in_flight_.push_back({proposal, coordinates_.position_of(proposal.values)});
+    return proposal;
+  }
+
+  void tell(const Individual& individual) {
+    if (individual.state == TrialState::running) return;
+    const size_t answered = in_flight_.size();
+    const auto found = std::ranges::find_if(in_flight_, [&](const InFlight& each) { return answers(individual, each.proposal); });
+    const bool own = found != in_flight_.end();
+    if (own) in_flight_.erase(found);
+    known_.push_back({coordinates_.position_of(individual.values), individual.counts() ? individual.loss : infinity});
+    const double loss = known_.back().loss;
+    const bool is_best = std::isfinite(loss) && (best_ == nobody || loss < known_[best_].loss);
+    const bool improves = is_best && (best_ == nobody || loss < known_[best_].loss - significant * spread_);
+    if (is_best) best_ = known_.size() - 1;
+    if (!own || individual.tag.run != run_ || individual.tag.generation != region_.version()) return;
+    region_.count(improves, answered);
+    if (region_.side() < options_.collapsed) restart();
+  }
+
+  int32_t restarts() const noexcept { return run_; }
+  double side() const noexcept { return region_.side(); }
+
+ private:
+  static constexpr size_t nobody = static_cast<size_t>(-1);
+  struct Known {
+    VectorXd position;
+    double loss;
+  };
+  struct InFlight {
+    Proposal proposal;
+    VectorXd position;
+  };
+
+  void restart() {
+    ++run_;
+    region_ = TrustRegion(static_cast<size_t>(coordinates_.groups()));
+    run_begin_ = known_.size();
+    best_ = nobody;
+  }
+
+  /// The trials nearest to the best one: those in the neighbourhood, or as many as a quadratic function has coefficients; no more than the option
+  /// says.
+  std::vector<size_t> neighbours() const {
+    std::vector<std::pair<double, size_t>> all;
+    const VectorXd ones = VectorXd::Ones(coordinates_.size());
+    for (size_t i = 0; i < known_.size(); ++i) all.emplace_back(coordinates_.distance(known_[i].position, known_[best_].position, ones), i);
+    std::ranges::sort(all);
+    const auto d = static_cast<size_t>(coordinates_.size());
+    size_t n = std::max((d + 1) * (d + 2) / 2 + 2 * d, options_.initial);
+    while (n < all.size() && all[n].first <= neighbourhood * region_.side()) ++n;
+    n = std::min({n, options_.trials, all.size()});
+    std::vector<size_t> chosen;
+    for (size_t i = 0; i < n; ++i) chosen.push_back(all[i].second);
+    // The best one, of all at its place.
+    if (std::ranges::find(chosen, best_) == chosen.end()) chosen.back() = best_;
+    return chosen;
+  }
+
+  VectorXd modelled(CounterRng& random) {
+    const std::vector<size_t> chosen = neighbours();
+    const ModelFrame frame = frame_around(chosen);
+    Eigen::MatrixXd positions(coordinates_.size(), static_cast<Index>(chosen.size()));
+    std::vector<double> losses;
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      positions.col(static_cast<Index>(i)) = frame.inside(known_[chosen[i]].position);
+      losses.push_back(known_[chosen[i]].loss);
+    }
+    const VectorXd warped = warped_losses(losses);
+    spread_ = spread_of(losses);
+    fit(positions, warped, frame);
+    GpRegression model(positions, warped, *parameters_, coordinates_.group());
+    while (!model.is_valid()) {
+      parameters_->logs[parameters_->groups() + 2] += std::log(10);
+      model = GpRegression(positions, warped, *parameters_, coordinates_.group());
+    }
+    VectorXd means;
+    VectorXd variances;
+    model.at(positions, means, variances);
+    Index least = 0;
+    const double best = means.minCoeff(&least);
+    for (const InFlight& each : in_flight_) model.believe(frame.inside(each.position));
+    const VectorXd centre = known_[chosen[static_cast<size_t>(least)]].position;
+    const auto is_taken = [&](const VectorXd& position) {
+      return std::ranges::any_of(known_, [&](const Known& each) { return each.position == position; }) ||
+             std::ranges::any_of(in_flight_,
+                                 [&](const InFlight& each) { return coordinates_.are_near(each.position, position, apart * half_widths()); });
+    };
+    return most_promising({coordinates_, model, frame, centre, half_widths(), options_.candidates, is_taken}, best, random);
+  }
+
+  /// Half of what separates the best one from the farthest becomes half.
+  ModelFrame frame_around(const std::vector<size_t>& chosen) const {
+    const VectorXd& centre = known_[best_].position;
+    const VectorXd ones = VectorXd::Ones(coordinates_.size());
+    double farthest = 0;
+    for (const size_t i : chosen) farthest = std::max(farthest, coordinates_.distance(known_[i].position, centre, ones));
+    VectorXd scale = ones;
+    for (Index d = 0; d < scale.size(); ++d) scale[d] = coordinates_.is_smooth(d) && farthest > 0 ? 2 * farthest : 1;
+    return {centre, scale};
+  }
+
+  /// What separates the least loss from the median.
+  static double spread_of(std::vector<double> losses) {
+    std::ranges::sort(losses);
+    const double median = losses[losses.size() / 2];
+    return std::isfinite(median) ? median - losses.front() : 0;
+  }
+
+  void fit(const Eigen::MatrixXd& positions, const VectorXd& warped, const ModelFrame& frame) {
+    const double scale = frame.scale.maxCoeff();
+    const bool is_due = !parameters_ || known_.size() >= fitted_with_ + std::max<size_t>(1, fitted_trials_ / 10) ||
+                        scale > rescaled * fitted_scale_ || scale * rescaled < fitted_scale_;
+    if (!is_due) return;
+    // What looks like waves may be noise, and what looks like noise may be waves: of both the likelihood has a maximum.
+    std::vector<GpParameters> starts;
+    if (parameters_) starts.push_back(*parameters_);
+    if (fits_++ % fits_between_starts == 0) {
+      for (const double noise : {1e-4, 0.3}) starts.push_back(first_parameters(coordinates_.groups(), coordinates_.size(), noise));
+    }
+    parameters_ = fitted(positions, warped, coordinates_.group(), starts, parameters_ ? later_iterations : first_iterations);
+    fitted_with_ = known_.size();
+    fitted_trials_ = static_cast<size_t>(positions.cols());
+    fitted_scale_ = scale;
+  }
+
+  /// Sides go with the lengths, and have that of the region as their geometric mean.
+  VectorXd half_widths() const {
+    VectorXd logs(coordinates_.size());
+    for (Index d = 0; d < logs.size(); ++d) logs[d] = parameters_->logs[coordinates_.group()[static_cast<size_t>(d)]];
+    logs.array() -= logs.mean();
+    const VectorXd stretched = logs.array().exp().max(1 / most_stretched).min(most_stretched);
+    return stretched * region_.side() / 2;
+  }
+
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+  GpCoordinates coordinates_;
+  GaussianProcessOptions options_;
+  std::unique_ptr<Propagator> cover_;
+  TrustRegion region_;
+  std::vector<Known> known_;
+  std::vector<InFlight> in_flight_;
+  size_t run_begin_ = 0;  // in `known_`
+  size_t best_ = nobody;  // of this run
+  double spread_ = 0;     // of the losses in the model
+  std::optional<GpParameters> parameters_;
+  size_t fitted_with_ = 0;    // trials that were known
+  size_t fitted_trials_ = 0;  // of these in the model
+  double fitted_scale_ = 0;
+  size_t fits_ = 0;
+  int32_t run_ = 0;
+  uint32_t proposals_ = 0;
+};
+
+GaussianProcess::GaussianProcess(const Space& space, GaussianProcessOptions options, uint64_t seed) {
+  options.validate();
+  core_ = std::make_unique<Core>(space, options, seed);
+}
+
+GaussianProcess::~GaussianProcess() = default;
+
+Proposal GaussianProcess::ask(const Population& population, CounterRng& random) { return core_->ask(population, random); }
+
+void GaussianProcess::tell(const Individual& individual) { core_->tell(individual); }
+
+int32_t GaussianProcess::restarts() const noexcept { return core_->restarts(); }
+
+double GaussianProcess::side() const noexcept { return core_->side(); }
+
+}  // namespace tw::search

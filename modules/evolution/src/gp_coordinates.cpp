@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gp_coordinates.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <tw/evolution/draws.hpp>
+
+namespace tw::search {
+namespace {
+
+using Eigen::Index;
+using Eigen::VectorXd;
+
+constexpr int64_t least_values_of_smooth = 8;
+
+double step_of(const Parameter& p) { return p.step > 0 ? p.step : 1; }
+
+/// Which of its values this one is, from 0 on.
+int64_t choice_of(const Parameter& p, double value) {
+  return static_cast<int64_t>(p.has_choices() ? value : std::round((value - p.low) / step_of(p)));
+}
+
+}  // namespace
+
+GpCoordinates::GpCoordinates(const Space& space) : space_(&space) {
+  for (size_t i = 0; i < space.size(); ++i) {
+    const Parameter& p = space.parameters()[i];
+    first_.push_back(size());
+    group_.insert(group_.end(), p.kind == Parameter::Kind::categorical ? p.choices.size() : 1, static_cast<Index>(i));
+    smooth_.push_back(p.kind != Parameter::Kind::categorical && (p.count() == 0 || p.count() >= least_values_of_smooth));
+  }
+}
+
+VectorXd GpCoordinates::position_of(const std::vector<double>& values) const {
+  const std::vector<double> position = space_->encode(values);
+  return Eigen::Map<const VectorXd>(position.data(), static_cast<Index>(position.size()));
+}
+
+std::vector<double> GpCoordinates::values_of(const VectorXd& position) const {
+  return space_->decode(std::vector<double>(position.data(), position.data() + position.size()));
+}
+
+void GpCoordinates::choose(size_t parameter, int64_t choice, VectorXd& position) const {
+  const Parameter& p = space_->parameters()[parameter];
+  if (p.kind == Parameter::Kind::categorical) {
+    position.segment(first_[parameter], static_cast<Index>(p.choices.size())).setZero();
+    position[first_[parameter] + choice] = 1;
+  } else {
+    position[first_[parameter]] =
+        space_->to_unit(parameter, p.has_choices() ? static_cast<double>(choice) : p.low + static_cast<double>(choice) * step_of(p));
+  }
+}
+
+void GpCoordinates::draw(size_t parameter, VectorXd& position, const VectorXd& half, bool anywhere, CounterRng& random) const {
+  const Parameter& p = space_->parameters()[parameter];
+  if (!smooth_[parameter]) {
+    choose(parameter, static_cast<int64_t>(index_below(random, static_cast<size_t>(p.count()))), position);
+    return;
+  }
+  double& x = position[first_[parameter]];
+  // One value further at least, where there is a number of them.
+  const double reach = p.count() > 0 ? std::max(half[first_[parameter]], 1.0 / static_cast<double>(p.count())) : half[first_[parameter]];
+  x = anywhere ? uniform(random) : uniform(random, std::max(0.0, x - reach), std::min(1.0, x + reach));
+}
+
+VectorXd GpCoordinates::random_near(const VectorXd& centre, const VectorXd& half, double share, CounterRng& random) const {
+  VectorXd position = centre;
+  const std::vector<double> values = values_of(centre);
+  const size_t certain = index_below(random, values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const bool missing = std::isnan(values[i]);
+    if (missing || i == certain || bernoulli(random, smooth_[i] ? share : std::min(share, 0.3))) draw(i, position, half, missing, random);
+  }
+  return snapped(position);
+}
+
+std::vector<VectorXd> GpCoordinates::exchanges(const VectorXd& position) const {
+  std::vector<VectorXd> all;
+  const std::vector<double> values = values_of(position);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (smooth_[i] || std::isnan(values[i])) continue;
+    const Parameter& p = space_->parameters()[i];
+    const int64_t count = p.count();
+    for (int64_t step = 1; step < std::min(count, least_values_of_smooth); ++step) {
+      VectorXd other = position;
+      choose(i, (choice_of(p, values[i]) + step) % count, other);
+      all.push_back(snapped(other));
+    }
+  }
+  return all;
+}
+
+double GpCoordinates::distance(const VectorXd& a, const VectorXd& b, const VectorXd& width) const {
+  double largest = 0;
+  for (Index d = 0; d < size(); ++d) {
+    if (is_smooth(d)) largest = std::max(largest, std::abs(a[d] - b[d]) / width[d]);
+  }
+  return largest;
+}
+
+bool GpCoordinates::are_near(const VectorXd& a, const VectorXd& b, const VectorXd& width) const {
+  for (Index d = 0; d < size(); ++d) {
+    if (is_smooth(d) ? std::abs(a[d] - b[d]) > width[d] : a[d] != b[d]) return false;
+  }
+  return true;
+}
+
+}  // namespace tw::search

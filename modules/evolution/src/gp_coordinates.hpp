@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <Eigen/Core>
+#include <cstdint>
+#include <tw/base/random.hpp>
+#include <tw/evolution/space.hpp>
+#include <vector>
+
+namespace tw::search {
+
+/// The positions of a space as a model of losses sees them: which coordinates are smooth, so that a gradient means something, which share a length,
+/// and what is near a place.
+class GpCoordinates {
+ public:
+  explicit GpCoordinates(const Space& space);
+
+  Eigen::Index size() const noexcept { return static_cast<Eigen::Index>(group_.size()); }
+  /// The parameter of each coordinate.
+  const std::vector<Eigen::Index>& group() const noexcept { return group_; }
+  Eigen::Index groups() const noexcept { return static_cast<Eigen::Index>(space_->size()); }
+  /// On a scale: real, or with eight values at least. Others are choices, near to each other.
+  bool is_smooth(Eigen::Index coordinate) const { return smooth_[static_cast<size_t>(group_[static_cast<size_t>(coordinate)])]; }
+
+  Eigen::VectorXd position_of(const std::vector<double>& values) const;
+  std::vector<double> values_of(const Eigen::VectorXd& position) const;
+  /// Where the values of this position are.
+  Eigen::VectorXd snapped(const Eigen::VectorXd& position) const { return position_of(values_of(position)); }
+
+  /// In the box of these half-widths around `centre`, with each parameter drawn anew with probability `share`, one at least. Choices, and what does
+  /// not exist at the centre, may be anything.
+  Eigen::VectorXd random_near(const Eigen::VectorXd& centre, const Eigen::VectorXd& half, double share, CounterRng& random) const;
+  /// All positions with one choice exchanged: at most seven for each parameter that is not smooth.
+  std::vector<Eigen::VectorXd> exchanges(const Eigen::VectorXd& position) const;
+  /// The largest difference of smooth coordinates, over `width`.
+  double distance(const Eigen::VectorXd& a, const Eigen::VectorXd& b, const Eigen::VectorXd& width) const;
+  /// Whether they differ by less than `width` in smooth coordinates, and not at all in others.
+  bool are_near(const Eigen::VectorXd& a, const Eigen::VectorXd& b, const Eigen::VectorXd& width) const;
+
+ private:
+  void draw(size_t parameter, Eigen::VectorXd& position, const Eigen::VectorXd& half, bool anywhere, CounterRng& random) const;
+  void choose(size_t parameter, int64_t choice, Eigen::VectorXd& position) const;
+
+  const Space* space_;
+  std::vector<Eigen::Index> group_;  // by coordinate
+  std::vector<Eigen::Index> first_;  // coordinate, by parameter
+  std::vector<bool> smooth_;         // by parameter
+};
+
+}  // namespace tw::search

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace tw::search {
+
+/// How far from the best place a search looks: twice as far after three improvements in a row, half as far after `patience` trials without one.
+/// Ref: Eriksson et al. 2019, TuRBO.
+class TrustRegion {
+ public:
+  static constexpr double whole = 2;  // around any place it is everything
+  static constexpr size_t enough = 3;
+
+  explicit TrustRegion(size_t dimensions) : patience_(std::max<size_t>(4, dimensions)) {}
+
+  double side() const noexcept { return side_; }
+  /// Changes of the side.
+  int32_t version() const noexcept { return version_; }
+
+  /// A trial of this version. @param in_flight at a time: as many tell of one decision
+  void count(bool improves, size_t in_flight) noexcept {
+    successes_ = improves ? successes_ + 1 : 0;
+    failures_ = improves ? 0 : failures_ + 1;
+    if (successes_ >= enough && side_ < whole) change(2 * side_);
+    if (failures_ >= std::max(patience_, in_flight)) change(side_ / 2);
+  }
+
+ private:
+  void change(double side) noexcept {
+    side_ = side;
+    successes_ = failures_ = 0;
+    ++version_;
+  }
+
+  double side_ = whole;
+  size_t patience_;
+  size_t successes_ = 0;
+  size_t failures_ = 0;
+  int32_t version_ = 0;
+};
+
+}  // namespace tw::search
