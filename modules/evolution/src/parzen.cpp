@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parzen.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <tw/evolution/draws.hpp>
+
+#include "normal_tail.hpp"
+
+namespace tw::search {
+namespace {
+
+constexpr double least_deviation = 1e-3;  // of the range: what is told again and again is no point
+constexpr double anywhere = 0.1;          // of each kernel over a few values is uniform: so one parameter may change and others stay
+
+std::vector<double> of_axis(const Parzen::Centres& centres, size_t axis) {
+  std::vector<double> all;
+  for (const std::vector<double>* centre : centres) {
+    if (!std::isnan((*centre)[axis])) all.push_back((*centre)[axis]);
+  }
+  return all;
+}
+
+}  // namespace
+
+double scott_deviation(std::span<const double> positions, size_t dimensions, double bandwidth) {
+  const auto n = static_cast<double>(positions.size());
+  double mean = 0.5;
+  for (const double x : positions) mean += x;
+  mean /= n + 1;
+  double squares = 1.0 / 12 + (0.5 - mean) * (0.5 - mean);
+  for (const double x : positions) squares += (x - mean) * (x - mean);
+  const double deviation = std::sqrt(squares / (n + 1)) * std::pow(std::max(n, 1.0), -1 / (static_cast<double>(dimensions) + 4));
+  return std::clamp(bandwidth * deviation, least_deviation, 1.0);
+}
+
+Parzen::Parzen(const KernelAxes& axes, const Centres& centres, std::span<const double> weights, double bandwidth, double uniform)
+    : axes_(axes), cumulative_(weights.begin(), weights.end()) {
+  cumulative_.push_back(uniform);
+  const double sum = std::accumulate(cumulative_.begin(), cumulative_.end(), 0.0);
+  for (const double weight : cumulative_) log_weights_.push_back(std::log(weight / sum));
+  std::partial_sum(cumulative_.begin(), cumulative_.end(), cumulative_.begin());
+  const NormalTail tail;
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    columns_.push_back(axes[axis].is_continuum() ? continuum(axis, centres, bandwidth, tail) : values(axis, centres, bandwidth));
+  }
+}
+
+Parzen::Column Parzen::continuum(size_t axis, const Centres& centres, double bandwidth, const NormalTail& tail) const {
+  const size_t n = centres.size();
+  Column column{.centre = std::vector<double>(n + 1, 0.5), .inverse = std::vector<double>(n + 1, 0), .constant = std::vector<double>(n + 1, 0)};
+  const double deviation = scott_deviation(of_axis(centres, axis), axes_.size(), bandwidth);
+  const double whole = -std::log(deviation) - std::log(2 * std::numbers::pi) / 2;
+  for (size_t i = 0; i < n; ++i) {
+    const double c = (*centres[i])[axis];
+    if (std::isnan(c)) continue;
+    column.centre[i] = c;
+    column.inverse[i] = 1 / deviation;
+    column.constant[i] = whole - std::log(1 - tail(c / deviation) - tail((1 - c) / deviation));
+  }
+  return column;
+}
+
+Parzen::Column Parzen::values(size_t axis, const Centres& centres, double bandwidth) const {
+  const KernelAxis& a = axes_[axis];
+  const size_t count = a.places.size();
+  Column column{.number = std::vector<uint32_t>(centres.size() + 1, static_cast<uint32_t>(count)), .table = std::vector<double>(count * (count + 1))};
+  std::vector<double> positions = of_axis(centres, axis);
+  const double seen = static_cast<double>(positions.size()) + 1;
+  for (double& position : positions) position = a.places[static_cast<size_t>(position)];
+  const double deviation = std::max(scott_deviation(positions, axes_.size(), bandwidth), 1 / static_cast<double>(count));
+  for (size_t i = 0; i < centres.size(); ++i) {
+    if (!std::isnan((*centres[i])[axis])) column.number[i] = static_cast<uint32_t>((*centres[i])[axis]);
+  }
+  const auto kernel = [&](size_t value, size_t number) {
+    if (number == count) return a.shares[value];
+    if (!a.ordered) return value == number ? 1 + seen : 1;
+    const double z = (a.places[value] - a.places[number]) / deviation;
+    return a.shares[value] * std::exp(-z * z / 2);
+  };
+  for (size_t number = 0; number <= count; ++number) {
+    double sum = 0;
+    for (size_t value = 0; value < count; ++value) sum += kernel(value, number);
+    for (size_t value = 0; value < count; ++value) {
+      column.table[value * (count + 1) + number] = std::log((1 - anywhere) * kernel(value, number) / sum + anywhere * a.shares[value]);
+    }
+  }
+  return column;
+}
+
+double Parzen::log_density(const std::vector<double>& x) const {
+  std::vector<double> logs = log_weights_;
+  for (size_t axis = 0; axis < x.size(); ++axis) {
+    if (std::isnan(x[axis])) continue;
+    const Column& column = columns_[axis];
+    if (axes_[axis].is_continuum()) {
+      for (size_t i = 0; i < logs.size(); ++i) {
+        const double z = (x[axis] - column.centre[i]) * column.inverse[i];
+        logs[i] += column.constant[i] - z * z / 2;
+      }
+    } else {
+      const double* row = &column.table[static_cast<size_t>(x[axis]) * (axes_[axis].places.size() + 1)];
+      for (size_t i = 0; i < logs.size(); ++i) logs[i] += row[column.number[i]];
+    }
+  }
+  const double most = *std::ranges::max_element(logs);
+  double sum = 0;
+  for (const double log : logs) sum += std::exp(log - most);
+  return most + std::log(sum);
+}
+
+std::vector<double> Parzen::sample(CounterRng& random) const {
+  const double at = uniform(random) * cumulative_.back();
+  const auto above = std::ranges::upper_bound(cumulative_.begin(), cumulative_.end() - 1, at);  // rounding may reach the end
+  const auto component = static_cast<size_t>(above - cumulative_.begin());
+  std::vector<double> values(axes_.size(), std::numeric_limits<double>::quiet_NaN());
+  for (size_t axis = 0; axis < axes_.size(); ++axis) {
+    if (axes_.space().exists(axis, values)) values[axis] = axes_.value_of(axis, draw(axis, component, random));
+  }
+  return values;
+}
+
+double Parzen::draw(size_t axis, size_t component, CounterRng& random) const {
+  const Column& column = columns_[axis];
+  if (axes_[axis].is_continuum()) {
+    if (column.inverse[component] == 0) return uniform(random);
+    for (;;) {  // its middle is within, and it is no wider than the range: a third of what is drawn is within, or more
+      const double x = column.centre[component] + normal(random) / column.inverse[component];
+      if (x >= 0 && x <= 1) return x;
+    }
+  }
+  const size_t count = axes_[axis].places.size();
+  double rest = uniform(random);
+  for (size_t value = 0; value + 1 < count; ++value) {
+    rest -= std::exp(column.table[value * (count + 1) + column.number[component]]);
+    if (rest < 0) return static_cast<double>(value);
+  }
+  return static_cast<double>(count - 1);
+}
+
+}  // namespace tw::search

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/evolution/tpe.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "answers.hpp"
+#include "parzen.hpp"
+
+namespace tw::search {
+namespace {
+
+constexpr int rounds = 10;           // of candidates, until one is new and feasible
+constexpr int rounds_near_good = 5;  // of them; the others are uniform
+
+/// log(m + 1) - log(r), with a mean of 1.
+std::vector<double> weights_by_rank(size_t m) {
+  std::vector<double> weights;
+  for (size_t r = 1; r <= m; ++r) weights.push_back(std::log(static_cast<double>(m + 1)) - std::log(static_cast<double>(r)));
+  const double mean = std::accumulate(weights.begin(), weights.end(), 0.0) / static_cast<double>(m);
+  for (double& weight : weights) weight /= mean;
+  return weights;
+}
+
+}  // namespace
+
+void visit(TpeOptions& options, OptionVisitor& visitor) {
+  visitor.field("startup", options.startup, count_from(1), {.meaning = "trials that are drawn uniformly first"});
+  visitor.field("good_share", options.good_share, {.least = 0, .most = 1, .above = true}, {.meaning = "of the trials with a loss"});
+  visitor.field("most_good", options.most_good, count_from(1), {.meaning = "at most as many are good"});
+  visitor.field("candidates", options.candidates, count_from(1, 1 << 20), {.meaning = "drawn for each proposal"});
+  visitor.field("bandwidth", options.bandwidth, {.least = 0, .most = 10, .above = true}, {.meaning = "of numbers: this many of Scott's"});
+  visitor.field("uniform_share", options.uniform_share, {.least = 0, .above = true, .below = true},
+                {.meaning = "weight of the uniform density, in that of a trial"});
+}
+
+size_t TpeOptions::good_of(size_t n) const noexcept {
+  return std::clamp(static_cast<size_t>(std::ceil(good_share * static_cast<double>(n))), size_t{1}, most_good);
+}
+
+void TpeOptions::validate() const { expect_none(out_of_bounds("tpe", *this)); }
+
+class Tpe::Core {
+ public:
+  Core(const Space& space, TpeOptions options) : axes_(space), options_(options) {}
+
+  Proposal ask(CounterRng& random) {
+    const Tag tag{.generation = static_cast<int32_t>(asked_++ & INT32_MAX)};
+    Proposal proposal{.values = next(random), .tag = tag};
+    flying_.push_back({.proposal = proposal, .coordinates = axes_.coordinates_of(proposal.values)});
+    return proposal;
+  }
+
+  void tell(const Individual& individual) {
+    if (individual.state == TrialState::running) return;
+    const auto own = std::ranges::find_if(flying_, [&](const Flying& each) { return answers(individual, each.proposal); });
+    if (own != flying_.end()) flying_.erase(own);
+    Ended ended{.values = individual.values, .coordinates = axes_.coordinates_of(individual.values), .loss = individual.loss};
+    if (individual.counts()) {
+      ranked_.insert(std::ranges::upper_bound(ranked_, ended.loss, {}, &Ended::loss), std::move(ended));
+    } else {
+      lost_.push_back(std::move(ended));
+    }
+  }
+
+ private:
+  struct Ended {
+    std::vector<double> values;
+    std::vector<double> coordinates;
+    double loss;
+  };
+  struct Flying {
+    Proposal proposal;
+    std::vector<double> coordinates;
+  };
+  struct Candidate {
+    std::vector<double> values;
+    double score;
+  };
+
+  std::vector<double> next(CounterRng& random) const {
+    const Space& space = axes_.space();
+    const Parzen anything = density_of({}, {});
+    const bool starting = ranked_.empty() || ranked_.size() + lost_.size() + flying_.size() < options_.startup;
+    const size_t m = starting ? 0 : options_.good_of(ranked_.size());
+    const Parzen good = starting ? anything : good_density(m);
+    const Parzen bad = starting ? anything : bad_density(m);
+    std::vector<double> feasible;
+    for (int round = 0; round < rounds; ++round) {
+      const Parzen& source = round < rounds_near_good ? good : anything;
+      for (Candidate& candidate : candidates_of(source, good, bad, random)) {
+        if (!space.violated(candidate.values).empty()) continue;
+        if (!is_known(candidate.values)) return std::move(candidate.values);
+        if (feasible.empty()) feasible = std::move(candidate.values);
+      }
+    }
+    return feasible.empty() ? good.sample(random) : feasible;
+  }
+
+  /// From the greatest ratio on.
+  std::vector<Candidate> candidates_of(const Parzen& source, const Parzen& good, const Parzen& bad, CounterRng& random) const {
+    std::vector<Candidate> candidates;
+    while (candidates.size() < options_.candidates) {
+      std::vector<double> values = source.sample(random);
+      const std::vector<double> x = axes_.coordinates_of(values);
+      candidates.push_back({std::move(values), good.log_density(x) - bad.log_density(x)});
+    }
+    std::ranges::stable_sort(candidates, std::greater{}, &Candidate::score);
+    return candidates;
+  }
+
+  Parzen density_of(const Parzen::Centres& centres, std::span<const double> weights) const {
+    return {axes_, centres, weights, options_.bandwidth, options_.uniform_share};
+  }
+
+  Parzen good_density(size_t m) const {
+    Parzen::Centres centres;
+    for (size_t i = 0; i < m; ++i) centres.push_back(&ranked_[i].coordinates);
+    return density_of(centres, weights_by_rank(m));
+  }
+
+  Parzen bad_density(size_t m) const {
+    Parzen::Centres centres;
+    for (size_t i = m; i < ranked_.size(); ++i) centres.push_back(&ranked_[i].coordinates);
+    for (const Ended& each : lost_) centres.push_back(&each.coordinates);
+    for (const Flying& each : flying_) centres.push_back(&each.coordinates);
+    return density_of(centres, std::vector<double>(centres.size(), 1));
+  }
+
+  bool is_known(const std::vector<double>& values) const {
+    const auto same = [&](const auto& each) { return same_values(each.values, values); };
+    return std::ranges::any_of(ranked_, same) || std::ranges::any_of(lost_, same) || std::ranges::any_of(flying_, same, &Flying::proposal);
+  }
+
+  KernelAxes axes_;
+  TpeOptions options_;
+  std::vector<Ended> ranked_;   // from the best, those of equal losses in the order of being told
+  std::vector<Ended> lost_;     // without a loss
+  std::vector<Flying> flying_;  // proposed here and not told yet
+  uint32_t asked_ = 0;
+};
+
+Tpe::Tpe(const Space& space, TpeOptions options) {
+  options.validate();
+  core_ = std::make_unique<Core>(space, options);
+}
+
+Tpe::~Tpe() = default;
+
+Proposal Tpe::ask(const Population& /*population*/, CounterRng& random) { return core_->ask(random); }
+
+void Tpe::tell(const Individual& individual) { core_->tell(individual); }
+
+}  // namespace tw::search
