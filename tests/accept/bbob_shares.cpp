@@ -15,6 +15,7 @@
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/cma_es.hpp>
 #include <tw/evolution/gaussian_process.hpp>
+#include <tw/evolution/l_shade.hpp>
 #include <tw/evolution/nelder_mead.hpp>
 #include <tw/evolution/population.hpp>
 #include <vector>
@@ -31,6 +32,7 @@ std::unique_ptr<Propagator> make(const std::string& name, const Space& space, in
   if (name == "cma_es") return std::make_unique<CmaEs>(space, CmaOptions{}, seed);
   if (name == "nelder_mead") return std::make_unique<NelderMead>(space, NelderMeadOptions{}, seed);
   if (name == "gaussian_process") return std::make_unique<GaussianProcess>(space, GaussianProcessOptions{}, seed);
+  if (name == "l_shade") return std::make_unique<LShade>(space, LShadeOptions{.evaluations = evaluations});
   if (name == "random") return std::make_unique<Breeder>(space, uniform_child());
   if (name == "genetic") return std::make_unique<Breeder>(space, genetic_within(evaluations));
   return automatic(space, evaluations, seed, 0, 1);
