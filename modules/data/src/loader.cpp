@@ -3,6 +3,7 @@
 #include <tw/data/loader.hpp>
 
 #include <ATen/Parallel.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <condition_variable>
 #include <exception>
@@ -54,7 +55,8 @@ class Loader::Workshop {
     // at::set_num_threads() sets the number of the calling thread, and of threads that have not asked yet; the latter is put right again.
     const int threads = at::get_num_threads();
     for (int i = 0; i < options_.workers; ++i) {
-      workers_.emplace_back([this](const std::stop_token& stop) {
+      workers_.emplace_back([this, counted = c10::ThreadLocalDebugInfo::current()](const std::stop_token& stop) {
+        const c10::DebugInfoGuard counts_for(counted);  // whoever counts memory on the thread that made this loader
         (void)at::get_num_threads();  // a thread that asks for the first time takes the process's number, also after it has set its own
         at::set_num_threads(1);
         work(stop);

@@ -3,10 +3,8 @@
 #include "dense.hpp"
 #include "mpi_test.hpp"
 
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
-
 #include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/tensor/held_memory.hpp>
 
 namespace tw::layer_parallel {
 namespace memory_test {
@@ -17,17 +15,6 @@ constexpr int64_t layers = 64;
 constexpr int64_t width = 16;
 constexpr int64_t batch = 256;
 constexpr double state_bytes = sizeof(float) * width * batch;
-
-/// Counts what is allocated on this thread while a guard holds it.
-struct Counter : c10::MemoryReportingInfoBase {
-  void reportMemoryUsage(void* /*pointer*/, int64_t size, size_t /*total*/, size_t /*reserved*/, c10::Device /*device*/) override {
-    now += size;
-    most = std::max(most, now);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  int64_t now = 0;
-  int64_t most = 0;
-};
 
 struct Usage {
   double most;   // states
@@ -41,15 +28,14 @@ std::vector<Usage> usage_of_passes(Net& net) {
   std::vector<Usage> usage;
   for (int pass = 0; pass < 3; ++pass) {
     net.zero_grad();
-    const auto counter = std::make_shared<Counter>();
-    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, counter);
+    const HeldMemory held;
     torch::Tensor loss;
     {
       const torch::Tensor y = net.forward(x);
       loss = y.square().mean();
     }
     loss.backward();
-    usage.push_back({static_cast<double>(counter->most) / state_bytes, static_cast<double>(counter->now) / state_bytes});
+    usage.push_back({static_cast<double>(held.most()) / state_bytes, static_cast<double>(held.now()) / state_bytes});
   }
   return usage;
 }

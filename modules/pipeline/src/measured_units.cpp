@@ -4,7 +4,6 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -15,7 +14,6 @@
 #include <tw/tensor/on_cpu.hpp>
 
 #include "allocation_log.hpp"
-#include "allocation_peak.hpp"
 
 namespace tw::pipeline {
 namespace {
@@ -109,8 +107,7 @@ MeasuredUnits::MeasuredUnits(const Graph& graph, const std::function<at::Tensor(
 }
 
 std::vector<double> MeasuredUnits::saved_bytes(const Tensors& inputs) const {
-  const auto log = std::make_shared<AllocationLog>(pieces_.size(), inputs[0].device().type());
-  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, log);
+  AllocationLog log(pieces_.size(), inputs[0].device().type());
   std::vector<int> last(graph_.values.size(), -1);
   for (size_t u = 0; u < pieces_.size(); ++u) {
     for (const int input : pieces_[u].inputs) last[at(input)] = static_cast<int>(u);
@@ -118,13 +115,13 @@ std::vector<double> MeasuredUnits::saved_bytes(const Tensors& inputs) const {
   for (const int output : graph_.outputs) last[at(output)] = -1;
   Tensors values = begin(inputs);
   for (size_t u = 0; u < pieces_.size(); ++u) {
-    log->now(u);
+    log.now(u);
     run(u, values, inputs[0].size(0));
     for (const int input : pieces_[u].inputs) {
       if (last[at(input)] == static_cast<int>(u)) values[at(input)] = at::Tensor();
     }
   }
-  return log->bytes();
+  return log.bytes();
 }
 
 std::vector<UnitCosts> MeasuredUnits::costs(const Tensors& inputs, const std::vector<bool>& wanted, int repetitions) const {
@@ -191,7 +188,7 @@ UnitCosts MeasuredUnits::costs_of(size_t unit, Tensors& values, int64_t rows, c1
   }
   if (wanted.empty() || ends.empty()) return costs;
   for (const at::Tensor& each : cotangents) costs.workspace_bytes += static_cast<double>(each.nbytes());
-  costs.workspace_bytes += peak_bytes(device.type(), [&] {
+  const int64_t workspace = peak_bytes(device.type(), [&] {
     costs.backward_s = time_of(device, [&] {
       const Tensors made = torch::autograd::grad(ends, wanted, cotangents, false, false, true);
       for (size_t i = 0; i < gradients.size(); ++i) {
@@ -199,6 +196,7 @@ UnitCosts MeasuredUnits::costs_of(size_t unit, Tensors& values, int64_t rows, c1
       }
     });
   });
+  costs.workspace_bytes += static_cast<double>(workspace);
   return costs;
 }
 

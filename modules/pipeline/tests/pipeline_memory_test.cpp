@@ -7,8 +7,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/planning/schedule_check.hpp>
-
-#include "../src/allocation_peak.hpp"
+#include <tw/tensor/held_memory.hpp>
 
 namespace tw::pipeline {
 namespace pipeline_memory_test {
@@ -41,7 +40,7 @@ double tensors_held(Schedule (*schedule)(int, int), Recompute recompute, int blo
   const auto loss = [](const torch::Tensor& y, const torch::Tensor& /*t*/) { return y.sum(); };
   model.run(x, x, loss);  // gradients and whatever else stays exist from now on
   model.zero_grad(false);
-  const double bytes = peak_bytes(c10::kCPU, [&] { model.run(x, x, loss); });
+  const auto bytes = static_cast<double>(peak_bytes(c10::kCPU, [&] { model.run(x, x, loss); }));
   return bytes / static_cast<double>(rows * width * static_cast<int64_t>(sizeof(float)));
 }
 

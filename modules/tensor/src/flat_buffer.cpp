@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/Allocator.h>
 #include <c10/util/strides.h>
 #include <sys/mman.h>
 
@@ -45,7 +46,13 @@ FlatBuffer::FlatBuffer(int64_t numel, const at::TensorOptions& options) {
   if (memory == nullptr) throw std::bad_alloc();
   ::madvise(memory, rounded, MADV_HUGEPAGE);  // a wish: without it all is as right, and slower
   std::memset(memory, 0, bytes);
-  storage_ = at::from_blob(memory, {numel}, [](void* unused) { std::free(unused); }, options);
+  const auto tell = [](void* of, int64_t size) { c10::reportMemoryUsageToProfiler(of, size, 0, 0, c10::Device(c10::kCPU)); };
+  const auto give_back = [tell, bytes](void* unused) {
+    tell(unused, -static_cast<int64_t>(bytes));
+    std::free(unused);
+  };
+  storage_ = at::from_blob(memory, {numel}, give_back, options);
+  tell(memory, static_cast<int64_t>(bytes));  // as LibTorch's own allocator does
 }
 
 FlatBuffer::FlatBuffer(at::Tensor storage) : storage_(std::move(storage)) {

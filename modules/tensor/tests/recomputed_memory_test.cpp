@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a chain of recomputed segments holds: bytes of tensors, as LibTorch's allocator tells them.
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <algorithm>
+#include <tw/tensor/held_memory.hpp>
 
 #include "plain_call.hpp"
 
@@ -15,17 +13,6 @@ constexpr int64_t numbers = 32768;
 constexpr double state_bytes = sizeof(float) * numbers;
 constexpr int segments = 12;
 constexpr int layers = 10;  // of a segment; each keeps one state for its backward pass
-
-/// Counts what is allocated on this thread while a guard holds it.
-struct Counter : c10::MemoryReportingInfoBase {
-  void reportMemoryUsage(void* /*pointer*/, int64_t size, size_t /*total*/, size_t /*reserved*/, c10::Device /*device*/) override {
-    now += size;
-    most = std::max(most, now);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  int64_t now = 0;
-  int64_t most = 0;
-};
 
 struct Usage {  // states
   double forward;
@@ -38,8 +25,7 @@ template <class Call>
 Usage usage_of(const Call& call) {
   const at::Tensor x = torch::ones({numbers}).requires_grad_();
   x.mutable_grad() = torch::zeros({numbers});
-  const auto counter = std::make_shared<Counter>();
-  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, counter);
+  tw::HeldMemory held;
   const auto segment = [](at::Tensor h) {
     for (int i = 0; i < layers; ++i) h = h.tanh();
     return h;
@@ -48,12 +34,13 @@ Usage usage_of(const Call& call) {
   {
     at::Tensor y = x;
     for (int i = 0; i < segments; ++i) y = call(segment, y);
-    usage.forward = static_cast<double>(std::exchange(counter->most, counter->now)) / state_bytes;
-    usage.between = static_cast<double>(counter->now) / state_bytes;
+    usage.forward = static_cast<double>(held.most()) / state_bytes;
+    usage.between = static_cast<double>(held.now()) / state_bytes;
+    held.forget_most();
     y.backward(torch::ones({1}).expand({numbers}));
-    usage.backward = static_cast<double>(counter->most) / state_bytes;
+    usage.backward = static_cast<double>(held.most()) / state_bytes;
   }
-  usage.stays = static_cast<double>(counter->now) / state_bytes;
+  usage.stays = static_cast<double>(held.now()) / state_bytes;
   return usage;
 }
 
