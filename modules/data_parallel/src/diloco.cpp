@@ -113,6 +113,7 @@ std::vector<NamedShard> DiLoCo::shards() const {
   return shards;
 }
 
+int64_t DiLoCo::room_bytes() const noexcept { return average_->room_bytes(); }
 int64_t DiLoCo::bytes_communicated() const noexcept { return average_->bytes_communicated(); }
 Seconds DiLoCo::exposed_time() const noexcept { return average_->exposed_time(); }
 

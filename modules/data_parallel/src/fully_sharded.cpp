@@ -283,8 +283,10 @@ std::vector<OptimizedTensor> FullySharded::optimized() const { return impl_->sli
 std::vector<NamedShard> FullySharded::shards() const { return impl_->slices().shards(); }
 bool FullySharded::gradients_finite() const noexcept { return impl_->finite(); }
 DataParallel& FullySharded::parallel() noexcept { return impl_->parallel(); }
+const DataParallel& FullySharded::parallel() const noexcept { return impl_->parallel(); }
 Seconds FullySharded::exposed_time() const noexcept { return impl_->parallel().exposed_time() + impl_->figures().exposed; }
 int64_t FullySharded::payload_bytes() const noexcept { return impl_->payload_bytes(); }
+int64_t FullySharded::room_bytes() const noexcept { return impl_->figures().room_bytes; }
 int64_t FullySharded::gatherings() const noexcept { return impl_->figures().gatherings; }
 int64_t FullySharded::late_gatherings() const noexcept { return impl_->figures().late; }
 

@@ -126,6 +126,7 @@ void Gathered::make_memory() {
   }
   const auto pooled = static_cast<size_t>(std::count(kept_.begin(), kept_.end(), false));
   for (size_t i = 0; i < std::min(pooled, 1 + std::max<size_t>(ahead(), 1)); ++i) pool_.push_back(shared_tensor(comm_, {largest}, bytes));
+  figures_.room_bytes = together + static_cast<int64_t>(pool_.size()) * largest;
 }
 
 at::Tensor Gathered::memory_for(size_t unit) {

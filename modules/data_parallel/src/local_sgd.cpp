@@ -61,6 +61,7 @@ void LocalSgd::average() {
 }
 
 std::vector<NamedShard> LocalSgd::shards() const { return {average_->counter()}; }
+int64_t LocalSgd::room_bytes() const noexcept { return average_->room_bytes(); }
 int64_t LocalSgd::bytes_communicated() const noexcept { return average_->bytes_communicated(); }
 Seconds LocalSgd::exposed_time() const noexcept { return average_->exposed_time(); }
 

@@ -31,6 +31,8 @@ class BucketBuffers {
   /// Lets go of the bucket's memory, unless it stays.
   void release(size_t bucket);
   bool stays(size_t bucket) const;
+  /// What stays for buckets that come and go; undefined where there is none.
+  const at::Tensor& room() const noexcept { return staying_; }
 
  private:
   void make(size_t bucket);

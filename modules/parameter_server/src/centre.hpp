@@ -51,6 +51,7 @@ class Centre {
   at::Tensor finish();
 
   // See ShardedTensor; restore() is collective here.
+  int64_t served_bytes() const { return link_ ? link_->values.served_bytes() : 0; }
   std::vector<NamedShard> shards(const std::string& name) const;
   void restore(const std::vector<NamedShard>& shards);
 

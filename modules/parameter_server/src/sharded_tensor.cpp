@@ -140,6 +140,7 @@ class ShardedTensor::Impl {
     if (serves()) shards_.at(mine_).restore(snapshot_of(given, run()));
   }
 
+  int64_t served_bytes() const { return serves() ? Shard::bytes_needed(layout_.extent_of(mine_).size(), element_type(dtype_), *rules_) : 0; }
   const ShardLayout& layout() const noexcept { return layout_; }
   const std::vector<int>& servers() const noexcept { return servers_; }
   const Communicator& comm() const noexcept { return comm_; }
@@ -258,6 +259,7 @@ ShardedTensor::Prefetched ShardedTensor::prefetch() const {
 void ShardedTensor::finish() { impl_->finish(); }
 std::vector<NamedShard> ShardedTensor::shards(const std::string& name) const { return impl_->shards(name); }
 void ShardedTensor::restore(const std::vector<NamedShard>& shards) { impl_->restore(shards); }
+int64_t ShardedTensor::served_bytes() const { return impl_->served_bytes(); }
 const ShardLayout& ShardedTensor::layout() const noexcept { return impl_->layout(); }
 const std::vector<int>& ShardedTensor::servers() const noexcept { return impl_->servers(); }
 const Communicator& ShardedTensor::comm() const noexcept { return impl_->comm(); }

@@ -29,6 +29,7 @@ void Worker::finish() {
 
 const Communicator& Worker::group() const noexcept { return centre_->group(); }
 const ShardedTensor& Worker::centre() const { return centre_->tensor(); }
+int64_t Worker::served_bytes() const { return centre_->served_bytes(); }
 const Traffic& Worker::traffic() const noexcept { return centre_->traffic(); }
 std::vector<NamedShard> Worker::shards(const std::string& name) const { return centre_->shards(name); }
 

@@ -15,6 +15,12 @@ std::string pixels(double length) {
 
 std::string pair_text(Point point, char between) { return pixels(point.x) + between + pixels(point.y); }
 
+std::string places_of(const std::vector<Point>& points) {
+  std::string places;
+  for (const Point point : points) places += (places.empty() ? "" : " ") + pair_text(point, ',');
+  return places;
+}
+
 }  // namespace
 
 Attribute::Attribute(std::string called, double length) : name(std::move(called)), value(pixels(length)) {}
@@ -53,10 +59,13 @@ void Svg::circle(Point centre, double radius, const std::string& colour, const s
 }
 
 void Svg::polyline(const std::vector<Point>& points, const std::string& colour, const std::string& tip, const Attributes& more) {
-  std::string places;
-  for (const Point point : points) places += (places.empty() ? "" : " ") + pair_text(point, ',');
-  open("polyline", {{"fill", "none"}, {"stroke", colour}, {"points", places}}, more);
+  open("polyline", {{"fill", "none"}, {"stroke", colour}, {"points", places_of(points)}}, more);
   close("polyline", tip);
+}
+
+void Svg::area(const std::vector<Point>& points, const std::string& colour, const std::string& tip) {
+  open("polygon", {{"fill", colour}, {"points", places_of(points)}}, {});
+  close("polygon", tip);
 }
 
 void Svg::curve(Point from, Point control, Point other_control, Point to, const std::string& colour, const Attributes& more) {

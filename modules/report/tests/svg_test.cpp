@@ -27,6 +27,7 @@ TEST(Svg, DrawsEachShapeWithItsAttributes) {
   svg.rect({1, 2}, 3, 4, "red", "a \"tip\"");
   svg.circle({1, 2}, 2.5, "blue");
   svg.polyline({{1, 2}, {3, 4}}, "green", "", {{"class", "c"}});
+  svg.area({{1, 2}, {3, 4}, {5, 2}}, "grey", "a tip");
   svg.begin_group({{"class", "g"}});
   svg.curve({1, 2}, {3, 4}, {5, 6}, {7, 8}, "black");
   svg.end_group();
@@ -37,6 +38,7 @@ TEST(Svg, DrawsEachShapeWithItsAttributes) {
             "<rect x=\"1.0\" y=\"2.0\" width=\"3.0\" height=\"4.0\" fill=\"red\"><title>a &quot;tip&quot;</title></rect>\n"
             "<circle cx=\"1.0\" cy=\"2.0\" r=\"2.5\" fill=\"blue\"/>\n"
             "<polyline fill=\"none\" stroke=\"green\" points=\"1.0,2.0 3.0,4.0\" class=\"c\"/>\n"
+            "<polygon fill=\"grey\" points=\"1.0,2.0 3.0,4.0 5.0,2.0\"><title>a tip</title></polygon>\n"
             "<g class=\"g\">\n"
             "<path fill=\"none\" stroke=\"black\" d=\"M1.0 2.0 C3.0 4.0 5.0 6.0 7.0 8.0\"/>\n"
             "</g>\n"

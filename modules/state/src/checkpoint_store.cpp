@@ -181,6 +181,8 @@ class CheckpointStore::Implementation {
     });
   }
 
+  const at::Tensor& staging() const noexcept { return staging_; }
+
  private:
   const char* memory() const { return static_cast<const char*>(staging_.const_data_ptr()); }
 
@@ -351,6 +353,7 @@ std::optional<int64_t> CheckpointStore::newest_valid() const { return implementa
 
 CheckpointIndex CheckpointStore::index(int64_t step) const { return implementation_->index(step); }
 
+const at::Tensor& CheckpointStore::memory() const noexcept { return implementation_->staging(); }
 void CheckpointStore::remove_all() { implementation_->remove_all(); }
 
 }  // namespace tw

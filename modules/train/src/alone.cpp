@@ -55,6 +55,12 @@ std::vector<NamedShard> Alone::shards() const {
   return shards;
 }
 
+void Alone::account(KnownMemory& known) const {
+  account_parameters(known, model_.parameters);
+  account_optimizer(known, state_.shards());
+  account_own(known);
+}
+
 bool Alone::gradients_finite() const {
   std::vector<at::Tensor> gradients;
   for (const NamedTensor& parameter : model_.parameters) gradients.push_back(parameter.tensor.grad());

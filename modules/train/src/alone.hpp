@@ -21,6 +21,7 @@ class Alone : public Strategy {
   std::vector<NamedShard> shards() const override;
   void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
   void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
+  void account(KnownMemory& known) const override;
 
  protected:
   /// Between the backward pass and the optimizer's step.
@@ -29,6 +30,8 @@ class Alone : public Strategy {
   virtual bool after_step() = 0;
   /// Makes the ranks' parameters one.
   virtual void finish() = 0;
+  /// Of what the strategy has beside the model and the optimizer.
+  virtual void account_own(KnownMemory& known) const = 0;
   /// What the strategy remembers.
   virtual std::vector<NamedShard> own_shards() const = 0;
 

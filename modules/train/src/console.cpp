@@ -104,6 +104,7 @@ void Console::on_end(State& state, const Summary& summary) {
   line("speed          ", concat(format_count(summary.samples_per_s), " ", unit_, "/s"));
   line("communication  ", concat(format_count(summary.bytes_per_step), "B a step and rank; ", percent(summary.exposed_comm_share),
                                  " of the step time was spent waiting for it, ", percent(summary.waited_for_data_share), " waiting for data"));
+  if (!summary.memory.empty()) line("memory         ", memory_text(summary.memory));
   if (summary.slow_rank) {
     const auto& [rank, host, share] = *summary.slow_rank;
     line("slow rank      ", concat("rank ", rank, " on ", host, ": the others waited ", percent(share), " of the time for it"));

@@ -11,13 +11,6 @@
 #include "rows_alone.hpp"
 
 namespace tw::train {
-namespace {
-
-// Samples of one rank in a batch: large enough for speed, small enough for memory.
-constexpr int64_t evaluation_batch = 256;
-
-}  // namespace
-
 std::vector<double> sum_over_ranks(const Communicator& comm, std::vector<double> values) {
   const at::Tensor tensor = at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::TensorOptions().dtype(at::kDouble));
   allreduce(comm, tensor, ReduceOp::sum);

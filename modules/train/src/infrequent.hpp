@@ -17,6 +17,10 @@ class Infrequent : public Alone {
  private:
   bool after_step() override { return outer_.step(); }
   void finish() override { outer_.finish(); }
+  void account_own(KnownMemory& known) const override {
+    account_optimizer(known, outer_.shards());
+    known.add(MemoryUse::buffers, outer_.room_bytes());
+  }
   std::vector<NamedShard> own_shards() const override { return outer_.shards(); }
 
   Outer outer_;

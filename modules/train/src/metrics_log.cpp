@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
 #include <tw/train/metrics_log.hpp>
@@ -104,6 +105,13 @@ void MetricsLog::on_end(State& /*state*/, const Summary& summary) {
   json["finished"] = summary.finished;
   json["stopped_because"] = summary.stopped_because;
   json["train_time_s"] = summary.train_time.count();
+  json["memory"] = nlohmann::ordered_json::array();
+  for (size_t rank = 0; rank < summary.memory.size(); ++rank) {
+    const auto& [held, during, step] = summary.memory[rank];
+    nlohmann::ordered_json& of_rank = json["memory"].emplace_back(nlohmann::ordered_json{{"rank", rank}, {"during", during}, {"step", step}});
+    for (size_t use = 0; use < memory_uses; ++use) of_rank[concat(name_of(static_cast<MemoryUse>(use)), "_bytes")] = held.bytes[use];
+    of_rank["bytes"] = held.together();
+  }
   if (summary.servers) {
     json["pushes_per_s"] = summary.servers->pushes_per_s;
     json["pulls_per_s"] = summary.servers->pulls_per_s;

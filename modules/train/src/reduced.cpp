@@ -47,6 +47,11 @@ Outcome Reduced::outcome(double loss_scale) const {
   return outcome_of(values[0] != 0, values[1] == 0, values[2] != 0, loss_scale);
 }
 
+void Reduced::account_reduced(KnownMemory& known, int sharers) const {
+  account_parameters(known, model_.parameters, sharers);
+  account_buckets(known, parallel_.reducer());
+}
+
 ReducerOptions reducer_options(const StrategySetup& setup) {
   return {.reduction = Reduction::sum,
           .check_finite = true,

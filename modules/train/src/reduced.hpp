@@ -18,6 +18,8 @@ class Reduced : public Strategy {
   int64_t payload_bytes() const override { return parallel_.reducer().payload_bytes(); }
 
  protected:
+  /// @param sharers of the parameters
+  void account_reduced(KnownMemory& known, int sharers = 1) const;
   Outcome outcome(double loss_scale) const;
   const Model& model() const noexcept { return model_; }
   DataParallel& parallel() noexcept { return parallel_; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run.hpp"
 
+#include <c10/util/ScopeExit.h>
 #include <torch/optim/optimizer.h>
 
 #include <exception>
@@ -85,6 +86,8 @@ void Trainer::Run::begin_after(int64_t epochs) {
 
 Summary Trainer::Run::run() {
   const Signals signals;
+  memory_ = std::make_unique<MemoryAccount>(model_.device().type(), tracing());
+  const auto no_longer = c10::make_scope_exit([this] { memory_.reset(); });
   make_loader();
   if (tracing()) trace();
   begin();
@@ -171,6 +174,9 @@ Summary Trainer::Run::finish() {
   if (snapshots_ && !diverged_ && trained_samples_ > 0) attempt([&] { save(); });
   if (snapshots_) attempt([&] { snapshots_->finish(); });
   if (tracing()) attempt([&] { timeline_.write(ranks_.all); });
+  if (trained_samples_ > 0) summary.memory = peaks_of_ranks(ranks_.all, memory_->peak());
+  if (tracing() && trained_samples_ > 0)
+    summary.step_memory = step_of_rank(ranks_.all, Rank(worst_rank(summary.memory)), whole_step_, of_whole_step_);
   notify(&Hook::on_end, summary);
   if (failure) std::rethrow_exception(failure);
   return summary;
@@ -190,6 +196,23 @@ void Trainer::Run::count_into(Summary& summary) {
   } else if (ranks_.parts == nullptr) {  // parts wait for one another outside the strategy
     summary.slow_rank = find_slow_rank(ranks_.all, waits);
   }
+}
+
+void Trainer::Run::watch_memory(const char* phase) {
+  if (!memory_) return;
+  memory_->begin();
+  memory_->phase(phase);
+}
+
+void Trainer::Run::count_memory() {
+  if (!memory_ || !memory_->matters()) return;
+  KnownMemory known;
+  strategy_->account(known);
+  for (const NamedTensor& each : model_.buffers) known.add(MemoryUse::buffers, each.tensor);
+  if (snapshots_) known.add(MemoryUse::buffers, snapshots_->memory());
+  memory_->end(progress_.step, known);
+  if (!tracing()) return;
+  for (const MemorySample& sample : memory_->samples()) timeline_.add(sample);
 }
 
 std::chrono::steady_clock::time_point Trainer::Run::span(const char* name, std::chrono::steady_clock::time_point begin) {

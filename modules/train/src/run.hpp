@@ -6,6 +6,7 @@
 #include <tw/comm/reading.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/state/directory_lock.hpp>
+#include <tw/train/memory_account.hpp>
 #include <tw/train/timeline.hpp>
 #include <tw/train/trainer.hpp>
 #include <vector>
@@ -50,6 +51,10 @@ class Trainer::Run {
   /// What was computed since `begin`. @return now
   std::chrono::steady_clock::time_point span(const char* name, std::chrono::steady_clock::time_point begin);
 
+  /// Begins to count memory, for something that takes it; count_memory() ends that.
+  void watch_memory(const char* phase);
+  void count_memory();
+
   // Beginning and end.
   void trace();
   void make_loader();
@@ -67,6 +72,8 @@ class Trainer::Run {
   // An update.
   void update();
   void backward(int64_t pass, int64_t samples);
+  void forget_batch();
+  bool counts_memory() const;
   /// @return whether all are finite
   bool read_losses();
   void set_learning_rate();
@@ -110,6 +117,9 @@ class Trainer::Run {
   int64_t trained_samples_ = 0;
   Seconds train_time_{0};
   Timeline timeline_;
+  std::unique_ptr<MemoryAccount> memory_;  // while run() runs
+  int64_t whole_step_ = 0;                 // the last traced one
+  std::vector<MemorySample> of_whole_step_;
 };
 
 }  // namespace tw::train

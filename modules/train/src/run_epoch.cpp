@@ -61,14 +61,19 @@ void Trainer::Run::end_epoch(Seconds time) {
 
 Figures Trainer::Run::evaluate(const Dataset& dataset) {
   synchronize(ranks_.data, model_.buffers);
+  watch_memory("evaluation");
   Figures figures = train::evaluate(ranks_.data, model_, objective_, dataset, strategy_->ranks_pass_in_step());
+  count_memory();
   if (ranks_.parts != nullptr) make_equal(*ranks_.parts, figures);
   return figures;
 }
 
 // Those of the first model along the data axis put it together.
 void Trainer::Run::keep_best() {
-  if (const auto whole = strategy_->whole_tensors()) {
+  watch_memory("checkpoint");
+  const auto whole = strategy_->whole_tensors();
+  count_memory();
+  if (whole) {
     if (ranks_.all.rank() == 0) best_.keep(progress_, *whole);
     return;
   }
@@ -86,7 +91,9 @@ void Trainer::Run::stop_out_of_patience() {
 
 void Trainer::Run::save() {
   const auto begin = std::chrono::steady_clock::now();
+  watch_memory("checkpoint");
   snapshots_->save(progress_, loss_, scaling_, *strategy_);
+  count_memory();
   span("checkpoint", begin);
 }
 

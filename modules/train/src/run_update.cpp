@@ -29,12 +29,19 @@ at::Tensor infectious(const at::Tensor& loss) { return loss * (loss.detach() * 0
 void Trainer::Run::update() {
   const int64_t samples = std::min(progress_.global_batch, state_->epoch_samples - progress_.consumed);
   strategy_->zero_grad();
+  forget_batch();
+  if (counts_memory()) {
+    watch_memory("forward");
+  } else {
+    memory_->rest();
+  }
   set_learning_rate();
   const TensorCopies buffers(model_.buffers);
   for (int64_t pass = 0; loader_->consumed() < progress_.consumed + samples; ++pass) backward(pass, samples);
   notify(&Hook::on_backward);
   progress_.consumed = loader_->consumed();
   const auto begin = std::chrono::steady_clock::now();
+  memory_->phase("update");
   const Outcome outcome = strategy_->update(scaling_.scale());
   scaling_.update(outcome);
   span("update", begin);
@@ -45,6 +52,11 @@ void Trainer::Run::update() {
     if (!outcome.overflow) suspect_.confirm();
     buffers.put_back();  // whatever the reaction: ranks that meet rarely take checkpoints before it
   }
+  count_memory();
+  if (tracing() && (samples == progress_.global_batch || of_whole_step_.empty())) {
+    whole_step_ = progress_.step;
+    of_whole_step_ = memory_->samples();
+  }
   state_->step = ++progress_.step;
   state_->samples = progress_.consumed;
   if (outcome.trouble) react();
@@ -52,11 +64,25 @@ void Trainer::Run::update() {
   heed(outcome);
 }
 
+// So that its memory serves the next one.
+void Trainer::Run::forget_batch() {
+  state_->outputs = state_->loss = at::Tensor();
+  state_->batch = Batch();
+}
+
+// Often enough to see what takes more than before, and seldom enough to cost nothing where updates take microseconds.
+bool Trainer::Run::counts_memory() const {
+  constexpr int64_t of_run = 64;
+  constexpr int64_t of_epoch = 8;
+  const int64_t in_epoch = progress_.consumed / progress_.global_batch;
+  return tracing() || progress_.step - first_step_ < of_run || in_epoch < of_epoch;
+}
+
 // Takes the next batch, and this rank's share of the gradient of its loss.
 void Trainer::Run::backward(int64_t pass, int64_t samples) {
   auto begin = std::chrono::steady_clock::now();
-  state_->outputs = state_->loss = at::Tensor();  // so that their memory serves the next ones
-  state_->batch = Batch();
+  if (pass > 0) memory_->phase("forward");
+  forget_batch();
   state_->batch = loader_->next().value();
   begin = span("data", begin);
   const int64_t here = state_->batch.size();
@@ -72,6 +98,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
     const bool known = !is_on_accelerator(loss);
     if (known && !read_losses()) strategy_->say(Word::trouble);
     begin = span("forward", begin);
+    memory_->phase("backward");
     notify(&Hook::on_forward);
     loss = known ? state_->loss : infectious(state_->loss);
     if (!Signals::caught().empty() || !state_->stop_reason.empty()) strategy_->say(Word::stop);

@@ -34,6 +34,8 @@ class Snapshots {
   void settle();
   /// The same, for the last one: @throws Error on every rank alike when it was not written.
   void finish() { store_.wait(); }
+  /// See CheckpointStore::memory().
+  const at::Tensor& memory() const { return store_.memory(); }
   /// Collective.
   void remove_all() { store_.remove_all(); }
 

@@ -22,6 +22,15 @@ std::vector<NamedShard> parameter_shards(const Model& model);
 /// Of all parameters that have one, sparse ones too.
 void divide_gradients(const std::vector<NamedTensor>& parameters, double by);
 
+/// Of parameters and their gradients. @param sharers of the parameters, see KnownMemory
+void account_parameters(KnownMemory& known, const std::vector<NamedTensor>& parameters, int sharers = 1);
+
+/// Of what the reducer keeps.
+void account_buckets(KnownMemory& known, const Reducer& reducer);
+
+/// Of what is remembered of parameters.
+void account_optimizer(KnownMemory& known, const std::vector<NamedShard>& shards);
+
 /// What `optimizer`, over the parameters of `model`, remembers.
 OptimizerState state_of(torch::optim::Optimizer& optimizer, const Model& model);
 

@@ -9,6 +9,7 @@
 #include <tw/gradients/reducer.hpp>
 #include <tw/parameter_server/traffic.hpp>
 #include <tw/tensor/named_shard.hpp>
+#include <tw/train/memory_account.hpp>
 #include <tw/train/model.hpp>
 #include <tw/train/options.hpp>
 #include <vector>
@@ -76,6 +77,8 @@ class Strategy {
   virtual void prepare(const std::vector<std::string>& names) = 0;
   /// Takes over what does not share memory. See OptimizerState.
   virtual void apply(const std::vector<NamedShard>& shards) = 0;
+  /// Says what this rank's memory is for, but for the model's buffers.
+  virtual void account(KnownMemory& known) const = 0;
   /// See Reducer::arrival_order().
   virtual std::vector<int64_t> arrival_order() const { return {}; }
 

@@ -40,6 +40,12 @@ class Data : public Reduced {
     if (compressor_) append(shards, compressor_->shards());
     return shards;
   }
+  void account(KnownMemory& known) const override {
+    account_reduced(known);
+    account_optimizer(known, state_.shards());
+    if (!compressor_) return;
+    for (const NamedShard& shard : compressor_->shards()) known.add(MemoryUse::buffers, shard.tensor);
+  }
   void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
   void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
 

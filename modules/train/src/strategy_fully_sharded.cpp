@@ -48,6 +48,13 @@ class InSlices : public Strategy {
     append(shards, state_.shards());
     return shards;
   }
+  void account(KnownMemory& known) const override {
+    for (const NamedShard& shard : sharded_.shards()) known.add(MemoryUse::parameters, shard.tensor);
+    for (const NamedTensor& slice : sharded_.named_slices()) known.add(MemoryUse::gradients, slice.tensor.grad());
+    account_buckets(known, sharded_.parallel().reducer());
+    account_optimizer(known, state_.shards());
+    known.add(MemoryUse::buffers, sharded_.room_bytes());
+  }
   void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
   void apply(const std::vector<NamedShard>& shards) override {
     state_.apply(shards);

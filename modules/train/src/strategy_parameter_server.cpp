@@ -56,6 +56,10 @@ class ByServers : public Alone {
     return false;
   }
   void finish() override;
+  void account_own(KnownMemory& known) const override {
+    for (const at::Tensor& each : worker_->kept()) known.add(MemoryUse::buffers, each);
+    known.add(MemoryUse::buffers, worker_->served_bytes());
+  }
   std::vector<NamedShard> own_shards() const override { return worker_->shards("servers"); }
   const Traffic& traffic() const noexcept { return worker_->traffic(); }
   void exchange();

@@ -14,7 +14,8 @@ class Sharded : public Reduced {
   Sharded(const StrategySetup& setup, const ReducerOptions& reducer, const ShardedOptimizerOptions& options)
       : Reduced(setup, reducer),
         optimizer_(parallel().reducer(), parallel().parameters(), optimizer_like(setup.optimizer, parallel().parameters()), options),
-        state_(optimizer_.local(), optimizer_.optimized()) {}
+        state_(optimizer_.local(), optimizer_.optimized()),
+        sharers_(options.one_copy_per_node ? setup.ranks.data.size() : 1) {}
 
   void zero_grad() override { optimizer_.zero_grad(); }
   Outcome update(double loss_scale) override {
@@ -33,6 +34,11 @@ class Sharded : public Reduced {
     append(shards, optimizer_.master_shards());
     return shards;
   }
+  void account(KnownMemory& known) const override {
+    account_reduced(known, sharers_);
+    account_optimizer(known, optimizer_.master_shards());
+    account_optimizer(known, state_.shards());
+  }
   void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
   void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
   Seconds exposed_time() const override { return Reduced::exposed_time() + optimizer_.exposed_time(); }
@@ -41,6 +47,7 @@ class Sharded : public Reduced {
  private:
   ShardedOptimizer optimizer_;
   OptimizerState state_;
+  int sharers_;  // ranks of a copy of the parameters
 };
 
 }  // namespace

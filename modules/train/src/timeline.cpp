@@ -11,6 +11,8 @@
 namespace tw::train {
 namespace {
 
+constexpr size_t most = 1000000;  // spans, and samples
+
 void expect_good(const std::ofstream& out, const std::filesystem::path& path) {
   if (!out) throw FileError(path, 0, "cannot be written");
 }
@@ -26,8 +28,11 @@ void Timeline::begin(const Communicator& comm, std::filesystem::path path) {
   origin_ = std::chrono::steady_clock::now();
 }
 
+void Timeline::add(const MemorySample& sample) {
+  if (samples_.size() < most) samples_.push_back(sample);
+}
+
 void Timeline::add(Row row, const char* name, Time begin, Time end, int64_t number) {
-  constexpr size_t most = 1000000;
   if (spans_.size() < most) spans_.push_back({row, name, begin, end, number});
 }
 
@@ -47,6 +52,12 @@ void Timeline::write(const Communicator& comm) const {
                                {"dur", microseconds(span.end) - microseconds(span.begin)},
                                {"args", {{span.row == Row::compute ? "step" : "bucket", span.number}}}};
     mine += ",\n" + event.dump();
+  }
+  for (const auto& [time, during, held] : samples_) {
+    nlohmann::ordered_json uses;
+    for (size_t use = 0; use < memory_uses; ++use) uses[name_of(static_cast<MemoryUse>(use))] = held.bytes[use];
+    mine +=
+        ",\n" + nlohmann::ordered_json{{"ph", "C"}, {"name", "memory"}, {"pid", int{comm.rank()}}, {"ts", microseconds(time)}, {"args", uses}}.dump();
   }
   const std::vector<std::string> all = gather_strings(comm, mine, Rank(0));
   on_all_ranks(comm, "writing the timeline", [&] {

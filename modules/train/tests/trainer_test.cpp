@@ -297,12 +297,26 @@ TEST(Trainer, WritesATimelineOfAllRanks) {
   options.global_batch = 5;
   std::filesystem::create_directories(options.folder());
   options.trace = options.folder() / "trace.json";
-  Trainer(world(), model, sgd, tw::train::classification(), data, data, options).run();
+  const auto summary = Trainer(world(), model, sgd, tw::train::classification(), data, data, options).run();
+  ASSERT_TRUE(summary.step_memory.has_value());
+  EXPECT_EQ(summary.step_memory->step, 3);
+  EXPECT_EQ(summary.step_memory->rank, tw::train::worst_rank(summary.memory));
+  EXPECT_EQ(summary.step_memory->moments.front().during, "forward");
+  EXPECT_EQ(summary.step_memory->moments.back().during, "update");
   if (world().rank() != 0) return;
   std::ifstream in(options.trace);
   std::map<std::pair<int, std::string>, int> spans;
+  std::map<int, std::pair<int64_t, int64_t>> memory;  // by rank: samples, most bytes
   const auto trace = nlohmann::json::parse(in);
   for (const auto& event : trace["traceEvents"]) {
+    if (event["ph"] == "C") {
+      EXPECT_EQ(event["name"], "memory");
+      int64_t bytes = 0;
+      for (const char* use : {"parameters", "gradients", "optimizer", "buffers", "activations"}) bytes += event["args"][use].get<int64_t>();
+      auto& [samples, most] = memory[event["pid"]];
+      ++samples;
+      most = std::max(most, bytes);
+    }
     if (event["ph"] != "X") continue;
     ++spans[{event["pid"], event["name"]}];
     EXPECT_GE(event["ts"], 0);
@@ -310,6 +324,9 @@ TEST(Trainer, WritesATimelineOfAllRanks) {
     EXPECT_GE(event["dur"], 0);
   }
   for (int rank = 0; rank < world().size(); ++rank) {
+    EXPECT_GE(memory[rank].first, 4 * 4) << "where forward and backward pass and update begin, and where they end";
+    EXPECT_NEAR(static_cast<double>(memory[rank].second), static_cast<double>(summary.memory[static_cast<size_t>(rank)].held.together()),
+                static_cast<double>(memory[rank].second) / 128);
     for (const char* name : {"data", "forward", "backward", "update", "all-reduce"}) EXPECT_EQ((spans[{rank, name}]), 4) << rank << name;
   }
 }

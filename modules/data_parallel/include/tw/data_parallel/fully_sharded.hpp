@@ -106,10 +106,13 @@ class FullySharded {
 
   /// What reduces gradients; for figures, and for passes of several losses.
   DataParallel& parallel() noexcept;
+  const DataParallel& parallel() const noexcept;
   /// Over all passes: how long this rank did nothing but communicate.
   Seconds exposed_time() const noexcept;
   /// Over all passes: what this rank gave to collectives.
   int64_t payload_bytes() const noexcept;
+  /// Of the room that stays for gathered units; 0 where there is one copy a node.
+  int64_t room_bytes() const noexcept;
   /// Units gathered so far, and those of them that were not when they were taken.
   int64_t gatherings() const noexcept;
   int64_t late_gatherings() const noexcept;

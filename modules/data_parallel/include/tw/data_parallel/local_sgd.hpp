@@ -59,6 +59,8 @@ class LocalSgd {
   /// OnReshard::mean the ranks' own values come back, or their mean at another number of ranks. Make this object first and load then.
   std::vector<NamedShard> shards() const;
 
+  /// Of the room that stays for what is averaged.
+  int64_t room_bytes() const noexcept;
   /// Bytes that this rank gave to all-reduces so far.
   int64_t bytes_communicated() const noexcept;
   /// How long this rank did nothing but communicate.

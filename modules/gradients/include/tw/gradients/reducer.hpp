@@ -108,6 +108,8 @@ class Reducer {
   const at::Tensor& gradient(int64_t id) const;
   /// This rank's share of a bucket whose gradients are sharded, shape [numel]: the slice, or the whole. Undefined where it has none.
   at::Tensor shard(int64_t bucket) const;
+  /// Memory for the bucket in use that stays from step to step; undefined unless ReducerOptions::release, or where all is released.
+  const at::Tensor& room() const noexcept;
   /// This rank's pieces of sharded gradients, in the order in which they lie in the buckets.
   std::vector<ShardPiece> pieces() const;
 

@@ -43,6 +43,7 @@ class Downpour final : public Worker {
 
   /// To be called after the optimizer's step. Workers may make different numbers of steps. @return whether x = c
   bool step() override;
+  std::vector<at::Tensor> kept() const override { return {before_, gathered_}; }
 
  private:
   void push_rest() override;

@@ -80,6 +80,8 @@ class ShardedTensor {
   /// @throws ContractError when they are not those of this shard
   void restore(const std::vector<NamedShard>& shards);
 
+  /// Of the values and the rules' state that lie on this rank.
+  int64_t served_bytes() const;
   const ShardLayout& layout() const noexcept;
   const std::vector<int>& servers() const noexcept;
   const Communicator& comm() const noexcept;

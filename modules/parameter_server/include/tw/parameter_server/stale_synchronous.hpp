@@ -40,6 +40,7 @@ class StaleSynchronous final : public Worker {
   /// To be called after the optimizer's step. Workers may make different numbers of steps: nobody waits for those that have called finish().
   /// @return whether x = c
   bool step() override;
+  std::vector<at::Tensor> kept() const override { return {before_}; }
 
  private:
   void begin_anew() override;

@@ -36,6 +36,10 @@ class Worker {
   /// On a worker's first rank.
   const Traffic& traffic() const noexcept;
 
+  /// What the algorithm keeps from step to step beside the parameters.
+  virtual std::vector<at::Tensor> kept() const { return {}; }
+  /// See ShardedTensor::served_bytes().
+  int64_t served_bytes() const;
   /// What this rank serves, see ShardedTensor::shards(); the workers' own parameters are not among that.
   std::vector<NamedShard> shards(const std::string& name) const;
   /// Goes on with such shards and this rank's parameters, as they are now. Collective.

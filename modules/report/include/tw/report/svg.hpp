@@ -36,6 +36,8 @@ class Svg {
   void rect(Point corner, double width, double height, const std::string& colour, const std::string& tip = "", const Attributes& more = {});
   void circle(Point centre, double radius, const std::string& colour, const std::string& tip = "");
   void polyline(const std::vector<Point>& points, const std::string& colour, const std::string& tip = "", const Attributes& more = {});
+  /// What lies within these points.
+  void area(const std::vector<Point>& points, const std::string& colour, const std::string& tip = "");
   /// A cubic Bezier curve.
   void curve(Point from, Point control, Point other_control, Point to, const std::string& colour, const Attributes& more = {});
   void begin_group(const Attributes& attributes);

@@ -79,6 +79,8 @@ class CheckpointStore {
   std::optional<int64_t> newest_valid() const;
   /// What the checkpoint of `step` holds, without its values. Collective. @throws Error on every rank alike where it is absent or damaged.
   CheckpointIndex index(int64_t step) const;
+  /// The memory into which this rank copies what it writes; it stays. Undefined before the first save().
+  const at::Tensor& memory() const noexcept;
   /// Removes all complete checkpoints, once what is being written is. Collective. @throws Error on every rank alike, as wait() or because
   /// they cannot be removed.
   void remove_all();

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <tw/base/clock.hpp>
+#include <tw/train/memory.hpp>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,9 @@ namespace tw::train {
 
 /// Means over the test set: "loss" first, then the objective's metrics in their order. Exact over all ranks.
 using Figures = std::vector<std::pair<std::string, double>>;
+
+/// Samples of one rank in a batch of an evaluation: large enough for speed, small enough for memory.
+constexpr int64_t evaluation_batch = 256;
 
 /// The value called `name`, or NaN.
 double figure(const Figures& figures, const std::string& name);
@@ -66,6 +70,10 @@ struct Summary {
   Seconds train_time{0};                      ///< of all steps since the start or the resume
   std::optional<SlowRank> slow_rank = {};     ///< where ranks meet, and one took 10 % or more of the others' time
   std::optional<ServerFigures> servers = {};  ///< of strategy parameter_server
+  /// By rank: when it held most memory, evaluations and checkpoints included. Empty where nothing was trained.
+  std::vector<MemoryPeak> memory = {};
+  /// Where a timeline was written: the last whole step of the rank that held most.
+  std::optional<StepMemory> step_memory = {};
 };
 
 }  // namespace tw::train

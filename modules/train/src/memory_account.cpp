@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/train/memory_account.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <unordered_set>
+#include <utility>
+
+namespace tw::train {
+namespace {
+
+// Of a stretch, such as an evaluation of many batches. What comes after them is counted, and not told apart.
+constexpr size_t most_events = size_t{1} << 18;
+
+bool differ(const MemoryByUse& a, const MemoryByUse& b, int64_t by) {
+  for (size_t use = 0; use < memory_uses; ++use) {
+    if (std::abs(a.bytes[use] - b.bytes[use]) > by) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void KnownMemory::add(MemoryUse use, const at::Tensor& tensor, int sharers) {
+  if (!tensor.defined()) return;
+  if (tensor.is_sparse()) {
+    add(use, tensor._indices());
+    return add(use, tensor._values());
+  }
+  if (!tensor.has_storage()) return;
+  const c10::Storage& storage = tensor.storage();
+  blocks_.try_emplace(storage.data(), Block{use, static_cast<int64_t>(storage.nbytes()) / sharers});
+}
+
+MemoryAccount::MemoryAccount(c10::DeviceType kind, bool keeps_samples)
+    : keeps_samples_(keeps_samples), held_(kind, [this](const void* address, int64_t bytes) { note(address, bytes); }) {}
+
+void MemoryAccount::note(const void* address, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  now_ += bytes;
+  stretch_.most = std::max(stretch_.most, now_);
+  if (stretch_.phases.empty() || stretch_.events.size() == most_events) return;
+  stretch_.events.push_back({address, bytes, keeps_samples_ ? std::chrono::steady_clock::now() : Time()});
+}
+
+void MemoryAccount::rest() {
+  if (std::exchange(resting_, true)) return;
+  held_.pause();
+  const std::lock_guard lock(mutex_);
+  now_ = 0;
+  stretch_ = {};
+  knows_ = false;
+}
+
+void MemoryAccount::begin() {
+  if (std::exchange(resting_, false)) held_.resume();
+  const std::lock_guard lock(mutex_);
+  stretch_.before = stretch_.most = now_;
+  stretch_.events.clear();
+  stretch_.phases.clear();
+}
+
+void MemoryAccount::phase(const char* name) {
+  if (resting_) return;
+  const std::lock_guard lock(mutex_);
+  stretch_.phases.push_back({name, stretch_.events.size(), std::chrono::steady_clock::now()});
+}
+
+bool MemoryAccount::matters() const {
+  if (resting_) return false;
+  const std::lock_guard lock(mutex_);
+  return keeps_samples_ || !knows_ || not_counted_ + stretch_.most > peak_.held.together();
+}
+
+void MemoryAccount::end(int64_t step, const KnownMemory& known) {
+  Stretch stretch;
+  {
+    const std::lock_guard lock(mutex_);
+    stretch = std::exchange(stretch_, {});
+    stretch_.before = stretch_.most = now_;
+  }
+  replay(stretch, known, step);
+  knows_ = true;
+  earlier_ = known.blocks_;
+}
+
+// By event: whether it takes a block that is known at the end, which is the last time that somebody takes it.
+std::vector<bool> MemoryAccount::stay(const Stretch& stretch, const KnownMemory::Blocks& known) const {
+  std::vector<bool> stays(stretch.events.size());
+  std::unordered_set<const void*> found;
+  for (size_t i = stretch.events.size(); i-- > 0;) {
+    const Event& event = stretch.events[i];
+    stays[i] = event.bytes > 0 && known.contains(event.address) && held_.has(event.address) && found.insert(event.address).second;
+  }
+  return stays;
+}
+
+void MemoryAccount::replay(const Stretch& stretch, const KnownMemory& known, int64_t step) {
+  // As it was at the beginning: what is known now and was not taken since, and what was known then and is gone.
+  MemoryByUse now = known.elsewhere_;
+  int64_t counted = 0;
+  for (const auto& [address, block] : known.blocks_) {
+    now[block.use] += block.bytes;
+    if (held_.has(address)) counted += block.bytes;
+  }
+  not_counted_ = now.together() - counted;
+  const std::vector<bool> stays = stay(stretch, known.blocks_);
+  std::unordered_map<const void*, MemoryUse> older;
+  for (const auto& [address, block] : earlier_) older.emplace(address, block.use);
+  std::vector<MemoryUse> uses(stretch.events.size(), MemoryUse::activations);
+  for (size_t i = 0; i < uses.size(); ++i) {
+    const auto& [address, bytes, time] = stretch.events[i];
+    const auto known_before = older.find(address);
+    if (stays[i]) {
+      uses[i] = known.blocks_.at(address).use;
+    } else if (bytes < 0 && known_before != older.end()) {
+      uses[i] = known_before->second;
+    }
+    if (known_before != older.end()) older.erase(known_before);
+    if (uses[i] != MemoryUse::activations) now[uses[i]] -= bytes;
+  }
+  now[MemoryUse::activations] = 0;
+  now[MemoryUse::activations] = not_counted_ + stretch.before - now.together();
+
+  const int64_t worth_a_sample = (not_counted_ + stretch.most) / 256;
+  const char* during = "";
+  MemoryByUse sampled;
+  samples_.clear();
+  const auto sample = [&](Time time) {
+    if (!keeps_samples_) return;
+    sampled = now;
+    samples_.push_back({time, during, now});
+  };
+  const auto compare = [&](int64_t more) {
+    if (now.together() + more <= peak_.held.together()) return;
+    peak_ = {now, during, step};
+    peak_.held[MemoryUse::activations] += more;
+  };
+  size_t event = 0;
+  const auto advance = [&](size_t end) {
+    for (; event < end; ++event) {
+      now[uses[event]] += stretch.events[event].bytes;
+      compare(0);
+      if (differ(now, sampled, worth_a_sample)) sample(stretch.events[event].time);
+    }
+  };
+  for (const Phase& phase : stretch.phases) {
+    advance(phase.event);
+    during = phase.name;
+    sample(phase.time);
+  }
+  advance(stretch.events.size());
+  if (stretch.events.size() == most_events) compare(not_counted_ + stretch.most - now.together());
+  if (!stretch.phases.empty()) sample(std::chrono::steady_clock::now());
+}
+
+}  // namespace tw::train

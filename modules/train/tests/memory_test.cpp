@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the summary says of each rank's memory is what the pages on strategies say that it is.
+#include "support.hpp"
+
+namespace memory_test {
+
+using tw::testing::world;
+using tw::train::MemoryByUse;
+using tw::train::MemoryUse;
+using tw::train::ServerAlgorithm;
+using tw::train::StrategyKind;
+using tw::train::StrategyOptions;
+
+constexpr int64_t width = 256;
+constexpr double n = 8.0 * (4 * width + width + width * width + width + width + 1);  // bytes of the parameters
+
+// With so few samples that all gradients are there when most is held.
+tw::train::Summary train(const std::string& name, const StrategyOptions& strategy) {
+  torch::manual_seed(1);
+  torch::nn::Sequential net(torch::nn::Linear(4, width), torch::nn::Tanh(), torch::nn::Linear(width, width), torch::nn::Tanh(),
+                            torch::nn::Linear(width, 1));
+  net->to(torch::kDouble);
+  const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
+  torch::optim::Adam adam(model.tensors(), torch::optim::AdamOptions(0.01));
+  const auto data = tw::testing::squares(31);
+  auto options = tw::testing::quick("memory_" + name);
+  options.global_batch = 6;
+  options.epochs = 2;
+  options.strategy = strategy;
+  return tw::train::Trainer(world(), model, adam, tw::train::regression(), data, data, options).run();
+}
+
+// In parameters' sizes. Slices are padded to cache lines, and Adam has a count beside its two moments.
+void expect_held(const std::string& name, const StrategyOptions& strategy, const std::array<double, 4>& sizes) {
+  const auto summary = train(name, strategy);
+  ASSERT_EQ(summary.memory.size(), static_cast<size_t>(world().size()));
+  for (const auto& [held, during, step] : summary.memory) {
+    for (size_t use = 0; use < sizes.size(); ++use) {
+      EXPECT_NEAR(static_cast<double>(held.bytes[use]) / n, sizes[use], 0.02) << name << ", " << name_of(static_cast<MemoryUse>(use));
+    }
+    EXPECT_GT(held[MemoryUse::activations], 0) << name;
+    EXPECT_GT(step, 0) << name << ": before the second update there is no state";
+  }
+}
+
+TEST(Memory, IsWhatEachStrategyKeeps) {
+  const double share = 1.0 / world().size();
+  const double room = 1;  // all parameters are one unit, and one bucket
+  expect_held("data", {}, {1, 1, 2, 0});
+  expect_held("sharded", {.kind = StrategyKind::sharded}, {1, 1, 2 * share, 0});
+  expect_held("released", {.kind = StrategyKind::sharded, .release_gradients = true}, {1, share, 2 * share, room});
+  expect_held("one_copy", {.kind = StrategyKind::sharded, .one_copy_per_node = true}, {share, 1, 2 * share, 0});
+  expect_held("fully_sharded", {.kind = StrategyKind::fully_sharded}, {share, share, 2 * share, room + room});
+  expect_held("one_copy_in_slices", {.kind = StrategyKind::fully_sharded, .one_copy_per_node = true}, {share, share, 2 * share, room});
+  expect_held("local_sgd", {.kind = StrategyKind::local_sgd, .period = 4}, {1, 1, 2, 1});
+  expect_held("diloco", {.kind = StrategyKind::diloco, .period = 4}, {1, 1, 4, 1});
+  expect_held("servers", {.kind = StrategyKind::parameter_server, .period = 2}, {1, 1, 2, share});
+  expect_held("by_servers", {.kind = StrategyKind::parameter_server, .algorithm = ServerAlgorithm::sync}, {1, 1, 2, 2 * share});
+}
+
+// Its output is what autograd keeps.
+TEST(Memory, ActivationsAreThoseOfTheBatch) {
+  constexpr int64_t rows = 4096;
+  torch::nn::Sequential net(torch::nn::Linear(4, width), torch::nn::Tanh(), torch::nn::Linear(width, 1));
+  net->to(torch::kDouble);
+  const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
+  torch::optim::SGD sgd(model.tensors(), 0.01);
+  const auto data = tw::testing::squares(rows * world().size());
+  const tw::TensorDataset nothing(at::empty({0, 4}), at::empty({0, 1}));
+  auto options = tw::testing::quick("memory_activations");
+  options.batch_size = rows;
+  options.epochs = 1;
+  const auto summary = tw::train::Trainer(world(), model, sgd, tw::train::regression(), data, nothing, options).run();
+  for (const auto& [held, during, step] : summary.memory) {
+    EXPECT_EQ(during, "backward");
+    // Of tanh; the gradient with respect to it, and to what it was given; the batch and numbers a row.
+    const double states = static_cast<double>(held[MemoryUse::activations]) / (8.0 * width * rows);
+    EXPECT_NEAR(states, 3, 0.1);
+  }
+}
+
+}  // namespace memory_test
