@@ -1,43 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// What training takes of a rank's memory.
+// What training takes of a rank's memory: docs/memory.md.
 #pragma once
 #include <cstdint>
-#include <memory>
+#include <tw/tensor/tensor_spec.hpp>
+#include <tw/train/memory.hpp>
 #include <tw/train/strategy_options.hpp>
-
-namespace c10 {
-class DebugInfoGuard;
-}
+#include <vector>
 
 namespace tw::tool {
 
-/// Bytes.
-struct RankMemory {
-  int64_t parameters = 0;
-  int64_t gradients = 0;
-  int64_t optimizer = 0;
-  int64_t together() const noexcept { return parameters + gradients + optimizer; }
+/// Of a model, or of this rank's part of one.
+struct ModelMemory {
+  std::vector<TensorSpec> trained = {};  ///< parameters
+  int64_t frozen_bytes = 0;         ///< of the other parameters
+  int64_t buffer_bytes = 0;
+  int state_tensors = 0;    ///< that the optimizer keeps for each parameter, as large as it
+  int passing_tensors = 0;  ///< that it makes for a parameter while it updates it
 };
 
-/// What a rank keeps of a model of so many bytes, what is gathered for the time being and buckets that are under way included; of `local_sgd`,
-/// `diloco` and `parameter_server` without the copies that these keep beside. Pure. @param state of the optimizer, of one process
-RankMemory memory_of_rank(const train::StrategyOptions& strategy, int ranks, int64_t parameters, int64_t state);
+/// What a rank keeps from step to step by a strategy, room for what is gathered and reduced included; nothing of activations. Pure.
+/// @param ranks of the data axis, all on one node
+train::MemoryByUse kept_memory(const train::StrategyOptions& strategy, int ranks, const ModelMemory& model);
 
-/// Counts the memory on the CPU that LibTorch takes on this thread.
-class HeldMemory {
- public:
-  HeldMemory();
-  ~HeldMemory();
-  HeldMemory(const HeldMemory&) = delete;
-  HeldMemory& operator=(const HeldMemory&) = delete;
+/// The most that an update takes on top of that, between its passes and the next ones, for a moment. Pure.
+int64_t update_memory(const train::StrategyOptions& strategy, int ranks, const ModelMemory& model);
 
-  /// Bytes taken since the construction and not given back.
-  int64_t now() const;
+/// What a rank copies before it writes a checkpoint; it stays from the first one on. Pure.
+int64_t checkpoint_memory(const train::StrategyOptions& strategy, int ranks, const ModelMemory& model);
 
- private:
-  struct Counter;
-  std::shared_ptr<Counter> counter_;
-  std::unique_ptr<c10::DebugInfoGuard> guard_;
-};
+/// Bytes of gradients that a backward pass has in buckets beside those that stay, at most. Pure.
+int64_t passing_buckets(const train::StrategyOptions& strategy, int ranks, const ModelMemory& model);
 
 }  // namespace tw::tool

@@ -2,13 +2,16 @@
 #include "commands.hpp"
 #include "ending.hpp"
 #include "keys_without_effect.hpp"
+#include "memory_svg.hpp"
 #include "print_settings.hpp"
 #include "report_iterations.hpp"
 #include "train_setup.hpp"
 
 #include <torch/optim/optimizer.h>
 
+#include <fstream>
 #include <iostream>
+#include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/terminal.hpp>
 #include <tw/comm/agreement.hpp>
@@ -63,6 +66,18 @@ void select_backends_for(const TrainConfig& config, const Communicator& comm) {
   if (comm.rank() == 0 && cluster.nodes > 1) log_info("backends across ", cluster.nodes, " nodes:\n", selected);
 }
 
+// memory.svg in the run's folder.
+void draw_memory(std::ostream& out, const TrainConfig& config, const Communicator& comm, const train::StepMemory& step) {
+  const std::filesystem::path path = config.run.folder() / "memory.svg";
+  on_all_ranks(comm, "drawing the memory of a step", [&] {
+    if (comm.rank() != 0) return;
+    std::ofstream file(path);
+    file << memory_svg(step) << std::flush;
+    if (!file) throw FileError(path, 0, "cannot be written");
+  });
+  if (comm.rank() == 0) out << "  of a step      " << path.string() << " shows what rank " << step.rank << " held\n";
+}
+
 void run_train(const TrainArguments& arguments, Environment& mpi) {
   const Communicator comm = mpi.world().dup();
   const bool first = comm.rank() == 0;
@@ -90,6 +105,7 @@ void run_train(const TrainArguments& arguments, Environment& mpi) {
     trainer.add(console.emplace(std::cout, output_is_terminal(), setup.unit));
   });
   const train::Summary summary = trainer.run();
+  if (summary.step_memory) draw_memory(std::cout, config, comm, *summary.step_memory);
   if (setup.layers && !summary.diverged) report_iterations(std::cout, config, setup, trainer, mesh);
   if (!summary.finished) throw CLI::RuntimeError(summary.diverged ? ExitCode::diverged : ExitCode::unfinished);
 }
