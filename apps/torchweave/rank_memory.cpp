@@ -2,6 +2,7 @@
 #include "rank_memory.hpp"
 
 #include <algorithm>
+#include <tw/data_parallel/unit_memory.hpp>
 #include <tw/gradients/bucket_plan.hpp>
 
 namespace tw::tool {
@@ -40,6 +41,11 @@ bool releases(const train::StrategyOptions& strategy) {
   return strategy.kind == StrategyKind::fully_sharded || (strategy.kind == StrategyKind::sharded && strategy.release_gradients);
 }
 
+// Of `data`: what compression left over of a step.
+bool has_residuals(const train::StrategyOptions& strategy) {
+  return strategy.compression == train::CompressionKind::top_k || strategy.compression == train::CompressionKind::power_sgd;
+}
+
 // Of each value on a parameter server, beside it.
 int64_t server_slots(const train::StrategyOptions& strategy) { return strategy.algorithm == train::ServerAlgorithm::sync ? 1 : 0; }
 
@@ -64,6 +70,7 @@ int64_t checkpoint_memory(const train::StrategyOptions& strategy, int ranks, con
     case StrategyKind::local_sgd: return std::max(least, n + state);
     case StrategyKind::diloco: return std::max(least, n + state + (strategy.outer_momentum > 0 ? 2 : 1) * n / ranks);
     case StrategyKind::parameter_server: return std::max(least, n + state + (1 + server_slots(strategy)) * n / ranks);
+    case StrategyKind::data: return std::max(least, (n + state) / ranks + (has_residuals(strategy) ? sum_of(model.trained) : 0));
     default: return std::max(least, (n + state) / ranks);
   }
 }
@@ -81,9 +88,7 @@ train::MemoryByUse kept_memory(const train::StrategyOptions& strategy, int ranks
   switch (strategy.kind) {
     case StrategyKind::data:
       kept[MemoryUse::gradients] = padded;
-      if (strategy.compression == train::CompressionKind::top_k || strategy.compression == train::CompressionKind::power_sgd) {
-        kept[MemoryUse::buffers] += padded;
-      }
+      if (has_residuals(strategy)) kept[MemoryUse::buffers] += padded;
       break;
     case StrategyKind::sharded:
       kept[MemoryUse::parameters] = padded / (strategy.one_copy_per_node ? ranks : 1) + model.frozen_bytes;
@@ -92,12 +97,13 @@ train::MemoryByUse kept_memory(const train::StrategyOptions& strategy, int ranks
       if (releases(strategy)) kept[MemoryUse::buffers] += largest_of(buckets);
       break;
     case StrategyKind::fully_sharded: {
-      const auto units = static_cast<int64_t>(buckets.size());
-      const int64_t gathered = strategy.one_copy_per_node ? 0 : std::min<int64_t>(units, 1 + std::max(strategy.gather_ahead, 1));
+      std::vector<int64_t> units;
+      for (const Bucket& bucket : buckets) units.push_back(bytes_of(bucket));
+      const int64_t gathered = strategy.one_copy_per_node ? 0 : room_for_units(units, strategy.gather_ahead, strategy.keep_bytes);
       kept[MemoryUse::parameters] = (padded + model.frozen_bytes) / ranks;
       kept[MemoryUse::gradients] = padded / ranks;
       kept[MemoryUse::optimizer] = state / ranks;
-      kept[MemoryUse::buffers] += (gathered + 1) * largest_of(buckets);
+      kept[MemoryUse::buffers] += gathered + largest_of(buckets);
       break;
     }
     case StrategyKind::local_sgd: kept[MemoryUse::buffers] += padded + model.buffer_bytes; break;
@@ -118,6 +124,7 @@ int64_t update_memory(const train::StrategyOptions& strategy, int ranks, const M
   switch (strategy.kind) {
     case StrategyKind::diloco: return std::max(of_rule, 2 * largest);
     case StrategyKind::parameter_server: return std::max(of_rule, exchange_copies(strategy) * n);
+    case StrategyKind::data: return strategy.compression == train::CompressionKind::none ? of_rule : std::max(of_rule, n / 2);
     default: return of_rule;
   }
 }

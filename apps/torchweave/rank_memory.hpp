@@ -12,7 +12,7 @@ namespace tw::tool {
 /// Of a model, or of this rank's part of one.
 struct ModelMemory {
   std::vector<TensorSpec> trained = {};  ///< parameters
-  int64_t frozen_bytes = 0;         ///< of the other parameters
+  int64_t frozen_bytes = 0;              ///< of the other parameters
   int64_t buffer_bytes = 0;
   int state_tensors = 0;    ///< that the optimizer keeps for each parameter, as large as it
   int passing_tensors = 0;  ///< that it makes for a parameter while it updates it
@@ -22,7 +22,8 @@ struct ModelMemory {
 /// @param ranks of the data axis, all on one node
 train::MemoryByUse kept_memory(const train::StrategyOptions& strategy, int ranks, const ModelMemory& model);
 
-/// The most that an update takes on top of that, between its passes and the next ones, for a moment. Pure.
+/// The most that an update takes on top of that when activations are gone, for a moment: of the optimizer's rule, of compressed gradients on their
+/// way, of an exchange with servers. Pure.
 int64_t update_memory(const train::StrategyOptions& strategy, int ranks, const ModelMemory& model);
 
 /// What a rank copies before it writes a checkpoint; it stays from the first one on. Pure.

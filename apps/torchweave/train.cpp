@@ -4,6 +4,7 @@
 #include "keys_without_effect.hpp"
 #include "memory_svg.hpp"
 #include "print_settings.hpp"
+#include "rehearsal.hpp"
 #include "report_iterations.hpp"
 #include "train_setup.hpp"
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_setup.hpp"
 
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
-#include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
@@ -17,20 +14,14 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
-#include <numeric>
-#include <ostream>
-#include <tuple>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/number_text.hpp>
 #include <tw/base/random.hpp>
 #include <tw/comm/agreement.hpp>
-#include <tw/comm/collectives.hpp>
 #include <tw/data/adding_problem.hpp>
 #include <tw/data/image_dataset.hpp>
 #include <tw/data/regression.hpp>
-#include <tw/data/sharded_dataset.hpp>
 #include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/layer_parallel/sequence_model.hpp>
@@ -38,33 +29,15 @@
 #include <tw/mpi/environment.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>
-#include <tw/tensor/tensor_copies.hpp>
-#include <tw/train/memory_account.hpp>
 
 #include "model_kinds.hpp"
-#include "rank_memory.hpp"
+#include "train_rows.hpp"
 
 namespace tw::tool {
 namespace {
 
 // What load_mnist() finds in MNIST and its successors.
 constexpr int64_t mnist_classes = 10;
-
-Batch first_samples(const Dataset& dataset, int64_t count, c10::Device device = c10::Device(c10::kCPU)) {
-  std::vector<int64_t> indices(static_cast<size_t>(std::min(count, dataset.size())));
-  std::iota(indices.begin(), indices.end(), int64_t{0});
-  const Batch batch = dataset.batch(indices);
-  return {batch.inputs.to(device), batch.targets.to(device)};
-}
-
-int64_t global_batch_of(const TrainConfig& config, int ranks) {
-  return config.run.global_batch > 0 ? config.run.global_batch : config.run.batch_size * ranks;
-}
-
-// Of one model, in a forward and backward pass. @param ranks of the data axis
-int64_t rows_of_a_pass(const TrainConfig& config, int ranks) {
-  return (config.run.samples_of_a_pass(global_batch_of(config, ranks), ranks) + ranks - 1) / ranks;
-}
 
 int64_t elements_of_a_sample(const at::Tensor& tensor) { return tensor.numel() / std::max<int64_t>(1, tensor.size(0)); }
 
@@ -269,149 +242,6 @@ Augmentation make_augmentation(const DataOptions& options) {
   return steps.empty() ? Augmentation() : compose(std::move(steps));
 }
 
-// For each parameter: tensors that the optimizer keeps, and those that its step makes and lets go.
-std::pair<int, int> tensors_of_rule(const OptimizerOptions& options) {
-  const int decayed = options.weight_decay > 0 ? 1 : 0;
-  const int momentum = options.momentum > 0 ? 1 : 0;
-  if (options.name == "adam") return {2, 2 + decayed};
-  if (options.name == "adamw") return {2, 2};
-  if (options.name == "rmsprop") return {1 + momentum, 1 + decayed};
-  if (options.name == "adagrad") return {1, 1 + decayed};
-  return {momentum, decayed + (options.nesterov ? 1 : 0)};
-}
-
-// MemAvailable of /proc/meminfo, in bytes; 0 where it is unknown.
-int64_t available_memory() {
-  std::ifstream in("/proc/meminfo");
-  for (std::string word; in >> word;) {
-    int64_t kib = 0;
-    if (word == "MemAvailable:" && in >> kib) return kib * 1024;
-  }
-  return 0;
-}
-
-// Evaluation comes after a whole epoch: late for learning that the model does not take the test set. On as many samples as it takes at once.
-void try_test_set(const TrainSetup& setup, int ranks) {
-  const torch::NoGradGuard no_grad;
-  if (setup.test_set->size() == 0) return;
-  const int64_t rows = std::min(train::evaluation_batch, (setup.test_set->size() + ranks - 1) / ranks);
-  const Batch batch = first_samples(*setup.test_set, rows, setup.model.device());
-  setup.model.set_training(false);
-  try {
-    const at::Tensor outputs = setup.model.forward(batch.inputs);
-    (void)setup.objective.loss(outputs, batch.targets.to(outputs.device()));
-  } catch (const c10::Error& error) {
-    throw Error(concat("the model does not take the test set, whose inputs are ", batch.inputs.sizes().slice(1), " and targets ",
-                       batch.targets.sizes().slice(1), ": ", error.what_without_backtrace()));
-  }
-  setup.model.set_training(true);
-}
-
-/// What the first pass came to, on this rank.
-struct Rehearsal {
-  std::vector<int64_t> inputs;  // shapes of a sample
-  std::vector<int64_t> targets;
-  std::vector<int64_t> outputs;
-  double loss = 0;
-  int64_t batch_bytes = 0;
-  train::MemoryPeak pass;
-  train::MemoryPeak evaluation;
-};
-
-// Whether gradients have a place from the beginning; otherwise autograd makes them.
-bool has_buckets(const train::StrategyOptions& strategy) {
-  using enum train::StrategyKind;
-  return strategy.kind == data || strategy.kind == sharded || strategy.kind == fully_sharded;
-}
-
-Rehearsal rehearse_pass(const TrainConfig& config, const TrainSetup& setup, int ranks) {
-  Rehearsal rehearsal;
-  for (const NamedTensor& each : setup.model.parameters) {
-    if (each.tensor.requires_grad() && has_buckets(config.run.strategy)) each.tensor.mutable_grad() = at::zeros_like(each.tensor);
-  }
-  const auto held_in = [&](const char* phase, const auto& call) {
-    train::MemoryAccount account(setup.model.device().type());
-    account.begin();
-    account.phase(phase);
-    call(account);
-    train::KnownMemory known;
-    for (const NamedTensor& each : setup.model.parameters) {
-      known.add(train::MemoryUse::parameters, each.tensor);
-      known.add(train::MemoryUse::gradients, each.tensor.grad());
-    }
-    for (const NamedTensor& each : setup.model.buffers) known.add(train::MemoryUse::buffers, each.tensor);
-    account.end(0, known);
-    return account.peak();
-  };
-  rehearsal.pass = held_in("forward", [&](train::MemoryAccount& account) {
-    const Batch batch = first_samples(*setup.train_set, rows_of_a_pass(config, ranks), setup.model.device());
-    rehearsal.batch_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes());
-    rehearsal.inputs = batch.inputs.sizes().slice(1).vec();
-    rehearsal.targets = batch.targets.sizes().slice(1).vec();
-    const TensorCopies buffers(setup.model.buffers);  // as a step keeps them
-    at::Tensor outputs;
-    const auto on_loss = [&](const at::Tensor& given, const at::Tensor& loss) {
-      account.phase("backward");
-      outputs = given;
-      rehearsal.loss = loss.item<double>();
-      if (!std::isfinite(rehearsal.loss)) throw Error(concat("the loss of the first batch is ", rehearsal.loss));
-    };
-    setup.model.trained->pass({.inputs = batch.inputs, .targets = batch.targets, .loss = setup.objective.loss, .on_loss = on_loss});
-    if (outputs.defined()) rehearsal.outputs = outputs.sizes().slice(1).vec();
-  });
-  rehearsal.evaluation = held_in("evaluation", [&](train::MemoryAccount&) { try_test_set(setup, ranks); });
-  if (rehearsal.outputs.empty()) {
-    rehearsal.outputs = setup.model.forward(first_samples(*setup.train_set, 1, setup.model.device()).inputs).sizes().slice(1).vec();
-  }
-  return rehearsal;
-}
-
-ModelMemory memory_of_model(const TrainConfig& config, const TrainSetup& setup) {
-  ModelMemory memory;
-  for (const NamedTensor& each : setup.model.parameters) {
-    if (each.tensor.requires_grad()) {
-      memory.trained.push_back(each.spec());
-    } else {
-      memory.frozen_bytes += static_cast<int64_t>(each.tensor.nbytes());
-    }
-  }
-  for (const NamedTensor& each : setup.model.buffers) memory.buffer_bytes += static_cast<int64_t>(each.tensor.nbytes());
-  std::tie(memory.state_tensors, memory.passing_tensors) = tensors_of_rule(config.optimizer);
-  return memory;
-}
-
-// When a rank will hold most.
-train::MemoryPeak peak_of_rank(const TrainConfig& config, int ranks, const ModelMemory& model, const Rehearsal& rehearsal) {
-  using train::MemoryUse;
-  const train::StrategyOptions& strategy = config.run.strategy;
-  const train::CheckpointPolicy& files = config.run.checkpoint;
-  const int64_t file = files.every_epochs > 0 || files.every_steps > 0 ? checkpoint_memory(strategy, ranks, model) : 0;
-  const bool trains_after_one = files.every_steps > 0 || (files.every_epochs > 0 && files.every_epochs < config.run.epochs);
-  const train::MemoryByUse kept = kept_memory(strategy, ranks, model);
-  const int64_t ahead = config.run.loader_workers > 0 ? LoaderOptions().prefetch * rehearsal.batch_bytes : 0;
-  train::MemoryPeak worst;
-  const auto consider = [&](const std::string& during, int64_t gradients, int64_t activations, bool has_file) {
-    train::MemoryPeak peak{kept, during, 0};
-    peak.held[MemoryUse::gradients] = gradients;
-    peak.held[MemoryUse::activations] = activations + ahead;
-    if (has_file) peak.held[MemoryUse::buffers] += file;
-    if (peak.held.together() > worst.held.together()) worst = peak;
-  };
-  const int64_t all = kept[MemoryUse::gradients];
-  const train::MemoryByUse& pass = rehearsal.pass.held;
-  consider(rehearsal.pass.during, has_buckets(strategy) ? all : pass[MemoryUse::gradients],
-           pass[MemoryUse::activations] + passing_buckets(strategy, ranks, model), trains_after_one);
-  consider("update", all, update_memory(strategy, ranks, model) + rehearsal.batch_bytes, trains_after_one);
-  consider("evaluation", all, rehearsal.evaluation.held[MemoryUse::activations] + rehearsal.batch_bytes, trains_after_one);
-  // Rank 0 puts the best model together.
-  const bool gathers = file > 0 && strategy.kind == train::StrategyKind::fully_sharded;
-  const int64_t whole = gathers ? ranks * kept[MemoryUse::parameters] : 0;
-  consider("checkpoint", all, whole + rehearsal.batch_bytes, trains_after_one || !gathers);
-  return worst;
-}
-
-std::string mib(int64_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 1) + " MiB"; }
-
 }  // namespace
 
 void watch(Environment& mpi, const StallOptions& stall) {
@@ -465,42 +295,6 @@ TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData dat
   setup.model = placed(std::move(setup.model), dtype_of(config), device);
   setup.optimizer = make_optimizer(config.optimizer, setup.model.tensors());
   return setup;
-}
-
-void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std::ostream& out) {
-  setup.model = train::under_autocast(std::move(setup.model), config.run.precision.compute);
-  setup.objective = train::under_autocast(std::move(setup.objective), config.run.precision.compute);
-  const int ranks = mesh["data"].size();
-  for (const Dataset* dataset : {setup.train_set.get(), setup.test_set.get()}) {
-    if (const auto* shards = dynamic_cast<const ShardedDataset*>(dataset)) shards->check_all();
-  }
-  const Rehearsal rehearsal = rehearse_pass(config, setup, ranks);
-  const train::MemoryPeak mine = peak_of_rank(config, ranks, memory_of_model(config, setup), rehearsal);
-  const std::vector<std::string> axes = setup.model.trained->axes();  // at most one of the tool's models
-  const Communicator* const parts = axes.empty() ? nullptr : &mesh[axes.front()];
-  int64_t elements = setup.model.trained_elements();
-  std::vector<train::MemoryPeak> peaks{mine};
-  if (parts != nullptr) {
-    on_all_ranks(*parts, "sharing out the model", [&] {
-      if (elements == 0) throw Error(concat("no layers are left to train: mesh.", axes.front(), " is too long for this model"));
-    });
-    const at::Tensor sum = at::zeros({1}, at::kLong).fill_(elements);
-    allreduce(*parts, sum, ReduceOp::sum);
-    elements = sum.item<int64_t>();
-    peaks = train::peaks_of_ranks(*parts, mine);
-  }
-  int64_t of_all = 0;
-  for (const train::MemoryPeak& peak : peaks) of_all += peak.held.together() * ranks;
-  const int64_t available = available_memory();
-  const int64_t batch_size = (global_batch_of(config, ranks) + ranks - 1) / ranks;
-  out << "rehearsal: configuration, data and model fit together; nothing was written\n"
-      << "  data           " << setup.train_set->size() << " " << setup.unit << " to train, " << setup.test_set->size() << " to test; inputs "
-      << rehearsal.inputs << ", targets " << rehearsal.targets << '\n'
-      << "  model          " << elements << " parameters; outputs " << rehearsal.outputs << ", first loss " << rehearsal.loss << '\n'
-      << "  a step         " << batch_size << " " << setup.unit << " on each of " << ranks
-      << (parts != nullptr && parts->size() > 1 ? " groups of ranks\n" : " ranks\n") << "  memory         " << train::memory_text(peaks)
-      << "; on all ranks " << mib(of_all) << ", of " << mib(available) << " available on this node\n";
-  if (available > 0 && of_all > available) throw Error("all ranks together need more memory than this node has, if they all run here");
 }
 
 }  // namespace tw::tool

@@ -57,8 +57,4 @@ TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData dat
 /// Collective over the mesh. @param setup borrowed
 train::Trainer make_trainer(const TrainConfig& config, TrainSetup& setup, const Mesh& mesh);
 
-/// Reads all data, runs one batch of every part, and says on `out` what the run would need. Collective over the ranks that hold one model together.
-/// @throws Error for what would go wrong.
-void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std::ostream& out);
-
 }  // namespace tw::tool

@@ -62,10 +62,12 @@ TEST(RankMemory, FrozenParametersAreNotTrained) {
 TEST(RankMemory, TheRestComesAndGoes) {
   EXPECT_EQ(update_memory({}, ranks, model()), 8 * mib);
   EXPECT_EQ(update_memory({.kind = StrategyKind::parameter_server}, ranks, model()), 3 * n);
+  EXPECT_EQ(update_memory({.compression = tw::train::CompressionKind::float16}, ranks, model()), n / 2);
   EXPECT_EQ(passing_buckets({}, ranks, model()), 0);
   EXPECT_EQ(passing_buckets({.kind = StrategyKind::fully_sharded, .unit_bytes = 8 * mib}, ranks, model()), 16 * mib);
   EXPECT_EQ(checkpoint_memory({}, ranks, model()), 3 * n / ranks);
   EXPECT_EQ(checkpoint_memory({.kind = StrategyKind::local_sgd}, ranks, model()), 3 * n);
+  EXPECT_EQ(checkpoint_memory({.compression = tw::train::CompressionKind::top_k}, ranks, model()), 3 * n / ranks + n) << "residuals, each rank's";
   EXPECT_EQ(checkpoint_memory({}, 1000, model()), 2 * mib) << "the least";
 }
 

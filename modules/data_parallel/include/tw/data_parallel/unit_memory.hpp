@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace tw {
+
+/// Bytes of the memory that a FullySharded has for gathered units: of those that it keeps, and of as many others as it gathers at a time. Pure.
+/// @param bytes by unit. @param gather_ahead, keep_bytes of FullyShardedOptions
+int64_t room_for_units(const std::vector<int64_t>& bytes, int gather_ahead, int64_t keep_bytes);
+
+}  // namespace tw
