@@ -51,6 +51,8 @@ tw::train::Summary final_summary() {
   summary.waited_for_data_share = 0.01;
   summary.slow_rank = tw::train::SlowRank{.rank = 1, .host = "node-7", .share = 0.25};
   summary.train_time = tw::Seconds(16);
+  constexpr int64_t mib = int64_t{1} << 20;
+  summary.memory = {{{{2 * mib, 2 * mib, 4 * mib, 0, 3 * mib}}, "backward", 5}, {{{2 * mib, 2 * mib, 4 * mib, 0, 7 * mib}}, "update", 6}};
   return summary;
 }
 
@@ -81,6 +83,16 @@ TEST(MetricsLog, WritesEpochsAndTheSummary) {
   EXPECT_EQ(summary["exposed_comm_share"], 0.05);
   EXPECT_EQ(summary["slow_rank"], (nlohmann::json{{"rank", 1}, {"host", "node-7"}, {"share", 0.25}}));
   EXPECT_EQ(summary["ranks"], 2);
+  ASSERT_EQ(summary["memory"].size(), 2U);
+  EXPECT_EQ(summary["memory"][1], (nlohmann::json{{"rank", 1},
+                                                  {"during", "update"},
+                                                  {"step", 6},
+                                                  {"parameters_bytes", 2 << 20},
+                                                  {"gradients_bytes", 2 << 20},
+                                                  {"optimizer_bytes", 4 << 20},
+                                                  {"buffers_bytes", 0},
+                                                  {"activations_bytes", 7 << 20},
+                                                  {"bytes", 15 << 20}}));
   EXPECT_EQ(lines_of(stage.options.folder() / "metrics.csv"),
             (std::vector<std::string>{"epoch,step,train_loss,test_loss,test_accuracy,learning_rate,train_time_s,samples",
                                       "1,8,0.5,0.4,0.875,0.1,2.0,1000"}));
@@ -154,6 +166,7 @@ TEST(Console, ShowsProgressAndASummary) {
        {"epoch 1/1  50%", "loss 0.500  test accuracy 87.50 %, loss 0.400", "lenet: done", "test accuracy  89.12 % of 10,000 images, loss 0.400",
         "431,080 parameters, 1 epochs, 8 steps of 128 images on 2 ranks, in 0:16", "7.48k images/s",
         "5.00 % of the step time was spent waiting for it, 1.00 % waiting for data",
+        "at most 15.0 MiB, on rank 1 (update): parameters 2.0, gradients 2.0, optimizer 4.0, buffers 0.0, activations 7.0",
         "rank 1 on node-7: the others waited 25.00 % of the time for it"}) {
     EXPECT_NE(text.find(expected), std::string::npos) << expected << " in:\n" << text;
   }
