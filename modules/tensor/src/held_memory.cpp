@@ -71,7 +71,8 @@ HeldMemory::HeldMemory(c10::DeviceType kind, OnBlock on_block) : counter_(std::m
 
 HeldMemory::~HeldMemory() {
   guard_.reset();
-  const std::lock_guard lock(counter_->mutex);  // other threads may have it for longer
+  counter_->paused = true;  // other threads may have it for longer
+  const std::lock_guard lock(counter_->mutex);
   counter_->on_block = {};
 }
 
