@@ -48,8 +48,10 @@ std::vector<Scored> candidates(const AcquisitionSearch& search, CounterRng& rand
   std::vector<Scored> all;
   const double share = std::min(1.0, parameters_drawn / static_cast<double>(search.coordinates.groups()));
   for (size_t i = 0; i < search.candidates; ++i) {
-    const VectorXd half = i % 2 == 0 ? search.half : VectorXd(search.half * std::pow(10, -2 * uniform(random)));
-    all.push_back({search.coordinates.random_near(search.centre, half, share, random), 0});
+    const double size = i % 2 == 0 ? 1 : std::pow(10, -2 * uniform(random));
+    VectorXd shift(search.half.size());
+    for (Index d = 0; d < shift.size(); ++d) shift[d] = bernoulli(random, share) ? size * search.half[d] * uniform(random, -1, 1) : 0;
+    all.push_back({search.coordinates.random_near(search.centre, search.frame.out * shift, share, random), 0});
   }
   return all;
 }
@@ -57,27 +59,32 @@ std::vector<Scored> candidates(const AcquisitionSearch& search, CounterRng& rand
 /// Smooth coordinates by gradient.
 Scored climbed(const Scored& from, const AcquisitionSearch& search, double best) {
   const VectorXd start = search.frame.inside(from.position);
-  VectorXd low = search.frame.inside((search.centre - search.half).cwiseMax(0));
-  VectorXd high = search.frame.inside((search.centre + search.half).cwiseMin(1));
-  const std::vector<double> values = search.coordinates.values_of(from.position);
-  for (Index d = 0; d < start.size(); ++d) {
-    const bool may_move =
-        search.coordinates.is_smooth(d) && !std::isnan(values[static_cast<size_t>(search.coordinates.group()[static_cast<size_t>(d)])]);
-    if (!may_move) low[d] = high[d] = start[d];
-    low[d] = std::min(low[d], start[d]);
-    high[d] = std::max(high[d], start[d]);
-  }
+  const VectorXd middle = search.frame.inside(search.centre);
+  const VectorXd low = start.cwiseMin(middle - search.half);
+  const VectorXd high = start.cwiseMax(middle + search.half);
+  const VectorXd movable = search.coordinates.movable(from.position);
+  // Outside of the cube the value is that of the nearest place in it.
+  const auto kept = [&](const VectorXd& u) -> VectorXd {
+    const VectorXd x = search.frame.outside(u).cwiseMax(0).cwiseMin(1);
+    return movable.select(x, from.position);
+  };
   VectorXd mean_slope;
   VectorXd variance_slope;
   const Differentiable loss = [&](const VectorXd& u, VectorXd& gradient) {
-    const GpRegression::Prediction at = search.model.at(u, mean_slope, variance_slope);
+    const VectorXd x = kept(u);
+    const GpRegression::Prediction at = search.model.at(search.frame.inside(x), mean_slope, variance_slope);
     const double deviation = std::max(std::sqrt(at.variance), least_deviation);
     const LogImprovement gain = log_expected_improvement(at.mean, deviation, best);
-    gradient = -gain.by_mean * mean_slope - gain.by_deviation / (2 * deviation) * variance_slope;
+    VectorXd by_x = search.frame.in.transpose() * (-gain.by_mean * mean_slope - gain.by_deviation / (2 * deviation) * variance_slope);
+    for (Index d = 0; d < x.size(); ++d) {
+      const bool leaves = (x[d] <= 0 && by_x[d] > 0) || (x[d] >= 1 && by_x[d] < 0);
+      if (movable[d] == 0 || leaves) by_x[d] = 0;
+    }
+    gradient = search.frame.out.transpose() * by_x;
     return -gain.value;
   };
   const Descent found = descend(loss, start, low, high, steps);
-  return {search.frame.outside(found.x).cwiseMax(0).cwiseMin(1), -found.value};
+  return {kept(found.x), -found.value};
 }
 
 /// Choices, the best exchange of each round.
@@ -108,7 +115,7 @@ VectorXd most_promising(const AcquisitionSearch& search, double best, CounterRng
   std::ranges::stable_sort(finals, std::ranges::greater{}, &Scored::score);
   const auto found = std::ranges::find_if(finals, [&](const Scored& each) { return !search.is_taken(each.position); });
   if (found != finals.end()) return found->position;
-  return search.coordinates.random_near(VectorXd::Constant(search.coordinates.size(), 0.5), VectorXd::Ones(search.coordinates.size()), 1, random);
+  return search.coordinates.random(random);
 }
 
 }  // namespace tw::search

@@ -8,13 +8,15 @@
 
 namespace tw::search {
 
-/// Where a model stands in the unit cube: its u = (x - centre) / scale.
+/// Where a model stands in the unit cube: its u = in (x - centre).
 struct ModelFrame {
   Eigen::VectorXd centre;
-  Eigen::VectorXd scale;
+  Eigen::MatrixXd in;
+  Eigen::MatrixXd out;  ///< the inverse
+  double scale = 1;     ///< what 1 in the frame is in the cube, on average of smooth coordinates
 
-  Eigen::VectorXd inside(const Eigen::VectorXd& x) const { return (x - centre).cwiseQuotient(scale); }
-  Eigen::VectorXd outside(const Eigen::VectorXd& u) const { return centre + u.cwiseProduct(scale); }
+  Eigen::VectorXd inside(const Eigen::VectorXd& x) const { return in * (x - centre); }
+  Eigen::VectorXd outside(const Eigen::VectorXd& u) const { return centre + out * u; }
 };
 
 struct AcquisitionSearch {
@@ -22,7 +24,7 @@ struct AcquisitionSearch {
   const GpRegression& model;
   const ModelFrame& frame;
   Eigen::VectorXd centre;  ///< of the box
-  Eigen::VectorXd half;    ///< its half-widths
+  Eigen::VectorXd half;    ///< its half-widths, in the frame
   size_t candidates;
   std::function<bool(const Eigen::VectorXd&)> is_taken;  ///< known or in flight already: not to be proposed again
 };

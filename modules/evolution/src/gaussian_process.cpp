@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/evolution/gaussian_process.hpp>
 
+#include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -11,6 +12,7 @@
 
 #include "acquisition.hpp"
 #include "answers.hpp"
+#include "curvature_metric.hpp"
 #include "gp_fit.hpp"
 #include "gp_losses.hpp"
 #include "trust_region.hpp"
@@ -28,7 +30,7 @@ constexpr double apart = 0.02;        // what is in flight, at least, as a share
 constexpr double rescaled = 2;        // a frame that has changed by this factor needs other lengths
 constexpr double significant = 1e-3;  // an improvement, as a share of what separates the best trial from the median of the model's
 constexpr double most_stretched = 4;  // a side of the box, over their mean
-constexpr double neighbourhood = 1;   // trials that the model knows, as a multiple of the box's sides, where enough are
+constexpr double neighbourhood = 2;   // trials that the model knows, as a multiple of the box's sides, where enough are
 
 std::unique_ptr<Propagator> cover_of(const Space& space, uint64_t seed, size_t points) {
   if (space.size() <= SobolSequence::most_dimensions) return std::make_unique<Sobol>(space, seed);
@@ -60,7 +62,11 @@ void GaussianProcessOptions::validate() const {
 class GaussianProcess::Core {
  public:
   Core(const Space& space, GaussianProcessOptions options, uint64_t seed)
-      : coordinates_(space), options_(with_defaults(options, space.size())), cover_(cover_of(space, seed, options_.initial)), region_(space.size()) {}
+      : coordinates_(space),
+        options_(with_defaults(options, space.size())),
+        cover_(cover_of(space, seed, options_.initial)),
+        region_(space.size()),
+        metric_(Eigen::MatrixXd::Identity(coordinates_.size(), coordinates_.size())) {}
 
   Proposal ask(const Population& population, CounterRng& random) {
     const Tag tag{.run = run_, .index = static_cast<int32_t>(proposals_++ & INT32_MAX)};
@@ -107,14 +113,16 @@ class GaussianProcess::Core {
     region_ = TrustRegion(static_cast<size_t>(coordinates_.groups()));
     run_begin_ = known_.size();
     best_ = nobody;
+    metric_.setIdentity();
   }
 
   /// The trials nearest to the best one: those in the neighbourhood, or as many as a quadratic function has coefficients; no more than the option
   /// says.
   std::vector<size_t> neighbours() const {
     std::vector<std::pair<double, size_t>> all;
-    const VectorXd ones = VectorXd::Ones(coordinates_.size());
-    for (size_t i = 0; i < known_.size(); ++i) all.emplace_back(coordinates_.distance(known_[i].position, known_[best_].position, ones), i);
+    for (size_t i = 0; i < known_.size(); ++i) {
+      all.emplace_back(coordinates_.length(metric_ * (known_[i].position - known_[best_].position)), i);
+    }
     std::ranges::sort(all);
     const auto d = static_cast<size_t>(coordinates_.size());
     size_t n = std::max((d + 1) * (d + 2) / 2 + 2 * d, options_.initial);
@@ -129,16 +137,25 @@ class GaussianProcess::Core {
 
   VectorXd modelled(CounterRng& random) {
     const std::vector<size_t> chosen = neighbours();
-    const ModelFrame frame = frame_around(chosen);
-    Eigen::MatrixXd positions(coordinates_.size(), static_cast<Index>(chosen.size()));
+    const auto n = static_cast<Index>(chosen.size());
+    Eigen::MatrixXd steps(coordinates_.size(), n);  // from the best one
     std::vector<double> losses;
     for (size_t i = 0; i < chosen.size(); ++i) {
-      positions.col(static_cast<Index>(i)) = frame.inside(known_[chosen[i]].position);
+      steps.col(static_cast<Index>(i)) = known_[chosen[i]].position - known_[best_].position;
       losses.push_back(known_[chosen[i]].loss);
     }
     const VectorXd warped = warped_losses(losses);
     spread_ = spread_of(losses);
-    fit(positions, warped, frame);
+    ModelFrame frame = frame_around(steps);
+    if (is_fit_due(frame)) {
+      if (parameters_) {
+        turn(GpRegression(frame.in * steps, warped, *parameters_, coordinates_.group()), frame);
+        frame = frame_around(steps);
+      }
+      fit(frame.in * steps, warped);
+      fitted_scale_ = frame.scale;
+    }
+    const Eigen::MatrixXd positions = frame.in * steps;
     GpRegression model(positions, warped, *parameters_, coordinates_.group());
     while (!model.is_valid()) {
       parameters_->logs[parameters_->groups() + 2] += std::log(10);
@@ -151,23 +168,50 @@ class GaussianProcess::Core {
     const double best = means.minCoeff(&least);
     for (const InFlight& each : in_flight_) model.believe(frame.inside(each.position));
     const VectorXd centre = known_[chosen[static_cast<size_t>(least)]].position;
+    const VectorXd half = half_widths(frame);
     const auto is_taken = [&](const VectorXd& position) {
       return std::ranges::any_of(known_, [&](const Known& each) { return each.position == position; }) ||
-             std::ranges::any_of(in_flight_,
-                                 [&](const InFlight& each) { return coordinates_.are_near(each.position, position, apart * half_widths()); });
+             std::ranges::any_of(in_flight_, [&](const InFlight& each) {
+               return coordinates_.are_near(frame.inside(each.position), frame.inside(position), apart * half);
+             });
     };
-    return most_promising({coordinates_, model, frame, centre, half_widths(), options_.candidates, is_taken}, best, random);
+    return most_promising({coordinates_, model, frame, centre, half, options_.candidates, is_taken}, best, random);
   }
 
   /// Half of what separates the best one from the farthest becomes half.
-  ModelFrame frame_around(const std::vector<size_t>& chosen) const {
-    const VectorXd& centre = known_[best_].position;
-    const VectorXd ones = VectorXd::Ones(coordinates_.size());
+  ModelFrame frame_around(const Eigen::MatrixXd& steps) const {
     double farthest = 0;
-    for (const size_t i : chosen) farthest = std::max(farthest, coordinates_.distance(known_[i].position, centre, ones));
-    VectorXd scale = ones;
+    for (Index i = 0; i < steps.cols(); ++i) farthest = std::max(farthest, coordinates_.length(metric_ * steps.col(i)));
+    VectorXd scale = VectorXd::Ones(coordinates_.size());
     for (Index d = 0; d < scale.size(); ++d) scale[d] = coordinates_.is_smooth(d) && farthest > 0 ? 2 * farthest : 1;
-    return {centre, scale};
+    const Eigen::MatrixXd in = scale.cwiseInverse().asDiagonal() * metric_;
+    return {known_[best_].position, in, in.inverse(), farthest > 0 ? 2 * farthest : 1};
+  }
+
+  /// The metric by the curvature of the model over the box.
+  void turn(const GpRegression& model, const ModelFrame& frame) {
+    if (!model.is_valid()) return;
+    const VectorXd half = half_widths(frame);
+    const VectorXd& mixable = coordinates_.mixable();
+    const Index n = half.size();
+    Eigen::MatrixXd curvature(n, n);
+    VectorXd up;
+    VectorXd down;
+    VectorXd unused;
+    for (Index d = 0; d < n; ++d) {
+      const double h = std::min(half[d], 0.25);
+      model.at(VectorXd(h * VectorXd::Unit(n, d)), up, unused);
+      model.at(VectorXd(-h * VectorXd::Unit(n, d)), down, unused);
+      curvature.col(d) = (up - down) / (2 * h);
+    }
+    curvature = frame.in.transpose() * ((curvature + curvature.transpose()) / 2) * frame.in;
+    metric_ = metric_of(curvature, mixable);
+    // The lengths were those of other axes.
+    double mean = 0;
+    for (Index d = 0; d < n; ++d) mean += mixable[d] * parameters_->logs[coordinates_.group()[static_cast<size_t>(d)]] / mixable.sum();
+    for (Index d = 0; d < n; ++d) {
+      if (mixable[d] == 1) parameters_->logs[coordinates_.group()[static_cast<size_t>(d)]] = mean;
+    }
   }
 
   /// What separates the least loss from the median.
@@ -177,11 +221,13 @@ class GaussianProcess::Core {
     return std::isfinite(median) ? median - losses.front() : 0;
   }
 
-  void fit(const Eigen::MatrixXd& positions, const VectorXd& warped, const ModelFrame& frame) {
-    const double scale = frame.scale.maxCoeff();
-    const bool is_due = !parameters_ || known_.size() >= fitted_with_ + std::max<size_t>(1, fitted_trials_ / 10) ||
-                        scale > rescaled * fitted_scale_ || scale * rescaled < fitted_scale_;
-    if (!is_due) return;
+  bool is_fit_due(const ModelFrame& frame) const {
+    const double scale = frame.scale;
+    return !parameters_ || known_.size() >= fitted_with_ + std::max<size_t>(1, fitted_trials_ / 10) || scale > rescaled * fitted_scale_ ||
+           scale * rescaled < fitted_scale_;
+  }
+
+  void fit(const Eigen::MatrixXd& positions, const VectorXd& warped) {
     // What looks like waves may be noise, and what looks like noise may be waves: of both the likelihood has a maximum.
     std::vector<GpParameters> starts;
     if (parameters_) starts.push_back(*parameters_);
@@ -191,16 +237,16 @@ class GaussianProcess::Core {
     parameters_ = fitted(positions, warped, coordinates_.group(), starts, parameters_ ? later_iterations : first_iterations);
     fitted_with_ = known_.size();
     fitted_trials_ = static_cast<size_t>(positions.cols());
-    fitted_scale_ = scale;
   }
 
-  /// Sides go with the lengths, and have that of the region as their geometric mean.
-  VectorXd half_widths() const {
+  /// In the frame. Sides go with the lengths, and have that of the region as their geometric mean.
+  VectorXd half_widths(const ModelFrame& frame) const {
     VectorXd logs(coordinates_.size());
     for (Index d = 0; d < logs.size(); ++d) logs[d] = parameters_->logs[coordinates_.group()[static_cast<size_t>(d)]];
     logs.array() -= logs.mean();
     const VectorXd stretched = logs.array().exp().max(1 / most_stretched).min(most_stretched);
-    return stretched * region_.side() / 2;
+    // The metric keeps volumes: what one side of the frame is, in the cube.
+    return stretched * region_.side() / 2 / frame.scale;
   }
 
   static constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -209,6 +255,7 @@ class GaussianProcess::Core {
   GaussianProcessOptions options_;
   std::unique_ptr<Propagator> cover_;
   TrustRegion region_;
+  Eigen::MatrixXd metric_;  // what differences are multiplied with, so that they are distances
   std::vector<Known> known_;
   std::vector<InFlight> in_flight_;
   size_t run_begin_ = 0;  // in `known_`

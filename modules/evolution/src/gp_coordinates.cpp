@@ -12,6 +12,7 @@ using Eigen::Index;
 using Eigen::VectorXd;
 
 constexpr int64_t least_values_of_smooth = 8;
+constexpr double most_redrawn = 0.3;
 
 double step_of(const Parameter& p) { return p.step > 0 ? p.step : 1; }
 
@@ -23,12 +24,16 @@ int64_t choice_of(const Parameter& p, double value) {
 }  // namespace
 
 GpCoordinates::GpCoordinates(const Space& space) : space_(&space) {
+  std::vector<double> mixable;
   for (size_t i = 0; i < space.size(); ++i) {
     const Parameter& p = space.parameters()[i];
     first_.push_back(size());
     group_.insert(group_.end(), p.kind == Parameter::Kind::categorical ? p.choices.size() : 1, static_cast<Index>(i));
-    smooth_.push_back(p.kind != Parameter::Kind::categorical && (p.count() == 0 || p.count() >= least_values_of_smooth));
+    const bool smooth = p.kind != Parameter::Kind::categorical && (p.count() == 0 || p.count() >= least_values_of_smooth);
+    smooth_.push_back(smooth);
+    mixable.resize(group_.size(), smooth && p.parent.empty() ? 1 : 0);
   }
+  mixable_ = Eigen::Map<const VectorXd>(mixable.data(), size());
 }
 
 VectorXd GpCoordinates::position_of(const std::vector<double>& values) const {
@@ -51,25 +56,41 @@ void GpCoordinates::choose(size_t parameter, int64_t choice, VectorXd& position)
   }
 }
 
-void GpCoordinates::draw(size_t parameter, VectorXd& position, const VectorXd& half, bool anywhere, CounterRng& random) const {
-  const Parameter& p = space_->parameters()[parameter];
-  if (!smooth_[parameter]) {
-    choose(parameter, static_cast<int64_t>(index_below(random, static_cast<size_t>(p.count()))), position);
-    return;
+void GpCoordinates::draw(size_t parameter, VectorXd& position, CounterRng& random) const {
+  if (smooth_[parameter]) {
+    position[first_[parameter]] = uniform(random);
+  } else {
+    choose(parameter, static_cast<int64_t>(index_below(random, static_cast<size_t>(space_->parameters()[parameter].count()))), position);
   }
-  double& x = position[first_[parameter]];
-  // One value further at least, where there is a number of them.
-  const double reach = p.count() > 0 ? std::max(half[first_[parameter]], 1.0 / static_cast<double>(p.count())) : half[first_[parameter]];
-  x = anywhere ? uniform(random) : uniform(random, std::max(0.0, x - reach), std::min(1.0, x + reach));
 }
 
-VectorXd GpCoordinates::random_near(const VectorXd& centre, const VectorXd& half, double share, CounterRng& random) const {
+VectorXd GpCoordinates::movable(const VectorXd& position) const {
+  VectorXd movable(size());
+  const std::vector<double> values = values_of(position);
+  for (Index d = 0; d < size(); ++d) movable[d] = is_smooth(d) && !std::isnan(values[static_cast<size_t>(group_[static_cast<size_t>(d)])]) ? 1 : 0;
+  return movable;
+}
+
+VectorXd GpCoordinates::random(CounterRng& random) const {
+  VectorXd position(size());
+  for (size_t i = 0; i < space_->size(); ++i) draw(i, position, random);
+  return snapped(position);
+}
+
+VectorXd GpCoordinates::random_near(const VectorXd& centre, const VectorXd& shift, double share, CounterRng& random) const {
   VectorXd position = centre;
   const std::vector<double> values = values_of(centre);
-  const size_t certain = index_below(random, values.size());
   for (size_t i = 0; i < values.size(); ++i) {
     const bool missing = std::isnan(values[i]);
-    if (missing || i == certain || bernoulli(random, smooth_[i] ? share : std::min(share, 0.3))) draw(i, position, half, missing, random);
+    if (missing || (!smooth_[i] && bernoulli(random, std::min(share, most_redrawn)))) {
+      draw(i, position, random);
+    } else if (smooth_[i]) {
+      double& x = position[first_[i]];
+      x = std::clamp(x + shift[first_[i]], 0.0, 1.0);
+      // A small shift leaves whole numbers where they are.
+      const int64_t count = space_->parameters()[i].count();
+      if (count > 0 && bernoulli(random, most_redrawn)) x = std::clamp(x + uniform(random, -1, 1) / static_cast<double>(count), 0.0, 1.0);
+    }
   }
   return snapped(position);
 }
@@ -90,10 +111,10 @@ std::vector<VectorXd> GpCoordinates::exchanges(const VectorXd& position) const {
   return all;
 }
 
-double GpCoordinates::distance(const VectorXd& a, const VectorXd& b, const VectorXd& width) const {
+double GpCoordinates::length(const VectorXd& difference) const {
   double largest = 0;
   for (Index d = 0; d < size(); ++d) {
-    if (is_smooth(d)) largest = std::max(largest, std::abs(a[d] - b[d]) / width[d]);
+    if (is_smooth(d)) largest = std::max(largest, std::abs(difference[d]));
   }
   return largest;
 }

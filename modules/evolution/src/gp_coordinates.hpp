@@ -26,24 +26,31 @@ class GpCoordinates {
   /// Where the values of this position are.
   Eigen::VectorXd snapped(const Eigen::VectorXd& position) const { return position_of(values_of(position)); }
 
-  /// In the box of these half-widths around `centre`, with each parameter drawn anew with probability `share`, one at least. Choices, and what does
-  /// not exist at the centre, may be anything.
-  Eigen::VectorXd random_near(const Eigen::VectorXd& centre, const Eigen::VectorXd& half, double share, CounterRng& random) const;
+  /// 1 for coordinates that are smooth and exist there, 0 for others.
+  Eigen::VectorXd movable(const Eigen::VectorXd& position) const;
+  /// 1 for coordinates that are smooth and always exist: those that may be mixed.
+  const Eigen::VectorXd& mixable() const noexcept { return mixable_; }
+
+  Eigen::VectorXd random(CounterRng& random) const;
+  /// Smooth coordinates of `centre` shifted, into the cube; other parameters drawn anew with probability `share`, but no more than 0.3, and in any
+  /// case what does not exist at the centre.
+  Eigen::VectorXd random_near(const Eigen::VectorXd& centre, const Eigen::VectorXd& shift, double share, CounterRng& random) const;
   /// All positions with one choice exchanged: at most seven for each parameter that is not smooth.
   std::vector<Eigen::VectorXd> exchanges(const Eigen::VectorXd& position) const;
-  /// The largest difference of smooth coordinates, over `width`.
-  double distance(const Eigen::VectorXd& a, const Eigen::VectorXd& b, const Eigen::VectorXd& width) const;
+  /// The largest of the smooth coordinates of a difference.
+  double length(const Eigen::VectorXd& difference) const;
   /// Whether they differ by less than `width` in smooth coordinates, and not at all in others.
   bool are_near(const Eigen::VectorXd& a, const Eigen::VectorXd& b, const Eigen::VectorXd& width) const;
 
  private:
-  void draw(size_t parameter, Eigen::VectorXd& position, const Eigen::VectorXd& half, bool anywhere, CounterRng& random) const;
+  void draw(size_t parameter, Eigen::VectorXd& position, CounterRng& random) const;
   void choose(size_t parameter, int64_t choice, Eigen::VectorXd& position) const;
 
   const Space* space_;
   std::vector<Eigen::Index> group_;  // by coordinate
   std::vector<Eigen::Index> first_;  // coordinate, by parameter
   std::vector<bool> smooth_;         // by parameter
+  Eigen::VectorXd mixable_;
 };
 
 }  // namespace tw::search

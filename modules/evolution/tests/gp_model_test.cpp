@@ -9,6 +9,7 @@
 #include <numbers>
 #include <tw/evolution/draws.hpp>
 
+#include "curvature_metric.hpp"
 #include "descent.hpp"
 #include "gp_coordinates.hpp"
 #include "gp_fit.hpp"
@@ -285,6 +286,24 @@ TEST(GpModel, DescentFindsMinimaInsideAndOnFaces) {
   EXPECT_NEAR(face.value, 0.25, 1e-8);
 }
 
+TEST(GpModel, TheMetricGoesHalfWayToASphere) {
+  const VectorXd all = VectorXd::Ones(2);
+  MatrixXd curvature = MatrixXd::Zero(2, 2);
+  curvature.diagonal() << 100, 1;
+  MatrixXd expected = MatrixXd::Zero(2, 2);
+  expected.diagonal() << std::pow(10, 0.25), std::pow(10, -0.25);
+  EXPECT_LT((metric_of(curvature, all) - expected).norm(), 1e-12);
+  const Eigen::Matrix2d turn{{0.6, -0.8}, {0.8, 0.6}};
+  EXPECT_LT((metric_of(turn * curvature * turn.transpose(), all) - turn * expected * turn.transpose()).norm(), 1e-12);
+  curvature.diagonal() << 1e8, -1;
+  expected.diagonal() << std::pow(30, 0.25), std::pow(30, -0.25);
+  EXPECT_LT((metric_of(curvature, all) - expected).norm(), 1e-12);
+  EXPECT_EQ(metric_of(-MatrixXd::Identity(2, 2), all), MatrixXd::Identity(2, 2));
+  EXPECT_EQ(metric_of(curvature, VectorXd::Zero(2)), MatrixXd::Identity(2, 2));
+  const MatrixXd alone = metric_of(curvature, VectorXd::Unit(2, 0));
+  EXPECT_LT((alone - MatrixXd::Identity(2, 2)).norm(), 1e-12);
+}
+
 TEST(GpModel, TheTrustRegionDoublesAndHalves) {
   TrustRegion region(6);
   for (int i = 0; i < 5; ++i) region.count(false, 1);
@@ -315,9 +334,11 @@ TEST(GpModel, CoordinatesKnowWhatIsSmoothAndWhatIsNear) {
   CounterRng random(1);
   bool far = false;
   for (int i = 0; i < 200; ++i) {
-    const VectorXd near = coordinates.random_near(at, VectorXd::Constant(6, 0.01), 1, random);
+    VectorXd shift = VectorXd::Zero(6);
+    shift[0] = uniform(random, -0.01, 0.01);
+    const VectorXd near = coordinates.random_near(at, shift, 1, random);
     EXPECT_EQ(near, coordinates.snapped(near));
-    EXPECT_LE(std::abs(near[0] - 0.5), 0.01);
+    EXPECT_NEAR(near[0], 0.5 + shift[0], 1e-15);
     far = far || std::abs(near[5] - 0.5) > 0.3;  // what did not exist may be anything
   }
   EXPECT_TRUE(far);

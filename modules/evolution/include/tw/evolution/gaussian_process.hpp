@@ -34,7 +34,9 @@ void visit(GaussianProcessOptions& options, OptionVisitor& visitor);
 /// a
 ///    box around that trial: of random places and local ones the best few are improved by L-BFGS, and by exchanging what has few values. What is in
 ///    flight counts as if it were known to be as expected (kriging believer; Ginsbourger et al. 2010), so that many may be in flight.
-/// e. The box doubles after three trials in a row that improve, and is halved after max(4, D) that do not; one that has collapsed is followed by a
+/// e. Distances and the box, too, follow the curvature of the model over the box, among parameters on a scale that always exist: half of the way to
+///    coordinates in which it is a sphere, so that narrow valleys which are along no axis are followed.
+/// f. The box doubles after three trials in a row that improve, and is halved after max(4, D) that do not; one that has collapsed is followed by a
 /// new
 ///    search from a). Ref: Eriksson et al. 2019, "Scalable global optimization via local Bayesian optimization".
 ///
