@@ -48,7 +48,7 @@ TEST(GaussianProcess, ConvergesInFewTrials) {
     double loss;  // of the median of seeds
   };
   for (const Case& c :
-       {Case{"sphere", 2, 30, 1, 1e-5}, Case{"sphere", 10, 150, 1, 1e-3}, Case{"rosenbrock", 2, 80, 1, 0.3}, Case{"sphere", 5, 160, 8, 1e-3}}) {
+       {Case{"sphere", 2, 30, 1, 1e-6}, Case{"sphere", 10, 150, 1, 1e-6}, Case{"rosenbrock", 2, 80, 1, 1e-3}, Case{"sphere", 5, 160, 8, 1e-6}}) {
     const TestFunction function = test_function(c.name, c.dimensions);
     const Space space = function.space();
     std::vector<double> found;
