@@ -18,6 +18,7 @@
 #include <tw/evolution/l_shade.hpp>
 #include <tw/evolution/nelder_mead.hpp>
 #include <tw/evolution/population.hpp>
+#include <tw/evolution/quadratic_trust_region.hpp>
 #include <tw/evolution/tpe.hpp>
 #include <vector>
 
@@ -35,6 +36,7 @@ std::unique_ptr<Propagator> make(const std::string& name, const Space& space, in
   if (name == "gaussian_process") return std::make_unique<GaussianProcess>(space, GaussianProcessOptions{}, seed);
   if (name == "l_shade") return std::make_unique<LShade>(space, LShadeOptions{.evaluations = evaluations});
   if (name == "tpe") return std::make_unique<Tpe>(space);
+  if (name == "trust_region") return std::make_unique<QuadraticTrustRegion>(space, QuadraticTrustRegionOptions{}, seed);
   if (name == "random") return std::make_unique<Breeder>(space, uniform_child());
   if (name == "genetic") return std::make_unique<Breeder>(space, genetic_within(evaluations));
   return automatic(space, evaluations, seed, 0, 1);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 #include <tw/evolution/automatic.hpp>
+#include <tw/evolution/draws.hpp>
 #include <tw/evolution/population.hpp>
 #include <tw/evolution/test_functions.hpp>
 #include <vector>
@@ -26,6 +27,18 @@ struct Goal {
 constexpr Goal goals[] = {{"sphere", 2, 3.4e-7},   {"rosenbrock", 2, 7.7e-6}, {"step", 5, -25},
                           {"quartic", 30, 6.9e-4}, {"rastrigin", 20, 4.59},   {"griewank", 10, 0.55},
                           {"schwefel", 10, 1.92},  {"bisphere", 30, 30.0},    {"birastrigin", 30, 40.3}};
+
+/// A minimum in the middle of the limits, which is a place that searches try, is moved by up to a tenth of them.
+TestFunction moved(const TestFunction& function, uint64_t seed) {
+  tw::CounterRng random(seed, 1);
+  std::vector<double> offset;
+  bool in_the_middle = true;
+  for (size_t d = 0; d < function.dimensions(); ++d) {
+    in_the_middle = in_the_middle && 2 * function.minimizer[d] == function.low[d] + function.high[d];
+    offset.push_back(uniform(random, -0.1, 0.1) * (function.high[d] - function.low[d]));
+  }
+  return in_the_middle ? shifted(function, offset) : function;
+}
 
 double best_of(const TestFunction& function, uint64_t seed) {
   const Space space = function.space();
@@ -53,7 +66,7 @@ int main(int argc, char** argv) {
     if (seeds < 1 || (argc > 2 && goal.function != std::string(argv[2]))) continue;
     const TestFunction function = test_function(goal.function, goal.dimensions);
     std::vector<double> losses;
-    for (int seed = 0; seed < seeds; ++seed) losses.push_back(best_of(function, static_cast<uint64_t>(seed)));
+    for (int seed = 0; seed < seeds; ++seed) losses.push_back(best_of(moved(function, static_cast<uint64_t>(seed)), static_cast<uint64_t>(seed)));
     std::sort(losses.begin(), losses.end());
     const size_t middle = losses.size() / 2;
     const double median = losses.size() % 2 == 1 ? losses[middle] : (losses[middle - 1] + losses[middle]) / 2;

@@ -12,7 +12,7 @@
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/cma_es.hpp>
 #include <tw/evolution/draws.hpp>
-#include <tw/evolution/mixture.hpp>
+#include <tw/evolution/hybrid.hpp>
 #include <tw/evolution/nelder_mead.hpp>
 #include <tw/evolution/sampling.hpp>
 #include <tw/evolution/swarm.hpp>
@@ -72,10 +72,10 @@ std::vector<std::pair<std::string, SearchOptions>> searches() {
       {"CMA-ES, passive", cma({.active = false})},
       {"CMA-ES, IPOP", cma({.restarts = CmaOptions::Restarts::ipop})},
       {"CMA-ES, BIPOP", cma({.restarts = CmaOptions::Restarts::bipop})},
-      {"mixture",
+      {"hybrid",
        {.propagator =
             [](const Seat& seat) {
-              return std::make_unique<Mixture>(Breeder(seat.space), std::make_unique<CmaEs>(seat.space, CmaOptions{}, seat.seed), 0.6);
+              return std::make_unique<Hybrid>(seat.space, seat.seed, Share{seat.worker, seat.workers});
             }}},
       {"Nelder-Mead", seeded<NelderMead>(NelderMeadOptions{})},
       {"adaptive Nelder-Mead", seeded<NelderMead>(adaptive_nelder_mead(2))},

@@ -4,18 +4,22 @@
 #include <algorithm>
 #include <limits>
 #include <tw/base/contract.hpp>
-#include <tw/evolution/cma_es.hpp>
-#include <tw/evolution/mixture.hpp>
+#include <tw/evolution/breeding.hpp>
+#include <tw/evolution/gaussian_process.hpp>
+#include <tw/evolution/hybrid.hpp>
 #include <tw/evolution/sampling.hpp>
 #include <tw/evolution/sobol_sequence.hpp>
+#include <tw/evolution/tpe.hpp>
 
 namespace tw::search {
 namespace {
 
-constexpr int64_t least_to_learn = 10;         // evaluations for each dimension
-constexpr int64_t least_for_covariances = 50;  // the same
+constexpr int64_t least_to_learn = 10;        // evaluations for each dimension
+constexpr int64_t least_for_a_region = 3;     // the same, of numbers
+constexpr int64_t most_dimensions = 200;      // of a region, and of covariances
+constexpr int64_t most_for_processes = 300;   // evaluations: what a proposal costs grows with them
+constexpr int64_t most_for_densities = 2000;  // the same
 constexpr int64_t least_values_of_a_scale = 8;
-constexpr double bred = 0.6;  // of a mixture; found by trying 0.4 to 0.7 on functions with many minima
 
 bool is_scale(const Parameter& p) {
   if (p.kind == Parameter::Kind::categorical) return false;
@@ -29,7 +33,9 @@ const char* name_of(Method method) noexcept {
     case Method::sobol: return "sobol";
     case Method::latin_hypercube: return "latin_hypercube";
     case Method::genetic: return "genetic";
-    case Method::mixture: return "mixture";
+    case Method::gaussian_process: return "gaussian_process";
+    case Method::tpe: return "tpe";
+    case Method::hybrid: return "hybrid";
   }
   return "?";
 }
@@ -40,26 +46,27 @@ Choice choose(const Space& space, int64_t evaluations) {
   const auto parameters = static_cast<int64_t>(space.size());
   const int64_t scales = std::ranges::count_if(space.parameters(), is_scale);
   const int64_t conditional = std::ranges::count_if(space.parameters(), [](const Parameter& p) { return !p.parent.empty(); });
-  if (evaluations < least_to_learn * dimensions) {
+  const bool are_numbers = 2 * scales >= parameters && 4 * conditional < parameters && dimensions <= most_dimensions;
+  if (evaluations < (are_numbers ? least_for_a_region : least_to_learn) * dimensions) {
     return {.method = space.size() <= SobolSequence::most_dimensions ? Method::sobol : Method::latin_hypercube,
             .reason = concat("with ", evaluations, " evaluations in ", dimensions,
                              " dimensions there is little to learn from: the space is covered evenly")};
   }
-  if (2 * scales < parameters) {
-    return {.method = Method::genetic, .reason = concat("only ", scales, " of ", parameters, " parameters are on a scale: choices are recombined")};
+  if (are_numbers) {
+    return {.method = Method::hybrid,
+            .reason = concat(scales, " of ", parameters,
+                             " parameters are on a scale: quadratic models of the loss while evaluations are few, and then CMA-ES")};
   }
-  if (4 * conditional >= parameters) {
-    return {.method = Method::genetic,
-            .reason = concat(conditional, " of ", parameters, " parameters have conditions: configurations are recombined")};
+  const std::string space_is = 2 * scales < parameters         ? concat("only ", scales, " of ", parameters, " parameters are on a scale")
+                               : 4 * conditional >= parameters ? concat(conditional, " of ", parameters, " parameters have conditions")
+                                                               : concat("covariances cannot be learnt in ", dimensions, " dimensions");
+  if (evaluations <= most_for_processes && dimensions <= most_dimensions) {
+    return {.method = Method::gaussian_process, .reason = space_is + ": a Gaussian process learns what is alike"};
   }
-  if (evaluations < least_for_covariances * dimensions) {
-    return {.method = Method::genetic,
-            .reason = concat("with ", evaluations, " evaluations in ", dimensions,
-                             " dimensions covariances cannot be learnt: configurations are recombined")};
+  if (evaluations <= most_for_densities && dimensions <= most_dimensions) {
+    return {.method = Method::tpe, .reason = space_is + ": densities of good and of bad configurations are compared"};
   }
-  return {.method = Method::mixture,
-          .reason = concat(scales, " of ", parameters, " parameters are on a scale, and ", evaluations, " evaluations in ", dimensions,
-                           " dimensions are enough to learn how they go together")};
+  return {.method = Method::genetic, .reason = space_is + ": configurations are recombined"};
 }
 
 std::unique_ptr<Propagator> automatic(const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers) {
@@ -68,7 +75,10 @@ std::unique_ptr<Propagator> automatic(const Space& space, int64_t evaluations, u
     case Method::sobol: return std::make_unique<Sobol>(space, seed, share);
     case Method::latin_hypercube: return std::make_unique<LatinHypercube>(space, evaluations, seed, share);
     case Method::genetic: return std::make_unique<Breeder>(space, genetic_within(evaluations));
-    case Method::mixture: return std::make_unique<Mixture>(Breeder(space), std::make_unique<CmaEs>(space, CmaOptions{}, seed), bred);
+    case Method::gaussian_process:
+      return std::make_unique<GaussianProcess>(space, GaussianProcessOptions{}, derived_seed(seed, static_cast<uint64_t>(worker)));
+    case Method::tpe: return std::make_unique<Tpe>(space);
+    case Method::hybrid: return std::make_unique<Hybrid>(space, seed, share);
   }
   return nullptr;
 }

@@ -12,7 +12,9 @@ enum class Method {
   sobol,            ///< cover the space
   latin_hypercube,  ///< the same, with more parameters than Sobol sequences have
   genetic,
-  mixture,  ///< of CMA-ES with restarts, and genetic breeding, which finds its way where minima are many
+  gaussian_process,
+  tpe,     ///< densities of good and of bad configurations
+  hybrid,  ///< a trust region with quadratic models first, and then CMA-ES with restarts
 };
 
 /// "sobol", "latin_hypercube", ...
@@ -23,12 +25,12 @@ struct Choice {
   std::string reason;  ///< a sentence
 };
 
-/// The first that holds, of D = space.dimensions() and the evaluations of all workers together:
-/// a. fewer than 10 D evaluations: there is too little to learn from; cover the space evenly;
-/// b. fewer than half of the parameters on a scale - real ones, or whole or ordinal ones of at least 8 values -, or at least a quarter of them with
-///    conditions: genetic, since neighbours mean little there;
-/// c. fewer than 50 D evaluations: genetic, since a covariance matrix is not learnt in fewer;
-/// d. otherwise a mixture of CMA-ES with restarts and genetic breeding.
+/// Parameters are numbers if half of them at least are on a scale - real ones, or whole or ordinal ones of at least 8 values -, fewer than a quarter
+/// have conditions, and D = space.dimensions() is at most 200. The first that holds, of the evaluations of all workers together:
+/// a. fewer than 3 D evaluations of numbers, or 10 D of others: there is too little to learn from; cover the space evenly;
+/// b. numbers: quadratic models of the loss while evaluations are few, and then CMA-ES with restarts;
+/// c. at most 300 evaluations in at most 200 dimensions: a Gaussian process; at most 2,000: TPE;
+/// d. otherwise genetic.
 /// @throws ContractError for less than one evaluation
 Choice choose(const Space& space, int64_t evaluations);
 

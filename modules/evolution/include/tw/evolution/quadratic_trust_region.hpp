@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Search by quadratic models of the loss.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <tw/base/option.hpp>
+#include <tw/evolution/propagator.hpp>
+#include <tw/evolution/sampling.hpp>
+#include <vector>
+
+namespace tw::search {
+
+struct QuadraticTrustRegionOptions {
+  double radius = 0.2;             ///< of the first region, as a share of each parameter's range
+  double collapsed = 1e-9;         ///< a region this small, as a share of the range, is given up for a new one
+  std::vector<double> start = {};  ///< values of the space as the first region's centre; empty: the middle of each scale
+
+  /// @throws ContractError naming the field that is wrong
+  void validate(const Space& space) const;
+};
+void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor);
+
+/// Quadratic models of the loss, each trusted within an ellipsoid |A (x - b)| <= radius around the best point b of the run, in the unit cube of
+/// Space::encode(): what Powell 2006 (NEWUOA) does with a ball, with two changes, a shape that is learnt and models from more points than they need.
+///
+/// a. A run begins with its centre and one step along each dimension.
+/// b. The model m(x) = c + g y + y H y / 2, y = A (x - b) / radius, is fitted to the losses nearest to b, 3/2 times as many as it has coefficients
+///    (at most 150), by least squares with weights 1 / (1 + (|y| / 2)^4). Of fewer than it has coefficients it is the one of least |H| (Powell 2004).
+/// c. Where it has all it needs, the region takes the shape of its level lines by half: A <- |H|^(1/4) A, with determinant 1; eigenvalues of |H|
+/// count
+///    as a hundredth of the largest at least, and A keeps a condition of 1e5 at most.
+/// d. Proposed is the model's least point in the region (More & Sorensen 1983). If that is nearer to a known one than a twentieth of the radius, then
+///    the point of twenty random ones that is farthest from all others; and if it is within a tenth of the radius of b, the radius becomes 0.3 of it.
+/// e. Of a proposal that gains less than a tenth of what the model said, the radius becomes 0.7 of it; of one that gains 0.7 of that, at least twice
+///    the step.
+/// f. A region that has collapsed is followed by one at a random place.
+///
+/// With several in flight, here or on other workers, models differ by random weights (the bootstrap of Rubin 1981), and what would be too near is at
+/// a distance of radius 10^-3u from the least point, for a uniform u: which scale is the right one is found by trying all. With more than four the
+/// model has twice as many points, and the radius shrinks to a half.
+///
+/// Workers with one space, one set of options and one seed, which differ in their share, go through the same runs together. Failed and infeasible
+/// trials are left out of models. Choices and whole numbers are rounded, which smooth models do not know of: for parameters on scales.
+///
+/// Tags: run, restarts; generation 0; index, the number of the proposal. Cost of ask(), with p the fewer of 150 and 3/2 times the coefficients, which
+/// are q = (D + 1) (D + 2) / 2: O(p q^2 + D^3), 1 ms in 10 dimensions.
+class QuadraticTrustRegion final : public Propagator {
+ public:
+  /// @param space borrowed. @param share which of those that search together this is. @throws ContractError for a wrong option or share
+  QuadraticTrustRegion(const Space& space, QuadraticTrustRegionOptions options, uint64_t seed, Share share = {});
+  ~QuadraticTrustRegion() override;
+
+  Proposal ask(const Population& population, CounterRng& random) override;
+  void tell(const Individual& individual) override;
+
+  int32_t restarts() const noexcept;
+  /// As a share of the ranges.
+  double radius() const noexcept;
+
+ private:
+  class Core;
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace tw::search

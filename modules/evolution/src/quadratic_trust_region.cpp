@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/evolution/quadratic_trust_region.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tw/base/contract.hpp>
+#include <tw/evolution/draws.hpp>
+
+#include "answers.hpp"
+#include "ellipsoid.hpp"
+#include "quadratic_model.hpp"
+
+namespace tw::search {
+namespace {
+
+using Eigen::Index;
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double least_expected = 1e-300;  // of what a model proposed
+constexpr Index most_points = 150;  // of a model
+constexpr double reach = 2;         // radii at which a point's weight is a half
+constexpr double too_near = 0.05;   // radii
+constexpr double largest_radius = 0.5;
+constexpr size_t many = 4;  // in flight
+
+VectorXd random_direction(Index dimensions, CounterRng& random) {
+  VectorXd d(dimensions);
+  for (double& each : d) each = normal(random);
+  return d.normalized();
+}
+
+VectorXd random_position(Index dimensions, CounterRng& random) {
+  VectorXd x(dimensions);
+  for (double& each : x) each = uniform(random);
+  return x;
+}
+
+VectorXd in_cube(const VectorXd& x) { return x.cwiseMax(0).cwiseMin(1); }
+
+VectorXd as_vector(const std::vector<double>& x) { return Eigen::Map<const VectorXd>(x.data(), static_cast<Index>(x.size())); }
+
+}  // namespace
+
+void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor) {
+  visitor.field("radius", options.radius, {.least = 0, .most = largest_radius, .above = true},
+                {.meaning = "of the first region, as a share of each range"});
+  visitor.field("collapsed", options.collapsed, {.least = 0, .above = true}, {.meaning = "a region this small is given up"});
+}
+
+void QuadraticTrustRegionOptions::validate(const Space& space) const {
+  expect_none(out_of_bounds("quadratic_trust_region", *this));
+  TW_EXPECTS(collapsed < radius, "a trust region's collapsed must be below radius, got ", collapsed);
+  TW_EXPECTS(start.empty() || space.contains(start), "start is not a configuration of the space");
+}
+
+class QuadraticTrustRegion::Core {
+ public:
+  Core(const Space& space, QuadraticTrustRegionOptions options, uint64_t seed, Share share)
+      : space_(space), options_(std::move(options)), seed_(seed), share_(share), shape_(dimensions()) {
+    begin(0);
+  }
+
+  Proposal ask(CounterRng& random) {
+    Candidate candidate = next(random);
+    candidate.proposal = {space_.decode({candidate.position.begin(), candidate.position.end()}), {.run = run_, .index = asked_++}};
+    return pending_.emplace(candidate.proposal.tag.index, std::move(candidate)).first->second.proposal;
+  }
+
+  void tell(const Individual& individual) {
+    if (individual.state == TrialState::running) return;
+    const bool foreign_run = individual.moves > 0;
+    if (!foreign_run && individual.tag.run > run_) begin(individual.tag.run);  // another worker's region has collapsed
+    if (!foreign_run && individual.tag.run < run_) return;
+    const auto found = pending_.find(individual.tag.index);
+    const bool own = found != pending_.end() && answers(individual, found->second.proposal);
+    const Candidate candidate = own ? std::move(found->second) : Candidate{.position = as_vector(space_.encode(individual.values))};
+    if (own) pending_.erase(found);
+    const Point point{candidate.position, individual.counts() ? individual.loss : infinity};
+    adjust(candidate, point.loss);
+    if (point.loss < best_.loss) best_ = point;
+    if (std::isfinite(point.loss)) points_.push_back(point);
+    if (radius_ < options_.collapsed) begin(run_ + 1);
+  }
+
+  int32_t run() const noexcept { return run_; }
+  double radius() const noexcept { return radius_; }
+
+ private:
+  struct Point {
+    VectorXd position;
+    double loss = infinity;
+  };
+  struct Candidate {
+    VectorXd position;
+    Proposal proposal = {};
+    double expected = 0;  // gain on `base`, of what a model proposed; 0: of others
+    double base = 0;      // the best loss when it was proposed
+    double radius = 0;    // then
+    double step = 0;      // its length
+  };
+  /// With y = shape (x - centre) / radius.
+  struct Fit {
+    QuadraticModel model;
+    std::vector<size_t> points;
+  };
+
+  Index dimensions() const { return static_cast<Index>(space_.dimensions()); }
+  size_t others() const { return pending_.size() + static_cast<size_t>(share_.stride) - 1; }
+
+  // All workers alike.
+  void begin(int32_t run) {
+    CounterRng random(seed_, static_cast<uint64_t>(run));
+    run_ = run;
+    radius_ = options_.radius;
+    shape_ = Ellipsoid(dimensions());
+    best_ = {run > 0 ? random_position(dimensions(), random) : VectorXd::Constant(dimensions(), 0.5)};
+    if (run == 0 && !options_.start.empty()) best_.position = as_vector(space_.encode(options_.start));
+    first_ = best_.position;
+    pending_.clear();
+    points_.clear();
+    asked_ = 0;
+  }
+
+  void adjust(const Candidate& candidate, double loss) {
+    if (candidate.expected <= 0) return;
+    const double ratio = (candidate.base - loss) / candidate.expected;
+    if (loss < best_.loss && ratio > 0.7) {
+      radius_ = std::max(radius_, std::min(2 * candidate.step, largest_radius));
+    } else if (!(ratio >= 0.1) && candidate.base == best_.loss) {
+      radius_ = std::min(radius_, std::max((others() > many ? 0.5 : 0.7) * candidate.radius, 0.3 * radius_));
+    }
+  }
+
+  Candidate next(CounterRng& random) {
+    const auto slot = static_cast<Index>(share_.first + asked_ * share_.stride);
+    if (slot == 0) return {.position = first_};
+    if (slot <= dimensions()) {
+      Candidate along{.position = first_};
+      along.position[slot - 1] += first_[slot - 1] + radius_ <= 1 ? radius_ : -radius_;
+      return along;
+    }
+    if (points_.size() < 2) return {.position = random_position(dimensions(), random)};
+    return least_of(fit(random), random);
+  }
+
+  Fit fit(CounterRng& random) const {
+    const Index coefficients = QuadraticModel::coefficients(dimensions());
+    const Index wanted = std::min(others() > many ? 3 * coefficients : 3 * coefficients / 2, most_points);
+    Fit fit{.model = {}, .points = nearest(static_cast<size_t>(wanted))};
+    MatrixXd y(dimensions(), static_cast<Index>(fit.points.size()));
+    VectorXd losses(y.cols());
+    VectorXd weights(y.cols());
+    for (Index i = 0; i < y.cols(); ++i) {
+      const Point& point = points_[fit.points[static_cast<size_t>(i)]];
+      y.col(i) = shape_.to(point.position - best_.position) / radius_;
+      losses[i] = point.loss;
+      weights[i] = 1 / (1 + std::pow(y.col(i).norm() / reach, 4));
+      if (others() > 0) weights[i] *= -std::log1p(-uniform(random));
+    }
+    fit.model = QuadraticModel::fitted(y, losses, weights);
+    return fit;
+  }
+
+  std::vector<size_t> nearest(size_t count) const {
+    std::vector<std::pair<double, size_t>> by_distance;
+    for (size_t i = 0; i < points_.size(); ++i) by_distance.emplace_back(shape_.length(points_[i].position - best_.position), i);
+    count = std::min(count, by_distance.size());
+    std::partial_sort(by_distance.begin(), by_distance.begin() + static_cast<std::ptrdiff_t>(count), by_distance.end());
+    std::vector<size_t> indices;
+    for (size_t i = 0; i < count; ++i) indices.push_back(by_distance[i].second);
+    return indices;
+  }
+
+  Candidate least_of(Fit fit, CounterRng& random) {
+    QuadraticModel& model = fit.model;
+    if (static_cast<Index>(fit.points.size()) >= QuadraticModel::coefficients(dimensions())) {
+      const MatrixXd back = shape_.follow(model.hessian);
+      model = {model.constant, back * model.gradient, back * model.hessian * back};
+    }
+    const VectorXd least = in_cube(best_.position + radius_ * shape_.from(model.minimizer()));
+    const VectorXd y = shape_.to(least - best_.position) / radius_;
+    Candidate candidate{.position = least, .expected = std::max(model.constant - model.at(y), least_expected), .base = best_.loss, .radius = radius_};
+    if (distance_to_others(least, fit.points) >= too_near) {
+      candidate.step = radius_ * y.norm();
+      return candidate;
+    }
+    // It is known there. Where all that is near comes to nothing, too, the region shrinks as well.
+    candidate.position = others() > 0 ? at_any_scale(least, random) : farthest_of_random(fit.points, random);
+    if (others() == 0 && y.norm() < 0.1) radius_ *= 0.3;
+    return candidate;
+  }
+
+  /// In radii.
+  double distance_to_others(const VectorXd& x, const std::vector<size_t>& points) const {
+    double least = infinity;
+    for (const size_t i : points) least = std::min(least, shape_.length(points_[i].position - x));
+    for (const auto& [index, candidate] : pending_) least = std::min(least, shape_.length(candidate.position - x));
+    return least / radius_;
+  }
+
+  VectorXd at_any_scale(const VectorXd& centre, CounterRng& random) const {
+    const double distance = radius_ * std::pow(10, -3 * uniform(random));
+    return in_cube(centre + distance * shape_.from(random_direction(dimensions(), random)));
+  }
+
+  VectorXd farthest_of_random(const std::vector<size_t>& points, CounterRng& random) const {
+    constexpr int tries = 20;
+    double farthest = -1;
+    VectorXd chosen = best_.position;
+    for (int i = 0; i < tries; ++i) {
+      const double distance = radius_ * std::pow(uniform(random), 1.0 / static_cast<double>(dimensions()));
+      const VectorXd x = in_cube(best_.position + distance * shape_.from(random_direction(dimensions(), random)));
+      const double away = distance_to_others(x, points);
+      if (away <= farthest) continue;
+      farthest = away;
+      chosen = x;
+    }
+    return chosen;
+  }
+
+  const Space& space_;
+  QuadraticTrustRegionOptions options_;
+  uint64_t seed_;
+  Share share_;
+  Ellipsoid shape_;
+  int32_t run_ = 0;
+  double radius_ = 0;
+  VectorXd first_;             // the centre with which the run began
+  Point best_;                 // of this run
+  std::vector<Point> points_;  // likewise, of those with finite losses
+  std::map<int32_t, Candidate> pending_;
+  int32_t asked_ = 0;
+};
+
+QuadraticTrustRegion::QuadraticTrustRegion(const Space& space, QuadraticTrustRegionOptions options, uint64_t seed, Share share) {
+  options.validate(space);
+  share.validate();
+  core_ = std::make_unique<Core>(space, std::move(options), seed, share);
+}
+QuadraticTrustRegion::~QuadraticTrustRegion() = default;
+
+Proposal QuadraticTrustRegion::ask(const Population& /*population*/, CounterRng& random) { return core_->ask(random); }
+void QuadraticTrustRegion::tell(const Individual& individual) { core_->tell(individual); }
+int32_t QuadraticTrustRegion::restarts() const noexcept { return core_->run(); }
+double QuadraticTrustRegion::radius() const noexcept { return core_->radius(); }
+
+}  // namespace tw::search

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <ellipsoid.hpp>
+#include <quadratic_model.hpp>
+#include <tw/evolution/draws.hpp>
+
+namespace tw::search {
+namespace quadratic_model_test {
+
+using Eigen::Index;
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+
+MatrixXd random_matrix(Index rows, Index columns, CounterRng& random) {
+  MatrixXd m(rows, columns);
+  for (Index i = 0; i < m.size(); ++i) m.data()[i] = normal(random);
+  return m;
+}
+
+QuadraticModel random_model(Index n, CounterRng& random) {
+  const MatrixXd m = random_matrix(n, n, random);
+  return {normal(random), random_matrix(n, 1, random), m + m.transpose()};
+}
+
+VectorXd losses_at(const QuadraticModel& model, const MatrixXd& points) {
+  VectorXd losses(points.cols());
+  for (Index i = 0; i < points.cols(); ++i) losses[i] = model.at(points.col(i));
+  return losses;
+}
+
+// The regularisation of 1e-7 moves coefficients by about its share of the data, which are of size 1: 1e-6 of them.
+TEST(QuadraticModel, IsWhatThePointsCameFrom) {
+  CounterRng random(1);
+  for (const Index n : {1, 2, 5}) {
+    const QuadraticModel truth = random_model(n, random);
+    const MatrixXd points = random_matrix(n, 2 * QuadraticModel::coefficients(n), random);
+    const VectorXd weights = VectorXd::Ones(points.cols());
+    const QuadraticModel found = QuadraticModel::fitted(points, losses_at(truth, points), weights);
+    EXPECT_NEAR(found.constant, truth.constant, 1e-5);
+    EXPECT_LE((found.gradient - truth.gradient).norm(), 1e-5) << n;
+    EXPECT_LE((found.hessian - truth.hessian).norm(), 1e-5) << n;
+  }
+}
+
+// Of two points at one place the heavier one counts: the mean is (9 * 1 + 1 * 2) / 10.
+TEST(QuadraticModel, WeighsSquaresOfResiduals) {
+  const MatrixXd points = (MatrixXd(1, 5) << 0, 0, 1, -1, 2).finished();
+  const VectorXd losses = (VectorXd(5) << 1, 2, 1.1, 1.1, 1.1).finished();
+  const VectorXd weights = (VectorXd(5) << 9, 1, 1e-9, 1e-9, 1e-9).finished();
+  EXPECT_NEAR(QuadraticModel::fitted(points, losses, weights).constant, 1.1, 1e-4);
+}
+
+// Against the equations of Powell 2004 in all coefficients: minimise |H|^2 such that the model interpolates.
+TEST(QuadraticModel, IsOfLeastHessianWherePointsAreFew) {
+  CounterRng random(2);
+  constexpr Index n = 3;
+  constexpr Index m = 6;  // of 10 coefficients
+  const MatrixXd points = random_matrix(n, m, random);
+  const VectorXd losses = random_matrix(m, 1, random);
+  const QuadraticModel found = QuadraticModel::fitted(points, losses, VectorXd::Ones(m));
+  EXPECT_LE((losses_at(found, points) - losses).norm(), 1e-4);
+  // c, g, and all n^2 elements of H, with multipliers.
+  constexpr Index unknowns = 1 + n + n * n;
+  MatrixXd system = MatrixXd::Zero(unknowns + m, unknowns + m);
+  VectorXd right = VectorXd::Zero(unknowns + m);
+  system.block(1 + n, 1 + n, n * n, n * n).setIdentity();
+  for (Index i = 0; i < m; ++i) {
+    VectorXd row(unknowns);
+    const MatrixXd products = points.col(i) * points.col(i).transpose() / 2;
+    row << 1, points.col(i), Eigen::Map<const VectorXd>(products.data(), n * n);
+    system.row(unknowns + i).head(unknowns) = row.transpose();
+    system.col(unknowns + i).head(unknowns) = row;
+    right[unknowns + i] = losses[i];
+  }
+  const VectorXd solution = system.fullPivLu().solve(right);
+  const MatrixXd least = Eigen::Map<const MatrixXd>(solution.data() + 1 + n, n, n);
+  EXPECT_LE((found.hessian - least).norm(), 1e-4 * least.norm());
+}
+
+TEST(QuadraticModel, IsLeastWhereItSays) {
+  CounterRng random(3);
+  for (int i = 0; i < 50; ++i) {
+    const QuadraticModel model = random_model(3, random);
+    const VectorXd least = model.minimizer();
+    EXPECT_LE(least.norm(), 1 + 1e-6);
+    for (int j = 0; j < 500; ++j) {
+      VectorXd other = random_matrix(3, 1, random);
+      if (j % 2 == 0 || other.norm() > 1) other.normalize();
+      EXPECT_GE(model.at(other), model.at(least) - 1e-6);
+    }
+  }
+}
+
+TEST(QuadraticModel, FallsBothWaysInTheHardCase) {
+  const MatrixXd h = (VectorXd(2) << -2, 1).finished().asDiagonal();
+  const QuadraticModel model{0, (VectorXd(2) << 0, 0.5).finished(), h};
+  const VectorXd least = model.minimizer();
+  // y = -0.5 / (1 + 2) where x is free: x^2 + y^2 = 1.
+  EXPECT_NEAR(least[1], -0.5 / 3, 1e-4);
+  EXPECT_NEAR(std::abs(least[0]), std::sqrt(1 - 0.25 / 9), 1e-4);
+}
+
+TEST(Ellipsoid, TakesTheShapeOfLevelLines) {
+  CounterRng random(4);
+  const MatrixXd q = random_matrix(4, 4, random).householderQr().householderQ();
+  const MatrixXd h = q * (VectorXd(4) << 1, 10, 1e3, 1e6).finished().asDiagonal() * q.transpose();
+  Ellipsoid shape(4);
+  MatrixXd seen = h;
+  for (int i = 0; i < 40; ++i) {
+    const MatrixXd back = shape.follow(seen);
+    seen = back * seen * back;
+  }
+  const Eigen::SelfAdjointEigenSolver<MatrixXd> eigen(seen);
+  EXPECT_LE(eigen.eigenvalues()[3], 1.01 * eigen.eigenvalues()[0]);
+  const VectorXd x = random_matrix(4, 1, random);
+  EXPECT_LE((shape.from(shape.to(x)) - x).norm(), 1e-9 * x.norm());
+  EXPECT_NEAR(shape.length(x) * shape.length(x), x.dot(h * x) / std::pow(h.determinant(), 0.25), 0.02 * shape.length(x) * shape.length(x));
+}
+
+TEST(Ellipsoid, LeavesWhatSaysNothing) {
+  Ellipsoid shape(2);
+  EXPECT_EQ(shape.follow(MatrixXd::Zero(2, 2)), MatrixXd::Identity(2, 2));
+  EXPECT_EQ(shape.follow(MatrixXd::Constant(2, 2, NAN)), MatrixXd::Identity(2, 2));
+}
+
+}  // namespace quadratic_model_test
+}  // namespace tw::search
