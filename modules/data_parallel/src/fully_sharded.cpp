@@ -132,7 +132,8 @@ class FullySharded::Impl final : public MemoryOwner {
   static FullyShardedOptions checked(const Communicator& comm, FullyShardedOptions options) {
     expect_same_on_all_ranks(comm, "the options of FullySharded", value_lines(options));
     options.validate();
-    TW_EXPECTS(!options.one_copy_per_node || find_topology(comm).nodes == 1, "one_copy_per_node needs all ranks on one node");
+    TW_EXPECTS(!options.one_copy_per_node || find_topology(comm).nodes == 1,
+               "one_copy_per_node needs all ranks on one node: shard over those of a node, with the others as FullyShardedSetup::replicas");
     return options;
   }
 

@@ -56,7 +56,7 @@ QuadraticModel QuadraticModel::fitted(const MatrixXd& points, const VectorXd& lo
     rows.bottomRightCorner(squares, squares).diagonal().setConstant(std::sqrt(regularisation));
     VectorXd right = VectorXd::Zero(m + squares);
     right.head(m) = scaled.array() * weights.array().sqrt();
-    const VectorXd solution = rows.householderQr().solve(right);
+    const VectorXd solution = rows.colPivHouseholderQr().solve(right);  // points may lie in a plane
     return {offset + scale * solution[0], scale * solution.segment(1, n), scale * symmetric(solution.tail(squares), n)};
   }
   // H is a sum of products of points with multipliers a: (K + r W^-1) a + [1 s] b = f, [1 s]' a = 0, with K_ij = (s_i s_j)^2 / 4.

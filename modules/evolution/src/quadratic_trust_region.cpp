@@ -5,8 +5,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <string>
 #include <tw/base/contract.hpp>
 #include <tw/evolution/draws.hpp>
+#include <unordered_set>
 
 #include "answers.hpp"
 #include "ellipsoid.hpp"
@@ -21,9 +23,9 @@ using Eigen::VectorXd;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double least_expected = 1e-300;  // of what a model proposed
-constexpr Index most_points = 150;  // of a model
-constexpr double reach = 2;         // radii at which a point's weight is a half
-constexpr double too_near = 0.05;   // radii
+constexpr Index most_points = 150;         // of a model
+constexpr double reach = 2;                // radii at which a point's weight is a half
+constexpr double too_near = 0.05;          // radii
 constexpr double largest_radius = 0.5;
 constexpr size_t many = 4;  // in flight
 
@@ -39,7 +41,14 @@ VectorXd random_position(Index dimensions, CounterRng& random) {
   return x;
 }
 
-VectorXd in_cube(const VectorXd& x) { return x.cwiseMax(0).cwiseMin(1); }
+VectorXd clipped(const VectorXd& x) { return x.cwiseMax(0).cwiseMin(1); }
+
+/// At the faces, so that what is random does not gather there.
+VectorXd reflected(const VectorXd& x) {
+  return x.unaryExpr([](double each) { return std::abs(std::remainder(each, 2.0)); });
+}
+
+std::string bytes_of(const std::vector<double>& values) { return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)}; }
 
 VectorXd as_vector(const std::vector<double>& x) { return Eigen::Map<const VectorXd>(x.data(), static_cast<Index>(x.size())); }
 
@@ -66,7 +75,13 @@ class QuadraticTrustRegion::Core {
 
   Proposal ask(CounterRng& random) {
     Candidate candidate = next(random);
-    candidate.proposal = {space_.decode({candidate.position.begin(), candidate.position.end()}), {.run = run_, .index = asked_++}};
+    std::vector<double> values = values_at(candidate.position);
+    for (int i = 0; i < 20 && !tried_.insert(bytes_of(values)).second; ++i) {  // by an earlier region, or rounded
+      candidate.position = at_any_scale(candidate.position, random);
+      values = values_at(candidate.position);
+    }
+    candidate.proposal.values = std::move(values);
+    candidate.proposal.tag = {.run = run_, .index = asked_++};
     return pending_.emplace(candidate.proposal.tag.index, std::move(candidate)).first->second.proposal;
   }
 
@@ -109,6 +124,7 @@ class QuadraticTrustRegion::Core {
   };
 
   Index dimensions() const { return static_cast<Index>(space_.dimensions()); }
+  std::vector<double> values_at(const VectorXd& position) const { return space_.decode({position.begin(), position.end()}); }
   size_t others() const { return pending_.size() + static_cast<size_t>(share_.stride) - 1; }
 
   // All workers alike.
@@ -181,7 +197,8 @@ class QuadraticTrustRegion::Core {
       const MatrixXd back = shape_.follow(model.hessian);
       model = {model.constant, back * model.gradient, back * model.hessian * back};
     }
-    const VectorXd least = in_cube(best_.position + radius_ * shape_.from(model.minimizer()));
+    VectorXd least = clipped(best_.position + radius_ * shape_.from(model.minimizer()));
+    if (!least.allFinite()) least = random_position(dimensions(), random);  // losses that no arithmetic holds
     const VectorXd y = shape_.to(least - best_.position) / radius_;
     Candidate candidate{.position = least, .expected = std::max(model.constant - model.at(y), least_expected), .base = best_.loss, .radius = radius_};
     if (distance_to_others(least, fit.points) >= too_near) {
@@ -204,7 +221,7 @@ class QuadraticTrustRegion::Core {
 
   VectorXd at_any_scale(const VectorXd& centre, CounterRng& random) const {
     const double distance = radius_ * std::pow(10, -3 * uniform(random));
-    return in_cube(centre + distance * shape_.from(random_direction(dimensions(), random)));
+    return reflected(centre + distance * shape_.from(random_direction(dimensions(), random)));
   }
 
   VectorXd farthest_of_random(const std::vector<size_t>& points, CounterRng& random) const {
@@ -213,7 +230,7 @@ class QuadraticTrustRegion::Core {
     VectorXd chosen = best_.position;
     for (int i = 0; i < tries; ++i) {
       const double distance = radius_ * std::pow(uniform(random), 1.0 / static_cast<double>(dimensions()));
-      const VectorXd x = in_cube(best_.position + distance * shape_.from(random_direction(dimensions(), random)));
+      const VectorXd x = reflected(best_.position + distance * shape_.from(random_direction(dimensions(), random)));
       const double away = distance_to_others(x, points);
       if (away <= farthest) continue;
       farthest = away;
@@ -234,6 +251,7 @@ class QuadraticTrustRegion::Core {
   std::vector<Point> points_;  // likewise, of those with finite losses
   std::map<int32_t, Candidate> pending_;
   int32_t asked_ = 0;
+  std::unordered_set<std::string> tried_;  // in all runs
 };
 
 QuadraticTrustRegion::QuadraticTrustRegion(const Space& space, QuadraticTrustRegionOptions options, uint64_t seed, Share share) {

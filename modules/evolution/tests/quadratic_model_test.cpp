@@ -51,6 +51,17 @@ TEST(QuadraticModel, WeighsSquaresOfResiduals) {
   EXPECT_NEAR(QuadraticModel::fitted(points, losses, weights).constant, 1.1, 1e-4);
 }
 
+TEST(QuadraticModel, IsFiniteWherePointsLieOnALine) {
+  MatrixXd points = MatrixXd::Zero(2, 12);
+  for (Index i = 0; i < 12; ++i) points(0, i) = static_cast<double>(i) / 12;
+  const VectorXd losses = points.row(0).array().square().matrix().transpose();
+  for (const Index count : {4, 12}) {
+    const QuadraticModel model = QuadraticModel::fitted(points.leftCols(count), losses.head(count), VectorXd::Ones(count));
+    EXPECT_TRUE(model.gradient.allFinite() && model.hessian.allFinite()) << count;
+    EXPECT_NEAR(model.hessian(0, 0), 2, 1e-2) << count;
+  }
+}
+
 // Against the equations of Powell 2004 in all coefficients: minimise |H|^2 such that the model interpolates.
 TEST(QuadraticModel, IsOfLeastHessianWherePointsAreFew) {
   CounterRng random(2);

@@ -126,6 +126,21 @@ TEST(QuadraticTrustRegion, BeginsAnewWhereNothingIsToBeGained) {
   EXPECT_GE(region.restarts(), 2);
 }
 
+TEST(QuadraticTrustRegion, TriesNothingTwiceInACorner) {
+  const TestFunction corner{"corner", {0, 0}, {1, 1}, 0, {0, 0}, [](std::span<const double> x) { return x[0] + x[1]; }};
+  const Space space = corner.space();
+  for (const size_t in_flight : {1, 8}) {
+    QuadraticTrustRegion region(space, {}, 1);
+    std::set<std::vector<double>> tried;
+    TestFunction noted = corner;
+    noted.value = [&](std::span<const double> x) {
+      EXPECT_TRUE(tried.insert({x.begin(), x.end()}).second) << x[0] << ' ' << x[1];
+      return corner.value(x);
+    };
+    EXPECT_LE(least_of(losses_of(region, noted, 100, in_flight)), 1e-3);
+  }
+}
+
 TEST(QuadraticTrustRegion, LeavesOutWhatFailed) {
   const TestFunction function = off_centre("sphere", 3);
   const Space space = function.space();

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <tw/base/concat.hpp>
+#include <tw/evolution/breeding.hpp>
 #include <tw/search/ledger.hpp>
 #include <tw/search/search.hpp>
 
@@ -44,6 +45,9 @@ Objective descent(bool attaches, int64_t& taken) {
   };
 }
 
+/// Late trials are no better than early ones, so that a third of a rung is a third.
+std::unique_ptr<Propagator> by_chance(const Seat& seat) { return std::make_unique<Breeder>(seat.space, uniform_child()); }
+
 /// Of each rung, the best third (by what all have reported at the end) has gone on, each to where the next one ends, and nobody from the lower half.
 void expect_promoted(const Ledger& ledger) {
   for (int64_t rung = 1; rung < steps; rung *= 3) {
@@ -68,7 +72,8 @@ TEST(PromotionSearch, TheBestOfEachRungGoOn) {
   for (const bool attaches : {true, false}) {
     const auto folder = fresh_folder(attaches ? "attached" : "again");
     int64_t taken = 0;
-    Search search(world(), line(), descent(attaches, taken), {.evaluations = 60, .seed = 1, .journal = folder, .promotion = rungs});
+    Search search(world(), line(), descent(attaches, taken),
+                  {.evaluations = 60, .seed = 1, .journal = folder, .propagator = by_chance, .promotion = rungs});
     const SearchResult result = search.run();
     EXPECT_EQ(result.complete + result.pruned, 60) << result.first_failure;
     EXPECT_GT(result.complete, 0);

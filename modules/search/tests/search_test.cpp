@@ -145,7 +145,9 @@ TEST(Search, StopsTrialsEarly) {
                   }
                   return sphere(c);
                 },
-                {.evaluations = 120, .stopping = [] { return halving_rule({.grace = 1, .eta = 4, .max_steps = 16}); }});
+                {.evaluations = 120,  // by chance, so that late ones are no better than early ones
+                 .propagator = [](const Seat& seat) { return std::make_unique<Breeder>(seat.space, uniform_child()); },
+                 .stopping = [] { return halving_rule({.grace = 1, .eta = 4, .max_steps = 16}); }});
   const SearchResult result = search.run();
   EXPECT_EQ(result.complete + result.pruned, 120);
   EXPECT_GT(result.pruned, 60);

@@ -32,7 +32,7 @@ struct FullyShardedOptions {
   /// units are all in memory anyway, one or two, is kept.
   int64_t keep_bytes = 0;
   /// One copy of the parameters for all ranks of a node, in shared memory, which is all the time there: n/P a rank where all ranks are on one node,
-  /// as they must be, and nothing is gathered.
+  /// as they must be, and nothing is gathered. On several nodes: shard over the ranks of each, with FullyShardedSetup::replicas between them.
   bool one_copy_per_node = false;
   /// Parameters are gathered in this dtype, and gradients reduced in it, for slices that keep theirs: bfloat16 or float16 of a float32 model, which
   /// takes and sends half as many bytes. Unset: in their own. Not for one_copy_per_node.

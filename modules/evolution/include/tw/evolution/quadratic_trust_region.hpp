@@ -40,7 +40,8 @@ void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor);
 /// model has twice as many points, and the radius shrinks to a half.
 ///
 /// Workers with one space, one set of options and one seed, which differ in their share, go through the same runs together. Failed and infeasible
-/// trials are left out of models. Choices and whole numbers are rounded, which smooth models do not know of: for parameters on scales.
+/// trials are left out of models. Nothing is proposed twice by one worker, unless twenty places near by are known, too. Choices and whole numbers are
+/// rounded, which smooth models do not know of: for parameters on scales.
 ///
 /// Tags: run, restarts; generation 0; index, the number of the proposal. Cost of ask(), with p the fewer of 150 and 3/2 times the coefficients, which
 /// are q = (D + 1) (D + 2) / 2: O(p q^2 + D^3), 1 ms in 10 dimensions.
