@@ -72,11 +72,7 @@ std::vector<std::pair<std::string, SearchOptions>> searches() {
       {"CMA-ES, passive", cma({.active = false})},
       {"CMA-ES, IPOP", cma({.restarts = CmaOptions::Restarts::ipop})},
       {"CMA-ES, BIPOP", cma({.restarts = CmaOptions::Restarts::bipop})},
-      {"hybrid",
-       {.propagator =
-            [](const Seat& seat) {
-              return std::make_unique<Hybrid>(seat.space, seat.seed, Share{seat.worker, seat.workers});
-            }}},
+      {"hybrid", {.propagator = [](const Seat& seat) { return std::make_unique<Hybrid>(seat.space, seat.seed, Share{seat.worker, seat.workers}); }}},
       {"Nelder-Mead", seeded<NelderMead>(NelderMeadOptions{})},
       {"adaptive Nelder-Mead", seeded<NelderMead>(adaptive_nelder_mead(2))},
       {"Latin hypercube",
