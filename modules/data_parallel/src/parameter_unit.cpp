@@ -2,11 +2,24 @@
 #include "parameter_unit.hpp"
 
 #include <c10/core/StorageImpl.h>
+#include <torch/headeronly/version.h>
 
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 
 namespace tw {
+namespace {
+
+// Before 2.13 a message could not be taken back; there, whoever takes a pointer to what is not here gets null.
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
+void allow_pointers(c10::StorageImpl& storage) { storage.clear_data_ptr_access_error_msg_(); }
+void refuse_pointers(c10::StorageImpl& storage, const std::string& why) { storage.release_data_and_set_meta_custom_data_ptr_error_msg_(why); }
+#else
+void allow_pointers(c10::StorageImpl& /*storage*/) {}
+void refuse_pointers(c10::StorageImpl& /*storage*/, const std::string& /*why*/) {}
+#endif
+
+}  // namespace
 
 ParameterUnit::ParameterUnit(MemoryOwner* owner, size_t index, std::vector<NamedTensor> parameters, const std::vector<int64_t>& offsets,
                              int64_t numel, const at::TensorOptions& options)
@@ -31,7 +44,7 @@ ParameterUnit::~ParameterUnit() {
 void ParameterUnit::fill(const at::Tensor& memory, bool watched) {
   memory_ = memory;
   c10::StorageImpl* storage = storage_.unsafeGetStorageImpl();
-  storage->clear_data_ptr_access_error_msg_();
+  allow_pointers(*storage);
   storage->set_data_ptr_noswap(watched_pointer(memory.data_ptr(), watched_, {}, options_.device()));
   for (size_t i = 0; i < parameters_.size(); ++i) versions_[i] = version_of(i);
   watch_parameters(watched);
@@ -46,9 +59,9 @@ at::Tensor ParameterUnit::release() {
 
 void ParameterUnit::empty(const std::string& why) {
   c10::StorageImpl* storage = storage_.unsafeGetStorageImpl();
-  storage->clear_data_ptr_access_error_msg_();
+  allow_pointers(*storage);
   storage->set_data_ptr_noswap(watched_pointer(nullptr, watched_, {}, options_.device()));
-  storage->release_data_and_set_meta_custom_data_ptr_error_msg_(why);
+  refuse_pointers(*storage, why);
 }
 
 void ParameterUnit::expect_unchanged() const {
