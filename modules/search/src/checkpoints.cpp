@@ -57,8 +57,8 @@ std::vector<NamedTensor> unpacked(const Bytes& bytes) {
 
 }  // namespace
 
-void Checkpoints::connect(const Communicator& peers, size_t letter_bytes) {
-  mailbox_.emplace(peers);
+void Checkpoints::connect(const Communicator& all, size_t letter_bytes) {
+  mailbox_.emplace(all);
   letter_bytes_ = letter_bytes;
 }
 
@@ -90,26 +90,26 @@ void Checkpoints::restore(int64_t trial, const Attachment& attachment) const {
   if (attachment.apply) attachment.apply(shards);
 }
 
-void Checkpoints::send(int64_t trial, int worker) {
+void Checkpoints::send(int64_t trial, int rank) {
   const Bytes bytes = packed(*kept_.at(trial));
   for (size_t at = 0; at < bytes.size(); at += letter_bytes_) {
     const auto begin = bytes.begin() + static_cast<int64_t>(at);
-    mailbox_->send({begin, begin + static_cast<int64_t>(std::min(letter_bytes_, bytes.size() - at))}, Rank(worker));
+    mailbox_->send({begin, begin + static_cast<int64_t>(std::min(letter_bytes_, bytes.size() - at))}, Rank(rank));
   }
 }
 
-void Checkpoints::receive(int worker, int64_t trial) {
-  Bytes bytes = letter_from(worker).bytes;
+void Checkpoints::receive(int rank, int64_t trial) {
+  Bytes bytes = letter_from(rank).bytes;
   const auto size = Reading(bytes.data(), bytes.size()).get<uint64_t>();
   while (bytes.size() < size) {
-    const Bytes more = letter_from(worker).bytes;
+    const Bytes more = letter_from(rank).bytes;
     bytes.insert(bytes.end(), more.begin(), more.end());
   }
   if (trial >= 0) kept_[trial] = std::make_shared<const std::vector<NamedTensor>>(unpacked(bytes));
 }
 
-mpi::Mailbox::Message Checkpoints::letter_from(int worker) {
-  auto& messages = waiting_[worker];
+mpi::Mailbox::Message Checkpoints::letter_from(int rank) {
+  auto& messages = waiting_[rank];
   while (messages.empty()) {
     if (auto message = mailbox_->take_within(a_while)) waiting_[static_cast<int>(message->from)].push_back(std::move(*message));
   }

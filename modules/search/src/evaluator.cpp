@@ -84,8 +84,9 @@ class Evaluator::Running : public Trial::Host {
 Evaluator::Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed)
     : worker_(worker.dup()), trial_(worker_.dup()), space_(space), objective_(objective), seed_(seed) {}
 
-void Evaluator::connect(const Communicator& peers) {
-  checkpoints_.connect(peers);
+void Evaluator::connect(const Communicator& all, const Layout& layout) {
+  layout_ = &layout;
+  checkpoints_.connect(all);
   must_attach_ = true;
 }
 
@@ -123,8 +124,12 @@ void Evaluator::serve() {
 
 void Evaluator::carry_out(const Order& order) {
   if (order.kind == Kind::copy) checkpoints_.copy(order.other, order.trial);
-  if (order.kind == Kind::send) checkpoints_.send(order.trial, static_cast<int>(order.other));
-  if (order.kind == Kind::receive) checkpoints_.receive(static_cast<int>(order.other), order.trial);
+  const int worker = static_cast<int>(order.other);
+  if (order.kind == Kind::send) {
+    for (int rank = worker_.rank(); rank < layout_->ranks_of(worker); rank += worker_.size())
+      checkpoints_.send(order.trial, layout_->first_rank(worker) + rank);
+  }
+  if (order.kind == Kind::receive) checkpoints_.receive(layout_->first_rank(worker) + worker_.rank() % layout_->ranks_of(worker), order.trial);
 }
 
 Evaluation Evaluator::evaluate(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener) {

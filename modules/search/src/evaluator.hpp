@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoints.hpp"
+#include "layout.hpp"
 #include "verdict.hpp"
 
 namespace tw::search {
@@ -33,9 +34,9 @@ class Evaluator {
 
   /// Collective over `worker`. @param space, objective borrowed
   Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed);
-  /// Trials go on from where those of other workers are, so that each must attach what it carries. Collective over `peers`: each worker's rank of
-  /// this number.
-  void connect(const Communicator& peers);
+  /// Trials go on from where those of other workers are, so that each must attach what it carries. Collective over `all` ranks of the search.
+  /// @param layout borrowed
+  void connect(const Communicator& all, const Layout& layout);
 
   bool leads() const { return worker_.rank() == 0; }
 
@@ -43,7 +44,8 @@ class Evaluator {
 
   /// @param step behind which it goes on; 0: it begins. @throws what the listener throws; the objective's failures are returned
   Evaluation evaluate(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener);
-  /// What paused trials carry: see Checkpoints.
+  /// What paused trials carry: see Checkpoints. Where workers have different numbers of ranks, rank q of the one that receives gets what rank q mod n
+  /// of the n that send has.
   void copy(int64_t original, int64_t trial);
   void send(int64_t trial, int worker);
   void receive(int worker, int64_t trial);
@@ -72,6 +74,7 @@ class Evaluator {
 
   Communicator worker_;                // never revoked by an objective
   std::optional<Communicator> trial_;  // what objectives get
+  const Layout* layout_ = nullptr;     // of those that it is connected with
   const Space& space_;
   const Objective& objective_;
   uint64_t seed_;

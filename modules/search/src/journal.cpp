@@ -19,7 +19,7 @@
 namespace tw::search {
 namespace {
 
-constexpr uint64_t magic = 0x32304c4e524a5754;  // "TWJRNL02"
+constexpr uint64_t magic = 0x33304c4e524a5754;  // "TWJRNL03"
 constexpr size_t prefix = 2 * sizeof(uint32_t);
 
 uint32_t checksum(const std::byte* data, size_t size) {
@@ -38,8 +38,17 @@ void put_header(Bytes& bytes, const JournalHeader& header) {
   put(bytes, header.worker);
   put(bytes, header.evaluations);
   put(bytes, header.first_trial);
-  put(bytes, static_cast<uint32_t>(header.islands.size()));
-  for (const int32_t each : header.islands) put(bytes, each);
+  for (const std::vector<int32_t>* sizes : {&header.islands, &header.ranks}) {
+    put(bytes, static_cast<uint32_t>(sizes->size()));
+    for (const int32_t each : *sizes) put(bytes, each);
+  }
+}
+
+std::vector<int32_t> get_sizes(Reading& reading) {
+  std::vector<int32_t> sizes;
+  const auto count = reading.get<uint32_t>();
+  for (uint32_t i = 0; i < count && reading.is_good(); ++i) sizes.push_back(reading.get<int32_t>());
+  return sizes;
 }
 
 /// @return whether it is one
@@ -51,8 +60,8 @@ bool get_header(Reading& reading, JournalHeader& header) {
   header.worker = reading.get<int32_t>();
   header.evaluations = reading.get<int64_t>();
   header.first_trial = reading.get<int64_t>();
-  const auto islands = reading.get<uint32_t>();
-  for (uint32_t i = 0; i < islands && reading.is_good(); ++i) header.islands.push_back(reading.get<int32_t>());
+  header.islands = get_sizes(reading);
+  header.ranks = get_sizes(reading);
   return reading.is_good() && reading.at_end();
 }
 

@@ -2,20 +2,38 @@
 #include "layout.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
-#include <tw/base/contract.hpp>
 
 namespace tw::search {
+namespace {
 
-Layout::Layout(int ranks, const SearchOptions& options) : ranks_per_worker_(options.ranks_per_worker), first_{0} {
-  const int workers = ranks / options.ranks_per_worker;
-  for (const int each : options.island_workers) first_.push_back(first_.back() + each);
-  if (!options.island_workers.empty()) return;
-  for (int island = 1; island <= options.islands; ++island)
-    first_.push_back(workers / options.islands * island + std::min(island, workers % options.islands));
+/// Where the parts of these sizes begin, and the last one ends.
+std::vector<int> bounds_of(const std::vector<int>& sizes) {
+  std::vector<int> bounds(sizes.size() + 1, 0);
+  std::partial_sum(sizes.begin(), sizes.end(), bounds.begin() + 1);
+  return bounds;
 }
 
-int Layout::island_of(int worker) const { return static_cast<int>(std::upper_bound(first_.begin(), first_.end(), worker) - first_.begin()) - 1; }
+std::vector<int> equal_workers(int ranks, int ranks_per_worker) {
+  return std::vector<int>(static_cast<size_t>(ranks / ranks_per_worker), ranks_per_worker);
+}
+
+std::vector<int> even_islands(int workers, int islands) {
+  std::vector<int> sizes(static_cast<size_t>(islands), workers / islands);
+  std::for_each_n(sizes.begin(), workers % islands, [](int& each) { ++each; });
+  return sizes;
+}
+
+/// Which part a place lies in.
+int part_at(const std::vector<int>& bounds, int place) { return static_cast<int>(std::ranges::upper_bound(bounds, place) - bounds.begin()) - 1; }
+
+}  // namespace
+
+Layout::Layout(int ranks, const SearchOptions& options)
+    : first_rank_(bounds_of(options.worker_ranks.empty() ? equal_workers(ranks, options.ranks_per_worker) : options.worker_ranks)),
+      first_worker_(bounds_of(options.island_workers.empty() ? even_islands(workers(), options.islands) : options.island_workers)) {}
+
+int Layout::worker_of_rank(int rank) const { return part_at(first_rank_, rank); }
+int Layout::island_of(int worker) const { return part_at(first_worker_, worker); }
 
 }  // namespace tw::search

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks in workers, workers on islands: both in their order. Pure.
 #pragma once
+#include <cstdint>
 #include <tw/search/options.hpp>
 #include <vector>
 
@@ -11,19 +12,23 @@ class Layout {
   /// @param ranks of the whole search
   Layout(int ranks, const SearchOptions& options);
 
-  int workers() const noexcept { return first_.back(); }
-  int islands() const noexcept { return static_cast<int>(first_.size()) - 1; }
-  int worker_of_rank(int rank) const noexcept { return rank / ranks_per_worker_; }
+  int workers() const noexcept { return static_cast<int>(first_rank_.size()) - 1; }
+  int islands() const noexcept { return static_cast<int>(first_worker_.size()) - 1; }
+
+  int worker_of_rank(int rank) const;
+  int first_rank(int worker) const { return first_rank_[static_cast<size_t>(worker)]; }
+  int ranks_of(int worker) const { return first_rank(worker + 1) - first_rank(worker); }
+
   int island_of(int worker) const;
-  int first_worker(int island) const { return first_[static_cast<size_t>(island)]; }
+  int first_worker(int island) const { return first_worker_[static_cast<size_t>(island)]; }
   int workers_of(int island) const { return first_worker(island + 1) - first_worker(island); }
   /// The worker of an island that answers for a trial which arrives there.
   int host_of(int64_t trial, int island) const { return first_worker(island) + static_cast<int>(trial % workers_of(island)); }
   bool operator==(const Layout&) const = default;
 
  private:
-  int ranks_per_worker_;
-  std::vector<int> first_;  // by island, and the number of workers
+  std::vector<int> first_rank_;    // by worker, and the number of ranks
+  std::vector<int> first_worker_;  // by island, and the number of workers
 };
 
 }  // namespace tw::search

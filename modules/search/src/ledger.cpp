@@ -26,6 +26,8 @@ class Reader {
     for (const int32_t each : header.islands) workers += each;
     ledger_.epochs = std::max(ledger_.epochs, header.epoch + 1);
     ledger_.workers = std::max(ledger_.workers, workers);
+    ledger_.worker_ranks.resize(std::max(ledger_.worker_ranks.size(), header.ranks.size()));
+    std::ranges::copy(header.ranks, ledger_.worker_ranks.begin());
     ledger_.islands = std::max(ledger_.islands, static_cast<int>(header.islands.size()));
     ledger_.next_trial = std::max(ledger_.next_trial, header.first_trial);
     for (const Record& record : file.records) {

@@ -42,6 +42,8 @@ void visit_run(SearchOptions& options, OptionVisitor& visitor) {
                 {.meaning = "among which the workers are dealt out as evenly as can be; those of one share all results"});
   visitor.field("island_workers", options.island_workers, count_from(1, most_workers), {.meaning = "of each island; empty: as even as can be"});
   visitor.field("ranks_per_worker", options.ranks_per_worker, count_from(1, most_workers), {.meaning = "on which each trial runs"});
+  visitor.field("worker_ranks", options.worker_ranks, count_from(1, most_workers),
+                {.meaning = "of each worker, in their order; empty: ranks_per_worker of each"});
   visitor.field("evaluations", options.evaluations, count_from(0),
                 {.meaning = "of all workers and earlier runs together, after which the search ends; 0: no limit"});
   visitor.field("seconds", options.seconds, {.least = 0, .above = true}, {.meaning = "after which no trial begins"});
@@ -70,6 +72,9 @@ std::vector<Problem> SearchOptions::contradictions() const {
   if (islands != 1 && static_cast<size_t>(islands) != count) {
     problems.push_back({"islands", concat("is ", islands, ", but island_workers are those of ", count), concat(count)});
   }
+  if (ranks_per_worker != 1 && !worker_ranks.empty()) {
+    problems.push_back({"ranks_per_worker", concat("is ", ranks_per_worker, ", but worker_ranks are given"), "1"});
+  }
   if ((stopping ? 1 : 0) + (promotion ? 1 : 0) + (population_training ? 1 : 0) > 1) {
     problems.push_back(
         {"stopping", "cannot be had with another that decides on the same, of stopping, promotion and population_training", "\"none\""});
@@ -89,7 +94,9 @@ void SearchOptions::validate(int ranks) const {
   if (promotion) promotion->validate();
   expect_none(contradictions());
   TW_EXPECTS(ranks % ranks_per_worker == 0, "ranks_per_worker is ", ranks_per_worker, ", which does not divide the ", ranks, " ranks");
-  const int workers = ranks / ranks_per_worker;
+  TW_EXPECTS(worker_ranks.empty() || std::accumulate(worker_ranks.begin(), worker_ranks.end(), 0) == ranks, "worker_ranks must add up to ", ranks,
+             ", the number of ranks");
+  const int workers = worker_ranks.empty() ? ranks / ranks_per_worker : static_cast<int>(worker_ranks.size());
   TW_EXPECTS(islands <= workers, "islands must be 1 to ", workers, ", the number of workers, got ", islands);
   TW_EXPECTS(island_workers.empty() || std::accumulate(island_workers.begin(), island_workers.end(), 0) == workers, "island_workers must add up to ",
              workers, ", the number of workers");

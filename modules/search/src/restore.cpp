@@ -33,6 +33,7 @@ std::vector<JournalFile> before_epoch(const std::vector<JournalFile>& files, int
 void Worker::restore() {
   JournalHeader header{.space = place_.space.hash(), .seed = place_.options.seed, .worker = place_.worker};
   for (int island = 0; island < place_.layout.islands(); ++island) header.islands.push_back(place_.layout.workers_of(island));
+  for (int worker = 0; worker < place_.layout.workers(); ++worker) header.ranks.push_back(place_.layout.ranks_of(worker));
   const std::vector<JournalFile> files = place_.options.journal.empty() ? std::vector<JournalFile>() : read_journal(place_.options.journal);
   for (const JournalFile& file : files) {
     if (file.header.space != header.space) throw FileError(file.path, 0, "is the journal of a search over another space");
@@ -40,7 +41,8 @@ void Worker::restore() {
       throw FileError(file.path, 0, concat("is the journal of a search with seed ", file.header.seed, ", not ", header.seed));
   }
   const History all = history_of(files);
-  const bool same_layout = !files.empty() && files.back().header.islands == header.islands;
+  const auto layout_of = [](const JournalHeader& each) { return std::tie(each.islands, each.ranks); };
+  const bool same_layout = !files.empty() && layout_of(files.back().header) == layout_of(header);
   const std::string gap = same_layout ? gap_in(files, place_.options.migration.copies) : "";
   if (!gap.empty() && place_.worker == 0)
     log_warning("the journal in ", place_.options.journal.string(), " is not whole: ", gap,

@@ -36,12 +36,12 @@ class Search::Impl {
         options_(checked(comm_, space_, objective_, options)),
         layout_(comm_.size(), options_),
         members_(comm_.split(layout_.worker_of_rank(comm_.rank()), comm_.rank())),
-        peers_(comm_.split(members_.rank(), comm_.rank())) {
+        leaders_(comm_.split(members_.rank() == 0 ? 0 : 1, comm_.rank())) {
     if (!options_.journal.empty()) lock_.emplace(comm_, options_.journal);
     releasing_others(comm_, [&] {
       evaluator_.emplace(members_, space_, objective_, options_.seed);
-      if (options_.population_training) evaluator_->connect(peers_);
-      if (evaluator_->leads()) worker_.emplace(peers_, *evaluator_, space_, options_, layout_);
+      if (options_.population_training) evaluator_->connect(comm_, layout_);
+      if (evaluator_->leads()) worker_.emplace(leaders_, *evaluator_, space_, options_, layout_);
       comm_.barrier();
     });
   }
@@ -93,7 +93,7 @@ class Search::Impl {
   SearchOptions options_;
   Layout layout_;
   Communicator members_;  // of this rank's worker
-  Communicator peers_;    // of each worker, the rank of the same number
+  Communicator leaders_;  // the first rank of each worker; and all other ranks, where it is of no use
   std::optional<DirectoryLock> lock_;
   std::optional<Evaluator> evaluator_;
   std::optional<Worker> worker_;  // on a worker's first rank

@@ -14,7 +14,7 @@ namespace {
 
 constexpr struct {
   double width = 940;
-  double left = 110;
+  double left = 150;
   double right = 20;
   double top = 28;
   double bottom = 44;
@@ -52,6 +52,12 @@ std::vector<Box> boxes_of(const std::vector<const LedgerEntry*>& trials, const U
   return boxes;
 }
 
+/// "worker 3", "worker 3 (2 ranks)"
+std::string name_of_worker(const Ledger& ledger, size_t worker) {
+  const int ranks = worker < ledger.worker_ranks.size() ? ledger.worker_ranks[worker] : 1;
+  return ranks == 1 ? concat("worker ", worker) : concat("worker ", worker, " (", ranks, " ranks)");
+}
+
 }  // namespace
 
 std::string workers_section(const Findings& findings) {
@@ -84,7 +90,7 @@ std::string workers_section(const Findings& findings) {
     for (const LedgerEntry* entry : trials) busy += entry->has_ended() ? entry->individual.seconds : 0;
     const double y = box_chart.top + lane_height * static_cast<double>(worker);
     const double share = findings.clock.total() > 0 ? std::min(1.0, busy / findings.clock.total()) : 0;
-    svg.text({box_chart.left - 6, y + lane_height / 2 + 4}, "end", concat("worker ", worker, ", ", std::lround(100 * share), " %"));
+    svg.text({box_chart.left - 6, y + lane_height / 2 + 4}, "end", concat(name_of_worker(ledger, worker), ", ", std::lround(100 * share), " %"));
     for (const Box& box : boxes_of(trials, findings.clock, cell)) {
       const double from = box_chart.left + box_chart.width * axis.place(box.from);
       const double to = box_chart.left + box_chart.width * axis.place(box.to);

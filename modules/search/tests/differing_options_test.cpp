@@ -52,6 +52,7 @@ TEST(DifferingOptions, AreNamedOnAllRanks) {
                    {{[](SearchOptions& o) { o.islands = 3; }, "'islands 3'", "'islands 1'"},
                     {[](SearchOptions& o) { o.island_workers = {2, 1}; }, "'island_workers [2, 1]'", "'island_workers [1, 2]'"},
                     {[](SearchOptions& o) { o.ranks_per_worker = 2; }, "'ranks_per_worker 2'", "'ranks_per_worker 1'"},
+                    {[](SearchOptions& o) { o.worker_ranks = {2, 1}; }, "'worker_ranks [2, 1]'", "'worker_ranks []'"},
                     {[](SearchOptions& o) { o.evaluations = 9; }, "'evaluations 9'", "'evaluations 8'"},
                     {[](SearchOptions& o) { o.seconds = 0.1234567890123; }, "'seconds 0.1234567890123'", "'seconds inf'"},
                     {[](SearchOptions& o) { o.target = 1e-300; }, "'target 1e-300'", "'target -inf'"},

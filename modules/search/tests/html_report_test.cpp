@@ -85,6 +85,13 @@ TEST(HtmlReport, ManyIslandsAndWorkers) {
   EXPECT_NE(html.find("Routes: "), std::string::npos);
 }
 
+TEST(HtmlReport, NamesTheSizesOfWorkers) {
+  Ledger ledger = long_ledger(40, [](const auto& x) { return x[0] - 0.5; }, 3);
+  ledger.worker_ranks = {1, 2, 1, 4};
+  const std::string html = html_report(ledger, unit_cube);
+  for (const char* lane : {">worker 0, ", ">worker 1 (2 ranks), ", ">worker 3 (4 ranks), "}) EXPECT_EQ(count_of(html, lane), 1U) << lane;
+}
+
 TEST(HtmlReport, OddLosses) {
   const std::vector<std::vector<double>> cases{{}, {0}, {0, 0, 0}, {-1e308, 1e308}, {1e-300, 1e300}, {5e-324, 1}, {-3, -2, 1e9}, {1e-12, 1, 1e6}};
   for (const auto& losses : cases) {

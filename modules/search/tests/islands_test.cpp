@@ -30,11 +30,30 @@ TEST(Layout, DealsOutRanksAndWorkers) {
   EXPECT_EQ(given.workers_of(1), 3);
 }
 
+TEST(Layout, DealsOutWorkersOfAnySize) {
+  const Layout layout(8, {.islands = 2, .worker_ranks = {4, 2, 1, 1}, .evaluations = 1});
+  EXPECT_EQ(layout.workers(), 4);
+  std::vector<int> workers;
+  for (int rank = 0; rank < 8; ++rank) workers.push_back(layout.worker_of_rank(rank));
+  EXPECT_EQ(workers, (std::vector<int>{0, 0, 0, 0, 1, 1, 2, 3}));
+  EXPECT_EQ(layout.first_rank(2), 6);
+  EXPECT_EQ(layout.ranks_of(0), 4);
+  EXPECT_EQ(layout.ranks_of(1), 2);
+  EXPECT_EQ(layout.ranks_of(3), 1);
+  EXPECT_EQ(layout.workers_of(0), 2);
+  EXPECT_EQ(layout.island_of(2), 1);
+}
+
 TEST(Layout, RefusesWrongOptionsByName) {
   const auto refused = [](int ranks, const SearchOptions& options) { return message_of([&] { options.validate(ranks); }); };
   const auto names = [](const std::string& message, const std::string& part) { return message.find(part) != std::string::npos; };
   EXPECT_TRUE(names(refused(4, {}), "evaluations or seconds must be given"));
   EXPECT_TRUE(names(refused(4, {.ranks_per_worker = 3, .evaluations = 1}), "ranks_per_worker is 3, which does not divide the 4 ranks"));
+  EXPECT_TRUE(names(refused(4, {.worker_ranks = {2, 1}, .evaluations = 1}), "worker_ranks must add up to 4, the number of ranks"));
+  EXPECT_TRUE(names(refused(4, {.worker_ranks = {4, 0}, .evaluations = 1}), "worker_ranks must be at least 1"));
+  EXPECT_TRUE(
+      names(refused(4, {.ranks_per_worker = 2, .worker_ranks = {2, 2}, .evaluations = 1}), "ranks_per_worker is 2, but worker_ranks are given"));
+  EXPECT_TRUE(names(refused(4, {.islands = 3, .worker_ranks = {2, 2}, .evaluations = 1}), "islands must be 1 to 2, the number of workers"));
   EXPECT_TRUE(names(refused(4, {.islands = 5, .evaluations = 1}), "islands must be 1 to 4"));
   EXPECT_TRUE(names(refused(4, {.island_workers = {1, 2}, .evaluations = 1}), "island_workers must add up to 4"));
   EXPECT_TRUE(names(refused(1, {.evaluations = -1}), "evaluations must be at least 0"));

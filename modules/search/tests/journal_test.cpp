@@ -26,7 +26,7 @@ std::filesystem::path fresh_folder(const std::string& name) {
   return folder;
 }
 
-const JournalHeader header{.space = 7, .seed = 3, .epoch = 0, .worker = 1, .islands = {2, 1}, .evaluations = 9, .first_trial = 5};
+const JournalHeader header{.space = 7, .seed = 3, .epoch = 0, .worker = 1, .islands = {2, 1}, .evaluations = 9, .first_trial = 5, .ranks = {1, 4, 2}};
 
 Individual of(int64_t trial) {
   return {.trial = trial, .values = {0.5, std::numeric_limits<double>::quiet_NaN()}, .tag = {1, 2, 3}, .worker = 1, .island = 1};

@@ -2,9 +2,12 @@
 // Workers of several ranks.
 #include "mpi_test.hpp"
 
+#include <algorithm>
+#include <filesystem>
 #include <tw/base/concat.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/mpi/collectives.hpp>
+#include <tw/search/ledger.hpp>
 #include <tw/search/search.hpp>
 
 namespace tw::search {
@@ -13,6 +16,19 @@ namespace multi_rank_test {
 using testing::world;
 
 int ranks_of_a_worker() { return world().size() % 2 == 0 ? 2 : world().size(); }
+
+/// As unequal as two or more workers can be: the others have one rank.
+std::vector<int> unequal_workers() {
+  if (world().size() < 3) return std::vector<int>(static_cast<size_t>(world().size()), 1);
+  return world().size() == 3 ? std::vector<int>{1, 2} : std::vector<int>{1, world().size() - 2, 1};
+}
+
+/// The size of the worker of each rank.
+int own_ranks(const std::vector<int>& workers, int rank) {
+  size_t worker = 0;
+  for (int behind = workers[0]; behind <= rank; behind += workers[worker]) ++worker;
+  return workers[worker];
+}
 
 double sum(const Communicator& comm, double value) {
   mpi::allreduce(comm, {&value, 1, ElementType::float64}, ReduceOp::sum);
@@ -31,6 +47,56 @@ TEST(MultiRank, EvaluatesTogether) {
   EXPECT_EQ(result.complete, 300);
   EXPECT_TRUE(all_agree(world(), concat(result.best.trial, ' ', result.best.loss, ' ', result.complete)));
   EXPECT_LT(result.best.loss, 1e-3);
+}
+
+TEST(MultiRank, WorkersOfDifferentSizes) {
+  const std::vector<int> workers = unequal_workers();
+  const int ranks = own_ranks(workers, world().rank());
+  const auto folder = std::filesystem::path(::testing::TempDir()) / concat("multi_rank_", world().size());
+  if (world().rank() == 0) std::filesystem::remove_all(folder);
+  world().barrier();
+  Search search(world(), {real("x", -1, 1)},
+                [ranks](const Configuration& c, Trial& trial) -> Outcome {
+                  EXPECT_EQ(trial.comm().size(), ranks);
+                  EXPECT_TRUE(all_agree(trial.comm(), concat(c.describe(), trial.number())));
+                  return sum(trial.comm(), c.real("x") * c.real("x")) / trial.comm().size();
+                },
+                {.islands = workers.size() > 2 ? 2 : 1, .worker_ranks = workers, .evaluations = 300, .journal = folder});
+  const SearchResult result = search.run();
+  EXPECT_EQ(result.complete, 300) << result.first_failure;
+  EXPECT_LT(result.best.loss, 1e-3);
+  EXPECT_TRUE(all_agree(world(), concat(result.best.trial, ' ', result.best.loss)));
+  if (world().rank() != 0) return;
+  const Ledger ledger = read_ledger(folder, search.space());
+  EXPECT_EQ(ledger.worker_ranks, workers);
+  std::vector<int> trials(workers.size());
+  for (const LedgerEntry& each : ledger.trials) ++trials[static_cast<size_t>(each.worker)];
+  EXPECT_GT(*std::ranges::min_element(trials), 0);
+}
+
+/// What was found stays, and trials get new numbers, when workers change their sizes, though not their number.
+TW_TEST_ON(MultiRank, GoesOnWithWorkersOfOtherSizes, {.least = 3}) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / concat("multi_rank_resized_", world().size());
+  if (world().rank() == 0) std::filesystem::remove_all(folder);
+  world().barrier();
+  const std::vector<std::vector<int>> runs{{world().size() - 1, 1}, {1, world().size() - 1}, {1, world().size() - 1}};
+  int64_t evaluations = 0;
+  for (const std::vector<int>& workers : runs) {
+    evaluations += 30;
+    const int ranks = own_ranks(workers, world().rank());
+    Search search(world(), {real("x", -1, 1)},
+                  [ranks](const Configuration& c, Trial& trial) -> Outcome {
+                    EXPECT_EQ(trial.comm().size(), ranks);
+                    return c.real("x");
+                  },
+                  {.worker_ranks = workers, .evaluations = evaluations, .journal = folder});
+    EXPECT_EQ(search.run().complete, evaluations);
+    world().barrier();
+    if (world().rank() != 0) continue;
+    const Ledger ledger = read_ledger(folder, search.space());
+    EXPECT_EQ(ledger.worker_ranks, workers);
+    EXPECT_EQ(ledger.epochs, evaluations == 30 ? 1 : 2) << "the same workers go on where they were";
+  }
 }
 
 /// One rank of a worker throws, the others wait for it in a collective: the trial has failed, and the worker goes on.

@@ -147,6 +147,26 @@ TEST(PopulationSearch, WorkersOfSeveralRanks) {
   EXPECT_TRUE(all_agree(world(), concat(result.best.trial, ' ', result.best.loss)));
 }
 
+/// What members carry goes to workers of more ranks, and of fewer: each rank has what one that there was had.
+TW_TEST_ON(PopulationSearch, WorkersOfDifferentSizes, {.least = 3}) {
+  const auto objective = [](const Configuration& c, Trial& trial) -> Outcome {
+    Carried carried(trial.number(), trial.comm().rank());
+    const int64_t behind = trial.attach(carried.tensors());
+    EXPECT_LE(carried.rank_of_worker.item<int64_t>(), static_cast<int>(trial.comm().rank()));
+    EXPECT_TRUE(all_agree(trial.comm(), concat(carried.distance(), behind)));
+    for (int64_t step = behind + 1; step <= steps; ++step) {
+      carried.step(step, c.real("rate"));
+      if (!trial.report(step, carried.distance())) break;
+    }
+    return carried.distance();
+  };
+  Search search(world(), rates(), objective,
+                {.worker_ranks = {1, world().size() - 1}, .evaluations = 16, .seed = 3, .population_training = {{.interval = 2}}});
+  const SearchResult result = search.run();
+  EXPECT_EQ(result.complete, 16) << result.first_failure;
+  EXPECT_LE(result.best.loss, -0.9 * steps) << "the best initial rate is above 0.9";
+}
+
 /// One worker is much slower: the others end meanwhile, and whom it would copy may be gone.
 TEST(PopulationSearch, NobodyHangsWhereSpeedsDiffer) {
   Walk walk{.pace = std::chrono::microseconds(world().rank() == 0 ? 3000 : 100)};

@@ -51,6 +51,7 @@ struct Ledger {
   std::vector<Migration> migrations = {};  ///< by time
   int epochs = 0;                          ///< layouts that the search had
   int workers = 0;                         ///< the most of an epoch
+  std::vector<int> worker_ranks = {};      ///< ranks of each worker, in the last epoch that had it
   int islands = 0;                         ///< the most of an epoch
   int64_t next_trial = 0;                  ///< above all that there were
 

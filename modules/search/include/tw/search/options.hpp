@@ -42,6 +42,7 @@ struct SearchOptions {
   int islands = 1;                       ///< of as equal numbers of workers as can be
   std::vector<int> island_workers = {};  ///< workers of each island, which then need not be counted
   int ranks_per_worker = 1;
+  std::vector<int> worker_ranks = {};  ///< ranks of each worker, in the order of ranks, where they are not all alike
 
   // Whatever comes first ends the search; one of the first two must be given.
   int64_t evaluations = 0;                                   ///< exactly this many, of all workers and earlier runs together; 0: no limit

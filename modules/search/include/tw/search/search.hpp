@@ -29,7 +29,7 @@ struct SearchResult {
 /// function of the seed, also when a run is continued from its journal; with several, of the order in which results arrived, which the journal has.
 class Search {
  public:
-  /// Collective. @param comm its size a multiple of the ranks of a worker; `space`, equal everywhere, is copied
+  /// Collective. @param comm whose ranks make up the workers exactly; `space`, equal everywhere, is copied
   /// @throws ContractError on every rank for wrong options, and for a space or options that differ between ranks, naming these and what differs; what
   /// functions do is not compared. Error for a journal of another space, or one that another search uses
   Search(const Communicator& comm, Space space, Objective objective, const SearchOptions& options);
