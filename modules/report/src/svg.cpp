@@ -53,8 +53,8 @@ void Svg::rect(Point corner, double width, double height, const std::string& col
   close("rect", tip);
 }
 
-void Svg::circle(Point centre, double radius, const std::string& colour, const std::string& tip) {
-  open("circle", {{"cx", centre.x}, {"cy", centre.y}, {"r", radius}, {"fill", colour}}, {});
+void Svg::circle(Point centre, double radius, const std::string& colour, const std::string& tip, const Attributes& more) {
+  open("circle", {{"cx", centre.x}, {"cy", centre.y}, {"r", radius}, {"fill", colour}}, more);
   close("circle", tip);
 }
 

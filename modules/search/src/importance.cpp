@@ -6,27 +6,14 @@
 #include <map>
 #include <numeric>
 
+#include "ranks.hpp"
+
 namespace tw::search {
 namespace {
 
 constexpr size_t least_trials = 20;
 constexpr size_t most_bins = 16;
 constexpr size_t trials_of_bin = 5;  // at least
-
-/// From 0 for the smallest; equal ones share the mean of their ranks.
-std::vector<double> ranks_of(const std::vector<double>& numbers) {
-  std::vector<size_t> order(numbers.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::sort(order, {}, [&](size_t i) { return numbers[i]; });
-  std::vector<double> ranks(numbers.size());
-  for (size_t i = 0; i < order.size();) {
-    size_t end = i;
-    while (end < order.size() && numbers[order[end]] == numbers[order[i]]) ++end;
-    for (size_t k = i; k < end; ++k) ranks[order[k]] = 0.5 * static_cast<double>(i + end - 1);
-    i = end;
-  }
-  return ranks;
-}
 
 /// The bin of each value; -1 for NaN.
 std::vector<int> bins_of(const Parameter& parameter, const std::vector<double>& values) {

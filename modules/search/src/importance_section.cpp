@@ -2,7 +2,9 @@
 #include "importance.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <tw/base/concat.hpp>
 
 #include "finite_text.hpp"
 #include "report_sections.hpp"
@@ -13,32 +15,87 @@ namespace {
 constexpr struct {
   double width = 400;
   double label = 300;
-  double line_height = 20;
+  double line_height = 32;
+  double bar_height = 11;
+  double legend_height = 24;
 } bar_chart;
+constexpr size_t most_pairs = 5;
+constexpr double least_pair = 0.01;
+
+/// One of the two measures.
+struct Shares {
+  const char* name;
+  const char* colour;
+  std::vector<double> shares;  // by parameter
+};
 
 constexpr const char* method =
-    "The share of the variance of the losses' ranks that lies between the means of bins of a parameter's values, less what chance would put there "
-    "(first-order functional ANOVA, Hutter, Hoos and Leyton-Brown 2014, estimated from the trials as they are, Plischke, Borgonovo and Smith 2013; "
-    "epsilon squared, Kelley 1935). Shares need not sum to 100 %: what parameters do together, and noise, is in none. A search looks at good regions "
-    "more often than at others, and the shares are of what it looked at; parameters that went together share what they explain.";
+    "By the forest: functional ANOVA (Hutter, Hoos and Leyton-Brown 2014) of a random forest that has learnt where each trial's loss ranks: the "
+    "share of "
+    "its variance over the whole space that is a parameter's alone, or a pair's beyond that. It is as good as the forest, and knows little where "
+    "little "
+    "was tried. By the trials: the share of the variance of the losses' ranks that lies between the means of bins of a parameter's values, less what "
+    "chance would put there (the same first-order effect, estimated from the trials as they are, Plischke, Borgonovo and Smith 2013; epsilon "
+    "squared, "
+    "Kelley 1935). A search looks at good regions more often than at others, and these shares are of what it looked at; parameters that went "
+    "together "
+    "share what they explain.";
+
+std::string percent(double share) { return brief_text(std::round(1000 * share) / 10) + " %"; }
+
+std::string bars(const Space& space, const std::vector<Shares>& measures) {
+  std::vector<size_t> order(space.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater(), [&](size_t i) { return measures.front().shares[i]; });
+  Svg svg(bar_chart.label + bar_chart.width + 60, bar_chart.legend_height + bar_chart.line_height * static_cast<double>(space.size()) + 8);
+  double x = bar_chart.label;
+  for (const Shares& measure : measures) {
+    svg.rect({x, 6}, 10, 10, measure.colour);
+    svg.text({x + 14, 15}, "start", measure.name);
+    x += 140;
+  }
+  double y = bar_chart.legend_height;
+  for (const size_t i : order) {
+    svg.text({bar_chart.label - 8, y + bar_chart.line_height / 2}, "end", space.parameters()[i].name);
+    for (size_t k = 0; k < measures.size(); ++k) {
+      const Point corner{bar_chart.label, y + bar_chart.bar_height * static_cast<double>(k)};
+      const double length = bar_chart.width * std::min(1.0, measures[k].shares[i]);
+      svg.rect(corner, length, bar_chart.bar_height - 1, measures[k].colour);
+      svg.text({corner.x + length + 6, corner.y + 9}, "start", percent(measures[k].shares[i]));
+    }
+    y += bar_chart.line_height;
+  }
+  return svg.in_page();
+}
+
+std::string pairs_table(const Space& space, const std::vector<PairShare>& pairs) {
+  std::vector<std::vector<std::string>> rows;
+  for (const PairShare& pair : pairs) {
+    if (pair.share < least_pair || rows.size() == most_pairs) break;
+    rows.push_back({space.parameters()[pair.first].name, space.parameters()[pair.second].name, percent(pair.share)});
+  }
+  if (rows.empty()) return "";
+  return element("p", "What pairs do beyond what each does, by the forest:") + table({"parameter", "and", "share"}, rows);
+}
+
+std::string quality_text(const LossForest& forest) {
+  const double foretold = forest.forest.foretold();
+  std::string text =
+      concat("The forest has learnt from ", forest.trials, " trials. Of the variance of ranks of those that a tree has not seen it foretells ",
+             percent(std::max(0.0, foretold)), ".");
+  if (foretold < 0.3) text += " That is little: its shares say more about chance than about parameters.";
+  return text;
+}
 
 }  // namespace
 
 std::string importance_section(const Findings& findings) {
-  const std::vector<double> shares = importance(findings.ledger, findings.space);
-  if (shares.empty()) return "";
-  std::vector<size_t> order(shares.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, std::ranges::greater(), [&](size_t i) { return shares[i]; });
-  Svg svg(bar_chart.label + bar_chart.width + 60, bar_chart.line_height * static_cast<double>(shares.size()) + 8);
-  double y = 4;
-  for (const size_t i : order) {
-    svg.text({bar_chart.label - 8, y + 13}, "end", findings.space.parameters()[i].name);
-    svg.rect({bar_chart.label, y + 2}, bar_chart.width * shares[i], bar_chart.line_height - 6, "#0072b2");
-    svg.text({bar_chart.label + bar_chart.width * shares[i] + 6, y + 13}, "start", brief_text(std::round(1000 * shares[i]) / 10) + " %");
-    y += bar_chart.line_height;
-  }
-  return element("h2", "Importance of parameters") + svg.in_page() + "<p class=\"note\">" + escaped(method) + "</p>\n";
+  const std::vector<double> by_trials = importance(findings.ledger, findings.space);
+  if (by_trials.empty() || !findings.forest) return "";
+  const LossForest& forest = *findings.forest;
+  return element("h2", "Importance of parameters") +
+         bars(findings.space, {{"by the forest", "#0072b2", forest.shares.alone}, {"by the trials", "#e69f00", by_trials}}) +
+         pairs_table(findings.space, forest.shares.pairs) + element("p", escaped(quality_text(forest))) + note(method);
 }
 
 }  // namespace tw::search

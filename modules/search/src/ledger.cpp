@@ -77,6 +77,11 @@ class Reader {
   void pause(const Record& record, bool paused) {
     LedgerEntry& entry = entries_.at(record.individual.trial);
     entry.paused = paused;
+    if (paused) {
+      entry.pauses.push_back({.from = record.time});
+    } else if (!entry.pauses.empty()) {
+      entry.pauses.back().to = record.time;
+    }
     entry.last_sign = record.time;
   }
 

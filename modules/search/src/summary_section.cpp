@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <ctime>
 #include <map>
 #include <numeric>
@@ -13,7 +12,6 @@
 namespace tw::search {
 namespace {
 
-constexpr std::array states{TrialState::complete, TrialState::pruned, TrialState::failed, TrialState::infeasible, TrialState::running};
 constexpr size_t most_messages = 10;
 constexpr size_t best_shown = 10;
 

@@ -7,6 +7,7 @@
 
 #include "axis.hpp"
 #include "finite_text.hpp"
+#include "lanes.hpp"
 #include "report_sections.hpp"
 
 namespace tw::search {
@@ -25,7 +26,7 @@ constexpr std::array order{TrialState::failed, TrialState::infeasible, TrialStat
 
 bool hides(TrialState a, TrialState b) { return std::ranges::find(order, a) < std::ranges::find(order, b); }
 
-/// Trials of a worker that are drawn as one.
+/// Trials of a row that are drawn as one.
 struct Box {
   double from;
   double to;
@@ -34,19 +35,19 @@ struct Box {
   int64_t trials = 1;
 };
 
-/// @param trials in the order of time. @param cell what is shorter, in seconds, is joined with what precedes it within a cell
-std::vector<Box> boxes_of(const std::vector<const LedgerEntry*>& trials, const UnbrokenClock& clock, double cell) {
+/// @param stretches of a row, in the order of time. @param cell what is shorter, in seconds, is joined with what precedes it within a cell
+std::vector<Box> boxes_of(const std::vector<Stretch>& stretches, const UnbrokenClock& clock, double cell) {
   std::vector<Box> boxes;
-  for (const LedgerEntry* entry : trials) {
-    const TrialState state = entry->individual.state;
-    const Box box{.from = clock.at(entry->begin), .to = clock.at(entry->last_sign), .state = state, .first = entry};
+  for (const Stretch& stretch : stretches) {
+    const TrialState state = stretch.entry->individual.state;
+    const Box box{.from = clock.at(stretch.from), .to = clock.at(stretch.to), .state = state, .first = stretch.entry};
     if (boxes.empty() || box.to - boxes.back().from > cell) {
       boxes.push_back(box);
       continue;
     }
     Box& last = boxes.back();
     last.to = std::max(last.to, box.to);
-    ++last.trials;
+    last.trials += stretch.is_first ? 1 : 0;
     if (hides(state, last.state)) last.state = state;
   }
   return boxes;
@@ -58,17 +59,33 @@ std::string name_of_worker(const Ledger& ledger, size_t worker) {
   return ranks == 1 ? concat("worker ", worker) : concat("worker ", worker, " (", ranks, " ranks)");
 }
 
+/// Of the time of a search, the share in which a worker was evaluating what has ended.
+double busy_share(const Lane& lane, double total) {
+  double busy = 0;
+  for (const auto& row : lane) {
+    for (const Stretch& stretch : row) busy += stretch.is_first && stretch.entry->has_ended() ? stretch.entry->individual.seconds : 0;
+  }
+  return total > 0 ? std::min(1.0, busy / total) : 0;
+}
+
 }  // namespace
 
 std::string workers_section(const Findings& findings) {
   const Ledger& ledger = findings.ledger;
   if (ledger.trials.empty()) return "";
-  std::vector<std::vector<const LedgerEntry*>> lanes(static_cast<size_t>(ledger.workers));
-  for (const LedgerEntry& entry : ledger.trials) lanes[static_cast<size_t>(entry.worker)].push_back(&entry);
-  const double lane_height = std::clamp(600.0 / static_cast<double>(lanes.size()), 12.0, 24.0);
+  const std::vector<Lane> lanes = lanes_of(ledger);
+  size_t rows = 0;
+  size_t stretches = 0;
+  for (const Lane& lane : lanes) {
+    rows += std::max<size_t>(1, lane.size());
+    for (const auto& row : lane) stretches += row.size();
+  }
+  const double row_height = std::clamp(600.0 / static_cast<double>(rows), 3.0, 24.0);
+  const auto height_of = [&](const Lane& lane) { return std::max(12.0, row_height * static_cast<double>(lane.size())); };
   const Axis axis(0, findings.clock.total(), /*logarithmic=*/false);
-  const double cell = findings.clock.total() * std::max(0.5 / box_chart.width, static_cast<double>(lanes.size()) / most_boxes);
-  const double lanes_bottom = box_chart.top + lane_height * static_cast<double>(lanes.size());
+  const double cell = findings.clock.total() * std::max(0.5 / box_chart.width, static_cast<double>(rows) / most_boxes);
+  double lanes_bottom = box_chart.top;
+  for (const Lane& lane : lanes) lanes_bottom += height_of(lane);
   Svg svg(box_chart.left + box_chart.width + box_chart.right, lanes_bottom + box_chart.bottom);
   double legend = box_chart.left;
   for (const TrialState state : order) {
@@ -83,28 +100,32 @@ std::string workers_section(const Findings& findings) {
   }
   svg.text({box_chart.left + box_chart.width / 2, lanes_bottom + 36}, "middle", "seconds");
   size_t drawn = 0;
+  double y = box_chart.top;
   for (size_t worker = 0; worker < lanes.size(); ++worker) {
-    auto& trials = lanes[worker];
-    std::ranges::stable_sort(trials, {}, [](const LedgerEntry* entry) { return entry->begin; });
-    double busy = 0;
-    for (const LedgerEntry* entry : trials) busy += entry->has_ended() ? entry->individual.seconds : 0;
-    const double y = box_chart.top + lane_height * static_cast<double>(worker);
-    const double share = findings.clock.total() > 0 ? std::min(1.0, busy / findings.clock.total()) : 0;
-    svg.text({box_chart.left - 6, y + lane_height / 2 + 4}, "end", concat(name_of_worker(ledger, worker), ", ", std::lround(100 * share), " %"));
-    for (const Box& box : boxes_of(trials, findings.clock, cell)) {
-      const double from = box_chart.left + box_chart.width * axis.place(box.from);
-      const double to = box_chart.left + box_chart.width * axis.place(box.to);
-      const std::string more = box.trials > 1 ? concat("; and ", box.trials - 1, " more") : "";
-      svg.rect({from, y + 1}, std::max(0.5, to - from), lane_height - 2, colour_of(box.state), tip_of(*box.first, findings.space) + more);
-      ++drawn;
+    const Lane& lane = lanes[worker];
+    const long share = std::lround(100 * busy_share(lane, findings.clock.total()));
+    svg.text({box_chart.left - 6, y + height_of(lane) / 2 + 4}, "end", concat(name_of_worker(ledger, worker), ", ", share, " %"));
+    const double height = height_of(lane) / static_cast<double>(std::max<size_t>(1, lane.size()));
+    for (size_t row = 0; row < lane.size(); ++row) {
+      for (const Box& box : boxes_of(lane[row], findings.clock, cell)) {
+        const double from = box_chart.left + box_chart.width * axis.place(box.from);
+        const double to = box_chart.left + box_chart.width * axis.place(box.to);
+        const std::string more = box.trials > 1 ? concat("; and ", box.trials - 1, " more") : "";
+        svg.rect({from, y + height * static_cast<double>(row) + 0.5}, std::max(0.5, to - from), std::max(2.0, height - 1), colour_of(box.state),
+                 tip_of(*box.first, findings.space) + more);
+        ++drawn;
+      }
     }
+    y += height_of(lane);
   }
-  std::string note = "A lane a worker, and the share of time that it was evaluating. Of trials that began more than once, the last time is drawn.";
-  if (drawn < ledger.trials.size()) {
-    note += concat(" Thinned out: ", ledger.trials.size(), " trials are drawn as ", drawn, " boxes, since those within ", duration_text(cell),
+  std::string text = "A lane a worker, and the share of time that it was evaluating. Of trials that began more than once, the last time is drawn.";
+  if (stretches > ledger.trials.size())
+    text += " A trial that paused has a box for each time that it ran, and those that took turns have rows of their own.";
+  if (drawn < stretches) {
+    text += concat(" Thinned out: ", ledger.trials.size(), " trials are drawn as ", drawn, " boxes, since those within ", duration_text(cell),
                    " are joined, in the colour of the state that is first in the legend.");
   }
-  return element("h2", "Workers") + svg.in_page() + "<p class=\"note\">" + escaped(note) + "</p>\n";
+  return element("h2", "Workers") + svg.in_page() + note(text);
 }
 
 }  // namespace tw::search

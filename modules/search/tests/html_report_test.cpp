@@ -41,9 +41,21 @@ std::string problem_of(const std::string& html) {
 
 void expect_sound_page(const std::string& html) {
   EXPECT_EQ(problem_of(html), "");
-  for (const char* external : {"http:", "https:", "src=", "href", "url(", "@import", "<script", "<link", "<img", "<iframe", "<object"}) {
+  for (const char* external : {"http:", "https:", "src=", "href", "url(", "@import", "<link", "<img", "<iframe", "<object"}) {
     EXPECT_EQ(html.find(external), std::string::npos) << external;
   }
+  // One script, which its number allows, and nothing else that runs.
+  EXPECT_EQ(count_of(html, "<script"), 1U);
+  const size_t at = html.find("script-src 'nonce-");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_NE(html.find("<script nonce=\"" + html.substr(at + 18, 16) + "\">"), std::string::npos);
+}
+
+/// From its heading to the next one.
+std::string section(const std::string& html, const std::string& heading) {
+  const size_t begin = html.find("<h2>" + heading);
+  if (begin == std::string::npos) return "";
+  return html.substr(begin, html.find("<h2>", begin + 1) - begin);
 }
 
 TEST(HtmlReport, ShowsASmallSearch) {
@@ -61,6 +73,93 @@ TEST(HtmlReport, ShowsASmallSearch) {
     EXPECT_NE(html.find(row), std::string::npos) << row;
   EXPECT_NE(html.find("violates &#39;small&#39;"), std::string::npos);
   EXPECT_EQ(html.find("hinned out"), std::string::npos);
+  // Trial 1 has reported nothing, trial 0 once a number, once none: no curve. Two that count have slices; too few for a forest.
+  EXPECT_EQ(section(html, "Learning curves"), "");
+  EXPECT_EQ(count_of(section(html, "Slices"), "<svg"), 5U);
+  EXPECT_EQ(section(html, "Importance"), "");
+  EXPECT_EQ(section(html, "The two"), "");
+  const std::string trials = section(html, "Trials");
+  EXPECT_EQ(count_of(trials, "<tr>"), 6U);  // the head, too
+  EXPECT_EQ(count_of(trials, "type=\"checkbox\""), 5U);
+  EXPECT_NE(trials.find("not ended (1)"), std::string::npos);
+  EXPECT_NE(trials.find("Trials: 5. "), std::string::npos);
+}
+
+TEST(HtmlReport, ShowsWhatMatters) {
+  const Ledger ledger = long_ledger(300, [](const auto& x) { return x[0] + (x[1] - 0.5) * (x[1] - 0.5); }, 3);
+  const std::string html = html_report(ledger, unit_cube);
+  expect_sound_page(html);
+  const std::string importance = section(html, "Importance");
+  EXPECT_LT(importance.find(">a<"), importance.find(">b<"));
+  EXPECT_LT(importance.find(">b<"), importance.find(">c<"));
+  EXPECT_NE(importance.find("has learnt from 300 trials"), std::string::npos);
+  EXPECT_EQ(importance.find("That is little"), std::string::npos);
+  const std::string slices = section(html, "Slices");
+  EXPECT_EQ(count_of(slices, "<svg"), 3U);
+  EXPECT_EQ(count_of(slices, "class=\"curve\""), 3U);
+  EXPECT_LT(slices.find(">a<"), slices.find(">b<"));
+  EXPECT_LT(slices.find(">b<"), slices.find(">c<"));
+  const std::string map = section(html, "The two");
+  EXPECT_NE(map.find(">a<"), std::string::npos);
+  EXPECT_NE(map.find(">b<"), std::string::npos);
+  EXPECT_EQ(map.find(">c<"), std::string::npos);
+  EXPECT_EQ(count_of(map, "<rect"), 900U);
+  EXPECT_EQ(count_of(map, "<circle"), 300U);
+}
+
+TEST(HtmlReport, SaysThatTheForestKnowsLittle) {
+  CounterRng random(6, 0);
+  const Ledger ledger = long_ledger(300, [&](const auto&) { return random.below(1000); }, 3);
+  EXPECT_NE(html_report(ledger, unit_cube).find("That is little"), std::string::npos);
+}
+
+TEST(HtmlReport, DrawsLearningCurves) {
+  Ledger ledger = long_ledger(400, [](const auto& x) { return x[0]; }, 3);
+  for (LedgerEntry& entry : ledger.trials) {
+    const int64_t trial = entry.individual.trial;
+    if (trial % 2 == 0) entry.individual.state = TrialState::pruned;
+    if (trial % 10 == 9) continue;
+    for (int64_t step = 1; step <= 200; ++step) entry.reports.push_back({trial, step, step == 7 ? none : entry.individual.loss + 1.0 / step});
+  }
+  const std::string curves = section(html_report(ledger, unit_cube), "Learning curves");
+  EXPECT_EQ(count_of(curves, "<polyline"), 300U);
+  EXPECT_NE(curves.find("300 of 360, thinned out: the best 60"), std::string::npos);
+  EXPECT_NEAR(count_of(curves, "trial faint"), 300 * 5 / 9, 30);  // by chance sqrt(300 5/9 4/9) = 9
+  EXPECT_EQ(curves.find("nan"), std::string::npos);
+  const size_t points = curves.find("points=\"") + 8;
+  EXPECT_EQ(count_of(curves.substr(points, curves.find('"', points) - points), ","), 100U);
+}
+
+/// Those without a loss stay in the list, however many have one.
+TEST(HtmlReport, ListsWhatFailed) {
+  Ledger ledger = long_ledger(5000, [](const auto& x) { return x[0]; }, 3);
+  for (LedgerEntry& entry : ledger.trials) {
+    if (entry.individual.trial % 100 == 0) entry.individual = ended(entry.individual, TrialState::failed, infinity, 1);
+  }
+  const std::string trials = section(html_report(ledger, unit_cube), "Trials");
+  EXPECT_EQ(count_of(trials, "<tr>"), 2001U);
+  EXPECT_EQ(count_of(trials, "<td>failed</td>"), 50U);
+  EXPECT_NE(trials.find("Trials: 2000 of 5000: the best"), std::string::npos);
+}
+
+TEST(HtmlReport, DrawsMembersThatTakeTurnsInRowsOfTheirOwn) {
+  Ledger ledger = long_ledger(2, [](const auto& x) { return x[0]; }, 3);
+  ledger.workers = 1;
+  for (LedgerEntry& entry : ledger.trials) {
+    entry.worker = 0;
+    entry.begin = 1e9 + static_cast<double>(entry.individual.trial);
+    entry.end = entry.last_sign = entry.begin + 3;
+    entry.pauses = {{entry.begin + 1, entry.begin + 2}};
+  }
+  const std::string workers = section(html_report(ledger, unit_cube), "Workers");
+  EXPECT_EQ(count_of(workers, "<title>trial 0"), 2U);
+  EXPECT_EQ(count_of(workers, "<title>trial 1"), 2U);
+  EXPECT_NE(workers.find("have rows of their own"), std::string::npos);
+  const auto y_of = [&](const std::string& tip) {
+    const size_t y = workers.rfind(" y=\"", workers.find(tip)) + 4;
+    return workers.substr(y, workers.find('"', y) - y);
+  };
+  EXPECT_NE(y_of("<title>trial 0"), y_of("<title>trial 1"));
 }
 
 TEST(HtmlReport, SaysWhatItLeavesOut) {

@@ -186,6 +186,11 @@ TEST(Ledger, KnowsPausesAndCopies) {
   ASSERT_EQ(member.copies.size(), 1U) << "those of the last time";
   EXPECT_EQ(member.copies[0].original, 8);
   EXPECT_EQ(member.copies[0].step, 1);
+  ASSERT_EQ(member.pauses.size(), 1U) << "likewise";
+  EXPECT_LE(member.begin, member.pauses[0].from);
+  EXPECT_LE(member.pauses[0].from, member.pauses[0].to);
+  ASSERT_EQ(ledger.trials[1].pauses.size(), 1U);
+  EXPECT_TRUE(std::isnan(ledger.trials[1].pauses[0].to));
   const std::vector<Interrupted> interrupted = history_of(read_journal(folder)).interrupted;
   ASSERT_EQ(interrupted.size(), 1U);
   EXPECT_EQ(interrupted[0].losses, 0) << "it was paused";

@@ -34,7 +34,7 @@ class Svg {
   /// @param anchor start, middle, end: which part of the words `at` is
   void text(Point at, const std::string& anchor, const std::string& words, const Attributes& more = {});
   void rect(Point corner, double width, double height, const std::string& colour, const std::string& tip = "", const Attributes& more = {});
-  void circle(Point centre, double radius, const std::string& colour, const std::string& tip = "");
+  void circle(Point centre, double radius, const std::string& colour, const std::string& tip = "", const Attributes& more = {});
   void polyline(const std::vector<Point>& points, const std::string& colour, const std::string& tip = "", const Attributes& more = {});
   /// What lies within these points.
   void area(const std::vector<Point>& points, const std::string& colour, const std::string& tip = "");

@@ -20,6 +20,12 @@ struct Copy {
   double time = 0;
 };
 
+/// A time in which a trial did not run.
+struct Pause {
+  double from = 0;                                       ///< seconds since the Unix epoch
+  double to = std::numeric_limits<double>::quiet_NaN();  ///< NaN: it has not gone on
+};
+
 struct LedgerEntry {
   Individual individual = {};  ///< `running`: it has not ended, or its process was lost. Its values are those at the end, or else at the beginning
   int attempts = 0;            ///< how often it began; all that follows is of the last time
@@ -32,6 +38,7 @@ struct LedgerEntry {
   double last_sign = std::numeric_limits<double>::lowest();  ///< the end, or else the last report, or the beginning
   std::vector<Report> reports = {};                          ///< in their order
   std::vector<Copy> copies = {};                             ///< likewise
+  std::vector<Pause> pauses = {};                            ///< likewise
   std::string message = {};                                  ///< why it failed, or is infeasible
 
   bool has_ended() const noexcept { return individual.state != TrialState::running; }

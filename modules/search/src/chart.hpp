@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <tw/report/svg.hpp>
+#include <vector>
+
+#include "ticks.hpp"
+
+namespace tw::search {
+
+/// A drawing with an axis along its lower and its left side. Places are 0 to 1 from the lower left corner.
+class Chart {
+ public:
+  /// Of what lies between the axes, in pixels.
+  struct Size {
+    double width = 440;
+    double height = 240;
+  };
+  struct Side {
+    std::vector<Tick> ticks = {};
+    std::string label = {};
+  };
+  Chart(Size size, const Side& below, const Side& left);
+
+  double x_of(double place) const;
+  double y_of(double place) const;
+  report::Svg& svg() noexcept { return svg_; }
+
+ private:
+  Size size_;
+  report::Svg svg_;
+};
+
+}  // namespace tw::search

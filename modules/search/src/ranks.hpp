@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+namespace tw::search {
+
+/// From 0 for the smallest; equal ones share the mean of their ranks.
+std::vector<double> ranks_of(const std::vector<double>& numbers);
+
+}  // namespace tw::search
