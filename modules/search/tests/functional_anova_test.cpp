@@ -154,6 +154,11 @@ TEST(LossForest, OfChoicesAndConditions) {
   EXPECT_NEAR(share_of(forest->shares, 1, 2), 0.141, rounded_off);
   EXPECT_NEAR(share_of(forest->shares, 0, 1), 0, 0.02);
   EXPECT_NEAR(forest->forest.foretold(), 1, 0.05);
+  for (const RegressionTree& tree : forest->forest.trees()) {
+    for (const Leaf& leaf : tree.leaves()) {
+      EXPECT_TRUE(leaf.box[2].length() == 1 || leaf.box[1].length() < 1) << "cut across a rate where some have none";
+    }
+  }
 }
 
 /// Where the report's own time would be noticed: 1000 samples of many dimensions. A tenth of this on an idle core of 2020.
