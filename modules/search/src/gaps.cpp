@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gaps.hpp"
 
-#include <set>
 #include <tw/base/concat.hpp>
-#include <utility>
 
 namespace tw::search {
-namespace {
-
-using Stay = std::pair<int64_t, int32_t>;  // on an island: trial, and moves before
-
-}  // namespace
-
 std::string gap_in(const std::vector<JournalFile>& files, bool copies) {
   std::set<int64_t> ended;
   std::set<Stay> begun;  // by immigration
@@ -37,12 +29,27 @@ std::string gap_in(const std::vector<JournalFile>& files, bool copies) {
       if (!is_departure && moves > 0 && !begun.contains({trial, moves}))
         return concat("the arrival of trial ", trial, " on another island is missing");
       if (copies) continue;
-      if (is_departure && !begun.contains({trial, moves + 1})) return concat("trial ", trial, " had left its island, and arrived nowhere");
       if (!is_departure && moves > 0 && !over.contains({trial, moves - 1}))
         return concat("trial ", trial, " arrived on an island, and had left none");
     }
   }
   return {};
+}
+
+std::set<Stay> left_and_not_arrived(std::span<const JournalFile> files, const std::set<int>& workers) {
+  std::set<Stay> left;
+  for (const JournalFile& file : files) {
+    if (!workers.contains(file.header.worker)) continue;
+    for (const Record& record : file.records) {
+      if (record.kind == Record::Kind::departure) left.emplace(record.individual.trial, record.individual.moves);
+    }
+  }
+  for (const JournalFile& file : files) {
+    for (const Record& record : file.records) {
+      if (record.kind == Record::Kind::adoption) left.erase({record.individual.trial, record.individual.moves - 1});
+    }
+  }
+  return left;
 }
 
 }  // namespace tw::search

@@ -14,7 +14,7 @@ History history_of(const std::vector<JournalFile>& files) {
       history.reports.insert(history.reports.end(), entry.reports.begin(), entry.reports.end());
       history.ended.emplace_hint(history.ended.end(), trial, std::move(entry.individual));
     } else {
-      history.interrupted.push_back({std::move(entry.individual), entry.losses + (entry.paused ? 0 : 1), entry.epoch, entry.worker});
+      history.interrupted.push_back({std::move(entry.individual), entry.losses, entry.blame, entry.is_in_flight(), entry.epoch, entry.worker});
     }
   }
   return history;

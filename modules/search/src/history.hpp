@@ -11,7 +11,9 @@ namespace tw::search {
 /// A trial that had begun, and not ended.
 struct Interrupted {
   Individual individual;
-  int losses = 0;  ///< how often its process was lost while it ran
+  int losses = 0;              ///< see LedgerEntry
+  Blame blame = Blame::none;   ///< likewise
+  bool was_in_flight = false;  ///< when the job ended
   int epoch = 0;
   int worker = 0;  ///< that began it last
 };

@@ -49,8 +49,8 @@ void Island::migrate(int64_t trial) {
   if (!to || wards_.empty()) return;
   Individual emigrant = wards_.chosen(options.emigrant, random);
   emigrant.moves = presence_.moves(emigrant.trial) + 1;
+  if (!options.copies) leave(emigrant.trial);  // first: the journal must have it when a full post leaves at once
   post_.send(ImmigrantMessage{.individual = emigrant, .replaces = options.copies}, place_.layout.host_of(emigrant.trial, *to));
-  if (!options.copies) leave(emigrant.trial);
 }
 
 /// A ward counts on the island no more.

@@ -102,6 +102,10 @@ bool get_record(Reading& reading, Record& record) {
       record.step = reading.get<int64_t>();
       record.original = reading.get<int64_t>();
       break;
+    case Record::Kind::loss:
+      record.individual.trial = reading.get<int64_t>();
+      record.blame = reading.get<Blame>();
+      break;
     default: return false;
   }
   return reading.is_good() && reading.at_end();
@@ -262,6 +266,13 @@ void JournalWriter::copy(const Individual& individual, int64_t step, int64_t ori
   put(pending_, individual.values);
   put(pending_, step);
   put(pending_, original);
+  close_record(at);
+}
+
+void JournalWriter::lose(int64_t trial, Blame blame) {
+  const size_t at = open_record(Record::Kind::loss);
+  put(pending_, trial);
+  put(pending_, blame);
   close_record(at);
 }
 

@@ -37,12 +37,14 @@ class Reader {
         case Record::Kind::end: end(record); break;
         case Record::Kind::report: report(record); break;
         case Record::Kind::adoption:
-          ledger_.migrations.push_back({record.individual.trial, record.from, island_of(header), header.worker, record.time});
+          if (const int to = island_of(header); to != record.from)  // or it had been lost on its way, and came home
+            ledger_.migrations.push_back({record.individual.trial, record.from, to, header.worker, record.time});
           adopted_.emplace_back(record, header.epoch);
           break;
         case Record::Kind::pause: pause(record, true); break;
         case Record::Kind::resume: pause(record, false); break;
         case Record::Kind::copy: copy(record); break;
+        case Record::Kind::loss: lose(record); break;
         case Record::Kind::arrival:
         case Record::Kind::departure: break;
       }
@@ -61,7 +63,8 @@ class Reader {
     LedgerEntry& entry = entries_[record.individual.trial];
     entry = {.individual = record.individual,
              .attempts = entry.attempts + 1,
-             .losses = entry.losses + (entry.attempts > 0 && !entry.paused ? 1 : 0),
+             .losses = entry.losses,
+             .blame = entry.blame,
              .epoch = header.epoch,
              .worker = header.worker,
              .begin = record.time,
@@ -83,6 +86,15 @@ class Reader {
       entry.pauses.back().to = record.time;
     }
     entry.last_sign = record.time;
+  }
+
+  void lose(const Record& record) {
+    const auto found = entries_.find(record.individual.trial);
+    if (found == entries_.end()) return;  // another file, cut since, had its beginning
+    LedgerEntry& entry = found->second;
+    if (record.blame != Blame::none) ++entry.losses;
+    entry.blame = record.blame;
+    entry.lost = true;
   }
 
   void copy(const Record& record) {

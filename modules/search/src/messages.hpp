@@ -61,6 +61,12 @@ struct StateResponse {
   static constexpr auto fields = std::tuple(&StateResponse::trial, &StateResponse::values);
 };
 
+/// So many turns of trials that are tried again one after another are over.
+struct TurnMessage {
+  int64_t over = 0;
+  static constexpr auto fields = std::tuple(&TurnMessage::over);
+};
+
 /// The search is over.
 struct StopMessage {
   static constexpr auto fields = std::tuple();
@@ -75,7 +81,7 @@ struct StatusMessage {
 };
 
 using Message = std::variant<ResultMessage, DepartureMessage, ImmigrantMessage, ReportMessage, QuotaRequest, QuotaResponse, StateRequest,
-                             StateResponse, StopMessage, StatusMessage>;
+                             StateResponse, TurnMessage, StopMessage, StatusMessage>;
 
 void put(Bytes& bytes, const Message& message);
 /// Makes the reading bad where there is none.

@@ -10,21 +10,26 @@ namespace tw::search {
 /// so that the answer is there in time. What all have and had adds up to the whole, so that exactly this many are begun.
 class Quota {
  public:
-  /// @param total of all workers, shared out evenly. @param own further ones, which come first and go to nobody else
+  /// @param total of all workers, shared out evenly. @param own further ones, which go to nobody else
   Quota(int64_t total, int worker, int workers, int64_t own = 0)
       : worker_(worker), workers_(workers), left_(own + total / workers + (worker < total % workers ? 1 : 0)), own_(own), next_(worker) {}
 
   int64_t left() const noexcept { return left_; }
-  /// Begins an evaluation. @return whether there is one
+  /// Begins an evaluation, but none of its own ones. @return whether there is one
   bool take() noexcept {
-    if (left_ == 0) return false;
+    if (left_ == own_) return false;
     --left_;
-    if (own_ > 0) --own_;
     return true;
+  }
+  /// Begins one of its own ones, of which there are some left.
+  void take_own() noexcept {
+    --left_;
+    --own_;
+    refusals_ = 0;  // from a time when it was not yet in need
   }
   /// Whom to ask now, if anyone: after that, no more until the answer has come.
   std::optional<int> ask() noexcept {
-    if (asked_ || left_ > 1 || refusals_ >= workers_ - 1) return std::nullopt;
+    if (asked_ || left_ - own_ > 1 || refusals_ >= workers_ - 1) return std::nullopt;
     do next_ = (next_ + 1) % workers_;
     while (next_ == worker_);
     asked_ = true;

@@ -2,6 +2,7 @@
 // How a worker gets to where the journal ends.
 #include <algorithm>
 #include <set>
+#include <span>
 #include <tuple>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
@@ -9,6 +10,7 @@
 #include <tw/evolution/automatic.hpp>
 #include <tw/evolution/sampling.hpp>
 
+#include "end_marks.hpp"
 #include "gaps.hpp"
 #include "worker.hpp"
 
@@ -40,13 +42,14 @@ void Worker::restore() {
     if (file.header.seed != header.seed)
       throw FileError(file.path, 0, concat("is the journal of a search with seed ", file.header.seed, ", not ", header.seed));
   }
-  const History all = history_of(files);
+  History all = history_of(files);
+  all.interrupted = judged(std::move(all.interrupted), marked_workers(place_.options.journal));
   const auto layout_of = [](const JournalHeader& each) { return std::tie(each.islands, each.ranks); };
   const bool same_layout = !files.empty() && layout_of(files.back().header) == layout_of(header);
   const std::string gap = same_layout ? gap_in(files, place_.options.migration.copies) : "";
   if (!gap.empty() && place_.worker == 0)
     log_warning("the journal in ", place_.options.journal.string(), " is not whole: ", gap,
-                ", as after a cut, or a kill while a trial moved. What it has is kept, and the search goes on as on another number of ranks");
+                ", as after a cut. What it has is kept, and the search goes on as on another number of ranks");
   const bool replays = same_layout && gap.empty();
   header.epoch = replays ? all.epochs - 1 : all.epochs;
   header.first_trial = replays ? files.back().header.first_trial : all.next_trial;
@@ -79,7 +82,9 @@ void Worker::restore() {
     if (!is_known) island_.absorb(individual);
     if (journal_) journal_->note(Record::Kind::arrival, trial, individual.moves);
   }
-  catch_up(files, header.epoch);
+  const std::span same_epoch(std::ranges::find(files, header.epoch, [](const JournalFile& file) { return file.header.epoch; }), files.end());
+  catch_up(same_epoch);
+  bring_home(same_epoch, all);
   // Trials that are repeated will report again.
   for (const Report& report : all.reports) {
     if (island_of(all.ended.at(report.trial)) == place_.island) trials_.observe(report);
@@ -88,8 +93,16 @@ void Worker::restore() {
   past_ = static_cast<int64_t>(all.ended.size());
   constexpr int64_t no_limit = int64_t{1} << 60;
   const int64_t total = place_.options.evaluations > 0 ? std::max<int64_t>(0, place_.options.evaluations - past_) : no_limit;
+  for (const Interrupted& each : all.interrupted) {
+    if (journal_ && each.was_in_flight && who_repeats(each, all, replays) == place_.worker) journal_->lose(each.individual.trial, each.blame);
+  }
+  write_journal();
   const int64_t repeated = std::min(total, static_cast<int64_t>(all.interrupted.size()));
-  queue_interrupted(all, replays, static_cast<size_t>(repeated));
+  all.interrupted.resize(static_cast<size_t>(repeated));
+  turns_ = Turns(all.interrupted, place_.options.attempts);
+  for (const Interrupted& each : all.interrupted) {
+    if (who_repeats(each, all, replays) == place_.worker) queue(each);
+  }
   quota_ = Quota(total - repeated, place_.worker, place_.layout.workers(), static_cast<int64_t>(interrupted_.size()));
 }
 
@@ -131,18 +144,19 @@ void Worker::replay(const JournalFile& mine, const History& all) {
         break;
       case Record::Kind::pause:
       case Record::Kind::resume:
-      case Record::Kind::copy: break;
+      case Record::Kind::copy:
+      case Record::Kind::loss: break;
     }
   }
 }
 
 /// Who had come to the island, and left it, without this worker's having been told when the job ended.
-void Worker::catch_up(const std::vector<JournalFile>& files, int epoch) {
+void Worker::catch_up(std::span<const JournalFile> files) {
   using Kind = Record::Kind;
   std::set<std::tuple<Kind, int64_t, int32_t>> heard;
   std::vector<const Record*> others;
   for (const JournalFile& file : files) {
-    if (file.header.epoch != epoch || place_.layout.island_of(file.header.worker) != place_.island) continue;
+    if (place_.layout.island_of(file.header.worker) != place_.island) continue;
     for (const Record& record : file.records) {
       if (file.header.worker == place_.worker) {
         heard.emplace(record.kind, record.individual.trial, record.individual.moves);
@@ -156,21 +170,44 @@ void Worker::catch_up(const std::vector<JournalFile>& files, int epoch) {
     const Individual& individual = record->individual;
     if (!heard.emplace(kind, individual.trial, individual.moves).second) continue;
     if (kind == Kind::arrival) island_.absorb(individual);
-    if (kind == Kind::departure) island_.part_with(individual.trial, individual.moves);
+    if (kind == Kind::departure) {
+      island_.part_with(individual.trial, individual.moves);
+      island_.wards().remove(individual.trial);  // this worker's own file was cut
+    }
     journal_->note(kind, individual.trial, individual.moves);
   }
 }
 
-void Worker::queue_interrupted(const History& all, bool replays, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    Interrupted each = all.interrupted[i];
-    const bool has_worker = replays && each.epoch == all.epochs - 1;
-    const int whose = has_worker ? each.worker : static_cast<int>(i % static_cast<size_t>(place_.layout.workers()));
-    if (whose != place_.worker) continue;
-    each.individual.worker = place_.worker;  // in another layout it is another worker, perhaps on another island
-    each.individual.island = place_.island;
-    interrupted_.push_back(std::move(each));
+/// Who was on the way to another island when the job ended counts at home again.
+void Worker::bring_home(std::span<const JournalFile> files, const History& all) {
+  if (place_.options.migration.copies) return;  // who left made room for a copy
+  std::set<int> workers;
+  for (int worker = 0; worker < place_.layout.workers(); ++worker) {
+    if (place_.layout.island_of(worker) == place_.island) workers.insert(worker);
   }
+  for (const auto& [trial, moves] : left_and_not_arrived(files, workers)) {
+    Individual individual = all.ended.at(trial);
+    individual.moves = moves + 1;
+    island_.absorb(individual);
+    if (place_.layout.host_of(trial, place_.island) == place_.worker) {
+      island_.wards().add(individual);
+      journal_->adopt(individual, place_.island);
+    } else {
+      journal_->note(Record::Kind::arrival, trial, individual.moves);
+    }
+  }
+}
+
+/// The worker that had begun it, where that goes on with the same file.
+int Worker::who_repeats(const Interrupted& interrupted, const History& all, bool replays) const {
+  const bool has_worker = replays && interrupted.epoch == all.epochs - 1;
+  return has_worker ? interrupted.worker : static_cast<int>(interrupted.individual.trial % place_.layout.workers());
+}
+
+void Worker::queue(Interrupted interrupted) {
+  interrupted.individual.worker = place_.worker;  // in another layout it is another worker, perhaps on another island
+  interrupted.individual.island = place_.island;
+  interrupted_.push_back(std::move(interrupted));
 }
 
 }  // namespace tw::search

@@ -8,6 +8,7 @@
 #include <tw/mpi/releasing_others.hpp>
 #include <tw/state/directory_lock.hpp>
 
+#include "end_marks.hpp"
 #include "space_lines.hpp"
 #include "worker.hpp"
 
@@ -44,11 +45,13 @@ class Search::Impl {
       if (evaluator_->leads()) worker_.emplace(leaders_, *evaluator_, space_, options_, layout_);
       comm_.barrier();
     });
+    if (comm_.rank() == 0) remove_end_marks(options_.journal);  // the journal has what they said
   }
 
   SearchResult run() {
     TW_EXPECTS(!ran_, "a search runs once; another one continues its journal");
     ran_ = true;
+    const EndMark mark(options_.journal, layout_.worker_of_rank(comm_.rank()), members_.rank(), members_.size());
     return releasing_others(comm_, [&] {
       if (!worker_) {
         evaluator_->serve();

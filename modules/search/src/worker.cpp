@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <tw/base/concat.hpp>
 #include <tw/comm/objects.hpp>
@@ -59,7 +60,13 @@ void Worker::work() {
       progress_.update(status());
       continue;
     }
-    const bool begins = quota_.take();
+    if (const auto interrupted = next_interrupted()) {
+      quota_.take_own();
+      begin_again(*interrupted);
+      progress_.update(status());
+      continue;
+    }
+    const bool begins = turns_.allows_others() && quota_.take();
     if (const auto whom = quota_.ask()) post_.send(QuotaRequest(), *whom);
     if (!begins) {
       write_journal();  // it may be long
@@ -68,13 +75,7 @@ void Worker::work() {
       post_.deliver(Post::a_look);
       continue;
     }
-    if (!interrupted_.empty()) {
-      const Interrupted repeated = interrupted_.front();
-      interrupted_.pop_front();
-      begin_again(repeated);
-    } else {
-      begin(bred());
-    }
+    begin(bred());
     progress_.update(status());
   }
 }
@@ -102,19 +103,32 @@ void Worker::begin(Individual individual) {
   }
 }
 
+/// One that may begin now.
+std::optional<Interrupted> Worker::next_interrupted() {
+  const auto next = std::ranges::find_if(interrupted_, [this](const Interrupted& each) { return turns_.allows(each.individual.trial); });
+  if (next == interrupted_.end()) return std::nullopt;
+  std::optional<Interrupted> taken(std::move(*next));
+  interrupted_.erase(next);
+  return taken;
+}
+
 void Worker::begin_again(const Interrupted& interrupted) {
   if (journal_) {
     journal_->start(interrupted.individual, /*again=*/true);
     journal_->write();
   }
   post_.send_gathered(true);
-  if (interrupted.losses < place_.options.attempts) {
-    trials_.begin(interrupted.individual);
-  } else {
+  if (is_given_up(interrupted, place_.options.attempts)) {
     end(interrupted.individual, {.loss = std::numeric_limits<double>::infinity(),
                                  .state = TrialState::failed,
                                  .message = concat("its process was lost ", interrupted.losses, " times")});
+    return;
   }
+  trials_.begin(interrupted.individual);
+  if (!turns_.has(interrupted.individual.trial)) return;
+  write_journal();  // that it has ended, before another one may be blamed
+  post_.send_all(TurnMessage{turns_.pass()}, 0, place_.layout.workers());
+  post_.send_gathered(true);
 }
 
 void Worker::end(Individual individual, const Evaluation& evaluation) {
@@ -136,6 +150,7 @@ void Worker::take(const Message& message, int from) {
                  [&](const QuotaResponse& each) { quota_.answer(each.evaluations); },
                  [&](const StateRequest& each) { trials_.take(each, from); },
                  [&](const StateResponse& each) { trials_.take(each, from); },
+                 [&](const TurnMessage& each) { turns_.take(each.over); },
                  [&](const StopMessage& /*each*/) { stopped_ = true; },
                  [&](const StatusMessage& each) { progress_.take(each, from); },
              },

@@ -2,6 +2,7 @@
 #pragma once
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <tw/base/clock.hpp>
 #include <tw/search/journal.hpp>
@@ -9,6 +10,7 @@
 #include <tw/search/search.hpp>
 #include <vector>
 
+#include "blame.hpp"
 #include "evaluator.hpp"
 #include "history.hpp"
 #include "island.hpp"
@@ -36,13 +38,16 @@ class Worker {
   // The past: restore.cpp.
   void restore();
   void replay(const JournalFile& mine, const History& all);
-  void catch_up(const std::vector<JournalFile>& files, int epoch);
-  void queue_interrupted(const History& all, bool replays, size_t count);
+  void catch_up(std::span<const JournalFile> files);
+  void bring_home(std::span<const JournalFile> files, const History& all);
+  int who_repeats(const Interrupted& interrupted, const History& all, bool replays) const;
+  void queue(Interrupted interrupted);
 
   // Evaluations.
   void work();
   Individual bred();
   void begin(Individual individual);
+  std::optional<Interrupted> next_interrupted();
   void begin_again(const Interrupted& interrupted);
   void end(Individual individual, const Evaluation& evaluation);
 
@@ -67,6 +72,7 @@ class Worker {
   ProgressLine progress_;
 
   std::deque<Interrupted> interrupted_;  // for this worker to repeat
+  Turns turns_;                          // of all workers
   int64_t first_trial_ = 0;
   int64_t bred_ = 0;  // trials of this worker in this epoch
   bool stopped_ = false;

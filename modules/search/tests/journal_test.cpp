@@ -155,8 +155,10 @@ TEST(Journal, WhatOneFileLacksIsSeenInOthers) {
   EXPECT_EQ(gap_in({}, false), "");
   std::vector<JournalFile> cut = whole;
   cut[1].records.pop_back();
-  EXPECT_EQ(gap_in(cut, false), "trial 1 had left its island, and arrived nowhere");
-  EXPECT_EQ(gap_in(cut, true), "") << "it was pushed out by a copy, perhaps";
+  EXPECT_EQ(gap_in(cut, false), "") << "it was on its way";
+  EXPECT_EQ(left_and_not_arrived(cut, {0}), (std::set<Stay>{{1, 0}}));
+  EXPECT_TRUE(left_and_not_arrived(cut, {1}).empty()) << "of another island";
+  EXPECT_TRUE(left_and_not_arrived(whole, {0}).empty());
   cut = whole;
   cut[0].records.pop_back();
   EXPECT_EQ(gap_in(cut, false), "trial 1 arrived on an island, and had left none");

@@ -171,6 +171,7 @@ TEST(Ledger, KnowsPausesAndCopies) {
       journal.report(3, 2, 0.25);
     };
     run(false, 7);
+    journal.lose(3, Blame::shared);
     run(true, 8);
     journal.end(ended(member, TrialState::complete, 0.25, 1), "");
     journal.start(of(4, {0, 0, 0}, 0, 0), false);
@@ -182,6 +183,7 @@ TEST(Ledger, KnowsPausesAndCopies) {
   const LedgerEntry& member = ledger.trials[0];
   EXPECT_EQ(member.attempts, 2);
   EXPECT_EQ(member.losses, 1);
+  EXPECT_EQ(member.blame, Blame::shared);
   EXPECT_EQ(member.individual.values, (std::vector<double>{0.4, 0.5, 0.6})) << "those at its end";
   ASSERT_EQ(member.copies.size(), 1U) << "those of the last time";
   EXPECT_EQ(member.copies[0].original, 8);
@@ -193,7 +195,7 @@ TEST(Ledger, KnowsPausesAndCopies) {
   EXPECT_TRUE(std::isnan(ledger.trials[1].pauses[0].to));
   const std::vector<Interrupted> interrupted = history_of(read_journal(folder)).interrupted;
   ASSERT_EQ(interrupted.size(), 1U);
-  EXPECT_EQ(interrupted[0].losses, 0) << "it was paused";
+  EXPECT_FALSE(interrupted[0].was_in_flight) << "it was paused";
   export_sqlite(ledger, unit_cube, folder / "trials.sqlite");
   EXPECT_EQ(answer(folder / "trials.sqlite", "SELECT trial, number, original, step, configuration FROM copies"),
             std::vector<std::string>{"3|0|8|1|a=0.4 b=0.5 c=0.6"});

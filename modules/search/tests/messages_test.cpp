@@ -29,6 +29,7 @@ std::vector<Message> one_of_each() {
           QuotaResponse{.evaluations = 14},
           StateRequest{.original = 15, .trial = 16},
           StateResponse{.trial = 17, .values = {18, 19}},
+          TurnMessage{.over = 23},
           StopMessage(),
           StatusMessage{.evaluations = 20, .busy_s = 21.5, .best = 22.5}};
 }

@@ -36,6 +36,7 @@ TEST(Quota, IsUsedUpExactly) {
       free_at.push_back(0);
       speed.push_back(1 + random.below(50));
     }
+    std::vector<int64_t> own_left = own;
     std::deque<Letter> letters;
     int64_t last_begin = 0;
     for (int64_t now = 0; std::count(over.begin(), over.end(), false) > 0; ++now) {
@@ -57,7 +58,13 @@ TEST(Quota, IsUsedUpExactly) {
           }
         }
         if (over[static_cast<size_t>(w)]) continue;
-        if (quota.take()) {
+        // Own ones may have to wait.
+        const bool takes_own = own_left[static_cast<size_t>(w)] > 0 && random.below(2) == 0;
+        if (takes_own) {
+          quota.take_own();
+          --own_left[static_cast<size_t>(w)];
+        }
+        if (takes_own || quota.take()) {
           ++begun_by[static_cast<size_t>(w)];
           last_begin = now;
           free_at[static_cast<size_t>(w)] = now + speed[static_cast<size_t>(w)];

@@ -7,15 +7,19 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/cma_es.hpp>
 #include <tw/evolution/sampling.hpp>
+#include <tw/mpi/collectives.hpp>
 #include <tw/search/ledger.hpp>
 #include <tw/search/search.hpp>
 #include <vector>
+
+#include "gaps.hpp"
 
 namespace tw::search {
 namespace resume_search_test {
@@ -222,12 +226,13 @@ TW_TEST_ON(ResumeSearch, WhereOneOfSeveralJournalsIsCutOrMissing, {.least = 2}) 
 TW_TEST_ON(ResumeSearch, ATrialThatTakesItsProcessDownFails, {.most = 1}) {
   const auto folder = fresh_folder("lost");
   Search(world(), plane(), objective, {.evaluations = 2, .journal = folder}).run();
-  // As if the process had ended twice in this trial: its end is missing, and it began twice.
+  // As if the process had ended twice in this trial: its end is missing, it began twice, and nothing else was running.
   const auto path = folder / "000-00000.journal";
   auto file = read_journal(folder)[0];
   std::filesystem::remove(path);
   JournalWriter journal(folder, file.header, 0);
   journal.start(file.records[0].individual, false);
+  journal.lose(file.records[0].individual.trial, Blame::sole);
   journal.start(file.records[0].individual, true);
   journal.write();
   int evaluated = 0;
@@ -242,6 +247,100 @@ TW_TEST_ON(ResumeSearch, ATrialThatTakesItsProcessDownFails, {.most = 1}) {
   EXPECT_EQ(result.failed, 1);
   EXPECT_EQ(result.complete, 4);
   EXPECT_NE(result.first_failure.find("lost"), std::string::npos) << result.first_failure;
+}
+
+/// As if the job had been lost with the first trial of each worker in flight, after it had been lost so a number of times.
+std::filesystem::path lost_job(const std::string& name, const SearchOptions& options, int times) {
+  const auto folder = fresh_folder(name);
+  SearchOptions first = options;
+  first.journal = folder;
+  first.evaluations = world().size();
+  Search(world(), plane(), objective, first).run();
+  if (world().rank() == 0) {
+    for (const JournalFile& file : read_journal(folder)) {
+      std::filesystem::remove(file.path);
+      JournalWriter journal(folder, file.header, 0);
+      const Individual& trial = std::ranges::find(file.records, Record::Kind::start, &Record::kind)->individual;
+      for (int time = 0; time < times; ++time) {
+        journal.start(trial, time > 0);
+        if (time + 1 < times) journal.lose(trial.trial, Blame::shared);
+      }
+      journal.write();
+    }
+  }
+  world().barrier();
+  return folder;
+}
+
+/// Of these, each of which was in flight when the job was lost, no two may run at a time; and where they were lost often enough to fail, nothing
+/// else.
+TW_TEST_ON(ResumeSearch, ThoseThatMayHaveEndedTheJobAreTriedOneByOne, {.least = 2}) {
+  for (const int times : {1, 2, 3}) {
+    SearchOptions options{.evaluations = 4 * world().size(), .attempts = 2};
+    options.journal = lost_job(concat("suspects_", times), options, times);
+    int with_others = 0;
+    const auto watching = [&](const Configuration& c, Trial& trial) {
+      if (trial.number() >= world().size()) return objective(c, trial);
+      for (const Stopwatch watch; watch.elapsed().count() < 0.02;) {  // in which others would begin
+        for (const LedgerEntry& each : read_ledger(options.journal, plane()).trials) {
+          const bool counts = times >= options.attempts || each.individual.trial < world().size();
+          if (each.individual.trial != trial.number() && each.is_in_flight() && counts) ++with_others;
+        }
+      }
+      return objective(c, trial);
+    };
+    Search search(world(), plane(), watching, options);
+    const SearchResult result = search.run();
+    EXPECT_EQ(with_others, 0) << "lost " << times << " times";
+    EXPECT_EQ(result.complete, options.evaluations) << "nobody is blamed for being in flight";
+  }
+}
+
+/// A worker that was asked to end, as all others are when one has ended by itself, did not end by its trial: there is one left that did.
+TW_TEST_ON(ResumeSearch, WhoWasAskedToEndIsNotBlamed, {.least = 2}) {
+  SearchOptions options{.evaluations = 4 * world().size(), .attempts = 1};
+  options.journal = lost_job("asked", options, 1);
+  const int guilty = world().size() - 1;
+  if (world().rank() != guilty) std::ofstream(options.journal / concat("0000", world().rank(), ".0-of-1.ended"));
+  world().barrier();
+  Search search(world(), plane(), objective, options);
+  const SearchResult result = search.run();
+  EXPECT_EQ(result.complete, options.evaluations - 1);
+  EXPECT_EQ(result.failed, 1);
+  const Ledger ledger = read_ledger(options.journal, plane());
+  for (const LedgerEntry& each : ledger.trials) EXPECT_EQ(each.losses, each.message.empty() ? 0 : 1) << each.individual.trial;
+  EXPECT_EQ(std::ranges::count(ledger.trials, "its process was lost 1 times", &LedgerEntry::message), 1);
+  for (const auto& entry : std::filesystem::directory_iterator(options.journal)) EXPECT_NE(entry.path().extension(), ".ended");
+}
+
+/// The job ends between an individual's departure and its arrival: it counts at home again, and everyone goes on from there by doing the same again.
+TW_TEST_ON(ResumeSearch, WhoWasOnTheWayToAnotherIslandComesHome, {.least = 2}) {
+  const auto folder = fresh_folder("on_the_way");
+  // The last island sends nobody on, so that nothing else depends on what is cut.
+  const auto islands = static_cast<size_t>(world().size());
+  SearchOptions options{.islands = world().size(), .evaluations = 10 * world().size(), .journal = folder, .migration = {.probability = 1}};
+  options.migration.topology.resize(islands);
+  options.migration.topology.back().resize(islands, 0);
+  Search(world(), plane(), objective, options).run();
+  if (world().rank() == 0) {  // what the last worker did from its last adoption on is lost
+    const auto path = read_journal(folder).back().path;
+    const auto adoptions = [&] { return std::ranges::count(read_journal(folder).back().records, Record::Kind::adoption, &Record::kind); };
+    EXPECT_GT(adoptions(), 0);
+    for (const auto before = adoptions(); before > 0 && adoptions() == before;) {
+      std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+    }
+    EXPECT_FALSE(left_and_not_arrived(read_journal(folder), {0, 1, 2}).empty());
+  }
+  world().barrier();
+  for (int run = 0; run < 2; ++run) {  // the second one replays the first
+    Search search(world(), plane(), objective, options);
+    EXPECT_EQ(search.run().complete, options.evaluations);
+    auto active = static_cast<int64_t>(search.population().active());
+    mpi::allreduce(world(), {&active, 1, ElementType::int64}, ReduceOp::sum);
+    EXPECT_EQ(active, options.evaluations) << "each on one island";
+    EXPECT_EQ(read_ledger(folder, plane()).epochs, 1);
+    options.evaluations += 5 * world().size();
+  }
 }
 
 /// A trial that was in flight is repeated by the worker that had begun it, however few evaluations are left, and none is begun in its place.

@@ -9,6 +9,13 @@
 
 namespace tw::search {
 
+/// Whether a trial may have been why the process that it ran in was lost.
+enum class Blame : uint8_t {
+  none,    ///< a signal had asked the process to end, or it was another one that ended by itself
+  shared,  ///< as may others that ran at the time
+  sole,    ///< no other trial that ran may have been
+};
+
 /// What a worker wrote, in its order.
 struct Record {
   enum class Kind : uint8_t {
@@ -21,6 +28,7 @@ struct Record {
     pause,      ///< of the trial that was running
     resume,     ///< of a paused trial
     copy,       ///< a paused trial goes on from where another one is, with values of its own: trial, step, values, original
+    loss,       ///< of the process in which the trial ran: trial, blame. Written when the search goes on
   };
   Kind kind = Kind::start;
   double time = 0;  ///< seconds since the Unix epoch
@@ -30,6 +38,7 @@ struct Record {
   int64_t step = 0;
   double value = 0;
   int64_t original = -1;
+  Blame blame = Blame::none;
   std::string message = {};
 };
 
@@ -78,6 +87,7 @@ class JournalWriter {
   /// @param from island
   void adopt(const Individual& individual, int32_t from);
   void copy(const Individual& individual, int64_t step, int64_t original);
+  void lose(int64_t trial, Blame blame);
   /// @throws FileError, such as for a full disk; what has not been written then may be written by another call
   void write();
 

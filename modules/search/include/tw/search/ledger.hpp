@@ -29,8 +29,10 @@ struct Pause {
 struct LedgerEntry {
   Individual individual = {};  ///< `running`: it has not ended, or its process was lost. Its values are those at the end, or else at the beginning
   int attempts = 0;            ///< how often it began; all that follows is of the last time
-  int losses = 0;              ///< how often its process was lost while it ran, rather than paused
+  int losses = 0;              ///< how often it may have been why its process was lost
+  Blame blame = Blame::none;   ///< for the last of them, and for any loss since
   bool paused = false;
+  bool lost = false;  ///< so was its process, and it has not begun again
   int epoch = 0;
   int worker = 0;                                            ///< that evaluated it
   double begin = 0;                                          ///< seconds since the Unix epoch
@@ -42,6 +44,8 @@ struct LedgerEntry {
   std::string message = {};                                  ///< why it failed, or is infeasible
 
   bool has_ended() const noexcept { return individual.state != TrialState::running; }
+  /// It runs, or did when the job ended.
+  bool is_in_flight() const noexcept { return !has_ended() && !paused && !lost; }
 };
 
 /// An individual that another island took in.
