@@ -17,6 +17,15 @@ namespace {
 
 constexpr double failed_loss = std::numeric_limits<double>::infinity();
 constexpr size_t numbers_of_an_order = 3;
+constexpr size_t most_of_a_message = 4096;  // bytes: it is kept in journals and shown in reports
+
+/// Its beginning, and how much more there was.
+std::string beginning_of(const std::string& message) {
+  if (message.size() <= most_of_a_message) return message;
+  size_t end = most_of_a_message;
+  while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0) == 0x80) --end;  // no part of a character in UTF-8
+  return concat(message.substr(0, end), " ... and ", message.size() - end, " bytes more");
+}
 
 }  // namespace
 
@@ -169,7 +178,7 @@ Evaluation Evaluator::run(int64_t trial, const std::vector<double>& values, int6
   });
   if (!failures.empty()) {
     evaluation.state = TrialState::failed;
-    evaluation.message = message_of(failures);
+    evaluation.message = beginning_of(message_of(failures));
     renew_trial();
   }
   evaluation.seconds = watch.elapsed().count();

@@ -89,6 +89,22 @@ TEST(Search, FailuresAreTrialsToo) {
   }
 }
 
+/// Not a megabyte of what a program printed; and no character is cut in two.
+TEST(Search, LongMessagesAreShortened) {
+  std::string message = "it began so";
+  while (message.size() < (1 << 20)) message += "\u00e9";
+  Search search(world(), plane(), [&](const Configuration&, Trial&) -> Outcome { throw std::runtime_error(message); },
+                {.evaluations = world().size()});
+  const std::string told = search.run().first_failure;
+  EXPECT_NE(told.find("it began so\u00e9"), std::string::npos) << told;
+  EXPECT_LT(told.size(), 5000U);
+  const size_t end = told.find(" ... and ");
+  ASSERT_NE(end, std::string::npos);
+  const size_t kept = end - told.find("it began so");
+  EXPECT_EQ(told.substr(end), concat(" ... and ", message.size() - kept, " bytes more"));
+  EXPECT_EQ(kept % 2, 1U) << "11 bytes, and two for each further character";
+}
+
 TEST(Search, WhatIsInfeasibleIsNotEvaluated) {
   Space space{integer("a", 0, 9), integer("b", 0, 9)};
   space.require("a above b", [](const Configuration& c) { return c.integer("a") > c.integer("b"); });
