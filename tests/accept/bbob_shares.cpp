@@ -2,25 +2,15 @@
 // The share of targets that a propagator reaches on the black-box optimisation benchmark: of 24 functions, three instances each, and 11 targets from
 // 1e2 to 1e-8 above the minimum. Medians of seeds.
 // Run: accept_bbob PROPAGATOR EVALUATIONS_BY_DIMENSION [SEEDS] [IN_FLIGHT] [DIMENSIONS ...] [--functions]
-#include "bbob.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <deque>
-#include <memory>
 #include <string>
-#include <tw/evolution/automatic.hpp>
-#include <tw/evolution/breeding.hpp>
-#include <tw/evolution/cma_es.hpp>
-#include <tw/evolution/gaussian_process.hpp>
-#include <tw/evolution/l_shade.hpp>
-#include <tw/evolution/nelder_mead.hpp>
-#include <tw/evolution/population.hpp>
-#include <tw/evolution/quadratic_trust_region.hpp>
-#include <tw/evolution/tpe.hpp>
 #include <vector>
+
+#include "bbob.hpp"
+#include "propagators.hpp"
 
 namespace {
 
@@ -30,40 +20,15 @@ constexpr int functions = 24;
 constexpr int instances = 3;
 constexpr int targets = 11;
 
-std::unique_ptr<Propagator> make(const std::string& name, const Space& space, int64_t evaluations, uint64_t seed) {
-  if (name == "cma_es") return std::make_unique<CmaEs>(space, CmaOptions{}, seed);
-  if (name == "nelder_mead") return std::make_unique<NelderMead>(space, NelderMeadOptions{}, seed);
-  if (name == "gaussian_process") return std::make_unique<GaussianProcess>(space, GaussianProcessOptions{}, seed);
-  if (name == "l_shade") return std::make_unique<LShade>(space, LShadeOptions{.evaluations = evaluations});
-  if (name == "tpe") return std::make_unique<Tpe>(space);
-  if (name == "trust_region") return std::make_unique<QuadraticTrustRegion>(space, QuadraticTrustRegionOptions{}, seed);
-  if (name == "random") return std::make_unique<Breeder>(space, uniform_child());
-  if (name == "genetic") return std::make_unique<Breeder>(space, genetic_within(evaluations));
-  return automatic(space, evaluations, seed, 0, 1);
-}
-
 /// The best that `in_flight` trials at a time come to, above the minimum.
 double precision(const std::string& name, const tw::testing::BbobFunction& function, size_t dimensions, int64_t evaluations, size_t in_flight,
                  uint64_t seed) {
   std::vector<Parameter> parameters;
   for (size_t d = 0; d < dimensions; ++d) parameters.push_back(real("x" + std::to_string(d), -5, 5));
   const Space space(parameters);
-  const auto propagator = make(name, space, evaluations, seed);
-  Population population;
-  std::deque<Individual> running;
-  for (int64_t trial = 0; trial < evaluations || !running.empty(); ++trial) {
-    if (trial < evaluations) {
-      tw::CounterRng random(seed, static_cast<uint64_t>(trial));
-      Proposal proposal = propagator->ask(population, random);
-      const double loss = function.value(proposal.values);
-      running.push_back({.trial = trial, .values = std::move(proposal.values), .loss = loss, .state = TrialState::complete, .tag = proposal.tag});
-      if (running.size() < in_flight && trial + 1 < evaluations) continue;
-    }
-    population.add(running.front());
-    propagator->tell(running.front());
-    running.pop_front();
-  }
-  return population.best()->loss - function.minimum;
+  const auto propagator = tw::testing::propagator_named(name, space, evaluations, seed);
+  const auto loss = [&](const std::vector<double>& x, int64_t) { return function.value(x); };
+  return tw::testing::searched(*propagator, loss, {evaluations, in_flight, seed}).best()->loss - function.minimum;
 }
 
 int reached(double precision) {

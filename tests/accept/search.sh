@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# search.sh BUILD: medians over seeds, against published ones, against random search's and Optuna's on tables of trainings, and against what constant
+# search.sh BUILD: medians over seeds, against published ones, against random search's under noise, against random search's and Optuna's on tables of trainings, and against what constant
 # learning rates come to; a search that is killed 30 times; journals of every propagator cut at 200 places; steps to as good a LeNet as random search
 # finds; the search of LeNets on 4 ranks, which must improve on the default.
 set -euo pipefail
@@ -7,6 +7,7 @@ cd "$(dirname "$0")/../.."
 . tests/accept/expect.bash
 build=$1
 "$build/bin/accept_functions" 10 || failed=1
+"$build/bin/accept_noise" 101 || failed=1
 "$build/bin/accept_tables" tests/accept/tables || failed=1
 "$build/mpirun" -n 2 "$build/bin/accept_population" 9 200 || failed=1
 tests/faults/kill_search.sh "$build" "$build/tmp/accept_kill_search" 30 || failed=1

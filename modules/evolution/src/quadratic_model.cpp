@@ -12,8 +12,8 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
 constexpr double tiny = 1e-300;
-constexpr double in_a_plane = 1e-9;      // of points: keeps g in it
-constexpr double regularisation = 1e-7;  // of squares of coefficients of H, beside squares of residuals of losses scaled to deviation 1
+constexpr double in_a_plane = 1e-9;            // of points: keeps g in it
+constexpr double least_regularisation = 1e-7;  // of squares of coefficients of H, beside squares of residuals of losses scaled to deviation 1
 
 /// Products s_i s_j, i <= j, with s_i^2 / 2, so that coefficients are elements of H; off the diagonal times sqrt(2), for |H| to be theirs.
 VectorXd products(const VectorXd& s) {
@@ -38,12 +38,13 @@ MatrixXd symmetric(const VectorXd& coefficients, Index n) {
 
 }  // namespace
 
-QuadraticModel QuadraticModel::fitted(const MatrixXd& points, const VectorXd& losses, const VectorXd& weights) {
+QuadraticModel QuadraticModel::fitted(const MatrixXd& points, const VectorXd& losses, const VectorXd& weights, double noise) {
   const Index n = points.rows();
   const Index m = points.cols();
   const Index squares = coefficients(n) - n - 1;
   const double offset = losses.minCoeff();
   const double scale = std::max((losses.array() - offset).maxCoeff(), tiny);
+  const double regularisation = std::max(least_regularisation, std::pow(2 * noise / scale, 2));
   const VectorXd scaled = (losses.array() - offset) / scale;
   if (m >= n + 1 + squares) {
     MatrixXd rows = MatrixXd::Zero(m + squares, n + 1 + squares);

@@ -14,8 +14,9 @@ struct QuadraticModel {
 
   double at(const Eigen::VectorXd& s) const { return constant + gradient.dot(s) + 0.5 * s.dot(hessian * s); }
 
-  /// @param points by column. @param weights by point, of squares
-  static QuadraticModel fitted(const Eigen::MatrixXd& points, const Eigen::VectorXd& losses, const Eigen::VectorXd& weights);
+  /// @param points by column. @param weights by point, of squares. @param noise standard deviation of losses at a point of weight 1: H shrinks as
+  /// under normal priors whose deviation is half of what separates the losses
+  static QuadraticModel fitted(const Eigen::MatrixXd& points, const Eigen::VectorXd& losses, const Eigen::VectorXd& weights, double noise = 0);
   /// 1, s and the products of s: coefficients that such a model has.
   static Eigen::Index coefficients(Eigen::Index dimensions) { return (dimensions + 1) * (dimensions + 2) / 2; }
   /// Where the model is least within |s| <= 1. Ref: More & Sorensen 1983.

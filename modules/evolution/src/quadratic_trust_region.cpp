@@ -12,6 +12,7 @@
 
 #include "answers.hpp"
 #include "ellipsoid.hpp"
+#include "noise_watch.hpp"
 #include "quadratic_model.hpp"
 
 namespace tw::search {
@@ -23,11 +24,16 @@ using Eigen::VectorXd;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double least_expected = 1e-300;  // of what a model proposed
-constexpr Index most_points = 150;         // of a model
+constexpr Index most_points = 150;         // of a model; under noise twice as many
 constexpr double reach = 2;                // radii at which a point's weight is a half
 constexpr double too_near = 0.05;          // radii
 constexpr double largest_radius = 0.5;
-constexpr size_t many = 4;  // in flight
+constexpr size_t many = 4;           // in flight
+constexpr double twin = 1e-6;        // radii between a trial and the one that shows noise
+constexpr double apart = 0.2;        // radii between least points of models under noise
+constexpr double significant = 4;    // standard errors of a gain
+constexpr double well_inside = 0.7;  // radii
+constexpr double shrinks_by = 0.95;  // each time that the least point lies well inside, under noise
 
 VectorXd random_direction(Index dimensions, CounterRng& random) {
   VectorXd d(dimensions);
@@ -95,9 +101,15 @@ class QuadraticTrustRegion::Core {
     const Candidate candidate = own ? std::move(found->second) : Candidate{.position = as_vector(space_.encode(individual.values))};
     if (own) pending_.erase(found);
     const Point point{candidate.position, individual.counts() ? individual.loss : infinity};
-    adjust(candidate, point.loss);
-    if (point.loss < best_.loss) best_ = point;
-    if (std::isfinite(point.loss)) points_.push_back(point);
+    if (std::isfinite(point.loss)) worst_ = std::max(worst_, point.loss);
+    if (candidate.is_twin) {
+      compare(candidate, point.loss);
+    } else if (!noise_.found()) {
+      adjust(candidate, point.loss);
+      if (point.loss < best_.loss) best_ = point;
+    }
+    // A twin says nothing new, unless there is noise.
+    if (std::isfinite(point.loss) && (!candidate.is_twin || noise_.found())) points_.push_back(point);
     if (radius_ < options_.collapsed) begin(run_ + 1);
   }
 
@@ -112,10 +124,11 @@ class QuadraticTrustRegion::Core {
   struct Candidate {
     VectorXd position;
     Proposal proposal = {};
-    double expected = 0;  // gain on `base`, of what a model proposed; 0: of others
-    double base = 0;      // the best loss when it was proposed
-    double radius = 0;    // then
-    double step = 0;      // its length
+    double expected = 0;   // gain on `base`, of what a model proposed; 0: of others
+    double base = 0;       // the best loss when it was proposed
+    double radius = 0;     // then
+    double step = 0;       // its length
+    bool is_twin = false;  // of the best one, then
   };
   /// With y = shape (x - centre) / radius.
   struct Fit {
@@ -138,12 +151,24 @@ class QuadraticTrustRegion::Core {
     first_ = best_.position;
     pending_.clear();
     points_.clear();
+    worst_ = -infinity;
     asked_ = 0;
+  }
+
+  void compare(const Candidate& candidate, double loss) {
+    if (!std::isfinite(loss)) return;
+    noise_.compare(loss - candidate.base, worst_ - best_.loss);
+    if (noise_.found()) radius_ = std::max(radius_, options_.radius);  // it had shrunk for no reason
   }
 
   void adjust(const Candidate& candidate, double loss) {
     if (candidate.expected <= 0) return;
     const double ratio = (candidate.base - loss) / candidate.expected;
+    if (ratio >= 0.1) {
+      noise_.confirmed();
+    } else {
+      noise_.refuted(loss - candidate.base + candidate.expected);
+    }
     if (loss < best_.loss && ratio > 0.7) {
       radius_ = std::max(radius_, std::min(2 * candidate.step, largest_radius));
     } else if (!(ratio >= 0.1) && candidate.base == best_.loss) {
@@ -160,12 +185,18 @@ class QuadraticTrustRegion::Core {
       return along;
     }
     if (points_.size() < 2) return {.position = random_position(dimensions(), random)};
-    return least_of(fit(random), random);
+    if (noise_.asks_for_a_twin()) {
+      return {.position = reflected(best_.position + twin * radius_ * shape_.from(random_direction(dimensions(), random))),
+              .base = best_.loss,
+              .is_twin = true};
+    }
+    return noise_.found() ? below_noise(random) : least_of(fit(others() > 0 ? &random : nullptr), random);
   }
 
-  Fit fit(CounterRng& random) const {
+  /// @param random of random weights; null: none
+  Fit fit(CounterRng* random) const {
     const Index coefficients = QuadraticModel::coefficients(dimensions());
-    const Index wanted = std::min(others() > many ? 3 * coefficients : 3 * coefficients / 2, most_points);
+    const Index wanted = noise_.found() ? 2 * most_points : std::min(others() > many ? 3 * coefficients : 3 * coefficients / 2, most_points);
     Fit fit{.model = {}, .points = nearest(static_cast<size_t>(wanted))};
     MatrixXd y(dimensions(), static_cast<Index>(fit.points.size()));
     VectorXd losses(y.cols());
@@ -174,11 +205,38 @@ class QuadraticTrustRegion::Core {
       const Point& point = points_[fit.points[static_cast<size_t>(i)]];
       y.col(i) = shape_.to(point.position - best_.position) / radius_;
       losses[i] = point.loss;
-      weights[i] = 1 / (1 + std::pow(y.col(i).norm() / reach, 4));
-      if (others() > 0) weights[i] *= -std::log1p(-uniform(random));
+      weights[i] = weight_of(y.col(i));
+      if (random != nullptr) weights[i] *= -std::log1p(-uniform(*random));
     }
-    fit.model = QuadraticModel::fitted(y, losses, weights);
+    fit.model = QuadraticModel::fitted(y, losses, weights, deviation_);
     return fit;
+  }
+
+  static double weight_of(const VectorXd& y) { return 1 / (1 + std::pow(y.norm() / reach, 4)); }
+
+  /// The least point of a model by random weights. A trial's own loss decides on nothing: the centre is where the model is least.
+  Candidate below_noise(CounterRng& random) {
+    const Fit all = fit(nullptr);
+    const auto points = static_cast<double>(all.points.size());
+    const auto coefficients = static_cast<double>(QuadraticModel::coefficients(dimensions()));
+    double squares = 0;
+    double weights = 0;
+    Point centre{best_.position, infinity};
+    for (const size_t i : all.points) {
+      const VectorXd y = shape_.to(points_[i].position - best_.position) / radius_;
+      const double value = all.model.at(y);
+      squares += weight_of(y) * std::pow(points_[i].loss - value, 2);
+      weights += weight_of(y);
+      if (y.norm() <= 1 && value < centre.loss) centre = {points_[i].position, value};
+    }
+    deviation_ = std::sqrt(squares / weights * points / std::max(points - coefficients, points / 5));
+    const VectorXd least = all.model.minimizer();
+    const double error = deviation_ * std::sqrt(static_cast<double>(dimensions()) / points);  // of the slope, over a radius
+    if (all.model.constant - all.model.at(least) > significant * error && least.norm() < well_inside) radius_ *= shrinks_by;
+    best_ = centre;
+    const VectorXd step = fit(&random).model.minimizer() + apart * random_direction(dimensions(), random);
+    const VectorXd position = clipped(best_.position + radius_ * shape_.from(step));
+    return {.position = position.allFinite() ? position : random_position(dimensions(), random)};
   }
 
   std::vector<size_t> nearest(size_t count) const {
@@ -250,7 +308,10 @@ class QuadraticTrustRegion::Core {
   Point best_;                 // of this run
   std::vector<Point> points_;  // likewise, of those with finite losses
   std::map<int32_t, Candidate> pending_;
+  double worst_ = -infinity;  // loss of this run
   int32_t asked_ = 0;
+  NoiseWatch noise_;
+  double deviation_ = 0;                   // of noise
   std::unordered_set<std::string> tried_;  // in all runs
 };
 

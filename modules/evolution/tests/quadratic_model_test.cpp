@@ -51,6 +51,19 @@ TEST(QuadraticModel, WeighsSquaresOfResiduals) {
   EXPECT_NEAR(QuadraticModel::fitted(points, losses, weights).constant, 1.1, 1e-4);
 }
 
+// Losses from 0 to 1 with noise of deviation 1/2 have priors of the same deviation: minimise sum r^2 + |H|^2. With H = h I, from 0 at the middle and
+// 1 around it: 3 c + h = 2 and c + 3 h / 2 = 1 on a line, 5 c + 2 h = 4 and the same in a plane, where points are fewer than coefficients.
+TEST(QuadraticModel, BendsLessUnderNoise) {
+  const MatrixXd line = (MatrixXd(1, 3) << -1, 0, 1).finished();
+  const QuadraticModel on_a_line = QuadraticModel::fitted(line, Eigen::Vector3d(1, 0, 1), VectorXd::Ones(3), 0.5);
+  EXPECT_NEAR(on_a_line.constant, 4.0 / 7, 1e-9);
+  EXPECT_NEAR(on_a_line.hessian(0, 0), 2.0 / 7, 1e-9);
+  const MatrixXd plane = (MatrixXd(2, 5) << -1, 1, 0, 0, 0, 0, 0, 0, -1, 1).finished();
+  const QuadraticModel in_a_plane = QuadraticModel::fitted(plane, (VectorXd(5) << 1, 1, 0, 1, 1).finished(), VectorXd::Ones(5), 0.5);
+  EXPECT_NEAR(in_a_plane.constant, 8.0 / 11, 1e-9);
+  EXPECT_LE((in_a_plane.hessian - 2.0 / 11 * MatrixXd::Identity(2, 2)).norm(), 1e-9);
+}
+
 TEST(QuadraticModel, IsFiniteWherePointsLieOnALine) {
   MatrixXd points = MatrixXd::Zero(2, 12);
   for (Index i = 0; i < 12; ++i) points(0, i) = static_cast<double>(i) / 12;
