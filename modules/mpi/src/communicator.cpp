@@ -77,6 +77,10 @@ std::vector<std::shared_ptr<void>> attachments_above(const Communicator& comm) {
 }
 void while_at_rest(const Communicator& comm, const std::function<void()>& change) { comm.state()->runtime->engine().while_at_rest(change); }
 
+void set_occasion(const Communicator& comm, const std::string& occasion) {
+  while_at_rest(comm, [&] { comm.state()->occasion = occasion; });
+}
+
 // What was called before there was a board is written now.
 void set_board(const Communicator& comm, std::shared_ptr<Board> board) {
   CommunicatorState& state = *comm.state();

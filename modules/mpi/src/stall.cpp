@@ -51,6 +51,14 @@ std::string describe_other(const Operation& operation, int rank, std::chrono::mi
   return concat("rank ", rank, " is late: last seen ", ago, where, " call ", seen->calls, ", ", seen->call.describe());
 }
 
+// What the ranks are doing, as the nearest communicator knows of those that this one was made from; empty if none does.
+std::string occasion_of(const CommunicatorState& comm) {
+  for (const CommunicatorState* state = &comm; state != nullptr; state = state->parent.get()) {
+    if (!state->occasion.empty()) return state->occasion;
+  }
+  return "";
+}
+
 // One of the ranks that wait is enough to report what all of them see: the lowest.
 bool reports(const Operation& operation, std::chrono::milliseconds waited) {
   if (operation.number == 0) return true;
@@ -68,6 +76,7 @@ std::string explain_wait(const Operation& operation, std::chrono::milliseconds w
   std::string text = concat("rank ", comm.rank, " of '", comm.name, "' has waited ", seconds(waited), " in ");
   if (operation.number > 0) text += concat("call ", operation.number, ", ");
   text += operation.call.describe();
+  if (const std::string occasion = occasion_of(comm); !occasion.empty()) text += "\n  in " + occasion;
   for (int rank = 0; rank < comm.size; ++rank) {
     const bool concerned = operation.number > 0 || operation.call.peer == rank;
     const std::string line = rank == comm.rank || !concerned ? "" : describe_other(operation, rank, waited);

@@ -5,11 +5,14 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <span>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/evolution/stopping.hpp>
 #include <tw/mpi/collectives.hpp>
+#include <tw/mpi/library.hpp>
 #include <tw/mpi/releasing_others.hpp>
 
 namespace tw::search {
@@ -27,6 +30,22 @@ std::string beginning_of(const std::string& message) {
   return concat(message.substr(0, end), " ... and ", message.size() - end, " bytes more");
 }
 
+/// Others may compute for long before they come: no stall, so each wait is a short one.
+void wait_patiently(Work work) {
+  while (!work.wait_for(std::chrono::milliseconds(100))) {
+  }
+}
+
+/// From the first rank.
+void broadcast_patiently(const Communicator& comm, std::span<std::byte> message) {
+  const auto kept =
+      std::make_shared<std::vector<std::byte>>(message.begin(), message.end());  // where a revocation ends the wait, longer than `message`
+  const auto bytes = static_cast<int64_t>(kept->size());
+  wait_patiently(mpi::start(comm, {.collective = Collective::broadcast, .peer = 0, .count = bytes},
+                            mpi::broadcast_transfer(comm, {kept->data(), bytes, ElementType::uint8}, Rank(0)), [kept] {}));
+  std::ranges::copy(*kept, message.begin());
+}
+
 }  // namespace
 
 /// One call of the objective, on one rank.
@@ -39,9 +58,9 @@ class Evaluator::Running : public Trial::Host {
     if (verdict_ != Verdict::go_on) return false;
     TW_EXPECTS(!last_ || step > last_->step, "the steps of a trial's reports ascend: got ", step, " after ", last_->step);
     last_ = {trial_, step, value};
-    const Communicator& comm = *evaluator_.trial_;
+    const Communicator& comm = *evaluator_.verdicts_;
     if (comm.rank() == 0) watched([&] { verdict_ = listener_.report(step, value); });
-    if (comm.size() > 1) mpi::broadcast(comm, {&verdict_, 1, ElementType::uint8}, Rank(0));
+    if (comm.size() > 1) broadcast_patiently(comm, std::as_writable_bytes(std::span(&verdict_, 1)));
     if (verdict_ == Verdict::pause) capture();
     return verdict_ == Verdict::go_on;
   }
@@ -91,7 +110,7 @@ class Evaluator::Running : public Trial::Host {
 };
 
 Evaluator::Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed)
-    : worker_(worker.dup()), trial_(worker_.dup()), space_(space), objective_(objective), seed_(seed) {}
+    : worker_(worker.dup()), trial_(worker_.dup()), verdicts_(trial_->dup()), space_(space), objective_(objective), seed_(seed) {}
 
 void Evaluator::connect(const Communicator& all, const Layout& layout) {
   layout_ = &layout;
@@ -99,27 +118,18 @@ void Evaluator::connect(const Communicator& all, const Layout& layout) {
   must_attach_ = true;
 }
 
-/// Others may evaluate for long before they say what is next: no stall, so each wait is a short one.
-void Evaluator::broadcast_patiently(void* data, int64_t bytes) {
-  const mpi::Buffer buffer{data, bytes, ElementType::uint8};
-  Work work =
-      mpi::start(worker_, {.collective = Collective::broadcast, .peer = 0, .count = bytes}, mpi::broadcast_transfer(worker_, buffer, Rank(0)));
-  while (!work.wait_for(std::chrono::seconds(1))) {
-  }
-}
-
 void Evaluator::give(const Order& order, const std::vector<double>& values) {
   if (worker_.size() == 1) return;
   std::vector<double> numbers{std::bit_cast<double>(order.kind), std::bit_cast<double>(order.trial), std::bit_cast<double>(order.other)};
   numbers.insert(numbers.end(), values.begin(), values.end());
   numbers.resize(numbers_of_an_order + space_.size());
-  broadcast_patiently(numbers.data(), static_cast<int64_t>(numbers.size() * sizeof(double)));
+  broadcast_patiently(worker_, std::as_writable_bytes(std::span(numbers)));
 }
 
 void Evaluator::serve() {
   std::vector<double> numbers(numbers_of_an_order + space_.size());
   while (true) {
-    broadcast_patiently(numbers.data(), static_cast<int64_t>(numbers.size() * sizeof(double)));
+    broadcast_patiently(worker_, std::as_writable_bytes(std::span(numbers)));
     const Order order{
         .kind = std::bit_cast<Kind>(numbers[0]), .trial = std::bit_cast<int64_t>(numbers[1]), .other = std::bit_cast<int64_t>(numbers[2])};
     if (order.kind == Kind::dismiss) return;
@@ -171,10 +181,10 @@ Evaluation Evaluator::run(int64_t trial, const std::vector<double>& values, int6
   Evaluation evaluation;
   Running running(*this, trial, step, listener);
   Trial asked(*trial_, trial, seed_, running);
-  const auto evaluate = [&] { evaluation.loss = objective_(Configuration(space_, values), asked).loss; };
+  const Configuration configuration(space_, values);
+  const std::exception_ptr thrown = together(configuration, asked, evaluation.loss);
   const std::vector<RankFailure> failures = failures_on_all_ranks(worker_, [&] {
-    if (worker_.size() == 1) return evaluate();
-    releasing_others(*trial_, evaluate);  // the worker's ranks meet where nothing is revoked
+    if (thrown) std::rethrow_exception(thrown);
   });
   if (!failures.empty()) {
     evaluation.state = TrialState::failed;
@@ -199,6 +209,25 @@ Evaluation Evaluator::run(int64_t trial, const std::vector<double>& values, int6
   return evaluation;
 }
 
+/// Calls the objective, and returns what it throws, when all ranks of the worker are done with it.
+std::exception_ptr Evaluator::together(const Configuration& configuration, Trial& trial, double& loss) const {
+  const auto evaluate = [&] { loss = objective_(configuration, trial).loss; };
+  std::exception_ptr thrown;
+  try {
+    if (worker_.size() == 1) {
+      evaluate();
+    } else {
+      mpi::set_occasion(*trial_, concat("trial ", trial.number(), ": ", configuration.describe()));
+      releasing_others(*trial_, evaluate);
+    }
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  // Where nothing is revoked.
+  if (worker_.size() > 1) wait_patiently(mpi::start(worker_, {.collective = Collective::barrier}, mpi::barrier_transfer(worker_)));
+  return thrown;
+}
+
 /// What this rank knows of why a trial failed, or else the first one that knows.
 std::string Evaluator::message_of(const std::vector<RankFailure>& failures) const {
   const auto knows = [](const RankFailure& failure) { return failure.kind != RankFailure::Kind::consequence; };
@@ -215,6 +244,7 @@ void Evaluator::renew_trial() {
   std::vector<Rank> members;
   for (int rank = 0; rank < worker_.size(); ++rank) members.emplace_back(rank);
   trial_ = worker_.subset(members);
+  verdicts_ = trial_->dup();
 }
 
 }  // namespace tw::search

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -70,11 +71,12 @@ class Evaluator {
   Evaluation run(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener);
   std::string message_of(const std::vector<RankFailure>& failures) const;
   void renew_trial();
-  void broadcast_patiently(void* data, int64_t bytes);
+  std::exception_ptr together(const Configuration& configuration, Trial& trial, double& loss) const;
 
-  Communicator worker_;                // never revoked by an objective
-  std::optional<Communicator> trial_;  // what objectives get
-  const Layout* layout_ = nullptr;     // of those that it is connected with
+  Communicator worker_;                   // never revoked by an objective
+  std::optional<Communicator> trial_;     // what objectives get
+  std::optional<Communicator> verdicts_;  // of the same ranks, and revoked with it: which trials go on
+  const Layout* layout_ = nullptr;        // of those that it is connected with
   const Space& space_;
   const Objective& objective_;
   uint64_t seed_;

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <string>
 #include <tw/mpi/communicator.hpp>
 #include <vector>
 
@@ -35,6 +36,9 @@ class Deferred {
 
 /// Runs `change` while no operation of `comm` is advanced: for what transfers read, which a thread may drive.
 void while_at_rest(const Communicator& comm, const std::function<void()>& change);
+/// Says what its ranks are doing, such as "trial 7": part of the watchdog's words on waits on `comm` and on those made from it. Empty: nothing is
+/// said. Local.
+void set_occasion(const Communicator& comm, const std::string& occasion);
 /// Where the engine writes down what this rank was called to do, for the others' watchdogs. Called while no operation is advanced, or by one.
 void set_board(const Communicator& comm, std::shared_ptr<Board> board);
 
