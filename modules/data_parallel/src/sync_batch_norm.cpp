@@ -7,6 +7,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
@@ -97,9 +98,11 @@ struct Normalise : torch::autograd::Function<Normalise> {
     Variable of_weight = at::zeros_like(mean);
     Variable of_bias = at::zeros_like(mean);
     if (input.numel() > 0) {
-      const Variable none = at::empty({0}, mean.options());  // CUDA takes nothing less
+      // CUDA takes no undefined tensors, neither here nor for the weight where its gradient is asked for.
+      const Variable none = at::empty({0}, mean.options());
+      const Variable factors = weight.defined() ? weight : at::ones_like(mean);
       std::tie(of_input, of_weight, of_bias) =
-          at::native_batch_norm_backward(gradients[0], input, weight, mean, variance, none, none, false, setting->eps, {true, true, true});
+          at::native_batch_norm_backward(gradients[0], input, factors, mean, variance, none, none, false, setting->eps, {true, true, true});
     }
     if (context->needs_input_grad(0)) subtract_what_statistics_carry(of_input, of_weight, of_bias, saved, *setting);
     const bool affine = weight.defined();

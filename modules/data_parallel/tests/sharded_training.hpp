@@ -40,6 +40,7 @@ auto making(const Make& make) {
     torch::manual_seed(5);
     auto module = make();
     module->to(torch::kDouble);
+    place_module(module);
     return module.ptr();
   };
 }
@@ -67,7 +68,7 @@ inline Kind plain() { return kind_of("layers", &layers); }
 
 inline at::Tensor samples_of(int64_t step) {
   torch::manual_seed(static_cast<uint64_t>(1000 + step));
-  return torch::randn({4 * each, 8}, torch::kDouble);
+  return place(torch::randn({4 * each, 8}, torch::kDouble));
 }
 inline at::Tensor samples_of(int64_t step, int rank) { return samples_of(step).narrow(0, rank * each, each); }
 inline at::Tensor all_samples(int64_t step) { return samples_of(step).narrow(0, 0, world().size() * each); }
@@ -113,7 +114,8 @@ inline std::vector<FullyShardedOptions> modes() {
     for (const int ahead : {0, 2}) all.push_back({.reduction = Reduction::mean, .unit_bytes = unit_bytes, .gather_ahead = ahead});
   }
   all.push_back({.reduction = Reduction::mean, .unit_bytes = 1, .keep_bytes = 700});
-  if (find_topology(world()).nodes == 1) all.push_back({.reduction = Reduction::mean, .unit_bytes = 700, .one_copy_per_node = true});
+  if (device().is_cpu() && find_topology(world()).nodes == 1)
+    all.push_back({.reduction = Reduction::mean, .unit_bytes = 700, .one_copy_per_node = true});
   return all;
 }
 
