@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chart.hpp"
 
+#include "shortened.hpp"
+
 namespace tw::search {
 namespace {
 
@@ -13,25 +15,17 @@ constexpr struct {
 constexpr size_t longest_label = 12;
 constexpr const char* grid_colour = "#e4e4e4";
 
-// In UTF-8, of which no character is parted.
-std::string shortened(const std::string& label) {
-  if (label.size() <= longest_label) return label;
-  size_t end = longest_label - 1;
-  while (end > 0 && (static_cast<unsigned char>(label[end]) & 0xC0U) == 0x80U) --end;
-  return label.substr(0, end) + "…";
-}
-
 }  // namespace
 
 Chart::Chart(Size size, const Side& below, const Side& left)
     : size_(size), svg_(margin.left + size.width + margin.right, margin.top + size.height + margin.bottom) {
   for (const Tick& tick : below.ticks) {
     svg_.line({x_of(tick.place), y_of(0)}, {x_of(tick.place), y_of(1)}, grid_colour);
-    svg_.text({x_of(tick.place), y_of(0) + 16}, "middle", shortened(tick.label));
+    svg_.text({x_of(tick.place), y_of(0) + 16}, "middle", shortened(tick.label, longest_label));
   }
   for (const Tick& tick : left.ticks) {
     svg_.line({x_of(0), y_of(tick.place)}, {x_of(1), y_of(tick.place)}, grid_colour);
-    svg_.text({x_of(0) - 6, y_of(tick.place) + 4}, "end", shortened(tick.label));
+    svg_.text({x_of(0) - 6, y_of(tick.place) + 4}, "end", shortened(tick.label, longest_label));
   }
   svg_.text({x_of(0.5), y_of(0) + 36}, "middle", below.label);
   const report::Point middle{12, y_of(0.5)};

@@ -8,9 +8,12 @@
 
 #include "finite_text.hpp"
 #include "report_sections.hpp"
+#include "shortened.hpp"
 
 namespace tw::search {
 namespace {
+
+constexpr size_t longest_configuration = 160;  // in thousands of tips; the list of trials has all of it
 
 constexpr const char* page_begin = R"(<!DOCTYPE html>
 <html lang="en">
@@ -61,7 +64,8 @@ double Findings::loss_at(double share) const {
 std::string tip_of(const LedgerEntry& entry, const Space& space) {
   const Individual& individual = entry.individual;
   const std::string loss = individual.counts() ? ", loss " + brief_text(individual.loss) : "";
-  return concat("trial ", individual.trial, ", ", state_text(individual.state), loss, ": ", Configuration(space, individual.values).describe());
+  return concat("trial ", individual.trial, ", ", state_text(individual.state), loss, ": ",
+                shortened(Configuration(space, individual.values).describe(), longest_configuration));
 }
 
 std::string state_text(TrialState state) { return state == TrialState::running ? "not ended" : name_of(state); }

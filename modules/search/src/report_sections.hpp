@@ -54,7 +54,7 @@ std::string trials_section(const Findings& findings);
 const char* trials_script();
 std::string failures_section(const Findings& findings);
 
-/// "trial 7, complete, loss 0.25: lr=0.01 layers=4"
+/// "trial 7, complete, loss 0.25: lr=0.01 layers=4"; a long configuration is cut.
 std::string tip_of(const LedgerEntry& entry, const Space& space);
 /// "complete"; of what has not ended, "not ended".
 std::string state_text(TrialState state);

@@ -173,6 +173,20 @@ TEST(HtmlReport, SaysWhatItLeavesOut) {
   EXPECT_LT(html.size(), 4'000'000U);
 }
 
+/// However many parameters there are: 60 of each trial's are some 1,000 bytes, and about 9,000 marks have tips.
+TEST(HtmlReport, StaysSmallWithManyParameters) {
+  std::vector<Parameter> parameters;
+  for (int i = 0; i < 60; ++i) parameters.push_back(real("parameter " + std::to_string(i), 0, 1));
+  const Space space(parameters);
+  Ledger ledger = long_ledger(6000, [](const auto& x) { return x[0] + x[1] * x[1]; }, parameters.size());
+  for (LedgerEntry& entry : ledger.trials) {
+    for (int64_t step = 1; step <= 10; ++step) entry.reports.push_back({entry.individual.trial, step, entry.individual.loss});
+  }
+  const std::string html = html_report(ledger, space);
+  expect_sound_page(html);
+  EXPECT_LT(html.size(), 7'000'000U);
+}
+
 TEST(HtmlReport, ManyIslandsAndWorkers) {
   Ledger ledger = long_ledger(400, [](const auto& x) { return x[0] - 0.5; }, 3);
   ledger.islands = 30;
