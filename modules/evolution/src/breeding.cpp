@@ -151,6 +151,33 @@ Step normal_mutation(double sigma, size_t n) {
   return [sigma, n](Brood& brood) { change_genes(brood, n, [&](size_t gene) { move_gene(brood, gene, sigma); }); };
 }
 
+Step multiscale_mutation(double largest, double decades) {
+  TW_EXPECTS(largest > 0 && std::isfinite(largest), "a deviation is positive, got ", largest);
+  TW_EXPECTS(decades >= 0 && std::isfinite(decades), "scales span no less than 0 decades, got ", decades);
+  return [largest, decades](Brood& brood) {
+    const size_t genes = child_of(brood).size();
+    const double sigma = largest * std::pow(10, -decades * uniform(brood.random));
+    const size_t sure = index_below(brood.random, genes);
+    for (size_t gene = 0; gene < genes; ++gene) {
+      if (gene == sure || index_below(brood.random, genes) == 0) move_gene(brood, gene, sigma);
+    }
+  };
+}
+
+Step differential_mutation() {
+  return [](Brood& brood) {
+    if (brood.parents.size() < 4) return;
+    std::vector<double>& child = child_of(brood);
+    const double factor = uniform(brood.random);
+    for (size_t gene = 0; gene < child.size(); ++gene) {
+      if (brood.space.parameters()[gene].kind == Parameter::Kind::categorical) continue;
+      const auto position = [&](double value) { return brood.space.to_unit(gene, value); };
+      const double to = position(child[gene]) + factor * (position(brood.parents[2]->values[gene]) - position(brood.parents[3]->values[gene]));
+      if (!std::isnan(to)) child[gene] = brood.space.from_unit(gene, reflected(to));
+    }
+  };
+}
+
 Step in_turn(std::vector<Step> steps) {
   return [steps = std::move(steps)](Brood& brood) {
     for (const Step& step : steps) step(brood);
@@ -170,10 +197,11 @@ Step with_population(size_t n, Step then, Step otherwise) {
 
 Step genetic(size_t n) {
   TW_EXPECTS(n >= 2, "two parents are selected from the best n, got ", n);
-  return with_population(n,
-                         in_turn({best(n), any(2), with_probability(0.7, uniform_crossover()), with_probability(0.4, point_mutation()),
-                                  normal_mutation(), with_probability(0.1, uniform_child())}),
-                         uniform_child());
+  return with_population(
+      n,
+      in_turn({best(n), any(4), with_probability(0.7, uniform_crossover()), with_probability(0.3, differential_mutation()),
+               with_probability(0.1, point_mutation()), with_probability(0.8, multiscale_mutation()), with_probability(0.02, uniform_child())}),
+      uniform_child());
 }
 
 Step genetic_within(int64_t evaluations) {

@@ -59,6 +59,7 @@ void NelderMead::restart() {
     positions[d + 1][d] += first[d] + side >= 0 && first[d] + side <= 1 ? side : -side;
   }
   simplex_.clear();
+  first_spread_ = 0;
   place(std::move(positions));
 }
 
@@ -85,7 +86,8 @@ void NelderMead::end_placing() {
 
 void NelderMead::begin_move() {
   std::ranges::stable_sort(simplex_, {}, &Point::loss);
-  if (has_collapsed()) {
+  if (first_spread_ == 0) first_spread_ = spread();
+  if (has_collapsed() || is_lost_in_noise()) {
     ++run_;
     restart();
     return;
@@ -205,12 +207,22 @@ void NelderMead::shrink() {
   place(std::move(positions));
 }
 
-bool NelderMead::has_collapsed() const {
+double NelderMead::spread() const { return simplex_.back().loss - simplex_.front().loss; }
+
+bool NelderMead::lies_within(double side) const {
   const auto near = [&](const Point& vertex) {
-    const auto close = [&](double a, double b) { return std::abs(a - b) <= options_.collapsed; };
+    const auto close = [&](double a, double b) { return std::abs(a - b) <= side; };
     return std::ranges::equal(vertex.position, simplex_.front().position, close);
   };
-  return simplex_.front().loss == simplex_.back().loss || std::ranges::all_of(simplex_, near);
+  return std::ranges::all_of(simplex_, near);
+}
+
+bool NelderMead::has_collapsed() const { return simplex_.front().loss == simplex_.back().loss || lies_within(options_.collapsed); }
+
+bool NelderMead::is_lost_in_noise() const {
+  constexpr double small = 0.1;  // of the first side
+  constexpr double alike = 0.3;  // of the first spread; where losses are smooth it is small with the simplex
+  return std::isfinite(spread()) && spread() > alike * first_spread_ && lies_within(small * options_.side);
 }
 
 }  // namespace tw::search

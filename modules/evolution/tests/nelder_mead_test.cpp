@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 #include <tw/base/error.hpp>
+#include <tw/evolution/draws.hpp>
 #include <tw/evolution/nelder_mead.hpp>
 
 #include "minimize.hpp"
@@ -302,6 +303,25 @@ TEST(NelderMead, RefusesWrongOptions) {
     EXPECT_THROW(NelderMead(space, wrong, 1), ContractError);
   }
   EXPECT_THROW(adaptive_nelder_mead(1), ContractError);
+}
+
+// What looks best in noise is luck: a simplex that goes on shrinking there learns nothing. Of smooth losses, however stretched, it goes on.
+TEST(NelderMead, BeginsAnewInNoiseAlone) {
+  const TestFunction valley = test_function("rosenbrock", 2);
+  const Space space = valley.space();
+  const auto runs_of = [&](const std::function<double(const std::vector<double>&)>& loss) {
+    NelderMead simplex(space, {}, 1);
+    for (uint64_t trial = 0; trial < 100; ++trial) {
+      CounterRng random(1, trial);
+      const Proposal proposal = simplex.ask(nobody, random);
+      simplex.tell(evaluated(proposal, loss(proposal.values)));
+    }
+    return simplex.restarts();
+  };
+  CounterRng noise(2);
+  EXPECT_GE(runs_of([&](const std::vector<double>&) { return uniform(noise); }), 2);
+  EXPECT_EQ(runs_of([&](const std::vector<double>& x) { return valley.value(x); }), 0);
+  EXPECT_EQ(runs_of([&](const std::vector<double>& x) { return 1e6 * x[0] * x[0] + x[1] * x[1]; }), 0);
 }
 
 }  // namespace nelder_mead_test

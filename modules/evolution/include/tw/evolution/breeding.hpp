@@ -43,6 +43,12 @@ Step point_mutation(size_t n = 1);
 Step random_point_mutation(size_t least, size_t most);
 /// `n` genes, at random, move by normal(0, sigma) of the range in its scale, reflected at the limits; categorical ones are drawn anew.
 Step normal_mutation(double sigma = 0.05, size_t n = 1);
+/// Each gene with probability 1 / n, and one at least, moves by normal(0, sigma), likewise; sigma = largest 10^(-decades u) for one uniform u: which
+/// scale is the right one is found by trying all.
+Step multiscale_mutation(double largest = 0.2, double decades = 4);
+/// With a third and a fourth parent a and b: the child moves by u (a - b) in each gene that all have and is a number, in its scale, reflected at the
+/// limits; one uniform u. Steps are as large as what the parents lie apart, and along what they lie along. Ref: Storn & Price 1997.
+Step differential_mutation();
 
 // Composition.
 Step in_turn(std::vector<Step> steps);
@@ -50,8 +56,8 @@ Step with_probability(double probability, Step step);
 /// `then` where at least `n` individuals are active.
 Step with_population(size_t n, Step then, Step otherwise);
 
-/// The default: with fewer than `n` individuals, a uniform child. Otherwise two of the best n, uniform crossover with probability 0.7, one gene drawn
-/// anew with probability 0.4, one moved, and with probability 0.1 a uniform child instead of it all.
+/// The default: with fewer than `n` individuals, a uniform child. Otherwise four of the best n; uniform crossover with probability 0.7, differential
+/// mutation with 0.3, one gene drawn anew with 0.1, multiscale mutation with 0.8, and with 0.02 a uniform child instead of it all.
 Step genetic(size_t n = 64);
 /// The same for a search of this many evaluations: n is a fifth of them, 4 to 64, so that breeding begins well before the end. @param evaluations 0:
 /// no limit

@@ -51,7 +51,9 @@ NelderMeadOptions adaptive_nelder_mead(size_t dimensions);
 /// An individual of others that is better than the best vertex replaces the worst one, unless vertices are still being placed. What does not count is
 /// worse than everything that does.
 ///
-/// Restarts when the simplex has collapsed, or all vertices are equally good: alternately around the best individual of all and at a random place.
+/// Restarts when the simplex has collapsed, or all vertices are equally good: alternately around the best individual of all and at a random place. So
+/// it does when the simplex is a tenth as wide as at first and its losses still lie apart by 0.3 of what they did: that is noise, and vertices are
+/// lucky ones.
 ///
 /// Tags: run, restarts; generation, moves and placements before (modulo 2^31); index, which of its points, -1 for random ones.
 /// Cost of ask() and tell(): O(dimensions^2).
@@ -93,7 +95,10 @@ class NelderMead final : public Propagator {
   void decide();
   void replace(size_t rank, Point point);
   void shrink();
+  double spread() const;
+  bool lies_within(double side) const;
   bool has_collapsed() const;
+  bool is_lost_in_noise() const;
 
   const Space& space_;
   NelderMeadOptions options_;
@@ -101,6 +106,7 @@ class NelderMead final : public Propagator {
   std::vector<Point> simplex_;  // from the best to the worst; while placing, those that stay
   std::vector<Candidate> candidates_;
   std::vector<Proposal> dropped_;  // in flight, of no use to this stage
+  double first_spread_ = 0;        // of the losses of this run's first simplex
   bool placing_ = false;
   Point best_ever_;
   int32_t run_ = 0;
