@@ -21,11 +21,13 @@ void put(Bytes& bytes, const T& value) {
   std::memcpy(bytes.data() + at, &value, sizeof value);
 }
 
-inline void put(Bytes& bytes, const std::vector<double>& values) {
+template <class T>
+void put(Bytes& bytes, const std::vector<T>& values) {
+  static_assert(std::is_trivially_copyable_v<T>);
   put(bytes, static_cast<uint32_t>(values.size()));
   const size_t at = bytes.size();
-  bytes.resize(at + values.size() * sizeof(double));
-  if (!values.empty()) std::memcpy(bytes.data() + at, values.data(), values.size() * sizeof(double));
+  bytes.resize(at + values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(bytes.data() + at, values.data(), values.size() * sizeof(T));
 }
 
 inline void put(Bytes& bytes, const std::string& text) {
@@ -65,12 +67,13 @@ class Reading {
     }
     return value;
   }
-  std::vector<double> get_values() {
+  template <class T = double>
+  std::vector<T> get_values() {
     const size_t count = get<uint32_t>();
-    if (!has(count * sizeof(double))) return {};
-    std::vector<double> values(count);
-    if (count > 0) std::memcpy(values.data(), at_, count * sizeof(double));
-    at_ += count * sizeof(double);
+    if (!has(count * sizeof(T))) return {};
+    std::vector<T> values(count);
+    if (count > 0) std::memcpy(values.data(), at_, count * sizeof(T));
+    at_ += count * sizeof(T);
     return values;
   }
   void get_bytes(void* to, size_t count) {

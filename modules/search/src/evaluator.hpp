@@ -2,6 +2,7 @@
 #pragma once
 #include <exception>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <tw/comm/agreement.hpp>
@@ -11,6 +12,7 @@
 
 #include "checkpoints.hpp"
 #include "layout.hpp"
+#include "team.hpp"
 #include "verdict.hpp"
 
 namespace tw::search {
@@ -27,24 +29,29 @@ struct Evaluation {
 /// The ranks of one worker, which evaluate together: the first one says what, the others serve.
 class Evaluator {
  public:
+  using Workers = std::vector<int32_t>;
+
   /// What the first rank does while a trial runs.
   struct Listener {
     std::function<Verdict(int64_t step, double value)> report = {};
-    std::function<void()> attend = {};
+    std::function<void()> attend = {};  ///< of a worker that helps, too
   };
 
   /// Collective over `worker`. @param space, objective borrowed
   Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed);
-  /// Trials go on from where those of other workers are, so that each must attach what it carries. Collective over `all` ranks of the search.
-  /// @param layout borrowed
-  void connect(const Communicator& all, const Layout& layout);
+  /// What trials carry goes from rank to rank, and ranks of several workers evaluate together. Collective over `all` ranks of the search.
+  /// @param layout borrowed. @param must_attach trials go on from where others are, so that each must say what it carries
+  void connect(const Communicator& all, const Layout& layout, bool must_attach);
 
-  bool leads() const { return worker_.rank() == 0; }
+  bool leads() const { return own_.leads(); }
 
   // On the first rank. The others do the same meanwhile, each with its own part.
 
-  /// @param step behind which it goes on; 0: it begins. @throws what the listener throws; the objective's failures are returned
-  Evaluation evaluate(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener);
+  /// @param step behind which it goes on; 0: it begins. @param workers this one, and those that help() meanwhile; none: this one alone
+  /// @throws what the listener throws; the objective's failures are returned
+  Evaluation evaluate(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener, const Workers& workers = {});
+  /// Takes part in an evaluation of the first of these workers.
+  void help(const Workers& workers, const Listener& listener);
   /// What paused trials carry: see Checkpoints. Where workers have different numbers of ranks, rank q of the one that receives gets what rank q mod n
   /// of the n that send has.
   void copy(int64_t original, int64_t trial);
@@ -54,32 +61,36 @@ class Evaluator {
   void dismiss();
 
   /// On the others.
-  void serve();
+  void serve() { serve(own_, {}); }
 
  private:
   class Running;
-  enum class Kind : int64_t { evaluate, copy, send, receive, dismiss };
+  enum class Kind : int64_t { evaluate, copy, send, receive, join, share, dismiss };
   /// What the first rank has the others do with it.
   struct Order {
     Kind kind = Kind::dismiss;
     int64_t trial = 0;
-    int64_t other = 0;  ///< original, worker or step
+    int64_t other = 0;  ///< original, worker, step or number of workers
   };
 
-  void give(const Order& order, const std::vector<double>& values = {});
+  void give(const Team& team, const Order& order, const std::vector<double>& values = {});
+  void serve(Team& team, const Listener& listener);
   void carry_out(const Order& order);
-  Evaluation run(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener);
-  std::string message_of(const std::vector<RankFailure>& failures) const;
-  void renew_trial();
-  std::exception_ptr together(const Configuration& configuration, Trial& trial, double& loss) const;
+  Evaluation run(Team& team, int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener);
+  std::exception_ptr together(const Team& team, const Configuration& configuration, Trial& trial, double& loss) const;
 
-  Communicator worker_;                   // never revoked by an objective
-  std::optional<Communicator> trial_;     // what objectives get
-  std::optional<Communicator> verdicts_;  // of the same ranks, and revoked with it: which trials go on
-  const Layout* layout_ = nullptr;        // of those that it is connected with
+  // Teams of several workers.
+  Team& join(const Workers& workers);
+  Team& team_of(const Workers& workers);
+  void share(const Team& team, int64_t trial);
+
+  Team own_;
+  const Layout* layout_ = nullptr;  // of those that it is connected with
   const Space& space_;
   const Objective& objective_;
   uint64_t seed_;
+  std::optional<Communicator> all_;  // likewise
+  std::map<Workers, Team> teams_;    // those that there were: each is made once
   Checkpoints checkpoints_;
   bool must_attach_ = false;
 };

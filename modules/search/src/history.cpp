@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "history.hpp"
 
+#include <cmath>
 #include <tw/search/ledger.hpp>
 
 namespace tw::search {
+namespace {
+
+std::vector<int32_t> helpers_of(const LedgerEntry& entry) {
+  if (entry.growths.empty() || !std::isnan(entry.growths.back().to)) return {};
+  const std::vector<int32_t>& workers = entry.growths.back().workers;
+  return {workers.begin() + 1, workers.end()};
+}
+
+}  // namespace
 
 History history_of(const std::vector<JournalFile>& files) {
   Ledger ledger = ledger_of(files);
@@ -14,7 +24,8 @@ History history_of(const std::vector<JournalFile>& files) {
       history.reports.insert(history.reports.end(), entry.reports.begin(), entry.reports.end());
       history.ended.emplace_hint(history.ended.end(), trial, std::move(entry.individual));
     } else {
-      history.interrupted.push_back({std::move(entry.individual), entry.losses, entry.blame, entry.is_in_flight(), entry.epoch, entry.worker});
+      history.interrupted.push_back(
+          {std::move(entry.individual), entry.losses, entry.blame, entry.is_in_flight(), entry.epoch, entry.worker, helpers_of(entry)});
     }
   }
   return history;

@@ -38,17 +38,8 @@ void put_header(Bytes& bytes, const JournalHeader& header) {
   put(bytes, header.worker);
   put(bytes, header.evaluations);
   put(bytes, header.first_trial);
-  for (const std::vector<int32_t>* sizes : {&header.islands, &header.ranks}) {
-    put(bytes, static_cast<uint32_t>(sizes->size()));
-    for (const int32_t each : *sizes) put(bytes, each);
-  }
-}
-
-std::vector<int32_t> get_sizes(Reading& reading) {
-  std::vector<int32_t> sizes;
-  const auto count = reading.get<uint32_t>();
-  for (uint32_t i = 0; i < count && reading.is_good(); ++i) sizes.push_back(reading.get<int32_t>());
-  return sizes;
+  put(bytes, header.islands);
+  put(bytes, header.ranks);
 }
 
 /// @return whether it is one
@@ -60,8 +51,8 @@ bool get_header(Reading& reading, JournalHeader& header) {
   header.worker = reading.get<int32_t>();
   header.evaluations = reading.get<int64_t>();
   header.first_trial = reading.get<int64_t>();
-  header.islands = get_sizes(reading);
-  header.ranks = get_sizes(reading);
+  header.islands = reading.get_values<int32_t>();
+  header.ranks = reading.get_values<int32_t>();
   return reading.is_good() && reading.at_end();
 }
 
@@ -105,6 +96,10 @@ bool get_record(Reading& reading, Record& record) {
     case Record::Kind::loss:
       record.individual.trial = reading.get<int64_t>();
       record.blame = reading.get<Blame>();
+      break;
+    case Record::Kind::team:
+      record.individual.trial = reading.get<int64_t>();
+      record.workers = reading.get_values<int32_t>();
       break;
     default: return false;
   }
@@ -273,6 +268,13 @@ void JournalWriter::lose(int64_t trial, Blame blame) {
   const size_t at = open_record(Record::Kind::loss);
   put(pending_, trial);
   put(pending_, blame);
+  close_record(at);
+}
+
+void JournalWriter::team(int64_t trial, const std::vector<int32_t>& workers) {
+  const size_t at = open_record(Record::Kind::team);
+  put(pending_, trial);
+  put(pending_, workers);
   close_record(at);
 }
 

@@ -19,6 +19,21 @@ std::vector<Stretch> stretches_of(const LedgerEntry& entry) {
   return stretches;
 }
 
+/// What is to be in one row of a worker.
+struct Visit {
+  int worker;
+  std::vector<Stretch> stretches;
+};
+
+void add_helpers(const LedgerEntry& entry, std::vector<Visit>& visits) {
+  for (const Growth& growth : entry.growths) {
+    const double to = std::isnan(growth.to) ? entry.last_sign : growth.to;
+    for (const int32_t worker : growth.workers) {
+      if (worker != entry.worker) visits.push_back({worker, {{growth.from, to, &entry, /*is_first=*/false}}});
+    }
+  }
+}
+
 void add(const std::vector<Stretch>& stretches, Lane& lane) {
   const auto is_free = [&](const std::vector<Stretch>& row) { return row.back().to <= stretches.front().from; };
   auto row = std::ranges::find_if(lane, is_free);
@@ -29,11 +44,14 @@ void add(const std::vector<Stretch>& stretches, Lane& lane) {
 }  // namespace
 
 std::vector<Lane> lanes_of(const Ledger& ledger) {
-  std::vector<const LedgerEntry*> trials;
-  for (const LedgerEntry& entry : ledger.trials) trials.push_back(&entry);
-  std::ranges::stable_sort(trials, {}, [](const LedgerEntry* entry) { return entry->begin; });
+  std::vector<Visit> visits;
+  for (const LedgerEntry& entry : ledger.trials) {
+    visits.push_back({entry.worker, stretches_of(entry)});
+    add_helpers(entry, visits);
+  }
+  std::ranges::stable_sort(visits, {}, [](const Visit& visit) { return visit.stretches.front().from; });
   std::vector<Lane> lanes(static_cast<size_t>(ledger.workers));
-  for (const LedgerEntry* entry : trials) add(stretches_of(*entry), lanes[static_cast<size_t>(entry->worker)]);
+  for (const Visit& visit : visits) add(visit.stretches, lanes[static_cast<size_t>(visit.worker)]);
   return lanes;
 }
 

@@ -11,7 +11,10 @@ template <class T>
 void get(Reading& reading, T& value) {
   value = reading.get<T>();
 }
-void get(Reading& reading, std::vector<double>& values) { values = reading.get_values(); }
+template <class T>
+void get(Reading& reading, std::vector<T>& values) {
+  values = reading.get_values<T>();
+}
 void get(Reading& reading, Individual& individual) { individual = reading.get_individual(); }
 
 template <size_t kind>

@@ -145,7 +145,8 @@ void Worker::replay(const JournalFile& mine, const History& all) {
       case Record::Kind::pause:
       case Record::Kind::resume:
       case Record::Kind::copy:
-      case Record::Kind::loss: break;
+      case Record::Kind::loss:
+      case Record::Kind::team: break;
     }
   }
 }

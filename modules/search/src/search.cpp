@@ -41,7 +41,8 @@ class Search::Impl {
     if (!options_.journal.empty()) lock_.emplace(comm_, options_.journal);
     releasing_others(comm_, [&] {
       evaluator_.emplace(members_, space_, objective_, options_.seed);
-      if (options_.population_training) evaluator_->connect(comm_, layout_);
+      if (options_.population_training || options_.growth)
+        evaluator_->connect(comm_, layout_, /*must_attach=*/options_.population_training.has_value());
       if (evaluator_->leads()) worker_.emplace(leaders_, *evaluator_, space_, options_, layout_);
       comm_.barrier();
     });

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "evaluator.hpp"
+#include "helpers.hpp"
 #include "island.hpp"
 #include "place.hpp"
 #include "post.hpp"
@@ -29,7 +30,7 @@ class Trials {
 
   /// Has the objective go on with it, until the trial ends or pauses.
   void begin(Individual individual) { run_on({.individual = std::move(individual)}); }
-  /// Has a paused one go on. @return false: none does now
+  /// Has a paused one go on, or helps with another worker's. @return false: there is none now
   bool resume_one();
   /// Whether a member of a population pauses until another one's state has come.
   bool any_waits() const { return training_ && !paused_.empty(); }
@@ -49,8 +50,10 @@ class Trials {
   void take(const ReportMessage& message, int from);
   void take(const StateRequest& request, int from);
   void take(const StateResponse& response, int from) { exchanges_.emplace_back(response, from); }
+  /// For what other workers say about ranks.
+  Helpers& helpers() noexcept { return helpers_; }
 
-  double busy_s() const noexcept { return busy_s_; }
+  double busy_s() const noexcept { return busy_s_ + helpers_.busy_s(); }
   /// Of an evaluation, lately.
   double usual_s() const noexcept { return usual_s_; }
 
@@ -70,13 +73,14 @@ class Trials {
     bool is_unchanged() const { return has_paused() && step == resumed_at; }
     Individual ended() const;
   };
-  void run_on(Course course);
+  void run_on(Course course, const Evaluator::Workers& workers = {});
   Verdict report(int64_t step, double value);
   void attend();
 
   // Trials that pause.
   void pause(Course course);
-  std::optional<int64_t> next_paused();
+  std::optional<Claim> next_paused();
+  bool help(const std::optional<Claim>& own);
 
   // Members of a population that copy each other.
   Verdict verdict_in_population(const Report& report);
@@ -99,8 +103,9 @@ class Trials {
   std::optional<PopulationTraining> training_;
 
   std::optional<Course> running_;
-  std::map<int64_t, Course> paused_;        // by trial
-  std::optional<int64_t> promoted_;         // of these, if one is known to go on
+  std::map<int64_t, Course> paused_;  // by trial
+  std::optional<Claim> promoted_;     // of these, if one is known to go on
+  Helpers helpers_;
   std::unordered_map<int64_t, int> homes_;  // the worker of each other member, by trial
   /// States that are asked for, and such that come, with the other worker.
   std::vector<std::pair<std::variant<StateRequest, StateResponse>, int>> exchanges_;

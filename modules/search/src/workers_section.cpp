@@ -59,11 +59,17 @@ std::string name_of_worker(const Ledger& ledger, size_t worker) {
   return ranks == 1 ? concat("worker ", worker) : concat("worker ", worker, " (", ranks, " ranks)");
 }
 
-/// Of the time of a search, the share in which a worker was evaluating what has ended.
-double busy_share(const Lane& lane, double total) {
+/// In which a worker was evaluating: for a trial of its own, once it has ended, and all of it at its first stretch.
+double busy_s(const Stretch& stretch, int worker) {
+  if (stretch.entry->worker != worker) return stretch.to - stretch.from;
+  return stretch.is_first && stretch.entry->has_ended() ? stretch.entry->individual.seconds : 0;
+}
+
+/// Of the time of a search, the share in which a worker was evaluating.
+double busy_share(const Lane& lane, int worker, double total) {
   double busy = 0;
   for (const auto& row : lane) {
-    for (const Stretch& stretch : row) busy += stretch.is_first && stretch.entry->has_ended() ? stretch.entry->individual.seconds : 0;
+    for (const Stretch& stretch : row) busy += busy_s(stretch, worker);
   }
   return total > 0 ? std::min(1.0, busy / total) : 0;
 }
@@ -103,7 +109,7 @@ std::string workers_section(const Findings& findings) {
   double y = box_chart.top;
   for (size_t worker = 0; worker < lanes.size(); ++worker) {
     const Lane& lane = lanes[worker];
-    const long share = std::lround(100 * busy_share(lane, findings.clock.total()));
+    const long share = std::lround(100 * busy_share(lane, static_cast<int>(worker), findings.clock.total()));
     svg.text({box_chart.left - 6, y + height_of(lane) / 2 + 4}, "end", concat(name_of_worker(ledger, worker), ", ", share, " %"));
     const double height = height_of(lane) / static_cast<double>(std::max<size_t>(1, lane.size()));
     for (size_t row = 0; row < lane.size(); ++row) {
@@ -121,6 +127,8 @@ std::string workers_section(const Findings& findings) {
   std::string text = "A lane a worker, and the share of time that it was evaluating. Of trials that began more than once, the last time is drawn.";
   if (stretches > ledger.trials.size())
     text += " A trial that paused has a box for each time that it ran, and those that took turns have rows of their own.";
+  if (std::ranges::any_of(ledger.trials, [](const LedgerEntry& entry) { return !entry.growths.empty(); }))
+    text += " A trial that ran on several workers is in the lane of each.";
   if (drawn < stretches) {
     text += concat(" Thinned out: ", ledger.trials.size(), " trials are drawn as ", drawn, " boxes, since those within ", duration_text(cell),
                    " are joined, in the colour of the state that is first in the legend.");

@@ -30,6 +30,10 @@ TEST(Blame, FallsOnWhoMayHaveEndedTheJob) {
   EXPECT_TRUE(is_given_up(clear[3], 2));
   EXPECT_FALSE(is_given_up(clear[3], 3));
   EXPECT_FALSE(is_given_up(unclear[3], 2)) << "often enough, but with others";
+  all[0].helpers = {1, 4};
+  EXPECT_EQ(judged(all, {0, 1, 3})[0].blame, Blame::sole) << "worker 4 was not asked, and may have ended in this trial";
+  EXPECT_EQ(judged(all, {0, 1, 3, 4})[0].blame, Blame::none);
+  all[0].helpers.clear();
   for (const Interrupted& each : judged(all, {0, 1, 2, 3})) EXPECT_EQ(each.blame, each.was_in_flight ? Blame::none : all[2].blame);
 }
 
