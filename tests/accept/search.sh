@@ -10,6 +10,8 @@ build=$1
 "$build/bin/accept_noise" 101 || failed=1
 "$build/bin/accept_tables" tests/accept/tables || failed=1
 "$build/mpirun" -n 2 "$build/bin/accept_population" 9 200 || failed=1
+"$build/mpirun" -n 4 "$build/bin/accept_growth" || failed=1
+tests/faults/kill_growth.sh "$build" "$build/tmp/accept_kill_growth" 30 || failed=1
 tests/faults/kill_search.sh "$build" "$build/tmp/accept_kill_search" 30 || failed=1
 for workers in 2 4; do
   "$build/mpirun" -n $workers "$build/bin/accept_search_cuts" "$build/tmp/accept_search_cuts" 200 || failed=1
