@@ -129,18 +129,11 @@ std::vector<Parameter> read_parameters(Config& config) {
   return in_order(std::move(parameters));
 }
 
-std::string setting_of(const Parameter& parameter, double value) {
-  using Kind = Parameter::Kind;
-  const double number = parameter.kind == Kind::ordinal ? parameter.numbers[static_cast<size_t>(value)] : value;
-  const bool whole = parameter.kind == Kind::integer || (parameter.kind == Kind::ordinal && number == std::floor(number) && std::abs(number) < 1e15);
-  return whole ? std::to_string(static_cast<int64_t>(number)) : parameter.text_of(value);
-}
-
 std::vector<std::pair<std::string, std::string>> settings_of(const search::Space& space, const std::vector<double>& values) {
   std::vector<std::pair<std::string, std::string>> settings;
   for (size_t i = 0; i < values.size(); ++i) {
     const Parameter& parameter = space.parameters()[i];
-    if (!std::isnan(values[i])) settings.emplace_back(parameter.name, setting_of(parameter, values[i]));
+    if (!std::isnan(values[i])) settings.emplace_back(parameter.name, parameter.text_of(values[i]));
   }
   return settings;
 }

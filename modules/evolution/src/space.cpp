@@ -9,6 +9,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/exact_text.hpp>
 #include <tw/base/hash.hpp>
+#include <tw/base/plain_text.hpp>
 #include <tw/base/suggest.hpp>
 #include <tw/evolution/configuration.hpp>
 
@@ -53,23 +54,24 @@ double nearest(const Parameter& p, double value) {
 
 /// A text of a choice or number as the parameter's value.
 double value_of_text(const Parameter& p, const std::string& text) {
-  if (p.has_choices()) {
+  if (p.kind == Kind::categorical) {
     const auto found = std::ranges::find(p.choices, text);
     return found == p.choices.end() ? none : static_cast<double>(found - p.choices.begin());
   }
   double value = none;
   const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
   if (end.ptr != text.data() + text.size()) return none;
+  if (p.kind == Kind::ordinal) {
+    const auto found = std::ranges::find(p.numbers, value);
+    return found == p.numbers.end() ? none : static_cast<double>(found - p.numbers.begin());
+  }
   // Steps as they are computed: 3 times 0.1 is not 0.3.
   const double found = nearest(p, value);
   return std::abs(found - value) <= 1e-9 * p.step ? found : none;
 }
 
 /// NaN where it does not say so, or nothing that there is.
-double initial_of(const Parameter& p) {
-  const double value = p.initial.empty() ? none : value_of_text(p, p.initial);
-  return p.has_choices() || (value >= p.low && value <= p.high) ? value : none;
-}
+double initial_of(const Parameter& p) { return p.initial.empty() ? none : p.value_of(p.initial); }
 
 /// Equal shares of [0, 1] for values 0 to n - 1: the middle of one, and the one that holds a position.
 double middle(double index, double n) { return (index + 0.5) / n; }
@@ -102,7 +104,12 @@ int64_t Parameter::count() const noexcept {
 
 std::string Parameter::text_of(double value) const {
   if (std::isnan(value)) return "-";
-  return has_choices() ? choices.at(static_cast<size_t>(value)) : exact_text(value);
+  return has_choices() ? choices.at(static_cast<size_t>(value)) : plain_text(value);
+}
+
+double Parameter::value_of(const std::string& text) const {
+  const double value = value_of_text(*this, text);
+  return has_choices() || (value >= low && value <= high) ? value : none;
 }
 
 Parameter real(std::string name, double low, double high, Scale scale, double step) {
@@ -115,7 +122,7 @@ Parameter integer(std::string name, int64_t low, int64_t high, Scale scale) {
 
 Parameter ordinal(std::string name, std::vector<double> numbers) {
   Parameter p{.name = std::move(name), .kind = Kind::ordinal};
-  for (const double number : numbers) p.choices.push_back(exact_text(number));
+  for (const double number : numbers) p.choices.push_back(plain_text(number));
   p.numbers = std::move(numbers);
   return p;
 }
@@ -285,7 +292,10 @@ uint64_t Space::hash() const {
   for (const Parameter& p : parameters_) {
     text += concat(p.name, '|', static_cast<int>(p.kind), '|', exact_text(p.low), '|', exact_text(p.high), '|', static_cast<int>(p.scale), '|',
                    exact_text(p.step), '|', p.parent);
-    for (const std::string& each : p.choices) text += '|' + each;
+    for (const double each : p.numbers) text += '|' + exact_text(each);
+    if (p.kind == Kind::categorical) {
+      for (const std::string& each : p.choices) text += '|' + each;
+    }
     for (const std::string& each : p.allowed) text += '&' + each;
     text += '\n';
   }

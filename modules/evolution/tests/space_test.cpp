@@ -51,6 +51,14 @@ TEST(Space, RefusesWhatIsWrongByName) {
   expect_refused({categorical("b", {"x"}), real("a", 0, 1).when("b", {"y"})}, "is 'y', which is no value of that");
 }
 
+/// As one writes them by hand; and however a choice is written, it is the number that counts.
+TEST(Space, WritesNumbersPlainly) {
+  const Space space{ordinal("batch", {16, 100000}), integer("steps", 1, 1000000).when("batch", {"1e5"}), real("lr", 1e-6, 1)};
+  EXPECT_EQ(Configuration(space, {1, 200000, 0.0001}).describe(), "batch=100000 steps=200000 lr=0.0001");
+  EXPECT_TRUE(space.exists(1, {1, 1, 1}));
+  EXPECT_FALSE(space.exists(1, {0, 1, 1}));
+}
+
 TEST(Space, PositionsAndValuesAreTheSame) {
   const Space space = network();
   CounterRng random(1);

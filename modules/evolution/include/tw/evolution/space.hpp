@@ -38,6 +38,8 @@ struct Parameter {
   int64_t count() const noexcept;
   /// Such as "0.01", "4", "relu".
   std::string text_of(double value) const;
+  /// The other way; NaN: it is none of its values.
+  double value_of(const std::string& text) const;
 };
 
 Parameter real(std::string name, double low, double high, Scale scale = Scale::linear, double step = 0);
