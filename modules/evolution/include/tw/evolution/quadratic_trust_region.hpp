@@ -34,7 +34,8 @@ void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor);
 /// e. Of a proposal that gains less than a tenth of what the model said, the radius becomes 0.7 of it; of one that gains 0.7 of that, at least twice
 ///    the step.
 /// f. A region that has collapsed is followed by one at a random place.
-/// g. What a model foretold may have failed by noise: after twice in a row a trial right beside b, once in most searches, tells. Under noise models
+/// g. What a model foretold may have failed by noise: after twice in a row a trial right beside b tells, again where errors are a millionth of that.
+/// Under noise models
 ///    have 300 points and their H a ridge by the noise that residuals show; the centre is the trial at which the model is least, whatever its own
 ///    loss is; proposed is a fifth of the radius about the least point of a model with random weights; and the radius, 0.2 again at least, becomes
 ///    0.95 of it only when the least point is well inside and gains four standard errors. Such a region does not end.
