@@ -13,6 +13,7 @@ for propagator in automatic trust_region cma_es nelder_mead tpe gaussian_process
   done
   "$build/bin/accept_noise" 41 $propagator 20 10 || failed=1
 done
+"$build/bin/accept_fronts" 11 || failed=1
 "$build/bin/accept_tables" tests/accept/tables || failed=1
 "$build/mpirun" -n 2 "$build/bin/accept_population" 9 200 || failed=1
 "$build/mpirun" -n 4 "$build/bin/accept_growth" || failed=1

@@ -7,6 +7,7 @@
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/gaussian_process.hpp>
 #include <tw/evolution/hybrid.hpp>
+#include <tw/evolution/nsga2.hpp>
 #include <tw/evolution/sampling.hpp>
 #include <tw/evolution/sobol_sequence.hpp>
 #include <tw/evolution/tpe.hpp>
@@ -35,13 +36,16 @@ const char* name_of(Method method) noexcept {
     case Method::genetic: return "genetic";
     case Method::gaussian_process: return "gaussian_process";
     case Method::tpe: return "tpe";
+    case Method::nsga2: return "nsga2";
     case Method::hybrid: return "hybrid";
   }
   return "?";
 }
 
-Choice choose(const Space& space, int64_t evaluations) {
+Choice choose(const Space& space, int64_t evaluations, size_t objectives) {
   TW_EXPECTS(evaluations >= 1, "a search has one evaluation at least, got ", evaluations);
+  TW_EXPECTS(objectives >= 1, "a search has one objective at least");
+  if (objectives > 1) return {.method = Method::nsga2, .reason = concat("there are ", objectives, " objectives: fronts of trials are recombined")};
   const auto dimensions = static_cast<int64_t>(space.dimensions());
   const auto parameters = static_cast<int64_t>(space.size());
   const int64_t scales = std::ranges::count_if(space.parameters(), is_scale);
@@ -69,15 +73,16 @@ Choice choose(const Space& space, int64_t evaluations) {
   return {.method = Method::genetic, .reason = space_is + ": configurations are recombined"};
 }
 
-std::unique_ptr<Propagator> automatic(const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers) {
+std::unique_ptr<Propagator> automatic(const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers, size_t objectives) {
   const Share share{.first = worker, .stride = workers};
-  switch (choose(space, evaluations > 0 ? evaluations : std::numeric_limits<int64_t>::max()).method) {
+  switch (choose(space, evaluations > 0 ? evaluations : std::numeric_limits<int64_t>::max(), objectives).method) {
     case Method::sobol: return std::make_unique<Sobol>(space, seed, share);
     case Method::latin_hypercube: return std::make_unique<LatinHypercube>(space, evaluations, seed, share);
     case Method::genetic: return std::make_unique<Breeder>(space, genetic_within(evaluations));
     case Method::gaussian_process:
       return std::make_unique<GaussianProcess>(space, GaussianProcessOptions{}, derived_seed(seed, static_cast<uint64_t>(worker)));
     case Method::tpe: return std::make_unique<Tpe>(space);
+    case Method::nsga2: return std::make_unique<Nsga2>(space, Nsga2Options::within(evaluations));
     case Method::hybrid: return std::make_unique<Hybrid>(space, seed, share);
   }
   return nullptr;

@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <tw/base/contract.hpp>
 #include <tw/evolution/draws.hpp>
 
 namespace tw::search {
 namespace {
 
-bool is_better(const Individual* a, const Individual* b) { return a->loss < b->loss || (a->loss == b->loss && a->trial < b->trial); }
+bool is_better(const Individual* a, const Individual* b) {
+  return std::tie(a->violation, a->loss, a->trial) < std::tie(b->violation, b->loss, b->trial);
+}
 
 void expect_probability(double probability) { TW_EXPECTS(probability >= 0 && probability <= 1, "a probability is 0 to 1, got ", probability); }
 

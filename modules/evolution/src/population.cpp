@@ -10,6 +10,8 @@ namespace {
 constexpr size_t most_ranked = 1024;
 constexpr size_t nowhere = static_cast<size_t>(-1);
 
+bool is_rankable(const Individual& individual) { return individual.counts() || individual.violates(); }
+
 }  // namespace
 
 bool Population::add(const Individual& individual) {
@@ -17,8 +19,9 @@ bool Population::add(const Individual& individual) {
   if (!index_.emplace(individual.trial, index).second) return false;
   all_.push_back(individual);
   place_.push_back(nowhere);
-  if (!individual.counts()) return true;
-  if (best_ever_ < 0 || individual.loss < all_[static_cast<size_t>(best_ever_)].loss) best_ever_ = static_cast<int64_t>(index);
+  if (!is_rankable(individual)) return true;
+  if (individual.counts() && (best_ever_ < 0 || individual.loss < all_[static_cast<size_t>(best_ever_)].loss))
+    best_ever_ = static_cast<int64_t>(index);
   rank(index);
   return true;
 }
@@ -26,7 +29,7 @@ bool Population::add(const Individual& individual) {
 void Population::rank(size_t index) {
   place_[index] = active_.size();
   active_.push_back(index);
-  const Key key{all_[index].loss, all_[index].trial, index};
+  const Key key = key_of(index);
   if (best_.size() == most_ranked && !(key < best_.back())) {
     rest_.insert(key);
     return;
@@ -40,7 +43,7 @@ void Population::rank(size_t index) {
 
 bool Population::activate(int64_t trial) {
   const auto found = index_.find(trial);
-  if (found == index_.end() || place_[found->second] != nowhere || !all_[found->second].counts()) return false;
+  if (found == index_.end() || place_[found->second] != nowhere || !is_rankable(all_[found->second])) return false;
   rank(found->second);
   return true;
 }
@@ -53,7 +56,7 @@ bool Population::deactivate(int64_t trial) {
   place_[active_.back()] = place_[index];
   active_.pop_back();
   place_[index] = nowhere;
-  const Key key{all_[index].loss, trial, index};
+  const Key key = key_of(index);
   if (rest_.erase(key) > 0) return true;
   best_.erase(std::lower_bound(best_.begin(), best_.end(), key));
   if (!rest_.empty()) best_.push_back(rest_.extract(rest_.begin()).value());

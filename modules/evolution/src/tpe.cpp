@@ -57,9 +57,9 @@ class Tpe::Core {
     if (individual.state == TrialState::running) return;
     const auto own = std::ranges::find_if(flying_, [&](const Flying& each) { return answers(individual, each.proposal); });
     if (own != flying_.end()) flying_.erase(own);
-    Ended ended{.values = individual.values, .coordinates = axes_.coordinates_of(individual.values), .loss = individual.loss};
-    if (individual.counts()) {
-      ranked_.insert(std::ranges::upper_bound(ranked_, ended.loss, {}, &Ended::loss), std::move(ended));
+    Ended ended{.values = individual.values, .coordinates = axes_.coordinates_of(individual.values), .rank = {individual.violation, individual.loss}};
+    if (individual.counts() || individual.violates()) {
+      ranked_.insert(std::ranges::upper_bound(ranked_, ended.rank, {}, &Ended::rank), std::move(ended));
     } else {
       lost_.push_back(std::move(ended));
     }
@@ -69,7 +69,7 @@ class Tpe::Core {
   struct Ended {
     std::vector<double> values;
     std::vector<double> coordinates;
-    double loss;
+    std::pair<double, double> rank;  // violation, loss
   };
   struct Flying {
     Proposal proposal;

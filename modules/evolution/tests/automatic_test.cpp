@@ -5,6 +5,7 @@
 #include <set>
 #include <tw/base/error.hpp>
 #include <tw/evolution/automatic.hpp>
+#include <tw/evolution/nsga2.hpp>
 
 namespace tw::search {
 namespace automatic_test {
@@ -78,6 +79,15 @@ TEST(Automatic, MakesWhatItNames) {
   EXPECT_EQ(of_region(proposals(mixed(3), 1000)), 0);
   // 95 % of 200 are the region's, deviation 3.
   for (const int64_t evaluations : {0, 1000}) EXPECT_NEAR(static_cast<double>(of_region(proposals(reals(2), evaluations))), 190, 12);
+}
+
+TEST(Automatic, SeveralObjectivesHaveNsga2) {
+  for (const int64_t evaluations : {1, 100, 100000}) EXPECT_EQ(choose(reals(2), evaluations, 2).method, Method::nsga2);
+  EXPECT_EQ(choose(mixed(3), 100, 3).reason, "there are 3 objectives: fronts of trials are recombined");
+  const Space space = reals(2);
+  const auto propagator = automatic(space, 100, 1, 0, 1, 2);
+  EXPECT_NE(dynamic_cast<Nsga2*>(propagator.get()), nullptr);
+  EXPECT_THROW(choose(reals(2), 100, 0), ContractError);
 }
 
 TEST(Automatic, RefusesNoBudget) { EXPECT_THROW(choose(reals(2), 0), ContractError); }

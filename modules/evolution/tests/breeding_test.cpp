@@ -32,6 +32,58 @@ std::vector<int64_t> trials(const std::vector<const Individual*>& parents) {
   return of;
 }
 
+/// With eta 15 half of the children lie within 0.0215 of the parents' distance from either one: |spread - 1| < 2^(1/16) - 1 = 0.0443, of half the
+/// distance.
+TEST(Breeding, SimulatedBinaryCrossoverStaysNearParents) {
+  const Space space{real("x", 0, 10), integer("n", 0, 1000000)};
+  const Individual a{.values = {4, 400000}}, b{.values = {6, 600000}};
+  CounterRng random(5);
+  const Population nobody;
+  int crossed = 0, near = 0, lower = 0;
+  constexpr int repeats = 20000;
+  for (int i = 0; i < repeats; ++i) {
+    Brood brood{space, nobody, random, {&a, &b}};
+    simulated_binary_crossover(15)(brood);
+    ASSERT_TRUE(space.contains(brood.child));
+    const double x = brood.child[0];
+    if (x == 4) continue;
+    ++crossed;
+    lower += x < 5 ? 1 : 0;
+    const double distance = std::min(std::abs(x - 4), std::abs(x - 6));
+    near += distance < 2 * 0.5 * (std::pow(2, 1.0 / 16) - 1) ? 1 : 0;
+  }
+  EXPECT_NEAR(crossed, 10000, 430);  // binomial, deviation 71
+  EXPECT_NEAR(lower, crossed / 2, 300);
+  // The inner half of spreads: u in [1/4, 1/2] has spreads from 2^(-1/16) on, u in [1/2, 3/4] up to 2^(1/16), within twice the distance asked for.
+  EXPECT_NEAR(near, crossed / 2, 350);
+}
+
+TEST(Breeding, PolynomialMutationReachesTheLimitsAndTheNextValue) {
+  const Space space{real("x", 0, 1), ordinal("k", {1, 2, 3}), categorical("c", {"a", "b"})};
+  const Individual parent{.values = {0.25, 1, 0}};
+  CounterRng random(6);
+  const Population nobody;
+  double least = 1, most = 0, moved = 0;
+  int changed = 0, other = 0;
+  constexpr int repeats = 4000;
+  for (int i = 0; i < repeats; ++i) {
+    Brood brood{space, nobody, random, {&parent}};
+    polynomial_mutation(20, 3)(brood);  // all three genes
+    ASSERT_TRUE(space.contains(brood.child));
+    least = std::min(least, brood.child[0]);
+    most = std::max(most, brood.child[0]);
+    moved += std::abs(brood.child[0] - 0.25) / repeats;
+    changed += brood.child[1] != 1 ? 1 : 0;
+    other += brood.child[2] == 1 ? 1 : 0;
+  }
+  // Without limits the mean of |delta| is 1 - 21/22 = 0.045; limits at a quarter take less than a hundredth of that away.
+  EXPECT_NEAR(moved, 0.045, 0.004);
+  EXPECT_GT(least, 0);
+  EXPECT_LT(most, 0.75);
+  EXPECT_EQ(changed, repeats) << "an ordinal moves by one at least";
+  EXPECT_NEAR(other, repeats / 2, 190);  // binomial, deviation 32
+}
+
 TEST(Breeding, Selects) {
   const Population population = steps(50);
   CounterRng random(1);

@@ -66,6 +66,27 @@ TEST(Population, WhatFailedIsKnownButNeverRanked) {
   EXPECT_FALSE(population.deactivate(1));
 }
 
+TEST(Population, WhatViolatesIsRankedLastByHowMuch) {
+  Population population;
+  const auto violating = [](int64_t trial, double loss, double violation) {
+    Individual individual = of(trial, loss, TrialState::infeasible);
+    individual.violation = violation;
+    return individual;
+  };
+  population.add(violating(0, 1, 0.5));
+  population.add(violating(1, 9, 0.25));
+  population.add(of(2, -5, TrialState::infeasible));  // not evaluated
+  EXPECT_EQ(population.best(), nullptr) << "nothing is allowed yet";
+  population.add(of(3, 100));
+  population.add(violating(4, INFINITY, 0.25));
+  ASSERT_EQ(population.active(), 4U);
+  for (const size_t rank : {0, 1, 2, 3}) EXPECT_EQ(population.ranked(rank).trial, (std::vector<int64_t>{3, 1, 4, 0})[rank]);
+  EXPECT_EQ(population.best()->trial, 3);
+  EXPECT_EQ(population.worst().trial, 0);
+  EXPECT_TRUE(population.deactivate(1));
+  EXPECT_TRUE(population.activate(1));
+}
+
 TEST(Population, KnowsATrialOnce) {
   Population population;
   EXPECT_TRUE(population.add(of(7, 1)));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <tw/base/error.hpp>
 #include <tw/evolution/draws.hpp>
+#include <tw/evolution/hypervolume.hpp>
 #include <tw/evolution/test_functions.hpp>
 
 namespace tw::search {
@@ -69,6 +70,26 @@ TEST(TestFunctions, ShiftMovesTheMinimizer) {
   EXPECT_EQ(function.minimizer, (std::vector{-5.12, 1.0}));
   EXPECT_EQ(function.value(function.minimizer), 0);
   EXPECT_THROW(shifted(test_function("sphere"), {6, 0}), ContractError);
+}
+
+/// x1 on the front gives a point on it; hypervolumes are sums over 20,000 of these.
+TEST(TestFunctions, FrontsOfZdtHaveTheirVolumes) {
+  for (const TestProblem& problem : zdt_problems()) {
+    std::vector<std::vector<double>> front;
+    for (int i = 0; i <= 20000; ++i) {
+      std::vector<double> x(problem.dimensions, 0);
+      x[0] = i / 20000.0;
+      ASSERT_TRUE(problem.space().contains(x));
+      front.push_back(problem.objectives(x));
+      EXPECT_EQ(front.back()[0], x[0]);
+      x[3] = 1;  // g = 1 + 9 / 29
+      EXPECT_GT(problem.objectives(x)[1], front.back()[1]);
+    }
+    // A stair of 20,000 steps is below the curve by half the fall over a step's width, 1 / 40,000 times 2 at most.
+    const double volume = hypervolume(std::vector<ObjectiveView>(front.begin(), front.end()), std::vector{1.1, 1.1});
+    EXPECT_NEAR(volume, problem.hypervolume, 1e-4) << problem.name;
+    EXPECT_LT(volume, problem.hypervolume) << problem.name;
+  }
 }
 
 TEST(TestFunctions, RefusesWhatThereIsNot) {

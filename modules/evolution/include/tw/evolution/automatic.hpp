@@ -14,6 +14,7 @@ enum class Method {
   genetic,
   gaussian_process,
   tpe,     ///< densities of good and of bad configurations
+  nsga2,   ///< fronts of several objectives
   hybrid,  ///< a trust region with quadratic models first, and then CMA-ES with restarts
 };
 
@@ -26,16 +27,17 @@ struct Choice {
 };
 
 /// Parameters are numbers if half of them at least are on a scale - real ones, or whole or ordinal ones of at least 8 values -, fewer than a quarter
-/// have conditions, and D = space.dimensions() is at most 200. The first that holds, of the evaluations of all workers together:
+/// have conditions, and D = space.dimensions() is at most 200. With several objectives it is NSGA-II.
+/// Otherwise the first that holds, of the evaluations of all workers together:
 /// a. fewer than 3 D evaluations of numbers, or 10 D of others: there is too little to learn from; cover the space evenly;
 /// b. numbers: quadratic models of the loss while evaluations are few, and then CMA-ES with restarts;
 /// c. at most 300 evaluations in at most 200 dimensions: a Gaussian process; at most 2,000: TPE;
 /// d. otherwise genetic.
-/// @throws ContractError for less than one evaluation
-Choice choose(const Space& space, int64_t evaluations);
+/// @throws ContractError for less than one evaluation or objective
+Choice choose(const Space& space, int64_t evaluations, size_t objectives = 1);
 
 /// The propagator that choose() names. @param space borrowed. @param evaluations 0: as many as can be. @param worker 0 to workers - 1, of those that
 /// search together
-std::unique_ptr<Propagator> automatic(const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers);
+std::unique_ptr<Propagator> automatic(const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers, size_t objectives = 1);
 
 }  // namespace tw::search

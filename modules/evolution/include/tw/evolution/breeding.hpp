@@ -35,6 +35,10 @@ Step uniform_crossover(double probability = 0.5);
 Step multiple_parent_crossover();
 /// Of the first two parents: each gene from the better one with probability 1 / (1 + exp(-d / temperature)), d the difference of losses.
 Step sigmoid_crossover(double temperature = 1);
+/// Of the first two parents: each gene, with probability 1/2, lies as far from the middle between theirs as they do times a random factor, which is
+/// the nearer to 1 the larger `eta` is; within the limits, in its scale. Categorical ones come from either parent. Ref: Deb & Agrawal 1995; within
+/// limits as in Deb & Jain 2011, appendix.
+Step simulated_binary_crossover(double eta = 15);
 
 // Mutation.
 /// `n` genes, at random, are drawn anew; all where there are fewer.
@@ -49,6 +53,10 @@ Step multiscale_mutation(double largest = 0.2, double decades = 4);
 /// With a third and a fourth parent a and b: the child moves by u (a - b) in each gene that all have and is a number, in its scale, reflected at the
 /// limits; one uniform u. Steps are as large as what the parents lie apart, and along what they lie along. Ref: Storn & Price 1997.
 Step differential_mutation();
+/// `n` genes on average move by up to their distance from the limits, the less so the larger `eta` is, in their scale; of what has a number of
+/// values, to the next one at least. Categorical ones are drawn anew. Ref: Deb & Deb 2014, "Analysing mutation schemes for real-parameter genetic
+/// algorithms".
+Step polynomial_mutation(double eta = 20, double n = 1);
 
 // Composition.
 Step in_turn(std::vector<Step> steps);

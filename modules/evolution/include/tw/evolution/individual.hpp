@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 namespace tw::search {
@@ -12,7 +13,7 @@ enum class TrialState : uint8_t {
   complete,    ///< with a finite loss
   pruned,      ///< stopped early; its loss is the last that it reported
   failed,      ///< an exception, NaN, a time-out, or its process was lost
-  infeasible,  ///< it violates a constraint, and was not evaluated
+  infeasible,  ///< it violates a constraint: of the space, and then it was not evaluated, or one that its evaluation gave values of
 };
 
 /// "running", "complete", ...
@@ -30,7 +31,9 @@ struct Tag {
 struct Individual {
   int64_t trial = -1;                                     ///< unique in a search
   std::vector<double> values = {};                        ///< in the order of the space; NaN for what does not exist
-  double loss = std::numeric_limits<double>::infinity();  ///< smaller is better
+  double loss = std::numeric_limits<double>::infinity();  ///< smaller is better; of several objectives the first
+  std::vector<double> objectives = {};                    ///< where there are several: all of them, in their order. Otherwise empty
+  double violation = 0;                                   ///< sum of the values above 0 that its evaluation gave for constraints
   TrialState state = TrialState::running;
   Tag tag = {};
   int32_t worker = 0;
@@ -38,8 +41,12 @@ struct Individual {
   int32_t moves = 0;   ///< from island to island
   double seconds = 0;  ///< of the evaluation
 
-  /// Whether it may breed and be ranked: failed and infeasible ones never are, nor is what has no number as its loss.
+  /// Whether it has losses to be compared by: failed and infeasible ones have none, nor has what has no number as its loss.
   bool counts() const noexcept { return (state == TrialState::complete || state == TrialState::pruned) && !std::isnan(loss); }
+  /// Whether at least its violation is known, so that it may breed where there is nothing better. Ref: Deb 2000.
+  bool violates() const noexcept { return state == TrialState::infeasible && violation > 0 && !std::isnan(loss); }
+  /// All objectives, also where there is one.
+  std::span<const double> all_objectives() const noexcept { return objectives.empty() ? std::span(&loss, 1) : std::span(objectives); }
 };
 
 /// What is to be evaluated next.

@@ -9,15 +9,15 @@
 
 namespace tw::search {
 
-/// All individuals that are known, ranked by loss. What it costs to add one, or to look at the best, does not grow with their number (but for the
-/// logarithm of a tree).
+/// All individuals that are known, ranked by loss; after them those that violate constraints, ranked by how much they do (Deb 2000). What it costs to
+/// add one, or to look at the best, does not grow with their number (but for the logarithm of a tree).
 class Population {
  public:
   /// A trial that is known already is left as it is. @return whether it is new
   bool add(const Individual& individual);
   /// It stays known, but is ranked no more: it has moved elsewhere. @return whether it was ranked
   bool deactivate(int64_t trial);
-  /// It has come back. @return whether it is known, counts, and was not ranked
+  /// It has come back. @return whether it is known, is of those that are ranked, and was not
   bool activate(int64_t trial);
 
   /// In the order in which they were added.
@@ -25,7 +25,7 @@ class Population {
   /// Null: not known.
   const Individual* find(int64_t trial) const;
 
-  /// Those that count and are active.
+  /// Those that are ranked: they count, or at least their violation is known, and they are active.
   size_t active() const noexcept { return active_.size(); }
   /// Active ones from the best, ties by trial. @param rank below active() and below 1024
   const Individual& ranked(size_t rank) const { return all_[best_[rank].index]; }
@@ -40,12 +40,14 @@ class Population {
 
  private:
   struct Key {
+    double violation;
     double loss;
     int64_t trial;
     size_t index;
     auto operator<=>(const Key&) const = default;
   };
 
+  Key key_of(size_t index) const { return {all_[index].violation, all_[index].loss, all_[index].trial, index}; }
   void rank(size_t index);
 
   std::vector<Individual> all_;

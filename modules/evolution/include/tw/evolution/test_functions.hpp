@@ -36,4 +36,18 @@ TestFunction rotated(const TestFunction& function, uint64_t seed);
 /// x -> f(x + offset), with the limits in place. @param offset by dimension; the minimizer has to stay within them
 TestFunction shifted(const TestFunction& function, const std::vector<double>& offset);
 
+/// Two objectives, both to be minimized within the unit cube.
+struct TestProblem {
+  std::string name;
+  size_t dimensions;
+  std::vector<double> (*objectives)(std::span<const double>);
+  double hypervolume;  ///< of the best possible front, to the reference (1.1, 1.1)
+
+  /// Real parameters "x0", "x1", ... from 0 to 1.
+  Space space() const;
+};
+
+/// ZDT1 to 3, whose fronts are convex, concave, and in pieces; in 30 dimensions. Ref: Zitzler, Deb & Thiele 2000.
+std::vector<TestProblem> zdt_problems();
+
 }  // namespace tw::search

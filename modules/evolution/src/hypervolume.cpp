@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// A point adds the box between it and the reference, without what others dominate of that box: the same problem, with the others moved to the box's
+// border, where many of them no longer matter.
+#include <tw/evolution/hypervolume.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <tw/base/contract.hpp>
+
+namespace tw::search {
+namespace {
+
+using Points = std::vector<std::vector<double>>;
+
+bool is_within(ObjectiveView point, ObjectiveView reference) { return std::ranges::equal(point, reference, std::less()); }
+
+double box(ObjectiveView point, ObjectiveView reference) {
+  double volume = 1;
+  for (size_t i = 0; i < point.size(); ++i) volume *= reference[i] - point[i];
+  return volume;
+}
+
+/// Those that no other one dominates, each once, by ascending objectives.
+Points without_dominated(Points points) {
+  std::ranges::sort(points);
+  Points kept;
+  for (std::vector<double>& each : points) {
+    const auto covers = [&](const std::vector<double>& other) { return std::ranges::equal(other, each, std::less_equal()); };
+    if (std::any_of(kept.rbegin(), kept.rend(), covers)) continue;
+    kept.push_back(std::move(each));
+  }
+  return kept;
+}
+
+double volume_of(const Points& front, ObjectiveView reference);
+
+/// @param others a range of points; none need be on a front
+double exclusive(ObjectiveView point, std::span<const std::vector<double>> others, ObjectiveView reference) {
+  Points limited;
+  for (const std::vector<double>& other : others) {
+    std::vector<double>& each = limited.emplace_back(other);
+    for (size_t i = 0; i < each.size(); ++i) each[i] = std::max(each[i], point[i]);
+  }
+  return box(point, reference) - volume_of(without_dominated(std::move(limited)), reference);
+}
+
+/// @param front without dominated points, by ascending objectives
+double volume_of(const Points& front, ObjectiveView reference) {
+  double volume = 0;
+  if (reference.size() <= 2) {
+    // Ascending firsts, descending seconds: each is a step of a stair.
+    double above = reference.back();
+    for (const std::vector<double>& each : front) {
+      volume += reference.size() == 1 ? reference[0] - each[0] : (reference[0] - each[0]) * (above - each[1]);
+      above = each.back();
+    }
+    return volume;
+  }
+  // From the best first objective on, what comes before a point is, limited to its box, at its own first objective: one objective less to look at.
+  Points before;
+  for (const ObjectiveView each : front) {
+    volume += (reference[0] - each[0]) * exclusive(each.subspan(1), before, reference.subspan(1));
+    before.emplace_back(each.begin() + 1, each.end());
+  }
+  return volume;
+}
+
+Points within(std::span<const ObjectiveView> points, ObjectiveView reference) {
+  Points kept;
+  for (const ObjectiveView each : points) {
+    TW_EXPECTS(each.size() == reference.size(), "a point of ", each.size(), " objectives and a reference of ", reference.size());
+    if (is_within(each, reference)) kept.emplace_back(each.begin(), each.end());
+  }
+  return kept;
+}
+
+}  // namespace
+
+double hypervolume(std::span<const ObjectiveView> points, ObjectiveView reference) {
+  TW_EXPECTS(!reference.empty(), "a reference has one objective at least");
+  return volume_of(without_dominated(within(points, reference)), reference);
+}
+
+double exclusive_hypervolume(ObjectiveView point, std::span<const ObjectiveView> others, ObjectiveView reference) {
+  TW_EXPECTS(!reference.empty() && point.size() == reference.size(), "a point of ", point.size(), " objectives and a reference of ",
+             reference.size());
+  return is_within(point, reference) ? exclusive(point, within(others, reference), reference) : 0;
+}
+
+}  // namespace tw::search

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Crossover and mutation of numbers, whose children are distributed around their parents.
+#include <algorithm>
+#include <cmath>
+#include <tw/base/contract.hpp>
+#include <tw/evolution/breeding.hpp>
+#include <tw/evolution/draws.hpp>
+
+namespace tw::search {
+namespace {
+
+bool is_on_a_scale(const Parameter& p, double value) { return p.kind != Parameter::Kind::categorical && !std::isnan(value); }
+
+/// Of two positions between 0 and 1: one beside either of them.
+double beside(double a, double b, double eta, CounterRng& random) {
+  const bool is_lower = bernoulli(random, 0.5);
+  const double distance = std::abs(a - b);
+  const double room = is_lower ? std::min(a, b) : 1 - std::max(a, b);
+  const double all = 2 - std::pow(1 + 2 * room / distance, -(eta + 1));  // twice the probability of what the limits leave
+  const double u = all * uniform(random);
+  const double spread = std::pow(u <= 1 ? u : 1 / (2 - u), 1 / (eta + 1));
+  return 0.5 * (a + b + (is_lower ? -spread : spread) * distance);
+}
+
+/// A position between 0 and 1 near `at`.
+double near(double at, double eta, CounterRng& random) {
+  const double r = uniform(random);
+  const auto share = [&](double tail, double room) { return std::pow(tail + (1 - tail) * std::pow(1 - room, eta + 1), 1 / (eta + 1)); };
+  return r < 0.5 ? at + share(2 * r, at) - 1 : at + 1 - share(2 * (1 - r), 1 - at);
+}
+
+/// The value beside `value`, upwards or downwards, of a parameter that has a number of them; at a limit the other way.
+double next_value(const Parameter& p, double value, bool upwards) {
+  const double low = p.has_choices() ? 0 : p.low;
+  const double high = p.has_choices() ? static_cast<double>(p.count() - 1) : p.high;
+  const double step = p.step > 0 ? p.step : 1;
+  if (upwards) return value + step <= high ? value + step : value - step;
+  return value - step >= low ? value - step : value + step;
+}
+
+void mutate(Brood& brood, size_t gene, double eta) {
+  const Parameter& p = brood.space.parameters()[gene];
+  double& value = brood.child[gene];
+  if (!is_on_a_scale(p, value)) {
+    value = brood.space.from_unit(gene, uniform(brood.random));
+    return;
+  }
+  const double from = brood.space.to_unit(gene, value);
+  const double to = near(from, eta, brood.random);
+  const double moved = brood.space.from_unit(gene, to);
+  value = moved == value && p.count() > 1 ? next_value(p, value, to > from) : moved;
+}
+
+}  // namespace
+
+Step simulated_binary_crossover(double eta) {
+  TW_EXPECTS(eta >= 0 && std::isfinite(eta), "eta is a number from 0, got ", eta);
+  return [eta](Brood& brood) {
+    if (brood.parents.size() < 2) return;
+    const std::vector<double>& second = brood.parents[1]->values;
+    brood.child = brood.parents[0]->values;
+    for (size_t gene = 0; gene < brood.child.size(); ++gene) {
+      double& value = brood.child[gene];
+      if (value == second[gene] || !bernoulli(brood.random, 0.5)) continue;
+      const Parameter& p = brood.space.parameters()[gene];
+      const bool on_a_scale = is_on_a_scale(p, value) && is_on_a_scale(p, second[gene]);
+      const auto position = [&](double of) { return brood.space.to_unit(gene, of); };
+      value = on_a_scale ? brood.space.from_unit(gene, beside(position(value), position(second[gene]), eta, brood.random)) : second[gene];
+    }
+  };
+}
+
+Step polynomial_mutation(double eta, double n) {
+  TW_EXPECTS(eta >= 0 && std::isfinite(eta), "eta is a number from 0, got ", eta);
+  TW_EXPECTS(n >= 0, "a number of genes is not negative, got ", n);
+  return [eta, n](Brood& brood) {
+    if (brood.child.empty()) brood.child = brood.parents.at(0)->values;
+    const double probability = std::min(1.0, n / static_cast<double>(brood.child.size()));
+    for (size_t gene = 0; gene < brood.child.size(); ++gene) {
+      if (bernoulli(brood.random, probability)) mutate(brood, gene, eta);
+    }
+  };
+}
+
+}  // namespace tw::search
