@@ -39,10 +39,17 @@ const Refused refused[] = {
     {{"search.evaluations=0"},
      {"--set: search.evaluations or seconds must be given, or the search would never end; the nearest that will do is 100"}},
     {{"search.seconds=0"}, {"--set: search.seconds must be positive, got 0; the nearest that will do is 1e-4"}},
-    {{"search.propagator=genetik"}, {"--set: search.propagator is \"genetik\", which is unknown; the nearest is \"genetic\""}},
+    {{"search.propagator=genetik"},
+     {"--set: search.propagator is \"genetik\", which is unknown; it may be \"automatic\", \"genetic\", \"cma_es\", \"swarm\", \"nelder_mead\", "
+      "\"sobol\", \"random\"; the nearest is \"genetic\""}},
+    {{"search.stopping=asha"},
+     {"--set: search.stopping is \"asha\", which is unknown; it may be \"none\", \"median\", \"halving\", \"hyperband\", \"promotion\"; the nearest "
+      "is "
+      "\"none\""}},
     {{"search.space.n.kind=int"},
-     {"--set: search.space.n.kind is \"int\", which is unknown; the nearest is \"real\"", "search.space.n.low is missing",
-      "search.space.n.high is missing"}},
+     {"--set: search.space.n.kind is \"int\", which is unknown; it may be \"real\", \"integer\", \"ordinal\", \"categorical\"; the nearest is "
+      "\"real\"",
+      "search.space.n.low is missing", "search.space.n.high is missing"}},
     {{"search.space.x.low=5"}, {"--set: search.space.x.low is 5, which is above high = 1: the limits are reversed; the nearest that will do is 1"}},
     {{"search.space.mode.kind=categorical", "search.space.mode.vals=[\"a\"]"},
      {"search.space.mode.values is missing", "--set: unknown key search.space.mode.vals; did you mean search.space.mode.values?"}},

@@ -216,7 +216,7 @@ void Config::bind(std::string_view key, std::filesystem::path& field) {
 void Config::bind(std::string_view key, std::string& field, const std::vector<std::string>& allowed) {
   bind(key, field);
   if (std::find(allowed.begin(), allowed.end(), field) == allowed.end()) {
-    report(concat(entries_.back().origin, ": ", key, " is \"", field, "\", which is unknown; the nearest is \"", nearest_name(field, allowed), "\""));
+    report(concat(entries_.back().origin, ": ", key, ' ', unknown_text(field, allowed), "; the nearest is \"", nearest_name(field, allowed), '"'));
   }
 }
 

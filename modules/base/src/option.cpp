@@ -134,7 +134,7 @@ void BoundsCheck::real(const Option& option, double& value) {
 void BoundsCheck::text(const Option& option, std::string& value) {
   if (option.choices.empty() || std::ranges::find(option.choices, value) != option.choices.end()) return;
   const std::string nearest = nearest_name(value, option.choices);
-  problems.push_back({option.key, concat("is \"", value, "\", which is unknown"), in_quotes(nearest)});
+  problems.push_back({option.key, unknown_text(value, option.choices), in_quotes(nearest)});
 }
 
 void BoundsCheck::numbers(const Option& option, std::vector<double>& values) {

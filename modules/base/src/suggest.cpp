@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <tw/base/concat.hpp>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,12 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
     }
   }
   return best;
+}
+
+std::string unknown_text(std::string_view name, std::span<const std::string> choices) {
+  std::string list;
+  for (const std::string& each : choices) list += concat(list.empty() ? "\"" : ", \"", each, '"');
+  return concat("is \"", name, "\", which is unknown; it may be ", list);
 }
 
 }  // namespace tw

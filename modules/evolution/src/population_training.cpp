@@ -68,25 +68,23 @@ std::optional<int64_t> PopulationTraining::original_for(const Report& report, Co
   const auto& own_curve = curves_.at(report.trial);
   const auto ago = std::ranges::upper_bound(own_curve, report.step - options_.interval, {}, step_of);
   const int64_t earliest = ago == own_curve.begin() ? 0 : std::prev(ago)->first;
-  std::vector<std::tuple<bool, double, int64_t>> ranks;  // what diverged is last
+  const uint64_t draw = random();
+  std::vector<std::tuple<bool, double, uint64_t, int64_t>> ranks;  // what diverged is last, and of equal values chance decides
   for (const auto& [trial, curve] : curves_) {
     const auto behind = std::ranges::upper_bound(curve, report.step, {}, step_of);
     if (behind == curve.begin() || std::prev(behind)->first < earliest) continue;
     const double value = std::prev(behind)->second;
     const bool diverged = !std::isfinite(value);
-    ranks.emplace_back(diverged, diverged ? 0 : value, trial);
+    ranks.emplace_back(diverged, diverged ? 0 : value, derived_seed(draw, static_cast<uint64_t>(trial)), trial);
   }
   if (ranks.size() < 2) return std::nullopt;
   std::ranges::sort(ranks);
   const size_t n = std::max<size_t>(1, static_cast<size_t>(options_.quantile * static_cast<double>(ranks.size())));
-  const auto own = std::ranges::find(ranks, report.trial, [](const auto& each) { return std::get<2>(each); });
-  const bool diverged = std::get<0>(*own);
-  if (!diverged && ranks.end() - own > static_cast<int64_t>(n)) return std::nullopt;
+  const auto own = std::ranges::find(ranks, report.trial, [](const auto& each) { return std::get<int64_t>(each); });
+  if (!std::get<bool>(*own) && ranks.end() - own > static_cast<int64_t>(n)) return std::nullopt;
   std::vector<int64_t> originals;
-  for (const auto& [has_diverged, value, trial] : ranks) {
-    const bool better = std::tie(has_diverged, value) < std::tie(diverged, std::get<1>(*own));
-    if (!better || originals.size() == n) break;
-    if (!ended_.contains(trial)) originals.push_back(trial);
+  for (auto each = ranks.begin(); each != own && !std::get<bool>(*each) && originals.size() < n; ++each) {
+    if (!ended_.contains(std::get<int64_t>(*each))) originals.push_back(std::get<int64_t>(*each));
   }
   if (originals.empty()) return std::nullopt;
   return originals[index_below(random, originals.size())];

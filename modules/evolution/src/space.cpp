@@ -70,8 +70,15 @@ double value_of_text(const Parameter& p, const std::string& text) {
   return std::abs(found - value) <= 1e-9 * p.step ? found : none;
 }
 
-/// NaN where it does not say so, or nothing that there is.
-double initial_of(const Parameter& p) { return p.initial.empty() ? none : p.value_of(p.initial); }
+/// @throws ContractError where the parameter has no such value
+double value_of_start(const Parameter& p, const std::string& text) {
+  const double value = p.value_of(text);
+  TW_EXPECTS(!std::isnan(value), "parameter '", p.name, "' starts at '", text, "', which is no value of it");
+  return value;
+}
+
+/// NaN where it does not say so.
+double initial_of(const Parameter& p) { return p.initial.empty() ? none : value_of_start(p, p.initial); }
 
 /// Equal shares of [0, 1] for values 0 to n - 1: the middle of one, and the one that holds a position.
 double middle(double index, double n) { return (index + 0.5) / n; }
@@ -140,7 +147,6 @@ Space::Space(std::vector<Parameter> parameters) : parameters_(std::move(paramete
     TW_EXPECTS(!p.name.empty(), "parameter ", i, " has no name");
     for (size_t k = 0; k < i; ++k) TW_EXPECTS(parameters_[k].name != p.name, "two parameters are called '", p.name, "'");
     p.has_choices() ? validate_choices(p) : validate_limits(p);
-    TW_EXPECTS(p.initial.empty() || !std::isnan(initial_of(p)), "parameter '", p.name, "' starts at '", p.initial, "', which is no value of it");
     Condition condition;
     if (!p.parent.empty()) {
       const auto found = std::find_if(parameters_.begin(), parameters_.begin() + static_cast<int64_t>(i),
@@ -158,6 +164,10 @@ Space::Space(std::vector<Parameter> parameters) : parameters_(std::move(paramete
     conditions_.push_back(std::move(condition));
     dimensions_ += p.kind == Kind::categorical ? p.choices.size() : 1;
   }
+  std::vector<double> values = initial();
+  if (std::ranges::all_of(values, [](double value) { return std::isnan(value); })) return;
+  repair(values);
+  starts_.push_back(std::move(values));
 }
 
 size_t Space::index_of(std::string_view name) const {
@@ -212,12 +222,21 @@ void Space::repair(std::vector<double>& values) const {
   }
 }
 
+/// Not repaired.
 std::vector<double> Space::initial() const {
-  if (std::ranges::none_of(parameters_, [](const Parameter& p) { return !p.initial.empty(); })) return {};
   std::vector<double> values;
   for (const Parameter& p : parameters_) values.push_back(initial_of(p));
-  repair(values);
   return values;
+}
+
+void Space::start_at(const std::map<std::string, std::string>& texts) {
+  std::vector<double> values = initial();
+  for (const auto& [name, text] : texts) values[index_of(name)] = value_of_start(parameters_[index_of(name)], text);
+  repair(values);
+  for (const auto& [name, text] : texts) {
+    TW_EXPECTS(!std::isnan(values[index_of(name)]), "parameter '", name, "' starts at '", text, "', but does not exist under the others' values");
+  }
+  starts_.push_back(std::move(values));
 }
 
 bool Space::contains(const std::vector<double>& values) const {

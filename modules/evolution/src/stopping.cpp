@@ -3,21 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
-#include <set>
 #include <tw/base/contract.hpp>
 #include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "rung.hpp"
 
 namespace tw::search {
 namespace {
-
-/// What a trial has reported.
-struct Curve {
-  double best = std::numeric_limits<double>::infinity();
-  std::vector<std::pair<int64_t, double>> means;  // by step: the mean of all values up to it
-  double sum = 0;
-};
 
 class MedianRule : public StoppingRule {
  public:
@@ -25,62 +20,38 @@ class MedianRule : public StoppingRule {
 
   void observe(const Report& report) override {
     if (std::isnan(report.value)) return;
-    Curve& curve = curves_[report.trial];
-    if (!curve.means.empty() && report.step <= curve.means.back().first) curve = {};  // begun again
-    curve.best = std::min(curve.best, report.value);
-    curve.sum += report.value;
-    curve.means.emplace_back(report.step, curve.sum / static_cast<double>(curve.means.size() + 1));
+    Bests& bests = bests_[report.trial];
+    if (!bests.empty() && report.step <= bests.back().first) bests.clear();  // begun again
+    bests.emplace_back(report.step, bests.empty() ? report.value : std::min(bests.back().second, report.value));
   }
 
   bool goes_on(const Report& report) const override {
     if (std::isnan(report.value)) return false;
     if (report.step <= options_.grace) return true;
     std::vector<double> others;
-    for (const auto& [trial, curve] : curves_) {
-      if (trial == report.trial || curve.means.back().first < report.step) continue;
-      const auto at = std::ranges::upper_bound(curve.means, report.step, {}, [](const auto& mean) { return mean.first; });
-      if (at != curve.means.begin()) others.push_back(std::prev(at)->second);
+    for (const auto& [trial, bests] : bests_) {
+      if (trial == report.trial || bests.back().first < report.step) continue;
+      const auto at = std::ranges::upper_bound(bests, report.step, {}, [](const auto& each) { return each.first; });
+      if (at != bests.begin()) others.push_back(std::prev(at)->second);
     }
     if (others.size() < options_.min_trials) return true;
     const auto middle = others.begin() + static_cast<int64_t>(others.size() / 2);
     std::nth_element(others.begin(), middle, others.end());
-    return curves_.at(report.trial).best <= *middle;
+    return bests_.at(report.trial).back().second <= *middle;
   }
 
  private:
+  using Bests = std::vector<std::pair<int64_t, double>>;  // by step: the best value up to it
+
   MedianOptions options_;
-  std::unordered_map<int64_t, Curve> curves_;
-};
-
-/// Values that came to a rung, to tell whether one is among the best 1/eta: the smaller ones apart from the others, so that it is a look at one.
-class Rung {
- public:
-  explicit Rung(int64_t eta) : eta_(static_cast<size_t>(eta)) {}
-
-  void add(double value) {
-    if (!best_.empty() && value < *best_.rbegin()) {
-      best_.insert(value);
-    } else {
-      others_.insert(value);
-    }
-    // The best 1/eta, but one at least.
-    const size_t wanted = std::max<size_t>(1, (best_.size() + others_.size()) / eta_);
-    while (best_.size() < wanted) best_.insert(others_.extract(others_.begin()));
-    while (best_.size() > wanted) others_.insert(best_.extract(std::prev(best_.end())));
-  }
-  bool has_among_best(double value) const { return !best_.empty() && value <= *best_.rbegin(); }
-
- private:
-  size_t eta_;
-  std::multiset<double> best_;
-  std::multiset<double> others_;
+  std::unordered_map<int64_t, Bests> bests_;  // by trial
 };
 
 class HalvingRule : public StoppingRule {
  public:
   explicit HalvingRule(const HalvingOptions& options) {
     for (int64_t steps = options.grace; steps < options.max_steps; steps *= options.eta) {
-      rungs_.emplace_back(steps, Rung(options.eta));
+      rungs_.emplace_back(steps, Rung(options.eta, 1));
       if (steps > options.max_steps / options.eta) break;
     }
   }
@@ -89,7 +60,7 @@ class HalvingRule : public StoppingRule {
     if (std::isnan(report.value)) return;
     int& next = next_rung_[report.trial];
     while (next < static_cast<int>(rungs_.size()) && rungs_[static_cast<size_t>(next)].first <= report.step) {
-      rungs_[static_cast<size_t>(next)].second.add(report.value);
+      rungs_[static_cast<size_t>(next)].second.add({report.value, report.trial});
       judged_[report.trial] = {report.step, next};
       ++next;
     }
@@ -175,50 +146,6 @@ int bracket_of(int64_t trial, int brackets, int64_t eta) {
     shares.pop_back();
   }
   return bracket;
-}
-
-Promotion::Promotion(const HalvingOptions& options) : options_(options) {
-  options.validate();
-  entries_.resize(1);
-  for (int64_t steps = options.grace; steps <= options.max_steps / options.eta; steps *= options.eta) entries_.emplace_back();
-}
-
-int64_t Promotion::steps(int rung) const {
-  TW_EXPECTS(rung >= 0 && rung < rungs(), "there is no rung ", rung, " of ", rungs());
-  int64_t steps = options_.grace;
-  for (int k = 0; k < rung; ++k) steps *= options_.eta;
-  return steps;
-}
-
-void Promotion::add(int rung, int64_t trial, double value) {
-  TW_EXPECTS(rung >= 0 && rung < rungs(), "there is no rung ", rung, " of ", rungs());
-  if (!std::isnan(value)) entries_[static_cast<size_t>(rung)].emplace(Entry{value, trial}, false);
-}
-
-bool Promotion::arrive(const Report& report) {
-  if (!std::isfinite(report.value)) return false;
-  int& next = next_rung_[report.trial];
-  const int before = next;
-  for (; next < rungs() && steps(next) <= report.step; ++next) {
-    // Where reports are rare, it has passed a rung without a pause.
-    if (next > before) entries_[static_cast<size_t>(next - 1)][{report.value, report.trial}] = true;
-    add(next, report.trial, report.value);
-  }
-  return next > before && next < rungs();
-}
-
-Promotion::Promoted Promotion::next(const std::function<bool(int64_t trial)>& is_asked_for) {
-  for (int rung = rungs() - 2; rung >= 0; --rung) {
-    auto& entries = entries_[static_cast<size_t>(rung)];
-    size_t left = entries.size() / static_cast<size_t>(options_.eta);
-    for (auto& [entry, promoted] : entries) {
-      if (left-- == 0) break;
-      if (promoted || (is_asked_for && !is_asked_for(entry.trial))) continue;
-      promoted = true;
-      return {entry.trial, rung + 1};
-    }
-  }
-  return {};
 }
 
 }  // namespace tw::search

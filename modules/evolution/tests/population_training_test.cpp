@@ -6,6 +6,7 @@
 #include <set>
 #include <tw/base/contract.hpp>
 #include <tw/evolution/configuration.hpp>
+#include <tw/evolution/draws.hpp>
 #include <tw/evolution/population_training.hpp>
 
 namespace tw::search {
@@ -81,10 +82,69 @@ TEST(PopulationTraining, WhoLagsIsNotComparedWith) {
   EXPECT_EQ(original(training, {3, 3, 0}), 0);
 }
 
-TEST(PopulationTraining, EqualValuesAreNotCopied) {
+/// Of m equal members each is the worst of them by chance, and copies any other.
+TEST(PopulationTraining, ChanceDecidesBetweenEqualMembers) {
   PopulationTraining training({});
   for (int64_t trial = 0; trial < 4; ++trial) training.observe({trial, 1, 0.5});
-  for (int64_t trial = 0; trial < 4; ++trial) EXPECT_FALSE(original(training, {trial, 1, 0.5}));
+  for (int64_t trial = 0; trial < 4; ++trial) {
+    std::map<int64_t, int> counts;
+    for (uint64_t stream = 0; stream < 3000; ++stream) {
+      const auto copied = original(training, {trial, 1, 0.5}, stream);
+      EXPECT_EQ(copied, original(training, {trial, 1, 0.5}, stream));
+      ++counts[copied.value_or(-1)];
+    }
+    EXPECT_FALSE(counts.contains(trial));
+    EXPECT_NEAR(counts[-1], 2250, 120);  // binomial, deviation 24; of the others, 250 each, deviation 15
+    for (const auto& [other, count] : counts) {
+      if (other >= 0) {
+        EXPECT_NEAR(count, 250, 75) << other;
+      }
+    }
+    EXPECT_EQ(counts.size(), 4U);
+  }
+}
+
+TEST(PopulationTraining, EqualMembersStayAheadOfWorseOnes) {
+  PopulationTraining training({.quantile = 0.5});
+  for (const auto& [trial, value] : {std::pair(0, 1.0), {1, 1.0}, {2, 1.0}, {3, 2.0}}) training.observe({trial, 1, value});
+  std::map<int64_t, int> copies;
+  for (uint64_t stream = 0; stream < 300; ++stream) {
+    for (int64_t trial = 0; trial < 4; ++trial) copies[trial] += original(training, {trial, 1, trial == 3 ? 2.0 : 1.0}, stream) ? 1 : 0;
+  }
+  EXPECT_EQ(copies[3], 300);
+  for (int64_t trial = 0; trial < 3; ++trial) EXPECT_NEAR(copies[trial], 100, 45) << "binomial, deviation 8";
+}
+
+/// The height of a triangle wave at x, of three levels, and 0 in its troughs alone, which are a fiftieth of it.
+double level(double x) {
+  const double height = std::abs(std::fmod(x, 2) - 1);
+  return height < 0.02 ? 0 : std::ceil(3 * height);
+}
+
+/// Whether one of four members comes to a trough within 100 comparisons.
+bool finds_trough(uint64_t seed) {
+  const Space space{real("x", 0.1, 10, log_scale)};
+  const PopulationTrainingOptions options;
+  PopulationTraining training(options);
+  CounterRng random(seed);
+  std::map<int64_t, double> members;
+  for (int64_t trial = 0; trial < 4; ++trial) members[trial] = 0.1 * std::pow(100, uniform(random));
+  for (int64_t step = 1; step <= 100; ++step) {
+    for (const auto& [trial, x] : members) training.observe({trial, step, level(x)});
+    for (auto& [trial, x] : members) {
+      if (level(x) == 0) return true;
+      const auto copied = training.original_for({trial, step, level(x)}, random);
+      if (copied) x = explored(space, {members[*copied]}, options, random)[0];
+    }
+  }
+  return false;
+}
+
+/// Where members are equal before one has found a trough, only copies of equals can go on: without them 23 in 100 get there, with them 92.
+TEST(PopulationTraining, APlateauIsSearched) {
+  int found = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) found += finds_trough(seed) ? 1 : 0;
+  EXPECT_GE(found, 80);
 }
 
 TEST(PopulationTraining, WhatDivergedCopiesAnother) {

@@ -117,10 +117,11 @@ TEST(Space, ConditionsOnNumbersMeetTheirSteps) {
 }
 
 TEST(Space, MayStartSomewhere) {
-  EXPECT_TRUE(network().initial().empty());
+  EXPECT_TRUE(network().starts().empty());
   const Space space{real("lr", 1e-4, 1e-2, log_scale), integer("n", 1, 9).starting_at("4"), categorical("kind", {"a", "b"}).starting_at("b"),
                     ordinal("size", {16, 32}).starting_at("32"), real("x", 0, 1).starting_at("0.25").when("kind", {"a"})};
-  const std::vector<double> initial = space.initial();
+  ASSERT_EQ(space.starts().size(), 1U);
+  const std::vector<double> initial = space.starts()[0];
   EXPECT_NEAR(initial[0], 1e-3, 1e-12) << "the middle of its scale";
   EXPECT_EQ(initial[1], 4);
   EXPECT_EQ(initial[2], 1);
@@ -128,6 +129,21 @@ TEST(Space, MayStartSomewhere) {
   EXPECT_TRUE(std::isnan(initial[4])) << "it does not exist there";
   expect_refused({real("lr", 0, 1).starting_at("2")}, "parameter 'lr' starts at '2', which is no value of it");
   expect_refused({categorical("kind", {"a", "b"}).starting_at("c")}, "parameter 'kind' starts at 'c'");
+}
+
+TEST(Space, MayStartAtSeveralConfigurations) {
+  Space space{real("lr", 1e-4, 1e-2, log_scale).starting_at("0.002"), categorical("kind", {"a", "b"}), real("x", 0, 1).when("kind", {"a"})};
+  space.start_at({{"kind", "b"}});
+  space.start_at({{"lr", "0.005"}, {"x", "0.25"}});
+  ASSERT_EQ(space.starts().size(), 3U);
+  EXPECT_TRUE(same_values(space.starts()[0], {0.002, 0, 0.5}));
+  EXPECT_TRUE(same_values(space.starts()[1], {0.002, 1, NAN})) << "what is not named starts where it says";
+  EXPECT_TRUE(same_values(space.starts()[2], {0.005, 0, 0.25}));
+  const auto refusal_of = [&](const std::map<std::string, std::string>& values) { return message_of([&] { space.start_at(values); }); };
+  EXPECT_NE(refusal_of({{"kin", "b"}}).find("did you mean 'kind'"), std::string::npos);
+  EXPECT_NE(refusal_of({{"lr", "0.5"}}).find("parameter 'lr' starts at '0.5', which is no value of it"), std::string::npos);
+  EXPECT_NE(refusal_of({{"kind", "b"}, {"x", "0.5"}}).find("parameter 'x' starts at '0.5', but does not exist"), std::string::npos);
+  EXPECT_EQ(space.starts().size(), 3U);
 }
 
 TEST(Space, RefusesAnotherNumberOfValues) {

@@ -16,7 +16,7 @@ bool report(StoppingRule& rule, const Report& report) {
   return rule.goes_on(report);
 }
 
-TEST(Median, StopsWhatIsWorseThanTheMedianOfMeans) {
+TEST(Median, StopsWhatIsWorseThanTheMedian) {
   const auto rule = median_rule({.grace = 1, .min_trials = 3});
   for (int64_t trial = 0; trial < 3; ++trial) {
     for (int64_t step = 1; step <= 3; ++step) EXPECT_TRUE(report(*rule, {trial, step, static_cast<double>(trial + 1)}));
@@ -28,6 +28,26 @@ TEST(Median, StopsWhatIsWorseThanTheMedianOfMeans) {
   EXPECT_TRUE(report(*rule, {11, 3, 9})) << "its best counts";
   EXPECT_TRUE(report(*rule, {12, 4, 99})) << "nobody has come so far";
   EXPECT_FALSE(report(*rule, {13, 1, NAN}));
+}
+
+/// 300 trials of 100 steps, whose values fall from 1 to their ends, evenly between 0 and 1/2, and never cross. Of those that come to a step half go
+/// on, so that 3,286 steps are made in all; means since the first step, which lag behind what falls, would take 19,986.
+TEST(Median, StopsMostOfWhatFalls) {
+  constexpr int64_t trials = 300;
+  constexpr int64_t steps = 100;
+  const auto rule = median_rule();
+  const std::vector<int64_t> order = random_permutation(trials, 1, 0);
+  int64_t spent = 0;
+  bool best_ends = false;
+  for (int64_t trial = 0; trial < trials; ++trial) {
+    const double end = 0.5 * static_cast<double>(order[static_cast<size_t>(trial)]) / trials;
+    for (int64_t step = 1; step <= steps; ++step, ++spent) {
+      if (!report(*rule, {trial, step, end + (1 - end) * std::exp(-static_cast<double>(step) / 10)})) break;
+      best_ends = best_ends || (end == 0 && step == steps);
+    }
+  }
+  EXPECT_LT(spent, trials * steps / 6);
+  EXPECT_TRUE(best_ends);
 }
 
 TEST(Median, ATrialThatIsBegunAgainStartsOver) {
@@ -86,50 +106,6 @@ TEST(Hyperband, BracketsGetTheirShares) {
   EXPECT_TRUE(report(*rule, {2, 1, 99})) << "bracket 1 begins at 2";
 }
 
-TEST(Promotion, PromotesTheBestOfARungOnce) {
-  Promotion promotion({.grace = 1, .eta = 2, .max_steps = 4});
-  EXPECT_EQ(promotion.rungs(), 3);
-  EXPECT_EQ(promotion.steps(2), 4);
-  EXPECT_EQ(promotion.next().trial, -1);
-  promotion.add(0, 0, 5);
-  EXPECT_EQ(promotion.next().trial, -1);
-  promotion.add(0, 1, 3);
-  const auto first = promotion.next();
-  EXPECT_EQ(first.trial, 1);
-  EXPECT_EQ(first.rung, 1);
-  EXPECT_EQ(promotion.next().trial, -1);
-  promotion.add(0, 2, 4);
-  promotion.add(0, 3, 9);
-  EXPECT_EQ(promotion.next().trial, 2);
-  promotion.add(1, 1, 2);
-  promotion.add(1, 2, 1);
-  EXPECT_EQ(promotion.next().rung, 2) << "higher rungs first";
-}
-
-TEST(Promotion, TrialsPauseWhereARungEnds) {
-  Promotion promotion({.grace = 2, .eta = 2, .max_steps = 8});  // rungs at 2, 4 and 8
-  EXPECT_FALSE(promotion.arrive({0, 1, 5}));
-  EXPECT_TRUE(promotion.arrive({0, 2, 4}));
-  EXPECT_FALSE(promotion.arrive({0, 3, 4})) << "between rungs";
-  EXPECT_TRUE(promotion.arrive({0, 4, 3}));
-  EXPECT_FALSE(promotion.arrive({0, 8, 2})) << "there is no higher one";
-  EXPECT_FALSE(promotion.arrive({1, 2, INFINITY}));
-  EXPECT_TRUE(promotion.arrive({2, 5, 1})) << "passes one rung and ends another";
-  const auto promoted = promotion.next();
-  EXPECT_EQ(promoted.trial, 2);
-  EXPECT_EQ(promoted.rung, 2) << "from the highest that it has passed";
-  EXPECT_EQ(promotion.next().trial, -1) << "two of rung 0, of which one has gone on";
-}
-
-TEST(Promotion, PromotesOnlyWhatIsAskedFor) {
-  Promotion promotion({.grace = 1, .eta = 2, .max_steps = 4});
-  for (int64_t trial = 0; trial < 4; ++trial) promotion.arrive({trial, 1, static_cast<double>(trial)});
-  EXPECT_EQ(promotion.next([](int64_t trial) { return trial == 2; }).trial, -1);
-  EXPECT_EQ(promotion.next([](int64_t trial) { return trial == 1; }).trial, 1);
-  EXPECT_EQ(promotion.next().trial, 0);
-  EXPECT_EQ(promotion.next().trial, -1);
-}
-
 TEST(Stopping, RefusesWrongOptions) {
   EXPECT_THROW(halving_rule({.grace = 0}), ContractError);
   EXPECT_THROW(halving_rule({.eta = 1}), ContractError);
@@ -137,9 +113,6 @@ TEST(Stopping, RefusesWrongOptions) {
   EXPECT_THROW(hyperband_rule(0), ContractError);
   EXPECT_THROW(hyperband_rule(4, {.grace = 1, .eta = 4, .max_steps = 63}), ContractError);
   EXPECT_NO_THROW(hyperband_rule(4, {.grace = 1, .eta = 4, .max_steps = 64}));
-  Promotion promotion({.grace = 1, .eta = 2, .max_steps = 4});
-  EXPECT_THROW(promotion.steps(3), ContractError);
-  EXPECT_THROW(promotion.add(-1, 0, 1), ContractError);
   EXPECT_THROW(median_rule({.min_trials = 0}), ContractError);
 }
 

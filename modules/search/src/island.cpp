@@ -13,8 +13,8 @@ Island::Island(const Place& place, Post& post, std::optional<JournalWriter>& jou
 
 /// What the space starts at comes first of all, and is nobody's proposal.
 Proposal Island::propose(int64_t trial) {
-  std::vector<double> initial = place_.space.initial();
-  if (trial == 0 && !initial.empty()) return {.values = std::move(initial), .tag = {.run = -1, .index = -1}};
+  const std::vector<std::vector<double>>& starts = place_.space.starts();
+  if (trial < static_cast<int64_t>(starts.size())) return {.values = starts[static_cast<size_t>(trial)], .tag = {.run = -1, .index = -1}};
   CounterRng random(place_.options.seed, static_cast<uint64_t>(trial));
   return propagator_->ask(population_, random);
 }

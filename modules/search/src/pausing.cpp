@@ -48,7 +48,8 @@ bool Trials::help(const std::optional<Claim>& own) {
 /// A promoted trial goes on before anything begins. Members of a population begin first, and then the one with the fewest steps goes on.
 std::optional<Claim> Trials::next_paused() {
   if (promotion_ && !promoted_) {
-    const Promotion::Promoted next = promotion_->next([this](int64_t trial) { return paused_.contains(trial); });
+    Promotion::Promoted next = promotion_->next();
+    while (next.trial >= 0 && !paused_.contains(next.trial)) next = promotion_->next();  // it failed on its way to the pause
     if (next.trial >= 0) promoted_ = {.rung = next.rung, .trial = next.trial};
   }
   if (!training_ || quota_.left() > 0) return std::exchange(promoted_, std::nullopt);

@@ -5,6 +5,7 @@
 #include <span>
 #include <tuple>
 #include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
 #include <tw/evolution/automatic.hpp>
@@ -18,7 +19,11 @@ namespace tw::search {
 namespace {
 
 std::unique_ptr<Propagator> propagator_of(const SearchOptions& options, const Seat& seat) {
-  if (options.propagator) return options.propagator(seat);
+  if (options.propagator) {
+    auto propagator = options.propagator(seat);
+    TW_EXPECTS(propagator != nullptr, "propagator gave none for worker ", seat.worker, " of island ", seat.island);
+    return propagator;
+  }
   // All members of a population begin before one has ended: there is nothing to learn from.
   if (options.population_training) return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers});
   return automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers);

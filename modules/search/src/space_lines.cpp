@@ -30,6 +30,13 @@ const char* name_of(Parameter::Kind kind) {
   return "?";
 }
 
+/// Numbers with all digits.
+std::string line_of_start(const Space& space, const std::vector<double>& values) {
+  std::string text = "start:";
+  for (size_t i = 0; i < values.size(); ++i) text += concat(' ', space.parameters()[i].name, '=', space.parameters()[i].text_of(values[i]));
+  return text;
+}
+
 std::string line_of(const Parameter& p) {
   std::string text = concat("parameter ", p.name, ": ", name_of(p.kind));
   if (p.kind == Parameter::Kind::ordinal) text += text_of_numbers(", values", p.numbers);
@@ -47,6 +54,8 @@ std::vector<std::string> lines_of(const Space& space) {
   for (const Parameter& each : space.parameters()) names.push_back(each.name);
   std::vector<std::string> lines{text_of_list("parameters", names), text_of_list("constraints", space.constraints())};
   for (const Parameter& each : space.parameters()) lines.push_back(line_of(each));
+  lines.push_back(concat("starts: ", space.starts().size()));
+  for (const std::vector<double>& each : space.starts()) lines.push_back(line_of_start(space, each));
   return lines;
 }
 

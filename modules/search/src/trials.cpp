@@ -2,6 +2,7 @@
 #include "trials.hpp"
 
 #include <cmath>
+#include <tw/base/contract.hpp>
 
 namespace tw::search {
 
@@ -16,7 +17,10 @@ Trials::Trials(const Place& place, Evaluator& evaluator, Post& post, std::option
       end_(std::move(end)),
       helpers_(place, evaluator, post) {
   const SearchOptions& options = place.options;
-  if (options.stopping) stopping_ = options.stopping();
+  if (options.stopping) {
+    stopping_ = options.stopping();
+    TW_EXPECTS(stopping_ != nullptr, "stopping gave no rule");
+  }
   if (options.promotion) promotion_.emplace(*options.promotion);
   if (options.population_training) training_.emplace(*options.population_training);
 }
@@ -74,7 +78,7 @@ void Trials::attend() {
 
 void Trials::observe(const Report& report) {
   if (stopping_) stopping_->observe(report);
-  if (promotion_) promotion_->arrive(report);
+  if (promotion_) promotion_->observe(report);
   if (training_) training_->observe(report);
 }
 

@@ -113,6 +113,9 @@ TEST(DifferingOptions, SpacesAndObjectivesAreNamed) {
   Space constrained = line();
   constrained.require("x is small", [](const Configuration& c) { return c.real("x") < 0.5; });
   expect_space_named(constrained, "'constraints: x is small'", "'constraints:'");
+  Space starting = line();
+  starting.start_at({{"x", "0.25"}});
+  expect_space_named(starting, "'starts: 1'", "'starts: 0'");
   expect_named([&] { Search(world(), line(), odd ? Objective() : objective, options); }, last, "'no objective'", "'an objective'");
   expect_named([&] { check_objective(world(), line(), objective, {.seed = odd ? 1U : 0U}); }, last, "'seed 1'", "'seed 0'");
 }

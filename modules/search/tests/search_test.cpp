@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "message_of.hpp"
 #include "mpi_test.hpp"
 
 #include <algorithm>
@@ -57,6 +58,31 @@ TEST(Search, TriesFirstWhatItsSpaceStartsAt) {
   Search search(world(), space, objective, {.evaluations = 40, .seed = 2});
   search.run();
   EXPECT_EQ(search.population().find(0)->values, (std::vector<double>{1.25, -2.5}));
+}
+
+TEST(Search, TriesFirstAllThatItsSpaceStartsAt) {
+  Space space = plane();
+  std::vector<std::vector<double>> starts;
+  for (int i = 0; i < 6; ++i) {
+    starts.push_back({0.5 * i, -0.25 * i});
+    space.start_at({{"x", concat(0.5 * i)}, {"y", concat(-0.25 * i)}});
+  }
+  Search search(world(), space, objective, {.evaluations = 40, .seed = 2});
+  search.run();
+  for (int64_t trial = 0; trial < 6; ++trial) EXPECT_EQ(search.population().find(trial)->values, starts[static_cast<size_t>(trial)]);
+  EXPECT_NE(search.population().find(6)->values, starts[0]);
+}
+
+TEST(Search, NamesAFactoryThatMakesNothing) {
+  const auto refusal_of = [](const SearchOptions& options) {
+    return testing::message_of<ContractError>([&] { Search(world(), plane(), objective, options); });
+  };
+  SearchOptions options{.evaluations = 8};
+  options.propagator = [](const Seat& /*seat*/) { return std::unique_ptr<Propagator>(); };
+  EXPECT_NE(refusal_of(options).find("propagator gave none"), std::string::npos);
+  options.propagator = {};
+  options.stopping = [] { return std::unique_ptr<StoppingRule>(); };
+  EXPECT_NE(refusal_of(options).find("stopping gave no rule"), std::string::npos);
 }
 
 TW_TEST_ON(Search, IsAFunctionOfItsSeedOnOneWorker, {.most = 1}) {

@@ -43,8 +43,9 @@ class PopulationTraining {
   bool is_due(const Report& report) const;
   bool is_at_end(const Report& report) const noexcept { return report.step >= options_.max_steps; }
   /// The member that the reporting one is to copy, if any. Members are ranked by what they last reported at this step or before, but not before the
-  /// reporting one's report of an interval ago: who lags more is not compared with. Of m members the worst n = max(1, floor(quantile m)), and all
-  /// whose value is not finite, copy one of the best n that have not ended, if it is better, each as likely.
+  /// reporting one's report of an interval ago: who lags more is not compared with. Chance decides between equal ones, so that a plateau, where all
+  /// are, is still searched. Of m members the worst n = max(1, floor(quantile m)), and all whose value is not finite, copy one of the best n of those
+  /// before them that have not ended, each as likely; nobody copies what is not finite.
   std::optional<int64_t> original_for(const Report& report, CounterRng& random) const;
 
  private:

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,7 +32,7 @@ struct Parameter {
 
   /// This parameter, existing only while `name`, which is declared earlier and always has a value when this one has, is one of `values`.
   Parameter when(std::string name, std::vector<std::string> values) const;
-  /// This parameter, of which a search tries this value first, as text. See Space::initial().
+  /// This parameter, of which a search tries this value first, as text. See Space::starts().
   Parameter starting_at(std::string value) const;
   bool has_choices() const noexcept { return kind == Kind::ordinal || kind == Kind::categorical; }
   /// Number of values; 0: a continuum.
@@ -78,9 +79,13 @@ class Space {
   /// The nearest values that there are: within limits (by clipping), on steps, whole where they must be; NaN for what does not exist. What exists and
   /// is NaN becomes the first choice, or the middle of its scale. @throws ContractError for another number of values
   void repair(std::vector<double>& values) const;
-  /// Where parameters start that say so, with the first choice or the middle of the others: a known configuration, which a search tries first. Empty
-  /// where none says so.
-  std::vector<double> initial() const;
+  /// A search tries this configuration, too, before any other: values as text, by name, as in starting_at(), which holds for those that are not
+  /// named. Call it again for further ones. @throws ContractError naming a parameter that there is not, a value that it does not have, or one that
+  /// does not exist under the others' values
+  void start_at(const std::map<std::string, std::string>& values);
+  /// What a search tries first: where parameters start that say so, with the first choice or the middle of the others, and then what start_at() was
+  /// told, in that order.
+  const std::vector<std::vector<double>>& starts() const noexcept { return starts_; }
   /// Whether repair() would change nothing.
   bool contains(const std::vector<double>& values) const;
 
@@ -100,6 +105,8 @@ class Space {
   uint64_t hash() const;
 
  private:
+  std::vector<double> initial() const;
+
   struct Constraint {
     std::string name;
     std::function<bool(const Configuration&)> holds;
@@ -112,6 +119,7 @@ class Space {
   std::vector<Parameter> parameters_;
   std::vector<Condition> conditions_;  // by parameter
   std::vector<Constraint> constraints_;
+  std::vector<std::vector<double>> starts_;
   size_t dimensions_ = 0;
 };
 

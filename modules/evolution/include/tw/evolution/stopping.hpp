@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which trials go on, by what they and others report on their way. Pure.
 #pragma once
-#include <compare>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
-#include <string>
 #include <tw/base/option.hpp>
-#include <unordered_map>
-#include <vector>
 
 namespace tw::search {
 
@@ -31,9 +25,10 @@ class StoppingRule {
   virtual bool goes_on(const Report& report) const = 0;
 };
 
-/// Stops a trial whose best value so far is worse than the median, over the others that have come to this step, of the mean of their values up to it;
-/// of an even number, the larger one in the middle.
-/// Ref: Golovin et al. 2017, Google Vizier, section 3.2.
+/// Stops a trial whose best value so far is worse than the median, over the others that have come to this step, of their best values up to it; of an
+/// even number, the larger one in the middle.
+/// Ref: Golovin et al. 2017, Google Vizier, section 3.2, which takes means of the others' values in place of their best: where values fall, a mean
+/// since the first step lies far above what its trial has come to, and hardly anything is stopped.
 struct MedianOptions {
   int64_t grace = 1;      ///< steps that every trial gets
   size_t min_trials = 3;  ///< others that must have come as far
@@ -64,39 +59,5 @@ std::unique_ptr<StoppingRule> halving_rule(const HalvingOptions& options = {});
 std::unique_ptr<StoppingRule> hyperband_rule(int brackets, const HalvingOptions& options = {});
 /// The bracket of a trial: a function of its number. @param trial at least 0. @param brackets, eta as in a valid rule
 int bracket_of(int64_t trial, int brackets, int64_t eta);
-
-/// Promotion form of asynchronous successive halving: a trial pauses at its rung, and is promoted when it is among the best 1/eta there, so that
-/// nothing is spent on a trial before it has earned it. Ref: arXiv 1810.05934, algorithm 2.
-class Promotion {
- public:
-  /// @param options `max_steps`: the last rung lies at or before it. @throws ContractError for wrong ones
-  explicit Promotion(const HalvingOptions& options);
-
-  /// The steps at which a trial of this rung pauses, or, at the last one, ends. @throws ContractError for a rung that there is not
-  int64_t steps(int rung) const;
-  int rungs() const noexcept { return static_cast<int>(entries_.size()); }
-  /// A trial has come to the end of a rung; with NaN it is never promoted. @throws ContractError for a rung that there is not
-  void add(int rung, int64_t trial, double value);
-  /// The same by the steps that a trial has done, where that is the end of one. @return whether it pauses: there is a higher one. Values that are not
-  /// finite are not taken
-  bool arrive(const Report& report);
-  struct Promoted {
-    int64_t trial = -1;
-    int rung = 0;  ///< that it is to go to
-  };
-  /// A trial that may go on, from the highest rung that has one; trial -1: none, so a new one begins at rung 0. It is promoted by this call.
-  /// @param is_asked_for whether a trial may be the one; none: any
-  Promoted next(const std::function<bool(int64_t trial)>& is_asked_for = {});
-
- private:
-  struct Entry {
-    double value;
-    int64_t trial;
-    auto operator<=>(const Entry&) const = default;
-  };
-  HalvingOptions options_;
-  std::vector<std::map<Entry, bool>> entries_;  // by rung, whether promoted
-  std::unordered_map<int64_t, int> next_rung_;  // by trial, of those that arrived
-};
 
 }  // namespace tw::search

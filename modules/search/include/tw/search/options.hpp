@@ -9,6 +9,7 @@
 #include <optional>
 #include <tw/base/option.hpp>
 #include <tw/evolution/population_training.hpp>
+#include <tw/evolution/promotion.hpp>
 #include <tw/evolution/propagator.hpp>
 #include <tw/evolution/stopping.hpp>
 #include <vector>
