@@ -64,8 +64,8 @@ TEST(Search, TriesFirstAllThatItsSpaceStartsAt) {
   Space space = plane();
   std::vector<std::vector<double>> starts;
   for (int i = 0; i < 6; ++i) {
-    starts.push_back({0.5 * i, -0.25 * i});
-    space.start_at({{"x", concat(0.5 * i)}, {"y", concat(-0.25 * i)}});
+    starts.push_back({0.5 * i + 1, -0.25 * i});
+    space.start_at({{"x", concat(0.5 * i + 1)}, {"y", concat(-0.25 * i)}});
   }
   Search search(world(), space, objective, {.evaluations = 40, .seed = 2});
   search.run();
