@@ -5,6 +5,7 @@
 #include <tw/evolution/automatic.hpp>
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/cma_es.hpp>
+#include <tw/evolution/curve_model.hpp>
 #include <tw/evolution/nelder_mead.hpp>
 #include <tw/evolution/sampling.hpp>
 #include <tw/evolution/stopping.hpp>
@@ -54,12 +55,19 @@ std::vector<std::string> names_of_propagators() {
   return names;
 }
 
-void choose_stopping(const StoppingOptions& stopping, SearchOptions& options) {
+/// @param parameters whose configurations a model compares
+void choose_stopping(const StoppingOptions& stopping, const std::vector<search::Parameter>& parameters, SearchOptions& options) {
   const search::HalvingOptions& halving = stopping.halving;
   const search::MedianOptions median{.grace = halving.grace, .min_trials = static_cast<size_t>(stopping.min_trials)};
   if (stopping.rule == "median") options.stopping = [median] { return search::median_rule(median); };
   if (stopping.rule == "halving") options.stopping = [halving] { return search::halving_rule(halving); };
   if (stopping.rule == "promotion") options.promotion = halving;
+  const search::CurveRuleOptions curves{
+      .grace = halving.grace, .min_complete = static_cast<size_t>(stopping.min_complete), .probability = stopping.probability};
+  if (stopping.rule == "learning_curve") options.stopping = [curves] { return search::curve_rule(search::parametric_curves(), curves); };
+  if (stopping.rule == "freeze_thaw") {
+    options.stopping = [curves, parameters] { return search::curve_rule(search::freeze_thaw(search::Space(parameters)), curves); };
+  }
   if (stopping.rule == "hyperband") options.stopping = [brackets = stopping.brackets, halving] { return search::hyperband_rule(brackets, halving); };
 }
 
@@ -74,9 +82,14 @@ void report_contradictions(Config& config, SearchOptions& options) {
 }  // namespace
 
 void visit(StoppingOptions& stopping, OptionVisitor& visitor) {
-  visitor.field("stopping", stopping.rule, {"none", "median", "halving", "hyperband", "promotion"}, {.meaning = "which trials end early, or pause"});
+  visitor.field("stopping", stopping.rule, {"none", "median", "halving", "hyperband", "promotion", "learning_curve", "freeze_thaw"},
+                {.meaning = "which trials end early, or pause"});
   const auto with = [](const std::vector<std::string>& rules) { return std::vector<Condition>{{"search.stopping", rules}}; };
   visitor.field("min_trials", stopping.min_trials, count_from(1), {.meaning = "others that must have come as far", .where = with({"median"})});
+  const std::vector<std::string> models{"learning_curve", "freeze_thaw"};
+  visitor.field("min_complete", stopping.min_complete, count_from(1), {.meaning = "trials, before any is stopped", .where = with(models)});
+  visitor.field("probability", stopping.probability, {.least = 0, .most = 1},
+                {.meaning = "of becoming the best, below which a trial is stopped", .where = with(models)});
   visitor.field("brackets", stopping.brackets, count_from(1), {.meaning = "that begin later, one after another", .where = with({"hyperband"})});
   const std::vector<std::string> rungs{"halving", "hyperband", "promotion"};
   visitor.field("grace", stopping.halving.grace, count_from(1),
@@ -107,12 +120,12 @@ SearchConfig read_search_config(Config& config, const std::filesystem::path& jou
   // All members of a population begin before one has ended: there is nothing yet to breed from.
   if (!config.keys("search.population_training.").empty()) read.propagator = "sobol";
   ConfigBinder(config).group("search", read);
-  choose_stopping(read.stopping, read.options);
+  read.parameters = read_parameters(config);
+  choose_stopping(read.stopping, read.parameters, read.options);
   for (const NamedPropagator& each : propagators) {
     if (each.name == read.propagator) read.options.propagator = each.make;
   }
   report_contradictions(config, read.options);
-  read.parameters = read_parameters(config);
   config.note_renamed("search.least_trials", "search.min_trials");
   config.note_renamed("search.most", "search.max_steps");
   config.note_renamed("search.population_training.most", "search.population_training.max_steps");

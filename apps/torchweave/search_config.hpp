@@ -12,10 +12,12 @@ namespace tw::tool {
 
 /// Which trials end early.
 struct StoppingOptions {
-  std::string rule = "none";            ///< none | median | halving | hyperband | promotion
+  std::string rule = "none";            ///< none | median | halving | hyperband | promotion | learning_curve | freeze_thaw
   search::HalvingOptions halving = {};  ///< its `grace` is of median, too
   int brackets = 3;                     ///< hyperband
   int64_t min_trials = 3;               ///< median
+  int64_t min_complete = 5;             ///< learning_curve, freeze_thaw
+  double probability = 0.05;            ///< the same
 };
 void visit(StoppingOptions& stopping, OptionVisitor& visitor);
 

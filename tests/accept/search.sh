@@ -15,6 +15,7 @@ for propagator in automatic trust_region cma_es nelder_mead tpe gaussian_process
 done
 "$build/bin/accept_fronts" 11 || failed=1
 "$build/bin/accept_tables" tests/accept/tables || failed=1
+"$build/bin/accept_curves" 9 || failed=1
 "$build/mpirun" -n 2 "$build/bin/accept_population" 9 200 || failed=1
 "$build/mpirun" -n 4 "$build/bin/accept_growth" || failed=1
 tests/faults/kill_growth.sh "$build" "$build/tmp/accept_kill_growth" 30 || failed=1

@@ -2,6 +2,7 @@
 // What a configuration of `torchweave search` may not say, and what becomes of what it says.
 #include <gtest/gtest.h>
 
+#include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 
 #include "keys_without_effect.hpp"
@@ -43,7 +44,8 @@ const Refused refused[] = {
      {"--set: search.propagator is \"genetik\", which is unknown; it may be \"automatic\", \"genetic\", \"cma_es\", \"swarm\", \"nelder_mead\", "
       "\"sobol\", \"random\"; the nearest is \"genetic\""}},
     {{"search.stopping=asha"},
-     {"--set: search.stopping is \"asha\", which is unknown; it may be \"none\", \"median\", \"halving\", \"hyperband\", \"promotion\"; the nearest "
+     {"--set: search.stopping is \"asha\", which is unknown; it may be \"none\", \"median\", \"halving\", \"hyperband\", \"promotion\", "
+      "\"learning_curve\", \"freeze_thaw\"; the nearest "
       "is "
       "\"none\""}},
     {{"search.space.n.kind=int"},
@@ -92,6 +94,11 @@ TEST(SearchConfig, MakesOptionsOfNames) {
   EXPECT_TRUE(read({}).options.propagator);
   EXPECT_FALSE(read({}).options.stopping);
   EXPECT_TRUE(read({"search.stopping=hyperband"}).options.stopping);
+  for (const char* model : {"learning_curve", "freeze_thaw"}) {
+    const auto stopping = read({tw::concat("search.stopping=", model), "search.probability=0.1"}).options.stopping;
+    ASSERT_TRUE(stopping);
+    EXPECT_NE(stopping(), nullptr);
+  }
   const auto promotion = read({"search.stopping=promotion", "search.eta=3"}).options.promotion;
   ASSERT_TRUE(promotion);
   EXPECT_EQ(promotion->eta, 3);

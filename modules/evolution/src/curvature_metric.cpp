@@ -7,8 +7,8 @@
 namespace tw::search {
 namespace {
 
-constexpr double most_stretched = 900;  // of the eigenvalues
-constexpr double share = 0.5;           // of the way to a sphere; 0.3 to 0.5 are alike on BBOB, 1 is worse
+constexpr double most_conditioned = 900;  // of the eigenvalues
+constexpr double share = 0.5;             // of the way to a sphere; 0.3 to 0.5 are alike on BBOB, 1 is worse
 
 }  // namespace
 
@@ -22,7 +22,7 @@ Eigen::MatrixXd metric_of(const Eigen::MatrixXd& curvature, const Eigen::VectorX
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(Eigen::MatrixXd(curvature(mixed, mixed)));
   const double largest = solver.eigenvalues().maxCoeff();
   if (!(largest > 0)) return metric;
-  Eigen::ArrayXd logs = solver.eigenvalues().cwiseMax(largest / most_stretched).array().log();
+  Eigen::ArrayXd logs = solver.eigenvalues().cwiseMax(largest / most_conditioned).array().log();
   logs -= logs.mean();
   const Eigen::VectorXd factors = (share * logs / 2).exp();
   metric(mixed, mixed) = solver.eigenvectors() * factors.asDiagonal() * solver.eigenvectors().transpose();

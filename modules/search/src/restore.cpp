@@ -69,6 +69,10 @@ void Worker::restore() {
                                                   .island = place_.island}));
 
   const auto island_of = [&](const Individual& individual) { return individual.island % place_.layout.islands(); };
+  // Before what they came to, as it was; trials that are repeated will report again.
+  for (const Report& report : all.reports) {
+    if (island_of(all.ended.at(report.trial)) == place_.island) trials_.observe(report);
+  }
   for (const auto& [trial, individual] : history_of(before_epoch(files, header.epoch)).ended) {
     if (island_of(individual) != place_.island) continue;
     island_.absorb(individual);
@@ -90,10 +94,6 @@ void Worker::restore() {
   const std::span same_epoch(std::ranges::find(files, header.epoch, [](const JournalFile& file) { return file.header.epoch; }), files.end());
   catch_up(same_epoch);
   bring_home(same_epoch, all);
-  // Trials that are repeated will report again.
-  for (const Report& report : all.reports) {
-    if (island_of(all.ended.at(report.trial)) == place_.island) trials_.observe(report);
-  }
   for (const auto& [trial, individual] : all.ended) ++past_counts_[static_cast<size_t>(individual.state)];
   past_ = static_cast<int64_t>(all.ended.size());
   constexpr int64_t no_limit = int64_t{1} << 60;

@@ -25,6 +25,11 @@ Trials::Trials(const Place& place, Evaluator& evaluator, Post& post, std::option
   if (options.population_training) training_.emplace(*options.population_training);
 }
 
+void Trials::begin(Individual individual) {
+  if (stopping_) stopping_->begin(individual);
+  run_on({.individual = std::move(individual)});
+}
+
 void Trials::run_on(Course course, const Evaluator::Workers& workers) {
   const Evaluator::Listener listener{.report = [this](int64_t step, double value) { return report(step, value); }, .attend = [this] { attend(); }};
   running_ = std::move(course);
@@ -82,8 +87,9 @@ void Trials::observe(const Report& report) {
   if (training_) training_->observe(report);
 }
 
-void Trials::note_end(int64_t trial) {
-  if (training_) training_->end(trial);
+void Trials::note_end(const Individual& individual) {
+  if (stopping_) stopping_->tell(individual);
+  if (training_) training_->end(individual.trial);
 }
 
 void Trials::take(const ReportMessage& message, int from) {

@@ -29,7 +29,7 @@ class Trials {
   Trials(const Place& place, Evaluator& evaluator, Post& post, std::optional<JournalWriter>& journal, Island& island, const Quota& quota, End end);
 
   /// Has the objective go on with it, until the trial ends or pauses.
-  void begin(Individual individual) { run_on({.individual = std::move(individual)}); }
+  void begin(Individual individual);
   /// Has a paused one go on, or helps with another worker's. @return false: there is none now
   bool resume_one();
   /// Whether a member of a population pauses until another one's state has come.
@@ -46,7 +46,7 @@ class Trials {
   /// A report of another trial than the one that runs.
   void observe(const Report& report);
   /// Any trial has ended.
-  void note_end(int64_t trial);
+  void note_end(const Individual& individual);
   void take(const ReportMessage& message, int from);
   void take(const StateRequest& request, int from);
   void take(const StateResponse& response, int from) { exchanges_.emplace_back(response, from); }

@@ -162,7 +162,7 @@ void Worker::take(const Message& message, int from) {
 
 /// An individual of the island that was not known before.
 void Worker::note_new(const Individual& individual) {
-  trials_.note_end(individual.trial);
+  trials_.note_end(individual);
   if (individual.counts() && individual.loss <= place_.options.target) stop_all();
 }
 

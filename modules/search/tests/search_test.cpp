@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <filesystem>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/evolution/breeding.hpp>
+#include <tw/evolution/curve_model.hpp>
 #include <tw/mpi/mailbox.hpp>
 #include <tw/search/search.hpp>
 
@@ -71,6 +73,56 @@ TEST(Search, TriesFirstAllThatItsSpaceStartsAt) {
   search.run();
   for (int64_t trial = 0; trial < 6; ++trial) EXPECT_EQ(search.population().find(trial)->values, starts[static_cast<size_t>(trial)]);
   EXPECT_NE(search.population().find(6)->values, starts[0]);
+}
+
+/// Falls by a power law from 2 to what the configuration comes to.
+Outcome fall(const Configuration& c, Trial& trial) {
+  const double end = 0.1 + sphere(c) / 50;
+  double loss = 2;
+  for (int64_t step = 1; step <= 30; ++step) {
+    loss = end + (2 - end) * std::pow(static_cast<double>(step), -0.8);
+    if (!trial.report(step, loss)) break;
+  }
+  return loss;
+}
+
+TEST(Search, StopsByTheCurvesOfOthers) {
+  const Space space = plane();
+  Search search(world(), space, fall, {.evaluations = 60, .seed = 1, .stopping = [&] { return curve_rule(freeze_thaw(space)); }});
+  const SearchResult result = search.run();
+  EXPECT_EQ(result.complete + result.pruned, 60) << result.first_failure;
+  EXPECT_GT(result.pruned, 20) << "5 complete trials for each worker come first";
+  EXPECT_LT(result.best.loss, 0.4);
+}
+
+/// Says nothing, and notes what it is told.
+class CountingModel : public CurveModel {
+ public:
+  explicit CountingModel(std::vector<LearningCurve>& learnt) : learnt_(learnt) {}
+  void learn(const LearningCurve& ended) override { learnt_.push_back(ended); }
+  double probability_below(double /*loss*/, const LearningCurve& /*curve*/, int64_t /*step*/) override { return 1; }
+
+ private:
+  std::vector<LearningCurve>& learnt_;
+};
+
+TEST(Search, ModelsOfCurvesLearnAllTrialsAndThoseOfEarlierRuns) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / concat("curve_models_", world().size());
+  if (world().rank() == 0) std::filesystem::remove_all(folder);
+  world().barrier();
+  for (const bool again : {false, true}) {
+    std::vector<LearningCurve> learnt;
+    Search search(world(), plane(), fall,
+                  {.evaluations = 20, .seed = 1, .journal = folder, .stopping = [&] { return curve_rule(std::make_unique<CountingModel>(learnt)); }});
+    if (!again) search.run();
+    EXPECT_EQ(learnt.size(), 20U) << (again ? "continued" : "first");
+    for (const LearningCurve& each : learnt) {
+      ASSERT_EQ(each.reports.size(), 30U);
+      EXPECT_EQ(each.reports.back().value, each.loss);
+      EXPECT_EQ(each.values, search.population().find(each.trial)->values);
+    }
+    world().barrier();
+  }
 }
 
 TEST(Search, NamesAFactoryThatMakesNothing) {

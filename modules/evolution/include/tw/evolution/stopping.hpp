@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <tw/base/option.hpp>
+#include <tw/evolution/individual.hpp>
 
 namespace tw::search {
 
@@ -19,8 +20,12 @@ struct Report {
 class StoppingRule {
  public:
   virtual ~StoppingRule() = default;
+  /// A trial of which it will be asked begins, perhaps again.
+  virtual void begin(const Individual& individual) { static_cast<void>(individual); }
   /// A report of any trial, once, in the order in which they become known.
   virtual void observe(const Report& report) = 0;
+  /// A trial has ended, here or elsewhere, whatever its state. Once for each, after its reports; of what has come from elsewhere there may be none.
+  virtual void tell(const Individual& individual) { static_cast<void>(individual); }
   /// Whether the trial of this report, its last one that was observed, goes on. NaN never does.
   virtual bool goes_on(const Report& report) const = 0;
 };

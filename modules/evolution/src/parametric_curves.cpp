@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <tw/evolution/curve_model.hpp>
+#include <vector>
+
+#include "ended_curves.hpp"
+
+namespace tw::search {
+namespace {
+
+/// How a curve falls; lengths are shares of the last step. A power law (t + offset)^-power or, where `scale` is given, exp(-t / scale).
+struct Shape {
+  double offset = 0;
+  double power = 0;
+  double scale = 0;
+
+  double log_height(double t, double last) const { return scale > 0 ? -t / (scale * last) : -power * std::log(t + offset * last); }
+};
+
+constexpr double ratio_of_powers = 1.09;  // of one to the next: coarser ones have extrapolations that lie off by more than the noise
+
+std::vector<Shape> all_shapes() {
+  std::vector<Shape> shapes;
+  for (const double offset : {0.0, 1.0 / 64, 1.0 / 16, 1.0 / 4}) {
+    for (double power = 0.25; power < 5; power *= ratio_of_powers) shapes.push_back({.offset = offset, .power = power});
+  }
+  for (double scale = 1.0 / 64; scale < 1; scale *= std::numbers::sqrt2) shapes.push_back({.scale = scale});
+  return shapes;
+}
+
+constexpr std::array<double, 6> noises{0.003, 0.01, 0.03, 0.1, 0.3, 1};  // deviations, in the units of losses
+constexpr double least_variance = 0.25;                                  // of what is expected of a curve before it begins
+
+/// What is expected of the values at both ends before a curve begins: independent, normal.
+struct Ends {
+  double first_mean = 0, first_variance = 1;
+  double last_mean = 0, last_variance = 1;
+};
+
+/// Of a shape and a size of noise: how likely the curve is with them, and the value at the last step.
+struct ShapeFit {
+  double log_likelihood = 0;
+  double mean = 0;
+  double variance = 0;  // with noise
+};
+
+/// All fits of a curve, noises in turn for each shape.
+std::vector<ShapeFit> fits_of(const CurvePoints& points, const std::vector<Shape>& shapes, const Ends& ends, double last) {
+  std::vector<ShapeFit> fits;
+  fits.reserve(shapes.size() * noises.size());
+  for (const Shape& shape : shapes) {
+    const double at_first = shape.log_height(points.steps[0], last);
+    const double rest = std::exp(shape.log_height(last, last) - at_first);
+    // Sums over the points, with a and b what s and c are multiplied by, and r what is left of the value expected.
+    double aa = 0, ab = 0, bb = 0, ar = 0, br = 0, rr = 0;
+    for (Eigen::Index i = 0; i < points.size(); ++i) {
+      const double a = rest < 1 ? (std::exp(shape.log_height(points.steps[i], last) - at_first) - rest) / (1 - rest) : 0;
+      const double b = 1 - a;
+      const double r = points.values[i] - a * ends.first_mean - b * ends.last_mean;
+      aa += a * a, ab += a * b, bb += b * b, ar += a * r, br += b * r, rr += r * r;
+    }
+    for (const double noise : noises) {
+      const double weight = 1 / (noise * noise);
+      const double p = 1 / ends.first_variance + aa * weight;
+      const double q = ab * weight;
+      const double u = 1 / ends.last_variance + bb * weight;
+      const double determinant = p * u - q * q;
+      const double first = (u * ar - q * br) * weight / determinant;
+      const double second = (p * br - q * ar) * weight / determinant;
+      const double explained = (first * ar + second * br) * weight;
+      fits.push_back({.log_likelihood = -static_cast<double>(points.size()) * std::log(noise) -
+                                        std::log(determinant * ends.first_variance * ends.last_variance) / 2 - (rr * weight - explained) / 2,
+                      .mean = ends.last_mean + second,
+                      .variance = p / determinant + noise * noise});
+    }
+  }
+  return fits;
+}
+
+/// What each fit counts, in all 1. @param weights before the curve
+std::vector<double> posterior_weights(const std::vector<ShapeFit>& fits, const std::vector<double>& weights) {
+  const double best = std::ranges::max_element(fits, {}, &ShapeFit::log_likelihood)->log_likelihood;
+  std::vector<double> posterior;
+  double sum = 0;
+  for (size_t i = 0; i < fits.size(); ++i) sum += posterior.emplace_back(weights[i] * std::exp(fits[i].log_likelihood - best));
+  for (double& each : posterior) each /= sum;
+  return posterior;
+}
+
+class ParametricCurves : public CurveModel {
+ public:
+  explicit ParametricCurves(const CurveModelOptions& options) : ended_(options) {}
+
+  void learn(const LearningCurve& ended) override {
+    ended_.add(ended);
+    last_ = 0;
+  }
+
+  double probability_below(double loss, const LearningCurve& curve, int64_t step) override {
+    const auto last = static_cast<double>(std::max<int64_t>(step, 1));
+    if (last_ != last) prepare(last);
+    if (!units_) return 1;
+    const std::vector<ShapeFit> fits = fits_of(ended_.points(curve, *units_), shapes_, ends_, last);
+    const std::vector<double> weights = posterior_weights(fits, weights_);
+    double probability = 0;
+    for (size_t i = 0; i < fits.size(); ++i) {
+      const double z = ((*units_)(loss)-fits[i].mean) / std::sqrt(fits[i].variance);
+      probability += weights[i] * std::erfc(-z / std::numbers::sqrt2) / 2;
+    }
+    return probability;
+  }
+
+ private:
+  /// Where curves begin and end, and then how often each shape and noise was that of one; once in all, each as likely, where none has ended.
+  void prepare(double last) {
+    last_ = last;
+    units_ = ended_.units();
+    if (!units_) return;
+    std::vector<CurvePoints> curves;
+    std::vector<double> firsts;
+    std::vector<double> lasts;
+    for (const LearningCurve& each : ended_.all()) {
+      curves.push_back(ended_.points(each, *units_));
+      firsts.push_back(curves.back().first());
+      if (each.state == TrialState::complete) lasts.push_back(curves.back().last());
+    }
+    set_moments(firsts, ends_.first_mean, ends_.first_variance);
+    set_moments(lasts, ends_.last_mean, ends_.last_variance);
+    const size_t count = shapes_.size() * noises.size();
+    const std::vector<double> equal(count, 1 / static_cast<double>(count));
+    weights_ = equal;
+    for (const CurvePoints& each : curves) {
+      const std::vector<double> own = posterior_weights(fits_of(each, shapes_, ends_, last), equal);
+      for (size_t i = 0; i < count; ++i) weights_[i] += own[i];
+    }
+  }
+
+  static void set_moments(const std::vector<double>& values, double& mean, double& variance) {
+    const Eigen::Map<const Eigen::ArrayXd> all(values.data(), static_cast<Eigen::Index>(values.size()));
+    mean = all.mean();
+    variance = least_variance + (all - mean).square().mean();
+  }
+
+  const std::vector<Shape> shapes_ = all_shapes();
+  EndedCurves ended_;
+  double last_ = 0;  // step for which what follows holds; 0: none
+  std::optional<LossUnits> units_;
+  Ends ends_;
+  std::vector<double> weights_;
+};
+
+}  // namespace
+
+std::unique_ptr<CurveModel> parametric_curves(const CurveModelOptions& options) {
+  options.validate();
+  return std::make_unique<ParametricCurves>(options);
+}
+
+}  // namespace tw::search
