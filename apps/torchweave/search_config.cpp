@@ -2,56 +2,19 @@
 #include "search_config.hpp"
 
 #include <tw/base/concat.hpp>
-#include <tw/evolution/automatic.hpp>
-#include <tw/evolution/breeding.hpp>
-#include <tw/evolution/cma_es.hpp>
 #include <tw/evolution/curve_model.hpp>
-#include <tw/evolution/nelder_mead.hpp>
-#include <tw/evolution/sampling.hpp>
+#include <tw/evolution/named_propagators.hpp>
 #include <tw/evolution/stopping.hpp>
-#include <tw/evolution/swarm.hpp>
 
 namespace tw::tool {
 namespace {
 
-using search::Propagator;
 using search::SearchOptions;
 using search::Seat;
 
-struct NamedPropagator {
-  const char* name;
-  const char* about;
-  std::unique_ptr<Propagator> (*make)(const Seat& seat);
-};
-
-/// All that a search can be run with, the default first.
-constexpr NamedPropagator propagators[] = {
-    {"automatic", "what suits space and budget",
-     [](const Seat& seat) { return search::automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers); }},
-    {"genetic", "selection, crossover and mutation, after a fifth of the evaluations",
-     [](const Seat& seat) -> std::unique_ptr<Propagator> {
-       return std::make_unique<search::Breeder>(seat.space, search::genetic_within(seat.evaluations));
-     }},
-    {"cma_es", "CMA-ES with restarts",
-     [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::CmaEs>(seat.space, search::CmaOptions{}, seat.seed); }},
-    {"swarm", "a particle swarm",
-     [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::Swarm>(seat.space, search::canonical_swarm()); }},
-    {"nelder_mead", "a simplex for each worker",
-     [](const Seat& seat) -> std::unique_ptr<Propagator> {
-       const uint64_t seed = seat.seed * static_cast<uint64_t>(seat.workers) + static_cast<uint64_t>(seat.worker);
-       return std::make_unique<search::NelderMead>(seat.space, search::NelderMeadOptions{}, seed);
-     }},
-    {"sobol", "an even cover of the space",
-     [](const Seat& seat) -> std::unique_ptr<Propagator> {
-       return std::make_unique<search::Sobol>(seat.space, seat.seed, search::Share{.first = seat.worker, .stride = seat.workers});
-     }},
-    {"random", "uniform, in each parameter's scale",
-     [](const Seat& seat) -> std::unique_ptr<Propagator> { return std::make_unique<search::Breeder>(seat.space, search::uniform_child()); }},
-};
-
 std::vector<std::string> names_of_propagators() {
   std::vector<std::string> names;
-  for (const NamedPropagator& each : propagators) names.emplace_back(each.name);
+  for (const search::NamedPropagator& each : search::named_propagators()) names.emplace_back(each.name);
   return names;
 }
 
@@ -122,8 +85,11 @@ SearchConfig read_search_config(Config& config, const std::filesystem::path& jou
   ConfigBinder(config).group("search", read);
   read.parameters = read_parameters(config);
   choose_stopping(read.stopping, read.parameters, read.options);
-  for (const NamedPropagator& each : propagators) {
-    if (each.name == read.propagator) read.options.propagator = each.make;
+  for (const search::NamedPropagator& each : search::named_propagators()) {
+    if (each.name != read.propagator) continue;
+    read.options.propagator = [make = each.make](const Seat& seat) {
+      return make(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers);
+    };
   }
   report_contradictions(config, read.options);
   config.note_renamed("search.least_trials", "search.min_trials");
@@ -137,7 +103,7 @@ SearchConfig read_search_config(Config& config, const std::filesystem::path& jou
 
 std::string list_of_propagators() {
   std::string text;
-  for (const NamedPropagator& each : propagators) text += concat("                      ", each.name, ": ", each.about, '\n');
+  for (const search::NamedPropagator& each : search::named_propagators()) text += concat("                      ", each.name, ": ", each.about, '\n');
   return text;
 }
 

@@ -9,12 +9,9 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
-#include <tw/evolution/breeding.hpp>
 #include <tw/evolution/cma_es.hpp>
 #include <tw/evolution/draws.hpp>
-#include <tw/evolution/hybrid.hpp>
-#include <tw/evolution/nelder_mead.hpp>
-#include <tw/evolution/sampling.hpp>
+#include <tw/evolution/named_propagators.hpp>
 #include <tw/evolution/swarm.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/environment.hpp>
@@ -47,42 +44,31 @@ Outcome objective(const Configuration& c, Trial& trial) {
   return loss;
 }
 
-template <class P, class... Arguments>
-SearchOptions with(const Arguments&... arguments) {
-  return {.propagator = [=](const Seat& seat) { return std::make_unique<P>(seat.space, arguments...); }};
+SearchOptions with(const NamedPropagator& named) {
+  return {.propagator = [&](const Seat& seat) { return named.make(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers); }};
 }
 
-template <class P, class Options>
-SearchOptions seeded(const Options& options) {
-  return {.propagator = [=](const Seat& seat) { return std::make_unique<P>(seat.space, options, seat.seed + static_cast<uint64_t>(seat.worker)); }};
+SearchOptions with(const CmaOptions& options) {
+  return {.propagator = [=](const Seat& seat) { return std::make_unique<CmaEs>(seat.space, options, seat.seed); }};
+}
+
+SearchOptions with(const SwarmOptions& options) {
+  return {.propagator = [=](const Seat& seat) { return std::make_unique<Swarm>(seat.space, options); }};
 }
 
 std::vector<std::pair<std::string, SearchOptions>> searches() {
-  const auto share = [](const Seat& seat) { return Share{.first = seat.worker, .stride = seat.workers}; };
-  const auto cma = [](CmaOptions options) {
-    return SearchOptions{.propagator = [options](const Seat& seat) { return std::make_unique<CmaEs>(seat.space, options, seat.seed); }};
-  };
-  return {
-      {"automatic", {}},
-      {"breeder", with<Breeder>(genetic(8))},
-      {"uniform", with<Breeder>(uniform_child())},
-      {"swarm", with<Swarm>(SwarmOptions{.particles = 4})},
-      {"canonical swarm", with<Swarm>(canonical_swarm())},
-      {"CMA-ES", cma({})},
-      {"CMA-ES, passive", cma({.active = false})},
-      {"CMA-ES, IPOP", cma({.restarts = CmaOptions::Restarts::ipop})},
-      {"CMA-ES, BIPOP", cma({.restarts = CmaOptions::Restarts::bipop})},
-      {"hybrid", {.propagator = [](const Seat& seat) { return std::make_unique<Hybrid>(seat.space, seat.seed, Share{seat.worker, seat.workers}); }}},
-      {"Nelder-Mead", seeded<NelderMead>(NelderMeadOptions{})},
-      {"adaptive Nelder-Mead", seeded<NelderMead>(adaptive_nelder_mead(2))},
-      {"Latin hypercube",
-       {.propagator = [share](const Seat& seat) { return std::make_unique<LatinHypercube>(seat.space, evaluations, seat.seed, share(seat)); }}},
-      {"Sobol", {.propagator = [share](const Seat& seat) { return std::make_unique<Sobol>(seat.space, seat.seed, share(seat)); }}},
+  std::vector<std::pair<std::string, SearchOptions>> all{
+      {"swarm of four", with(SwarmOptions{.particles = 4})},
+      {"CMA-ES, passive", with(CmaOptions{.active = false})},
+      {"CMA-ES, IPOP", with(CmaOptions{.restarts = CmaOptions::Restarts::ipop})},
+      {"CMA-ES, one run", with(CmaOptions{.restarts = CmaOptions::Restarts::none})},
       {"pollination", {.migration = {.copies = true}}},
       {"halving", {.stopping = [] { return halving_rule({.grace = 1, .eta = 3}); }}},
       {"promotion", {.promotion = {{.grace = 1, .eta = 3, .max_steps = steps}}}},
       {"population", {.population_training = {{.interval = 3, .max_steps = steps}}}},
   };
+  for (const NamedPropagator& named : named_propagators()) all.emplace_back(named.name, with(named));
+  return all;
 }
 
 /// Cuts one of its files, or removes it.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One run of a search that kill_search.sh kills: it goes on from its journal, and says what that had kept.
-// Run: mpirun -n RANKS accept_search_kills FOLDER EVALUATIONS ISLANDS RANKS_PER_WORKER [TRIAL], whose last rank kills itself
+// Run: mpirun -n RANKS accept_search_kills FOLDER EVALUATIONS ISLANDS RANKS_PER_WORKER PROPAGATOR [TRIAL], with the number of a propagator, and of a
+// trial whose last rank kills itself
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <thread>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/evolution/named_propagators.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/environment.hpp>
 #include <tw/search/ledger.hpp>
@@ -73,12 +75,14 @@ int64_t lost(const std::filesystem::path& diary, const Ledger& ledger) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 5) return 2;
+  if (argc < 6) return 2;
   const tw::Environment mpi(argc, argv);
   const std::filesystem::path folder = argv[1];
   const std::filesystem::path diary_path = folder.string() + ".diary";
   const Space space{real("x", -5, 5), real("y", -5, 5)};
-  const int64_t deadly = argc > 5 ? std::atoll(argv[5]) : -1;
+  const int64_t deadly = argc > 6 ? std::atoll(argv[6]) : -1;
+  const auto propagators = named_propagators();
+  const NamedPropagator& named = propagators[static_cast<size_t>(std::atoi(argv[5])) % propagators.size()];
   const std::set<int64_t> ended = ended_trials(folder, space);
   mpi.world().barrier();  // all have read before anyone writes
   const Diary diary(diary_path);
@@ -100,7 +104,8 @@ int main(int argc, char** argv) {
                  .evaluations = std::atoll(argv[2]),
                  .seed = 1,
                  .journal = folder,
-                 .attempts = deadly >= 0 ? 2 : 1000});  // random moments may hit a trial again and again
+                 .attempts = deadly >= 0 ? 2 : 1000,  // random moments may hit a trial again and again
+                 .propagator = [&](const Seat& seat) { return named.make(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers); }});
   const SearchResult result = search.run();
   if (mpi.world().rank() == 0) {
     std::printf("%lld complete, %lld failed, %lld evaluations lost\n", static_cast<long long>(result.complete), static_cast<long long>(result.failed),

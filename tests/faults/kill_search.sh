@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# kill_search.sh BUILD FOLDER KILLS: kills a search with SIGKILL at KILLS random times, and continues it each time on 2 or 3 ranks and 1 or 2 islands.
+# kill_search.sh BUILD FOLDER KILLS: kills a search with SIGKILL at KILLS random times, and continues it each time on 2 or 3 ranks and 1 or 2 islands,
+# each layout with another propagator.
 # Only trials in flight may be lost, none that had ended may begin again, and exactly as many are complete as were asked for.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -11,14 +12,14 @@ mkdir -p "$folder/mpi"
 export OMPI_MCA_btl_vader_backing_directory=$folder/mpi OMPI_MCA_orte_tmpdir_base=$folder/mpi
 RANDOM=${SEED:-$$}
 
-search() {  # search RANKS EVALUATIONS ISLANDS RANKS_PER_WORKER [TRIAL]
+search() {  # search RANKS EVALUATIONS ISLANDS RANKS_PER_WORKER PROPAGATOR [TRIAL]
   exec "$build/mpirun" -n "$1" "$build/bin/accept_search_kills" "$folder/journal" "${@:2}" >"$folder/log" 2>&1
 }
 
 killed=0 workers_killed=0 runs=0 layouts=0
 while :; do
   ranks=$((2 + layouts % 2)) islands=$((1 + layouts / 2 % 2))
-  search $ranks $evaluations $islands 1 &
+  search $ranks $evaluations $islands 1 $layouts &
   job=$!
   shot=false
   if [ "$killed" -lt "$kills" ] && kill_job $job "$(awk -v r=$RANDOM 'BEGIN { print 0.2 + r / 32768 }')" 2>/dev/null; then
@@ -43,7 +44,7 @@ echo "killed $killed times in $runs runs on $((layouts + 1)) layouts: at most $w
 
 # A rank of a worker of two, and one of four workers while the others are in long trials, killed by the objective: each time the job ends, and with the
 # second time this trial has failed, and no other. Where not all that are asked to end can say so in time, it takes one more.
-for case in "2 7" "1 3"; do
+for case in "2 0 7" "1 0 3"; do
   rm -rf "$folder/journal" "$folder/journal.diary"
   starts=1
   until (search 4 200 1 $case); do
@@ -52,5 +53,5 @@ for case in "2 7" "1 3"; do
   done
   cat "$folder/log"
   grep -q "^199 complete, 1 failed" "$folder/log" || exit 1
-  echo "an objective that kills a rank of its worker of ${case% *}: $starts starts, and the search is complete"
+  echo "an objective that kills a rank of its worker of ${case%% *}: $starts starts, and the search is complete"
 done

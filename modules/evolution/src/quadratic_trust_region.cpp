@@ -5,15 +5,14 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <string>
 #include <tw/base/contract.hpp>
 #include <tw/evolution/draws.hpp>
-#include <unordered_set>
 
 #include "answers.hpp"
 #include "ellipsoid.hpp"
 #include "noise_watch.hpp"
 #include "quadratic_model.hpp"
+#include "values_set.hpp"
 
 namespace tw::search {
 namespace {
@@ -54,8 +53,6 @@ VectorXd reflected(const VectorXd& x) {
   return x.unaryExpr([](double each) { return std::abs(std::remainder(each, 2.0)); });
 }
 
-std::string bytes_of(const std::vector<double>& values) { return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)}; }
-
 VectorXd as_vector(const std::vector<double>& x) { return Eigen::Map<const VectorXd>(x.data(), static_cast<Index>(x.size())); }
 
 }  // namespace
@@ -82,7 +79,7 @@ class QuadraticTrustRegion::Core {
   Proposal ask(CounterRng& random) {
     Candidate candidate = next(random);
     std::vector<double> values = values_at(candidate.position);
-    for (int i = 0; i < 20 && !tried_.insert(bytes_of(values)).second; ++i) {  // by an earlier region, or rounded
+    for (int i = 0; i < 20 && !tried_.insert(values).second; ++i) {  // by an earlier region, or rounded
       candidate.position = at_any_scale(candidate.position, random);
       values = values_at(candidate.position);
     }
@@ -311,8 +308,8 @@ class QuadraticTrustRegion::Core {
   double worst_ = -infinity;  // loss of this run
   int32_t asked_ = 0;
   NoiseWatch noise_;
-  double deviation_ = 0;                   // of noise
-  std::unordered_set<std::string> tried_;  // in all runs
+  double deviation_ = 0;  // of noise
+  ValuesSet tried_;       // in all runs
 };
 
 QuadraticTrustRegion::QuadraticTrustRegion(const Space& space, QuadraticTrustRegionOptions options, uint64_t seed, Share share) {

@@ -12,6 +12,8 @@
 #include <tw/base/plain_text.hpp>
 #include <tw/base/suggest.hpp>
 #include <tw/evolution/configuration.hpp>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace tw::search {
 namespace {
@@ -39,9 +41,8 @@ void validate_choices(const Parameter& p) {
   TW_EXPECTS(!p.choices.empty(), "parameter '", p.name, "': the range is empty: it has no choices");
   TW_EXPECTS(p.numbers.size() == (p.kind == Kind::ordinal ? p.choices.size() : 0), "parameter '", p.name, "': ", p.choices.size(), " choices and ",
              p.numbers.size(), " numbers; ordinal ones have as many, categorical ones none");
-  for (size_t i = 0; i < p.choices.size(); ++i) {
-    for (size_t k = 0; k < i; ++k) TW_EXPECTS(p.choices[i] != p.choices[k], "parameter '", p.name, "': the choice '", p.choices[i], "' occurs twice");
-  }
+  std::unordered_set<std::string_view> choices;
+  for (const std::string& each : p.choices) TW_EXPECTS(choices.insert(each).second, "parameter '", p.name, "': the choice '", each, "' occurs twice");
   for (const double number : p.numbers) TW_EXPECTS(std::isfinite(number), "parameter '", p.name, "': ", number, " is not a number to choose");
   TW_EXPECTS(std::ranges::is_sorted(p.numbers), "parameter '", p.name, "': ordinal numbers ascend");
 }
@@ -75,6 +76,20 @@ double value_of_start(const Parameter& p, const std::string& text) {
   const double value = p.value_of(text);
   TW_EXPECTS(!std::isnan(value), "parameter '", p.name, "' starts at '", text, "', which is no value of it");
   return value;
+}
+
+/// Of its parent, under which `p` exists, ascending.
+std::vector<double> allowed_values(const Parameter& p, const Parameter& parent) {
+  std::unordered_map<std::string_view, double> indices;  // of choices, which may be many
+  for (size_t i = 0; i < parent.choices.size(); ++i) indices.emplace(parent.choices[i], static_cast<double>(i));
+  std::vector<double> values;
+  for (const std::string& text : p.allowed) {
+    const auto found = indices.find(text);
+    values.push_back(found != indices.end() ? found->second : parent.has_choices() ? none : value_of_text(parent, text));
+    TW_EXPECTS(!std::isnan(values.back()), "parameter '", p.name, "' exists when '", p.parent, "' is '", text, "', which is no value of that");
+  }
+  std::ranges::sort(values);
+  return values;
 }
 
 /// NaN where it does not say so.
@@ -142,24 +157,20 @@ Space::Space(std::initializer_list<Parameter> parameters) : Space(std::vector<Pa
 
 Space::Space(std::vector<Parameter> parameters) : parameters_(std::move(parameters)) {
   TW_EXPECTS(!parameters_.empty(), "a space has one parameter at least");
+  std::unordered_map<std::string_view, size_t> declared;  // by name
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter& p = parameters_[i];
     TW_EXPECTS(!p.name.empty(), "parameter ", i, " has no name");
-    for (size_t k = 0; k < i; ++k) TW_EXPECTS(parameters_[k].name != p.name, "two parameters are called '", p.name, "'");
+    const bool is_new = declared.emplace(p.name, i).second;
+    TW_EXPECTS(is_new, "two parameters are called '", p.name, "'");
     p.has_choices() ? validate_choices(p) : validate_limits(p);
     Condition condition;
     if (!p.parent.empty()) {
-      const auto found = std::find_if(parameters_.begin(), parameters_.begin() + static_cast<int64_t>(i),
-                                      [&](const Parameter& other) { return other.name == p.parent; });
-      TW_EXPECTS(found != parameters_.begin() + static_cast<int64_t>(i), "parameter '", p.name, "' depends on '", p.parent,
+      const auto parent = declared.find(p.parent);
+      TW_EXPECTS(parent != declared.end() && parent->second < i, "parameter '", p.name, "' depends on '", p.parent,
                  "', which is not declared before it");
-      condition.parent = static_cast<int>(found - parameters_.begin());
       TW_EXPECTS(!p.allowed.empty(), "parameter '", p.name, "' exists under no value of '", p.parent, "'");
-      for (const std::string& text : p.allowed) {
-        condition.allowed.push_back(value_of_text(*found, text));
-        TW_EXPECTS(!std::isnan(condition.allowed.back()), "parameter '", p.name, "' exists when '", p.parent, "' is '", text,
-                   "', which is no value of that");
-      }
+      condition = {.parent = static_cast<int>(parent->second), .allowed = allowed_values(p, parameters_[parent->second])};
     }
     conditions_.push_back(std::move(condition));
     dimensions_ += p.kind == Kind::categorical ? p.choices.size() : 1;
@@ -201,7 +212,7 @@ bool Space::exists(size_t index, const std::vector<double>& values) const {
   const Condition& condition = conditions_[index];
   if (condition.parent < 0) return true;
   const double value = values[static_cast<size_t>(condition.parent)];
-  return std::ranges::find(condition.allowed, value) != condition.allowed.end();
+  return !std::isnan(value) && std::ranges::binary_search(condition.allowed, value);
 }
 
 void Space::repair(std::vector<double>& values) const {

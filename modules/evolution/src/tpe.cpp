@@ -8,6 +8,7 @@
 
 #include "answers.hpp"
 #include "parzen.hpp"
+#include "values_set.hpp"
 
 namespace tw::search {
 namespace {
@@ -49,6 +50,7 @@ class Tpe::Core {
   Proposal ask(CounterRng& random) {
     const Tag tag{.generation = static_cast<int32_t>(asked_++ & INT32_MAX)};
     Proposal proposal{.values = next(random), .tag = tag};
+    known_.insert(proposal.values);
     flying_.push_back({.proposal = proposal, .coordinates = axes_.coordinates_of(proposal.values)});
     return proposal;
   }
@@ -57,7 +59,8 @@ class Tpe::Core {
     if (individual.state == TrialState::running) return;
     const auto own = std::ranges::find_if(flying_, [&](const Flying& each) { return answers(individual, each.proposal); });
     if (own != flying_.end()) flying_.erase(own);
-    Ended ended{.values = individual.values, .coordinates = axes_.coordinates_of(individual.values), .rank = {individual.violation, individual.loss}};
+    known_.insert(individual.values);
+    Ended ended{.coordinates = axes_.coordinates_of(individual.values), .rank = {individual.violation, individual.loss}};
     if (individual.counts() || individual.violates()) {
       ranked_.insert(std::ranges::upper_bound(ranked_, ended.rank, {}, &Ended::rank), std::move(ended));
     } else {
@@ -67,7 +70,6 @@ class Tpe::Core {
 
  private:
   struct Ended {
-    std::vector<double> values;
     std::vector<double> coordinates;
     std::pair<double, double> rank;  // violation, loss
   };
@@ -92,7 +94,7 @@ class Tpe::Core {
       const Parzen& source = round < rounds_near_good ? good : anything;
       for (Candidate& candidate : candidates_of(source, good, bad, random)) {
         if (!space.violated(candidate.values).empty()) continue;
-        if (!is_known(candidate.values)) return std::move(candidate.values);
+        if (!known_.contains(candidate.values)) return std::move(candidate.values);
         if (feasible.empty()) feasible = std::move(candidate.values);
       }
     }
@@ -129,16 +131,12 @@ class Tpe::Core {
     return density_of(centres, std::vector<double>(centres.size(), 1));
   }
 
-  bool is_known(const std::vector<double>& values) const {
-    const auto same = [&](const auto& each) { return same_values(each.values, values); };
-    return std::ranges::any_of(ranked_, same) || std::ranges::any_of(lost_, same) || std::ranges::any_of(flying_, same, &Flying::proposal);
-  }
-
   KernelAxes axes_;
   TpeOptions options_;
   std::vector<Ended> ranked_;   // from the best, those of equal losses in the order of being told
   std::vector<Ended> lost_;     // without a loss
   std::vector<Flying> flying_;  // proposed here and not told yet
+  ValuesSet known_;             // of all these
   uint32_t asked_ = 0;
 };
 

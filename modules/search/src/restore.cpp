@@ -9,6 +9,7 @@
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
 #include <tw/evolution/automatic.hpp>
+#include <tw/evolution/distinct.hpp>
 #include <tw/evolution/sampling.hpp>
 
 #include "end_marks.hpp"
@@ -27,6 +28,12 @@ std::unique_ptr<Propagator> propagator_of(const SearchOptions& options, const Se
   // All members of a population begin before one has ended: there is nothing to learn from.
   if (options.population_training) return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers});
   return automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers);
+}
+
+std::unique_ptr<Propagator> breeder_of(const SearchOptions& options, const Seat& seat) {
+  auto propagator = propagator_of(options, seat);
+  if (options.repeats) return propagator;
+  return std::make_unique<Distinct>(seat.space, std::move(propagator));
 }
 
 std::vector<JournalFile> before_epoch(const std::vector<JournalFile>& files, int epoch) {
@@ -61,12 +68,12 @@ void Worker::restore() {
   header.evaluations = replays ? files.back().header.evaluations : place_.options.evaluations;
   first_trial_ = header.first_trial;
   // Another seed for each layout, or what goes by the seed alone would try the same again.
-  island_.breed_by(propagator_of(place_.options, {.space = place_.space,
-                                                  .evaluations = header.evaluations,
-                                                  .seed = place_.options.seed + static_cast<uint64_t>(first_trial_ + place_.island),
-                                                  .worker = place_.worker - place_.layout.first_worker(place_.island),
-                                                  .workers = place_.layout.workers_of(place_.island),
-                                                  .island = place_.island}));
+  island_.breed_by(breeder_of(place_.options, {.space = place_.space,
+                                               .evaluations = header.evaluations,
+                                               .seed = place_.options.seed + static_cast<uint64_t>(first_trial_ + place_.island),
+                                               .worker = place_.worker - place_.layout.first_worker(place_.island),
+                                               .workers = place_.layout.workers_of(place_.island),
+                                               .island = place_.island}));
 
   const auto island_of = [&](const Individual& individual) { return individual.island % place_.layout.islands(); };
   // Before what they came to, as it was; trials that are repeated will report again.

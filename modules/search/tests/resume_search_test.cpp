@@ -13,6 +13,7 @@
 #include <tw/comm/objects.hpp>
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/cma_es.hpp>
+#include <tw/evolution/named_propagators.hpp>
 #include <tw/evolution/sampling.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/search/ledger.hpp>
@@ -102,6 +103,24 @@ TEST(ResumeSearch, WorkersReplayExactly) {
         world(), plane(), objective,
         {.islands = world().size() > 2 ? 2 : 1, .evaluations = evaluations, .seed = 4, .journal = folder, .migration = {.probability = 0.2}});
     EXPECT_EQ(search.run().complete, evaluations);
+  }
+}
+
+/// On numbers, and on choices, where what was tried is avoided. Another layout would begin another epoch of the journal.
+TEST(ResumeSearch, EveryPropagatorReplays) {
+  const std::vector<Space> spaces{plane(), {integer("x", -3, 3), categorical("y", {"0", "1", "2"}), ordinal("n", {1, 2, 4}).when("y", {"1", "2"})}};
+  const auto loss = [](const Configuration& c, Trial& /*trial*/) -> Outcome { return c.values()[0] * c.values()[0] + std::abs(c.values()[1]); };
+  for (const NamedPropagator& named : named_propagators()) {
+    const auto propagator = [&](const Seat& seat) { return named.make(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers); };
+    for (const Space& space : spaces) {
+      const auto folder = fresh_folder("every");
+      for (const int64_t evaluations : {25, 40}) {
+        Search search(world(), space, loss, {.evaluations = evaluations, .seed = 4, .journal = folder, .propagator = propagator});
+        EXPECT_EQ(search.run().complete, evaluations) << named.name;
+      }
+      EXPECT_EQ(read_ledger(folder, space).epochs, 1) << named.name;
+      world().barrier();
+    }
   }
 }
 

@@ -65,6 +65,7 @@ struct SearchOptions {
   uint64_t seed = 0;
   std::filesystem::path journal = {};  ///< a folder; where it holds a search, that is continued. Empty: none
   int attempts = 2;                    ///< a trial whose process was lost so often has failed
+  bool repeats = false;  ///< configurations may be tried again, as noisy losses need it; otherwise none is while others are left (Distinct)
   MigrationOptions migration = {};
   /// By default automatic().
   std::function<std::unique_ptr<Propagator>(const Seat&)> propagator = {};

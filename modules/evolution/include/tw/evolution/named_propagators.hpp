@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <tw/evolution/propagator.hpp>
+
+namespace tw::search {
+
+/// A propagator with its defaults, for configuration files.
+struct NamedPropagator {
+  const char* name;   ///< "automatic", "cma_es", ...
+  const char* about;  ///< a few words
+  /// @param space borrowed. @param evaluations of all workers; 0: as many as can be. @param seed that the workers have in common. @param worker 0 to
+  /// workers - 1, of those that search together. @throws ContractError where it cannot have this space
+  std::unique_ptr<Propagator> (*make)(const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers);
+};
+
+/// All that there are, automatic() first.
+std::span<const NamedPropagator> named_propagators();
+
+}  // namespace tw::search

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/evolution/named_propagators.hpp>
+
+#include <algorithm>
+#include <tw/evolution/automatic.hpp>
+#include <tw/evolution/breeding.hpp>
+#include <tw/evolution/cma_es.hpp>
+#include <tw/evolution/gaussian_process.hpp>
+#include <tw/evolution/hybrid.hpp>
+#include <tw/evolution/l_shade.hpp>
+#include <tw/evolution/nelder_mead.hpp>
+#include <tw/evolution/quadratic_trust_region.hpp>
+#include <tw/evolution/sampling.hpp>
+#include <tw/evolution/swarm.hpp>
+#include <tw/evolution/tpe.hpp>
+
+namespace tw::search {
+namespace {
+
+using Made = std::unique_ptr<Propagator>;
+
+uint64_t own_seed(uint64_t seed, int worker) { return derived_seed(seed, static_cast<uint64_t>(worker)); }
+
+constexpr NamedPropagator all_propagators[] = {
+    {"automatic", "what suits space and budget", automatic},
+    {"hybrid", "a trust region, CMA-ES and breeding in turn",
+     [](const Space& space, int64_t /*evaluations*/, uint64_t seed, int worker, int workers) -> Made {
+       return std::make_unique<Hybrid>(space, seed, Share{.first = worker, .stride = workers});
+     }},
+    {"quadratic_trust_region", "quadratic models of the loss",
+     [](const Space& space, int64_t /*evaluations*/, uint64_t seed, int worker, int workers) -> Made {
+       return std::make_unique<QuadraticTrustRegion>(space, QuadraticTrustRegionOptions{}, seed, Share{.first = worker, .stride = workers});
+     }},
+    {"gaussian_process", "expected improvement on a Gaussian process",
+     [](const Space& space, int64_t /*evaluations*/, uint64_t seed, int worker, int /*workers*/) -> Made {
+       return std::make_unique<GaussianProcess>(space, GaussianProcessOptions{}, own_seed(seed, worker));
+     }},
+    {"tpe", "densities of good and of bad configurations",
+     [](const Space& space, int64_t /*evaluations*/, uint64_t /*seed*/, int /*worker*/, int /*workers*/) -> Made {
+       return std::make_unique<Tpe>(space);
+     }},
+    {"genetic", "selection, crossover and mutation, after a fifth of the evaluations",
+     [](const Space& space, int64_t evaluations, uint64_t /*seed*/, int /*worker*/, int /*workers*/) -> Made {
+       return std::make_unique<Breeder>(space, genetic_within(evaluations));
+     }},
+    {"cma_es", "CMA-ES with restarts",
+     [](const Space& space, int64_t /*evaluations*/, uint64_t seed, int /*worker*/, int /*workers*/) -> Made {
+       return std::make_unique<CmaEs>(space, CmaOptions{}, seed);
+     }},
+    {"l_shade", "differential evolution with a population that shrinks",
+     [](const Space& space, int64_t evaluations, uint64_t /*seed*/, int /*worker*/, int /*workers*/) -> Made {
+       return std::make_unique<LShade>(space, LShadeOptions{.evaluations = evaluations});
+     }},
+    {"swarm", "a particle swarm",
+     [](const Space& space, int64_t /*evaluations*/, uint64_t /*seed*/, int /*worker*/, int /*workers*/) -> Made {
+       return std::make_unique<Swarm>(space, canonical_swarm());
+     }},
+    {"nelder_mead", "a simplex for each worker",
+     [](const Space& space, int64_t /*evaluations*/, uint64_t seed, int worker, int /*workers*/) -> Made {
+       return std::make_unique<NelderMead>(space, NelderMeadOptions{}, own_seed(seed, worker));
+     }},
+    {"sobol", "an even cover of the space",
+     [](const Space& space, int64_t /*evaluations*/, uint64_t seed, int worker, int workers) -> Made {
+       return std::make_unique<Sobol>(space, seed, Share{.first = worker, .stride = workers});
+     }},
+    {"latin_hypercube", "an even cover of each parameter, of as many points as there are evaluations",
+     [](const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers) -> Made {
+       const int64_t points = evaluations > 0 ? std::min<int64_t>(evaluations, 1 << 20) : 1024;
+       return std::make_unique<LatinHypercube>(space, points, seed, Share{.first = worker, .stride = workers});
+     }},
+    {"random", "uniform, in each parameter's scale",
+     [](const Space& space, int64_t /*evaluations*/, uint64_t /*seed*/, int /*worker*/, int /*workers*/) -> Made {
+       return std::make_unique<Breeder>(space, uniform_child());
+     }},
+};
+
+}  // namespace
+
+std::span<const NamedPropagator> named_propagators() { return all_propagators; }
+
+}  // namespace tw::search
