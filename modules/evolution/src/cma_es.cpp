@@ -6,6 +6,7 @@
 
 #include "cma_restarts.hpp"
 #include "cma_run.hpp"
+#include "dimension_limit.hpp"
 
 namespace tw::search {
 
@@ -22,6 +23,7 @@ void visit(CmaOptions& options, OptionVisitor& visitor) {
 
 void CmaOptions::validate(const Space& space) const {
   expect_none(out_of_bounds("cma_es", *this));
+  expect_few_dimensions(space, 2000, "CMA-ES");
   TW_EXPECTS(lambda != 1, "lambda is 2 or more, or 0 for the default, got ", lambda);
   TW_EXPECTS(start.empty() || space.contains(start), "start is not a configuration of the space");
 }

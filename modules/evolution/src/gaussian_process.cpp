@@ -13,6 +13,7 @@
 #include "acquisition.hpp"
 #include "answers.hpp"
 #include "curvature_metric.hpp"
+#include "dimension_limit.hpp"
 #include "gp_fit.hpp"
 #include "gp_losses.hpp"
 #include "trust_region.hpp"
@@ -272,6 +273,7 @@ class GaussianProcess::Core {
 
 GaussianProcess::GaussianProcess(const Space& space, GaussianProcessOptions options, uint64_t seed) {
   options.validate();
+  expect_few_dimensions(space, 500, "a Gaussian process");
   core_ = std::make_unique<Core>(space, options, seed);
 }
 

@@ -12,7 +12,7 @@ KernelAxis axis_of(const Space& space, size_t index) {
   const Parameter& p = space.parameters()[index];
   const int64_t count = p.count();
   const bool log_steps = p.step > 0 && p.scale == Scale::logarithmic;
-  if (count == 0 || log_steps || (count > most_values && !p.has_choices())) return {};
+  if (count == 0 || log_steps || (count > most_values && p.kind != Parameter::Kind::categorical)) return {};
   KernelAxis axis{.ordered = p.kind != Parameter::Kind::categorical};
   for (int64_t k = 0; k < count; ++k) {
     const auto at = static_cast<double>(k);
@@ -38,10 +38,10 @@ std::vector<double> KernelAxes::coordinates_of(const std::vector<double>& values
   std::vector<double> coordinates = values;
   for (size_t i = 0; i < values.size(); ++i) {
     const Parameter& p = space_->parameters()[i];
-    if (std::isnan(values[i]) || p.has_choices()) continue;
+    if (std::isnan(values[i])) continue;
     if (axes_[i].is_continuum()) {
       coordinates[i] = space_->to_unit(i, values[i]);
-    } else {
+    } else if (!p.has_choices()) {
       coordinates[i] = std::round((values[i] - p.low) / (p.step > 0 ? p.step : 1));
     }
   }

@@ -15,7 +15,7 @@ struct KernelAxis {
   bool is_continuum() const noexcept { return places.empty(); }
 };
 
-/// One for each parameter of a space. Whole numbers and steps are values up to 64 of them, and a continuum beyond.
+/// One for each parameter of a space. Numbers are values up to 64 of them, and a continuum beyond.
 class KernelAxes {
  public:
   /// @param space borrowed

@@ -8,6 +8,7 @@
 #include <tw/evolution/draws.hpp>
 
 #include "answers.hpp"
+#include "dimension_limit.hpp"
 #include "success_history.hpp"
 
 namespace tw::search {
@@ -178,6 +179,7 @@ class LShade::Core {
 
 LShade::LShade(const Space& space, LShadeOptions options) {
   options.validate();
+  expect_few_dimensions(space, 2000, "L-SHADE");
   core_ = std::make_unique<Core>(space, options);
 }
 

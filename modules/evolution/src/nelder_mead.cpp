@@ -7,6 +7,7 @@
 #include <tw/evolution/draws.hpp>
 
 #include "answers.hpp"
+#include "dimension_limit.hpp"
 
 namespace tw::search {
 namespace {
@@ -32,6 +33,7 @@ void visit(NelderMeadOptions& options, OptionVisitor& visitor) {
 
 void NelderMeadOptions::validate(const Space& space) const {
   expect_none(out_of_bounds("nelder_mead", *this));
+  expect_few_dimensions(space, 2000, "a simplex");
   TW_EXPECTS(collapsed < side, "Nelder-Mead's collapsed must be below side, got ", collapsed);
   TW_EXPECTS(start.empty() || space.contains(start), "Nelder-Mead's start is not a configuration of the space");
 }

@@ -24,6 +24,15 @@ std::vector<double> of_axis(const Parzen::Centres& centres, size_t axis) {
   return all;
 }
 
+/// That kernels are on; `count`: uniform.
+std::vector<uint32_t> numbers_of(const Parzen::Centres& centres, size_t axis, size_t count) {
+  std::vector<uint32_t> numbers(centres.size() + 1, static_cast<uint32_t>(count));
+  for (size_t i = 0; i < centres.size(); ++i) {
+    if (!std::isnan((*centres[i])[axis])) numbers[i] = static_cast<uint32_t>((*centres[i])[axis]);
+  }
+  return numbers;
+}
+
 }  // namespace
 
 double scott_deviation(std::span<const double> positions, size_t dimensions, double bandwidth) {
@@ -45,7 +54,9 @@ Parzen::Parzen(const KernelAxes& axes, const Centres& centres, std::span<const d
   std::partial_sum(cumulative_.begin(), cumulative_.end(), cumulative_.begin());
   const NormalTail tail;
   for (size_t axis = 0; axis < axes.size(); ++axis) {
-    columns_.push_back(axes[axis].is_continuum() ? continuum(axis, centres, bandwidth, tail) : values(axis, centres, bandwidth));
+    columns_.push_back(axes[axis].is_continuum() ? continuum(axis, centres, bandwidth, tail)
+                       : axes[axis].ordered      ? values(axis, centres, bandwidth)
+                                                 : choices(axis, centres));
   }
 }
 
@@ -67,17 +78,12 @@ Parzen::Column Parzen::continuum(size_t axis, const Centres& centres, double ban
 Parzen::Column Parzen::values(size_t axis, const Centres& centres, double bandwidth) const {
   const KernelAxis& a = axes_[axis];
   const size_t count = a.places.size();
-  Column column{.number = std::vector<uint32_t>(centres.size() + 1, static_cast<uint32_t>(count)), .table = std::vector<double>(count * (count + 1))};
+  Column column{.number = numbers_of(centres, axis, count), .table = std::vector<double>(count * (count + 1))};
   std::vector<double> positions = of_axis(centres, axis);
-  const double seen = static_cast<double>(positions.size()) + 1;
   for (double& position : positions) position = a.places[static_cast<size_t>(position)];
   const double deviation = std::max(scott_deviation(positions, axes_.size(), bandwidth), 1 / static_cast<double>(count));
-  for (size_t i = 0; i < centres.size(); ++i) {
-    if (!std::isnan((*centres[i])[axis])) column.number[i] = static_cast<uint32_t>((*centres[i])[axis]);
-  }
   const auto kernel = [&](size_t value, size_t number) {
     if (number == count) return a.shares[value];
-    if (!a.ordered) return value == number ? 1 + seen : 1;
     const double z = (a.places[value] - a.places[number]) / deviation;
     return a.shares[value] * std::exp(-z * z / 2);
   };
@@ -91,6 +97,16 @@ Parzen::Column Parzen::values(size_t axis, const Centres& centres, double bandwi
   return column;
 }
 
+/// Without a table: there may be many.
+Parzen::Column Parzen::choices(size_t axis, const Centres& centres) const {
+  const size_t count = axes_[axis].places.size();
+  const auto seen = static_cast<double>(of_axis(centres, axis).size() + 1);
+  const auto k = static_cast<double>(count);
+  return {.number = numbers_of(centres, axis, count),
+          .same = std::log((1 - anywhere) * (1 + seen) / (k + seen) + anywhere / k),
+          .other = std::log((1 - anywhere) / (k + seen) + anywhere / k)};
+}
+
 double Parzen::log_density(const std::vector<double>& x) const {
   std::vector<double> logs = log_weights_;
   for (size_t axis = 0; axis < x.size(); ++axis) {
@@ -100,6 +116,14 @@ double Parzen::log_density(const std::vector<double>& x) const {
       for (size_t i = 0; i < logs.size(); ++i) {
         const double z = (x[axis] - column.centre[i]) * column.inverse[i];
         logs[i] += column.constant[i] - z * z / 2;
+      }
+    } else if (!axes_[axis].ordered) {
+      const auto count = axes_[axis].places.size();
+      const auto choice = static_cast<uint32_t>(x[axis]);
+      const double anyone = -std::log(static_cast<double>(count));
+      for (size_t i = 0; i < logs.size(); ++i) {
+        const uint32_t number = column.number[i];
+        logs[i] += number == count ? anyone : number == choice ? column.same : column.other;
       }
     } else {
       const double* row = &column.table[static_cast<size_t>(x[axis]) * (axes_[axis].places.size() + 1)];
@@ -133,12 +157,26 @@ double Parzen::draw(size_t axis, size_t component, CounterRng& random) const {
     }
   }
   const size_t count = axes_[axis].places.size();
+  if (!axes_[axis].ordered) return draw_choice(column, count, column.number[component], random);
   double rest = uniform(random);
   for (size_t value = 0; value + 1 < count; ++value) {
     rest -= std::exp(column.table[value * (count + 1) + column.number[component]]);
     if (rest < 0) return static_cast<double>(value);
   }
   return static_cast<double>(count - 1);
+}
+
+/// Each from the least u that is its own on: those before `number`, itself, and those behind it.
+double Parzen::draw_choice(const Column& column, size_t count, size_t number, CounterRng& random) const {
+  const double u = uniform(random);
+  const double last = static_cast<double>(count) - 1;
+  if (number == count) return std::min(std::floor(u * static_cast<double>(count)), last);
+  const auto middle = static_cast<double>(number);
+  const double other = std::exp(column.other);
+  const double before = middle * other;
+  if (u < before) return std::min(std::floor(u / other), middle);
+  const double behind = u - before - std::exp(column.same);
+  return behind < 0 ? middle : std::min(middle + 1 + std::floor(behind / other), last);
 }
 
 }  // namespace tw::search

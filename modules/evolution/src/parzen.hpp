@@ -32,13 +32,17 @@ class Parzen {
     std::vector<double> centre = {};    // of a continuum
     std::vector<double> inverse = {};   // 1 / deviation; 0: uniform
     std::vector<double> constant = {};  // logarithm of the kernel in its middle
-    std::vector<uint32_t> number = {};  // of a value; as many as there are: uniform
-    std::vector<double> table = {};     // [value, number], logarithms of probabilities
+    std::vector<uint32_t> number = {};  // of a value or choice; as many as there are: uniform
+    std::vector<double> table = {};     // of values: [value, number], logarithms of probabilities
+    double same = 0;                    // of choices, likewise: of the one that a kernel is on
+    double other = 0;                   // and of each other one
   };
 
   Column continuum(size_t axis, const Centres& centres, double bandwidth, const NormalTail& tail) const;
   Column values(size_t axis, const Centres& centres, double bandwidth) const;
+  Column choices(size_t axis, const Centres& centres) const;
   double draw(size_t axis, size_t component, CounterRng& random) const;
+  double draw_choice(const Column& column, size_t count, size_t number, CounterRng& random) const;
 
   const KernelAxes& axes_;
   std::vector<double> cumulative_;  // weights, summed up

@@ -9,6 +9,7 @@
 #include <tw/evolution/draws.hpp>
 
 #include "answers.hpp"
+#include "dimension_limit.hpp"
 #include "ellipsoid.hpp"
 #include "noise_watch.hpp"
 #include "quadratic_model.hpp"
@@ -65,6 +66,7 @@ void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor) {
 
 void QuadraticTrustRegionOptions::validate(const Space& space) const {
   expect_none(out_of_bounds("quadratic_trust_region", *this));
+  expect_few_dimensions(space, 1000, "a quadratic model");
   TW_EXPECTS(collapsed < radius, "a trust region's collapsed must be below radius, got ", collapsed);
   TW_EXPECTS(start.empty() || space.contains(start), "start is not a configuration of the space");
 }

@@ -2,11 +2,14 @@
 // What every propagator withstands: it goes on proposing what the space allows.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <string>
 #include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/evolution/automatic.hpp>
 #include <tw/evolution/configuration.hpp>
 #include <tw/evolution/distinct.hpp>
 #include <tw/evolution/draws.hpp>
@@ -133,6 +136,40 @@ TEST(EdgeCases, ManyInFlight) {
     while (!course.in_flight().empty()) course.end(course.in_flight().size() - 1, sum_of(course.in_flight().back().values));
     EXPECT_TRUE(course.ask()) << course.about();
   }
+}
+
+/// Within a second each, where a quadratic step would take a minute, or memory for 10^10 numbers; or refused for its dimensions.
+TEST(EdgeCases, AHundredThousandValues) {
+  std::vector<std::string> choices;
+  std::vector<double> numbers;
+  for (int i = 0; i < 100000; ++i) {
+    choices.push_back(concat("c", i));
+    numbers.push_back(i);
+  }
+  auto last = std::chrono::steady_clock::now();
+  const auto lap = [&] {
+    const auto before = std::exchange(last, std::chrono::steady_clock::now());
+    return std::chrono::duration<double>(last - before).count();
+  };
+  const Space space{categorical("choice", choices), ordinal("number", numbers),
+                    real("x", 0, 1).when("choice", {choices.begin(), choices.begin() + 50000})};
+  EXPECT_LT(lap(), 1);
+  int refused = 0;
+  for (const NamedPropagator& named : named_propagators()) {
+    try {
+      Course course(space, named, 100);
+      for (int i = 0; i < 5; ++i) {
+        EXPECT_TRUE(course.ask()) << named.name;
+        course.end(0, i);
+      }
+    } catch (const ContractError& error) {
+      EXPECT_NE(std::string(error.what()).find("dimensions at most, and the space has 100002"), std::string::npos) << error.what();
+      ++refused;
+    }
+    EXPECT_LT(lap(), 1) << named.name;
+  }
+  EXPECT_EQ(refused, 6);
+  EXPECT_NO_THROW(automatic(space, 0, 1, 0, 1));
 }
 
 Parameter any_parameter(const std::vector<Parameter>& before, CounterRng& random) {

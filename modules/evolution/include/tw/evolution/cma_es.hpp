@@ -21,7 +21,7 @@ struct CmaOptions {
   double tol_fun = 1e-12;          ///< a run ends when losses differ by less for many generations
   double tol_x = 1e-12;            ///< or deviations fall below this share of the ranges
 
-  /// @throws ContractError naming the option that is wrong for `space`
+  /// @throws ContractError naming the option that is wrong for `space`, or if that has more than 2,000 dimensions
   void validate(const Space& space) const;
 };
 void visit(CmaOptions& options, OptionVisitor& visitor);

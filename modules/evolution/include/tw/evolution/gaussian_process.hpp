@@ -49,7 +49,7 @@ void visit(GaussianProcessOptions& options, OptionVisitor& visitor);
 class GaussianProcess final : public Propagator {
  public:
   /// @param space borrowed. @param seed of the trials that cover the space; workers that search together have different ones.
-  /// @throws ContractError for a wrong option
+  /// @throws ContractError for a wrong option, or more than 500 dimensions
   GaussianProcess(const Space& space, GaussianProcessOptions options, uint64_t seed);
   ~GaussianProcess() override;
 

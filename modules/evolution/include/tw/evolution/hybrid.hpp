@@ -14,7 +14,8 @@ namespace tw::search {
 /// bred, of all individuals. Region and CMA-ES are told of their own alone. Tags have runs of CMA-ES, -1 for what is bred, and less for the region.
 class Hybrid final : public Propagator {
  public:
-  /// @param space borrowed. @param share which of those that search together, with one seed, this is. @throws ContractError for a wrong share
+  /// @param space borrowed. @param share which of those that search together, with one seed, this is. @throws ContractError for a wrong share,
+  /// or more than 1,000 dimensions
   Hybrid(const Space& space, uint64_t seed, Share share = {});
 
   Proposal ask(const Population& population, CounterRng& random) override;

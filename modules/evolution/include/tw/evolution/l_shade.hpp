@@ -39,7 +39,7 @@ void visit(LShadeOptions& options, OptionVisitor& visitor);
 /// O(in flight + population + D).
 class LShade final : public Propagator {
  public:
-  /// @param space borrowed. @throws ContractError for a wrong option
+  /// @param space borrowed. @throws ContractError for a wrong option, or more than 2,000 dimensions
   explicit LShade(const Space& space, LShadeOptions options = {});
   ~LShade() override;
 

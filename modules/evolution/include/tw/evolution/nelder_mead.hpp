@@ -60,7 +60,7 @@ NelderMeadOptions adaptive_nelder_mead(size_t dimensions);
 class NelderMead final : public Propagator {
  public:
   /// @param space borrowed. @param seed of the first vertices of simplexes; workers that search together have different ones, or all do the same.
-  /// @throws ContractError for a wrong option
+  /// @throws ContractError for a wrong option, or more than 2,000 dimensions
   NelderMead(const Space& space, NelderMeadOptions options, uint64_t seed);
   Proposal ask(const Population& population, CounterRng& random) override;
   void tell(const Individual& individual) override;

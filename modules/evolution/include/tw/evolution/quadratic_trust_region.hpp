@@ -52,7 +52,8 @@ void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor);
 /// are q = (D + 1) (D + 2) / 2: O(p q^2 + D^3), 1 ms in 10 dimensions.
 class QuadraticTrustRegion final : public Propagator {
  public:
-  /// @param space borrowed. @param share which of those that search together this is. @throws ContractError for a wrong option or share
+  /// @param space borrowed. @param share which of those that search together this is. @throws ContractError for a wrong option or share,
+  /// or more than 1,000 dimensions
   QuadraticTrustRegion(const Space& space, QuadraticTrustRegionOptions options, uint64_t seed, Share share = {});
   ~QuadraticTrustRegion() override;
 

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/base/contract.hpp>
+#include <tw/evolution/space.hpp>
+
+namespace tw::search {
+
+/// For what holds numbers for each pair of dimensions. @throws ContractError for a space of more than `most`
+inline void expect_few_dimensions(const Space& space, size_t most, const char* who) {
+  TW_EXPECTS(space.dimensions() <= most, who, " takes ", most, " dimensions at most, and the space has ", space.dimensions(),
+             ", of which each choice is one; genetic search, TPE and swarms take any number");
+}
+
+}  // namespace tw::search
