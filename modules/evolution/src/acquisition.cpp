@@ -83,8 +83,8 @@ Scored climbed(const Scored& from, const AcquisitionSearch& search, double best)
     gradient = search.frame.out.transpose() * by_x;
     return -gain.value;
   };
-  const Descent found = descend(loss, start, low, high, steps);
-  return {kept(found.x), -found.value};
+  const Descent found = descended(loss, start, low, high, steps);
+  return {kept(found.x()), -found.value()};
 }
 
 /// Choices, the best exchange of each round.

@@ -2,7 +2,8 @@
 #include "descent.hpp"
 
 #include <cmath>
-#include <deque>
+#include <limits>
+#include <utility>
 
 namespace tw::search {
 namespace {
@@ -16,24 +17,53 @@ constexpr double first_step = 0.1;  // of the box's diagonal
 constexpr double sufficient = 1e-4;
 constexpr double negligible = 1e-10;  // relative decrease of the value
 
-struct Pair {
-  VectorXd step;
-  VectorXd change;  // of the gradient
-};
+}  // namespace
+
+Descent::Descent(VectorXd start, VectorXd low, VectorXd high, int iterations)
+    : x_(start.cwiseMax(low).cwiseMin(high)),
+      low_(std::move(low)),
+      high_(std::move(high)),
+      iterations_(iterations),
+      value_(std::numeric_limits<double>::infinity()) {}
+
+int Descent::go_on(const Differentiable& f, int evaluations) {
+  int done = 0;
+  if (gradient_.size() == 0) {
+    gradient_.resize(x_.size());
+    value_ = f(x_, gradient_);
+    ++done;
+  }
+  ended_ = ended_ || !std::isfinite(value_) || iterations_ == 0;
+  while (!ended_ && done < evaluations) {
+    if (along_.size() == 0) choose_direction();
+    if (ended_) break;
+    try_step(f);
+    ++done;
+  }
+  return done;
+}
+
+VectorXd Descent::free_coordinates() const {
+  VectorXd free(x_.size());
+  for (Index i = 0; i < x_.size(); ++i) {
+    free[i] = (x_[i] <= low_[i] && gradient_[i] >= 0) || (x_[i] >= high_[i] && gradient_[i] <= 0) ? 0 : 1;
+  }
+  return free;
+}
 
 /// The two loops, on what may move.
-VectorXd direction(const std::deque<Pair>& pairs, VectorXd q, const VectorXd& free) {
+VectorXd Descent::direction(VectorXd q, const VectorXd& free) const {
   std::vector<double> shares;
   const auto dot = [&](const VectorXd& a, const VectorXd& b) { return (a.array() * b.array() * free.array()).sum(); };
-  for (auto pair = pairs.rbegin(); pair != pairs.rend(); ++pair) {
+  for (auto pair = pairs_.rbegin(); pair != pairs_.rend(); ++pair) {
     const double curvature = dot(pair->step, pair->change);
     shares.push_back(curvature > 0 ? dot(pair->step, q) / curvature : 0);
     q -= shares.back() * pair->change.cwiseProduct(free);
   }
-  const Pair& last = pairs.back();
+  const Pair& last = pairs_.back();
   const double curvature = dot(last.step, last.change);
   if (curvature > 0) q *= curvature / dot(last.change, last.change);
-  for (const Pair& pair : pairs) {
+  for (const Pair& pair : pairs_) {
     const double along = dot(pair.step, pair.change);
     if (along > 0) q += (shares.back() - dot(pair.change, q) / along) * pair.step.cwiseProduct(free);
     shares.pop_back();
@@ -41,47 +71,48 @@ VectorXd direction(const std::deque<Pair>& pairs, VectorXd q, const VectorXd& fr
   return -q;
 }
 
-}  // namespace
-
-Descent descend(const Differentiable& f, VectorXd start, const VectorXd& low, const VectorXd& high, int iterations) {
-  VectorXd x = start.cwiseMax(low).cwiseMin(high);
-  VectorXd gradient(x.size());
-  double value = f(x, gradient);
-  std::deque<Pair> pairs;
-  VectorXd next_gradient(x.size());
-  for (int iteration = 0; iteration < iterations && std::isfinite(value); ++iteration) {
-    VectorXd free(x.size());
-    for (Index i = 0; i < x.size(); ++i) free[i] = (x[i] <= low[i] && gradient[i] >= 0) || (x[i] >= high[i] && gradient[i] <= 0) ? 0 : 1;
-    const VectorXd slope = gradient.cwiseProduct(free);
-    const double steepness = slope.norm();
-    if (steepness == 0) break;
-    VectorXd along = pairs.empty() ? VectorXd(-slope * (first_step * (high - low).norm() / steepness)) : direction(pairs, slope, free);
-    if (!(along.dot(slope) < 0)) {
-      pairs.clear();
-      along = -slope * (first_step * (high - low).norm() / steepness);
-    }
-    double share = 1;
-    bool moved = false;
-    for (int halving = 0; halving < most_halvings && !moved; ++halving, share /= 2) {
-      const VectorXd next = (x + share * along).cwiseMax(low).cwiseMin(high);
-      const double next_value = f(next, next_gradient);
-      if (!(next_value <= value + sufficient * gradient.dot(next - x)) || next == x) continue;
-      const double gain = value - next_value;
-      pairs.push_back({next - x, next_gradient - gradient});
-      if (pairs.back().step.dot(pairs.back().change) <= 0) pairs.pop_back();
-      if (pairs.size() > memory) pairs.pop_front();
-      x = next;
-      gradient = next_gradient;
-      value = next_value;
-      moved = true;
-      if (gain <= negligible * (1 + std::abs(value))) return {x, value};
-    }
-    if (!moved) {
-      if (pairs.empty()) break;
-      pairs.clear();
-    }
+void Descent::choose_direction() {
+  const VectorXd free = free_coordinates();
+  const VectorXd slope = gradient_.cwiseProduct(free);
+  const double steepness = slope.norm();
+  ended_ = steepness == 0;
+  if (ended_) return;
+  const auto steepest = [&] { return VectorXd(-slope * (first_step * (high_ - low_).norm() / steepness)); };
+  along_ = pairs_.empty() ? steepest() : direction(slope, free);
+  if (!(along_.dot(slope) < 0)) {
+    pairs_.clear();
+    along_ = steepest();
   }
-  return {x, value};
+  halvings_ = 0;
+}
+
+void Descent::try_step(const Differentiable& f) {
+  const VectorXd next = (x_ + std::ldexp(1.0, -halvings_) * along_).cwiseMax(low_).cwiseMin(high_);
+  VectorXd gradient(x_.size());
+  const double value = f(next, gradient);
+  const bool suffices = value <= value_ + sufficient * gradient_.dot(next - x_) && next != x_;
+  if (!suffices && ++halvings_ < most_halvings) return;
+  if (suffices) {
+    const double gain = value_ - value;
+    pairs_.push_back({next - x_, gradient - gradient_});
+    if (pairs_.back().step.dot(pairs_.back().change) <= 0) pairs_.pop_back();
+    if (pairs_.size() > memory) pairs_.pop_front();
+    x_ = next;
+    gradient_ = gradient;
+    value_ = value;
+    ended_ = gain <= negligible * (1 + std::abs(value_));
+  } else {
+    ended_ = pairs_.empty();
+    pairs_.clear();
+  }
+  along_.resize(0);
+  ended_ = ended_ || --iterations_ == 0;
+}
+
+Descent descended(const Differentiable& f, VectorXd start, VectorXd low, VectorXd high, int iterations) {
+  Descent descent(std::move(start), std::move(low), std::move(high), iterations);
+  descent.go_on(f, std::numeric_limits<int>::max());
+  return descent;
 }
 
 }  // namespace tw::search

@@ -4,7 +4,7 @@
 #include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <limits>
 #include <optional>
 #include <tw/base/contract.hpp>
 #include <tw/evolution/sampling.hpp>
@@ -27,11 +27,12 @@ using Eigen::VectorXd;
 constexpr int first_iterations = 30;
 constexpr int later_iterations = 12;
 constexpr size_t fits_between_starts = 5;
-constexpr double apart = 0.02;        // what is in flight, at least, as a share of the box's sides
-constexpr double rescaled = 2;        // a frame that has changed by this factor needs other lengths
-constexpr double significant = 1e-3;  // an improvement, as a share of what separates the best trial from the median of the model's
-constexpr double most_stretched = 4;  // a side of the box, over their mean
-constexpr double neighbourhood = 2;   // trials that the model knows, as a multiple of the box's sides, where enough are
+constexpr double cubes_at_a_time = 6e7;  // of likelihoods, n^3 each, in one proposal: some 20 ms
+constexpr double apart = 0.02;           // what is in flight, at least, as a share of the box's sides
+constexpr double rescaled = 2;           // a frame that has changed by this factor needs other lengths
+constexpr double significant = 1e-3;     // an improvement, as a share of what separates the best trial from the median of the model's
+constexpr double most_stretched = 4;     // a side of the box, over their mean
+constexpr double neighbourhood = 2;      // trials that the model knows, as a multiple of the box's sides, where enough are
 
 std::unique_ptr<Propagator> cover_of(const Space& space, uint64_t seed, size_t points) {
   if (space.size() <= SobolSequence::most_dimensions) return std::make_unique<Sobol>(space, seed);
@@ -108,12 +109,20 @@ class GaussianProcess::Core {
     Proposal proposal;
     VectorXd position;
   };
+  /// What is to become of metric and parameters. Over several proposals, where trials are many.
+  struct Fit {
+    Eigen::MatrixXd metric;
+    std::optional<GpFit> parameters = {};
+    double scale = 0;  // of its frame
+    size_t known = 0;  // trials when it began
+  };
 
   void restart() {
     ++run_;
     region_ = TrustRegion(static_cast<size_t>(coordinates_.groups()));
     run_begin_ = known_.size();
     best_ = nobody;
+    fit_.reset();
     metric_.setIdentity();
   }
 
@@ -147,15 +156,9 @@ class GaussianProcess::Core {
     }
     const VectorXd warped = warped_losses(losses);
     spread_ = spread_of(losses);
-    ModelFrame frame = frame_around(steps);
-    if (is_fit_due(frame)) {
-      if (parameters_) {
-        turn(GpRegression(frame.in * steps, warped, *parameters_, coordinates_.group()), frame);
-        frame = frame_around(steps);
-      }
-      fit(frame.in * steps, warped);
-      fitted_scale_ = frame.scale;
-    }
+    ModelFrame frame = frame_around(steps, metric_);
+    if (!fit_ && is_fit_due(frame)) begin_fit(steps, warped, frame);
+    if (fit_ && go_on_with_fit()) frame = frame_around(steps, metric_);
     const Eigen::MatrixXd positions = frame.in * steps;
     GpRegression model(positions, warped, *parameters_, coordinates_.group());
     while (!model.is_valid()) {
@@ -180,20 +183,18 @@ class GaussianProcess::Core {
   }
 
   /// Half of what separates the best one from the farthest becomes half.
-  ModelFrame frame_around(const Eigen::MatrixXd& steps) const {
+  ModelFrame frame_around(const Eigen::MatrixXd& steps, const Eigen::MatrixXd& metric) const {
     double farthest = 0;
-    for (Index i = 0; i < steps.cols(); ++i) farthest = std::max(farthest, coordinates_.length(metric_ * steps.col(i)));
+    for (Index i = 0; i < steps.cols(); ++i) farthest = std::max(farthest, coordinates_.length(metric * steps.col(i)));
     VectorXd scale = VectorXd::Ones(coordinates_.size());
     for (Index d = 0; d < scale.size(); ++d) scale[d] = coordinates_.is_smooth(d) && farthest > 0 ? 2 * farthest : 1;
-    const Eigen::MatrixXd in = scale.cwiseInverse().asDiagonal() * metric_;
+    const Eigen::MatrixXd in = scale.cwiseInverse().asDiagonal() * metric;
     return {known_[best_].position, in, in.inverse(), farthest > 0 ? 2 * farthest : 1};
   }
 
-  /// The metric by the curvature of the model over the box.
-  void turn(const GpRegression& model, const ModelFrame& frame) {
-    if (!model.is_valid()) return;
+  /// A metric by the curvature of the model over the box.
+  Eigen::MatrixXd turned(const GpRegression& model, const ModelFrame& frame) const {
     const VectorXd half = half_widths(frame);
-    const VectorXd& mixable = coordinates_.mixable();
     const Index n = half.size();
     Eigen::MatrixXd curvature(n, n);
     VectorXd up;
@@ -205,14 +206,19 @@ class GaussianProcess::Core {
       model.at(VectorXd(-h * VectorXd::Unit(n, d)), down, unused);
       curvature.col(d) = (up - down) / (2 * h);
     }
-    curvature = frame.in.transpose() * ((curvature + curvature.transpose()) / 2) * frame.in;
-    metric_ = metric_of(curvature, mixable);
-    // The lengths were those of other axes.
+    return metric_of(frame.in.transpose() * ((curvature + curvature.transpose()) / 2) * frame.in, coordinates_.mixable());
+  }
+
+  /// Lengths that are good for any axes, where those were of others.
+  GpParameters with_mean_lengths(GpParameters parameters) const {
+    const VectorXd& mixable = coordinates_.mixable();
+    const auto log_of = [&](Index d) -> double& { return parameters.logs[coordinates_.group()[static_cast<size_t>(d)]]; };
     double mean = 0;
-    for (Index d = 0; d < n; ++d) mean += mixable[d] * parameters_->logs[coordinates_.group()[static_cast<size_t>(d)]] / mixable.sum();
-    for (Index d = 0; d < n; ++d) {
-      if (mixable[d] == 1) parameters_->logs[coordinates_.group()[static_cast<size_t>(d)]] = mean;
+    for (Index d = 0; d < mixable.size(); ++d) mean += mixable[d] * log_of(d) / mixable.sum();
+    for (Index d = 0; d < mixable.size(); ++d) {
+      if (mixable[d] == 1) log_of(d) = mean;
     }
+    return parameters;
   }
 
   /// What separates the least loss from the median.
@@ -228,16 +234,41 @@ class GaussianProcess::Core {
            scale * rescaled < fitted_scale_;
   }
 
-  void fit(const Eigen::MatrixXd& positions, const VectorXd& warped) {
-    // What looks like waves may be noise, and what looks like noise may be waves: of both the likelihood has a maximum.
+  /// Of a metric, and of the parameters within it.
+  void begin_fit(const Eigen::MatrixXd& steps, const VectorXd& warped, const ModelFrame& frame) {
+    fit_.emplace(Fit{.metric = metric_});
     std::vector<GpParameters> starts;
-    if (parameters_) starts.push_back(*parameters_);
+    if (parameters_) {
+      starts.push_back(*parameters_);
+      const GpRegression model(frame.in * steps, warped, *parameters_, coordinates_.group());
+      if (model.is_valid()) {
+        fit_->metric = turned(model, frame);
+        starts.back() = with_mean_lengths(*parameters_);
+      }
+    }
+    // What looks like waves may be noise, and what looks like noise may be waves: of both the likelihood has a maximum.
     if (fits_++ % fits_between_starts == 0) {
       for (const double noise : {1e-4, 0.3}) starts.push_back(first_parameters(coordinates_.groups(), coordinates_.size(), noise));
     }
-    parameters_ = fitted(positions, warped, coordinates_.group(), starts, parameters_ ? later_iterations : first_iterations);
-    fitted_with_ = known_.size();
-    fitted_trials_ = static_cast<size_t>(positions.cols());
+    const ModelFrame turned_frame = frame_around(steps, fit_->metric);
+    fit_->scale = turned_frame.scale;
+    fit_->known = known_.size();
+    fit_->parameters.emplace(turned_frame.in * steps, warped, coordinates_.group(), starts, parameters_ ? later_iterations : first_iterations);
+  }
+
+  /// No more at a time than a proposal may take, but where there is none without. @return whether that was the end
+  bool go_on_with_fit() {
+    GpFit& fit = *fit_->parameters;
+    const double share = cubes_at_a_time / std::pow(static_cast<double>(fit.size()), 3);
+    fit.go_on(parameters_ ? static_cast<int>(std::clamp(share, 1.0, 1e6)) : std::numeric_limits<int>::max());
+    if (!fit.has_ended()) return false;
+    metric_ = fit_->metric;
+    parameters_ = fit.found();
+    fitted_with_ = fit_->known;
+    fitted_trials_ = static_cast<size_t>(fit.size());
+    fitted_scale_ = fit_->scale;
+    fit_.reset();
+    return true;
   }
 
   /// In the frame. Sides go with the lengths, and have that of the region as their geometric mean.
@@ -263,6 +294,7 @@ class GaussianProcess::Core {
   size_t best_ = nobody;  // of this run
   double spread_ = 0;     // of the losses in the model
   std::optional<GpParameters> parameters_;
+  std::optional<Fit> fit_;
   size_t fitted_with_ = 0;    // trials that were known
   size_t fitted_trials_ = 0;  // of these in the model
   double fitted_scale_ = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gp_fit.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
-
-#include "descent.hpp"
+#include <utility>
 
 namespace tw::search {
 namespace {
@@ -53,25 +53,40 @@ double log_prior(const GpParameters& parameters, Index dimensions, VectorXd& gra
   return value;
 }
 
+GpFit::GpFit(Eigen::MatrixXd positions, VectorXd losses, std::vector<Index> group, const std::vector<GpParameters>& starts, int iterations)
+    : positions_(std::move(positions)), losses_(std::move(losses)), group_(std::move(group)) {
+  const Index groups = starts.front().groups();
+  for (const GpParameters& start : starts) {
+    descents_.emplace_back(start.logs, bounds(groups, 1e-2, 1e-4, 1e-8, 1e-10), bounds(groups, 1e3, 1e3, 1e4, 1), iterations);
+  }
+}
+
+double GpFit::loss(const VectorXd& logs, VectorXd& gradient) const {
+  const GpRegression regression(positions_, losses_, {logs}, group_);
+  if (!regression.is_valid()) return std::numeric_limits<double>::infinity();
+  double value = regression.log_likelihood(&gradient);
+  value += log_prior({logs}, positions_.rows(), gradient);
+  gradient = -gradient;
+  return std::isfinite(value) ? -value : std::numeric_limits<double>::infinity();
+}
+
+void GpFit::go_on(int evaluations) {
+  for (Descent& descent : descents_) {
+    if (descent.has_ended()) continue;
+    if (evaluations <= 0) return;
+    evaluations -= descent.go_on([this](const VectorXd& logs, VectorXd& gradient) { return loss(logs, gradient); }, evaluations);
+  }
+}
+
+bool GpFit::has_ended() const { return std::ranges::all_of(descents_, &Descent::has_ended); }
+
+GpParameters GpFit::found() const { return {std::ranges::min_element(descents_, {}, &Descent::value)->x()}; }
+
 GpParameters fitted(const Eigen::MatrixXd& positions, const VectorXd& losses, const std::vector<Index>& group,
                     const std::vector<GpParameters>& starts, int iterations) {
-  const Index groups = starts.front().groups();
-  const VectorXd low = bounds(groups, 1e-2, 1e-4, 1e-8, 1e-10);
-  const VectorXd high = bounds(groups, 1e3, 1e3, 1e4, 1);
-  const Differentiable loss = [&](const VectorXd& logs, VectorXd& gradient) {
-    const GpRegression regression(positions, losses, {logs}, group);
-    if (!regression.is_valid()) return std::numeric_limits<double>::infinity();
-    double value = regression.log_likelihood(&gradient);
-    value += log_prior({logs}, positions.rows(), gradient);
-    gradient = -gradient;
-    return -value;
-  };
-  Descent best{starts.front().logs, std::numeric_limits<double>::infinity()};
-  for (const GpParameters& start : starts) {
-    Descent found = descend(loss, start.logs, low, high, iterations);
-    if (found.value < best.value) best = std::move(found);
-  }
-  return {best.x};
+  GpFit fit(positions, losses, group, starts, iterations);
+  fit.go_on(std::numeric_limits<int>::max());
+  return fit.found();
 }
 
 }  // namespace tw::search

@@ -275,15 +275,39 @@ TEST(GpModel, DescentFindsMinimaInsideAndOnFaces) {
     return 100 * valley * valley + (1 - x[0]) * (1 - x[0]);
   };
   const VectorXd start = VectorXd::Constant(2, -1.0);
-  const Descent inside = descend(rosenbrock, start, VectorXd::Constant(2, -2), VectorXd::Constant(2, 2), 200);
-  EXPECT_LT((inside.x - VectorXd::Ones(2)).norm(), 1e-4);
+  const Descent inside = descended(rosenbrock, start, VectorXd::Constant(2, -2), VectorXd::Constant(2, 2), 200);
+  EXPECT_LT((inside.x() - VectorXd::Ones(2)).norm(), 1e-4);
   // With x at most 0.5 the minimum is at (0.5, 0.25), where the value is 0.25.
   VectorXd high(2);
   high << 0.5, 2;
-  const Descent face = descend(rosenbrock, start, VectorXd::Constant(2, -2), high, 200);
-  EXPECT_EQ(face.x[0], 0.5);
-  EXPECT_NEAR(face.x[1], 0.25, 1e-5);
-  EXPECT_NEAR(face.value, 0.25, 1e-8);
+  const Descent face = descended(rosenbrock, start, VectorXd::Constant(2, -2), high, 200);
+  EXPECT_EQ(face.x()[0], 0.5);
+  EXPECT_NEAR(face.x()[1], 0.25, 1e-5);
+  EXPECT_NEAR(face.value(), 0.25, 1e-8);
+}
+
+TEST(GpModel, DescentGoesOnWhereItWas) {
+  int evaluations = 0;
+  const Differentiable valley = [&](const VectorXd& x, VectorXd& gradient) {
+    ++evaluations;
+    gradient.resize(2);
+    gradient << 2 * x[0] + 4 * std::pow(x[0], 3), 20 * x[1];
+    return x[0] * x[0] + std::pow(x[0], 4) + 10 * x[1] * x[1];
+  };
+  const VectorXd start = VectorXd::Constant(2, 0.7);
+  const VectorXd low = VectorXd::Constant(2, -1);
+  const Descent whole = descended(valley, start, low, -low, 15);
+  const int in_all = std::exchange(evaluations, 0);
+  Descent parts(start, low, -low, 15);
+  int calls = 0;
+  for (int counted = 0; !parts.has_ended(); ++calls) {
+    counted += parts.go_on(valley, 2);
+    ASSERT_EQ(counted, evaluations);
+  }
+  EXPECT_GE(calls, 5);
+  EXPECT_EQ(evaluations, in_all);
+  EXPECT_EQ(parts.x(), whole.x());
+  EXPECT_EQ(parts.value(), whole.value());
 }
 
 TEST(GpModel, TheMetricGoesHalfWayToASphere) {
