@@ -43,9 +43,9 @@ void visit(GaussianProcessOptions& options, OptionVisitor& visitor);
 /// All individuals are used, whoever proposed them. Tags: run, restarts; generation, how often the box has changed, or -1 while the space is covered;
 /// index, the number of the proposal (modulo 2^31).
 /// Within 50 evaluations a dimension it reaches 0.51, 0.28 and 0.23 of BBOB's targets in 2, 5 and 10 dimensions (medians of three seeds, in 10 one),
-/// and 0.34 and 0.26 in 2 and 5 with 16 in flight. What other workers have in flight it does not know. An ask() takes 21 ms on average with 300
-/// trials in 30 dimensions, 200 ms at most, when lengths are also sought from afar, every fifth time. Cost of ask() with n trials in the model and D
-/// dimensions: O(n^3 + candidates n (n + D)), and 20 times O(n^3 + n^2 D) when c) is due. Of tell(): O(D).
+/// and 0.34 and 0.26 in 2 and 5 with 16 in flight. What other workers have in flight it does not know. An ask() takes 17 ms in the median with 300
+/// trials in 30 dimensions, and 40 to 60 ms where c) is due, which is spread over several. Cost of ask() with n trials in the model and D dimensions:
+/// O(n^3 + candidates n (n + D)), and O(n^3 + n^2 D) for each likelihood of c), of which one takes as many as come to n^3 = 6e7. Of tell(): O(D).
 class GaussianProcess final : public Propagator {
  public:
   /// @param space borrowed. @param seed of the trials that cover the space; workers that search together have different ones.
