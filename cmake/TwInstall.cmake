@@ -10,5 +10,6 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/TorchweaveConfigVersion.
 install(FILES "${PROJECT_BINARY_DIR}/TorchweaveConfig.cmake" "${PROJECT_BINARY_DIR}/TorchweaveConfigVersion.cmake"
               cmake/TwFindTorch.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Torchweave)
 if(TW_BUILD_APPS)
-  install(TARGETS torchweave)
+  set_target_properties(torchweave PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)  # LibTorch lies where no loader looks
+  install(TARGETS torchweave COMPONENT tool)
 endif()
