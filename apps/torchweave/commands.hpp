@@ -13,6 +13,7 @@ namespace tw::tool {
 void add_train(CLI::App& app, Environment& mpi);
 /// torchweave search CONFIG [--set key=value]... [--data DIR] [--fresh]
 /// torchweave search --space FILE --command TEXT [--timeout S] [--set key=value]... [--fresh]
+/// Not --status and --enqueue: search_desk.hpp
 void add_search(CLI::App& app, Environment& mpi);
 /// torchweave bench comm [--op NAME...] [--backend NAME...] [--compare mpi] ...
 void add_bench(CLI::App& app, Environment& mpi);

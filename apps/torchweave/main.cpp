@@ -3,6 +3,7 @@
 #include "ending.hpp"
 #include "gpu_direct.hpp"
 #include "launch.hpp"
+#include "search_desk.hpp"
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/util/Exception.h>
@@ -71,6 +72,7 @@ int main(int argc, char** argv) {
     return tw::tool::run_gpu_direct([&](const auto& test) { test(tw::Environment(argc, argv)); });
   }
   if (tw::tool::is_launch(argc, argv)) return tw::tool::run_launch(argc, argv);
+  if (tw::tool::is_search_desk(argc, argv)) return tw::tool::run_search_desk(argc, argv);
   // Autograd's threads reduce gradients that lie on a device.
   const bool has_devices = at::accelerator::deviceCount() > 0;
   tw::Environment mpi(argc, argv, {.thread_level = has_devices ? tw::ThreadLevel::serialized : tw::ThreadLevel::funneled});

@@ -209,7 +209,12 @@ void add_search(CLI::App& app, Environment& mpi) {
       ->allow_extra_args(false);
   command->add_option("--data", arguments->data, "Directory of the training's data; the same as --set data.directory=DIR")->excludes(program);
   command->add_flag("--fresh", arguments->fresh, "Begin anew, even if an earlier search in the journal's folder is lost");
-  command->footer(concat(R"(Keys of [search]: torchweave keys search
+  command->footer(concat(R"(Of a search that may be running, without mpirun:
+  torchweave search --status FOLDER
+  torchweave search --enqueue '{"NAME": VALUE}' FOLDER
+                      Has it try a configuration next; or a file with one a line
+
+Keys of [search]: torchweave keys search
 
 search.propagator: what breeds configurations
 )",

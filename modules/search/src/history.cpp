@@ -17,7 +17,7 @@ std::vector<int32_t> helpers_of(const LedgerEntry& entry) {
 
 History history_of(const std::vector<JournalFile>& files) {
   Ledger ledger = ledger_of(files);
-  History history{.next_trial = ledger.next_trial, .epochs = ledger.epochs};
+  History history{.known = std::move(ledger.known), .next_trial = ledger.next_trial, .epochs = ledger.epochs};
   for (LedgerEntry& entry : ledger.trials) {
     if (entry.has_ended()) {
       const int64_t trial = entry.individual.trial;

@@ -20,6 +20,7 @@ struct Interrupted {
 };
 
 struct History {
+  std::vector<Individual> known = {};         ///< from elsewhere
   std::map<int64_t, Individual> ended = {};   ///< by trial
   std::vector<Report> reports = {};           ///< of those that ended, by trial
   std::vector<Interrupted> interrupted = {};  ///< by trial

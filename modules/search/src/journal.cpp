@@ -101,6 +101,7 @@ bool get_record(Reading& reading, Record& record) {
       record.individual.trial = reading.get<int64_t>();
       record.workers = reading.get_values<int32_t>();
       break;
+    case Record::Kind::known: record.individual = reading.get_individual(); break;
     default: return false;
   }
   return reading.is_good() && reading.at_end();
@@ -275,6 +276,12 @@ void JournalWriter::team(int64_t trial, const std::vector<int32_t>& workers) {
   const size_t at = open_record(Record::Kind::team);
   put(pending_, trial);
   put(pending_, workers);
+  close_record(at);
+}
+
+void JournalWriter::know(const Individual& individual) {
+  const size_t at = open_record(Record::Kind::known);
+  put(pending_, individual);
   close_record(at);
 }
 

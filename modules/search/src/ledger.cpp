@@ -47,6 +47,7 @@ class Reader {
         case Record::Kind::copy: copy(record); break;
         case Record::Kind::loss: lose(record); break;
         case Record::Kind::team: grow(record); break;
+        case Record::Kind::known: known_.insert_or_assign(-record.individual.trial, record.individual); break;
         case Record::Kind::arrival:
         case Record::Kind::departure: break;
       }
@@ -56,6 +57,7 @@ class Reader {
   Ledger ledger() {
     for (const auto& [record, epoch] : adopted_) remember(record, epoch);
     for (auto& [trial, entry] : entries_) ledger_.trials.push_back(std::move(entry));
+    for (auto& [number, individual] : known_) ledger_.known.push_back(std::move(individual));
     std::ranges::stable_sort(ledger_.migrations, {}, &Migration::time);
     return std::move(ledger_);
   }
@@ -135,6 +137,7 @@ class Reader {
   }
 
   std::map<int64_t, LedgerEntry> entries_;
+  std::map<int64_t, Individual> known_;          // every file has them
   std::vector<std::pair<Record, int>> adopted_;  // with the epoch
   Ledger ledger_;
 };

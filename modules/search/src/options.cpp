@@ -57,6 +57,8 @@ void visit_run(SearchOptions& options, OptionVisitor& visitor) {
   visitor.field("target", options.target, {}, {.meaning = "a loss that will do"});
   visitor.field("seed", options.seed, count_from(0, any_count), {.meaning = "of all that is drawn"});
   visitor.field("journal", options.journal, {.meaning = "a folder; where it holds a search, that is continued; empty: none"});
+  visitor.field("warm_start", options.warm_start,
+                {.meaning = "the folder of another search, or a CSV: results that this one begins with; empty: none"});
   visitor.field("attempts", options.attempts, count_from(1, most_workers), {.meaning = "of a trial whose process is lost, before it has failed"});
   visitor.field("repeats", options.repeats,
                 {.meaning = "whether configurations may be tried again, as noisy losses need it; otherwise none is while others are left"});

@@ -14,6 +14,7 @@
 
 #include "end_marks.hpp"
 #include "gaps.hpp"
+#include "known_results.hpp"
 #include "worker.hpp"
 
 namespace tw::search {
@@ -34,6 +35,16 @@ std::unique_ptr<Propagator> breeder_of(const SearchOptions& options, const Seat&
   auto propagator = propagator_of(options, seat);
   if (options.repeats) return propagator;
   return std::make_unique<Distinct>(seat.space, std::move(propagator));
+}
+
+std::vector<Individual> results_to_begin_with(const Place& place) {
+  if (place.options.warm_start.empty()) return {};
+  KnownResults known = read_known_results(place.options.warm_start, place.space);
+  if (place.worker == 0) {
+    log_info("begins with ", known.individuals.size(), " results of ", place.options.warm_start.string(), "; left out: ", known.skipped,
+             known.skipped > 0 ? ", without a loss, or not in the space" : "");
+  }
+  return std::move(known.individuals);
 }
 
 std::vector<JournalFile> before_epoch(const std::vector<JournalFile>& files, int epoch) {
@@ -75,6 +86,9 @@ void Worker::restore() {
                                                .workers = place_.layout.workers_of(place_.island),
                                                .island = place_.island}));
 
+  const bool begins = all.next_trial == 0;
+  if (begins) all.known = results_to_begin_with(place_);
+  for (const Individual& each : all.known) island_.absorb(each);
   const auto island_of = [&](const Individual& individual) { return individual.island % place_.layout.islands(); };
   // Before what they came to, as it was; trials that are repeated will report again.
   for (const Report& report : all.reports) {
@@ -91,6 +105,10 @@ void Worker::restore() {
 
   workers_.barrier();  // all have read before anyone writes
   if (!place_.options.journal.empty()) journal_.emplace(place_.options.journal, header, mine == files.end() ? 0 : mine->bytes);
+  if (journal_ && (begins || mine == files.end())) {
+    for (const Individual& each : all.known) journal_->know(each);
+  }
+  if (place_.worker == 0) queue_.put_back(all);
   // What others ended and this one had not heard of. A new file names all that went before: what is cut from others would not be missed otherwise.
   for (const auto& [trial, individual] : all.ended) {
     const bool is_known = population().find(trial) != nullptr;
@@ -130,6 +148,7 @@ void Worker::replay(const JournalFile& mine, const History& all) {
       case Record::Kind::start: {
         if (record.again) break;
         ++bred_;
+        if (is_queued(record.individual.tag)) break;
         if (!same_values(island_.propose(trial).values, record.individual.values))
           throw FileError(mine.path, 0, concat("trial ", trial, " would not be bred again as it was: the propagator is another one"));
         break;
@@ -158,7 +177,8 @@ void Worker::replay(const JournalFile& mine, const History& all) {
       case Record::Kind::resume:
       case Record::Kind::copy:
       case Record::Kind::loss:
-      case Record::Kind::team: break;
+      case Record::Kind::team:
+      case Record::Kind::known: break;
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <tw/mpi/releasing_others.hpp>
 #include <tw/state/directory_lock.hpp>
 
+#include "description.hpp"
 #include "end_marks.hpp"
 #include "space_lines.hpp"
 #include "worker.hpp"
@@ -46,7 +47,9 @@ class Search::Impl {
       if (evaluator_->leads()) worker_.emplace(leaders_, *evaluator_, space_, options_, layout_);
       comm_.barrier();
     });
-    if (comm_.rank() == 0) remove_end_marks(options_.journal);  // the journal has what they said
+    if (comm_.rank() != 0 || options_.journal.empty()) return;
+    remove_end_marks(options_.journal);  // the journal has what they said
+    write_description(options_.journal, space_, options_);
   }
 
   SearchResult run() {

@@ -24,6 +24,7 @@ Worker::Worker(const Communicator& workers, Evaluator& evaluator, const Space& s
     : workers_(workers.dup()),
       place_{.space = space, .options = options, .layout = layout, .worker = workers.rank(), .island = layout.island_of(workers.rank())},
       quota_(0, workers.rank(), workers.size()),
+      queue_(options.journal, space),
       post_(
           workers_, [this] { write_journal(); }, [this](const Message& message, int from) { take(message, from); }),
       island_(place_, post_, journal_, [this](const Individual& individual) { note_new(individual); }),
@@ -82,10 +83,18 @@ void Worker::work() {
 
 Individual Worker::bred() {
   Individual individual{.trial = first_trial_ + place_.worker + bred_++ * place_.layout.workers(), .worker = place_.worker, .island = place_.island};
-  Proposal proposal = island_.propose(individual.trial);
+  Proposal proposal = proposal_for(individual.trial);
   individual.values = std::move(proposal.values);
   individual.tag = proposal.tag;
   return individual;
+}
+
+/// What was put in by hand comes first, but for the configuration that the space starts at.
+Proposal Worker::proposal_for(int64_t trial) {
+  if (trial > 0 || place_.space.initial().empty()) {
+    if (auto queued = queue_.take()) return *std::move(queued);
+  }
+  return island_.propose(trial);
 }
 
 void Worker::begin(Individual individual) {
@@ -162,7 +171,9 @@ void Worker::take(const Message& message, int from) {
 
 /// An individual of the island that was not known before.
 void Worker::note_new(const Individual& individual) {
+  if (individual.trial < 0) return;  // a result from elsewhere
   trials_.note_end(individual);
+  if (individual.counts() && (!best_ || individual.loss < best_->loss)) best_ = individual;
   if (individual.counts() && individual.loss <= place_.options.target) stop_all();
 }
 
@@ -174,7 +185,7 @@ void Worker::stop_all() {
 StatusMessage Worker::status() const {
   StatusMessage status{.busy_s = trials_.busy_s()};
   for (const int64_t each : counts_) status.evaluations += each;
-  if (population().best() != nullptr) status.best = population().best()->loss;
+  if (best_) status.best = best_->loss;
   return status;
 }
 
@@ -191,7 +202,7 @@ SearchResult Worker::result() {
   result.busy = trials_.busy_s() / std::max(result.seconds, 1e-9) / place_.layout.workers();
   mpi::allreduce(workers_, {&result.busy, 1, ElementType::float64}, ReduceOp::sum);
   Bytes mine;
-  if (population().best() != nullptr) put(mine, *population().best());
+  if (best_) put(mine, *best_);
   for (const std::string& each : allgather_strings(workers_, std::string(reinterpret_cast<const char*>(mine.data()), mine.size()))) {
     if (each.empty()) continue;
     Reading reading(reinterpret_cast<const std::byte*>(each.data()), each.size());

@@ -17,6 +17,7 @@
 #include "place.hpp"
 #include "post.hpp"
 #include "progress_line.hpp"
+#include "queue.hpp"
 #include "quota.hpp"
 #include "trials.hpp"
 
@@ -46,6 +47,7 @@ class Worker {
   // Evaluations.
   void work();
   Individual bred();
+  Proposal proposal_for(int64_t trial);
   void begin(Individual individual);
   std::optional<Interrupted> next_interrupted();
   void begin_again(const Interrupted& interrupted);
@@ -66,6 +68,7 @@ class Worker {
   const Place place_;
   std::optional<JournalWriter> journal_;
   Quota quota_;
+  Queue queue_;
   Post post_;
   Island island_;
   Trials trials_;
@@ -81,6 +84,7 @@ class Worker {
   std::vector<int64_t> counts_ = std::vector<int64_t>(5, 0);  // of this worker in this run, by state
   int64_t past_ = 0;                                          // evaluations of earlier runs
   std::vector<int64_t> past_counts_ = std::vector<int64_t>(5, 0);
+  std::optional<Individual> best_;  // of the search's own
   std::string first_failure_;
 };
 

@@ -61,4 +61,12 @@ DirectoryLock::~DirectoryLock() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+bool is_in_use(const std::filesystem::path& directory) {
+  const int fd = ::open((directory / "lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool in_use = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(fd);
+  return in_use;
+}
+
 }  // namespace tw

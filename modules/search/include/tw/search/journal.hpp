@@ -30,6 +30,7 @@ struct Record {
     copy,       ///< a paused trial goes on from where another one is, with values of its own: trial, step, values, original
     loss,       ///< of the process in which the trial ran: trial, blame. Written when the search goes on
     team,       ///< what the running trial does from here on, until it pauses or ends, it does on several workers: trial, workers
+    known,      ///< a result from elsewhere that the search began with
   };
   Kind kind = Kind::start;
   double time = 0;  ///< seconds since the Unix epoch
@@ -91,6 +92,7 @@ class JournalWriter {
   void copy(const Individual& individual, int64_t step, int64_t original);
   void lose(int64_t trial, Blame blame);
   void team(int64_t trial, const std::vector<int32_t>& workers);
+  void know(const Individual& individual);
   /// @throws FileError, such as for a full disk; what has not been written then may be written by another call
   void write();
 

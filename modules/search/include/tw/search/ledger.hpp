@@ -67,6 +67,7 @@ struct Migration {
 
 struct Ledger {
   std::vector<LedgerEntry> trials = {};    ///< by trial
+  std::vector<Individual> known = {};      ///< results from elsewhere that the search began with, which are no trials of its own
   std::vector<Migration> migrations = {};  ///< by time
   int epochs = 0;                          ///< layouts that the search had
   int workers = 0;                         ///< the most of an epoch

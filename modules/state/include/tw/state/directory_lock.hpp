@@ -19,4 +19,7 @@ class DirectoryLock {
   int fd_ = -1;
 };
 
+/// Whether a run on this machine, or on another one that shares its locks, has the folder now.
+bool is_in_use(const std::filesystem::path& directory);
+
 }  // namespace tw

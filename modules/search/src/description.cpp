@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "description.hpp"
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <tw/base/error.hpp>
+#include <tw/base/replace_file.hpp>
+#include <utility>
+#include <vector>
+
+namespace tw::search {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* file_of_description = "search.json";
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+json parameter_json(const Parameter& p) {
+  return {{"name", p.name},
+          {"kind", static_cast<int>(p.kind)},
+          {"low", p.low},
+          {"high", p.high},
+          {"scale", static_cast<int>(p.scale)},
+          {"step", p.step},
+          {"choices", p.choices},
+          {"numbers", p.numbers},
+          {"parent", p.parent},
+          {"allowed", p.allowed},
+          {"initial", p.initial}};
+}
+
+Parameter parameter_in(const json& p) {
+  return {.name = p.at("name"),
+          .kind = static_cast<Parameter::Kind>(p.at("kind").get<int>()),
+          .low = p.at("low"),
+          .high = p.at("high"),
+          .scale = static_cast<Scale>(p.at("scale").get<int>()),
+          .step = p.at("step"),
+          .choices = p.at("choices"),
+          .numbers = p.at("numbers"),
+          .parent = p.at("parent"),
+          .allowed = p.at("allowed"),
+          .initial = p.at("initial")};
+}
+
+/// JSON has no infinity.
+json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(); }
+double number_or(const json& value, double otherwise) { return value.is_null() ? otherwise : value.get<double>(); }
+
+}  // namespace
+
+void write_description(const std::filesystem::path& folder, const Space& space, const SearchOptions& options) {
+  json parameters = json::array();
+  for (const Parameter& each : space.parameters()) parameters.push_back(parameter_json(each));
+  const json description{{"parameters", parameters},
+                         {"evaluations", options.evaluations},
+                         {"seconds", number_or_null(options.seconds)},
+                         {"target", number_or_null(options.target)}};
+  replace_file(folder / file_of_description, description.dump(2) + '\n');
+}
+
+Description read_description(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / file_of_description;
+  std::ifstream in(path);
+  if (!in) throw FileError(path, 0, "cannot be opened: no search has begun there, or one of an earlier version");
+  try {
+    const json description = json::parse(in);
+    std::vector<Parameter> parameters;
+    for (const json& each : description.at("parameters")) parameters.push_back(parameter_in(each));
+    return {.space = Space(std::move(parameters)),
+            .evaluations = description.at("evaluations"),
+            .seconds = number_or(description.at("seconds"), infinite),
+            .target = number_or(description.at("target"), -infinite)};
+  } catch (const std::exception& error) {
+    throw FileError(path, 0, error.what());
+  }
+}
+
+}  // namespace tw::search
