@@ -86,7 +86,7 @@ SearchConfig read_search_config(Config& config, const std::filesystem::path& jou
   read.parameters = read_parameters(config);
   choose_stopping(read.stopping, read.parameters, read.options);
   for (const search::NamedPropagator& each : search::named_propagators()) {
-    if (each.name != read.propagator) continue;
+    if (each.name != read.propagator || read.propagator == "automatic") continue;  // which the search knows itself
     read.options.propagator = [make = each.make](const Seat& seat) {
       return make(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers);
     };

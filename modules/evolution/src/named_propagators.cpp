@@ -9,6 +9,7 @@
 #include <tw/evolution/hybrid.hpp>
 #include <tw/evolution/l_shade.hpp>
 #include <tw/evolution/nelder_mead.hpp>
+#include <tw/evolution/nsga2.hpp>
 #include <tw/evolution/quadratic_trust_region.hpp>
 #include <tw/evolution/sampling.hpp>
 #include <tw/evolution/swarm.hpp>
@@ -22,7 +23,10 @@ using Made = std::unique_ptr<Propagator>;
 uint64_t own_seed(uint64_t seed, int worker) { return derived_seed(seed, static_cast<uint64_t>(worker)); }
 
 constexpr NamedPropagator all_propagators[] = {
-    {"automatic", "what suits space and budget", automatic},
+    {"automatic", "what suits space and budget",
+     [](const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers) -> Made {
+       return automatic(space, evaluations, seed, worker, workers);
+     }},
     {"hybrid", "a trust region, CMA-ES and breeding in turn",
      [](const Space& space, int64_t /*evaluations*/, uint64_t seed, int worker, int workers) -> Made {
        return std::make_unique<Hybrid>(space, seed, Share{.first = worker, .stride = workers});
@@ -42,6 +46,10 @@ constexpr NamedPropagator all_propagators[] = {
     {"genetic", "selection, crossover and mutation, after a fifth of the evaluations",
      [](const Space& space, int64_t evaluations, uint64_t /*seed*/, int /*worker*/, int /*workers*/) -> Made {
        return std::make_unique<Breeder>(space, genetic_within(evaluations));
+     }},
+    {"nsga2", "fronts of several objectives",
+     [](const Space& space, int64_t evaluations, uint64_t /*seed*/, int /*worker*/, int /*workers*/) -> Made {
+       return std::make_unique<Nsga2>(space, Nsga2Options::within(evaluations));
      }},
     {"cma_es", "CMA-ES with restarts",
      [](const Space& space, int64_t /*evaluations*/, uint64_t seed, int /*worker*/, int /*workers*/) -> Made {
