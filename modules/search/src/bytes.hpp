@@ -35,10 +35,17 @@ inline void put(Bytes& bytes, const std::string& text) {
   for (const char each : text) bytes.push_back(static_cast<std::byte>(each));
 }
 
+inline void put(Bytes& bytes, const std::vector<std::string>& texts) {
+  put(bytes, static_cast<uint32_t>(texts.size()));
+  for (const std::string& each : texts) put(bytes, each);
+}
+
 inline void put(Bytes& bytes, const Individual& individual) {
   put(bytes, individual.trial);
   put(bytes, individual.values);
   put(bytes, individual.loss);
+  put(bytes, individual.objectives);
+  put(bytes, individual.violation);
   put(bytes, individual.state);
   put(bytes, individual.tag);
   put(bytes, individual.worker);
@@ -88,11 +95,19 @@ class Reading {
     at_ += count;
     return text;
   }
+  std::vector<std::string> get_texts() {
+    std::vector<std::string> texts;
+    const auto count = get<uint32_t>();
+    for (uint32_t i = 0; i < count && good_; ++i) texts.push_back(get_text());
+    return texts;
+  }
   Individual get_individual() {
     Individual individual;
     individual.trial = get<int64_t>();
     individual.values = get_values();
     individual.loss = get<double>();
+    individual.objectives = get_values();
+    individual.violation = get<double>();
     individual.state = get<TrialState>();
     individual.tag = get<Tag>();
     individual.worker = get<int32_t>();

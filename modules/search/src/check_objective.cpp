@@ -37,6 +37,13 @@ Attempt attempt(Evaluator& evaluator, int64_t trial, const std::vector<double>& 
 
 bool are_same(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
+/// All objectives, and the violation.
+std::vector<double> numbers_of(const Evaluation& evaluation) {
+  std::vector<double> numbers = evaluation.objectives.empty() ? std::vector{evaluation.loss} : evaluation.objectives;
+  numbers.push_back(evaluation.violation);
+  return numbers;
+}
+
 /// Empty: none.
 std::string problem_of(const Attempt& first, const Attempt& second) {
   for (const Attempt* each : {&first, &second}) {
@@ -45,8 +52,14 @@ std::string problem_of(const Attempt& first, const Attempt& second) {
       if (!std::isfinite(report.value)) return concat("reports ", report.value, " at step ", report.step);
     }
   }
-  if (!are_same(first.evaluation.loss, second.evaluation.loss))
-    return concat("its loss is ", exact_text(first.evaluation.loss), ", and ", exact_text(second.evaluation.loss), " when it is repeated");
+  const std::vector<double> found = numbers_of(first.evaluation);
+  const std::vector<double> repeated = numbers_of(second.evaluation);
+  if (found.size() != repeated.size()) return concat("gives ", found.size() - 1, " values, and ", repeated.size() - 1, " when it is repeated");
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (are_same(found[i], repeated[i])) continue;
+    const std::string what = i + 1 == found.size() ? "its violation" : found.size() == 2 ? "its loss" : concat("its value ", i + 1);
+    return concat(what, " is ", exact_text(found[i]), ", and ", exact_text(repeated[i]), " when it is repeated");
+  }
   if (first.reports.size() != second.reports.size())
     return concat("reports ", first.reports.size(), " times, and ", second.reports.size(), " times when it is repeated");
   for (size_t i = 0; i < first.reports.size(); ++i) {

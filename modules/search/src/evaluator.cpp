@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <limits>
 #include <memory>
 #include <span>
 #include <tw/base/clock.hpp>
@@ -15,10 +13,11 @@
 #include <tw/mpi/library.hpp>
 #include <tw/mpi/releasing_others.hpp>
 
+#include "judgement.hpp"
+
 namespace tw::search {
 namespace {
 
-constexpr double failed_loss = std::numeric_limits<double>::infinity();
 constexpr size_t numbers_of_an_order = 3;
 constexpr size_t most_of_a_message = 4096;  // bytes: it is kept in journals and shown in reports
 
@@ -124,8 +123,8 @@ class Evaluator::Running : public Trial::Host {
   std::exception_ptr broken_;
 };
 
-Evaluator::Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed)
-    : own_(worker), space_(space), objective_(objective), seed_(seed) {}
+Evaluator::Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed, size_t objectives)
+    : own_(worker), space_(space), objective_(objective), seed_(seed), objectives_(objectives) {}
 
 void Evaluator::connect(const Communicator& all, const Layout& layout, bool must_attach) {
   all_ = all.dup();
@@ -241,7 +240,8 @@ Evaluation Evaluator::run(Team& team, int64_t trial, const std::vector<double>& 
   Running running(*this, team, trial, step, listener);
   Trial asked(team.trial(), trial, seed_, running);
   const Configuration configuration(space_, values);
-  const std::exception_ptr thrown = together(team, configuration, asked, evaluation.loss);
+  std::optional<Outcome> outcome;
+  const std::exception_ptr thrown = together(team, configuration, asked, outcome);
   const std::vector<RankFailure> failures = failures_on_all_ranks(team.ranks(), [&] {
     if (thrown) std::rethrow_exception(thrown);
   });
@@ -255,22 +255,18 @@ Evaluation Evaluator::run(Team& team, int64_t trial, const std::vector<double>& 
     evaluation.paused = running.verdict() == Verdict::pause;
     if (running.verdict() == Verdict::stop) {
       evaluation.state = TrialState::pruned;
-      evaluation.loss = running.last();
+      outcome->values = {running.last()};
     }
-    if (!evaluation.paused && !std::isfinite(evaluation.loss)) {
-      evaluation.state = TrialState::failed;
-      evaluation.message = concat("the loss is ", evaluation.loss);
-    }
+    if (!evaluation.paused) judge(*outcome, objectives_, evaluation);
   }
-  if (evaluation.state == TrialState::failed) evaluation.loss = failed_loss;
   if (!evaluation.paused || !team.keeps()) checkpoints_.forget(trial);
   if (running.broken()) std::rethrow_exception(running.broken());
   return evaluation;
 }
 
 /// Calls the objective, and returns what it throws, when all ranks of the team are done with it.
-std::exception_ptr Evaluator::together(const Team& team, const Configuration& configuration, Trial& trial, double& loss) const {
-  const auto evaluate = [&] { loss = objective_(configuration, trial).loss; };
+std::exception_ptr Evaluator::together(const Team& team, const Configuration& configuration, Trial& trial, std::optional<Outcome>& outcome) const {
+  const auto evaluate = [&] { outcome = objective_(configuration, trial); };
   std::exception_ptr thrown;
   try {
     if (team.size() == 1) {

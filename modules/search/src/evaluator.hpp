@@ -2,6 +2,7 @@
 #pragma once
 #include <exception>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -19,10 +20,12 @@ namespace tw::search {
 
 /// How an evaluation ended.
 struct Evaluation {
-  double loss = 0;
+  double loss = std::numeric_limits<double>::infinity();
+  std::vector<double> objectives = {};  ///< as Individual has them
+  double violation = 0;                 ///< likewise
   TrialState state = TrialState::complete;
   double seconds = 0;
-  std::string message = {};  ///< why it failed
+  std::string message = {};  ///< why it failed, or is infeasible
   bool paused = false;       ///< it has not ended; nothing of the above but its seconds
 };
 
@@ -37,8 +40,8 @@ class Evaluator {
     std::function<void()> attend = {};  ///< of a worker that helps, too
   };
 
-  /// Collective over `worker`. @param space, objective borrowed
-  Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed);
+  /// Collective over `worker`. @param space, objective borrowed. @param objectives their number; 0: any, as long as there is one
+  Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed, size_t objectives = 0);
   /// What trials carry goes from rank to rank, and ranks of several workers evaluate together. Collective over `all` ranks of the search.
   /// @param layout borrowed. @param must_attach trials go on from where others are, so that each must say what it carries
   void connect(const Communicator& all, const Layout& layout, bool must_attach);
@@ -77,7 +80,7 @@ class Evaluator {
   void serve(Team& team, const Listener& listener);
   void carry_out(const Order& order);
   Evaluation run(Team& team, int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener);
-  std::exception_ptr together(const Team& team, const Configuration& configuration, Trial& trial, double& loss) const;
+  std::exception_ptr together(const Team& team, const Configuration& configuration, Trial& trial, std::optional<Outcome>& outcome) const;
 
   // Teams of several workers.
   Team& join(const Workers& workers);
@@ -89,6 +92,7 @@ class Evaluator {
   const Space& space_;
   const Objective& objective_;
   uint64_t seed_;
+  size_t objectives_;
   std::optional<Communicator> all_;  // likewise
   std::map<Workers, Team> teams_;    // those that there were: each is made once
   Checkpoints checkpoints_;

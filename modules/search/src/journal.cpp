@@ -19,7 +19,7 @@
 namespace tw::search {
 namespace {
 
-constexpr uint64_t magic = 0x33304c4e524a5754;  // "TWJRNL03"
+constexpr uint64_t magic = 0x34304c4e524a5754;  // "TWJRNL04"
 constexpr size_t prefix = 2 * sizeof(uint32_t);
 
 uint32_t checksum(const std::byte* data, size_t size) {
@@ -40,6 +40,7 @@ void put_header(Bytes& bytes, const JournalHeader& header) {
   put(bytes, header.first_trial);
   put(bytes, header.islands);
   put(bytes, header.ranks);
+  put(bytes, header.objectives);
 }
 
 /// @return whether it is one
@@ -53,6 +54,7 @@ bool get_header(Reading& reading, JournalHeader& header) {
   header.first_trial = reading.get<int64_t>();
   header.islands = reading.get_values<int32_t>();
   header.ranks = reading.get_values<int32_t>();
+  header.objectives = reading.get_texts();
   return reading.is_good() && reading.at_end();
 }
 
@@ -67,6 +69,8 @@ bool get_record(Reading& reading, Record& record) {
     case Record::Kind::end:
       record.individual.trial = reading.get<int64_t>();
       record.individual.loss = reading.get<double>();
+      record.individual.objectives = reading.get_values();
+      record.individual.violation = reading.get<double>();
       record.individual.state = reading.get<TrialState>();
       record.individual.seconds = reading.get<double>();
       record.message = reading.get_text();
@@ -144,7 +148,7 @@ bool read_file(JournalFile& file) {
   if (first.empty()) expect_cut(file.path, bytes, 0);
   if (first.empty() && bytes.size() < 4096) return false;
   Reading header(first.data(), first.size());
-  if (!get_header(header, file.header)) throw FileError(file.path, 0, "is no journal of a search, or of another version");
+  if (!get_header(header, file.header)) throw FileError(file.path, 0, "is no journal of a search, or one of another version than 4");
   size_t at = prefix + first.size();
   while (true) {
     const Bytes payload = payload_at(bytes, at);
@@ -228,6 +232,8 @@ void JournalWriter::end(const Individual& individual, const std::string& message
   const size_t at = open_record(Record::Kind::end);
   put(pending_, individual.trial);
   put(pending_, individual.loss);
+  put(pending_, individual.objectives);
+  put(pending_, individual.violation);
   put(pending_, individual.state);
   put(pending_, individual.seconds);
   put(pending_, message);

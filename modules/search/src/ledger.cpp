@@ -25,6 +25,7 @@ class Reader {
     const JournalHeader& header = file.header;
     int workers = 0;
     for (const int32_t each : header.islands) workers += each;
+    ledger_.objectives = header.objectives;
     ledger_.epochs = std::max(ledger_.epochs, header.epoch + 1);
     ledger_.workers = std::max(ledger_.workers, workers);
     ledger_.worker_ranks.resize(std::max(ledger_.worker_ranks.size(), header.ranks.size()));
@@ -116,6 +117,8 @@ class Reader {
     LedgerEntry& entry = entries_.at(record.individual.trial);
     if (!entry.copies.empty()) entry.individual.values = entry.copies.back().values;
     entry.individual.loss = record.individual.loss;
+    entry.individual.objectives = record.individual.objectives;
+    entry.individual.violation = record.individual.violation;
     entry.individual.state = record.individual.state;
     entry.individual.seconds = record.individual.seconds;
     entry.message = record.message;

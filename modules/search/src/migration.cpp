@@ -3,16 +3,30 @@
 
 #include <numeric>
 #include <tw/evolution/draws.hpp>
+#include <tw/evolution/pareto.hpp>
 
 namespace tw::search {
 
 const Individual& Wards::chosen(Pick choice, CounterRng& random) const {
   switch (choice) {
-    case Pick::best: return population_.ranked(0);
-    case Pick::worst: return population_.worst();
+    case Pick::best: return has_fronts() ? drawn(dominates, random) : population_.ranked(0);
+    case Pick::worst:
+      return has_fronts() ? drawn([](const Individual& a, const Individual& b) { return dominates(b, a); }, random) : population_.worst();
     case Pick::uniform: break;
   }
-  return population_.active_at(index_below(random, population_.active()));
+  return any(random);
+}
+
+/// Of several drawn at random, one that none of the others is better than.
+template <class IsBetter>
+const Individual& Wards::drawn(const IsBetter& is_better, CounterRng& random) const {
+  constexpr int draws = 16;
+  const Individual* chosen = &any(random);
+  for (int i = 1; i < draws; ++i) {
+    const Individual& other = any(random);
+    if (is_better(other, *chosen)) chosen = &other;
+  }
+  return *chosen;
 }
 
 std::optional<int> destination(const MigrationOptions& options, int island, int islands, CounterRng& random) {

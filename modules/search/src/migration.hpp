@@ -2,7 +2,7 @@
 // Who goes where. Pure.
 #pragma once
 #include <optional>
-#include <tw/base/random.hpp>
+#include <tw/evolution/draws.hpp>
 #include <tw/evolution/population.hpp>
 #include <tw/search/options.hpp>
 
@@ -17,10 +17,16 @@ class Wards {
     if (!population_.add(individual)) population_.activate(individual.trial);
   }
   void remove(int64_t trial) { population_.deactivate(trial); }
-  /// @param random used for `uniform` alone
+  /// With several objectives, the best one is one of those that none of 16 others, drawn at random, dominates; the worst one dominates none of them.
+  /// @param random used for that, and for `uniform`
   const Individual& chosen(Pick choice, CounterRng& random) const;
 
  private:
+  bool has_fronts() const noexcept { return !population_.active_at(0).objectives.empty(); }
+  const Individual& any(CounterRng& random) const { return population_.active_at(index_below(random, population_.active())); }
+  template <class IsBetter>
+  const Individual& drawn(const IsBetter& is_better, CounterRng& random) const;
+
   Population population_;
 };
 

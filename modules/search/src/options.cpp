@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 #include <numeric>
+#include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 
@@ -55,6 +56,7 @@ void visit_run(SearchOptions& options, OptionVisitor& visitor) {
                 {.meaning = "of all workers and earlier runs together, after which the search ends; 0: no limit"});
   visitor.field("seconds", options.seconds, {.least = 0, .above = true}, {.meaning = "after which no trial begins"});
   visitor.field("target", options.target, {}, {.meaning = "a loss that will do"});
+  visitor.field("objectives", options.objectives, {.meaning = "names of what trials are to be good at, all of them small; empty: a loss"});
   visitor.field("seed", options.seed, count_from(0, any_count), {.meaning = "of all that is drawn"});
   visitor.field("journal", options.journal, {.meaning = "a folder; where it holds a search, that is continued; empty: none"});
   visitor.field("warm_start", options.warm_start,
@@ -95,6 +97,13 @@ std::vector<Problem> SearchOptions::contradictions() const {
   if (growth && growth->ranks.empty()) problems.push_back({"growth.ranks", "must be given: ranks of rung 1, and so on", "[2]"});
   if (population_training && evaluations == 0) {
     problems.push_back({"evaluations", "must be given with population_training: the number of members", "8"});
+  }
+  if (objectives.size() > 1 && (stopping || promotion || population_training)) {
+    problems.push_back({"objectives", "cannot be several with stopping, promotion or population_training, which go by one number", "[]"});
+  }
+  if (objectives.size() > 1 && std::isfinite(target)) problems.push_back({"target", "is of one loss, not of several objectives", "-inf"});
+  if (const std::set<std::string> names(objectives.begin(), objectives.end()); names.size() < objectives.size() || names.contains("")) {
+    problems.push_back({"objectives", "must have names that differ", "[\"error\", \"seconds\"]"});
   }
   for (size_t island = 0; island < migration.topology.size(); ++island) {
     if (migration.topology[island].empty()) continue;

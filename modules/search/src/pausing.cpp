@@ -74,8 +74,7 @@ void Trials::end_paused() {
     if (std::isfinite(course.value)) {
       end_(course.ended(), {.loss = course.value, .state = TrialState::pruned});
     } else {
-      end_(course.ended(),
-           {.loss = std::numeric_limits<double>::infinity(), .state = TrialState::failed, .message = concat("the loss is ", course.value)});
+      end_(course.ended(), {.state = TrialState::failed, .message = concat("the loss is ", course.value)});
     }
   }
 }

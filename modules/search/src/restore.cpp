@@ -28,7 +28,7 @@ std::unique_ptr<Propagator> propagator_of(const SearchOptions& options, const Se
   }
   // All members of a population begin before one has ended: there is nothing to learn from.
   if (options.population_training) return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers});
-  return automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers);
+  return automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers, seat.objectives);
 }
 
 std::unique_ptr<Propagator> breeder_of(const SearchOptions& options, const Seat& seat) {
@@ -53,10 +53,17 @@ std::vector<JournalFile> before_epoch(const std::vector<JournalFile>& files, int
   return earlier;
 }
 
+/// "[error, seconds]"
+std::string list_text(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& each : names) text += (text.empty() ? "" : ", ") + each;
+  return '[' + text + ']';
+}
+
 }  // namespace
 
 void Worker::restore() {
-  JournalHeader header{.space = place_.space.hash(), .seed = place_.options.seed, .worker = place_.worker};
+  JournalHeader header{.space = place_.space.hash(), .seed = place_.options.seed, .worker = place_.worker, .objectives = place_.options.objectives};
   for (int island = 0; island < place_.layout.islands(); ++island) header.islands.push_back(place_.layout.workers_of(island));
   for (int worker = 0; worker < place_.layout.workers(); ++worker) header.ranks.push_back(place_.layout.ranks_of(worker));
   const std::vector<JournalFile> files = place_.options.journal.empty() ? std::vector<JournalFile>() : read_journal(place_.options.journal);
@@ -64,6 +71,11 @@ void Worker::restore() {
     if (file.header.space != header.space) throw FileError(file.path, 0, "is the journal of a search over another space");
     if (file.header.seed != header.seed)
       throw FileError(file.path, 0, concat("is the journal of a search with seed ", file.header.seed, ", not ", header.seed));
+    if (file.header.objectives != header.objectives) {
+      throw FileError(
+          file.path, 0,
+          concat("is the journal of a search with the objectives ", list_text(file.header.objectives), ", not ", list_text(header.objectives)));
+    }
   }
   History all = history_of(files);
   all.interrupted = judged(std::move(all.interrupted), marked_workers(place_.options.journal));
@@ -84,7 +96,8 @@ void Worker::restore() {
                                                .seed = place_.options.seed + static_cast<uint64_t>(first_trial_ + place_.island),
                                                .worker = place_.worker - place_.layout.first_worker(place_.island),
                                                .workers = place_.layout.workers_of(place_.island),
-                                               .island = place_.island}));
+                                               .island = place_.island,
+                                               .objectives = std::max<size_t>(1, place_.options.objectives.size())}));
 
   const bool begins = all.next_trial == 0;
   if (begins) all.known = results_to_begin_with(place_);

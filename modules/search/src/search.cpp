@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/search/search.hpp>
 
+#include <algorithm>
 #include <optional>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
@@ -41,7 +42,7 @@ class Search::Impl {
         leaders_(comm_.split(members_.rank() == 0 ? 0 : 1, comm_.rank())) {
     if (!options_.journal.empty()) lock_.emplace(comm_, options_.journal);
     releasing_others(comm_, [&] {
-      evaluator_.emplace(members_, space_, objective_, options_.seed);
+      evaluator_.emplace(members_, space_, objective_, options_.seed, std::max<size_t>(1, options_.objectives.size()));
       if (options_.population_training || options_.growth)
         evaluator_->connect(comm_, layout_, /*must_attach=*/options_.population_training.has_value());
       if (evaluator_->leads()) worker_.emplace(leaders_, *evaluator_, space_, options_, layout_);
@@ -75,7 +76,8 @@ class Search::Impl {
  private:
   void send(const SearchResult& result) {
     Bytes bytes;
-    put(bytes, result.best);
+    put(bytes, static_cast<uint32_t>(result.front.size()));
+    for (const Individual& each : result.front) put(bytes, each);
     for (const int64_t each : {result.complete, result.pruned, result.failed, result.infeasible}) put(bytes, each);
     put(bytes, result.seconds);
     put(bytes, result.busy);
@@ -86,7 +88,10 @@ class Search::Impl {
   SearchResult received() {
     const std::string bytes = broadcast_string(members_, "", Rank(0));
     Reading reading(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
-    SearchResult result{.best = reading.get_individual()};
+    SearchResult result;
+    result.front.resize(reading.get<uint32_t>());
+    for (Individual& each : result.front) each = reading.get_individual();
+    if (!result.front.empty()) result.best = result.front.front();
     for (int64_t* each : {&result.complete, &result.pruned, &result.failed, &result.infeasible}) *each = reading.get<int64_t>();
     result.seconds = reading.get<double>();
     result.busy = reading.get<double>();

@@ -2,9 +2,9 @@
 #include "worker.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <tw/base/concat.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/evolution/pareto.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <utility>
 
@@ -107,8 +107,7 @@ void Worker::begin(Individual individual) {
   if (violated.empty()) {
     trials_.begin(std::move(individual));
   } else {
-    end(std::move(individual),
-        {.loss = std::numeric_limits<double>::infinity(), .state = TrialState::infeasible, .message = "violates '" + violated + "'"});
+    end(std::move(individual), {.state = TrialState::infeasible, .message = "violates '" + violated + "'"});
   }
 }
 
@@ -128,9 +127,7 @@ void Worker::begin_again(const Interrupted& interrupted) {
   }
   post_.send_gathered(true);
   if (is_given_up(interrupted, place_.options.attempts)) {
-    end(interrupted.individual, {.loss = std::numeric_limits<double>::infinity(),
-                                 .state = TrialState::failed,
-                                 .message = concat("its process was lost ", interrupted.losses, " times")});
+    end(interrupted.individual, {.state = TrialState::failed, .message = concat("its process was lost ", interrupted.losses, " times")});
     return;
   }
   trials_.begin(interrupted.individual);
@@ -142,6 +139,8 @@ void Worker::begin_again(const Interrupted& interrupted) {
 
 void Worker::end(Individual individual, const Evaluation& evaluation) {
   individual.loss = evaluation.loss;
+  individual.objectives = evaluation.objectives;
+  individual.violation = evaluation.violation;
   individual.state = evaluation.state;
   ++counts_[static_cast<size_t>(individual.state)];
   if (individual.state == TrialState::failed && first_failure_.empty()) first_failure_ = concat("trial ", individual.trial, ": ", evaluation.message);
@@ -201,17 +200,29 @@ SearchResult Worker::result() {
   mpi::allreduce(workers_, {&result.seconds, 1, ElementType::float64}, ReduceOp::max);
   result.busy = trials_.busy_s() / std::max(result.seconds, 1e-9) / place_.layout.workers();
   mpi::allreduce(workers_, {&result.busy, 1, ElementType::float64}, ReduceOp::sum);
-  Bytes mine;
-  if (best_) put(mine, *best_);
-  for (const std::string& each : allgather_strings(workers_, std::string(reinterpret_cast<const char*>(mine.data()), mine.size()))) {
-    if (each.empty()) continue;
-    Reading reading(reinterpret_cast<const std::byte*>(each.data()), each.size());
-    Individual best = reading.get_individual();
-    if (result.best.trial < 0 || best.loss < result.best.loss || (best.loss == result.best.loss && best.trial < result.best.trial)) {
-      result.best = std::move(best);
-    }
-  }
+  result.front = front_of_all();
+  if (!result.front.empty()) result.best = result.front.front();
   return result;
+}
+
+/// Of all islands. Collective.
+std::vector<Individual> Worker::front_of_all() {
+  std::vector<const Individual*> own;
+  if (place_.options.objectives.size() > 1) {
+    own = front_of(population().all());
+  } else if (best_) {
+    own.push_back(&*best_);
+  }
+  Bytes mine;
+  for (const Individual* each : own) put(mine, *each);
+  std::vector<Individual> all;
+  for (const std::string& each : allgather_strings(workers_, std::string(reinterpret_cast<const char*>(mine.data()), mine.size()))) {
+    Reading reading(reinterpret_cast<const std::byte*>(each.data()), each.size());
+    while (!reading.at_end()) all.push_back(reading.get_individual());
+  }
+  std::vector<Individual> front;
+  for (const Individual* each : front_of(all)) front.push_back(*each);
+  return front;
 }
 
 }  // namespace tw::search

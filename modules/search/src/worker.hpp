@@ -58,6 +58,7 @@ class Worker {
   void note_new(const Individual& individual);
   void stop_all();
   StatusMessage status() const;
+  std::vector<Individual> front_of_all();
 
   void write_journal() {
     if (journal_) journal_->write();

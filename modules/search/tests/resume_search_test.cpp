@@ -183,7 +183,7 @@ TW_TEST_ON(ResumeSearch, FromAJournalThatWasCutAnywhere, {.most = 1}) {
   const auto folder = fresh_folder("cut");
   const auto reporting = [](const Configuration& c, Trial& trial) {
     const Outcome outcome = objective(c, trial);
-    for (int64_t step = 1; step <= 3 && trial.report(step, outcome.loss + 1.0 / static_cast<double>(step)); ++step) {
+    for (int64_t step = 1; step <= 3 && trial.report(step, outcome.values.front() + 1.0 / static_cast<double>(step)); ++step) {
     }
     return outcome;
   };

@@ -20,7 +20,7 @@ enum class Blame : uint8_t {
 struct Record {
   enum class Kind : uint8_t {
     start,      ///< of an evaluation: trial, values, tag; `again` where it had begun before
-    end,        ///< loss, state, seconds of the trial begun last; why it failed
+    end,        ///< loss, objectives, violation, state, seconds of the trial begun last; why it failed
     report,     ///< of a running trial: step, value
     arrival,    ///< another worker's individual was taken in: trial
     departure,  ///< the individual counts here no more
@@ -51,10 +51,11 @@ struct JournalHeader {
   uint64_t seed = 0;
   int32_t epoch = 0;  ///< counts the layouts that a search had
   int32_t worker = 0;
-  std::vector<int32_t> islands = {};  ///< workers of each
-  int64_t evaluations = 0;            ///< SearchOptions::evaluations when the epoch began: what its propagators were made for
-  int64_t first_trial = 0;            ///< of the epoch; worker w of n has the trials first_trial + w + k n
-  std::vector<int32_t> ranks = {};    ///< of each worker
+  std::vector<int32_t> islands = {};         ///< workers of each
+  std::vector<std::string> objectives = {};  ///< SearchOptions::objectives
+  int64_t evaluations = 0;                   ///< SearchOptions::evaluations when the epoch began: what its propagators were made for
+  int64_t first_trial = 0;                   ///< of the epoch; worker w of n has the trials first_trial + w + k n
+  std::vector<int32_t> ranks = {};           ///< of each worker
 
   bool operator==(const JournalHeader&) const = default;
 };

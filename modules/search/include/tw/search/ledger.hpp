@@ -66,14 +66,15 @@ struct Migration {
 };
 
 struct Ledger {
-  std::vector<LedgerEntry> trials = {};    ///< by trial
-  std::vector<Individual> known = {};      ///< results from elsewhere that the search began with, which are no trials of its own
-  std::vector<Migration> migrations = {};  ///< by time
-  int epochs = 0;                          ///< layouts that the search had
-  int workers = 0;                         ///< the most of an epoch
-  std::vector<int> worker_ranks = {};      ///< ranks of each worker, in the last epoch that had it
-  int islands = 0;                         ///< the most of an epoch
-  int64_t next_trial = 0;                  ///< above all that there were
+  std::vector<LedgerEntry> trials = {};      ///< by trial
+  std::vector<Individual> known = {};        ///< results from elsewhere that the search began with, which are no trials of its own
+  std::vector<Migration> migrations = {};    ///< by time
+  std::vector<std::string> objectives = {};  ///< their names; one or none: a loss
+  int epochs = 0;                            ///< layouts that the search had
+  int workers = 0;                           ///< the most of an epoch
+  std::vector<int> worker_ranks = {};        ///< ranks of each worker, in the last epoch that had it
+  int islands = 0;                           ///< the most of an epoch
+  int64_t next_trial = 0;                    ///< above all that there were
 
   /// Null: it never began.
   const LedgerEntry* find(int64_t trial) const;

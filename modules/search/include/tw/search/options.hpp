@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tw/base/option.hpp>
 #include <tw/evolution/population_training.hpp>
 #include <tw/evolution/promotion.hpp>
@@ -49,6 +50,7 @@ struct Seat {
   int worker = 0;           ///< of its island
   int workers = 1;
   int island = 0;
+  size_t objectives = 1;
 };
 
 struct SearchOptions {
@@ -61,6 +63,9 @@ struct SearchOptions {
   int64_t evaluations = 0;                                   ///< exactly this many, of all workers and earlier runs together; 0: no limit
   double seconds = std::numeric_limits<double>::infinity();  ///< trials in flight are finished
   double target = -std::numeric_limits<double>::infinity();  ///< a loss that will do
+
+  /// Names of what the objective returns, in that order: all are to be small. One, or none: a loss. With several, no trial stops early.
+  std::vector<std::string> objectives = {};
 
   uint64_t seed = 0;
   std::filesystem::path journal = {};  ///< a folder; where it holds a search, that is continued. Empty: none

@@ -10,7 +10,9 @@
 namespace tw::search {
 
 struct SearchResult {
-  Individual best = {};  ///< of all islands; trial -1: nothing was complete
+  Individual best = {};  ///< of all islands; trial -1: nothing was complete. With several objectives the first of the front
+  /// Of all islands, those that no other one dominates, by ascending objectives; of equal ones the first trial. With one objective the best alone.
+  std::vector<Individual> front = {};
   int64_t complete = 0;  ///< evaluations of all islands, earlier runs included
   int64_t pruned = 0;
   int64_t failed = 0;

@@ -2,18 +2,33 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <tw/base/random.hpp>
 #include <tw/evolution/configuration.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/search/attachment.hpp>
 #include <utility>
+#include <vector>
 
 namespace tw::search {
 
-/// What an objective found; smaller is better. NaN: the trial has failed.
+/// What an objective found: a number, or one for each of SearchOptions::objectives. Smaller is better. NaN: the trial has failed.
 struct Outcome {
-  Outcome(double value) : loss(value) {}  // NOLINT(google-explicit-constructor): objectives return numbers
-  double loss;
+  // NOLINTBEGIN(google-explicit-constructor): objectives return numbers, or `return {error, seconds};`
+  Outcome(double value) : values{value} {}
+  Outcome(std::initializer_list<double> all) : values(all) {}
+  Outcome(std::vector<double> all) : values(std::move(all)) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  /// The same, allowed only if each of these is at most 0: `return Outcome(error).constrained({bytes - limit});`. Where one is above, the trial is
+  /// infeasible, and counts as the better the smaller the sum of what is above 0; its values need not be finite then.
+  Outcome constrained(std::vector<double> them) && {
+    constraints = std::move(them);
+    return std::move(*this);
+  }
+
+  std::vector<double> values;
+  std::vector<double> constraints = {};
 };
 
 /// What an objective has besides its configuration. All ranks of its worker call the objective together, with the same configuration.
