@@ -25,26 +25,29 @@ const std::vector<std::string>& variables_of_mpi() {
 }
 
 struct Message {
-  std::optional<double> loss = {};
+  std::optional<std::vector<double>> numbers = {};  // as many as there are names
   std::optional<double> value = {};
   int64_t step = 0;
 };
 
 // Nothing where the line is not for us.
-Message message_in(const std::string& line) {
+Message message_in(const std::string& line, const std::vector<std::string>& names) {
   Message message;
   const size_t begin = line.find_first_not_of(" \t\r");
   if (begin == std::string::npos || line[begin] != '{') return message;
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  const auto number = [&](const char* name) {
+  const auto number = [&](const std::string& name) {
     if (!json[name].is_number()) throw Error(concat('"', name, "\" must be a number: ", line.substr(0, 200)));
     return json[name].get<double>();
   };
   if (!json.is_object()) {
-    if (line.find("\"loss\"") != std::string::npos) throw Error("this line is no JSON: " + line.substr(0, 200));
+    if (line.find('"' + names.front() + '"') != std::string::npos) throw Error("this line is no JSON: " + line.substr(0, 200));
     return message;
   }
-  if (json.contains("loss")) message.loss = number("loss");
+  if (std::ranges::all_of(names, [&](const std::string& name) { return json.contains(name); })) {
+    message.numbers.emplace();
+    for (const std::string& name : names) message.numbers->push_back(number(name));
+  }
   if (json.contains("step") && json.contains("value")) {
     message.value = number("value");
     const double step = number("step");
@@ -57,6 +60,7 @@ Message message_in(const std::string& line) {
 }  // namespace
 
 CommandObjective::CommandObjective(const search::Space& space, CommandOptions options) : options_(std::move(options)) {
+  if (options_.objectives.empty()) options_.objectives = {"loss"};
   const std::vector<std::string> names = names_in_braces(options_.command);
   std::vector<std::string> problems;
   for (const search::Parameter& parameter : space.parameters()) {
@@ -75,11 +79,28 @@ std::string CommandObjective::command_for(const search::Space& space, const std:
   return fill_in(options_.command, texts);
 }
 
+std::vector<std::string> CommandObjective::names() const {
+  std::vector<std::string> names = options_.objectives;
+  names.insert(names.end(), options_.constraints.begin(), options_.constraints.end());
+  return names;
+}
+
+/// @throws Error for a program that has failed
+void CommandObjective::expect_success(const ChildProcess& child, bool is_late, bool has_told) const {
+  if (is_late) throw Error(concat("took longer than ", options_.timeout_s, " s"));
+  const std::string said = child.last_error().empty() ? "" : ": " + child.last_error();
+  if (!child.failure().empty()) throw Error(child.failure() + said);
+  if (has_told) return;
+  std::string line;
+  for (const std::string& name : names()) line += concat(line.empty() ? "{" : ", ", '"', name, "\": NUMBER");
+  throw Error("printed no line " + line + '}' + said);
+}
+
 search::Outcome CommandObjective::operator()(const search::Configuration& configuration, search::Trial& trial) const {
   ChildProcess child(command_for(configuration.space(), configuration.values()), variables_of_mpi());
   const Stopwatch watch;
   Stopwatch since_asked;
-  std::optional<double> loss;
+  std::optional<std::vector<double>> numbers;
   bool stopped = false;
   bool late = false;
   const auto ask_to_end = [&](bool& why) {
@@ -89,8 +110,8 @@ search::Outcome CommandObjective::operator()(const search::Configuration& config
   };
   while (!child.ended()) {
     for (const std::string& line : child.read_lines(a_look)) {
-      const Message message = message_in(line);
-      if (message.loss) loss = message.loss;
+      const Message message = message_in(line, names());
+      if (message.numbers) numbers = message.numbers;
       if (message.value && !stopped && !late && !trial.report(message.step, *message.value)) ask_to_end(stopped);
     }
     trial.attend();
@@ -98,12 +119,10 @@ search::Outcome CommandObjective::operator()(const search::Configuration& config
     if (!stopped && !late && watch.elapsed().count() >= options_.timeout_s) ask_to_end(late);
     if ((stopped || late) && since_asked.elapsed().count() >= options_.grace_s) child.kill();
   }
-  if (stopped) return loss.value_or(std::numeric_limits<double>::infinity());  // what was reported counts
-  if (late) throw Error(concat("took longer than ", options_.timeout_s, " s"));
-  const std::string said = child.last_error().empty() ? "" : ": " + child.last_error();
-  if (!child.failure().empty()) throw Error(child.failure() + said);
-  if (!loss) throw Error("printed no line {\"loss\": NUMBER}" + said);
-  return *loss;
+  if (!stopped) expect_success(child, late, numbers.has_value());
+  if (!numbers) return std::numeric_limits<double>::infinity();  // what was reported counts
+  const auto constraints = numbers->begin() + static_cast<int64_t>(options_.objectives.size());
+  return search::Outcome(std::vector(numbers->begin(), constraints)).constrained({constraints, numbers->end()});
 }
 
 }  // namespace tw::tool

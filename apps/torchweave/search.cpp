@@ -49,11 +49,19 @@ void expect_no_training(const Config& training) {
   if (!problems.empty()) throw ConfigError(std::move(problems));
 }
 
+/// "error, seconds"
+std::string list_text(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& each : names) text += (text.empty() ? "" : ", ") + each;
+  return text;
+}
+
 SearchTask task_of(const CommandOptions& options, const Space& space) {
   const CommandObjective objective(space, options);
   SearchTask task;
   task.objective = objective;
   task.identity = options.command + '\n';
+  for (const std::string& each : options.constraints) task.identity += "constraint " + each + '\n';
   task.loss = "as the program says";
   task.command_line = [objective, space](const std::vector<double>& values, const std::string& /*file*/) {
     return objective.command_for(space, values);
@@ -77,7 +85,7 @@ SearchTask task_of(const TrainingOptions& options, const std::filesystem::path& 
   const auto objective = std::make_shared<TrainingObjective>(space, options);
   SearchTask task;
   task.objective = [objective](const search::Configuration& configuration, search::Trial& trial) { return (*objective)(configuration, trial); };
-  task.loss = concat(objective->figure() == "accuracy" ? "1 - accuracy" : objective->figure(), " on the test set, in the best of its epochs");
+  task.loss = concat(list_text(objective->objectives()), " on the test set, in the best of its epochs");
   task.steps = objective->epochs();
   task.stall = objective->stall();
   Config fixed = options.base;
@@ -105,12 +113,26 @@ std::string first_failure(const Communicator& comm, const SearchResult& result) 
   return "";
 }
 
+/// A line for each, up to 20; all are in the report.
+void print_front(const std::vector<search::Individual>& front, const std::vector<std::string>& names) {
+  constexpr size_t most = 20;
+  std::cout << "  front        trials that no other one is better than in all of " << list_text(names) << ": " << front.size() << '\n';
+  for (size_t i = 0; i < std::min(most, front.size()); ++i) {
+    std::cout << "    trial " << front[i].trial << ':';
+    for (size_t k = 0; k < names.size(); ++k) std::cout << ' ' << names[k] << ' ' << brief_text(front[i].objectives[k], 6);
+    std::cout << '\n';
+  }
+}
+
 void print(const SearchResult& result, const SearchTask& task, const SearchConfig& config, const Space& space, const std::string& failure) {
   std::cout << "search: " << result.complete << " complete, " << result.pruned << " pruned, " << result.failed << " failed, " << result.infeasible
             << " infeasible; in " << format_duration(Seconds(result.seconds)) << ", workers " << std::lround(100 * result.busy) << " % busy\n";
   if (!failure.empty()) std::cout << "  a failure    " << failure << '\n';
   if (result.best.trial < 0) return;
-  std::cout << "  best         trial " << result.best.trial << ", loss " << brief_text(result.best.loss, 10) << " (" << task.loss << ")\n";
+  if (result.front.size() > 1 || !result.best.objectives.empty()) print_front(result.front, config.options.objectives);
+  std::cout << "  best         trial " << result.best.trial << ", "
+            << (config.options.objectives.empty() ? "loss" : config.options.objectives.front()) << ' ' << brief_text(result.best.loss, 10) << " ("
+            << task.loss << ")\n";
   for (const auto& [name, text] : settings_of(space, result.best.values)) std::cout << "    " << name << " = " << text << '\n';
   std::string file;
   if (!config.options.journal.empty()) {
@@ -128,7 +150,7 @@ void end_with(search::SearchOptions& options, int64_t steps) {
   if (options.population_training) options.population_training->max_steps = steps;
 }
 
-void run_search(const SearchArguments& arguments, Environment& mpi) {
+void run_search(SearchArguments arguments, Environment& mpi) {
   const Communicator comm = mpi.world().dup();
   set_threads_per_rank(find_topology(comm));
   const bool trains = arguments.command.command.empty();
@@ -156,7 +178,7 @@ void run_search(const SearchArguments& arguments, Environment& mpi) {
     const std::filesystem::path base = config.base.empty() ? config.base : file.parent_path() / config.base;
     task = task_of({.base = base.empty() ? Config() : Config::from_file(base),
                     .settings = training,
-                    .figure = config.figure,
+                    .objectives = config.options.objectives,
                     .folder = (config.options.journal.empty() ? run : config.options.journal) / "trials",
                     .ranks = comm},
                    base, space);
@@ -164,6 +186,8 @@ void run_search(const SearchArguments& arguments, Environment& mpi) {
     if (config.options.ranks_per_worker != 1) throw ConfigError({"search.ranks_per_worker must be 1: a program is started by one rank"});
     if (!config.options.worker_ranks.empty()) throw ConfigError({"search.worker_ranks: a program is started by one rank"});
     if (config.options.growth) throw ConfigError({"search.growth: a program is started by one rank"});
+    arguments.command.objectives = config.options.objectives;
+    arguments.command.constraints = config.constraints;
     if (config.options.population_training) throw ConfigError({"search.population_training: what a program has in memory cannot be copied"});
     task = task_of(arguments.command, space);
   }
@@ -234,7 +258,9 @@ Trainings
   when.OTHER          A list: NAME exists only while parameter OTHER has one of these values
 
 Programs
-  {"loss": 0.5}       The loss, as a line of standard output; the last one counts
+  {"loss": 0.5}       The loss, as a line of standard output; the last one counts. With
+                      search.objectives = ["error", "s"] instead {"error": 0.5, "s": 3}, and with
+                      search.constraints = ["bytes"] also "bytes", which is at most 0 if it is allowed
   {"step": 3, "value": 0.7}
                       What it has reached on its way, for the rule that stops trials; it is ended
                       by SIGTERM then. Steps ascend. Other lines are passed over

@@ -70,10 +70,12 @@ void visit(SearchConfig& config, OptionVisitor& visitor) {
   visitor.group("growth", config.options.growth, {{"search.stopping", {"promotion"}}});
   visitor.group("population_training", config.options.population_training);
   visitor.group("migration", config.options.migration);
-  if (!config.trains) return;
+  if (!config.trains) {
+    visitor.field("constraints", config.constraints,
+                  {.meaning = "what programs tell and is at most 0 where a configuration is allowed; of programs"});
+    return;
+  }
   visitor.field("base", config.base, {.meaning = "a training configuration, whose path begins in the folder of this file; of trainings"});
-  visitor.field("figure", config.figure, {"", "accuracy", "loss", "mae"},
-                {.meaning = "of the test set, in a trial's best epoch; empty: accuracy of images, otherwise loss; of trainings"});
 }
 
 SearchConfig read_search_config(Config& config, const std::filesystem::path& journal, bool trains) {
@@ -92,6 +94,7 @@ SearchConfig read_search_config(Config& config, const std::filesystem::path& jou
     };
   }
   report_contradictions(config, read.options);
+  config.note_renamed("search.figure", "search.objectives");
   config.note_renamed("search.least_trials", "search.min_trials");
   config.note_renamed("search.most", "search.max_steps");
   config.note_renamed("search.population_training.most", "search.population_training.max_steps");

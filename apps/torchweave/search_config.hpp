@@ -28,9 +28,10 @@ struct SearchConfig {
   StoppingOptions stopping = {};
   std::vector<search::Parameter> parameters = {};
 
+  std::vector<std::string> constraints = {};  ///< what programs tell and is at most 0 where a configuration is allowed
+
   bool trains = true;               ///< whether trials train, and what
   std::filesystem::path base = {};  ///< a training configuration
-  std::string figure = {};          ///< "accuracy", "loss", "mae"; empty: the first that there is of accuracy and loss
 };
 
 /// The keys under "search." but for parameters.

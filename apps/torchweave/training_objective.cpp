@@ -6,9 +6,13 @@
 
 #include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <limits>
+#include <span>
+#include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/suggest.hpp>
 #include <tw/comm/device.hpp>
 #include <tw/train/hook.hpp>
 
@@ -20,15 +24,19 @@ namespace {
 /// Tells the search what each epoch has reached, and ends the training that it does not want to go on.
 class Reporter : public train::Hook {
  public:
-  /// @param best of the trial: a number, which is kept up
-  Reporter(search::Trial& trial, std::string figure, at::Tensor best) : trial_(trial), figure_(std::move(figure)), best_(std::move(best)) {}
+  /// @param figures of the test set, the first of which is reported. @param best of the trial: their values in its best epoch, which are kept up
+  Reporter(search::Trial& trial, std::vector<std::string> figures, at::Tensor best)
+      : trial_(trial), figures_(std::move(figures)), best_(std::move(best)) {}
 
   void on_end_epoch(train::State& state, const train::EpochReport& report) override {
     if (stopped_ || report.test.empty()) return;
-    const double value = train::figure(report.test, figure_);
-    const double loss = figure_ == "accuracy" ? 1 - value : value;
-    best_.fill_(std::min(best_.item<double>(), loss));
-    if (trial_.report(report.epoch, loss)) return;
+    std::vector<double> values;
+    for (const std::string& each : figures_) {
+      values.push_back(each == "error" ? 1 - train::figure(report.test, "accuracy") : train::figure(report.test, each));
+    }
+    const std::span best(best_.data_ptr<double>(), values.size());
+    if (values[0] < best[0]) std::ranges::copy(values, best.begin());
+    if (trial_.report(report.epoch, values[0])) return;
     stopped_ = true;
     state.stop("the search stops this trial");
   }
@@ -37,7 +45,7 @@ class Reporter : public train::Hook {
 
  private:
   search::Trial& trial_;
-  std::string figure_;
+  std::vector<std::string> figures_;
   at::Tensor best_;
   bool stopped_ = false;
 };
@@ -46,6 +54,19 @@ class Reporter : public train::Hook {
 void heed_signal(const std::string& reason) {
   if (reason == "SIGTERM") std::raise(SIGTERM);
   if (reason == "SIGUSR1") std::raise(SIGUSR1);
+}
+
+bool is_of_test_set(const std::string& objective) { return objective != "seconds"; }
+
+void expect_known(const std::vector<std::string>& objectives, const std::vector<std::string>& known, const std::string& data) {
+  for (const std::string& each : objectives) {
+    if (std::ranges::find(known, each) != known.end()) continue;
+    throw ConfigError({concat("search.objectives has \"", each, "\", which trainings on data of kind \"", data, "\" do not have: write \"",
+                              nearest_name(each, known), '"')});
+  }
+  if (std::ranges::none_of(objectives, is_of_test_set)) {
+    throw ConfigError({concat("search.objectives has nothing that is to be learnt: write \"", known.front(), '"')});
+  }
 }
 
 /// Each parameter at one end of its range.
@@ -69,11 +90,9 @@ TrainingObjective::TrainingObjective(const search::Space& space, TrainingOptions
   device_ = device_of_rank(options_.ranks, first.model.device);
   stall_ = first.stall;
   epochs_ = std::max(first.run.epochs, read(space, corner(space, true)).run.epochs);
-  const std::string own = first.data.kind == "mnist" ? "accuracy" : "mae";
-  if (options_.figure.empty()) options_.figure = own == "accuracy" ? own : "loss";
-  if (options_.figure != own && options_.figure != "loss") {
-    throw ConfigError({concat("search.figure is \"", options_.figure, "\", which data of kind \"", first.data.kind, "\" do not have")});
-  }
+  const std::string own = first.data.kind == "mnist" ? "error" : "mae";
+  if (options_.objectives.empty()) options_.objectives = {own == "error" ? own : "loss"};
+  expect_known(options_.objectives, {own, "loss", "seconds"}, first.data.kind);
   data(first.data);
 }
 
@@ -102,6 +121,7 @@ const TrainData& TrainingObjective::data(const DataOptions& options) {
 }
 
 search::Outcome TrainingObjective::operator()(const search::Configuration& configuration, search::Trial& trial) {
+  const Stopwatch watch;
   TrainConfig config = read(configuration.space(), configuration.values());
   config.run.output = options_.folder;
   config.run.name = concat("trial_", trial.number());
@@ -109,7 +129,9 @@ search::Outcome TrainingObjective::operator()(const search::Configuration& confi
   const Mesh mesh = make_train_mesh(config, trial.comm());
   TrainSetup setup = make_train_setup(config, mesh, data(config.data), device_);
   train::Trainer trainer = make_trainer(config, setup, mesh);
-  const at::Tensor best = at::full({}, std::numeric_limits<double>::infinity(), at::kDouble);
+  std::vector<std::string> figures;
+  std::ranges::copy_if(options_.objectives, std::back_inserter(figures), is_of_test_set);
+  const at::Tensor best = at::full({static_cast<int64_t>(figures.size())}, std::numeric_limits<double>::infinity(), at::kDouble);
   const auto shards = [&] {
     std::vector<NamedShard> all = trainer.shards();
     all.push_back(whole("best of the trial", best, ShardKind::counter));
@@ -118,12 +140,15 @@ search::Outcome TrainingObjective::operator()(const search::Configuration& confi
   trainer.begin_after(trial.attach({.shards = shards,
                                     .prepare = [&](const std::vector<std::string>& names) { trainer.prepare(names); },
                                     .apply = [&](const std::vector<NamedShard>& filled) { trainer.apply(filled); }}));
-  Reporter reporter(trial, options_.figure, best);
+  Reporter reporter(trial, figures, best);
   trainer.add(reporter);
   const train::Summary summary = trainer.run();
   heed_signal(summary.stopped_because);
   if (!reporter.stopped() && !summary.finished) throw Error(summary.stopped_because);
-  return best.item<double>();
+  std::vector<double> found;
+  const double* next = best.data_ptr<double>();
+  for (const std::string& each : options_.objectives) found.push_back(is_of_test_set(each) ? *next++ : watch.elapsed().count());
+  return found;
 }
 
 }  // namespace tw::tool

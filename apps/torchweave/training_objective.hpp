@@ -4,31 +4,34 @@
 #include <string>
 #include <tw/base/config.hpp>
 #include <tw/search/trial.hpp>
+#include <vector>
 
 #include "train_setup.hpp"
 
 namespace tw::tool {
 
 struct TrainingOptions {
-  Config base = {};              ///< a training configuration
-  Config settings = {};          ///< what replaces values of it
-  std::string figure = {};       ///< of the test set: "accuracy", "loss", "mae"; empty: the first that there is of accuracy and loss
+  Config base = {};      ///< a training configuration
+  Config settings = {};  ///< what replaces values of it
+  /// "error" (1 - accuracy), "loss", "mae", of the test set in the best epoch by the first of these; "seconds" that the trial took. Empty: "error"
+  /// where there is one, or else "loss".
+  std::vector<std::string> objectives = {};
   std::filesystem::path folder;  ///< for checkpoints of trials, which are kept only where the settings say so
   const Communicator& ranks;     ///< all that search together, who share out the devices; borrowed
 };
 
-/// Trains a network on the ranks of the worker for each trial. The loss is 1 - accuracy, or another figure as it is, of the test set; the best of all
-/// epochs. Each epoch's is reported, and trials can pause, and copy each other, between two epochs.
+/// Trains a network on the ranks of the worker for each trial, and gives its objectives. The first one of the test set is reported for each epoch,
+/// and trials can pause, and copy each other, between two epochs.
 class TrainingObjective {
  public:
-  /// Collective over the ranks. @throws ConfigError when a parameter is no key of a training configuration, or one of its limits no value of it;
-  /// FileError for missing data
+  /// Collective over the ranks. @throws ConfigError for an objective that the data do not have, and when a parameter is no key of a training
+  /// configuration, or one of its limits no value of it; FileError for missing data
   TrainingObjective(const search::Space& space, TrainingOptions options);
 
   search::Outcome operator()(const search::Configuration& configuration, search::Trial& trial);
   /// All settings of a trial, those of the base included.
   Config config_for(const search::Space& space, const std::vector<double>& values) const;
-  const std::string& figure() const noexcept { return options_.figure; }
+  const std::vector<std::string>& objectives() const noexcept { return options_.objectives; }
   /// The most of a trial.
   int64_t epochs() const noexcept { return epochs_; }
   const StallOptions& stall() const noexcept { return stall_; }

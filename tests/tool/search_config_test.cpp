@@ -62,6 +62,11 @@ const Refused refused[] = {
      {"--set: search.migration.topology.2 is none of the 2 islands, which are numbered from 0; the nearest that will do is migration.topology.0"}},
     {{"search.stopping=halving", "search.most=9"}, {"--set: search.most is called search.max_steps now"}},
     {{"search.population_training.kept=['x']"}, {"--set: search.population_training.kept is called search.population_training.frozen now"}},
+    {{"search.figure=loss"}, {"--set: search.figure is called search.objectives now"}},
+    {{"search.objectives=['error','seconds']", "search.stopping=median"},
+     {"--set: search.objectives cannot be several with stopping, promotion or population_training, which go by one number; the nearest that will do "
+      "is "
+      "[]"}},
     {{"search.island_workers=[2,0]"}, {"--set: search.island_workers must be at least 1, got 0; the nearest that will do is 1"}},
     {{"search.island_workers=[1.5]"}, {"--set: search.island_workers must be whole numbers, got 1.5; the nearest that will do is 1"}},
     {{"search.island_workers=[1,1]", "search.islands=3"},
@@ -80,9 +85,9 @@ TEST(SearchConfig, RefusesByNameWithWhatWouldDo) {
   EXPECT_EQ(problems_of({}), Settings());
 }
 
-TEST(SearchConfig, KnowsTheFigureOfTrainingsAlone) {
-  EXPECT_EQ(problems_of({"search.figure=loss"}), Settings());
-  EXPECT_EQ(problems_of({"search.figure=loss"}, /*trains=*/false).size(), 1U);
+TEST(SearchConfig, KnowsConstraintsOfProgramsAlone) {
+  EXPECT_EQ(problems_of({"search.constraints=['bytes']"}, /*trains=*/false), Settings());
+  EXPECT_EQ(problems_of({"search.constraints=['bytes']"}).size(), 1U);
 }
 
 TEST(SearchConfig, MakesOptionsOfNames) {
@@ -91,7 +96,8 @@ TEST(SearchConfig, MakesOptionsOfNames) {
     return tw::tool::read_search_config(config, "runs/search", /*trains=*/true);
   };
   EXPECT_EQ(read({}).options.journal, "runs/search");
-  EXPECT_TRUE(read({}).options.propagator);
+  EXPECT_FALSE(read({}).options.propagator) << "automatic is the search's own";
+  EXPECT_TRUE(read({"search.propagator=tpe"}).options.propagator);
   EXPECT_FALSE(read({}).options.stopping);
   EXPECT_TRUE(read({"search.stopping=hyperband"}).options.stopping);
   for (const char* model : {"learning_curve", "freeze_thaw"}) {
@@ -99,6 +105,7 @@ TEST(SearchConfig, MakesOptionsOfNames) {
     ASSERT_TRUE(stopping);
     EXPECT_NE(stopping(), nullptr);
   }
+  EXPECT_EQ(read({"search.objectives=['error','seconds']"}).options.objectives, (std::vector<std::string>{"error", "seconds"}));
   const auto promotion = read({"search.stopping=promotion", "search.eta=3"}).options.promotion;
   ASSERT_TRUE(promotion);
   EXPECT_EQ(promotion->eta, 3);

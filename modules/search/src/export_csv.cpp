@@ -23,7 +23,9 @@ std::string field(const std::string& text) {
 std::string to_csv(const Ledger& ledger, const Space& space) {
   std::unordered_map<int64_t, int64_t> migrations;
   for (const Migration& each : ledger.migrations) ++migrations[each.trial];
-  std::string csv = "trial,state,loss,seconds,worker,island,epoch,attempts,begin,end,reports,migrations,message";
+  const bool several = ledger.objectives.size() > 1;
+  std::string csv = "trial,state,loss,seconds,worker,island,epoch,attempts,begin,end,reports,migrations,message,violation";
+  for (size_t i = 0; several && i < ledger.objectives.size(); ++i) csv += ',' + field("objective." + ledger.objectives[i]);
   for (const Parameter& parameter : space.parameters()) csv += ',' + field("parameter." + parameter.name);
   csv += "\r\n";
   for (const LedgerEntry& entry : ledger.trials) {
@@ -34,6 +36,10 @@ std::string to_csv(const Ledger& ledger, const Space& space) {
     for (const int64_t each : {entry.worker, individual.island, entry.epoch, entry.attempts}) csv += std::to_string(each) + ',';
     csv += finite_text(entry.begin) + ',' + finite_text(entry.end) + ',' + std::to_string(entry.reports.size()) + ',';
     csv += std::to_string(moved == migrations.end() ? 0 : moved->second) + ',' + field(entry.message);
+    csv += ',' + (entry.has_ended() ? finite_text(individual.violation) : "");
+    for (size_t i = 0; several && i < ledger.objectives.size(); ++i) {
+      csv += ',' + (i < individual.objectives.size() ? finite_text(individual.objectives[i]) : "");
+    }
     for (size_t i = 0; i < space.size(); ++i) {
       const double value = individual.values[i];
       csv += ',' + (std::isnan(value) ? "" : field(space.parameters()[i].text_of(value)));

@@ -19,9 +19,12 @@ BEGIN;
 CREATE TABLE parameters(parameter INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, low REAL, high REAL, scale TEXT, step REAL,
                         choices TEXT, parent TEXT, allowed TEXT);
 CREATE TABLE trials(trial INTEGER PRIMARY KEY, state TEXT NOT NULL, loss REAL, seconds REAL, worker INTEGER NOT NULL, island INTEGER NOT NULL,
-                    epoch INTEGER NOT NULL, attempts INTEGER NOT NULL, began REAL NOT NULL, ended REAL, message TEXT);
+                    epoch INTEGER NOT NULL, attempts INTEGER NOT NULL, began REAL NOT NULL, ended REAL, message TEXT, violation REAL);
 CREATE TABLE trial_values(trial INTEGER NOT NULL REFERENCES trials, parameter INTEGER NOT NULL REFERENCES parameters, number REAL, text TEXT NOT NULL,
                           PRIMARY KEY(trial, parameter)) WITHOUT ROWID;
+CREATE TABLE objectives(objective INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE objective_values(trial INTEGER NOT NULL REFERENCES trials, objective INTEGER NOT NULL REFERENCES objectives, value REAL,
+                              PRIMARY KEY(trial, objective)) WITHOUT ROWID;
 CREATE TABLE reports(trial INTEGER NOT NULL REFERENCES trials, number INTEGER NOT NULL, step INTEGER NOT NULL, value REAL,
                      PRIMARY KEY(trial, number)) WITHOUT ROWID;
 CREATE TABLE copies(trial INTEGER NOT NULL REFERENCES trials, number INTEGER NOT NULL, original INTEGER NOT NULL, step INTEGER NOT NULL,
@@ -67,19 +70,30 @@ double number_of(const Parameter& parameter, double value) {
 }
 
 void insert_trials(Database& database, const Ledger& ledger, const Space& space) {
-  Insertion trial(database, "INSERT INTO trials VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Insertion trial(database, "INSERT INTO trials VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   Insertion value(database, "INSERT INTO trial_values VALUES(?, ?, ?, ?)");
   Insertion report(database, "INSERT INTO reports VALUES(?, ?, ?, ?)");
   for (const LedgerEntry& entry : ledger.trials) {
     const Individual& individual = entry.individual;
     trial(individual.trial, name_of(individual.state), individual.loss, entry.has_ended() ? individual.seconds : nothing, entry.worker,
-          individual.island, entry.epoch, entry.attempts, entry.begin, entry.end, text_or_null(entry.message));
+          individual.island, entry.epoch, entry.attempts, entry.begin, entry.end, text_or_null(entry.message),
+          entry.has_ended() ? individual.violation : nothing);
     for (size_t i = 0; i < space.size(); ++i) {
       const Parameter& parameter = space.parameters()[i];
       const double own = individual.values[i];
       if (!std::isnan(own)) value(individual.trial, i, number_of(parameter, own), parameter.text_of(own));
     }
     for (size_t i = 0; i < entry.reports.size(); ++i) report(individual.trial, i, entry.reports[i].step, entry.reports[i].value);
+  }
+}
+
+void insert_objectives(Database& database, const Ledger& ledger) {
+  Insertion objective(database, "INSERT INTO objectives VALUES(?, ?)");
+  Insertion value(database, "INSERT INTO objective_values VALUES(?, ?, ?)");
+  for (size_t i = 0; i < ledger.objectives.size(); ++i) objective(i, ledger.objectives[i]);
+  for (const LedgerEntry& entry : ledger.trials) {
+    const std::vector<double>& values = entry.individual.objectives;
+    for (size_t i = 0; i < values.size(); ++i) value(entry.individual.trial, i, values[i]);
   }
 }
 
@@ -106,6 +120,7 @@ void export_sqlite(const Ledger& ledger, const Space& space, const std::filesyst
     database.execute(schema);
     insert_parameters(database, space);
     insert_trials(database, ledger, space);
+    insert_objectives(database, ledger);
     insert_copies(database, ledger, space);
     insert_migrations(database, ledger);
     database.execute("COMMIT");

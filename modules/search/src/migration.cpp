@@ -9,22 +9,20 @@ namespace tw::search {
 
 const Individual& Wards::chosen(Pick choice, CounterRng& random) const {
   switch (choice) {
-    case Pick::best: return has_fronts() ? drawn(dominates, random) : population_.ranked(0);
-    case Pick::worst:
-      return has_fronts() ? drawn([](const Individual& a, const Individual& b) { return dominates(b, a); }, random) : population_.worst();
+    case Pick::best: return has_fronts() ? drawn(choice, random) : population_.ranked(0);
+    case Pick::worst: return has_fronts() ? drawn(choice, random) : population_.worst();
     case Pick::uniform: break;
   }
   return any(random);
 }
 
-/// Of several drawn at random, one that none of the others is better than.
-template <class IsBetter>
-const Individual& Wards::drawn(const IsBetter& is_better, CounterRng& random) const {
+/// Of several drawn at random, one that none of the others dominates, or that dominates none of them.
+const Individual& Wards::drawn(Pick choice, CounterRng& random) const {
   constexpr int draws = 16;
   const Individual* chosen = &any(random);
   for (int i = 1; i < draws; ++i) {
     const Individual& other = any(random);
-    if (is_better(other, *chosen)) chosen = &other;
+    if (choice == Pick::best ? dominates(other, *chosen) : dominates(*chosen, other)) chosen = &other;
   }
   return *chosen;
 }

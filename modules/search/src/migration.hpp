@@ -24,8 +24,7 @@ class Wards {
  private:
   bool has_fronts() const noexcept { return !population_.active_at(0).objectives.empty(); }
   const Individual& any(CounterRng& random) const { return population_.active_at(index_below(random, population_.active())); }
-  template <class IsBetter>
-  const Individual& drawn(const IsBetter& is_better, CounterRng& random) const;
+  const Individual& drawn(Pick choice, CounterRng& random) const;
 
   Population population_;
 };

@@ -119,5 +119,26 @@ TEST(Presence, TheLatestOfAJourneyCounts) {
   }
 }
 
+/// Points on a line of equal sums, and as many behind it: whoever is drawn as the best is of the line, unless none of its 20 is among 16 drawn of 40.
+TEST(Wards, WithSeveralObjectivesTheBestIsOfAFront) {
+  Wards wards;
+  for (int64_t i = 0; i < 40; ++i) {
+    const double x = static_cast<double>(i % 20);
+    wards.add({.trial = i, .loss = x, .objectives = {x, 20 - x + (i < 20 ? 0.0 : 30.0)}, .state = TrialState::complete});
+  }
+  CounterRng random(1);
+  int best = 0, worst = 0;
+  std::map<int64_t, int> drawn;
+  for (int i = 0; i < 2000; ++i) {
+    const Individual& one = wards.chosen(Pick::best, random);
+    best += one.trial < 20 ? 1 : 0;
+    ++drawn[one.trial];
+    worst += wards.chosen(Pick::worst, random).trial >= 20 ? 1 : 0;
+  }
+  EXPECT_GT(best, 1800);
+  EXPECT_GT(worst, 1800);
+  EXPECT_GT(drawn.size(), 15U) << "not always the same one, which is the best in the first objective";
+}
+
 }  // namespace islands_test
 }  // namespace tw::search

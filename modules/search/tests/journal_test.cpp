@@ -26,7 +26,15 @@ std::filesystem::path fresh_folder(const std::string& name) {
   return folder;
 }
 
-const JournalHeader header{.space = 7, .seed = 3, .epoch = 0, .worker = 1, .islands = {2, 1}, .evaluations = 9, .first_trial = 5, .ranks = {1, 4, 2}};
+const JournalHeader header{.space = 7,
+                           .seed = 3,
+                           .epoch = 0,
+                           .worker = 1,
+                           .islands = {2, 1},
+                           .objectives = {"error", "s"},
+                           .evaluations = 9,
+                           .first_trial = 5,
+                           .ranks = {1, 4, 2}};
 
 Individual of(int64_t trial) {
   return {.trial = trial, .values = {0.5, std::numeric_limits<double>::quiet_NaN()}, .tag = {1, 2, 3}, .worker = 1, .island = 1};
@@ -46,6 +54,8 @@ std::vector<int64_t> write_two(const std::filesystem::path& folder) {
   write();
   Individual ended = of(5);
   ended.loss = 0.125;
+  ended.objectives = {0.125, 7};
+  ended.violation = 0.5;
   ended.state = TrialState::complete;
   ended.seconds = 2;
   journal.end(ended, "");
@@ -70,6 +80,10 @@ TEST(Journal, SaysWhatWasWritten) {
   EXPECT_EQ(records[0].individual.tag, (Tag{1, 2, 3}));
   EXPECT_EQ(records[1].value, 0.25);
   EXPECT_EQ(records[2].individual.loss, 0.125);
+  for (const size_t of_the_end : {2, 4}) {
+    EXPECT_EQ(records[of_the_end].individual.objectives, (std::vector{0.125, 7.0}));
+    EXPECT_EQ(records[of_the_end].individual.violation, 0.5);
+  }
   EXPECT_EQ(records[3].kind, Record::Kind::arrival);
   EXPECT_EQ(records[4].individual.trial, 9);
   EXPECT_EQ(records[4].from, 0);

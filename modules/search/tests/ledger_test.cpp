@@ -94,6 +94,36 @@ TEST(Ledger, SaysWhatBecameOfEachTrial) {
 
 TEST(Ledger, RefusesAnotherSpace) { EXPECT_THROW(read_ledger(write_journal("other"), unit_cube), FileError); }
 
+/// Two objectives, of which one trial violates a constraint and has no second value; a trial of the journal before has not ended.
+TEST(Ledger, CarriesObjectivesIntoTheExports) {
+  using Rows = std::vector<std::string>;
+  const fs::path folder = fresh_folder("objectives");
+  {
+    JournalWriter journal(folder, {.space = unit_cube.hash(), .islands = {1}, .objectives = {"error", "a,b"}, .ranks = {1}}, 0);
+    for (int64_t trial = 0; trial < 3; ++trial) {
+      Individual each = of(trial, {0.5, 0.25, 1}, 0, 0);
+      journal.start(each, false);
+      each = ended(each, trial == 1 ? TrialState::infeasible : TrialState::complete, 0.5, 1);
+      each.objectives = {0.5, trial == 1 ? infinity : 7};
+      each.violation = trial == 1 ? 0.75 : 0;
+      if (trial < 2) journal.end(each, "");
+    }
+    journal.write();
+  }
+  const Ledger ledger = read_ledger(folder, unit_cube);
+  const auto rows = parsed_csv(to_csv(ledger, unit_cube));
+  const auto from_violation = [&](size_t row) { return std::vector<std::string>(rows[row].begin() + 13, rows[row].begin() + 17); };
+  EXPECT_EQ(from_violation(0), (std::vector<std::string>{"violation", "objective.error", "objective.a,b", "parameter.a"}));
+  EXPECT_EQ(from_violation(1), (std::vector<std::string>{"0", "0.5", "7", "0.5"}));
+  EXPECT_EQ(from_violation(2), (std::vector<std::string>{"0.75", "0.5", "", "0.5"}));
+  EXPECT_EQ(from_violation(3), (std::vector<std::string>{"", "", "", "0.5"}));
+  export_sqlite(ledger, unit_cube, folder / "trials.sqlite");
+  EXPECT_EQ(
+      answer(folder / "trials.sqlite", "SELECT trial, name, value FROM objective_values JOIN objectives USING(objective) ORDER BY trial, objective"),
+      (Rows{"0|error|0.5", "0|a,b|7.0", "1|error|0.5", "1|a,b|-"}));
+  EXPECT_EQ(answer(folder / "trials.sqlite", "SELECT trial, violation FROM trials ORDER BY trial"), (Rows{"0|0.0", "1|0.75", "2|-"}));
+}
+
 TEST(Csv, ReadsBack) {
   const Space space = small_space();
   const Ledger ledger = read_ledger(write_journal("csv"), space);
@@ -112,6 +142,7 @@ TEST(Csv, ReadsBack) {
                                       "reports",
                                       "migrations",
                                       "message",
+                                      "violation",
                                       "parameter." + nasty,
                                       "parameter.layers",
                                       "parameter.kind",
@@ -123,9 +154,9 @@ TEST(Csv, ReadsBack) {
   EXPECT_EQ(std::vector<std::string>(rows[1].begin(), rows[1].begin() + 8), first);
   EXPECT_EQ(std::stod(rows[1][8]), ledger.trials[0].begin);
   EXPECT_EQ(std::stod(rows[1][9]), ledger.trials[0].end);
-  const std::vector<std::string> rest{"2", "1", "", "0.1", "2", "a,b", "32.5", ""};
+  const std::vector<std::string> rest{"2", "1", "", "0", "0.1", "2", "a,b", "32.5", ""};
   EXPECT_EQ(std::vector<std::string>(rows[1].begin() + 10, rows[1].end()), rest);
-  EXPECT_EQ(std::stod(rows[2][17]), 1.0 / 3);
+  EXPECT_EQ(std::stod(rows[2][18]), 1.0 / 3);
   EXPECT_EQ(rows[4][1], "failed");
   EXPECT_EQ(rows[4][2], "");
   EXPECT_EQ(rows[4][12], message);
