@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# search.sh BUILD: medians over seeds, against published ones, against random search's under noise, on fronts of two objectives, and, beside Optuna's,
-# on tables of trainings, and against what constant learning rates come to; a search that is killed 30 times; journals of every propagator cut at 200 places; steps to as good a LeNet as random search
-# finds; the search of LeNets on 4 ranks, which must improve on the default.
+# search.sh BUILD: medians over seeds, against published ones, against random search's under noise, on fronts of two objectives, on tables of trainings
+# beside Optuna's, and against what constant learning rates come to; a search that is killed 30 times; journals of every propagator cut at 200 places;
+# steps to as good a LeNet as random search finds; the search of LeNets on 4 ranks, which must improve on the default.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tests/accept/expect.bash

@@ -102,8 +102,8 @@ std::string chosen_text(size_t shown, size_t all) {
 std::string html_report(const Ledger& ledger, const Space& space) {
   const Findings findings(ledger, space);
   std::string body;
-  for (const auto section : {summary_section, progress_section, best_section, curves_section, parallel_section, slices_section, importance_section,
-                             contours_section, workers_section, islands_section, failures_section, trials_section}) {
+  for (const auto section : {summary_section, progress_section, best_section, front_section, curves_section, parallel_section, slices_section,
+                             importance_section, contours_section, workers_section, islands_section, failures_section, trials_section}) {
     body += section(findings);
   }
   const std::string number = hex_text(content_hash(body));

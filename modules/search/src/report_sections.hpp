@@ -41,6 +41,8 @@ struct Findings {
 std::string summary_section(const Findings& findings);
 std::string progress_section(const Findings& findings);
 std::string best_section(const Findings& findings);
+/// Of several objectives: the front, and how its hypervolume has grown.
+std::string front_section(const Findings& findings);
 std::string curves_section(const Findings& findings);
 std::string parallel_section(const Findings& findings);
 std::string slices_section(const Findings& findings);

@@ -2,6 +2,7 @@
 // The page: sound, self-contained, and honest about what it leaves out.
 #include <gtest/gtest.h>
 
+#include <tw/evolution/pareto.hpp>
 #include <tw/search/report.hpp>
 
 #include "ledgers.hpp"
@@ -111,6 +112,31 @@ TEST(HtmlReport, SaysThatTheForestKnowsLittle) {
   CounterRng random(6, 0);
   const Ledger ledger = long_ledger(300, [&](const auto&) { return random.below(1000); }, 3);
   EXPECT_NE(html_report(ledger, unit_cube).find("That is little"), std::string::npos);
+}
+
+/// x against (1 - x)^2, of which b takes something away: of 300 trials those with the least b for their x are on the front.
+TEST(HtmlReport, DrawsTheFrontOfSeveralObjectives) {
+  Ledger ledger = long_ledger(300, [](const auto& x) { return x[0]; }, 3);
+  EXPECT_EQ(section(html_report(ledger, unit_cube), "Front"), "");
+  ledger.objectives = {"error", "<s>"};
+  std::vector<Individual> all;
+  for (LedgerEntry& entry : ledger.trials) {
+    const double x = entry.individual.values[0];
+    entry.individual.objectives = {x, (1 - x) * (1 - x) + entry.individual.values[1]};
+    all.push_back(entry.individual);
+  }
+  const std::string html = html_report(ledger, unit_cube);
+  expect_sound_page(html);
+  const std::string front = section(html, "Front");
+  const std::vector<const Individual*> expected = front_of(all);
+  EXPECT_GT(expected.size(), 5U);
+  EXPECT_EQ(count_of(front, "<tr>"), 1 + expected.size());
+  for (const Individual* each : expected) EXPECT_NE(front.find("<td>" + std::to_string(each->trial) + "</td>"), std::string::npos);
+  EXPECT_EQ(count_of(front, "<svg"), 2U);
+  EXPECT_EQ(count_of(front, "class=\"curve\""), 1U);
+  EXPECT_NE(front.find("&lt;s&gt;"), std::string::npos);
+  // Of either objective 19 of 20 trials lie in the chart.
+  EXPECT_GE(count_of(front, "<circle"), 270U);
 }
 
 TEST(HtmlReport, DrawsLearningCurves) {
