@@ -41,6 +41,7 @@ void put_header(Bytes& bytes, const JournalHeader& header) {
   put(bytes, header.islands);
   put(bytes, header.ranks);
   put(bytes, header.objectives);
+  put(bytes, header.breeding);
 }
 
 /// @return whether it is one
@@ -55,6 +56,7 @@ bool get_header(Reading& reading, JournalHeader& header) {
   header.islands = reading.get_values<int32_t>();
   header.ranks = reading.get_values<int32_t>();
   header.objectives = reading.get_texts();
+  header.breeding = reading.get_text();
   return reading.is_good() && reading.at_end();
 }
 

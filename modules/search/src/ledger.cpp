@@ -26,6 +26,7 @@ class Reader {
     int workers = 0;
     for (const int32_t each : header.islands) workers += each;
     ledger_.objectives = header.objectives;
+    ledger_.breeding = header.breeding;
     ledger_.epochs = std::max(ledger_.epochs, header.epoch + 1);
     ledger_.workers = std::max(ledger_.workers, workers);
     ledger_.worker_ranks.resize(std::max(ledger_.worker_ranks.size(), header.ranks.size()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a worker gets to where the journal ends.
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <span>
 #include <tuple>
@@ -29,6 +30,13 @@ std::unique_ptr<Propagator> propagator_of(const SearchOptions& options, const Se
   // All members of a population begin before one has ended: there is nothing to learn from.
   if (options.population_training) return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers});
   return automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers, seat.objectives);
+}
+
+std::string breeding_of(const SearchOptions& options, const Seat& seat) {
+  if (options.propagator) return "the propagator that was asked for";
+  if (options.population_training) return "sobol: all members of a population begin before one has ended";
+  const Choice choice = choose(seat.space, seat.evaluations > 0 ? seat.evaluations : std::numeric_limits<int64_t>::max(), seat.objectives);
+  return concat(name_of(choice.method), ": ", choice.reason);
 }
 
 std::unique_ptr<Propagator> breeder_of(const SearchOptions& options, const Seat& seat) {
@@ -91,13 +99,15 @@ void Worker::restore() {
   header.evaluations = replays ? files.back().header.evaluations : place_.options.evaluations;
   first_trial_ = header.first_trial;
   // Another seed for each layout, or what goes by the seed alone would try the same again.
-  island_.breed_by(breeder_of(place_.options, {.space = place_.space,
-                                               .evaluations = header.evaluations,
-                                               .seed = place_.options.seed + static_cast<uint64_t>(first_trial_ + place_.island),
-                                               .worker = place_.worker - place_.layout.first_worker(place_.island),
-                                               .workers = place_.layout.workers_of(place_.island),
-                                               .island = place_.island,
-                                               .objectives = std::max<size_t>(1, place_.options.objectives.size())}));
+  const Seat seat{.space = place_.space,
+                  .evaluations = header.evaluations,
+                  .seed = place_.options.seed + static_cast<uint64_t>(first_trial_ + place_.island),
+                  .worker = place_.worker - place_.layout.first_worker(place_.island),
+                  .workers = place_.layout.workers_of(place_.island),
+                  .island = place_.island,
+                  .objectives = std::max<size_t>(1, place_.options.objectives.size())};
+  header.breeding = breeding_of(place_.options, seat);
+  island_.breed_by(breeder_of(place_.options, seat));
 
   const bool begins = all.next_trial == 0;
   if (begins) all.known = results_to_begin_with(place_);

@@ -60,6 +60,7 @@ std::string summary_section(const Findings& findings) {
   std::string html = element("h1", "Search");
   if (findings.ledger.trials.empty()) return html + element("p", "No trial has begun.");
   html += element("p", escaped(span_text(findings)));
+  if (!findings.ledger.breeding.empty()) html += element("p", escaped("Configurations are bred by " + findings.ledger.breeding + "."));
   if (!findings.ranked.empty()) {
     const Individual& best = findings.ranked.front()->individual;
     html += element("p", escaped(concat("Best: loss ", finite_text(best.loss), ", trial ", best.trial, ": ",

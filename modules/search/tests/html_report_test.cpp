@@ -114,6 +114,13 @@ TEST(HtmlReport, SaysThatTheForestKnowsLittle) {
   EXPECT_NE(html_report(ledger, unit_cube).find("That is little"), std::string::npos);
 }
 
+TEST(HtmlReport, SaysWhatBreedsAndWhy) {
+  Ledger ledger = long_ledger(30, [](const auto& x) { return x[0]; }, 3);
+  EXPECT_EQ(html_report(ledger, unit_cube).find("bred by"), std::string::npos);
+  ledger.breeding = "tpe: few are <alike>";
+  EXPECT_NE(html_report(ledger, unit_cube).find("bred by tpe: few are &lt;alike&gt;."), std::string::npos);
+}
+
 /// x against (1 - x)^2, of which b takes something away: of 300 trials those with the least b for their x are on the front.
 TEST(HtmlReport, DrawsTheFrontOfSeveralObjectives) {
   Ledger ledger = long_ledger(300, [](const auto& x) { return x[0]; }, 3);

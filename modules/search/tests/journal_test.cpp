@@ -34,7 +34,8 @@ const JournalHeader header{.space = 7,
                            .objectives = {"error", "s"},
                            .evaluations = 9,
                            .first_trial = 5,
-                           .ranks = {1, 4, 2}};
+                           .ranks = {1, 4, 2},
+                           .breeding = "tpe: few are alike"};
 
 Individual of(int64_t trial) {
   return {.trial = trial, .values = {0.5, std::numeric_limits<double>::quiet_NaN()}, .tag = {1, 2, 3}, .worker = 1, .island = 1};

@@ -223,6 +223,7 @@ TW_TEST_ON(ResumeSearch, WhereOneOfSeveralJournalsIsCutOrMissing, {.least = 2}) 
     }
     world().barrier();
     const Ledger left = read_ledger(folder, plane());
+    EXPECT_EQ(left.breeding.substr(0, 8), "hybrid: ");
     world().barrier();
     options.evaluations += 8;
     ::testing::internal::CaptureStderr();

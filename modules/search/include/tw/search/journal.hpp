@@ -56,6 +56,7 @@ struct JournalHeader {
   int64_t evaluations = 0;                   ///< SearchOptions::evaluations when the epoch began: what its propagators were made for
   int64_t first_trial = 0;                   ///< of the epoch; worker w of n has the trials first_trial + w + k n
   std::vector<int32_t> ranks = {};           ///< of each worker
+  std::string breeding = {};                 ///< by which propagator, and why; for readers
 
   bool operator==(const JournalHeader&) const = default;
 };

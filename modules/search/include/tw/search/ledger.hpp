@@ -70,6 +70,7 @@ struct Ledger {
   std::vector<Individual> known = {};        ///< results from elsewhere that the search began with, which are no trials of its own
   std::vector<Migration> migrations = {};    ///< by time
   std::vector<std::string> objectives = {};  ///< their names; one or none: a loss
+  std::string breeding = {};                 ///< by which propagator, and why; of the last epoch
   int epochs = 0;                            ///< layouts that the search had
   int workers = 0;                           ///< the most of an epoch
   std::vector<int> worker_ranks = {};        ///< ranks of each worker, in the last epoch that had it

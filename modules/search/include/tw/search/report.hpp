@@ -29,9 +29,9 @@ void export_csv(const Ledger& ledger, const Space& space, const std::filesystem:
 void export_sqlite(const Ledger& ledger, const Space& space, const std::filesystem::path& path);
 
 /// One page, which needs no server and loads nothing: best so far, the ten best trials, the front of several objectives, learning curves, parallel
-/// coordinates, slices, importance of parameters and a map of the two that matter most, a timeline of workers, islands and migrations, counts by state,
-/// the first failures, and a list of trials that a script sorts and filters. Where there are too many trials to draw, it says which it shows. With
-/// several objectives, what is said of losses is about the first one.
+/// coordinates, slices, importance of parameters and a map of the two that matter most, a timeline of workers, islands and migrations, counts by
+/// state, the first failures, and a list of trials that a script sorts and filters. Where there are too many trials to draw, it says which it shows.
+/// With several objectives, what is said of losses is about the first one.
 std::string html_report(const Ledger& ledger, const Space& space);
 
 /// Writes report.html, trials.csv and trials.sqlite beside the journal in `folder`. By one process; the search may still be running.
