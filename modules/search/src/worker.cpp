@@ -89,9 +89,9 @@ Individual Worker::bred() {
   return individual;
 }
 
-/// What was put in by hand comes first, but for the configuration that the space starts at.
+/// What was put in by hand comes first, but for what the space starts at.
 Proposal Worker::proposal_for(int64_t trial) {
-  if (trial > 0 || place_.space.initial().empty()) {
+  if (trial >= static_cast<int64_t>(place_.space.starts().size())) {
     if (auto queued = queue_.take()) return *std::move(queued);
   }
   return island_.propose(trial);
