@@ -85,7 +85,7 @@ std::vector<double> allowed_values(const Parameter& p, const Parameter& parent) 
   std::vector<double> values;
   for (const std::string& text : p.allowed) {
     const auto found = indices.find(text);
-    values.push_back(found != indices.end() ? found->second : parent.has_choices() ? none : value_of_text(parent, text));
+    values.push_back(found != indices.end() ? found->second : value_of_text(parent, text));
     TW_EXPECTS(!std::isnan(values.back()), "parameter '", p.name, "' exists when '", p.parent, "' is '", text, "', which is no value of that");
   }
   std::ranges::sort(values);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <tw/base/error.hpp>
 #include <tw/search/report.hpp>
 
 #include "description.hpp"
@@ -83,7 +84,7 @@ TEST(Description, ReadsBack) {
   EXPECT_EQ(read.target, 0.5);
   const Space starting{real("x", 1e-5, 1e5, log_scale).starting_at("2"), real("y", 0, 1, Scale::linear, 0.25)};
   write_description(folder, starting, {.seconds = 9});
-  EXPECT_EQ(read_description(folder).space.initial(), starting.initial());
+  EXPECT_EQ(read_description(folder).space.starts(), starting.starts());
   EXPECT_EQ(read_description(folder).space.hash(), starting.hash());
   EXPECT_EQ(read_description(folder).seconds, 9);
   std::ofstream(folder / "search.json") << "{";
