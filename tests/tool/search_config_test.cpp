@@ -41,13 +41,12 @@ const Refused refused[] = {
      {"--set: search.evaluations or seconds must be given, or the search would never end; the nearest that will do is 100"}},
     {{"search.seconds=0"}, {"--set: search.seconds must be positive, got 0; the nearest that will do is 1e-4"}},
     {{"search.propagator=genetik"},
-     {"--set: search.propagator is \"genetik\", which is unknown; it may be \"automatic\", \"genetic\", \"cma_es\", \"swarm\", \"nelder_mead\", "
-      "\"sobol\", \"random\"; the nearest is \"genetic\""}},
+     {"--set: search.propagator is \"genetik\", which is unknown; it may be \"automatic\", \"hybrid\", \"quadratic_trust_region\", "
+      "\"gaussian_process\", \"tpe\", \"genetic\", \"nsga2\", \"cma_es\", \"l_shade\", \"swarm\", \"nelder_mead\", \"sobol\", "
+      "\"latin_hypercube\", \"random\"; the nearest is \"genetic\""}},
     {{"search.stopping=asha"},
      {"--set: search.stopping is \"asha\", which is unknown; it may be \"none\", \"median\", \"halving\", \"hyperband\", \"promotion\", "
-      "\"learning_curve\", \"freeze_thaw\"; the nearest "
-      "is "
-      "\"none\""}},
+      "\"learning_curve\", \"freeze_thaw\"; the nearest is \"none\""}},
     {{"search.space.n.kind=int"},
      {"--set: search.space.n.kind is \"int\", which is unknown; it may be \"real\", \"integer\", \"ordinal\", \"categorical\"; the nearest is "
       "\"real\"",
