@@ -72,9 +72,10 @@ void Island::take(const DepartureMessage& message) {
   part_with(message.trial, message.moves);
 }
 
-/// It is a ward from now on, of which the island is told.
+/// It is a ward from now on, of which the island is told. Another copy of what came before changes nothing: it would take its own place.
 void Island::take(const ImmigrantMessage& message, int from) {
   const Individual& individual = message.individual;
+  if (message.replaces && population_.find(individual.trial) != nullptr) return;
   if (message.replaces && !wards_.empty()) {
     CounterRng random(place_.options.seed, migration_stream | static_cast<uint64_t>(individual.trial));
     leave(Individual(wards_.chosen(place_.options.migration.replaced, random)).trial);
