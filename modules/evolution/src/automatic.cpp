@@ -15,8 +15,7 @@
 namespace tw::search {
 namespace {
 
-constexpr int64_t least_to_learn = 10;        // evaluations for each dimension
-constexpr int64_t least_for_a_region = 3;     // the same, of numbers
+constexpr int64_t least_to_learn = 3;         // evaluations for each dimension
 constexpr int64_t most_dimensions = 200;      // of a region, and of covariances
 constexpr int64_t most_for_processes = 300;   // evaluations: what a proposal costs grows with them
 constexpr int64_t most_for_densities = 2000;  // the same
@@ -51,7 +50,7 @@ Choice choose(const Space& space, int64_t evaluations, size_t objectives) {
   const int64_t scales = std::ranges::count_if(space.parameters(), is_scale);
   const int64_t conditional = std::ranges::count_if(space.parameters(), [](const Parameter& p) { return !p.parent.empty(); });
   const bool are_numbers = 2 * scales >= parameters && 4 * conditional < parameters && dimensions <= most_dimensions;
-  if (evaluations < (are_numbers ? least_for_a_region : least_to_learn) * dimensions) {
+  if (evaluations < least_to_learn * dimensions) {
     return {.method = space.size() <= SobolSequence::most_dimensions ? Method::sobol : Method::latin_hypercube,
             .reason = concat("with ", evaluations, " evaluations in ", dimensions,
                              " dimensions there is little to learn from: the space is covered evenly")};

@@ -33,7 +33,9 @@ TEST(Automatic, BudgetsDecideOnNumbers) {
 
 TEST(Automatic, BudgetsDecideOnChoicesAndConditions) {
   for (const Space& space : {mixed(3), mixed(1, true), Space{integer("few", 1, 7)}}) {
-    EXPECT_EQ(choose(space, 9).method, Method::sobol);
+    const auto dimensions = static_cast<int64_t>(space.dimensions());
+    EXPECT_EQ(choose(space, 3 * dimensions - 1).method, Method::sobol);
+    EXPECT_EQ(choose(space, 3 * dimensions).method, Method::gaussian_process);
     EXPECT_EQ(choose(space, 300).method, Method::gaussian_process);
     EXPECT_EQ(choose(space, 2000).method, Method::tpe);
     EXPECT_EQ(choose(space, 2001).method, Method::genetic);

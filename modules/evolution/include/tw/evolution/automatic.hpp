@@ -29,7 +29,7 @@ struct Choice {
 /// Parameters are numbers if half of them at least are on a scale - real ones, or whole or ordinal ones of at least 8 values -, fewer than a quarter
 /// have conditions, and D = space.dimensions() is at most 200. With several objectives it is NSGA-II.
 /// Otherwise the first that holds, of the evaluations of all workers together:
-/// a. fewer than 3 D evaluations of numbers, or 10 D of others: there is too little to learn from; cover the space evenly;
+/// a. fewer than 3 D evaluations: there is too little to learn from; cover the space evenly;
 /// b. numbers: quadratic models of the loss while evaluations are few, and then CMA-ES with restarts;
 /// c. at most 300 evaluations in at most 200 dimensions: a Gaussian process; at most 2,000: TPE;
 /// d. otherwise genetic.
