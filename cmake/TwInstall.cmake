@@ -10,6 +10,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/TorchweaveConfigVersion.
 install(FILES "${PROJECT_BINARY_DIR}/TorchweaveConfig.cmake" "${PROJECT_BINARY_DIR}/TorchweaveConfigVersion.cmake"
               cmake/TwFindTorch.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Torchweave)
 if(TW_BUILD_APPS)
-  set_target_properties(torchweave PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)  # LibTorch lies where no loader looks
+  # LibTorch lies where no loader looks, and the link path leaves out what lies inside the source tree, such as build/deps.
+  set_target_properties(torchweave PROPERTIES INSTALL_RPATH "${TORCH_INSTALL_PREFIX}/lib" INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS torchweave COMPONENT tool)
 endif()
