@@ -3,6 +3,8 @@
 
 #include <tw/evolution/draws.hpp>
 
+#include "separable_search.hpp"
+
 namespace tw::search {
 namespace {
 
@@ -10,9 +12,10 @@ constexpr int64_t early = 150;  // proposals for each dimension, of all workers
 constexpr int64_t late = 1000;  // the same
 constexpr double of_region_early = 0.95;
 constexpr double of_region = 0.1;
+constexpr double separable = 0.9;
 constexpr double bred_late = 0.75;
 constexpr double deviation = 0.1;
-constexpr int32_t bred_run = -1;
+constexpr int32_t of_no_run = -1;
 
 /// Of the region's runs, which those of CMA-ES, from 0 on, are not.
 int32_t marked(int32_t run) { return -2 - run; }
@@ -20,10 +23,20 @@ int32_t marked(int32_t run) { return -2 - run; }
 }  // namespace
 
 Hybrid::Hybrid(const Space& space, uint64_t seed, Share share)
-    : space_(space), seed_(seed), share_(share), region_(space, {}, seed, share), breeder_(space) {}
+    : space_(space),
+      seed_(seed),
+      share_(share),
+      region_(space, {}, seed, share),
+      separable_(std::make_unique<SeparableSearch>(space, share)),
+      breeder_(space) {}
+
+Hybrid::~Hybrid() = default;
 
 Proposal Hybrid::ask(const Population& population, CounterRng& random) {
   const int64_t by_dimension = asked_++ * share_.stride / static_cast<int64_t>(space_.dimensions());
+  if ((region_.restarts() > 0 || by_dimension >= early) && bernoulli(random, separable)) {
+    if (auto values = separable_->ask(population)) return {.values = std::move(*values), .tag = {.run = of_no_run}};
+  }
   if (bernoulli(random, by_dimension < early ? of_region_early : of_region)) {
     Proposal proposal = region_.ask(population, random);
     proposal.tag.run = marked(proposal.tag.run);
@@ -31,7 +44,7 @@ Proposal Hybrid::ask(const Population& population, CounterRng& random) {
   }
   if (by_dimension >= late && bernoulli(random, bred_late)) {
     Proposal proposal = breeder_.ask(population, random);
-    proposal.tag.run = bred_run;
+    proposal.tag.run = of_no_run;
     return proposal;
   }
   if (!cma_es_) {
@@ -42,8 +55,9 @@ Proposal Hybrid::ask(const Population& population, CounterRng& random) {
 }
 
 void Hybrid::tell(const Individual& individual) {
-  if (individual.tag.run == bred_run) return;
-  if (individual.tag.run < bred_run) {
+  separable_->tell(individual);
+  if (individual.tag.run == of_no_run) return;
+  if (individual.tag.run < of_no_run) {
     Individual of_region = individual;
     of_region.tag.run = marked(individual.tag.run);
     region_.tell(of_region);
