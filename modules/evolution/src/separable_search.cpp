@@ -52,7 +52,10 @@ void SeparableSearch::tell(const Individual& individual) {
     changed += value.value_or(0) != 0 ? 1 : 0;
   }
   const double change = individual.counts() ? individual.loss - base_loss_ : std::numeric_limits<double>::infinity();
-  if (unknown && (changed == 0 || sum_ == Sum::holds)) lines_[*unknown]->know(place_of(*unknown, individual.values), change - foretold);
+  if (unknown && (changed == 0 || sum_ == Sum::holds)) {
+    lines_[*unknown]->know(place_of(*unknown, individual.values), change - foretold);
+    if (sum_ == Sum::holds && same_values(individual.values, least())) least_ = individual.values;
+  }
   if (sum_ != Sum::untested || test_.empty() || !same_values(individual.values, test_)) return;
   sum_ = changed > 1 && std::abs(change - foretold) <= as_foretold * changes ? Sum::holds : Sum::refuted;
 }

@@ -49,7 +49,7 @@ class SeparableSearch {
   std::vector<std::optional<IntervalSearch>> lines_;  // g_i, of what exists in the base
   Sum sum_ = Sum::untested;
   std::vector<double> test_;   // once it has been proposed
-  std::vector<double> least_;  // the last one that has
+  std::vector<double> least_;  // the last one that has, or was told
 };
 
 }  // namespace tw::search

@@ -13,6 +13,8 @@
 #include <tw/evolution/draws.hpp>
 #include <vector>
 
+#include "values_set.hpp"
+
 namespace tw::search {
 namespace separable_search_test {
 
@@ -40,18 +42,20 @@ IntervalSearch on_reals() {
   return IntervalSearch([](double x) { return x; });
 }
 
-// With g(0) = 4, g(1) = 1 and g(1/2) = 3 the aim is 1. (sqrt(3) + sqrt(2)) / (1/2) = 6.3 on the left, (sqrt(2) + 0) / (1/2) = 2.8 on the right, which
-// is split; its end is no vertex of three.
+// The least is g(0) = 0. (sqrt(0) + sqrt(4)) / (1/4) = 8 on the left, (sqrt(4) + sqrt(g(1))) / (3/4) = 8 for g(1) = 16 on the right. The least place
+// is an end, and no vertex of three.
 TEST(IntervalSearch, SplitsWhereAParabolaNeedBendLeast) {
-  IntervalSearch search = on_reals();
-  EXPECT_EQ(search.next(), 0);
-  EXPECT_EQ(search.next(), 1);
-  search.know(0, 4);
-  search.know(1, 1);
-  search.know(0.5, 3);
-  EXPECT_EQ(search.next(), 0.75);
-  EXPECT_EQ(search.next(), 0.25) << "the other is in flight";
-  EXPECT_EQ(search.next(), std::nullopt);
+  for (const bool is_left : {false, true}) {
+    IntervalSearch search = on_reals();
+    EXPECT_EQ(search.next(), 0);
+    EXPECT_EQ(search.next(), 1);
+    search.know(0, 0);
+    search.know(1, is_left ? 17 : 15);
+    search.know(0.25, 4);
+    EXPECT_EQ(search.next(), is_left ? 0.125 : 0.625);
+    EXPECT_EQ(search.next(), is_left ? 0.625 : 0.125) << "the other is in flight";
+    EXPECT_EQ(search.next(), std::nullopt);
+  }
 }
 
 TEST(IntervalSearch, TheSecondBestIsForOthers) {
@@ -61,11 +65,12 @@ TEST(IntervalSearch, TheSecondBestIsForOthers) {
   EXPECT_EQ(search.next(1), 0.25);
 }
 
-// 0, 1, 1/2; then 1/4 beside the least one without a vertex of three, or the vertex itself.
+// 0, 1 and 1/2; 1/4, every other time; then the vertex of the parabola through 0, 1/4 and 1/2, and nothing else between the last two.
 TEST(IntervalSearch, TakesTheVertexOfAParabola) {
   IntervalSearch search = on_reals();
-  const auto places = places_of(search, [](double x) { return (x - 0.37) * (x - 0.37); }, 5);
-  EXPECT_TRUE(std::ranges::any_of(places, [](double x) { return std::abs(x - 0.37) < 1e-12; }));
+  EXPECT_EQ(places_of(search, [](double x) { return (x - 0.37) * (x - 0.37); }, 4), (std::vector{0.0, 1.0, 0.5, 0.25}));
+  EXPECT_NEAR(search.next().value(), 0.37, 1e-12);
+  EXPECT_EQ(search.next(), 0.75);
 }
 
 // Ten waves. Which of them is lowest shows once each is halved, and then 20 places are near it.
@@ -121,6 +126,7 @@ struct Together {
       if (!values && waiting.empty()) break;
       if (values) {
         EXPECT_TRUE(space.contains(*values));
+        EXPECT_TRUE(tried.insert(*values).second || searches.size() > 1);
         waiting.push_back(*values);
         if (waiting.size() < in_flight) continue;
       }  // otherwise all is in flight
@@ -141,6 +147,7 @@ struct Together {
   const Space& space;
   std::vector<SeparableSearch> searches;
   Population population = {};
+  ValuesSet tried = {};
   int64_t trials = 0;
 };
 
@@ -158,7 +165,7 @@ TEST(SeparableSearch, FindsTheLeastOfASum) {
   EXPECT_NEAR(alone.population.best()->loss, 1000, 1e-8);
 }
 
-// Results that come late cost some evaluations, and what two parameters gained at a time is tried together.
+// Results that come late cost some evaluations.
 TEST(SeparableSearch, ManyInFlightAndManyWorkers) {
   const Space space = cube(3);
   Together late(space, 1);
@@ -167,6 +174,22 @@ TEST(SeparableSearch, ManyInFlightAndManyWorkers) {
   Together many(space, 8);
   many.run(sum_of_waves, 600, 8);
   EXPECT_NEAR(many.population.best()->loss, 1000, 1e-8);
+}
+
+// Two in flight, of one parameter each, that both gain.
+TEST(SeparableSearch, TriesTogetherWhatSeveralHaveGained) {
+  const Space space = cube(2);
+  Together alone(space, 1);
+  const auto loss = [](const std::vector<double>& x) { return std::abs(x[0] - 0.6) + std::abs(x[1] - 0.6); };
+  alone.run(loss, 5);
+  SeparableSearch& search = alone.searches.front();
+  const auto first = search.ask(alone.population).value();
+  const auto second = search.ask(alone.population).value();
+  EXPECT_NE(first[0], 0.3);
+  EXPECT_NE(second[1], 0.3);
+  alone.tell(first, loss(first));
+  alone.tell(second, loss(second));
+  EXPECT_EQ(search.ask(alone.population), (std::vector{first[0], second[1]}));
 }
 
 TEST(SeparableSearch, LeavesWhatIsNoSum) {
