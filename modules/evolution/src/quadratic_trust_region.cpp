@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <tw/base/contract.hpp>
 #include <tw/evolution/draws.hpp>
 
@@ -28,12 +29,13 @@ constexpr Index most_points = 150;         // of a model; under noise twice as m
 constexpr double reach = 2;                // radii at which a point's weight is a half
 constexpr double too_near = 0.05;          // radii
 constexpr double largest_radius = 0.5;
-constexpr size_t many = 4;           // in flight
-constexpr double twin = 1e-6;        // radii between a trial and the one that shows noise
-constexpr double apart = 0.2;        // radii between least points of models under noise
-constexpr double significant = 4;    // standard errors of a gain
-constexpr double well_inside = 0.7;  // radii
-constexpr double shrinks_by = 0.95;  // each time that the least point lies well inside, under noise
+constexpr size_t many = 1;             // in flight
+constexpr double of_neighbours = 0.6;  // the radius, as a share of a neighbour's distance
+constexpr double twin = 1e-6;          // radii between a trial and the one that shows noise
+constexpr double apart = 0.2;          // radii between least points of models under noise
+constexpr double significant = 4;      // standard errors of a gain
+constexpr double well_inside = 0.7;    // radii
+constexpr double shrinks_by = 0.95;    // each time that the least point lies well inside, under noise
 
 VectorXd random_direction(Index dimensions, CounterRng& random) {
   VectorXd d(dimensions);
@@ -171,7 +173,7 @@ class QuadraticTrustRegion::Core {
     if (loss < best_.loss && ratio > 0.7) {
       radius_ = std::max(radius_, std::min(2 * candidate.step, largest_radius));
     } else if (!(ratio >= 0.1) && candidate.base == best_.loss) {
-      radius_ = std::min(radius_, std::max((others() > many ? 0.5 : 0.7) * candidate.radius, 0.3 * radius_));
+      radius_ = std::min(radius_, std::max(0.7 * candidate.radius, 0.3 * radius_));
     }
   }
 
@@ -189,13 +191,16 @@ class QuadraticTrustRegion::Core {
               .base = best_.loss,
               .is_twin = true};
     }
-    return noise_.found() ? below_noise(random) : least_of(fit(others() > 0 ? &random : nullptr), random);
+    if (noise_.found()) return below_noise(random);
+    if (others() > many) radius_ = radius_by_neighbours(random);
+    return least_of(fit(others() > 0 ? &random : nullptr), random);
   }
 
   /// @param random of random weights; null: none
   Fit fit(CounterRng* random) const {
     const Index coefficients = QuadraticModel::coefficients(dimensions());
-    const Index wanted = noise_.found() ? 2 * most_points : std::min(others() > many ? 3 * coefficients : 3 * coefficients / 2, most_points);
+    const bool is_many = others() > many && !noise_.found();
+    const Index wanted = noise_.found() ? 2 * most_points : std::min(is_many ? 3 * coefficients : 3 * coefficients / 2, most_points);
     Fit fit{.model = {}, .points = nearest(static_cast<size_t>(wanted))};
     MatrixXd y(dimensions(), static_cast<Index>(fit.points.size()));
     VectorXd losses(y.cols());
@@ -207,8 +212,28 @@ class QuadraticTrustRegion::Core {
       weights[i] = weight_of(y.col(i));
       if (random != nullptr) weights[i] *= -std::log1p(-uniform(*random));
     }
+    if (is_many) weights.array() *= weights_by_rank(losses).array();
     fit.model = QuadraticModel::fitted(y, losses, weights, deviation_);
     return fit;
+  }
+
+  /// 1 / (1 + r / 2 D)^2 for the r-th best.
+  VectorXd weights_by_rank(const VectorXd& losses) const {
+    std::vector<Index> order(static_cast<size_t>(losses.size()));
+    std::iota(order.begin(), order.end(), Index{0});
+    std::ranges::stable_sort(order, {}, [&](Index i) { return losses[i]; });
+    VectorXd weights(losses.size());
+    for (size_t rank = 0; rank < order.size(); ++rank) {
+      weights[order[rank]] = std::pow(1 + static_cast<double>(rank) / static_cast<double>(2 * dimensions()), -2);
+    }
+    return weights;
+  }
+
+  /// By how near to the best one others have been; over one decade, since many will begin before it is known which step was the right one.
+  double radius_by_neighbours(CounterRng& random) const {
+    const std::vector<size_t> near = nearest(static_cast<size_t>(2 * dimensions()) + 1);
+    const double distance = shape_.length(points_[near.back()].position - best_.position);
+    return std::min(of_neighbours * std::pow(10, uniform(random) - 0.5) * distance, 2 * largest_radius);
   }
 
   static double weight_of(const VectorXd& y) { return 1 / (1 + std::pow(y.norm() / reach, 4)); }
@@ -250,7 +275,7 @@ class QuadraticTrustRegion::Core {
 
   Candidate least_of(Fit fit, CounterRng& random) {
     QuadraticModel& model = fit.model;
-    if (static_cast<Index>(fit.points.size()) >= QuadraticModel::coefficients(dimensions())) {
+    if (static_cast<Index>(fit.points.size()) >= QuadraticModel::coefficients(dimensions()) && is_shape_due()) {
       const MatrixXd back = shape_.follow(model.hessian);
       model = {model.constant, back * model.gradient, back * model.hessian * back};
     }
@@ -266,6 +291,14 @@ class QuadraticTrustRegion::Core {
     candidate.position = others() > 0 ? at_any_scale(least, random) : farthest_of_random(fit.points, random);
     if (others() == 0 && y.norm() < 0.1) radius_ *= 0.3;
     return candidate;
+  }
+
+  /// Models that differ by their weights alone would stretch it further and further, away from all that is known.
+  bool is_shape_due() {
+    const size_t proposals = others() > many ? std::max(static_cast<size_t>(dimensions()), others() / 3) : 1;
+    if (++since_shape_ < proposals) return false;
+    since_shape_ = 0;
+    return true;
   }
 
   /// In radii.
@@ -309,6 +342,7 @@ class QuadraticTrustRegion::Core {
   std::map<int32_t, Candidate> pending_;
   double worst_ = -infinity;  // loss of this run
   int32_t asked_ = 0;
+  size_t since_shape_ = 0;  // has changed: proposals
   NoiseWatch noise_;
   double deviation_ = 0;  // of noise
   ValuesSet tried_;       // in all runs

@@ -41,8 +41,10 @@ void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor);
 ///    0.95 of it only when the least point is well inside and gains four standard errors. Such a region does not end.
 ///
 /// With several in flight, here or on other workers, models differ by random weights (the bootstrap of Rubin 1981), and what would be too near is at
-/// a distance of radius 10^-3u from the least point, for a uniform u: which scale is the right one is found by trying all. With more than four the
-/// model has twice as many points, and the radius shrinks to a half.
+/// a distance of radius 10^-3u from the least point, for a uniform u: which scale is the right one is found by trying all. With more than two it is
+/// too late for e): the radius is 0.6 10^(u - 1/2) of the distance from b to the 2 D-th nearest trial, anew for each proposal. Models have twice as
+/// many points, and the r-th best of these has its weight times 1 / (1 + r / 2 D)^2. A follows them once in D proposals, or a third of those in
+/// flight.
 ///
 /// Workers with one space, one set of options and one seed, which differ in their share, go through the same runs together. Failed and infeasible
 /// trials are left out of models. Nothing is proposed twice by one worker, unless twenty places near by are known, too. Choices and whole numbers are
