@@ -9,8 +9,9 @@
 namespace tw::search {
 namespace {
 
-constexpr double resolved = 1e-9;  // distances that are not looked into
-constexpr double aimed = 1e-15;    // the gain, as a share of the spread of values: what rounding leaves
+constexpr size_t most_places = 500;  // after which others may be better at it
+constexpr double resolved = 1e-9;    // distances that are not looked into
+constexpr double aimed = 1e-15;      // the gain, as a share of the spread of values: what rounding leaves
 
 }  // namespace
 
@@ -44,6 +45,7 @@ std::optional<double> IntervalSearch::next(size_t rank) {
   for (const double end : {nearest_(0), nearest_(1)}) {
     if (is_new(end)) return begin(end);
   }
+  if (known_.size() + in_flight_.size() >= most_places) return std::nullopt;
   const auto intervals = by_difficulty();
   if (intervals.empty()) return std::nullopt;
   const auto left = intervals[std::min(rank, intervals.size() - 1)];

@@ -23,8 +23,8 @@ class IntervalSearch {
   /// @param nearest the place that there is to any number within [0, 1]
   explicit IntervalSearch(std::function<double(double)> nearest) : nearest_(std::move(nearest)) {}
 
-  /// A place that is neither known nor in flight. @param rank of the interval that is split, 0 the best one. @return none: nothing is left that
-  /// numbers can tell, but for what is in flight; or nothing is known
+  /// A place that is neither known nor in flight. @param rank of the interval that is split, 0 the best one. @return none: 500 are known,
+  /// nothing is left that numbers can tell, but for what is in flight, or nothing is known
   std::optional<double> next(size_t rank = 0);
   void know(double place, double value);
 

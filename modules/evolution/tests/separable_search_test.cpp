@@ -88,6 +88,8 @@ TEST(IntervalSearch, EndsWhereNoPlaceIsLeft) {
   const auto places = places_of(search, [](double x) { return std::sin(9 * x); }, 100);
   EXPECT_EQ(std::set<double>(places.begin(), places.end()).size(), 8U);
   EXPECT_EQ(places.size(), 8U);
+  IntervalSearch many = on_reals();
+  EXPECT_EQ(places_of(many, [](double x) { return std::sin(9 * x); }, 600).size(), 500U);
   IntervalSearch one([](double) { return 0.5; });
   EXPECT_EQ(places_of(one, [](double) { return 1; }, 100).size(), 1U);
 }
