@@ -27,14 +27,17 @@ void visit(NelderMeadOptions& options, OptionVisitor& visitor) {
   visitor.field("expansion", options.expansion, {.least = 1, .above = true}, {.meaning = "beyond the reflected one"});
   visitor.field("contraction", options.contraction, share, {.meaning = "towards the mean of the others"});
   visitor.field("shrinkage", options.shrinkage, share, {.meaning = "towards the best vertex"});
-  visitor.field("side", options.side, {.least = 0, .most = 0.5, .above = true}, {.meaning = "of the first simplex, as a share of each range"});
+  visitor.field("side", options.side, {.least = 0, .most = 0.5}, {.meaning = "of the first simplex, as a share of each range; 0: by dimensions"});
   visitor.field("collapsed", options.collapsed, {.least = 0, .above = true}, {.meaning = "a simplex this small is given up"});
 }
+
+double NelderMeadOptions::side_in(size_t dimensions) const noexcept { return side > 0 ? side : std::min(0.5, static_cast<double>(dimensions) / 8); }
 
 void NelderMeadOptions::validate(const Space& space) const {
   expect_none(out_of_bounds("nelder_mead", *this));
   expect_few_dimensions(space, 2000, "a simplex");
-  TW_EXPECTS(collapsed < side, "Nelder-Mead's collapsed must be below side, got ", collapsed);
+  const double first = side_in(space.dimensions());
+  TW_EXPECTS(collapsed < first, "Nelder-Mead's collapsed must be below side, ", first, ", got ", collapsed);
   TW_EXPECTS(start.empty() || space.contains(start), "Nelder-Mead's start is not a configuration of the space");
 }
 
@@ -46,6 +49,7 @@ NelderMeadOptions adaptive_nelder_mead(size_t dimensions) {
 
 NelderMead::NelderMead(const Space& space, NelderMeadOptions options, uint64_t seed) : space_(space), options_(std::move(options)), seed_(seed) {
   options_.validate(space);
+  options_.side = options_.side_in(space.dimensions());
   restart();
 }
 

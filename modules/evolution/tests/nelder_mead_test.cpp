@@ -89,10 +89,11 @@ std::vector<Position> reference(std::vector<Position> simplex, const Loss& loss,
 
 void expect_like_reference(const TestFunction& function, NelderMeadOptions options, const Position& start, size_t evaluations) {
   const Space space = function.space();
+  const double side = options.side_in(start.size());
   std::vector<Position> first{start};
   for (size_t d = 0; d < start.size(); ++d) {
     first.push_back(start);
-    first.back()[d] += start[d] + 0.25 <= 1 ? 0.25 : -0.25;
+    first.back()[d] += start[d] + side <= 1 ? side : -side;
   }
   options.start = space.decode(start);
   NelderMead simplex(space, options, 1);
@@ -111,7 +112,7 @@ double best_of(const std::vector<double>& losses) { return *std::ranges::min_ele
 TEST(NelderMead, OneAtATimeItIsThatOf1965StepByStep) {
   expect_like_reference(test_function("rosenbrock", 2), {}, {0.1, 0.7}, 120);
   expect_like_reference(test_function("rosenbrock", 2), {}, {0.9, 0.95}, 120);
-  expect_like_reference(test_function("rastrigin", 3), {}, {0.2, 0.4, 0.6}, 120);  // shrinks, too
+  expect_like_reference(test_function("rastrigin", 3), {.side = 0.25}, {0.2, 0.4, 0.6}, 120);  // shrinks, too
   expect_like_reference(test_function("rosenbrock", 4), adaptive_nelder_mead(4), {0.1, 0.3, 0.5, 0.7}, 200);
 }
 
@@ -303,6 +304,13 @@ TEST(NelderMead, RefusesWrongOptions) {
     EXPECT_THROW(NelderMead(space, wrong, 1), ContractError);
   }
   EXPECT_THROW(adaptive_nelder_mead(1), ContractError);
+}
+
+TEST(NelderMead, BeginsWiderInMoreDimensions) {
+  EXPECT_EQ(NelderMeadOptions{}.side_in(1), 0.125);
+  EXPECT_EQ(NelderMeadOptions{}.side_in(2), 0.25);
+  EXPECT_EQ(NelderMeadOptions{}.side_in(10), 0.5);
+  EXPECT_EQ(NelderMeadOptions{.side = 0.1}.side_in(10), 0.1);
 }
 
 // What looks best in noise is luck: a simplex that goes on shrinking there learns nothing. Of smooth losses, however stretched, it goes on.

@@ -15,13 +15,16 @@ struct NelderMeadOptions {
   double expansion = 2;
   double contraction = 0.5;
   double shrinkage = 0.5;
-  /// Of the first simplex and of those of restarts, as a share of each dimension's range; above 0, at most 0.5.
-  double side = 0.25;
+  /// Of the first simplex and of those of restarts, as a share of each dimension's range; at most 0.5. 0: an eighth for each dimension, at most 0.5:
+  /// the more there are, the less of the space a simplex of a given side reaches, and where losses are noisy it never leaves where it began.
+  double side = 0;
   /// A simplex that is as small as this, as a share of the range, is given up for a new one.
   double collapsed = 1e-10;
   /// Values of the space as the first simplex's first vertex; empty: drawn from the seed, as in restarts.
   std::vector<double> start = {};
 
+  /// `side`, or what it stands for. @param dimensions of the cube, at least 1
+  double side_in(size_t dimensions) const noexcept;
   /// @throws ContractError naming the field that is wrong
   void validate(const Space& space) const;
 };
