@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One run of a search that kill_search.sh kills: it goes on from its journal, and says what that had kept.
-// Run: mpirun -n RANKS accept_search_kills FOLDER EVALUATIONS ISLANDS RANKS_PER_WORKER PROPAGATOR [TRIAL], with the number of a propagator, and of a
-// trial whose last rank kills itself
+// Run: mpirun -n RANKS accept_search_kills FOLDER EVALUATIONS ISLANDS RANKS_PER_WORKER PROPAGATOR [TRIAL HOW [TIMES]], with the number of a
+// propagator, and of a trial whose last rank ends by SIGKILL, SIGTERM or MPI_Abort, so often at most
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -47,6 +47,17 @@ class Diary {
 
 double loss_of(const Configuration& c) { return std::pow(c.real("x"), 2) + std::abs(c.real("y")); }
 
+[[noreturn]] void end_process(const std::string& how) {
+  if (how == "MPI_Abort") tw::Environment::abort("a trial ends the job");
+  std::raise(how == "SIGTERM" ? SIGTERM : SIGKILL);
+  std::abort();
+}
+
+int attempts_of(int64_t trial, const std::filesystem::path& folder, const Space& space) {
+  const LedgerEntry* entry = read_ledger(folder, space).find(trial);
+  return entry == nullptr ? 0 : entry->attempts;
+}
+
 std::set<int64_t> ended_trials(const std::filesystem::path& folder, const Space& space) {
   std::set<int64_t> ended;
   for (const LedgerEntry& each : read_ledger(folder, space).trials) {
@@ -80,7 +91,8 @@ int main(int argc, char** argv) {
   const std::filesystem::path folder = argv[1];
   const std::filesystem::path diary_path = folder.string() + ".diary";
   const Space space{real("x", -5, 5), real("y", -5, 5)};
-  const int64_t deadly = argc > 6 ? std::atoll(argv[6]) : -1;
+  const int64_t deadly = argc > 7 ? std::atoll(argv[6]) : -1;
+  const int times = argc > 8 ? std::atoi(argv[8]) : 1000;
   const auto propagators = named_propagators();
   const NamedPropagator& named = propagators[static_cast<size_t>(std::atoi(argv[5])) % propagators.size()];
   const std::set<int64_t> ended = ended_trials(folder, space);
@@ -89,7 +101,7 @@ int main(int argc, char** argv) {
   const auto objective = [&](const Configuration& c, Trial& trial) -> Outcome {
     if (ended.contains(trial.number())) tw::Environment::abort(tw::concat("trial ", trial.number(), " begins again though it had ended"));
     const bool last = trial.comm().rank() == trial.comm().size() - 1;
-    if (last && trial.number() == deadly) std::raise(SIGKILL);
+    if (last && trial.number() == deadly && attempts_of(deadly, folder, space) <= times) end_process(argv[7]);
     auto random = trial.rng();
     // What is being worked on; the first trials are under way whenever another one ends the job.
     const bool is_long = deadly >= 0 && trial.number() < 4;

@@ -6,14 +6,11 @@ cd "$(dirname "$0")/../.."
 . tests/faults/kill_job.bash
 build=$1 data=$2 folder=$3 kills=$4
 rm -rf "$folder"
-mkdir -p "$folder/mpi"
-# What a killed Open MPI leaves behind goes into the folder too.
-export OMPI_MCA_btl_vader_backing_directory=$folder/mpi OMPI_MCA_orte_tmpdir_base=$folder/mpi
-RANDOM=${SEED:-$$}
+mkdir -p "$folder"
 
 train() {  # train NAME OPTION...
   exec "$build/mpirun" -n 2 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --data "$data" --set output="$folder" --set name="$1" --set model.name=mlp \
-    --set model.width=64 --set batch_size=8 --set epochs=20 --set checkpoint.every_steps=7 --set data.shift=2 "${@:2}" >"$folder/log" 2>&1
+    --set model.width=64 --set batch_size=8 --set epochs=20 --set checkpoint.every_steps=7 --set data.shift=2 "${@:2}"
 }
 
 figures() { cut -d, -f1-6,8 "$folder/$1/metrics.csv"; }  # all but times
@@ -27,29 +24,16 @@ compare() {
 }
 
 began=$(date +%s%N)
-(train whole --fresh) || { cat "$folder/log"; exit 1; }
+(train whole --fresh) >"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
 milliseconds=$((($(date +%s%N) - began) / 1000000))
 
-killed=0 finished=0 option=--fresh
-while :; do
-  train killed $option &
-  job=$!
-  shot=false
-  if [ "$killed" -lt "$kills" ]; then
-    if kill_job $job "$(awk -v ms=$((RANDOM * milliseconds / 32768)) 'BEGIN { print ms / 1000 }')" 2>/dev/null; then
-      shot=true
-      killed=$((killed + 1))
-    fi
-  fi
-  if wait $job 2>/dev/null; then
-    compare
-    finished=$((finished + 1))
-    option=--fresh
-    [ "$killed" -lt "$kills" ] || break
-  else
-    $shot || { cat "$folder/log"; exit 1; }
-    option=--resume
-  fi
-  rm -rf "$folder"/mpi/*
-done
+finished=0 option=--fresh
+job() { train killed $option; }
+was_killed() { option=--resume; }
+came_to_an_end() {
+  compare
+  finished=$((finished + 1))
+  option=--fresh
+}
+kill_often "$folder" "$kills" 0 $milliseconds
 echo "killed $killed times, resumed to the end $finished times: every byte as in the undisturbed run"

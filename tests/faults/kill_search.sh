@@ -5,53 +5,44 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tests/faults/kill_job.bash
-build=$1 folder=$(realpath -m "$2") kills=$3 evaluations=$((300 * $3))
+build=$1 folder=$(realpath -m "$2") kills=$3 evaluations=$((300 * $3)) workers_killed=0 layouts=0
 rm -rf "$folder"
-mkdir -p "$folder/mpi"
-# What a killed Open MPI leaves behind goes into the folder too.
-export OMPI_MCA_btl_vader_backing_directory=$folder/mpi OMPI_MCA_orte_tmpdir_base=$folder/mpi
-RANDOM=${SEED:-$$}
 
-search() {  # search RANKS EVALUATIONS ISLANDS RANKS_PER_WORKER PROPAGATOR [TRIAL]
-  exec "$build/mpirun" -n "$1" "$build/bin/accept_search_kills" "$folder/journal" "${@:2}" >"$folder/log" 2>&1
+search() {  # search RANKS EVALUATIONS ISLANDS RANKS_PER_WORKER PROPAGATOR [TRIAL HOW [TIMES]]
+  exec "$build/mpirun" -n "$1" "$build/bin/accept_search_kills" "$folder/journal" "${@:2}"
 }
 
-killed=0 workers_killed=0 runs=0 layouts=0
-while :; do
-  ranks=$((2 + layouts % 2)) islands=$((1 + layouts / 2 % 2))
-  search $ranks $evaluations $islands 1 $layouts &
-  job=$!
-  shot=false
-  if [ "$killed" -lt "$kills" ] && kill_job $job "$(awk -v r=$RANDOM 'BEGIN { print 0.2 + r / 32768 }')" 2>/dev/null; then
-    shot=true
-    killed=$((killed + 1)) workers_killed=$((workers_killed + ranks))
-    [ $((killed % 2)) -ne 0 ] || layouts=$((layouts + 1))  # each layout is continued once, by replay
-  fi
-  runs=$((runs + 1))
-  if wait $job 2>/dev/null; then
-    [ "$killed" -lt "$kills" ] || break
-    evaluations=$((evaluations * 2))
-  else
-    $shot || { cat "$folder/log"; exit 1; }
-  fi
-  rm -rf "$folder"/mpi/*
-done
-cat "$folder/log"
-read -r complete _ failed _ lost _ < <(tr -d , <"$folder/log")
-[ "$complete" -eq "$evaluations" ] && [ "$failed" -eq 0 ] || { echo "not exactly $evaluations evaluations"; exit 1; }
+# expect_trials COMPLETE FAILED
+expect_trials() {
+  cat "$folder/log"
+  grep -q "^$1 complete, $2 failed" "$folder/log" || { echo "not exactly $1 complete and $2 failed"; exit 1; }
+}
+
+ranks() { echo $((2 + layouts % 2)); }
+job() { search "$(ranks)" $evaluations $((1 + layouts / 2 % 2)) 1 $layouts; }
+was_killed() {
+  workers_killed=$((workers_killed + $(ranks)))
+  [ $((killed % 2)) -ne 0 ] || layouts=$((layouts + 1))  # each layout is continued once, by replay
+}
+came_to_an_end() { [ "$killed" -eq "$kills" ] || evaluations=$((evaluations * 2)); }
+kill_often "$folder" "$kills" 200 1200
+expect_trials $evaluations 0
+lost=$(tail -n 1 "$folder/log" | awk '{ print $5 }')
 [ "$lost" -le $workers_killed ] || { echo "more evaluations were lost than were in flight"; exit 1; }
 echo "killed $killed times in $runs runs on $((layouts + 1)) layouts: at most $workers_killed evaluations were in flight, $lost of them were done again"
 
-# A rank of a worker of two, and one of four workers while the others are in long trials, killed by the objective: each time the job ends, and with the
-# second time this trial has failed, and no other. Where not all that are asked to end can say so in time, it takes one more.
-for case in "2 0 7" "1 0 3"; do
+# A rank of a worker of two, and one of four workers while the others are in long trials, that end by their trial: each time the job ends, and with the
+# second time this trial has failed, and no other. Where not all that are asked to end can say so in time, it takes more. Who is asked to end three
+# times, as a batch system does, on a worker of four ranks or on one rank alone, is not blamed.
+deadly() {  # deadly COMPLETE RANKS RANKS_PER_WORKER TRIAL HOW [TIMES]
   rm -rf "$folder/journal" "$folder/journal.diary"
-  starts=1
-  until (search 4 200 1 $case); do
-    starts=$((starts + 1))
-    [ $starts -le 5 ] || { cat "$folder/log"; exit 1; }
-  done
-  cat "$folder/log"
-  grep -q "^199 complete, 1 failed" "$folder/log" || exit 1
-  echo "an objective that kills a rank of its worker of ${case%% *}: $starts starts, and the search is complete"
-done
+  starts=$(starts_until_done "$folder/log" search "$2" 200 1 "$3" 0 "${@:4}")
+  expect_trials "$1" $((200 - $1))
+  echo "ended by $5 on $2 ranks, $3 a worker: $starts starts, and the search is complete"
+}
+deadly 199 4 2 7 SIGKILL
+deadly 199 4 1 3 SIGKILL
+deadly 199 4 1 3 MPI_Abort
+deadly 199 1 1 3 SIGKILL
+deadly 200 4 4 3 SIGTERM 3
+deadly 200 1 1 3 SIGTERM 3

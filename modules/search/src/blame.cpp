@@ -15,11 +15,12 @@ std::vector<Interrupted> judged(std::vector<Interrupted> interrupted, const std:
     if (!each.was_in_flight) continue;
     each.blame = is_suspect(each) ? blame : Blame::none;
     if (each.blame != Blame::none) ++each.losses;
+    if (each.blame == Blame::sole) ++each.sole_losses;
   }
   return interrupted;
 }
 
-bool is_given_up(const Interrupted& interrupted, int attempts) { return interrupted.losses >= attempts && interrupted.blame == Blame::sole; }
+bool is_given_up(const Interrupted& interrupted, int attempts) { return interrupted.sole_losses >= attempts; }
 
 Turns::Turns(const std::vector<Interrupted>& interrupted, int attempts) {
   const auto take_those = [&](bool alone) {

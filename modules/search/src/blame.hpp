@@ -9,16 +9,17 @@
 
 namespace tw::search {
 
-/// Blames the trials that were in flight when the job ended, but for those of workers that were asked to end: these did not end by themselves.
+/// Blames the trials that were in flight when the job ended, but for those all of whose workers, helpers included, were asked to end: these did not
+/// end by themselves.
 /// @param asked workers all of whose ranks a signal had asked
 std::vector<Interrupted> judged(std::vector<Interrupted> interrupted, const std::set<int>& asked);
 
-/// Whether a trial has been lost often enough, and at last when it alone can have been why.
+/// Whether a trial has been lost `attempts` times when it alone can have been why: chance kills nobody so often.
 bool is_given_up(const Interrupted& interrupted, int attempts);
 
 /// When those that were lost are tried again: one after another, so that the next loss says more. Beside them go trials that have not been lost; but
-/// where one was lost `attempts` times, and never alone, none goes until it has been tried. The same on all workers, but for how far they know it has
-/// come.
+/// where one was lost `attempts` times, and is not given up, none goes until it has been tried. The same on all workers, but for how far they know it
+/// has come.
 class Turns {
  public:
   Turns() = default;

@@ -44,7 +44,7 @@ EndMark::EndMark(const std::filesystem::path& folder, int worker, int rank, int 
   std::strcpy(mark_path.data(), path.c_str());
   struct sigaction action = {};
   action.sa_handler = leave_mark;
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
     struct sigaction old = {};
     sigaction(signal, nullptr, &old);
     if (old.sa_handler != SIG_DFL) continue;

@@ -9,8 +9,8 @@
 
 namespace tw::search {
 
-/// While it lives, SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 leave a mark before they end the process; those of them that somebody else heeds are
-/// left to them. One at a time: what lives inside another one does nothing.
+/// While it lives, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU leave a mark before they end the process; those of them that somebody else
+/// heeds are left to them. One at a time: what lives inside another one does nothing.
 class EndMark {
  public:
   /// @param rank of `ranks` of this worker

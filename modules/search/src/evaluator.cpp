@@ -46,6 +46,13 @@ void broadcast_patiently(const Communicator& comm, std::span<std::byte> message)
   std::ranges::copy(*kept, message.begin());
 }
 
+void expect_whole(const Attachment& attachment) {
+  for (const NamedShard& each : attachment.shards()) {
+    TW_EXPECTS(each.tensor.sizes() == each.global_shape, "trials that grow cannot go on with tensors in shards: ", each.name, " has shape ",
+               shape_text(each.global_shape), ", and this rank ", shape_text(each.tensor.sizes().vec()), " of it");
+  }
+}
+
 /// What this rank knows of why a trial failed, or else the first one that knows.
 std::string message_of(const std::vector<RankFailure>& failures, const Communicator& ranks) {
   const auto knows = [](const RankFailure& failure) { return failure.kind != RankFailure::Kind::consequence; };
@@ -80,6 +87,7 @@ class Evaluator::Running : public Trial::Host {
 
   int64_t attach(Attachment attachment) override {
     TW_EXPECTS(!attachment_, "trial ", trial_, " attaches twice");
+    if (evaluator_.demands_.whole) expect_whole(attachment);
     attachment_ = std::move(attachment);
     if (!evaluator_.checkpoints_.has(trial_)) return 0;
     evaluator_.checkpoints_.restore(trial_, *attachment_);
@@ -108,7 +116,7 @@ class Evaluator::Running : public Trial::Host {
 
   void capture() {
     if (attachment_ && team_.keeps()) evaluator_.checkpoints_.capture(trial_, *attachment_);
-    TW_EXPECTS(attachment_ || !evaluator_.must_attach_,
+    TW_EXPECTS(attachment_ || !evaluator_.demands_.attached,
                "trials of a population copy each other's tensors: the objective must attach them (Trial::attach)");
   }
 
@@ -126,11 +134,11 @@ class Evaluator::Running : public Trial::Host {
 Evaluator::Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed, size_t objectives)
     : own_(worker), space_(space), objective_(objective), seed_(seed), objectives_(objectives) {}
 
-void Evaluator::connect(const Communicator& all, const Layout& layout, bool must_attach) {
+void Evaluator::connect(const Communicator& all, const Layout& layout, Demands demands) {
   all_ = all.dup();
   layout_ = &layout;
   checkpoints_.connect(*all_);
-  must_attach_ = must_attach;
+  demands_ = demands;
 }
 
 void Evaluator::give(const Team& team, const Order& order, const std::vector<double>& values) {

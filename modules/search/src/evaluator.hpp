@@ -42,9 +42,14 @@ class Evaluator {
 
   /// Collective over `worker`. @param space, objective borrowed. @param objectives their number; 0: any, as long as there is one
   Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed, size_t objectives = 0);
+  /// What must hold of what trials carry. @see Trial::attach
+  struct Demands {
+    bool attached = false;  ///< they go on from where others are, so that each must say what it carries
+    bool whole = false;     ///< they go on on other numbers of ranks, so that none may hold a part of a tensor
+  };
   /// What trials carry goes from rank to rank, and ranks of several workers evaluate together. Collective over `all` ranks of the search.
-  /// @param layout borrowed. @param must_attach trials go on from where others are, so that each must say what it carries
-  void connect(const Communicator& all, const Layout& layout, bool must_attach);
+  /// @param layout borrowed
+  void connect(const Communicator& all, const Layout& layout, Demands demands);
 
   bool leads() const { return own_.leads(); }
 
@@ -96,7 +101,7 @@ class Evaluator {
   std::optional<Communicator> all_;  // likewise
   std::map<Workers, Team> teams_;    // those that there were: each is made once
   Checkpoints checkpoints_;
-  bool must_attach_ = false;
+  Demands demands_;
 };
 
 }  // namespace tw::search

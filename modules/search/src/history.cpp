@@ -24,8 +24,14 @@ History history_of(const std::vector<JournalFile>& files) {
       history.reports.insert(history.reports.end(), entry.reports.begin(), entry.reports.end());
       history.ended.emplace_hint(history.ended.end(), trial, std::move(entry.individual));
     } else {
-      history.interrupted.push_back(
-          {std::move(entry.individual), entry.losses, entry.blame, entry.is_in_flight(), entry.epoch, entry.worker, helpers_of(entry)});
+      history.interrupted.push_back({.individual = std::move(entry.individual),
+                                     .losses = entry.losses,
+                                     .sole_losses = entry.sole_losses,
+                                     .blame = entry.blame,
+                                     .was_in_flight = entry.is_in_flight(),
+                                     .epoch = entry.epoch,
+                                     .worker = entry.worker,
+                                     .helpers = helpers_of(entry)});
     }
   }
   return history;

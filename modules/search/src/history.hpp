@@ -12,6 +12,7 @@ namespace tw::search {
 struct Interrupted {
   Individual individual;
   int losses = 0;              ///< see LedgerEntry
+  int sole_losses = 0;         ///< likewise
   Blame blame = Blame::none;   ///< likewise
   bool was_in_flight = false;  ///< when the job ended
   int epoch = 0;

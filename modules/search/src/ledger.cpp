@@ -70,6 +70,7 @@ class Reader {
     entry = {.individual = record.individual,
              .attempts = entry.attempts + 1,
              .losses = entry.losses,
+             .sole_losses = entry.sole_losses,
              .blame = entry.blame,
              .epoch = header.epoch,
              .worker = header.worker,
@@ -100,6 +101,7 @@ class Reader {
     if (found == entries_.end()) return;  // another file, cut since, had its beginning
     LedgerEntry& entry = found->second;
     if (record.blame != Blame::none) ++entry.losses;
+    if (record.blame == Blame::sole) ++entry.sole_losses;
     entry.blame = record.blame;
     entry.lost = true;
   }

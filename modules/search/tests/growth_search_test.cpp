@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Promoted trials that run on the ranks of several workers.
-#include "mpi_test.hpp"
+#include "searches.hpp"
 
 #include <ATen/ops/zeros.h>
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <tw/base/concat.hpp>
 #include <tw/comm/agreement.hpp>
@@ -16,21 +17,14 @@
 namespace tw::search {
 namespace growth_search_test {
 
+using testing::by_chance;
+using testing::fresh_folder;
+using testing::line;
 using testing::world;
 
 constexpr int64_t steps = 27;
 const HalvingOptions rungs{.grace = 1, .eta = 3, .max_steps = steps};  // 1, 3, 9 and 27 steps
 constexpr double forever = 600;                                        // seconds: so long that nobody goes on with fewer ranks than it wants
-
-Space line() { return {real("x", 0, 1)}; }
-std::unique_ptr<Propagator> by_chance(const Seat& seat) { return std::make_unique<Breeder>(seat.space, uniform_child()); }
-
-std::filesystem::path fresh_folder(const std::string& name) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / concat("growth_", name, '_', world().size());
-  if (world().rank() == 0) std::filesystem::remove_all(folder);
-  world().barrier();
-  return folder;
-}
 
 /// The samples of a step, shared out among ranks: whole numbers, whose sum is the same in any order.
 double gradient(const Communicator& comm, int64_t step) {
@@ -199,6 +193,50 @@ TW_TEST_ON(GrowthSearch, AHelperThatFailsIsFreeAgain, {.least = 2}) {
   EXPECT_EQ(result.complete + result.pruned + result.failed, 80);
   EXPECT_GT(result.failed, 0);
   EXPECT_GT(result.complete, 0);
+}
+
+/// As if rank 1 had been lost, and not asked to end as all others were, while it helped with a trial of rank 0.
+TW_TEST_ON(GrowthSearch, WhoHelpsWhenItsProcessIsLostBlamesTheTrial, {.least = 2}) {
+  const auto folder = fresh_folder("lost_helper");
+  Training training;
+  SearchOptions options{.evaluations = 2 * world().size(), .seed = 1, .journal = folder, .attempts = 1, .propagator = by_chance, .promotion = rungs};
+  Search(world(), line(), std::ref(training), options).run();
+  if (world().rank() == 0) {
+    const JournalFile file = read_journal(folder).front();
+    std::filesystem::remove(file.path);
+    JournalWriter journal(folder, file.header, 0);
+    journal.start(file.records.front().individual, false);
+    journal.report(0, 1, 0.5);
+    journal.note(Record::Kind::pause, 0);
+    journal.note(Record::Kind::resume, 0);
+    journal.team(0, {0, 1});
+    journal.write();
+    for (int rank = 0; rank < world().size(); ++rank) {
+      if (rank != 1) std::ofstream(folder / concat("0000", rank, ".0-of-1.ended"));
+    }
+  }
+  world().barrier();
+  const SearchResult result = Search(world(), line(), std::ref(training), options).run();
+  EXPECT_EQ(result.failed, 1);
+  EXPECT_EQ(result.first_failure, world().rank() == 0 ? "trial 0: its process was lost 1 times" : "");
+}
+
+/// Whoever has a part of a tensor cannot go on on other numbers of ranks.
+TEST(GrowthSearch, RefusesTensorsInShards) {
+  const auto objective = [](const Configuration& c, Trial& trial) -> Outcome {
+    NamedShard half = whole("weight", at::zeros({4, 3}), ShardKind::parameter);
+    half.tensor = half.tensor.narrow(0, 0, 2);
+    trial.attach({.shards = [&] { return std::vector{half}; }});
+    return c.real("x");
+  };
+  const SearchOptions options{
+      .evaluations = 2 * world().size(), .seed = 1, .propagator = by_chance, .promotion = rungs, .growth = {{.ranks = {1}, .patience = forever}}};
+  const SearchResult result = Search(world(), line(), objective, options).run();
+  EXPECT_EQ(result.failed, 2 * world().size());
+  if (world().rank() == 0) {
+    EXPECT_NE(result.first_failure.find("tensors in shards: weight has shape [4, 3], and this rank [2, 3] of it"), std::string::npos)
+        << result.first_failure;
+  }
 }
 
 /// One that attaches nothing begins again, on all ranks.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a search is given beside its space: trials put in by hand, and results from elsewhere.
-#include "mpi_test.hpp"
+#include "searches.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -15,18 +15,10 @@
 namespace tw::search {
 namespace inputs_search_test {
 
+using testing::bowl;
+using testing::fresh_folder;
+using testing::plane;
 using testing::world;
-
-Space plane() { return {real("x", -5, 5), real("y", -5, 5)}; }
-
-Outcome objective(const Configuration& c, Trial& /*trial*/) { return c.real("x") * c.real("x") + std::abs(c.real("y")); }
-
-std::filesystem::path fresh_folder(const std::string& name) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / concat("search_", name, '_', world().size());
-  if (world().rank() == 0) std::filesystem::remove_all(folder);
-  world().barrier();
-  return folder;
-}
 
 int64_t times_tried(const std::filesystem::path& folder, const std::vector<double>& values) {
   const Ledger ledger = read_ledger(folder, plane());
@@ -48,7 +40,7 @@ TEST(InputsSearch, TrialsArePutInByHand) {
   world().barrier();
   for (int run = 0; run < 3; ++run) {
     ::testing::internal::CaptureStderr();
-    const SearchResult result = Search(world(), plane(), objective, options).run();
+    const SearchResult result = Search(world(), plane(), bowl, options).run();
     const std::string told = ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(result.complete, options.evaluations);
     EXPECT_EQ(read_ledger(folder, plane()).epochs, 1);
@@ -78,7 +70,7 @@ TEST(InputsSearch, TrialsArePutIntoARunningSearch) {
       enqueue(folder, {{"x", "0"}, {"y", "0"}});
       is_put_in = true;
     }
-    return objective(c, trial);
+    return bowl(c, trial);
   };
   Search search(world(), plane(), enqueuing, {.seconds = 60, .target = 0, .journal = folder});
   const SearchResult result = search.run();
@@ -127,7 +119,7 @@ TEST(InputsSearch, BeginsWithResultsFromElsewhere) {
     if (islands > world().size()) continue;
     options.islands = islands;
     told = 0;
-    Search search(world(), plane(), objective, options);
+    Search search(world(), plane(), bowl, options);
     const SearchResult result = search.run();
     EXPECT_EQ(told, 2) << "the third one is outside";
     EXPECT_EQ(result.complete, options.evaluations);

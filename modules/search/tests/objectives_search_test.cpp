@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several objectives, and constraints with values.
-#include "mpi_test.hpp"
+#include "searches.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -16,6 +16,7 @@
 namespace tw::search {
 namespace objectives_search_test {
 
+using testing::fresh_folder;
 using testing::world;
 
 const std::vector<std::string> names{"error", "seconds"};
@@ -26,13 +27,6 @@ Space plane() { return {real("x", -5, 5), real("y", 0, 1)}; }
 std::vector<double> values_of(double x, double y) { return {x * x + y, (x - 2) * (x - 2) + y}; }
 
 Outcome objective(const Configuration& c, Trial& /*trial*/) { return values_of(c.real("x"), c.real("y")); }
-
-std::filesystem::path fresh_folder(const std::string& name) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / concat("search_", name, '_', world().size());
-  if (world().rank() == 0) std::filesystem::remove_all(folder);
-  world().barrier();
-  return folder;
-}
 
 std::string text_of(const std::vector<Individual>& individuals) {
   std::string text;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Population-based training on any number of workers.
-#include "mpi_test.hpp"
+#include "searches.hpp"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -22,18 +22,12 @@
 namespace tw::search {
 namespace population_search_test {
 
+using testing::fresh_folder;
 using testing::world;
 
 constexpr int64_t steps = 12;
 
 Space rates() { return {real("rate", 0.01, 1)}; }
-
-std::filesystem::path fresh_folder(const std::string& name) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / concat("population_", name, '_', world().size());
-  if (world().rank() == 0) std::filesystem::remove_all(folder);
-  world().barrier();
-  return folder;
-}
 
 /// What a member carries: how far it has come, at its rate for each step; who made each step, and the rank in the worker.
 struct Carried {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trials that pause at rungs until they are promoted, on any number of workers.
-#include "mpi_test.hpp"
+#include "searches.hpp"
 
 #include <ATen/ops/zeros.h>
 #include <algorithm>
@@ -14,19 +14,13 @@
 namespace tw::search {
 namespace promotion_search_test {
 
+using testing::by_chance;
+using testing::fresh_folder;
+using testing::line;
 using testing::world;
 
 constexpr int64_t steps = 27;
 const HalvingOptions rungs{.grace = 1, .eta = 3, .max_steps = steps};  // 1, 3, 9 and 27 steps
-
-Space line() { return {real("x", 0, 1)}; }
-
-std::filesystem::path fresh_folder(const std::string& name) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / concat("promotion_", name, '_', world().size());
-  if (world().rank() == 0) std::filesystem::remove_all(folder);
-  world().barrier();
-  return folder;
-}
 
 double value_at(double x, int64_t step) { return x + 1 / static_cast<double>(step); }
 
@@ -46,8 +40,6 @@ Objective descent(bool attaches, int64_t& taken) {
 }
 
 /// Late trials are no better than early ones, so that a third of a rung is a third.
-std::unique_ptr<Propagator> by_chance(const Seat& seat) { return std::make_unique<Breeder>(seat.space, uniform_child()); }
-
 /// Of each rung, the best third (by what all have reported at the end) has gone on, each to where the next one ends, and nobody from the lower half.
 void expect_promoted(const Ledger& ledger) {
   for (int64_t rung = 1; rung < steps; rung *= 3) {

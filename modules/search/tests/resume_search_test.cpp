@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A search that goes on from its journal.
-#include "mpi_test.hpp"
+#include "searches.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -25,18 +25,10 @@
 namespace tw::search {
 namespace resume_search_test {
 
+using testing::bowl;
+using testing::fresh_folder;
+using testing::plane;
 using testing::world;
-
-Space plane() { return {real("x", -5, 5), real("y", -5, 5)}; }
-
-Outcome objective(const Configuration& c, Trial& /*trial*/) { return c.real("x") * c.real("x") + std::abs(c.real("y")); }
-
-std::filesystem::path fresh_folder(const std::string& name) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / concat("search_", name, '_', world().size());
-  if (world().rank() == 0) std::filesystem::remove_all(folder);
-  world().barrier();
-  return folder;
-}
 
 std::string content_of(const Population& population) {
   std::string text;
@@ -48,11 +40,11 @@ std::string content_of(const Population& population) {
 
 TW_TEST_ON(ResumeSearch, OnOneWorkerIsTheUninterruptedSearch, {.most = 1}) {
   const auto cma = [](const Seat& seat) { return std::make_unique<CmaEs>(seat.space, CmaOptions{}, seat.seed); };
-  Search whole(world(), plane(), objective, {.evaluations = 300, .seed = 4, .propagator = cma});
+  Search whole(world(), plane(), bowl, {.evaluations = 300, .seed = 4, .propagator = cma});
   whole.run();
   const auto folder = fresh_folder("one");
   for (const int64_t evaluations : {50, 51, 300}) {
-    Search part(world(), plane(), objective, {.evaluations = evaluations, .seed = 4, .journal = folder, .propagator = cma});
+    Search part(world(), plane(), bowl, {.evaluations = evaluations, .seed = 4, .journal = folder, .propagator = cma});
     EXPECT_EQ(part.run().complete, evaluations);
     if (evaluations == 300) {
       EXPECT_EQ(content_of(part.population()), content_of(whole.population()));
@@ -80,7 +72,7 @@ TEST(ResumeSearch, NobodyHearsOfWhatTheJournalCouldLose) {
   };
   const auto others = static_cast<size_t>(2 * (world().size() - 1));
   const auto waiting = [&](const Configuration& c, Trial& trial) {
-    if (world().rank() > 0) return objective(c, trial);
+    if (world().rank() > 0) return bowl(c, trial);
     while (heard.size() < others) trial.attend();
     std::set<int64_t> written;
     for (const JournalFile& file : read_journal(folder)) {
@@ -89,7 +81,7 @@ TEST(ResumeSearch, NobodyHearsOfWhatTheJournalCouldLose) {
       }
     }
     for (const int64_t each : heard) EXPECT_TRUE(written.contains(each)) << "trial " << each;
-    return objective(c, trial);
+    return bowl(c, trial);
   };
   Search search(world(), plane(), waiting, {.evaluations = 2 * world().size(), .journal = folder, .propagator = propagator});
   EXPECT_EQ(search.run().complete, 2 * world().size());
@@ -100,7 +92,7 @@ TEST(ResumeSearch, WorkersReplayExactly) {
   const auto folder = fresh_folder("replay");
   for (const int64_t evaluations : {200, 200, 400}) {
     Search search(
-        world(), plane(), objective,
+        world(), plane(), bowl,
         {.islands = world().size() > 2 ? 2 : 1, .evaluations = evaluations, .seed = 4, .journal = folder, .migration = {.probability = 0.2}});
     EXPECT_EQ(search.run().complete, evaluations);
   }
@@ -126,7 +118,7 @@ TEST(ResumeSearch, EveryPropagatorReplays) {
 
 TW_TEST_ON(ResumeSearch, NoticesThatItBreedsDifferently, {.most = 1}) {
   const auto folder = fresh_folder("different");
-  Search(world(), plane(), objective, {.evaluations = 200, .journal = folder}).run();
+  Search(world(), plane(), bowl, {.evaluations = 200, .journal = folder}).run();
   const auto other = [](const Seat& seat) {
     class Constant : public Propagator {
      public:
@@ -138,17 +130,17 @@ TW_TEST_ON(ResumeSearch, NoticesThatItBreedsDifferently, {.most = 1}) {
     };
     return std::make_unique<Constant>(seat.space);
   };
-  EXPECT_THROW(Search(world(), plane(), objective, {.evaluations = 300, .journal = folder, .propagator = other}), FileError);
+  EXPECT_THROW(Search(world(), plane(), bowl, {.evaluations = 300, .journal = folder, .propagator = other}), FileError);
 }
 
 TEST(ResumeSearch, OnOtherRanksAndIslandsKeepsWhatIsKnown) {
   const auto folder = fresh_folder("layouts");
   const Communicator alone = world().split(world().rank() == 0 ? 0 : 1, 0);
-  if (world().rank() == 0) Search(alone, plane(), objective, {.evaluations = 60, .journal = folder}).run();
+  if (world().rank() == 0) Search(alone, plane(), bowl, {.evaluations = 60, .journal = folder}).run();
   world().barrier();
   for (const int islands : {1, 2}) {
     if (islands > world().size()) continue;
-    Search search(world(), plane(), objective, {.islands = islands, .evaluations = 60 + 60 * islands, .journal = folder});
+    Search search(world(), plane(), bowl, {.islands = islands, .evaluations = 60 + 60 * islands, .journal = folder});
     const SearchResult result = search.run();
     EXPECT_EQ(result.complete, 60 + 60 * islands);
     if (islands == 1) {
@@ -157,7 +149,7 @@ TEST(ResumeSearch, OnOtherRanksAndIslandsKeepsWhatIsKnown) {
   }
   world().barrier();
   if (world().rank() != 0) return;
-  Search search(alone, plane(), objective, {.evaluations = 250, .journal = folder});
+  Search search(alone, plane(), bowl, {.evaluations = 250, .journal = folder});
   EXPECT_EQ(search.run().complete, 250);
   EXPECT_EQ(search.population().all().size(), 250U);
 }
@@ -169,9 +161,9 @@ TW_TEST_ON(ResumeSearch, OnOtherRanksTriesNothingTwice, {.least = 2}) {
     return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers});
   };
   const Communicator alone = world().split(world().rank() == 0 ? 0 : 1, 0);
-  if (world().rank() == 0) Search(alone, plane(), objective, {.evaluations = 20, .journal = folder, .propagator = sobol}).run();
+  if (world().rank() == 0) Search(alone, plane(), bowl, {.evaluations = 20, .journal = folder, .propagator = sobol}).run();
   world().barrier();
-  Search search(world(), plane(), objective, {.evaluations = 60, .journal = folder, .propagator = sobol});
+  Search search(world(), plane(), bowl, {.evaluations = 60, .journal = folder, .propagator = sobol});
   search.run();
   std::set<std::vector<double>> tried;
   for (const Individual& each : search.population().all()) tried.insert(each.values);
@@ -182,7 +174,7 @@ TW_TEST_ON(ResumeSearch, OnOtherRanksTriesNothingTwice, {.least = 2}) {
 TW_TEST_ON(ResumeSearch, FromAJournalThatWasCutAnywhere, {.most = 1}) {
   const auto folder = fresh_folder("cut");
   const auto reporting = [](const Configuration& c, Trial& trial) {
-    const Outcome outcome = objective(c, trial);
+    const Outcome outcome = bowl(c, trial);
     for (int64_t step = 1; step <= 3 && trial.report(step, outcome.values.front() + 1.0 / static_cast<double>(step)); ++step) {
     }
     return outcome;
@@ -212,7 +204,7 @@ TW_TEST_ON(ResumeSearch, WhereOneOfSeveralJournalsIsCutOrMissing, {.least = 2}) 
   const auto folder = fresh_folder("one_cut");
   SearchOptions options{.evaluations = 40 * world().size(), .journal = folder};
   for (const bool missing : {false, true}) {
-    Search(world(), plane(), objective, options).run();
+    Search(world(), plane(), bowl, options).run();
     if (world().rank() == 0) {
       const auto path = read_journal(folder).back().path;
       if (missing) {
@@ -227,7 +219,7 @@ TW_TEST_ON(ResumeSearch, WhereOneOfSeveralJournalsIsCutOrMissing, {.least = 2}) 
     world().barrier();
     options.evaluations += 8;
     ::testing::internal::CaptureStderr();
-    Search again(world(), plane(), objective, options);
+    Search again(world(), plane(), bowl, options);
     const std::string told = ::testing::internal::GetCapturedStderr();
     if (world().rank() == 0) {
       EXPECT_EQ(std::ranges::count(told, '\n'), 1) << told;
@@ -245,7 +237,7 @@ TW_TEST_ON(ResumeSearch, WhereOneOfSeveralJournalsIsCutOrMissing, {.least = 2}) 
 
 TW_TEST_ON(ResumeSearch, ATrialThatTakesItsProcessDownFails, {.most = 1}) {
   const auto folder = fresh_folder("lost");
-  Search(world(), plane(), objective, {.evaluations = 2, .journal = folder}).run();
+  Search(world(), plane(), bowl, {.evaluations = 2, .journal = folder}).run();
   // As if the process had ended twice in this trial: its end is missing, it began twice, and nothing else was running.
   const auto path = folder / "000-00000.journal";
   auto file = read_journal(folder)[0];
@@ -259,7 +251,7 @@ TW_TEST_ON(ResumeSearch, ATrialThatTakesItsProcessDownFails, {.most = 1}) {
   Search search(world(), plane(),
                 [&](const Configuration& c, Trial& trial) {
                   evaluated += trial.number() == 0 ? 1 : 0;
-                  return objective(c, trial);
+                  return bowl(c, trial);
                 },
                 {.evaluations = 5, .journal = folder});
   const SearchResult result = search.run();
@@ -275,7 +267,7 @@ std::filesystem::path lost_job(const std::string& name, const SearchOptions& opt
   SearchOptions first = options;
   first.journal = folder;
   first.evaluations = world().size();
-  Search(world(), plane(), objective, first).run();
+  Search(world(), plane(), bowl, first).run();
   if (world().rank() == 0) {
     for (const JournalFile& file : read_journal(folder)) {
       std::filesystem::remove(file.path);
@@ -300,14 +292,14 @@ TW_TEST_ON(ResumeSearch, ThoseThatMayHaveEndedTheJobAreTriedOneByOne, {.least = 
     options.journal = lost_job(concat("suspects_", times), options, times);
     int with_others = 0;
     const auto watching = [&](const Configuration& c, Trial& trial) {
-      if (trial.number() >= world().size()) return objective(c, trial);
+      if (trial.number() >= world().size()) return bowl(c, trial);
       for (const Stopwatch watch; watch.elapsed().count() < 0.02;) {  // in which others would begin
         for (const LedgerEntry& each : read_ledger(options.journal, plane()).trials) {
           const bool counts = times >= options.attempts || each.individual.trial < world().size();
           if (each.individual.trial != trial.number() && each.is_in_flight() && counts) ++with_others;
         }
       }
-      return objective(c, trial);
+      return bowl(c, trial);
     };
     Search search(world(), plane(), watching, options);
     const SearchResult result = search.run();
@@ -323,7 +315,7 @@ TW_TEST_ON(ResumeSearch, WhoWasAskedToEndIsNotBlamed, {.least = 2}) {
   const int guilty = world().size() - 1;
   if (world().rank() != guilty) std::ofstream(options.journal / concat("0000", world().rank(), ".0-of-1.ended"));
   world().barrier();
-  Search search(world(), plane(), objective, options);
+  Search search(world(), plane(), bowl, options);
   const SearchResult result = search.run();
   EXPECT_EQ(result.complete, options.evaluations - 1);
   EXPECT_EQ(result.failed, 1);
@@ -341,7 +333,7 @@ TW_TEST_ON(ResumeSearch, WhoWasOnTheWayToAnotherIslandComesHome, {.least = 2}) {
   SearchOptions options{.islands = world().size(), .evaluations = 10 * world().size(), .journal = folder, .migration = {.probability = 1}};
   options.migration.topology.resize(islands);
   options.migration.topology.back().resize(islands, 0);
-  Search(world(), plane(), objective, options).run();
+  Search(world(), plane(), bowl, options).run();
   if (world().rank() == 0) {  // what the last worker did from its last adoption on is lost
     const auto path = read_journal(folder).back().path;
     const auto adoptions = [&] { return std::ranges::count(read_journal(folder).back().records, Record::Kind::adoption, &Record::kind); };
@@ -353,7 +345,7 @@ TW_TEST_ON(ResumeSearch, WhoWasOnTheWayToAnotherIslandComesHome, {.least = 2}) {
   }
   world().barrier();
   for (int run = 0; run < 2; ++run) {  // the second one replays the first
-    Search search(world(), plane(), objective, options);
+    Search search(world(), plane(), bowl, options);
     EXPECT_EQ(search.run().complete, options.evaluations);
     auto active = static_cast<int64_t>(search.population().active());
     mpi::allreduce(world(), {&active, 1, ElementType::int64}, ReduceOp::sum);
@@ -369,7 +361,7 @@ TEST(ResumeSearch, RepeatsWhatWasUnderWay) {
   const int64_t evaluations = 8 * world().size();
   // Nobody hears of what others evaluate, so a trial's end can be taken away from under them.
   const SearchOptions options{.islands = world().size(), .evaluations = evaluations, .journal = folder, .migration = {.probability = 0}};
-  Search(world(), plane(), objective, options).run();
+  Search(world(), plane(), bowl, options).run();
   if (world().rank() == 0) {  // as if the last worker had been killed in its last trial
     const auto ends = [&] {
       const std::vector<Record> records = read_journal(folder).back().records;
@@ -379,7 +371,7 @@ TEST(ResumeSearch, RepeatsWhatWasUnderWay) {
     for (const auto before = ends(); ends() == before;) std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
   }
   world().barrier();
-  Search again(world(), plane(), objective, options);
+  Search again(world(), plane(), bowl, options);
   EXPECT_EQ(again.run().complete, evaluations);
   const Ledger ledger = read_ledger(folder, plane());
   EXPECT_EQ(ledger.trials.size(), static_cast<size_t>(evaluations));
@@ -388,9 +380,9 @@ TEST(ResumeSearch, RepeatsWhatWasUnderWay) {
 
 TEST(ResumeSearch, RefusesOtherSpacesAndSeeds) {
   const auto folder = fresh_folder("other");
-  Search(world(), plane(), objective, {.evaluations = 8, .journal = folder}).run();
-  EXPECT_THROW(Search(world(), {real("x", 0, 1), real("y", 0, 1)}, objective, {.evaluations = 8, .journal = folder}), FileError);
-  EXPECT_THROW(Search(world(), plane(), objective, {.evaluations = 8, .seed = 1, .journal = folder}), FileError);
+  Search(world(), plane(), bowl, {.evaluations = 8, .journal = folder}).run();
+  EXPECT_THROW(Search(world(), {real("x", 0, 1), real("y", 0, 1)}, bowl, {.evaluations = 8, .journal = folder}), FileError);
+  EXPECT_THROW(Search(world(), plane(), bowl, {.evaluations = 8, .seed = 1, .journal = folder}), FileError);
 }
 
 /// A rule that would stop everything after one good report knows it again, from whichever worker and layout it was.
@@ -415,8 +407,8 @@ TEST(ResumeSearch, RulesKnowEarlierReports) {
 
 TEST(ResumeSearch, OneSearchAtATime) {
   const auto folder = fresh_folder("locked");
-  const Search first(world(), plane(), objective, {.evaluations = 8, .journal = folder});
-  EXPECT_THROW(Search(world(), plane(), objective, {.evaluations = 8, .journal = folder}), Error);
+  const Search first(world(), plane(), bowl, {.evaluations = 8, .journal = folder});
+  EXPECT_THROW(Search(world(), plane(), bowl, {.evaluations = 8, .journal = folder}), Error);
 }
 
 }  // namespace resume_search_test

@@ -37,6 +37,7 @@ struct LedgerEntry {
   Individual individual = {};  ///< `running`: it has not ended, or its process was lost. Its values are those at the end, or else at the beginning
   int attempts = 0;            ///< how often it began; all that follows is of the last time
   int losses = 0;              ///< how often it may have been why its process was lost
+  int sole_losses = 0;         ///< of these, how often no other trial may have been
   Blame blame = Blame::none;   ///< for the last of them, and for any loss since
   bool paused = false;
   bool lost = false;  ///< so was its process, and it has not begun again
