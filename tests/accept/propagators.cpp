@@ -1,35 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "propagators.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <tw/base/contract.hpp>
-#include <tw/evolution/automatic.hpp>
-#include <tw/evolution/breeding.hpp>
-#include <tw/evolution/cma_es.hpp>
-#include <tw/evolution/gaussian_process.hpp>
-#include <tw/evolution/hybrid.hpp>
-#include <tw/evolution/l_shade.hpp>
-#include <tw/evolution/nelder_mead.hpp>
-#include <tw/evolution/quadratic_trust_region.hpp>
-#include <tw/evolution/tpe.hpp>
+#include <tw/evolution/named_propagators.hpp>
 
 namespace tw::testing {
 
 using namespace search;
 
 std::unique_ptr<Propagator> propagator_named(const std::string& name, const Space& space, int64_t evaluations, uint64_t seed) {
-  if (name == "automatic") return automatic(space, evaluations, seed, 0, 1);
-  if (name == "cma_es") return std::make_unique<CmaEs>(space, CmaOptions{}, seed);
-  if (name == "gaussian_process") return std::make_unique<GaussianProcess>(space, GaussianProcessOptions{}, seed);
-  if (name == "genetic") return std::make_unique<Breeder>(space, genetic_within(evaluations));
-  if (name == "hybrid") return std::make_unique<Hybrid>(space, seed);
-  if (name == "l_shade") return std::make_unique<LShade>(space, LShadeOptions{.evaluations = evaluations});
-  if (name == "nelder_mead") return std::make_unique<NelderMead>(space, NelderMeadOptions{}, seed);
-  if (name == "random") return std::make_unique<Breeder>(space, uniform_child());
-  if (name == "tpe") return std::make_unique<Tpe>(space);
-  if (name == "trust_region") return std::make_unique<QuadraticTrustRegion>(space, QuadraticTrustRegionOptions{}, seed);
-  TW_EXPECTS(false, "there is no propagator '", name, "'");
-  return nullptr;
+  const auto all = named_propagators();
+  const auto found = std::ranges::find(all, name, &NamedPropagator::name);
+  TW_EXPECTS(found != all.end(), "there is no propagator '", name, "'");
+  return found->make(space, evaluations, seed, 0, 1);
 }
 
 Population searched(Propagator& propagator, const std::function<double(const std::vector<double>&, int64_t)>& loss, const SearchSettings& settings) {

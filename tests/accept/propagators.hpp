@@ -11,7 +11,7 @@
 
 namespace tw::testing {
 
-/// Of one worker that searches alone. @param space borrowed. @throws ContractError for a name that there is not
+/// One of named_propagators(), of one worker that searches alone. @param space borrowed. @throws ContractError for a name that there is not
 std::unique_ptr<search::Propagator> propagator_named(const std::string& name, const search::Space& space, int64_t evaluations, uint64_t seed);
 
 struct SearchSettings {

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 . tests/accept/expect.bash
 build=$1
 "$build/bin/accept_functions" 10 || failed=1
-for propagator in automatic trust_region cma_es nelder_mead tpe gaussian_process l_shade genetic; do
+for propagator in automatic quadratic_trust_region cma_es nelder_mead tpe gaussian_process l_shade genetic; do
   for by_dimension in 20 50 200; do
     "$build/bin/accept_noise" 41 $propagator $by_dimension 2 5 || failed=1
   done

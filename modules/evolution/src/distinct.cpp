@@ -28,18 +28,17 @@ double count_of(const Space& space) {
   return count;
 }
 
-}  // namespace
-
-class Distinct::Core {
+class Avoiding final : public Propagator {
  public:
-  Core(const Space& space, std::unique_ptr<Propagator> other) : space_(space), other_(std::move(other)), count_(count_of(space)) {
+  Avoiding(const Space& space, std::unique_ptr<Propagator> other) : space_(space), other_(std::move(other)), count_(count_of(space)) {
+    TW_EXPECTS(other_ != nullptr, "there is no propagator whose proposals could be distinct");
     for (size_t i = 0; i < space.size(); ++i) {
       if (space.parameters()[i].count() == 0) continua_.push_back(i);
     }
     is_continuous_ = std::ranges::any_of(continua_, [&](size_t i) { return space.parameters()[i].parent.empty(); });
   }
 
-  Proposal ask(const Population& population, CounterRng& random) {
+  Proposal ask(const Population& population, CounterRng& random) override {
     Proposal proposal = other_->ask(population, random);
     if (is_continuous_) return proposal;
     for (int attempt = 0; attempt < attempts && is_known(proposal.values) && !is_exhausted(); ++attempt) {
@@ -56,7 +55,7 @@ class Distinct::Core {
     return proposal;
   }
 
-  void tell(const Individual& individual) {
+  void tell(const Individual& individual) override {
     other_->tell(individual);
     if (is_continuous_ || individual.state == TrialState::running || !is_countable(individual.values)) return;
     Known& known = known_[individual.values];
@@ -117,15 +116,8 @@ class Distinct::Core {
   std::unordered_map<std::vector<double>, Known, ValuesHash, ValuesEqual> known_;
 };
 
-Distinct::Distinct(const Space& space, std::unique_ptr<Propagator> other) {
-  TW_EXPECTS(other != nullptr, "there is no propagator whose proposals could be distinct");
-  core_ = std::make_unique<Core>(space, std::move(other));
-}
+}  // namespace
 
-Distinct::~Distinct() = default;
-
-Proposal Distinct::ask(const Population& population, CounterRng& random) { return core_->ask(population, random); }
-
-void Distinct::tell(const Individual& individual) { core_->tell(individual); }
+Distinct::Distinct(const Space& space, std::unique_ptr<Propagator> other) : Facade(std::make_unique<Avoiding>(space, std::move(other))) {}
 
 }  // namespace tw::search

@@ -11,22 +11,6 @@
 #include "values_set.hpp"
 
 namespace tw::search {
-namespace {
-
-constexpr int rounds = 10;           // of candidates, until one is new and feasible
-constexpr int rounds_near_good = 5;  // of them; the others are uniform
-
-/// log(m + 1) - log(r), with a mean of 1.
-std::vector<double> weights_by_rank(size_t m) {
-  std::vector<double> weights;
-  for (size_t r = 1; r <= m; ++r) weights.push_back(std::log(static_cast<double>(m + 1)) - std::log(static_cast<double>(r)));
-  const double mean = std::accumulate(weights.begin(), weights.end(), 0.0) / static_cast<double>(m);
-  for (double& weight : weights) weight /= mean;
-  return weights;
-}
-
-}  // namespace
-
 void visit(TpeOptions& options, OptionVisitor& visitor) {
   visitor.field("startup", options.startup, count_from(1), {.meaning = "trials that are drawn uniformly first"});
   visitor.field("good_share", options.good_share, {.least = 0, .most = 1, .above = true}, {.meaning = "of the trials with a loss"});
@@ -43,11 +27,25 @@ size_t TpeOptions::good_of(size_t n) const noexcept {
 
 void TpeOptions::validate() const { expect_none(out_of_bounds("tpe", *this)); }
 
-class Tpe::Core {
- public:
-  Core(const Space& space, TpeOptions options) : axes_(space), options_(options) {}
+namespace {
 
-  Proposal ask(CounterRng& random) {
+constexpr int rounds = 10;           // of candidates, until one is new and feasible
+constexpr int rounds_near_good = 5;  // of them; the others are uniform
+
+/// log(m + 1) - log(r), with a mean of 1.
+std::vector<double> weights_by_rank(size_t m) {
+  std::vector<double> weights;
+  for (size_t r = 1; r <= m; ++r) weights.push_back(std::log(static_cast<double>(m + 1)) - std::log(static_cast<double>(r)));
+  const double mean = std::accumulate(weights.begin(), weights.end(), 0.0) / static_cast<double>(m);
+  for (double& weight : weights) weight /= mean;
+  return weights;
+}
+
+class ParzenSearch final : public Propagator {
+ public:
+  ParzenSearch(const Space& space, TpeOptions options) : axes_(space), options_(options) { options.validate(); }
+
+  Proposal ask(const Population& /*population*/, CounterRng& random) override {
     const Tag tag{.generation = static_cast<int32_t>(asked_++ & INT32_MAX)};
     Proposal proposal{.values = next(random), .tag = tag};
     known_.insert(proposal.values);
@@ -55,7 +53,7 @@ class Tpe::Core {
     return proposal;
   }
 
-  void tell(const Individual& individual) {
+  void tell(const Individual& individual) override {
     if (individual.state == TrialState::running) return;
     const auto own = std::ranges::find_if(flying_, [&](const Flying& each) { return answers(individual, each.proposal); });
     if (own != flying_.end()) flying_.erase(own);
@@ -140,15 +138,8 @@ class Tpe::Core {
   uint32_t asked_ = 0;
 };
 
-Tpe::Tpe(const Space& space, TpeOptions options) {
-  options.validate();
-  core_ = std::make_unique<Core>(space, options);
-}
+}  // namespace
 
-Tpe::~Tpe() = default;
-
-Proposal Tpe::ask(const Population& /*population*/, CounterRng& random) { return core_->ask(random); }
-
-void Tpe::tell(const Individual& individual) { core_->tell(individual); }
+Tpe::Tpe(const Space& space, TpeOptions options) : Facade(std::make_unique<ParzenSearch>(space, options)) {}
 
 }  // namespace tw::search

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
-#include <tw/evolution/propagator.hpp>
+#include <tw/evolution/facade.hpp>
 
 namespace tw::search {
 
@@ -14,18 +14,10 @@ namespace tw::search {
 ///
 /// In a space with a parameter of a continuum that always exists, it is the other propagator. Proposals have its tags.
 /// Cost: O(D) for each ask and tell, beside its own, until little is left; O(D) of memory for each configuration.
-class Distinct final : public Propagator {
+class Distinct final : public Facade {
  public:
   /// @param space borrowed. @throws ContractError without a propagator
   Distinct(const Space& space, std::unique_ptr<Propagator> other);
-  ~Distinct() override;
-
-  Proposal ask(const Population& population, CounterRng& random) override;
-  void tell(const Individual& individual) override;
-
- private:
-  class Core;
-  std::unique_ptr<Core> core_;
 };
 
 }  // namespace tw::search

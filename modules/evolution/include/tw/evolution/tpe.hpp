@@ -2,10 +2,8 @@
 // Search by densities of good and of bad configurations. Ref: Bergstra et al. 2011; Falkner et al. 2018, arXiv 1807.01774, for kernels of several
 // parameters; Watanabe 2023, arXiv 2304.11127, for what each component does.
 #pragma once
-#include <cstdint>
-#include <memory>
 #include <tw/base/option.hpp>
-#include <tw/evolution/propagator.hpp>
+#include <tw/evolution/facade.hpp>
 
 namespace tw::search {
 
@@ -45,18 +43,10 @@ void visit(TpeOptions& options, OptionVisitor& visitor);
 ///
 /// Tags: generation, how many it has proposed before (modulo 2^31).
 /// Cost of ask(): O(candidates n D) for n trials: 1.2 ms at 1,000 of them in 30 dimensions. Of tell(): O(n). Holds O(n D).
-class Tpe final : public Propagator {
+class Tpe final : public Facade {
  public:
   /// @param space borrowed. @throws ContractError as validate()
   explicit Tpe(const Space& space, TpeOptions options = {});
-  ~Tpe() override;
-
-  Proposal ask(const Population& population, CounterRng& random) override;
-  void tell(const Individual& individual) override;
-
- private:
-  class Core;
-  std::unique_ptr<Core> core_;
 };
 
 }  // namespace tw::search
