@@ -34,10 +34,17 @@ TEST(EndMarks, AreLeftByWhoIsAskedToEnd) {
   EXPECT_TRUE(marked_workers(folder).empty()) << "the other rank may have ended by itself";
   EXPECT_EQ(ended_by(folder, 1, SIGKILL), SIGKILL);
   EXPECT_TRUE(marked_workers(folder).empty());
+  EXPECT_EQ(ended_by(folder, 1, SIGSEGV), SIGSEGV);
+  EXPECT_TRUE(marked_workers(folder).empty());
   EXPECT_EQ(ended_by(folder, 1, SIGUSR1), SIGUSR1);
   EXPECT_EQ(marked_workers(folder), std::set<int>{7});
   remove_end_marks(folder);
   EXPECT_TRUE(marked_workers(folder).empty());
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
+    for (const int rank : {0, 1}) EXPECT_EQ(ended_by(folder, rank, signal), signal);
+    EXPECT_EQ(marked_workers(folder), std::set<int>{7}) << signal;
+    remove_end_marks(folder);
+  }
 }
 
 /// Whoever heeds a signal himself goes on to, and behind a mark's life all is as before.
