@@ -180,19 +180,29 @@ TW_TEST_ON(GrowthSearch, TakesNobodyFromAnotherIsland, {.least = 4}) {
   }
 }
 
-/// A rank that helps throws: the trial has failed, with the message, and everyone goes on with others, in the same team as well.
+/// A rank that helps throws, every other time: the trial has failed, with the message, and everyone goes on with others, in the same team as well.
 TW_TEST_ON(GrowthSearch, AHelperThatFailsIsFreeAgain, {.least = 2}) {
+  const auto folder = fresh_folder("failing_helper");
   Training training;
-  training.at_step = [](Trial& trial, int64_t step) {
+  int helped = 0;
+  training.at_step = [&](Trial& trial, int64_t step) {
     const bool helps = trial.comm().size() > 1 && trial.comm().rank() == trial.comm().size() - 1;
-    if (helps && step == 3 && trial.number() % 2 == 0) throw std::runtime_error("broken part");
+    if (helps && step == 3 && helped++ % 2 == 0) throw std::runtime_error("broken part");
   };
-  const SearchOptions options{
-      .evaluations = 32, .seed = 1, .propagator = by_chance, .promotion = rungs, .growth = {{.ranks = {1, world().size()}, .patience = forever}}};
+  const SearchOptions options{.evaluations = 32,
+                              .seed = 1,
+                              .journal = folder,
+                              .propagator = by_chance,
+                              .promotion = rungs,
+                              .growth = {{.ranks = {1, world().size()}, .patience = forever}}};
   const SearchResult result = Search(world(), line(), std::ref(training), options).run();
   EXPECT_EQ(result.complete + result.pruned + result.failed, 32);
   EXPECT_GT(result.failed, 0);
   EXPECT_GT(result.complete, 0);
+  for (const LedgerEntry& entry : read_ledger(folder, line()).trials) {
+    const bool has_failed = entry.individual.state == TrialState::failed;
+    EXPECT_EQ(entry.message.find("broken part") != std::string::npos, has_failed) << entry.individual.trial << ": " << entry.message;
+  }
 }
 
 /// As if rank 1 had been lost, and not asked to end as all others were, while it helped with a trial of rank 0.

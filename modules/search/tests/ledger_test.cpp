@@ -202,6 +202,8 @@ TEST(Ledger, KnowsPausesAndCopies) {
       journal.report(3, 2, 0.25);
     };
     run(false, 7);
+    journal.lose(3, Blame::sole);
+    run(true, 7);
     journal.lose(3, Blame::shared);
     run(true, 8);
     journal.end(ended(member, TrialState::complete, 0.25, 1), "");
@@ -212,8 +214,9 @@ TEST(Ledger, KnowsPausesAndCopies) {
   const Ledger ledger = read_ledger(folder, unit_cube);
   ASSERT_EQ(ledger.trials.size(), 2U);
   const LedgerEntry& member = ledger.trials[0];
-  EXPECT_EQ(member.attempts, 2);
-  EXPECT_EQ(member.losses, 1);
+  EXPECT_EQ(member.attempts, 3);
+  EXPECT_EQ(member.losses, 2);
+  EXPECT_EQ(member.sole_losses, 1);
   EXPECT_EQ(member.blame, Blame::shared);
   EXPECT_EQ(member.individual.values, (std::vector<double>{0.4, 0.5, 0.6})) << "those at its end";
   ASSERT_EQ(member.copies.size(), 1U) << "those of the last time";
