@@ -3,16 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 #include <tw/base/contract.hpp>
 #include <tw/evolution/draws.hpp>
+#include <utility>
 
 namespace tw::search {
 namespace {
 
-bool is_better(const Individual* a, const Individual* b) {
-  return std::tie(a->violation, a->loss, a->trial) < std::tie(b->violation, b->loss, b->trial);
-}
+bool is_better(const Individual* a, const Individual* b) { return std::pair(a->standing(), a->trial) < std::pair(b->standing(), b->trial); }
 
 void expect_probability(double probability) { TW_EXPECTS(probability >= 0 && probability <= 1, "a probability is 0 to 1, got ", probability); }
 

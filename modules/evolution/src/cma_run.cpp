@@ -46,7 +46,7 @@ CmaStop CmaRun::tell(const Individual& individual) {
 }
 
 CmaRun::Result CmaRun::take(const Individual& individual) {
-  Result result{individual.counts() ? individual.loss : std::numeric_limits<double>::infinity(), foreign, {}, {}};
+  Result result{individual.standing(), foreign, {}, {}};
   const auto own = in_flight_.find({individual.tag.generation, individual.tag.index});
   if (own != in_flight_.end() && same_values(own->second.values, individual.values)) {
     result.z = std::move(own->second.z);
@@ -62,14 +62,17 @@ CmaRun::Result CmaRun::take(const Individual& individual) {
 
 CmaStop CmaRun::update() {
   std::iota(order_.begin(), order_.end(), size_t{0});
-  std::ranges::stable_sort(order_, {}, [this](size_t i) { return results_[i].loss; });
+  std::vector<Standing> standings;
+  for (const Result& each : results_) standings.push_back(each.standing);
+  const std::vector<double> losses = merits(standings);
+  std::ranges::stable_sort(order_, {}, [&](size_t i) { return standings[i]; });
   for (size_t rank = 0; rank < order_.size(); ++rank) {
     const Result& result = results_[order_[rank]];
     const auto column = static_cast<Index>(rank);
     sorted_.col(column) = result.z;
     origins_[rank] = result.version == foreign ? CmaOrigin::foreign : result.version == version_ ? CmaOrigin::current : CmaOrigin::late;
     if (origins_[rank] == CmaOrigin::late) drawn_.col(column) = result.y;
-    losses_[rank] = result.loss;
+    losses_[rank] = losses[order_[rank]];
   }
   results_.clear();
   if (!std::isfinite(losses_.front())) return CmaStop::none;

@@ -34,7 +34,7 @@ class CmaRun {
   };
   static constexpr int32_t foreign = -1;
   struct Result {
-    double loss;
+    Standing standing;
     int32_t version;  // of the distribution; foreign: of none of ours
     Eigen::VectorXd z;
     Eigen::VectorXd y;  // with which it was drawn, if it was
@@ -56,7 +56,7 @@ class CmaRun {
   Eigen::MatrixXd sorted_;  // [n, lambda]
   Eigen::MatrixXd drawn_;   // [n, lambda]
   std::vector<CmaOrigin> origins_;
-  std::vector<double> losses_;
+  std::vector<double> losses_;  // or what stands for them
   std::vector<size_t> order_;
   Eigen::VectorXd least_;
 };

@@ -86,10 +86,10 @@ class GaussianProcess::Core {
     const auto found = std::ranges::find_if(in_flight_, [&](const InFlight& each) { return answers(individual, each.proposal); });
     const bool own = found != in_flight_.end();
     if (own) in_flight_.erase(found);
-    known_.push_back({coordinates_.position_of(individual.values), individual.counts() ? individual.loss : infinity});
-    const double loss = known_.back().loss;
-    const bool is_best = std::isfinite(loss) && (best_ == nobody || loss < known_[best_].loss);
-    const bool improves = is_best && (best_ == nobody || loss < known_[best_].loss - significant * spread_);
+    known_.push_back({coordinates_.position_of(individual.values), individual.standing()});
+    const Standing& standing = known_.back().standing;
+    const bool is_best = std::isfinite(standing.decisive()) && (best_ == nobody || standing < known_[best_].standing);
+    const bool improves = is_best && (best_ == nobody || gain(known_[best_].standing, standing) > significant * spread_);
     if (is_best) best_ = known_.size() - 1;
     if (!own || individual.tag.run != run_ || individual.tag.generation != region_.version()) return;
     region_.count(improves, answered);
@@ -103,7 +103,7 @@ class GaussianProcess::Core {
   static constexpr size_t nobody = static_cast<size_t>(-1);
   struct Known {
     VectorXd position;
-    double loss;
+    Standing standing;
   };
   struct InFlight {
     Proposal proposal;
@@ -149,11 +149,12 @@ class GaussianProcess::Core {
     const std::vector<size_t> chosen = neighbours();
     const auto n = static_cast<Index>(chosen.size());
     Eigen::MatrixXd steps(coordinates_.size(), n);  // from the best one
-    std::vector<double> losses;
+    std::vector<Standing> standings;
     for (size_t i = 0; i < chosen.size(); ++i) {
       steps.col(static_cast<Index>(i)) = known_[chosen[i]].position - known_[best_].position;
-      losses.push_back(known_[chosen[i]].loss);
+      standings.push_back(known_[chosen[i]].standing);
     }
+    const std::vector<double> losses = merits(standings);
     const VectorXd warped = warped_losses(losses);
     spread_ = spread_of(losses);
     ModelFrame frame = frame_around(steps, metric_);
@@ -280,8 +281,6 @@ class GaussianProcess::Core {
     // The metric keeps volumes: what one side of the frame is, in the cube.
     return stretched * region_.side() / 2 / frame.scale;
   }
-
-  static constexpr double infinity = std::numeric_limits<double>::infinity();
 
   GpCoordinates coordinates_;
   GaussianProcessOptions options_;

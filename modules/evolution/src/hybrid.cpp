@@ -48,7 +48,7 @@ Proposal Hybrid::ask(const Population& population, CounterRng& random) {
     return proposal;
   }
   if (!cma_es_) {
-    const Individual* best = population.best();
+    const Individual* best = population.ranked_count() > 0 ? &population.ranked(0) : population.best();
     cma_es_.emplace(space_, CmaOptions{.sigma = deviation, .start = best == nullptr ? std::vector<double>{} : best->values}, seed_);
   }
   return cma_es_->ask(population, random);

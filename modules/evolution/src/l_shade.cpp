@@ -71,8 +71,8 @@ class LShade::Core {
       trial = std::move(*found);
       in_flight_.erase(found);
     }
-    if (individual.counts()) {
-      trial ? select(std::move(*trial), individual.loss) : enter({next_id_++, space_.encode(individual.values), individual.loss});
+    if (individual.counts() || individual.violates()) {
+      trial ? select(std::move(*trial), individual.standing()) : enter({next_id_++, space_.encode(individual.values), individual.standing()});
     }
     if (options_.evaluations > 0) shrink(reduced_size(first_size_, least_members, told_, options_.evaluations));
     if (members_.size() < size_ || ++results_ < size_) return;
@@ -87,7 +87,7 @@ class LShade::Core {
   struct Member {
     int64_t id;
     std::vector<double> position;
-    double loss;
+    Standing standing;
   };
   struct Trial {
     Proposal proposal = {};
@@ -102,7 +102,7 @@ class LShade::Core {
     std::vector<size_t> order(n);
     for (size_t i = 0; i < n; ++i) order[i] = i;
     std::ranges::partial_sort(order, order.begin() + static_cast<std::ptrdiff_t>(greedy), {},
-                              [&](size_t i) { return std::pair(members_[i].loss, members_[i].id); });
+                              [&](size_t i) { return std::pair(members_[i].standing, members_[i].id); });
     const Member& best = members_[order[index_below(random, greedy)]];
     const Member* first = &target;
     while (first == &target) first = &members_[index_below(random, n)];
@@ -122,16 +122,17 @@ class LShade::Core {
     return position;
   }
 
-  void select(Trial trial, double loss) {
+  void select(Trial trial, const Standing& standing) {
     const auto target = std::ranges::find(members_, trial.target, &Member::id);
-    if (target == members_.end()) return enter({next_id_++, std::move(trial.position), loss});
-    if (!(loss <= target->loss)) return;
-    if (loss < target->loss) {
+    if (target == members_.end()) return enter({next_id_++, std::move(trial.position), standing});
+    if (!(standing <= target->standing)) return;
+    if (standing < target->standing) {
+      const double gained = gain(target->standing, standing);
       keep(std::move(target->position));
-      if (std::isfinite(target->loss - loss)) history_.succeed(trial.drawn, target->loss - loss);
+      if (std::isfinite(gained)) history_.succeed(trial.drawn, gained);
     }
     target->position = std::move(trial.position);
-    target->loss = loss;
+    target->standing = standing;
   }
 
   /// As a new member, or in place of the worst one if it is better.
@@ -140,8 +141,8 @@ class LShade::Core {
       members_.push_back(std::move(member));
       return;
     }
-    const auto worst = std::ranges::max_element(members_, {}, &Member::loss);
-    if (member.loss < worst->loss) *worst = std::move(member);
+    const auto worst = std::ranges::max_element(members_, {}, &Member::standing);
+    if (member.standing < worst->standing) *worst = std::move(member);
   }
 
   void keep(std::vector<double> position) {
@@ -152,7 +153,7 @@ class LShade::Core {
   /// Members leave from the worst on; the oldest leave the archive.
   void shrink(size_t size) {
     size_ = size;
-    while (members_.size() > size_) members_.erase(std::ranges::max_element(members_, {}, &Member::loss));
+    while (members_.size() > size_) members_.erase(std::ranges::max_element(members_, {}, &Member::standing));
     trim();
   }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tw/base/contract.hpp>
 #include <tw/evolution/draws.hpp>
 
@@ -91,7 +92,7 @@ void NelderMead::end_placing() {
 }
 
 void NelderMead::begin_move() {
-  std::ranges::stable_sort(simplex_, {}, &Point::loss);
+  std::ranges::stable_sort(simplex_, {}, &Point::standing);
   if (first_spread_ == 0) first_spread_ = spread();
   if (has_collapsed() || is_lost_in_noise()) {
     ++run_;
@@ -135,9 +136,9 @@ std::optional<size_t> NelderMead::wanted() {
 }
 
 size_t NelderMead::needed_behind_reflection() const {
-  const double loss = candidates_[reflected].point.loss;
-  if (loss < simplex_.front().loss) return expanded;
-  return loss < simplex_.back().loss ? outside : inside;
+  const Standing& standing = candidates_[reflected].point.standing;
+  if (standing < simplex_.front().standing) return expanded;
+  return standing < simplex_.back().standing ? outside : inside;
 }
 
 std::vector<double> NelderMead::reflection_of(size_t rank) const {
@@ -165,25 +166,25 @@ std::vector<double> NelderMead::random_in_box(CounterRng& random) const {
 }
 
 void NelderMead::tell(const Individual& individual) {
-  const double loss = individual.counts() ? individual.loss : infinity;
+  const Standing standing = individual.standing();
   const auto index = static_cast<size_t>(individual.tag.index);
   const bool own = individual.tag.index >= 0 && index < candidates_.size() && candidates_[index].proposal && !candidates_[index].known &&
                    answers(individual, *candidates_[index].proposal);
   const auto dropped = std::ranges::find_if(dropped_, [&](const Proposal& proposal) { return answers(individual, proposal); });
   const bool foreign = !own && dropped == dropped_.end();
   if (dropped != dropped_.end()) dropped_.erase(dropped);
-  if (loss < best_ever_.loss) best_ever_ = {own ? candidates_[index].point.position : space_.encode(individual.values), loss};
+  if (standing < best_ever_.standing) best_ever_ = {own ? candidates_[index].point.position : space_.encode(individual.values), standing};
   if (own) {
-    candidates_[index].point.loss = loss;
+    candidates_[index].point.standing = standing;
     candidates_[index].known = true;
   }
   if (placing_) {
     if (own) end_placing();
   } else if (own && index < further) {
     decide();
-  } else if (loss < simplex_.front().loss) {
+  } else if (standing < simplex_.front().standing) {
     if (own) replace(simplex_.size() - 2 - (index - further), candidates_[index].point);
-    if (foreign) replace(simplex_.size() - 1, {space_.encode(individual.values), loss});
+    if (foreign) replace(simplex_.size() - 1, {space_.encode(individual.values), standing});
   }
 }
 
@@ -191,13 +192,13 @@ void NelderMead::decide() {
   const Point& r = candidates_[reflected].point;
   const size_t worst = simplex_.size() - 1;
   if (!candidates_[reflected].known) return;
-  if (r.loss >= simplex_.front().loss && r.loss < simplex_[worst - 1].loss) return replace(worst, r);
+  if (r.standing >= simplex_.front().standing && r.standing < simplex_[worst - 1].standing) return replace(worst, r);
   const size_t needed = needed_behind_reflection();
   const Point& point = candidates_[needed].point;
   if (!candidates_[needed].known) return;
-  if (needed == expanded) return replace(worst, point.loss < simplex_.front().loss ? point : r);
+  if (needed == expanded) return replace(worst, point.standing < simplex_.front().standing ? point : r);
   if (needed == outside) simplex_.back() = r;
-  if (point.loss < simplex_.back().loss) return replace(worst, point);
+  if (point.standing < simplex_.back().standing) return replace(worst, point);
   shrink();
 }
 
@@ -213,7 +214,10 @@ void NelderMead::shrink() {
   place(std::move(positions));
 }
 
-double NelderMead::spread() const { return simplex_.back().loss - simplex_.front().loss; }
+double NelderMead::spread() const {
+  const Standing& worst = simplex_.back().standing;
+  return worst.is_allowed() ? worst.loss - simplex_.front().standing.loss : std::numeric_limits<double>::infinity();
+}
 
 bool NelderMead::lies_within(double side) const {
   const auto near = [&](const Point& vertex) {
@@ -223,7 +227,7 @@ bool NelderMead::lies_within(double side) const {
   return std::ranges::all_of(simplex_, near);
 }
 
-bool NelderMead::has_collapsed() const { return simplex_.front().loss == simplex_.back().loss || lies_within(options_.collapsed); }
+bool NelderMead::has_collapsed() const { return simplex_.front().standing == simplex_.back().standing || lies_within(options_.collapsed); }
 
 bool NelderMead::is_lost_in_noise() const {
   constexpr double small = 0.1;  // of the first side

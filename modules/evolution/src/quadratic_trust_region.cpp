@@ -101,16 +101,17 @@ class QuadraticTrustRegion::Core {
     const bool own = found != pending_.end() && answers(individual, found->second.proposal);
     const Candidate candidate = own ? std::move(found->second) : Candidate{.position = as_vector(space_.encode(individual.values))};
     if (own) pending_.erase(found);
-    const Point point{candidate.position, individual.counts() ? individual.loss : infinity};
-    if (std::isfinite(point.loss)) worst_ = std::max(worst_, point.loss);
+    const Point point{candidate.position, individual.standing()};
+    const bool is_known = std::isfinite(point.standing.decisive());
+    if (is_known && point.standing.is_allowed()) worst_ = std::max(worst_, point.standing.loss);
     if (candidate.is_twin) {
-      compare(candidate, point.loss);
+      compare(candidate, point.standing);
     } else if (!noise_.found()) {
-      adjust(candidate, point.loss);
-      if (point.loss < best_.loss) best_ = point;
+      adjust(candidate, point.standing);
+      if (point.standing < best_.standing) best_ = point;
     }
     // A twin says nothing new, unless there is noise.
-    if (std::isfinite(point.loss) && (!candidate.is_twin || noise_.found())) points_.push_back(point);
+    if (is_known && (!candidate.is_twin || noise_.found())) points_.push_back(point);
     if (radius_ < options_.collapsed) begin(run_ + 1);
   }
 
@@ -120,13 +121,13 @@ class QuadraticTrustRegion::Core {
  private:
   struct Point {
     VectorXd position;
-    double loss = infinity;
+    Standing standing = {};
   };
   struct Candidate {
     VectorXd position;
     Proposal proposal = {};
     double expected = 0;   // gain on `base`, of what a model proposed; 0: of others
-    double base = 0;       // the best loss when it was proposed
+    Standing base = {};    // of the best one when it was proposed
     double radius = 0;     // then
     double step = 0;       // its length
     bool is_twin = false;  // of the best one, then
@@ -135,6 +136,7 @@ class QuadraticTrustRegion::Core {
   struct Fit {
     QuadraticModel model;
     std::vector<size_t> points;
+    std::vector<double> losses;  // of these, or what stands for them
   };
 
   Index dimensions() const { return static_cast<Index>(space_.dimensions()); }
@@ -156,23 +158,30 @@ class QuadraticTrustRegion::Core {
     asked_ = 0;
   }
 
-  void compare(const Candidate& candidate, double loss) {
-    if (!std::isfinite(loss)) return;
-    noise_.compare(loss - candidate.base, worst_ - best_.loss);
+  void compare(const Candidate& candidate, const Standing& standing) {
+    const double error = error_of(candidate, standing);
+    if (!std::isfinite(error)) return;
+    noise_.compare(error, worst_ - best_.standing.loss);
     if (noise_.found()) radius_ = std::max(radius_, options_.radius);  // it had shrunk for no reason
   }
 
-  void adjust(const Candidate& candidate, double loss) {
+  /// Of the loss that a model foretold. Infinite where constraints are violated: there it is not noise's.
+  static double error_of(const Candidate& candidate, const Standing& standing) {
+    const bool are_allowed = candidate.base.is_allowed() && standing.is_allowed();
+    return are_allowed ? standing.loss - candidate.base.loss + candidate.expected : infinity;
+  }
+
+  void adjust(const Candidate& candidate, const Standing& standing) {
     if (candidate.expected <= 0) return;
-    const double ratio = (candidate.base - loss) / candidate.expected;
+    const double ratio = gain(candidate.base, standing) / candidate.expected;
     if (ratio >= 0.1) {
       noise_.confirmed();
     } else {
-      noise_.refuted(loss - candidate.base + candidate.expected);
+      noise_.refuted(error_of(candidate, standing));
     }
-    if (loss < best_.loss && ratio > 0.7) {
+    if (standing < best_.standing && ratio > 0.7) {
       radius_ = std::max(radius_, std::min(2 * candidate.step, largest_radius));
-    } else if (!(ratio >= 0.1) && candidate.base == best_.loss) {
+    } else if (!(ratio >= 0.1) && candidate.base == best_.standing) {
       radius_ = std::min(radius_, std::max(0.7 * candidate.radius, 0.3 * radius_));
     }
   }
@@ -188,7 +197,7 @@ class QuadraticTrustRegion::Core {
     if (points_.size() < 2) return {.position = random_position(dimensions(), random)};
     if (noise_.asks_for_a_twin()) {
       return {.position = reflected(best_.position + twin * radius_ * shape_.from(random_direction(dimensions(), random))),
-              .base = best_.loss,
+              .base = best_.standing,
               .is_twin = true};
     }
     if (noise_.found()) return below_noise(random);
@@ -201,14 +210,17 @@ class QuadraticTrustRegion::Core {
     const Index coefficients = QuadraticModel::coefficients(dimensions());
     const bool is_many = others() > many && !noise_.found();
     const Index wanted = noise_.found() ? 2 * most_points : std::min(is_many ? 3 * coefficients : 3 * coefficients / 2, most_points);
-    Fit fit{.model = {}, .points = nearest(static_cast<size_t>(wanted))};
+    Fit fit{.model = {}, .points = nearest(static_cast<size_t>(wanted)), .losses = {}};
+    std::vector<Standing> standings;
+    for (const size_t i : fit.points) standings.push_back(points_[i].standing);
+    fit.losses = merits(standings);
     MatrixXd y(dimensions(), static_cast<Index>(fit.points.size()));
     VectorXd losses(y.cols());
     VectorXd weights(y.cols());
     for (Index i = 0; i < y.cols(); ++i) {
       const Point& point = points_[fit.points[static_cast<size_t>(i)]];
       y.col(i) = shape_.to(point.position - best_.position) / radius_;
-      losses[i] = point.loss;
+      losses[i] = fit.losses[static_cast<size_t>(i)];
       weights[i] = weight_of(y.col(i));
       if (random != nullptr) weights[i] *= -std::log1p(-uniform(*random));
     }
@@ -245,13 +257,15 @@ class QuadraticTrustRegion::Core {
     const auto coefficients = static_cast<double>(QuadraticModel::coefficients(dimensions()));
     double squares = 0;
     double weights = 0;
-    Point centre{best_.position, infinity};
-    for (const size_t i : all.points) {
-      const VectorXd y = shape_.to(points_[i].position - best_.position) / radius_;
+    Point centre{best_.position};
+    for (size_t k = 0; k < all.points.size(); ++k) {
+      const Point& point = points_[all.points[k]];
+      const VectorXd y = shape_.to(point.position - best_.position) / radius_;
       const double value = all.model.at(y);
-      squares += weight_of(y) * std::pow(points_[i].loss - value, 2);
+      squares += weight_of(y) * std::pow(all.losses[k] - value, 2);
       weights += weight_of(y);
-      if (y.norm() <= 1 && value < centre.loss) centre = {points_[i].position, value};
+      const Standing smoothed{point.standing.violation, value};
+      if (y.norm() <= 1 && smoothed < centre.standing) centre = {point.position, smoothed};
     }
     deviation_ = std::sqrt(squares / weights * points / std::max(points - coefficients, points / 5));
     const VectorXd least = all.model.minimizer();
@@ -282,7 +296,8 @@ class QuadraticTrustRegion::Core {
     VectorXd least = clipped(best_.position + radius_ * shape_.from(model.minimizer()));
     if (!least.allFinite()) least = random_position(dimensions(), random);  // losses that no arithmetic holds
     const VectorXd y = shape_.to(least - best_.position) / radius_;
-    Candidate candidate{.position = least, .expected = std::max(model.constant - model.at(y), least_expected), .base = best_.loss, .radius = radius_};
+    Candidate candidate{
+        .position = least, .expected = std::max(model.constant - model.at(y), least_expected), .base = best_.standing, .radius = radius_};
     if (distance_to_others(least, fit.points) >= too_near) {
       candidate.step = radius_ * y.norm();
       return candidate;

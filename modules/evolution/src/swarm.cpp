@@ -61,10 +61,10 @@ Swarm::Swarm(const Space& space, SwarmOptions options) : space_(space), options_
   std::iota(waiting_.begin(), waiting_.end(), size_t{0});
 }
 
-void Swarm::Best::improve(const std::vector<double>& other, double other_loss) {
-  if (other_loss < loss) {
+void Swarm::Best::improve(const std::vector<double>& other, const Standing& other_standing) {
+  if (other_standing < standing) {
     position = other;
-    loss = other_loss;
+    standing = other_standing;
   }
 }
 
@@ -104,11 +104,10 @@ void Swarm::tell(const Individual& individual) {
     Member& member = members_[index];
     member.in_flight.reset();
     waiting_.push_back(index);
-    if (!individual.counts()) return;
-    member.best.improve(member.particle.position, individual.loss);
-    social_.improve(member.particle.position, individual.loss);
-  } else if (individual.counts() && individual.loss < social_.loss) {
-    social_.improve(space_.encode(individual.values), individual.loss);
+    member.best.improve(member.particle.position, individual.standing());
+    social_.improve(member.particle.position, individual.standing());
+  } else if (individual.standing() < social_.standing) {
+    social_.improve(space_.encode(individual.values), individual.standing());
   }
 }
 

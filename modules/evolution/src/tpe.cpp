@@ -58,9 +58,9 @@ class ParzenSearch final : public Propagator {
     const auto own = std::ranges::find_if(flying_, [&](const Flying& each) { return answers(individual, each.proposal); });
     if (own != flying_.end()) flying_.erase(own);
     known_.insert(individual.values);
-    Ended ended{.coordinates = axes_.coordinates_of(individual.values), .rank = {individual.violation, individual.loss}};
+    Ended ended{.coordinates = axes_.coordinates_of(individual.values), .standing = individual.standing()};
     if (individual.counts() || individual.violates()) {
-      ranked_.insert(std::ranges::upper_bound(ranked_, ended.rank, {}, &Ended::rank), std::move(ended));
+      ranked_.insert(std::ranges::upper_bound(ranked_, ended.standing, {}, &Ended::standing), std::move(ended));
     } else {
       lost_.push_back(std::move(ended));
     }
@@ -69,7 +69,7 @@ class ParzenSearch final : public Propagator {
  private:
   struct Ended {
     std::vector<double> coordinates;
-    std::pair<double, double> rank;  // violation, loss
+    Standing standing;
   };
   struct Flying {
     Proposal proposal;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <tw/evolution/standing.hpp>
 #include <vector>
 
 namespace tw::search {
@@ -45,6 +46,8 @@ struct Individual {
   bool counts() const noexcept { return (state == TrialState::complete || state == TrialState::pruned) && !std::isnan(loss); }
   /// Whether at least its violation is known, so that it may breed where there is nothing better. Ref: Deb 2000.
   bool violates() const noexcept { return state == TrialState::infeasible && violation > 0 && !std::isnan(loss); }
+  /// By what propagators compare it, of several objectives by the first.
+  Standing standing() const noexcept { return counts() ? Standing{0, loss} : violates() ? Standing{violation, loss} : Standing{}; }
   /// All objectives, also where there is one.
   std::span<const double> all_objectives() const noexcept { return objectives.empty() ? std::span(&loss, 1) : std::span(objectives); }
 };

@@ -51,8 +51,8 @@ NelderMeadOptions adaptive_nelder_mead(size_t dimensions);
 /// (Lee & Wiswall 2007 move the P worst vertices at once, about the mean of those that stay. On a sphere in 8 dimensions that stagnates with P = 4,
 /// and takes as long with P = 2 as with P = 1.)
 ///
-/// An individual of others that is better than the best vertex replaces the worst one, unless vertices are still being placed. What does not count is
-/// worse than everything that does.
+/// An individual of others that is better than the best vertex replaces the worst one, unless vertices are still being placed. What failed is worse
+/// than everything else.
 ///
 /// Restarts when the simplex has collapsed, or all vertices are equally good: alternately around the best individual of all and at a random place. So
 /// it does when the simplex is a tenth as wide as at first and its losses still lie apart by 0.3 of what they did: that is noise, and vertices are
@@ -71,13 +71,12 @@ class NelderMead final : public Propagator {
   int32_t restarts() const noexcept { return run_; }
 
  private:
-  static constexpr double infinity = std::numeric_limits<double>::infinity();
   // Candidates of a move; after them, reflections of vertices from the second worst on.
   static constexpr size_t reflected = 0, expanded = 1, inside = 2, outside = 3, further = 4;
 
   struct Point {
     std::vector<double> position = {};
-    double loss = infinity;
+    Standing standing = {};
   };
   /// Evaluated in this stage: while placing the simplex, or in one move.
   struct Candidate {

@@ -40,14 +40,13 @@ class Population {
 
  private:
   struct Key {
-    double violation;
-    double loss;
+    Standing standing;
     int64_t trial;
     size_t index;
     auto operator<=>(const Key&) const = default;
   };
 
-  Key key_of(size_t index) const { return {all_[index].violation, all_[index].loss, all_[index].trial, index}; }
+  Key key_of(size_t index) const { return {all_[index].standing(), all_[index].trial, index}; }
   void rank(size_t index);
 
   std::vector<Individual> all_;

@@ -49,7 +49,7 @@ struct Particle {
 void fly(Particle& particle, const std::vector<double>& own, const std::vector<double>& social, const SwarmOptions& options, CounterRng& random);
 
 /// A swarm of this worker's particles, which are drawn to the best of all individuals that they are told of. Asynchronous: the particle that waited
-/// longest moves next, as soon as its last place is known; a uniformly random point is proposed while all are in flight. A place that does not count
+/// longest moves next, as soon as its last place is known; a uniformly random point is proposed while all are in flight. A place that failed
 /// leaves the particle's best as it is; a particle without one begins at another random place.
 ///
 /// Tags: index, the particle, -1 for a random point; generation, how often it has moved. A particle's best is updated by the answers to its own
@@ -64,9 +64,9 @@ class Swarm final : public Propagator {
  private:
   struct Best {
     std::vector<double> position = {};
-    double loss = std::numeric_limits<double>::infinity();
+    Standing standing = {};
 
-    void improve(const std::vector<double>& other, double other_loss);
+    void improve(const std::vector<double>& other, const Standing& other_standing);
   };
   struct Member {
     Particle particle = {};
