@@ -3,6 +3,7 @@
 #include <tw/search/report.hpp>
 #include <unordered_map>
 
+#include "exported.hpp"
 #include "finite_text.hpp"
 
 namespace tw::search {
@@ -24,7 +25,9 @@ std::string to_csv(const Ledger& ledger, const Space& space) {
   std::unordered_map<int64_t, int64_t> migrations;
   for (const Migration& each : ledger.migrations) ++migrations[each.trial];
   const bool several = ledger.objectives.size() > 1;
-  std::string csv = "trial,state,loss,seconds,worker,island,epoch,attempts,begin,end,reports,migrations,message,violation";
+  const std::set<int64_t> front = trials_on_front(ledger);
+  std::string csv = "trial,state,loss,seconds,worker,island,epoch,attempts,begin,end,reports,migrations,message,violation,ranks";
+  if (several) csv += ",front";
   for (size_t i = 0; several && i < ledger.objectives.size(); ++i) csv += ',' + field("objective." + ledger.objectives[i]);
   for (const Parameter& parameter : space.parameters()) csv += ',' + field("parameter." + parameter.name);
   csv += "\r\n";
@@ -37,6 +40,8 @@ std::string to_csv(const Ledger& ledger, const Space& space) {
     csv += finite_text(entry.begin) + ',' + finite_text(entry.end) + ',' + std::to_string(entry.reports.size()) + ',';
     csv += std::to_string(moved == migrations.end() ? 0 : moved->second) + ',' + field(entry.message);
     csv += ',' + (entry.has_ended() ? finite_text(individual.violation) : "");
+    csv += ',' + std::to_string(most_ranks(ledger, entry));
+    if (several) csv += front.contains(individual.trial) ? ",1" : ",0";
     for (size_t i = 0; several && i < ledger.objectives.size(); ++i) {
       csv += ',' + (i < individual.objectives.size() ? finite_text(individual.objectives[i]) : "");
     }

@@ -2,10 +2,12 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <tw/base/concat.hpp>
 #include <tw/base/replace_file.hpp>
 #include <tw/evolution/configuration.hpp>
 #include <tw/search/report.hpp>
 
+#include "exported.hpp"
 #include "sqlite.hpp"
 
 namespace tw::search {
@@ -19,7 +21,8 @@ BEGIN;
 CREATE TABLE parameters(parameter INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, low REAL, high REAL, scale TEXT, step REAL,
                         choices TEXT, parent TEXT, allowed TEXT);
 CREATE TABLE trials(trial INTEGER PRIMARY KEY, state TEXT NOT NULL, loss REAL, seconds REAL, worker INTEGER NOT NULL, island INTEGER NOT NULL,
-                    epoch INTEGER NOT NULL, attempts INTEGER NOT NULL, began REAL NOT NULL, ended REAL, message TEXT, violation REAL);
+                    epoch INTEGER NOT NULL, attempts INTEGER NOT NULL, began REAL NOT NULL, ended REAL, message TEXT, violation REAL, ranks INTEGER NOT NULL,
+                    front INTEGER);
 CREATE TABLE trial_values(trial INTEGER NOT NULL REFERENCES trials, parameter INTEGER NOT NULL REFERENCES parameters, number REAL, text TEXT NOT NULL,
                           PRIMARY KEY(trial, parameter)) WITHOUT ROWID;
 CREATE TABLE objectives(objective INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -70,14 +73,16 @@ double number_of(const Parameter& parameter, double value) {
 }
 
 void insert_trials(Database& database, const Ledger& ledger, const Space& space) {
-  Insertion trial(database, "INSERT INTO trials VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Insertion trial(database, "INSERT INTO trials VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   Insertion value(database, "INSERT INTO trial_values VALUES(?, ?, ?, ?)");
+  const std::set<int64_t> front = trials_on_front(ledger);
   Insertion report(database, "INSERT INTO reports VALUES(?, ?, ?, ?)");
   for (const LedgerEntry& entry : ledger.trials) {
     const Individual& individual = entry.individual;
     trial(individual.trial, name_of(individual.state), individual.loss, entry.has_ended() ? individual.seconds : nothing, entry.worker,
           individual.island, entry.epoch, entry.attempts, entry.begin, entry.end, text_or_null(entry.message),
-          entry.has_ended() ? individual.violation : nothing);
+          entry.has_ended() ? individual.violation : nothing, most_ranks(ledger, entry),
+          ledger.objectives.size() < 2 ? nothing : static_cast<double>(front.contains(individual.trial)));
     for (size_t i = 0; i < space.size(); ++i) {
       const Parameter& parameter = space.parameters()[i];
       const double own = individual.values[i];
@@ -95,6 +100,22 @@ void insert_objectives(Database& database, const Ledger& ledger) {
     const std::vector<double>& values = entry.individual.objectives;
     for (size_t i = 0; i < values.size(); ++i) value(entry.individual.trial, i, values[i]);
   }
+}
+
+std::string quoted_name(const std::string& name) {
+  std::string text = "\"";
+  for (const char each : name) text += each == '"' ? std::string("\"\"") : std::string(1, each);
+  return text + '"';
+}
+
+/// A row for each trial with a column for each of several objectives.
+void create_view(Database& database, const Ledger& ledger) {
+  std::string columns = "trials.*";
+  for (size_t i = 0; i < ledger.objectives.size(); ++i) {
+    columns += concat(", (SELECT value FROM objective_values o WHERE o.trial = trials.trial AND objective = ", i, ") AS ",
+                      quoted_name("objective." + ledger.objectives[i]));
+  }
+  if (ledger.objectives.size() > 1) database.execute(concat("CREATE VIEW trials_with_objectives AS SELECT ", columns, " FROM trials;").c_str());
 }
 
 void insert_copies(Database& database, const Ledger& ledger, const Space& space) {
@@ -121,6 +142,7 @@ void export_sqlite(const Ledger& ledger, const Space& space, const std::filesyst
     insert_parameters(database, space);
     insert_trials(database, ledger, space);
     insert_objectives(database, ledger);
+    create_view(database, ledger);
     insert_copies(database, ledger, space);
     insert_migrations(database, ledger);
     database.execute("COMMIT");

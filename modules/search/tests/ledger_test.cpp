@@ -112,16 +112,33 @@ TEST(Ledger, CarriesObjectivesIntoTheExports) {
   }
   const Ledger ledger = read_ledger(folder, unit_cube);
   const auto rows = parsed_csv(to_csv(ledger, unit_cube));
-  const auto from_violation = [&](size_t row) { return std::vector<std::string>(rows[row].begin() + 13, rows[row].begin() + 17); };
-  EXPECT_EQ(from_violation(0), (std::vector<std::string>{"violation", "objective.error", "objective.a,b", "parameter.a"}));
-  EXPECT_EQ(from_violation(1), (std::vector<std::string>{"0", "0.5", "7", "0.5"}));
-  EXPECT_EQ(from_violation(2), (std::vector<std::string>{"0.75", "0.5", "", "0.5"}));
-  EXPECT_EQ(from_violation(3), (std::vector<std::string>{"", "", "", "0.5"}));
+  const auto from_violation = [&](size_t row) { return std::vector<std::string>(rows[row].begin() + 13, rows[row].begin() + 19); };
+  EXPECT_EQ(from_violation(0), (std::vector<std::string>{"violation", "ranks", "front", "objective.error", "objective.a,b", "parameter.a"}));
+  EXPECT_EQ(from_violation(1), (std::vector<std::string>{"0", "1", "1", "0.5", "7", "0.5"}));
+  EXPECT_EQ(from_violation(2), (std::vector<std::string>{"0.75", "1", "0", "0.5", "", "0.5"}));
+  EXPECT_EQ(from_violation(3), (std::vector<std::string>{"", "1", "0", "", "", "0.5"}));
   export_sqlite(ledger, unit_cube, folder / "trials.sqlite");
   EXPECT_EQ(
       answer(folder / "trials.sqlite", "SELECT trial, name, value FROM objective_values JOIN objectives USING(objective) ORDER BY trial, objective"),
       (Rows{"0|error|0.5", "0|a,b|7.0", "1|error|0.5", "1|a,b|-"}));
-  EXPECT_EQ(answer(folder / "trials.sqlite", "SELECT trial, violation FROM trials ORDER BY trial"), (Rows{"0|0.0", "1|0.75", "2|-"}));
+  EXPECT_EQ(answer(folder / "trials.sqlite", "SELECT trial, violation, front FROM trials ORDER BY trial"), (Rows{"0|0.0|1", "1|0.75|0", "2|-|0"}));
+  EXPECT_EQ(
+      answer(folder / "trials.sqlite", "SELECT trial, \"objective.error\", \"objective.a,b\", front FROM trials_with_objectives ORDER BY trial"),
+      (Rows{"0|0.5|7.0|1", "1|0.5|-|0", "2|-|-|0"}));
+}
+
+/// A worker of two ranks whose trial was joined by one of three, and then by nobody.
+TEST(Ledger, CarriesRanksIntoTheExports) {
+  const fs::path folder = fresh_folder("ranks");
+  Ledger ledger = long_ledger(2, [](const std::vector<double>&) { return 1.0; }, 3);
+  ledger.worker_ranks = {2, 3};
+  ledger.trials[0].growths = {{.workers = {0, 1}}, {.workers = {0}}};
+  const auto rows = parsed_csv(to_csv(ledger, unit_cube));
+  EXPECT_EQ(rows[0][14], "ranks");
+  EXPECT_EQ(rows[1][14], "5");
+  EXPECT_EQ(rows[2][14], "3");
+  export_sqlite(ledger, unit_cube, folder / "trials.sqlite");
+  EXPECT_EQ(answer(folder / "trials.sqlite", "SELECT trial, ranks, front FROM trials ORDER BY trial"), (std::vector<std::string>{"0|5|-", "1|3|-"}));
 }
 
 TEST(Csv, ReadsBack) {
@@ -143,6 +160,7 @@ TEST(Csv, ReadsBack) {
                                       "migrations",
                                       "message",
                                       "violation",
+                                      "ranks",
                                       "parameter." + nasty,
                                       "parameter.layers",
                                       "parameter.kind",
@@ -154,9 +172,9 @@ TEST(Csv, ReadsBack) {
   EXPECT_EQ(std::vector<std::string>(rows[1].begin(), rows[1].begin() + 8), first);
   EXPECT_EQ(std::stod(rows[1][8]), ledger.trials[0].begin);
   EXPECT_EQ(std::stod(rows[1][9]), ledger.trials[0].end);
-  const std::vector<std::string> rest{"2", "1", "", "0", "0.1", "2", "a,b", "32.5", ""};
+  const std::vector<std::string> rest{"2", "1", "", "0", "1", "0.1", "2", "a,b", "32.5", ""};
   EXPECT_EQ(std::vector<std::string>(rows[1].begin() + 10, rows[1].end()), rest);
-  EXPECT_EQ(std::stod(rows[2][18]), 1.0 / 3);
+  EXPECT_EQ(std::stod(rows[2][19]), 1.0 / 3);
   EXPECT_EQ(rows[4][1], "failed");
   EXPECT_EQ(rows[4][2], "");
   EXPECT_EQ(rows[4][12], message);

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <set>
+#include <tw/search/ledger.hpp>
+
+namespace tw::search {
+
+/// The most ranks that a trial ran on at a time: those of its worker, or of all workers of a growth.
+int most_ranks(const Ledger& ledger, const LedgerEntry& entry);
+
+/// Trials that no other one dominates, of equal ones the first. With one objective: none.
+std::set<int64_t> trials_on_front(const Ledger& ledger);
+
+}  // namespace tw::search
