@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <tw/base/concat.hpp>
+#include <tw/base/number_text.hpp>
 
 #include "chart.hpp"
-#include "finite_text.hpp"
 #include "ranked.hpp"
 #include "report_sections.hpp"
 

@@ -6,8 +6,8 @@
 #include <tw/evolution/hypervolume.hpp>
 
 #include "axis.hpp"
+#include "cells.hpp"
 #include "chart.hpp"
-#include "finite_text.hpp"
 #include "report_sections.hpp"
 
 namespace tw::search {
@@ -101,8 +101,8 @@ std::string front_table(const Findings& findings, const std::vector<const Ledger
   for (size_t i = 0; i < std::min(front.size(), most_rows); ++i) {
     const Individual& each = front[i]->individual;
     std::vector<std::string>& row = rows.emplace_back(std::vector{concat(each.trial)});
-    for (const double value : each.objectives) row.push_back(finite_text(value));
-    for (size_t k = 0; k < findings.space.size(); ++k) row.push_back(findings.space.parameters()[k].text_of(each.values[k]));
+    for (const double value : each.objectives) row.push_back(cell_text(value));
+    append_cells(row, findings.space, each.values);
   }
   return table(head, rows);
 }

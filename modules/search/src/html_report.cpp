@@ -3,10 +3,10 @@
 #include <cmath>
 #include <tw/base/concat.hpp>
 #include <tw/base/hash.hpp>
+#include <tw/base/number_text.hpp>
 #include <tw/evolution/configuration.hpp>
 #include <tw/search/report.hpp>
 
-#include "finite_text.hpp"
 #include "report_sections.hpp"
 #include "shortened.hpp"
 

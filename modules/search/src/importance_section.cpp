@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 #include <tw/base/concat.hpp>
+#include <tw/base/number_text.hpp>
 
-#include "finite_text.hpp"
 #include "report_sections.hpp"
 
 namespace tw::search {

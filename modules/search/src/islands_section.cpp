@@ -3,7 +3,7 @@
 #include <map>
 #include <tw/base/concat.hpp>
 
-#include "finite_text.hpp"
+#include "cells.hpp"
 #include "report_sections.hpp"
 
 namespace tw::search {
@@ -65,7 +65,7 @@ std::string islands_section(const Findings& findings) {
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < islands.size(); ++i) {
     const IslandRow& each = islands[i];
-    rows.push_back({concat(i), concat(each.trials), each.best != nullptr ? finite_text(each.best->loss) : "",
+    rows.push_back({concat(i), concat(each.trials), each.best != nullptr ? cell_text(each.best->loss) : "",
                     each.best != nullptr ? concat(each.best->trial) : "", concat(each.arrived), concat(each.left)});
   }
   std::string html = element("h2", "Islands") + table({"island", "trials bred", "best loss", "of trial", "came", "went"}, rows);

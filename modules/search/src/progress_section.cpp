@@ -7,7 +7,6 @@
 
 #include "axis.hpp"
 #include "chart.hpp"
-#include "finite_text.hpp"
 #include "report_sections.hpp"
 
 namespace tw::search {

@@ -5,10 +5,10 @@
 #include <functional>
 #include <numeric>
 #include <tw/base/concat.hpp>
+#include <tw/base/number_text.hpp>
 
 #include "axis.hpp"
 #include "chart.hpp"
-#include "finite_text.hpp"
 #include "ranked.hpp"
 #include "report_sections.hpp"
 

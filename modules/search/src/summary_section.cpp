@@ -6,6 +6,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/evolution/configuration.hpp>
 
+#include "cells.hpp"
 #include "finite_text.hpp"
 #include "report_sections.hpp"
 
@@ -83,8 +84,8 @@ std::string best_section(const Findings& findings) {
   std::vector<std::vector<std::string>> rows;
   for (size_t rank = 0; rank < std::min(best_shown, findings.ranked.size()); ++rank) {
     const Individual& each = findings.ranked[rank]->individual;
-    rows.push_back({concat(each.trial), finite_text(each.loss), state_text(each.state), concat(each.island), brief_text(each.seconds)});
-    for (size_t i = 0; i < findings.space.size(); ++i) rows.back().push_back(findings.space.parameters()[i].text_of(each.values[i]));
+    rows.push_back({concat(each.trial), cell_text(each.loss), state_text(each.state), concat(each.island), brief_text(each.seconds)});
+    append_cells(rows.back(), findings.space, each.values);
   }
   return element("h2", concat("The best ", rows.size())) + table(head, rows);
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tw/base/concat.hpp>
 
-#include "finite_text.hpp"
+#include "cells.hpp"
 #include "ranked.hpp"
 #include "report_sections.hpp"
 
@@ -50,9 +50,9 @@ std::string trials_section(const Findings& findings) {
   std::vector<std::vector<std::string>> rows;
   for (const LedgerEntry* entry : shown) {
     const Individual& each = entry->individual;
-    rows.push_back({concat(each.trial), each.counts() ? finite_text(each.loss) : "", state_text(each.state),
+    rows.push_back({concat(each.trial), each.counts() ? cell_text(each.loss) : "", state_text(each.state),
                     entry->has_ended() ? brief_text(each.seconds) : "", concat(entry->worker), concat(each.island)});
-    for (size_t i = 0; i < space.size(); ++i) rows.back().push_back(space.parameters()[i].text_of(each.values[i]));
+    append_cells(rows.back(), space, each.values);
   }
   std::string text = concat("Trials: ", share_text(shown.size(), all));
   if (shown.size() < all) text += ": the best, others from all ranks, and the last of those without a loss; all are in trials.csv and trials.sqlite";

@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 #include <tw/base/concat.hpp>
+#include <tw/base/number_text.hpp>
 
 #include "axis.hpp"
-#include "finite_text.hpp"
 #include "lanes.hpp"
 #include "report_sections.hpp"
 
