@@ -172,7 +172,7 @@ void run_search(SearchArguments arguments, Environment& mpi) {
     print_settings(settings);
     for (const std::string& key : keys_without_effect(settings)) log_warning(key);
   }
-  const Space space(config.parameters);
+  const Space space = space_of(config.parameters, config.starts);
   SearchTask task;
   if (trains) {
     const std::filesystem::path base = config.base.empty() ? config.base : file.parent_path() / config.base;

@@ -86,6 +86,7 @@ SearchConfig read_search_config(Config& config, const std::filesystem::path& jou
   if (!config.keys("search.population_training.").empty()) read.propagator = "sobol";
   ConfigBinder(config).group("search", read);
   read.parameters = read_parameters(config);
+  read.starts = read_starts(config, read.parameters);
   choose_stopping(read.stopping, read.parameters, read.options);
   for (const search::NamedPropagator& each : search::named_propagators()) {
     if (each.name != read.propagator || read.propagator == "automatic") continue;  // which the search knows itself

@@ -21,12 +21,13 @@ struct StoppingOptions {
 };
 void visit(StoppingOptions& stopping, OptionVisitor& visitor);
 
-/// All that a file's tables [search] and [search.space.NAME] say.
+/// All that a file's tables [search], [search.space.NAME] and [search.start.NAME] say.
 struct SearchConfig {
   search::SearchOptions options = {};
   std::string propagator = "automatic";
   StoppingOptions stopping = {};
   std::vector<search::Parameter> parameters = {};
+  std::vector<Start> starts = {};
 
   std::vector<std::string> constraints = {};  ///< what programs tell and is at most 0 where a configuration is allowed
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <set>
 #include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/evolution/named_values.hpp>
 
 namespace tw::tool {
 namespace {
@@ -78,16 +80,21 @@ void read_condition(Config& config, const std::string& table, Parameter& paramet
   }
 }
 
-void read_initial(Config& config, const std::string& table, Parameter& parameter) {
-  const std::string key = table + "initial";
-  if (!config.is_set(key)) return;
+/// A choice, or a number as the space reads it.
+std::string read_value(Config& config, const std::string& key, const Parameter& parameter) {
+  std::string text;
   if (parameter.kind == Parameter::Kind::categorical) {
-    config.bind(key, parameter.initial);
-    return;
+    config.bind(key, text);
+    return text;
   }
   double number = 0;
   config.bind(key, number);
-  parameter.initial = Parameter{}.text_of(number);
+  return Parameter{}.text_of(number);
+}
+
+void read_initial(Config& config, const std::string& table, Parameter& parameter) {
+  const std::string key = table + "initial";
+  if (config.is_set(key)) parameter.initial = read_value(config, key, parameter);
 }
 
 Parameter read_parameter(Config& config, const std::string& name) {
@@ -127,6 +134,40 @@ std::vector<Parameter> read_parameters(Config& config) {
   for (const std::string& name : names_in(config)) parameters.push_back(read_parameter(config, name));
   if (parameters.empty()) config.report("there is nothing to search: no table [search.space.NAME]");
   return in_order(std::move(parameters));
+}
+
+std::vector<Start> read_starts(Config& config, const std::vector<Parameter>& parameters) {
+  const std::string table = "search.start.";
+  std::vector<Start> starts;
+  for (const std::string& key : config.keys(table)) {
+    const size_t dot = key.find('.', table.size());
+    const std::string name = key.substr(table.size(), dot - table.size());
+    const auto parameter = std::ranges::find(parameters, dot == std::string::npos ? "" : key.substr(dot + 1), &Parameter::name);
+    if (parameter == parameters.end()) continue;  // finish() says that the key is unknown
+    if (starts.empty() || starts.back().name != name) starts.push_back({.name = name});
+    starts.back().values[parameter->name] = read_value(config, key, *parameter);
+  }
+  return starts;
+}
+
+search::Space space_of(const std::vector<Parameter>& parameters, const std::vector<Start>& starts) {
+  search::Space space(parameters);
+  std::vector<std::string> problems;
+  for (const Start& each : starts) {
+    const size_t before = problems.size();
+    const auto refuse = [&](const auto&... parts) { problems.push_back(concat("search.start.", each.name, ": ", parts...)); };
+    try {
+      const std::vector<double> values = search::values_of(space, each.values, search::Unnamed::starts);
+      for (const auto& [name, text] : each.values) {
+        if (std::isnan(values[space.index_of(name)])) refuse("parameter '", name, "' does not exist under the others' values");
+      }
+    } catch (const Error& error) {
+      refuse(error.what());
+    }
+    if (problems.size() == before) space.start_at(each.values);
+  }
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+  return space;
 }
 
 std::vector<std::pair<std::string, std::string>> settings_of(const search::Space& space, const std::vector<double>& values) {

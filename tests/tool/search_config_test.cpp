@@ -84,6 +84,32 @@ TEST(SearchConfig, RefusesByNameWithWhatWouldDo) {
   EXPECT_EQ(problems_of({}), Settings());
 }
 
+TEST(SearchConfig, StartsWhereItIsTold) {
+  tw::Config config = config_of({"search.space.optimizer.lr.kind=real", "search.space.optimizer.lr.low=1e-4", "search.space.optimizer.lr.high=1",
+                                 "search.space.mode.kind=categorical", "search.space.mode.values=['slow','fast']", "search.start.b.x=0.25",
+                                 "search.start.b.mode=fast", "search.start.a.optimizer.lr=1e-3"});
+  const auto read = tw::tool::read_search_config(config, "runs/search", true);
+  const tw::search::Space space = tw::tool::space_of(read.parameters, read.starts);
+  const auto start = [&](size_t i, const char* name) { return tw::search::Configuration(space, space.starts().at(i)).text(name); };
+  ASSERT_EQ(space.starts().size(), 2U);
+  EXPECT_EQ(start(0, "optimizer.lr"), "0.001");
+  EXPECT_EQ(start(0, "mode"), "slow");
+  EXPECT_EQ(start(1, "x"), "0.25");
+  EXPECT_EQ(start(1, "mode"), "fast");
+}
+
+TEST(SearchConfig, RefusesStartsOutside) {
+  tw::Config config = config_of({"search.start.good.x=1", "search.start.far.x=1.5"});
+  const auto read = tw::tool::read_search_config(config, "runs/search", true);
+  try {
+    (void)tw::tool::space_of(read.parameters, read.starts);
+    FAIL() << "nothing is refused";
+  } catch (const tw::ConfigError& error) {
+    EXPECT_EQ(error.problems(), Settings({"search.start.far: parameter 'x' cannot be '1.5'"}));
+  }
+  EXPECT_EQ(problems_of({"search.start.a.y=1"}), Settings({"--set: unknown key search.start.a.y; did you mean search.target?"}));
+}
+
 TEST(SearchConfig, KnowsConstraintsOfProgramsAlone) {
   EXPECT_EQ(problems_of({"search.constraints=['bytes']"}, /*trains=*/false), Settings());
   EXPECT_EQ(problems_of({"search.constraints=['bytes']"}).size(), 1U);

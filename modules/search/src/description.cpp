@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/replace_file.hpp>
+#include <tw/evolution/named_values.hpp>
 #include <utility>
 #include <vector>
 
@@ -55,7 +56,10 @@ double number_or(const json& value, double otherwise) { return value.is_null() ?
 void write_description(const std::filesystem::path& folder, const Space& space, const SearchOptions& options) {
   json parameters = json::array();
   for (const Parameter& each : space.parameters()) parameters.push_back(parameter_json(each));
+  json starts = json::array();  // not that of the parameters' own
+  for (size_t i = Space(space.parameters()).starts().size(); i < space.starts().size(); ++i) starts.push_back(named_texts(space, space.starts()[i]));
   const json description{{"parameters", parameters},
+                         {"starts", starts},
                          {"evaluations", options.evaluations},
                          {"seconds", number_or_null(options.seconds)},
                          {"target", number_or_null(options.target)}};
@@ -70,7 +74,9 @@ Description read_description(const std::filesystem::path& folder) {
     const json description = json::parse(in);
     std::vector<Parameter> parameters;
     for (const json& each : description.at("parameters")) parameters.push_back(parameter_in(each));
-    return {.space = Space(std::move(parameters)),
+    Space space(std::move(parameters));
+    for (const json& each : description.value("starts", json::array())) space.start_at(each.get<NamedTexts>());  // none in earlier versions' files
+    return {.space = std::move(space),
             .evaluations = description.at("evaluations"),
             .seconds = number_or(description.at("seconds"), infinite),
             .target = number_or(description.at("target"), -infinite)};

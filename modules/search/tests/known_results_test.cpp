@@ -82,7 +82,10 @@ TEST(Description, ReadsBack) {
   EXPECT_EQ(read.evaluations, 7);
   EXPECT_EQ(read.seconds, infinity);
   EXPECT_EQ(read.target, 0.5);
-  const Space starting{real("x", 1e-5, 1e5, log_scale).starting_at("2"), real("y", 0, 1, Scale::linear, 0.25)};
+  Space starting{real("x", 1e-5, 1e5, log_scale).starting_at("2"), real("y", 0, 1, Scale::linear, 0.25)};
+  starting.start_at({{"x", "0.1"}, {"y", "0.25"}});
+  starting.start_at({{"y", "1"}});
+  ASSERT_EQ(starting.starts().size(), 3U);
   write_description(folder, starting, {.seconds = 9});
   EXPECT_EQ(read_description(folder).space.starts(), starting.starts());
   EXPECT_EQ(read_description(folder).space.hash(), starting.hash());
