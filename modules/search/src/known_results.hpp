@@ -3,16 +3,17 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <tw/evolution/individual.hpp>
 #include <tw/evolution/named_values.hpp>
 #include <vector>
 
 namespace tw::search {
 
-/// A configuration with its loss, as it stands in a table.
+/// A configuration with its loss, or with each of several objectives, as it stands in a table.
 struct NamedResult {
   NamedTexts texts;
-  double loss;
+  std::vector<double> losses;  ///< NaN: missing
 };
 
 struct KnownResults {
@@ -20,14 +21,18 @@ struct KnownResults {
   int64_t skipped = 0;                       ///< without a loss, with a parameter missing, or with a value that the space does not have
 };
 
-/// @param csv with a head: a column `loss`, and for each parameter one that is called parameter.NAME or NAME; others are passed over. Where there is
-/// a column `state`, results are those that are complete or pruned. @throws Error without a column of losses
-std::vector<NamedResult> results_in_csv(const std::string& csv, const Space& space);
+/// Names of several objectives; none, or one: a loss.
+using ObjectiveNames = std::vector<std::string>;
+
+/// @param csv with a head: a column `loss`, or for each of several objectives one that is called objective.NAME or NAME, and likewise parameter.NAME
+/// or NAME for each parameter; others are passed over. Where there is a column `state`, results are those that are complete or pruned.
+/// @throws Error without a column of losses
+std::vector<NamedResult> results_in_csv(const std::string& csv, const Space& space, const ObjectiveNames& objectives = {});
 
 /// What of them the space has.
 KnownResults known_results(const std::vector<NamedResult>& results, const Space& space);
 
 /// @param path a CSV, or the folder of another search's journal. @throws FileError
-KnownResults read_known_results(const std::filesystem::path& path, const Space& space);
+KnownResults read_known_results(const std::filesystem::path& path, const Space& space, const ObjectiveNames& objectives = {});
 
 }  // namespace tw::search

@@ -101,9 +101,6 @@ std::vector<Problem> SearchOptions::contradictions() const {
   if (objectives.size() > 1 && (stopping || promotion || population_training)) {
     problems.push_back({"objectives", "cannot be several with stopping, promotion or population_training, which go by one number", "[]"});
   }
-  if (objectives.size() > 1 && !warm_start.empty()) {
-    problems.push_back({"warm_start", "brings one loss for each result, and there are several objectives", "\"\""});
-  }
   if (objectives.size() > 1 && std::isfinite(target)) problems.push_back({"target", "is of one loss, not of several objectives", "-inf"});
   if (const std::set<std::string> names(objectives.begin(), objectives.end()); names.size() < objectives.size() || names.contains("")) {
     problems.push_back({"objectives", "must have names that differ", "[\"error\", \"seconds\"]"});

@@ -47,7 +47,7 @@ std::unique_ptr<Propagator> breeder_of(const SearchOptions& options, const Seat&
 
 std::vector<Individual> results_to_begin_with(const Place& place) {
   if (place.options.warm_start.empty()) return {};
-  KnownResults known = read_known_results(place.options.warm_start, place.space);
+  KnownResults known = read_known_results(place.options.warm_start, place.space, place.options.objectives);
   if (place.worker == 0) {
     log_info("begins with ", known.individuals.size(), " results of ", place.options.warm_start.string(), "; left out: ", known.skipped,
              known.skipped > 0 ? ", without a loss, or not in the space" : "");

@@ -2,6 +2,7 @@
 #include "worker.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <tw/base/concat.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/evolution/pareto.hpp>
@@ -207,14 +208,14 @@ SearchResult Worker::result() {
 
 /// Of all islands. Collective.
 std::vector<Individual> Worker::front_of_all() {
-  std::vector<const Individual*> own;
+  std::vector<Individual> own;  // evaluated by this search
   if (place_.options.objectives.size() > 1) {
-    own = front_of(population().all());
+    std::ranges::copy_if(population().all(), std::back_inserter(own), [](const Individual& each) { return each.trial >= 0; });
   } else if (best_) {
-    own.push_back(&*best_);
+    own.push_back(*best_);
   }
   Bytes mine;
-  for (const Individual* each : own) put(mine, *each);
+  for (const Individual* each : front_of(own)) put(mine, *each);
   std::vector<Individual> all;
   for (const std::string& each : allgather_strings(workers_, std::string(reinterpret_cast<const char*>(mine.data()), mine.size()))) {
     Reading reading(reinterpret_cast<const std::byte*>(each.data()), each.size());

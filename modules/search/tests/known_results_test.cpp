@@ -50,6 +50,22 @@ TEST(KnownResults, ComeFromAnyTable) {
   EXPECT_NE(message_of<Error>([&] { results_in_csv("lr,error\n1,2", space); }).find("'loss'"), std::string::npos);
 }
 
+TEST(KnownResults, HaveSeveralObjectives) {
+  const Space space{real("lr", 0, 1)};
+  const std::string csv =
+      "lr,objective.seconds,error,loss\n"
+      "0.5,2,0.25,9\n"
+      "0.25,,0.125,9\n"  // says no seconds
+      "0.75,1,0.5,9\n";
+  const KnownResults known = known_results(results_in_csv(csv, space, {"error", "seconds"}), space);
+  EXPECT_EQ(known.skipped, 1);
+  ASSERT_EQ(known.individuals.size(), 2U);
+  EXPECT_EQ(known.individuals[0].loss, 0.25);
+  EXPECT_EQ(known.individuals[0].objectives, (std::vector<double>{0.25, 2}));
+  EXPECT_EQ(known.individuals[1].objectives, (std::vector<double>{0.5, 1}));
+  EXPECT_EQ(message_of<Error>([&] { results_in_csv(csv, space, {"error", "bytes"}); }), "a table of results has a column 'bytes'");
+}
+
 /// The same from a journal as from the table that is made of it; of another space, what that has.
 TEST(KnownResults, ComeFromAnotherSearch) {
   const fs::path folder = write_journal("known");

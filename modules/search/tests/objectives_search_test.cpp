@@ -77,6 +77,24 @@ TEST(ObjectivesSearch, GoesOnInAnotherLayout) {
   EXPECT_THROW(Search(world(), plane(), objective, options), Error) << "a journal of other objectives";
 }
 
+/// Propagators know of them, also when the search goes on; on the front are its own trials alone.
+TEST(ObjectivesSearch, BeginsWithResultsOfAnotherSearch) {
+  const auto folder = fresh_folder("warm_front");
+  SearchOptions options{.evaluations = 40, .objectives = names, .journal = folder / "first"};
+  Search(world(), plane(), objective, options).run();
+  options.warm_start = options.journal;
+  options.journal = folder / "second";
+  for (const int64_t evaluations : {20, 40}) {
+    options.evaluations = evaluations;
+    Search search(world(), plane(), objective, options);
+    const SearchResult result = search.run();
+    EXPECT_EQ(search.population().all().size(), static_cast<size_t>(evaluations + 40));
+    for (const Individual& each : search.population().all()) EXPECT_EQ(each.objectives, values_of(each.values[0], each.values[1]));
+    EXPECT_EQ(text_of(result.front), text_of(front_in(options.journal)));
+    world().barrier();
+  }
+}
+
 TEST(ObjectivesSearch, AWrongNumberOfValuesIsAFailure) {
   const auto outcome = [](const Configuration& c, Trial& trial) -> Outcome {
     if (trial.number() % 4 == 0) return {1, 2, 3};

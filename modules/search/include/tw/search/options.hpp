@@ -70,7 +70,7 @@ struct SearchOptions {
   uint64_t seed = 0;
   std::filesystem::path journal = {};  ///< a folder; where it holds a search, that is continued. Empty: none
   /// Results from elsewhere that a search begins with, and is told of like migrants: the folder of another one's journal, or a CSV with a column
-  /// `loss` and one for each parameter. What the space does not have is left out. Empty: none.
+  /// `loss`, or one for each of several objectives, and one for each parameter. What the space does not have is left out. Empty: none.
   std::filesystem::path warm_start = {};
   int attempts = 2;      ///< a trial whose process was lost so often has failed
   bool repeats = false;  ///< configurations may be tried again, as noisy losses need it; otherwise none is while others are left (Distinct)
