@@ -1,12 +1,31 @@
 #!/usr/bin/env bash
-# search.sh BUILD: medians over seeds, against published ones, against random search's under noise, on fronts of two objectives, on tables of trainings
-# beside Optuna's, and against what constant learning rates come to; a search that is killed 30 times; journals of every propagator cut at 200 places;
-# steps to as good a LeNet as random search finds; the search of LeNets on 4 ranks, which must improve on the default.
+# search.sh BUILD: medians over seeds, against published ones, on BBOB, against random search's under noise, on fronts of two objectives, on tables of
+# trainings beside Optuna's, and against what constant learning rates come to; searches that are killed 30 times; journals of every propagator cut at
+# 200 places; steps to as good a LeNet as random search finds; the search of LeNets on 4 ranks, which must improve on the default.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tests/accept/expect.bash
 build=$1
 "$build/bin/accept_functions" 10 || failed=1
+while read -r by_dimension dimensions wanted; do
+  for in_flight in 1 16; do
+    line=$("$build/bin/accept_bbob" automatic $by_dimension 3 $in_flight $dimensions)
+    echo "$line"
+    share=$(sed -E 's/.*in flight: ([0-9.]+).*/\1/' <<<"$line")
+    least=$(awk "BEGIN { print $wanted * ($in_flight > 1 ? 0.9 : 1) }")
+    expect "at least $least" "$share >= $least"
+  done
+done <<'WANTED'
+50 2 0.52
+50 5 0.28
+50 10 0.20
+200 2 0.70
+200 5 0.45
+200 10 0.32
+1000 2 0.84
+1000 5 0.70
+1000 10 0.64
+WANTED
 for propagator in automatic quadratic_trust_region cma_es nelder_mead tpe gaussian_process l_shade genetic; do
   for by_dimension in 20 50 200; do
     "$build/bin/accept_noise" 41 $propagator $by_dimension 2 5 || failed=1
