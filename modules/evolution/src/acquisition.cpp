@@ -102,7 +102,7 @@ Scored exchanged(Scored at, const AcquisitionSearch& search, double best) {
 
 }  // namespace
 
-VectorXd most_promising(const AcquisitionSearch& search, double best, CounterRng& random) {
+Promising most_promising(const AcquisitionSearch& search, double best, CounterRng& random) {
   std::vector<Scored> places = candidates(search, random);
   score(places, search, best);
   const size_t few = std::min(improved, places.size());
@@ -114,8 +114,8 @@ VectorXd most_promising(const AcquisitionSearch& search, double best, CounterRng
   finals.insert(finals.end(), std::make_move_iterator(places.begin()), std::make_move_iterator(places.end()));
   std::ranges::stable_sort(finals, std::ranges::greater{}, &Scored::score);
   const auto found = std::ranges::find_if(finals, [&](const Scored& each) { return !search.is_taken(each.position); });
-  if (found != finals.end()) return found->position;
-  return search.coordinates.random(random);
+  if (found != finals.end()) return {found->position, found->score};
+  return {search.coordinates.random(random), -std::numeric_limits<double>::infinity()};
 }
 
 }  // namespace tw::search

@@ -26,10 +26,15 @@ struct AcquisitionSearch {
   Eigen::VectorXd centre;  ///< of the box
   Eigen::VectorXd half;    ///< its half-widths, in the frame
   size_t candidates;
-  std::function<bool(const Eigen::VectorXd&)> is_taken;  ///< known or in flight already: not to be proposed again
+  std::function<bool(const Eigen::VectorXd&)> is_taken;  ///< not to be proposed, say since it is known or in flight
 };
 
-/// A position in the box that is not taken, with a great expected improvement on the least mean at the model's trials. All were taken: a random one.
-Eigen::VectorXd most_promising(const AcquisitionSearch& search, double best, CounterRng& random);
+struct Promising {
+  Eigen::VectorXd position;
+  double log_improvement;  ///< that is expected there, in the model's losses
+};
+
+/// A position in the box that is not taken, with a great expected improvement on `best`. All were taken: a random one, of no improvement.
+Promising most_promising(const AcquisitionSearch& search, double best, CounterRng& random);
 
 }  // namespace tw::search

@@ -24,14 +24,18 @@ namespace {
 using Eigen::Index;
 using Eigen::VectorXd;
 
+constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int first_iterations = 30;
 constexpr int later_iterations = 12;
+constexpr Index trials_at_first = 70;  // of which the first fit knows, since no proposal can do without
 constexpr size_t fits_between_starts = 5;
 constexpr double cubes_at_a_time = 6e7;  // of likelihoods, n^3 each, in one proposal: some 20 ms
 constexpr double apart = 0.02;           // what is in flight, at least, as a share of the box's sides
 constexpr double rescaled = 2;           // a frame that has changed by this factor needs other lengths
 constexpr double significant = 1e-3;     // an improvement, as a share of what separates the best trial from the median of the model's
 constexpr double most_stretched = 4;     // a side of the box, over their mean
+constexpr double worthwhile = 1e-2;      // an expected improvement, likewise: with less a branch of the space is exhausted
+constexpr uint32_t turns = 4;            // of which one goes everywhere, once a branch is exhausted
 constexpr double neighbourhood = 2;      // trials that the model knows, as a multiple of the box's sides, where enough are
 
 std::unique_ptr<Propagator> cover_of(const Space& space, uint64_t seed, size_t points) {
@@ -67,15 +71,16 @@ class GaussianProcess::Core {
       : coordinates_(space),
         options_(with_defaults(options, space.size())),
         cover_(cover_of(space, seed, options_.initial)),
-        region_(space.size()),
+        main_(0, 0, space.size()),
         metric_(Eigen::MatrixXd::Identity(coordinates_.size(), coordinates_.size())) {}
 
   Proposal ask(const Population& population, CounterRng& random) {
-    const Tag tag{.run = run_, .index = static_cast<int32_t>(proposals_++ & INT32_MAX)};
-    const bool covers = known_.size() + in_flight_.size() - run_begin_ < options_.initial || best_ == nobody;
-    Proposal proposal = covers ? cover_->ask(population, random) : Proposal{.values = coordinates_.values_of(modelled(random))};
+    const uint32_t index = proposals_++;
+    const bool covers = known_.size() + in_flight_.size() - main_.begin < options_.initial || main_.best == nobody;
+    const Focus& focus = !covers && aside_ && index % turns != 0 ? *aside_ : main_;
+    const Tag tag{.run = focus.run, .generation = covers ? -1 : focus.region.version(), .index = static_cast<int32_t>(index & INT32_MAX)};
+    Proposal proposal = covers ? cover_->ask(population, random) : Proposal{.values = coordinates_.values_of(modelled(focus, random))};
     proposal.tag = tag;
-    proposal.tag.generation = covers ? -1 : region_.version();
     in_flight_.push_back({proposal, coordinates_.position_of(proposal.values)});
     return proposal;
   }
@@ -87,17 +92,13 @@ class GaussianProcess::Core {
     const bool own = found != in_flight_.end();
     if (own) in_flight_.erase(found);
     known_.push_back({coordinates_.position_of(individual.values), individual.standing()});
-    const Standing& standing = known_.back().standing;
-    const bool is_best = std::isfinite(standing.decisive()) && (best_ == nobody || standing < known_[best_].standing);
-    const bool improves = is_best && (best_ == nobody || gain(known_[best_].standing, standing) > significant * spread_);
-    if (is_best) best_ = known_.size() - 1;
-    if (!own || individual.tag.run != run_ || individual.tag.generation != region_.version()) return;
-    region_.count(improves, answered);
-    if (region_.side() < options_.collapsed) restart();
+    learn(main_, own, individual.tag, answered);
+    if (aside_ && !is_exhausted(known_.back().position)) learn(*aside_, own, individual.tag, answered);
+    if (main_.region.side() < options_.collapsed) restart();
   }
 
-  int32_t restarts() const noexcept { return run_; }
-  double side() const noexcept { return region_.side(); }
+  int32_t restarts() const noexcept { return restarts_; }
+  double side() const noexcept { return main_.region.side(); }
 
  private:
   static constexpr size_t nobody = static_cast<size_t>(-1);
@@ -109,6 +110,14 @@ class GaussianProcess::Core {
     Proposal proposal;
     VectorXd position;
   };
+  /// A trial around which better ones are looked for, and how far.
+  struct Focus {
+    Focus(int32_t which, size_t since, size_t parameters) : run(which), begin(since), region(parameters) {}
+    int32_t run;
+    size_t begin;  // in `known_`
+    TrustRegion region;
+    size_t best = nobody;  // since then
+  };
   /// What is to become of metric and parameters. Over several proposals, where trials are many.
   struct Fit {
     Eigen::MatrixXd metric;
@@ -118,48 +127,78 @@ class GaussianProcess::Core {
   };
 
   void restart() {
-    ++run_;
-    region_ = TrustRegion(static_cast<size_t>(coordinates_.groups()));
-    run_begin_ = known_.size();
-    best_ = nobody;
+    ++restarts_;
+    main_ = Focus(++runs_, known_.size(), coordinates_.groups());
+    aside_.reset();
+    exhausted_.clear();
     fit_.reset();
     metric_.setIdentity();
   }
 
+  /// The last trial that is known.
+  void learn(Focus& focus, bool own, const Tag& tag, size_t in_flight) {
+    const Standing& standing = known_.back().standing;
+    const bool is_best = std::isfinite(standing.decisive()) && (focus.best == nobody || standing < known_[focus.best].standing);
+    const bool improves = is_best && (focus.best == nobody || gain(known_[focus.best].standing, standing) > significant * spread_);
+    if (is_best) focus.best = known_.size() - 1;
+    if (own && tag.run == focus.run && tag.generation == focus.region.version()) focus.region.count(improves, in_flight);
+  }
+
+  bool is_exhausted(const VectorXd& position) const {
+    const VectorXd branch = coordinates_.branch(position);
+    return std::ranges::any_of(exhausted_, [&](const VectorXd& each) { return each == branch; });
+  }
+
+  /// Goes on with the best of the other branches; where there is none, with all of them again.
+  void exhaust(const VectorXd& position) {
+    exhausted_.push_back(coordinates_.branch(position));
+    aside_.emplace(++runs_, known_.size(), coordinates_.groups());
+    for (size_t i = 0; i < known_.size(); ++i) {
+      const Standing& standing = known_[i].standing;
+      if (!std::isfinite(standing.decisive()) || is_exhausted(known_[i].position)) continue;
+      if (aside_->best == nobody || standing < known_[aside_->best].standing) aside_->best = i;
+    }
+    if (aside_->best != nobody) return;
+    aside_.reset();
+    exhausted_.clear();
+  }
+
   /// The trials nearest to the best one: those in the neighbourhood, or as many as a quadratic function has coefficients; no more than the option
   /// says.
-  std::vector<size_t> neighbours() const {
+  std::vector<size_t> neighbours(const Focus& focus) const {
     std::vector<std::pair<double, size_t>> all;
     for (size_t i = 0; i < known_.size(); ++i) {
-      all.emplace_back(coordinates_.length(metric_ * (known_[i].position - known_[best_].position)), i);
+      all.emplace_back(coordinates_.length(metric_ * (known_[i].position - known_[focus.best].position)), i);
     }
     std::ranges::sort(all);
     const auto d = static_cast<size_t>(coordinates_.size());
     size_t n = std::max((d + 1) * (d + 2) / 2 + 2 * d, options_.initial);
-    while (n < all.size() && all[n].first <= neighbourhood * region_.side()) ++n;
+    while (n < all.size() && all[n].first <= neighbourhood * focus.region.side()) ++n;
     n = std::min({n, options_.trials, all.size()});
     std::vector<size_t> chosen;
     for (size_t i = 0; i < n; ++i) chosen.push_back(all[i].second);
     // The best one, of all at its place.
-    if (std::ranges::find(chosen, best_) == chosen.end()) chosen.back() = best_;
+    if (std::ranges::find(chosen, focus.best) == chosen.end()) chosen.back() = focus.best;
     return chosen;
   }
 
-  VectorXd modelled(CounterRng& random) {
-    const std::vector<size_t> chosen = neighbours();
+  VectorXd modelled(const Focus& focus, CounterRng& random) {
+    const bool is_aside = &focus != &main_;
+    const VectorXd& best_position = known_[focus.best].position;
+    const std::vector<size_t> chosen = neighbours(focus);
     const auto n = static_cast<Index>(chosen.size());
     Eigen::MatrixXd steps(coordinates_.size(), n);  // from the best one
     std::vector<Standing> standings;
     for (size_t i = 0; i < chosen.size(); ++i) {
-      steps.col(static_cast<Index>(i)) = known_[chosen[i]].position - known_[best_].position;
+      steps.col(static_cast<Index>(i)) = known_[chosen[i]].position - best_position;
       standings.push_back(known_[chosen[i]].standing);
     }
     const std::vector<double> losses = merits(standings);
     const VectorXd warped = warped_losses(losses);
     spread_ = spread_of(losses);
-    ModelFrame frame = frame_around(steps, metric_);
-    if (!fit_ && is_fit_due(frame)) begin_fit(steps, warped, frame);
-    if (fit_ && go_on_with_fit()) frame = frame_around(steps, metric_);
+    ModelFrame frame = frame_around(best_position, steps, metric_);
+    if (!fit_ && is_fit_due(frame)) begin_fit(steps, warped, frame, focus.region.side());
+    if (fit_ && go_on_with_fit()) frame = frame_around(best_position, steps, metric_);
     const Eigen::MatrixXd positions = frame.in * steps;
     GpRegression model(positions, warped, *parameters_, coordinates_.group());
     while (!model.is_valid()) {
@@ -170,32 +209,40 @@ class GaussianProcess::Core {
     VectorXd variances;
     model.at(positions, means, variances);
     Index least = 0;
-    const double best = means.minCoeff(&least);
+    double best = infinity;
+    for (Index i = 0; i < n; ++i) {
+      if (means[i] >= best || (is_aside && is_exhausted(known_[chosen[static_cast<size_t>(i)]].position))) continue;
+      best = means[i];
+      least = i;
+    }
     for (const InFlight& each : in_flight_) model.believe(frame.inside(each.position));
     const VectorXd centre = known_[chosen[static_cast<size_t>(least)]].position;
-    const VectorXd half = half_widths(frame);
+    const VectorXd half = half_widths(frame, focus.region.side());
     const auto is_taken = [&](const VectorXd& position) {
-      return std::ranges::any_of(known_, [&](const Known& each) { return each.position == position; }) ||
+      return (is_aside && is_exhausted(position)) || std::ranges::any_of(known_, [&](const Known& each) { return each.position == position; }) ||
              std::ranges::any_of(in_flight_, [&](const InFlight& each) {
                return coordinates_.are_near(frame.inside(each.position), frame.inside(position), apart * half);
              });
     };
-    return most_promising({coordinates_, model, frame, centre, half, options_.candidates, is_taken}, best, random);
+    const Promising found = most_promising({coordinates_, model, frame, centre, half, options_.candidates, is_taken}, best, random);
+    const bool exhausts = std::exp(found.log_improvement) < worthwhile * spread_of({warped.begin(), warped.end()});
+    if (exhausts && coordinates_.has_branches() && is_aside == aside_.has_value()) exhaust(centre);
+    return found.position;
   }
 
   /// Half of what separates the best one from the farthest becomes half.
-  ModelFrame frame_around(const Eigen::MatrixXd& steps, const Eigen::MatrixXd& metric) const {
+  ModelFrame frame_around(const VectorXd& centre, const Eigen::MatrixXd& steps, const Eigen::MatrixXd& metric) const {
     double farthest = 0;
     for (Index i = 0; i < steps.cols(); ++i) farthest = std::max(farthest, coordinates_.length(metric * steps.col(i)));
     VectorXd scale = VectorXd::Ones(coordinates_.size());
     for (Index d = 0; d < scale.size(); ++d) scale[d] = coordinates_.is_smooth(d) && farthest > 0 ? 2 * farthest : 1;
     const Eigen::MatrixXd in = scale.cwiseInverse().asDiagonal() * metric;
-    return {known_[best_].position, in, in.inverse(), farthest > 0 ? 2 * farthest : 1};
+    return {centre, in, in.inverse(), farthest > 0 ? 2 * farthest : 1};
   }
 
   /// A metric by the curvature of the model over the box.
-  Eigen::MatrixXd turned(const GpRegression& model, const ModelFrame& frame) const {
-    const VectorXd half = half_widths(frame);
+  Eigen::MatrixXd turned(const GpRegression& model, const ModelFrame& frame, double side) const {
+    const VectorXd half = half_widths(frame, side);
     const Index n = half.size();
     Eigen::MatrixXd curvature(n, n);
     VectorXd up;
@@ -236,14 +283,14 @@ class GaussianProcess::Core {
   }
 
   /// Of a metric, and of the parameters within it.
-  void begin_fit(const Eigen::MatrixXd& steps, const VectorXd& warped, const ModelFrame& frame) {
+  void begin_fit(const Eigen::MatrixXd& steps, const VectorXd& warped, const ModelFrame& frame, double side) {
     fit_.emplace(Fit{.metric = metric_});
     std::vector<GpParameters> starts;
     if (parameters_) {
       starts.push_back(*parameters_);
       const GpRegression model(frame.in * steps, warped, *parameters_, coordinates_.group());
       if (model.is_valid()) {
-        fit_->metric = turned(model, frame);
+        fit_->metric = turned(model, frame, side);
         starts.back() = with_mean_lengths(*parameters_);
       }
     }
@@ -251,10 +298,12 @@ class GaussianProcess::Core {
     if (fits_++ % fits_between_starts == 0) {
       for (const double noise : {1e-4, 0.3}) starts.push_back(first_parameters(coordinates_.groups(), coordinates_.size(), noise));
     }
-    const ModelFrame turned_frame = frame_around(steps, fit_->metric);
+    const ModelFrame turned_frame = frame_around(frame.centre, steps, fit_->metric);
     fit_->scale = turned_frame.scale;
     fit_->known = known_.size();
-    fit_->parameters.emplace(turned_frame.in * steps, warped, coordinates_.group(), starts, parameters_ ? later_iterations : first_iterations);
+    const Index n = parameters_ ? steps.cols() : std::min(steps.cols(), trials_at_first);
+    fit_->parameters.emplace(turned_frame.in * steps.leftCols(n), warped.head(n), coordinates_.group(), starts,
+                             parameters_ ? later_iterations : first_iterations);
   }
 
   /// No more at a time than a proposal may take, but where there is none without. @return whether that was the end
@@ -273,32 +322,33 @@ class GaussianProcess::Core {
   }
 
   /// In the frame. Sides go with the lengths, and have that of the region as their geometric mean.
-  VectorXd half_widths(const ModelFrame& frame) const {
+  VectorXd half_widths(const ModelFrame& frame, double side) const {
     VectorXd logs(coordinates_.size());
     for (Index d = 0; d < logs.size(); ++d) logs[d] = parameters_->logs[coordinates_.group()[static_cast<size_t>(d)]];
     logs.array() -= logs.mean();
     const VectorXd stretched = logs.array().exp().max(1 / most_stretched).min(most_stretched);
     // The metric keeps volumes: what one side of the frame is, in the cube.
-    return stretched * region_.side() / 2 / frame.scale;
+    return stretched * side / 2 / frame.scale;
   }
 
   GpCoordinates coordinates_;
   GaussianProcessOptions options_;
   std::unique_ptr<Propagator> cover_;
-  TrustRegion region_;
-  Eigen::MatrixXd metric_;  // what differences are multiplied with, so that they are distances
+  Focus main_;
+  std::optional<Focus> aside_;       // on what is not exhausted, if anything is
+  std::vector<VectorXd> exhausted_;  // branches
+  Eigen::MatrixXd metric_;           // what differences are multiplied with, so that they are distances
   std::vector<Known> known_;
   std::vector<InFlight> in_flight_;
-  size_t run_begin_ = 0;  // in `known_`
-  size_t best_ = nobody;  // of this run
-  double spread_ = 0;     // of the losses in the model
+  double spread_ = 0;  // of the losses in the model
   std::optional<GpParameters> parameters_;
   std::optional<Fit> fit_;
   size_t fitted_with_ = 0;    // trials that were known
   size_t fitted_trials_ = 0;  // of these in the model
   double fitted_scale_ = 0;
   size_t fits_ = 0;
-  int32_t run_ = 0;
+  int32_t runs_ = 0;
+  int32_t restarts_ = 0;
   uint32_t proposals_ = 0;
 };
 

@@ -31,6 +31,9 @@ GpCoordinates::GpCoordinates(const Space& space) : space_(&space) {
     group_.insert(group_.end(), p.kind == Parameter::Kind::categorical ? p.choices.size() : 1, static_cast<Index>(i));
     const bool smooth = p.kind != Parameter::Kind::categorical && (p.count() == 0 || p.count() >= least_values_of_smooth);
     smooth_.push_back(smooth);
+    if (p.kind == Parameter::Kind::categorical) {
+      for (Index d = first_.back(); d < size(); ++d) choices_.push_back(d);
+    }
     mixable.resize(group_.size(), smooth && p.parent.empty() ? 1 : 0);
   }
   mixable_ = Eigen::Map<const VectorXd>(mixable.data(), size());

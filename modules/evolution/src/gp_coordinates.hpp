@@ -26,6 +26,10 @@ class GpCoordinates {
   /// Where the values of this position are.
   Eigen::VectorXd snapped(const Eigen::VectorXd& position) const { return position_of(values_of(position)); }
 
+  /// Whether there are categorical parameters.
+  bool has_branches() const noexcept { return !choices_.empty(); }
+  /// The choices of all categorical parameters.
+  Eigen::VectorXd branch(const Eigen::VectorXd& position) const { return position(choices_); }
   /// 1 for coordinates that are smooth and exist there, 0 for others.
   Eigen::VectorXd movable(const Eigen::VectorXd& position) const;
   /// 1 for coordinates that are smooth and always exist: those that may be mixed.
@@ -47,9 +51,10 @@ class GpCoordinates {
   void choose(size_t parameter, int64_t choice, Eigen::VectorXd& position) const;
 
   const Space* space_;
-  std::vector<Eigen::Index> group_;  // by coordinate
-  std::vector<Eigen::Index> first_;  // coordinate, by parameter
-  std::vector<bool> smooth_;         // by parameter
+  std::vector<Eigen::Index> group_;    // by coordinate
+  std::vector<Eigen::Index> first_;    // coordinate, by parameter
+  std::vector<Eigen::Index> choices_;  // coordinates of categorical parameters
+  std::vector<bool> smooth_;           // by parameter
   Eigen::VectorXd mixable_;
 };
 
