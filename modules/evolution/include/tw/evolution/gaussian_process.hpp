@@ -29,23 +29,25 @@ void visit(GaussianProcessOptions& options, OptionVisitor& visitor);
 ///    Ref: Rasmussen & Williams 2006.
 /// c. Lengths, a, q and noise are those of the highest posterior density, with length ~ log-normal(sqrt 2 + log(D) / 2, sqrt 3) (Hvarfner et al.
 ///    2024), and are found anew whenever a tenth more trials is known, from where they were.
-/// d. Proposed is where the logarithm of the expected improvement on the least mean is greatest (Jones, Schonlau & Welch 1998; Ament et al. 2023), in a
-///    box around that trial: of random places and local ones the best few are improved by L-BFGS, and by exchanging what has few values. What is in
-///    flight counts as if it were known to be as expected (kriging believer; Ginsbourger et al. 2010), so that many may be in flight.
-/// e. Distances and the box, too, follow the curvature of the model over the box, among parameters on a scale that always exist: half of the way to
-///    coordinates in which it is a sphere, so that narrow valleys which are along no axis are followed.
-/// f. The box doubles after three trials in a row that improve, and is halved after max(4, D) that do not; one that has collapsed is followed by a
-///    new search from a). Ref: Eriksson et al. 2019, "Scalable global optimization via local Bayesian optimization".
-/// g. A branch, the choices of all categorical parameters, is exhausted once the greatest expected improvement is below 0.01 of what separates the best
-///    loss from the median. Then three of four proposals are made by another box, around the best trial of all other branches, until that one's is
-///    exhausted, too, and so on; where no branch is left, all are open again.
+/// d. Proposed is where the logarithm of the expected improvement on the least mean is greatest (Jones, Schonlau & Welch 1998; Ament et al.
+///    2023), in a box around that trial: of random places and local ones the best few are improved by L-BFGS, and by exchanging what has few
+///    values. What is in flight counts as if it were known to be as expected (kriging believer; Ginsbourger et al. 2010), so that many may be in
+///    flight.
+/// e. Distances and the box, too, follow the curvature of the model over the box, among parameters on a scale that always exist: half of the way
+///    to coordinates in which it is a sphere, so that narrow valleys which are along no axis are followed.
+/// f. The box doubles after three trials in a row that improve, and is halved after max(4, D) that do not; one that has collapsed is followed by
+///    a new search from a). Ref: Eriksson et al. 2019, "Scalable global optimization via local Bayesian optimization".
+/// g. A branch, the choices of all categorical parameters, is exhausted once the greatest expected improvement is below 0.01 of what separates
+///    the best loss from the median. Then three of four proposals are made by another box, around the best trial of all other branches, until
+///    that one's is exhausted, too, and so on; where no branch is left, all are open again.
 ///
-/// All individuals are used, whoever proposed them. Tags: run, the number of the box; generation, how often the box has changed, or -1 while the space is covered;
-/// index, the number of the proposal (modulo 2^31).
-/// Within 50 evaluations a dimension it reaches 0.47, 0.29 and 0.27 of BBOB's targets in 2, 5 and 10 dimensions (medians of three seeds, in 10 one),
-/// and 0.34 and 0.26 in 2 and 5 with 16 in flight. What other workers have in flight it does not know. An ask() takes 12 ms with 300 trials in 30
-/// dimensions, and 20 to 32 ms where c) is due, which is spread over several and begins with 70 of the trials. Cost of ask() with n trials in the model and D dimensions:
-/// O(n^3 + candidates n (n + D)), and O(n^3 + n^2 D) for each likelihood of c), of which one takes as many as come to n^3 = 6e7. Of tell(): O(D).
+/// All individuals are used, whoever proposed them. Tags: run, the number of the box; generation, how often the box has changed, or -1 while the
+/// space is covered; index, the number of the proposal (modulo 2^31).
+/// Within 50 evaluations a dimension it reaches 0.47, 0.29 and 0.27 of BBOB's targets in 2, 5 and 10 dimensions (medians of three seeds, in 10
+/// one), and 0.34 and 0.26 in 2 and 5 with 16 in flight. What other workers have in flight it does not know. An ask() takes 12 ms with 300
+/// trials in 30 dimensions, and 20 to 32 ms where c) is due, which is spread over several and begins with 70 of the trials. Cost of ask() with n
+/// trials in the model and D dimensions: O(n^3 + candidates n (n + D)), and O(n^3 + n^2 D) for each likelihood of c), of which one takes as many
+/// as come to n^3 = 6e7. Of tell(): O(D).
 class GaussianProcess final : public Propagator {
  public:
   /// @param space borrowed. @param seed of the trials that cover the space; workers that search together have different ones.
