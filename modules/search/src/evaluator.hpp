@@ -21,8 +21,9 @@ namespace tw::search {
 /// How an evaluation ended.
 struct Evaluation {
   double loss = std::numeric_limits<double>::infinity();
-  std::vector<double> objectives = {};  ///< as Individual has them
-  double violation = 0;                 ///< likewise
+  std::vector<double> objectives = {};   ///< as Individual has them
+  double violation = 0;                  ///< likewise
+  std::vector<double> constraints = {};  ///< as Outcome has them
   TrialState state = TrialState::complete;
   double seconds = 0;
   std::string message = {};  ///< why it failed, or is infeasible

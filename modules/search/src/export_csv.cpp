@@ -29,6 +29,8 @@ std::string to_csv(const Ledger& ledger, const Space& space) {
   std::string csv = "trial,state,loss,seconds,worker,island,epoch,attempts,begin,end,reports,migrations,message,violation,ranks";
   if (several) csv += ",front";
   for (size_t i = 0; several && i < ledger.objectives.size(); ++i) csv += ',' + field("objective." + ledger.objectives[i]);
+  const size_t constraints = constraints_of(ledger);
+  for (size_t i = 1; i <= constraints; ++i) csv += ",constraint." + std::to_string(i);
   for (const Parameter& parameter : space.parameters()) csv += ',' + field("parameter." + parameter.name);
   csv += "\r\n";
   for (const LedgerEntry& entry : ledger.trials) {
@@ -45,6 +47,7 @@ std::string to_csv(const Ledger& ledger, const Space& space) {
     for (size_t i = 0; several && i < ledger.objectives.size(); ++i) {
       csv += ',' + (i < individual.objectives.size() ? finite_text(individual.objectives[i]) : "");
     }
+    for (size_t i = 0; i < constraints; ++i) csv += ',' + (i < entry.constraints.size() ? finite_text(entry.constraints[i]) : "");
     for (size_t i = 0; i < space.size(); ++i) {
       const double value = individual.values[i];
       csv += ',' + (std::isnan(value) ? "" : field(space.parameters()[i].text_of(value)));

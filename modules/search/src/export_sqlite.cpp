@@ -28,6 +28,8 @@ CREATE TABLE trial_values(trial INTEGER NOT NULL REFERENCES trials, parameter IN
 CREATE TABLE objectives(objective INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE objective_values(trial INTEGER NOT NULL REFERENCES trials, objective INTEGER NOT NULL REFERENCES objectives, value REAL,
                               PRIMARY KEY(trial, objective)) WITHOUT ROWID;
+CREATE TABLE constraint_values(trial INTEGER NOT NULL REFERENCES trials, number INTEGER NOT NULL, value REAL,
+                               PRIMARY KEY(trial, number)) WITHOUT ROWID;
 CREATE TABLE reports(trial INTEGER NOT NULL REFERENCES trials, number INTEGER NOT NULL, step INTEGER NOT NULL, value REAL,
                      PRIMARY KEY(trial, number)) WITHOUT ROWID;
 CREATE TABLE copies(trial INTEGER NOT NULL REFERENCES trials, number INTEGER NOT NULL, original INTEGER NOT NULL, step INTEGER NOT NULL,
@@ -102,20 +104,35 @@ void insert_objectives(Database& database, const Ledger& ledger) {
   }
 }
 
+void insert_constraints(Database& database, const Ledger& ledger) {
+  Insertion value(database, "INSERT INTO constraint_values VALUES(?, ?, ?)");
+  for (const LedgerEntry& entry : ledger.trials) {
+    for (size_t i = 0; i < entry.constraints.size(); ++i) value(entry.individual.trial, i + 1, entry.constraints[i]);
+  }
+}
+
 std::string quoted_name(const std::string& name) {
   std::string text = "\"";
   for (const char each : name) text += each == '"' ? std::string("\"\"") : std::string(1, each);
   return text + '"';
 }
 
-/// A row for each trial with a column for each of several objectives.
-void create_view(Database& database, const Ledger& ledger) {
-  std::string columns = "trials.*";
-  for (size_t i = 0; i < ledger.objectives.size(); ++i) {
-    columns += concat(", (SELECT value FROM objective_values o WHERE o.trial = trials.trial AND objective = ", i, ") AS ",
-                      quoted_name("objective." + ledger.objectives[i]));
-  }
-  if (ledger.objectives.size() > 1) database.execute(concat("CREATE VIEW trials_with_objectives AS SELECT ", columns, " FROM trials;").c_str());
+/// A column of a view of trials. @param values a table with a value for each trial and `key`
+std::string column(const std::string& values, const std::string& key, size_t at, const std::string& name) {
+  return concat(", (SELECT value FROM ", values, " v WHERE v.trial = trials.trial AND ", key, " = ", at, ") AS ", quoted_name(name));
+}
+
+/// A row for each trial with a column for each of several objectives, and one with a column for each constraint.
+void create_views(Database& database, const Ledger& ledger) {
+  std::string objectives;
+  for (size_t i = 0; i < ledger.objectives.size(); ++i) objectives += column("objective_values", "objective", i, "objective." + ledger.objectives[i]);
+  std::string constraints;
+  for (size_t i = 1; i <= constraints_of(ledger); ++i) constraints += column("constraint_values", "number", i, concat("constraint.", i));
+  const auto create = [&](const char* name, const std::string& columns) {
+    database.execute(concat("CREATE VIEW ", name, " AS SELECT trials.*", columns, " FROM trials;").c_str());
+  };
+  if (ledger.objectives.size() > 1) create("trials_with_objectives", objectives);
+  if (!constraints.empty()) create("trials_with_constraints", constraints);
 }
 
 void insert_copies(Database& database, const Ledger& ledger, const Space& space) {
@@ -142,7 +159,8 @@ void export_sqlite(const Ledger& ledger, const Space& space, const std::filesyst
     insert_parameters(database, space);
     insert_trials(database, ledger, space);
     insert_objectives(database, ledger);
-    create_view(database, ledger);
+    insert_constraints(database, ledger);
+    create_views(database, ledger);
     insert_copies(database, ledger, space);
     insert_migrations(database, ledger);
     database.execute("COMMIT");

@@ -34,4 +34,10 @@ std::set<int64_t> trials_on_front(const Ledger& ledger) {
   return trials;
 }
 
+size_t constraints_of(const Ledger& ledger) {
+  size_t most = 0;
+  for (const LedgerEntry& each : ledger.trials) most = std::max(most, each.constraints.size());
+  return most;
+}
+
 }  // namespace tw::search

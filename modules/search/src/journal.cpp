@@ -76,6 +76,7 @@ bool get_record(Reading& reading, Record& record) {
       record.individual.state = reading.get<TrialState>();
       record.individual.seconds = reading.get<double>();
       record.message = reading.get_text();
+      if (!reading.at_end()) record.constraints = reading.get_values();
       break;
     case Record::Kind::report:
       record.individual.trial = reading.get<int64_t>();
@@ -230,7 +231,8 @@ void JournalWriter::start(const Individual& individual, bool again) {
   close_record(at);
 }
 
-void JournalWriter::end(const Individual& individual, const std::string& message) {
+/// Constraints are left out where there are none, as they were before single ones were kept: files of either kind can be read.
+void JournalWriter::end(const Individual& individual, const std::string& message, const std::vector<double>& constraints) {
   const size_t at = open_record(Record::Kind::end);
   put(pending_, individual.trial);
   put(pending_, individual.loss);
@@ -239,6 +241,7 @@ void JournalWriter::end(const Individual& individual, const std::string& message
   put(pending_, individual.state);
   put(pending_, individual.seconds);
   put(pending_, message);
+  if (!constraints.empty()) put(pending_, constraints);
   close_record(at);
 }
 

@@ -41,6 +41,7 @@ std::string violations_in(const Outcome& outcome) {
 }  // namespace
 
 void judge(const Outcome& outcome, size_t objectives, Evaluation& evaluation) {
+  evaluation.constraints = outcome.constraints;
   evaluation.violation = violation_of(outcome);
   evaluation.message = problem_of(outcome, objectives, evaluation.violation);
   if (!evaluation.message.empty()) {

@@ -124,6 +124,7 @@ class Reader {
     entry.individual.violation = record.individual.violation;
     entry.individual.state = record.individual.state;
     entry.individual.seconds = record.individual.seconds;
+    entry.constraints = record.constraints;
     entry.message = record.message;
     entry.end = entry.last_sign = record.time;
     end_growth(entry, record.time);

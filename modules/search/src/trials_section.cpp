@@ -4,6 +4,7 @@
 #include <tw/base/concat.hpp>
 
 #include "cells.hpp"
+#include "exported.hpp"
 #include "ranked.hpp"
 #include "report_sections.hpp"
 
@@ -45,6 +46,8 @@ std::string trials_section(const Findings& findings) {
   const size_t all = findings.ledger.trials.size();
   if (all == 0) return "";
   std::vector<std::string> head{"trial", "loss", "state", "seconds", "worker", "island"};
+  const size_t constraints = constraints_of(findings.ledger);
+  for (size_t i = 1; i <= constraints; ++i) head.push_back(concat("constraint ", i));
   for (const Parameter& each : space.parameters()) head.push_back(each.name);
   const std::vector<const LedgerEntry*> shown = trials_shown(findings, std::clamp<size_t>(most_table_cells / head.size(), 100, most_table_rows));
   std::vector<std::vector<std::string>> rows;
@@ -52,6 +55,7 @@ std::string trials_section(const Findings& findings) {
     const Individual& each = entry->individual;
     rows.push_back({concat(each.trial), each.counts() ? cell_text(each.loss) : "", state_text(each.state),
                     entry->has_ended() ? brief_text(each.seconds) : "", concat(entry->worker), concat(each.island)});
+    for (size_t i = 0; i < constraints; ++i) rows.back().push_back(i < entry->constraints.size() ? cell_text(entry->constraints[i]) : "");
     append_cells(rows.back(), space, each.values);
   }
   std::string text = concat("Trials: ", share_text(shown.size(), all));

@@ -145,7 +145,7 @@ void Worker::end(Individual individual, const Evaluation& evaluation) {
   individual.state = evaluation.state;
   ++counts_[static_cast<size_t>(individual.state)];
   if (individual.state == TrialState::failed && first_failure_.empty()) first_failure_ = concat("trial ", individual.trial, ": ", evaluation.message);
-  if (journal_) journal_->end(individual, evaluation.message);
+  if (journal_) journal_->end(individual, evaluation.message, evaluation.constraints);
   island_.end(individual);
 }
 

@@ -146,6 +146,16 @@ TEST(HtmlReport, DrawsTheFrontOfSeveralObjectives) {
   EXPECT_GE(count_of(front, "<circle"), 270U);
 }
 
+TEST(HtmlReport, ListsValuesOfConstraints) {
+  Ledger ledger = long_ledger(3, [](const auto& x) { return x[0]; }, 3);
+  EXPECT_EQ(html_report(ledger, unit_cube).find("constraint"), std::string::npos);
+  ledger.trials[1].constraints = {-2, 0.75};
+  const std::string trials = section(html_report(ledger, unit_cube), "Trials");
+  EXPECT_NE(trials.find("constraint 2"), std::string::npos);
+  EXPECT_EQ(count_of(trials, "<td>-2</td><td>0.75</td>"), 1U);
+  EXPECT_EQ(count_of(trials, "<td></td><td></td>"), 2U) << "of the others nothing is known";
+}
+
 TEST(HtmlReport, DrawsLearningCurves) {
   Ledger ledger = long_ledger(400, [](const auto& x) { return x[0]; }, 3);
   for (LedgerEntry& entry : ledger.trials) {

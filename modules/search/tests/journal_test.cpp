@@ -59,7 +59,7 @@ std::vector<int64_t> write_two(const std::filesystem::path& folder) {
   ended.violation = 0.5;
   ended.state = TrialState::complete;
   ended.seconds = 2;
-  journal.end(ended, "");
+  journal.end(ended, "", {0.5, -1});
   journal.note(Record::Kind::arrival, 6, 0);
   ended.trial = 9;
   journal.adopt(ended, 0);
@@ -85,6 +85,7 @@ TEST(Journal, SaysWhatWasWritten) {
     EXPECT_EQ(records[of_the_end].individual.objectives, (std::vector{0.125, 7.0}));
     EXPECT_EQ(records[of_the_end].individual.violation, 0.5);
   }
+  EXPECT_EQ(records[2].constraints, (std::vector{0.5, -1.0}));
   EXPECT_EQ(records[3].kind, Record::Kind::arrival);
   EXPECT_EQ(records[4].individual.trial, 9);
   EXPECT_EQ(records[4].from, 0);

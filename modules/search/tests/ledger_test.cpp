@@ -127,6 +127,36 @@ TEST(Ledger, CarriesObjectivesIntoTheExports) {
       (Rows{"0|0.5|7.0|1", "1|0.5|-|0", "2|-|-|0"}));
 }
 
+/// Three trials with two constraints: the first meets both, the second violates one, the third was not evaluated.
+TEST(Ledger, CarriesConstraintsIntoTheExports) {
+  using Rows = std::vector<std::string>;
+  const fs::path folder = fresh_folder("constraints");
+  {
+    JournalWriter journal(folder, {.space = unit_cube.hash(), .islands = {1}, .ranks = {1}}, 0);
+    const auto write = [&](int64_t trial, TrialState state, const std::vector<double>& constraints) {
+      const Individual each = of(trial, {0.5, 0.25, 1}, 0, 0);
+      journal.start(each, false);
+      journal.end(ended(each, state, 0.5, 1), "", constraints);
+    };
+    write(0, TrialState::complete, {-1, 0});
+    write(1, TrialState::infeasible, {-2, 0.75});
+    write(2, TrialState::infeasible, {});
+    journal.write();
+  }
+  const Ledger ledger = read_ledger(folder, unit_cube);
+  const auto rows = parsed_csv(to_csv(ledger, unit_cube));
+  const auto from_ranks = [&](size_t row) { return Rows(rows[row].begin() + 14, rows[row].begin() + 18); };
+  EXPECT_EQ(from_ranks(0), (Rows{"ranks", "constraint.1", "constraint.2", "parameter.a"}));
+  EXPECT_EQ(from_ranks(1), (Rows{"1", "-1", "0", "0.5"}));
+  EXPECT_EQ(from_ranks(2), (Rows{"1", "-2", "0.75", "0.5"}));
+  EXPECT_EQ(from_ranks(3), (Rows{"1", "", "", "0.5"}));
+  export_sqlite(ledger, unit_cube, folder / "trials.sqlite");
+  EXPECT_EQ(answer(folder / "trials.sqlite", "SELECT trial, number, value FROM constraint_values ORDER BY trial, number"),
+            (Rows{"0|1|-1.0", "0|2|0.0", "1|1|-2.0", "1|2|0.75"}));
+  EXPECT_EQ(answer(folder / "trials.sqlite", "SELECT trial, state, \"constraint.1\", \"constraint.2\" FROM trials_with_constraints ORDER BY trial"),
+            (Rows{"0|complete|-1.0|0.0", "1|infeasible|-2.0|0.75", "2|infeasible|-|-"}));
+}
+
 /// A worker of two ranks whose trial was joined by one of three, and then by nobody.
 TEST(Ledger, CarriesRanksIntoTheExports) {
   const fs::path folder = fresh_folder("ranks");

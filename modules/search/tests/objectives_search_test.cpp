@@ -131,6 +131,7 @@ TEST(ObjectivesSearch, WhatViolatesConstraintsIsKeptAndIsNotBest) {
   EXPECT_EQ(result.front[0].trial, result.best.trial);
   for (const LedgerEntry& entry : read_ledger(folder, plane()).trials) {
     const Individual& each = entry.individual;
+    EXPECT_EQ(entry.constraints, (std::vector{1 - each.values[0], -1.0}));
     EXPECT_EQ(each.violation, std::max(0.0, 1 - each.values[0]));
     EXPECT_EQ(each.state == TrialState::infeasible, each.violation > 0);
     EXPECT_EQ(std::isfinite(each.loss), each.values[0] >= 0);

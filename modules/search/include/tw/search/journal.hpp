@@ -20,7 +20,7 @@ enum class Blame : uint8_t {
 struct Record {
   enum class Kind : uint8_t {
     start,      ///< of an evaluation: trial, values, tag; `again` where it had begun before
-    end,        ///< loss, objectives, violation, state, seconds of the trial begun last; why it failed
+    end,        ///< loss, objectives, violation, state, seconds of the trial begun last; why it failed; constraints
     report,     ///< of a running trial: step, value
     arrival,    ///< another worker's individual was taken in: trial
     departure,  ///< the individual counts here no more
@@ -43,6 +43,7 @@ struct Record {
   Blame blame = Blame::none;
   std::vector<int32_t> workers = {};  ///< the trial's own first
   std::string message = {};
+  std::vector<double> constraints = {};  ///< values that an evaluation gave
 };
 
 /// What a file begins with: whose it is.
@@ -85,7 +86,8 @@ class JournalWriter {
   JournalWriter& operator=(const JournalWriter&) = delete;
 
   void start(const Individual& individual, bool again);
-  void end(const Individual& individual, const std::string& message);
+  /// @param constraints values of each, met or not
+  void end(const Individual& individual, const std::string& message, const std::vector<double>& constraints = {});
   void report(int64_t trial, int64_t step, double value);
   /// @param kind arrival or departure; pause or resume, without moves
   void note(Record::Kind kind, int64_t trial, int32_t moves = 0);

@@ -50,6 +50,7 @@ struct LedgerEntry {
   std::vector<Copy> copies = {};                             ///< likewise
   std::vector<Pause> pauses = {};                            ///< likewise
   std::vector<Growth> growths = {};                          ///< likewise
+  std::vector<double> constraints = {};                      ///< values that its evaluation gave for them
   std::string message = {};                                  ///< why it failed, or is infeasible
 
   bool has_ended() const noexcept { return individual.state != TrialState::running; }
