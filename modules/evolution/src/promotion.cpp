@@ -49,7 +49,7 @@ int64_t Promotion::steps(int rung) const {
 }
 
 std::pair<int, int> Promotion::reached(const Report& report) {
-  if (!std::isfinite(report.value)) return {0, 0};
+  if (std::isnan(report.value)) return {0, 0};
   int& next = next_rung_[report.trial];
   const int first = next;
   while (next < rungs() && steps(next) <= report.step) ++next;

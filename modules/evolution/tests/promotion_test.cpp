@@ -42,12 +42,21 @@ TEST(Promotion, TrialsPauseWhereARungEnds) {
   EXPECT_FALSE(promotion.arrive({0, 3, 4})) << "between rungs";
   EXPECT_TRUE(promotion.arrive({0, 4, 3}));
   EXPECT_FALSE(promotion.arrive({0, 8, 2})) << "there is no higher one";
-  EXPECT_FALSE(promotion.arrive({1, 2, INFINITY}));
+  EXPECT_FALSE(promotion.arrive({1, 2, NAN}));
   EXPECT_TRUE(promotion.arrive({2, 5, 1})) << "passes one rung and ends another";
   const auto promoted = promotion.next();
   EXPECT_EQ(promoted.trial, 2);
   EXPECT_EQ(promoted.rung, 2) << "from the highest that it has passed";
   EXPECT_EQ(promotion.next().trial, -1) << "two of rung 0, of which one has gone on";
+}
+
+/// It went on to the end, as if promoted from rung to rung.
+TEST(Promotion, WhatIsInfiniteWaitsBehindAllOthers) {
+  Promotion promotion({.grace = 1, .eta = 2, .max_steps = 4});
+  EXPECT_TRUE(promotion.arrive({0, 1, INFINITY}));
+  EXPECT_TRUE(promotion.arrive({1, 1, 5}));
+  EXPECT_EQ(promotion.next().trial, 1) << "of two";
+  EXPECT_EQ(promotion.next().trial, -1);
 }
 
 TEST(Promotion, OthersCountAndAreLeftToOthers) {

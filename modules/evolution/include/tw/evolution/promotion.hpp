@@ -27,7 +27,7 @@ class Promotion {
   int rungs() const noexcept;
 
   /// A report of a trial that next() may promote. @return whether the trial pauses: it has come to the end of a rung, and there is a higher one.
-  /// Values that are not finite are not taken
+  /// NaN is not taken; infinity is the worst value of its rung
   bool arrive(const Report& report);
   /// A report of a trial that others promote: it counts at the rungs to which it has come.
   void observe(const Report& report);
