@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // LeNet on Fashion-MNIST: the training steps in which asynchronous successive halving, in both forms, finds as good a configuration as random search
-// does in all of its own.
+// does in all of its own. Rungs as in Li et al. 2020: eta 4, the first one at 1/64 of a training.
+//
+// What halving can find is what losses on the way foretell, so what a loss says of its configuration must be more than chance. After 1,024 steps on 8
+// samples each, the best 11 of 309 random configurations had losses of 0.50 to 0.54, and 0.51 to 0.74 from other seeds: the least of 27 losses is
+// then the luckiest, and no rung can tell which that will be. Batches of 32 halve that: 0.42 to 0.46, and again 0.43 to 0.54. The goal is that of the
+// median random search: a race for what another search found by chance in 27 trials has no typical length. Drawn again and again from the curves of
+// 232 trainings, nine such searches have medians of 0.28 by stopping and 0.22 by promotion, and come to a third at most in 71 and 92 of 100 cases.
+//
 // Run: mpirun -n RANKS accept_halving DATA [SEEDS]; each rank searches with seeds of its own, so that the figures are a function of the seeds
 #include <ATen/ops/cross_entropy_loss.h>
 #include <torch/optim/sgd.h>
@@ -30,11 +37,11 @@ using tw::testing::median_of;
 
 constexpr int64_t trials = 27;  // of random search
 constexpr int64_t rounds = 64;  // of each
-constexpr int64_t steps_of_a_round = 16;
+constexpr int64_t steps_of_a_round = 8;
 constexpr int64_t eta = 4;
-constexpr int64_t train_samples = 8192;
+constexpr int64_t batch = 32;
+constexpr int64_t train_samples = rounds * steps_of_a_round * batch;
 constexpr int64_t test_samples = 1000;
-constexpr int64_t batch = 8;
 
 /// The first rung at or after `round`: 1, eta, eta^2, ...
 int64_t next_rung(int64_t round) {
@@ -84,53 +91,74 @@ class LeNetTraining {
   int64_t steps_ = 0;
 };
 
-struct Spent {
-  double best = 0;
+struct Found {
+  double loss = 0;
   double steps = 0;
 };
 
-Spent search(const tw::Communicator& alone, const char* data, SearchOptions options, double most) {
+Found search(const tw::Communicator& alone, const char* data, SearchOptions options, double most) {
   const Space space{real("lr", 1e-4, 1, log_scale), real("momentum", 0, 0.99), real("weight_decay", 1e-6, 1e-2, log_scale)};
   LeNetTraining training(data, most);
   options.propagator = [](const Seat& seat) { return std::make_unique<Breeder>(seat.space, uniform_child()); };
   Search search(alone, space, std::ref(training), options);
-  const double best = search.run().best.loss;
-  return {best, static_cast<double>(training.steps())};
+  const double loss = search.run().best.loss;
+  return {loss, static_cast<double>(training.steps())};
+}
+
+/// By seed, on all ranks: each rank has what it found with its own.
+template <class F>
+std::vector<double> for_all_seeds(const tw::Communicator& world, int seeds, F steps_or_loss) {
+  std::vector<double> figures(static_cast<size_t>(seeds));
+  for (int seed = world.rank(); seed < seeds; seed += world.size()) figures[static_cast<size_t>(seed)] = steps_or_loss(seed);
+  tw::mpi::allreduce(world, {figures.data(), seeds, tw::ElementType::float64}, tw::ReduceOp::sum);
+  return figures;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
-  const tw::Environment mpi(argc, argv, {.stall_abort = std::chrono::hours(24)});  // ranks wait long for each other at the end
-  const int seeds = argc > 2 ? std::atoi(argv[2]) : 6;
-  const tw::Communicator alone = mpi.world().split(mpi.world().rank(), 0);
-  const HalvingOptions halving{.grace = 1, .eta = eta, .max_steps = rounds};
-  std::vector<double> figures(static_cast<size_t>(3 * seeds));  // by seed: steps of random search, and of both forms
-  for (int seed = mpi.world().rank(); seed < seeds; seed += mpi.world().size()) {
-    const Spent random = search(alone, argv[1], {.evaluations = trials, .seed = static_cast<uint64_t>(seed)}, HUGE_VAL);
-    // Until it is as good, or has cost as much.
-    SearchOptions options{.evaluations = trials * rounds, .target = random.best, .seed = static_cast<uint64_t>(seed)};
-    options.stopping = [&] { return halving_rule(halving); };
-    const Spent stopping = search(alone, argv[1], options, random.steps);
-    options.stopping = {};
-    options.promotion = halving;
-    const Spent promotion = search(alone, argv[1], options, random.steps);
-    std::printf("seed %d: random search reaches %.4f in %.0f steps; stopping %.0f, promotion %.0f\n", seed, random.best, random.steps, stopping.steps,
-                promotion.steps);
+  constexpr auto day = std::chrono::hours(24);  // ranks wait long for each other
+  const tw::Environment mpi(argc, argv, {.stall_warning = day, .stall_abort = day});
+  const int seeds = argc > 2 ? std::atoi(argv[2]) : 9;
+  const tw::Communicator& world = mpi.world();
+  const tw::Communicator alone = world.split(world.rank(), 0);
+  const auto seeded = [](int64_t evaluations, int seed) { return SearchOptions{.evaluations = evaluations, .seed = static_cast<uint64_t>(seed)}; };
+
+  std::vector<double> steps(static_cast<size_t>(seeds));  // of random search, by seed
+  const std::vector<double> losses = for_all_seeds(world, seeds, [&](int seed) {
+    const Found found = search(alone, argv[1], seeded(trials, seed), HUGE_VAL);
+    steps[static_cast<size_t>(seed)] = found.steps;
+    return found.loss;
+  });
+  const double goal = median_of(losses);
+  const double most = median_of(for_all_seeds(world, seeds, [&](int seed) { return steps[static_cast<size_t>(seed)]; }));
+  if (world.rank() == 0) {
+    std::printf("random search: a loss of %.4f after %.0f steps, medians\n", goal, most);
     std::fflush(stdout);
-    const double found[] = {random.steps, stopping.steps, promotion.steps};
-    std::copy(std::begin(found), std::end(found), figures.begin() + 3 * seed);
   }
-  tw::mpi::allreduce(mpi.world(), {figures.data(), static_cast<int64_t>(figures.size()), tw::ElementType::float64}, tw::ReduceOp::sum);
-  if (mpi.world().rank() != 0) return 0;
-  std::vector<double> shares[2];
-  for (int seed = 0; seed < seeds; ++seed) {
-    const double* of = &figures[static_cast<size_t>(3 * seed)];
-    for (int form = 0; form < 2; ++form) shares[form].push_back(of[1 + form] / of[0]);
+
+  // Until it is as good, or has cost as much.
+  const HalvingOptions halving{.grace = 1, .eta = eta, .max_steps = rounds};
+  bool reached = true;
+  for (const bool promotes : {false, true}) {
+    std::vector<double> shares = for_all_seeds(world, seeds, [&](int seed) {
+      SearchOptions options = seeded(trials * rounds, seed);
+      options.target = goal;
+      if (promotes) {
+        options.promotion = halving;
+      } else {
+        options.stopping = [&] { return halving_rule(halving); };
+      }
+      return search(alone, argv[1], options, most).steps / most;
+    });
+    std::ranges::sort(shares);
+    reached = reached && median_of(shares) <= 1.0 / 3;
+    if (world.rank() != 0) continue;
+    std::printf("%s: as good after a share of these steps of", promotes ? "promotion" : "stopping");
+    for (const double share : shares) std::printf(" %.2f", share);
+    std::printf(", median %.3f; at most a third: %s\n", median_of(shares), median_of(shares) <= 1.0 / 3 ? "yes" : "NO");
+    std::fflush(stdout);
   }
-  const bool reached = median_of(shares[0]) <= 1.0 / 3 && median_of(shares[1]) <= 1.0 / 3;
-  std::printf("steps to random search's best, share of its own, medians: stopping %.3f, promotion %.3f; at most a third: %s\n", median_of(shares[0]),
-              median_of(shares[1]), reached ? "yes" : "NO");
   return reached ? 0 : 1;
 }

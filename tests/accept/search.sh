@@ -42,7 +42,7 @@ tests/faults/kill_search.sh "$build" "$build/tmp/accept_kill_search" 30 || faile
 for workers in 2 4; do
   "$build/mpirun" -n $workers "$build/bin/accept_search_cuts" "$build/tmp/accept_search_cuts" 200 || failed=1
 done
-"$build/mpirun" -n 2 "$build/bin/accept_halving" /usr/share/datasets/fashion-mnist 4 || failed=1
+"$build/mpirun" -n 2 "$build/bin/accept_halving" /usr/share/datasets/fashion-mnist 9 || failed=1
 
 "$build/mpirun" -n 4 "$build/bin/torchweave" search configs/search_lenet.toml --fresh >/dev/null
 losses=$(awk -F, 'NR > 1 && $2 == "complete" { print $1, $3 }' runs/search_lenet/trials.csv)
