@@ -10,6 +10,7 @@
 #include <tw/evolution/draws.hpp>
 
 #include "answers.hpp"
+#include "bounded_step.hpp"
 #include "dimension_limit.hpp"
 #include "ellipsoid.hpp"
 #include "noise_watch.hpp"
@@ -293,7 +294,7 @@ class QuadraticTrustRegion::Core {
       const MatrixXd back = shape_.follow(model.hessian);
       model = {model.constant, back * model.gradient, back * model.hessian * back};
     }
-    VectorXd least = clipped(best_.position + radius_ * shape_.from(model.minimizer()));
+    VectorXd least = bounded_minimizer(model, best_.position, radius_, shape_);
     if (!least.allFinite()) least = random_position(dimensions(), random);  // losses that no arithmetic holds
     const VectorXd y = shape_.to(least - best_.position) / radius_;
     Candidate candidate{

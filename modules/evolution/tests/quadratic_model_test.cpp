@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bounded_step.hpp>
 #include <ellipsoid.hpp>
 #include <quadratic_model.hpp>
 #include <tw/evolution/draws.hpp>
@@ -146,6 +148,38 @@ TEST(Ellipsoid, LeavesWhatSaysNothing) {
   Ellipsoid shape(2);
   EXPECT_EQ(shape.follow(MatrixXd::Zero(2, 2)), MatrixXd::Identity(2, 2));
   EXPECT_EQ(shape.follow(MatrixXd::Constant(2, 2, NAN)), MatrixXd::Identity(2, 2));
+}
+
+TEST(BoundedStep, WhatHitsAFaceStaysThereAndTheOthersGoOn) {
+  const QuadraticModel slope{0, Eigen::VectorXd::Constant(3, -1), Eigen::MatrixXd::Zero(3, 3)};
+  const Eigen::Vector3d centre(0.95, 0.5, 0.5);
+  const Eigen::VectorXd x = bounded_minimizer(slope, centre, 0.4, Ellipsoid(3));
+  // What is left of the radius goes to the other two alike.
+  const double other = 0.5 + std::sqrt((0.4 * 0.4 - 0.05 * 0.05) / 2);
+  EXPECT_LT((x - Eigen::Vector3d(1, other, other)).norm(), 1e-9);
+  EXPECT_EQ(bounded_minimizer(slope, centre, 2, Ellipsoid(3)), Eigen::VectorXd::Ones(3));
+}
+
+TEST(BoundedStep, NoPlaceOfTheBallAndTheCubeIsMuchBetter) {
+  CounterRng random(1);
+  for (int trial = 0; trial < 20; ++trial) {
+    const Eigen::Matrix2d root = Eigen::Matrix2d::NullaryExpr([&] { return normal(random); });
+    const QuadraticModel model{0, Eigen::Vector2d::NullaryExpr([&] { return normal(random); }), root * root.transpose()};
+    const Eigen::Vector2d centre = Eigen::Vector2d::NullaryExpr([&] { return uniform(random); });
+    Ellipsoid ellipsoid(2);
+    ellipsoid.follow(Eigen::Vector2d(1, 9).asDiagonal());
+    const auto y_of = [&](const Eigen::VectorXd& x) -> Eigen::VectorXd { return ellipsoid.to(x - centre) / 0.5; };
+    const Eigen::VectorXd x = bounded_minimizer(model, centre, 0.5, ellipsoid);
+    EXPECT_LE(y_of(x).norm(), 1 + 1e-6);
+    double least = 0;  // over a grid
+    for (int i = 0; i <= 100; ++i) {
+      for (int j = 0; j <= 100; ++j) {
+        const Eigen::VectorXd y = y_of(Eigen::Vector2d(i / 100.0, j / 100.0));
+        if (y.norm() <= 1) least = std::min(least, model.at(y));
+      }
+    }
+    EXPECT_LE(model.at(y_of(x)), least + 0.02 * std::abs(least) + 1e-9) << trial;
+  }
 }
 
 }  // namespace quadratic_model_test
