@@ -14,6 +14,7 @@
 #include "dimension_limit.hpp"
 #include "ellipsoid.hpp"
 #include "noise_watch.hpp"
+#include "polynomial.hpp"
 #include "quadratic_model.hpp"
 #include "values_set.hpp"
 
@@ -206,22 +207,32 @@ class QuadraticTrustRegion::Core {
     return least_of(fit(others() > 0 ? &random : nullptr), random);
   }
 
+  /// Or what stands for them.
+  std::vector<double> losses_of(const std::vector<size_t>& points) const {
+    std::vector<Standing> standings;
+    for (const size_t i : points) standings.push_back(points_[i].standing);
+    return merits(standings);
+  }
+
+  VectorXd in_radii(const VectorXd& x) const { return shape_.to(x - best_.position) / radius_; }
+
+  MatrixXd in_radii(const std::vector<size_t>& points) const {
+    MatrixXd y(dimensions(), static_cast<Index>(points.size()));
+    for (size_t i = 0; i < points.size(); ++i) y.col(static_cast<Index>(i)) = in_radii(points_[points[i]].position);
+    return y;
+  }
+
   /// @param random of random weights; null: none
   Fit fit(CounterRng* random) const {
     const Index coefficients = QuadraticModel::coefficients(dimensions());
     const bool is_many = others() > many && !noise_.found();
     const Index wanted = noise_.found() ? 2 * most_points : std::min(is_many ? 3 * coefficients : 3 * coefficients / 2, most_points);
     Fit fit{.model = {}, .points = nearest(static_cast<size_t>(wanted)), .losses = {}};
-    std::vector<Standing> standings;
-    for (const size_t i : fit.points) standings.push_back(points_[i].standing);
-    fit.losses = merits(standings);
-    MatrixXd y(dimensions(), static_cast<Index>(fit.points.size()));
-    VectorXd losses(y.cols());
+    fit.losses = losses_of(fit.points);
+    const MatrixXd y = in_radii(fit.points);
+    const VectorXd losses = as_vector(fit.losses);
     VectorXd weights(y.cols());
     for (Index i = 0; i < y.cols(); ++i) {
-      const Point& point = points_[fit.points[static_cast<size_t>(i)]];
-      y.col(i) = shape_.to(point.position - best_.position) / radius_;
-      losses[i] = fit.losses[static_cast<size_t>(i)];
       weights[i] = weight_of(y.col(i));
       if (random != nullptr) weights[i] *= -std::log1p(-uniform(*random));
     }
@@ -261,7 +272,7 @@ class QuadraticTrustRegion::Core {
     Point centre{best_.position};
     for (size_t k = 0; k < all.points.size(); ++k) {
       const Point& point = points_[all.points[k]];
-      const VectorXd y = shape_.to(point.position - best_.position) / radius_;
+      const VectorXd y = in_radii(point.position);
       const double value = all.model.at(y);
       squares += weight_of(y) * std::pow(all.losses[k] - value, 2);
       weights += weight_of(y);
@@ -296,17 +307,27 @@ class QuadraticTrustRegion::Core {
     }
     VectorXd least = bounded_minimizer(model, best_.position, radius_, shape_);
     if (!least.allFinite()) least = random_position(dimensions(), random);  // losses that no arithmetic holds
-    const VectorXd y = shape_.to(least - best_.position) / radius_;
-    Candidate candidate{
-        .position = least, .expected = std::max(model.constant - model.at(y), least_expected), .base = best_.standing, .radius = radius_};
+    double expected = model.constant - model.at(in_radii(least));
+    if (const auto polynomial = others() > many ? curved() : std::nullopt) {
+      least = bounded_minimizer(*polynomial, best_.position, radius_, shape_, least);
+      expected = polynomial->at(VectorXd::Zero(dimensions())) - polynomial->at(in_radii(least));
+    }
+    const double length = in_radii(least).norm();
+    Candidate candidate{.position = least, .expected = std::max(expected, least_expected), .base = best_.standing, .radius = radius_};
     if (distance_to_others(least, fit.points) >= too_near) {
-      candidate.step = radius_ * y.norm();
+      candidate.step = radius_ * length;
       return candidate;
     }
     // It is known there. Where all that is near comes to nothing, too, the region shrinks as well.
     candidate.position = others() > 0 ? at_any_scale(least, random) : farthest_of_random(fit.points, random);
-    if (others() == 0 && y.norm() < 0.1) radius_ *= 0.3;
+    if (others() == 0 && length < 0.1) radius_ *= 0.3;
     return candidate;
+  }
+
+  /// Of a valley that bends a quadratic sees little, and all that are in flight go astray together.
+  std::optional<Polynomial> curved() const {
+    const std::vector<size_t> near = nearest(static_cast<size_t>(points_for_polynomials(dimensions())));
+    return better_than_quadratic(in_radii(near), as_vector(losses_of(near)));
   }
 
   /// Models that differ by their weights alone would stretch it further and further, away from all that is known.

@@ -27,24 +27,24 @@ void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor);
 /// b. The model m(x) = c + g y + y H y / 2, y = A (x - b) / radius, is fitted to the losses nearest to b, 3/2 times as many as it has coefficients
 ///    (at most 150), by least squares with weights 1 / (1 + (|y| / 2)^4). Of fewer than it has coefficients it is the one of least |H| (Powell 2004).
 /// c. Where it has all it needs, the region takes the shape of its level lines by half: A <- |H|^(1/4) A, with determinant 1; eigenvalues of |H|
-/// count
-///    as a hundredth of the largest at least, and A keeps a condition of 1e5 at most.
+///    count as a hundredth of the largest at least, and A keeps a condition of 1e5 at most.
 /// d. Proposed is the model's least point in the region (More & Sorensen 1983). If that is nearer to a known one than a twentieth of the radius, then
 ///    the point of twenty random ones that is farthest from all others; and if it is within a tenth of the radius of b, the radius becomes 0.3 of it.
 /// e. Of a proposal that gains less than a tenth of what the model said, the radius becomes 0.7 of it; of one that gains 0.7 of that, at least twice
 ///    the step.
 /// f. A region that has collapsed is followed by one at a random place.
 /// g. What a model foretold may have failed by noise: after twice in a row a trial right beside b tells, again where errors are a millionth of that.
-/// Under noise models
-///    have 300 points and their H a ridge by the noise that residuals show; the centre is the trial at which the model is least, whatever its own
-///    loss is; proposed is a fifth of the radius about the least point of a model with random weights; and the radius, 0.2 again at least, becomes
-///    0.95 of it only when the least point is well inside and gains four standard errors. Such a region does not end.
+///    Under noise models have 300 points and their H a ridge by the noise that residuals show; the centre is the trial at which the model is least,
+///    whatever its own loss is; proposed is a fifth of the radius about the least point of a model with random weights; and the radius, 0.2 again at
+///    least, becomes 0.95 of it only when the least point is well inside and gains four standard errors. Such a region does not end.
 ///
 /// With several in flight, here or on other workers, models differ by random weights (the bootstrap of Rubin 1981), and what would be too near is at
 /// a distance of radius 10^-3u from the least point, for a uniform u: which scale is the right one is found by trying all. With more than two it is
 /// too late for e): the radius is 0.6 10^(u - 1/2) of the distance from b to the 2 D-th nearest trial, anew for each proposal. Models have twice as
 /// many points, and the r-th best of these has its weight times 1 / (1 + r / 2 D)^2. A follows them once in D proposals, or a third of those in
-/// flight.
+/// flight. In up to four dimensions m is a polynomial of the third or fourth degree, fitted to 3/2 times as many points as it has coefficients, where
+/// that errs at most an eighth as much as a quadratic at the nearest points, each in turn left out (Stone 1974): few results come in a row, and a
+/// quadratic sees little of a valley that bends.
 ///
 /// Workers with one space, one set of options and one seed, which differ in their share, go through the same runs together. Failed and infeasible
 /// trials are left out of models. Nothing is proposed twice by one worker, unless twenty places near by are known, too. Choices and whole numbers are
