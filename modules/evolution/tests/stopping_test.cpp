@@ -91,6 +91,13 @@ TEST(Halving, ReportsNeedNotMeetRungs) {
   EXPECT_TRUE(report(*rule, {2, 1, 99}));
 }
 
+TEST(Halving, WhatIsInfinitePassesNoRung) {
+  const auto rule = halving_rule({.grace = 2, .eta = 2, .max_steps = 100});
+  EXPECT_TRUE(report(*rule, {0, 1, INFINITY})) << "before the first one";
+  EXPECT_FALSE(report(*rule, {0, 2, INFINITY})) << "the first at the rung";
+  EXPECT_TRUE(report(*rule, {1, 2, 5}));
+}
+
 TEST(Hyperband, BracketsGetTheirShares) {
   // ceil(5 81 / 5), ceil(5 27 / 4), ceil(5 9 / 3), ceil(5 3 / 2), ceil(5 / 1)
   const std::map<int, int> shares{{0, 81}, {1, 34}, {2, 15}, {3, 8}, {4, 5}};

@@ -44,7 +44,8 @@ void visit(MedianOptions& median, OptionVisitor& visitor);
 /// @throws ContractError for wrong options
 std::unique_ptr<StoppingRule> median_rule(const MedianOptions& options = {});
 
-/// Asynchronous successive halving, stopping form: at rungs grace * eta^k a trial goes on while it is among the best 1/eta of those that came so far.
+/// Asynchronous successive halving, stopping form: at rungs grace * eta^k a trial goes on while it is among the best 1/eta of those that came so far,
+/// and never with an infinite value.
 /// Ref: Li et al. 2020, arXiv 1810.05934; the stopping form as in Ray Tune.
 struct HalvingOptions {
   int64_t grace = 1;            ///< steps to the first rung
