@@ -13,7 +13,7 @@ using Eigen::VectorXd;
 
 namespace {
 
-constexpr int steps_of_descent = 8;
+constexpr int steps_of_descent = 12;
 
 }  // namespace
 
@@ -57,13 +57,12 @@ VectorXd bounded_minimizer(const QuadraticModel& model, const VectorXd& centre, 
 
 VectorXd bounded_minimizer(const Polynomial& polynomial, const VectorXd& centre, double radius, const Ellipsoid& ellipsoid, const VectorXd& guess) {
   const auto variables = [&](const VectorXd& x) { return VectorXd(ellipsoid.to(x - centre) / radius); };
+  const auto within = [&](const VectorXd& x) -> VectorXd { return centre + (x - centre) * std::min(1.0, polynomial.reach() / variables(x).norm()); };
   const auto descent = [&](VectorXd x) {
-    double ball = 0.5;
+    double ball = polynomial.reach() / 2;
     for (int i = 0; i < steps_of_descent; ++i) {
       const QuadraticModel here = polynomial.around(variables(x));
-      VectorXd next = bounded_minimizer(QuadraticModel{0, ball * here.gradient, ball * ball * here.hessian}, x, ball * radius, ellipsoid);
-      const double length = variables(next).norm();
-      if (length > 1) next = centre + (next - centre) / length;
+      const VectorXd next = within(bounded_minimizer({0, ball * here.gradient, ball * ball * here.hessian}, x, ball * radius, ellipsoid));
       if (polynomial.at(variables(next)) < here.constant) {
         x = next;
         ball *= 2;
@@ -74,7 +73,7 @@ VectorXd bounded_minimizer(const Polynomial& polynomial, const VectorXd& centre,
     return x;
   };
   const VectorXd of_centre = descent(centre);
-  const VectorXd of_guess = descent(guess);
+  const VectorXd of_guess = descent(within(guess));
   return polynomial.at(variables(of_guess)) < polynomial.at(variables(of_centre)) ? of_guess : of_centre;
 }
 

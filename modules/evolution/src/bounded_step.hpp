@@ -11,8 +11,8 @@ namespace tw::search {
 /// not.
 Eigen::VectorXd bounded_minimizer(const QuadraticModel& model, const Eigen::VectorXd& centre, double radius, const Ellipsoid& ellipsoid);
 
-/// The least that steps come to, from the centre and from `guess`, of a polynomial of the same y in the same region. A step is to where the
-/// polynomial is least as Taylor's quadratic has it, in a ball that grows when the step was one down and shrinks when it was not.
+/// The least that steps come to, from the centre and from `guess`, of a polynomial of the same y within its reach and the unit cube of x. A step is
+/// to where the polynomial is least as Taylor's quadratic has it, in a ball that grows when the step was one down and shrinks when it was not.
 Eigen::VectorXd bounded_minimizer(const Polynomial& polynomial, const Eigen::VectorXd& centre, double radius, const Ellipsoid& ellipsoid,
                                   const Eigen::VectorXd& guess);
 

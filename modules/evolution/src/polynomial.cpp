@@ -17,8 +17,10 @@ constexpr double least_scale = 1e-300;
 constexpr double regularisation = 1e-9;  // of squares of factors beyond the slope's, beside squares of residuals of losses scaled to 1
 constexpr double least_freedom = 1e-6;   // of a point: 1 less its leverage
 constexpr int highest_degree = 4;
-constexpr Index most_coefficients = 35;  // four dimensions' of the third degree, three dimensions' of the fourth
+constexpr Index most_dimensions = 4;
+constexpr Index most_coefficients = 35;  // of the third degree in four dimensions, of the fourth in three
 constexpr double better = 1.0 / 8;       // error, for a higher degree to be taken
+constexpr double reliable = 0.1;         // error, as a share of what separates losses
 
 /// Of all products of at most `degree` factors, by column; of none first.
 MatrixXi all_powers(Index dimensions, int degree) {
@@ -56,7 +58,7 @@ Index Polynomial::coefficients(Index dimensions, int degree) {
 Polynomial::Fit Polynomial::fitted(const MatrixXd& points, const VectorXd& losses, int degree, Index judged) {
   Fit fit;
   Polynomial& polynomial = fit.polynomial;
-  polynomial.unit_ = std::max(points.colwise().norm().maxCoeff(), least_scale);
+  polynomial.reach_ = std::max(points.colwise().norm().maxCoeff(), least_scale);
   polynomial.powers_ = all_powers(points.rows(), degree);
   const Index m = points.cols();
   const Index n = polynomial.powers_.cols();
@@ -81,7 +83,7 @@ Polynomial::Fit Polynomial::fitted(const MatrixXd& points, const VectorXd& losse
 
 VectorXd Polynomial::products(const VectorXd& y) const {
   VectorXd all(powers_.cols());
-  for (Index k = 0; k < all.size(); ++k) all[k] = product(y / unit_, powers_.col(k));
+  for (Index k = 0; k < all.size(); ++k) all[k] = product(y / reach_, powers_.col(k));
   return all;
 }
 
@@ -93,15 +95,15 @@ QuadraticModel Polynomial::around(const VectorXd& y) const {
   for (Index k = 0; k < powers_.cols(); ++k) {
     VectorXi powers = powers_.col(k);
     for (Index i = 0; i < n; ++i) {
-      const double first = factors_[k] * powers[i] / unit_;
+      const double first = factors_[k] * powers[i] / reach_;
       if (first == 0) continue;
       --powers[i];
-      model.gradient[i] += first * product(y / unit_, powers);
+      model.gradient[i] += first * product(y / reach_, powers);
       for (Index j = 0; j < n; ++j) {
-        const double second = first * powers[j] / unit_;
+        const double second = first * powers[j] / reach_;
         if (second == 0) continue;
         --powers[j];
-        model.hessian(i, j) += second * product(y / unit_, powers);
+        model.hessian(i, j) += second * product(y / reach_, powers);
         ++powers[j];
       }
       ++powers[i];
@@ -110,27 +112,23 @@ QuadraticModel Polynomial::around(const VectorXd& y) const {
   return model;
 }
 
-std::optional<Polynomial> better_than_quadratic(const MatrixXd& points, const VectorXd& losses) {
+std::optional<Polynomial> reliable_polynomial(const MatrixXd& points, const VectorXd& losses) {
   const Index judged = points_for(QuadraticModel::coefficients(points.rows()));
+  if (points.rows() > most_dimensions || points.cols() < judged || losses.minCoeff() == losses.maxCoeff()) return std::nullopt;
+  const Eigen::ArrayXd differences = (losses.segment(1, judged - 1).array() - losses[0]).abs();
+  double least = reliable * std::exp(differences.max(least_scale).log().mean());
   std::optional<Polynomial> chosen;
-  double least = 0;
   for (int degree = 2; degree <= highest_degree; ++degree) {
     const Index coefficients = Polynomial::coefficients(points.rows(), degree);
     const Index m = points_for(coefficients);
     if (coefficients > most_coefficients || m > points.cols()) break;
     Polynomial::Fit fit = Polynomial::fitted(points.leftCols(m), losses.head(m), degree, judged);
-    if (degree == 2) {
-      least = better * fit.error;
-    } else if (fit.error < least) {
-      least = fit.error;
-      chosen = std::move(fit.polynomial);
-    }
+    if (fit.error < least) chosen = std::move(fit.polynomial);
+    least = std::min(least, degree == 2 ? better * fit.error : fit.error);
   }
   return chosen;
 }
 
-Index points_for_polynomials(Index dimensions) {
-  return Polynomial::coefficients(dimensions, 3) > most_coefficients ? 0 : points_for(most_coefficients);
-}
+Index points_for_polynomials(Index dimensions) { return dimensions > most_dimensions ? 0 : points_for(most_coefficients); }
 
 }  // namespace tw::search

@@ -18,14 +18,16 @@ class Polynomial {
   /// is of
   static Fit fitted(const Eigen::MatrixXd& points, const Eigen::VectorXd& losses, int degree, Eigen::Index judged);
 
+  /// The length of the farthest point.
+  double reach() const noexcept { return reach_; }
   double at(const Eigen::VectorXd& y) const;
-  /// Of Taylor, by steps from y.
+  /// Taylor's, of steps from y: the value, slope and curvature there.
   QuadraticModel around(const Eigen::VectorXd& y) const;
 
  private:
   Eigen::VectorXd products(const Eigen::VectorXd& y) const;
 
-  double unit_ = 1;          // of the variables
+  double reach_ = 1;         // the unit of the variables in products
   Eigen::MatrixXi powers_;   // dimensions x products
   Eigen::VectorXd factors_;  // of products
 };
@@ -35,10 +37,11 @@ struct Polynomial::Fit {
   double error = 0;  ///< geometric mean over the judged points of how wrong it would be there, were it fitted without that point
 };
 
-/// The polynomial of the third or the fourth degree, whichever errs less at the nearest points, if a quadratic errs eight times as much; none in more
-/// than four dimensions, where they have too many coefficients. Each is fitted to 3/2 times as many points as it has coefficients.
-/// @param points by column, the nearest to the origin first
-std::optional<Polynomial> better_than_quadratic(const Eigen::MatrixXd& points, const Eigen::VectorXd& losses);
+/// The polynomial of degree 2 to 4 that errs least at the nearest points, each of which is left out in turn (Stone 1974): the quadratic, unless
+/// another errs an eighth as much. None where it errs by more than a tenth of what separates losses there from the first one, and in more than four
+/// dimensions. Each is fitted to 3/2 times as many points as it has coefficients.
+/// @param points by column, nearest first: the first is the origin
+std::optional<Polynomial> reliable_polynomial(const Eigen::MatrixXd& points, const Eigen::VectorXd& losses);
 /// Points of which that makes use at most.
 Eigen::Index points_for_polynomials(Eigen::Index dimensions);
 

@@ -308,7 +308,7 @@ class QuadraticTrustRegion::Core {
     VectorXd least = bounded_minimizer(model, best_.position, radius_, shape_);
     if (!least.allFinite()) least = random_position(dimensions(), random);  // losses that no arithmetic holds
     double expected = model.constant - model.at(in_radii(least));
-    if (const auto polynomial = others() > many ? curved() : std::nullopt) {
+    if (const auto polynomial = others() > many ? reliable() : std::nullopt) {
       least = bounded_minimizer(*polynomial, best_.position, radius_, shape_, least);
       expected = polynomial->at(VectorXd::Zero(dimensions())) - polynomial->at(in_radii(least));
     }
@@ -324,10 +324,10 @@ class QuadraticTrustRegion::Core {
     return candidate;
   }
 
-  /// Of a valley that bends a quadratic sees little, and all that are in flight go astray together.
-  std::optional<Polynomial> curved() const {
+  /// What foretells losses well is worth more than many guesses: of few results in a row all that can be should come.
+  std::optional<Polynomial> reliable() const {
     const std::vector<size_t> near = nearest(static_cast<size_t>(points_for_polynomials(dimensions())));
-    return better_than_quadratic(in_radii(near), as_vector(losses_of(near)));
+    return reliable_polynomial(in_radii(near), as_vector(losses_of(near)));
   }
 
   /// Models that differ by their weights alone would stretch it further and further, away from all that is known.

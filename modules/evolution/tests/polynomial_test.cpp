@@ -81,21 +81,42 @@ TEST(Polynomial, ErrorIsOfPointsThatAreLeftOut) {
   EXPECT_NEAR(error, std::exp(logs / judged), 1e-6 * error);
 }
 
-TEST(Polynomial, IsTakenWhereItIsFarBetterThanAQuadratic) {
-  CounterRng random(3);
-  for (const Index dimensions : {2, 3}) {
-    const MatrixXd points = by_distance(random_points(dimensions, points_for_polynomials(dimensions), random));
-    EXPECT_TRUE(better_than_quadratic(points, losses_at(points, rosenbrock)));
-    EXPECT_FALSE(better_than_quadratic(points, losses_at(points, [](const VectorXd& y) { return y.squaredNorm(); })));
-    EXPECT_FALSE(better_than_quadratic(points, losses_at(points, [&](const VectorXd&) { return normal(random); })));
-    EXPECT_FALSE(better_than_quadratic(points, VectorXd::Constant(points.cols(), 3)));
-    EXPECT_FALSE(better_than_quadratic(points.leftCols(10), losses_at(points.leftCols(10), rosenbrock))) << "too few";
-  }
-  EXPECT_EQ(points_for_polynomials(5), 0);
-  EXPECT_FALSE(better_than_quadratic(MatrixXd(5, 0), VectorXd(0)));
+MatrixXd about_the_origin(Index dimensions, CounterRng& random) {
+  MatrixXd points = random_points(dimensions, points_for_polynomials(dimensions), random);
+  points.col(0).setZero();
+  return by_distance(points);
 }
 
-// All but a tenth of what is gained at the least place of a grid, of the ball and the cube: eight steps are not many. What only falls is stopped by
+TEST(Polynomial, IsTakenWhereItIsReliable) {
+  CounterRng random(3);
+  for (const Index dimensions : {1, 2, 3, 4}) {
+    const MatrixXd points = about_the_origin(dimensions, random);
+    const auto cubic = [](const VectorXd& y) { return y.squaredNorm() + std::pow(y[0], 3); };
+    const auto found = reliable_polynomial(points, losses_at(points, cubic));
+    ASSERT_TRUE(found) << dimensions;
+    const VectorXd y = VectorXd::Constant(dimensions, 0.3);
+    EXPECT_NEAR(found->at(y), cubic(y), 1e-5);
+    EXPECT_FALSE(reliable_polynomial(points, losses_at(points, [&](const VectorXd&) { return normal(random); })));
+    EXPECT_FALSE(reliable_polynomial(points, VectorXd::Constant(points.cols(), 3)));
+    const Index few = 3 * QuadraticModel::coefficients(dimensions) / 2 - 1;
+    EXPECT_FALSE(reliable_polynomial(points.leftCols(few), losses_at(points.leftCols(few), cubic)));
+  }
+  EXPECT_EQ(points_for_polynomials(5), 0);
+  EXPECT_FALSE(reliable_polynomial(MatrixXd(5, 0), VectorXd(0)));
+}
+
+// Where others fit noise a little better by chance, they would go astray beyond the points.
+TEST(Polynomial, IsAQuadraticUnlessAnotherIsFarBetter) {
+  CounterRng random(5);
+  const MatrixXd points = about_the_origin(2, random);
+  const auto noisy = [&](const VectorXd& y) { return y.squaredNorm() + 0.001 * normal(random); };
+  const auto found = reliable_polynomial(points, losses_at(points, noisy));
+  ASSERT_TRUE(found);
+  const Eigen::Vector2d y(4, 4);
+  EXPECT_NEAR((found->at(2 * y) - found->at(y)) / (found->at(y) - found->at(y / 2)), 4, 0.5) << "as squares do";
+}
+
+// All but a tenth of what is gained at the least place of a grid, of the ball and the cube: the steps are few. What only falls is stopped by
 // the ball.
 TEST(BoundedStep, GoesDownAValleyThatBends) {
   CounterRng random(4);
@@ -105,13 +126,13 @@ TEST(BoundedStep, GoesDownAValleyThatBends) {
   const auto expect_least = [&](const Polynomial& polynomial, const Eigen::Vector2d& centre, double radius) {
     const auto y_of = [&](const VectorXd& x) { return VectorXd(ellipsoid.to(x - centre) / radius); };
     const VectorXd x = bounded_minimizer(polynomial, centre, radius, ellipsoid, centre);
-    EXPECT_LE(y_of(x).norm(), 1 + 1e-9);
+    EXPECT_LE(y_of(x).norm(), polynomial.reach() * (1 + 1e-9));
     EXPECT_TRUE((x.array() >= 0 && x.array() <= 1).all());
     double least = INFINITY;
-    for (int i = 0; i <= 400; ++i) {
-      for (int j = 0; j <= 400; ++j) {
-        const VectorXd y = y_of(Eigen::Vector2d(i / 400.0, j / 400.0));
-        if (y.norm() <= 1) least = std::min(least, polynomial.at(y));
+    for (int i = 0; i <= 200; ++i) {
+      for (int j = 0; j <= 200; ++j) {
+        const VectorXd y = y_of(Eigen::Vector2d(i / 200.0, j / 200.0));
+        if (y.norm() <= polynomial.reach()) least = std::min(least, polynomial.at(y));
       }
     }
     EXPECT_LE(polynomial.at(y_of(x)) - least, 0.1 * (polynomial.at(VectorXd::Zero(2)) - least)) << radius << " about " << centre.transpose();
@@ -125,6 +146,18 @@ TEST(BoundedStep, GoesDownAValleyThatBends) {
       }
     }
   }
+}
+
+// Of wells near y = -2 and 0 the first is deeper.
+TEST(BoundedStep, TakesTheBetterOfTwoWells) {
+  CounterRng random(6);
+  const MatrixXd points = 3 * random_points(1, 20, random);
+  const auto wells = [](const VectorXd& y) { return std::pow(y[0] * (y[0] + 2), 2) + 0.2 * y[0]; };
+  const Polynomial polynomial = Polynomial::fitted(points, losses_at(points, wells), 4, 1).polynomial;
+  const VectorXd centre = VectorXd::Constant(1, 0.5);
+  constexpr double radius = 0.1;
+  const VectorXd guess = VectorXd::Constant(1, 0.5 - 1.8 * radius);
+  EXPECT_NEAR(bounded_minimizer(polynomial, centre, radius, Ellipsoid(1), guess)[0], 0.5 - 2 * radius, 0.01);
 }
 
 }  // namespace polynomial_test
