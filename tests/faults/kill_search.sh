@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tests/faults/kill_job.bash
-build=$1 folder=$(realpath -m "$2") kills=$3 evaluations=$((300 * $3)) workers_killed=0 layouts=0
+build=$1 folder=$(realpath -m "$2") kills=$3 evaluations=$((300 * $3)) workers_killed=0 layouts=0 before=0 begun=0
 rm -rf "$folder"
 
 search() {  # search RANKS EVALUATIONS ISLANDS RANKS_PER_WORKER PROPAGATOR [TRIAL HOW [TIMES]]
@@ -18,11 +18,13 @@ expect_trials() {
   grep -q "^$1 complete, $2 failed" "$folder/log" || { echo "not exactly $1 complete and $2 failed"; exit 1; }
 }
 
+segments() { find "$folder" -name '*-00000.journal' | wc -l; }
 ranks() { echo $((2 + layouts % 2)); }
 job() { search "$(ranks)" $evaluations $((1 + layouts / 2 % 2)) 1 $layouts; }
 was_killed() {
   workers_killed=$((workers_killed + $(ranks)))
-  [ $((killed % 2)) -ne 0 ] || layouts=$((layouts + 1))  # each layout is continued once, by replay
+  [ $begun -le $before ] || layouts=$((layouts + 1)) before=$(segments)  # each layout that has begun is continued once, by replay
+  begun=$(segments)
 }
 came_to_an_end() { [ "$killed" -eq "$kills" ] || evaluations=$((evaluations * 2)); }
 kill_often "$folder" "$kills" 200 1200
