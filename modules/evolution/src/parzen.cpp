@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parzen.hpp"
 
+#include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,8 +17,10 @@ namespace {
 constexpr double least_deviation = 1e-3;  // of the range: what is told again and again is no point
 constexpr double anywhere = 0.1;          // of each kernel over a few values is uniform: so one parameter may change and others stay
 
+/// Without those of which the axis does not exist.
 std::vector<double> of_axis(const Parzen::Centres& centres, size_t axis) {
   std::vector<double> all;
+  all.reserve(centres.size());
   for (const std::vector<double>* centre : centres) {
     if (!std::isnan((*centre)[axis])) all.push_back((*centre)[axis]);
   }
@@ -46,33 +49,39 @@ double scott_deviation(std::span<const double> positions, size_t dimensions, dou
   return std::clamp(bandwidth * deviation, least_deviation, 1.0);
 }
 
-Parzen::Parzen(const KernelAxes& axes, const Centres& centres, std::span<const double> weights, double bandwidth, double uniform)
-    : axes_(axes), cumulative_(weights.begin(), weights.end()) {
+void Parzen::fit(const Centres& centres, std::span<const double> weights, double bandwidth, double uniform) {
+  cumulative_.assign(weights.begin(), weights.end());
   cumulative_.push_back(uniform);
   const double sum = std::accumulate(cumulative_.begin(), cumulative_.end(), 0.0);
+  log_weights_.clear();
   for (const double weight : cumulative_) log_weights_.push_back(std::log(weight / sum));
   std::partial_sum(cumulative_.begin(), cumulative_.end(), cumulative_.begin());
-  const NormalTail tail;
-  for (size_t axis = 0; axis < axes.size(); ++axis) {
-    columns_.push_back(axes[axis].is_continuum() ? continuum(axis, centres, bandwidth, tail)
-                       : axes[axis].ordered      ? values(axis, centres, bandwidth)
-                                                 : choices(axis, centres));
+  columns_.resize(axes_.size());
+  for (size_t axis = 0; axis < axes_.size(); ++axis) {
+    if (axes_[axis].is_continuum()) {
+      fit_continuum(columns_[axis], axis, centres, bandwidth);
+    } else {
+      columns_[axis] = axes_[axis].ordered ? values(axis, centres, bandwidth) : choices(axis, centres);
+    }
   }
 }
 
-Parzen::Column Parzen::continuum(size_t axis, const Centres& centres, double bandwidth, const NormalTail& tail) const {
+void Parzen::fit_continuum(Column& column, size_t axis, const Centres& centres, double bandwidth) const {
+  static const NormalTail tail;
   const size_t n = centres.size();
-  Column column{.centre = std::vector<double>(n + 1, 0.5), .inverse = std::vector<double>(n + 1, 0), .constant = std::vector<double>(n + 1, 0)};
+  column.centre.assign(n + 1, 0.5);
+  column.inverse.assign(n + 1, 0);
+  column.constant.assign(n + 1, 0);
   const double deviation = scott_deviation(of_axis(centres, axis), axes_.size(), bandwidth);
+  const double inverse = 1 / deviation;
   const double whole = -std::log(deviation) - std::log(2 * std::numbers::pi) / 2;
   for (size_t i = 0; i < n; ++i) {
     const double c = (*centres[i])[axis];
     if (std::isnan(c)) continue;
     column.centre[i] = c;
-    column.inverse[i] = 1 / deviation;
-    column.constant[i] = whole - std::log(1 - tail(c / deviation) - tail((1 - c) / deviation));
+    column.inverse[i] = inverse;
+    column.constant[i] = whole - std::log(1 - tail(c * inverse) - tail((1 - c) * inverse));
   }
-  return column;
 }
 
 Parzen::Column Parzen::values(size_t axis, const Centres& centres, double bandwidth) const {
@@ -130,10 +139,9 @@ double Parzen::log_density(const std::vector<double>& x) const {
       for (size_t i = 0; i < logs.size(); ++i) logs[i] += row[column.number[i]];
     }
   }
-  const double most = *std::ranges::max_element(logs);
-  double sum = 0;
-  for (const double log : logs) sum += std::exp(log - most);
-  return most + std::log(sum);
+  const Eigen::Map<const Eigen::ArrayXd> all(logs.data(), static_cast<Eigen::Index>(logs.size()));
+  const double most = all.maxCoeff();
+  return most + std::log((all - most).exp().sum());
 }
 
 std::vector<double> Parzen::sample(CounterRng& random) const {

@@ -9,8 +9,6 @@
 
 namespace tw::search {
 
-class NormalTail;
-
 /// A density over the configurations of a space, conditional ones included: a mixture of kernels, one around each of some configurations, and the
 /// uniform density. See Tpe for the formula.
 class Parzen {
@@ -19,7 +17,11 @@ class Parzen {
 
   /// @param axes borrowed. @param centres coordinates, NaN for what does not exist. @param weights one for each. @param uniform the uniform
   /// density's. Only their ratios count. @param bandwidth that many of Scott's
-  Parzen(const KernelAxes& axes, const Centres& centres, std::span<const double> weights, double bandwidth, double uniform);
+  Parzen(const KernelAxes& axes, const Centres& centres, std::span<const double> weights, double bandwidth, double uniform) : axes_(axes) {
+    fit(centres, weights, bandwidth, uniform);
+  }
+  /// Anew, in the memory that it has: to get some and give it back takes longer than what is written there.
+  void fit(const Centres& centres, std::span<const double> weights, double bandwidth, double uniform);
 
   /// @param x coordinates. @return of a density in the scales of continua, of a probability in other parameters
   double log_density(const std::vector<double>& x) const;
@@ -38,7 +40,7 @@ class Parzen {
     double other = 0;                   // and of each other one
   };
 
-  Column continuum(size_t axis, const Centres& centres, double bandwidth, const NormalTail& tail) const;
+  void fit_continuum(Column& column, size_t axis, const Centres& centres, double bandwidth) const;
   Column values(size_t axis, const Centres& centres, double bandwidth) const;
   Column choices(size_t axis, const Centres& centres) const;
   double draw(size_t axis, size_t component, CounterRng& random) const;

@@ -43,7 +43,10 @@ std::vector<double> weights_by_rank(size_t m) {
 
 class ParzenSearch final : public Propagator {
  public:
-  ParzenSearch(const Space& space, TpeOptions options) : axes_(space), options_(options) { options.validate(); }
+  ParzenSearch(const Space& space, TpeOptions options)
+      : axes_(space), options_(options), anything_(axes_, {}, {}, options.bandwidth, options.uniform_share), good_(anything_), bad_(anything_) {
+    options.validate();
+  }
 
   Proposal ask(const Population& /*population*/, CounterRng& random) override {
     const Tag tag{.generation = static_cast<int32_t>(asked_++ & INT32_MAX)};
@@ -80,57 +83,50 @@ class ParzenSearch final : public Propagator {
     double score;
   };
 
-  std::vector<double> next(CounterRng& random) const {
+  std::vector<double> next(CounterRng& random) {
     const Space& space = axes_.space();
-    const Parzen anything = density_of({}, {});
-    const bool starting = ranked_.empty() || ranked_.size() + lost_.size() + flying_.size() < options_.startup;
-    const size_t m = starting ? 0 : options_.good_of(ranked_.size());
-    const Parzen good = starting ? anything : good_density(m);
-    const Parzen bad = starting ? anything : bad_density(m);
+    if (!ranked_.empty() && ranked_.size() + lost_.size() + flying_.size() >= options_.startup) fit_densities(options_.good_of(ranked_.size()));
     std::vector<double> feasible;
     for (int round = 0; round < rounds; ++round) {
-      const Parzen& source = round < rounds_near_good ? good : anything;
-      for (Candidate& candidate : candidates_of(source, good, bad, random)) {
+      const Parzen& source = round < rounds_near_good ? good_ : anything_;
+      for (Candidate& candidate : candidates_of(source, random)) {
         if (!space.violated(candidate.values).empty()) continue;
         if (!known_.contains(candidate.values)) return std::move(candidate.values);
         if (feasible.empty()) feasible = std::move(candidate.values);
       }
     }
-    return feasible.empty() ? good.sample(random) : feasible;
+    return feasible.empty() ? good_.sample(random) : feasible;
   }
 
   /// From the greatest ratio on.
-  std::vector<Candidate> candidates_of(const Parzen& source, const Parzen& good, const Parzen& bad, CounterRng& random) const {
+  std::vector<Candidate> candidates_of(const Parzen& source, CounterRng& random) const {
     std::vector<Candidate> candidates;
     while (candidates.size() < options_.candidates) {
       std::vector<double> values = source.sample(random);
       const std::vector<double> x = axes_.coordinates_of(values);
-      candidates.push_back({std::move(values), good.log_density(x) - bad.log_density(x)});
+      candidates.push_back({std::move(values), good_.log_density(x) - bad_.log_density(x)});
     }
     std::ranges::stable_sort(candidates, std::greater{}, &Candidate::score);
     return candidates;
   }
 
-  Parzen density_of(const Parzen::Centres& centres, std::span<const double> weights) const {
-    return {axes_, centres, weights, options_.bandwidth, options_.uniform_share};
-  }
-
-  Parzen good_density(size_t m) const {
+  /// @param m how many are good
+  void fit_densities(size_t m) {
     Parzen::Centres centres;
     for (size_t i = 0; i < m; ++i) centres.push_back(&ranked_[i].coordinates);
-    return density_of(centres, weights_by_rank(m));
-  }
-
-  Parzen bad_density(size_t m) const {
-    Parzen::Centres centres;
+    good_.fit(centres, weights_by_rank(m), options_.bandwidth, options_.uniform_share);
+    centres.clear();
     for (size_t i = m; i < ranked_.size(); ++i) centres.push_back(&ranked_[i].coordinates);
     for (const Ended& each : lost_) centres.push_back(&each.coordinates);
     for (const Flying& each : flying_) centres.push_back(&each.coordinates);
-    return density_of(centres, std::vector<double>(centres.size(), 1));
+    bad_.fit(centres, std::vector<double>(centres.size(), 1), options_.bandwidth, options_.uniform_share);
   }
 
   KernelAxes axes_;
   TpeOptions options_;
+  Parzen anything_;             // uniform
+  Parzen good_;                 // uniform, too, until there is something to learn from
+  Parzen bad_;                  // likewise
   std::vector<Ended> ranked_;   // from the best, those of equal losses in the order of being told
   std::vector<Ended> lost_;     // without a loss
   std::vector<Flying> flying_;  // proposed here and not told yet
