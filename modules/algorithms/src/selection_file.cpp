@@ -2,12 +2,11 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <tw/algorithms/selection.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/read_file.hpp>
 #include <tw/base/suggest.hpp>
 
 #include "selection_names.hpp"
@@ -72,14 +71,11 @@ Choice read_choice(const toml::table& table, const std::vector<std::string>& bac
 }  // namespace
 
 Selection Selection::from_file(const std::filesystem::path& file, const Cluster& cluster, const std::vector<std::string>& backends) {
-  std::ifstream in(file);
-  if (!in) throw FileError(file, 0, "the selection of backends cannot be read");
-  std::stringstream content;
-  content << in.rdbuf();
+  const std::string content = read_file(file);
   toml::table table;
   Problems problems(file);
   try {
-    table = toml::parse(content.str());
+    table = toml::parse(content);
   } catch (const toml::parse_error& error) {
     throw ConfigError({concat(file.string(), ":", error.source().begin.line, ": ", std::string(error.description()))});
   }

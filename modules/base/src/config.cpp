@@ -3,13 +3,12 @@
 #include <tw/base/config.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/exact_text.hpp>
+#include <tw/base/read_file.hpp>
 #include <tw/base/suggest.hpp>
+#include <tw/base/text_stream.hpp>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <optional>
-#include <sstream>
 #include <type_traits>
 #include <utility>
 
@@ -34,7 +33,7 @@ std::string exact(double value) {
 template <class T>
 std::string exact(const T& value) {
   const toml::value<T> node(value);
-  std::ostringstream out;
+  TextWriter out;
   out << toml::toml_formatter(node, toml::format_flags::allow_unicode_strings);
   return std::move(out).str();
 }
@@ -51,6 +50,10 @@ std::string text_of(const std::vector<Scalar>& list) {
 std::string exact(const std::vector<Scalar>& list) {  // toml++ breaks some into several lines
   return list_text(list, [](const auto& element) { return exact(element); });
 }
+
+// 1.0 is shown as such where an integer is wanted.
+std::string given_text(double value) { return exact(value); }
+std::string given_text(const auto& value) { return text_of(value); }
 
 /// A single value is a list of one.
 struct AsList {
@@ -84,17 +87,11 @@ std::string key_text(const std::string& key) {
   return bare && !key.empty() && key.front() != '.' && key.back() != '.' && key.find("..") == std::string::npos ? key : exact(key);
 }
 
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw FileError(path, 0, "cannot be opened");
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
 }  // namespace
 
 Config Config::from_file(const std::filesystem::path& path) {
   Config config;
-  config.insert_toml(read_text(path), path.filename().string(), /*with_lines=*/true);
+  config.insert_toml(read_file(path), path.filename().string(), /*with_lines=*/true);
   return config;
 }
 
@@ -106,15 +103,18 @@ void Config::set(std::string_view assignment, std::string_view origin) {
   const std::string key(assignment.substr(0, equals));
   const std::string value(assignment.substr(equals + 1));
   try {
-    insert_toml(key + " = " + value, std::string(origin), /*with_lines=*/false);
+    const size_t problems = problems_.size();
+    insert_toml(key + " = " + value, std::string(origin), /*with_lines=*/false, value);
+    if (problems_.size() == problems) return;
+    problems_.resize(problems);   // TOML of a kind that no field has, such as the date 2024-10-01
   } catch (const ConfigError&) {  // not a TOML value: a bare word such as adam or data/train
-    set_text(key, value, std::string(origin));
   }
+  set_text(key, value, std::string(origin));
 }
 
-void Config::set_text(const std::string& key, std::string text, std::string origin) { settings_[key] = {std::move(text), std::move(origin)}; }
+void Config::set_text(const std::string& key, std::string text, std::string origin) { settings_[key] = {std::move(text), std::move(origin), {}}; }
 
-void Config::insert_toml(std::string_view text, const std::string& source, bool with_lines) {
+void Config::insert_toml(std::string_view text, const std::string& source, bool with_lines, const std::string& as_written) {
   toml::table table;
   try {
     table = toml::parse(text);
@@ -129,9 +129,9 @@ void Config::insert_toml(std::string_view text, const std::string& source, bool 
       if (const auto* inner = node.as_table()) {
         self(self, *inner, key);
       } else if (const auto scalar = scalar_of(node)) {
-        settings_[key] = {std::visit([](const auto& value) { return Value(value); }, *scalar), origin};
+        settings_[key] = {std::visit([](const auto& value) { return Value(value); }, *scalar), origin, as_written};
       } else if (const auto list = node.is_array() ? list_of(*node.as_array()) : std::nullopt) {
-        settings_[key] = {*list, origin};
+        settings_[key] = {*list, origin, as_written};
       } else {
         problems_.push_back(concat(origin, ": ", key, " must be a boolean, a number, a string or a list of these"));
       }
@@ -195,7 +195,7 @@ void Config::bind_typed(std::string_view key, T& field, const char* type_name) {
     } else if (const int64_t* integer = std::get_if<int64_t>(&setting->value); integer && std::is_same_v<T, double>) {
       if constexpr (std::is_same_v<T, double>) field = static_cast<double>(*integer);
     } else {
-      const std::string given = std::visit([](const auto& value) { return text_of(value); }, setting->value);
+      const std::string given = std::visit([](const auto& value) { return given_text(value); }, setting->value);
       report(concat(origin, ": ", key, " must be ", type_name, ", got ", given));
     }
   }
@@ -205,7 +205,12 @@ void Config::bind_typed(std::string_view key, T& field, const char* type_name) {
 void Config::bind(std::string_view key, bool& field) { bind_typed(key, field, "true or false"); }
 void Config::bind(std::string_view key, int64_t& field) { bind_typed(key, field, "an integer"); }
 void Config::bind(std::string_view key, double& field) { bind_typed(key, field, "a number"); }
-void Config::bind(std::string_view key, std::string& field) { bind_typed(key, field, "a string"); }
+void Config::bind(std::string_view key, std::string& field) {
+  const auto found = settings_.find(key);
+  const bool looks_otherwise = found != settings_.end() && !std::holds_alternative<std::string>(found->second.value);
+  if (looks_otherwise && !found->second.as_written.empty()) found->second.value = found->second.as_written;  // name=42: the field's type decides
+  bind_typed(key, field, "a string");
+}
 
 void Config::bind(std::string_view key, std::filesystem::path& field) {
   std::string text = field.string();

@@ -19,6 +19,18 @@ FileDescriptor::FileDescriptor(std::filesystem::path path, int flags, const char
 
 FileDescriptor::~FileDescriptor() { ::close(fd_); }
 
+void FileDescriptor::write(const void* data, size_t bytes) {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t count = ::write(fd_, from, bytes);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) throw FileError(path_, written_, concat("cannot be written: ", std::strerror(count == 0 ? ENOSPC : errno)));
+    from += count;
+    bytes -= static_cast<size_t>(count);
+    written_ += count;
+  }
+}
+
 void FileDescriptor::sync() const {
   if (::fsync(fd_) != 0) throw FileError(path_, 0, concat("cannot be synced: ", std::strerror(errno)));
 }

@@ -59,6 +59,48 @@ TEST(Config, BareWordsAreStrings) {
   EXPECT_EQ(name, "adam");
 }
 
+TEST(Config, TheFieldDecidesWhatAnAssignmentIs) {
+  for (const char* text : {"42", "true", "1.50", "2024-10-01", "[1, 2]", "inf"}) {
+    tw::Config config;
+    config.set(tw::concat("name=", text));
+    config.set(tw::concat("data.directory=", text));
+    std::string name;
+    std::filesystem::path directory;
+    config.bind("name", name);
+    config.bind("data.directory", directory);
+    config.finish();
+    EXPECT_EQ(name, text);
+    EXPECT_EQ(directory, text);
+    tw::Config again = tw::Config::from_file(write_file("again.toml", config.toml()));
+    std::string back;
+    again.bind("name", back);
+    EXPECT_EQ(back, text) << config.toml();
+  }
+  tw::Config config = tw::Config::from_file(write_file("typed.toml", "name = 42\n"));  // a file says of which type a value is
+  config.set("epochs=1.0");
+  std::string name;
+  int64_t epochs = 0;
+  config.bind("name", name);
+  config.bind("epochs", epochs);
+  try {
+    config.finish();
+    ADD_FAILURE() << "no exception";
+  } catch (const tw::ConfigError& error) {
+    EXPECT_EQ(error.problems(),
+              (std::vector<std::string>{"typed.toml:1: name must be a string, got 42", "--set: epochs must be an integer, got 1.0"}));
+  }
+}
+
+TEST(Config, NamesAFolderThatIsGivenAsAFile) {
+  try {
+    (void)tw::Config::from_file(testing::TempDir());
+    ADD_FAILURE() << "no exception";
+  } catch (const tw::FileError& error) {
+    EXPECT_NE(std::string(error.what()).find("is a folder, not a file"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW((void)tw::Config::from_file("/does/not/exist"), tw::FileError);
+}
+
 TEST(Config, TakesTextAsItStands) {
   tw::Config config;
   for (const char* text : {"it's", "5", "true", "a=b", "\"quoted\"", ""}) {

@@ -33,7 +33,8 @@ class Config {
   /// @throws FileError when the file cannot be read; ConfigError with line and column when it is not TOML.
   static Config from_file(const std::filesystem::path& path);
 
-  /// Sets one value from "key=value". The value is read as TOML and, failing that, as a string.
+  /// Sets one value from "key=value". The value is read as TOML and, failing that, as a string. The field decides what it is: bound to text, 42, true
+  /// and 2024-10-01 are text as they are written.
   /// @throws ConfigError without '=' or with an empty key.
   void set(std::string_view assignment, std::string_view origin = "--set");
   /// Sets one value to `text` as it stands, which is not read as TOML.
@@ -87,12 +88,13 @@ class Config {
   struct Setting {
     Value value;
     std::string origin;
+    std::string as_written = {};  // after the = of set(); empty: read from a file
   };
 
   template <class T>
   void bind_typed(std::string_view key, T& field, const char* type_name);
   static std::string value_text(const Setting& setting);
-  void insert_toml(std::string_view text, const std::string& source, bool with_lines);
+  void insert_toml(std::string_view text, const std::string& source, bool with_lines, const std::string& as_written = {});
   const Setting* find(std::string_view key) const;
 
   std::map<std::string, Setting, std::less<>> settings_;

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text in memory, written and read in the same form under every std::locale: no grouped digits, a point before decimals.
+#pragma once
+#include <locale>
+#include <sstream>
+
+namespace tw {
+
+/// A std::ostringstream in C++'s classic locale.
+class TextWriter : public std::ostringstream {
+ public:
+  TextWriter() { imbue(std::locale::classic()); }
+};
+
+/// A std::istringstream in C++'s classic locale.
+class TextReader : public std::istringstream {
+ public:
+  explicit TextReader(const std::string& text) : std::istringstream(text) { imbue(std::locale::classic()); }
+};
+
+}  // namespace tw
