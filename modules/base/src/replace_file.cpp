@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/file_descriptor.hpp>
@@ -10,23 +9,35 @@
 
 namespace tw {
 namespace {
-constexpr const char* partial_suffix = ".partial";
+constexpr const char* partial_suffix = ".partial";  // and the process's number
+
+bool is_written_in_place(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const auto kind = std::filesystem::status(path, ignored).type();
+  return kind == std::filesystem::file_type::character || kind == std::filesystem::file_type::fifo || path.parent_path() == "/dev";
+}
+
 }  // namespace
 
 void replace_file(const std::filesystem::path& path, const std::function<void(const std::filesystem::path&)>& write) {
   std::error_code ignored;
-  const auto kind = std::filesystem::status(path, ignored).type();
-  if (kind == std::filesystem::file_type::character || kind == std::filesystem::file_type::fifo) return write(path);
-  const std::filesystem::path partial = concat(path.string(), partial_suffix, ::getpid());
+  if (is_written_in_place(path)) return write(path);
+  const std::filesystem::path target = std::filesystem::is_symlink(path, ignored) ? std::filesystem::weakly_canonical(path) : path;
+  const std::filesystem::path partial = concat(target.string(), partial_suffix, ::getpid());
   std::error_code code;
   try {
     write(partial);
     FileDescriptor(partial, O_RDONLY, "cannot be opened").sync();  // or a crash of the node could leave the name without the content
+  } catch (const FileError& error) {
+    std::filesystem::remove(partial, code);
+    if (error.path() != partial) throw;
+    const std::string place = concat(partial.string(), " at byte ", error.offset(), ": ");
+    throw FileError(path, error.offset(), std::string(error.what()).substr(place.size()));
   } catch (...) {
     std::filesystem::remove(partial, code);
     throw;
   }
-  std::filesystem::rename(partial, path, code);
+  std::filesystem::rename(partial, target, code);
   if (!code) return;
   std::filesystem::remove(partial, ignored);
   throw FileError(path, 0, "cannot be replaced: " + code.message());
@@ -34,17 +45,20 @@ void replace_file(const std::filesystem::path& path, const std::function<void(co
 
 void replace_file(const std::filesystem::path& path, const std::string& content) {
   replace_file(path, [&](const std::filesystem::path& partial) {
-    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-    file << content << std::flush;
-    if (!file) throw FileError(partial, 0, "cannot be written");
+    FileDescriptor(partial, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written").write(content.data(), content.size());
   });
 }
 
 std::vector<std::string> remove_partials_of(const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const std::string begin = path.filename().string() + partial_suffix;
   std::vector<std::string> failures;
   std::error_code code;
-  for (const auto& entry : std::filesystem::directory_iterator(path.parent_path(), code)) {
-    if (!entry.path().filename().string().starts_with(path.filename().string() + partial_suffix)) continue;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, code)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_partial =
+        name.size() > begin.size() && name.starts_with(begin) && name.find_first_not_of("0123456789", begin.size()) == std::string::npos;
+    if (!is_partial) continue;
     if (!std::filesystem::remove(entry.path(), code) && code) failures.push_back(concat(entry.path().string(), ": ", code.message()));
   }
   return failures;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "full_disk.hpp"
+
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -47,6 +49,31 @@ TEST(ReplaceFile, NamesWhatCannotBeReplaced) {
   EXPECT_EQ(files_in(folder), 1);
 }
 
+TEST(ReplaceFile, OnAFullDiskTheOldContentStays) {
+  const fs::path folder = fresh_folder("full");
+  tw::replace_file(folder / "a", "one");
+  try {
+    const tw::testing::FullDisk full(2);
+    tw::replace_file(folder / "a", "more than one");
+    ADD_FAILURE() << "no exception";
+  } catch (const tw::FileError& error) {
+    EXPECT_EQ(error.path(), folder / "a");
+    EXPECT_EQ(error.offset(), 2);
+    EXPECT_TRUE(std::string(error.what()).ends_with(": cannot be written: File too large")) << error.what();
+  }
+  EXPECT_EQ(content_of(folder / "a"), "one");
+  EXPECT_EQ(files_in(folder), 1);
+}
+
+TEST(ReplaceFile, ReplacesWhatALinkPointsTo) {
+  const fs::path folder = fresh_folder("link");
+  tw::replace_file(folder / "a", "one");
+  fs::create_symlink("a", folder / "link");
+  tw::replace_file(folder / "link", "two");
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(content_of(folder / "a"), "two");
+}
+
 TEST(ReplaceFile, WritesIntoDevices) {
   tw::replace_file("/dev/null", "one");
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
@@ -54,11 +81,22 @@ TEST(ReplaceFile, WritesIntoDevices) {
 
 TEST(ReplaceFile, PartialsOfKilledProcessesAreRemoved) {
   const fs::path folder = fresh_folder("killed");
-  for (const char* name : {"a", "a.partial1", "a.partial22", "b.partial1"}) std::ofstream(folder / name) << "x";
+  const auto make = [&] {
+    for (const char* name : {"a", "a.partial1", "a.partial22", "a.partial.mine", "b.partial1"}) std::ofstream(folder / name) << "x";
+  };
+  const auto expect_removed = [&] {
+    for (const char* name : {"a", "a.partial.mine", "b.partial1"}) EXPECT_TRUE(fs::exists(folder / name)) << name;
+    EXPECT_EQ(files_in(folder), 3);
+  };
+  make();
   EXPECT_TRUE(tw::remove_partials_of(folder / "a").empty());
-  EXPECT_TRUE(fs::exists(folder / "a"));
-  EXPECT_TRUE(fs::exists(folder / "b.partial1"));
-  EXPECT_EQ(files_in(folder), 2);
+  expect_removed();
+  make();
+  const fs::path before = fs::current_path();
+  fs::current_path(folder);
+  EXPECT_TRUE(tw::remove_partials_of("a").empty());  // in the working directory
+  fs::current_path(before);
+  expect_removed();
 }
 
 }  // namespace replace_file_test
