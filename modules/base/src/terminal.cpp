@@ -22,8 +22,9 @@ bool output_is_terminal() {
   return terminal;
 }
 
-void wait_until_output_is_read(std::chrono::milliseconds patience) {
+bool wait_until_output_is_read(std::chrono::milliseconds patience) {
   const auto end = std::chrono::steady_clock::now() + patience;
+  bool all_read = true;
   for (const int output : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat info = {};
     if (::fstat(output, &info) != 0 || !S_ISFIFO(info.st_mode)) continue;
@@ -31,7 +32,9 @@ void wait_until_output_is_read(std::chrono::milliseconds patience) {
     while (::ioctl(output, FIONREAD, &waiting) == 0 && waiting > 0 && std::chrono::steady_clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+    all_read = all_read && waiting == 0;
   }
+  return all_read;
 }
 
 }  // namespace tw

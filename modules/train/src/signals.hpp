@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <array>
 #include <csignal>
 #include <string>
 
 namespace tw::train {
 
-/// While it lives, SIGTERM and SIGUSR1 do not end the process but are remembered. One at a time.
+/// While it lives, SIGTERM and SIGUSR1 do not end the process but are remembered. One at a time. Under Open MPI's mpirun, writing to stdout and
+/// stderr does not wait after a SIGTERM; at the end it does again, if what was written has been read.
 class Signals {
  public:
   Signals();
@@ -19,6 +21,7 @@ class Signals {
  private:
   struct sigaction old_term_ = {};
   struct sigaction old_usr1_ = {};
+  std::array<int, 2> old_flags_ = {};  // of stdout and stderr
 };
 
 }  // namespace tw::train

@@ -10,6 +10,7 @@ bool output_is_terminal();
 
 /// Until somebody has read what this process wrote to standard output and standard error, where these are pipes; for `patience` at most. A launcher
 /// that is told to end its job at once may drop what it has not read: MPICH's does.
-void wait_until_output_is_read(std::chrono::milliseconds patience);
+/// @return whether all has been read
+bool wait_until_output_is_read(std::chrono::milliseconds patience);
 
 }  // namespace tw
