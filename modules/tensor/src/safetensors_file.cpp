@@ -11,26 +11,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/file_descriptor.hpp>
+#include <tw/base/replace_file.hpp>
 #include <tw/tensor/on_cpu.hpp>
 #include <utility>
 
 namespace tw {
 namespace {
 
-void write_all(const FileDescriptor& file, const std::filesystem::path& path, const void* data, int64_t bytes, int64_t offset) {
-  const auto* from = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = ::pwrite(file.get(), from, static_cast<size_t>(bytes), offset);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) throw FileError(path, offset, concat("cannot be written: ", written == 0 ? "no room" : std::strerror(errno)));
-    from += written;
-    offset += written;
-    bytes -= written;
-  }
-}
+// In the order of the bytes, where empty tensors lie before others.
+std::pair<int64_t, int64_t> place_of(const SafetensorsEntry& entry) { return {entry.offset, entry.bytes}; }
 
 }  // namespace
 
@@ -39,12 +32,17 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   std::vector<at::Tensor> here;
   for (const NamedTensor& each : tensors) here.push_back(on_cpu(each.tensor.detach(), concat("write_safetensors() of ", each.name)));
   const SafetensorsPlan plan = plan_safetensors(specs_of(tensors), metadata);
-  const FileDescriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
-  write_all(file, path, plan.header.data(), static_cast<int64_t>(plan.header.size()), 0);
-  for (size_t i = 0; i < here.size(); ++i) {
-    const at::Tensor contiguous = here[i].contiguous().resolve_conj().resolve_neg();
-    write_all(file, path, contiguous.const_data_ptr(), plan.entries[i].bytes, plan.entries[i].offset);
-  }
+  std::vector<size_t> order(here.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return place_of(plan.entries[a]) < place_of(plan.entries[b]); });
+  replace_file(path, [&](const std::filesystem::path& partial) {
+    FileDescriptor file(partial, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
+    file.write(plan.header.data(), plan.header.size());
+    for (const size_t i : order) {
+      const at::Tensor contiguous = here[i].contiguous().resolve_conj().resolve_neg();
+      file.write(contiguous.const_data_ptr(), static_cast<size_t>(plan.entries[i].bytes));
+    }
+  });
 }
 
 SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(path)) {
@@ -106,6 +104,8 @@ std::vector<std::string> SafetensorsFile::names() const {
 const SafetensorsEntry& SafetensorsFile::find(const std::string& name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) throw FileError(path_, 0, "there is no tensor " + name);
+  const std::string& unsupported = found->second.unsupported_dtype;
+  if (!unsupported.empty()) throw FileError(path_, found->second.offset, concat("tensor ", name, ": dtype \"", unsupported, "\" is not supported"));
   return found->second;
 }
 

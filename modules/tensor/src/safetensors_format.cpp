@@ -11,6 +11,8 @@
 #include <set>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace tw {
 namespace {
@@ -30,12 +32,17 @@ struct Dtype {
   c10::ScalarType type;
 };
 
-constexpr std::array<Dtype, 11> dtypes{{{"BOOL", c10::ScalarType::Bool},
+constexpr std::array<Dtype, 16> dtypes{{{"BOOL", c10::ScalarType::Bool},
                                         {"U8", c10::ScalarType::Byte},
                                         {"I8", c10::ScalarType::Char},
                                         {"I16", c10::ScalarType::Short},
                                         {"I32", c10::ScalarType::Int},
                                         {"I64", c10::ScalarType::Long},
+                                        {"U16", c10::ScalarType::UInt16},
+                                        {"U32", c10::ScalarType::UInt32},
+                                        {"U64", c10::ScalarType::UInt64},
+                                        {"F8_E5M2", c10::ScalarType::Float8_e5m2},
+                                        {"F8_E4M3", c10::ScalarType::Float8_e4m3fn},
                                         {"F16", c10::ScalarType::Half},
                                         {"BF16", c10::ScalarType::BFloat16},
                                         {"F32", c10::ScalarType::Float},
@@ -86,6 +93,39 @@ std::string with_length(const ordered_json& header) {
 
 // ---- reading ----
 
+/// Finds a key that comes twice in one object, which json::parse() accepts.
+class DuplicateKeys : public nlohmann::json_sax<json> {
+ public:
+  std::string found;
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_array(size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool start_object(size_t) override {
+    open_.emplace_back();
+    return true;
+  }
+  bool key(string_t& key) override {
+    if (open_.back().insert(key).second) return true;
+    found = key;
+    return false;
+  }
+  bool end_object() override {
+    open_.pop_back();
+    return true;
+  }
+  bool parse_error(size_t, const std::string&, const json::exception&) override { return false; }  // json::parse() says it
+
+ private:
+  std::vector<std::unordered_set<std::string>> open_;  // keys of the objects that are open
+};
+
 /// Reads one header; throws FileError with the place.
 class HeaderReader {
  public:
@@ -129,15 +169,10 @@ class HeaderReader {
   }
 
   json parse(std::string_view text) const {
-    std::vector<std::set<std::string>> keys;  // of the objects that are open
-    const auto look = [&](int, json::parse_event_t event, json& value) {
-      if (event == json::parse_event_t::object_start) keys.emplace_back();
-      if (event == json::parse_event_t::object_end) keys.pop_back();
-      if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) fail_at(value.get<std::string>(), "comes twice");
-      return true;
-    };
+    DuplicateKeys duplicates;  // in a pass of its own: json::parse() with a callback takes time quadratic in the keys
+    if (!json::sax_parse(text, &duplicates) && !duplicates.found.empty()) fail_at(duplicates.found, "comes twice");
     try {
-      return json::parse(text, look);
+      return json::parse(text);
     } catch (const json::parse_error& error) {
       fail(length_bytes + std::max<int64_t>(static_cast<int64_t>(error.byte) - 1, 0), concat("the header is not JSON: ", error.what()));
     }
@@ -157,7 +192,11 @@ class HeaderReader {
     if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets") || value.size() != 3) {
       fail_at(name, "must have dtype, shape and data_offsets, and nothing else");
     }
-    SafetensorsEntry entry{.spec = {name, read_shape(name, value["shape"]), read_dtype(name, value["dtype"])}};
+    const std::string dtype = read_text(name, value["dtype"], "dtype");
+    const auto* const known = std::find_if(dtypes.begin(), dtypes.end(), [&](const Dtype& each) { return dtype == each.name; });
+    const bool is_known = known != dtypes.end();
+    SafetensorsEntry entry{.spec = {name, read_shape(name, value["shape"]), is_known ? known->type : c10::ScalarType::Undefined},
+                           .unsupported_dtype = is_known ? "" : dtype};
     const auto offsets = read_numbers(name, value["data_offsets"], "data_offsets");
     const int64_t room = static_cast<int64_t>(file_.size()) - data_;
     if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > room) {
@@ -165,20 +204,19 @@ class HeaderReader {
     }
     entry.offset = data_ + offsets[0];
     entry.bytes = offsets[1] - offsets[0];
-    int64_t needed = bytes_of(entry.spec.dtype);
+    int64_t needed = is_known ? bytes_of(entry.spec.dtype) : 1;
     bool absurd = false;
     for (const int64_t length : entry.spec.shape) absurd = absurd || __builtin_mul_overflow(needed, std::max<int64_t>(length, 1), &needed);
     if (absurd) fail_at(name, "the shape is absurd");
+    if (!is_known) return entry;  // of which nobody knows how many bytes an element takes
     needed = entry.spec.numel() * bytes_of(entry.spec.dtype);
     if (needed != entry.bytes) fail_at(name, concat("its shape takes ", needed, " bytes, its data_offsets ", entry.bytes));
     return entry;
   }
 
-  c10::ScalarType read_dtype(const std::string& name, const json& value) const {
-    const std::string text = value.is_string() ? value.get<std::string>() : "";
-    const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](const Dtype& dtype) { return text == dtype.name; });
-    if (found == dtypes.end()) fail_at(name, concat("dtype ", value.dump(-1, ' ', false, json::error_handler_t::replace), " is not supported"));
-    return found->type;
+  std::string read_text(const std::string& name, const json& value, const char* what) const {
+    if (!value.is_string()) fail_at(name, concat(what, " must be text"));
+    return value.get<std::string>();
   }
 
   std::vector<int64_t> read_shape(const std::string& name, const json& value) const {
@@ -215,10 +253,12 @@ class HeaderReader {
     if (!names.is_array() || !std::all_of(names.begin(), names.end(), [](const json& name) { return name.is_string(); })) {
       fail_at(complex_key, "must list names");
     }
+    std::unordered_map<std::string, TensorSpec*> specs;
+    for (SafetensorsEntry& entry : contents.entries) specs.emplace(entry.spec.name, &entry.spec);
     for (const auto& name : names.get<std::vector<std::string>>()) {
-      const auto found = std::find_if(contents.entries.begin(), contents.entries.end(), [&](const auto& entry) { return entry.spec.name == name; });
-      if (found == contents.entries.end()) fail_at(complex_key, "there is no tensor " + name);
-      TensorSpec& spec = found->spec;
+      const auto found = specs.find(name);
+      if (found == specs.end()) fail_at(complex_key, "there is no tensor " + name);
+      TensorSpec& spec = *found->second;
       if (spec.dtype != c10::ScalarType::Double || spec.shape.empty() || spec.shape.back() != 2)
         fail_at(name, "is said to be complex128, but is not");
       spec.dtype = c10::ScalarType::ComplexDouble;
@@ -251,8 +291,10 @@ SafetensorsPlan plan_safetensors(const std::vector<TensorSpec>& tensors, const s
     const TensorSpec as_stored = stored(tensors[i]);
     if (as_stored.dtype != tensors[i].dtype) complex.push_back(tensors[i].name);
     const int64_t bytes = as_stored.numel() * bytes_of(as_stored.dtype);
-    header[tensors[i].name] = {{"dtype", stored_name(as_stored)}, {"shape", as_stored.shape}, {"data_offsets", {end, end + bytes}}};
-    plan.entries[i] = {tensors[i], end, bytes};
+    // Appended: operator[] looks for the name among all that are there, and expect_names() has seen that it is new.
+    ordered_json entry{{"dtype", stored_name(as_stored)}, {"shape", as_stored.shape}, {"data_offsets", {end, end + bytes}}};
+    header.get_ref<ordered_json::object_t&>().push_back({tensors[i].name, std::move(entry)});
+    plan.entries[i] = {.spec = tensors[i], .offset = end, .bytes = bytes};
     end += bytes;
   }
   if (!complex.empty()) header[metadata_key][complex_key] = json(complex).dump(-1, ' ', false, json::error_handler_t::replace);

@@ -2,8 +2,9 @@
 // Files in the safetensors format: 8 bytes of header length, a JSON header, the tensors' bytes; all little-endian.
 // Ref: https://github.com/huggingface/safetensors, "Format".
 //
-// dtypes: BOOL U8 I8 I16 I32 I64 F16 BF16 F32 F64 C64. The format has no complex128: such a tensor is stored as F64 with a trailing dimension of 2,
-// and its name is listed in the metadata under "torchweave.complex128" as a JSON array, by which it is read back as complex128.
+// dtypes: BOOL U8 I8 I16 I32 I64 U16 U32 U64 F8_E5M2 F8_E4M3 F16 BF16 F32 F64 C64. A file with tensors of other dtypes can be read but for those. The
+// format has no complex128: such a tensor is stored as F64 with a trailing dimension of 2, and its name is listed in the metadata under
+// "torchweave.complex128" as a JSON array, by which it is read back as complex128.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -22,6 +23,7 @@ struct SafetensorsEntry {
   TensorSpec spec;
   int64_t offset = 0;  ///< bytes from the start of the file
   int64_t bytes = 0;
+  std::string unsupported_dtype = "";  ///< the file's name of a dtype that is none of the above, where spec.dtype is Undefined; else empty
 };
 
 /// A file to be written: the header's bytes, and where each tensor goes after it.
@@ -41,11 +43,12 @@ struct SafetensorsContents {
 };
 
 /// Reads the header of the file whose bytes are `file`; looks at nothing after it. Pure. @param path for messages.
-/// @throws FileError for whatever is malformed: lengths, JSON, names that come twice, dtypes, shapes, tensors that overlap, leave holes or end
+/// @throws FileError for whatever is malformed: lengths, JSON, names that come twice, shapes, tensors that overlap, leave holes or end
 ///         elsewhere than the file.
 SafetensorsContents parse_safetensors(std::string_view file, const std::filesystem::path& path);
 
-/// Writes `tensors` to `path`, replacing what is there; neither atomic nor synced. Local. @throws FileError; ContractError as plan_safetensors().
+/// Writes `tensors` to `path`, as replace_file() does: the whole file or the one before. Local. @throws FileError; ContractError as
+/// plan_safetensors().
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
@@ -68,7 +71,7 @@ class SafetensorsFile {
   /// The file's bytes.
   std::string_view bytes() const noexcept;
 
-  // Each throws FileError where there is no tensor of that name, or a bool in it is neither 0 nor 1.
+  // Each throws FileError where there is no tensor of that name, its dtype is not supported, or a bool in it is neither 0 nor 1.
 
   const TensorSpec& spec(const std::string& name) const;
   /// A fresh copy.
