@@ -143,7 +143,10 @@ class Loader::Workshop {
     Slot slot{.filled = true, .sent = {}, .consumed = order.consumed, .failure = nullptr};
     try {
       Batch batch = dataset_.batch(order.indices);
-      if (options_.augmentation) augment(batch.inputs, order);
+      if (options_.augmentation) {
+        batch.inputs = batch.inputs.clone();  // it may be a view of what the data set keeps
+        augment(batch.inputs, order);
+      }
       slot.sent = upload_.send(std::move(batch));
     } catch (...) {
       slot.failure = std::current_exception();

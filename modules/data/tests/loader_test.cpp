@@ -231,6 +231,37 @@ TEST(Loader, MeasuresWhatItWaits) {
   }
 }
 
+/// Hands out views of what it keeps.
+class Views : public tw::Dataset {
+ public:
+  explicit Views(const at::Tensor& inputs) : inputs_(inputs) {}
+  int64_t size() const override { return inputs_.size(0); }
+  tw::Batch batch(std::span<const int64_t> indices) const override {
+    EXPECT_EQ(static_cast<int64_t>(indices.size()), size());
+    return {inputs_, torch::arange(size())};
+  }
+
+ private:
+  at::Tensor inputs_;
+};
+
+TEST(Loader, AugmentationLeavesTheDataSetAsItIs) {
+  const at::Tensor stored = torch::rand({12, 3});
+  const at::Tensor before = stored.clone();
+  const Views dataset(stored);
+  const tw::Augmentation in_place = [](const at::Tensor& sample, tw::CounterRng&) { return at::Tensor(sample).add_(1); };  // against its contract
+  for (const tw::Augmentation& augmentation : {tw::Augmentation(noise), in_place}) {
+    for (const int workers : {0, 2}) {
+      auto loader = make_loader(dataset, 1, 0, {.global_batch = 12, .workers = workers, .augmentation = augmentation});
+      loader.begin_epoch(0);
+      const auto batch = loader.next();
+      ASSERT_TRUE(batch.has_value());
+      EXPECT_FALSE(batch->inputs.equal(before));
+      EXPECT_TRUE(stored.equal(before));
+    }
+  }
+}
+
 TEST(Loader, NamesWhatIsWrongWithItsOptions) {
   const auto dataset = count_to(3);
   EXPECT_THROW(make_loader(dataset, 1, 0, {.global_batch = 0}), tw::ContractError);
