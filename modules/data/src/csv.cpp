@@ -7,14 +7,16 @@
 #include <charconv>
 #include <cstring>
 #include <optional>
-#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/log.hpp>
 #include <tw/data/csv.hpp>
 
 namespace tw {
 namespace {
 
 constexpr size_t most_shown = 20;  // malformed rows in one message
+constexpr const char* by_key = " (CsvOptions::header; the tool's data.header)";
 
 struct Line {
   std::string_view text;  // without its end
@@ -33,7 +35,7 @@ std::string_view trimmed(std::string_view text) {
 // Hands out the lines that have content.
 class Lines {
  public:
-  explicit Lines(std::string_view text) : text_(text) {
+  Lines(std::string_view text, char delimiter) : text_(text), delimiter_(delimiter) {
     if (text_.substr(0, 3) == "\xEF\xBB\xBF") position_ = 3;  // UTF-8's byte order mark
   }
 
@@ -43,13 +45,19 @@ class Lines {
       Line line{text_.substr(position_, end - position_), ++number_, static_cast<int64_t>(position_)};
       position_ = end + 1;
       if (!line.text.empty() && line.text.back() == '\r') line.text.remove_suffix(1);
-      if (!trimmed(line.text).empty()) return line;
+      if (has_content(line.text)) return line;
     }
     return std::nullopt;
   }
 
  private:
+  // Delimiters are content, also where they are blanks: an empty row is a mistake in the file.
+  bool has_content(std::string_view line) const {
+    return std::any_of(line.begin(), line.end(), [this](char c) { return c == delimiter_ || !is_blank(c); });
+  }
+
   std::string_view text_;
+  char delimiter_;
   size_t position_ = 0;
   int64_t number_ = 0;
 };
@@ -76,6 +84,8 @@ std::string name_in(std::string_view field) {
   return name;
 }
 
+constexpr const char* too_large = "does not fit into a float64";
+
 // What is wrong with a field, or nullptr.
 const char* parse_number(std::string_view field, double& value) {
   std::string_view text = unquoted(field);
@@ -84,8 +94,30 @@ const char* parse_number(std::string_view field, double& value) {
   const char* begin = text.data();
   const char* end = begin + text.size();
   const auto [stopped, error] = std::from_chars(begin, end, value);
-  if (error == std::errc::result_out_of_range && stopped == end) return "does not fit into a float64";
+  if (error == std::errc::result_out_of_range && stopped == end) return too_large;
   return error == std::errc{} && stopped == end ? nullptr : "is not a number";
+}
+
+// Whether a field is meant as a value rather than a column's name: what programs write where a value is missing, truth values, a number that does not
+// fit, and several numbers that another delimiter would separate, such as 1,5.
+bool is_meant_as_value(std::string_view field, char delimiter) {
+  double value = 0;
+  const char* problem = parse_number(field, value);
+  if (problem == nullptr || std::string_view(problem) == too_large) return true;
+  std::string text(unquoted(field));
+  std::transform(text.begin(), text.end(), text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  for (const char* word : {"na", "n/a", "#n/a", "null", "none", "true", "false"}) {
+    if (text == word) return true;
+  }
+  constexpr std::string_view delimiters = ",;|\t ";
+  for (const char other : delimiters) {
+    if (other == delimiter || text.find(other) == std::string::npos) continue;
+    std::string_view rest = text;
+    bool numbers = true;
+    for (bool more = true; more && numbers;) numbers = parse_number(take_field(rest, other, more), value) == nullptr;
+    if (numbers) return true;
+  }
+  return false;
 }
 
 // What a file says is shown in messages, but neither control characters nor all of a long field.
@@ -98,7 +130,7 @@ std::string shown(std::string_view field) {
 
 class Parser {
  public:
-  Parser(const MappedFile& file, const CsvOptions& options) : file_(file), options_(options), lines_(file.content()) {}
+  Parser(const MappedFile& file, const CsvOptions& options) : file_(file), options_(options), lines_(file.content(), options.delimiter) {}
 
   CsvTable parse() {
     std::optional<Line> line = lines_.next();
@@ -120,17 +152,30 @@ class Parser {
  private:
   bool is_header(const Line& line) const {
     if (options_.header != CsvHeader::automatic) return options_.header == CsvHeader::present;
-    size_t fields = 0;
-    size_t numbers = 0;
+    int64_t fields = 0;
+    int64_t numbers = 0;
+    int64_t counted = 0;  // fields that are their own place: 0, 1, 2
+    std::string doubt;    // about the first field that is no number
+    std::string value_among_names;
     std::string_view rest = line.text;
     for (bool more = true; more; ++fields) {
+      const std::string_view field = take_field(rest, options_.delimiter, more);
       double value = 0;
-      numbers += parse_number(take_field(rest, options_.delimiter, more), value) == nullptr ? 1U : 0U;
+      const char* problem = parse_number(field, value);
+      numbers += problem == nullptr ? 1 : 0;
+      counted += problem == nullptr && value == static_cast<double>(fields) ? 1 : 0;
+      if (problem == nullptr) continue;
+      const std::string what = concat("column ", fields + 1, " ", problem, ": ", shown(field));
+      if (doubt.empty()) doubt = what;
+      if (value_among_names.empty() && is_meant_as_value(field, options_.delimiter)) value_among_names = what;
     }
-    if (numbers > 0 && numbers < fields) {
-      throw FileError(
-          file_.path(), line.offset,
-          concat("line ", line.number, ": ", numbers, " of ", fields, " fields are numbers; say whether this is a header (CsvOptions::header)"));
+    const auto fail = [&](const std::string& what) {
+      throw FileError(file_.path(), line.offset, concat("line ", line.number, ", ", what, "; say whether this line is a header", by_key));
+    };
+    if (numbers == 0 && !value_among_names.empty()) fail(concat(value_among_names, ", which looks like a value"));
+    if (numbers > 0 && numbers < fields) fail(concat(doubt, ", and ", numbers, " of the ", fields, " fields are numbers"));
+    if (fields > 1 && counted == fields) {
+      log_warning(file_.path().string(), ": line 1 counts its columns from 0 and is read as numbers; if it is a header, say so", by_key);
     }
     return numbers == 0;
   }
@@ -188,6 +233,11 @@ class Parser {
 }  // namespace
 
 CsvTable read_csv(const std::filesystem::path& path, const CsvOptions& options) {
+  const char delimiter = options.delimiter;
+  const bool in_numbers = (delimiter >= '0' && delimiter <= '9') || (delimiter >= 'a' && delimiter <= 'z') ||
+                          (delimiter >= 'A' && delimiter <= 'Z') || std::string_view(".+-\"\r\n").find(delimiter) != std::string_view::npos ||
+                          delimiter == '\0';
+  TW_EXPECTS(!in_numbers, "a CSV's delimiter must not occur in numbers, quotes or line ends, got ", shown({&delimiter, 1}));
   const MappedFile file(path);
   return Parser(file, options).parse();
 }

@@ -2,12 +2,17 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <string_view>
 
-struct gzFile_s;  // NOLINT(readability-identifier-naming): zlib's
+#include "mapped_file.hpp"
+
+struct z_stream_s;  // NOLINT(readability-identifier-naming): zlib's
 
 namespace tw {
 
-/// Reads a file front to back, uncompressing it if it is gzip. Errors name the file and the offset in the uncompressed content.
+/// Reads a file front to back, uncompressing it if it is gzip, of one member or several. Errors name the file and the offset in the uncompressed
+/// content.
 class GzipReader {
  public:
   /// @throws FileError when the file cannot be opened.
@@ -18,16 +23,20 @@ class GzipReader {
 
   /// Reads exactly `bytes` into `out`. @throws FileError when the file ends before, or is damaged.
   void read(void* out, int64_t bytes);
-  /// @throws FileError when anything follows.
+  /// @throws FileError when anything follows: more content, or bytes after the compressed stream.
   void expect_end();
   /// @throws FileError at the present offset.
   [[noreturn]] void fail(const char* problem) const;
 
  private:
   int64_t read_some(void* out, int64_t bytes);
+  int64_t copy_some(void* out, int64_t bytes);
+  int64_t inflate_some(void* out, int64_t bytes);
 
-  std::filesystem::path path_;
-  gzFile_s* file_;
+  MappedFile file_;
+  std::string_view rest_;               // of the file, not yet read
+  std::unique_ptr<z_stream_s> stream_;  // null: the file is plain
+  bool in_member_ = true;               // a gzip member has begun and not ended
   int64_t offset_ = 0;
 };
 

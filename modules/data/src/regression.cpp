@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/data/csv.hpp>
@@ -8,13 +9,49 @@
 
 namespace tw {
 
-std::unique_ptr<Dataset> load_regression(const std::filesystem::path& directory, Split split) {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Found {
+  bool csv = false;
+  bool npy = false;
+  std::string names;  // of the first few files
+};
+
+Found look_into(const fs::path& folder) {
+  constexpr size_t most_named = 5;
+  Found found;
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename().string());
+  size_t count = 0;
+  for (const std::string& name : names) {
+    const bool is_ours = name.starts_with("inputs") || name.starts_with("targets");
+    found.csv = found.csv || name == "inputs.csv" || name == "targets.csv";
+    found.npy = found.npy || (is_ours && name.ends_with(".npy"));
+    if (count++ < most_named) found.names += (found.names.empty() ? "" : ", ") + name;
+  }
+  if (count > most_named) found.names += concat(" and ", count - most_named, " more");
+  return found;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> load_regression(const fs::path& directory, Split split, const CsvOptions& csv) {
   const auto folder = directory / (split == Split::train ? "train" : "test");
+  if (!fs::is_directory(folder)) {
+    throw FileError(folder, 0, "is not a folder: data for regression lie in the folders train and test of the directory that is given");
+  }
+  const Found found = look_into(folder);
+  const std::string wanted = "inputs.csv and targets.csv, or pairs of NPY files such as inputs.npy and targets.npy";
+  if (found.csv && found.npy) throw FileError(folder, 0, concat("holds CSV and NPY files; leave one kind: ", wanted));
+  if (!found.csv && !found.npy)
+    throw FileError(folder, 0, concat("must hold ", wanted, "; it holds ", found.names.empty() ? "nothing" : found.names));
+  if (found.npy) return std::make_unique<ShardedDataset>(folder);
   const auto inputs = folder / "inputs.csv";
   const auto targets = folder / "targets.csv";
-  if (!std::filesystem::exists(inputs) && !std::filesystem::exists(targets)) return std::make_unique<ShardedDataset>(folder);
-  const CsvTable x = read_csv(inputs);
-  const CsvTable y = read_csv(targets);
+  const CsvTable x = read_csv(inputs, csv);
+  const CsvTable y = read_csv(targets, csv);
   if (x.values.size(0) != y.values.size(0)) {
     throw FileError(targets, 0, concat("holds ", y.values.size(0), " rows, but inputs.csv holds ", x.values.size(0)));
   }

@@ -46,6 +46,39 @@ TEST(Csv, ReadsTheNearestDouble) {
   EXPECT_EQ(value[5], -INFINITY);
 }
 
+TEST(Csv, NamesTheFieldThatMakesTheFirstLineDoubtful) {
+  expect_refused("1,NA,2\n3,4,5\n", 0, "line 1, column 2 is not a number: 'NA', and 2 of the 3 fields are numbers");
+  expect_refused("1,,2\n3,4,5\n", 0, "column 2 is empty");
+  expect_refused("1,True\n3,4\n", 0, "column 2 is not a number: 'True'");
+  expect_refused("1,1e400\n3,4\n", 0, "column 2 does not fit into a float64: '1e400'");
+  expect_refused("NA\n3\n", 0, "column 1 is not a number: 'NA', which looks like a value; say whether this line is a header");
+  expect_refused("1,5;2,5\n", 0, "column 1 is not a number: '1,5', which looks like a value", {.delimiter = ';'});
+  expect_refused("1;2\n3;4\n", 0, "column 1 is not a number: '1;2', which looks like a value");
+  EXPECT_EQ(read("NA,x\n1,2\n", {.header = tw::CsvHeader::present}).columns, (Names{"NA", "x"}));
+}
+
+TEST(Csv, WarnsOfAFirstLineThatCountsItsColumns) {
+  const auto warning_of = [](const std::string& text, const tw::CsvOptions& options) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(read(text, options).values.size(1), 3);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(warning_of("0,1,2\n7,8,9\n", {}).find("line 1 counts its columns from 0"), std::string::npos);
+  EXPECT_EQ(warning_of("0,1,2\n7,8,9\n", {.header = tw::CsvHeader::present}), "");
+  EXPECT_EQ(warning_of("0,1,3\n7,8,9\n", {}), "");
+}
+
+TEST(Csv, KeepsRowsOfEmptyFieldsWhereBlanksSeparate) {
+  expect_refused("1\t2\n\t\n3\t4\n", 4, "line 2, byte 4: column 1 is empty", {.delimiter = '\t'});
+  EXPECT_EQ(read("1\t2\n  \n3\t4\n", {.delimiter = '\t'}).values.size(0), 2);
+}
+
+TEST(Csv, RefusesDelimitersThatOccurInNumbers) {
+  for (const char delimiter : {'"', '.', '5', '-', '+', 'e', '\n', '\r', '\0'}) {
+    EXPECT_THROW(read("1\n", {.delimiter = delimiter}), tw::ContractError) << delimiter;
+  }
+}
+
 TEST(Csv, NamesEveryMalformedRow) {
   expect_refused("", 0, "neither header nor numbers");
   expect_refused("x,y\n1,2\n3\n4,5\n6,z7\n", 8,
@@ -55,7 +88,7 @@ TEST(Csv, NamesEveryMalformedRow) {
   expect_refused("1,2\n3,0x10\n", 6, "is not a number");
   expect_refused("1,2\n3,1 2\n", 6, "is not a number");
   expect_refused("1,2\n3,+-2\n", 6, "is not a number");
-  expect_refused("1,x\n2,3\n", 0, "line 1: 1 of 2 fields are numbers; say whether this is a header");
+  expect_refused("1,x\n2,3\n", 0, "line 1, column 2 is not a number: 'x', and 1 of the 2 fields are numbers; say whether this line is a header");
   expect_refused("1,x\n2,3\n", 2, "column 2 is not a number", {.header = tw::CsvHeader::absent});
   expect_refused("1,2\n\"3,4\n", 4, "is not a number");  // a quote that does not end
   std::string many = "1\n";

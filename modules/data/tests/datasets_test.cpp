@@ -147,6 +147,13 @@ TEST(Regression, OpensShardsOrCsv) {
   tw::write_npy(folder / "train" / "targets.npy", torch::ones({4, 1}, torch::kDouble));
   EXPECT_EQ(tw::load_regression(folder, tw::Split::train)->size(), 4);
   EXPECT_THROW((void)tw::load_regression(folder, tw::Split::test), tw::FileError);
+  std::filesystem::create_directories(folder / "test");
+  expect_file_error([&] { (void)tw::load_regression(folder, tw::Split::test); }, "test", 0, "it holds nothing");
+  write_file("regression/test/data.csv", "1,2\n");
+  expect_file_error([&] { (void)tw::load_regression(folder, tw::Split::test); }, "test", 0, "must hold inputs.csv and targets.csv, or pairs");
+  expect_file_error([&] { (void)tw::load_regression(folder, tw::Split::test); }, "test", 0, "it holds data.csv");
+  write_file("regression/train/inputs.csv", "1,2\n");
+  expect_file_error([&] { (void)tw::load_regression(folder, tw::Split::train); }, "train", 0, "holds CSV and NPY files");
   write_file("regression/test/inputs.csv", "x,y\n1,2\n3,4\n");
   expect_file_error([&] { (void)tw::load_regression(folder, tw::Split::test); }, "targets.csv", 0, "cannot be opened");
   write_file("regression/test/targets.csv", "z\n5\n");
@@ -155,6 +162,7 @@ TEST(Regression, OpensShardsOrCsv) {
   expect_error([&] { (void)tw::load_regression(folder, tw::Split::test); }, "test: the targets of row 1");
   write_file("regression/test/targets.csv", "z\n5\n6\n");
   const auto batch = tw::load_regression(folder, tw::Split::test)->batch(Indices{1});
+  EXPECT_EQ(tw::load_regression(folder, tw::Split::test, {.header = tw::CsvHeader::present})->memory().size(), 2U);
   EXPECT_TRUE(batch.inputs.equal(torch::tensor({{3.0, 4.0}}, torch::kDouble)));
   EXPECT_TRUE(batch.targets.equal(torch::tensor({{6.0}}, torch::kDouble)));
 }

@@ -22,6 +22,11 @@ std::filesystem::path write_gzip(const std::string& name, const std::string& byt
   return file(name);
 }
 
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 // 2 x 3 elements of type `code`, whose bytes are `content`.
 std::string idx(char code, const std::string& content) {
   return std::string{0, 0, code, 2} + std::string{0, 0, 0, 2} + std::string{0, 0, 0, 3} + content;
@@ -43,6 +48,8 @@ TEST(Idx, ReadsBytesPlainAndGzip) {
   const auto expected = torch::tensor({0, 1, 2, 3, 4, 255}, torch::kByte).reshape({2, 3});
   EXPECT_TRUE(tw::read_idx(write_plain("bytes", bytes)).equal(expected));
   EXPECT_TRUE(tw::read_idx(write_gzip("bytes.gz", bytes)).equal(expected));
+  const std::string in_two = bytes_of(write_gzip("begin.gz", bytes.substr(0, 9))) + bytes_of(write_gzip("rest.gz", bytes.substr(9)));
+  EXPECT_TRUE(tw::read_idx(write_plain("in_two.gz", in_two)).equal(expected));
 }
 
 TEST(Idx, ReadsEveryTypeAsBigEndian) {
@@ -79,6 +86,14 @@ TEST(Idx, NamesFileAndOffsetOfWhatIsWrong) {
   expect_error(write_plain("empty_but_absurd", std::string{0, 0, 8, 3} + std::string(4, '\0') + huge + huge), 16, "the dimensions are absurd");
   expect_error(write_plain("promises_much", std::string{0, 0, 8, 1, 127, 0, 0, 0}), 8, "too small for its dimensions");
 
+  const std::string gzip = bytes_of(write_gzip("packed.gz", good));
+  expect_error(write_plain("garbage.gz", gzip + "garbage"), 18, "7 bytes follow the gzip stream");
+  expect_error(write_plain("one_more.gz", gzip + bytes_of(write_gzip("more.gz", "x"))), 18, "should end here");
+  expect_error(write_plain("zeros.gz", gzip + std::string(4, '\0')), 18, "4 bytes follow the gzip stream");
+  std::string damaged = gzip;
+  damaged[damaged.size() - 6] ^= 1;  // of the checksum
+  expect_error(write_plain("damaged.gz", damaged), 18, "damaged");
+
   const auto packed = write_gzip("cut.gz", idx(0x08, "abcdef"));
   std::filesystem::resize_file(packed, std::filesystem::file_size(packed) - 10);
   EXPECT_THROW(tw::read_idx(packed), tw::FileError);
@@ -88,8 +103,7 @@ TEST(Idx, RefusesAFileThatIsCutAnywhere) {
   const std::string good = idx(0x0B, "abcdefghijkl");
   const auto packed = write_gzip("whole.gz", good);
   const auto packed_size = static_cast<size_t>(std::filesystem::file_size(packed));
-  std::string packed_bytes(packed_size, '\0');
-  std::ifstream(packed, std::ios::binary).read(packed_bytes.data(), static_cast<std::streamsize>(packed_size));
+  const std::string packed_bytes = bytes_of(packed);
   for (size_t length = 0; length < good.size(); ++length)
     EXPECT_THROW(tw::read_idx(write_plain("cut", good.substr(0, length))), tw::FileError) << length;
   for (size_t length = 0; length < packed_size; ++length) {

@@ -9,7 +9,7 @@
 namespace tw {
 
 enum class CsvHeader {
-  automatic,  ///< the first line is a header if none of its fields is a number; an error if only some are
+  automatic,  ///< the first line is a header if none of its fields is a number; an error if only some are, or if one looks like a value (NA, true)
   present,
   absent,
 };
@@ -25,9 +25,11 @@ struct CsvTable {
   std::vector<std::string> columns;  ///< their names; empty where there is no header
 };
 
-/// Reads numbers separated by `delimiter`, one row a line: LF or CRLF; blanks around fields and lines without content are skipped; a field may
-/// stand in double quotes ("" is a quote in it), but not go on in the next line. "nan" and "inf" are numbers.
-/// @throws FileError naming every malformed row (the first 20 in full) by line and byte offset; its own offset is that of the first.
+/// Reads numbers separated by `delimiter`, one row a line: LF or CRLF; blanks around fields and lines of blanks alone are skipped (of fields without
+/// content they are not); a field may stand in double quotes ("" is a quote in it), but not go on in the next line. "nan" and "inf" are numbers.
+/// A first line that counts the columns (0, 1, 2) is read as numbers, with a warning.
+/// @throws ContractError for a delimiter that occurs in numbers, quotes or line ends; FileError naming every malformed row (the first 20 in full) by
+/// line and byte offset; its own offset is that of the first.
 CsvTable read_csv(const std::filesystem::path& path, const CsvOptions& options = {});
 
 }  // namespace tw

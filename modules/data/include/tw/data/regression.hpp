@@ -2,13 +2,15 @@
 #pragma once
 #include <filesystem>
 #include <memory>
+#include <tw/data/csv.hpp>
 #include <tw/data/dataset.hpp>
 
 namespace tw {
 
 /// Opens `directory`/train or `directory`/test, which holds either NPY shards (see ShardedDataset) or inputs.csv and targets.csv with one row a
-/// sample (see read_csv(); float64 [n, columns]).
-/// @throws FileError naming the file that is missing or does not fit; Error naming file and row of NaN or infinity (NPY: when the row is read).
-std::unique_ptr<Dataset> load_regression(const std::filesystem::path& directory, Split split);
+/// sample (see read_csv(), to which `csv` goes; float64 [n, columns]).
+/// @throws FileError naming the file that is missing or does not fit, and a folder that holds both or neither; Error naming file and row of NaN or
+/// infinity (NPY: when the row is read).
+std::unique_ptr<Dataset> load_regression(const std::filesystem::path& directory, Split split, const CsvOptions& csv = {});
 
 }  // namespace tw
