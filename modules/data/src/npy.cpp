@@ -4,12 +4,13 @@
 #include "npy_tensor.hpp"
 
 #include <ATen/ops/empty.h>
+#include <fcntl.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <tw/base/contract.hpp>
+#include <tw/base/file_descriptor.hpp>
+#include <tw/base/replace_file.hpp>
 #include <tw/data/npy.hpp>
 
 namespace tw {
@@ -56,12 +57,11 @@ at::Tensor read_npy(const std::filesystem::path& path) { return tensor_from_npy(
 void write_npy(const std::filesystem::path& path, const at::Tensor& tensor) {
   const std::string header = npy_header(tensor.scalar_type(), tensor.sizes().vec());
   const at::Tensor plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous();
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  if (!out) throw FileError(path, 0, concat("cannot be opened for writing: ", std::strerror(errno)));
-  out.write(header.data(), static_cast<std::streamsize>(header.size()));
-  out.write(static_cast<const char*>(plain.const_data_ptr()), static_cast<std::streamsize>(plain.nbytes()));
-  out.close();
-  if (!out) throw FileError(path, 0, concat("cannot be written in full: ", std::strerror(errno)));
+  replace_file(path, [&](const std::filesystem::path& partial) {
+    FileDescriptor file(partial, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
+    file.write(header.data(), header.size());
+    file.write(plain.const_data_ptr(), plain.nbytes());
+  });
 }
 
 NpyFile::NpyFile(const std::filesystem::path& path)

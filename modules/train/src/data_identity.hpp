@@ -5,7 +5,8 @@
 
 namespace tw::train {
 
-/// What tells a run's data from others: sizes, and the content of a few samples, such as "60000 and 10000 samples, 1f3a2b". Local.
+/// A text that differs for other data: the number of training samples and a hash of their content, then the same of the test samples. The hash covers
+/// everything that lies in memory (Dataset::memory()), otherwise up to 1024 samples, evenly spread; the text says which. Local.
 std::string identity_of(const Dataset& train, const Dataset& test);
 
 }  // namespace tw::train

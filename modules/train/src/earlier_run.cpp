@@ -25,7 +25,7 @@ std::optional<Progress> earlier_run(const Snapshots& snapshots, const Options& o
   }
   TW_EXPECTS(earlier->seed == options.seed, "the run to be resumed was begun with seed ", earlier->seed, ", not ", options.seed);
   if (!earlier->data.empty() && earlier->data != now.data) {
-    throw Error(concat("the run in ", folder, " was begun with other data: to train and to test, ", earlier->data, ", where these have ", now.data,
+    throw Error(concat("the run in ", folder, " was begun with other data: it had, ", earlier->data, "; this one has, ", now.data,
                        ". Resume it with its own, or give this one another name"));
   }
   return earlier;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace tw {
 
@@ -25,6 +26,9 @@ class Dataset {
   /// The samples `indices`, in that order; may be none, and may repeat. Called from several threads at once.
   /// @throws ContractError for an index that is not below size(); Error for data that cannot be used.
   virtual Batch batch(std::span<const int64_t> indices) const = 0;
+  /// The tensors that hold all samples, where they lie in memory; empty: they do not, or nobody knows. By their content a resumed run recognises
+  /// data.
+  virtual std::vector<at::Tensor> memory() const { return {}; }
 
  protected:
   Dataset() = default;

@@ -18,6 +18,7 @@ class ImageDataset : public Dataset {
   int64_t height() const { return images_.size(1); }
   int64_t width() const { return images_.size(2); }
   Batch batch(std::span<const int64_t> indices) const override;
+  std::vector<at::Tensor> memory() const override { return {images_, labels_}; }
 
  private:
   at::Tensor images_;

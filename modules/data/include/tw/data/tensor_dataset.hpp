@@ -21,6 +21,7 @@ class TensorDataset : public Dataset {
 
   int64_t size() const override { return inputs_.size(0); }
   Batch batch(std::span<const int64_t> indices) const override;
+  std::vector<at::Tensor> memory() const override { return {inputs_, targets_}; }
 
   /// All inputs [n, ...] and targets.
   const at::Tensor& inputs() const noexcept { return inputs_; }
