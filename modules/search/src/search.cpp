@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tw/base/absolute_path.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
@@ -25,7 +26,9 @@ SearchOptions checked(const Communicator& comm, const Space& space, const Object
   options.validate(comm.size());
   if (options.population_training) options.population_training->validate(space);
   TW_EXPECTS(objective != nullptr, "a search needs an objective");
-  return options;
+  SearchOptions agreed = options;
+  agreed.journal = absolute_path(options.journal);  // an objective may change the working directory
+  return agreed;
 }
 
 }  // namespace

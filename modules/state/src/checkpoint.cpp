@@ -5,9 +5,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
+#include <mutex>
+#include <tw/base/absolute_path.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/read_file.hpp>
+#include <utility>
 
 #include "step_directory.hpp"
 
@@ -63,28 +66,41 @@ void CheckpointFiles::combine(const NamedShard& shard, const ShardReads& reads) 
   destination.copy_(total);
 }
 
+struct Checkpoint::Open {
+  std::mutex mutex;
+  CheckpointFiles files;
+};
+
+Checkpoint::Checkpoint(std::filesystem::path directory, CheckpointIndex index)
+    : directory_(std::move(directory)), index_(std::move(index)), open_(new Open{.mutex = {}, .files = CheckpointFiles(directory_)}) {
+  for (size_t i = 0; i < index_.tensors.size(); ++i) places_.emplace(index_.tensors[i].spec.name, i);
+  for (size_t i = 0; i < index_.tensors.size(); ++i) {
+    for (const std::string& alias : index_.tensors[i].aliases) places_.emplace(alias, i);
+  }
+}
+
 Checkpoint Checkpoint::open(const std::filesystem::path& directory) {
-  std::filesystem::path step = directory;
+  std::filesystem::path step = absolute_path(directory);
   if (!std::filesystem::exists(step / index_name)) {
     const std::vector<int64_t> steps = list_steps(directory);
     if (steps.empty()) throw FileError(directory, 0, "holds no checkpoint");
     step = step_directory(directory, steps.back());
   }
   const std::filesystem::path index = step / index_name;
-  return {step, parse_index(read_file(index), index)};
+  return {step, parse_index(read_file(index, most_index_bytes), index)};
 }
 
 at::Tensor Checkpoint::read(const std::string& name) const {
-  const auto is_called = [&](const StoredTensor& tensor) {
-    return tensor.spec.name == name || std::find(tensor.aliases.begin(), tensor.aliases.end(), name) != tensor.aliases.end();
-  };
-  const auto found = std::find_if(index_.tensors.begin(), index_.tensors.end(), is_called);
-  TW_EXPECTS(found != index_.tensors.end(), directory_.string(), " holds no tensor ", name);
-  TW_EXPECTS(found->on_reshard != OnReshard::drop, name, " in ", directory_.string(), " is each rank's own");
-  const at::Tensor tensor = at::empty(found->spec.shape, at::TensorOptions().dtype(found->spec.dtype));
-  const NamedShard shard = whole(found->spec.name, tensor, found->kind);
-  const ShardSpec spec{found->spec, {}, whole_box(found->spec.shape), found->kind, OnReshard::replicate};
-  CheckpointFiles(directory_).fill({shard}, plan_load(index_.tensors, static_cast<int64_t>(index_.files.size()), {{spec}}, 0));
+  const auto place = places_.find(name);
+  TW_EXPECTS(place != places_.end(), directory_.string(), " holds no tensor ", name);
+  const StoredTensor& found = index_.tensors[place->second];
+  TW_EXPECTS(found.on_reshard != OnReshard::drop, name, " in ", directory_.string(), " is each rank's own");
+  const at::Tensor tensor = at::empty(found.spec.shape, at::TensorOptions().dtype(found.spec.dtype));
+  const NamedShard shard = whole(found.spec.name, tensor, found.kind);
+  const ShardSpec spec{found.spec, {}, whole_box(found.spec.shape), found.kind, OnReshard::replicate};
+  const auto plan = plan_load({found}, static_cast<int64_t>(index_.files.size()), {{spec}}, 0);
+  const std::lock_guard lock(open_->mutex);
+  open_->files.fill({shard}, plan);
   return tensor;
 }
 

@@ -11,9 +11,11 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <tw/base/absolute_path.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
+#include <tw/base/read_file.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/mpi/engine.hpp>
@@ -79,6 +81,7 @@ class CheckpointStore::Implementation {
     expect_same_on_all_ranks(comm_, "the options of checkpoints", value_lines(options));
     on_all_ranks(comm_, concat("opening the checkpoints in ", directory_.string()), [&] {
       options.validate();
+      directory_ = absolute_path(directory_);
       if (comm_.rank() != 0) return;
       std::filesystem::create_directories(directory_);
       remove_partials(directory_);
@@ -285,7 +288,7 @@ class CheckpointStore::Implementation {
     const std::filesystem::path path = step_directory(directory_, step) / index_name;
     std::string text;
     auto problems = problems_of(comm_, [&] {
-      if (comm_.rank() == 0) text = read_file(path);
+      if (comm_.rank() == 0) text = read_file(path, most_index_bytes);
     });
     if (!problems.empty()) return problems;
     text = broadcast_string(comm_, text, Rank(0));

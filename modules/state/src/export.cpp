@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/state/export.hpp>
 
-#include <c10/util/Exception.h>
+#include <fcntl.h>
 #include <torch/serialize/output-archive.h>
 
 #include <algorithm>
 #include <charconv>
+#include <exception>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/file_descriptor.hpp>
+#include <tw/base/replace_file.hpp>
 
 namespace tw {
 namespace {
@@ -74,6 +77,21 @@ std::vector<std::string> listed_in(const std::string& metadata) {
   return names;
 }
 
+// LibTorch's own writing to a file names neither file nor reason where the disk is full.
+void write_archive(torch::serialize::OutputArchive& archive, const std::filesystem::path& path) {
+  FileDescriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
+  std::exception_ptr failure;
+  archive.save_to([&](const void* data, size_t bytes) {
+    try {
+      if (!failure) file.write(data, bytes);
+    } catch (...) {  // not through LibTorch's C code
+      failure = std::current_exception();
+    }
+    return bytes;
+  });
+  if (failure) std::rethrow_exception(failure);
+}
+
 }  // namespace
 
 void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::path& path) {
@@ -93,11 +111,7 @@ void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::pa
   root.fill_numbers();
   torch::serialize::OutputArchive archive;
   root.write(archive);
-  try {
-    archive.save_to(path.string());
-  } catch (const c10::Error& error) {
-    throw FileError(path, 0, std::string("cannot be written: ") + error.what_without_backtrace());
-  }
+  replace_file(path, [&](const std::filesystem::path& partial) { write_archive(archive, partial); });
 }
 
 void export_safetensors(const Checkpoint& checkpoint, const std::filesystem::path& path) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 
 #include "boxes.hpp"
 
@@ -61,8 +63,16 @@ std::vector<int64_t> holders_of(const StoredTensor& tensor) {
   return {ranks.begin(), ranks.end()};
 }
 
-bool holds(const std::vector<ShardSpec>& shards, const std::string& name) {
-  return std::any_of(shards.begin(), shards.end(), [&](const ShardSpec& spec) { return spec.global.name == name; });
+/// Which ranks have a shard of a tensor, ascending, by its name.
+std::unordered_map<std::string_view, std::vector<int64_t>> ranks_by_name(const std::vector<std::vector<ShardSpec>>& by_rank) {
+  std::unordered_map<std::string_view, std::vector<int64_t>> ranks;
+  for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+    for (const ShardSpec& spec : by_rank[rank]) {
+      std::vector<int64_t>& of_name = ranks[spec.global.name];
+      if (of_name.empty() || of_name.back() != static_cast<int64_t>(rank)) of_name.push_back(static_cast<int64_t>(rank));
+    }
+  }
+  return ranks;
 }
 
 // The part of `piece` that lies in `box`; nothing where they are apart.
@@ -110,6 +120,7 @@ std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, int64
                                   int64_t rank) {
   const Names names(stored);
   const bool as_many_ranks = stored_ranks == static_cast<int64_t>(by_rank.size());
+  const auto holding = ranks_by_name(by_rank);
   std::vector<ShardReads> plan;
   for (const ShardSpec& spec : by_rank[static_cast<size_t>(rank)]) {
     const auto found = names.find(spec);
@@ -123,10 +134,7 @@ std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, int64
       continue;
     }
     // Every old rank had a tensor of its own; or some had none, such as optimizer state before their first update.
-    std::vector<int64_t> now;
-    for (size_t other = 0; other < by_rank.size(); ++other) {
-      if (holds(by_rank[other], spec.global.name)) now.push_back(static_cast<int64_t>(other));
-    }
+    const std::vector<int64_t>& now = holding.at(spec.global.name);
     const std::vector<int64_t> then = holders_of(tensor);
     const bool same_kind = spec.on_reshard == tensor.on_reshard;
     const bool each_its_own = same_kind && (now == then || (as_many_ranks && std::includes(now.begin(), now.end(), then.begin(), then.end())));

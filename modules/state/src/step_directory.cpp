@@ -2,7 +2,6 @@
 #include "step_directory.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -101,25 +100,6 @@ void write_synced(const fs::path& path, const char* data, int64_t bytes, const s
   }
   if (::ftruncate(file.get(), bytes) != 0) fail(path, bytes, "cannot be cut to its length", errno);
   file.sync();
-}
-
-std::string read_file(const fs::path& path, int64_t most) {
-  const FileDescriptor file(path, O_RDONLY, "cannot be opened");
-  struct stat info{};
-  if (::fstat(file.get(), &info) != 0) fail(path, 0, "cannot be examined", errno);
-  if (!S_ISREG(info.st_mode)) throw FileError(path, 0, "is not a file");
-  if (info.st_size > most) throw FileError(path, 0, concat("has ", info.st_size, " bytes, more than ", most));
-  std::string content(static_cast<size_t>(info.st_size), '\0');
-  size_t at = 0;
-  while (at < content.size()) {
-    const ssize_t got = ::pread(file.get(), content.data() + at, content.size() - at, static_cast<off_t>(at));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(path, static_cast<int64_t>(at), "cannot be read", errno);
-    if (got == 0) break;
-    at += static_cast<size_t>(got);
-  }
-  content.resize(at);
-  return content;
 }
 
 void publish(const fs::path& directory, const CheckpointIndex& index, const std::atomic<bool>& cancelled) {

@@ -30,8 +30,7 @@ void remove_partials(const std::filesystem::path& directory);
 void write_synced(const std::filesystem::path& path, const char* data, int64_t bytes, const std::atomic<bool>& cancelled);
 constexpr int64_t direct_alignment = 4096;
 
-/// A whole file, of at most `most` bytes. @throws FileError.
-std::string read_file(const std::filesystem::path& path, int64_t most = int64_t{1} << 32);
+constexpr int64_t most_index_bytes = int64_t{1} << 32;
 
 /// Gives the partial checkpoint of `index.step`, whose data files are written, its index and its name. One there already is replaced. @throws
 /// FileError

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules and optimizers as shards, and the files for others, on one rank. The oracle is LibTorch itself.
+#include "full_disk.hpp"
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -54,6 +55,67 @@ std::vector<NamedTensor> named_parameters(const torch::nn::Module& module) {
   return tensors;
 }
 
+// docs/checkpoints.md begins
+struct Run {
+  Run(const tw::Communicator& comm, const std::filesystem::path& folder)
+      : optimizer(net->parameters(), torch::optim::AdamOptions(1e-3)), state(optimizer, named_parameters(*net)), store(comm, folder, {.keep = 2}) {}
+
+  /// All that a checkpoint holds. The tensors are those of model and optimizer.
+  std::vector<tw::NamedShard> shards() const {
+    std::vector<tw::NamedShard> all = tw::module_shards(*net);  // parameters and buffers
+    for (tw::NamedShard& each : state.shards()) all.push_back(std::move(each));
+    return all;
+  }
+
+  /// The step that the newest undamaged checkpoint was made after; 0 where there is none. Collective.
+  int64_t resume() {
+    const auto step = store.newest_valid();
+    if (!step) return 0;
+    std::vector<std::string> names;  // what the optimizer remembered then, such as "optimizer/conv1.weight/exp_avg"
+    for (const tw::StoredTensor& each : store.index(*step).tensors) names.push_back(each.spec.name);
+    state.prepare(names);  // makes these tensors; a new optimizer has none
+    const auto all = shards();
+    store.load(*step, all);
+    state.apply(all);  // counters, which are no tensors in the optimizer
+    return *step;
+  }
+
+  void train(int64_t steps, int64_t save_every) {
+    for (int64_t step = resume() + 1; step <= steps; ++step) {
+      torch::manual_seed(static_cast<uint64_t>(step));  // or keep the generator's state yourself
+      optimizer.zero_grad();
+      net->forward(torch::randn({8, 4})).square().sum().backward();
+      optimizer.step();
+      store.poll();                                                                 // carries the writing on, and throws where it failed
+      if (step % save_every == 0) store.save(step, shards(), "any text of yours");  // copies, and returns; written in the background
+    }
+    store.wait();  // or the last one is dropped
+  }
+
+  Net net;
+  torch::optim::Adam optimizer;
+  tw::OptimizerState state;
+  tw::CheckpointStore store;
+};
+// docs/checkpoints.md ends
+
+TEST(CheckpointStore, ResumesALoopOfOnesOwn) {
+  const fs::path folder = fresh_folder();
+  const auto parameters_after = [&](const fs::path& place, const std::vector<int64_t>& parts) {
+    std::vector<at::Tensor> parameters;
+    for (const int64_t steps : parts) {
+      torch::manual_seed(0);
+      Run run(world(), place);
+      run.train(steps, 2);
+      parameters = run.net->parameters();
+    }
+    return parameters;
+  };
+  const auto whole = parameters_after(folder / "whole", {6});
+  const auto in_parts = parameters_after(folder / "parts", {3, 6});  // the second one goes on after step 2
+  for (size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(whole[i].equal(in_parts[i])) << i;
+}
+
 std::vector<std::string> names_of(const std::vector<NamedShard>& shards) {
   std::vector<std::string> names;
   for (const NamedShard& shard : shards) names.push_back(shard.name);
@@ -104,6 +166,15 @@ TEST(Export, IsReadByPlainLibTorch) {
     body->load(nested);
     EXPECT_TRUE(body[3]->as<torch::nn::Linear>()->weight.equal(net->head->weight));
     EXPECT_THROW(tw::export_for_libtorch(open(1), folder / "no/such/net.pt"), tw::FileError);
+    try {
+      const tw::testing::FullDisk full(100);
+      tw::export_for_libtorch(open(1), folder / "full.pt");
+      ADD_FAILURE() << "no exception";
+    } catch (const tw::FileError& error) {
+      EXPECT_EQ(error.path(), folder / "full.pt");
+      EXPECT_TRUE(std::string(error.what()).ends_with(": cannot be written: File too large")) << error.what();
+    }
+    for (const auto& entry : fs::directory_iterator(folder)) EXPECT_FALSE(entry.path().filename().string().starts_with("full.pt")) << entry;
   }
   world().barrier();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stored_example.hpp"
 
+#include <ctime>
 #include <fstream>
 
 namespace store_test {
@@ -46,6 +47,23 @@ TEST(Store, AnyNumberOfRanksReadsIt) {
       world().barrier();
     }
   }
+}
+
+TEST(Store, StaysWhereItIsWhenTheProgramChangesItsFolder) {
+  const fs::path folder = fresh_folder();
+  const fs::path before = fs::current_path();
+  if (world().rank() == 0) fs::create_directories(folder);
+  world().barrier();
+  fs::current_path(folder);
+  CheckpointStore store(world(), "relative");
+  store.save(1, example(world(), 1), "");
+  store.wait();
+  fs::current_path(before);
+  store.save(2, example(world(), 2), "");
+  store.wait();
+  EXPECT_EQ(store.steps(), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(store.directory(), folder / "relative");
+  EXPECT_FALSE(fs::exists("relative"));
 }
 
 TEST(Store, SpreadsTheBytesOverTheRanks) {
@@ -237,6 +255,24 @@ TEST(DirectoryLock, KeepsOthersOut) {
   }
   const tw::DirectoryLock again(world(), folder);
   expect_error([] { tw::DirectoryLock(world(), "/proc/no/such/place"); }, {"/proc/no/such/place"});
+}
+
+// What was quadratic took minutes for as many.
+TEST(Checkpoint, IsReadInTimeLinearInItsTensors) {
+  constexpr int64_t many = 5000;
+  CheckpointStore store(world(), fresh_folder(), {.background = false});
+  std::vector<NamedShard> shards;
+  const at::Tensor one = torch::ones({1});
+  for (int64_t i = 0; i < many; ++i) shards.push_back(tw::whole(tw::concat("layers.", i, ".weight"), one, ShardKind::parameter));
+  const std::clock_t begin = std::clock();
+  store.save(1, shards, "");
+  (void)store.load(1, shards);
+  if (world().rank() == 0) {
+    const tw::Checkpoint checkpoint = tw::Checkpoint::open(store.directory());
+    for (const NamedShard& shard : shards) ASSERT_TRUE(checkpoint.read(shard.name).equal(one));
+  }
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 8);  // of half a second
+  world().barrier();
 }
 
 TEST(Checkpoint, IsReadByOneProcess) {

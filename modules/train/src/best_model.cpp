@@ -52,7 +52,7 @@ void BestModel::keep(const Progress& progress, const std::vector<NamedTensor>& t
   std::map<std::string, std::string> metadata{{"epoch", std::to_string(progress.best_epoch)}, {options_.early_stopping.watch, concat(progress.best)}};
   metadata.insert(model_.aliases.begin(), model_.aliases.end());  // as export_safetensors() has it
   try {
-    replace_file(path(), [&](const std::filesystem::path& partial) { write_safetensors(partial, tensors, metadata); });
+    write_safetensors(path(), tensors, metadata);
   } catch (const std::exception& error) {
     log_error("the best model was not kept: ", error.what(), "; training goes on");
   }

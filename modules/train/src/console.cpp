@@ -49,6 +49,13 @@ std::string servers_text(const ServerFigures& figures) {
                 " of the step time spent waiting; half of the pushes at most ", age_of(0.5), " pushes of others old, all at most ", age_of(1));
 }
 
+// Relative where it lies in the working directory.
+std::string shown(const std::filesystem::path& path) {
+  std::error_code code;
+  const std::filesystem::path relative = path.lexically_relative(std::filesystem::current_path(code));
+  return (relative.empty() || *relative.begin() == ".." ? path : relative).string();
+}
+
 /// "runs/lenet: metrics.jsonl, checkpoints", those that the run has written; "" where there is none.
 std::string files_of(const Options& options) {
   const bool keeps = options.checkpoint.every_epochs > 0 || options.checkpoint.every_steps > 0;  // or what is there is an earlier run's
@@ -59,7 +66,7 @@ std::string files_of(const Options& options) {
     const bool metrics = std::string_view(name).starts_with("metrics");
     if ((metrics || keeps) && !std::filesystem::is_empty(path, code) && !code) names += concat(names.empty() ? "" : ", ", name);
   }
-  return names.empty() ? "" : concat(options.folder().string(), ": ", names);
+  return names.empty() ? "" : concat(shown(options.folder()), ": ", names);
 }
 
 }  // namespace

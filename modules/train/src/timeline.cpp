@@ -3,26 +3,23 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tw/base/absolute_path.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/replace_file.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
-#include <utility>
 
 namespace tw::train {
 namespace {
 
 constexpr size_t most = 1000000;  // spans, and samples
 
-void expect_good(const std::ofstream& out, const std::filesystem::path& path) {
-  if (!out) throw FileError(path, 0, "cannot be written");
-}
-
 }  // namespace
 
-void Timeline::begin(const Communicator& comm, std::filesystem::path path) {
-  path_ = std::move(path);
+void Timeline::begin(const Communicator& comm, const std::filesystem::path& path) {
+  path_ = absolute_path(path);
   on_all_ranks(comm, "opening the timeline", [&] {
-    if (comm.rank() == 0) expect_good(std::ofstream(path_, std::ios::app), path_);
+    if (comm.rank() == 0 && !std::ofstream(path_, std::ios::app)) throw FileError(path_, 0, "cannot be written");
   });
   comm.barrier();  // steady clocks of different nodes have nothing in common but this
   origin_ = std::chrono::steady_clock::now();
@@ -62,11 +59,9 @@ void Timeline::write(const Communicator& comm) const {
   const std::vector<std::string> all = gather_strings(comm, mine, Rank(0));
   on_all_ranks(comm, "writing the timeline", [&] {
     if (comm.rank() != 0) return;
-    std::ofstream out(path_, std::ios::trunc);
-    out << "{\"traceEvents\": [\n";
-    for (size_t rank = 0; rank < all.size(); ++rank) out << (rank == 0 ? "" : ",\n") << all[rank];
-    out << "\n]}\n" << std::flush;
-    expect_good(out, path_);
+    std::string text = "{\"traceEvents\": [\n";
+    for (size_t rank = 0; rank < all.size(); ++rank) text += (rank == 0 ? "" : ",\n") + all[rank];
+    replace_file(path_, text + "\n]}\n");
   });
 }
 

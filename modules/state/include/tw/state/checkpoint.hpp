@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <tw/state/index.hpp>
 #include <tw/tensor/named_shard.hpp>
 #include <tw/tensor/safetensors.hpp>
+#include <unordered_map>
 #include <vector>
 
 namespace tw {
@@ -35,20 +37,22 @@ class Checkpoint {
   /// @throws FileError when there is none, or its index is damaged.
   static Checkpoint open(const std::filesystem::path& directory);
 
-  /// Of the step.
+  /// Of the step; absolute.
   const std::filesystem::path& directory() const noexcept { return directory_; }
   const CheckpointIndex& index() const noexcept { return index_; }
   /// A whole tensor, by its name or an alias: its slices put together, or the sum or mean of what the ranks had.
-  /// @throws ContractError for names that it does not hold, and for `drop`, which has no whole; FileError.
+  /// From any thread. @throws ContractError for names that it does not hold, and for `drop`, which has no whole; FileError.
   at::Tensor read(const std::string& name) const;
   /// What is wrong with the data files, one line each.
   std::vector<std::string> verify() const;
 
  private:
-  Checkpoint(std::filesystem::path directory, CheckpointIndex index) : directory_(std::move(directory)), index_(std::move(index)) {}
-
+  Checkpoint(std::filesystem::path directory, CheckpointIndex index);
   std::filesystem::path directory_;
   CheckpointIndex index_;
+  std::unordered_map<std::string, size_t> places_;  // of tensors in the index, by names and aliases
+  struct Open;
+  std::shared_ptr<Open> open_;  // data files stay open, shared by copies
 };
 
 }  // namespace tw

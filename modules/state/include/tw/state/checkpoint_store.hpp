@@ -42,6 +42,7 @@ void visit(CheckpointOptions& options, OptionVisitor& visitor);
 class CheckpointStore {
  public:
   /// Makes the folder, and removes what killed runs left in it. Collective.
+  /// @param directory relative to the present working directory; a later chdir() changes nothing.
   /// @throws Error on every rank alike when that is impossible.
   CheckpointStore(const Communicator& comm, std::filesystem::path directory, const CheckpointOptions& options = {});
   /// Ends the writing. A checkpoint that is not complete is dropped, on all ranks; wait() first to have it.
@@ -49,6 +50,7 @@ class CheckpointStore {
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;
 
+  /// Absolute.
   const std::filesystem::path& directory() const noexcept;
 
   /// Begins a checkpoint of `shards`; they may change once this returns. Waits for the one before it, if that is not complete. One of the same step

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint's parameters and buffers as one file for others. One process; throws FileError, and Error where a checksum says that the
-// checkpoint is damaged.
+// A checkpoint's parameters and buffers as one file for others. One process. The file is written by replace_file():
+// whole, or the one before stays. Throws FileError, and Error where a checksum says that the checkpoint is damaged.
 #pragma once
 #include <filesystem>
 #include <string>

@@ -48,8 +48,8 @@ constexpr int64_t most_samples_of_a_batch = 100'000'000;
 std::string why_no_name(const std::string& name);
 
 struct Options {
-  std::string name = "run";  ///< the run's folder is output / name: one folder's name, without "/" and control characters
-  std::filesystem::path output = "runs";
+  std::string name = "run";               ///< the run's folder is output / name: one folder's name, without "/" and control characters
+  std::filesystem::path output = "runs";  ///< relative to the working directory in which the trainer is made
   int64_t epochs = 1;
   int64_t batch_size = 64;   ///< samples of one rank in one update; at most most_samples_of_a_batch, as the next
   int64_t global_batch = 0;  ///< samples of all ranks in one update; 0: batch_size times the ranks. A resumed run keeps its own

@@ -18,7 +18,7 @@ class Timeline {
 
   /// Counts times from now, which is about the same moment on all ranks, and looks whether rank 0 can write `path`. Collective.
   /// @throws FileError on every rank when it cannot.
-  void begin(const Communicator& comm, std::filesystem::path path);
+  void begin(const Communicator& comm, const std::filesystem::path& path);
   /// Adds a span. After a million of them the rest is left out.
   void add(Row row, const char* name, Time begin, Time end, int64_t number);
   /// Adds what this rank held from a moment on. After a million of them the rest is left out.
