@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tw/base/csv_field.hpp>
 #include <tw/base/replace_file.hpp>
 #include <tw/search/report.hpp>
 #include <unordered_map>
@@ -7,20 +8,6 @@
 #include "finite_text.hpp"
 
 namespace tw::search {
-namespace {
-
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char each : text) {
-    if (each == '"') quoted += '"';
-    quoted += each;
-  }
-  return quoted + '"';
-}
-
-}  // namespace
-
 std::string to_csv(const Ledger& ledger, const Space& space) {
   std::unordered_map<int64_t, int64_t> migrations;
   for (const Migration& each : ledger.migrations) ++migrations[each.trial];
@@ -28,10 +15,10 @@ std::string to_csv(const Ledger& ledger, const Space& space) {
   const std::set<int64_t> front = trials_on_front(ledger);
   std::string csv = "trial,state,loss,seconds,worker,island,epoch,attempts,begin,end,reports,migrations,message,violation,ranks";
   if (several) csv += ",front";
-  for (size_t i = 0; several && i < ledger.objectives.size(); ++i) csv += ',' + field("objective." + ledger.objectives[i]);
+  for (size_t i = 0; several && i < ledger.objectives.size(); ++i) csv += ',' + csv_field("objective." + ledger.objectives[i]);
   const size_t constraints = constraints_of(ledger);
   for (size_t i = 1; i <= constraints; ++i) csv += ",constraint." + std::to_string(i);
-  for (const Parameter& parameter : space.parameters()) csv += ',' + field("parameter." + parameter.name);
+  for (const Parameter& parameter : space.parameters()) csv += ',' + csv_field("parameter." + parameter.name);
   csv += "\r\n";
   for (const LedgerEntry& entry : ledger.trials) {
     const Individual& individual = entry.individual;
@@ -40,7 +27,7 @@ std::string to_csv(const Ledger& ledger, const Space& space) {
     csv += (entry.has_ended() ? finite_text(individual.seconds) : "") + ',';
     for (const int64_t each : {entry.worker, individual.island, entry.epoch, entry.attempts}) csv += std::to_string(each) + ',';
     csv += finite_text(entry.begin) + ',' + finite_text(entry.end) + ',' + std::to_string(entry.reports.size()) + ',';
-    csv += std::to_string(moved == migrations.end() ? 0 : moved->second) + ',' + field(entry.message);
+    csv += std::to_string(moved == migrations.end() ? 0 : moved->second) + ',' + csv_field(entry.message);
     csv += ',' + (entry.has_ended() ? finite_text(individual.violation) : "");
     csv += ',' + std::to_string(most_ranks(ledger, entry));
     if (several) csv += front.contains(individual.trial) ? ",1" : ",0";
@@ -50,7 +37,7 @@ std::string to_csv(const Ledger& ledger, const Space& space) {
     for (size_t i = 0; i < constraints; ++i) csv += ',' + (i < entry.constraints.size() ? finite_text(entry.constraints[i]) : "");
     for (size_t i = 0; i < space.size(); ++i) {
       const double value = individual.values[i];
-      csv += ',' + (std::isnan(value) ? "" : field(space.parameters()[i].text_of(value)));
+      csv += ',' + (std::isnan(value) ? "" : csv_field(space.parameters()[i].text_of(value)));
     }
     csv += "\r\n";
   }

@@ -2,11 +2,36 @@
 #include "agreed_options.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tw/base/absolute_path.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 
 namespace tw::train {
+namespace {
+
+bool is_plain(const std::string& name) {
+  if (std::any_of(name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; })) return false;
+  try {
+    (void)nlohmann::json(name).dump();
+  } catch (const nlohmann::json::exception&) {  // not UTF-8
+    return false;
+  }
+  return !name.empty();
+}
+
+// They are columns of metrics.csv and keys of metrics.jsonl.
+void expect_names(const std::vector<Metric>& metrics) {
+  std::set<std::string> names{"loss"};
+  for (const Metric& metric : metrics) {
+    TW_EXPECTS(is_plain(metric.name), "a metric's name must be text in UTF-8 without control characters, got \"", metric.name, '"');
+    TW_EXPECTS(names.insert(metric.name).second, "two figures are called ", metric.name, ": give each metric its own name, other than loss");
+  }
+}
+
+}  // namespace
 
 Options agreed_options(const Communicator& comm, const Options& options, const Dataset& train, const Dataset& test, const Objective& objective) {
   std::vector<std::string> lines = value_lines(options);
@@ -17,12 +42,18 @@ Options agreed_options(const Communicator& comm, const Options& options, const D
   for (const Metric& metric : objective.metrics) lines.push_back("metric " + metric.name);
   expect_same_on_all_ranks(comm, "the trainer's options", lines);
   options.validate();
+  expect_names(objective.metrics);
   TW_EXPECTS(train.size() > 0, "there is nothing to train on");
   const auto& watch = options.early_stopping.watch;
   const bool known =
       watch == "loss" || std::any_of(objective.metrics.begin(), objective.metrics.end(), [&](const Metric& m) { return m.name == watch; });
   TW_EXPECTS(known, "early_stopping.watch is '", watch, "', which is neither loss nor a metric of the objective");
-  return options;
+  Options agreed = options;
+  on_all_ranks(comm, "finding the folder of the run", [&] {
+    agreed.output = absolute_path(options.output);
+    agreed.trace = absolute_path(options.trace);
+  });
+  return agreed;
 }
 
 }  // namespace tw::train

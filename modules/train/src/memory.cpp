@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <iomanip>
 #include <numeric>
-#include <sstream>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/number_text.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/train/memory.hpp>
 
@@ -25,12 +25,12 @@ const char* name_of(MemoryUse use) {
 int64_t MemoryByUse::together() const noexcept { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
 
 std::vector<MemoryPeak> peaks_of_ranks(const Communicator& comm, const MemoryPeak& mine) {
-  std::ostringstream text;
+  TextWriter text;
   for (const int64_t bytes : mine.held.bytes) text << bytes << ' ';
   text << mine.step << ' ' << mine.during;
   std::vector<MemoryPeak> peaks;
   for (const std::string& each : allgather_strings(comm, text.str())) {
-    std::istringstream in(each);
+    TextReader in(each);
     MemoryPeak& peak = peaks.emplace_back();
     for (int64_t& bytes : peak.held.bytes) in >> bytes;
     in >> peak.step >> peak.during;
@@ -39,7 +39,7 @@ std::vector<MemoryPeak> peaks_of_ranks(const Communicator& comm, const MemoryPea
 }
 
 StepMemory step_of_rank(const Communicator& comm, Rank root, int64_t step, const std::vector<MemorySample>& samples) {
-  std::ostringstream text;
+  TextWriter text;
   text << std::setprecision(17) << step;
   for (const auto& [time, during, held] : samples) {
     text << ' ' << Seconds(time - samples.front().time).count() << ' ' << during;
@@ -47,7 +47,7 @@ StepMemory step_of_rank(const Communicator& comm, Rank root, int64_t step, const
   }
   StepMemory memory;
   memory.rank = root;
-  std::istringstream in(broadcast_string(comm, text.str(), root));
+  TextReader in(broadcast_string(comm, text.str(), root));
   in >> memory.step;
   for (StepMemory::Moment moment; in >> moment.seconds >> moment.during;) {
     for (int64_t& bytes : moment.held.bytes) in >> bytes;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tw/base/absolute_path.hpp>
 #include <tw/base/concat.hpp>
+#include <tw/base/csv_field.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
+#include <tw/base/replace_file.hpp>
 #include <tw/train/metrics_log.hpp>
 
 #include <cmath>
@@ -22,9 +25,10 @@ std::vector<std::string> kept_lines(const std::filesystem::path& path, Keep keep
 }
 
 void begin(std::ofstream& out, const std::filesystem::path& path, const std::vector<std::string>& lines) {
-  out.open(path, std::ios::trunc);
-  for (const std::string& line : lines) out << line << '\n';
-  out.flush();
+  std::string text;
+  for (const std::string& line : lines) text += line + '\n';
+  replace_file(path, text);  // what is kept is not lost on a full disk
+  out.open(path, std::ios::app);
   if (!out) throw FileError(path, 0, "cannot be written");
 }
 
@@ -39,7 +43,7 @@ std::string number(double value) { return std::isnan(value) ? "" : nlohmann::jso
 
 }  // namespace
 
-MetricsLog::MetricsLog(const Options& options) : folder_(options.folder()) {
+MetricsLog::MetricsLog(const Options& options) : folder_(absolute_path(options.folder())) {
   std::error_code code;
   std::filesystem::create_directories(folder_, code);
   if (code) throw FileError(folder_, 0, "cannot be made: " + code.message());
@@ -51,7 +55,7 @@ void MetricsLog::on_start(State& state) {
   begin(json_, folder_ / "metrics.jsonl", json);
 
   std::string header = "epoch,step,train_loss";
-  for (const std::string& name : state.figures) header += ",test_" + name;
+  for (const std::string& name : state.figures) header += ',' + csv_field("test_" + name);
   std::vector<std::string> csv = kept_lines(folder_ / "metrics.csv", [](const std::string&) { return true; });
   csv.resize(std::min(csv.size(), json.size() + 1));  // a line for each epoch that was kept
   if (csv.empty()) csv.emplace_back();
@@ -77,9 +81,11 @@ void MetricsLog::on_end_epoch(State& state, const EpochReport& report) {
   json_ << json << std::endl;
   keep_good(json_);
 
-  csv_ << report.epoch << ',' << report.step << ',' << number(report.train_loss);
-  for (const std::string& name : state.figures) csv_ << ',' << number(figure(report.test, name));
-  csv_ << ',' << number(report.learning_rate) << ',' << number(report.train_time.count()) << ',' << report.samples << std::endl;
+  // Not streamed: std::locale may group digits there.
+  std::string row = std::to_string(report.epoch) + ',' + std::to_string(report.step) + ',' + number(report.train_loss);
+  for (const std::string& name : state.figures) row += ',' + number(figure(report.test, name));
+  row += ',' + number(report.learning_rate) + ',' + number(report.train_time.count()) + ',' + std::to_string(report.samples);
+  csv_ << row << std::endl;
   keep_good(csv_);
 }
 

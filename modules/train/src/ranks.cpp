@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 
@@ -44,7 +44,7 @@ int64_t trained_elements(const Ranks& ranks, const Model& model) {
   }
   std::map<std::string, int64_t> slices;
   for (const std::string& of_rank : allgather_strings(*ranks.parts, mine)) {
-    std::istringstream lines(of_rank);
+    TextReader lines(of_rank);
     for (std::string line; std::getline(lines, line);) slices[line.substr(0, line.find('\t'))] = std::stoll(line.substr(line.find('\t') + 1));
   }
   int64_t all = 0;

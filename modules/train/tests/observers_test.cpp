@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "full_disk.hpp"
+#include "grouping_locale.hpp"
 #include "support.hpp"
 
 #include <fstream>
@@ -96,6 +97,60 @@ TEST(MetricsLog, WritesEpochsAndTheSummary) {
   EXPECT_EQ(lines_of(stage.options.folder() / "metrics.csv"),
             (std::vector<std::string>{"epoch,step,train_loss,test_loss,test_accuracy,learning_rate,train_time_s,samples",
                                       "1,8,0.5,0.4,0.875,0.1,2.0,1000"}));
+}
+
+TEST(MetricsLog, WritesPlainNumbersAndQuotedNamesUnderEveryLocale) {
+  const tw::testing::GroupingLocale odd;
+  Stage stage(tw::testing::quick("odd_locale"));
+  stage.state.figures = {"loss", "top 1, of \"all\""};
+  tw::train::MetricsLog log(stage.options);
+  log.on_start(stage.state);
+  auto report = epoch_report(1000);
+  report.samples = 1234567;
+  report.test = {{"loss", 1234.5}, {"top 1, of \"all\"", 0.25}};
+  log.on_end_epoch(stage.state, report);
+  EXPECT_EQ(lines_of(stage.options.folder() / "metrics.csv"),
+            (std::vector<std::string>{"epoch,step,train_loss,test_loss,\"test_top 1, of \"\"all\"\"\",learning_rate,train_time_s,samples",
+                                      "1000,8000,0.5,1234.5,0.25,0.1,2.0,1234567"}));
+}
+
+TEST(Trainer, RefusesMetricsThatFilesCannotName) {
+  Stage stage(tw::testing::quick("metric_names"));
+  const auto data = tw::testing::rows(4);
+  for (const char* name : {"loss", "accuracy", "\xff", "two\nlines", ""}) {
+    auto objective = tw::train::classification();
+    objective.metrics.push_back({name, false, objective.metrics[0].sum});
+    EXPECT_THROW(tw::train::Trainer(world(), stage.model, stage.sgd, objective, data, data, stage.options), tw::ContractError) << name;
+  }
+}
+
+struct MovesElsewhere : tw::train::Hook {
+  void on_update(tw::train::State&) override { std::filesystem::current_path(std::filesystem::temp_directory_path()); }
+};
+
+TEST(Trainer, KeepsItsFolderWhenTheProgramChangesItsOwn) {
+  const auto before = std::filesystem::current_path();
+  const auto here = std::filesystem::path(testing::TempDir()) / "tw_train" / "moves";
+  std::filesystem::remove_all(here);
+  std::filesystem::create_directories(here);
+  std::filesystem::current_path(here);
+  auto options = tw::testing::quick("moves");
+  options.output = "relative";
+  options.epochs = 2;
+  options.checkpoint.every_epochs = 1;
+  Stage stage(options);
+  const auto data = tw::testing::rows(8);
+  tw::train::Trainer trainer(world(), stage.model, stage.sgd, tw::train::classification(), data, data, options);
+  tw::train::MetricsLog log(options);
+  MovesElsewhere moves;
+  trainer.add(log);
+  trainer.add(moves);
+  (void)trainer.run();
+  std::filesystem::current_path(before);
+  const auto folder = here / options.folder();
+  for (const char* name : {"checkpoints/step_00000001", "checkpoints/step_00000002", "best.safetensors", "metrics.csv"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
+  }
 }
 
 TEST(MetricsLog, GoesOnBehindTheStepThatIsResumed) {
