@@ -8,6 +8,7 @@
 #include <torch/script.h>
 
 #include <optional>
+#include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/state/module_state.hpp>
 #include <tw/tensor/autocast.hpp>
@@ -79,13 +80,20 @@ Model model_of(const std::shared_ptr<torch::nn::Module>& module, std::function<a
 }
 
 Model load_torchscript(const std::filesystem::path& path) {
+  const std::string wanted = "; expected a TorchScript module, as torch.jit.script(model).save() writes it in Python";
+  if (!std::filesystem::exists(path)) throw FileError(path, 0, "does not exist" + wanted);
+  if (std::filesystem::is_directory(path)) throw FileError(path, 0, "is a folder" + wanted);
   torch::jit::Module module;
   try {
     module = torch::jit::load(path.string());
   } catch (const c10::Error& error) {
-    throw FileError(path, 0, "is not a TorchScript file: " + std::string(error.what_without_backtrace()).substr(0, 200));
+    const std::string why = error.what_without_backtrace();
+    const bool is_pickle = why.find("constants.pkl") != std::string::npos;  // an archive of LibTorch's without what makes it a script
+    if (is_pickle) throw FileError(path, 0, "holds tensors or a pickled module, of Python's torch.save()" + wanted);
+    throw FileError(path, 0, concat("is not a TorchScript file", wanted, " (", why.substr(0, 200), ')'));
   }
-  if (!module.find_method("forward")) throw FileError(path, 0, "has no method forward");
+  const bool is_script = module.find_method("forward").has_value();
+  if (!is_script) throw FileError(path, 0, "has no method forward: it holds tensors alone, as torch::save() of C++ writes them" + wanted);
   return model_of(std::shared_ptr<TrainedModel>(std::make_shared<Script>(std::move(module))));
 }
 

@@ -66,15 +66,25 @@ TEST(Model, KeepsTheNamesOfTiedTensorsOfTorchScript) {
 
 TEST(Model, NamesAFileThatIsNoTorchScript) {
   std::ofstream(file("text.pt")) << "hello";
-  EXPECT_THROW((void)tw::train::load_torchscript(file("text.pt")), tw::FileError);
-  EXPECT_THROW((void)tw::train::load_torchscript(file("absent.pt")), tw::FileError);
   torch::jit::Module script("net");
   script.save(file("empty.pt").string());
-  try {
-    (void)tw::train::load_torchscript(file("empty.pt"));
-    ADD_FAILURE() << "no exception";
-  } catch (const tw::FileError& error) {
-    EXPECT_NE(std::string(error.what()).find("has no method forward"), std::string::npos) << error.what();
+  c10::Dict<std::string, at::Tensor> state_dict;
+  state_dict.insert("weight", torch::ones({2}));
+  const std::vector<char> pickled = torch::jit::pickle_save(state_dict);  // as torch.save() has it
+  std::ofstream(file("state_dict.pt"), std::ios::binary).write(pickled.data(), static_cast<std::streamsize>(pickled.size()));
+  const std::map<std::string, std::string> files{{"text.pt", "is not a TorchScript file"},
+                                                 {"absent.pt", "does not exist"},
+                                                 {"empty.pt", "has no method forward: it holds tensors alone"},
+                                                 {"state_dict.pt", "holds tensors or a pickled module"}};
+  for (const auto& [name, problem] : files) {
+    try {
+      (void)tw::train::load_torchscript(file(name));
+      ADD_FAILURE() << "no exception";
+    } catch (const tw::FileError& error) {
+      EXPECT_NE(std::string(error.what()).find(problem), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("expected a TorchScript module, as torch.jit.script(model).save()"), std::string::npos)
+          << error.what();
+    }
   }
 }
 
