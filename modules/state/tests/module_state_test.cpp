@@ -56,8 +56,8 @@ std::vector<NamedTensor> named_parameters(const torch::nn::Module& module) {
 }
 
 // docs/checkpoints.md begins
-struct Run {
-  Run(const tw::Communicator& comm, const std::filesystem::path& folder)
+struct Training {
+  Training(const tw::Communicator& comm, const std::filesystem::path& folder)
       : optimizer(net->parameters(), torch::optim::AdamOptions(1e-3)), state(optimizer, named_parameters(*net)), store(comm, folder, {.keep = 2}) {}
 
   /// All that a checkpoint holds. The tensors are those of model and optimizer.
@@ -105,7 +105,7 @@ TEST(CheckpointStore, ResumesALoopOfOnesOwn) {
     std::vector<at::Tensor> parameters;
     for (const int64_t steps : parts) {
       torch::manual_seed(0);
-      Run run(world(), place);
+      Training run(world(), place);
       run.train(steps, 2);
       parameters = run.net->parameters();
     }
