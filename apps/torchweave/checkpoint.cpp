@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
+#include "written_output.hpp"
 
 #include <algorithm>
 #include <array>
@@ -96,7 +97,9 @@ void add_checkpoint(CLI::App& app, Environment& mpi) {
     CLI::App* added = command->add_subcommand(name, description);
     added->add_option("DIR", arguments->directory, "A run's checkpoints (the newest is taken), or one of them")->required();
     added->callback([arguments, run, &mpi] {
-      if (mpi.world().rank() == 0) run(*arguments);
+      if (mpi.world().rank() != 0) return;
+      run(*arguments);
+      expect_output_written();
     });
     return added;
   };

@@ -59,15 +59,15 @@ std::vector<char*> environment_without(const std::vector<std::string>& hidden) {
   return kept;
 }
 
-pid_t spawn(const std::string& command, char* const* environment, int input, int output, int errors) {
+pid_t spawn(const std::string& command, char* const* environment, bool inherits_input, int guard, int output, int errors) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
   expect(posix_spawn_file_actions_init(&files), "file actions");
   expect(posix_spawnattr_init(&attributes), "attributes");
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  if (!inherits_input) posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&files, errors, STDERR_FILENO);
-  posix_spawn_file_actions_adddup2(&files, input, 3);
+  posix_spawn_file_actions_adddup2(&files, guard, 3);
   posix_spawn_file_actions_addclosefrom_np(&files, 4);
   sigset_t none;
   sigset_t all;
@@ -91,13 +91,15 @@ void set_non_blocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NO
 
 }  // namespace
 
-ChildProcess::ChildProcess(const std::string& command, const std::vector<std::string>& hidden) {
+ChildProcess::ChildProcess(const std::string& command, const std::vector<std::string>& hidden, Input input) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   Pipe guard;
   Pipe output;
   Pipe errors;
   const std::vector<char*> environment = environment_without(hidden);
-  pid_ = spawn(command, environment.data(), guard.ends[0], output.ends[1], errors.ends[1]);
+  // A group of its own may not read from a terminal: it would be stopped.
+  const bool inherits_input = input == Input::inherited && ::isatty(STDIN_FILENO) == 0;
+  pid_ = spawn(command, environment.data(), inherits_input, guard.ends[0], output.ends[1], errors.ends[1]);
   guard_ = guard.keep(1);
   lines_.fd = output.keep(0);
   errors_.fd = errors.keep(0);

@@ -9,13 +9,16 @@
 
 namespace tw::tool {
 
-/// A program beside this one: `/bin/sh -c COMMAND`, in a process group of its own, with an empty standard input. All of the group ends with the
+/// A program beside this one: `/bin/sh -c COMMAND`, in a process group of its own. All of the group ends with the
 /// program, with this object, and with this process, even where that is killed. Nothing of it is left, zombies included: orphans of the group become
 /// children of this process, which is Linux's subreaper from then on. What leaves the group is on its own.
 class ChildProcess {
  public:
+  /// inherited: this process's standard input, unless that is a terminal.
+  enum class Input { empty, inherited };
+
   /// @param hidden beginnings of names of variables that the program is not to see. @throws Error
-  explicit ChildProcess(const std::string& command, const std::vector<std::string>& hidden = {});
+  explicit ChildProcess(const std::string& command, const std::vector<std::string>& hidden = {}, Input input = Input::empty);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;

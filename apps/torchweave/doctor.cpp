@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
+#include "half_arithmetic.hpp"
+#include "launcher_match.hpp"
 #include "leftovers.hpp"
+#include "written_output.hpp"
 
 #include <ATen/Parallel.h>
 #include <sys/statvfs.h>
@@ -46,6 +49,11 @@ Finding check_openmp() {
   std::string value = std::to_string(runtimes.size());
   for (const auto& path : runtimes) value += " " + path;
   return {"OpenMP runtimes", value, runtimes.size() > 1 ? "build without -fopenmp: LibTorch brings its own, and two fight for the cores" : ""};
+}
+
+Finding check_launcher(int ranks) {
+  std::string mismatch = launcher_mismatch(variable, ranks);
+  return {"launcher", mismatch.empty() ? "agrees with MPI, or there is none" : "another MPI's", std::move(mismatch)};
 }
 
 Finding check_threads(const Topology& topology) {
@@ -103,8 +111,10 @@ std::vector<Finding> examine(const Environment& mpi) {
       {"thread level", std::string(to_string(mpi.thread_level())), ""},
       {"ranks", concat(mpi.world().size(), " on ", topology.nodes, topology.nodes == 1 ? " node" : " nodes", " (", topology.node, ")"),
        mpi.world().size() == 1 ? "for more: mpirun -n 2 torchweave doctor" : ""},
+      check_launcher(mpi.world().size()),
       check_threads(topology),
       check_openmp(),
+      {"half precision", describe(half_arithmetic()), ""},
       check_shared_memory(),
       check_leftovers(),
       check_node_memory(comm),
@@ -120,6 +130,7 @@ void run_doctor(const Environment& mpi) {
     std::cout << std::left << std::setw(18) << finding.name << finding.value << '\n';
     if (!finding.advice.empty()) std::cout << std::setw(18) << "" << "-> " << finding.advice << '\n';
   }
+  expect_output_written();
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "commands.hpp"
 #include "search_config.hpp"
 #include "train_config.hpp"
+#include "written_output.hpp"
 
 #include <iostream>
 #include <memory>
@@ -21,6 +22,7 @@ void add_keys(CLI::App& app, Environment& mpi) {
     if (*of == "train") visit(training, keys);
     if (*of == "search") keys.group("search", search);
     std::cout << keys.table;
+    expect_output_written();
   });
 }
 

@@ -124,18 +124,21 @@ struct End {
 // if that does not, as SIGKILL does. So does a death that the launcher does not get over: Open MPI's tells all hosts to end, and waits for those that
 // cannot hear it as long as TCP tries, which is a quarter of an hour.
 End run_once(Launcher launcher, const LaunchArguments& arguments, const std::string& name, Logs& logs) {
-  ChildProcess job("exec " + quoted(command_line(launcher, name, arguments.job)) + " 2>&1");
+  ChildProcess job("exec " + quoted(command_line(launcher, name, arguments.job)) + " 2>&1", {}, ChildProcess::Input::inherited);
+  JobOutput output(launcher);
   Obituary obituary(launcher);
+  const auto take = [&](const std::vector<JobLine>& lines) {
+    for (const JobLine& line : lines) {
+      obituary.read(line);
+      logs.write(line);
+      std::cout << line.text << std::endl;
+    }
+  };
   std::optional<Stopwatch> asked;
   std::optional<Stopwatch> dead;
   std::optional<Stopwatch> told;
   while (!job.ended()) {
-    for (const std::string& line : job.read_lines(std::chrono::milliseconds(100))) {
-      const JobLine parsed = parse_line(launcher, line);
-      obituary.read(parsed);
-      logs.write(parsed);
-      std::cout << parsed.text << std::endl;
-    }
+    for (const std::string& line : job.read_lines(std::chrono::milliseconds(100))) take(output.read(line));
     if (signals > 0 && !asked) {
       asked.emplace();
       job.signal(SIGUSR1);
@@ -150,6 +153,7 @@ End run_once(Launcher launcher, const LaunchArguments& arguments, const std::str
       job.kill();
     }
   }
+  take(output.finish());
   if (asked) return {{}, job.exit_code().value_or(1) == 0 ? 0 : static_cast<int>(unfinished)};
   if (job.failure().empty()) return {};
   // Ended by itself: a batch system has told the ranks to, or numbers went wrong and would again.
@@ -172,6 +176,9 @@ int launch(LaunchArguments arguments) {
   arguments.job.bind = arguments.bind == "cores";
   arguments.job.cores = cores_here();
   arguments.job.is_root = ::geteuid() == 0;
+  if (arguments.policy.min_ranks > ranks_of(arguments.job)) {
+    throw Error(concat("--min-ranks: must be at most the ", ranks_of(arguments.job), " ranks of the job, got ", arguments.policy.min_ranks));
+  }
   // Slurm's default may be none of them, which Open MPI ends at.
   if (is_open_mpi() && std::getenv("SLURM_MPI_TYPE") == nullptr) arguments.job.slurm_mpi = "pmix";
   const std::vector<std::string> program = arguments.job.program;
@@ -202,7 +209,8 @@ int launch(LaunchArguments arguments) {
 void describe(CLI::App& app, LaunchArguments& arguments) {
   app.add_option("-n", arguments.job.ranks, "Ranks; by default as many as --hosts take, or 1")->check(CLI::Range(1, 1000000));
   app.add_option("--hosts", arguments.hosts,
-                 "Where they run, and how many each takes, such as a:2,b:2; by default here, or where a batch system says");
+                 "Where they run, and how many each takes, such as a:2,b:2; by default here, or where a batch system says")
+      ->check([](const std::string& list) { return list.empty() ? std::string("must name a host, such as a:2") : std::string(); });
   app.add_option("--bind", arguments.bind, "cores: each rank to one of its own, unless there are more ranks than cores; none")
       ->check(CLI::IsMember({"cores", "none"}));
   app.add_option("--log-dir", arguments.job.log_folder, "A folder for merged.log, with what all ranks print, and rank_N.log");

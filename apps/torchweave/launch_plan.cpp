@@ -5,9 +5,9 @@
 #include <charconv>
 #include <filesystem>
 #include <regex>
-#include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/text_stream.hpp>
 
 namespace tw::tool {
 namespace {
@@ -70,7 +70,10 @@ const char* rank_variable(Launcher launcher) {
 }
 
 std::vector<std::string> wrapper_words(Launcher launcher, const LaunchOptions& options) {
-  if (options.wrapper == "gdb") return {"gdb", "-q", "-batch", "-ex", "run", "-ex", "backtrace", "--args"};
+  if (options.wrapper == "gdb") {
+    // It ends with the program's exit code if its own last command succeeds; `backtrace` fails where the program has ended well.
+    return {"gdb", "-q", "-batch", "-return-child-result", "-ex", "run", "-ex", "backtrace", "-ex", "echo", "--args"};
+  }
   if (options.wrapper == "valgrind") return {"valgrind", "--error-exitcode=1"};
   if (options.wrapper == "perf") {
     const std::string file = concat(options.log_folder.empty() ? "." : options.log_folder, "/perf.$", rank_variable(launcher), ".data");
@@ -79,12 +82,51 @@ std::vector<std::string> wrapper_words(Launcher launcher, const LaunchOptions& o
   return {};
 }
 
+/// Open MPI's, such as "[1,12]<stderr>:".
+struct Label {
+  size_t begin = 0;
+  size_t end = 0;
+  int rank = 0;
+  bool is_error = false;
+};
+
+// By hand: lines may be longer than std::regex bears.
+std::optional<Label> label_at(std::string_view line, size_t begin) {
+  std::string_view rest = line.substr(begin);
+  const auto skip = [&](std::string_view word) {
+    const bool is_there = rest.starts_with(word);
+    if (is_there) rest.remove_prefix(word.size());
+    return is_there;
+  };
+  const auto number = [&](int& value) {
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+    rest.remove_prefix(static_cast<size_t>(end - rest.data()));
+    return error == std::errc();
+  };
+  Label label{.begin = begin};
+  int job = 0;
+  if (!skip("[") || !number(job) || !skip(",") || !number(label.rank) || !skip("]<std")) return std::nullopt;
+  label.is_error = rest.starts_with("err");
+  if (!(skip("out") || skip("err")) || !skip(">:")) return std::nullopt;
+  label.end = line.size() - rest.size();
+  return label;
+}
+
+// The first at or after `from`.
+std::optional<Label> next_label(std::string_view line, size_t from) {
+  for (size_t at = line.find('[', from); at != std::string_view::npos; at = line.find('[', at + 1)) {
+    if (const auto label = label_at(line, at)) return label;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<Host> parse_hosts(const std::string& list) {
   static const std::regex form("([A-Za-z0-9._-]+)(:([1-9][0-9]{0,5}))?");
   std::vector<Host> hosts;
-  std::istringstream in(list);
+  if (list.ends_with(',')) throw Error(concat("'", list, "' ends with a comma: hosts are given as a:2,b:4, a name and how many ranks it takes"));
+  TextReader in(list);
   for (std::string word; std::getline(in, word, ',');) {
     std::smatch match;
     if (!std::regex_match(word, match, form))
@@ -140,9 +182,13 @@ JobLine parse_line(Launcher launcher, const std::string& line) {
   std::optional<int> rank;
   bool is_labelled = false;
   switch (launcher) {
-    case Launcher::open_mpi:
-      is_labelled = skip("[") && number() && skip(",") && (rank = number()) && skip("]<std") && (skip("out") || skip("err")) && skip(">:");
+    case Launcher::open_mpi: {
+      const auto label = next_label(line, 0);
+      is_labelled = label && label->begin == 0;
+      if (is_labelled) rank = label->rank;
+      if (is_labelled) rest.remove_prefix(label->end);
       break;
+    }
     case Launcher::mpich: is_labelled = skip("[") && (rank = number()) && skip("] "); break;
     case Launcher::slurm:
       while (skip(" ")) {
@@ -151,12 +197,33 @@ JobLine parse_line(Launcher launcher, const std::string& line) {
       break;
   }
   if (!is_labelled) return {{}, line};
-  std::string text(rest);
-  if (launcher == Launcher::open_mpi) {  // which labels each 4 KiB that it reads, also in the middle of a line
-    const std::string label = line.substr(0, line.size() - rest.size());
-    for (size_t at = text.find(label); at != std::string::npos; at = text.find(label, at)) text.erase(at, label.size());
+  return {rank, std::string(rest)};
+}
+
+std::vector<JobLine> JobOutput::read(const std::string& line) {
+  constexpr size_t longest = size_t{1} << 20;
+  auto label = launcher_ == Launcher::open_mpi ? next_label(line, 0) : std::nullopt;
+  if (!label) return {parse_line(launcher_, line)};
+  std::vector<JobLine> lines;
+  if (label->begin > 0) lines.push_back({{}, line.substr(0, label->begin)});
+  while (label) {
+    const auto next = next_label(line, label->end);
+    const auto place = unfinished_.try_emplace({label->rank, label->is_error}).first;
+    place->second += line.substr(label->end, next ? next->begin - label->end : std::string::npos);
+    if (!next || place->second.size() > longest) {
+      lines.push_back({label->rank, std::move(place->second)});
+      unfinished_.erase(place);
+    }
+    label = next;
   }
-  return {rank, text};
+  return lines;
+}
+
+std::vector<JobLine> JobOutput::finish() {
+  std::vector<JobLine> lines;
+  for (auto& [source, text] : unfinished_) lines.push_back({source.first, std::move(text)});
+  unfinished_.clear();
+  return lines;
 }
 
 void Obituary::read(const JobLine& line) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tw::tool {
@@ -49,6 +50,21 @@ struct JobLine {
   bool operator==(const JobLine&) const = default;
 };
 JobLine parse_line(Launcher launcher, const std::string& line);
+
+/// Puts together what each rank prints, line by line. Open MPI labels every 4 KiB that it reads of a rank, also in the middle of a line, and where
+/// these end without a line end, another rank's go on in the same line.
+class JobOutput {
+ public:
+  explicit JobOutput(Launcher launcher) : launcher_(launcher) {}
+  /// The lines that end with `line`, which the launcher has printed.
+  std::vector<JobLine> read(const std::string& line);
+  /// Last lines that have no end.
+  std::vector<JobLine> finish();
+
+ private:
+  Launcher launcher_;
+  std::map<std::pair<int, bool>, std::string> unfinished_;  // by rank, and whether it is standard error
+};
 
 /// Who died first, as far as the launcher tells.
 struct Death {

@@ -3,6 +3,7 @@
 #include "ending.hpp"
 #include "gpu_direct.hpp"
 #include "launch.hpp"
+#include "launcher_match.hpp"
 #include "search_desk.hpp"
 
 #include <ATen/DeviceAccelerator.h>
@@ -12,9 +13,10 @@
 #include <CLI/Formatter.hpp>
 
 #include <iostream>
-#include <sstream>
 #include <tw/base/concat.hpp>
+#include <tw/base/log.hpp>
 #include <tw/base/suggest.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/mpi/environment.hpp>
 
 namespace {
@@ -38,8 +40,8 @@ std::string unknown_command(const CLI::App& app) {
 // --help and mistakes alike: once, not once a rank.
 End explain(const CLI::App& app, const CLI::ParseError& error, bool first_rank) {
   if (const std::string why = unknown_command(app); !why.empty()) return {why, error.get_exit_code()};
-  std::ostringstream out;
-  std::ostringstream err;
+  tw::TextWriter out;
+  tw::TextWriter err;
   const int exit_code = app.exit(error, out, err);
   if (first_rank) std::cout << out.str() << std::flush;
   std::string message = err.str();
@@ -77,6 +79,8 @@ int main(int argc, char** argv) {
   const bool has_devices = at::accelerator::deviceCount() > 0;
   tw::Environment mpi(argc, argv, {.thread_level = has_devices ? tw::ThreadLevel::serialized : tw::ThreadLevel::funneled});
   const tw::tool::Ending ending(mpi.world());
+  const std::string alone = tw::tool::launcher_mismatch(tw::tool::variable, mpi.world().size());
+  if (!alone.empty() && tw::tool::is_first_process(tw::tool::variable)) tw::log_warning(alone);
   CLI::App app("Distributed training of neural networks over MPI");
   app.set_version_flag("--version", TW_VERSION);
   app.require_subcommand(1);

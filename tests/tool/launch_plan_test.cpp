@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch_plan.hpp"
+#include "launcher_match.hpp"
 
 #include "message_of.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 namespace launch_plan_test {
 
@@ -27,6 +29,7 @@ TEST(Launch, ReadsHosts) {
   EXPECT_EQ(parse_hosts("a:2,b"), (std::vector<Host>{{"a", 2}, {"b", 1}}));
   EXPECT_EQ(ranks_of(job(0, "a:2,b")), 3);
   EXPECT_EQ(ranks_of(job(0)), 1);
+  EXPECT_NE(message_of([] { (void)parse_hosts("a,"); }).find("ends with a comma"), std::string::npos);
   for (const char* wrong : {"a:0", "a b", "a,,b", "a:x"})
     EXPECT_NE(message_of([&] { (void)parse_hosts(wrong); }).find("is no host"), std::string::npos) << wrong;
 }
@@ -66,11 +69,50 @@ TEST(Launch, KnowsWhoseALineIs) {
   EXPECT_EQ(parse_line(Launcher::mpich, "[3] text [4] more"), (JobLine{3, "text [4] more"}));
   EXPECT_EQ(parse_line(Launcher::slurm, " 3: text: more"), (JobLine{3, "text: more"}));
   EXPECT_EQ(parse_line(Launcher::open_mpi, "[1,0]<stdout>:10%\r20%"), (JobLine{0, "10%\r20%"}));
-  EXPECT_EQ(parse_line(Launcher::open_mpi, "[1,0]<stdout>:defa[1,0]<stdout>:ult [1,1]<stdout>:"), (JobLine{0, "default [1,1]<stdout>:"}));
   const std::string long_text(1 << 20, 'x');
   EXPECT_EQ(parse_line(Launcher::open_mpi, "[1,0]<stdout>:" + long_text), (JobLine{0, long_text}));
   EXPECT_EQ(parse_line(Launcher::slurm, "99999999999999: text"), (JobLine{{}, "99999999999999: text"}));
   EXPECT_EQ(parse_line(Launcher::open_mpi, "mpirun noticed"), (JobLine{{}, "mpirun noticed"}));
+}
+
+TEST(Launch, PutsTogetherWhatOpenMpiCutsAndMixes) {
+  using Lines = std::vector<JobLine>;
+  JobOutput output(Launcher::open_mpi);
+  EXPECT_EQ(output.read("[1,0]<stdout>:defa[1,0]<stdout>:ult"), (Lines{{0, "default"}}));
+  EXPECT_EQ(output.read("[1,0]<stdout>:beg[1,1]<stdout>:other[1,0]<stderr>:error"), (Lines{{0, "error"}}));
+  EXPECT_EQ(output.read("[1,0]<stdout>:in"), (Lines{{0, "begin"}}));
+  EXPECT_EQ(output.read("[1,2]<stdout>:"), (Lines{{2, ""}}));
+  EXPECT_EQ(output.read("mpirun noticed [1,0] <stdout>:"), (Lines{{{}, "mpirun noticed [1,0] <stdout>:"}}));
+  EXPECT_EQ(output.read("mpirun: [1,3]<stdout>:x"), (Lines{{{}, "mpirun: "}, {3, "x"}}));
+  EXPECT_EQ(output.finish(), (Lines{{1, "other"}}));
+  EXPECT_TRUE(output.finish().empty());
+  EXPECT_EQ(JobOutput(Launcher::mpich).read("[3] text [4] more"), (Lines{{3, "text [4] more"}}));
+}
+
+TEST(Launch, NoticesALauncherThatMpiDoesNotKnow) {
+  const auto with = [](std::map<std::string, std::string> set) {
+    return [set = std::move(set)](const char* name) {
+      const auto found = set.find(name);
+      return found == set.end() ? std::nullopt : std::optional(found->second);
+    };
+  };
+  const auto slurm = with({{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "2"}});
+  EXPECT_NE(launcher_mismatch(slurm, 1).find("Slurm's srun has started 4 processes (SLURM_STEP_NUM_TASKS), but MPI counts 1 rank"),
+            std::string::npos);
+  EXPECT_EQ(launcher_mismatch(slurm, 4), "");
+  EXPECT_FALSE(is_first_process(slurm));
+  EXPECT_NE(launcher_mismatch(with({{"PMI_SIZE", "2"}, {"PMI_RANK", "0"}}), 1), "");
+  EXPECT_EQ(launcher_mismatch(with({{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}}), 1), "");
+  EXPECT_EQ(launcher_mismatch(with({{"SLURM_STEP_NUM_TASKS", "4"}}), 1), "");  // in a job, but not started by it
+  EXPECT_EQ(launcher_mismatch(with({{"PMI_SIZE", "many"}, {"PMI_RANK", "0"}}), 1), "");
+  EXPECT_EQ(launcher_mismatch(with({}), 1), "");
+  EXPECT_TRUE(is_first_process(with({})));
+}
+
+TEST(Launch, HasGdbEndAsTheProgramDoes) {
+  LaunchOptions options = job(1);
+  options.wrapper = "gdb";
+  EXPECT_NE(line(Launcher::mpich, options).find("gdb -q -batch -return-child-result -ex run -ex backtrace -ex echo --args prog"), std::string::npos);
 }
 
 std::optional<Death> death(Launcher launcher, const Words& lines) {

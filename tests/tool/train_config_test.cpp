@@ -5,11 +5,13 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 
+#include "half_arithmetic.hpp"
 #include "keys_without_effect.hpp"
 #include "train_config.hpp"
 
 namespace train_config_test {
 
+using namespace tw::tool;
 using Settings = std::vector<std::string>;
 
 struct Refused {
@@ -99,7 +101,7 @@ TEST(TrainConfig, RefusesEachWithWhatWouldDo) {
   for (const Refused& each : refused) {
     tw::Config config = config_of(each.settings);
     try {
-      (void)tw::tool::read_train_config(config);
+      (void)read_train_config(config);
       ADD_FAILURE() << testing::PrintToString(each.settings) << " was accepted";
     } catch (const tw::ConfigError& error) {
       EXPECT_EQ(error.problems(), each.problems) << testing::PrintToString(each.settings);
@@ -109,8 +111,8 @@ TEST(TrainConfig, RefusesEachWithWhatWouldDo) {
 
 TEST(TrainConfig, TakesItsDefaults) {
   tw::Config config;
-  const tw::tool::TrainConfig read = tw::tool::read_train_config(config);
-  EXPECT_EQ(tw::value_lines(read), tw::value_lines(tw::tool::TrainConfig{}));
+  const TrainConfig read = read_train_config(config);
+  EXPECT_EQ(tw::value_lines(read), tw::value_lines(TrainConfig{}));
 }
 
 struct InVain {
@@ -145,9 +147,22 @@ const InVain in_vain[] = {
 TEST(TrainConfig, NamesKeysWithoutEffect) {
   for (const InVain& each : in_vain) {
     tw::Config config = config_of(each.settings);
-    (void)tw::tool::read_train_config(config);
-    EXPECT_EQ(tw::tool::keys_without_effect(config), each.lines) << testing::PrintToString(each.settings);
+    (void)read_train_config(config);
+    EXPECT_EQ(keys_without_effect(config), each.lines) << testing::PrintToString(each.settings);
   }
+}
+
+TEST(HalfArithmetic, IsReadFromTheProcessorsFlags) {
+  using tw::train::ComputeType;
+  const auto x86 = half_arithmetic_in("processor : 0\nflags\t\t: fpu avx2 avx512_bf16\nprocessor : 1\nflags : fpu avx512_fp16\n");
+  EXPECT_EQ(describe(x86), "bfloat16 by avx512_bf16; no instructions for float16");
+  EXPECT_EQ(why_slow(ComputeType::bfloat16, x86), "");
+  EXPECT_EQ(why_slow(ComputeType::float16, x86),
+            "precision.compute = \"float16\" is several times slower than \"float32\" on this processor, which has no instructions for it");
+  EXPECT_EQ(describe(half_arithmetic_in("Features : fp asimd asimdhp bf16\n")), "bfloat16 by bf16; float16 by asimdhp");
+  const auto old = half_arithmetic_in("flags : fpu avx2\n");
+  EXPECT_NE(why_slow(ComputeType::bfloat16, old), "");
+  EXPECT_EQ(why_slow(ComputeType::float32, old), "");
 }
 
 }  // namespace train_config_test

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a processor computes in half precision by itself. Without such instructions LibTorch goes by way of float32, several times slower than
+// float32.
+#pragma once
+#include <string>
+#include <tw/train/precision.hpp>
+
+namespace tw::tool {
+
+struct HalfArithmetic {
+  std::string bfloat16 = "";  ///< the instructions, such as "avx512_bf16"; empty: there are none
+  std::string float16 = "";
+};
+
+/// @param cpuinfo the content of /proc/cpuinfo
+HalfArithmetic half_arithmetic_in(const std::string& cpuinfo);
+/// Of this machine's processor.
+HalfArithmetic half_arithmetic();
+
+/// For `doctor`: "bfloat16 by avx512_bf16; no instructions for float16".
+std::string describe(const HalfArithmetic& processor);
+
+/// What to say where `compute` is slow on a processor; "" where it is not.
+std::string why_slow(train::ComputeType compute, const HalfArithmetic& processor);
+
+}  // namespace tw::tool
