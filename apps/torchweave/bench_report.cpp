@@ -6,6 +6,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/number_text.hpp>
+#include <tw/base/replace_file.hpp>
 
 namespace tw::tool {
 namespace {
@@ -32,7 +33,7 @@ BenchReport::BenchReport(std::ostream& table, BenchReportOptions options)
       options_(std::move(options)),
       chart_("Collectives on " + place_text(options_) + ", float32", "message size", "bus bandwidth, GB/s") {
   open(json_, options_.json);
-  open(chart_file_, options_.chart);
+  if (!options_.chart.empty()) replace_file(options_.chart, "");  // or a long run would end without it
 }
 
 void BenchReport::begin_operation(Collective operation) {
@@ -83,9 +84,7 @@ void BenchReport::add_baseline(Collective operation, int64_t bytes, const Times&
 }
 
 void BenchReport::finish() {
-  if (!chart_file_.is_open()) return;
-  chart_file_ << chart_.draw();
-  expect_written(chart_file_, options_.chart);
+  if (!options_.chart.empty()) replace_file(options_.chart, chart_.draw());
 }
 
 }  // namespace tw::tool

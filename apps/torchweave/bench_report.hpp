@@ -51,7 +51,6 @@ class BenchReport {
   std::ostream& table_;
   BenchReportOptions options_;
   std::ofstream json_;
-  std::ofstream chart_file_;
   SvgChart chart_;
 };
 

@@ -7,9 +7,9 @@
 #include <torch/utils.h>
 
 #include <map>
-#include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/comm/threads.hpp>
 #include <tw/graph/capture.hpp>
 #include <tw/pipeline/measured_profile.hpp>
@@ -24,10 +24,10 @@ namespace {
 std::vector<int64_t> sizes_of(const std::string& text) {
   std::vector<int64_t> sizes;
   if (text.empty()) return sizes;
-  std::istringstream in(text + 'x');  // or the end of "1x" would be no word
+  TextReader in(text + 'x');  // or the end of "1x" would be no word
   for (std::string word; std::getline(in, word, 'x');) {
     int64_t size = 0;
-    std::istringstream number(word);
+    TextReader number(word);
     if (!(number >> size) || !number.eof() || size < 1) throw Error(concat("--input: must be sizes such as 1x28x28, got ", text));
     sizes.push_back(size);
   }

@@ -6,11 +6,11 @@
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/replace_file.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/planning/analytic.hpp>
 #include <tw/planning/graph_svg.hpp>
 #include <tw/planning/planner.hpp>
@@ -61,7 +61,7 @@ constexpr int64_t most_measured_rows = 32;  // unless the user wants more
 std::string content_of(const std::string& path) {
   const std::ifstream file(path);
   if (!file) throw FileError(path, 0, "cannot be opened");
-  std::ostringstream content;
+  TextWriter content;
   content << file.rdbuf();
   return std::move(content).str();
 }
@@ -113,7 +113,7 @@ std::string listed(const std::vector<std::string>& names) {
 /// "a,b,c" as names.
 std::vector<std::string> names_of(const std::string& list) {
   std::vector<std::string> names;
-  std::istringstream in(list);
+  TextReader in(list);
   for (std::string name; std::getline(in, name, ',');) names.push_back(name);
   return names;
 }

@@ -23,7 +23,9 @@
 #include <tw/train/memory_account.hpp>
 #include <tw/train/mixed_precision.hpp>
 
+#include "half_arithmetic.hpp"
 #include "rank_memory.hpp"
+#include "shapes_in_errors.hpp"
 #include "train_rows.hpp"
 
 namespace tw::tool {
@@ -116,7 +118,9 @@ Rehearsal rehearse_pass(const TrainConfig& config, const TrainSetup& setup, int 
       rehearsal.loss = loss.item<double>();
       if (!std::isfinite(rehearsal.loss)) throw Error(concat("the loss of the first batch is ", rehearsal.loss));
     };
-    setup.model.trained->pass({.inputs = batch.inputs, .targets = batch.targets, .loss = setup.objective.loss, .on_loss = on_loss});
+    with_shapes_in_errors(config, *setup.train_set, [&] {
+      setup.model.trained->pass({.inputs = batch.inputs, .targets = batch.targets, .loss = setup.objective.loss, .on_loss = on_loss});
+    });
     if (outputs.defined()) rehearsal.outputs = outputs.sizes().slice(1).vec();
   });
   rehearsal.evaluation = held_in("evaluation", [&](train::MemoryAccount&) { try_test_set(setup, ranks); });
@@ -209,6 +213,10 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
       << "  a step         " << batch_size << " " << setup.unit << " on each of " << ranks
       << (parts != nullptr && parts->size() > 1 ? " groups of ranks\n" : " ranks\n") << "  memory         " << train::memory_text(peaks)
       << "; on all ranks " << mib(of_all) << ", of " << mib(available) << " available on this node\n";
+  if (setup.model.device().is_cpu()) {
+    const std::string slow = why_slow(config.run.precision.compute, half_arithmetic());
+    if (!slow.empty()) out << "  precision      " << slow << '\n';
+  }
   if (available > 0 && of_all > available) throw Error("all ranks together need more memory than this node has, if they all run here");
 }
 

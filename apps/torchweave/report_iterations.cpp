@@ -2,11 +2,10 @@
 #include "report_iterations.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <ostream>
 #include <tw/base/concat.hpp>
-#include <tw/base/error.hpp>
 #include <tw/base/number_text.hpp>
+#include <tw/base/replace_file.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/layer_parallel/report_svg.hpp>
 
@@ -29,10 +28,8 @@ std::string text_of(const std::vector<layer_parallel::Detection>& history) {
 }
 
 void write_picture(const TrainConfig& config, const TrainSetup& setup, const std::vector<layer_parallel::NetworkReport>& by_rank) {
-  const std::filesystem::path path = config.run.folder() / "layers.svg";
-  std::ofstream file(path);
-  file << layer_parallel::report_svg(by_rank, setup.iterations->history(), config.layer_parallel.detector.bound) << std::flush;
-  if (!file) throw FileError(path, 0, "cannot be written");
+  replace_file(config.run.folder() / "layers.svg",
+               layer_parallel::report_svg(by_rank, setup.iterations->history(), config.layer_parallel.detector.bound));
 }
 
 }  // namespace

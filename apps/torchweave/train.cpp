@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
 #include "ending.hpp"
+#include "half_arithmetic.hpp"
 #include "keys_without_effect.hpp"
 #include "memory_svg.hpp"
 #include "print_settings.hpp"
 #include "rehearsal.hpp"
 #include "report_iterations.hpp"
+#include "shapes_in_errors.hpp"
 #include "train_setup.hpp"
 
 #include <torch/optim/optimizer.h>
 
-#include <fstream>
 #include <iostream>
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
+#include <tw/base/replace_file.hpp>
 #include <tw/base/terminal.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/backend.hpp>
@@ -72,9 +74,7 @@ void draw_memory(std::ostream& out, const TrainConfig& config, const Communicato
   const std::filesystem::path path = config.run.folder() / "memory.svg";
   on_all_ranks(comm, "drawing the memory of a step", [&] {
     if (comm.rank() != 0) return;
-    std::ofstream file(path);
-    file << memory_svg(step) << std::flush;
-    if (!file) throw FileError(path, 0, "cannot be written");
+    replace_file(path, memory_svg(step));
   });
   if (comm.rank() == 0) out << "  of a step      " << path.string() << " shows what rank " << step.rank << " held\n";
 }
@@ -97,6 +97,8 @@ void run_train(const TrainArguments& arguments, Environment& mpi) {
     return;
   }
   if (first) std::cout << setup.explanation;
+  const std::string slow = device.is_cpu() ? why_slow(config.run.precision.compute, half_arithmetic()) : "";
+  if (first && !slow.empty()) log_warning(slow);
   train::Trainer trainer = make_trainer(config, setup, mesh);
   std::optional<train::Console> console;
   std::optional<train::MetricsLog> metrics;
@@ -105,7 +107,8 @@ void run_train(const TrainArguments& arguments, Environment& mpi) {
     trainer.add(metrics.emplace(config.run));
     trainer.add(console.emplace(std::cout, output_is_terminal(), setup.unit));
   });
-  const train::Summary summary = trainer.run();
+  train::Summary summary;
+  with_shapes_in_errors(config, *setup.train_set, [&] { summary = trainer.run(); });
   if (summary.step_memory) draw_memory(std::cout, config, comm, *summary.step_memory);
   if (setup.layers && !summary.diverged) report_iterations(std::cout, config, setup, trainer, mesh);
   if (!summary.finished) throw CLI::RuntimeError(summary.diverged ? ExitCode::diverged : ExitCode::unfinished);

@@ -27,6 +27,9 @@ void visit(DataOptions& data, OptionVisitor& visitor) {
       {.meaning = "mnist: images with labels, in MNIST's layout; regression: train/ and test/ with NPY shards or CSV; adding: sequences, made "
                   "here, of numbers of which the two that are marked are to be added"});
   visitor.field("directory", data.directory, {.meaning = "where the data lie", .where = {{"data.kind", {"mnist", "regression"}}}});
+  visitor.field("header", data.header, {"automatic", "present", "absent"},
+                {.meaning = "whether the first line of a CSV names its columns; automatic: if none of its fields looks like a value",
+                 .where = {{"data.kind", {"regression"}}}});
   visitor.field("shift", data.shift, count_from(0),
                 {.meaning = "by which training images are moved at random, at most", .unit = "pixels", .where = {images}});
   visitor.field("flip", data.flip, {.meaning = "mirror training images at random", .where = {images}});

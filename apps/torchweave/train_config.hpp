@@ -11,9 +11,10 @@ struct DataOptions {
   /// mnist: images with labels, in MNIST's layout. regression: train/ and test/ with NPY shards or CSV. adding: the adding problem, generated
   std::string kind = "mnist";
   std::filesystem::path directory = "/usr/share/datasets/fashion-mnist";
-  int64_t shift = 0;          ///< mnist: move training images at random by up to this many pixels
-  bool flip = false;          ///< mnist: mirror training images at random
-  int64_t train_samples = 0;  ///< as many of the first; 0: all; of the adding problem 10,000 and 1,000
+  std::string header = "automatic";  ///< regression: whether a CSV's first line names its columns: automatic, present or absent
+  int64_t shift = 0;                 ///< mnist: move training images at random by up to this many pixels
+  bool flip = false;                 ///< mnist: mirror training images at random
+  int64_t train_samples = 0;         ///< as many of the first; 0: all; of the adding problem 10,000 and 1,000
   int64_t test_samples = 0;
   int64_t steps = 1000;  ///< adding: of a sequence
 };

@@ -11,13 +11,12 @@
 
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/random.hpp>
+#include <tw/base/read_file.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/data/adding_problem.hpp>
 #include <tw/data/image_dataset.hpp>
@@ -126,10 +125,12 @@ Callable make_model(const TrainConfig& config, const Dataset& dataset) {
 
 at::ScalarType dtype_of(const TrainConfig& config) { return config.model.dtype == "float64" ? at::kDouble : at::kFloat; }
 
-std::string text_of_file(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  if (!in) throw FileError(path, 0, "cannot be read");
-  return {std::istreambuf_iterator<char>(in), {}};
+train::Model load_script(const std::filesystem::path& path) {
+  try {
+    return train::load_torchscript(path);
+  } catch (const FileError& error) {
+    throw Error(concat("model.path: ", error.what()));
+  }
 }
 
 // The model's stage of this rank, as planned for all ranks of the axis.
@@ -149,7 +150,7 @@ train::Model make_stages(const TrainConfig& config, const Callable& whole, const
   pipeline::ModelPlan planned = plan_together(mesh.comm(), *whole.module, forward, {first_samples(*setup.train_set, rows, device).inputs}, of_plan);
   if (!options.plan.empty()) {
     on_all_ranks(mesh.comm(), "reading the plan " + options.plan.string(),
-                 [&] { planned.use(pipeline::plan_from_json(text_of_file(options.plan), planned.result().profile, comm.size())); });
+                 [&] { planned.use(pipeline::plan_from_json(read_file(options.plan), planned.result().profile, comm.size())); });
   }
   if (planned.best().devices() != comm.size()) {
     throw Error(concat("the plan for this model and ", rows, " rows uses ", planned.best().devices(), " of ", comm.size(),
@@ -211,6 +212,11 @@ class FirstSamples : public Dataset {
     for (const int64_t index : indices) TW_EXPECTS(index < size_, "there is no sample ", index, "; there are ", size_);
     return whole_->batch(indices);
   }
+  std::vector<at::Tensor> memory() const override {
+    std::vector<at::Tensor> first = whole_->memory();
+    for (at::Tensor& tensor : first) tensor = tensor.narrow(0, 0, size_);
+    return first;
+  }
 
  private:
   std::shared_ptr<const Dataset> whole_;
@@ -229,7 +235,8 @@ std::shared_ptr<const Dataset> open_split(const DataOptions& options, Split spli
   if (options.kind == "mnist") {
     whole = std::make_shared<ImageDataset>(load_mnist(options.directory, split));
   } else {
-    whole = load_regression(options.directory, split);
+    const CsvHeader header = options.header == "present" ? CsvHeader::present : options.header == "absent" ? CsvHeader::absent : CsvHeader::automatic;
+    whole = load_regression(options.directory, split, {.header = header});
   }
   if (samples == 0 || samples >= whole->size()) return whole;
   return std::make_shared<FirstSamples>(std::move(whole), samples);
@@ -287,7 +294,7 @@ TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData dat
       take(make_sequence_model(config, sample, mesh["layer"]));
     }
   } else if (config.model.name == "torchscript") {
-    setup.model = train::load_torchscript(config.model.path);
+    setup.model = load_script(config.model.path);
   } else {
     const Callable whole = make_model(config, *setup.train_set);
     setup.model = config.mesh.stage > 1 ? make_stages(config, whole, mesh, device, setup) : train::model_of(whole.module, whole.forward);
