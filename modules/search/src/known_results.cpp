@@ -129,8 +129,10 @@ KnownResults known_results(const std::vector<NamedResult>& results, const Space&
   for (const NamedResult& each : results) {
     try {
       if (!std::ranges::all_of(each.losses, [](double loss) { return std::isfinite(loss); })) throw Error("no loss");
+      std::vector<double> values = values_of(space, each.texts, Unnamed::refused);
+      if (const std::string violated = space.violated(values); !violated.empty()) throw Error("violates '" + violated + "'");
       known.individuals.push_back({.trial = -1 - static_cast<int64_t>(known.individuals.size()),
-                                   .values = values_of(space, each.texts, Unnamed::refused),
+                                   .values = std::move(values),
                                    .loss = each.losses.front(),
                                    .objectives = each.losses.size() > 1 ? each.losses : std::vector<double>(),
                                    .state = TrialState::complete,

@@ -18,7 +18,7 @@ struct NamedResult {
 
 struct KnownResults {
   std::vector<Individual> individuals = {};  ///< complete, with trial numbers from -1 down
-  int64_t skipped = 0;                       ///< without a loss, with a parameter missing, or with a value that the space does not have
+  int64_t skipped = 0;                       ///< without a loss, with a parameter missing, with a value that the space lacks, or violating a constraint of it
 };
 
 /// Names of several objectives; none, or one: a loss.

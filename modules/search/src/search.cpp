@@ -25,7 +25,11 @@ SearchOptions checked(const Communicator& comm, const Space& space, const Object
   options.validate(comm.size());
   if (options.population_training) options.population_training->validate(space);
   TW_EXPECTS(objective != nullptr, "a search needs an objective");
-  return options;
+  SearchOptions own = options;
+  if (own.journal.empty()) return own;
+  own.journal = std::filesystem::absolute(own.journal);  // objectives may change the working directory
+  (void)description_of(space, own);
+  return own;
 }
 
 }  // namespace
@@ -48,9 +52,12 @@ class Search::Impl {
       if (evaluator_->leads()) worker_.emplace(leaders_, *evaluator_, space_, options_, layout_);
       comm_.barrier();
     });
-    if (comm_.rank() != 0 || options_.journal.empty()) return;
-    remove_end_marks(options_.journal);  // the journal has what they said
-    write_description(options_.journal, space_, options_);
+    if (options_.journal.empty()) return;
+    on_all_ranks(comm_, "describing a search", [&] {
+      if (comm_.rank() != 0) return;
+      remove_end_marks(options_.journal);  // the journal has what they said
+      write_description(options_.journal, space_, options_);
+    });
   }
 
   SearchResult run() {

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/evolution/configuration.hpp>
 #include <tw/search/report.hpp>
 
 #include "description.hpp"
@@ -49,6 +51,15 @@ TEST(KnownResults, ComeFromAnyTable) {
   }
   EXPECT_EQ(known.individuals[0].values, (std::vector<double>{0.01, 0, 0.9}));
   EXPECT_NE(message_of<Error>([&] { results_in_csv("lr,error\n1,2", space); }).find("'loss'"), std::string::npos);
+}
+
+TEST(KnownResults, KeepTheConstraintsOfTheSpace) {
+  Space space{real("x", 0, 1)};
+  space.require("x is small", [](const Configuration& c) { return c.real("x") < 0.5; });
+  const KnownResults known = known_results(results_in_csv("loss,x\n1,0.25\n0,0.75\n", space), space);
+  EXPECT_EQ(known.skipped, 1);
+  ASSERT_EQ(known.individuals.size(), 1U);
+  EXPECT_EQ(known.individuals[0].loss, 1);
 }
 
 TEST(KnownResults, HaveSeveralObjectives) {
@@ -137,6 +148,11 @@ TEST(KnownResults, ComeFromAnotherSearch) {
   std::ofstream(folder / "other.csv") << "a,b\n1,2\n";
   EXPECT_NE(message_of<FileError>([&] { read_known_results(folder / "other.csv", small_space()); }).find("other.csv"), std::string::npos);
   EXPECT_THROW(read_known_results(folder / "none.csv", small_space()), FileError);
+}
+
+TEST(Description, NeedsNamesInUtf8) {
+  const std::string message = message_of<ContractError>([] { description_of({categorical("kind", {"a", "\xFF"})}, {}); });
+  EXPECT_NE(message.find("parameters and choices must have names in UTF-8"), std::string::npos) << message;
 }
 
 TEST(Description, ReadsBack) {
