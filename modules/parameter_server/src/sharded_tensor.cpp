@@ -69,7 +69,7 @@ void expect_dense(const at::Tensor& tensor) {
 }
 
 /// `comm`, when all ranks want the same sharded tensor, and one that there can be. Collective. @throws ContractError on all ranks
-Communicator agreed(Communicator comm, const at::Tensor& initial, const ShardedTensorOptions& options) {
+const Communicator& agreed(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options) {
   const std::vector<Rule> rules = complete(options.rules);
   on_all_ranks(comm, "making a sharded tensor", [&] {
     TW_EXPECTS(initial.defined(), "the initial tensor is undefined");
@@ -97,7 +97,7 @@ Communicator agreed(Communicator comm, const at::Tensor& initial, const ShardedT
 class ShardedTensor::Impl {
  public:
   Impl(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options)
-      : comm_(agreed(comm.dup(), initial, options)),
+      : comm_(agreed(comm, initial, options).dup()),
         rules_(std::make_shared<const std::vector<Rule>>(complete(options.rules))),
         servers_(servers_of(options, comm_.size())),
         layout_(initial.numel(), static_cast<int>(servers_.size())),

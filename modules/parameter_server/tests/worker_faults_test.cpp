@@ -65,7 +65,10 @@ TEST(Workers, RefuseParametersThatWereConvertedBehindThem) {
   set_gradients(parameters, 0);
   const std::string message = tw::testing::message_of<ContractError>([&] { downpour.step(); });
   EXPECT_NE(message.find("parameter 0 is bfloat16 and was"), std::string::npos) << message;
-  first.set_data(first.detach().to(own));
+  first.set_data(torch::zeros({4, 3}, own));
+  const std::string larger = tw::testing::message_of<ContractError>([&] { downpour.step(); });
+  EXPECT_NE(larger.find("parameter 0 has 12 elements and had 6"), std::string::npos) << larger;
+  first.set_data(torch::zeros({2, 3}, own));
   downpour.finish();
 }
 
