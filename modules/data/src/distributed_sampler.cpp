@@ -56,15 +56,14 @@ void DistributedSampler::reset(std::optional<size_t> samples) {
   told_ = false;
 }
 
-// Positions are dealt round: position i of the epoch is this rank's if i mod size is its number, counted from where a step begins (interleaved), or
-// from 0 (blocks, where the i-th position of a rank is the i-th sample of its block).
+// Positions are dealt in turn through the whole epoch: position i goes to rank i mod size. Counted from where a step begins, rank 0 would get what is
+// left over in every step. In blocks, the i-th position of a rank is the i-th sample of its block.
 std::vector<int64_t> DistributedSampler::next_share(int64_t global_batch) {
   TW_EXPECTS(epoch_ >= 0, "the sampler has not begun an epoch: call set_epoch() or reset()");
   expect_shareable(global_batch);
   told_ = false;
   const int64_t end = global_batch < end_ - consumed_ ? consumed_ + global_batch : std::max(end_, consumed_);
-  const bool blocks = options_.dealing == Dealing::blocks;
-  const int64_t first = blocks ? consumed_ + (rank_ + size_ - consumed_ % size_) % size_ : consumed_ + rank_;
+  const int64_t first = consumed_ + (rank_ + size_ - consumed_ % size_) % size_;
   std::vector<int64_t> share;
   for (int64_t position = first; position < end; position += size_) share.push_back(sample_at(position));
   consumed_ = end;

@@ -23,16 +23,23 @@ constexpr double none = std::numeric_limits<double>::quiet_NaN();
 using Kind = Parameter::Kind;
 
 /// How many steps above the lower limit the last value is.
-double last_step(const Parameter& p) { return std::floor((p.high - p.low) / p.step * (1 + 1e-12) + 1e-9); }
+double last_step(const Parameter& p) {
+  const double steps = (p.high - p.low) / p.step;  // as it is computed: 0.95 / 0.05 is below 19
+  return std::floor(steps + std::min(steps * 1e-12 + 1e-9, 0.5));
+}
 
 void validate_limits(const Parameter& p) {
   TW_EXPECTS(std::isfinite(p.low) && std::isfinite(p.high), "parameter '", p.name, "': limits must be finite, got ", p.low, " and ", p.high);
   TW_EXPECTS(p.low <= p.high, "parameter '", p.name, "': limits are reversed: ", p.low, " is above ", p.high);
   TW_EXPECTS(p.low < p.high || p.kind == Kind::integer, "parameter '", p.name, "': the range is empty: both limits are ", p.low);
   TW_EXPECTS(p.scale == Scale::linear || p.low > 0, "parameter '", p.name, "': a logarithmic scale needs positive limits, got ", p.low);
+  TW_EXPECTS(std::isfinite(p.scale == Scale::linear ? p.high - p.low : p.high / p.low), "parameter '", p.name, "': limits ", p.low, " and ", p.high,
+             " are too far apart: their ", p.scale == Scale::linear ? "difference" : "ratio", " must be a finite double");
   TW_EXPECTS(p.step == 0 || p.kind == Kind::real, "parameter '", p.name, "': whole numbers have no other step than 1, got ", p.step);
   TW_EXPECTS(std::isfinite(p.step) && p.step >= 0 && p.step <= p.high - p.low, "parameter '", p.name, "': the step must be between 0 and ",
              p.high - p.low, ", got ", p.step);
+  TW_EXPECTS(p.step == 0 || (p.low + p.step > p.low && p.high - p.step < p.high), "parameter '", p.name, "': the step ", p.step,
+             " is smaller than doubles between ", p.low, " and ", p.high, " are apart: pass 0 for no steps");
   constexpr double most = 9007199254740992;  // 2^53: whole doubles up to here
   TW_EXPECTS(p.kind != Kind::integer || std::max(std::abs(p.low), std::abs(p.high)) <= most, "parameter '", p.name, "': whole numbers up to 2^53");
 }
@@ -45,6 +52,8 @@ void validate_choices(const Parameter& p) {
   for (const std::string& each : p.choices) TW_EXPECTS(choices.insert(each).second, "parameter '", p.name, "': the choice '", each, "' occurs twice");
   for (const double number : p.numbers) TW_EXPECTS(std::isfinite(number), "parameter '", p.name, "': ", number, " is not a number to choose");
   TW_EXPECTS(std::ranges::is_sorted(p.numbers), "parameter '", p.name, "': ordinal numbers ascend");
+  const auto twice = std::ranges::adjacent_find(p.numbers);
+  TW_EXPECTS(twice == p.numbers.end(), "parameter '", p.name, "': the number ", twice == p.numbers.end() ? 0 : *twice, " occurs twice");
 }
 
 /// The nearest value of a real or integer parameter.

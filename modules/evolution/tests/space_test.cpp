@@ -44,11 +44,27 @@ TEST(Space, RefusesWhatIsWrongByName) {
   expect_refused({categorical("f", {})}, "parameter 'f': the range is empty");
   expect_refused({categorical("f", {"a", "a"})}, "the choice 'a' occurs twice");
   expect_refused({ordinal("b", {32, 16})}, "parameter 'b': ordinal numbers ascend");
+  expect_refused({ordinal("b", {-0.0, 0.0})}, "parameter 'b': the number -0 occurs twice");
   expect_refused({integer("n", 1, 2), real("n", 0, 1)}, "two parameters are called 'n'");
   expect_refused({real("", 0, 1)}, "parameter 0 has no name");
   expect_refused({}, "one parameter at least");
   expect_refused({real("a", 0, 1).when("b", {"x"}), categorical("b", {"x"})}, "parameter 'a' depends on 'b', which is not declared before it");
   expect_refused({categorical("b", {"x"}), real("a", 0, 1).when("b", {"y"})}, "is 'y', which is no value of that");
+}
+
+/// Such a range has no middle, and such steps no number, in float64.
+TEST(Space, RefusesWhatDoublesCannotHold) {
+  expect_refused({real("x", -1e308, 1e308)}, "parameter 'x': limits -1e+308 and 1e+308 are too far apart: their difference must be a finite double");
+  expect_refused({real("x", 2e-308, 1e308, log_scale)}, "are too far apart: their ratio must be a finite double");
+  expect_refused({real("x", 0, 1, Scale::linear, 1e-25)}, "the step 1e-25 is smaller than doubles between 0 and 1 are apart: pass 0 for no steps");
+  expect_refused({real("x", 1e6, 2e6, Scale::linear, 1e-11)}, "the step 1e-11 is smaller than doubles");
+  const Space wide{real("x", -8e307, 8e307), real("y", 1e-150, 1e150, log_scale), real("z", 0, 1, Scale::linear, 1e-15)};
+  for (size_t i = 0; i < wide.size(); ++i) {
+    EXPECT_EQ(wide.from_unit(i, 0), wide.parameters()[i].low);
+    EXPECT_NEAR(wide.from_unit(i, 1) / wide.parameters()[i].high, 1, 1e-12) << "300 ln 10 is rounded by 1e-13 in the exponent";
+    EXPECT_NEAR(wide.to_unit(i, wide.from_unit(i, 0.25)), 0.25, 1e-12);
+  }
+  EXPECT_EQ(wide.parameters()[2].count(), 1000000000000001);
 }
 
 /// As one writes them by hand; and however a choice is written, it is the number that counts.

@@ -124,10 +124,24 @@ class RpcClient::Messages : public Transfer {
   std::vector<MPI_Request> pieces_;
 };
 
+/// An empty request.
+class RpcClient::Leaving : public Transfer {
+ public:
+  Leaving(const CommunicatorState& comm, int rank) : comm_(comm) {
+    check(MPI_Isend(nullptr, 0, MPI_BYTE, rank, rpc::request_tag, comm_.handle, &request_), "MPI_Isend", comm_.name);
+  }
+  bool advance() override { return is_done(request_, comm_); }
+
+ private:
+  const CommunicatorState& comm_;  // kept alive by the operation
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
 RpcClient::RpcClient(const Communicator& comm) : comm_(comm), lines_(static_cast<size_t>(comm.size())) {}
 
 std::unique_ptr<Transfer> RpcClient::call(Rank rank, const Message& message) {
   const size_t bytes = message.request.size() + message.attached.size();
+  TW_EXPECTS(!message.request.empty(), "a request is not empty");
   TW_EXPECTS(bytes <= most_request_bytes, "a request has ", most_request_bytes, " bytes at most, not ", bytes);
   std::shared_ptr<Line>& line = lines_[static_cast<size_t>(rank)];
   if (!line) line = std::make_shared<Line>(*comm_.state(), rank);
@@ -138,6 +152,15 @@ std::unique_ptr<Transfer> RpcClient::call(Rank rank, const Message& message) {
   }
   expect_not_revoked(*comm_.state(), "a call");
   return std::make_unique<Messages>(*comm_.state(), rank, message, line);
+}
+
+void RpcClient::leave(Rank rank) noexcept {
+  if (Runtime::find_current() != comm_.state()->runtime || comm_.revoked()) return;
+  try {
+    (void)start(comm_, {.collective = Collective::send, .peer = rank}, std::make_unique<Leaving>(*comm_.state(), rank));
+  } catch (const std::exception& error) {
+    log_error(concat("rank ", rank, " of '", comm_.name(), "' was not told that this one makes no further calls: ", error.what()));
+  }
 }
 
 int64_t RpcClient::in_flight() const noexcept {

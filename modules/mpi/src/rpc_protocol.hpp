@@ -8,7 +8,7 @@
 // number; their ends are told several at once, so that a server which is behind does not answer each.
 namespace tw::mpi::rpc {
 
-constexpr Tag request_tag{0};
+constexpr Tag request_tag{0};  // empty: the client has left
 constexpr Tag payload_tag{1};
 constexpr Tag response_tag{2};
 constexpr Tag ends_tag{3};

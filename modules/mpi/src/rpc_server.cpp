@@ -26,14 +26,19 @@ class RpcServer::Listening : public Transfer {
       : comm_(*comm.state()), handler_(std::move(handler)), control_(std::move(control)), requests_(comm_) {}
 
   bool advance() override {
-    while (!control_->closed) {
+    while (hears()) {
       auto request = requests_.next();
       if (!request) break;
-      clients_[request->from].held.push_back({.request = std::move(*request)});
+      if (request->size == 0) {
+        ++left_;
+        requests_.recycle(std::move(request->memory));
+      } else {
+        clients_[request->from].held.push_back({.request = std::move(*request)});
+      }
     }
     bool all_told = true;
     for (auto& [rank, client] : clients_) all_told = serve(rank, client) && all_told;
-    return control_->closed && all_told;
+    return !hears() && all_told;
   }
 
  private:
@@ -58,6 +63,8 @@ class RpcServer::Listening : public Transfer {
     int64_t ended = 0;
     std::string failure;  // of the last of them; no other ends before it is told
   };
+
+  bool hears() const { return !control_->closed || left_ < control_->clients; }
 
   /// Does what can be done without waiting; true once nothing of the client is left to do, and it knows.
   bool serve(int rank, Client& client) {
@@ -86,8 +93,11 @@ class RpcServer::Listening : public Transfer {
   /// Does what can be done without waiting; true once the call has ended.
   bool go_on(int client, Held& held) {
     if (!held.is_open) {
+      std::optional<Exchange> call = Exchange();
+      attempt(held, [&] { call = handler_(Rank(client), held.request.bytes()); });
+      if (!call) return false;
       held.is_open = true;
-      attempt(held, [&] { held.call = handler_(Rank(client), held.request.bytes()); });
+      held.call = std::move(*call);
       requests_.recycle(std::move(held.request.memory));
     }
     while (true) {
@@ -139,6 +149,7 @@ class RpcServer::Listening : public Transfer {
   Handler handler_;
   std::shared_ptr<Control> control_;
   RpcRequests requests_;
+  int left_ = 0;  // clients
   std::map<int, Client> clients_;
 };
 

@@ -138,6 +138,57 @@ TEST(Exchange, IsHeldInItsTurnAndFailsForItself) {
   EXPECT_EQ(server.responder().ended(), calls * comm.size());
 }
 
+/// One that its server cannot begin yet keeps its turn, and holds up nobody else's.
+TEST(Exchange, MayBeginLater) {
+  const Communicator comm = world().dup();
+  std::vector<int> begun;
+  bool open = false;
+  const RpcServer server(comm, [&](Rank from, std::span<const std::byte> request) -> std::optional<RpcServer::Exchange> {
+    if (from == 0 && request.front() == std::byte{1} && !open) return std::nullopt;
+    begun.push_back(static_cast<int>(request.front()) + 10 * from);
+    return RpcServer::Exchange();
+  });
+  RpcClient caller(comm);
+  std::vector<Work> calls;
+  for (const std::byte number : {std::byte{0}, std::byte{1}, std::byte{2}}) {
+    calls.push_back(start(comm, {.collective = Collective::send, .peer = 0}, caller.call(Rank(0), {.request = {&number, 1}})));
+  }
+  const auto all = static_cast<size_t>(3 * comm.size());
+  if (comm.rank() == 0) {
+    while (begun.size() < all - 2) progress(comm);
+    EXPECT_EQ(std::ranges::count(begun, 1), 0);
+    EXPECT_EQ(std::ranges::count(begun, 2), 0);
+    open = true;
+  }
+  for (Work& each : calls) each.wait();
+  comm.barrier();
+  if (comm.rank() == 0) {
+    EXPECT_EQ(begun.size(), all);
+    EXPECT_LT(std::ranges::find(begun, 1), std::ranges::find(begun, 2));
+  }
+}
+
+/// A server goes while clients still call it, and is gone when they have left.
+TEST(Exchange, OutlastsItsServerUntilTheClientsHaveLeft) {
+  progress(world());
+  const int64_t before = operations_in_flight(world());
+  {
+    const Communicator comm = world().dup();
+    {
+      RpcServer server(comm, [](Rank, std::span<const std::byte>) { return RpcServer::Exchange(); });
+      server.outlast(comm.size());
+    }
+    comm.barrier();
+    RpcClient caller(comm);
+    const std::byte one{1};
+    Work call = start(comm, {.collective = Collective::send, .peer = 0}, caller.call(Rank(0), {.request = {&one, 1}}));
+    for (int rank = 0; rank < comm.size(); ++rank) caller.leave(Rank(rank));
+    call.wait();
+  }
+  while (operations_in_flight(world()) > before) progress(world());
+  EXPECT_EQ(operations_in_flight(world()), before);
+}
+
 TEST(Exchange, LeavesNothingBehind) {
   progress(world());  // those of other tests
   const int64_t before = operations_in_flight(world());

@@ -150,14 +150,15 @@ at::Tensor Centre::finish() {
   forget_reading();
   if (leads()) link_->clocks.leave();
   at::Tensor values = at::empty(shape_, type_);
-  if (link_) {
+  releasing_others(group_, [&] {
+    if (!link_) return;
     link_->clocks.finish();
     link_->values.finish();
     values = link_->values.prefetch().take();
     if (leads()) link_->clocks.begin_anew();
     link_->clocks.finish();
     link_->values.finish();
-  }
+  });
   return told(std::move(values));
 }
 
@@ -174,12 +175,15 @@ std::vector<NamedShard> Centre::shards(const std::string& name) const { return l
 void Centre::restore(const std::vector<NamedShard>& shards) {
   settle();
   forget_reading();
-  if (link_) {
-    if (leads()) link_->clocks.begin_anew();
-    link_->values.finish();  // nobody pushes any more
-    link_->values.restore(shards);
+  if (leads()) link_->clocks.leave();  // others may wait for a step that this worker does not make any more
+  releasing_others(group_, [&] {
+    if (!link_) return;
     link_->clocks.finish();
-  }
+    link_->values.finish();  // nobody pushes any more
+    releasing_others(link_->comm, [&] { link_->values.restore(shards); });
+    if (leads()) link_->clocks.begin_anew();
+    link_->clocks.finish();
+  });
   group_.barrier();
 }
 

@@ -43,6 +43,8 @@ class Centre {
   at::Tensor pull();
   /// What the others' clocks said at the last pull: the lowest one.
   int64_t slowest_seen() const noexcept { return slowest_seen_; }
+  /// After restore(): what it was then, as clocks count now.
+  void assume_seen(int64_t slowest) noexcept { slowest_seen_ = slowest; }
   /// Waits until all workers that have not left have pushed so often, and names those who have not in a warning after `warn_after`.
   /// @throws Error where one has left, unless they `may_leave`
   void wait_for_all(int64_t clock, Seconds warn_after, bool may_leave);

@@ -35,6 +35,8 @@ class Client {
   Answer push(Rank server, size_t rule, const Part& part);
   /// Fills `part`.
   Answer pull(Rank server, const Part& part);
+  /// Makes no further request to `server`.
+  void leave(Rank server) { rpc_.leave(server); }
   /// Requests that are not answered, to all servers.
   int64_t in_flight() const noexcept { return rpc_.in_flight(); }
 

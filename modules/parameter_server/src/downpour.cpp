@@ -65,6 +65,16 @@ bool Downpour::step() {
   return takes_over;
 }
 
+Worker::Position Downpour::position() const {
+  return {.counts = {steps_, static_cast<int64_t>(servers().has_prefetched())}, .kept = options_.rule.empty() ? before_ : gathered_};
+}
+
+void Downpour::go_on_from(const Position& position) {
+  steps_ = position.counts.at(0);
+  (options_.rule.empty() ? before_ : gathered_) = position.kept;
+  if (position.counts.at(1) != 0) servers().prefetch();
+}
+
 at::Tensor Downpour::learnt() const { return options_.rule.empty() ? at::sub(parameters().values(), before_) : gathered_; }
 
 void Downpour::push_rest() {

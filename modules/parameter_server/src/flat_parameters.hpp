@@ -36,6 +36,7 @@ class FlatParameters {
   void for_each(const at::Tensor& flat, Function f) const;
 
   std::vector<at::Tensor> parameters_;
+  std::vector<int64_t> numels_;
   FlatLayout layout_;
   c10::Device device_ = c10::Device(c10::kCPU);
   c10::ScalarType dtype_ = c10::ScalarType::Undefined;

@@ -19,13 +19,14 @@ struct Pieces {
 
 Pieces empty_pieces(const ServerRun& run, const std::string& name) {
   Pieces pieces;
-  const auto add = [&](const std::string& of, ShardKind kind) {
-    pieces.runs.push_back(at::empty({run.extent.size()}, at::TensorOptions().dtype(run.dtype)));
+  const auto add = [&](const std::string& of, ShardKind kind, c10::ScalarType dtype) {
+    pieces.runs.push_back(at::empty({run.extent.size()}, at::TensorOptions().dtype(dtype)));
     for (NamedShard& each : slices_of_run(of, run.shape, pieces.runs.back(), run.extent.begin, kind)) pieces.all.push_back(std::move(each));
   };
-  add(name, ShardKind::parameter);
+  add(name, ShardKind::parameter, run.dtype);
+  const c10::ScalarType dtype_of_state = dtype_of(state_type(element_type(run.dtype)));
   for (const Rule& rule : run.rules) {
-    for (int slot = 0; slot < rule.slots; ++slot) add(concat(name, '.', rule.name, '.', slot), ShardKind::optimizer);
+    for (int slot = 0; slot < rule.slots; ++slot) add(concat(name, '.', rule.name, '.', slot), ShardKind::optimizer, dtype_of_state);
   }
   pieces.all.push_back(whole(name + ".updates", at::zeros({static_cast<int64_t>(run.rules.size())}, at::kDouble), ShardKind::counter));
   pieces.all.back().on_reshard = OnReshard::mean;  // servers hear of a push at different times

@@ -5,6 +5,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -16,6 +17,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/shared_tensor.hpp>
 #include <tw/mpi/engine.hpp>
+#include <tw/mpi/error.hpp>
 #include <tw/mpi/releasing_others.hpp>
 #include <tw/mpi/topology.hpp>
 #include <tw/parameter_server/sharded_tensor.hpp>
@@ -30,13 +32,29 @@
 namespace tw::parameter_server {
 namespace {
 
-/// Those of the options, and those that can always be named.
+/// Can always be named.
+std::vector<Rule> own_rules() { return {rules::zero(), rules::copy(), rules::add()}; }
+
+/// Those of the options, and our own.
 std::vector<Rule> complete(std::vector<Rule> rules) {
   if (rules.empty()) rules.push_back(rules::add());
-  for (Rule& each : std::vector<Rule>{rules::zero(), rules::copy(), rules::add()}) {
-    if (std::none_of(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.name == each.name; })) rules.push_back(std::move(each));
+  for (Rule& each : own_rules()) {
+    if (std::ranges::find(rules, each.name, &Rule::name) == rules.end()) rules.push_back(std::move(each));
   }
   return rules;
+}
+
+/// @throws ContractError for what can be wrong on this rank alone
+void expect_rules(const std::vector<Rule>& rules) {
+  const std::vector<Rule> own = own_rules();
+  for (size_t i = 0; i < rules.size(); ++i) {
+    TW_EXPECTS(!rules[i].name.empty(), "rule ", i, " has no name");
+    TW_EXPECTS(rules[i].apply != nullptr, "rule ", rules[i].name, " does nothing");
+    const auto ours = std::ranges::find(own, rules[i].name, &Rule::name);
+    TW_EXPECTS(ours == own.end() || rules[i].apply.target_type() == ours->apply.target_type(), "a rule of yours is called '", rules[i].name,
+               "', which is the name of one that the library uses itself: choose another");
+    for (size_t j = 0; j < i; ++j) TW_EXPECTS(rules[i].name != rules[j].name, "two rules are called ", rules[i].name);
+  }
 }
 
 std::vector<int> servers_of(const ShardedTensorOptions& options, int ranks) {
@@ -46,7 +64,18 @@ std::vector<int> servers_of(const ShardedTensorOptions& options, int ranks) {
   return all;
 }
 
-void expect_agreement(const Communicator& comm, const at::Tensor& initial, const std::vector<Rule>& rules, const ShardedTensorOptions& options) {
+void expect_dense(const at::Tensor& tensor) {
+  if (!is_on_accelerator(tensor) || tensor.layout() != at::kStrided) expect_dense_on_cpu(tensor, "a sharded tensor");
+}
+
+/// `comm`, when all ranks want the same sharded tensor, and one that there can be. Collective. @throws ContractError on all ranks
+const Communicator& agreed(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options) {
+  const std::vector<Rule> rules = complete(options.rules);
+  on_all_ranks(comm, "making a sharded tensor", [&] {
+    TW_EXPECTS(initial.defined(), "the initial tensor is undefined");
+    expect_dense(initial);
+    expect_rules(rules);
+  });
   std::vector<std::string> lines{concat(dtype_name(initial.scalar_type()), ' ', shape_text(initial.sizes().vec()))};
   for (const Rule& rule : rules) lines.push_back(concat("rule ", rule.name, ' ', rule.settings, ", ", rule.slots, " slots"));
   std::string servers = "servers";
@@ -54,16 +83,13 @@ void expect_agreement(const Communicator& comm, const at::Tensor& initial, const
   lines.push_back(servers);
   lines.push_back(concat("share_memory ", options.share_memory));
   expect_same_on_all_ranks(comm, "a sharded tensor", lines);
-  for (size_t i = 0; i < rules.size(); ++i) {
-    TW_EXPECTS(rules[i].apply != nullptr, "rule ", rules[i].name, " does nothing");
-    for (size_t j = 0; j < i; ++j) TW_EXPECTS(rules[i].name != rules[j].name, "two rules are called ", rules[i].name);
-  }
   TW_EXPECTS(at::isFloatingType(initial.scalar_type()), "rules work on floating point numbers, not on ", dtype_name(initial.scalar_type()));
   for (size_t i = 0; i < options.servers.size(); ++i) {
     const int server = options.servers[i];
     TW_EXPECTS(server >= 0 && server < comm.size() && (i == 0 || server > options.servers[i - 1]), "servers are ranks in ascending order, of ",
-               comm.size(), ", got ", servers);
+               comm.size(), ", got ", server);
   }
+  return comm;
 }
 
 }  // namespace
@@ -71,7 +97,7 @@ void expect_agreement(const Communicator& comm, const at::Tensor& initial, const
 class ShardedTensor::Impl {
  public:
   Impl(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options)
-      : comm_(comm.dup()),
+      : comm_(agreed(comm, initial, options).dup()),
         rules_(std::make_shared<const std::vector<Rule>>(complete(options.rules))),
         servers_(servers_of(options, comm_.size())),
         layout_(initial.numel(), static_cast<int>(servers_.size())),
@@ -80,8 +106,6 @@ class ShardedTensor::Impl {
         element_bytes_(static_cast<int64_t>(c10::elementSize(dtype_))),
         refuse_non_finite_(options.refuse_non_finite),
         client_(comm_) {
-    expect_agreement(comm_, initial, *rules_, options);
-    on_all_ranks(comm_, "making a sharded tensor", [&] { expect_dense(initial); });
     releasing_others(comm_, [&] {
       make_shards(options.share_memory);
       comm_.barrier();
@@ -90,13 +114,24 @@ class ShardedTensor::Impl {
     });
   }
 
+  /// Other ranks may still ask for something, or be asked: so long their servers answer, and this one.
+  ~Impl() {
+    if (!has_responders_) return;
+    if (responder_) responder_->outlast(comm_.size() - 1);
+    for (const int server : servers_) {
+      if (server != comm_.rank()) client_.leave(Rank(server));
+    }
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
   Handle push(const at::Tensor& pushed, std::string_view rule) {
     expect_fit(pushed, "what is pushed");
     const size_t index = index_of(rule);
     const at::Tensor here = on_host(pushed);
     TW_EXPECTS(!refuse_non_finite_ || at::isfinite(here).all().item<bool>(), "what is pushed has elements that are not finite");
     return with_each_server(
-        here, [&](Shard& shard, const Part& part) { shard.push(index, 0, shard.count(), part.bytes.data()); },
+        here, [&](Shard& shard, const Part& part) { shard.push(index, 0, shard.count(), part.bytes.data(), wait_); },
         [&](Rank server, const Part& part) { return client_.push(server, index, part); });
   }
 
@@ -133,11 +168,11 @@ class ShardedTensor::Impl {
 
   std::vector<NamedShard> shards(const std::string& name) const {
     if (!serves()) return {};
-    return pieces_of(shards_.at(mine_).snapshot(), run(), name);
+    return pieces_of(shards_.at(mine_).snapshot(wait_), run(), name);
   }
 
   void restore(const std::vector<NamedShard>& given) {
-    if (serves()) shards_.at(mine_).restore(snapshot_of(given, run()));
+    if (serves()) shards_.at(mine_).restore(snapshot_of(given, run()), wait_);
   }
 
   int64_t served_bytes() const { return serves() ? Shard::bytes_needed(layout_.extent_of(mine_).size(), element_type(dtype_), *rules_) : 0; }
@@ -177,7 +212,8 @@ class ShardedTensor::Impl {
     }
     const at::Tensor asked = at::tensor({static_cast<int64_t>(!all_here)}, at::kLong);
     allreduce(comm_, asked, ReduceOp::max);
-    if (asked.item<int64_t>() != 0 && mine_ >= 0) {
+    has_responders_ = asked.item<int64_t>() != 0;
+    if (has_responders_ && mine_ >= 0) {
       responder_.emplace(comm_, handler_for(shards_.at(mine_), element_bytes_));
     }
   }
@@ -187,10 +223,6 @@ class ShardedTensor::Impl {
                tensor.defined() ? concat(dtype_name(tensor.scalar_type()), ' ', shape_text(tensor.sizes().vec())) : std::string("no tensor"),
                ", but the sharded tensor is ", dtype_name(dtype_), ' ', shape_text(shape_));
     expect_dense(tensor);
-  }
-
-  static void expect_dense(const at::Tensor& tensor) {
-    if (!is_on_accelerator(tensor) || tensor.layout() != at::kStrided) expect_dense_on_cpu(tensor, "a sharded tensor");
   }
 
   size_t index_of(std::string_view rule) const {
@@ -238,8 +270,17 @@ class ShardedTensor::Impl {
   int64_t element_bytes_;
   bool refuse_non_finite_;
   Client client_;
+  /// For waits in shards: the pushes that they are for may come by messages, some of them this rank's.
+  Shard::Wait wait_ = [this](const std::function<bool()>& happened) {
+    while (!happened()) {
+      progress(comm_);
+      if (comm_.revoked()) throw RevokedError(comm_.name(), "a wait for the pushes of others", "another rank failed");
+      std::this_thread::yield();
+    }
+  };
   std::map<int, Shard> shards_;  // of this node, by server
   int mine_ = -1;                // which server this rank is
+  bool has_responders_ = false;  // on all servers
   std::optional<mpi::RpcServer> responder_;
 };
 

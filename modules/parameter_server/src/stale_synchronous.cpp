@@ -37,6 +37,11 @@ void StaleSynchronous::begin_anew() {
   steps_ = 0;
 }
 
+/// How many steps ago the others were seen: clocks begin at 0 again.
+Worker::Position StaleSynchronous::position() const { return {.counts = {steps_ - servers().slowest_seen()}}; }
+
+void StaleSynchronous::go_on_from(const Position& position) { servers().assume_seen(-position.counts.at(0)); }
+
 bool StaleSynchronous::step() {
   const at::NoGradGuard no_grad;
   const at::Tensor now = parameters().values();

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/zeros_like.h>
+
 #include <tw/parameter_server/synchronous_averaging.hpp>
 
 #include "centre.hpp"
@@ -36,7 +38,16 @@ bool SynchronousAveraging::step() {
 
 void SynchronousAveraging::finish() {
   servers().finish();
-  steps_ = 0;
+  begin_anew();
+}
+
+/// A mean to which some workers had pushed already is one for nobody: all push for the next one.
+void SynchronousAveraging::restore(const std::vector<NamedShard>& shards) {
+  std::vector<NamedShard> begun = shards;
+  for (NamedShard& each : begun) {
+    if (each.kind != ShardKind::parameter) each.tensor = at::zeros_like(each.tensor);
+  }
+  Worker::restore(begun);
 }
 
 }  // namespace tw::parameter_server

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <iterator>
 #include <tw/comm/agreement.hpp>
 #include <tw/parameter_server/worker.hpp>
 
@@ -31,11 +35,28 @@ const Communicator& Worker::group() const noexcept { return centre_->group(); }
 const ShardedTensor& Worker::centre() const { return centre_->tensor(); }
 int64_t Worker::served_bytes() const { return centre_->served_bytes(); }
 const Traffic& Worker::traffic() const noexcept { return centre_->traffic(); }
-std::vector<NamedShard> Worker::shards(const std::string& name) const { return centre_->shards(name); }
+
+std::vector<NamedShard> Worker::shards(const std::string& name) const {
+  std::vector<NamedShard> all = centre_->shards(name);
+  const Position now = position();
+  if (now.counts.empty()) return all;
+  all.push_back(whole(name + ".counts", at::tensor(now.counts, at::kLong), ShardKind::counter));
+  all.back().on_reshard = OnReshard::drop;
+  if (!now.kept.defined()) return all;
+  all.push_back(whole(name + ".kept", now.kept, ShardKind::optimizer));
+  all.back().on_reshard = OnReshard::mean;
+  return all;
+}
 
 void Worker::restore(const std::vector<NamedShard>& shards) {
-  centre_->restore(shards);
+  const auto counts = std::ranges::find(shards, OnReshard::drop, &NamedShard::on_reshard);  // this rank's own begin there
+  centre_->restore({shards.begin(), counts});
   begin_anew();
+  if (counts == shards.end()) return;
+  const at::Tensor numbers = counts->tensor.contiguous();
+  Position position{.counts = {numbers.const_data_ptr<int64_t>(), numbers.const_data_ptr<int64_t>() + numbers.numel()}};
+  if (const auto kept = std::next(counts); kept != shards.end()) position.kept = kept->tensor.clone();
+  go_on_from(position);
 }
 
 }  // namespace tw::parameter_server

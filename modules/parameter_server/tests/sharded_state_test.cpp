@@ -27,6 +27,43 @@ TEST(ShardedState, IsNoShardHalfPushed) {
   centre.finish();
 }
 
+/// A push of several pieces, of which some have come: it is waited for.
+TEST(ShardedState, HoldsNoPieceOfAPush) {
+  const int64_t numel = 700000 * world().size();  // 2.7 MiB on each server
+  ShardedTensor centre(world(), torch::zeros({numel}), {.share_memory = false});
+  const at::Tensor ones = torch::ones({numel});
+  for (int i = 0; i < 6; ++i) {
+    auto pushed = centre.push(ones);
+    for (bool over = false; !over;) {
+      over = pushed.test();
+      const std::vector<NamedShard> now = centre.shards("centre");
+      const at::Tensor values = now.front().tensor;
+      EXPECT_TRUE(values.eq(values[0]).all().item<bool>());
+      EXPECT_EQ(now.back().tensor[0].item<double>(), values[0].item<double>()) << "updates";
+    }
+  }
+  centre.finish();
+}
+
+TEST(ShardedState, OfHalvesIsInFloat32) {
+  const at::Tensor start = torch::linspace(-1, 1, 30, at::kHalf);
+  ShardedTensor centre(world(), start, {.rules = {rules::adam({.lr = 0.1})}});
+  for (int i = 0; i < 3; ++i) centre.push(torch::full({30}, 1e-5, at::kHalf)).wait();
+  centre.finish();
+  const std::vector<NamedShard> kept = centre.shards("centre");
+  for (const NamedShard& each : kept) {
+    if (each.kind == ShardKind::optimizer) {
+      EXPECT_EQ(each.tensor.scalar_type(), at::kFloat) << each.name;
+      EXPECT_GT(each.tensor.min().item<double>(), 0) << each.name;
+    }
+  }
+  ShardedTensor other(world(), start, {.rules = {rules::adam({.lr = 0.1})}});
+  other.restore(kept);
+  const std::vector<NamedShard> again = other.shards("centre");
+  for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(again[i].tensor.equal(kept[i].tensor)) << kept[i].name;
+  barrier(world());
+}
+
 TEST(ShardedState, ContinuesOnOtherServers) {
   const at::Tensor start = torch::linspace(-1, 1, 21, at::kDouble).view({3, 7});
   const ShardedTensorOptions with_adam{.rules = {rules::adam({.lr = 0.1})}};

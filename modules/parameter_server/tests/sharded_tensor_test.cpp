@@ -7,6 +7,7 @@
 #include <tw/comm.hpp>
 #include <tw/parameter_server.hpp>
 
+#include "message_of.hpp"
 #include "mpi_test.hpp"
 
 namespace tw::parameter_server {
@@ -181,8 +182,35 @@ TEST_P(ShardedTensors, TellThePusherWhatARuleThrew) {
   centre.finish();
 }
 
+/// Local: whoever goes first answers the others' requests all the same, wherever its engine is driven.
+TEST_P(ShardedTensors, MayGoWithRequestsInFlight) {
+  progress(world());  // those of other tests
+  const int64_t before = operations_in_flight(world());
+  for (const int64_t numel : {10, 600000}) {
+    ShardedTensor centre(world(), torch::zeros({numel}), options());
+    for (int i = 0; i < 3; ++i) centre.push(torch::ones({numel}));
+    centre.prefetch();
+  }
+  while (operations_in_flight(world()) > before) progress(world());
+  barrier(world());
+}
+
+/// The library writes the initial values with its own rule.
+TEST_P(ShardedTensors, RefuseRulesThatBearOurNames) {
+  for (const std::string name : {"copy", "zero", "add"}) {
+    const Rule rule{.name = name, .apply = [](const Stretch&) {}};
+    const std::string message = tw::testing::message_of<ContractError>([&] { ShardedTensor(world(), torch::zeros({4}), options({rule})); });
+    EXPECT_NE(message.find("a rule of yours is called '" + name + "'"), std::string::npos) << message;
+  }
+  ShardedTensor centre(world(), torch::zeros({4}), options({rules::zero(), rules::add(), rules::copy()}));
+  centre.finish();
+}
+
 TW_TEST_ON(ShardedTensor, NeedsTheSameOnAllRanks, {.least = 2}) {
   const bool odd = world().rank() == 1;
+  const std::string message =
+      tw::testing::message_of<ContractError>([&] { ShardedTensor(world(), odd ? at::Tensor() : torch::zeros({4})); });
+  EXPECT_NE(message.find("failed on rank 1 of 'world/dup': the initial tensor is undefined"), std::string::npos) << message;
   EXPECT_THROW(ShardedTensor(world(), torch::zeros({odd ? 3 : 4})), ContractError);
   EXPECT_THROW(ShardedTensor(world(), torch::zeros({4}), {.rules = {rules::momentum({.lr = odd ? 0.1 : 0.2})}}), ContractError);
   EXPECT_THROW(ShardedTensor(world(), torch::zeros({4}), {.servers = {1, 0}}), ContractError);

@@ -65,7 +65,10 @@ TEST(Workers, RefuseParametersThatWereConvertedBehindThem) {
   set_gradients(parameters, 0);
   const std::string message = tw::testing::message_of<ContractError>([&] { downpour.step(); });
   EXPECT_NE(message.find("parameter 0 is bfloat16 and was"), std::string::npos) << message;
-  first.set_data(first.detach().to(own));
+  first.set_data(torch::zeros({4, 3}, own));
+  const std::string larger = tw::testing::message_of<ContractError>([&] { downpour.step(); });
+  EXPECT_NE(larger.find("parameter 0 has 12 elements and had 6"), std::string::npos) << larger;
+  first.set_data(torch::zeros({2, 3}, own));
   downpour.finish();
 }
 
@@ -193,6 +196,90 @@ TEST(Workers, GoOnFromACheckpoint) {
     }
     // Each update goes a tenth of the way to 3 from parameters that lack the others' updates of this step at most.
     EXPECT_TRUE(((again - 3).abs() < (then - 3).abs()).all().item<bool>());
+  });
+}
+
+/// All workers, and what their servers hold, go back to the first step; whoever makes fewer steps than others holds up none of them.
+TW_TEST_ON(Workers, GoBackWhileOthersWaitForAStep, {.least = 2}) {
+  const bool first = world().rank() == 0;
+  const std::vector<at::Tensor> parameters = parameters_from(0.5);
+  StaleSynchronous bounded(world(), parameters, {.staleness = 0});
+  const std::vector<NamedShard> kept = bounded.shards("centre");
+  set_gradients(parameters, 0);
+  if (first) bounded.step();  // returns when the others have made this step, or make none
+  bounded.restore(kept);
+  bounded.step();
+  bounded.finish();
+}
+
+TEST(SynchronousAveraging, GoesOnFromACheckpoint) {
+  for_all_roles([](const Roles& roles, bool share_memory, const Crew& crew) {
+    const std::vector<at::Tensor> parameters = parameters_from(0.5);
+    SynchronousAveraging average(world(), parameters, {.roles = roles, .share_memory = share_memory});
+    const int mine = crew.worker_of(world().rank());
+    double mean = 0;
+    for (int w = 0; w < crew.workers(); ++w) mean += (w + 1.0) / crew.workers();
+    for (int round = 0; round < 3; ++round) {
+      for (int step = 0; step < 2 && mine >= 0; ++step) {
+        for (const at::Tensor& each : parameters) each.mutable_grad() = torch::full_like(each, mine + 1.0);
+        average.step();
+        for (const at::Tensor& each : parameters) EXPECT_TRUE(each.grad().allclose(torch::full_like(each, mean), 0, tolerance));
+      }
+      // Another worker may have pushed for the next step when a server is copied.
+      std::vector<NamedShard> kept = average.shards("centre");
+      for (NamedShard& each : kept) {
+        if (each.kind != ShardKind::parameter) each.tensor += 1;
+      }
+      average.restore(kept);
+    }
+    average.finish();
+  });
+}
+
+/// One worker alone goes on from the middle of its period as if nothing had been.
+TEST(Workers, GoOnInTheMiddleOfAPeriod) {
+  const Communicator self = world().split(world().rank(), 0);
+  const auto expect_same = [&](const std::string& name, const auto& make) {
+    for (int stop = 1; stop < 8; ++stop) {
+      const auto train = [&](Worker& worker, torch::optim::SGD& sgd, const std::vector<at::Tensor>& parameters, int from, int to) {
+        for (int step = from; step < to; ++step) {
+          for (const at::Tensor& each : parameters) each.mutable_grad() = gradient_at(each, 0) * (1 + 0.1 * step);
+          sgd.step();
+          worker.step();
+        }
+      };
+      const std::vector<at::Tensor> parameters = parameters_from(0.5);
+      torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
+      const std::unique_ptr<Worker> worker = make(self, parameters);
+      train(*worker, sgd, parameters, 0, stop);
+      std::vector<NamedShard> kept = worker->shards("centre");
+      for (NamedShard& each : kept) each.tensor = each.tensor.clone();
+      const std::vector<at::Tensor> again = parameters_from(0);
+      const std::unique_ptr<Worker> other = make(self, again);
+      {
+        const torch::NoGradGuard no_grad;
+        for (size_t i = 0; i < again.size(); ++i) at::Tensor(again[i]).copy_(parameters[i]);
+      }
+      other->restore(kept);
+      torch::optim::SGD same(again, torch::optim::SGDOptions(lr));
+      train(*worker, sgd, parameters, stop, 12);
+      train(*other, same, again, stop, 12);
+      EXPECT_TRUE(flat(again).equal(flat(parameters))) << name << " after " << stop;
+      worker->finish();
+      other->finish();
+      EXPECT_TRUE(flat(again).equal(flat(parameters))) << name << " after " << stop << ", at the end";
+    }
+  };
+  using Parameters = std::vector<at::Tensor>;
+  expect_same("elastic", [](const Communicator& comm, const Parameters& p) { return std::make_unique<ElasticAveraging>(comm, p, ElasticOptions{.period = 3}); });
+  expect_same("bounded", [](const Communicator& comm, const Parameters& p) {
+    return std::make_unique<StaleSynchronous>(comm, p, StaleSynchronousOptions{.staleness = 2});
+  });
+  expect_same("downpour", [](const Communicator& comm, const Parameters& p) {
+    return std::make_unique<Downpour>(comm, p, DownpourOptions{.push_interval = 3, .pull_interval = 4, .initial_delay = 1});
+  });
+  expect_same("adagrad", [](const Communicator& comm, const Parameters& p) {
+    return std::make_unique<Downpour>(comm, p, DownpourOptions{.push_interval = 3, .pull_interval = 3, .prefetch_lead = 3, .rule = {rules::adagrad()}});
   });
 }
 

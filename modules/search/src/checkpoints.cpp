@@ -6,6 +6,8 @@
 #include <ATen/core/grad_mode.h>
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <string>
 #include <tw/base/contract.hpp>
 #include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/tensor_spec.hpp>
@@ -78,8 +80,12 @@ void Checkpoints::restore(int64_t trial, const Attachment& attachment) const {
   const std::vector<NamedShard> shards = attachment.shards();
   TW_EXPECTS(shards.size() == tensors.size(), "trial ", trial, " attaches ", shards.size(), " tensors, and goes on with ", tensors.size());
   const at::NoGradGuard no_gradients;
+  std::map<std::string, int64_t> seen;  // a rank may hold several slices of a tensor, in one order
   for (const NamedShard& shard : shards) {
-    const auto found = std::ranges::find(tensors, shard.name, &NamedTensor::name);
+    auto found = std::ranges::find(tensors, shard.name, &NamedTensor::name);
+    for (int64_t before = seen[shard.name]++; before > 0 && found != tensors.end(); --before) {
+      found = std::ranges::find(found + 1, tensors.end(), shard.name, &NamedTensor::name);
+    }
     TW_EXPECTS(found != tensors.end(), "trial ", trial, " attaches ", shard.name, ", which is not among what it goes on with");
     const at::Tensor& tensor = found->tensor;
     const bool fits = shard.tensor.sizes() == tensor.sizes() && shard.tensor.scalar_type() == tensor.scalar_type();

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/replace_file.hpp>
 #include <tw/evolution/named_values.hpp>
@@ -53,7 +54,7 @@ double number_or(const json& value, double otherwise) { return value.is_null() ?
 
 }  // namespace
 
-void write_description(const std::filesystem::path& folder, const Space& space, const SearchOptions& options) {
+std::string description_of(const Space& space, const SearchOptions& options) {
   json parameters = json::array();
   for (const Parameter& each : space.parameters()) parameters.push_back(parameter_json(each));
   json starts = json::array();  // not that of the parameters' own
@@ -63,7 +64,17 @@ void write_description(const std::filesystem::path& folder, const Space& space, 
                          {"evaluations", options.evaluations},
                          {"seconds", number_or_null(options.seconds)},
                          {"target", number_or_null(options.target)}};
-  replace_file(folder / file_of_description, description.dump(2) + '\n');
+  std::string text;
+  try {
+    text = description.dump(2) + '\n';
+  } catch (const json::exception& error) {
+    TW_EXPECTS(false, "parameters and choices must have names in UTF-8, in which a search's journal is described: ", error.what());
+  }
+  return text;
+}
+
+void write_description(const std::filesystem::path& folder, const Space& space, const SearchOptions& options) {
+  replace_file(folder / file_of_description, description_of(space, options));
 }
 
 Description read_description(const std::filesystem::path& folder) {

@@ -2,6 +2,7 @@
 // What a search is, beside its journal: search.json, for whoever has nothing but the folder.
 #pragma once
 #include <filesystem>
+#include <string>
 #include <tw/evolution/space.hpp>
 #include <tw/search/options.hpp>
 
@@ -15,6 +16,8 @@ struct Description {
   double target = 0;
 };
 
+/// The file's text. @throws ContractError for names that are not UTF-8
+std::string description_of(const Space& space, const SearchOptions& options);
 void write_description(const std::filesystem::path& folder, const Space& space, const SearchOptions& options);
 /// @throws FileError where there is none
 Description read_description(const std::filesystem::path& folder);

@@ -256,8 +256,8 @@ Evaluation Evaluator::run(Team& team, int64_t trial, const std::vector<double>& 
   if (!failures.empty()) {
     evaluation.state = TrialState::failed;
     evaluation.message = beginning_of(message_of(failures, team.ranks()));
-    team.renew_trial();
   }
+  team.renew_revoked();
   evaluation.seconds = watch.elapsed().count();
   if (evaluation.state != TrialState::failed) {
     evaluation.paused = running.verdict() == Verdict::pause;

@@ -2,14 +2,19 @@
 #include "known_results.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <span>
+#include <string_view>
+#include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/search/ledger.hpp>
+#include <utility>
 
 #include "description.hpp"
 #include "table.hpp"
@@ -20,11 +25,29 @@ namespace {
 /// A migrant's, so that no propagator takes it for a proposal of its own.
 constexpr Tag from_elsewhere{.run = -2, .generation = 0, .index = -1};
 
-/// The column that is called KIND.NAME, or NAME; head.size(): there is none.
-size_t column_of(const TextRow& head, const std::string& kind, const std::string& name) {
-  const auto is_it = [&](const std::string& column) { return column == name || column == kind + name; };
-  return static_cast<size_t>(std::ranges::find_if(head, is_it) - head.begin());
-}
+/// The columns of a table, by name. A table that to_csv() wrote has columns of its own, such as `epoch`, which are no parameters and no objectives.
+class Columns {
+ public:
+  explicit Columns(TextRow head) : head_(std::move(head)), exported_(is_exported()) {}
+
+  size_t size() const noexcept { return head_.size(); }
+  /// The column NAME; size(): there is none.
+  size_t named(const std::string& name) const { return static_cast<size_t>(std::ranges::find(head_, name) - head_.begin()); }
+  /// The column KIND.NAME, or else NAME; size(): there is none.
+  size_t of(const std::string& kind, const std::string& name) const {
+    const size_t prefixed = named(kind + name);
+    return prefixed < size() || exported_ ? prefixed : named(name);
+  }
+
+ private:
+  bool is_exported() const {
+    const std::array<std::string_view, 4> begin{"trial", "state", "loss", "seconds"};
+    return head_.size() >= begin.size() && std::ranges::equal(begin, std::span(head_).first(begin.size()));
+  }
+
+  TextRow head_;
+  bool exported_;
+};
 
 double number_in(const std::string& text) {
   double number = std::numeric_limits<double>::quiet_NaN();
@@ -67,23 +90,34 @@ std::vector<NamedResult> results_in_journal(const std::filesystem::path& folder,
 
 std::vector<NamedResult> results_in_csv(const std::string& csv, const Space& space, const ObjectiveNames& objectives) {
   const std::vector<TextRow> rows = rows_of_csv(csv);
-  const TextRow head = rows.empty() ? TextRow() : rows[0];
+  const Columns columns(rows.empty() ? TextRow() : rows[0]);
   std::vector<size_t> losses;
-  for (const std::string& name : objectives.size() > 1 ? objectives : ObjectiveNames{"loss"}) {
-    losses.push_back(column_of(head, "objective.", name));
-    if (losses.back() == head.size()) throw Error("a table of results has a column '" + name + "'");
+  const bool several = objectives.size() > 1;
+  for (const std::string& name : several ? objectives : ObjectiveNames{"loss"}) {
+    losses.push_back(several ? columns.of("objective.", name) : columns.named(name));
+    if (losses.back() == columns.size()) throw Error("a table of results has a column '" + name + "'");
   }
-  const size_t state = column_of(head, "", "state");
+  const size_t state = columns.named("state");
+  std::vector<size_t> parameters;
+  for (const Parameter& each : space.parameters()) {
+    parameters.push_back(columns.of("parameter.", each.name));
+    const size_t column = parameters.back();
+    if (column == columns.size() || (column != state && std::ranges::find(losses, column) == losses.end())) continue;
+    throw Error(concat("the column '", each.name, "' is the ", column == state ? "trial's state" : "loss", ": call that of the parameter 'parameter.",
+                       each.name, "'"));
+  }
   std::vector<NamedResult> results;
   for (size_t i = 1; i < rows.size(); ++i) {
     TextRow row = rows[i];
-    row.resize(head.size() + 1);  // the last one is empty, for what has no column
+    row.resize(columns.size() + 1);  // the last one is empty, for what has no column
     if (!has_result(row[state])) continue;
     NamedResult result;
     for (const size_t each : losses) result.losses.push_back(number_in(row[each]));
-    for (const Parameter& each : space.parameters()) {
-      const std::string& text = row[column_of(head, "parameter.", each.name)];
-      if (!text.empty()) result.texts[each.name] = text;
+    for (size_t p = 0; p < parameters.size(); ++p) {
+      const Parameter& parameter = space.parameters()[p];
+      const std::string& text = row[parameters[p]];
+      const bool is_choice = parameters[p] < columns.size() && !std::isnan(parameter.value_of(text));  // a choice may be the empty text
+      if (is_choice || !text.empty()) result.texts[parameter.name] = text;
     }
     results.push_back(std::move(result));
   }
@@ -95,8 +129,10 @@ KnownResults known_results(const std::vector<NamedResult>& results, const Space&
   for (const NamedResult& each : results) {
     try {
       if (!std::ranges::all_of(each.losses, [](double loss) { return std::isfinite(loss); })) throw Error("no loss");
+      std::vector<double> values = values_of(space, each.texts, Unnamed::refused);
+      if (const std::string violated = space.violated(values); !violated.empty()) throw Error("violates '" + violated + "'");
       known.individuals.push_back({.trial = -1 - static_cast<int64_t>(known.individuals.size()),
-                                   .values = values_of(space, each.texts, Unnamed::refused),
+                                   .values = std::move(values),
                                    .loss = each.losses.front(),
                                    .objectives = each.losses.size() > 1 ? each.losses : std::vector<double>(),
                                    .state = TrialState::complete,

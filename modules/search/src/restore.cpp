@@ -50,7 +50,7 @@ std::vector<Individual> results_to_begin_with(const Place& place) {
   KnownResults known = read_known_results(place.options.warm_start, place.space, place.options.objectives);
   if (place.worker == 0) {
     log_info("begins with ", known.individuals.size(), " results of ", place.options.warm_start.string(), "; left out: ", known.skipped,
-             known.skipped > 0 ? ", without a loss, or not in the space" : "");
+             known.skipped > 0 ? ", without a loss, or not in the space and its constraints" : "");
   }
   return std::move(known.individuals);
 }

@@ -26,9 +26,11 @@ SearchOptions checked(const Communicator& comm, const Space& space, const Object
   options.validate(comm.size());
   if (options.population_training) options.population_training->validate(space);
   TW_EXPECTS(objective != nullptr, "a search needs an objective");
-  SearchOptions agreed = options;
-  agreed.journal = absolute_path(options.journal);  // an objective may change the working directory
-  return agreed;
+  SearchOptions own = options;
+  if (own.journal.empty()) return own;
+  own.journal = absolute_path(own.journal);  // objectives may change the working directory
+  (void)description_of(space, own);
+  return own;
 }
 
 }  // namespace
@@ -51,9 +53,12 @@ class Search::Impl {
       if (evaluator_->leads()) worker_.emplace(leaders_, *evaluator_, space_, options_, layout_);
       comm_.barrier();
     });
-    if (comm_.rank() != 0 || options_.journal.empty()) return;
-    remove_end_marks(options_.journal);  // the journal has what they said
-    write_description(options_.journal, space_, options_);
+    if (options_.journal.empty()) return;
+    on_all_ranks(comm_, "describing a search", [&] {
+      if (comm_.rank() != 0) return;
+      remove_end_marks(options_.journal);  // the journal has what they said
+      write_description(options_.journal, space_, options_);
+    });
   }
 
   SearchResult run() {

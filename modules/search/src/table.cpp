@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "table.hpp"
 
+#include <string_view>
+
 namespace tw::search {
 
 std::vector<TextRow> rows_of_csv(const std::string& text) {
@@ -11,7 +13,8 @@ std::vector<TextRow> rows_of_csv(const std::string& text) {
     if (row.size() > 1 || !row[0].empty()) rows.push_back(row);
     row.assign(1, "");
   };
-  for (size_t i = 0; i < text.size(); ++i) {
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  for (size_t i = text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0; i < text.size(); ++i) {
     const char each = text[i];
     if (quoted && each == '"' && i + 1 < text.size() && text[i + 1] == '"') {
       row.back() += text[++i];

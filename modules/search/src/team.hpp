@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cstdint>
 #include <optional>
+#include <tw/mpi/collectives.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <utility>
 #include <vector>
@@ -30,9 +32,11 @@ class Team {
   const Communicator& trial() const { return *trial_; }
   /// Revoked with it: which trials go on.
   const Communicator& verdicts() const { return *verdicts_; }
-  /// Both were given up. Collective.
-  void renew_trial() {
-    if (size() == 1) return;
+  /// Makes both again where a trial has revoked them: by failing, or in a failure that it caught. Collective.
+  void renew_revoked() {
+    int64_t revoked = trial_->revoked() ? 1 : 0;  // which other ranks may not know yet
+    if (size() > 1) mpi::allreduce(ranks_, {&revoked, 1, ElementType::int64}, ReduceOp::max);
+    if (revoked == 0) return;
     std::vector<Rank> all;
     for (int rank = 0; rank < size(); ++rank) all.emplace_back(rank);
     trial_ = ranks_.subset(all);

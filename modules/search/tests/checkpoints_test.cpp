@@ -62,6 +62,19 @@ TEST(Checkpoints, WhatGoesOnFromACopyIsTheSame) {
   expect_equal(net, other);
 }
 
+/// As of a sharded optimizer: of a tensor that its run of elements begins and ends in the middle of, a rank has several boxes.
+TEST(Checkpoints, HaveSeveralSlicesOfOneTensor) {
+  const at::Tensor run = torch::arange(7, torch::kDouble);
+  const std::vector<NamedShard> slices = slices_of_run("moment", {4, 3}, run, 2, ShardKind::optimizer);  // 1, 3, and 3 elements
+  ASSERT_GT(slices.size(), 1U);
+  const Attachment attachment{.shards = [&] { return slices; }};
+  Checkpoints checkpoints;
+  checkpoints.capture(1, attachment);
+  run.zero_();
+  checkpoints.restore(1, attachment);
+  EXPECT_TRUE(run.equal(torch::arange(7, torch::kDouble))) << run;
+}
+
 TEST(Checkpoints, TensorsOfAnyKindComeBack) {
   const at::Tensor transposed = torch::arange(6, torch::kDouble).reshape({2, 3}).t();
   const at::Tensor count = torch::full({}, 5, torch::kLong);

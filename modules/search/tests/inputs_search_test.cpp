@@ -25,6 +25,23 @@ int64_t times_tried(const std::filesystem::path& folder, const std::vector<doubl
   return std::ranges::count_if(ledger.trials, [&](const LedgerEntry& each) { return each.individual.values == values; });
 }
 
+/// Objectives may change the working directory; the journal, and what is put into its queue, stay where they were.
+TEST(InputsSearch, AJournalStaysWhereItIs) {
+  const auto here = std::filesystem::current_path();
+  const auto folder = fresh_folder("relative");
+  std::filesystem::current_path(folder.parent_path());
+  Search search(world(), plane(), bowl, {.evaluations = 8, .journal = folder.filename()});
+  std::filesystem::current_path("/");
+  if (world().rank() == 0) enqueue(folder, {{"x", "0.5"}, {"y", "0.5"}});
+  world().barrier();
+  EXPECT_EQ(search.run().complete, 8);
+  std::filesystem::current_path(here);
+  world().barrier();
+  EXPECT_EQ(read_ledger(folder, plane()).trials.size(), 8U);
+  EXPECT_EQ(times_tried(folder, {0.5, 0.5}), 1);
+  world().barrier();
+}
+
 /// Before the search begins, and between its runs, the second of which breeds again what the first one bred; also what a process had taken that was
 /// lost before it could say so. Each is tried once, and is one of the evaluations.
 TEST(InputsSearch, TrialsArePutInByHand) {

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/evolution/configuration.hpp>
 #include <tw/search/report.hpp>
 
 #include "description.hpp"
@@ -22,6 +24,7 @@ TEST(Table, FieldsMayHoldAnything) {
   EXPECT_EQ(rows_of_csv("a,b\r\n\"1,5\",\"say \"\"no\"\"\"\n\n,\"two\nlines\""),
             (std::vector<TextRow>{{"a", "b"}, {"1,5", "say \"no\""}, {"", "two\nlines"}}));
   EXPECT_TRUE(rows_of_csv("").empty());
+  EXPECT_EQ(rows_of_csv("\xEF\xBB\xBFloss\n1"), (std::vector<TextRow>{{"loss"}, {"1"}})) << "as some programs mark UTF-8";
 }
 
 TEST(KnownResults, ComeFromAnyTable) {
@@ -50,6 +53,15 @@ TEST(KnownResults, ComeFromAnyTable) {
   EXPECT_NE(message_of<Error>([&] { results_in_csv("lr,error\n1,2", space); }).find("'loss'"), std::string::npos);
 }
 
+TEST(KnownResults, KeepTheConstraintsOfTheSpace) {
+  Space space{real("x", 0, 1)};
+  space.require("x is small", [](const Configuration& c) { return c.real("x") < 0.5; });
+  const KnownResults known = known_results(results_in_csv("loss,x\n1,0.25\n0,0.75\n", space), space);
+  EXPECT_EQ(known.skipped, 1);
+  ASSERT_EQ(known.individuals.size(), 1U);
+  EXPECT_EQ(known.individuals[0].loss, 1);
+}
+
 TEST(KnownResults, HaveSeveralObjectives) {
   const Space space{real("lr", 0, 1)};
   const std::string csv =
@@ -64,6 +76,55 @@ TEST(KnownResults, HaveSeveralObjectives) {
   EXPECT_EQ(known.individuals[0].objectives, (std::vector<double>{0.25, 2}));
   EXPECT_EQ(known.individuals[1].objectives, (std::vector<double>{0.5, 1}));
   EXPECT_EQ(message_of<Error>([&] { results_in_csv(csv, space, {"error", "bytes"}); }), "a table of results has a column 'bytes'");
+}
+
+/// Parameters and objectives that are called like a column that each trials.csv has keep their own values.
+TEST(KnownResults, TakeNoColumnOfTheTableForAParameter) {
+  const std::vector<std::string> names{"trial",   "state", "loss",    "seconds",    "worker",  "island",    "epoch", "attempts",
+                                       "begin",   "end",   "reports", "migrations", "message", "violation", "ranks", "front"};
+  std::vector<Parameter> parameters;
+  std::vector<double> values;
+  for (const std::string& name : names) {
+    parameters.push_back(real(name, 0, 100));
+    values.push_back(20.5 + static_cast<double>(values.size()));
+  }
+  const Space space{parameters};
+  Ledger ledger = long_ledger(1, [](const auto&) { return 0.25; }, names.size());
+  ledger.trials[0].individual.values = values;
+  for (const ObjectiveNames& objectives : {ObjectiveNames{}, ObjectiveNames{"seconds", "loss"}}) {
+    ledger.objectives = objectives;
+    if (!objectives.empty()) ledger.trials[0].individual.objectives = {0.25, 0.75};
+    const std::string csv = to_csv(ledger, space);
+    const KnownResults known = known_results(results_in_csv(csv, space, objectives), space);
+    ASSERT_EQ(known.individuals.size(), 1U) << csv;
+    EXPECT_EQ(known.individuals[0].values, values);
+    EXPECT_EQ(known.individuals[0].loss, 0.25);
+    EXPECT_EQ(known.individuals[0].objectives, ledger.trials[0].individual.objectives);
+    // One that the search did not have: left out, not taken from another column.
+    const Space fewer{real("x", 0, 1)};
+    const Space more{real("x", 0, 1), real("epoch", 0, 100)};
+    ledger.trials[0].individual.values = {0.5};
+    const std::string without = to_csv(ledger, fewer);
+    ledger.trials[0].individual.values = values;
+    EXPECT_EQ(known_results(results_in_csv(without, more, objectives), more).skipped, 1);
+  }
+}
+
+TEST(KnownResults, RefuseAColumnThatIsBothALossAndAParameter) {
+  const auto refusal = [](const std::string& csv, const std::string& name) {
+    return message_of<Error>([&] { results_in_csv(csv, {real(name, 0, 9)}); });
+  };
+  EXPECT_EQ(refusal("loss\n1\n", "loss"), "the column 'loss' is the loss: call that of the parameter 'parameter.loss'");
+  EXPECT_EQ(refusal("loss,state\n1,complete\n", "state"), "the column 'state' is the trial's state: call that of the parameter 'parameter.state'");
+  EXPECT_EQ(results_in_csv("loss,epoch\n1,5\n", {real("epoch", 0, 9)})[0].texts, (NamedTexts{{"epoch", "5"}})) << "a table made by hand";
+}
+
+TEST(KnownResults, HaveChoicesThatAreTheEmptyText) {
+  const Space space{categorical("suffix", {"a", ""})};
+  const KnownResults known = known_results(results_in_csv("loss,suffix\n1,\n2,a\n", space), space);
+  ASSERT_EQ(known.individuals.size(), 2U);
+  EXPECT_EQ(known.individuals[0].values, (std::vector<double>{1}));
+  EXPECT_EQ(known_results(results_in_csv("loss\n1\n", space), space).skipped, 1) << "there is no column";
 }
 
 /// The same from a journal as from the table that is made of it; of another space, what that has.
@@ -87,6 +148,11 @@ TEST(KnownResults, ComeFromAnotherSearch) {
   std::ofstream(folder / "other.csv") << "a,b\n1,2\n";
   EXPECT_NE(message_of<FileError>([&] { read_known_results(folder / "other.csv", small_space()); }).find("other.csv"), std::string::npos);
   EXPECT_THROW(read_known_results(folder / "none.csv", small_space()), FileError);
+}
+
+TEST(Description, NeedsNamesInUtf8) {
+  const std::string message = message_of<ContractError>([] { description_of({categorical("kind", {"a", "\xFF"})}, {}); });
+  EXPECT_NE(message.find("parameters and choices must have names in UTF-8"), std::string::npos) << message;
 }
 
 TEST(Description, ReadsBack) {

@@ -49,6 +49,21 @@ TEST(MultiRank, EvaluatesTogether) {
   EXPECT_LT(result.best.loss, 1e-3);
 }
 
+/// It revokes its communicator, as a part of it may that fails, and has a value all the same. On workers of one rank, too.
+TEST(MultiRank, ATrialThatCatchesAFailureHurtsNoOther) {
+  for (const int ranks : {1, ranks_of_a_worker()}) {
+    Search search(world(), {real("x", -1, 1)},
+                  [](const Configuration& c, Trial& trial) -> Outcome {
+                    if (trial.number() % 2 == 1) return sum(trial.comm(), c.real("x") * c.real("x"));
+                    if (trial.comm().rank() == 0) trial.comm().revoke("a part of the trial failed");
+                    return 2.0;
+                  },
+                  {.ranks_per_worker = ranks, .evaluations = 20 * world().size()});
+    const SearchResult result = search.run();
+    EXPECT_EQ(result.complete, 20 * world().size()) << result.first_failure;
+  }
+}
+
 TEST(MultiRank, WorkersOfDifferentSizes) {
   const std::vector<int> workers = unequal_workers();
   const int ranks = own_ranks(workers, world().rank());

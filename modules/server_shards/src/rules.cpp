@@ -70,7 +70,7 @@ Rule mean(int count) {
             const bool complete = (s.updates + 1) % count == 0;
             with_type(s.type, [&]<class T>() {
               const auto x = column<T>(s.values);
-              const auto sums = column<T>(s.state[0]);
+              const auto sums = column<Computed<T>>(s.state[0]);
               const auto g = column<T>(s.pushed);
               for (int64_t i = 0; i < s.count; ++i) {
                 const auto sum = sums[i] + g[i];
@@ -121,7 +121,7 @@ Rule momentum(const MomentumOptions& o) {
               const auto mu = static_cast<Computed<T>>(o.momentum);
               const auto lr = static_cast<Computed<T>>(o.lr);
               const auto x = column<T>(s.values);
-              const auto m = column<T>(s.state[0]);
+              const auto m = column<Computed<T>>(s.state[0]);
               const auto g = column<T>(s.pushed);
               for (int64_t i = 0; i < s.count; ++i) {
                 const auto now = mu * m[i] + g[i];
@@ -138,7 +138,7 @@ Rule adagrad(const AdagradOptions& o) {
               const auto lr = static_cast<Computed<T>>(o.lr);
               const auto epsilon = static_cast<Computed<T>>(o.epsilon);
               const auto x = column<T>(s.values);
-              const auto squares = column<T>(s.state[0]);
+              const auto squares = column<Computed<T>>(s.state[0]);
               const auto g = column<T>(s.pushed);
               for (int64_t i = 0; i < s.count; ++i) {
                 const auto sum = squares[i] + g[i] * g[i];
@@ -160,8 +160,8 @@ Rule adam(const AdamOptions& o) {
               const auto scale = static_cast<C>(1 / std::sqrt(1 - std::pow(o.beta2, t)));
               const auto epsilon = static_cast<C>(o.epsilon);
               const auto x = column<T>(s.values);
-              const auto m = column<T>(s.state[0]);
-              const auto v = column<T>(s.state[1]);
+              const auto m = column<Computed<T>>(s.state[0]);
+              const auto v = column<Computed<T>>(s.state[1]);
               const auto g = column<T>(s.pushed);
               for (int64_t i = 0; i < s.count; ++i) {
                 const C mean = b1 * m[i] + (1 - b1) * g[i];

@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <tw/base/contract.hpp>
 
@@ -24,46 +23,40 @@ int64_t slots_of(const std::vector<Rule>& rules) {
 
 /// Until `happened`; others get the core, who may be the ones to wait for.
 template <class Condition>
-void wait_until(Condition happened) {
+void wait_until(Condition happened, const Shard::Wait& wait = {}) {
   for (int spins = 0; !happened(); ++spins) {
-    if (spins >= spins_before_yield) sched_yield();
+    if (spins < spins_before_yield) continue;
+    if (wait) return wait(happened);
+    sched_yield();
   }
 }
 
 }  // namespace
 
-/// A push is inside the gate.
-class Shard::Entered {
- public:
-  explicit Entered(Gate& gate) : gate_(gate) {
-    while (true) {
-      gate_.inside.fetch_add(1);
-      if (gate_.closed.load() == 0) return;
-      gate_.inside.fetch_sub(1);
-      wait_until([&] { return gate_.closed.load(std::memory_order_relaxed) == 0; });
-    }
-  }
-  ~Entered() { gate_.inside.fetch_sub(1, std::memory_order_release); }
-  Entered(const Entered&) = delete;
-  Entered& operator=(const Entered&) = delete;
+std::optional<Shard::Entry> Shard::enter() const {
+  Gate& at = gate();
+  at.inside.fetch_add(1);
+  Entry entry(&at.inside);
+  if (at.closed.load() != 0) return std::nullopt;
+  return entry;
+}
 
- private:
-  Gate& gate_;
-};
+void Shard::Entry::Leave::operator()(std::atomic<int32_t>* inside) const { inside->fetch_sub(1, std::memory_order_release); }
 
 /// No push is inside, and none comes in.
 class Shard::Closed {
  public:
-  explicit Closed(Gate& gate) : gate_(gate) {
-    wait_until([&] { return gate_.closed.exchange(1) == 0; });
-    wait_until([&] { return gate_.inside.load() == 0; });
+  Closed(Gate& gate, const Wait& wait) {
+    wait_until([&] { return gate.closed.exchange(1) == 0; }, wait);
+    opens_.reset(&gate);
+    wait_until([&] { return gate.inside.load() == 0; }, wait);
   }
-  ~Closed() { gate_.closed.store(0); }
-  Closed(const Closed&) = delete;
-  Closed& operator=(const Closed&) = delete;
 
  private:
-  Gate& gate_;
+  struct Open {
+    void operator()(Gate* gate) const { gate->closed.store(0); }
+  };
+  std::unique_ptr<Gate, Open> opens_;
 };
 
 class Shard::Locked {
@@ -84,9 +77,10 @@ Shard::Places::Places(int64_t count, ElementType type, const std::vector<Rule>& 
       stretches((count + stretch - 1) / stretch),
       record(rounded_up(static_cast<int64_t>(sizeof(int64_t) * (1 + rules.size())))),
       values(static_cast<int64_t>(sizeof(Gate)) + stretches * record),
-      plane(rounded_up(count * element_bytes(type))),
+      state(values + rounded_up(count * element_bytes(type))),
+      plane(rounded_up(count * element_bytes(state_type(type)))),
       slots(slots_of(rules)),
-      bytes(values + plane * (1 + slots)) {}
+      bytes(state + plane * slots) {}
 
 int64_t Shard::bytes_needed(int64_t count, ElementType type, const std::vector<Rule>& rules) { return Places(count, type, rules).bytes; }
 
@@ -96,6 +90,7 @@ Shard::Shard(std::shared_ptr<void> owner, std::byte* memory, int64_t count, Elem
       count_(count),
       type_(type),
       element_(element_bytes(type)),
+      state_element_(element_bytes(state_type(type))),
       rules_(std::move(rules)),
       places_(count, type, *rules_) {
   static_assert(std::atomic<uint32_t>::is_always_lock_free, "processes share the locks");
@@ -118,15 +113,20 @@ void Shard::for_each_stretch(int64_t begin, int64_t count, Function f) const {
   }
 }
 
-void Shard::push(size_t rule, int64_t begin, int64_t count, const std::byte* pushed) {
+void Shard::push(size_t rule, int64_t begin, int64_t count, const std::byte* pushed, const Wait& wait) {
+  std::optional<Entry> entry;
+  wait_until([&] { return (entry = enter()).has_value(); }, wait);
+  push(*entry, rule, begin, count, pushed);
+}
+
+void Shard::push(const Entry&, size_t rule, int64_t begin, int64_t count, const std::byte* pushed) {
   const Rule& applied = rules_->at(rule);
   std::vector<std::byte*> state(static_cast<size_t>(applied.slots));
-  const Entered entered(gate());
   for_each_stretch(begin, count, [&](int64_t stretch, int64_t at, int64_t here) {
-    for (size_t slot = 0; slot < state.size(); ++slot) state[slot] = plane(1 + first_slot_[rule] + static_cast<int64_t>(slot)) + at * element_;
+    for (size_t i = 0; i < state.size(); ++i) state[i] = slot(first_slot_[rule] + static_cast<int64_t>(i)) + at * state_element_;
     const Locked locked(lock(stretch));
     int64_t& updated = updates(stretch)[rule];
-    applied.apply({plane(0) + at * element_, state, pushed + (at - begin) * element_, here, updated, type_});
+    applied.apply({values() + at * element_, state, pushed + (at - begin) * element_, here, updated, type_});
     ++updated;
   });
 }
@@ -134,30 +134,31 @@ void Shard::push(size_t rule, int64_t begin, int64_t count, const std::byte* pus
 void Shard::pull(int64_t begin, int64_t count, std::byte* to) const {
   for_each_stretch(begin, count, [&](int64_t stretch, int64_t at, int64_t here) {
     const Locked locked(lock(stretch));
-    std::memcpy(to + (at - begin) * element_, plane(0) + at * element_, static_cast<size_t>(here * element_));
+    std::memcpy(to + (at - begin) * element_, values() + at * element_, static_cast<size_t>(here * element_));
   });
 }
 
-Shard::Snapshot Shard::snapshot() const {
-  const Closed closed(gate());
-  const auto copy_of = [&](int64_t index) { return std::vector<std::byte>(plane(index), plane(index) + count_ * element_); };
-  Snapshot now{.values = copy_of(0), .state = {}, .updates = std::vector<int64_t>(rules_->size(), 0)};
-  for (int64_t slot = 0; slot < places_.slots; ++slot) now.state.push_back(copy_of(1 + slot));
+Shard::Snapshot Shard::snapshot(const Wait& wait) const {
+  const Closed closed(gate(), wait);
+  const auto copy_of = [&](const std::byte* from, int64_t element) { return std::vector<std::byte>(from, from + count_ * element); };
+  Snapshot now{.values = copy_of(values(), element_), .state = {}, .updates = std::vector<int64_t>(rules_->size(), 0)};
+  for (int64_t i = 0; i < places_.slots; ++i) now.state.push_back(copy_of(slot(i), state_element_));
   for (int64_t stretch = 0; stretch < places_.stretches; ++stretch) {
     for (size_t rule = 0; rule < rules_->size(); ++rule) now.updates[rule] = std::max(now.updates[rule], updates(stretch)[rule]);
   }
   return now;
 }
 
-void Shard::restore(const Snapshot& snapshot) {
-  const auto bytes = static_cast<size_t>(count_ * element_);
-  TW_EXPECTS(
-      snapshot.values.size() == bytes && snapshot.state.size() == static_cast<size_t>(places_.slots) && snapshot.updates.size() == rules_->size(),
-      "what is restored is not that of this shard");
-  const Closed closed(gate());
-  std::memcpy(plane(0), snapshot.values.data(), bytes);
-  for (int64_t slot = 0; slot < places_.slots; ++slot) std::memcpy(plane(1 + slot), snapshot.state[static_cast<size_t>(slot)].data(), bytes);
-  for (int64_t stretch = 0; stretch < places_.stretches; ++stretch) std::copy(snapshot.updates.begin(), snapshot.updates.end(), updates(stretch));
+void Shard::restore(const Snapshot& snapshot, const Wait& wait) {
+  const auto fits = [&](const std::vector<std::byte>& bytes, int64_t element) { return bytes.size() == static_cast<size_t>(count_ * element); };
+  TW_EXPECTS(fits(snapshot.values, element_) && snapshot.state.size() == static_cast<size_t>(places_.slots) &&
+                 std::ranges::all_of(snapshot.state, [&](const auto& each) { return fits(each, state_element_); }) &&
+                 snapshot.updates.size() == rules_->size(),
+             "what is restored is not that of this shard");
+  const Closed closed(gate(), wait);
+  std::ranges::copy(snapshot.values, values());
+  for (int64_t i = 0; i < places_.slots; ++i) std::ranges::copy(snapshot.state[static_cast<size_t>(i)], slot(i));
+  for (int64_t stretch = 0; stretch < places_.stretches; ++stretch) std::ranges::copy(snapshot.updates, updates(stretch));
 }
 
 }  // namespace tw::parameter_server

@@ -2,8 +2,10 @@
 // Rules against their formulas, computed here in float64, for every type that they work on.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <tw/base/bfloat16.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/server_shards/rule.hpp>
@@ -15,6 +17,9 @@ namespace rules_test {
 constexpr int elements = 37;  // no multiple of a vector
 constexpr int pushes = 5;
 
+template <class T>
+using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
 double start_of(int i) { return 0.25 * (i % 7) - 0.5; }
 double pushed_at(int i, int push) { return std::sin(0.7 * i + 1.3 * push); }
 
@@ -22,9 +27,9 @@ double pushed_at(int i, int push) { return std::sin(0.7 * i + 1.3 * push); }
 template <class T>
 std::vector<double> ours(const Rule& rule, ElementType type) {
   std::vector<T> x(elements);
-  std::vector<std::vector<T>> state(static_cast<size_t>(rule.slots), std::vector<T>(elements));
+  std::vector<std::vector<Computed<T>>> state(static_cast<size_t>(rule.slots), std::vector<Computed<T>>(elements));
   std::vector<std::byte*> slots;
-  for (std::vector<T>& each : state) slots.push_back(reinterpret_cast<std::byte*>(each.data()));
+  for (auto& each : state) slots.push_back(reinterpret_cast<std::byte*>(each.data()));
   for (int i = 0; i < elements; ++i) x[static_cast<size_t>(i)] = static_cast<T>(static_cast<float>(start_of(i)));
   for (int push = 0; push < pushes; ++push) {
     std::vector<T> g(elements);
@@ -32,7 +37,7 @@ std::vector<double> ours(const Rule& rule, ElementType type) {
     rule.apply({reinterpret_cast<std::byte*>(x.data()), slots, reinterpret_cast<const std::byte*>(g.data()), elements, push, type});
   }
   std::vector<double> values;
-  for (const T& each : x) values.push_back(static_cast<double>(static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(each)));
+  for (const T& each : x) values.push_back(static_cast<double>(static_cast<Computed<T>>(each)));
   return values;
 }
 
@@ -82,6 +87,34 @@ TEST(Rules, AreTheirFormulas) {
     s[1] = 0.9 * s[1] + 0.1 * g * g;
     x -= 0.1 * (s[0] / (1 - std::pow(0.8, t))) / (std::sqrt(s[1] / (1 - std::pow(0.9, t))) + 1e-3);
   });
+}
+
+/// What becomes of one half, 0 at first, to which these are pushed.
+template <class Half>
+double after(const Rule& rule, ElementType type, const std::vector<double>& gradients) {
+  Half x{};
+  std::array<float, 2> state{};
+  const std::array slots{reinterpret_cast<std::byte*>(&state[0]), reinterpret_cast<std::byte*>(&state[1])};
+  for (size_t push = 0; push < gradients.size(); ++push) {
+    const auto g = static_cast<Half>(static_cast<float>(gradients[push]));
+    rule.apply({reinterpret_cast<std::byte*>(&x), std::span(slots).first(static_cast<size_t>(rule.slots)), reinterpret_cast<const std::byte*>(&g), 1,
+                static_cast<int64_t>(push), type});
+  }
+  return static_cast<float>(x);
+}
+
+/// A sum of halves, or a square, may be none that they hold, though what is made of it is.
+TEST(Rules, KeepTheStateOfHalvesInFloat32) {
+  const auto in_float16 = [](const Rule& rule, const std::vector<double>& gradients) { return after<_Float16>(rule, ElementType::float16, gradients); };
+  const auto in_bfloat16 = [](const Rule& rule, const std::vector<double>& gradients) { return after<BFloat16>(rule, ElementType::bfloat16, gradients); };
+  EXPECT_EQ(in_float16(rules::mean(3), {40000, 40000, 40000}), 40000);
+  EXPECT_EQ(in_float16(rules::mean(4), {1000, 0.25, 0.25, 0.25}), 250.25);  // 250.1875, which lies in the middle of two: to the even one
+  EXPECT_EQ(in_bfloat16(rules::mean(4), {256, 1, 1, 1}), 65);               // 64.75, likewise
+  const std::vector<double> small(20, 1e-5);
+  // Steps of lr each, but for epsilon; each rounds x of at most 0.25 by half an ulp, 2^-13 or 2^-10.
+  EXPECT_NEAR(in_float16(rules::adam({.lr = 0.01}), small), -0.2, 20 * 0x1p-13 + 0.001);
+  EXPECT_NEAR(in_bfloat16(rules::adam({.lr = 0.01}), small), -0.2, 20 * 0x1p-10 + 0.001);
+  EXPECT_NEAR(in_float16(rules::adagrad({.lr = 0.01}), small), -0.01 * 7.5953, 20 * 0x1p-14 + 0.001);  // the sum of 1 / sqrt(t) for t up to 20
 }
 
 TEST(Rules, RefuseWrongOptions) {

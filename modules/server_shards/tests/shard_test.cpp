@@ -94,6 +94,29 @@ TEST(Shard, SnapshotsLieBetweenPushes) {
   EXPECT_EQ(other.snapshot().updates, last.updates);
 }
 
+TEST(Shard, SnapshotsWaitForPushesThatComeInParts) {
+  constexpr int64_t part = Shard::stretch_bytes / 8;
+  Shard shard = shard_of(2 * part, {rules::add()});
+  const std::vector<double> ones(static_cast<size_t>(part), 1);
+  std::optional<Shard::Entry> entry = shard.enter();
+  ASSERT_TRUE(entry.has_value());
+  shard.push(*entry, 0, 0, part, bytes_of(ones));
+  EXPECT_THROW(shard.snapshot([](const auto&) { throw std::runtime_error("nobody comes any more"); }), std::runtime_error);
+  EXPECT_TRUE(shard.enter().has_value()) << "it is open again";
+  int rounds = 0;
+  const Shard::Snapshot now = shard.snapshot([&](const auto& happened) {
+    for (; !happened(); ++rounds) {
+      EXPECT_FALSE(shard.enter().has_value());
+      if (rounds < 3) continue;
+      shard.push(*entry, 0, part, part, bytes_of(ones));
+      entry.reset();
+    }
+  });
+  EXPECT_EQ(rounds, 4);
+  for (int64_t i = 0; i < shard.count(); ++i) ASSERT_EQ(reinterpret_cast<const double*>(now.values.data())[i], 1);
+  EXPECT_EQ(now.updates, (std::vector<int64_t>{1}));
+}
+
 TEST(Shard, CountsUpdatesForEachRule) {
   std::vector<int64_t> seen;
   Rule counting{.name = "counting", .apply = [&](const Stretch& s) { seen.push_back(s.updates); }};

@@ -37,6 +37,16 @@ std::unique_ptr<Worker> make_worker(const Communicator& comm, const std::vector<
   return nullptr;
 }
 
+/// "servers", followed by as many underscores as it takes not to be the name of a part of the model: for checkpoints.
+std::string name_beside(const Model& model) {
+  std::string name = "servers";
+  const auto is_taken = [&](const std::string& other) { return other == name || other.starts_with(name + '.'); };
+  const auto has_taken = [&](const NamedTensor& each) { return is_taken(each.name); };
+  const auto is_alias_taken = [&](const auto& alias_and_name) { return is_taken(alias_and_name.first); };
+  while (std::ranges::any_of(model.all_tensors(), has_taken) || std::ranges::any_of(model.aliases, is_alias_taken)) name += '_';
+  return name;
+}
+
 /// Ranks train by way of servers, and meet in finish() only.
 class ByServers : public Alone {
  public:
@@ -60,10 +70,11 @@ class ByServers : public Alone {
     for (const at::Tensor& each : worker_->kept()) known.add(MemoryUse::buffers, each);
     known.add(MemoryUse::buffers, worker_->served_bytes());
   }
-  std::vector<NamedShard> own_shards() const override { return worker_->shards("servers"); }
+  std::vector<NamedShard> own_shards() const override { return worker_->shards(name_); }
   const Traffic& traffic() const noexcept { return worker_->traffic(); }
   void exchange();
 
+  std::string name_;  // of what is the servers' in checkpoints
   bool averages_gradients_;
   OnCommunication on_communication_;
   int64_t bytes_ = 0;  // of the parameters
@@ -72,7 +83,7 @@ class ByServers : public Alone {
 };
 
 ByServers::ByServers(const StrategySetup& setup)
-    : Alone(setup), averages_gradients_(setup.options.algorithm == ServerAlgorithm::sync), on_communication_(setup.on_communication) {
+    : Alone(setup), name_(name_beside(setup.model)), averages_gradients_(setup.options.algorithm == ServerAlgorithm::sync), on_communication_(setup.on_communication) {
   synchronize(setup.ranks.data, setup.model.all_tensors());  // what is not trained too
   std::vector<at::Tensor> trained;
   for (const NamedTensor& each : setup.model.parameters) {
@@ -100,7 +111,7 @@ void ByServers::finish() {
 void ByServers::apply(const std::vector<NamedShard>& shards) {
   Alone::apply(shards);
   std::vector<NamedShard> own;
-  std::ranges::copy_if(shards, std::back_inserter(own), [](const NamedShard& shard) { return shard.name.starts_with("servers"); });
+  std::ranges::copy_if(shards, std::back_inserter(own), [&](const NamedShard& shard) { return shard.name == name_ || shard.name.starts_with(name_ + '.'); });
   worker_->restore(own);
 }
 

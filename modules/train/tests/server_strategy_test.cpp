@@ -56,6 +56,44 @@ TEST(ServerStrategy, ServersTrainAndResume) {
   }
 }
 
+/// A model that has parts whose names are those of the servers' in checkpoints.
+std::vector<at::Tensor> run_named_servers(const tw::train::Options& options) {
+  torch::manual_seed(static_cast<uint64_t>(world().rank()));
+  torch::nn::Sequential net;
+  net->push_back("servers", torch::nn::Linear(4, 8));
+  net->push_back("servers_", torch::nn::Linear(8, 1));
+  net->to(torch::kDouble);
+  const tw::train::Model model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
+  torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.02).momentum(0.5).nesterov(true));
+  const auto data = tw::testing::squares(31);
+  tw::train::Trainer(world(), model, sgd, tw::train::regression(), data, data, options).run();
+  return tw::testing::copies(model);
+}
+
+/// From a checkpoint that is neither of an epoch's end nor of a period's. With several workers, others' updates come at times of their own.
+TEST(ServerStrategy, ServersResumeInTheMiddleOfAPeriod) {
+  for (const auto algorithm : {ServerAlgorithm::downpour, ServerAlgorithm::easgd, ServerAlgorithm::ssp}) {
+    const std::string name = tw::concat("servers_middle_", static_cast<int>(algorithm));
+    auto options = options_for(name, {.kind = StrategyKind::parameter_server, .period = 4, .algorithm = algorithm, .staleness = 2});
+    options.checkpoint.every_steps = 5;
+    options.checkpoint.keep = 9;
+    options.resume = Resume::fresh;
+    const std::vector<at::Tensor> whole = run_named_servers(options);
+    if (world().rank() == 0) {
+      std::vector<std::filesystem::path> steps;
+      for (const auto& each : std::filesystem::directory_iterator(options.folder() / "checkpoints")) steps.push_back(each.path());
+      std::ranges::sort(steps);
+      for (size_t i = 1; i < steps.size(); ++i) std::filesystem::remove_all(steps[i]);
+    }
+    barrier(world());
+    options.resume = Resume::resume;
+    const std::vector<at::Tensor> resumed = run_named_servers(options);
+    if (world().size() == 1) {
+      EXPECT_TRUE(bitwise_equal(resumed, whole)) << name;
+    }
+  }
+}
+
 TEST(ServerStrategy, ElasticMomentumIsNesterovs) {
   const StrategyOptions strategy{.kind = StrategyKind::parameter_server, .algorithm = ServerAlgorithm::eamsgd};
   EXPECT_THROW(run_adam(options_for("eamsgd", strategy)), tw::ContractError);

@@ -16,7 +16,7 @@ enum class Uneven {
 
 /// Which part of the epoch's order is a rank's.
 enum class Dealing {
-  interleaved,  ///< every size-th sample, beginning at the rank-th; can be resumed on any number of ranks
+  interleaved,  ///< every size-th sample, beginning with sample `rank` of the order; can be resumed on any number of ranks
   blocks,       ///< one contiguous part, such as a rank's own files
 };
 
@@ -53,8 +53,9 @@ class DistributedSampler {
   /// @param samples a new size of the data set.
   void reset(std::optional<size_t> samples = std::nullopt);
 
-  /// This rank's share of the next `global_batch` samples of the epoch, which all ranks deal together. Shares differ by at most one sample;
-  /// empty at the end of the epoch, and before it where fewer samples are left than ranks.
+  /// This rank's share of the next `global_batch` samples of the epoch, which all ranks deal together. Shares differ by at most one sample,
+  /// and so do their sums over an epoch, or over the rest of one after resume(). A share is empty at the end of the epoch, and on some ranks where a
+  /// step has fewer samples than ranks.
   /// @param global_batch the same on every rank; under `drop` and `pad` a multiple of the number of ranks.
   std::vector<int64_t> next_share(int64_t global_batch);
   /// The next at most `batch_size` indices of this rank, nothing at the end of the epoch, after equally many calls on all ranks. Where one sample

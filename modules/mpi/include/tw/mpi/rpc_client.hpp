@@ -19,7 +19,7 @@ class RpcClient {
   static constexpr size_t most_request_bytes = 4096;  ///< with what is attached
 
   struct Message {
-    std::span<const std::byte> request;         ///< copied, and handled as a whole
+    std::span<const std::byte> request;         ///< not empty; copied, and handled as a whole
     std::span<const std::byte> attached = {};   ///< the rest of the request
     std::span<const std::byte> outgoing = {};   ///< what belongs to it
     std::span<std::byte> incoming = {};         ///< for the answer, which is as long
@@ -31,12 +31,16 @@ class RpcClient {
   /// A transfer whose messages are in flight at once. Local, but for the wait of most_in_flight.
   /// @param message its memory is to stay until the end, which the owner of `failure` may see to: it is let go then
   std::unique_ptr<Transfer> call(Rank rank, const Message& message);
+  /// Tells the RpcServer of `rank` that this client makes no further calls, see RpcServer::outlast(). Local; at most once. An error is logged;
+  /// nothing happens where `comm` is revoked, or the Environment has gone.
+  void leave(Rank rank) noexcept;
   /// Calls that have not ended, with all ranks.
   int64_t in_flight() const noexcept;
 
  private:
   class Line;
   class Messages;
+  class Leaving;
 
   const Communicator& comm_;
   std::vector<std::shared_ptr<Line>> lines_;  // by rank; none where nothing was said

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <tw/mpi/communicator.hpp>
 #include <tw/mpi/work.hpp>
@@ -26,25 +27,30 @@ class RpcServer {
     /// last take(); must not throw. None: no answer.
     std::function<void(std::vector<std::byte>& piece)> give = {};
   };
-  /// What to do with a client's request. Like `take` and `give` it runs inside the engine and must not communicate. What it throws, or `take`, ends
-  /// the call, and the client is told; it may throw where nothing follows the request and no answer is expected.
-  using Handler = std::function<Exchange(Rank from, std::span<const std::byte> request)>;
+  /// What to do with a client's request; nothing where that cannot begin yet: it is then called again with the same request, wherever the engine is
+  /// driven. Like `take` and `give` it runs inside the engine and must not communicate. What it throws, or `take`, ends the call, and the client is
+  /// told; it may throw where nothing follows the request and no answer is expected.
+  using Handler = std::function<std::optional<Exchange>(Rank from, std::span<const std::byte> request)>;
 
   static constexpr int64_t piece_bytes = int64_t{1} << 20;
 
   /// Local. @param comm used for calls alone
   RpcServer(const Communicator& comm, Handler handler);
   /// No request is heard from then on; calls that have begun go to their end wherever the engine is driven. Local.
+  /// After outlast(), requests are heard until these clients have left, too.
   ~RpcServer();
   RpcServer(const RpcServer&) = delete;
   RpcServer& operator=(const RpcServer&) = delete;
 
+  /// Has the destructor go on hearing requests, wherever the engine is driven, until RpcClients of `clients` ranks have left. Local.
+  void outlast(int clients) noexcept { control_->clients = clients; }
   /// Calls that have ended.
   int64_t ended() const noexcept;
 
  private:
   struct Control {
     std::atomic<bool> closed = false;
+    std::atomic<int> clients = 0;  // that are to leave
     std::atomic<int64_t> ended = 0;
   };
   class Listening;

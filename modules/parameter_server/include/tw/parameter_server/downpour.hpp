@@ -48,6 +48,8 @@ class Downpour final : public Worker {
  private:
   void push_rest() override;
   void begin_anew() override;
+  Position position() const override;
+  void go_on_from(const Position& position) override;
   /// U or G.
   at::Tensor learnt() const;
 

@@ -43,6 +43,9 @@ class ElasticAveraging final : public Worker {
   double alpha() const noexcept { return alpha_; }
 
  private:
+  Position position() const override { return {.counts = {steps_}}; }
+  void go_on_from(const Position& position) override { steps_ = position.counts.at(0); }
+
   ElasticOptions options_;
   double alpha_;
   int64_t steps_ = 0;

@@ -44,6 +44,8 @@ class StaleSynchronous final : public Worker {
 
  private:
   void begin_anew() override;
+  Position position() const override;
+  void go_on_from(const Position& position) override;
   /// What the worker's first rank says, which alone knows of clocks.
   bool agreed(bool of_first_rank) const;
 

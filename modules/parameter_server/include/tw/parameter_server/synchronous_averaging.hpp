@@ -35,8 +35,11 @@ class SynchronousAveraging final : public Worker {
   bool step() override;
   /// Waits for all workers. The parameters, which are the same everywhere, stay what they are. Collective.
   void finish() override;
+  void restore(const std::vector<NamedShard>& shards) override;
 
  private:
+  void begin_anew() override { steps_ = 0; }
+
   SynchronousAveragingOptions options_;
   int64_t steps_ = 0;  // since all were together
 };

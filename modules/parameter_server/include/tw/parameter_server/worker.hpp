@@ -40,10 +40,12 @@ class Worker {
   virtual std::vector<at::Tensor> kept() const { return {}; }
   /// See ShardedTensor::served_bytes().
   int64_t served_bytes() const;
-  /// What this rank serves, see ShardedTensor::shards(); the workers' own parameters are not among that.
+  /// What this rank serves, see ShardedTensor::shards(), and where it is in its period: `name.counts`, and `name.kept` where it keeps more than its
+  /// parameters, of what the servers do not have yet. The workers' own parameters are not among that.
   std::vector<NamedShard> shards(const std::string& name) const;
-  /// Goes on with such shards and this rank's parameters, as they are now. Collective.
-  void restore(const std::vector<NamedShard>& shards);
+  /// Goes on with such shards and this rank's parameters, as they are now. Collective: it returns when all ranks have called it, and nobody waits for
+  /// this rank's steps meanwhile. Loaded on another number of ranks, periods begin again, and each rank has the mean of what ranks kept.
+  virtual void restore(const std::vector<NamedShard>& shards);
 
  protected:
   using RulesOf = std::function<std::vector<Rule>(const Crew& crew)>;
@@ -53,6 +55,12 @@ class Worker {
   /// number, shapes or type are not rank 0's, naming the first one that differs
   Worker(const Communicator& comm, std::vector<at::Tensor> parameters, const Roles& roles, const RulesOf& rules, bool share_memory);
 
+  /// Where a worker is between two exchanges. A pull that was in flight is begun again.
+  struct Position {
+    std::vector<int64_t> counts = {};
+    at::Tensor kept = {};  ///< undefined: nothing
+  };
+
   Centre& servers() const noexcept { return *centre_; }
   const FlatParameters& parameters() const noexcept { return *parameters_; }
 
@@ -61,6 +69,9 @@ class Worker {
   virtual void push_rest() {}
   /// Nothing is in flight, and the parameters are what they are: after finish() and restore().
   virtual void begin_anew() {}
+  virtual Position position() const { return {}; }
+  /// After begin_anew(), with what position() gave.
+  virtual void go_on_from(const Position& /*position*/) {}
 
   std::unique_ptr<FlatParameters> parameters_;
   std::unique_ptr<Centre> centre_;

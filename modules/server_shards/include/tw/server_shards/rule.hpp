@@ -10,14 +10,19 @@
 
 namespace tw::parameter_server {
 
+/// The type of a rule's state beside values of `type`: float32 for halves, in which sums and squares would overflow, or vanish; otherwise the same.
+constexpr ElementType state_type(ElementType type) {
+  return type == ElementType::float16 || type == ElementType::bfloat16 ? ElementType::float32 : type;
+}
+
 /// Some consecutive elements of a shard, on which a rule works: a few thousand, so that others reach the rest of the shard meanwhile.
 struct Stretch {
   std::byte* values = nullptr;             ///< to be changed
-  std::span<std::byte* const> state = {};  ///< by slot of the rule; zeros at first; to be changed
+  std::span<std::byte* const> state = {};  ///< by slot of the rule, of state_type(type); zeros at first; to be changed
   const std::byte* pushed = nullptr;
   int64_t count = 0;                        ///< elements of each
   int64_t updates = 0;                      ///< how often this rule has worked on them before
-  ElementType type = ElementType::float32;  ///< of all; floating point
+  ElementType type = ElementType::float32;  ///< of values and of what is pushed; floating point
 };
 
 /// What a push does to the values on the servers, element by element. A stretch is given to one caller at a time, in whatever thread and process of
@@ -25,7 +30,7 @@ struct Stretch {
 struct Rule {
   std::string name;
   std::string settings = {};  ///< numbers that must be the same on all ranks, as text
-  int slots = 0;              ///< numbers of state beside each value, of its type
+  int slots = 0;              ///< numbers of state beside each value, see state_type()
   /// What it throws is thrown to the one who pushed. It should then have changed nothing.
   std::function<void(const Stretch&)> apply;
 };
@@ -38,7 +43,7 @@ Rule zero();
 Rule copy();
 /// x += g
 Rule add();
-/// x = the mean of `count` pushes, when the last of them has come, and then of the next ones. @throws ContractError unless count is at least 1
+/// x = the mean of `count` pushes, when the last of them has come, and then of the next ones; summed in float32 or float64. @throws ContractError unless count is at least 1
 Rule mean(int count);
 
 struct MomentumOptions {

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <tw/server_shards/rule.hpp>
 #include <vector>
 
@@ -25,22 +27,41 @@ class Shard {
   Shard(std::shared_ptr<void> owner, std::byte* memory, int64_t count, ElementType type, std::shared_ptr<const std::vector<Rule>> rules);
 
   int64_t count() const noexcept { return count_; }
+
+  /// How to wait for other callers: returns when `happened()`, or throws. For whoever has to drive communication meanwhile, which they need to go on.
+  /// Empty: the core is yielded.
+  using Wait = std::function<void(const std::function<bool()>& happened)>;
+
+  /// A push that goes on: snapshots wait for its end. Move-only.
+  class Entry {
+   private:
+    friend class Shard;
+    struct Leave {
+      void operator()(std::atomic<int32_t>* inside) const;
+    };
+    explicit Entry(std::atomic<int32_t>* inside) : inside_(inside) {}
+    std::unique_ptr<std::atomic<int32_t>, Leave> inside_;
+  };
+  /// Begins a push that comes in parts. Nothing while a snapshot is taken or waits for others: try again later.
+  std::optional<Entry> enter() const;
   /// Applies a rule to `count` elements from `begin` on: whole stretches, so that each is counted once a push.
   /// @throws what the rule throws; earlier stretches have then been changed
-  void push(size_t rule, int64_t begin, int64_t count, const std::byte* pushed);
+  void push(const Entry& entry, size_t rule, int64_t begin, int64_t count, const std::byte* pushed);
+  /// The same as a push of its own. @param wait for the end of a snapshot
+  void push(size_t rule, int64_t begin, int64_t count, const std::byte* pushed, const Wait& wait = {});
   /// Copies `count` elements from `begin` on: each stretch as it was at one time, not all at the same.
   void pull(int64_t begin, int64_t count, std::byte* to) const;
 
   /// Values and state as they were between two pushes.
   struct Snapshot {
     std::vector<std::byte> values;
-    std::vector<std::vector<std::byte>> state;  ///< by slot, of all rules one after the other
+    std::vector<std::vector<std::byte>> state;  ///< by slot, of all rules one after the other; of state_type()
     std::vector<int64_t> updates;               ///< by rule; the most of any stretch
   };
-  /// Lets the pushes in flight end and no others begin, and copies.
-  Snapshot snapshot() const;
+  /// Lets the pushes that have begun end and no others begin, and copies. @param wait for these ends
+  Snapshot snapshot(const Wait& wait = {}) const;
   /// The same with what snapshot() gave, here or of other elements.
-  void restore(const Snapshot& snapshot);
+  void restore(const Snapshot& snapshot, const Wait& wait = {});
 
  private:
   struct alignas(64) Gate {
@@ -50,7 +71,6 @@ class Shard {
   struct Lock {
     std::atomic<uint32_t> taken;
   };
-  class Entered;
   class Closed;
   class Locked;
 
@@ -61,7 +81,8 @@ class Shard {
     int64_t stretches;
     int64_t record;  ///< bytes of a stretch's lock and counts
     int64_t values;  ///< bytes from the begin
-    int64_t plane;   ///< bytes of the values, and of each slot, which follow
+    int64_t state;   ///< bytes from the begin to the first slot
+    int64_t plane;   ///< bytes of each slot
     int64_t slots;
     int64_t bytes;
   };
@@ -70,7 +91,8 @@ class Shard {
   std::byte* record(int64_t stretch) const noexcept { return memory_ + sizeof(Gate) + stretch * places_.record; }
   Lock& lock(int64_t stretch) const noexcept { return *reinterpret_cast<Lock*>(record(stretch)); }
   int64_t* updates(int64_t stretch) const noexcept { return reinterpret_cast<int64_t*>(record(stretch) + sizeof(int64_t)); }
-  std::byte* plane(int64_t index) const noexcept { return memory_ + places_.values + index * places_.plane; }
+  std::byte* values() const noexcept { return memory_ + places_.values; }
+  std::byte* slot(int64_t index) const noexcept { return memory_ + places_.state + index * places_.plane; }
   template <class Function>
   void for_each_stretch(int64_t begin, int64_t count, Function f) const;
 
@@ -78,7 +100,8 @@ class Shard {
   std::byte* memory_;
   int64_t count_;
   ElementType type_;
-  int64_t element_;  // bytes
+  int64_t element_;        // bytes
+  int64_t state_element_;  // bytes of a number in a slot
   std::shared_ptr<const std::vector<Rule>> rules_;
   std::vector<int64_t> first_slot_;  // by rule
   Places places_;
