@@ -37,6 +37,7 @@ class RpcClient::Line {
     std::span<const std::byte> request;  ///< until the end of the call
   };
   Beginning begin(const Message& message) {
+    TW_EXPECTS(!message.request.empty(), "a request has a byte at least");
     const int64_t number = begun_++;
     auto& kept = requests_[static_cast<size_t>(number % most_in_flight)];
     const auto rest = std::copy(message.request.begin(), message.request.end(), kept.begin());
@@ -141,7 +142,6 @@ RpcClient::RpcClient(const Communicator& comm) : comm_(comm), lines_(static_cast
 
 std::unique_ptr<Transfer> RpcClient::call(Rank rank, const Message& message) {
   const size_t bytes = message.request.size() + message.attached.size();
-  TW_EXPECTS(!message.request.empty(), "a request is not empty");
   TW_EXPECTS(bytes <= most_request_bytes, "a request has ", most_request_bytes, " bytes at most, not ", bytes);
   std::shared_ptr<Line>& line = lines_[static_cast<size_t>(rank)];
   if (!line) line = std::make_shared<Line>(*comm_.state(), rank);
