@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "gradient_placeholders.hpp"
 #include "module_tensors.hpp"
+#include "open_passes.hpp"
+#include "reducer_hook.hpp"
+#include "replica_sample.hpp"
 #include "wrapped.hpp"
 
 #include <torch/csrc/autograd/engine.h>
@@ -18,20 +22,7 @@ namespace {
 using torch::autograd::variable_list;
 using AccumulatorPtr = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
-// Runs `call` before or after autograd adds to a parameter's gradient, and passes everything through.
-template <class Call>
-class BeforeAccumulation : public torch::autograd::FunctionPreHook {
- public:
-  explicit BeforeAccumulation(Call call) : call_(std::move(call)) {}
-  variable_list operator()(const variable_list& gradients) override {
-    call_();
-    return gradients;
-  }
-
- private:
-  Call call_;
-};
-
+// Runs `call` after autograd has added to a parameter's gradient, and passes everything through.
 template <class Call>
 class AfterAccumulation : public torch::autograd::FunctionPostHook {
  public:
@@ -56,6 +47,7 @@ class DataParallel::Hooks {
         wrapped_(std::move(wrapped)),
         parameters_(trained(wrapped_.tensors())),
         sharded_(options.sharding != Sharding::none),
+        number_(OpenPasses::next_number()),
         reducer_(comm_, specs_of(parameters_), where_they_lie(options)),
         holds_reduced_(parameters_.size()) {}
 
@@ -66,9 +58,21 @@ class DataParallel::Hooks {
   }
 
   // Collective.
-  static std::shared_ptr<Hooks> make(const Communicator& comm, Wrapped wrapped, const DataParallelOptions& options, bool synchronizes = true) {
+  static std::shared_ptr<Hooks> make(const Communicator& comm, Wrapped wrapped, const DataParallelOptions& options) {
     auto hooks = std::make_shared<Hooks>(comm, std::move(wrapped), options);
-    if (synchronizes) synchronize(comm, hooks->wrapped_.tensors());
+    synchronize(comm, hooks->wrapped_.tensors());
+    if (hooks->sharded_) {
+      hooks->placeholders_ = std::make_shared<GradientPlaceholders>(
+          hooks->parameters_, "make a ShardedOptimizer, call its step() and zero_grad(), and clip by ShardedOptimizerOptions::max_gradient_norm");
+    }
+    hooks->sample_ = std::make_unique<ReplicaSample>(hooks->parameters_);
+    attach(hooks);
+    return hooks;
+  }
+  static std::shared_ptr<Hooks> make(const Communicator& comm, Wrapped wrapped, const DataParallelOptions& options, const AsTheyAre& as_they_are) {
+    auto hooks = std::make_shared<Hooks>(comm, std::move(wrapped), options);
+    hooks->placeholders_ = as_they_are.placeholders;
+    hooks->before_reduction_ = as_they_are.before_reduction;
     attach(hooks);
     return hooks;
   }
@@ -82,6 +86,7 @@ class DataParallel::Hooks {
       }
     }
     attached_.clear();
+    placeholders_ = nullptr;
   }
 
   void set_samples(int64_t samples) {
@@ -111,25 +116,41 @@ class DataParallel::Hooks {
  private:
   // Autograd may run a hook when this object is gone, so hooks hold it weakly.
   static void attach(const std::shared_ptr<Hooks>& hooks) {
-    const auto forward_to = [weak = std::weak_ptr(hooks)](auto member, int64_t number) {
-      return [weak, member, number] {
-        if (const auto alive = weak.lock()) ((*alive).*member)(number);
-      };
-    };
+    hooks->self_ = hooks;
     int64_t id = 0;
     for (const NamedTensor& each : hooks->wrapped_.tensors()) {
-      Attached attached;
-      attached.guard = register_guard(each.tensor, forward_to(&Hooks::before_gradient, static_cast<int64_t>(hooks->attached_.size())));
-      if (each.tensor.requires_grad()) {
-        attached.accumulator = torch::autograd::impl::grad_accumulator(each.tensor);
-        auto before = forward_to(&Hooks::before_accumulation, id);
-        attached.accumulator->add_pre_hook(std::make_unique<BeforeAccumulation<decltype(before)>>(std::move(before)));
-        auto after = forward_to(&Hooks::after_accumulation, id++);
-        attached.accumulator->add_post_hook(std::make_unique<AfterAccumulation<decltype(after)>>(std::move(after)));
-      }
-      hooks->attached_.push_back(std::move(attached));
+      const size_t index = hooks->attached_.size();
+      hooks->attached_.push_back({.id = each.tensor.requires_grad() ? id++ : -1});
+      hooks->attached_[index].guard = register_guard(each.tensor, hooks->forward_to(&Hooks::before_gradient, static_cast<int64_t>(index)));
+      hooks->attach_accumulator(index);
     }
-    hooks->self_ = hooks;
+  }
+
+  template <class Member>
+  std::function<void()> forward_to(Member member, int64_t number) const {
+    return [weak = self_, member, number] {
+      if (const auto alive = weak.lock()) ((*alive).*member)(number);
+    };
+  }
+
+  // A NoSync may live longer than the DataParallel.
+  static bool is_attached(const std::weak_ptr<Hooks>& hooks) {
+    const auto alive = hooks.lock();
+    return alive && !alive->attached_.empty();
+  }
+
+  // LibTorch makes a parameter's accumulator anew where other values were loaded, or where it was converted and back.
+  void attach_accumulator(size_t index) {
+    Attached& attached = attached_[index];
+    const at::Tensor& tensor = wrapped_.tensors()[index].tensor;
+    if (attached.id < 0 || !tensor.requires_grad() || !tensor.is_leaf()) return;
+    AccumulatorPtr accumulator = torch::autograd::impl::grad_accumulator(tensor);
+    if (accumulator == attached.accumulator) return;
+    auto after = forward_to(&Hooks::after_accumulation, attached.id);
+    accumulator->add_pre_hook(std::make_unique<ReducerHook>(
+        forward_to(&Hooks::before_accumulation, attached.id), [weak = self_] { return is_attached(weak); }, reducer_.options().reduction));
+    accumulator->add_post_hook(std::make_unique<AfterAccumulation<decltype(after)>>(std::move(after)));
+    attached.accumulator = std::move(accumulator);
   }
 
   // Calls `guard` when `tensor` gets a gradient. LibTorch registers such hooks while a gradient is required.
@@ -147,37 +168,48 @@ class DataParallel::Hooks {
   void before_gradient(int64_t index) {
     if (in_pass_) return;
     wrapped_.expect_unchanged(static_cast<size_t>(index));
-    expect_own_accumulator(static_cast<size_t>(index));
-  }
-
-  void expect_own_accumulator(size_t index) const {
-    const auto& [name, tensor] = wrapped_.tensors()[index];
-    TW_EXPECTS(
-        !tensor.requires_grad() || !tensor.is_leaf() || torch::autograd::impl::try_get_grad_accumulator(tensor) == attached_[index].accumulator,
-        wrapped_.message(name, "was converted and back, by which autograd forgot who reduces its gradient"));
+    attach_accumulator(static_cast<size_t>(index));
   }
 
   void begin_pass() {
     wrapped_.expect_unchanged();
-    for (size_t i = 0; i < attached_.size(); ++i) expect_own_accumulator(i);
+    for (size_t i = 0; i < attached_.size(); ++i) {
+      attach_accumulator(i);
+      expect_one_reducer(i);
+    }
     TW_EXPECTS(reducer_.options().reduction != Reduction::sample_weighted || samples_.has_value(),
                "Reduction::sample_weighted needs set_samples() before the backward pass");
     if (on_begin_) on_begin_();
     reducer_.begin(samples_.value_or(1));
+    if (sample_) reducer_.give_mark(sample_->take());
     in_pass_ = true;
   }
 
-  void before_accumulation(int64_t id) { make_local(id); }
+  void expect_one_reducer(size_t index) const {
+    const AccumulatorPtr& accumulator = attached_[index].accumulator;
+    if (!accumulator || accumulator->pre_hooks().size() == 1) return;
+    TW_EXPECTS(reductions_of(wrapped_.tensors()[index].tensor).size() == 1, "the gradient of ", wrapped_.tensors()[index].name,
+               " is reduced by two DataParallel or FullySharded, one after the other: make one for all that is trained, and none while another one "
+               "of the same parameters lives");
+  }
+
+  void before_accumulation(int64_t id) {
+    if (placeholders_) placeholders_->remove(static_cast<size_t>(id));
+    make_local(id);
+  }
 
   void after_accumulation(int64_t id) {
     const at::NoGradGuard no_grad;
     if (pauses_ > 0) return gather(id);
     if (!in_pass_) {
       begin_pass();
-      torch::autograd::Engine::get_default_engine().queue_callback([weak = self_] {
+      OpenPasses::open(number_, [weak = self_] {
         if (const auto alive = weak.lock()) alive->end_pass();
       });
     }
+    TW_EXPECTS(!reducer_.marked(id), "the gradient of ", parameters_[static_cast<size_t>(id)].name,
+               " was marked twice in one backward pass. If a part of the model is recomputed by a backward pass inside the backward pass, use "
+               "tw::recomputed(), or make the pass under no_sync() and call join_backward() then; if the last pass threw, make a new DataParallel");
     at::Tensor& gradient = parameter(id).mutable_grad();
     reducer_.mark_ready(id, gradient);
     if (sharded_) {
@@ -203,6 +235,7 @@ class DataParallel::Hooks {
     in_pass_ = false;
     for (int64_t id = 0; id < reducer_.size(); ++id) {
       if (reducer_.marked(id)) continue;
+      if (placeholders_) placeholders_->remove(static_cast<size_t>(id));
       if (parameter(id).grad().defined()) {  // an earlier pass left a gradient, to which other ranks may add
         make_local(id);
         reducer_.mark_ready(id, parameter(id).grad());
@@ -211,9 +244,15 @@ class DataParallel::Hooks {
         reducer_.mark_unused(id);
       }
     }
+    if (before_reduction_) before_reduction_();
     reducer_.wait();
-    for (int64_t id = 0; id < reducer_.size() && !sharded_; ++id) {
+    if (sample_ && !reducer_.marks_agree()) sample_->compare(comm_);
+    for (int64_t id = 0; id < reducer_.size(); ++id) {
       if (!reducer_.used(id)) continue;
+      if (sharded_) {
+        placeholders_->put(static_cast<size_t>(id));
+        continue;
+      }
       parameter(id).mutable_grad() = reducer_.gradient(id);
       holds_reduced_[static_cast<size_t>(id)] = 1;
     }
@@ -235,16 +274,21 @@ class DataParallel::Hooks {
   Wrapped wrapped_;
   std::vector<NamedTensor> parameters_;  // those that are trained
   bool sharded_;
+  int64_t number_;
   Reducer reducer_;
   std::optional<int64_t> samples_;
   bool in_pass_ = false;
   int pauses_ = 0;
+  std::shared_ptr<GradientPlaceholders> placeholders_;  // where gradients are sharded
+  std::unique_ptr<ReplicaSample> sample_;               // null where parameters have no memory
+  std::function<void()> before_reduction_;
   std::function<void()> on_begin_;
   std::function<void()> on_end_;
   std::vector<uint8_t> holds_reduced_;  // by parameter, whether its gradient is what a pass reduced, and nothing more
   struct Attached {
-    std::optional<unsigned> guard;  // of the tensor, which may get a gradient
-    AccumulatorPtr accumulator;     // a parameter does not keep it, and with it the hooks, alive; none of what was frozen
+    int64_t id = -1;                     // of the parameter; -1: it was frozen
+    std::optional<unsigned> guard = {};  // of the tensor, which may get a gradient
+    AccumulatorPtr accumulator = {};     // a parameter does not keep it, and with it the hooks, alive; none of what was frozen
   };
   std::vector<Attached> attached_;  // by wrapped tensor
   std::weak_ptr<Hooks> self_;
@@ -265,12 +309,13 @@ DataParallel::DataParallel(const Communicator& comm, const torch::nn::Module& mo
 DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options)
     : hooks_(Hooks::make(comm, Wrapped("DataParallel", parameters), options)) {}
 
-DataParallel::DataParallel(AsTheyAre /*unused*/, const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, Wrapped("FullySharded", module), with_sparse_embeddings(module, options), false)) {}
-
-DataParallel::DataParallel(AsTheyAre /*unused*/, const Communicator& comm, const std::vector<NamedTensor>& parameters,
+DataParallel::DataParallel(const AsTheyAre& as_they_are, const Communicator& comm, const torch::nn::Module& module,
                            const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, Wrapped("FullySharded", parameters), options, false)) {}
+    : hooks_(Hooks::make(comm, Wrapped("FullySharded", module), with_sparse_embeddings(module, options), as_they_are)) {}
+
+DataParallel::DataParallel(const AsTheyAre& as_they_are, const Communicator& comm, const std::vector<NamedTensor>& parameters,
+                           const DataParallelOptions& options)
+    : hooks_(Hooks::make(comm, Wrapped("FullySharded", parameters), options, as_they_are)) {}
 
 DataParallel::~DataParallel() { hooks_->detach(); }
 

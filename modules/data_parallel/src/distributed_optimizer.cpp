@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module_tensors.hpp"
 #include "reduce_gradients.hpp"
+#include "reducer_hook.hpp"
 #include "wrapped.hpp"
 
 #include <ATen/core/grad_mode.h>
@@ -87,6 +88,10 @@ void DistributedOptimizer::set_samples(int64_t samples) {
 void DistributedOptimizer::step() {
   TW_EXPECTS(reduction_ != Reduction::sample_weighted || samples_.has_value(), "Reduction::sample_weighted needs set_samples() before the step");
   wrapped_->expect_unchanged();
+  for (const auto& [name, parameter] : parameters_) {
+    TW_EXPECTS(reductions_of(parameter).empty(), "the gradient of ", name,
+               " is reduced by a DataParallel in backward passes already: call the optimizer itself, or make no DataParallel");
+  }
   TW_EXPECTS(number_of_parameters(optimizer_) == members_, "the optimizer has ", number_of_parameters(optimizer_), " parameters, and had ", members_,
              " when DistributedOptimizer was made: add them before that");
   {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "gradient_placeholders.hpp"
 #include "module_tensors.hpp"
 #include "parameter_slices.hpp"
+#include "slice_gradients.hpp"
 #include "unit_values.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/util/SmallVector.h>
+#include <torch/csrc/autograd/node.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -37,6 +40,9 @@ std::vector<int64_t> groups_of(const std::vector<NamedTensor>& parameters, const
   return groups;
 }
 
+constexpr const char* in_slices =
+    "take those of FullySharded::slices(), over which the optimizer is made, call its zero_grad(), and clip by FullySharded::clip_gradient_norm()";
+
 /// Sets a flag while it lives.
 class Busy {
  public:
@@ -65,6 +71,7 @@ void visit(FullyShardedOptions& options, OptionVisitor& visitor) {
   visitor.field("check_finite", options.check_finite, {.meaning = "look whether reduced gradients are finite"});
 }
 void FullyShardedOptions::validate() const {
+  expect_chosen(reduction);
   expect_none(out_of_bounds(*this));
   TW_EXPECTS(!one_copy_per_node || !compute_dtype, "one_copy_per_node keeps parameters in their own dtype: compute_dtype must be unset");
 }
@@ -104,17 +111,24 @@ class FullySharded::Impl final : public MemoryOwner {
       all.erase(buffers, all.end());
     }
     if (!all.empty()) slices_.add(all, plan_buckets(computed(all), reducer.buckets, {.slices = comm_.size()}), more.initial);
-    parallel_.reset(new DataParallel(DataParallel::AsTheyAre{}, comm_, model, reducer));  // whose constructor is private
+    placeholders_ = std::make_shared<GradientPlaceholders>(parameters, in_slices);
+    // Its constructor is private.
+    parallel_.reset(new DataParallel(DataParallel::AsTheyAre{placeholders_, [this] { before_reduction(); }}, comm_, model, reducer));
     for (size_t i = 0; i < trained_slices().size(); ++i) {
       TW_ASSERT(parallel_->plan().placements[i].bucket == static_cast<int64_t>(slices_.unit_of(i)));
       reduced_.push_back(slices_.slice_in(this->reducer().shard(parallel_->plan().placements[i].bucket), i));
     }
-    values_ = options_.one_copy_per_node ? one_copy_values(comm_, slices_) : gathered_values(comm_, slices_, this->reducer(), options_);
+    if (options_.one_copy_per_node) {
+      values_ = one_copy_values(comm_, slices_);
+    } else {
+      orders_.emplace(of.dup());
+      values_ = gathered_values(comm_, *orders_, slices_, this->reducer(), options_, [this](const std::string& why) { give_up(why); });
+    }
     parallel_->observe_passes([this] { begin_pass(); }, [this] { end_pass(); });
     busy_ = false;
   }
 
-  void before_operator(std::span<const Taken> taken) override;
+  void before_operator(std::span<const Taken> taken, const std::string& op) override;
 
   const ParameterSlices& slices() const noexcept { return slices_; }
   const std::vector<NamedTensor>& trained_slices() const noexcept { return slices_.trained(); }
@@ -141,20 +155,25 @@ class FullySharded::Impl final : public MemoryOwner {
   void make_equal(const std::vector<NamedTensor>& tensors, const InitialValues* initial) const;
   static void make_whole(const NamedTensor& buffer, const InitialValues& initial);
   void begin_pass();
+  void before_reduction();
   void end_pass();
+  void give_up(const std::string& why) const;
   std::vector<uint8_t> reduce_over_replicas();
   Reducer& reducer() noexcept { return parallel_->reducer(); }
 
   const Communicator comm_;
   const FullyShardedOptions options_;
   std::optional<Communicator> replicas_;
+  std::optional<Communicator> orders_;
   ParameterSlices slices_;  // units that are trained have their buckets' numbers
+  std::shared_ptr<GradientPlaceholders> placeholders_;
   std::unique_ptr<DataParallel> parallel_;
   std::unique_ptr<UnitValues> values_;
   std::vector<at::Tensor> reduced_;  // by slice, where the reducer has its gradient
-  int64_t over_replicas_ = 0;        // bytes given
-  bool finite_ = true;               // gradients of the last pass
-  bool busy_ = true;                 // operators that are called from here are not looked at
+  SliceGradients slice_gradients_;
+  int64_t over_replicas_ = 0;  // bytes given
+  bool finite_ = true;         // gradients of the last pass
+  bool busy_ = true;           // operators that are called from here are not looked at
 };
 
 // As they are gathered.
@@ -186,37 +205,56 @@ void FullySharded::Impl::make_whole(const NamedTensor& buffer, const InitialValu
   place_in_storage(buffer.tensor, values.storage(), 0, values.scalar_type());
 }
 
-void FullySharded::Impl::before_operator(std::span<const Taken> taken) {
+void FullySharded::Impl::before_operator(std::span<const Taken> taken, const std::string& /*op*/) {
   if (busy_) return;
+  const bool evaluates = !at::GradMode::is_enabled() && !torch::autograd::get_current_node();
   const Busy busy(busy_);
   const at::NoGradGuard no_grad;
   c10::SmallVector<size_t, 4> used;
   for (const Taken& each : taken) {
     if (each.memory->owner != this || slices_.is_slice(each.memory)) continue;
     TW_EXPECTS(!each.written, "an operator would change parameter ", slices_.unit(each.memory->index).name_at(each.offset),
-               " in place, which its slices would not know of: change these");
+               " in place, which its slices would not know of: change these, and make the optimizer over FullySharded::slices()");
     if (std::find(used.begin(), used.end(), each.memory->index) == used.end()) used.push_back(each.memory->index);
   }
-  if (!used.empty()) values_->use({used.data(), used.size()});
+  if (!used.empty()) values_->use({used.data(), used.size()}, evaluates);
   for (const Taken& each : taken) {
     const bool writes = each.memory->owner == this && each.written && slices_.is_slice(each.memory);
     if (writes) values_->write(each.memory->index, {used.data(), used.size()});
   }
 }
 
-// The reducer is about to write where gradients of the pass before lie, to which the user may add those of this one.
+// Those that wait elsewhere for ranks which do not come.
+void FullySharded::Impl::give_up(const std::string& why) const {
+  comm_.revoke(why);
+  if (replicas_) replicas_->revoke(why);
+}
+
+// The reducer is about to write where gradients of the pass before lie, to which the user may add those of this one. What the module's zero_grad()
+// dropped is dropped in the slices, too.
 void FullySharded::Impl::begin_pass() {
   values_->begin_pass();
   for (size_t unit = 0; unit < slices_.units(); ++unit) slices_.unit(unit).expect_in_place();
   for (size_t i = 0; i < reduced_.size(); ++i) {
     at::Tensor& gradient = trained_slices()[i].tensor.mutable_grad();
-    if (gradient.is_same(reduced_[i])) gradient = gradient.clone();
+    if (placeholders_->was_dropped(i)) gradient = at::Tensor();
+    if (gradient.defined() && gradient.const_data_ptr() == reduced_[i].const_data_ptr()) gradient = slice_gradients_.watched(gradient.clone());
   }
+}
+
+void FullySharded::Impl::before_reduction() {
+  const Busy busy(busy_);
+  values_->before_reduction();
 }
 
 void FullySharded::Impl::end_pass() {
   const Busy busy(busy_);
-  values_->end_pass();
+  try {
+    values_->end_pass();
+  } catch (const std::exception& error) {  // as on all ranks of this group
+    if (replicas_) replicas_->revoke(error.what());
+    throw;
+  }
   const std::vector<uint8_t> used = reduce_over_replicas();
   for (size_t i = 0; i < reduced_.size(); ++i) {
     if (used[i] == 0) continue;
@@ -226,7 +264,7 @@ void FullySharded::Impl::end_pass() {
     if (gradient.defined()) {
       gradient.add_(reduced);
     } else {
-      gradient = reduced;
+      gradient = slice_gradients_.watched(reduced);
     }
   }
 }

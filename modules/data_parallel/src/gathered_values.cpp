@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/base/random.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/comm/shared_tensor.hpp>
 #include <tw/gradients/reducer.hpp>
 
+#include "order_check.hpp"
 #include "unit_order.hpp"
 #include "unit_values.hpp"
 
@@ -19,18 +19,30 @@ namespace {
 // Of a kept unit: below it, operators that take a parameter are not heard of, whose cost would show, and changes in place are found by comparing.
 constexpr int64_t small = 256 << 10;
 
+constexpr int64_t end_of_pass = -1;  // in the place of a unit
+
 class Gathered final : public UnitValues {
  public:
-  Gathered(const Communicator& comm, const ParameterSlices& slices, Reducer& reducer, const FullyShardedOptions& options)
-      : comm_(comm), slices_(slices), reducer_(reducer), options_(options), kept_(kept_units()), order_(kept_, ahead()), state_(slices.units()) {
+  Gathered(const Communicator& comm, const Communicator& orders, const ParameterSlices& slices, Reducer& reducer, const FullyShardedOptions& options,
+           std::function<void(const std::string&)> give_up)
+      : comm_(comm),
+        slices_(slices),
+        reducer_(reducer),
+        options_(options),
+        give_up_(std::move(give_up)),
+        check_(orders),
+        kept_(kept_units()),
+        order_(kept_, ahead()),
+        state_(slices.units()) {
     make_memory();
   }
 
-  void use(std::span<const size_t> units) override {
+  void use(std::span<const size_t> units, bool evaluates) override {
+    TW_EXPECTS(disagreement_.empty(), disagreement_);
     for (const size_t unit : units) {
       if (order_.has(unit) && state_[unit].written) release(unit);
     }
-    const UnitOrder::Moves moves = order_.use(units);
+    const UnitOrder::Moves moves = order_.use(units, evaluates);
     for (const size_t unit : moves.release) release(unit);
     for (const size_t unit : moves.gather) begin_gathering(unit);
     figures_.late += static_cast<int64_t>(moves.gather.size());
@@ -38,19 +50,21 @@ class Gathered final : public UnitValues {
     for (const size_t unit : units) end_gathering(unit);
   }
 
-  // Slices are watched while their unit is gathered, until the first one is written.
+  // Slices are watched from when their unit is gathered until the first one is written.
   void write(size_t unit, std::span<const size_t> used) override {
+    slices_.watch_slices(unit, false);
+    slices_.unit(unit).slices_written();
     if (std::find(used.begin(), used.end(), unit) == used.end()) {
       if (order_.has(unit)) release(unit);
       return;
     }
     state_[unit].written = true;
-    slices_.watch_slices(unit, false);
     slices_.unit(unit).watch_parameters(true);
   }
   void written() override {
     for (size_t unit = 0; unit < state_.size(); ++unit) {
       state_[unit].written = true;
+      slices_.unit(unit).slices_written();
       if (order_.has(unit)) release(unit);
     }
   }
@@ -60,8 +74,9 @@ class Gathered final : public UnitValues {
       if (kept_[unit]) look_for_changes(unit);
     }
   }
+  void before_reduction() override { check_.begin(end_of_pass); }
   void end_pass() override {
-    expect_agreement();
+    expect_unchanged();
     for (const size_t unit : order_.end_pass()) release(unit);
   }
 
@@ -71,6 +86,7 @@ class Gathered final : public UnitValues {
     at::Tensor pooled;     // where the whole unit lies; undefined: nowhere, or in memory of its own
     at::Tensor arriving;   // the same, while it is gathered
     Work gathering;
+    int64_t event = 0;  // of the gathering
   };
 
   size_t ahead() const { return static_cast<size_t>(options_.gather_ahead); }
@@ -82,22 +98,23 @@ class Gathered final : public UnitValues {
   void end_gathering(size_t unit);
   void release(size_t unit);
   void look_for_changes(size_t unit);
-  void mark(uint64_t what);
-  void expect_agreement();
+  void expect_unchanged();
+  void expect_same_units(int64_t event);
   bool is_quiet(size_t unit) const { return kept_[unit] && bytes_of(unit) <= small; }
 
   const Communicator& comm_;
   const ParameterSlices& slices_;
   Reducer& reducer_;
   const FullyShardedOptions& options_;
+  std::function<void(const std::string&)> give_up_;
+  OrderCheck check_;
   std::vector<bool> kept_;  // by unit
   UnitOrder order_;
   std::vector<State> state_;         // by unit
   std::vector<at::Tensor> pool_;     // free memory, each as large as the largest unit that is not kept
   std::vector<at::Tensor> of_kept_;  // by unit, memory of those that are
-  std::vector<size_t> way_;          // units that this pass gathered, in order
-  uint64_t way_hash_ = 0;
-  std::string changed_;  // a parameter that this rank found changed, or a neighbour of it
+  std::string changed_;              // a parameter that this rank found changed, or a neighbour of it
+  std::string disagreement_;         // the ranks' orders differed: what was said of it
 };
 
 std::vector<bool> Gathered::kept_units() const {
@@ -141,6 +158,7 @@ at::Tensor Gathered::memory_for(size_t unit) {
 
 void Gathered::begin_gathering(size_t unit) {
   State& state = state_[unit];
+  state.event = check_.begin(static_cast<int64_t>(unit));
   state.arriving = memory_for(unit);
   state.written = false;
   slices_.watch_slices(unit, true);
@@ -149,23 +167,37 @@ void Gathered::begin_gathering(size_t unit) {
     const at::Tensor converted = state.arriving.narrow(0, comm_.rank() * mine.numel(), mine.numel());
     mine = converted.copy_(mine);
   }
-  state.gathering = iallgather(comm_, mine, state.arriving);
+  try {
+    state.gathering = iallgather(comm_, mine, state.arriving);
+  } catch (const ContractError&) {  // sizes differ
+    expect_same_units(state.event);
+    throw;
+  }
   figures_.payload_bytes += static_cast<int64_t>(mine.nbytes());
   ++figures_.gatherings;
-  way_.push_back(unit);
-  mark(unit + 1);
 }
 
-// All ranks hear at the end of a pass where their marks differ.
-void Gathered::mark(uint64_t what) {
-  way_hash_ = derived_seed(way_hash_, what);
-  reducer_.give_mark(way_hash_);
+// Before values are used: units of one size would be taken for each other, and others would wait for ever.
+void Gathered::expect_same_units(int64_t event) {
+  const auto of_ranks = check_.difference_up_to(event);
+  if (!of_ranks) return;
+  std::string text;
+  for (size_t rank = 0; rank < of_ranks->size(); ++rank) {
+    const int64_t unit = (*of_ranks)[rank];
+    const bool ends = unit == end_of_pass;
+    text +=
+        concat("\n  rank ", rank, ": ", ends ? "the end of the backward pass" : slices_.unit(static_cast<size_t>(unit)).parameters().front().name);
+  }
+  disagreement_ = "the ranks take parameters in different orders, and would get each other's; units, by their first parameter:" + text;
+  give_up_(disagreement_);
+  TW_EXPECTS(false, disagreement_);
 }
 
 void Gathered::end_gathering(size_t unit) {
   State& state = state_[unit];
   if (!state.arriving.defined()) return;
   const Stopwatch watch;
+  expect_same_units(state.event);
   state.gathering.wait();
   figures_.exposed += watch.elapsed();
   slices_.unit(unit).fill(std::exchange(state.arriving, {}), !is_quiet(unit));
@@ -174,7 +206,6 @@ void Gathered::end_gathering(size_t unit) {
 void Gathered::release(size_t unit) {
   end_gathering(unit);
   order_.forget(unit);
-  slices_.watch_slices(unit, false);
   look_for_changes(unit);
   slices_.unit(unit).release();
   if (state_[unit].pooled.defined()) pool_.push_back(std::exchange(state_[unit].pooled, {}));
@@ -190,31 +221,23 @@ void Gathered::look_for_changes(size_t unit) {
   const bool same = mine.to(gathered.scalar_type()).view(at::kByte).equal(gathered.view(at::kByte));  // bits, for what is not a number equals nothing
   if (same) return;
   changed_ = of.parameters().front().name;
-  mark(0);
+  reducer_.give_mark(1);
 }
 
-// Units of one size that met others would be wrong without a word.
-void Gathered::expect_agreement() {
-  const std::vector<size_t> way = std::exchange(way_, {});
+// All ranks hear of it at the end of the pass.
+void Gathered::expect_unchanged() {
   const std::string changed = std::exchange(changed_, {});
-  way_hash_ = 0;
   if (reducer_.marks_agree() && changed.empty()) return;
   for (const std::string& name : allgather_strings(comm_, changed)) {
     TW_EXPECTS(name.empty(), "parameter ", name, " or a neighbour was changed in place, which its slices do not know of: change these");
   }
-  std::string text;
-  for (const size_t unit : way) text += concat(text.empty() ? "" : ", ", slices_.unit(unit).parameters().front().name);
-  std::string all;
-  const std::vector<std::string> ways = allgather_strings(comm_, text);
-  for (size_t rank = 0; rank < ways.size(); ++rank) all += concat("\n  rank ", rank, ": ", ways[rank]);
-  TW_EXPECTS(false, "the ranks' passes took parameters in different orders, so that they got each other's; units, by their first parameter:", all);
 }
 
 }  // namespace
 
-std::unique_ptr<UnitValues> gathered_values(const Communicator& comm, const ParameterSlices& slices, Reducer& reducer,
-                                            const FullyShardedOptions& options) {
-  return std::make_unique<Gathered>(comm, slices, reducer, options);
+std::unique_ptr<UnitValues> gathered_values(const Communicator& comm, const Communicator& orders, const ParameterSlices& slices, Reducer& reducer,
+                                            const FullyShardedOptions& options, std::function<void(const std::string& why)> give_up) {
+  return std::make_unique<Gathered>(comm, orders, slices, reducer, options, std::move(give_up));
 }
 
 }  // namespace tw

@@ -14,22 +14,26 @@ class OneCopy final : public UnitValues {
     show();
   }
 
-  void use(std::span<const size_t> /*units*/) override {
+  void use(std::span<const size_t> /*units*/, bool /*evaluates*/) override {
     if (shown_) return;
     meet();
     show();
   }
-  void write(size_t /*unit*/, std::span<const size_t> /*used*/) override {
+  void write(size_t unit, std::span<const size_t> /*used*/) override {
+    slices_.watch_slices(unit, false);
+    slices_.unit(unit).slices_written();
     if (!shown_) return;
     meet();
     hide();
   }
   void written() override {
+    for (size_t unit = 0; unit < slices_.units(); ++unit) slices_.unit(unit).slices_written();
     if (shown_) hide();
   }
   void begin_pass() override {
     for (size_t unit = 0; unit < slices_.units(); ++unit) slices_.unit(unit).expect_unchanged();
   }
+  void before_reduction() override {}
   void end_pass() override {}
 
  private:
@@ -47,10 +51,7 @@ class OneCopy final : public UnitValues {
   }
   void hide() {
     shown_ = false;
-    for (size_t unit = 0; unit < slices_.units(); ++unit) {
-      slices_.watch_slices(unit, false);
-      slices_.unit(unit).release();
-    }
+    for (size_t unit = 0; unit < slices_.units(); ++unit) slices_.unit(unit).release();
   }
 
   const Communicator& comm_;

@@ -9,6 +9,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 #include <c10/util/strides.h>
+#include <torch/headeronly/version.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -75,7 +76,7 @@ void hear(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::S
     MemoryOwner* owner = each.memory->owner;
     if (std::find(told.begin(), told.end(), owner) != told.end()) continue;
     told.push_back(owner);
-    owner->before_operator(arguments.taken());
+    owner->before_operator(arguments.taken(), op.schema().name());
   }
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, watched_key), stack);
 }
@@ -104,6 +105,17 @@ void watch(const at::Tensor& tensor, bool watched) {
   replace(tensor, tensor.unsafeGetTensorImpl()->unsafe_storage(), watched ? before.add(watched_key) : before.remove(watched_key), tensor.dtype(),
           tensor.storage_offset(), tensor.strides());
 }
+
+// Before 2.13 a message could not be taken back; there, whoever takes a pointer to what is not here gets null.
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
+void allow_pointers(const c10::Storage& storage) { storage.unsafeGetStorageImpl()->clear_data_ptr_access_error_msg_(); }
+void refuse_pointers(const c10::Storage& storage, const std::string& why) {
+  storage.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(why);
+}
+#else
+void allow_pointers(const c10::Storage& /*storage*/) {}
+void refuse_pointers(const c10::Storage& /*storage*/, const std::string& /*why*/) {}
+#endif
 
 bool has_watched_memory(const at::Tensor& tensor) { return tensor.has_storage() && pointer_of(tensor).get_deleter() == &end_of_pointer; }
 

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
 namespace tw {
 
@@ -24,7 +25,8 @@ class MemoryOwner {
  public:
   virtual ~MemoryOwner() = default;
   /// An operator, called by none of LibTorch's, is about to take `taken`, perhaps memory of others, too. What this throws, the operator throws.
-  virtual void before_operator(std::span<const Taken> taken) = 0;
+  /// @param op its name, such as "aten::add_"
+  virtual void before_operator(std::span<const Taken> taken, const std::string& op) = 0;
 };
 
 struct WatchedMemory {
@@ -37,6 +39,9 @@ at::DataPtr watched_pointer(void* data, std::shared_ptr<WatchedMemory> memory, s
 
 /// Whether operators that take `tensor`, whose storage has such a pointer, are heard of from now on.
 void watch(const at::Tensor& tensor, bool watched = true);
+/// Who takes a pointer to the storage, which has no memory, gets an error that says `why`, until it is allowed again.
+void refuse_pointers(const c10::Storage& storage, const std::string& why);
+void allow_pointers(const c10::Storage& storage);
 /// Whether the storage of `tensor` has such a pointer, heard of or not, and even if its owner is gone.
 bool has_watched_memory(const at::Tensor& tensor);
 

@@ -2,25 +2,11 @@
 #include "parameter_unit.hpp"
 
 #include <c10/core/StorageImpl.h>
-#include <torch/headeronly/version.h>
 
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 
 namespace tw {
-namespace {
-
-// Before 2.13 a message could not be taken back; there, whoever takes a pointer to what is not here gets null.
-#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
-void allow_pointers(c10::StorageImpl& storage) { storage.clear_data_ptr_access_error_msg_(); }
-void refuse_pointers(c10::StorageImpl& storage, const std::string& why) { storage.release_data_and_set_meta_custom_data_ptr_error_msg_(why); }
-#else
-void allow_pointers(c10::StorageImpl& /*storage*/) {}
-void refuse_pointers(c10::StorageImpl& /*storage*/, const std::string& /*why*/) {}
-#endif
-
-}  // namespace
-
 ParameterUnit::ParameterUnit(MemoryOwner* owner, size_t index, std::vector<NamedTensor> parameters, const std::vector<int64_t>& offsets,
                              int64_t numel, const at::TensorOptions& options)
     : watched_(std::make_shared<WatchedMemory>(owner, index)),
@@ -44,7 +30,7 @@ ParameterUnit::~ParameterUnit() {
 void ParameterUnit::fill(const at::Tensor& memory, bool watched) {
   memory_ = memory;
   c10::StorageImpl* storage = storage_.unsafeGetStorageImpl();
-  allow_pointers(*storage);
+  allow_pointers(storage_);
   storage->set_data_ptr_noswap(watched_pointer(memory.data_ptr(), watched_, {}, options_.device()));
   for (size_t i = 0; i < parameters_.size(); ++i) versions_[i] = version_of(i);
   watch_parameters(watched);
@@ -53,15 +39,23 @@ void ParameterUnit::fill(const at::Tensor& memory, bool watched) {
 at::Tensor ParameterUnit::release() {
   watch_parameters(true);
   empty(concat("the values of parameter ", parameters_.front().name,
-               " and its neighbours are on all ranks in slices: they are here while an operator of LibTorch takes them, and not for pointers"));
+               " and its neighbours are on all ranks in slices: they are here while an operator of LibTorch takes them, and not for pointers; save "
+               "FullySharded::shards(), or a clone() of the module"));
   return std::exchange(memory_, {});
 }
 
 void ParameterUnit::empty(const std::string& why) {
   c10::StorageImpl* storage = storage_.unsafeGetStorageImpl();
-  allow_pointers(*storage);
+  allow_pointers(storage_);
   storage->set_data_ptr_noswap(watched_pointer(nullptr, watched_, {}, options_.device()));
-  refuse_pointers(*storage, why);
+  refuse_pointers(storage_, why);
+}
+
+void ParameterUnit::slices_written() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].tensor.unsafeGetTensorImpl()->bump_version();
+    ++versions_[i];
+  }
 }
 
 void ParameterUnit::expect_unchanged() const {

@@ -33,6 +33,8 @@ class ParameterUnit {
   const at::Tensor& memory() const noexcept { return memory_; }
   /// @return the memory, which is free now
   at::Tensor release();
+  /// The slices were written: graphs that have saved a parameter cannot be run any more, as LibTorch finds by its version.
+  void slices_written();
   /// @throws ContractError naming a parameter that was changed in place since fill().
   void expect_unchanged() const;
   /// @throws ContractError naming a parameter that has other memory now.

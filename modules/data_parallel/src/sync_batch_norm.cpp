@@ -18,8 +18,11 @@
 #include <ostream>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/data_parallel/idle_pass.hpp>
 #include <tw/mpi/library.hpp>
 #include <tw/tensor/tensor_spec.hpp>
+
+#include "reducer_hook.hpp"
 
 namespace tw {
 namespace {
@@ -35,15 +38,15 @@ struct Statistics {
   double count = 0;     ///< values a channel
 };
 
-/// Collective. The same bits on all ranks.
-Statistics statistics_of(const Communicator& comm, const at::Tensor& input) {
+/// Collective. The same bits on all ranks. @param has_samples whether this rank's rows count
+Statistics statistics_of(const Communicator& comm, const at::Tensor& input, bool has_samples) {
   const int64_t channels = input.size(1);
   // On the host, which so learns of it without waiting for a device.
-  const int64_t values = input.numel() / channels;
+  const int64_t values = has_samples ? input.numel() / channels : 0;
   const at::Tensor total = at::scalar_tensor(static_cast<double>(values), at::TensorOptions().dtype(at::kDouble));
   Work counting = iallreduce(comm, total, ReduceOp::sum);
   const at::Tensor mine = at::zeros({1 + 2 * channels}, input.options().dtype(at::kDouble));  // count, means, variances
-  if (input.numel() > 0) {
+  if (values > 0) {
     std::vector<int64_t> dimensions{0};
     for (int64_t d = 2; d < input.dim(); ++d) dimensions.push_back(d);
     const auto [variance, mean] = at::var_mean(input, dimensions, std::optional<at::Scalar>(0));
@@ -67,21 +70,25 @@ Statistics statistics_of(const Communicator& comm, const at::Tensor& input) {
 
 /// What a backward pass needs to know, besides tensors.
 struct Setting : torch::CustomClassHolder {
-  Setting(std::shared_ptr<const Communicator> comm, double values, double of_weight, double of_eps)
-      : communicator(std::move(comm)), count(values), weight(of_weight), eps(of_eps) {}
+  Setting(std::shared_ptr<const Communicator> comm, double values, double of_weight, double of_eps, bool with_samples)
+      : communicator(std::move(comm)), count(values), weight(of_weight), eps(of_eps), has_samples(with_samples) {}
   std::shared_ptr<const Communicator> communicator;
   double count;   ///< values a channel, of all ranks
   double weight;  ///< of this rank's loss, up to a common factor
   double eps;
+  bool has_samples;
 };
+
+/// The input, or a row of zeros in its place: a rank without rows runs the operators of the others, which may be sharding the parameters.
+Variable some_rows(const Variable& input) { return input.numel() > 0 ? input : at::zeros({1, input.size(1)}, input.options()); }
 
 struct Normalise : torch::autograd::Function<Normalise> {
   static Variable forward(AutogradContext* context, const Variable& input, const std::optional<Variable>& weight, const std::optional<Variable>& bias,
                           const Variable& mean, const Variable& variance, const c10::intrusive_ptr<Setting>& setting) {
     context->save_for_backward({input, weight.value_or(Variable()), mean, variance});
     context->saved_data["setting"] = c10::IValue::make_capsule(setting);
-    if (input.numel() == 0) return at::empty_like(input);
-    return std::get<0>(at::native_batch_norm(input, weight, bias, mean, variance, false, 0, setting->eps));
+    const Variable output = std::get<0>(at::native_batch_norm(some_rows(input), weight, bias, mean, variance, false, 0, setting->eps));
+    return input.numel() > 0 ? output : at::empty_like(input);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -94,15 +101,17 @@ struct Normalise : torch::autograd::Function<Normalise> {
     const Variable& variance = saved[3];
 
     // As if mean and variance were constants: s g, sum g x^, sum g, with this rank's samples and gradients.
-    Variable of_input = at::zeros_like(input);
-    Variable of_weight = at::zeros_like(mean);
-    Variable of_bias = at::zeros_like(mean);
-    if (input.numel() > 0) {
-      // CUDA takes no undefined tensors, neither here nor for the weight where its gradient is asked for.
-      const Variable none = at::empty({0}, mean.options());
-      const Variable factors = weight.defined() ? weight : at::ones_like(mean);
-      std::tie(of_input, of_weight, of_bias) =
-          at::native_batch_norm_backward(gradients[0], input, factors, mean, variance, none, none, false, setting->eps, {true, true, true});
+    const Variable rows = some_rows(input);
+    const Variable gradient = input.numel() > 0 ? gradients[0] : at::zeros_like(rows);
+    // CUDA takes no undefined tensors, neither here nor for the weight where its gradient is asked for.
+    const Variable none = at::empty({0}, mean.options());
+    const Variable factors = weight.defined() ? weight : at::ones_like(mean);
+    auto [of_input, of_weight, of_bias] =
+        at::native_batch_norm_backward(gradient, rows, factors, mean, variance, none, none, false, setting->eps, {true, true, true});
+    if (!setting->has_samples) {
+      of_input = at::zeros_like(input);
+      of_weight.zero_();
+      of_bias.zero_();
     }
     if (context->needs_input_grad(0)) subtract_what_statistics_carry(of_input, of_weight, of_bias, saved, *setting);
     const bool affine = weight.defined();
@@ -115,7 +124,7 @@ struct Normalise : torch::autograd::Function<Normalise> {
     const Variable sums = at::stack({of_bias, of_weight}).to(at::kDouble) * setting.weight;  // [2, C]
     allreduce(*setting.communicator, sums, ReduceOp::sum);
     const Variable& input = saved[0];
-    if (input.numel() == 0) return;
+    if (!setting.has_samples) return;
     std::vector<int64_t> shape(static_cast<size_t>(input.dim()), 1);
     shape[1] = input.size(1);
     const auto by_channel = [&](const Variable& values) { return values.to(input.scalar_type()).view(shape); };
@@ -133,6 +142,7 @@ struct Normalise : torch::autograd::Function<Normalise> {
 
 SyncBatchNormImpl::SyncBatchNormImpl(const Communicator& comm, const torch::nn::BatchNormOptions& of_options, Reduction reduction)
     : NormImplBase(of_options), comm_(std::make_shared<const Communicator>(mpi::share(comm))), reduction_(reduction) {
+  expect_chosen(reduction);
   TW_EXPECTS(options.num_features() > 0, "SyncBatchNorm needs at least 1 feature, got ", options.num_features());
 }
 
@@ -145,13 +155,15 @@ void SyncBatchNormImpl::_check_input_dim(const torch::Tensor& input) {
 
 torch::Tensor SyncBatchNormImpl::forward(const torch::Tensor& input) {
   _check_input_dim(input);
+  expect_own_reduction();
   if (!is_training() && options.track_running_stats()) {
     return at::batch_norm(input, weight, bias, running_mean, running_var, false, 0, options.eps(), false);
   }
+  const bool has_samples = input.numel() > 0 && !IdlePass::in_progress();
   Statistics statistics;
   {
     const at::NoGradGuard no_grad;
-    statistics = statistics_of(*comm_, input.detach());
+    statistics = statistics_of(*comm_, input.detach(), has_samples);
     if (is_training() && options.track_running_stats()) {
       update_running_statistics(statistics.mean, statistics.variance * (statistics.count / (statistics.count - 1)));
     }
@@ -159,7 +171,17 @@ torch::Tensor SyncBatchNormImpl::forward(const torch::Tensor& input) {
   const double rank_weight = reduction_ == Reduction::sample_weighted ? static_cast<double>(input.size(0)) : 1;
   const auto if_affine = [this](const torch::Tensor& parameter) { return options.affine() ? std::optional(parameter) : std::nullopt; };
   return Normalise::apply(input, if_affine(weight), if_affine(bias), statistics.mean, statistics.variance,
-                          c10::make_intrusive<Setting>(comm_, statistics.count, rank_weight, options.eps()));
+                          c10::make_intrusive<Setting>(comm_, statistics.count, rank_weight, options.eps(), has_samples));
+}
+
+// Where a DataParallel reduces the gradient of the weight, it is known by which weights.
+void SyncBatchNormImpl::expect_own_reduction() const {
+  if (!options.affine()) return;
+  for (const Reduction reduction : reductions_of(weight)) {
+    const bool fits = (reduction == Reduction::sample_weighted) == (reduction_ == Reduction::sample_weighted);
+    TW_EXPECTS(fits, "a SyncBatchNorm was made for Reduction::", name_of(reduction_),
+               ", and its weight's gradient is reduced by Reduction::", name_of(reduction), ": make it for that");
+  }
 }
 
 // Without a momentum: the mean over all batches.
@@ -169,6 +191,7 @@ void SyncBatchNormImpl::update_running_statistics(const torch::Tensor& mean, con
                                                              : num_batches_tracked.to(at::kDouble).reciprocal();
   running_mean.mul_(1 - momentum).add_(mean * momentum);
   running_var.mul_(1 - momentum).add_(unbiased_variance * momentum);
+  for (const at::Tensor& buffer : {running_mean, running_var, num_batches_tracked}) IdlePass::keep(buffer);
 }
 
 void SyncBatchNormImpl::take_over(const torch::nn::Module& norm, const torch::Tensor& its_weight, const torch::Tensor& its_bias,

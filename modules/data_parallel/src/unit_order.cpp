@@ -7,6 +7,9 @@
 namespace tw {
 namespace {
 
+// Of passes that are longer, and of those that no backward pass ends, what comes later is not learnt.
+constexpr size_t most_learnt = size_t{1} << 16;
+
 bool contains(std::span<const size_t> units, size_t unit) { return std::find(units.begin(), units.end(), unit) != units.end(); }
 
 }  // namespace
@@ -25,10 +28,10 @@ std::vector<bool> kept_units(const std::vector<int64_t>& bytes, size_t ahead, in
   return kept;
 }
 
-UnitOrder::Moves UnitOrder::use(std::span<const size_t> units) {
-  for (const size_t unit : units) advance(unit);
+UnitOrder::Moves UnitOrder::use(std::span<const size_t> units, bool evaluates) {
+  for (const size_t unit : units) evaluates ? follow(unit) : learn(unit);
   Moves moves;
-  const std::vector<size_t> soon = next();
+  const std::vector<size_t> soon = next(evaluates ? evaluation_ : training_);
   moves.ahead.assign(soon.begin(), soon.begin() + static_cast<std::ptrdiff_t>(std::min(ahead_, soon.size())));
   const auto stays = [&](size_t unit) { return contains(units, unit) || contains(soon, unit); };
   for (size_t unit = 0; unit < has_.size(); ++unit) {
@@ -47,7 +50,7 @@ UnitOrder::Moves UnitOrder::use(std::span<const size_t> units) {
 std::vector<size_t> UnitOrder::end_pass() {
   learnt_ = std::move(current_);
   current_.clear();
-  position_ = 0;
+  training_ = evaluation_ = {};
   std::vector<size_t> all;
   for (size_t unit = 0; unit < has_.size(); ++unit) {
     if (has_[unit] && !kept_[unit]) all.push_back(unit);
@@ -56,25 +59,40 @@ std::vector<size_t> UnitOrder::end_pass() {
   return all;
 }
 
-void UnitOrder::advance(size_t unit) {
-  if (!current_.empty() && current_.back() == unit) return;
-  current_.push_back(unit);
+void UnitOrder::learn(size_t unit) {
+  if (training_.unit == unit) return;
+  training_ = {unit, training_.unit, training_.position};
+  if (current_.size() < most_learnt) current_.push_back(unit);
   const auto lost = learnt_.size() + 1;
-  if (position_ == lost) return;
-  const auto found = std::find(learnt_.begin() + static_cast<std::ptrdiff_t>(position_), learnt_.end(), unit);
-  position_ = found == learnt_.end() ? lost : static_cast<size_t>(found - learnt_.begin()) + 1;
+  if (training_.position == lost) return;
+  const auto found = std::find(learnt_.begin() + static_cast<std::ptrdiff_t>(training_.position), learnt_.end(), unit);
+  training_.position = found == learnt_.end() ? lost : static_cast<size_t>(found - learnt_.begin()) + 1;
+}
+
+// The forward part of what was learnt, again and again: nobody says where an evaluation ends.
+void UnitOrder::follow(size_t unit) {
+  if (evaluation_.unit == unit) return;
+  const size_t expected = evaluation_.position;
+  const bool begins = !learnt_.empty() && unit == learnt_.front() && (expected >= learnt_.size() || learnt_[expected] != unit);
+  const auto find_from = [&](size_t begin) {
+    const size_t from = std::min(begin, learnt_.size());
+    return static_cast<size_t>(std::find(learnt_.begin() + static_cast<std::ptrdiff_t>(from), learnt_.end(), unit) - learnt_.begin());
+  };
+  size_t found = begins ? 0 : find_from(expected);
+  if (found == learnt_.size()) found = find_from(0);
+  evaluation_ = {unit, evaluation_.unit, found + 1};
 }
 
 // Units that differ from the one that is taken, and from each other: those that come next or, without a way that is known, the one that came before,
 // since two may take turns, such as a layer and a tied weight.
-std::vector<size_t> UnitOrder::next() const {
-  const bool lost = position_ > learnt_.size();
-  if (lost) return current_.size() < 2 ? std::vector<size_t>{} : std::vector<size_t>{current_[current_.size() - 2]};
+std::vector<size_t> UnitOrder::next(const Place& place) const {
+  const bool lost = place.position > learnt_.size();
+  if (lost) return place.before ? std::vector<size_t>{*place.before} : std::vector<size_t>{};
   std::vector<size_t> units;
-  for (size_t i = position_; i < learnt_.size() && units.size() < std::max<size_t>(ahead_, 1); ++i) {
+  for (size_t i = place.position; i < learnt_.size() && units.size() < std::max<size_t>(ahead_, 1); ++i) {
     const size_t unit = learnt_[i];
     const bool is_kept = kept_[unit] && has_[unit];
-    if (!is_kept && unit != current_.back() && !contains(units, unit)) units.push_back(unit);
+    if (!is_kept && unit != place.unit && !contains(units, unit)) units.push_back(unit);
   }
   return units;
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -27,8 +28,8 @@ class UnitOrder {
     std::vector<size_t> ahead;   ///< those that come next
     bool empty() const noexcept { return release.empty() && gather.empty() && ahead.empty(); }
   };
-  /// An operator takes `units`.
-  Moves use(std::span<const size_t> units);
+  /// An operator takes `units`. @param evaluates in a pass that no backward pass follows: nothing is learnt of it, and the one that is learnt goes on
+  Moves use(std::span<const size_t> units, bool evaluates = false);
   /// The pass is over: what it learnt is for the next one. @return all that is gathered and not kept
   std::vector<size_t> end_pass();
   /// The unit is not gathered any more.
@@ -36,15 +37,21 @@ class UnitOrder {
   bool has(size_t unit) const { return has_[unit]; }
 
  private:
-  void advance(size_t unit);
-  std::vector<size_t> next() const;
+  /// How far a pass has come.
+  struct Place {
+    std::optional<size_t> unit, before;  // that it takes, and took before it
+    size_t position = 0;                 // in `learnt_`, behind the last use; beyond its end by one: it went another way
+  };
+  void learn(size_t unit);
+  void follow(size_t unit);
+  std::vector<size_t> next(const Place& place) const;
 
   size_t ahead_;
   std::vector<bool> kept_;       // by unit
   std::vector<bool> has_;        // by unit, whether it is gathered, or is about to be
   std::vector<size_t> learnt_;   // of the last pass, each unit once for consecutive uses
   std::vector<size_t> current_;  // of this one
-  size_t position_ = 0;          // in `learnt_`, behind the last use
+  Place training_, evaluation_;
 };
 
 }  // namespace tw

@@ -59,13 +59,26 @@ TEST(ChangedModel, EndsTheNextBackwardPass) {
   }
 }
 
-// Autograd drops the hooks of a parameter whose dtype changes, and does not bring them back.
-TEST(ChangedModel, IsFoundWhereItLooksAsBefore) {
+// Autograd drops the hooks of a parameter whose dtype changes, and does not bring them back; nor where another model's values are loaded.
+TEST(ChangedModel, IsReducedWhereItIsAsBefore) {
   Net net = make_net();
-  const tw::DataParallel parallel(world(), *net, {.reduction = tw::Reduction::mean});
+  tw::DataParallel parallel(world(), *net, {.reduction = tw::Reduction::sum});
+  const auto expect_reduced = [&](const std::string& when) {
+    for (const bool local : {true, false}) {
+      std::optional<tw::DataParallel::NoSync> pause;
+      if (local) pause.emplace(parallel.no_sync());
+      net->zero_grad();
+      loss_of(net).backward();
+      EXPECT_EQ(net[5]->parameters()[1].grad()[0].item<double>(), local ? 2 : 2 * world().size()) << when;
+    }
+  };
   net->to(torch::kFloat);
   net->to(torch::kDouble);
-  expect_error([&] { loss_of(net).backward(); }, "was converted and back");
+  expect_reduced("converted and back");
+  std::stringstream file;
+  torch::save(make_net(7), file);
+  torch::load(net, file);
+  expect_reduced("loaded");
 }
 
 TEST(ChangedModel, IsFoundWhereNothingThatWasWrappedIsTrained) {

@@ -108,4 +108,17 @@ TEST(DistributedOptimizer, RefusesWhatDiffersBetweenRanksAndNoSamples) {
                "rank 1 has 'reduction sum' where rank 0 has 'reduction mean'");
 }
 
+// A sum would count each gradient once a rank.
+TEST(DistributedOptimizer, IsNotForWhatADataParallelReduces) {
+  const auto p = torch::ones({3}, torch::requires_grad());
+  torch::optim::SGD sgd({p}, 0.1);
+  tw::DistributedOptimizer optimizer(world(), sgd, {{"p", p}}, {.reduction = tw::Reduction::sum});
+  {
+    const tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sum});
+    p.sum().backward();
+    tw::testing::expect_error([&] { optimizer.step(); }, "the gradient of p is reduced by a DataParallel");
+  }
+  optimizer.step();
+}
+
 }  // namespace distributed_optimizer_test

@@ -197,6 +197,42 @@ TEST(ShardedPasses, UnderAutocast) {
   }
 }
 
+// Between a forward pass and its backward pass, as LibTorch's own check has it: the gradient would be of other weights than the loss.
+TEST(ShardedPasses, SlicesThatChangedAreFoundByTheBackwardPass) {
+  using Slices = std::vector<at::Tensor>;
+  const std::vector<std::function<void(tw::FullySharded&, const Slices&)>> ways{
+      [](tw::FullySharded&, const Slices& slices) { torch::optim::SGD(slices, 0.1).step(); },
+      [](tw::FullySharded&, const Slices& slices) { torch::optim::Adam(slices, 0.1).step(); },
+      [](tw::FullySharded&, const Slices& slices) {
+        const torch::NoGradGuard no_grad;
+        for (at::Tensor slice : slices) slice.mul_(2);
+      },
+      [](tw::FullySharded& sharded, const Slices&) { sharded.slices_changed(); },
+  };
+  for (const tw::FullyShardedOptions& options : modes()) {
+    for (size_t way = 0; way < ways.size(); ++way) {
+      const auto net = plain().make();
+      tw::FullySharded sharded(world(), *net, options);
+      plain().loss(*net, my_samples(0), 0).backward();
+      const at::Tensor loss = plain().loss(*net, my_samples(1), 1);
+      ways[way](sharded, sharded.slices());
+      const std::string error = message_of([&] { loss.backward(); });
+      EXPECT_NE(error.find("modified by an inplace operation"), std::string::npos) << text_of(options) << ", way " << way << ": " << error;
+      world().barrier();
+    }
+  }
+}
+
+// What LibTorch's users do with a module, which slices follow.
+TEST(ShardedPasses, GradientsThatTheModuleDropped) {
+  expect_steps_equal([](torch::nn::Module& net, const Loss& loss, int64_t step) {
+    loss(step).backward();
+    net.zero_grad();
+    loss(step + 1).backward();
+    loss(step + 2).backward();
+  });
+}
+
 // A parameter's hook throws on all ranks: the pass is lost, as it is with DataParallel, and the next one says so.
 TEST(ShardedPasses, AnExceptionInABackwardPassIsSaidAgain) {
   ShardedNet f;

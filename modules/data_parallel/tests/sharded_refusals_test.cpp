@@ -149,18 +149,52 @@ TEST(ShardedRefusals, NamesParametersThatComeLater) {
   EXPECT_NE(error.find("late is a parameter of the module"), std::string::npos) << error;
 }
 
-// Two units of one size, which their memory does not tell apart.
+// In a forward pass, with a graph or without, and whether or not the units' sizes tell them apart: before anybody has another's values.
 TW_TEST_ON(ShardedRefusals, NamesRanksThatGoOtherWays, {.least = 2}) {
-  torch::nn::Linear a(8, 8);
-  torch::nn::Linear b(8, 8);
-  const std::vector<tw::NamedTensor> parameters{{"a", a->weight}, {"b", b->weight}};
-  tw::FullySharded sharded(world(), parameters, {.reduction = tw::Reduction::mean, .unit_bytes = 1});
-  const at::Tensor x = torch::ones({2, 8});
-  const bool swaps = world().rank() == 1;
-  const std::string error = message_of([&] { (swaps ? a->forward(b->forward(x)) : b->forward(a->forward(x))).sum().backward(); });
+  for (const int64_t rows : {8, 16}) {
+    for (const bool evaluates : {false, true}) {
+      const at::Tensor a = torch::ones({8, 8}).requires_grad_();
+      const at::Tensor b = torch::ones({rows, 8}).requires_grad_();
+      tw::FullySharded sharded(world(), {{"a", a}, {"b", b}}, {.reduction = tw::Reduction::mean, .unit_bytes = 1});
+      const bool swaps = world().rank() == 1;
+      const torch::AutoGradMode mode(!evaluates);
+      const auto pass = [&] {
+        const at::Tensor first = (swaps ? b : a).sum();
+        return first + (swaps ? a : b).sum();
+      };
+      for (int time = 0; time < 2; ++time) {
+        const std::string error = message_of<tw::ContractError>([&] { pass(); });
+        EXPECT_NE(error.find("different orders"), std::string::npos) << error;
+        EXPECT_NE(error.find("rank 0: a\n  rank 1: b"), std::string::npos) << error;
+      }
+    }
+  }
+}
+
+// One rank has all of its gradients while another one still gathers; and a group that throws releases the others that have the same slices.
+TW_TEST_ON(ShardedRefusals, NamesARankThatLeavesALayerOut, {.least = 2}) {
+  const at::Tensor a = torch::ones({8, 8}).requires_grad_();
+  const at::Tensor b = torch::ones({8, 8}).requires_grad_();
+  tw::FullySharded sharded(world(), {{"a", a}, {"b", b}}, {.reduction = tw::Reduction::mean, .unit_bytes = 1});
+  const std::string error = message_of([&] {
+    const at::Tensor first = a.sum();
+    (world().rank() == 1 ? first : first + b.sum()).backward();
+  });
   EXPECT_NE(error.find("different orders"), std::string::npos) << error;
-  EXPECT_NE(error.find("rank 0: a, b"), std::string::npos) << error;
-  EXPECT_NE(error.find("rank 1: b, a"), std::string::npos) << error;
+}
+
+TW_TEST_ON(ShardedRefusals, ReleasesReplicasWhereAGroupThrows, {.least = 4}) {
+  const int rank = world().rank();
+  const tw::Communicator group = world().split(rank / 2, rank);
+  const tw::Communicator replicas = world().split(rank % 2, rank);
+  const at::Tensor a = torch::ones({8, 8}).requires_grad_();
+  const at::Tensor b = torch::ones({8, 8}).requires_grad_();
+  tw::FullySharded sharded(group, {{"a", a}, {"b", b}}, {.reduction = tw::Reduction::mean, .unit_bytes = 1}, {.replicas = &replicas});
+  const std::string error = message_of([&] {
+    const at::Tensor first = (rank == 1 ? b : a).sum();
+    (first + (rank == 1 ? a : b).sum()).backward();
+  });
+  EXPECT_NE(error.find("different orders"), std::string::npos) << error;
 }
 
 TEST(ShardedRefusals, ValuesOutliveWhatShardedThem) {

@@ -326,9 +326,11 @@ TEST(ShardedOptimizer, NamesMisuse) {
       EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
     }
   };
-  tw::DataParallel whole(world(), *net, {.reduction = tw::Reduction::mean});
   torch::optim::SGD sgd(net->parameters(), 0.1);
-  expect_error("ReducerOptions::sharding", [&] { tw::ShardedOptimizer(whole.reducer(), parameters, tw::optimizer_like(sgd, parameters)); });
+  {
+    tw::DataParallel whole(world(), *net, {.reduction = tw::Reduction::mean});
+    expect_error("ReducerOptions::sharding", [&] { tw::ShardedOptimizer(whole.reducer(), parameters, tw::optimizer_like(sgd, parameters)); });
+  }
   tw::DataParallel sharded(world(), *net, {.reduction = tw::Reduction::mean, .sharding = tw::Sharding::slices});
   const auto lbfgs = [](const std::vector<tw::NamedTensor>& pieces) {
     std::vector<at::Tensor> tensors;

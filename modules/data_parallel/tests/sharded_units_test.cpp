@@ -32,6 +32,26 @@ TEST(ShardedUnits, GathersEachUnitTwiceAStepAndAheadOncePassesAreKnown) {
   }
 }
 
+// An evaluation follows the order of the last training pass, and leaves it as it is.
+TEST(ShardedUnits, GathersAheadInAndAfterEvaluations) {
+  torch::nn::Sequential net;
+  for (int i = 0; i < 6; ++i) net->push_back(torch::nn::Linear(torch::nn::LinearOptions(8, 8).bias(false)));
+  net->to(torch::kDouble);
+  tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1, .gather_ahead = 1});
+  const auto late_of = [&](bool trains) {
+    const torch::AutoGradMode mode(trains);
+    const int64_t late = sharded.late_gatherings();
+    const at::Tensor sum = net->forward(my_samples(0)).sum();
+    if (trains) sum.backward();
+    return sharded.late_gatherings() - late;
+  };
+  late_of(true);
+  EXPECT_EQ(late_of(true), 1);
+  for (int pass = 0; pass < 3; ++pass) EXPECT_LE(late_of(false), 1);
+  EXPECT_EQ(late_of(true), 1);
+  EXPECT_EQ(late_of(true), 1);
+}
+
 TEST(ShardedUnits, MakesUnitsOfSubmodules) {
   auto net = layers();
   net->to(torch::kDouble);

@@ -319,4 +319,74 @@ TEST(SyncBatchNorm, RefusesWhatDoesNotFit) {
   world().barrier();
 }
 
+// Ranks without rows, or with rows that do not count, gather the units that the others do, and keep the statistics of all.
+TEST(SyncBatchNorm, GoesWithFullyShardedWhereRanksHaveNoRows) {
+  const auto make = [] {
+    torch::manual_seed(4);
+    torch::nn::Sequential net(torch::nn::Linear(torch::nn::LinearOptions(3, 5).bias(false)), torch::nn::BatchNorm1d(5), torch::nn::Tanh(),
+                              torch::nn::Linear(5, 2));
+    net->to(torch::kDouble);
+    tw::testing::place_module(net);
+    return net;
+  };
+  for (const bool idle : {false, true}) {
+    const Shares shares = with_empty_ranks();
+    auto reference = make();
+    torch::optim::SGD reference_optimizer(reference->parameters(), 0.1);
+    auto ours = make();
+    tw::synchronize_batch_norms(*ours, world(), Reduction::sum);
+    tw::FullySharded sharded(world(), *ours, {.reduction = Reduction::sum, .unit_bytes = 1});
+    torch::optim::SGD optimizer(sharded.slices(), 0.1);
+    for (uint64_t step = 0; step < 3; ++step) {
+      torch::manual_seed(step);
+      const at::Tensor inputs = place(torch::randn({shares.total(), 3}, torch::kDouble) + 2);
+      reference_optimizer.zero_grad();
+      reference->forward(inputs).square().sum().backward();
+      reference_optimizer.step();
+      optimizer.zero_grad();
+      if (idle && shares.mine() == 0) {
+        const tw::IdlePass pass({});
+        (ours->forward(place(torch::full({2, 3}, 100.0, torch::kDouble))).square().sum() * 0).backward();
+      } else {
+        ours->forward(shares.slice(inputs)).square().sum().backward();
+      }
+      optimizer.step();
+    }
+    const at::NoGradGuard no_grad;
+    for (const auto& each : ours->named_parameters()) expect_near(each.value().clone(), reference->named_parameters()[each.key()], each.key());
+    for (const auto& each : ours->named_buffers())
+      expect_near(each.value().to(torch::kDouble), reference->named_buffers()[each.key()].to(torch::kDouble), each.key());
+  }
+}
+
+TEST(SyncBatchNorm, IsMadeForTheReductionOfItsGradients) {
+  tw::SyncBatchNorm norm(world(), 3, Reduction::sample_weighted);
+  tw::DataParallel parallel(world(), *norm, {.reduction = Reduction::sum});
+  expect_refusal([&] { norm(torch::ones({2, 3})); }, "made for Reduction::sample_weighted, and its weight's gradient is reduced by Reduction::sum");
+  tw::SyncBatchNorm other(world(), 3, Reduction::sum);
+  tw::DataParallel mean(world(), *other, {.reduction = Reduction::mean});
+  other(torch::ones({2, 3}));  // whose weights are the same on all ranks, too
+  expect_refusal([&] { tw::SyncBatchNorm(world(), 3, Reduction()); }, "the reduction must be chosen");
+}
+
+// Buffers of a pass that does not count are put back, but for those that all ranks have made together.
+TEST(IdlePass, LeavesNoTrace) {
+  torch::nn::BatchNorm1d plain(2);
+  tw::SyncBatchNorm synchronised(world(), 2, Reduction::mean);
+  const std::vector<tw::NamedTensor> buffers{{"plain", plain->running_mean}, {"synchronised", synchronised->running_mean}};
+  const at::Tensor x = torch::tensor({{1.0, 2.0}, {3.0, 5.0}}, torch::kFloat);
+  const bool idle = world().rank() == world().size() - 1 && world().size() > 1;
+  {
+    std::optional<tw::IdlePass> pass;
+    if (idle) pass.emplace(buffers);
+    EXPECT_EQ(tw::IdlePass::in_progress(), idle);
+    plain(idle ? x * 100 : x);
+    synchronised(idle ? x * 100 : x);
+  }
+  EXPECT_FALSE(tw::IdlePass::in_progress());
+  const at::Tensor mean = torch::tensor({0.2, 0.35}, torch::kFloat);
+  EXPECT_TRUE(plain->running_mean.allclose(idle ? torch::zeros({2}) : mean));
+  EXPECT_TRUE(synchronised->running_mean.allclose(mean));
+}
+
 }  // namespace sync_batch_norm_test

@@ -14,8 +14,8 @@ struct Memory {
   explicit Memory(size_t units, size_t ahead, std::vector<bool> keeps = {})
       : kept(keeps.empty() ? std::vector<bool>(units) : std::move(keeps)), order(kept, ahead) {}
 
-  void use(const std::vector<size_t>& units) {
-    const UnitOrder::Moves moves = order.use(units);
+  void use(const std::vector<size_t>& units, bool evaluates = false) {
+    const UnitOrder::Moves moves = order.use(units, evaluates);
     for (const size_t unit : moves.release) EXPECT_EQ(gathered.erase(unit), 1U) << "released what was not gathered";
     for (const size_t unit : moves.gather) EXPECT_TRUE(gathered.insert(unit).second) << "gathered twice";
     for (const size_t unit : moves.ahead) EXPECT_TRUE(gathered.insert(unit).second) << "gathered twice";
@@ -75,6 +75,24 @@ TEST(UnitOrder, ComesBackToItsWay) {
   pass({0, 1, 2, 3, 4});
   EXPECT_EQ(pass({0, 1, 2, 3, 4}), 1U);
   EXPECT_EQ(pass({0, 2, 3, 4}), 2U) << "one was left out: the next one comes late, and no other";
+}
+
+// Evaluations follow the forward part of what was learnt, and leave it as it is.
+TEST(UnitOrder, IsNotTaughtByEvaluations) {
+  Memory memory(5, 1);
+  const auto late = [&](const std::vector<size_t>& way, bool evaluates) {
+    const size_t before = memory.late;
+    for (const size_t unit : way) memory.use({unit}, evaluates);
+    if (!evaluates) memory.end_pass();
+    return memory.late - before;
+  };
+  const std::vector<size_t> forward{0, 1, 2, 3, 4};
+  const std::vector<size_t> training{0, 1, 2, 3, 4, 3, 2, 1, 0};
+  late(training, false);
+  EXPECT_EQ(late(training, false), 1U);
+  for (int pass = 0; pass < 3; ++pass) EXPECT_EQ(late(forward, true), 1U) << pass;
+  EXPECT_EQ(late(training, false), 1U);
+  EXPECT_EQ(late(training, false), 1U);
 }
 
 TEST(UnitOrder, KeepsUnitsUntilTheyAreForgotten) {

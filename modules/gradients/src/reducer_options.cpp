@@ -46,6 +46,7 @@ std::vector<uint8_t> find_sparse(const std::vector<TensorSpec>& specs, const std
 }
 
 void validate(const ReducerOptions& options, const std::vector<TensorSpec>& specs, const std::vector<uint8_t>& sparse) {
+  expect_chosen(options.reduction);
   std::vector<int64_t> dense;
   for (size_t id = 0; id < specs.size(); ++id) {
     TW_EXPECTS(c10::isFloatingType(specs[id].dtype) || c10::isComplexType(specs[id].dtype), "gradient ", specs[id].describe(),

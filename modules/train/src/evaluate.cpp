@@ -6,6 +6,7 @@
 
 #include <tw/comm/collectives.hpp>
 #include <tw/data/loader.hpp>
+#include <tw/data_parallel/idle_pass.hpp>
 
 #include "pass.hpp"
 #include "rows_alone.hpp"
@@ -34,7 +35,8 @@ Figures evaluate(const Communicator& comm, const Model& model, const Objective& 
   std::vector<double> sums(1 + objective.metrics.size());
   while (const auto batch = loader.next()) {
     if (batch->size() == 0) {
-      if (in_step) model.forward(first_sample(dataset, model.device()).inputs);
+      const IdlePass idle({});
+      if (in_step) model.forward(first_samples(dataset, model.device()).inputs);
       continue;
     }
     const at::Tensor outputs = model.forward(batch->inputs);

@@ -9,7 +9,9 @@
 
 #include <optional>
 #include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/data_parallel/sync_batch_norm.hpp>
 #include <tw/state/module_state.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <unordered_map>
@@ -76,6 +78,13 @@ Model model_of(const std::shared_ptr<TrainedModel>& model) { return {model->tens
 Model model_of(const std::shared_ptr<torch::nn::Module>& module, std::function<at::Tensor(const at::Tensor&)> forward) {
   Model model = model_of(whole_model(module, std::move(forward)));
   model.empty_submodules = empty_submodules(*module);
+  for (const auto& each : module->named_modules()) {
+    const auto* norm = dynamic_cast<const SyncBatchNormImpl*>(each.value().get());
+    if (norm == nullptr) continue;
+    model.exchanges_in_passes = true;
+    TW_EXPECTS(norm->reduction() != Reduction::sample_weighted, "SyncBatchNorm ", each.key(),
+               " is made for Reduction::sample_weighted; the trainer weights losses itself and sums gradients: make it for Reduction::sum");
+  }
   return model;
 }
 

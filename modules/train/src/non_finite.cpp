@@ -10,6 +10,7 @@
 #include <cmath>
 #include <tw/base/concat.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/data_parallel/idle_pass.hpp>
 #include <tw/tensor/tensor_copies.hpp>
 
 namespace tw::train {
@@ -17,6 +18,7 @@ namespace {
 
 std::string find_here(const Model& model, const Objective& objective, const Batch& batch, const std::optional<Batch>& instead) {
   if (batch.size() == 0) {
+    const IdlePass idle({});
     if (instead) model.forward(instead->inputs);
     return "";
   }

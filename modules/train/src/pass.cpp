@@ -4,6 +4,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <array>
+#include <span>
 #include <tw/base/random.hpp>
 
 namespace tw::train {
@@ -25,9 +27,9 @@ void pass_over_nothing(const Model& model, const std::function<void(const at::Te
   loss.backward(at::zeros_like(loss));
 }
 
-Batch first_sample(const Dataset& dataset, c10::Device device) {
-  const int64_t first = 0;
-  const Batch batch = dataset.batch({&first, 1});
+Batch first_samples(const Dataset& dataset, c10::Device device) {
+  const std::array<int64_t, 2> first{0, 1};
+  const Batch batch = dataset.batch(std::span(first).first(dataset.size() > 1 ? 2 : 1));
   return {batch.inputs.to(device), batch.targets.to(device)};
 }
 

@@ -17,7 +17,7 @@ uint64_t seed_of_pass(int64_t seed, int64_t number);
 /// A rank without samples still takes part in the reduction: with zeros, for every parameter. @param on_loss see TrainingPass
 void pass_over_nothing(const Model& model, const std::function<void(const at::Tensor& outputs, at::Tensor& loss)>& on_loss);
 
-/// A sample for a rank that has none of a batch, and has to make a pass with the others.
-Batch first_sample(const Dataset& dataset, c10::Device device);
+/// Samples, two where there are as many, for a rank that has none of a batch and has to make a pass with the others: batch norms refuse one.
+Batch first_samples(const Dataset& dataset, c10::Device device);
 
 }  // namespace tw::train

@@ -74,6 +74,7 @@ class Trainer::Run {
   void backward(int64_t pass, int64_t samples);
   void forget_batch();
   bool counts_memory() const;
+  bool passes_in_step() const;
   /// @return whether all are finite
   bool read_losses();
   void set_learning_rate();

@@ -62,7 +62,7 @@ void Trainer::Run::end_epoch(Seconds time) {
 Figures Trainer::Run::evaluate(const Dataset& dataset) {
   synchronize(ranks_.data, model_.buffers);
   watch_memory("evaluation");
-  Figures figures = train::evaluate(ranks_.data, model_, objective_, dataset, strategy_->ranks_pass_in_step());
+  Figures figures = train::evaluate(ranks_.data, model_, objective_, dataset, passes_in_step());
   count_memory();
   if (ranks_.parts != nullptr) make_equal(*ranks_.parts, figures);
   return figures;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <tw/base/log.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/data_parallel/idle_pass.hpp>
 #include <tw/tensor/device_memory.hpp>
 #include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/tensor_copies.hpp>
@@ -108,8 +109,10 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
                     .last = loader_->consumed() >= progress_.consumed + samples,
                     .one_backward = here == 0 || model_.trained->makes_one_backward_pass()};
   const auto pass_over_batch = [&](double weight) {
-    if (here == 0 && !strategy_->ranks_pass_in_step()) return pass_over_nothing(model_, on_loss);
-    const Batch batch = here == 0 ? first_sample(train_, model_.device()) : state_->batch;
+    if (here == 0 && !passes_in_step()) return pass_over_nothing(model_, on_loss);
+    std::optional<IdlePass> idle;
+    if (here == 0) idle.emplace(model_.buffers);
+    const Batch batch = here == 0 ? first_samples(train_, model_.device()) : state_->batch;
     model_.trained->pass({batch.inputs, batch.targets, objective_.loss, weight * scaling_.scale(), number, progress_.epoch, on_loss});
   };
   in_device_memory([&] { strategy_->gather(share, pass_over_batch); },
@@ -119,6 +122,9 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
                    });
   span("backward", begin);
 }
+
+// Whether ranks without samples make passes over some that do not count.
+bool Trainer::Run::passes_in_step() const { return strategy_->ranks_pass_in_step() || model_.exchanges_in_passes; }
 
 // Takes what the passes since the last call came to. On a device that is known when the update has made the host wait, and not before.
 bool Trainer::Run::read_losses() {
@@ -143,7 +149,7 @@ void Trainer::Run::set_learning_rate() {
 // What to do where some rank had no finite gradients.
 void Trainer::Run::react() {
   std::optional<Batch> instead;
-  if (strategy_->ranks_pass_in_step()) instead = first_sample(train_, model_.device());
+  if (passes_in_step()) instead = first_samples(train_, model_.device());
   const std::string where = suspect_.examine(ranks_.all, model_, objective_, instead);
   const auto say = [&](const char* reaction) {
     if (ranks_.all.rank() == 0) log_warning("step ", progress_.step, ": ", where, "; ", reaction);

@@ -15,6 +15,8 @@ namespace tw {
 /// `reduction` must be chosen. Sparse embeddings of a module are found; in a list of parameters they are named.
 using DataParallelOptions = ReducerOptions;
 
+class GradientPlaceholders;
+
 /// Makes a model train on all ranks of a communicator: from its construction on, every rank holds rank 0's parameters and buffers, and when
 /// `loss.backward()` returns, every parameter's `.grad()` is the reduced gradient. The optimizer and its calls stay as they are.
 ///
@@ -22,7 +24,11 @@ using DataParallelOptions = ReducerOptions;
 /// no part in a pass on any rank keeps its gradient as it is; one that takes part on some ranks counts as zero on the others. A rank on which none
 /// takes part calls join_backward() instead. See join() for ranks whose inputs end earlier.
 /// `.grad()` is a view of a buffer that lives as long as this object or the gradient; `zero_grad()` may drop it, it comes back. Sharded gradients
-/// have no `.grad()`: a ShardedOptimizer uses them, one pass a step.
+/// are not in `.grad()`, and what takes one throws: a ShardedOptimizer uses them, one pass a step.
+///
+/// Several models may take part in one backward(), each wrapped for itself, in the same order on all ranks; a parameter belongs to one DataParallel.
+/// Replicas are compared as they go: where ranks did not make the same updates, such as by an optimizer that decides by the loss of one rank (see
+/// reduced()), the next pass throws a ContractError on all of them.
 ///
 /// What changes the model comes before this: its dtype or device, parameters that are added, layers that were frozen and are trained. The first
 /// gradient of a step finds such a change, and backward() throws a ContractError that names the parameter. Layers that are frozen later take no part.
@@ -30,7 +36,8 @@ using DataParallelOptions = ReducerOptions;
 /// Buffers are each rank's own from the construction on; checkpoints take rank 0's, and synchronize() gives it to all, such as before they evaluate.
 ///
 /// Backward passes on one thread at a time, which ThreadLevel must let communicate; if one throws, make a new DataParallel before the next. Not for
-/// `backward(create_graph = true)`, whose graph is dropped.
+/// `backward(create_graph = true)`, whose graph is dropped. Recomputation by backward passes inside the backward pass goes with no_sync() and
+/// join_backward(), since a layer may be used by several of them; tw::recomputed() needs nothing.
 class DataParallel {
  public:
   /// Collective. @param comm duplicated, so that messages cannot mix. @param module borrowed parameters; must keep them while this lives.
@@ -80,9 +87,13 @@ class DataParallel {
  private:
   friend class FullySharded;
   /// For values that are equal already, or not there.
-  struct AsTheyAre {};
-  DataParallel(AsTheyAre, const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options);
-  DataParallel(AsTheyAre, const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options);
+  struct AsTheyAre {
+    std::shared_ptr<GradientPlaceholders> placeholders;  // in `.grad()`, since gradients are sharded
+    std::function<void()> before_reduction;              // called with every pass that reduces, when this rank has all of its gradients
+  };
+  DataParallel(const AsTheyAre& as_they_are, const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options);
+  DataParallel(const AsTheyAre& as_they_are, const Communicator& comm, const std::vector<NamedTensor>& parameters,
+               const DataParallelOptions& options);
 
   class Hooks;
   std::shared_ptr<Hooks> hooks_;  // shared with autograd, which may run a hook after this object is gone

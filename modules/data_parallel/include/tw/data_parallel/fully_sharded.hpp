@@ -69,11 +69,15 @@ struct FullyShardedSetup {
 /// Memory a rank, for n bytes of parameters and k n of optimizer state: (n + n + k n) / P, two units and gather_ahead more, and activations. A rank
 /// gives 3 n / P bytes to a step: of two gatherings, and of one reduction, which takes n.
 ///
-/// The ranks' passes take units in the same order; they may take others at each step, which costs gathering ahead. Where they did not, backward()
-/// throws on all ranks, and says which took what. Not for pointers into parameters
-/// that were taken while they were gathered, nor for changes of parameters in place: change the slices. What throws says so, by a parameter's name.
-/// Sparse gradients are refused. One thread at a time, and passes as for DataParallel.
-/// Ref: Zhao et al. 2023, arXiv 2304.11277; Rajbhandari et al. 2020, ZeRO, stage 3, arXiv 1910.02054.
+/// The ranks' passes take units in the same order; they may take others at each step, which costs gathering ahead. Where ranks take different ones,
+/// in an evaluation too, all throw before they use them, and say which took what; a rank that waits elsewhere gets a RevokedError that says the same.
+/// The object cannot be used then. Not for pointers into parameters that were taken while they were gathered, nor for changes of parameters in place:
+/// change the slices. What throws says so, by a parameter's name.
+///
+/// `.grad()` of a parameter holds no gradient: what takes it throws, such as an optimizer over the module's parameters, and so does a norm of a
+/// slice's gradient alone, such as clip_grad_norm_() computes. zero_grad() of the module drops the gradients of the slices at the next backward pass.
+/// Graphs that saved a parameter cannot be run once its slices have changed, which LibTorch says. Sparse gradients are refused. One thread at a time,
+/// and passes as for DataParallel. Ref: Zhao et al. 2023, arXiv 2304.11277; Rajbhandari et al. 2020, ZeRO, stage 3, arXiv 1910.02054.
 class FullySharded {
  public:
   /// Collective. Every rank gets rank 0's parameters and buffers, and keeps its slices of the parameters. @param comm duplicated. @param module

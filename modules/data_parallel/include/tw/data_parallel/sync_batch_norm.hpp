@@ -27,11 +27,13 @@ namespace tw {
 ///     dL/dx_i = s (g_i - sum_j g_j / N - x^_i sum_j g_j x^_j / N),    x^_i = (x_i - mean) / sqrt(variance + eps)
 ///
 /// For sum and mean the w_r cancel. For sample_weighted, n_r is taken to be the size of the input's first dimension; DataParallel::set_samples() must
-/// give it too, up to a factor that is the same on all ranks.
+/// give it too, up to a factor that is the same on all ranks. Where a DataParallel or FullySharded reduces the weight's gradient by another
+/// reduction, the forward pass throws. The trainer weights losses itself and sums: there the reduction is sum, and model_of() refuses
+/// sample_weighted.
 ///
 /// In training mode, and where no running statistics are kept, the forward pass is collective: an all-gather of 2C + 1 float64 a rank. The backward
-/// pass is, where the input needs a gradient: an all-reduce of 2C float64. Ranks without samples take part. Not to be differentiated twice. Ref:
-/// Ioffe & Szegedy 2015; Chan et al. 1979 for how the ranks' means and variances become one.
+/// pass is, where the input needs a gradient: an all-reduce of 2C float64. Ranks without samples take part, with an input of no rows or in an
+/// IdlePass. Not to be differentiated twice. Ref: Ioffe & Szegedy 2015; Chan et al. 1979 for how the ranks' means and variances become one.
 class SyncBatchNormImpl : public torch::nn::NormImplBase<1, SyncBatchNormImpl, torch::nn::BatchNormOptions> {
  public:
   /// @param comm of the ranks that divide the batch; borrowed, not duplicated. @param options of torch::nn::BatchNorm; the number of features will
@@ -50,6 +52,8 @@ class SyncBatchNormImpl : public torch::nn::NormImplBase<1, SyncBatchNormImpl, t
   /// @throws ContractError for other inputs; on every rank alike when statistics are computed of less than 2 values a channel.
   torch::Tensor forward(const torch::Tensor& input);
 
+  Reduction reduction() const noexcept { return reduction_; }
+
   void pretty_print(std::ostream& stream) const override;
 
  protected:
@@ -62,6 +66,7 @@ class SyncBatchNormImpl : public torch::nn::NormImplBase<1, SyncBatchNormImpl, t
     torch::Tensor num_batches_tracked;
   };
   void take_over(const torch::nn::Module& norm, const torch::Tensor& its_weight, const torch::Tensor& its_bias, const Buffers& buffers);
+  void expect_own_reduction() const;
   void update_running_statistics(const torch::Tensor& mean, const torch::Tensor& unbiased_variance);
 
   std::shared_ptr<const Communicator> comm_;  // clones share it

@@ -1,13 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <tw/base/contract.hpp>
 
 namespace tw {
 
-/// How the gradients of the ranks become one. There is no default anywhere: the choice belongs to the loss.
+/// How the gradients of the ranks become one. There is no default anywhere: the choice belongs to the loss. Options that are `{}` have made none,
+/// which expect_chosen() finds.
 enum class Reduction {
-  sum,              ///< g = sum of g_r: the loss is a sum over samples
+  sum = 1,          ///< g = sum of g_r: the loss is a sum over samples
   mean,             ///< g = (1/p) sum of g_r: the loss is a mean, and all p ranks have equally many samples
   sample_weighted,  ///< g = sum of (n_r / n) g_r, n = sum of n_r: the loss is a mean over the n_r samples of a rank; n_r may be 0
 };
+
+/// "sum", "mean" or "sample_weighted".
+constexpr const char* name_of(Reduction reduction) noexcept {
+  return reduction == Reduction::sum ? "sum" : reduction == Reduction::mean ? "mean" : "sample_weighted";
+}
+
+/// @throws ContractError where none was chosen.
+inline void expect_chosen(Reduction reduction) {
+  const bool chosen = reduction == Reduction::sum || reduction == Reduction::mean || reduction == Reduction::sample_weighted;
+  TW_EXPECTS(chosen, "the reduction must be chosen, such as {.reduction = Reduction::mean}: sum, mean or sample_weighted");
+}
 
 }  // namespace tw

@@ -13,6 +13,9 @@ namespace tw::train {
 struct Model : ModelTensors {
   std::shared_ptr<TrainedModel> trained;
   std::vector<std::string> empty_submodules = {};  ///< such as activations, whose names LibTorch wants in its files
+  /// Whether its layers exchange something along `data`, such as SyncBatchNorm: ranks without samples then make a pass with the others, in an
+  /// IdlePass.
+  bool exchanges_in_passes = false;
 
   /// Whether ranks hold it together; otherwise each has the whole.
   bool is_in_parts() const { return !trained->axes().empty(); }
@@ -24,7 +27,8 @@ struct Model : ModelTensors {
 /// Any model that knows how it is trained, such as a pipeline::Pipeline, a layer_parallel::LayerParallel, or one's own.
 Model model_of(const std::shared_ptr<TrainedModel>& model);
 
-/// An ordinary module. @param forward calls it. Tied tensors appear once, under their first name.
+/// An ordinary module. @param forward calls it. Tied tensors appear once, under their first name. @throws ContractError naming a SyncBatchNorm for
+/// Reduction::sample_weighted: the trainer weights losses itself, and sums gradients.
 Model model_of(const std::shared_ptr<torch::nn::Module>& module, std::function<at::Tensor(const at::Tensor&)> forward);
 
 /// The same for LibTorch's holders, such as `model_of(models::LeNet())`.

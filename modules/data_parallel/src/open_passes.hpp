@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <functional>
+
+namespace tw {
+
+/// Backward passes of several models that end with one backward(). On each rank gradients, and with them passes, begin in an order of its own, such
+/// as that in which it called the models; they end, and wait for the other ranks, in the order in which the models were wrapped.
+class OpenPasses {
+ public:
+  /// Numbers what reduces gradients, in the order of construction, which all ranks share.
+  static int64_t next_number() noexcept;
+  /// A pass has begun in the backward() that calls this. @param number of what reduces its gradients @param end called when that backward() ends
+  static void open(int64_t number, std::function<void()> end);
+};
+
+}  // namespace tw
