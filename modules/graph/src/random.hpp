@@ -6,13 +6,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tw/graph/draws.hpp>
 #include <tw/graph/graph.hpp>
 #include <vector>
 
 namespace tw::graph {
-
-/// Whether a call with these arguments draws: LibTorch says which operators may, and some are told not to, as dropout in evaluation.
-bool draws(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
 
 /// Whether draw() knows it.
 bool can_draw(const std::string& op);

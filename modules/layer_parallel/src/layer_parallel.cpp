@@ -19,6 +19,8 @@
 #include "iterated_network.hpp"
 #include "named_layer.hpp"
 #include "network.hpp"
+#include "random_layer_seed.hpp"
+#include "shared_tensors.hpp"
 #include "states.hpp"
 #include "states_on_ranks.hpp"
 
@@ -51,9 +53,6 @@ std::vector<std::string> lines_of(const std::vector<Block>& blocks, const LayerP
   return lines;
 }
 
-/// The reversed ranks of `comm`.
-Communicator reversed(const Communicator& comm) { return comm.split(0, -comm.rank()); }
-
 }  // namespace
 
 void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
@@ -83,7 +82,9 @@ void LayerParallelOptions::validate() const {
   if (backward_levels) {
     backward_levels->validate();
     const int64_t c = coarsening.at(0);
-    const bool fits = levels == 1 || backward_levels->levels == 1 || backward_levels->coarsening.at(0) % c == 0;
+    const bool fits = backward_levels->levels == 1 || backward_levels->coarsening.at(0) % c == 0;
+    TW_EXPECTS(levels > 1 || backward_levels->levels == 1, "backward_levels has ", backward_levels->levels,
+               " levels, and levels is 1: coarse steps backward need the states of C-points forward");
     TW_EXPECTS(fits, "backward_levels.coarsening must be a multiple of coarsening ", c, ", got ", backward_levels->coarsening.at(0));
   }
   forward.validate();
@@ -94,8 +95,6 @@ void LayerParallelOptions::validate() const {
 }
 
 namespace {
-
-bool is_defined(const at::Tensor& tensor) { return tensor.defined(); }
 
 /// The iterations correct states by small differences, which a type that autocast chose for a layer before would round away.
 State of_ode(const State& state) {
@@ -136,7 +135,7 @@ Layer make_plain_layer(const Block& block, size_t index, uint64_t seed) {
 }
 
 LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options)
-    : comm_(comm.dup()), reversed_(reversed(comm_)), blocks_(std::move(blocks)), options_(options) {
+    : comms_(comm), blocks_(std::move(blocks)), options_(options) {
   expect_same_on_all_ranks(comm_, "the blocks and options of a LayerParallel", lines_of(blocks_, options_));
   options_.validate();
   for (const Block& block : blocks_) TW_EXPECTS(block.count >= 1, "a block has at least one layer, not ", block.count);
@@ -146,10 +145,11 @@ LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, L
     if (observer_) observer_(name, level, begin, end);
   };
   releasing_others(comm_, [&] {
+    expect_no_shared_tensors(blocks_, options_.seed);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       Part& part = parts_.emplace_back(Part{std::to_string(i), nullptr, std::nullopt});
       if (blocks_[i].is_ode()) {
-        part.ode = std::make_unique<OdeBlock>(comm_, reversed_, blocks_[i], options_, i, observer);
+        part.ode = std::make_unique<OdeBlock>(comms_.onward(), comms_.reversed(), blocks_[i], options_, i, observer);
         last_ = part.ode->last_rank();
       } else if (comm_.rank() == last_) {
         part.layer = make_plain_layer(blocks_[i], i, options_.seed);
@@ -168,6 +168,28 @@ std::optional<c10::Device> LayerParallel::Impl::device() const {
   return std::nullopt;
 }
 
+int64_t LayerParallel::Impl::calls() const {
+  int64_t calls = 0;
+  for (const Part& part : parts_) {
+    if (part.ode) calls = std::max(calls, part.ode->number_of_calls());
+  }
+  return calls;
+}
+
+void LayerParallel::Impl::set_calls(int64_t number) {
+  for (Part& part : parts_) {
+    if (part.ode) part.ode->set_calls(number);
+  }
+}
+
+void LayerParallel::Impl::set_replica(int64_t replica) {
+  TW_EXPECTS(replica >= 0, "replicas are counted from 0, got ", replica);
+  replica_ = replica;
+  for (Part& part : parts_) {
+    if (part.ode) part.ode->set_random_seed(random_seed(options_.seed, replica_));
+  }
+}
+
 // On the rank where the last part has ended, `state` is the state; on all others a tensor that hangs in autograd's graph in its place, so that
 // backward passes reach the parts in the same order on every rank.
 State LayerParallel::Impl::forward(const State& input, const State& extras) {
@@ -175,46 +197,30 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
   if (c10::GradMode::is_enabled()) backward_time_ = Seconds(0);
   const c10::Device place = device().value_or(c10::Device(c10::kCPU));
   if (!anchor_.defined() || anchor_.device() != place) anchor_ = at::zeros({1}, at::device(place)).set_requires_grad(true);
-  return releasing_others(comm_, [&] {
-    for (const at::Tensor& tensor : extras) {
-      TW_EXPECTS(!(c10::GradMode::is_enabled() && tensor.requires_grad()),
-                 "no gradient reaches extras: detach them, or make them a part of the state");
-    }
-    const at::Tensor classes = std::exchange(classes_, at::Tensor());
-    Rank here(0);
-    const bool is_whole = comm_.rank() != here || (!input.empty() && std::all_of(input.begin(), input.end(), is_defined));
-    TW_EXPECTS(is_whole, "the input is ", describe(input));
-    State state = comm_.rank() == here ? input : State{place_of(input)};
-    for (Part& part : parts_) {
-      if (part.ode) {
-        state = through(*part.ode, of_ode(state), here, extras, classes);
-        here = part.ode->last_rank();
-      } else if (part.layer) {
-        state = part.layer->forward(state, extras, 0);
+  const at::Tensor classes = std::exchange(classes_, at::Tensor());
+  const int64_t call = calls();
+  set_calls(call);
+  const bool gradient_for_all = begin_pass(input, extras, classes);
+  return releasing_others(comms_.onward(), [&] {
+    try {
+      Rank here(0);
+      State state = enter(input, gradient_for_all);
+      for (size_t i = 0; i < parts_.size(); ++i) {
+        if (parts_[i].ode) {
+          state = through(*parts_[i].ode, of_ode(state), here, extras, classes);
+          here = parts_[i].ode->last_rank();
+        } else if (parts_[i].layer) {
+          state = through_plain(parts_[i], i, state, extras, call);
+        }
       }
+      State output = hand_out(state);
+      forward_time_ = watch.elapsed();
+      return output;
+    } catch (...) {
+      set_calls(call);  // the same on all ranks for the next pass, wherever this one has ended
+      throw;
     }
-    State output = hand_out(state);
-    forward_time_ = watch.elapsed();
-    return output;
   });
-}
-
-// Whoever asks for the gradient of the input alone gets to all parts on the way, on this rank too.
-at::Tensor LayerParallel::Impl::place_of(const State& input) const {
-  std::vector<at::Tensor> inputs{anchor_};
-  State zeros;
-  for (const at::Tensor& tensor : input) {
-    if (!tensor.defined() || !tensor.requires_grad()) continue;
-    inputs.push_back(tensor);
-    zeros.push_back(at::zeros_like(tensor));
-  }
-  if (zeros.empty()) return anchor_;
-  const auto backward = [zeros](const std::vector<at::Tensor>&) {
-    std::vector<at::Tensor> gradients{at::Tensor()};
-    gradients.insert(gradients.end(), zeros.begin(), zeros.end());
-    return gradients;
-  };
-  return make_node(inputs, {[this] { return State{at::zeros_like(anchor_)}; }, backward}).front();
 }
 
 State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& classes) {
@@ -224,20 +230,20 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
   inputs.push_back(anchor_);
   for (const StackedTensor& p : block.stack().parameters()) inputs.push_back(p.stack);
   const auto forward = [&, like] {
-    *like = broadcast_shapes(comm_, detached(state), here, recorded != nullptr, device());
-    const State begin = carried(comm_, *like, here, block.first_rank(), *like);
+    *like = broadcast_shapes(comms_.onward(), detached(state), here, device());
+    const State begin = carried(comms_.onward(), *like, here, block.first_rank(), *like);
     const State end = block.forward(begin, extras, classes, recorded);
     return end.empty() ? State{at::empty({0}, anchor_.options())} : end;
   };
   const auto backward = [this, &block, recorded, like, here, zeros = at::zeros_like(state[0]),
                          tensors = state.size()](const std::vector<at::Tensor>& cotangents) {
     const Stopwatch watch;
-    return releasing_others(comm_, [&] {
+    return releasing_others(comms_.onward(), [&] {
       TW_EXPECTS(!c10::GradMode::is_enabled(), "gradients of layers in parallel cannot be differentiated again: create_graph must be false");
       std::vector<at::Tensor> gradients = zero_gradients(block.stack());
       const State end = comm_.rank() == block.last_rank() ? State(cotangents.begin(), cotangents.end()) : *like;
       const State begin = block.backward(*recorded, end, gradients, torch::autograd::get_current_graph_task_keep_graph());
-      State result = carried(comm_, begin, block.first_rank(), here, *like);
+      State result = carried(comms_.onward(), begin, block.first_rank(), here, *like);
       if (comm_.rank() != here) result = State(tensors, zeros);
       result.emplace_back();  // the anchor's
       result.insert(result.end(), gradients.begin(), gradients.end());
@@ -251,7 +257,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
 State LayerParallel::Impl::hand_out(const State& state) {
   std::vector<at::Tensor> inputs = state;
   inputs.push_back(anchor_);
-  const auto forward = [&, recorded = c10::GradMode::is_enabled()] { return broadcast_state(comm_, detached(state), last_, recorded, device()); };
+  const auto forward = [&] { return broadcast_state(comms_.onward(), detached(state), last_, device()); };
   const auto backward = [mine = comm_.rank() == last_, zeros = at::zeros_like(state[0]),
                          tensors = state.size()](const std::vector<at::Tensor>& cotangents) {
     std::vector<at::Tensor> result = mine ? cotangents : std::vector<at::Tensor>(tensors, zeros);
@@ -289,11 +295,9 @@ void LayerParallel::set_iterations(Iterations iterations) {
 
 Iterations LayerParallel::iterations() const { return {impl_->options_.forward.iterations, impl_->options_.backward.iterations}; }
 
-void LayerParallel::set_calls(int64_t number) {
-  for (Impl::Part& part : impl_->parts_) {
-    if (part.ode) part.ode->set_calls(number);
-  }
-}
+void LayerParallel::set_calls(int64_t number) { impl_->set_calls(number); }
+
+void LayerParallel::set_replica(int64_t replica) { impl_->set_replica(replica); }
 
 void LayerParallel::set_classes(const at::Tensor& classes) {
   const bool are_classes = classes.is_cpu() && classes.scalar_type() == at::kLong && classes.dim() == 1 && classes.numel() > 0;

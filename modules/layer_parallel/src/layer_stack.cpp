@@ -64,16 +64,18 @@ bool is_linked(const StackedTensor& tensor) {
 
 LayerStack::~LayerStack() = default;
 
-LayerStack::LayerStack(const Block& block, LevelPlan::Range range, uint64_t seed, uint64_t stream) : options_(block.options), range_(range) {
+LayerStack::LayerStack(const Block& block, LevelPlan::Range range, uint64_t seed, uint64_t stream) : options_(block.options), range_(range), block_(stream) {
   GeneratorGuard generator;
   for (int64_t i = range.begin; i < range.end; ++i) {
     generator.seed(seed, stream << 32U | static_cast<uint64_t>(i));
-    layers_.push_back(named_layer(block.make(i), concat("layer ", i, " of block ", stream), true));
+    layers_.push_back(named_layer(block.make(i), name_of(i), true));
   }
   parameters_ = stack_tensors(layers_, range.begin, [](torch::nn::Module& m) { return m.named_parameters().items(); });
   buffers_ = stack_tensors(layers_, range.begin, [](torch::nn::Module& m) { return m.named_buffers().items(); });
   begin_pass();
 }
+
+std::string LayerStack::name_of(int64_t index) const { return concat("layer ", index, " of block ", block_); }
 
 void LayerStack::begin_pass() {
   ++pass_;

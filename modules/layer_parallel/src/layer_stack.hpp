@@ -35,6 +35,8 @@ class LayerStack {
   const std::vector<StackedTensor>& buffers() const noexcept { return buffers_; }
   std::vector<StackedTensor>& parameters() noexcept { return parameters_; }
   std::vector<StackedTensor>& buffers() noexcept { return buffers_; }
+  /// For messages, such as "layer 3 of block 0".
+  std::string name_of(int64_t index) const;
   const Layer& layer(int64_t index) const { return layers_.at(static_cast<size_t>(index - range_.begin)); }
   /// The layer's own parameters, slices of the stacks.
   std::vector<at::Tensor> parameters_of(int64_t index) const;
@@ -66,6 +68,7 @@ class LayerStack {
 
   BlockOptions options_;
   LevelPlan::Range range_;
+  uint64_t block_;
   std::vector<Layer> layers_;
   std::vector<StackedTensor> parameters_;
   std::vector<StackedTensor> buffers_;

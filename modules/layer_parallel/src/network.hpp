@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ode_block.hpp"
+#include "pass_communicators.hpp"
 
 namespace tw::layer_parallel {
 
@@ -24,12 +25,18 @@ class LayerParallel::Impl {
 
   State forward(const State& input, const State& extras);
 
-  const Communicator comm_;
-  const Communicator reversed_;
+  /// Of each block's random layers, the next training pass.
+  int64_t calls() const;
+  void set_calls(int64_t number);
+  void set_replica(int64_t replica);
+
+  PassCommunicators comms_;
+  const Communicator& comm_ = comms_.lasting();
   std::vector<Block> blocks_;
   LayerParallelOptions options_;
   std::vector<Part> parts_;
   Rank last_{0};  // which has the end of the last part
+  int64_t replica_ = 0;
   PhaseObserver observer_;
   at::Tensor classes_;  // of the next pass; undefined: not said
   at::Tensor anchor_;   // gives every rank's output a gradient; lies where this rank's parameters do
@@ -39,7 +46,13 @@ class LayerParallel::Impl {
  private:
   /// Of the first parameter; none on a rank without parameters.
   std::optional<c10::Device> device() const;
-  at::Tensor place_of(const State& input) const;
+  bool is_training() const;
+  /// What ranks must agree on before a pass.
+  std::vector<std::string> checked(const State& input, const State& extras, const at::Tensor& classes) const;
+  /// Collective. @return whether backward() shall give all ranks the gradient of the input
+  bool begin_pass(const State& input, const State& extras, const at::Tensor& classes);
+  State enter(const State& input, bool gradient_for_all);
+  State through_plain(const Part& part, size_t index, const State& state, const State& extras, int64_t call) const;
   State through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& classes);
   State hand_out(const State& state);
 };

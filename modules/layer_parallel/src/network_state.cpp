@@ -73,6 +73,7 @@ std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
         tensor->set_data(impl_->blocks_[index].is_ode() ? values.select(0, static_cast<int64_t>(k)).clone() : values.clone());
       }
     });
+    if (serial) serial->set_replica(impl_->replica_);
     if (serial) serial->train(is_training());
     return serial;
   });

@@ -10,6 +10,7 @@
 
 #include "c_states.hpp"
 #include "iterated_network.hpp"
+#include "random_layer_seed.hpp"
 #include "states.hpp"
 
 namespace tw::layer_parallel {
@@ -77,6 +78,7 @@ OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const
       options_(options),
       observer_(std::move(observer)),
       random_(block.options.random),
+      random_seed_(random_seed(options.seed, 0)),
       stream_(stream),
       layers_(block.count),
       h_(options.final_time / static_cast<double>(block.count)),
@@ -87,7 +89,11 @@ OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const
       reversed_plan_(mirrored(backward_plan_)),
       stack_(block, layers_of(plan_, comm.rank(), front_, layers_), options.seed, stream),
       forward_(comm_, plan_, options.forward, options.scaled_tolerance ? h_ : 0, observer_),
-      backward_(reversed_comm_, reversed_plan_, options.backward, options.scaled_tolerance ? h_ : 0, observer_) {}
+      backward_(reversed_comm_, reversed_plan_, options.backward, options.scaled_tolerance ? h_ : 0, observer_) {
+  TW_EXPECTS(plan_.levels() > 1 || backward_plan_.levels() == 1, "backward_levels gives the ", layers_, " layers of block ", stream_, ' ',
+             backward_plan_.levels(), " levels backward, and levels, coarsening and min_coarse one forward, whose states coarse steps backward lack: "
+             "take more levels forward, or one backward");
+}
 
 void OdeBlock::set_iterations(Iterations iterations) {
   options_.forward.iterations = iterations.forward;
@@ -145,12 +151,17 @@ std::optional<Rank> OdeBlock::rank_of_layer(int64_t index) const {
   return Rank(plan_.executor(0, std::clamp<int64_t>(index - front_, 0, plan_.level(0).steps - 1)));
 }
 
-Evolution OdeBlock::evolution(uint64_t call) { return {stack_, front_, h_, random_ && stack_.is_training(), options_.seed, stream_, call}; }
+Evolution OdeBlock::evolution(uint64_t call) { return {stack_, front_, h_, random_ && stack_.is_training(), random_seed_, stream_, call}; }
 
-std::vector<uint32_t> OdeBlock::versions() const {
-  std::vector<uint32_t> result;
-  for (const StackedTensor& p : stack_.parameters()) result.push_back(p.stack._version());
-  return result;
+// Layers' own tensors count their versions apart from those of the stacks.
+SavedVersions OdeBlock::versions(const State& extras) const {
+  SavedVersions versions;
+  for (const StackedTensor& p : stack_.parameters()) {
+    versions.add(p.name, p.stack);
+    for (const at::Tensor& slice : p.slices) versions.add(p.name, slice);
+  }
+  for (const at::Tensor& tensor : extras) versions.add("extras", tensor);
+  return versions;
 }
 
 State OdeBlock::forward(const State& input, const State& extras, const at::Tensor& classes, const std::shared_ptr<Pass>& pass) {
@@ -160,10 +171,11 @@ State OdeBlock::forward(const State& input, const State& extras, const at::Tenso
   const bool are_of_samples = !classes.defined() || (input[0].dim() > 0 && input[0].size(0) == classes.size(0));
   TW_EXPECTS(are_of_samples, "there are ", classes.size(0), " classes for the samples of ", describe(input));
   stack_.begin_pass();
-  const auto call = static_cast<uint64_t>(calls_.item<int64_t>());
+  const auto call = static_cast<uint64_t>(number_of_calls());
   if (stack_.is_training()) calls_.add_(1);
   Tape* tape = pass ? &pass->tape : nullptr;
   if (tape != nullptr) tape->recompute = options_.recompute;
+  if (tape != nullptr && !stack_.buffers().empty()) tape->buffers.emplace(stacks_of(stack_.buffers()));
   std::optional<TensorCopies> buffers;
   ForwardPropagator layers(evolution(call), extras, tape, [&] {
     if (buffers) buffers->put_back();  // as if the marches before had not been
@@ -182,7 +194,7 @@ State OdeBlock::forward(const State& input, const State& extras, const at::Tenso
     pass->call = call;
     pass->classes = classes;
     pass->training = stack_.is_training();
-    pass->versions = versions();
+    pass->versions = versions(extras);
     pass->tape.extras = extras;
     pass->tape.autocast = AutocastState::here();
     if (plan_.levels() > 1 || backward_plan_.levels() > 1) pass->tape.c_states = exchange_c_states(comm_, plan_, solution, input);
@@ -193,9 +205,10 @@ State OdeBlock::forward(const State& input, const State& extras, const at::Tenso
 }
 
 State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<at::Tensor>& gradients, bool retain) {
-  TW_EXPECTS(versions() == pass.versions, "parameters were changed between a forward pass and its backward pass");
+  pass.versions.expect_unchanged();
   pass.tape.retain = retain;
   const KeptTensors buffers(stacks_of(stack_.buffers()));
+  if (pass.tape.buffers) pass.tape.buffers->put_back();  // evaluation reads them
   const ModeGuard mode(stack_, pass.training);
   AdjointPropagator layers(evolution(pass.call), pass.tape, gradients);
   const auto beside_the_grid = [&](size_t record, const State& state) {

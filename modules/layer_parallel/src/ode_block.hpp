@@ -9,6 +9,7 @@
 
 #include "class_means.hpp"
 #include "evolution.hpp"
+#include "saved_versions.hpp"
 
 namespace tw::layer_parallel {
 
@@ -47,7 +48,11 @@ class OdeBlock {
   /// See NetworkReport. Simulated when it is first asked for.
   double modelled_speed_up();
   void set_calls(int64_t number) { calls_.fill_(number); }
-  /// How many training passes there were, int64 []: which numbers random layers draw next; none if no layer does.
+  /// How many training passes there were: which numbers random layers draw next.
+  int64_t number_of_calls() const { return calls_.item<int64_t>(); }
+  /// Of random layers. On all ranks alike.
+  void set_random_seed(uint64_t seed) noexcept { random_seed_ = seed; }
+  /// The same as a tensor, int64 []; none if no layer draws.
   std::optional<at::Tensor> calls() const { return random_ ? std::optional(calls_) : std::nullopt; }
 
  private:
@@ -78,13 +83,14 @@ class OdeBlock {
   };
 
   Evolution evolution(uint64_t call);
-  std::vector<uint32_t> versions() const;
+  SavedVersions versions(const State& extras) const;
 
   const Communicator& comm_;
   const Communicator& reversed_comm_;
   LayerParallelOptions options_;
   PhaseObserver observer_;
   bool random_;
+  uint64_t random_seed_;
   uint64_t stream_;
   int64_t layers_;
   double h_;
@@ -107,7 +113,7 @@ struct OdeBlock::Pass {
   uint64_t call = 0;
   at::Tensor classes;
   bool training = true;
-  std::vector<uint32_t> versions;  // of the parameters
+  SavedVersions versions;  // of parameters and extras
 };
 
 }  // namespace tw::layer_parallel

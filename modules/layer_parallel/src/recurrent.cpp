@@ -21,10 +21,12 @@
 #include <tw/mpi/releasing_others.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/autograd_node.hpp>
+#include <tw/tensor/content_hash.hpp>
 #include <tw/tensor/generator.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 #include "iterated_network.hpp"
+#include "pass_communicators.hpp"
 #include "states.hpp"
 #include "time_block.hpp"
 
@@ -99,8 +101,8 @@ void RecurrentOptions::validate() const {
 
 class Recurrent::Impl {
  public:
-  Impl(const Communicator& of, const RecurrentOptions& chosen) : comm(of.dup()), reversed(comm.split(0, -comm.rank())), options(chosen) {
-    expect_same_on_all_ranks(comm, "the options of a Recurrent", value_lines(options));
+  Impl(const Communicator& of, const RecurrentOptions& chosen) : comms(of), options(chosen) {
+    expect_same_on_all_ranks(comms.lasting(), "the options of a Recurrent", value_lines(options));
     options.validate();
     for (int64_t layer = 0; layer < options.layers; ++layer) {
       for (int64_t direction = 0; direction < directions(); ++direction) report.blocks.emplace_back().name = suffix(layer, direction);
@@ -118,22 +120,30 @@ class Recurrent::Impl {
     std::unique_ptr<TimeGrid> back;
   };
   const Grids& grids(int64_t steps) {
-    TW_EXPECTS(steps >= 1, "a sequence has at least one step, not ", steps);
-    Grids& found = all_grids_[steps];
-    if (found.onward) return found;
-    std::vector<int64_t> cuts = TimeGrid::cuts_of(steps, comm.size(), grid_options(options));
+    Grids& grids = all_grids_[steps];
+    if (grids.onward) return grids;
+    Grids found;
+    std::vector<int64_t> cuts = cuts_of(steps);
     const auto tell = [this](const char* name, int level, auto begin, auto end) {
       if (observer) observer(name, level, begin, end);
     };
     found.onward =
-        std::make_unique<TimeGrid>(comm, reversed, cuts, grid_options(options), options.forward, options.backward, newton_of(options.solver), tell);
-    if (!options.bidirectional) return found;
+        std::make_unique<TimeGrid>(comms.onward(), comms.reversed(), cuts, grid_options(options), options.forward, options.backward,
+                                              newton_of(options.solver), tell);
+    if (!options.bidirectional) return grids = std::move(found);
     std::reverse(cuts.begin(), cuts.end());
     for (int64_t& cut : cuts) cut = steps - cut;
-    found.back =
-        std::make_unique<TimeGrid>(reversed, comm, cuts, grid_options(options), options.forward, options.backward, newton_of(options.solver), tell);
-    return found;
+    found.back = std::make_unique<TimeGrid>(comms.reversed(), comms.onward(), cuts, grid_options(options), options.forward, options.backward,
+                                            newton_of(options.solver), tell);
+    return grids = std::move(found);
   }
+  /// Where the ranks' steps of a sequence begin, and its end. Local.
+  std::vector<int64_t> cuts_of(int64_t steps) const {
+    TW_EXPECTS(steps >= 1, "a sequence has at least one step, not ", steps);
+    return TimeGrid::cuts_of(steps, comms.lasting().size(), grid_options(options));
+  }
+  /// Checks what this rank is given for a pass. @return what ranks must agree on
+  std::vector<std::string> checked(const at::Tensor& block, int64_t steps, const RecurrentStart& start) const;
 
   struct LayerWeights {
     at::Tensor weight_ih, weight_hh, bias_ih, bias_hh;
@@ -144,8 +154,7 @@ class Recurrent::Impl {
   };
   LayerOutput run(TimeGrid& grid, const LayerWeights& weights, const at::Tensor& block, const State& start, const at::Tensor& lengths, size_t index);
 
-  const Communicator comm;
-  const Communicator reversed;
+  PassCommunicators comms;
   RecurrentOptions options;
   NetworkReport report;
   PhaseObserver observer;
@@ -157,7 +166,7 @@ class Recurrent::Impl {
 };
 
 void Recurrent::Impl::set_iterations(Iterations iterations) {
-  expect_iterations(comm, iterations);
+  expect_iterations(comms.lasting(), iterations);
   options.forward.iterations = iterations.forward;
   options.backward.iterations = iterations.backward;
   for (auto& [steps, grids] : all_grids_) {
@@ -171,7 +180,7 @@ void Recurrent::Impl::set_iterations(Iterations iterations) {
 // 1 where time passes: of a grid that goes back, sequences come after what fills them up. [steps, batch, 1]; undefined: everywhere
 at::Tensor Recurrent::Impl::passes(const TimeGrid& grid, const at::Tensor& lengths, const at::Tensor& like) const {
   const auto [begin, end] = grid.block();
-  const bool goes_back = &grid.comm() == &reversed;
+  const bool goes_back = &grid.comm() == &comms.reversed();
   if (!lengths.defined() && grid.plan().level(0).steps == grid.steps()) return {};  // on all ranks alike
   at::Tensor time = at::arange(begin, end, at::kLong).view({-1, 1});
   const at::Tensor of_steps = time.lt(grid.steps());
@@ -192,12 +201,17 @@ Recurrent::Impl::LayerOutput Recurrent::Impl::run(TimeGrid& grid, const LayerWei
   inputs.insert(inputs.end(), start.begin(), start.end());
   const int64_t steps_here = block.size(0);
   const auto forward = [&, pass] {
-    return releasing_others(grid.comm(), [&] {
+    return releasing_others(comms.onward(), [&] {
       const int64_t fill = grid.block().end - grid.block().begin - steps_here;
       at::Tensor products = at::linear(block, weights.weight_ih, weights.bias_ih);
       if (fill > 0) products = at::constant_pad_nd(products, {0, 0, 0, 0, 0, fill});
       pass->weights = {options.cell, weights.weight_hh.detach(), options.bias ? weights.bias_hh.detach() : at::Tensor()};
       pass->coarse = options.coarse_cell;
+      const std::string suffix = '_' + report.blocks[index].name;
+      pass->versions.add("block", block);
+      pass->versions.add("weight_ih" + suffix, weights.weight_ih);
+      pass->versions.add("weight_hh" + suffix, weights.weight_hh);
+      pass->versions.add("bias_hh" + suffix, weights.bias_hh);
       pass->inputs = products;
       pass->passes = passes(grid, lengths, products);
       TimeResult result = run_forward(grid, *pass, detached(start), recorded);
@@ -218,7 +232,8 @@ Recurrent::Impl::LayerOutput Recurrent::Impl::run(TimeGrid& grid, const LayerWei
   const auto backward = [this, &grid, pass, block = block.detach(), weight_ih = weights.weight_ih.detach(), first, steps_here, index,
                          biased = options.bias](const std::vector<at::Tensor>& cotangents) {
     const Stopwatch watch;
-    return releasing_others(grid.comm(), [&] {
+    return releasing_others(comms.onward(), [&] {
+      pass->versions.expect_unchanged();
       TW_EXPECTS(!at::GradMode::is_enabled(), "gradients of recurrent layers in parallel cannot be differentiated again: create_graph must be false");
       const int64_t fill = pass->inputs.size(0) - steps_here;
       at::Tensor outputs = cotangents[0];
@@ -275,38 +290,58 @@ Recurrent::Recurrent(const Communicator& comm, const RecurrentOptions& options) 
 
 Recurrent::~Recurrent() = default;
 
-Recurrent::Range Recurrent::block(int64_t steps) {
-  const auto [begin, end] = impl_->grids(steps).onward->block();
-  return {begin, std::min(end, steps)};
+Recurrent::Range Recurrent::block(int64_t steps) const {
+  const std::vector<int64_t> cuts = impl_->cuts_of(steps);
+  const auto rank = static_cast<size_t>(int{comm().rank()});
+  return {cuts[rank], cuts[rank + 1]};
+}
+
+std::vector<std::string> Recurrent::Impl::checked(const at::Tensor& block, int64_t steps, const RecurrentStart& start) const {
+  const RecurrentOptions& o = options;
+  TW_EXPECTS(!AutocastState::here().is_on(),
+             "recurrent layers in parallel over time are not for autocast: their iterations would correct states by "
+             "differences that it rounds away. Compute in float32");
+  const std::vector<int64_t> cuts = cuts_of(steps);
+  const auto rank = static_cast<size_t>(int{comms.lasting().rank()});
+  const int64_t here = cuts[rank + 1] - cuts[rank];
+  TW_EXPECTS(block.defined() && block.dim() == 3 && block.size(0) == here && block.size(2) == o.input_size, "the block is ", described(block), ", of ",
+             steps, " steps rank ", rank, " has ", here, ": [", here, ", batch, ", o.input_size, "]");
+  const int64_t batch = block.size(1);
+  const auto expect_state = [&](const at::Tensor& given, const char* name) {
+    const int64_t parts = o.layers * directions();
+    TW_EXPECTS(!given.defined() || given.sizes() == at::IntArrayRef({parts, batch, o.hidden_size}), name, " is ", described(given), ", should be [",
+               parts, ", ", batch, ", ", o.hidden_size, "]");
+  };
+  expect_state(start.hidden, "hidden");
+  if (o.cell == Cell::lstm) expect_state(start.cell, "cell");
+  if (start.lengths.defined()) {
+    TW_EXPECTS(start.lengths.is_cpu() && start.lengths.scalar_type() == at::kLong && start.lengths.sizes() == at::IntArrayRef({batch}),
+               "lengths are ", described(start.lengths), ", should be int64 [", batch, "] on the CPU");
+    const bool fit = batch == 0 || (start.lengths.min().item<int64_t>() >= 0 && start.lengths.max().item<int64_t>() <= steps);
+    TW_EXPECTS(fit, "lengths are from 0 to ", steps, ", of the sequence");
+  }
+  const auto line = [](const char* name, const at::Tensor& tensor) {
+    return tensor.defined() ? concat(name, ": ", described(tensor), ", content ", content_hash(tensor.detach())) : concat(name, ": none");
+  };
+  return {concat("steps: ", steps),
+          concat("batch: ", batch, " of ", block.scalar_type()),
+          concat(at::GradMode::is_enabled() ? "records" : "does not record", " for a backward pass"),
+          line("lengths", start.lengths),
+          line("hidden", start.hidden),
+          line("cell", o.cell == Cell::lstm ? start.cell : at::Tensor())};
 }
 
 RecurrentOutput Recurrent::forward(const at::Tensor& block, int64_t steps, const RecurrentStart& start) {
   const RecurrentOptions& o = impl_->options;
-  TW_EXPECTS(!AutocastState::here().is_on(),
-             "recurrent layers in parallel over time are not for autocast: their iterations would correct states by "
-             "differences that it rounds away. Compute in float32");
-  const auto [begin, end] = this->block(steps);
+  impl_->comms.begin_pass("the input of a Recurrent", 0, [&] { return impl_->checked(block, steps, start); });
   const Stopwatch watch;
   if (at::GradMode::is_enabled()) impl_->report.backward = Seconds(0);
-  return releasing_others(impl_->comm, [&, here = end - begin]() -> RecurrentOutput {
-    TW_EXPECTS(block.defined() && block.dim() == 3 && block.size(0) == here && block.size(2) == o.input_size, "the block is ", described(block),
-               ", of ", steps, " steps rank ", impl_->comm.rank(), " has ", here, ": [", here, ", batch, ", o.input_size, "]");
-    const int64_t batch = block.size(1);
-    const int64_t parts = o.layers * impl_->directions();
-    const auto state_of = [&](const at::Tensor& given, const char* name) {
-      if (!given.defined()) return at::zeros({parts, batch, o.hidden_size}, block.options());
-      TW_EXPECTS(given.sizes() == at::IntArrayRef({parts, batch, o.hidden_size}), name, " is ", described(given), ", should be [", parts, ", ", batch,
-                 ", ", o.hidden_size, "]");
-      return given;
+  return releasing_others(impl_->comms.onward(), [&]() -> RecurrentOutput {
+    const auto state_of = [&](const at::Tensor& given) {
+      return given.defined() ? given : at::zeros({o.layers * impl_->directions(), block.size(1), o.hidden_size}, block.options());
     };
-    std::vector<at::Tensor> starts{state_of(start.hidden, "hidden")};
-    if (o.cell == Cell::lstm) starts.push_back(state_of(start.cell, "cell"));
-    if (start.lengths.defined()) {
-      TW_EXPECTS(start.lengths.is_cpu() && start.lengths.scalar_type() == at::kLong && start.lengths.sizes() == at::IntArrayRef({batch}),
-                 "lengths are ", described(start.lengths), ", should be int64 [", batch, "] on the CPU");
-      const bool fit = batch == 0 || (start.lengths.min().item<int64_t>() >= 0 && start.lengths.max().item<int64_t>() <= steps);
-      TW_EXPECTS(fit, "lengths are from 0 to ", steps, ", of the sequence");
-    }
+    std::vector<at::Tensor> starts{state_of(start.hidden)};
+    if (o.cell == Cell::lstm) starts.push_back(state_of(start.cell));
     const auto parameters = named_parameters();
     const auto& grids = impl_->grids(steps);
     at::Tensor sequence = block;
@@ -359,6 +394,6 @@ Iterations Recurrent::iterations() const { return {impl_->options.forward.iterat
 void Recurrent::observe(PhaseObserver observer) { impl_->observer = std::move(observer); }
 NetworkReport Recurrent::report() const { return impl_->report; }
 const RecurrentOptions& Recurrent::options() const noexcept { return impl_->options; }
-const Communicator& Recurrent::comm() const noexcept { return impl_->comm; }
+const Communicator& Recurrent::comm() const noexcept { return impl_->comms.lasting(); }
 
 }  // namespace tw::layer_parallel

@@ -4,14 +4,15 @@
 #include <ATen/ops/linear.h>
 #include <c10/util/accumulate.h>
 
-#include <algorithm>
 #include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/tensor/autograd_node.hpp>
 #include <tw/tensor/generator.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 #include "iterated_network.hpp"
+#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {
@@ -45,17 +46,19 @@ SequenceModel::~SequenceModel() = default;
 
 at::Tensor SequenceModel::forward(const at::Tensor& inputs) {
   const RecurrentOptions& options = recurrent_->options();
-  const int64_t n = inputs.size(0);
-  const int64_t numbers = inputs.numel() / std::max<int64_t>(n, 1);
-  TW_EXPECTS(n > 0 && numbers > 0 && numbers % options.input_size == 0, "inputs are ", inputs.sizes(), ": of each not a number of steps of ",
-             options.input_size, " numbers");
+  const Communicator& comm = recurrent_->comm();
+  const int64_t n = inputs.defined() && inputs.dim() > 0 ? inputs.size(0) : 0;
+  const int64_t numbers = n > 0 ? inputs.numel() / n : 0;
+  on_all_ranks(comm, "checking the inputs of a SequenceModel", [&] {
+    TW_EXPECTS(numbers > 0 && numbers % options.input_size == 0, "inputs are ", describe({inputs}), ": of each not a number of steps of ",
+               options.input_size, " numbers");
+  });
   const int64_t steps = numbers / options.input_size;
   const auto [begin, end] = recurrent_->block(steps);
   const at::Tensor block = inputs.reshape({n, steps, options.input_size}).narrow(1, begin, end - begin).transpose(0, 1).contiguous();
   const at::Tensor hidden = recurrent_->forward(block, steps).hidden;
   const int64_t directions = options.bidirectional ? 2 : 1;
   const at::Tensor last = hidden.narrow(0, hidden.size(0) - directions, directions).transpose(0, 1).flatten(1);
-  const Communicator& comm = recurrent_->comm();
   const auto linear = alike_on_all_ranks(comm, {linear_->weight, linear_->bias}, Rank(comm.size() - 1));
   std::vector<int64_t> shape{n};
   shape.insert(shape.end(), outputs_.begin(), outputs_.end());

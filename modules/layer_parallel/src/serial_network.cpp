@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <optional>
 #include <tw/base/concat.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/tensor/generator.hpp>
@@ -29,15 +30,12 @@ State SerialNetwork::forward(State state, const State& extras) {
     const Block& block = blocks_[i];
     const double dt = options_.final_time / static_cast<double>(block.count);
     for (size_t k = 0; k < layers_[i].size(); ++k) {
-      if (!block.is_ode()) {
-        state = layers_[i][k].forward(state, extras, 0);
-      } else if (block.options.random && is_training()) {
-        GeneratorGuard generator;
-        generator.seed(random_layer_seed(options_.seed, i, calls_), k);
-        state = step(layers_[i][k], block.options.integrator, state, extras, dt);
-      } else {
-        state = step(layers_[i][k], block.options.integrator, state, extras, dt);
+      std::optional<GeneratorGuard> generator;
+      if (is_training() && (block.options.random || !block.is_ode())) {
+        generator.emplace();
+        generator->seed(random_layer_seed(random_seed(options_.seed, replica_), i, calls_), k);
       }
+      state = block.is_ode() ? step(layers_[i][k], block.options.integrator, state, extras, dt) : layers_[i][k].forward(state, extras, 0);
     }
   }
   if (is_training()) ++calls_;

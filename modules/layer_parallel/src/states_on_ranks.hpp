@@ -7,12 +7,11 @@
 
 namespace tw::layer_parallel {
 
-/// `state` of `root`, with its shapes and dtypes; elsewhere what it holds is not defined. Collective. @param recorded for a backward pass
+/// `state` of `root`, with its shapes and dtypes; elsewhere what it holds is not defined. Collective.
 /// @param device where this rank's is to lie; none: on the current device of the root's kind
-/// @throws ContractError when that differs from `root`
-State broadcast_shapes(const Communicator& comm, const State& state, Rank root, bool recorded, std::optional<c10::Device> device);
+State broadcast_shapes(const Communicator& comm, const State& state, Rank root, std::optional<c10::Device> device);
 /// `state` of `root`, on every rank. Collective.
-State broadcast_state(const Communicator& comm, const State& state, Rank root, bool recorded, std::optional<c10::Device> device);
+State broadcast_state(const Communicator& comm, const State& state, Rank root, std::optional<c10::Device> device);
 
 /// Whether what ranks hold, each its own, is finite on all of them. Collective.
 bool is_finite(const Communicator& comm, const State& state);

@@ -4,6 +4,10 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
+#include <tw/base/contract.hpp>
+
+#include "random_watch.hpp"
 #include "states.hpp"
 
 namespace tw::layer_parallel {
@@ -76,7 +80,8 @@ class GraphsOfLayers : public Linearised {
 
 class OneByOne : public Stepper {
  public:
-  OneByOne(const LayerStack& stack, Integrator integrator, double dt) : stack_(stack), integrator_(integrator), dt_(dt) {}
+  OneByOne(const LayerStack& stack, Integrator integrator, double dt)
+      : stack_(stack), integrator_(integrator), dt_(dt), looked_at_(static_cast<size_t>(stack.range().size()), 0) {}
 
   bool runs_together() const override { return false; }
 
@@ -102,14 +107,25 @@ class OneByOne : public Stepper {
   }
 
  private:
-  State step_of(int64_t layer, const State& state, const Surroundings& with) const {
-    if (with.seed) with.seed(layer);
-    return step(stack_.layer(layer), integrator_, state, with.extras, dt_);
+  State step_of(int64_t layer, const State& state, const Surroundings& with) {
+    if (with.seed) {
+      with.seed(layer);
+      return step(stack_.layer(layer), integrator_, state, with.extras, dt_);
+    }
+    uint64_t& looked_at = looked_at_[static_cast<size_t>(layer - stack_.range().begin)];
+    if (looked_at == stack_.pass()) return step(stack_.layer(layer), integrator_, state, with.extras, dt_);
+    const RandomWatch watch;
+    State result = step(stack_.layer(layer), integrator_, state, with.extras, dt_);
+    TW_EXPECTS(watch.drawn_by().empty(), stack_.name_of(layer), " draws random numbers (", watch.drawn_by(),
+               "), others in each iteration of a pass: make its block with BlockOptions{.random = true}; in evaluation a layer must draw none");
+    looked_at = stack_.pass();
+    return result;
   }
 
   const LayerStack& stack_;
   Integrator integrator_;
   double dt_;
+  std::vector<uint64_t> looked_at_;  // by layer: the pass in which it was last seen to draw no random numbers
 };
 
 class GraphOfStack : public Linearised {

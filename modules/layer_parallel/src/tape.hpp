@@ -2,8 +2,10 @@
 // What a forward solution leaves for its adjoint.
 #pragma once
 #include <memory>
+#include <optional>
 #include <tw/layer_parallel/propagator.hpp>
 #include <tw/tensor/autocast.hpp>
+#include <tw/tensor/tensor_copies.hpp>
 #include <vector>
 
 #include "linearised.hpp"
@@ -23,6 +25,7 @@ struct Tape {
   Stored c_states;  ///< values at the C-points that this rank's steps begin at, for coarse steps
   State extras;
   AutocastState autocast;  ///< under which the steps are made, again too
+  std::optional<TensorCopies> buffers;  ///< before the pass: steps that are computed again begin with the same
   bool recompute = false;  ///< keep where runs began, and nothing of their steps
   bool retain = true;      ///< the adjoint's last sweep leaves it as it is
 };

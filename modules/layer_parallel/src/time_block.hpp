@@ -7,6 +7,7 @@
 #include <tw/layer_parallel/iterated_network.hpp>
 #include <vector>
 
+#include "saved_versions.hpp"
 #include "sweeper.hpp"
 #include "time_windows.hpp"
 
@@ -61,7 +62,8 @@ struct TimePass {
   at::Tensor passes;  ///< 1 where time passes, else 0 [steps, batch, 1]; undefined: everywhere
   State kept;         ///< of the steps, see CellStep
   Stored c_states;
-  State like;  ///< a state, in shape
+  State like;              ///< a state, in shape
+  SavedVersions versions;  ///< of what is read again and belongs to others
 };
 
 struct TimeResult {

@@ -154,13 +154,12 @@ TEST(Batching, ALayerThatIsNotAsTheOthers) {
   }
 }
 
-/// Nobody has said BlockOptions::random.
 TEST(Batching, LayersThatDrawNumbers) {
   struct Dropping : torch::nn::Module {
     torch::Tensor forward(const torch::Tensor& u) { return torch::dropout(u * weight, 0.5, true); }
     torch::Tensor weight = register_parameter("weight", torch::ones({4}, torch::kDouble));
   };
-  LayerParallel net(world(), {block([] { return std::make_shared<Dropping>(); }, 9)}, {.min_coarse = 1});
+  LayerParallel net(world(), {block([] { return std::make_shared<Dropping>(); }, 9, {.random = true})}, {.min_coarse = 1});
   net.forward(input(1));
   if (net.parameters()[0].size(0) > 0) {
     EXPECT_EQ(net.unbatchable("0"), "they draw random numbers");

@@ -7,6 +7,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/layer_parallel/nested_iteration.hpp>
+#include <stdexcept>
 #include <tw/mpi/error.hpp>
 
 namespace tw::layer_parallel {
@@ -55,7 +56,28 @@ TEST(Misuse, ParametersThatChangeBeforeTheBackwardPass) {
       const torch::NoGradGuard no_gradients;
       for (torch::Tensor& p : net.parameters()) p.mul_(2);
     }
-    expect_refused<ContractError>([&] { y.sum().backward(); }, "parameters were changed");
+    expect_refused<ContractError>([&] { y.sum().backward(); }, "'linear.weight' was changed in place");
+  }
+}
+
+/// What all layers are given, and a layer's own tensor, whose memory is a part of a parameter's.
+TEST(Misuse, OtherTensorsThatChangeBeforeTheBackwardPass) {
+  for (const bool recompute : {false, true}) {
+    std::vector<Dense> made;
+    const auto make = [&] { return made.emplace_back(4); };
+    LayerParallel net(world(), {block(make, 16)}, {.recompute = recompute});
+    const torch::Tensor extra = torch::ones({4});
+    torch::Tensor y = net.forward(State{torch::ones({2, 4})}, {extra})[0];
+    world().barrier();
+    extra.mul_(2);
+    expect_refused<ContractError>([&] { y.sum().backward(); }, "'extras' was changed in place");
+    y = net.forward(torch::ones({2, 4}));
+    world().barrier();
+    {
+      const torch::NoGradGuard no_gradients;
+      for (const Dense& layer : made) layer->linear->bias.add_(1);
+    }
+    expect_refused<ContractError>([&] { y.sum().backward(); }, "'linear.bias' was changed in place");
   }
 }
 
@@ -96,6 +118,22 @@ TEST(Misuse, LayersThatShareTensors) {
   };
   expect_refused<ContractError>([&] { LayerParallel(world(), {block([] { return std::make_shared<Tied>(); }, 16)}); },
                                 "another layer or name has too");
+}
+
+/// On ranks of their own they would become two layers, or fifteen.
+TEST(Misuse, BlocksThatShareTensors) {
+  const torch::nn::Linear shared(4, 4);
+  const auto make = [shared] { return shared; };
+  expect_refused<ContractError>([&] { LayerParallel(world(), {block(make, 1), block([] { return Dense(4); }, 8), block(make, 1)}); },
+                                "tensor 'weight' of block 2 is tensor 'weight' of block 0 too");
+  expect_refused<ContractError>([&] { LayerParallel(world(), {block(make, 2)}); }, "tensor 'weight' of layer 1 of block 0 is one that another");
+}
+
+TEST(Misuse, SeveralLevelsBackwardWithOneForward) {
+  const LevelOptions several{.coarsening = 4, .min_coarse = 1};
+  expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks(), {.levels = 1, .backward_levels = several}); }, "backward_levels has 2");
+  const LayerParallelOptions too_short{.coarsening = 4, .min_coarse = 9, .backward_levels = several};
+  expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks(), too_short); }, "backward_levels gives the 16 layers of block 0 2 levels");
 }
 
 TEST(Misuse, LayersThatDiffer) {
@@ -161,8 +199,61 @@ TW_TEST_ON(Misuse, OptionsThatDifferBetweenRanks, {.least = 2}) {
   const Guess guess = world().rank() == 0 ? Guess::previous : Guess::zero;
   expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks(), {.guess = guess}); }, "guess");
   LayerParallel net(world(), dense_blocks());
-  const c10::AutoGradMode gradients(world().rank() == 0);
-  expect_refused<ContractError>([&] { net.forward(torch::ones({2, 4})); }, "backward pass");
+  {
+    const c10::AutoGradMode gradients(world().rank() == 0);
+    expect_refused<ContractError>([&] { net.forward(torch::ones({2, 4})); }, "backward pass");
+  }
+  const int64_t rows = world().rank() == 1 ? 3 : 2;
+  expect_refused<ContractError>([&] { net.forward(State{torch::ones({2, 4})}, {torch::ones({rows})}); }, "extras");
+  net.train(world().rank() != 1);
+  expect_refused<ContractError>([&] { net.forward(torch::ones({2, 4})); }, "evaluation mode");
+  net.train();
+  EXPECT_TRUE(net.forward(torch::ones({2, 4})).equal(LayerParallel(world(), dense_blocks()).forward(torch::ones({2, 4}))));
+}
+
+/// A layer that draws random numbers, and throws where and when it is told to.
+struct BreakableImpl : torch::nn::Module {
+  enum class When { never, forward, backward };
+  BreakableImpl() : linear(register_module("linear", torch::nn::Linear(4, 4))) {}
+  torch::Tensor forward(const torch::Tensor& u) {
+    const bool here = world().rank() == world().size() / 2;
+    if (here && when == When::forward) throw std::runtime_error("no memory left");
+    torch::Tensor y = torch::tanh(torch::dropout(linear(u), 0.5, true));
+    if (here && when == When::backward && y.requires_grad()) {
+      y.register_hook([](const torch::Tensor& g) -> torch::Tensor {
+        if (when == When::backward) throw std::runtime_error("no memory left");
+        return g;
+      });
+    }
+    return y;
+  }
+  torch::nn::Linear linear;
+  static inline When when = When::never;
+};
+TORCH_MODULE(Breakable);
+
+/// It draws what it would have drawn.
+TEST(Misuse, ANetworkMakesItsNextPassAfterAnException) {
+  using When = BreakableImpl::When;
+  const std::vector<Block> blocks{block([] { return Breakable(); }, 8, {.random = true}), block([] { return Breakable(); }, 8, {.random = true})};
+  const torch::Tensor x = torch::ones({2, 4});
+  const auto pass = [&](LayerParallel& net) {
+    const torch::Tensor y = net.forward(x);
+    y.sum().backward();
+    return y.detach();
+  };
+  LayerParallel undisturbed(world(), blocks);
+  LayerParallel net(world(), blocks);
+  for (const When when : {When::forward, When::backward}) {
+    BreakableImpl::when = when;
+    expect_refused<std::exception>([&] { pass(net); }, "no memory left");
+    BreakableImpl::when = When::never;
+    if (when == When::backward) undisturbed.forward(x);
+    net.zero_grad();
+    undisturbed.zero_grad();
+    EXPECT_TRUE(pass(net).equal(pass(undisturbed)));
+    for (size_t i = 0; i < net.parameters().size(); ++i) EXPECT_TRUE(net.parameters()[i].grad().equal(undisturbed.parameters()[i].grad())) << i;
+  }
 }
 
 TEST(Misuse, RefinementOfAnotherNetwork) {
@@ -251,11 +342,13 @@ TEST(Gradients, OfTheInputAlone) {
   const torch::Tensor x = torch::ones({2, 3}).set_requires_grad(true);
   const torch::Tensor alone = torch::autograd::grad({net.forward(x).sum()}, {x})[0];
   net.forward(x).sum().backward();
-  if (world().rank() == 0) {
-    EXPECT_TRUE(alone.equal(x.grad()));
-  } else {
-    EXPECT_EQ(alone.count_nonzero().item<int64_t>(), 0);
-  }
+  EXPECT_TRUE(alone.equal(x.grad()));
+  const torch::Tensor of_root = alone.clone();
+  broadcast(world(), of_root, Rank(0));
+  EXPECT_TRUE(alone.equal(of_root)) << "the same on all ranks";
+  const torch::Tensor other = torch::ones({world().rank() + 2, 3}).set_requires_grad(true);
+  net.forward(other).sum().backward();
+  EXPECT_EQ(other.grad().count_nonzero().item<int64_t>() > 0, world().rank() == 0 || world().size() == 1) << "whose inputs differ get none";
 }
 
 TEST(Gradients, OfLayersThatAreFrozenAndTrainedAgain) {

@@ -170,5 +170,24 @@ TEST(Network, EqualsOneProcessWithPlainLayersAndBlocksOfSeveralShapes) {
   expect_equals_one_process(blocks, options, {{5, 4}}, "layers in front and behind");
 }
 
+/// The cotangent of the first one's output is the gradient of the second one's input.
+TEST(Network, TwoNetworksMayFollowOneAnother) {
+  const auto blocks = [](int64_t from, int64_t to) {
+    return testing::placed({block([=] { return torch::nn::Linear(from, 6); }, 1), block([] { return Dense(6); }, 9),
+                            block([=] { return torch::nn::Linear(6, to); }, 1)});
+  };
+  LayerParallel first(world(), blocks(4, 5), exact(9, 2, 2));
+  LayerParallel second(world(), blocks(5, 3), exact(9, 2, 2));
+  SerialNetwork first_alone(blocks(4, 5), exact(9, 2, 2));
+  SerialNetwork second_alone(blocks(5, 3), exact(9, 2, 2));
+  for (torch::nn::Module* net : std::initializer_list<torch::nn::Module*>{&first, &second, &first_alone, &second_alone}) net->to(torch::kDouble);
+  torch::manual_seed(4);
+  const torch::Tensor x = testing::place(torch::randn({3, 4}, torch::kDouble));
+  second.forward(torch::tanh(first.forward(x))).sin().sum().backward();
+  second_alone.forward(torch::tanh(first_alone.forward(x))).sin().sum().backward();
+  expect_gradients_equal(second, second_alone, 1e-11);  // float64, over 20 layers
+  expect_gradients_equal(first, first_alone, 1e-11);
+}
+
 }  // namespace network_test
 }  // namespace tw::layer_parallel

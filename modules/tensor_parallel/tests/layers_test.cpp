@@ -11,6 +11,7 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <tw/comm/collectives.hpp>
 #include <tw/tensor_parallel.hpp>
 
 namespace layers_test {
@@ -205,6 +206,32 @@ TEST(Layers, ReadLikeLibTorchs) {
   EXPECT_EQ(shards[1].name, "head.bias");
   EXPECT_EQ(shards[1].on_reshard, tw::OnReshard::replicate);
   EXPECT_EQ(row->shards()[0].name, "weight");
+}
+
+/// What is split draws numbers of its own on each rank; what is replicated the same, before, between and after. The run of two steps, on each rank.
+TEST(Layers, DropOtherUnitsOfWhatIsSplitAndTheSameOfWhatIsReplicated) {
+  const at::Tensor ones = place(torch::ones({256}));
+  SplitDropout split(world(), 0.5);
+  torch::nn::Dropout replicated(0.5);
+  torch::manual_seed(7);
+  for (int step = 0; step < 2; ++step) {
+    const at::Tensor before = replicated->forward(ones);
+    const at::Tensor own = split(ones);
+    const at::Tensor after = replicated->forward(ones);
+    EXPECT_FALSE(before.equal(after));
+    EXPECT_FALSE(own.equal(before) || own.equal(after));
+    EXPECT_NEAR(own.mean().item<double>(), 1, 0.4) << "128 of 256 elements stay, give or take 8, with twice their value";
+    const at::Tensor here = torch::stack({before, own, after}).cpu();
+    for (int rank = 0; rank < world().size(); ++rank) {
+      const at::Tensor there = here.clone();
+      tw::broadcast(world(), there, tw::Rank(rank));
+      EXPECT_TRUE(there[0].equal(here[0]) && there[2].equal(here[2])) << "rank " << rank;
+      EXPECT_EQ(there[1].equal(here[1]), rank == world().rank()) << "rank " << rank;
+    }
+  }
+  split->eval();
+  EXPECT_TRUE(split(ones).equal(ones));
+  EXPECT_THROW(SplitDropout(world(), 1.5), tw::ContractError);
 }
 
 void expect_refusal(const std::function<void()>& call, const std::vector<std::string>& parts) {

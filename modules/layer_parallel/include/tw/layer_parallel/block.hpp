@@ -44,7 +44,8 @@ enum class Batching {
 struct BlockOptions {
   Integrator integrator = Integrator::euler;
   Batching batching = Batching::automatic;
-  /// The layers draw random numbers, as dropout does: those of a layer then depend on seed, layer and call alone, and are the same in every sweep.
+  /// The layers draw random numbers in training, as dropout does: those of a layer then depend on seed, replica, layer and training pass alone, and
+  /// are the same in every sweep. A layer of an ODE block that draws any without this is an error of the first pass. Plain layers need no such mark.
   bool random = false;
 };
 

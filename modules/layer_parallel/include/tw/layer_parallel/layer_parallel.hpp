@@ -29,7 +29,8 @@ struct LayerParallelOptions {
   int levels = 2;                    ///< at most; 1: serial
   PerLevel<int64_t> coarsening = 4;  ///< layers of a level for one of the next
   int64_t min_coarse = 2;            ///< layers that a level has at least
-  /// Levels of the adjoint, where it has others: c from level 0 to 1 is a multiple of that of the forward direction. Layers that it leaves over are
+  /// Levels of the adjoint, where it has others; several only where the forward direction has several: c from level 0 to 1 is a multiple of that of
+  /// the forward direction. Layers that it leaves over are
   /// outside of the iterations, in both directions.
   std::optional<LevelOptions> backward_levels = {};
   MgritOptions forward = {.iterations = 2};
@@ -60,6 +61,8 @@ class SerialNetwork : public torch::nn::Module {
   State forward(State input, const State& extras = {});
   /// Random layers draw what they draw in training pass `calls`, from 0, next.
   void set_calls(int64_t calls) noexcept { calls_ = static_cast<uint64_t>(calls); }
+  /// See TrainedModel::set_replica().
+  void set_replica(int64_t replica) noexcept { replica_ = replica; }
   /// The layers of block `index`.
   const std::vector<Layer>& layers(size_t index) const { return layers_.at(index); }
 
@@ -68,6 +71,7 @@ class SerialNetwork : public torch::nn::Module {
   LayerParallelOptions options_;
   std::vector<std::vector<Layer>> layers_;  // by block
   uint64_t calls_ = 0;
+  int64_t replica_ = 0;
 };
 
 /// A network whose ODE blocks are shared among the ranks of a communicator, which run their parts at the same time, by multigrid in time over the
@@ -75,8 +79,11 @@ class SerialNetwork : public torch::nn::Module {
 /// reduced. Along a `data` axis, DataParallel takes its parameters like any others.
 ///
 /// Each rank has a contiguous part of every ODE block. Of these, parameters of one name lie in one tensor, [layers of this rank, ...], named after
-/// the block's index, such as "1.weight". Plain layers before the first ODE block live on rank 0, others where the block before them ends. It must
-/// outlive the backward passes of what it gave.
+/// the block's index, such as "1.weight". Plain layers before the first ODE block live on rank 0, others where the block before them ends. No two
+/// layers have a tensor in common. It must outlive the backward passes of what it gave.
+///
+/// Random numbers of a layer depend on seed, replica, training pass, block and layer alone: they are those of one process, whichever rank has it.
+/// Plain layers draw so in training, layers of ODE blocks with BlockOptions::random.
 ///
 /// As a TrainedModel it lies along the axis `layer`; training passes are recorded by autograd.
 ///
@@ -88,14 +95,19 @@ class SerialNetwork : public torch::nn::Module {
 class LayerParallel : public torch::nn::Module, public TrainedModel, public IteratedNetwork {
  public:
   /// Collective. @param comm of the `layer` axis; duplicated.
-  /// @throws ContractError on every rank when options or blocks differ, or no ODE block has two layers.
+  /// Each rank calls the factories of all blocks, and drops the layers that are not its own.
+  /// @throws ContractError on every rank when options or blocks differ, no ODE block has two layers, or two layers share a tensor.
   LayerParallel(const Communicator& comm, std::vector<Block> blocks, const LayerParallelOptions& options = {});
   ~LayerParallel() override;
 
   /// Collective, and so is the backward pass of what it gives.
-  /// @param input used on rank 0 only; elsewhere anything. Its gradient is on rank 0; elsewhere it is zeros or none.
+  /// @param input used on rank 0 only; elsewhere anything. Where it requires a gradient on all ranks, in the same shape, all get that of rank 0's, so
+  /// that networks may follow one another; otherwise the gradient is on rank 0, and elsewhere it is zeros or none.
   /// @return the output on every rank. Every rank calls backward(), or torch::autograd::grad() for the gradients of its own input; the cotangent of
   /// the rank that has the last layer is the one that counts. Gradients cannot be differentiated again.
+  /// @throws ContractError on every rank alike, naming ranks, when ranks differ in mode, in extras or in what they record; on the rank where it
+  /// happens what a layer throws, or a ContractError for a layer that draws random numbers without BlockOptions::random, and RevokedError on the
+  /// others. The network then makes its next pass as usual, on all ranks.
   at::Tensor forward(const at::Tensor& input) override;
   /// The same for states of several tensors. @param extras given to every layer, on every rank alike; no gradient reaches them, and none may be
   /// wanted.
@@ -132,6 +144,7 @@ class LayerParallel : public torch::nn::Module, public TrainedModel, public Iter
   /// Random layers draw what they draw in training pass `pass.number`.
   void pass(const TrainingPass& pass) override;
   void set_training(bool training) override { train(training); }
+  void set_replica(int64_t replica) override;
   void tell_phases(OnPhase on_phase) override;
 
   void train(bool on = true) override;

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <vector>
+
+namespace tw::graph {
+
+/// Whether a call with these arguments draws random numbers: LibTorch says which operators may, and some are told not to, as dropout in evaluation.
+bool draws(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
+
+}  // namespace tw::graph

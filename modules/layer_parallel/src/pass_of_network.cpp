@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a pass of a LayerParallel begins: what ranks agree on, the input, and layers that one rank has.
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <optional>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/base/hash.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/mpi/releasing_others.hpp>
+#include <tw/tensor/autocast.hpp>
+#include <tw/tensor/autograd_node.hpp>
+#include <tw/tensor/content_hash.hpp>
+#include <tw/tensor/generator.hpp>
+
+#include "network.hpp"
+#include "random_layer_seed.hpp"
+#include "states.hpp"
+
+namespace tw::layer_parallel {
+namespace {
+
+bool wants_gradient(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
+
+/// 0 where no gradient of the input is wanted; otherwise the same where inputs are alike.
+uint64_t wanted_gradients(const State& input) {
+  if (!c10::GradMode::is_enabled() || std::ranges::none_of(input, wants_gradient)) return 0;
+  std::string text;
+  for (const at::Tensor& tensor : input) text += concat(wants_gradient(tensor), ' ', describe({tensor}), '\n');
+  return std::max<uint64_t>(content_hash(text), 1);
+}
+
+}  // namespace
+
+bool LayerParallel::Impl::is_training() const {
+  return std::ranges::any_of(parts_, [](const Part& part) { return part.ode && part.ode->stack().is_training(); });
+}
+
+std::vector<std::string> LayerParallel::Impl::checked(const State& input, const State& extras, const at::Tensor& classes) const {
+  const bool recorded = c10::GradMode::is_enabled();
+  for (const at::Tensor& tensor : extras) {
+    TW_EXPECTS(!(recorded && tensor.requires_grad()), "no gradient reaches extras: detach them, or make them a part of the state");
+  }
+  const bool is_whole =
+      comm_.rank() != 0 || (!input.empty() && std::ranges::all_of(input, [](const at::Tensor& tensor) { return tensor.defined(); }));
+  TW_EXPECTS(is_whole, "the input is ", describe(input));
+  return {concat(recorded ? "records" : "does not record", " for a backward pass"),
+          is_training() ? "in training mode" : "in evaluation mode",
+          concat("training pass ", calls(), " of replica ", replica_),
+          AutocastState::here().is_on() ? "under autocast" : "without autocast",
+          concat("extras: ", describe(extras)),
+          classes.defined() ? concat("classes: ", describe({classes}), ", content ", content_hash(classes)) : "no classes"};
+}
+
+bool LayerParallel::Impl::begin_pass(const State& input, const State& extras, const at::Tensor& classes) {
+  const std::vector<uint64_t> wanted =
+      comms_.begin_pass("a pass of a LayerParallel", wanted_gradients(input), [&] { return checked(input, extras, classes); });
+  return wanted[0] != 0 && std::ranges::count(wanted, wanted[0]) == std::ssize(wanted);
+}
+
+// Whoever asks for the gradient of the input alone gets to all parts on the way, on every rank.
+State LayerParallel::Impl::enter(const State& input, bool gradient_for_all) {
+  const bool mine = comm_.rank() == 0;
+  if (mine && (!gradient_for_all || comm_.size() == 1)) return input;
+  std::vector<at::Tensor> wanted;
+  if (c10::GradMode::is_enabled()) std::ranges::copy_if(input, std::back_inserter(wanted), wants_gradient);
+  if (wanted.empty()) return {anchor_};
+  const auto sent = [this](const std::vector<at::Tensor>& gradients) {
+    return releasing_others(comms_.onward(), [&] {
+      broadcast(comms_.onward(), gradients, Rank(0));
+      return gradients;
+    });
+  };
+  if (mine) {
+    const auto backward = [sent](const std::vector<at::Tensor>& cotangents) { return sent(layer_parallel::clone(cotangents)); };
+    const std::vector<at::Tensor> passed_on = make_node(wanted, {[&] { return layer_parallel::clone(detached(wanted)); }, backward});
+    State state = input;
+    size_t next = 0;
+    for (at::Tensor& tensor : state) {
+      if (wants_gradient(tensor)) tensor = passed_on[next++];
+    }
+    return state;
+  }
+  const auto backward = [sent, gradient_for_all, like = detached(wanted)](const std::vector<at::Tensor>& /*cotangents*/) {
+    State gradients = each(like, [](const at::Tensor& t) { return at::zeros_like(t, at::TensorOptions(), at::MemoryFormat::Contiguous); });
+    if (gradient_for_all) gradients = sent(gradients);
+    gradients.insert(gradients.begin(), at::Tensor());  // the anchor's
+    return gradients;
+  };
+  std::vector<at::Tensor> inputs{anchor_};
+  inputs.insert(inputs.end(), wanted.begin(), wanted.end());
+  return make_node(inputs, {[this] { return State{at::zeros_like(anchor_)}; }, backward});
+}
+
+// Its random numbers are its own, as they are of layers of ODE blocks, or they would depend on what else its rank draws.
+State LayerParallel::Impl::through_plain(const Part& part, size_t index, const State& state, const State& extras, int64_t call) const {
+  std::optional<GeneratorGuard> generator;
+  if (is_training()) {
+    generator.emplace();
+    generator->seed(random_layer_seed(random_seed(options_.seed, replica_), index, static_cast<uint64_t>(call)), 0);
+  }
+  return part.layer->forward(state, extras, 0);
+}
+
+}  // namespace tw::layer_parallel
