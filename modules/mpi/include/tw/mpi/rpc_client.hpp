@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,7 +15,7 @@ namespace tw::mpi {
 /// A rank's side of calls with the RpcServers of others. They end in the order of the calls to each.
 class RpcClient {
  public:
-  /// Calls with one rank that it has not ended; a further one waits.
+  /// Calls with one rank that it has not ended; a further one waits, and is watched.
   static constexpr int most_in_flight = 16;
   static constexpr size_t most_request_bytes = 4096;  ///< with what is attached
 
@@ -31,12 +32,16 @@ class RpcClient {
   /// A transfer whose messages are in flight at once. Local, but for the wait of most_in_flight.
   /// @param message its memory is to stay until the end, which the owner of `failure` may see to: it is let go then
   std::unique_ptr<Transfer> call(Rank rank, const Message& message);
+  /// Returns when all calls have ended. Watched: where a server ends none for long, it is named. @param between called again and again meanwhile
+  void finish(const std::function<void()>& between = {});
   /// Calls that have not ended, with all ranks.
   int64_t in_flight() const noexcept;
 
  private:
   class Line;
   class Messages;
+
+  void wait_for_at_most(int64_t calls, const Line& line, Rank rank, const std::function<void()>& between = {});
 
   const Communicator& comm_;
   std::vector<std::shared_ptr<Line>> lines_;  // by rank; none where nothing was said
