@@ -4,14 +4,20 @@
 #include <torch/torch.h>
 
 #include <accelerator.hpp>
+#include <array>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nccl_double.hpp>
 #include <thread>
 #include <tw/comm/reading.hpp>
 #include <tw/data_parallel.hpp>
+#include <tw/mpi/mailbox.hpp>
+#include <tw/mpi/rpc_client.hpp>
+#include <tw/parameter_server/sharded_tensor.hpp>
+#include <tw/state/checkpoint_store.hpp>
 
 namespace {
 
@@ -116,6 +122,47 @@ void killed_between_buckets(const Scene& scene) {
 void stopped(const Scene& scene) {
   if (scene.faulty) std::raise(SIGSTOP);
   sum(scene.comm);
+}
+
+// ---- waits of other kinds, for a rank that is stopped ----
+
+// A server ends no call: there is room for 16.
+void stopped_server(const Scene& scene) {
+  if (scene.faulty) std::raise(SIGSTOP);
+  if (scene.comm.rank() != 0) compute_for_ever();
+  tw::mpi::RpcClient client(scene.comm);
+  const std::array<std::byte, 8> request{};
+  std::vector<tw::Work> calls;
+  for (int i = 0; i < 17; ++i) {
+    calls.push_back(tw::mpi::start(scene.comm, {.collective = tw::Collective::send, .peer = 1}, client.call(tw::Rank(1), {.request = request})));
+  }
+}
+
+void stopped_reader(const Scene& scene) {
+  tw::mpi::Mailbox mailbox(scene.comm);
+  scene.comm.barrier();
+  if (scene.faulty) std::raise(SIGSTOP);
+  if (scene.comm.rank() != 0) compute_for_ever();
+  while (true) mailbox.send(std::vector<std::byte>(100'000), tw::Rank(1));
+}
+
+void stopped_before_finish(const Scene& scene) {
+  tw::parameter_server::ShardedTensor values(scene.comm, torch::zeros({8}), {.servers = {1}, .share_memory = false});
+  if (scene.faulty) std::raise(SIGSTOP);
+  if (scene.comm.rank() == 0) [[maybe_unused]]
+    const auto dropped = values.push(torch::ones({8}), "add");
+  values.finish();
+}
+
+void stopped_before_save(const Scene& scene) {
+  const std::filesystem::path directory = std::filesystem::temp_directory_path() / "checkpoints";  // of leaves_nothing.sh
+  {
+    tw::CheckpointStore store(scene.comm, directory, {});
+    scene.comm.barrier();
+    if (scene.faulty) std::raise(SIGSTOP);
+    if (scene.comm.rank() == 2) compute_for_ever();
+    store.save(1, {}, "");
+  }
 }
 
 void stopped_in_call(const Scene& scene) {
@@ -267,6 +314,10 @@ int main(int argc, char** argv) {
                                                              {"killed_between_buckets", killed_between_buckets},
                                                              {"one_backward_less", one_backward_less},
                                                              {"stopped", stopped},
+                                                             {"stopped_server", stopped_server},
+                                                             {"stopped_reader", stopped_reader},
+                                                             {"stopped_before_finish", stopped_before_finish},
+                                                             {"stopped_before_save", stopped_before_save},
                                                              {"stopped_in_call", stopped_in_call},
                                                              {"thrown_out", thrown_out},
                                                              {"revoke_and_go_on", revoke_and_go_on},

@@ -2,6 +2,7 @@
 // The main() of every MPI test: all ranks run the same tests, those of the files that are meant for this many; rank 0 prints what any of them found.
 //   --file=NAME         the tests of that file alone, on any number of ranks
 //   --progress-thread   a thread drives the engine
+//   --largest-message=N  EnvironmentOptions::largest_message; "random": drawn, and printed
 //   --direct            MPI takes the memory of simulated devices, in programs that link tw_aware_mpi
 //   --nccl, --ipc       there is NCCL, or memory of devices that ranks share, in programs that link tw_nccl_double or tw_ipc_double; and there are
 //   three
@@ -47,6 +48,9 @@ std::map<std::string, tw::testing::RankCount>& ranks_of_tests() {
   static std::map<std::string, tw::testing::RankCount> ranks;
   return ranks;
 }
+
+/// At random: by the process that started this one, which ranks of one host have in common.
+int64_t largest_message_of(const std::string& argument) { return argument == "random" ? 500 + getppid() * int64_t{7919} % 3000 : std::stoll(argument); }
 
 /// Gathers the failures of all ranks at the end of each test.
 class RankReporter : public testing::EmptyTestEventListener {
@@ -173,6 +177,7 @@ int main(int argc, char** argv) {
   bool direct = false;
   std::string kind;
   std::string only;
+  tw::EnvironmentOptions options;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--progress-thread") by_thread = true;
@@ -184,12 +189,13 @@ int main(int argc, char** argv) {
     }
     if (argument == "--ipc") accelerator::offer_ipc();
     is_direct_between_devices |= argument == "--nccl" || argument == "--ipc";
+    if (argument.starts_with("--largest-message=")) options.largest_message = largest_message_of(argument.substr(18));
     if (argument.starts_with("--file=")) only = argument.substr(7);
   }
-  tw::Environment mpi(argc, argv,
-                      {.thread_level = kind.empty() ? tw::ThreadLevel::funneled : tw::ThreadLevel::serialized,  // autograd has threads
-                       .progress = by_thread ? tw::ProgressDriver::thread : tw::ProgressDriver::inlined,
-                       .device_aware = direct ? std::optional(true) : std::nullopt});
+  options.thread_level = kind.empty() ? tw::ThreadLevel::funneled : tw::ThreadLevel::serialized;  // autograd has threads
+  options.progress = by_thread ? tw::ProgressDriver::thread : tw::ProgressDriver::inlined;
+  if (direct) options.device_aware = true;
+  tw::Environment mpi(argc, argv, options);
   if (direct) tw::testing::accelerator::let_mpi_see(tw::testing::accelerator::MpiSight::memory);
   const tw::Communicator comm = mpi.world().dup();
   world_of_tests = &comm;
@@ -200,6 +206,9 @@ int main(int argc, char** argv) {
     return 77;
   }
   leave_out_others(comm.size(), only);
+  if (options.largest_message != tw::EnvironmentOptions().largest_message && comm.rank() == 0) {
+    std::cout << "largest message: " << options.largest_message << std::endl;
+  }
 
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <tw/algorithms/selection.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/number_text.hpp>
@@ -54,10 +55,18 @@ std::string size_text(int64_t bytes) {
   return brief_text(size) + units[unit];
 }
 
-// As TOML's basic strings are.
+// As TOML's basic strings are, in which no line may break.
 std::string quoted(const std::string& text) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
   std::string all = "\"";
   for (const char character : text) {
+    const auto code = static_cast<unsigned char>(character);
+    if (code < 0x20 || code == 0x7f) {
+      all += "\\u00";
+      all += digits[code / 16];
+      all += digits[code % 16];
+      continue;
+    }
     if (character == '"' || character == '\\') all += '\\';
     all += character;
   }

@@ -70,7 +70,7 @@ struct File {
 
 TEST(Selection, ComesBackFromItsFile) {
   std::vector<Choice> choices = Selection::by_price(two_by_two).choices();
-  choices.front().reason = R"(as "somebody" said in \ )";
+  choices.front().reason = "as \"somebody\" said in \\ \nand on the next line,\t\r\x01\x7f";
   const Selection selection(choices);
   const File file(selection.to_toml(two_by_two));
   EXPECT_EQ(Selection::from_file(file.path, two_by_two, backends).choices(), selection.choices());

@@ -141,12 +141,31 @@ void expect_one_each(const Communicator& comm, const char* what, const std::vect
   TW_EXPECTS(tensors.size() == static_cast<size_t>(comm.size()), what, " needs one tensor for each of ", comm.size(), " ranks, got ", tensors.size());
 }
 
-using Inputs = std::vector<std::span<const std::byte>>;
-using Outputs = std::vector<std::span<std::byte>>;
+// Lists are of one dtype, as on all ranks.
+void expect_one_dtype(Collective collective, const at::Tensor& first, const std::vector<at::Tensor>& others) {
+  for (const at::Tensor& other : others) {
+    TW_EXPECTS(first.defined() && other.defined(), name_of(collective), " was given an undefined tensor");
+    TW_EXPECTS(first.scalar_type() == other.scalar_type(), name_of(collective), " was given tensors of ", dtype_name(first.scalar_type()), " and of ",
+               dtype_name(other.scalar_type()), ": those of one call have one dtype");
+  }
+}
 
-Work begin_exchange(const Communicator& comm, const Call& call, const Inputs& to, const Outputs& from, std::shared_ptr<Operands> operands) {
+/// The messages of a collective that is made of them.
+struct Messages {
+  ElementType type;
+  std::vector<mpi::PeerBuffer> sends = {};
+  std::vector<mpi::PeerBuffer> receives = {};
+
+  mpi::PeerBuffer with(int rank, std::span<const std::byte> memory) const {
+    return {Rank(rank), {const_cast<std::byte*>(memory.data()), static_cast<int64_t>(memory.size()) / element_bytes(type), type}};
+  }
+};
+
+Work begin_exchange(const Communicator& comm, const Call& call, Messages messages, std::shared_ptr<Operands> operands) {
   audit_call(comm, call);
-  const auto begin = [to, from](const Communicator& of) { return mpi::exchange_transfer(of, to, from); };
+  const auto begin = [collective = call.collective, messages = std::move(messages)](const Communicator& of) {
+    return mpi::exchange_transfer(of, collective, messages.sends, messages.receives);
+  };
   auto transfer = mpi::message_queue(comm).start(comm, begin, operands->ready());
   return start(comm, call, std::move(transfer), std::move(operands));
 }
@@ -218,40 +237,45 @@ Work ialltoall(const Communicator& comm, const at::Tensor& input, const at::Tens
 Work ialltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
   expect_one_each(comm, "the input of alltoall", inputs);
   expect_one_each(comm, "the output of alltoall", outputs);
-  auto operands = std::make_shared<Operands>(Collective::alltoall, comm.audited(), passage_of_messages(comm, inputs[0]));
-  Inputs to;
-  Outputs from;
-  for (const at::Tensor& input : inputs) to.push_back(operands->in(input));
-  for (const at::Tensor& output : outputs) from.push_back(operands->out(output));
-  return begin_exchange(comm, {.collective = Collective::alltoall}, to, from, std::move(operands));
+  expect_one_dtype(Collective::alltoall, inputs[0], inputs);
+  expect_one_dtype(Collective::alltoall, inputs[0], outputs);
+  const Call call{.collective = Collective::alltoall, .type = element_type(inputs[0].scalar_type())};
+  auto operands = std::make_shared<Operands>(call.collective, comm.audited(), passage_of_messages(comm, inputs[0]));
+  Messages messages{.type = call.type};
+  for (int i = 0; i < comm.size(); ++i) {  // everyone begins with another rank
+    const int rank = (comm.rank() + i) % comm.size();
+    messages.receives.push_back(messages.with(rank, operands->out(outputs[static_cast<size_t>(rank)])));
+    messages.sends.push_back(messages.with(rank, operands->in(inputs[static_cast<size_t>(rank)])));
+  }
+  return begin_exchange(comm, call, std::move(messages), std::move(operands));
 }
 
 Work igather(const Communicator& comm, const at::Tensor& input, const std::vector<at::Tensor>& outputs, Rank root) {
   mpi::expect_rank(comm, root);
-  auto operands = std::make_shared<Operands>(Collective::gather, comm.audited(), passage_of_messages(comm, input));
-  Inputs to(static_cast<size_t>(comm.size()));
-  Outputs from(static_cast<size_t>(comm.size()));
-  to[static_cast<size_t>(int{root})] = operands->in(input);
+  const Call call{.collective = Collective::gather, .type = make_call(Collective::gather, input).type, .peer = root};
+  auto operands = std::make_shared<Operands>(call.collective, comm.audited(), passage_of_messages(comm, input));
+  Messages messages{.type = call.type};
+  messages.sends.push_back(messages.with(root, operands->in(input)));
   if (comm.rank() == root) {
     expect_one_each(comm, "the output of gather", outputs);
-    for (size_t rank = 0; rank < from.size(); ++rank) from[rank] = operands->out(outputs[rank]);
+    expect_one_dtype(call.collective, input, outputs);
+    for (int rank = 0; rank < comm.size(); ++rank) messages.receives.push_back(messages.with(rank, operands->out(outputs[static_cast<size_t>(rank)])));
   }
-  return begin_exchange(comm, {.collective = Collective::gather, .type = element_type(input.scalar_type()), .peer = root}, to, from,
-                        std::move(operands));
+  return begin_exchange(comm, call, std::move(messages), std::move(operands));
 }
 
 Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root) {
   mpi::expect_rank(comm, root);
-  auto operands = std::make_shared<Operands>(Collective::scatter, comm.audited(), passage_of_messages(comm, output));
-  Inputs to(static_cast<size_t>(comm.size()));
-  Outputs from(static_cast<size_t>(comm.size()));
+  const Call call{.collective = Collective::scatter, .type = make_call(Collective::scatter, output).type, .peer = root};
+  auto operands = std::make_shared<Operands>(call.collective, comm.audited(), passage_of_messages(comm, output));
+  Messages messages{.type = call.type};
   if (comm.rank() == root) {
     expect_one_each(comm, "the input of scatter", inputs);
-    for (size_t rank = 0; rank < to.size(); ++rank) to[rank] = operands->in(inputs[rank]);
+    expect_one_dtype(call.collective, output, inputs);
+    for (int rank = 0; rank < comm.size(); ++rank) messages.sends.push_back(messages.with(rank, operands->in(inputs[static_cast<size_t>(rank)])));
   }
-  from[static_cast<size_t>(int{root})] = operands->out(output);
-  return begin_exchange(comm, {.collective = Collective::scatter, .type = element_type(output.scalar_type()), .peer = root}, to, from,
-                        std::move(operands));
+  messages.receives.push_back(messages.with(root, operands->out(output)));
+  return begin_exchange(comm, call, std::move(messages), std::move(operands));
 }
 
 // First the dtypes and shapes, then all elements one after the other.

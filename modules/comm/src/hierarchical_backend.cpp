@@ -198,7 +198,7 @@ class HierarchicalBackend : public Backend {
     if (!carries()) return {};
     memory.type = making.call.type;
     memory.op = op_of(making.call);
-    return [comm = std::make_shared<const Communicator>(mpi::share(making.comm)), plan = std::move(plan), memory = std::move(memory), peers = peers_,
+    return [comm = std::make_shared<const Communicator>(mpi::borrow(making.comm)), plan = std::move(plan), memory = std::move(memory), peers = peers_,
             sequence = making.sequence + number % chunks_under_way] { return make_plan_transfer(*comm, plan, memory, peers, sequence); };
   }
 

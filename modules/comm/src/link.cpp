@@ -45,7 +45,7 @@ class ChannelBoard : public mpi::Board {
 /// The making alone.
 class Link::Making : public mpi::Transfer {
  public:
-  Making(const Communicator& comm, std::shared_ptr<Link> link) : comm_(mpi::share(comm)), link_(std::move(link)) {}
+  Making(const Communicator& comm, std::shared_ptr<Link> link) : comm_(mpi::borrow(comm)), link_(std::move(link)) {}
   bool advance() override { return link_->advance(comm_); }
 
  private:

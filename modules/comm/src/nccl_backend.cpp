@@ -224,6 +224,8 @@ class NcclBackend : public Backend {
     if (!is_reduction(call.collective)) return "";
     if (!op_of(call.op)) return concat("NCCL has no ", name_of(call.op));
     if (!elements_of(call.type)) return concat("NCCL does not reduce ", name_of(call.type));
+    const bool has_nan = call.type >= ElementType::float16;
+    if (has_nan && (call.op == ReduceOp::min || call.op == ReduceOp::max)) return concat("NCCL drops NaN from ", name_of(call.op));
     const bool is_complex = elements_of(call.type)->each == 2;
     return is_complex && call.op == ReduceOp::product ? "NCCL has no complex numbers, of which it could add the parts alone" : "";
   }

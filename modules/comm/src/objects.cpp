@@ -46,14 +46,16 @@ std::vector<std::string> gather_strings(const Communicator& comm, const std::str
     std::vector<std::string> all;
   };
   const auto kept = std::make_shared<Kept>(Kept{mine, std::vector<std::string>(static_cast<size_t>(receives ? comm.size() : 0))});
-  std::vector<std::span<const std::byte>> to(sizes.size());
-  std::vector<std::span<std::byte>> from(sizes.size());
-  to[static_cast<size_t>(int{root})] = std::as_bytes(std::span(kept->mine));
+  const auto with = [](int rank, std::string& text) {
+    return mpi::PeerBuffer{Rank(rank), {text.data(), static_cast<int64_t>(text.size()), ElementType::uint8}};
+  };
+  const std::vector<mpi::PeerBuffer> sending{with(root, kept->mine)};
+  std::vector<mpi::PeerBuffer> receiving;
   for (size_t rank = 0; rank < kept->all.size(); ++rank) {
     kept->all[rank].resize(static_cast<size_t>(sizes[rank]));
-    from[rank] = std::as_writable_bytes(std::span(kept->all[rank]));
+    receiving.push_back(with(static_cast<int>(rank), kept->all[rank]));
   }
-  const auto begin = [to, from](const Communicator& of) { return mpi::exchange_transfer(of, to, from); };
+  const auto begin = [sending, receiving](const Communicator& of) { return mpi::exchange_transfer(of, Collective::gather, sending, receiving); };
   mpi::start(comm, {.collective = Collective::gather, .peer = root}, mpi::message_queue(comm).start(comm, begin), [kept] {}).wait();
   return std::move(kept->all);
 }

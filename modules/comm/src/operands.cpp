@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operands.hpp"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
@@ -58,6 +59,13 @@ void Operands::admit(const at::Tensor& tensor) {
   if (audited_ && !tensor.is_inference()) versions_.emplace_back(tensor, tensor._version());
 }
 
+// An element that lies under several others cannot take a value for each. LibTorch would say so when the data have travelled.
+void Operands::admit_output(const at::Tensor& tensor) {
+  admit(tensor);
+  TW_EXPECTS(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, name_of(operation_), " cannot write into a tensor of shape ",
+             shape_text(tensor.sizes().vec()), " that was made by expand(): several of its elements are one; pass its clone()");
+}
+
 // Whether the operation works in the tensor's own memory.
 bool Operands::stays(const at::Tensor& tensor) const { return is_plain(tensor) && (!lane_ || passage_ != Passage::staged); }
 
@@ -87,7 +95,7 @@ std::span<const std::byte> Operands::in(const at::Tensor& tensor) {
 }
 
 std::span<std::byte> Operands::out(const at::Tensor& tensor) {
-  admit(tensor);
+  admit_output(tensor);
   results_.push_back({tensor, stays(tensor) ? tensor : memory_for(tensor.sizes(), tensor.scalar_type())});
   const at::Tensor& packed = results_.back().packed;
   return {memory_of(packed), packed.nbytes()};
@@ -103,7 +111,7 @@ std::span<std::byte> Operands::in_place(const at::Tensor& tensor) {
 std::span<std::byte> Operands::in_place(const std::vector<at::Tensor>& tensors) {
   int64_t total = 0;
   for (const at::Tensor& tensor : tensors) {
-    admit(tensor);
+    admit_output(tensor);
     TW_EXPECTS(tensor.scalar_type() == tensors[0].scalar_type(), name_of(operation_), " of several tensors needs one dtype");
     total += tensor.numel();
   }
@@ -120,7 +128,7 @@ std::span<std::byte> Operands::in_place(const std::vector<at::Tensor>& tensors) 
 }
 
 std::vector<Operands::Part> Operands::in_parts(const at::Tensor& tensor, int64_t elements, bool reads, bool writes) {
-  admit(tensor);
+  writes ? admit_output(tensor) : admit(tensor);
   const at::NoGradGuard no_grad;
   const at::Tensor packed = memory_for(tensor.sizes(), tensor.scalar_type());
   inputs_.push_back(packed);

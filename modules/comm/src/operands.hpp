@@ -36,7 +36,7 @@ class Operands {
 
   /// Memory to read. @throws ContractError unless it lies where the others of this operation do, and has a dtype that travels.
   std::span<const std::byte> in(const at::Tensor& tensor);
-  /// Memory whose content becomes that of `tensor` at the end.
+  /// Memory whose content becomes that of `tensor` at the end. @throws ContractError also where elements of `tensor` share memory.
   std::span<std::byte> out(const at::Tensor& tensor);
   /// Memory that holds the content of `tensor` and gives it back changed.
   std::span<std::byte> in_place(const at::Tensor& tensor);
@@ -71,6 +71,7 @@ class Operands {
     at::Tensor packed;  // where it lies for now; `tensor` itself if that is contiguous
   };
   void admit(const at::Tensor& tensor);
+  void admit_output(const at::Tensor& tensor);
   bool stays(const at::Tensor& tensor) const;
   at::Tensor memory_for(at::IntArrayRef sizes, at::ScalarType dtype) const;
   void bring(const at::Tensor& tensor, const at::Tensor& packed);

@@ -65,7 +65,7 @@ class PlanBackend : public Backend {
     const auto plan = plan_of(comm, call, algorithms::pipelined_blocks(algorithm_, largest_chunk * element_bytes(call.type)));
     const int64_t first_sequence = *next_sequence_;
     *next_sequence_ += chunks_under_way;  // whatever the size: ranks that were called with different ones stay in step
-    const auto begin_chunk = [this, of = std::make_shared<const Communicator>(mpi::share(comm)), call, input = bound.input, output = bound.output,
+    const auto begin_chunk = [this, of = std::make_shared<const Communicator>(mpi::borrow(comm)), call, input = bound.input, output = bound.output,
                               divided, chunks, plan, first_sequence](int64_t chunk) {
       const BlockRange range{chunk * divided / chunks, (chunk + 1) * divided / chunks - chunk * divided / chunks};
       PlanMemory memory = memory_of(call, range, divided, plan->blocks, input, output);

@@ -20,7 +20,7 @@ using algorithms::Step;
 class PlanTransfer : public mpi::Transfer {
  public:
   PlanTransfer(const Communicator& comm, std::shared_ptr<const Plan> plan, PlanMemory memory, std::vector<int> ranks, int64_t sequence)
-      : comm_(mpi::share(comm)),
+      : comm_(mpi::borrow(comm)),
         plan_(std::move(plan)),
         memory_(std::move(memory)),
         ranks_(std::move(ranks)),

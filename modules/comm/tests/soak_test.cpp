@@ -8,8 +8,11 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <tw/comm.hpp>
+#include <tw/mpi/releasing_others.hpp>
+#include <vector>
 
 namespace soak_test {
 
@@ -104,11 +107,45 @@ TEST(Soak, CommunicatorsAreFreedWhereAllAskForIt) {
 TEST(Soak, CommunicatorsAreFreedAsOthersAreMade) {
   const tw::Environment here = tw::Environment::adopt();
   const int64_t before = here.communicators_to_free();
-  for (int round = 0; round < 200; ++round) {
-    const tw::Communicator copy = world().dup();
-    (void)copy.split(copy.rank() % 2, 0);
+  const tw::Communicator all = world().dup();
+  std::vector<tw::Rank> members;
+  for (int rank = all.size() - 1; rank >= 0; --rank) members.emplace_back(rank);
+  const std::vector<std::function<void()>> ways{[&] { (void)all.dup().split(all.rank() % 2, 0); },
+                                                [&] { (void)all.split(all.rank() % 2 == 0 ? "even" : "odd"); },
+                                                [&] { (void)all.split_by_node(); }, [&] { (void)all.subset(members); }};
+  for (const auto& make : ways) {
+    for (int round = 0; round < 100; ++round) make();
+    EXPECT_LE(here.communicators_to_free(), before + 64);
   }
-  EXPECT_LE(here.communicators_to_free(), before + 64);
+}
+
+/// As in a search: a rank gives up while others wait for it, or all do, or one is late for longer than the watchdog thinks right. Afterwards all are
+/// back, and go on with another communicator.
+TEST(Soak, CommunicatorsOfFailedTrialsAreFreed) {
+  tw::Environment here = tw::Environment::adopt();
+  const int64_t before = here.communicators_to_free();
+  const tw::Communicator worker = world().dup();
+  std::vector<tw::Rank> members;
+  for (int rank = 0; rank < worker.size(); ++rank) members.emplace_back(rank);
+  for (int round = 0; round < 120; ++round) {
+    const bool is_slow = round % 40 == 7;
+    if (is_slow) here.watch(std::chrono::milliseconds(1), std::chrono::hours(1));
+    const tw::Communicator trial = worker.subset(members);
+    const tw::Communicator part = trial.dup();
+    tw::barrier(trial);
+    const auto fails = [&] {
+      const bool gives_up = round % 3 == 0 || worker.rank() == worker.size() - 1;
+      const auto begin = std::chrono::steady_clock::now();
+      while (is_slow && gives_up && std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(5)) continue;
+      if (gives_up) throw tw::Error("given up");
+      while (true) tw::allreduce(trial, torch::ones({1000}), tw::ReduceOp::sum);
+    };
+    EXPECT_THROW(tw::releasing_others(trial, fails), tw::Error);
+    EXPECT_THROW(part.barrier(), tw::RevokedError);
+    worker.barrier();
+    if (is_slow) here.watch(std::chrono::seconds(60), std::chrono::seconds(600));
+    EXPECT_LE(here.communicators_to_free(), before + 64);
+  }
 }
 
 TEST(Soak, CommunicatorsOfOneRankAreFreedAsOthersAreMade) {

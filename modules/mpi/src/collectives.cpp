@@ -2,14 +2,16 @@
 #include <tw/mpi/collectives.hpp>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <tw/base/contract.hpp>
 #include <tw/mpi/error.hpp>
 #include <tw/mpi/library.hpp>
 
 #include "in_order.hpp"
+#include "labelled.hpp"
 #include "one_call.hpp"
-#include "requests.hpp"
+#include "transfer_requests.hpp"
 
 namespace tw::mpi {
 namespace {
@@ -33,117 +35,7 @@ MPI_Datatype native(ElementType type) {
   return MPI_DATATYPE_NULL;
 }
 
-MPI_Op native(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::average: return MPI_SUM;
-    case ReduceOp::min: return MPI_MIN;
-    case ReduceOp::max: return MPI_MAX;
-    case ReduceOp::product: return MPI_PROD;
-    case ReduceOp::logical_and: return MPI_LAND;
-    case ReduceOp::logical_or: return MPI_LOR;
-    case ReduceOp::logical_xor: return MPI_LXOR;
-    case ReduceOp::bitwise_and: return MPI_BAND;
-    case ReduceOp::bitwise_or: return MPI_BOR;
-    case ReduceOp::bitwise_xor: return MPI_BXOR;
-  }
-  return MPI_OP_NULL;
-}
-
-std::byte* bytes(void* data) { return static_cast<std::byte*>(data); }
-
-Buffer raw(std::span<const std::byte> memory) {
-  return {const_cast<std::byte*>(memory.data()), static_cast<int64_t>(memory.size()), ElementType::uint8};
-}
-
-// The bytes of `buffer`.
-Buffer raw(const Buffer& buffer) { return {buffer.data, buffer.count * element_bytes(buffer.type), ElementType::uint8}; }
-
-/// Requests of one operation, begun together. Long buffers are cut here, and only here: MPI 3.1 counts with an int.
-class Requests : public Transfer {
- public:
-  explicit Requests(const Communicator& comm) : comm_(*comm.state()) {
-    expect_own_thread(comm);
-    expect_not_revoked(comm_, "the start of an operation");
-  }
-
-  /// `begin(piece, count, request)` begins one of the pieces that `buffer` is cut into. Nothing is begun for an empty buffer.
-  template <class Begin>
-  void add(const char* call, const Buffer& buffer, Begin begin) {
-    call_ = call;
-    const int64_t largest = comm_.runtime->largest_message();
-    for (int64_t at = 0; at < buffer.count; at += largest) {
-      requests_.push_back(MPI_REQUEST_NULL);
-      const auto count = static_cast<int>(std::min(largest, buffer.count - at));
-      check(begin(bytes(buffer.data) + at * element_bytes(buffer.type), count, &requests_.back()), call, comm_.name);
-    }
-  }
-
-  /// For calls of which no buffer is cut.
-  template <class Begin>
-  void add(const char* call, Begin begin) {
-    call_ = call;
-    requests_.push_back(MPI_REQUEST_NULL);
-    check(begin(&requests_.back()), call, comm_.name);
-  }
-
-  /// @param buffer bytes
-  void send(const Buffer& buffer, int to, int tag) {
-    add("MPI_Isend", buffer,
-        [&](void* piece, int count, MPI_Request* request) { return MPI_Isend(piece, count, MPI_BYTE, to, tag, comm_.handle, request); });
-  }
-
-  /// A message of another length than `buffer` is an error. @param buffer bytes
-  void receive(const Buffer& buffer, int from, int tag) {
-    add("MPI_Irecv", buffer, [&](void* piece, int count, MPI_Request* request) {
-      received_.push_back({requests_.size() - 1, count, from});
-      return MPI_Irecv(piece, count, MPI_BYTE, from, tag, comm_.handle, request);
-    });
-  }
-
-  bool advance() override {
-    const auto count = static_cast<int>(requests_.size());
-    statuses_.resize(requests_.size());
-    int done = 0;
-    const int code = count == 1 ? MPI_Test(requests_.data(), &done, statuses_.data()) : MPI_Testall(count, requests_.data(), &done, statuses_.data());
-    check(code == MPI_ERR_IN_STATUS ? first_error() : code, call_, comm_.name);
-    if (done == 0) return false;
-    for (const Received& received : received_) expect_whole(received);
-    return true;
-  }
-
-  const CommunicatorState& comm() const noexcept { return comm_; }
-
-  /// What must live until completion: offsets, sizes.
-  std::vector<int> kept;
-
- private:
-  struct Received {
-    size_t request;
-    int bytes;
-    int from;
-  };
-
-  void expect_whole(const Received& received) {
-    int count = 0;
-    check(MPI_Get_count(&statuses_[received.request], MPI_BYTE, &count), "MPI_Get_count", comm_.name);
-    TW_EXPECTS(count == received.bytes, "rank ", received.from, " of '", comm_.name, "' sent ", count, " bytes where rank ", comm_.rank, " receives ",
-               received.bytes, ": both must give the same dtype and size");
-  }
-
-  int first_error() const {
-    for (const MPI_Status& status : statuses_) {
-      if (status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING) return status.MPI_ERROR;
-    }
-    return MPI_ERR_IN_STATUS;
-  }
-
-  const CommunicatorState& comm_;  // kept alive by the operation
-  const char* call_ = "";
-  std::vector<MPI_Request> requests_;
-  std::vector<Received> received_;
-  std::vector<MPI_Status> statuses_;
-};
+MPI_Op operation_for(const Communicator& comm, ReduceOp op, ElementType type) { return comm.state()->runtime->operations().find(op, type); }
 
 /// What a blocking call works in instead of its caller's memory. One that fails, or is revoked, may leave MPI writing into it long after the caller
 /// has unwound; then the engine keeps it.
@@ -163,17 +55,31 @@ std::shared_ptr<Staged> stage(const Buffer& buffer) {
   return std::make_shared<Staged>(Staged{.input = {}, .output = {bytes(memory.data), bytes(memory.data) + memory.count}});
 }
 
+/// A collective in messages, where it is too long for one call of MPI. Its tag is its own: ranks begin it in the order of MPI's collectives, which may
+/// have to wait where messages need not. Nothing travels for what is empty.
+std::unique_ptr<Transfer> cut_exchange(const Communicator& comm, std::span<const std::span<const std::byte>> to,
+                                       std::span<const std::span<std::byte>> from) {
+  auto requests = std::make_unique<TransferRequests>(comm);
+  for (int i = 0; i < comm.size(); ++i) {  // everyone begins with another rank
+    const int rank = (comm.rank() + i) % comm.size();
+    const auto at = static_cast<size_t>(rank);
+    requests->receive(raw(from[at]), rank, cut_tag);
+    requests->send(raw(to[at]), rank, cut_tag);
+  }
+  return requests;
+}
+
 }  // namespace
 
 std::unique_ptr<Transfer> barrier_transfer(const Communicator& comm) {
-  auto requests = std::make_unique<Requests>(comm);
+  auto requests = std::make_unique<TransferRequests>(comm);
   requests->add("MPI_Ibarrier", [&](MPI_Request* request) { return MPI_Ibarrier(requests->comm().handle, request); });
   return requests;
 }
 
 std::unique_ptr<Transfer> broadcast_transfer(const Communicator& comm, const Buffer& buffer, Rank root) {
   expect_rank(comm, root);
-  auto requests = std::make_unique<Requests>(comm);
+  auto requests = std::make_unique<TransferRequests>(comm);
   requests->add("MPI_Ibcast", raw(buffer), [&](void* piece, int count, MPI_Request* request) {
     return MPI_Ibcast(piece, count, MPI_BYTE, root, requests->comm().handle, request);
   });
@@ -181,31 +87,31 @@ std::unique_ptr<Transfer> broadcast_transfer(const Communicator& comm, const Buf
 }
 
 std::unique_ptr<Transfer> allreduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op) {
-  auto requests = std::make_unique<Requests>(comm);
+  auto requests = std::make_unique<TransferRequests>(comm);
   requests->add("MPI_Iallreduce", buffer, [&](void* piece, int count, MPI_Request* request) {
-    return MPI_Iallreduce(MPI_IN_PLACE, piece, count, native(buffer.type), native(op), requests->comm().handle, request);
+    return MPI_Iallreduce(MPI_IN_PLACE, piece, count, native(buffer.type), operation_for(comm, op, buffer.type), requests->comm().handle, request);
   });
   return requests;
 }
 
 std::unique_ptr<Transfer> reduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op, Rank root) {
   expect_rank(comm, root);
-  auto requests = std::make_unique<Requests>(comm);
+  auto requests = std::make_unique<TransferRequests>(comm);
   requests->add("MPI_Ireduce", buffer, [&](void* piece, int count, MPI_Request* request) {
     const bool at_root = comm.rank() == root;
-    return MPI_Ireduce(at_root ? MPI_IN_PLACE : piece, at_root ? piece : nullptr, count, native(buffer.type), native(op), root,
+    return MPI_Ireduce(at_root ? MPI_IN_PLACE : piece, at_root ? piece : nullptr, count, native(buffer.type), operation_for(comm, op, buffer.type), root,
                        requests->comm().handle, request);
   });
   return requests;
 }
 
 std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, const Buffer& input, void* output, ReduceOp op) {
-  auto requests = std::make_unique<Requests>(comm);
+  auto requests = std::make_unique<TransferRequests>(comm);
   const int64_t part = input.count / comm.size();
   const int64_t part_bytes = part * element_bytes(input.type);
   if (fits_one_call(part, comm.size(), comm.state()->runtime->largest_message())) {
     requests->add("MPI_Ireduce_scatter_block", [&](MPI_Request* request) {
-      return MPI_Ireduce_scatter_block(input.data, output, static_cast<int>(part), native(input.type), native(op), requests->comm().handle, request);
+      return MPI_Ireduce_scatter_block(input.data, output, static_cast<int>(part), native(input.type), operation_for(comm, op, input.type), requests->comm().handle, request);
     });
     return requests;
   }
@@ -213,7 +119,7 @@ std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, cons
     const Buffer of_root{bytes(input.data) + root * part_bytes, part, input.type};
     requests->add("MPI_Ireduce", of_root, [&](void* piece, int count, MPI_Request* request) {
       void* result = bytes(output) + (bytes(piece) - bytes(of_root.data));
-      return MPI_Ireduce(piece, result, count, native(input.type), native(op), root, requests->comm().handle, request);
+      return MPI_Ireduce(piece, result, count, native(input.type), operation_for(comm, op, input.type), root, requests->comm().handle, request);
     });
   }
   return requests;
@@ -238,9 +144,9 @@ std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span
       to[here] = {};
       from[here] = {};
     }
-    return exchange_transfer(comm, to, from);
+    return cut_exchange(comm, to, from);
   }
-  auto requests = std::make_unique<Requests>(comm);
+  auto requests = std::make_unique<TransferRequests>(comm);
   std::vector<int>& numbers = requests->kept;  // sizes, then offsets
   numbers.assign(sizes.begin(), sizes.end());
   numbers.resize(2 * sizes.size());
@@ -261,9 +167,9 @@ std::unique_ptr<Transfer> alltoall_transfer(const Communicator& comm, const std:
       to.emplace_back(input + rank * bytes_each, static_cast<size_t>(bytes_each));
       from.emplace_back(output + rank * bytes_each, static_cast<size_t>(bytes_each));
     }
-    return exchange_transfer(comm, to, from);
+    return cut_exchange(comm, to, from);
   }
-  auto requests = std::make_unique<Requests>(comm);
+  auto requests = std::make_unique<TransferRequests>(comm);
   requests->add("MPI_Ialltoall", [&](MPI_Request* request) {
     const int count = static_cast<int>(bytes_each);
     return MPI_Ialltoall(input, count, MPI_BYTE, output, count, MPI_BYTE, requests->comm().handle, request);
@@ -271,21 +177,14 @@ std::unique_ptr<Transfer> alltoall_transfer(const Communicator& comm, const std:
   return requests;
 }
 
-std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, std::span<const std::span<const std::byte>> to,
-                                            std::span<const std::span<std::byte>> from) {
-  auto requests = std::make_unique<Requests>(comm);
-  for (int i = 0; i < comm.size(); ++i) {  // everyone begins with another rank
-    const int rank = (comm.rank() + i) % comm.size();
-    const auto at = static_cast<size_t>(rank);
-    requests->receive(raw(from[at]), rank, exchange_tag);
-    requests->send(raw(to[at]), rank, exchange_tag);
-  }
-  return requests;
+std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, Collective collective, std::span<const PeerBuffer> sends,
+                                            std::span<const PeerBuffer> receives) {
+  return labelled_transfer(comm, collective, sends, receives, exchange_tag);
 }
 
 std::unique_ptr<Transfer> messages_transfer(const Communicator& comm, std::span<const PeerMemory> sends, std::span<const PeerMemory> receives,
                                             int64_t sequence) {
-  auto requests = std::make_unique<Requests>(comm);
+  auto requests = std::make_unique<TransferRequests>(comm);
   const int tag = first_sequence_tag + static_cast<int>(sequence % most_sequences(comm));
   // MPIs send what is small at once. What is larger waits for an answer, and the answer for all that the receiver sends meanwhile: two ranks that
   // sent each other 8 MiB over TCP took as long as one after the other, in about every second try.
@@ -303,27 +202,23 @@ int64_t most_sequences(const Communicator& comm) noexcept { return std::max(0, c
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag) {
   expect_rank(comm, to);
   TW_EXPECTS(tag >= 0 && tag <= Tag::largest, "a tag is 0 to ", Tag::largest, ", got ", tag);
-  auto requests = std::make_unique<Requests>(comm);
-  requests->send(raw(buffer), to, tag);
-  return requests;
+  return labelled_transfer(comm, Collective::send, std::array{PeerBuffer{to, buffer}}, {}, tag);
 }
 
 std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag) {
   expect_rank(comm, from);
   TW_EXPECTS(tag >= 0 && tag <= Tag::largest, "a tag is 0 to ", Tag::largest, ", got ", tag);
-  auto requests = std::make_unique<Requests>(comm);
-  requests->receive(raw(buffer), from, tag);
-  return requests;
+  return labelled_transfer(comm, Collective::send, {}, std::array{PeerBuffer{from, buffer}}, tag);
 }
 
 std::unique_ptr<Transfer> send_aside_transfer(const Communicator& comm, std::span<const std::byte> memory, Rank to) {
-  auto requests = std::make_unique<Requests>(comm);
+  auto requests = std::make_unique<TransferRequests>(comm);
   requests->send(raw(memory), to, aside_tag);
   return requests;
 }
 
 std::unique_ptr<Transfer> receive_aside_transfer(const Communicator& comm, std::span<std::byte> memory, Rank from) {
-  auto requests = std::make_unique<Requests>(comm);
+  auto requests = std::make_unique<TransferRequests>(comm);
   requests->receive(raw(memory), from, aside_tag);
   return requests;
 }

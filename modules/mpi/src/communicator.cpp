@@ -34,22 +34,41 @@ std::shared_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool
   }
   check(MPI_Comm_rank(handle, &state->rank), "MPI_Comm_rank", state->name);
   check(MPI_Comm_size(handle, &state->size), "MPI_Comm_size", state->name);
-  if (owned) {  // all members are here, just having made it
-    state->key = (uint64_t{std::random_device{}()} << 32) + std::random_device{}();
-    check(MPI_Bcast(&state->key, 1, MPI_UINT64_T, 0, handle), "MPI_Bcast", state->name);
-  }
+  if (!owned) return state;
+  // All members are here, just having made it. The first draws the key; one that wants to free has all take part.
+  std::array<uint64_t, 2> all{state->rank == 0 ? (uint64_t{std::random_device{}()} << 32) + std::random_device{}() : 0,
+                              state->runtime->wants_to_free() ? uint64_t{1} : 0};
+  check(MPI_Allreduce(MPI_IN_PLACE, all.data(), 2, MPI_UINT64_T, MPI_MAX, handle), "MPI_Allreduce", state->name);
+  state->key = all[0];
+  if (all[1] != 0) state->runtime->free_communicators_queued_everywhere(Communicator(state));
   return state;
 }
 
 CommunicatorState::~CommunicatorState() {
   leave();
+  Retired retired{.comm = handle,
+                  .age = age,
+                  .key = key,
+                  .may_hold_leftovers = may_hold_leftovers,
+                  .traffic = traffic.now(),
+                  .announcements = std::move(announcements),
+                  .kept = std::move(kept)};
   if (owned && runtime) {
-    runtime->free_later({.comm = handle, .age = age, .key = key, .may_hold_leftovers = may_hold_leftovers || revoked_ancestor() != nullptr});
+    runtime->free_later(std::move(retired));
+  } else {
+    keep_for_ever(retired);
   }
 }
 
 void CommunicatorState::leave() noexcept {
   if (board && revoked_ancestor() == nullptr && std::uncaught_exceptions() == 0) board->record_left();
+}
+
+std::shared_ptr<CommunicatorState::Turns> CommunicatorState::turns_of(int from, int tag) {
+  const std::lock_guard lock(turns_mutex);
+  std::shared_ptr<Turns>& found = turns[{from, tag}];
+  if (!found) found = std::make_shared<Turns>();
+  return found;
 }
 
 void CommunicatorState::mark_revoked(const std::string& because) {
@@ -89,10 +108,14 @@ void set_board(const Communicator& comm, std::shared_ptr<Board> board) {
   state.board = std::move(board);
 }
 
-Deferred::Deferred(const Communicator& comm) : comm_(comm.state()) { ++comm_->deferred; }
-Deferred::~Deferred() { --comm_->deferred; }
+Deferred::Deferred(const Communicator& comm) : count_(comm.state()->deferred) { ++*count_; }
+Deferred::~Deferred() { --*count_; }
 
-void expect_own_thread(const Communicator& comm) { comm.state()->runtime->engine().expect_own_thread(); }
+void expect_own_thread(const Communicator& comm) {
+  Runtime& runtime = *comm.state()->runtime;
+  if (runtime.closed()) throw NotInitialisedError(concat("communication on '", comm.name(), "', whose Environment has gone,"));
+  runtime.engine().expect_own_thread();
+}
 
 void expect_rank(const Communicator& comm, Rank rank) {
   TW_EXPECTS(rank >= 0 && rank < comm.size(), "rank ", rank, " is not a rank of '", comm.name(), "', which has ", comm.size());
@@ -103,8 +126,11 @@ const void* native(const Communicator& comm) noexcept { return &comm.state()->ha
 Communicator duplicate_native(const void* mpi_comm) {
   const MPI_Comm handle = *static_cast<const MPI_Comm*>(mpi_comm);
   TW_EXPECTS(handle != MPI_COMM_NULL, "duplicate_of() was given MPI_COMM_NULL");
-  MPI_Comm copy = MPI_COMM_NULL;
   const auto runtime = Runtime::current("Communicator::duplicate_of");
+  int is_inter = 0;
+  check(MPI_Comm_test_inter(handle, &is_inter), "MPI_Comm_test_inter", "user");
+  TW_EXPECTS(is_inter == 0, "duplicate_of() needs a communicator of one group of ranks, got an intercommunicator: merge its groups (MPI_Intercomm_merge)");
+  MPI_Comm copy = MPI_COMM_NULL;
   check(MPI_Comm_dup(handle, &copy), "MPI_Comm_dup", "user");
   auto state = make_communicator_state(copy, /*owned=*/true, "user/dup", runtime, nullptr);
   state->neighbours = find_neighbours(*state);
@@ -112,14 +138,6 @@ Communicator duplicate_native(const void* mpi_comm) {
 }
 
 void meet(const Communicator& comm) { start(comm, {.collective = Collective::make_communicator}, in_order(comm, barrier_transfer)).wait(); }
-
-// Members count alike what was made here, so that all free at the same call.
-void meet_to_make_another(const Communicator& comm) {
-  constexpr int64_t between = 32;  // MPICH has 2,048 at a time; a stage or a search makes about ten
-  meet(comm);
-  CommunicatorState& state = *comm.state();
-  if (++state.made % between == 0) state.runtime->free_communicators_queued_everywhere(comm);
-}
 
 MPI_Comm make_node_handle(const Communicator& comm) {
   meet(comm);
@@ -168,7 +186,7 @@ bool Communicator::audited() const noexcept { return state_->runtime->audit(); }
 bool Communicator::revoked() const noexcept { return state_->revoked_ancestor() != nullptr; }
 
 Communicator Communicator::dup() const {
-  mpi::meet_to_make_another(*this);
+  mpi::meet(*this);
   MPI_Comm copy = MPI_COMM_NULL;
   mpi::check(MPI_Comm_dup(state_->handle, &copy), "MPI_Comm_dup", state_->name);
   return make_child(*this, copy, "dup");
@@ -176,7 +194,7 @@ Communicator Communicator::dup() const {
 
 Communicator Communicator::split(int color, int key) const {
   TW_EXPECTS(color >= 0, "split() needs a color of at least 0, got ", color);
-  mpi::meet_to_make_another(*this);
+  mpi::meet(*this);
   MPI_Comm part = MPI_COMM_NULL;
   mpi::check(MPI_Comm_split(state_->handle, color, key, &part), "MPI_Comm_split", state_->name);
   return make_child(*this, part, concat("split", color));
@@ -197,12 +215,16 @@ Communicator Communicator::split_by_node() const { return make_child(*this, mpi:
 
 void Communicator::barrier() const { mpi::start(*this, {.collective = Collective::barrier}, mpi::in_order(*this, mpi::barrier_transfer)).wait(); }
 
-void Communicator::revoke(std::string_view reason) const { state_->runtime->engine().revoke(*state_, std::string(reason)); }
+void Communicator::revoke(std::string_view reason) const {
+  mpi::expect_own_thread(*this);
+  state_->runtime->engine().revoke(*state_, std::string(reason));
+}
 
 Communicator Communicator::subset(const std::vector<Rank>& members, std::chrono::milliseconds timeout) const {
   const auto is_valid = [&](Rank member) { return member >= 0 && member < size(); };
   TW_EXPECTS(std::all_of(members.begin(), members.end(), is_valid), "subset() of '", name(), "' was given ranks that it does not have");
   TW_EXPECTS(std::count(members.begin(), members.end(), rank()) == 1, "subset() needs this rank, ", rank(), ", once among its members");
+  mpi::expect_own_thread(*this);
   mpi::rendezvous(state_, members, timeout);
   MPI_Group all = MPI_GROUP_NULL;
   MPI_Group group = MPI_GROUP_NULL;

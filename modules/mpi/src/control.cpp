@@ -17,7 +17,7 @@ struct Message {
   std::array<char, 256> reason{};
 };
 
-/// A message to everyone. The sends complete by themselves; whether they do is nobody's concern, so the engine carries them on.
+/// A message to everyone. Nobody waits for its end: a member may no longer listen.
 class Announcement : public Transfer {
  public:
   Announcement(const CommunicatorState& comm, const Message& message) : message_(message) {
@@ -40,11 +40,9 @@ class Announcement : public Transfer {
 };
 
 void tell(CommunicatorState& comm, const Message& message) {
-  comm.may_hold_leftovers = true;
-  auto announcement = std::make_unique<Announcement>(comm, message);
-  // Eager messages are gone at once. One that is not goes to a rank that no longer listens: what it holds is kept, as for all that never completes.
-  if (!announcement->advance()) [[maybe_unused]]
-    const auto* kept = announcement.release();
+  ++comm.traffic.announced;
+  std::erase_if(comm.announcements, [](const auto& earlier) { return earlier->advance(); });
+  comm.announcements.push_back(std::make_shared<Announcement>(comm, message));
 }
 
 void receive(CommunicatorState& comm, const Message& message, int from) {
@@ -66,8 +64,16 @@ void listen(CommunicatorState& comm) {
       if (arrived == 0) break;
       Message message;
       check(MPI_Recv(&message, sizeof message, MPI_BYTE, status.MPI_SOURCE, control_tag, state->handle, MPI_STATUS_IGNORE), "MPI_Recv", state->name);
+      ++state->traffic.heard;
       receive(*state, message, status.MPI_SOURCE);
     }
+  }
+}
+
+void drop_announcements(MPI_Comm comm, int64_t count) {
+  Message message;
+  for (; count > 0; --count) {
+    check(MPI_Recv(&message, sizeof message, MPI_BYTE, MPI_ANY_SOURCE, control_tag, comm, MPI_STATUS_IGNORE), "MPI_Recv", "a communicator that was dropped");
   }
 }
 

@@ -8,6 +8,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
 #include <tw/mpi/error.hpp>
+#include <utility>
 
 #include "control.hpp"
 #include "requests.hpp"
@@ -17,6 +18,9 @@ namespace tw::mpi {
 namespace {
 
 constexpr auto look_every = std::chrono::microseconds(200);
+
+// Of what a wait has come to.
+bool has_changed(std::optional<int64_t>& seen, int64_t now) { return std::exchange(seen, now) != now; }
 
 bool is_collective(const Call& call) { return call.collective != Collective::send && call.collective != Collective::receive; }
 
@@ -112,7 +116,7 @@ bool Engine::advance(Operation& operation) {
   } catch (...) {
     operation.failure = std::current_exception();
     if (operation.completion) operation.completion->give_up();
-    keep_for_ever(operation);
+    keep(operation);
   }
   end(operation);
   return true;
@@ -133,23 +137,24 @@ void Engine::end(Operation& operation) {
 void Engine::fail(Operation& operation, std::exception_ptr failure) {
   operation.failure = std::move(failure);
   if (operation.completion) operation.completion->give_up();
-  keep_for_ever(operation);
+  keep(operation);
   end(operation);
   std::erase_if(active_, [&](const std::shared_ptr<Operation>& each) { return each.get() == &operation; });
 }
 
-// A failed operation may have messages in flight: MPI or a peer may still touch its memory, which must not be freed before the process ends.
-void Engine::keep_for_ever(Operation& operation) {
-  operation.comm->may_hold_leftovers = true;
-  [[maybe_unused]] const auto* kept = new std::pair(std::move(operation.transfer), std::move(operation.finish));
+// A failed operation may have messages in flight: MPI or a peer may still touch its memory, which stays as long as its communicator.
+void Engine::keep(Operation& operation) {
+  operation.comm->kept.push_back(std::make_shared<std::pair<std::unique_ptr<Transfer>, std::function<void()>>>(std::move(operation.transfer),
+                                                                                                              std::move(operation.finish)));
 }
 
-bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadline, bool on_host) {
+bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadline, bool on_host, const std::function<int64_t()>& activity) {
   // What is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer. A message from another node takes longer.
   const CommunicatorState& comm = *operation.comm;
   const bool is_across_nodes = !comm.neighbours.empty() && std::ssize(comm.neighbours) < comm.size;
   const size_t looks_before_yield = is_across_nodes ? 64 : 16;  // at one operation, or at several
   std::optional<Stall> stall;
+  std::optional<int64_t> seen;
   Clock::time_point next_look;
   size_t looks = 0;
   while (true) {
@@ -158,6 +163,7 @@ bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadlin
     if (looks < looks_before_yield) continue;
     looks = 0;
     sched_yield();
+    if (activity && has_changed(seen, activity())) stall.reset();
     const auto now = Clock::now();
     if (!stall) {
       stall.emplace(now, stall_warning_, stall_abort_);
@@ -195,6 +201,31 @@ void Engine::wait_until(const CommunicatorState& comm, const std::function<bool(
     }
   }
   expect_not_revoked(comm, "a wait for a device");
+}
+
+void Engine::wait_until(const std::shared_ptr<CommunicatorState>& comm, const Call& call, const std::function<bool()>& is_done,
+                        const std::function<int64_t()>& activity) {
+  Operation waited;  // never begun: what the watch speaks of
+  waited.call = call;
+  waited.comm = comm;
+  std::optional<Stall> stall;
+  std::optional<int64_t> seen;
+  Clock::time_point next_look;
+  while (!is_done()) {
+    expect_not_revoked(*comm, name_of(call.collective).data());
+    progress();
+    sched_yield();
+    if (activity && has_changed(seen, activity())) stall.reset();
+    const auto now = Clock::now();
+    if (!stall) {
+      stall.emplace(now, stall_warning_, stall_abort_);
+      next_look = now + look_every;
+    }
+    if (now < next_look) continue;
+    next_look = now + look_every;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock) stall->look(waited, now);
+  }
 }
 
 bool Engine::drain(std::chrono::milliseconds timeout) {
@@ -262,6 +293,10 @@ void Engine::run_thread() {
 
 void wait_until(const Communicator& comm, const std::function<bool()>& is_done) {
   comm.state()->runtime->engine().wait_until(*comm.state(), is_done);
+}
+
+void wait_until(const Communicator& comm, const Call& call, const std::function<bool()>& is_done, const std::function<int64_t()>& activity) {
+  comm.state()->runtime->engine().wait_until(comm.state(), call, is_done, activity);
 }
 
 Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, std::function<void()> finish,

@@ -68,9 +68,13 @@ class Engine {
   /// Advances everything once; does nothing where another thread is at it. @return how many operations it looked at
   size_t progress();
   /// Advances everything until `operation` is complete, or all that is left of it is a stream's unless `on_host`; or until `deadline`: false then.
-  bool wait(Operation& operation, std::optional<Clock::time_point> deadline, bool on_host = false);
+  /// @param activity see Work::wait()
+  bool wait(Operation& operation, std::optional<Clock::time_point> deadline, bool on_host = false, const std::function<int64_t()>& activity = {});
   /// Advances everything until `is_done()`; whoever is late in what is in streams is named. @throws RevokedError where `comm` is
   void wait_until(const CommunicatorState& comm, const std::function<bool()>& is_done);
+  /// The same where another rank, `call.peer`, is waited for. @param activity see mpi::wait_until()
+  void wait_until(const std::shared_ptr<CommunicatorState>& comm, const Call& call, const std::function<bool()>& is_done,
+                  const std::function<int64_t()>& activity);
   /// Advances everything until nothing is left, or `timeout` has passed: false then.
   bool drain(std::chrono::milliseconds timeout);
 
@@ -92,7 +96,7 @@ class Engine {
   bool advance(Operation& operation);
   void end(Operation& operation);
   void fail(Operation& operation, std::exception_ptr failure);
-  void keep_for_ever(Operation& operation);
+  void keep(Operation& operation);
   void run_thread();
 
   std::atomic<std::chrono::milliseconds> stall_warning_;

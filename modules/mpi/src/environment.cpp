@@ -33,6 +33,18 @@ bool mpi_runs() {
   return initialised != 0 && finalised == 0;
 }
 
+// Before MPI is initialised: a process that ends without MPI_Finalize makes the launcher explain at length what is not the point.
+void expect_valid(const EnvironmentOptions& options) {
+  TW_EXPECTS(options.largest_message > 0 && options.largest_message <= 2147483647,
+             "EnvironmentOptions::largest_message must be 1 to 2147483647, got ", options.largest_message);
+  const auto expect_time = [](const char* option, std::chrono::milliseconds time) {
+    TW_EXPECTS(time.count() > 0, "EnvironmentOptions::", option, " must be longer than 0 ms, got ", time.count(), " ms");
+  };
+  expect_time("stall_warning", options.stall_warning);
+  expect_time("stall_abort", options.stall_abort);
+  TW_EXPECTS(options.drain_timeout.count() >= 0, "EnvironmentOptions::drain_timeout must not be negative, got ", options.drain_timeout.count(), " ms");
+}
+
 int native(ThreadLevel level) {
   switch (level) {
     case ThreadLevel::single: return MPI_THREAD_SINGLE;
@@ -113,17 +125,22 @@ std::string_view to_string(ThreadLevel level) {
 }
 
 Environment::Environment(int& argc, char**& argv, const EnvironmentOptions& options) : adopted_(mpi_runs()) {
+  if (!adopted_) std::set_terminate(abort_with_current_exception);
+  expect_valid(options);
   if (!adopted_) initialise(&argc, &argv, options);
   attach(options);
 }
 
 Environment::Environment(const EnvironmentOptions& options) : adopted_(mpi_runs()) {
+  if (!adopted_) std::set_terminate(abort_with_current_exception);
+  expect_valid(options);
   if (!adopted_) initialise(nullptr, nullptr, options);
   attach(options);
 }
 
 Environment::Environment(AdoptTag, const EnvironmentOptions& options) : adopted_(true) {
   if (!mpi_runs()) throw NotInitialisedError("Environment::adopt()");
+  expect_valid(options);
   attach(options);
 }
 
@@ -142,7 +159,6 @@ void Environment::initialise(int* argc, char*** argv, const EnvironmentOptions& 
                        ": ask for less in EnvironmentOptions::thread_level, or use an MPI that was built with threads"));
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  std::set_terminate(abort_with_current_exception);
 }
 
 void Environment::attach(const EnvironmentOptions& options) {
@@ -151,8 +167,6 @@ void Environment::attach(const EnvironmentOptions& options) {
   runtime_ = mpi::Runtime::find_current();
   made_runtime_ = runtime_ == nullptr;
   if (made_runtime_) {
-    TW_EXPECTS(options.largest_message > 0 && options.largest_message <= 2147483647, "largest_message must be 1 to 2147483647, got ",
-               options.largest_message);
     if (options.progress == ProgressDriver::thread && thread_level_ != ThreadLevel::multiple) {
       throw Error(concat("ProgressDriver::thread needs MPI_THREAD_MULTIPLE, and the adopted MPI runs at ", to_string(thread_level_),
                          ": let the host ask for it in MPI_Init_thread, or use ProgressDriver::inlined"));

@@ -14,11 +14,11 @@ namespace tw::mpi {
 class InOrder : public Transfer {
  public:
   using Make = std::function<std::unique_ptr<Transfer>(const Communicator& comm)>;
-  InOrder(const Communicator& comm, Make make) : comm_(share(comm)), make_(std::move(make)) {}
+  InOrder(const Communicator& comm, Make make) : comm_(borrow(comm)), make_(std::move(make)) {}
 
   bool advance() override {
     if (!transfer_) {
-      if (comm_.state()->deferred > 0) return false;
+      if (*comm_.state()->deferred > 0) return false;
       transfer_ = make_(comm_);
     }
     return transfer_->advance();
@@ -31,7 +31,7 @@ class InOrder : public Transfer {
 };
 
 inline std::unique_ptr<Transfer> in_order(const Communicator& comm, InOrder::Make make) {
-  if (comm.state()->deferred == 0) return make(comm);
+  if (*comm.state()->deferred == 0) return make(comm);
   return std::make_unique<InOrder>(comm, std::move(make));
 }
 

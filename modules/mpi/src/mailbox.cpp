@@ -3,17 +3,15 @@
 
 #include <atomic>
 #include <tw/base/contract.hpp>
-#include <tw/mpi/collectives.hpp>
-#include <tw/mpi/engine.hpp>
 #include <tw/mpi/library.hpp>
 
 #include "requests.hpp"
+#include "transfer_requests.hpp"
 
 namespace tw::mpi {
 namespace {
 
-constexpr Tag message_tag{0};
-constexpr auto a_moment = std::chrono::microseconds(200);
+constexpr int message_tag = 0;
 
 }  // namespace
 
@@ -25,11 +23,11 @@ struct Mailbox::Slot {
 /// Receives whatever comes first. It asks MPI before it gives it memory, so that nothing is left behind where nothing comes.
 class Mailbox::Receive : public Transfer {
  public:
-  Receive(const Communicator& comm, std::shared_ptr<Slot> slot) : comm_(*comm.state()), slot_(std::move(slot)) {}
+  Receive(const Communicator& comm, std::shared_ptr<Slot> slot) : comm_(*comm.state()), slot_(std::move(slot)) { ++comm_.traffic.open; }
 
   bool advance() override {
     if (request_ == MPI_REQUEST_NULL) {
-      if (slot_->closed) return true;
+      if (slot_->closed) return end();
       int found = 0;
       MPI_Message message = MPI_MESSAGE_NULL;
       MPI_Status status;
@@ -41,11 +39,18 @@ class Mailbox::Receive : public Transfer {
       slot_->message.bytes.resize(static_cast<size_t>(bytes));
       check(MPI_Imrecv(slot_->message.bytes.data(), bytes, MPI_BYTE, &message, &request_), "MPI_Imrecv", comm_.name);
     }
-    return is_done(request_, comm_);
+    if (!is_done(request_, comm_)) return false;
+    ++comm_.traffic.received;
+    return end();
   }
 
  private:
-  const CommunicatorState& comm_;  // kept alive by the operation
+  bool end() {
+    --comm_.traffic.open;
+    return true;
+  }
+
+  CommunicatorState& comm_;  // kept alive by the operation
   std::shared_ptr<Slot> slot_;
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
@@ -67,7 +72,7 @@ void Mailbox::take_in() {
     waiting_.push_back(std::move(slot_->message));
     expect_next();
   }
-  std::erase_if(sends_, [](Work& work) { return work.test(); });
+  std::erase_if(sends_, [](Sent& sent) { return sent.work.done() && sent.work.test(); });  // a test of one that is not done advances all
 }
 
 void Mailbox::send(std::vector<std::byte> bytes, Rank to) {
@@ -77,9 +82,10 @@ void Mailbox::send(std::vector<std::byte> bytes, Rank to) {
   leave_at_most(most_in_flight - 1);
   ++sent_[static_cast<size_t>(to)];
   const auto kept = std::make_shared<std::vector<std::byte>>(std::move(bytes));
-  const Buffer buffer{kept->data(), static_cast<int64_t>(kept->size()), ElementType::uint8};
-  sends_.push_back(
-      start(comm_, {.collective = Collective::send, .peer = to, .count = buffer.count}, send_transfer(comm_, buffer, to, message_tag), [kept] {}));
+  const Call call{.collective = Collective::send, .peer = to, .count = static_cast<int64_t>(kept->size())};
+  auto requests = std::make_unique<TransferRequests>(comm_);
+  requests->send(raw(*kept), to, message_tag);
+  sends_.push_back({call, start(comm_, call, std::move(requests), [kept] {})});
 }
 
 std::optional<Mailbox::Message> Mailbox::take() {
@@ -102,8 +108,11 @@ std::optional<Mailbox::Message> Mailbox::take_within(std::chrono::nanoseconds ti
 
 void Mailbox::leave_at_most(size_t messages) {
   while (sends_.size() > messages) {
-    take_in();
-    if (sends_.size() > messages) sends_.front().wait_for(a_moment);
+    const size_t before = sends_.size();
+    wait_until(comm_, Call(sends_.front().call), [&] {
+      take_in();
+      return sends_.size() < before;
+    });
   }
 }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/mpi/rpc_client.hpp>
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
+#include <tw/mpi/library.hpp>
 #include <tw/mpi/rpc_server.hpp>
 #include <utility>
 
@@ -85,8 +84,9 @@ class RpcClient::Line {
 /// The messages of one call.
 class RpcClient::Messages : public Transfer {
  public:
-  Messages(const CommunicatorState& comm, int rank, const Message& message, std::shared_ptr<Line> line)
+  Messages(CommunicatorState& comm, int rank, const Message& message, std::shared_ptr<Line> line)
       : comm_(comm), line_(std::move(line)), failure_(message.failure ? message.failure : std::make_shared<std::string>()) {
+    ++comm_.traffic.open;
     constexpr int64_t piece = RpcServer::piece_bytes;
     const auto pieces = [](auto bytes) { return (bytes.size() + piece - 1) / piece; };
     pieces_.reserve(pieces(message.outgoing) + pieces(message.incoming));
@@ -109,6 +109,7 @@ class RpcClient::Messages : public Transfer {
     }
     *failure_ = line_->end();
     if (!failure_->empty() && failure_.use_count() == 1) log_error(concat("a call failed: ", *failure_));
+    --comm_.traffic.open;
     return true;
   }
 
@@ -117,7 +118,7 @@ class RpcClient::Messages : public Transfer {
     check(MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, rank, tag, comm_.handle, &request), "MPI_Isend", comm_.name);
   }
 
-  const CommunicatorState& comm_;  // kept alive by the operation
+  CommunicatorState& comm_;  // kept alive by the operation
   std::shared_ptr<Line> line_;
   int64_t number_ = 0;
   std::shared_ptr<std::string> failure_;
@@ -128,13 +129,19 @@ class RpcClient::Messages : public Transfer {
 /// An empty request.
 class RpcClient::Leaving : public Transfer {
  public:
-  Leaving(const CommunicatorState& comm, int rank) : comm_(comm) {
+  Leaving(CommunicatorState& comm, int rank) : comm_(comm) {
+    ++comm_.traffic.open;
     check(MPI_Isend(nullptr, 0, MPI_BYTE, rank, rpc::request_tag, comm_.handle, &request_), "MPI_Isend", comm_.name);
+    ++comm_.traffic.sent;
   }
-  bool advance() override { return is_done(request_, comm_); }
+  bool advance() override {
+    if (!is_done(request_, comm_)) return false;
+    --comm_.traffic.open;
+    return true;
+  }
 
  private:
-  const CommunicatorState& comm_;  // kept alive by the operation
+  CommunicatorState& comm_;  // kept alive by the operation
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
@@ -145,11 +152,8 @@ std::unique_ptr<Transfer> RpcClient::call(Rank rank, const Message& message) {
   TW_EXPECTS(bytes <= most_request_bytes, "a request has ", most_request_bytes, " bytes at most, not ", bytes);
   std::shared_ptr<Line>& line = lines_[static_cast<size_t>(rank)];
   if (!line) line = std::make_shared<Line>(*comm_.state(), rank);
-  while (line->in_flight() >= most_in_flight) {
-    progress(comm_);
-    expect_not_revoked(*comm_.state(), "a call");
-    if (line->in_flight() >= most_in_flight) sched_yield();
-  }
+  expect_own_thread(comm_);
+  wait_for_at_most(most_in_flight - 1, *line, rank);
   expect_not_revoked(*comm_.state(), "a call");
   return std::make_unique<Messages>(*comm_.state(), rank, message, line);
 }
@@ -161,6 +165,24 @@ void RpcClient::leave(Rank rank) noexcept {
   } catch (const std::exception& error) {
     log_error(concat("rank ", rank, " of '", comm_.name(), "' was not told that this one makes no further calls: ", error.what()));
   }
+}
+
+void RpcClient::finish(const std::function<void()>& between) {
+  for (size_t rank = 0; rank < lines_.size(); ++rank) {
+    if (lines_[rank]) wait_for_at_most(0, *lines_[rank], Rank(static_cast<int>(rank)), between);
+  }
+}
+
+// Watched, from one end of a call to the next.
+void RpcClient::wait_for_at_most(int64_t calls, const Line& line, Rank rank, const std::function<void()>& between) {
+  if (line.in_flight() <= calls) return;
+  const Call call{.collective = Collective::send, .peer = rank, .count = line.in_flight()};
+  const auto is_done = [&] {
+    if (line.in_flight() <= calls) return true;
+    if (between) between();
+    return false;
+  };
+  wait_until(comm_, call, is_done, [&] { return line.in_flight(); });
 }
 
 int64_t RpcClient::in_flight() const noexcept {

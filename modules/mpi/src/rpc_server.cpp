@@ -23,7 +23,9 @@ constexpr size_t pieces_in_flight = 2;
 class RpcServer::Listening : public Transfer {
  public:
   Listening(const Communicator& comm, Handler handler, std::shared_ptr<Control> control)
-      : comm_(*comm.state()), handler_(std::move(handler)), control_(std::move(control)), requests_(comm_) {}
+      : comm_(*comm.state()), handler_(std::move(handler)), control_(std::move(control)), requests_(comm_) {
+    ++comm_.traffic.open;
+  }
 
   bool advance() override {
     while (hears()) {
@@ -31,6 +33,7 @@ class RpcServer::Listening : public Transfer {
       if (!request) break;
       if (request->size == 0) {
         ++left_;
+        ++comm_.traffic.received;
         requests_.recycle(std::move(request->memory));
       } else {
         clients_[request->from].held.push_back({.request = std::move(*request)});
@@ -38,7 +41,9 @@ class RpcServer::Listening : public Transfer {
     }
     bool all_told = true;
     for (auto& [rank, client] : clients_) all_told = serve(rank, client) && all_told;
-    return !hears() && all_told;
+    const bool is_over = !hears() && all_told;
+    if (is_over) --comm_.traffic.open;
+    return is_over;
   }
 
  private:
@@ -145,7 +150,7 @@ class RpcServer::Listening : public Transfer {
     return true;
   }
 
-  const CommunicatorState& comm_;  // kept alive by the operation
+  CommunicatorState& comm_;  // kept alive by the operation
   Handler handler_;
   std::shared_ptr<Control> control_;
   RpcRequests requests_;

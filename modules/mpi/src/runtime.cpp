@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <tw/base/contract.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/error.hpp>
@@ -60,9 +61,10 @@ void Runtime::set_current(const std::shared_ptr<Runtime>& runtime) {
   current_runtime = runtime;
 }
 
-void Runtime::free_later(const Retired& retired) {
+void Runtime::free_later(Retired retired) {
   const std::lock_guard lock(mutex_);
-  if (!closed_) retired_.push_back(retired);
+  if (closed_) return keep_for_ever(retired);
+  retired_.push_back(std::move(retired));
 }
 
 int64_t Runtime::communicators_to_free() {
@@ -70,13 +72,20 @@ int64_t Runtime::communicators_to_free() {
   return static_cast<int64_t>(retired_.size());
 }
 
-void Runtime::free_communicators_of_one() {
+bool Runtime::wants_to_free() {
+  constexpr size_t between = 32;  // a stage or a search makes about ten
   const std::lock_guard lock(mutex_);
-  std::erase_if(retired_, [](Retired& retired) {
-    int members = 0;
-    MPI_Comm_size(retired.comm, &members);
-    if (members > 1 || retired.may_hold_leftovers) return false;
+  stay_ = std::min(stay_, retired_.size());
+  return retired_.size() >= stay_ + between;
+}
+
+void Runtime::free_communicators_of_one() {
+  std::vector<Retired> freed;  // what is kept for them may hold communicators, which come to free_later()
+  const std::lock_guard lock(mutex_);
+  std::erase_if(retired_, [&](Retired& retired) {
+    if (!is_freeable_alone(retired)) return false;
     MPI_Comm_free(&retired.comm);
+    freed.push_back(std::move(retired));
     return true;
   });
 }
@@ -84,36 +93,41 @@ void Runtime::free_communicators_of_one() {
 void Runtime::free_communicators() {
   const std::lock_guard lock(mutex_);
   std::sort(retired_.begin(), retired_.end(), [](const Retired& a, const Retired& b) { return a.age < b.age; });
-  for (Retired& retired : retired_) MPI_Comm_free(&retired.comm);
+  for (Retired& retired : retired_) {
+    MPI_Comm_free(&retired.comm);
+    keep_for_ever(retired);
+  }
   retired_.clear();
 }
 
+// Unlocked where it communicates: the engine runs there, and may complete the last operation of a communicator, which then comes to free_later().
 void Runtime::free_communicators_queued_everywhere(const Communicator& comm) {
-  std::vector<uint64_t> mine;
+  std::vector<Retired> mine;
   {
     const std::lock_guard lock(mutex_);
-    for (const Retired& retired : retired_) {
-      if (!retired.may_hold_leftovers) mine.push_back(retired.key);
+    mine.swap(retired_);
+  }
+  std::vector<bool> freeable(mine.size());
+  try {
+    std::sort(mine.begin(), mine.end(), [](const Retired& a, const Retired& b) { return a.age < b.age; });
+    freeable = find_freeable(comm, mine);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    std::move(mine.begin(), mine.end(), std::back_inserter(retired_));
+    throw;
+  }
+  std::vector<Retired> stay;
+  for (size_t i = 0; i < mine.size(); ++i) {
+    if (freeable[i]) {
+      MPI_Comm_free(&mine[i].comm);
+    } else {
+      stay.push_back(std::move(mine[i]));
     }
   }
-  // Unlocked: the engine runs here, and may complete the last operation of a communicator, which then comes to free_later().
-  const auto bytes = static_cast<int64_t>(mine.size() * sizeof(uint64_t));
-  std::vector<int64_t> sizes(static_cast<size_t>(comm.size()));
-  allgather(comm, std::as_bytes(std::span(&bytes, 1)), std::as_writable_bytes(std::span(sizes)));
-  size_t total = 0;
-  for (const int64_t size : sizes) total += static_cast<size_t>(size) / sizeof(uint64_t);
-  std::vector<uint64_t> all(total);
-  allgather(comm, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), sizes);
-
+  mine.clear();
   const std::lock_guard lock(mutex_);
-  std::sort(retired_.begin(), retired_.end(), [](const Retired& a, const Retired& b) { return a.age < b.age; });
-  std::erase_if(retired_, [&](Retired& retired) {
-    int members = 0;
-    MPI_Comm_size(retired.comm, &members);
-    if (std::count(all.begin(), all.end(), retired.key) < members) return false;
-    MPI_Comm_free(&retired.comm);
-    return true;
-  });
+  std::move(stay.begin(), stay.end(), std::back_inserter(retired_));
+  stay_ = retired_.size();
 }
 
 void Runtime::close() {
@@ -125,6 +139,7 @@ void Runtime::close() {
                                 " ms: did every rank make the same calls?"));
     }
     free_communicators();
+    operations_.free();
   } catch (const std::exception& error) {
     Environment::abort(error.what());
   }
@@ -136,6 +151,7 @@ void Runtime::abandon() {
   engine_.abandon();
   const std::lock_guard lock(mutex_);
   closed_ = true;
+  for (Retired& retired : retired_) keep_for_ever(retired);
   retired_.clear();
 }
 

@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "engine.hpp"
+#include "operations.hpp"
+#include "retired.hpp"
 
 namespace tw::mpi {
 
@@ -25,10 +27,11 @@ void check(int code, const char* call, const std::string& communicator);
 
 // Tags that the library keeps for itself, after Tag::largest.
 constexpr int control_tag = Tag::largest + 1;   // see control.hpp
-constexpr int exchange_tag = Tag::largest + 2;  // collectives over send and receive
+constexpr int exchange_tag = Tag::largest + 2;  // gather, scatter, all-to-all of lists
 constexpr int subset_tag = Tag::largest + 3;    // members of a subset meet
 constexpr int group_tag = Tag::largest + 4;     // of MPI_Comm_create_group, whose own messages Open MPI shows to whoever receives with its tag
 constexpr int aside_tag = Tag::largest + 5;     // what an operation says while it is in flight
+constexpr int cut_tag = Tag::largest + 6;       // of what is too long for one call of MPI
 constexpr int first_sequence_tag = 32768;       // of collectives made of messages: these and all above, where an MPI has more than it must
 
 /// What outlives the handles of users: the engine, and communicators that wait to be freed. One per Environment; shared by its communicators, so that
@@ -42,9 +45,12 @@ class Runtime {
   static std::shared_ptr<Runtime> find_current();
   /// The same. @throws NotInitialisedError, naming `user`, where there is none.
   static std::shared_ptr<Runtime> current(const std::string& user);
+  /// Whether its Environment has gone.
+  bool closed() const noexcept { return closed_; }
   static void set_current(const std::shared_ptr<Runtime>& runtime);
 
   Engine& engine() noexcept { return engine_; }
+  const Operations& operations() const noexcept { return operations_; }
   bool audit() const noexcept { return audit_; }
   /// Whether any communicator has been revoked.
   std::atomic<bool>& knows_revoked() noexcept { return knows_revoked_; }
@@ -56,15 +62,12 @@ class Runtime {
 
   /// Orders communicators by age, so that all ranks free them in one order.
   uint64_t next_communicator() noexcept { return made_communicators_++; }
-  struct Retired {
-    MPI_Comm comm;
-    uint64_t age;
-    uint64_t key;             // the same on all members
-    bool may_hold_leftovers;  // see CommunicatorState
-  };
-  void free_later(const Retired& retired);
+  void free_later(Retired retired);
   int64_t communicators_to_free();
-  /// Frees the queued ones that have one member: nobody else takes part. There are MPIs that have no more than 2,048 at a time (MPICH).
+  /// Whether so many have been dropped since the last look that another is worth its price. There are MPIs that have no more than 2,048 at a time
+  /// (MPICH).
+  bool wants_to_free();
+  /// Frees the queued ones that have one member: nobody else takes part.
   void free_communicators_of_one();
   /// Frees the queued communicators, oldest first. Collective over each of them. For the end: nobody makes others.
   void free_communicators();
@@ -86,8 +89,10 @@ class Runtime {
   std::atomic<bool> knows_revoked_ = false;
   std::atomic<uint64_t> made_communicators_ = 0;
   std::vector<int> world_neighbours_;
+  Operations operations_;
   std::mutex mutex_;
   std::vector<Retired> retired_;
+  size_t stay_ = 0;  // of those, at the last look
   Engine engine_;  // last: its operations hold communicators
 };
 
@@ -117,14 +122,22 @@ struct CommunicatorState {
   std::shared_ptr<Runtime> runtime;
   std::shared_ptr<CommunicatorState> parent;  // whose revocation is ours too
 
-  std::atomic<int> deferred = 0;  // see Deferred
+  const std::shared_ptr<std::atomic<int>> deferred = std::make_shared<std::atomic<int>>(0);  // see Deferred
   StartQueue messages;
-  int64_t made = 0;  // communicators, from this one, by all members together
+  TrafficCounters traffic;
+
+  /// Messages with a label that this rank receives from one rank with one tag: one after the other.
+  struct Turns {
+    std::atomic<int64_t> taken = 0;
+    std::atomic<int64_t> over = 0;
+  };
+  std::shared_ptr<Turns> turns_of(int from, int tag);
 
   // Used under the engine's lock.
-  /// Whether messages that nobody receives may have been sent: by operations that failed, to tell of a revocation. MPIs give the number of a freed
-  /// communicator to the next one, where such messages would arrive; so this one is freed when no other is made any more.
+  /// Whether messages that nobody receives, and nobody counts, may have been sent. Then this one is freed when no other is made any more; see Traffic.
   bool may_hold_leftovers = false;
+  std::vector<std::shared_ptr<Transfer>> announcements;  // that may not have left
+  std::vector<std::shared_ptr<void>> kept;               // transfers that failed, with their memory, which others may still touch
   uint64_t calls = 0;     // collective calls begun
   uint64_t finished = 0;  // and ended
   Call last_call;         // the one that began last
@@ -138,6 +151,9 @@ struct CommunicatorState {
 
   std::shared_ptr<void> attachment;
 
+  std::mutex turns_mutex;
+  std::map<std::pair<int, int>, std::shared_ptr<Turns>> turns;  // by rank and tag
+
   void mark_revoked(const std::string& because);
   /// Writes on the board that this rank makes no further call. Not where a revocation tells the others, or may be on its way: while unwinding.
   void leave() noexcept;
@@ -147,8 +163,6 @@ struct CommunicatorState {
 
 /// MPI makes communicators by calls that cannot be interrupted. So their members meet first, which can be; then the call is short.
 void meet(const Communicator& comm);
-/// The same, and now and then frees what was dropped, for programs that make communicators without end.
-void meet_to_make_another(const Communicator& comm);
 
 /// Asks MPI who shares memory with this rank of `comm`, which all members have just come to. Ascending.
 std::vector<int> find_neighbours(const CommunicatorState& comm);
@@ -156,7 +170,8 @@ std::vector<int> find_neighbours(const CommunicatorState& comm);
 /// The ranks that share memory with this one, in their order in `comm`; the caller frees it. Collective.
 MPI_Comm make_node_handle(const Communicator& comm);
 
-/// Describes `handle`, which it takes over when `owned`. @param parent null: none.
+/// Describes `handle`, which it takes over when `owned`; its members then now and then free what they have dropped, for programs that make
+/// communicators without end. @param parent null: none.
 std::shared_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool owned, std::string name, std::shared_ptr<Runtime> runtime,
                                                            std::shared_ptr<CommunicatorState> parent);
 

@@ -11,7 +11,7 @@ namespace tw::mpi {
 class StartQueue::Waiting : public Transfer {
  public:
   Waiting(const Communicator& comm, StartQueue& queue, Start start, Ready ready)
-      : comm_(share(comm)), queue_(queue), place_(queue.called_++), start_(std::move(start)), ready_(std::move(ready)) {
+      : comm_(borrow(comm)), queue_(queue), place_(queue.called_++), start_(std::move(start)), ready_(std::move(ready)) {
     deferred_.emplace(comm);
   }
 

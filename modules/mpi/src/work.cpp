@@ -34,11 +34,15 @@ bool Work::test() {
   return true;
 }
 
-void Work::wait() {
+void Work::wait() { wait(std::function<int64_t()>()); }
+
+void Work::wait(const std::function<int64_t()>& activity) {
   if (!operation_) return;
-  if (!operation_->is_done()) engine_of(*operation_).wait(*operation_, std::nullopt);
+  if (!operation_->is_done()) engine_of(*operation_).wait(*operation_, std::nullopt, /*on_host=*/false, activity);
   report(*operation_);
 }
+
+bool Work::done() const noexcept { return !operation_ || operation_->is_done(); }
 
 void Work::wait_on_host() {
   if (!operation_) return;

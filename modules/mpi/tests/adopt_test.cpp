@@ -5,7 +5,11 @@
 #include <iostream>
 #include <optional>
 #include <tw/mpi.hpp>
+#include <tw/mpi/collectives.hpp>
 #include <tw/mpi/interop.hpp>
+#include <tw/mpi/mailbox.hpp>
+#include <tw/mpi/rpc_client.hpp>
+#include <tw/base/contract.hpp>
 
 namespace {
 
@@ -85,6 +89,39 @@ TEST(Adopt, WithoutAnEnvironmentTheErrorNamesTheRemedy) {
   }
 }
 
+TEST(Adopt, CallsAfterTheEnvironmentHasGoneSaySo) {
+  std::optional<tw::Communicator> outlives;
+  {
+    const auto mpi = tw::Environment::adopt();
+    outlives = mpi.world().dup();
+  }
+  int value = 1;
+  const std::byte byte{};
+  EXPECT_THROW(outlives->barrier(), tw::NotInitialisedError);
+  EXPECT_THROW((void)outlives->dup(), tw::NotInitialisedError);
+  EXPECT_THROW((void)outlives->split("all"), tw::NotInitialisedError);
+  EXPECT_THROW((void)outlives->split_by_node(), tw::NotInitialisedError);
+  EXPECT_THROW((void)outlives->subset({outlives->rank()}), tw::NotInitialisedError);
+  EXPECT_THROW(outlives->revoke("it is late"), tw::NotInitialisedError);
+  EXPECT_THROW(tw::mpi::allreduce(*outlives, {&value, 1, tw::ElementType::int32}, tw::ReduceOp::sum), tw::NotInitialisedError);
+  EXPECT_THROW((void)tw::mpi::send_aside_transfer(*outlives, {&byte, 1}, outlives->rank()), tw::NotInitialisedError);
+  EXPECT_THROW((void)tw::mpi::Mailbox(*outlives), tw::NotInitialisedError);
+  EXPECT_THROW((void)tw::mpi::RpcClient(*outlives).call(outlives->rank(), {}), tw::NotInitialisedError);
+  try {
+    outlives->barrier();
+  } catch (const tw::NotInitialisedError& error) {
+    EXPECT_NE(std::string(error.what()).find("communication on 'world/dup', whose Environment has gone"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Adopt, RefusesOptionsThatMakeNoSense) {
+  using std::chrono::milliseconds;
+  EXPECT_THROW((void)tw::Environment::adopt({.largest_message = 0}), tw::ContractError);
+  EXPECT_THROW((void)tw::Environment::adopt({.stall_warning = milliseconds(0)}), tw::ContractError);
+  EXPECT_THROW((void)tw::Environment::adopt({.stall_abort = milliseconds(-1)}), tw::ContractError);
+  EXPECT_THROW((void)tw::Environment::adopt({.drain_timeout = milliseconds(-1)}), tw::ContractError);
+}
+
 // Begins an operation and lets go of all handles to it. @return the memory that it keeps alive
 std::weak_ptr<int> drop_an_allreduce() {
   const auto comm = tw::Communicator::duplicate_of(MPI_COMM_WORLD);
@@ -104,13 +141,21 @@ int main(int argc, char** argv) {
   } catch (const tw::NotInitialisedError&) {
     refused = true;
   }
+  try {
+    const tw::Environment wrong(argc, argv, {.largest_message = 0});
+    refused = false;
+  } catch (const tw::ContractError&) {
+    int initialised = 0;
+    MPI_Initialized(&initialised);  // else whoever does not finalise it is lectured by the launcher
+    refused = refused && initialised == 0;
+  }
   MPI_Init(&argc, &argv);
   std::optional<tw::Environment> outlives_mpi;
   const int outcome = RUN_ALL_TESTS();
   outlives_mpi.emplace();  // destroyed after MPI_Finalize, which must do no harm
   const std::weak_ptr<int> memory = drop_an_allreduce();
   MPI_Finalize();
-  if (!refused) std::cerr << "adopt() did not refuse before MPI_Init\n";
+  if (!refused) std::cerr << "adopt(), or wrong options, were not refused before MPI_Init\n";
   if (!memory.expired()) std::cerr << "a dropped operation was not completed in front of the host's MPI_Finalize\n";
   return outcome != 0 || !refused || !memory.expired() ? 1 : 0;
 }

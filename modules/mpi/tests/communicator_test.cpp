@@ -54,6 +54,15 @@ TEST(Communicator, DuplicatesTheUsersCommunicator) {
   EXPECT_THROW((void)tw::Communicator::duplicate_of(MPI_COMM_NULL), tw::ContractError);
 }
 
+TW_TEST_ON(Communicator, RefusesAnIntercommunicator, {.least = 2}) {
+  const int side = world().rank() % 2;
+  const auto mine = world().split(side, 0);
+  MPI_Comm both = MPI_COMM_NULL;
+  ASSERT_EQ(MPI_Intercomm_create(tw::native_handle(mine), 0, tw::native_handle(world()), 1 - side, /*tag=*/7, &both), MPI_SUCCESS);
+  EXPECT_THROW((void)tw::Communicator::duplicate_of(both), tw::ContractError);
+  MPI_Comm_free(&both);
+}
+
 TEST(Communicator, HasMpiReturnItsErrors) {
   MPI_Comm handle = tw::native_handle(world());
   MPI_Errhandler handler = MPI_ERRHANDLER_NULL;

@@ -2,6 +2,7 @@
 #include "mpi_test.hpp"
 
 #include <cstring>
+#include <limits>
 #include <tw/base/contract.hpp>
 #include <tw/mpi/engine.hpp>
 #include <tw/mpi/mailbox.hpp>
@@ -48,6 +49,34 @@ TEST(Mailbox, LeavesNothingBehind) {
   }
   progress(world());
   EXPECT_EQ(operations_in_flight(world()), before);
+}
+
+/// Counts how often the engine advances everything.
+class Counter : public Transfer {
+ public:
+  explicit Counter(std::shared_ptr<int> rounds) : rounds_(std::move(rounds)) {}
+  bool advance() override { return ++*rounds_ < 0; }
+
+ private:
+  std::shared_ptr<int> rounds_;
+};
+
+TW_TEST_ON(Mailbox, TakesWithoutLookingAtEachLetterThatIsOnItsWay, {.least = 2}) {
+  constexpr int letters = 255;
+  Mailbox mailbox(world());
+  if (world().rank() == 0) {
+    for (int64_t number = 0; number < letters; ++number) mailbox.send(letter_of(number, 100000), Rank(1));
+    const auto rounds = std::make_shared<int>(0);
+    const Work counting = start(world(), {.collective = Collective::receive}, std::make_unique<Counter>(rounds));
+    const int before = *rounds;
+    EXPECT_EQ(mailbox.take(), std::nullopt);
+    EXPECT_LE(*rounds - before, 2);
+    *rounds = std::numeric_limits<int>::min();  // ends it
+  }
+  world().barrier();
+  for (int left = world().rank() == 1 ? letters : 0; left > 0; --left) ASSERT_TRUE(mailbox.take_within(std::chrono::seconds(30)).has_value());
+  mailbox.flush();
+  world().barrier();
 }
 
 TEST(Mailbox, WaitsNoLongerThanAsked) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,6 +38,8 @@ class Client {
   Answer pull(Rank server, const Part& part);
   /// Makes no further request to `server`.
   void leave(Rank server) { rpc_.leave(server); }
+  /// Returns when all requests are answered. Watched. @param between called again and again meanwhile
+  void finish(const std::function<void()>& between) { rpc_.finish(between); }
   /// Requests that are not answered, to all servers.
   int64_t in_flight() const noexcept { return rpc_.in_flight(); }
 

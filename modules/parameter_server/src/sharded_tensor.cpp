@@ -149,20 +149,24 @@ class ShardedTensor::Impl {
     return handle;
   }
 
+  // Others may push for long yet: the watch begins again with whatever they do here.
   void finish() {
     releasing_others(comm_, [&] {
-      auto sleep_if_idle = [this, before = int64_t{-1}, pause = std::chrono::microseconds(0)]() mutable {
+      const auto served = [this] {
+        int64_t all = responder_ ? responder_->ended() : 0;
+        for (const auto& [server, shard] : shards_) all += shard.pushes();
+        return all;
+      };
+      const auto sleep_if_idle = [served, before = int64_t{-1}, pause = std::chrono::microseconds(0)]() mutable {
         constexpr auto shortest = std::chrono::microseconds(20);
         constexpr auto longest = std::chrono::microseconds(1000);
-        const int64_t now = responder_ ? responder_->ended() : 0;
+        const int64_t now = served();
         pause = now == std::exchange(before, now) ? std::clamp(2 * pause, shortest, longest) : std::chrono::microseconds(0);
         if (pause.count() > 0) std::this_thread::sleep_for(pause);
+        return now;
       };
-      while (client_.in_flight() > 0 && !comm_.revoked()) {
-        progress(comm_);
-        sleep_if_idle();
-      }
-      for (Work all = ibarrier(comm_); !all.test();) sleep_if_idle();
+      client_.finish(sleep_if_idle);
+      ibarrier(comm_).wait(sleep_if_idle);
     });
   }
 

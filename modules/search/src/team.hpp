@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <tw/comm/collectives.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <utility>
@@ -13,10 +14,14 @@ namespace tw::search {
 class Team {
  public:
   /// Collective over `worker`.
-  explicit Team(const Communicator& worker) : ranks_(worker.dup()), trial_(ranks_.dup()), verdicts_(trial_->dup()), keepers_(ranks_.size()) {}
+  explicit Team(const Communicator& worker) : ranks_(worker.dup()), trial_(ranks_.dup()), verdicts_(trial_->dup()), keepers_(ranks_.size()) {
+    make_ready();
+  }
   /// Collective over `places`. @param places of its ranks in `all`. @param keepers how many of them, from the first, are of the trial's own worker
   Team(const Communicator& all, std::vector<Rank> places, int keepers)
-      : places_(std::move(places)), ranks_(all.subset(places_)), trial_(ranks_.dup()), verdicts_(trial_->dup()), keepers_(keepers) {}
+      : places_(std::move(places)), ranks_(all.subset(places_)), trial_(ranks_.dup()), verdicts_(trial_->dup()), keepers_(keepers) {
+    make_ready();
+  }
 
   int size() const { return ranks_.size(); }
   bool leads() const { return ranks_.rank() == 0; }
@@ -41,9 +46,15 @@ class Team {
     for (int rank = 0; rank < size(); ++rank) all.emplace_back(rank);
     trial_ = ranks_.subset(all);
     verdicts_ = trial_->dup();
+    make_ready();
   }
 
  private:
+  /// The first use of a communicator takes everyone, by MPI's own collectives. Where it ends before a rank fails, MPI's communicator can be freed.
+  void make_ready() const {
+    if (size() > 1) barrier(*trial_);
+  }
+
   std::vector<Rank> places_;
   Communicator ranks_;
   std::optional<Communicator> trial_;

@@ -127,8 +127,14 @@ void Shard::push(const Entry&, size_t rule, int64_t begin, int64_t count, const 
     const Locked locked(lock(stretch));
     int64_t& updated = updates(stretch)[rule];
     applied.apply({values() + at * element_, state, pushed + (at - begin) * element_, here, updated, type_});
-    ++updated;
+    std::atomic_ref(updated).store(updated + 1, std::memory_order_relaxed);
   });
+}
+
+int64_t Shard::pushes() const noexcept {
+  int64_t all = 0;
+  for (size_t rule = 0; rule < rules_->size() && places_.stretches > 0; ++rule) all += std::atomic_ref(updates(0)[rule]).load(std::memory_order_relaxed);
+  return all;
 }
 
 void Shard::pull(int64_t begin, int64_t count, std::byte* to) const {

@@ -61,6 +61,11 @@ struct Brain {
   static BFloat16 store(float value) { return BFloat16(value); }
 };
 
+template <class T>
+bool is_nan(T value) {
+  return std::is_floating_point_v<T> && value != value;
+}
+
 template <ReduceOp op, class T>
 T combine(T a, T b) {
   if constexpr (std::is_integral_v<T> && (op == ReduceOp::sum || op == ReduceOp::product)) {
@@ -71,9 +76,9 @@ T combine(T a, T b) {
   } else if constexpr (op == ReduceOp::product) {
     return a * b;
   } else if constexpr (op == ReduceOp::min) {
-    return b < a ? b : a;
+    return (b < a) | is_nan(b) ? b : a;  // NaN comes out where it goes in: of `a`, no comparison holds
   } else if constexpr (op == ReduceOp::max) {
-    return a < b ? b : a;
+    return (a < b) | is_nan(b) ? b : a;
   } else if constexpr (op == ReduceOp::logical_and) {
     return static_cast<T>((a != 0) & (b != 0));
   } else if constexpr (op == ReduceOp::logical_or) {

@@ -121,10 +121,10 @@ class CheckpointStore::Implementation {
 
   // Some ranks may have thrown a failure by poll(), others not yet: all of them throw it here, so that they go on alike.
   void wait() {
-    // Not in one wait of the engine: a slow disk, of this rank or another, is no stalled rank. Also where a save failed: its remains are being
-    // removed.
+    // This rank's disk may be as slow as it likes; it is waited for also where a save failed, since its remains are being removed. The wait for the
+    // others is watched from then on.
     while (!writer_->wait_for(std::chrono::milliseconds(1))) progress(comm_);
-    while (!work_.wait_for(std::chrono::milliseconds(1))) continue;
+    work_.wait();
     const auto failures = problems_of(comm_, [&] { finish(); });
     if (!failures.empty()) throw Error(failures[0]);  // names the ranks whose disks failed, not those that have not heard of it
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <tw/base/call.hpp>
 #include <tw/base/element.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/mpi/engine.hpp>
@@ -19,7 +20,7 @@ struct Buffer {
 };
 
 // Each begins an operation, to be given to `start()`. Collective, except send and receive. Memory must stay until completion.
-// float16 and bfloat16 cannot be reduced by MPI; `average` is its sum.
+// float16 and bfloat16 cannot be reduced by MPI; `average` is its sum. NaN comes out of min and max where it goes in; integers wrap around.
 
 std::unique_ptr<Transfer> barrier_transfer(const Communicator& comm);
 std::unique_ptr<Transfer> broadcast_transfer(const Communicator& comm, const Buffer& buffer, Rank root);
@@ -37,10 +38,17 @@ std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span
 /// Rank r gets the r-th `bytes` of `input`, and puts what it gets from rank q at the q-th of `output`.
 std::unique_ptr<Transfer> alltoall_transfer(const Communicator& comm, const std::byte* input, std::byte* output, int64_t bytes);
 
-/// Sends `to[r]` to each rank r and receives `from[r]` from it, each as messages of their own: all-to-all of unequal sizes, gather, scatter. Both
-/// sides know the sizes; nothing travels for an empty one.
-std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, std::span<const std::span<const std::byte>> to,
-                                            std::span<const std::span<std::byte>> from);
+/// A tensor's memory that goes to a rank, or that is filled from there.
+struct PeerBuffer {
+  Rank peer;
+  Buffer buffer;
+};
+
+/// Messages of a collective that is made of them: all-to-all of unequal sizes, gather, scatter. Each says what it holds. Of two ranks, those of one
+/// communicator pair off in the order of the calls. @throws ContractError, from advance(), where sender and receiver give another collective, dtype or
+/// size; it names both.
+std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, Collective collective, std::span<const PeerBuffer> sends,
+                                            std::span<const PeerBuffer> receives);
 
 /// What goes to a rank, or where what comes from it goes.
 struct PeerMemory {
@@ -56,6 +64,7 @@ std::unique_ptr<Transfer> messages_transfer(const Communicator& comm, std::span<
 /// How many such collectives may be in flight on a communicator: MPI's tags tell them apart. May be 0.
 int64_t most_sequences(const Communicator& comm) noexcept;
 
+/// A message that says what it holds. @throws ContractError, from the receiver's advance(), where that is not of the dtype and size of `buffer`
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag);
 std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag);
 

@@ -55,6 +55,12 @@ Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer>
 /// wait as after any other. @throws RevokedError where `comm` is revoked
 void wait_until(const Communicator& comm, const std::function<bool()>& is_done);
 
+/// Returns when `is_done()`, which takes another rank: advances everything meanwhile, and is watched like any other wait.
+/// @param call what this rank waits in, for the warning and the abort; its peer is the rank that is waited for
+/// @param activity changes whenever the wait has come further; the watch then begins again. Empty: only the end counts
+/// @throws RevokedError where `comm` is revoked
+void wait_until(const Communicator& comm, const Call& call, const std::function<bool()>& is_done, const std::function<int64_t()>& activity = {});
+
 /// Where the ranks of a communicator write what they do, so that others can read it without their help.
 class Board {
  public:

@@ -76,7 +76,8 @@ class Environment {
   /// Whether MPI was running before and will not be finalised here.
   bool adopted() const noexcept { return adopted_; }
   /// Frees the MPI handles of communicators that every one of their members has destroyed. Collective over the world. MPI has room for some
-  /// thousands; every 32nd one that is made from the same communicator frees, by itself, what its members have destroyed.
+  /// thousands; where one is made and a member has destroyed 32, its members free what they have destroyed, by themselves. Where operations failed in
+  /// MPI's own collectives, or messages were not received, the handle is kept till the end.
   void free_communicators();
   /// How many MPI handles wait for that on this rank. Local.
   int64_t communicators_to_free() const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the floors above need of a communicator, and users do not.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +14,10 @@ class Board;
 
 /// Another handle to the same communicator, for operations that outlive the user's.
 inline Communicator share(const Communicator& comm) { return Communicator(comm.state()); }
+/// The same for transfers, whose operation has the communicator: it keeps nothing alive. One that failed is kept by the communicator itself.
+inline Communicator borrow(const Communicator& comm) {
+  return Communicator(std::shared_ptr<CommunicatorState>(std::shared_ptr<void>(), comm.state().get()));
+}
 /// @throws ContractError unless `rank` is a rank of `comm`.
 void expect_rank(const Communicator& comm, Rank rank);
 /// @throws ContractError where MPI does not let the calling thread communicate; see ThreadLevel.
@@ -31,7 +36,7 @@ class Deferred {
   Deferred& operator=(const Deferred&) = delete;
 
  private:
-  std::shared_ptr<CommunicatorState> comm_;
+  std::shared_ptr<std::atomic<int>> count_;
 };
 
 /// Runs `change` while no operation of `comm` is advanced: for what transfers read, which a thread may drive.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <tw/base/call.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/mpi/work.hpp>
 #include <vector>
@@ -30,14 +31,14 @@ class Mailbox {
   Mailbox& operator=(const Mailbox&) = delete;
 
   const Communicator& comm() const noexcept { return comm_; }
-  /// Returns at once, unless `most_in_flight` messages are: then it takes messages in until one of these has left.
+  /// Returns at once, unless `most_in_flight` messages are in flight: then it takes messages in until one of these has left. That wait is watched.
   /// @param bytes 1 to EnvironmentOptions::largest_message. @param to this rank itself included. @throws ContractError for others
   void send(std::vector<std::byte> bytes, Rank to);
   /// The next message that has come, if any.
   std::optional<Message> take();
   /// The same, but waits for one for so long at most.
   std::optional<Message> take_within(std::chrono::nanoseconds timeout);
-  /// Returns when all messages have left; takes messages in meanwhile.
+  /// Returns when all messages have left; takes messages in meanwhile. Watched.
   void flush() { leave_at_most(0); }
 
   /// Messages sent to each rank, and taken from each, so far.
@@ -49,6 +50,10 @@ class Mailbox {
  private:
   struct Slot;
   class Receive;
+  struct Sent {
+    Call call;
+    Work work;
+  };
 
   void expect_next();
   void take_in();
@@ -59,7 +64,7 @@ class Mailbox {
   Work receive_;
   std::vector<Message> waiting_;  // taken in while sending; the first `next_` are gone
   size_t next_ = 0;
-  std::vector<Work> sends_;
+  std::vector<Sent> sends_;  // that have not left
   std::vector<int64_t> sent_;
   std::vector<int64_t> taken_;
 };

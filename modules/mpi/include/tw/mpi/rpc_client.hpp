@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,7 +15,7 @@ namespace tw::mpi {
 /// A rank's side of calls with the RpcServers of others. They end in the order of the calls to each.
 class RpcClient {
  public:
-  /// Calls with one rank that it has not ended; a further one waits.
+  /// Calls with one rank that it has not ended; a further one waits, and is watched.
   static constexpr int most_in_flight = 16;
   static constexpr size_t most_request_bytes = 4096;  ///< with what is attached
 
@@ -34,6 +35,8 @@ class RpcClient {
   /// Tells the RpcServer of `rank` that this client makes no further calls, see RpcServer::outlast(). Local; at most once. An error is logged;
   /// nothing happens where `comm` is revoked, or the Environment has gone.
   void leave(Rank rank) noexcept;
+  /// Returns when all calls have ended. Watched: where a server ends none for long, it is named. @param between called again and again meanwhile
+  void finish(const std::function<void()>& between = {});
   /// Calls that have not ended, with all ranks.
   int64_t in_flight() const noexcept;
 
@@ -41,6 +44,8 @@ class RpcClient {
   class Line;
   class Messages;
   class Leaving;
+
+  void wait_for_at_most(int64_t calls, const Line& line, Rank rank, const std::function<void()>& between = {});
 
   const Communicator& comm_;
   std::vector<std::shared_ptr<Line>> lines_;  // by rank; none where nothing was said

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <chrono>
+#include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 
 namespace tw {
@@ -32,8 +34,13 @@ class [[nodiscard]] Work {
   bool test();
   /// Returns when the operation is complete; may be called again. @throws what made the operation fail
   void wait();
+  /// The same. The watch begins again whenever `activity()`, which is called again and again, gives another number: where others may take long as long
+  /// as they are heard of.
+  void wait(const std::function<int64_t()>& activity);
   /// The same; results on a device are there for the host, too.
   void wait_on_host();
+  /// Whether it is known to be complete. Advances nothing, and says nothing of failures.
+  bool done() const noexcept;
   /// As wait(), but gives up after `timeout`: false then, and the operation goes on. @throws what made the operation fail
   bool wait_for(std::chrono::nanoseconds timeout);
 

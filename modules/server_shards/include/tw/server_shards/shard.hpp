@@ -52,6 +52,9 @@ class Shard {
   /// Copies `count` elements from `begin` on: each stretch as it was at one time, not all at the same.
   void pull(int64_t begin, int64_t count, std::byte* to) const;
 
+  /// Pushes to the first stretch so far. Waits for nobody.
+  int64_t pushes() const noexcept;
+
   /// Values and state as they were between two pushes.
   struct Snapshot {
     std::vector<std::byte> values;
