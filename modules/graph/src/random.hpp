@@ -14,6 +14,8 @@ namespace tw::graph {
 /// Whether a call with these arguments draws: LibTorch says which operators may, and some are told not to, as dropout in evaluation.
 bool draws(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
 
+bool draws(const Node& node);
+
 /// Whether draw() knows it.
 bool can_draw(const std::string& op);
 
