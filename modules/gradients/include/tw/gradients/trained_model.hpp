@@ -90,6 +90,9 @@ class TrainedModel {
   /// Whether this rank looks at inputs or targets. Others are given as many rows without content.
   virtual bool needs_samples() const { return true; }
   virtual void set_training(bool /*training*/) {}
+  /// Which of the models along a `data` axis this is, from 0, so that each draws other random numbers. On all ranks that hold it alike. As it stands
+  /// here: nothing, for layers that draw from LibTorch's generators, which the trainer seeds by rank of that axis.
+  virtual void set_replica(int64_t /*replica*/) {}
   /// From now on, tells of the phases of a pass. Empty: no more.
   virtual void tell_phases(OnPhase /*on_phase*/) {}  // NOLINT(performance-unnecessary-value-param): who tells, keeps it
 
@@ -117,6 +120,7 @@ class ModelOverModel : public TrainedModel {
   bool makes_one_backward_pass() const override { return inner_->makes_one_backward_pass(); }
   bool needs_samples() const override { return inner_->needs_samples(); }
   void set_training(bool training) override { inner_->set_training(training); }
+  void set_replica(int64_t replica) override { inner_->set_replica(replica); }
   void tell_phases(OnPhase on_phase) override { inner_->tell_phases(std::move(on_phase)); }
 
  protected:
