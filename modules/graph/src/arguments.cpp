@@ -93,6 +93,24 @@ Argument with_rows(const Argument& argument, int64_t rows, const Argument& other
   return sizes;
 }
 
+void expect_fit(const Size& size, int64_t rows, int64_t found) {
+  if (size.of(rows) == found) return;
+  throw Error(concat("a size is ", found, " for ", rows, rows == 1 ? " row" : " rows", ", where other numbers of rows let expect ", size.of(rows),
+                     ": it is not linear in the rows"));
+}
+
+void expect_fit(const Argument& argument, int64_t rows, const Argument& found) {
+  const auto fixed = [](const Argument& each) { return std::get_if<Size>(&each); };
+  const auto list = [](const Argument& each) { return std::get_if<std::vector<Size>>(&each); };
+  if (fixed(argument) != nullptr && fixed(found) != nullptr) {
+    expect_fit(*fixed(argument), rows, fixed(found)->fixed);
+  } else if (list(argument) != nullptr && list(found) != nullptr && list(argument)->size() == list(found)->size()) {
+    for (size_t i = 0; i < list(argument)->size(); ++i) expect_fit((*list(argument))[i], rows, (*list(found))[i].fixed);
+  } else if (argument != found) {
+    throw Error("an argument that is no size depends on the rows of the batch");
+  }
+}
+
 bool depends_on_rows(const Argument& argument) {
   const auto depends = [](const Size& size) { return size.per_row != 0; };
   if (const auto* size = std::get_if<Size>(&argument)) return depends(*size);

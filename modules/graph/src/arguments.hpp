@@ -15,6 +15,10 @@ Argument argument_of(const c10::IValue& value, const std::function<int(const at:
 Argument with_rows(const Argument& argument, int64_t rows, const Argument& other, int64_t other_rows);
 Size with_rows(int64_t size, int64_t rows, int64_t other, int64_t other_rows);
 
+/// @throws Error unless `argument` is `found` at that number of rows
+void expect_fit(const Argument& argument, int64_t rows, const Argument& found);
+void expect_fit(const Size& size, int64_t rows, int64_t found);
+
 /// @throws Error for an accelerator that this thread does not compute on
 void expect_current(c10::Device device);
 

@@ -32,10 +32,29 @@ void expect_shape(const c10::OperatorHandle& op, const Call& call) {
   throw Error("the shape of its result depends on data");
 }
 
-/// Running statistics, of which LibTorch's schemas say nothing: by argument.
-bool changes_statistics(const Call& call, size_t argument) {
-  const bool normalises = call.name.name == "aten::batch_norm" || call.name.name == "aten::instance_norm";
-  return normalises && (argument == 3 || argument == 4) && call.arguments[argument].isTensor() && call.arguments[5].toBool();
+/// Whether the operator changes an argument: by its schema, by what it did, or as running statistics, which a batch may have left as they were and of
+/// which LibTorch's schemas say nothing.
+bool changes(const c10::OperatorHandle& op, const Call& call, size_t argument) {
+  const auto& declared = op.schema().arguments();
+  const auto* alias = declared[argument].alias_info();
+  if ((alias != nullptr && alias->isWrite()) || std::ranges::find(call.writes, argument) != call.writes.end()) return true;
+  const std::string& name = declared[argument].name();
+  const bool is_statistic = (name == "running_mean" || name == "running_var") && !call.name.name.ends_with("_backward");
+  if (!is_statistic || !call.arguments[argument].isTensor() || !call.arguments[argument].toTensor().defined()) return false;
+  if (!call.writes.empty()) return true;  // the other one
+  for (size_t i = 0; i < declared.size(); ++i) {
+    const bool is_mode = declared[i].name() == "training" || declared[i].name() == "use_input_stats";
+    if (is_mode && call.arguments[i].isBool()) return call.arguments[i].toBool();
+  }
+  return false;
+}
+
+/// Whether it answers with what shapes alone decide: a size where it is used, as any other.
+bool tells_shape(const std::string& op) {
+  static const std::set<std::string> all{"aten::numel",    "aten::size",           "aten::stride",
+                                         "aten::dim",      "aten::storage_offset", "aten::sym_numel",
+                                         "aten::sym_size", "aten::sym_stride",     "aten::sym_storage_offset"};
+  return all.contains(op);
 }
 
 bool is_filled_later(const std::string& op) { return op.starts_with("aten::empty") || op.starts_with("aten::new_empty"); }
@@ -51,6 +70,8 @@ class Builder {
       const Call& call = run.calls[i];
       try {
         if (!is_choice_among_kernels(call)) add(call);
+      } catch (const UnknownTensor& error) {
+        throw UnknownTensor(concat("operator ", i, ", ", full_name(call.name.name, call.name.overload_name), ": ", error.what()));
       } catch (const std::exception& error) {
         throw Error(concat("operator ", i, ", ", full_name(call.name.name, call.name.overload_name), ": ", error.what()));
       }
@@ -62,16 +83,12 @@ class Builder {
   }
 
   Graph take() {
-    const Reach batch = reach_of(graph_, [](const Value& value) { return value.kind == Value::Kind::input; }, [](const Node&) { return false; });
+    mark_batch(graph_);
     const Reach changing = reach_of(
         graph_, [](const Value& value) { return value.kind != Value::Kind::constant && value.kind != Value::Kind::computed; },
         [](const Node& node) { return can_draw(node.op); });
-    for (size_t v = 0; v < graph_.values.size(); ++v) graph_.values[v].of_batch = batch.values[v];
     std::vector<bool> dropped(graph_.nodes.size(), false);
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      graph_.nodes[i].of_batch = batch.nodes[i];
-      dropped[i] = is_constant(i, changing.nodes[i]);
-    }
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) dropped[i] = is_constant(i, changing.nodes[i]);
     return without(graph_, std::move(dropped));
   }
 
@@ -102,7 +119,8 @@ class Builder {
     const auto found = values_.find(tensor.unsafeGetTensorImpl());
     if (found != values_.end()) return found->second;
     if (tensor.has_storage() && storages_.contains(tensor.storage().unsafeGetStorageImpl())) return fresh_value_of(tensor);
-    if (tensor.requires_grad()) throw Error(concat("a tensor of shape ", tensor.sizes(), " requires a gradient and is no parameter of the module"));
+    if (tensor.requires_grad())
+      throw UnknownTensor(concat("a tensor of shape ", tensor.sizes(), " requires a gradient and is no parameter of the module"));
     expect_current(tensor.device());
     const int index = add(Value::Kind::constant, "", tensor);
     graph_.constants.emplace_back(index, tensor);
@@ -110,16 +128,26 @@ class Builder {
     return index;
   }
 
-  /// LibTorch's factories, such as torch::zeros() and torch::zeros_like(), make a second tensor of what at::zeros() gives. Others must not come out
-  /// of nothing.
+  /// A second tensor of what is known: autograd makes one of a result that it saved, and LibTorch's factories, such as torch::zeros() and
+  /// torch::zeros_like(), of what at::zeros() gives. Others must not come out of nothing.
   int fresh_value_of(const at::Tensor& tensor) {
     const auto storage = static_cast<int64_t>(storages_.at(tensor.storage().unsafeGetStorageImpl()));
+    for (size_t value = tensors_.size(); value-- > 0;) {
+      if (is_saved_result(tensors_[value], tensor)) return values_[tensor.unsafeGetTensorImpl()] = static_cast<int>(value);
+    }
     for (const int value : made_anew_) {
       const Value& made = graph_.values[at(value)];
       const bool same_shape = made.storage == storage && std::ranges::equal(made.sizes, tensor.sizes(), {}, &Size::fixed);
       if (same_shape) return values_[tensor.unsafeGetTensorImpl()] = value;
     }
-    throw Error(concat("a tensor of shape ", tensor.sizes(), " came out of another one without an operator, as by data()"));
+    throw UnknownTensor(concat("a tensor of shape ", tensor.sizes(), " came out of another one without an operator, as by data()"));
+  }
+
+  /// Whether autograd has made `tensor` of `known`, the result of an operator that it saved for the operator's gradient.
+  static bool is_saved_result(const at::Tensor& known, const at::Tensor& tensor) {
+    return tensor.grad_fn() != nullptr && known.grad_fn() == tensor.grad_fn() && known.output_nr() == tensor.output_nr() &&
+           known.is_alias_of(tensor) && known.sizes() == tensor.sizes() && known.strides() == tensor.strides() &&
+           known.storage_offset() == tensor.storage_offset();
   }
 
   void add(const Call& call) {
@@ -131,8 +159,7 @@ class Builder {
     for (const c10::IValue& argument : call.arguments)
       node.arguments.push_back(argument_of(argument, [&](const at::Tensor& t) { return value_of(t); }));
     for (size_t i = 0; i < call.arguments.size(); ++i) {
-      const auto* alias = op->schema().arguments()[i].alias_info();
-      if (!changes_statistics(call, i) && (alias == nullptr || !alias->isWrite())) continue;
+      if (!changes(*op, call, i)) continue;
       const auto* ref = std::get_if<Ref>(&node.arguments[i]);
       if (ref == nullptr) throw Error("it changes a list of tensors");
       change(node, ref->value);
@@ -172,7 +199,7 @@ class Builder {
   bool is_constant(size_t i, bool may_change) {
     Node& node = graph_.nodes[i];
     if (numbers_.contains(i)) {
-      if (!may_change) return true;  // such as a size, which is an argument where it is used
+      if (!may_change || tells_shape(node.op)) return true;  // such as a size, which is an argument where it is used
       throw Error(
           concat("operator ", i, ", ", node.op, ": its result is a number, which the module may decide by: the flow must not depend on data"));
     }

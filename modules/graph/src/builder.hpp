@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <tw/base/error.hpp>
 #include <tw/graph/graph.hpp>
 #include <tw/tensor/named_tensor.hpp>
 #include <vector>
@@ -13,6 +14,11 @@ struct Run {
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> outputs;
   std::vector<Call> calls;
+};
+
+/// A tensor that no recorded operator gives. It may come from within one, whose gradient the module asks for in its forward pass.
+struct UnknownTensor : Error {
+  using Error::Error;
 };
 
 /// The graph of a run, for its shapes alone; its first values are inputs, parameters and buffers. @throws Error naming the operator that a graph

@@ -2,78 +2,114 @@
 #include <tw/graph/capture.hpp>
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/equal.h>
-#include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <algorithm>
+#include <iterator>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/numbers.hpp>
-#include <tw/tensor/generator.hpp>
 #include <tw/tensor/memory_order.hpp>
-#include <tw/tensor/tensor_copies.hpp>
 
-#include "arguments.hpp"
-#include "builder.hpp"
 #include "faithful.hpp"
+#include "module_run.hpp"
+#include "other_numbers.hpp"
 #include "row_places.hpp"
 
 namespace tw::graph {
 namespace {
 
-/// @param changed what the run leaves in the buffers, where anyone asks
-Run run(const Forward& forward, const std::vector<NamedTensor>& buffers, const std::vector<at::Tensor>& inputs,
-        std::vector<at::Tensor>* changed = nullptr) {
-  const GeneratorGuard generator;
-  const KeptTensors kept(buffers);
-  const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // of TorchScript, which otherwise runs other operators the second time
-  Run made;
-  for (const at::Tensor& each : inputs) made.inputs.push_back(each.clone());  // it may work in place
-  made.calls = recorded([&] { made.outputs = forward(made.inputs); });
-  for (const NamedTensor& buffer : buffers) {
-    if (changed != nullptr) changed->push_back(buffer.tensor.detach().clone());
-  }
+std::vector<at::Tensor> repeated(const std::vector<at::Tensor>& example, size_t times) {
+  std::vector<at::Tensor> made;
+  for (const at::Tensor& each : example) made.push_back(in_order(at::cat(std::vector<at::Tensor>(times, each)), memory_order(each)));
   return made;
 }
 
-/// `graph` with what differs in `other` as a function of the rows.
-Graph of_any_rows(Graph graph, int64_t rows, const Graph& other, int64_t other_rows) {
-  if (graph.nodes.size() != other.nodes.size()) {
-    const auto [here, there] = std::ranges::mismatch(graph.nodes, other.nodes, {}, &Node::op, &Node::op);
-    const auto next = [&](const auto& node, const Graph& of) { return node == of.nodes.end() ? "nothing" : node->op; };
-    throw Error(concat("the module calls ", graph.nodes.size(), " operators for ", rows, " rows and ", other.nodes.size(), " for ", other_rows,
-                       "; operator ", here - graph.nodes.begin(), " is ", next(here, graph), " and ", next(there, other)));
+std::vector<at::Tensor> first_row(const std::vector<at::Tensor>& example) {
+  std::vector<at::Tensor> made;
+  for (const at::Tensor& each : example) made.push_back(each.narrow(0, 0, 1));
+  return made;
+}
+
+int64_t rows_of(const std::vector<at::Tensor>& batch) { return batch[0].size(0); }
+
+std::vector<size_t> with_both(const Call& one, const Call& other) {
+  std::vector<size_t> both;
+  std::ranges::set_union(one.writes, other.writes, std::back_inserter(both));
+  return both;
+}
+
+/// A run with the rows of an example, and the graph of any number of rows.
+struct Captured {
+  Run run;
+  Graph graph;
+};
+
+/// @param run the first one or a later one
+Captured captured(const Subject& module, Run run, const std::vector<at::Tensor>& example) {
+  const std::vector<at::Tensor> twice = repeated(example, 2);
+  Run other = run_of(module, twice);
+  if (rows_of(example) == 1) run = with_skipped_calls(std::move(run), other);
+  if (other.calls.size() == run.calls.size()) {  // what one is seen to write, the other may have written unseen
+    for (size_t i = 0; i < run.calls.size(); ++i) run.calls[i].writes = other.calls[i].writes = with_both(run.calls[i], other.calls[i]);
   }
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    Node& node = graph.nodes[i];
-    const Node& twin = other.nodes[i];
-    const std::string where = concat("operator ", i, ", ", node.op);
-    if (node.op != twin.op || node.overload != twin.overload || node.outputs != twin.outputs) {
-      throw Error(concat(where, ": for ", other_rows, " rows in place of ", rows, " it is ", twin.op));
+  Graph graph = of_any_rows(graph_of(run, module), rows_of(example), graph_of(other, module), rows_of(twice));
+  return {std::move(run), std::move(graph)};
+}
+
+Captured captured(Subject& module, const std::vector<at::Tensor>& example) {
+  Run first = first_run_of(module, example);
+  try {
+    return captured(module, first, example);
+  } catch (const Error&) {
+    Run again = run_of(module, example);
+    const bool is_same = std::ranges::equal(first.calls, again.calls, {}, &Call::name, &Call::name);
+    if (is_same) throw;
+    const size_t calls = again.calls.size();
+    try {  // a cache in a member is filled by now
+      return captured(module, std::move(again), example);
+    } catch (const UnknownTensor&) {
+      throw;
+    } catch (const Error& error) {
+      throw Error(concat("the module calls ", first.calls.size(), " operators at first and ", calls,
+                         " when it runs again, as with a cache in a member: ", error.what()));
     }
-    if (node.answer != twin.answer) throw Error(concat(where, ": it answers otherwise for ", other_rows, " rows than for ", rows));
-    for (size_t k = 0; k < node.arguments.size(); ++k) {
-      try {
-        node.arguments[k] = with_rows(node.arguments[k], rows, twin.arguments[k], other_rows);
-      } catch (const Error& error) {
-        throw Error(concat(where, ", argument ", k, ": ", error.what()));
-      }
+  }
+}
+
+/// Proves by another number of rows that the graph is of any: by one row, where the module does the same then, else by more than those of `example`.
+void prove_rows(Captured& captured, const Subject& module, const std::vector<at::Tensor>& example) {
+  Graph& graph = captured.graph;
+  const int64_t rows = rows_of(example);
+  if (rows > 1) {
+    try {
+      const std::vector<at::Tensor> row = first_row(example);
+      Graph proved = graph;
+      expect_fit(proved, rows, graph_of(with_skipped_calls(run_of(module, row), captured.run), module), 1);
+      expect_same_numbers(proved, module, row);
+      graph = std::move(proved);
+      return;
+    } catch (const std::exception&) {
+      graph.least_rows = 2;
     }
   }
-  for (size_t i = 0; i < graph.values.size(); ++i) {
-    Value& value = graph.values[i];
-    const Value& twin = other.values[i];
-    if (value.sizes.size() != twin.sizes.size()) throw Error("a tensor has another number of dimensions when there are more rows");
-    for (size_t k = 0; k < value.sizes.size(); ++k) value.sizes[k] = with_rows(value.sizes[k].fixed, rows, twin.sizes[k].fixed, other_rows);
-    value.order = twin.order;  // a single row's would say little
+  const std::vector<at::Tensor> more = repeated(example, rows == 1 ? 5 : 3);  // of one and two rows, three may say nothing: of rows / 2, say
+  expect_fit(graph, rows, graph_of(run_of(module, more), module), rows_of(more));
+}
+
+Graph graph_of_module(Subject& module, const std::vector<at::Tensor>& example) {
+  Captured made = captured(module, example);
+  Graph& graph = made.graph;
+  prove_rows(made, module, example);
+  for (const int output : graph.outputs) {
+    if (!graph.values[at(output)].of_batch) throw Error("an output of the module does not depend on its inputs");
   }
-  for (size_t i = 0; i < graph.constants.size(); ++i) {
-    if (!at::equal(graph.constants[i].second, other.constants[i].second)) {
-      throw Error(concat("a tensor of shape ", graph.constants[i].second.sizes(), " that comes from outside differs between two runs"));
-    }
-  }
-  return graph;
+  place_rows(graph, example, module.parameters, module.buffers);
+  const std::vector<at::Tensor> turned = rotated(example);
+  expect_faithful(graph, made.run, module, turned);
+  const OtherNumbers others(module.tensors());
+  expect_follows_tensors(graph, module, turned);
+  return std::move(graph);
 }
 
 }  // namespace
@@ -82,30 +118,24 @@ Graph capture(const Forward& forward, const std::vector<NamedTensor>& parameters
               const std::vector<at::Tensor>& example) {
   TW_EXPECTS(!example.empty(), "an example has one tensor at least");
   for (const at::Tensor& each : example) {
-    TW_EXPECTS(each.dim() > 0 && each.size(0) > 0 && each.size(0) == example[0].size(0), "the tensors of an example have equally many rows");
+    TW_EXPECTS(each.dim() > 0 && each.size(0) > 0 && each.size(0) == rows_of(example), "the tensors of an example have equally many rows");
   }
-  std::vector<at::Tensor> twice;
-  for (const at::Tensor& each : example) twice.push_back(in_order(at::cat({each, each}), memory_order(each)));
-  const int64_t rows = example[0].size(0);
-  const Run one = run(forward, buffers, example);
-  Graph graph = [&] {
-    const Run two = run(forward, buffers, twice);
-    return of_any_rows(graph_of(one, parameters, buffers), rows, graph_of(two, parameters, buffers), 2 * rows);
-  }();
-  for (const int output : graph.outputs) {
-    if (!graph.values[at(output)].of_batch) throw Error("an output of the module does not depend on its inputs");
+  Subject module(forward, parameters, buffers);
+  try {
+    return graph_of_module(module, example);
+  } catch (const UnknownTensor& unknown) {
+    module.opens = true;
+    try {
+      return graph_of_module(module, example);
+    } catch (const Error&) {
+      throw Error(unknown.what());
+    }
   }
-  place_rows(graph, example, parameters, buffers);
-  std::vector<at::Tensor> changed;
-  const std::vector<at::Tensor> turned = rotated(example);
-  std::vector<at::Tensor> outputs = run(forward, buffers, turned, &changed).outputs;
-  for (at::Tensor& each : outputs) each = each.detach();  // the tape goes
-  expect_faithful(graph, one, {turned, outputs, changed}, parameters, buffers);
-  return graph;
 }
 
 Graph capture_call(const Forward& function, const std::vector<NamedTensor>& parameters, const std::vector<at::Tensor>& inputs) {
-  return graph_of(run(function, {}, inputs), parameters, {});
+  const Subject module(function, parameters, {});
+  return graph_of(run_of(module, inputs), module);
 }
 
 }  // namespace tw::graph

@@ -39,6 +39,9 @@ std::set<int64_t> storages_of_module(const Graph& graph) {
   return storages;
 }
 
+/// Whether the operator looks at the memory of its first argument, and not only at the elements that this shows.
+bool looks_past_views(const Node& node) { return node.op.starts_with("aten::as_strided"); }
+
 /// Memory that a pass changes, and the nodes that take or give a tensor there.
 struct Changed {
   bool of_module = false;  // a parameter's or a buffer's, and so for ever
@@ -92,6 +95,16 @@ std::vector<std::vector<int>> units_of(const Graph& graph) {
       const Value& value = graph.values[at(input)];
       if (value.of_batch && producers[at(input)] >= 0 && value.row_dimension() < 0) ranges.join(at(producers[at(input)]), i);
     }
+  }
+  std::map<int64_t, size_t> first_of_storage;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const std::vector<int> inputs = graph.nodes[i].inputs();
+    for (const int input : inputs) first_of_storage.emplace(graph.values[at(input)].storage, i);
+    for (const int output : graph.nodes[i].outputs) {
+      if (output >= 0) first_of_storage.emplace(graph.values[at(output)].storage, i);
+    }
+    // What crosses a cut arrives without the memory around it.
+    if (graph.nodes[i].of_batch && looks_past_views(graph.nodes[i])) ranges.join(first_of_storage.at(graph.values[at(inputs.front())].storage), i);
   }
   // What is changed stays with whoever made it and looked at it before; of the module's own memory, which lasts, with whoever looks at it later, too.
   for (const auto& [storage, changed] : changed_storages(graph)) {

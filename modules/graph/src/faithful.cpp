@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/graph/interpreter.hpp>
+#include <tw/tensor/tensor_copies.hpp>
 
 #include "random.hpp"
 
@@ -64,36 +66,94 @@ bool agree(const at::Tensor& one, const at::Tensor& other) {
   return at::allclose(one.detach().to(at::kDouble), other.detach().to(at::kDouble), tolerance, tolerance * largest, true);
 }
 
+/// What `graph` makes of `inputs` with the module's tensors, of which it changes none.
+struct Replay {
+  std::map<std::string, at::Tensor> tensors;  // afterwards
+  std::vector<at::Tensor> outputs;
+  bool is_random = false;
+
+  Replay(const Graph& graph, const Subject& module, const std::vector<at::Tensor>& inputs) {
+    for (const NamedTensor& each : module.parameters) tensors[each.name] = each.tensor;
+    for (const NamedTensor& each : module.buffers) tensors[each.name] = each.tensor.detach().clone();
+    const KeptTensors kept(module.changing);
+    const Interpreter interpreter(graph, [&](const std::string& name) { return tensors.at(name); });
+    is_random = interpreter.is_random();
+    outputs = interpreter.run(inputs, {.rows = inputs[0].size(0)});
+  }
+};
+
+/// A run of the module.
+struct Probe {
+  std::vector<at::Tensor> buffers;  // after it
+  Run run;
+
+  Probe(const Subject& module, const std::vector<at::Tensor>& inputs) : run(run_of(module, inputs, &buffers)) {}
+};
+
+constexpr const char* past_operators = "it reads or writes numbers past them, as by accessor() or data_ptr()";
+constexpr const char* kept_numbers = "it keeps what it has made of its parameters or buffers, as weights that train(false) fuses";
+
+void expect_equal(const Subject& module, const Probe& probe, const Replay& replay, const char* reason) {
+  for (size_t i = 0; i < replay.outputs.size(); ++i) {
+    if (agree(probe.run.outputs[i], replay.outputs[i])) continue;
+    throw Error(concat("output ", i, " of the module is not what the operators make that it calls: ", reason));
+  }
+  for (size_t i = 0; i < module.buffers.size(); ++i) {
+    const std::string& name = module.buffers[i].name;
+    if (agree(probe.buffers[i], replay.tensors.at(name))) continue;
+    throw Error(concat("buffer '", name, "' is not what the operators make that the module calls: ", reason));
+  }
+}
+
+/// Of a run that calls the same operators as the graph.
+void expect_same_constants(const Graph& graph, const Run& run, const Subject& module) {
+  const std::vector<std::pair<int, at::Tensor>> now = [&] {
+    try {
+      return graph_of(run, module).constants;
+    } catch (const Error&) {
+      return graph.constants;  // no graph: numbers are compared anyway
+    }
+  }();
+  for (size_t i = 0; i < graph.constants.size() && graph.constants.size() == now.size(); ++i) {
+    const at::Tensor& constant = graph.constants[i].second;
+    if (agree(constant, now[i].second)) continue;
+    throw Error(concat("a tensor of shape ", constant.sizes(), " is neither parameter nor buffer, and changes with them: ", kept_numbers,
+                       "; compute it in forward(), or register it as a buffer"));
+  }
+}
+
 }  // namespace
 
-void expect_faithful(const Graph& graph, const Run& run, const Probe& probe, const std::vector<NamedTensor>& parameters,
-                     const std::vector<NamedTensor>& buffers) {
-  std::map<std::string, at::Tensor> tensors;
-  for (const NamedTensor& each : parameters) tensors[each.name] = each.tensor;
-  for (const NamedTensor& each : buffers) tensors[each.name] = each.tensor.detach().clone();
-  const Interpreter interpreter(graph, [&](const std::string& name) { return tensors.at(name); });
-  const std::vector<at::Tensor> outputs = interpreter.run(probe.inputs, {.rows = probe.inputs[0].size(0)});
-
+void expect_faithful(const Graph& graph, const Run& run, const Subject& module, const std::vector<at::Tensor>& inputs) {
+  const Replay replay(graph, module, inputs);
   const Recorded theirs = recorded_behind(run.outputs);
-  const Recorded ours = recorded_behind(outputs);
+  const Recorded ours = recorded_behind(replay.outputs);
   if (!theirs.stranger.empty()) throw Error(concat("the module's gradients go through what no graph of operators has: ", theirs.stranger));
-  for (const NamedTensor& each : parameters) {
+  for (const NamedTensor& each : module.parameters) {
     const auto* leaf = each.tensor.unsafeGetTensorImpl();
     if (theirs.leaves.contains(leaf) == ours.leaves.contains(leaf)) continue;
     throw Error(concat("parameter '", each.name, "' gets ", theirs.leaves.contains(leaf) ? "a" : "no", " gradient from the module, and ",
                        theirs.leaves.contains(leaf) ? "none" : "one", " from the operators that it calls"));
   }
-  const bool repeats = !interpreter.is_random();
-  for (size_t i = 0; repeats && i < outputs.size(); ++i) {
-    if (agree(probe.outputs[i], outputs[i])) continue;
-    throw Error(concat("output ", i,
-                       " of the module is not what the operators make that it calls: it reads or writes numbers past them, as by "
-                       "accessor() or data_ptr()"));
+  if (!replay.is_random) expect_equal(module, Probe(module, inputs), replay, past_operators);
+}
+
+void expect_same_numbers(const Graph& graph, const Subject& module, const std::vector<at::Tensor>& inputs) {
+  const Replay replay(graph, module, inputs);
+  if (!replay.is_random) expect_equal(module, Probe(module, inputs), replay, past_operators);
+}
+
+void expect_follows_tensors(const Graph& graph, const Subject& module, const std::vector<at::Tensor>& inputs) {
+  std::optional<Probe> probe;
+  std::optional<Replay> replay;
+  try {
+    probe.emplace(module, inputs);
+    replay.emplace(graph, module, inputs);
+  } catch (const std::exception&) {
+    return;  // the module does not take such numbers, or answers that it decides by would end a pass
   }
-  for (size_t i = 0; repeats && i < buffers.size(); ++i) {
-    if (agree(probe.buffers[i], tensors.at(buffers[i].name))) continue;
-    throw Error(concat("buffer '", buffers[i].name, "' is changed by no operator, as by accessor() or data_ptr()"));
-  }
+  expect_same_constants(graph, probe->run, module);
+  if (!replay->is_random) expect_equal(module, *probe, *replay, kept_numbers);
 }
 
 }  // namespace tw::graph

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+// What operators do not show, found by comparing a graph's replay with the module.
 #pragma once
-#include <tw/graph/capture.hpp>
-
-#include "builder.hpp"
+#include "module_run.hpp"
 
 namespace tw::graph {
 
-/// What a module makes of other rows than those that were captured.
-struct Probe {
-  std::vector<at::Tensor> inputs;
-  std::vector<at::Tensor> outputs;
-  std::vector<at::Tensor> buffers;  // after it
-};
+/// Refuses a graph that gives other numbers than the module, which reads or writes values past its operators. Of a graph that draws, nothing is
+/// compared. @throws Error saying what differs
+void expect_same_numbers(const Graph& graph, const Subject& module, const std::vector<at::Tensor>& inputs);
 
-/// Refuses a graph whose replay differs from the module in what operators do not show: values that were read or written past them, gradients of the
-/// user's own. @param run the one that was captured, with autograd's records
+/// And one whose gradients are not the module's, such as those of the user's own. @param run the one that was captured, with autograd's records
 /// @throws Error saying what differs
-void expect_faithful(const Graph& graph, const Run& run, const Probe& probe, const std::vector<NamedTensor>& parameters,
-                     const std::vector<NamedTensor>& buffers);
+void expect_faithful(const Graph& graph, const Run& run, const Subject& module, const std::vector<at::Tensor>& inputs);
+
+/// Refuses a graph that does not follow the module's tensors, which hold OtherNumbers: the module keeps what it has made of them.
+/// @throws Error saying what differs
+void expect_follows_tensors(const Graph& graph, const Subject& module, const std::vector<at::Tensor>& inputs);
 
 }  // namespace tw::graph

@@ -57,6 +57,30 @@ Reach reach_of(const Graph& graph, const std::function<bool(const Value&)>& begi
   return reach;
 }
 
+void mark_batch(Graph& graph) {
+  const Reach batch = reach_of(graph, [](const Value& value) { return value.kind == Value::Kind::input; }, [](const Node&) { return false; });
+  for (size_t v = 0; v < graph.values.size(); ++v) graph.values[v].of_batch = batch.values[v];
+  for (size_t i = 0; i < graph.nodes.size(); ++i) graph.nodes[i].of_batch = batch.nodes[i];
+}
+
+void share_memory(Graph& graph, const Graph& other) {
+  std::map<int64_t, int64_t> here_of;  // by storage there, the first one here
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const int64_t there = other.values[v].storage;
+    const int64_t here = graph.values[v].storage;
+    if (there < 0 || here < 0) continue;
+    const int64_t first = here_of.emplace(there, here).first->second;
+    if (first == here) continue;
+    for (Value& each : graph.values) {
+      if (each.storage == here) each.storage = first;
+    }
+    for (auto& [storage, of_it] : here_of) {
+      if (of_it == here) of_it = first;
+    }
+  }
+  mark_batch(graph);
+}
+
 Graph without(const Graph& graph, std::vector<bool> dropped) {
   drop_unused(graph, dropped);
   Graph kept;

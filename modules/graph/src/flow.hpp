@@ -16,6 +16,13 @@ struct Reach {
 /// Goes from what a node takes to what it gives, and from a change to all that lies in the same memory, before it as well: a view may show it later.
 Reach reach_of(const Graph& graph, const std::function<bool(const Value&)>& begins_in, const std::function<bool(const Node&)>& begins_at);
 
+/// Says of each value and node whether it depends on the batch.
+void mark_batch(Graph& graph);
+
+/// Has values of `graph` share memory that do in `other`, too: a graph of the same nodes for another number of rows, which may make a view of what is
+/// a copy for others.
+void share_memory(Graph& graph, const Graph& other);
+
 /// Without some nodes, without those that do not see the batch and whose results nobody takes, and without the values that none of the others has.
 Graph without(const Graph& graph, std::vector<bool> dropped);
 

@@ -175,6 +175,7 @@ Graph read(const Json& json) {
   }
   graph.inputs = indices_from(json.at("inputs"), values);
   graph.outputs = indices_from(json.at("outputs"), values);
+  if (json.contains("least_rows")) graph.least_rows = json.at("least_rows").get<int64_t>();
   for (const Json& each : json.at("constants")) {
     const int index = indices_from(Json::array({each.at("value")}), values)[0];
     graph.constants.emplace_back(index, tensor_from(each, graph.values[static_cast<size_t>(index)]));
@@ -216,7 +217,9 @@ std::string to_json(const Graph& graph) {
     constants.push_back(json_of(tensor));
     constants.back()["value"] = value;
   }
-  return Json{{"values", values}, {"nodes", nodes}, {"inputs", graph.inputs}, {"outputs", graph.outputs}, {"constants", constants}}.dump(1);
+  return Json{{"values", values},         {"nodes", nodes},         {"inputs", graph.inputs},
+              {"outputs", graph.outputs}, {"constants", constants}, {"least_rows", graph.least_rows}}
+      .dump(1);
 }
 
 Graph graph_from_json(const std::string& json) {

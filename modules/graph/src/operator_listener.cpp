@@ -33,6 +33,11 @@ OperatorListener::~OperatorListener() {
   c10::impl::tls_set_dispatch_key_included(key, before_ != nullptr);
 }
 
+void OperatorListener::unheard(const std::function<void()>& run) {
+  const c10::impl::ExcludeDispatchKeyGuard alone(key);
+  run();
+}
+
 void OperatorListener::carry_out(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const c10::impl::ExcludeDispatchKeyGuard alone(key);
   op.callBoxed(stack);

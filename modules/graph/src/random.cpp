@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "random.hpp"
 
+#include "arguments.hpp"
+
 #include <ATen/ops/empty.h>
 #include <ATen/ops/lt.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numbers>
@@ -34,7 +38,8 @@ double normal(CounterRng& numbers, double mean, double deviation) {
   const double radius = std::sqrt(-2 * std::log1p(-uniform(numbers)));
   return mean + deviation * radius * std::cos(2 * std::numbers::pi * uniform(numbers));
 }
-double exponential(CounterRng& numbers, double rate, double /*unused*/) { return -std::log1p(-uniform(numbers)) / rate; }
+/// Above 0, so that its logarithm is finite.
+double exponential(CounterRng& numbers, double rate, double /*unused*/) { return -std::log1p(-std::max(uniform(numbers), 0x1p-54)) / rate; }
 
 /// What `of` is when its number is the middle of its range.
 double middle_of(Transform of, double a, double b) {
@@ -86,14 +91,18 @@ at::Tensor numbers_of(const at::Tensor& like, const Numbers& of, Transform trans
   return numbers_of(like.sizes(), like.device(), of, transform, a, b);
 }
 
-/// Zero with probability p and 1 / (1 - p) otherwise.
+/// Zero with probability p and 1 / (1 - p) otherwise, of a precision that `input` does not exceed.
+template <class T>
+at::Tensor dropout_factors(const at::Tensor& input, double p, const Numbers& of) {
+  const auto threshold = static_cast<uint64_t>(std::ldexp(p, 32));  // a number below it: zero
+  const auto kept = static_cast<T>(1 / (1 - p));
+  return by_rows<T>(input.sizes(), input.device(), of, [&](CounterRng& numbers) { return of.middle ? T{1} : numbers() < threshold ? T{0} : kept; });
+}
+
 at::Tensor dropout(const at::Tensor& input, double p, const Numbers& of) {
   if (p == 0 || input.numel() == 0) return input;
-  const auto threshold = static_cast<uint64_t>(std::ldexp(p, 32));  // a number below it: zero
-  const auto kept = static_cast<float>(1 / (1 - p));
-  const at::Tensor factors = by_rows<float>(input.sizes(), input.device(), of, [&](CounterRng& numbers) {
-    return of.middle ? 1.0F : numbers() < threshold ? 0.0F : kept;
-  });
+  const bool is_double = c10::toRealValueType(input.scalar_type()) == at::kDouble;
+  const at::Tensor factors = is_double ? dropout_factors<double>(input, p, of) : dropout_factors<float>(input, p, of);
   return at::mul(input, factors.to(input.options()));
 }
 
@@ -116,6 +125,15 @@ at::Tensor rrelu(const Arguments& arguments, const Numbers& of, bool in_place) {
   return in_place ? input.mul_(noise) : input.mul(noise);
 }
 
+/// `numbers` of [from, to) as `type` has them, and none that rounding has made `to`.
+at::Tensor rounded_below(const at::Tensor& numbers, double from, double to, at::ScalarType type) {
+  if (type == at::kDouble) return numbers;
+  const double precision = type == at::kFloat ? 0x1p-24 : type == at::kHalf ? 0x1p-11 : 0x1p-8;
+  const double half_a_step = std::abs(to != 0 ? to : from) * precision;  // a whole one where `to` is a power of two
+  const auto last = at::scalar_tensor(to - half_a_step, at::kDouble).to(type).item<double>();
+  return numbers.to(type).clamp_max(std::max(last, from));
+}
+
 at::Tensor filled(const at::Tensor& tensor, const at::Tensor& values) {
   return at::Tensor(tensor).copy_(values);  // autograd knows
 }
@@ -126,11 +144,7 @@ at::Tensor as_asked(const Arguments& arguments, at::IntArrayRef sizes, at::Tenso
   if (!arguments.at(3).isNone()) options = options.device(arguments.at(3).toDevice());
   at::Tensor numbers = numbers_of(sizes, options.device(), of, transform);
   const at::ScalarType to = c10::typeMetaToScalarType(options.dtype());
-  if (transform == between && to != at::kDouble) {  // below 1, which rounding to the nearest number could reach
-    const double steps = to == at::kFloat ? 0x1p24 : to == at::kHalf ? 0x1p11 : 0x1p8;
-    numbers = numbers.mul(steps).floor().div(steps);
-  }
-  return numbers.to(options);
+  return transform == between ? rounded_below(numbers, 0, 1, to) : numbers.to(options);
 }
 
 using Draw = at::Tensor (*)(const Arguments&, const Numbers&);
@@ -151,7 +165,10 @@ const std::map<std::string, Draw>& table() {
        }},
       {"aten::uniform_",
        [](const Arguments& a, const Numbers& n) {
-         return filled(a[0].toTensor(), numbers_of(a[0].toTensor(), n, between, a[1].toDouble(), a[2].toDouble()));
+         const at::Tensor self = a[0].toTensor();
+         const double from = a[1].toDouble();
+         const double to = a[2].toDouble();
+         return filled(self, rounded_below(numbers_of(self, n, between, from, to), from, to, self.scalar_type()));
        }},
       {"aten::normal_",
        [](const Arguments& a, const Numbers& n) {
@@ -182,6 +199,13 @@ bool draws(const c10::OperatorHandle& op, const Arguments& arguments) {
     if ((name == "dropout_p" || name == "dropout" || name == "p") && arguments[i].isDouble() && arguments[i].toDouble() == 0) return false;
   }
   return true;
+}
+
+bool draws(const Node& node) {
+  const auto op = c10::Dispatcher::singleton().findSchema({node.op, node.overload});
+  Arguments arguments;
+  for (const Argument& each : node.arguments) arguments.push_back(ivalue_of(each, 0));
+  return op && draws(*op, arguments);
 }
 
 bool can_draw(const std::string& op) { return table().contains(op); }

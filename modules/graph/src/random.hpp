@@ -12,6 +12,8 @@
 
 namespace tw::graph {
 
+bool draws(const Node& node);
+
 /// Whether draw() knows it.
 bool can_draw(const std::string& op);
 

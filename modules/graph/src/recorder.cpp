@@ -6,7 +6,10 @@
 #include <ATen/core/dispatch/ObservedOperators.h>
 #include <c10/core/GradMode.h>
 
+#include <cstring>
+#include <optional>
 #include <tw/graph/operator_listener.hpp>
+#include <utility>
 
 #include "random.hpp"
 
@@ -46,22 +49,62 @@ class WithoutFusedKernels {
   bool cudnn_ = context_.userEnabledCuDNN();
 };
 
+/// What the arguments of an operator hold before it that it does not declare to change.
+class ArgumentsBefore {
+ public:
+  ArgumentsBefore(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) : arguments_(arguments) {
+    const auto& declared = op.schema().arguments();
+    for (size_t i = 0; i < arguments_.size(); ++i) {
+      const auto* alias = declared[i].alias_info();
+      const bool is_compared = arguments_[i].isTensor() && has_memory(arguments_[i].toTensor()) && (alias == nullptr || !alias->isWrite());
+      if (is_compared) copies_.emplace_back(i, in_host_memory(arguments_[i].toTensor(), true));
+    }
+  }
+
+  /// The arguments that have changed.
+  std::vector<size_t> changed() const {
+    std::vector<size_t> found;
+    for (const auto& [i, before] : copies_) {
+      const at::Tensor now = in_host_memory(arguments_[i].toTensor(), false);
+      const bool is_same = now.sizes() == before.sizes() && std::memcmp(now.const_data_ptr(), before.const_data_ptr(), now.nbytes()) == 0;
+      if (!is_same) found.push_back(i);
+    }
+    return found;
+  }
+
+ private:
+  static bool has_memory(const at::Tensor& tensor) { return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_meta(); }
+  static at::Tensor in_host_memory(const at::Tensor& tensor, bool is_kept) {
+    const at::Tensor plain = tensor.variable_data();
+    const at::Tensor here = plain.cpu().contiguous();
+    return is_kept && here.is_alias_of(plain) ? here.clone() : here;
+  }
+
+  const std::vector<c10::IValue>& arguments_;
+  std::vector<std::pair<size_t, at::Tensor>> copies_;
+};
+
 class Recorder final : public OperatorListener {
  public:
+  explicit Recorder(bool opens) : opens_(opens) {}
+
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) override {
     // Such as a tensor's size, which LibTorch does not show to profilers either.
     if (!c10::ObservedOperators::isObserved(op.operator_name())) return carry_out(op, stack);
     Call call{op.operator_name(), last_of(stack, op.schema().arguments().size())};
     call.with_gradient = !with_gradient_ || c10::GradMode::is_enabled();
     call.inside = opened_ > 0;
-    if (draws(op, call.arguments) && is_made_of_others(op)) {
+    if (is_made_of_others(op) && (opens_ || draws(op, call.arguments))) {
       const WithoutFusedKernels made_of_others;
       ++opened_;
       open(op, keys, stack);
       --opened_;
       return;
     }
+    std::optional<ArgumentsBefore> before;
+    unheard([&] { before.emplace(op, call.arguments); });
     carry_out(op, stack);
+    unheard([&] { call.writes = before->changed(); });
     call.results = last_of(stack, op.schema().returns().size());
     calls_.push_back(std::move(call));
   }
@@ -69,6 +112,7 @@ class Recorder final : public OperatorListener {
   std::vector<Call> take() { return std::move(calls_); }
 
  private:
+  const bool opens_;
   const bool with_gradient_ = c10::GradMode::is_enabled();  // at its beginning
   int opened_ = 0;                                          // operators in flight that are recorded as what they are made of
   std::vector<Call> calls_;
@@ -76,8 +120,8 @@ class Recorder final : public OperatorListener {
 
 }  // namespace
 
-std::vector<Call> recorded(const std::function<void()>& run) {
-  Recorder recorder;
+std::vector<Call> recorded(const std::function<void()>& run, bool opens) {
+  Recorder recorder(opens);
   run();
   return recorder.take();
 }

@@ -96,7 +96,7 @@ std::vector<Choice> settle_by_sizes(Graph& graph) {
   std::vector<Choice> open;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     Node& node = graph.nodes[i];
-    if (!can_draw(node.op)) continue;
+    if (!can_draw(node.op) || !draws(node)) continue;
     const int subject = subject_of(graph, producers, i);
     const std::vector<Size>& sizes = graph.values[at(subject)].sizes;
     if (std::ranges::none_of(sizes, [](const Size& size) { return size.per_row != 0; })) continue;

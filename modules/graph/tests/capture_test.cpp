@@ -132,6 +132,17 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
+TEST(Capture, normsWithoutRunningStatisticsReplayToTheBit) {
+  for (const bool training : {true, false}) {
+    torch::nn::InstanceNorm1d instance(torch::nn::InstanceNorm1dOptions(3).affine(true));
+    torch::nn::BatchNorm1d batch(torch::nn::BatchNorm1dOptions(3).track_running_stats(false));
+    instance->train(training);
+    batch->train(training);
+    expect_replays(instance, {torch::randn({4, 3, 5})}, {torch::randn({7, 3, 5})});
+    expect_replays(batch, {torch::randn({4, 3, 5})}, {torch::randn({7, 3, 5})});
+  }
+}
+
 TEST(Capture, listsOptionalsInPlaceAndBuffersReplayToTheBit) {
   torch::manual_seed(2);
   for (const bool training : {true, false}) {

@@ -117,5 +117,29 @@ TEST(Random, areDistributedAsTheyShould) {
   }
 }
 
+// Rounding to the nearest number would make 1 of a thousand in a million of half precision, and of some in a hundred million of float32.
+TEST(Random, uniformNumbersStayBelowTheirUpperLimit) {
+  const Tensor x = torch::zeros({1000, 1000});
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
+    const std::vector<Function> functions{[type](const Tensor& in) { return torch::empty_like(in, type).uniform_(); },
+                                          [type](const Tensor& in) { return torch::rand_like(in, type); },
+                                          [type](const Tensor& in) { return torch::empty_like(in, type).uniform_(1, 2) - 1; }};
+    for (size_t i = 0; i < functions.size(); ++i) {
+      const Graph graph = graph_of([&](const Tensor& in) { return functions[i](in) + in.to(type); }, x.narrow(0, 0, 2));
+      const Tensor drawn = interpreter_of(graph, *torch::nn::Identity()).run({x}, {.rows = 1000, .key = 5})[0].to(at::kDouble);
+      EXPECT_LT(drawn.max().item<double>(), 1) << type << ", " << i;
+      EXPECT_GT(drawn.max().item<double>(), 0.98) << type << ", " << i;
+      EXPECT_GE(drawn.min().item<double>(), 0) << type << ", " << i;
+    }
+  }
+}
+
+TEST(Random, dropoutScalesWithThePrecisionOfItsInput) {
+  const double p = 0.3;
+  const Tensor x = torch::ones({40, 5}, torch::kDouble);
+  const Graph graph = graph_of([&](const Tensor& in) { return torch::dropout(in, p, true); }, x.narrow(0, 0, 2));
+  EXPECT_EQ(interpreter_of(graph, *torch::nn::Identity()).run({x}, {.rows = 40, .key = 5})[0].max().item<double>(), 1 / (1 - p));
+}
+
 }  // namespace random_numbers_test
 }  // namespace tw::graph

@@ -51,6 +51,14 @@ TEST(TorchScript, replaysToTheBit) {
   expect_replays(module, torch::randn({4, 3}), torch::randn({7, 3}));
 }
 
+TEST(TorchScript, numbersOfElementsAreSizes) {
+  TorchScript module(with_weight(R"(
+    def forward(self, x):
+      return torch.matmul(x.view(x.numel() // 3, 3), self.weight) + self.shift
+  )"));
+  expect_replays(module, torch::randn({4, 3}), torch::randn({7, 3}));
+}
+
 // TorchScript's optimiser puts operators of a module that has run twice into nodes without operators' gradients.
 TEST(TorchScript, doesNotDependOnWhatRanBefore) {
   torch::jit::Module script = with_weight(R"(

@@ -25,12 +25,13 @@ std::vector<at::Tensor> narrow_all(const std::vector<at::Tensor>& tensors, Rows 
 
 }  // namespace
 
-BatchRun::BatchRun(const Place& place, const StageModel& model, const PipelineOptions& options, const Batch& batch, uint64_t call,
+BatchRun::BatchRun(const Place& place, const StageModel& model, const PipelineOptions& options, const Batch& batch, uint64_t seed, uint64_t call,
                    const OnPhase& on_phase)
     : place_(place),
       model_(model),
       options_(options),
       batch_(batch),
+      seed_(seed),
       call_(call),
       on_phase_(on_phase),
       passes_(static_cast<size_t>(options.schedule.micro_batches)) {}
@@ -69,7 +70,7 @@ Recompute BatchRun::recompute() const { return options_.recompute.empty() ? Reco
 
 /// What the stage does with a micro-batch, down to the loss on the last one.
 std::vector<StagePass::Function> BatchRun::segments_of(Rows mine) {
-  const graph::PassRows rows{mine.count(), key_of_call(options_.seed, call_), mine.begin};
+  const graph::PassRows rows{mine.count(), key_of_call(seed_, call_), mine.begin};
   std::vector<StagePass::Function> functions;
   const auto add = [&](const StageModel::Forward& forward) {
     functions.emplace_back([&forward, rows](const std::vector<at::Tensor>& inputs) { return forward(inputs, rows); });
@@ -96,7 +97,7 @@ void BatchRun::forward(int m, bool backward_follows) {
   }
   const std::vector<uint8_t> wants = now.arrival.wants();
   now.pass = StagePass(*model_.module, segments_of(mine), recompute() == Recompute::none || backward_follows);
-  seed_with(generator_, {options_.seed, call_, m, place_.stage, place_.replica});
+  seed_with(generator_, {seed_, call_, m, place_.stage, place_.replica});
   std::vector<at::Tensor> outputs = now.pass.forward(std::move(now.arrival.values), wants);
   if (place_.is_last()) {
     losses_.push_back(outputs.front().detach());

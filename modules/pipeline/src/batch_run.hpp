@@ -38,8 +38,9 @@ struct Batch {
 /// Ranks without rows of a micro-batch do nothing, and nobody waits for them.
 class BatchRun {
  public:
-  /// All is borrowed. @param on_phase may be empty
-  BatchRun(const Place& place, const StageModel& model, const PipelineOptions& options, const Batch& batch, uint64_t call, const OnPhase& on_phase);
+  /// All is borrowed. @param seed, call of the random numbers. @param on_phase may be empty
+  BatchRun(const Place& place, const StageModel& model, const PipelineOptions& options, const Batch& batch, uint64_t seed, uint64_t call,
+           const OnPhase& on_phase);
 
   /// All actions. @return this rank's share of the loss. @throws Error naming stage, micro-batch and pass for whatever a block throws
   double execute();
@@ -65,6 +66,7 @@ class BatchRun {
   const StageModel& model_;
   const PipelineOptions& options_;
   const Batch& batch_;
+  uint64_t seed_;
   uint64_t call_;
   const OnPhase& on_phase_;
   GeneratorGuard generator_;

@@ -19,20 +19,24 @@ namespace {
 
 using Identity = c10::weak_intrusive_ptr<c10::TensorImpl>;  // no later tensor is at its address
 
-/// A parameter that several blocks have.
+/// A parameter or buffer that several blocks have.
 struct Shared {
   Identity identity;
   std::vector<std::pair<int64_t, std::string>> places;  // block, name in the whole model
 };
 
-/// Notes whose parameters are the same tensors.
-class SharedParameters {
+/// Notes whose parameters and buffers are the same tensors.
+class SharedTensors {
  public:
   void add(int64_t block, const torch::nn::Module& module) {
-    for (const auto& p : module.named_parameters()) {
-      auto found = known_.find(p.value().unsafeGetTensorImpl());
-      if (found == known_.end()) found = known_.emplace(p.value().unsafeGetTensorImpl(), Shared{Identity(p.value().getIntrusivePtr()), {}}).first;
-      found->second.places.emplace_back(block, concat(block, '.', p.key()));
+    for (const auto& tensors : {module.named_parameters(), module.named_buffers()}) {
+      for (const auto& each : tensors) {
+        auto found = known_.find(each.value().unsafeGetTensorImpl());
+        if (found == known_.end()) {
+          found = known_.emplace(each.value().unsafeGetTensorImpl(), Shared{Identity(each.value().getIntrusivePtr()), {}}).first;
+        }
+        found->second.places.emplace_back(block, concat(block, '.', each.key()));
+      }
     }
   }
 
@@ -80,7 +84,7 @@ StageModel::Forward segment_of(Block block, int64_t index) {
 StageModel stage_of_blocks(const std::vector<BlockFactory>& factories, int64_t begin, int64_t end) {
   StageModel model;
   model.module = std::make_shared<torch::nn::Module>();
-  SharedParameters shared;
+  SharedTensors shared;
   for (int64_t i = 0; i < static_cast<int64_t>(factories.size()); ++i) {
     Block made = factories[static_cast<size_t>(i)]();
     shared.add(i, *made.module);

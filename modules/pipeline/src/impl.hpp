@@ -4,6 +4,8 @@
 #include <tw/pipeline/pipeline.hpp>
 
 #include "batch_run.hpp"
+#include "frozen_parameters.hpp"
+#include "shared_state.hpp"
 #include "stage_gradients.hpp"
 
 namespace tw::pipeline {
@@ -27,9 +29,13 @@ class Pipeline::Impl {
   std::pair<int64_t, int64_t> blocks_;
   StageRanks ranks_;
   Place place_;
+  FrozenParameters frozen_;
   std::unique_ptr<StageGradients> gradients_;
+  std::unique_ptr<SharedState> shared_;
   std::shared_ptr<int> pauses_ = std::make_shared<int>(0);
-  at::Tensor calls_;  // of run(); in a checkpoint, so a tensor
+  uint64_t seed_;             // of the random numbers of this replica
+  at::Tensor calls_;          // of run(); in a checkpoint, so a tensor
+  uint64_t evaluations_ = 0;  // calls of forward() since the last one of run()
   OnPhase on_phase_;
   std::optional<c10::Device> device_of_others_;  // of the parameters of other ranks, where this one has none
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <tw/base/contract.hpp>
 #include <tw/pipeline/pipeline.hpp>
@@ -52,11 +51,11 @@ at::Tensor Pipeline::loss(const at::Tensor& inputs, const at::Tensor& targets, c
   }
   if (used.empty()) {  // by no micro-batch
     used.push_back(trained.front());
-    gradients.push_back(at::zeros_like(trained.front()));
+    gradients.emplace_back();
   }
   const auto backward = [gradients](const std::vector<at::Tensor>& cotangents) {
     std::vector<at::Tensor> scaled;
-    for (const at::Tensor& each : gradients) scaled.push_back(each.mul(cotangents[0].item<double>()));
+    for (const at::Tensor& each : gradients) scaled.push_back(each.defined() ? each.mul(cotangents[0].item<double>()) : at::Tensor());
     return scaled;
   };
   return make_node(used, {.forward = [&] { return std::vector<at::Tensor>{value}; }, .backward = backward}).front();

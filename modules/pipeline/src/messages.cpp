@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "messages.hpp"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <functional>
 #include <tw/base/contract.hpp>
@@ -12,7 +15,7 @@
 namespace tw::pipeline {
 namespace {
 
-enum class Kind { shapes, value, cotangent };
+enum class Kind { shapes, value, which_cotangents, cotangent, state };
 
 constexpr Tag tag_of(Kind kind) { return Tag(static_cast<int>(kind)); }
 
@@ -73,11 +76,36 @@ Message receive(const Communicator& comm, Rank from) {
 }
 
 void send_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank to, std::vector<Work>& in_flight) {
-  for (const at::Tensor& each : cotangents) in_flight.push_back(isend(comm, each.contiguous(), to, tag_of(Kind::cotangent)));
+  if (cotangents.empty()) return;
+  const at::Tensor exists = at::zeros({static_cast<int64_t>(cotangents.size())}, at::kByte);
+  for (size_t i = 0; i < cotangents.size(); ++i) exists.mutable_data_ptr<uint8_t>()[i] = static_cast<uint8_t>(cotangents[i].defined());
+  in_flight.push_back(isend(comm, exists, to, tag_of(Kind::which_cotangents)));
+  for (const at::Tensor& each : cotangents) {
+    if (each.defined()) in_flight.push_back(isend(comm, each.contiguous(), to, tag_of(Kind::cotangent)));
+  }
 }
 
-void receive_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank from) {
-  receive_all(comm, cotangents, from, Kind::cotangent);
+std::vector<uint8_t> receive_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank from) {
+  if (cotangents.empty()) return {};
+  const at::Tensor exists = at::zeros({static_cast<int64_t>(cotangents.size())}, at::kByte);
+  recv(comm, exists, from, tag_of(Kind::which_cotangents));
+  const auto* flags = exists.const_data_ptr<uint8_t>();
+  std::vector<at::Tensor> existing;
+  for (size_t i = 0; i < cotangents.size(); ++i) {
+    if (flags[i] != 0) existing.push_back(cotangents[i]);
+  }
+  receive_all(comm, existing, from, Kind::cotangent);
+  return {flags, flags + cotangents.size()};
+}
+
+void send_state(const Communicator& comm, const at::Tensor& tensor, Rank to, std::vector<Work>& in_flight) {
+  in_flight.push_back(isend(comm, tensor.contiguous(), to, tag_of(Kind::state)));
+}
+
+void receive_state(const Communicator& comm, const at::Tensor& tensor, Rank from) {
+  const at::Tensor received = at::empty(tensor.sizes(), tensor.options());
+  recv(comm, received, from, tag_of(Kind::state));
+  at::Tensor(tensor).copy_(received);
 }
 
 std::vector<at::Tensor> broadcast_any(const Communicator& comm, const std::vector<at::Tensor>& tensors, Rank root) {

@@ -11,10 +11,12 @@
 #include <tw/base/error.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/comm/objects.hpp>
 #include <tw/mpi/releasing_others.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
 #include "impl.hpp"
+#include "random_key.hpp"
 
 namespace tw::pipeline {
 namespace {
@@ -82,18 +84,22 @@ Pipeline::Impl::Impl(Start start)
       blocks_(start.blocks),
       ranks_(ranks_of(options_)),
       place_{comm_, ranks_, ranks_.stage_of(comm_.rank()), ranks_.replica_of(comm_.rank())},
+      frozen_(*model_.module),
+      seed_(options_.seed),
       calls_(at::zeros({}, at::kLong)) {
   releasing_others(comm_, [&] {
     gradients_ = std::make_unique<StageGradients>(comm_, ranks_, model_, options_.sharding);
+    shared_ = std::make_unique<SharedState>(comm_, ranks_, model_);
     comm_.barrier();  // none goes on if one cannot
   });
 }
 
 int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets) {
-  const at::Tensor mine = at::tensor({place_.is_first() ? common_rows(inputs) : 0, place_.is_last() && targets != nullptr ? common_rows(*targets) : 0,
-                                      static_cast<int64_t>(*pauses_ > 0), static_cast<int64_t>(targets != nullptr),
-                                      static_cast<int64_t>(gradients_->needs_preparation()), device_type_of(*model_.module)},
-                                     at::kLong);
+  const at::Tensor mine =
+      at::tensor({place_.is_first() ? common_rows(inputs) : 0, place_.is_last() && targets != nullptr ? common_rows(*targets) : 0,
+                  static_cast<int64_t>(*pauses_ > 0), static_cast<int64_t>(targets != nullptr), static_cast<int64_t>(gradients_->needs_preparation()),
+                  device_type_of(*model_.module), static_cast<int64_t>(!frozen_.unfrozen().empty())},
+                 at::kLong);
   const at::Tensor all = at::zeros({comm_.size(), mine.numel()}, at::kLong);
   allgather(comm_, mine, all);
   const auto of = all.accessor<int64_t, 2>();
@@ -107,6 +113,12 @@ int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, con
                of[rank][1] < 0 ? "different numbers of rows" : concat(of[rank][1], " rows"), " of targets on rank ", rank);
     TW_EXPECTS(of[rank][2] == of[0][2], "no_sync() is in force on some ranks alone");
     TW_EXPECTS(of[rank][3] == of[0][3], "some ranks call run(), others forward()");
+  }
+  if (all.select(1, 6).any().item<bool>()) {
+    const auto rank = static_cast<int>(all.select(1, 6).argmax().item<int64_t>());
+    TW_EXPECTS(
+        false, "parameter '", broadcast_string(comm_, frozen_.unfrozen(), Rank(rank)), "' of stage ", ranks_.stage_of(rank),
+        " requires a gradient, unlike when the pipeline was made: make it after whatever freezes parameters or trains them again, on all ranks");
   }
   const auto kind_of_others = all.select(1, 5).max().item<int64_t>();
   if (of[comm_.rank()][5] == no_device && kind_of_others != no_device) {
@@ -162,15 +174,19 @@ double Pipeline::run_weighted(const std::vector<at::Tensor>& inputs, const std::
   return releasing_others(impl_->comm_, [&] {
     Impl& me = *impl_;
     me.gradients_->begin();
-    BatchRun run(me.place_, me.model_, me.options_, batch, static_cast<uint64_t>(me.calls_.item<int64_t>()), me.on_phase_);
+    BatchRun run(me.place_, me.model_, me.options_, batch, me.seed_, static_cast<uint64_t>(me.calls_.item<int64_t>()), me.on_phase_);
     me.gradients_->remember_buffers(run.rows(), batch.rows);
+    me.shared_->remember();
     const at::Tensor total = at::tensor({run.execute()}, at::kDouble);
+    me.shared_->note_changes();
     if (*me.pauses_ == 0) {
       me.gradients_->reduce();  // what this rank has sent is on its way meanwhile
       me.gradients_->average_buffers();
+      me.shared_->exchange();
     }
     run.finish();
     me.calls_.add_(1);
+    me.evaluations_ = 0;
     allreduce(me.comm_, total, ReduceOp::sum);
     return total.item<double>();
   });
@@ -200,6 +216,11 @@ std::vector<at::Tensor> Pipeline::forward_many(const std::vector<at::Tensor>& in
     const c10::AutoGradMode no_gradients(false);
     const Place& place = me.place_;
     const Rows mine = place.ranks.share(all, me.comm_.rank());
+    const uint64_t key = key_of_forward(me.seed_, static_cast<uint64_t>(me.calls_.item<int64_t>()), me.evaluations_++);
+    GeneratorGuard generator;
+    generator.seed(key, static_cast<uint64_t>(me.comm_.rank()));
+    if (*me.pauses_ > 0) me.shared_->exchange();  // what no run has done yet
+    me.shared_->remember();
     std::vector<Work> sends;
     std::vector<at::Tensor> outputs;
     if (mine.count() > 0) {
@@ -209,10 +230,12 @@ std::vector<at::Tensor> Pipeline::forward_many(const std::vector<at::Tensor>& in
       } else {
         values = receive_rows(me.comm_, place.ranks.partners(place.stage - 1, all, mine)).values;
       }
-      outputs = me.model_.forward(values, {.rows = mine.count(), .first = mine.begin});
+      outputs = me.model_.forward(values, {.rows = mine.count(), .key = key, .first = mine.begin});
       hand_on(me.comm_, place.ranks.partners(place.stage + 1, all, mine), {outputs, std::vector<uint8_t>(outputs.size(), 0)}, mine, sends);
     }
     wait_all(sends);
+    me.shared_->note_changes();
+    me.shared_->exchange();
     std::vector<std::vector<at::Tensor>> parts;  // by output
     for (const Partner& last : place.ranks.partners(place.ranks.stages() - 1, all, all)) {
       const std::vector<at::Tensor> part = broadcast_any(me.comm_, outputs, Rank(last.rank));
@@ -239,6 +262,13 @@ double Pipeline::clip_grad_norm(double max_norm) {
 void Pipeline::set_calls(int64_t number) {
   TW_EXPECTS(number >= 0, "calls count from 0, got ", number);
   impl_->calls_.fill_(number);
+  impl_->evaluations_ = 0;
+}
+
+void Pipeline::set_replica(int64_t replica) {
+  TW_EXPECTS(replica >= 0, "replicas count from 0, got ", replica);
+  const uint64_t seed = impl_->options_.seed;
+  impl_->seed_ = replica == 0 ? seed : derived_seed(seed, static_cast<uint64_t>(replica));
 }
 
 const PipelineOptions& Pipeline::options() const noexcept { return impl_->options_; }

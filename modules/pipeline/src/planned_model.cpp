@@ -2,6 +2,7 @@
 #include <tw/pipeline/planned_model.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,6 +11,7 @@
 #include <tw/base/numbers.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/graph/capture_modes.hpp>
 #include <tw/graph/cuts.hpp>
 #include <tw/graph/interpreter.hpp>
 #include <tw/graph/place_in_module.hpp>
@@ -107,6 +109,23 @@ std::set<std::string> names_of(const Graph& graph, const Piece& piece) {
   return names;
 }
 
+/// Parameters and buffers that show memory of those in `names`, which passes change.
+std::set<std::string> changed_with(const Graph& graph, const std::set<std::string>& names) {
+  std::set<int64_t> changed;
+  for (const graph::Node& node : graph.nodes) {
+    for (const int value : node.changes) changed.insert(graph.values[at(value)].storage);
+  }
+  std::set<int64_t> shown;
+  for (const graph::Value& value : graph.values) {
+    if (names.contains(value.name) && changed.contains(value.storage)) shown.insert(value.storage);
+  }
+  std::set<std::string> found;
+  for (const graph::Value& value : graph.values) {
+    if (!value.name.empty() && shown.contains(value.storage)) found.insert(value.name);
+  }
+  return found;
+}
+
 /// What the stages compute, in either mode.
 struct Stages {
   std::vector<std::vector<Piece>> training;  // each in segments
@@ -126,6 +145,9 @@ struct Stages {
     const std::vector<int> stage_of = stage_of_units(evaluation_graph, pieces_of(evaluation_graph, others), tensors);
     evaluation = stages_of(evaluation_graph, others, stage_of, static_cast<int>(training.size()));
     for (size_t s = 0; s < tensors.size(); ++s) tensors[s].merge(names_of(evaluation_graph, evaluation[s]));
+    for (const Graph& graph : {std::cref(training_graph), std::cref(evaluation_graph)}) {
+      for (std::set<std::string>& of_stage : tensors) of_stage.merge(changed_with(graph, of_stage));
+    }
   }
 };
 
@@ -240,49 +262,6 @@ Pipeline::Pipeline(const Communicator& comm, const torch::nn::Module& module, co
 
 namespace {
 
-/// Whether each part of a module is in training: put back at the end.
-class Modes {
- public:
-  explicit Modes(torch::nn::Module& module) : module_(module), parts_(module.modules(/*include_self=*/false)), training_(module.is_training()) {
-    for (const auto& each : parts_) training_of_parts_.push_back(each->is_training());
-  }
-  ~Modes() { put_back(); }
-  Modes(const Modes&) = delete;
-  Modes& operator=(const Modes&) = delete;
-
-  /// A module before its parts, which it sets too.
-  void put_back() const {
-    module_.train(training_);
-    for (size_t i = 0; i < parts_.size(); ++i) parts_[i]->train(training_of_parts_[i]);
-  }
-
- private:
-  torch::nn::Module& module_;
-  std::vector<std::shared_ptr<torch::nn::Module>> parts_;
-  bool training_;
-  std::vector<bool> training_of_parts_;
-};
-
-/// A module's graphs, as training and evaluation see them.
-struct Captured {
-  std::vector<NamedTensor> parameters;
-  std::vector<NamedTensor> buffers;
-  Graph training;
-  Graph evaluation;
-
-  Captured(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example) {
-    for (const auto& each : module.named_parameters()) parameters.push_back({each.key(), each.value()});
-    for (const auto& each : module.named_buffers()) buffers.push_back({each.key(), each.value()});
-    parameters = without_aliases(std::move(parameters));
-    const Modes modes(module);
-    module.train(false);
-    evaluation = graph::capture(forward, parameters, buffers, example);
-    modes.put_back();  // some parts may be frozen in training
-    if (!module.is_training()) module.train(true);
-    training = graph::capture(forward, parameters, buffers, example);
-  }
-};
-
 PlanResult planned(const Profile& profile, const std::vector<at::Tensor>& example, const ModelPlanOptions& options) {
   TW_EXPECTS(!options.parameters.sharded_optimizer, "ModelPlanOptions::parameters: replicas of a planned module have the whole optimizer state each");
   return plan(profile, cluster_of(options), plan_options_of(options, example));
@@ -291,8 +270,8 @@ PlanResult planned(const Profile& profile, const std::vector<at::Tensor>& exampl
 }  // namespace
 
 ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example, const ModelPlanOptions& options) {
-  Captured captured(module, forward, example);
-  const KeptTensors kept(captured.buffers);
+  graph::ModeGraphs captured = graph::capture_modes(module, forward, example);
+  const KeptTensors kept(module.buffers());
   const Profile profile = measured_profile(captured.training, tensors_of(module), example, {.cache = options.profile_cache});
   PlanResult result = planned(profile, example, options);
   return {std::move(captured.training), std::move(captured.evaluation), std::move(result)};
@@ -300,7 +279,7 @@ ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const s
 
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options) {
-  Captured captured = on_all_ranks(comm, "capturing the module", [&] { return Captured(module, forward, example); });
+  graph::ModeGraphs captured = on_all_ranks(comm, "capturing the module", [&] { return graph::capture_modes(module, forward, example); });
   std::vector<std::string> lines = value_lines(cluster_of(options));
   for (std::string& line : value_lines(plan_options_of(options, example))) lines.push_back(std::move(line));
   for (const std::vector<std::string>& names : options.together) {
@@ -311,7 +290,7 @@ ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, con
   expect_same_on_all_ranks(
       comm, "the module that is planned",
       {"training, operators of hash " + captured.training.hash(), "evaluation, operators of hash " + captured.evaluation.hash()});
-  const KeptTensors kept(captured.buffers);
+  const KeptTensors kept(module.buffers());
   const Profile profile = measured_profile(comm, captured.training, tensors_of(module), example, {.cache = options.profile_cache});
   PlanResult result = on_all_ranks(comm, "planning the module", [&] { return comm.rank() == 0 ? planned(profile, example, options) : PlanResult(); });
   const std::string best = broadcast_string(comm, comm.rank() == 0 ? to_json(result.best(), profile) : "", Rank(0));

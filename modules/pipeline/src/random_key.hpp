@@ -22,6 +22,9 @@ inline uint64_t key_of_call(uint64_t seed, uint64_t call) {
   return high << 32U | of_call();
 }
 
+/// Of all that a forward() draws which is number `number` since call `call` of run() was to come, from 0.
+inline uint64_t key_of_forward(uint64_t seed, uint64_t call, uint64_t number) { return derived_seed(key_of_call(seed, call), number + 1); }
+
 /// What is drawn from here on is a function of `key`.
 inline void seed_with(GeneratorGuard& generator, const RandomKey& key) {
   const uint64_t stream =

@@ -3,7 +3,6 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <tw/base/concat.hpp>
@@ -65,7 +64,7 @@ void return_cotangents(const Communicator& comm, const Arrival& arrival, const s
     std::vector<at::Tensor> wanted;
     for (size_t i = 0; i < part.wants.size(); ++i) {
       if (part.wants[i] == 0) continue;
-      wanted.push_back(common_rows(cotangents[i], i, part.from, mine));
+      wanted.push_back(cotangents[i].defined() ? common_rows(cotangents[i], i, part.from, mine) : at::Tensor());
     }
     send_cotangents(comm, wanted, Rank(part.from.rank), in_flight);
   }
@@ -84,16 +83,26 @@ Departure hand_on(const Communicator& comm, const std::vector<Partner>& to, cons
 
 std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const Departure& departure, Rows mine) {
   std::vector<at::Tensor> cotangents(departure.values.size());
-  std::vector<at::Tensor> wanted;
+  std::vector<size_t> wanted;
   for (size_t i = 0; i < cotangents.size(); ++i) {
     if (departure.wants[i] == 0) continue;
     cotangents[i] = at::empty(departure.values[i].shape, at::device(departure.device).dtype(departure.values[i].dtype));
-    wanted.push_back(cotangents[i]);
+    wanted.push_back(i);
   }
+  std::vector<uint8_t> exists(cotangents.size(), 0);
+  std::vector<at::Tensor> missing;  // rows of a partner that has no cotangent for them
   for (const Partner& partner : departure.to) {
     std::vector<at::Tensor> parts;  // contiguous: rows of a contiguous tensor
-    for (size_t i = 0; i < wanted.size(); ++i) parts.push_back(common_rows(wanted[i], i, partner, mine));
-    receive_cotangents(comm, parts, Rank(partner.rank));
+    for (const size_t i : wanted) parts.push_back(common_rows(cotangents[i], i, partner, mine));
+    const std::vector<uint8_t> received = receive_cotangents(comm, parts, Rank(partner.rank));
+    for (size_t k = 0; k < wanted.size(); ++k) {
+      exists[wanted[k]] |= received[k];
+      if (received[k] == 0) missing.push_back(parts[k]);
+    }
+  }
+  for (const at::Tensor& rows : missing) rows.zero_();
+  for (const size_t i : wanted) {
+    if (exists[i] == 0) cotangents[i] = at::Tensor();
   }
   return cotangents;
 }

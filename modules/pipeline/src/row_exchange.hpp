@@ -32,14 +32,14 @@ struct Departure {
 
 /// Several senders' parts are put together along the first dimension, which is the rows.
 Arrival receive_rows(const Communicator& comm, const std::vector<Partner>& from);
-/// The other way. @param cotangents by value, defined where anyone wants them. @param mine the rows of the values
+/// The other way. @param cotangents by value; undefined where nothing depends on the value. @param mine the rows of the values
 void return_cotangents(const Communicator& comm, const Arrival& arrival, const std::vector<at::Tensor>& cotangents, Rows mine,
                        std::vector<Work>& in_flight);
 
 /// @param values of rows `mine`. What goes to several ranks is cut along the first dimension; what goes to one, goes as it is.
 /// @throws Error for a tensor that is to be cut and has other than `mine` rows
 Departure hand_on(const Communicator& comm, const std::vector<Partner>& to, const Message& values, Rows mine, std::vector<Work>& in_flight);
-/// By value; undefined where none was wanted.
+/// By value; undefined where none was wanted or nothing depends on the value.
 std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const Departure& departure, Rows mine);
 
 }  // namespace tw::pipeline

@@ -3,13 +3,14 @@
 
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <optional>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/generator.hpp>
 #include <tw/tensor/tensor_copies.hpp>
@@ -20,6 +21,24 @@ namespace {
 
 bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const at::Tensor& x, const at::Tensor& y) { return x.equal(y); });
+}
+
+/// How often each parameter has been changed.
+std::vector<uint32_t> versions_of(const std::vector<at::Tensor>& parameters) {
+  std::vector<uint32_t> versions;
+  for (const at::Tensor& each : parameters) versions.push_back(each.is_inference() ? 0 : each._version());
+  return versions;
+}
+
+/// A second run would change it again.
+void expect_unchanged(const torch::nn::Module& module, const std::vector<uint32_t>& versions) {
+  if (versions_of(module.parameters()) == versions) return;
+  const auto named = module.named_parameters();
+  for (size_t i = 0; i < named.size(); ++i) {
+    if (versions_of({named[i].value()}).front() == versions[i]) continue;
+    throw Error(concat("parameter '", named[i].key(),
+                       "' is changed by the forward pass, which recomputation would do again: take Recompute::none for ", "this stage"));
+  }
 }
 
 bool has_cotangents(const at::Tensor& tensor) { return tensor.is_floating_point() || tensor.is_complex(); }
@@ -87,6 +106,9 @@ std::vector<at::Tensor> StagePass::forward(std::vector<at::Tensor> inputs, const
   const auto trained = module_->parameters();
   const bool any = std::any_of(trained.begin(), trained.end(), [](const at::Tensor& each) { return each.requires_grad(); }) ||
                    std::any_of(wants.begin(), wants.end(), [](uint8_t each) { return each != 0; });
+  const size_t recomputed = segments_.size() - (keeps_graph_ ? 1 : 0);
+  const std::vector<uint32_t> versions = recomputed > 0 ? versions_of(trained) : std::vector<uint32_t>();
+  if (recomputed > 0) buffers_ = BufferStates(module_->buffers());
   wanted_ = wants;
   std::vector<at::Tensor> random;
   for (size_t s = 0; s < segments_.size(); ++s) {
@@ -96,17 +118,20 @@ std::vector<at::Tensor> StagePass::forward(std::vector<at::Tensor> inputs, const
     for (size_t i = 0; i < segment.inputs.size(); ++i) {
       if (segment.wants[i] != 0) segment.inputs[i] = segment.inputs[i].detach().set_requires_grad(true);
     }
-    if (keeps_graph_ && s + 1 == segments_.size()) {
+    if (s == recomputed) {
       inputs = segment.record();
       for (const torch::autograd::Edge& end : segment.ends) wanted_.push_back(static_cast<uint8_t>(end.is_valid()));
     } else {
       std::vector<at::Tensor> now = random_states();
       if (!equal(random, now)) random = std::move(now);  // one for all segments that draw nothing
       segment.random = random;
+      buffers_.add();
       inputs = segment.run();
+      if (s + 1 == recomputed) expect_unchanged(*module_, versions);
       for (const at::Tensor& output : inputs) wanted_.push_back(static_cast<uint8_t>(any && has_cotangents(output)));
     }
   }
+  if (recomputed > 0) buffers_.finish();
   return inputs;
 }
 
@@ -116,14 +141,11 @@ std::vector<at::Tensor> StagePass::backward(std::vector<at::Tensor> cotangents) 
     Segment& segment = segments_.back();
     if (!segment.has_graph) {
       if (!buffers) buffers.emplace(module_->buffers());
+      buffers_.put_back(segments_.size() - 1);
       set_random_states(segment.random);
       segment.record();
     }
     cotangents = segment.backward(std::move(cotangents));
-    if (segments_.size() > 1) continue;
-    for (size_t i = 0; i < cotangents.size(); ++i) {
-      if (segment.wants[i] != 0 && !cotangents[i].defined()) cotangents[i] = at::zeros_like(segment.inputs[i]);
-    }
   }
   return cotangents;
 }

@@ -7,13 +7,15 @@
 #include <functional>
 #include <vector>
 
+#include "buffer_states.hpp"
+
 namespace tw::pipeline {
 
 /// What a rank keeps of one micro-batch from its forward to its backward pass: the inputs of its segments, and of the last one its graph in their
 /// place where that is asked for.
 ///
-/// The backward pass goes from the last segment to the first: it computes the segment again, with its graph and with the random numbers of the first
-/// time, runs the segment's backward pass, and frees it.
+/// The backward pass goes from the last segment to the first: it computes the segment again, with its graph and with the random numbers and the
+/// buffers of the first time, runs the segment's backward pass, and frees it.
 class StagePass {
  public:
   /// The same result at each call, but for what it does to buffers.
@@ -24,11 +26,12 @@ class StagePass {
   StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph);
 
   /// @param wants by input, whether its cotangent is asked for. @return outputs, without graph
+  /// @throws Error naming a parameter that a function changes which would have to be computed again
   std::vector<at::Tensor> forward(std::vector<at::Tensor> inputs, const std::vector<uint8_t>& wants);
   /// After forward(): by output, whether its cotangent is of use.
   const std::vector<uint8_t>& wanted() const noexcept { return wanted_; }
-  /// Adds to the gradients of parameters. Frees what was kept. @param cotangents by output, defined where wanted.
-  /// @return cotangents of the inputs, defined where asked for
+  /// Adds to the gradients of parameters. Frees what was kept. @param cotangents by output; undefined where nothing depends on the output.
+  /// @return cotangents of the inputs that were asked for; undefined where nothing depends on the input
   std::vector<at::Tensor> backward(std::vector<at::Tensor> cotangents);
 
  private:
@@ -47,6 +50,7 @@ class StagePass {
 
   torch::nn::Module* module_ = nullptr;
   std::vector<Segment> segments_;
+  BufferStates buffers_;  // before each segment, where one is computed again
   bool keeps_graph_ = true;
   std::vector<uint8_t> wanted_;
 };

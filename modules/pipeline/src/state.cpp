@@ -27,9 +27,11 @@ std::vector<NamedShard> shards_of(const StageModel& model, const std::vector<Tie
     shard.on_reshard = OnReshard::shard;  // of which this rank has all
     if (const auto tied = model.tied.find(name); tied != model.tied.end()) {
       const auto tie = std::find_if(ties.begin(), ties.end(), [&](const Tie& each) { return each.name == tied->second; });
-      shard.name = tie->name;
-      for (const std::string& each : tie->names) {
-        if (each != tie->name) shard.aliases.push_back(each);
+      if (tie != ties.end()) {  // else a buffer, which keeps the name that it has here
+        shard.name = tie->name;
+        for (const std::string& each : tie->names) {
+          if (each != tie->name) shard.aliases.push_back(each);
+        }
       }
     }
     shards.push_back(std::move(shard));

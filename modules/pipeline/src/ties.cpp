@@ -40,7 +40,7 @@ std::string lines_of(const StageModel& model) {
           << (p.value().requires_grad() ? ", trained\t" : ", not trained\t") << first << '\n';
   }
   for (const auto& [name, of_all] : model.tied) {
-    if (!model.module->named_parameters().contains(name)) lines << of_all << "\t\t\n";
+    if (!model.module->named_parameters().contains(name) && !model.module->named_buffers().contains(name)) lines << of_all << "\t\t\n";
   }
   for (const auto& b : model.module->named_buffers()) lines << '\t' << b.key() << spec(b.value()) << "\t\n";
   return std::move(lines).str();

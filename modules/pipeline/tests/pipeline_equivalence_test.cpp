@@ -46,6 +46,22 @@ Factories in_place() {
   return {block([] { return torch::nn::Flatten(); }), relu, linear(3, 6), relu, linear(6, 6), relu, linear(6, 2), relu};
 }
 
+/// Reads a buffer and changes it.
+struct GrowsImpl : torch::nn::Module {
+  GrowsImpl() : scale(register_buffer("scale", torch::ones({6}))) {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    const torch::Tensor y = x * scale.clone();
+    if (is_training()) scale.mul_(1.1).add_(0.1);
+    return y;
+  }
+  torch::Tensor scale;
+};
+TORCH_MODULE(Grows);
+Factories growing() {
+  const auto grows = block([] { return Grows(); });
+  return {linear(3, 6), grows, tanh_block(), linear(6, 6), grows, linear(6, 6), grows, linear(6, 2)};
+}
+
 torch::Tensor squares(const Tensors& y, const Tensors& t) { return (y.front() - t.front()).square().mean(); }
 
 struct Case {
@@ -184,6 +200,10 @@ TEST(Equivalence, BlocksThatWorkInPlace) {
 // Several rows on each replica: of one, a batch norm makes nothing, of two, plus and minus one.
 TEST(Equivalence, BatchNorm) {
   for (const Case& of : cases(2, {41, 40, 42})) expect_equals_one_process(batch_norm, of);
+}
+
+TEST(Equivalence, BuffersThatBlocksReadAndChange) {
+  for (const Case& of : cases(3, {12, 13, 2})) expect_equals_one_process(growing, of);
 }
 
 /// A stage of several tensors: h of this stage, the inputs x and k that all stages need, and more than travel in one message. h' = tanh(W h + E[k])

@@ -145,6 +145,77 @@ TEST(PipelineFaults, OptionsAreChecked) {
   refuses(options, "seed");
 }
 
+TEST(PipelineFaults, AParameterThatIsTrainedAgainIsNamedOnAllRanks) {
+  for (const std::vector<int>& replicas : layouts(world().size())) {
+    const auto stages = static_cast<int>(replicas.size());
+    const std::vector<BlockFactory> blocks(replicas.size(), block([] {
+                                             torch::nn::Linear layer(3, 3);
+                                             layer->bias.requires_grad_(false);
+                                             return layer;
+                                           }));
+    Pipeline model(world(), blocks, {.schedule = gpipe(stages, 2), .replicas = replicas});
+    const torch::Tensor x = torch::ones({8, 3});
+    EXPECT_NO_THROW(model.run(x, x, squares));
+    const std::string bias = concat(stages - 1, ".bias");
+    if (model.stage() == stages - 1) model.named_parameters()[bias].requires_grad_(true);
+    const std::string message = message_of<ContractError>([&] { model.run(x, x, squares); });
+    EXPECT_TRUE(has(message, concat("parameter '", bias, "' of stage ", stages - 1, " requires a gradient, unlike when the pipeline was made")))
+        << message;
+    if (model.stage() == stages - 1) model.named_parameters()[bias].requires_grad_(false);
+    EXPECT_NO_THROW(model.run(x, x, squares)) << "nothing has happened";
+  }
+}
+
+/// Changes a parameter by hand.
+struct ShrinksImpl : torch::nn::Module {
+  ShrinksImpl() : scale(register_parameter("scale", torch::ones({3}))) {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    {
+      const torch::NoGradGuard no_gradients;
+      scale.mul_(0.9);
+    }
+    return x * scale.clone();
+  }
+  torch::Tensor scale;
+};
+TORCH_MODULE(Shrinks);
+
+TEST(PipelineFaults, RecomputationDoesNotChangeParametersTwice) {
+  const std::vector<BlockFactory> blocks(static_cast<size_t>(world().size()), block([] { return Shrinks(); }));
+  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+    PipelineOptions options{.schedule = gpipe(world().size(), 2)};
+    options.recompute.assign(blocks.size(), recompute);
+    Pipeline model(world(), blocks, options);
+    const torch::Tensor x = torch::ones({8, 3});
+    if (recompute == Recompute::none) {
+      EXPECT_NO_THROW(model.run(x, x, squares));
+    } else {
+      const std::string message = message_of([&] { model.run(x, x, squares); });
+      EXPECT_TRUE(has(message, ".scale' is changed by the forward pass, which recomputation would do again")) << message;
+    }
+  }
+}
+
+/// Reads a number that it changes.
+struct CountsImpl : torch::nn::Module {
+  explicit CountsImpl(torch::Tensor shared) : count(register_buffer("count", std::move(shared))) {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    if (is_training()) count.add_(1);
+    return x * count.clone();
+  }
+  torch::Tensor count;
+};
+TORCH_MODULE(Counts);
+
+TW_TEST_ON(PipelineFaults, ABufferThatTwoStagesChangeIsNamed, {.least = 2}) {
+  const torch::Tensor shared = torch::zeros({});
+  const std::vector<BlockFactory> blocks(static_cast<size_t>(world().size()), block([shared] { return Counts(shared); }));
+  Pipeline model(world(), blocks, {.schedule = gpipe(world().size(), 2)});
+  const torch::Tensor x = torch::ones({8, 3});
+  const std::string message = message_of([&] { model.run(x, x, squares); });
+  EXPECT_TRUE(has(message, "'0.count' is changed by stages 0 and 1")) << message;
+}
+
 struct NamedImpl : torch::nn::Module {
   explicit NamedImpl(const std::string& name) : weight(register_parameter(name, torch::ones({3}))) {}
   torch::Tensor weight;

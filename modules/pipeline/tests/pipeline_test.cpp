@@ -139,6 +139,61 @@ TEST(Pipeline, RefusesWhatCannotRun) {
   EXPECT_NO_THROW(model.run(torch::ones({3, 3}), torch::ones({3, 2}), squares)) << "a batch of other rows than refused ones";
 }
 
+struct DetachImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return x.detach(); }
+};
+TORCH_MODULE(Detach);
+
+// As in one process: what nothing depends on has no gradient, and weight decay and momentum leave it alone.
+TEST(Pipeline, WhatIsDetachedBehindTheCutHasNoGradient) {
+  const auto linear = block([] { return torch::nn::Linear(3, 3); });
+  std::vector<BlockFactory> blocks(static_cast<size_t>(world().size()), linear);
+  blocks.push_back(block([] { return Detach(); }));
+  blocks.push_back(linear);
+  PipelineOptions options{.schedule = one_forward_one_backward(world().size(), 3)};
+  options.blocks.assign(static_cast<size_t>(world().size()), 1);
+  options.blocks.back() = 3;
+  const std::string trained = concat(blocks.size() - 1, '.');
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    options.recompute.assign(static_cast<size_t>(world().size()), recompute);
+    Pipeline model(world(), blocks, options);
+    const torch::Tensor x = torch::ones({6, 3});
+    model.run(x, x, squares);
+    for (const auto& p : model.named_parameters()) EXPECT_EQ(p.value().grad().defined(), p.key().starts_with(trained)) << p.key();
+    model.zero_grad();
+    model.loss(x, x, squares).backward();
+    for (const auto& p : model.named_parameters()) EXPECT_EQ(p.value().grad().defined(), p.key().starts_with(trained)) << p.key() << ", loss()";
+  }
+}
+
+struct AlwaysDropsImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return torch::dropout(x, 0.5, true); }
+};
+TORCH_MODULE(AlwaysDrops);
+
+TEST(Pipeline, ForwardDrawsOtherNumbersEachTimeAndForEachSeed) {
+  const std::vector<BlockFactory> blocks(static_cast<size_t>(world().size()), block([] { return AlwaysDrops(); }));
+  const torch::Tensor x = torch::ones({8, 20});
+  const auto drawn = [&](uint64_t seed, int64_t replica = 0) {
+    Pipeline model(world(), blocks, {.schedule = gpipe(world().size(), 2), .seed = seed});
+    model.set_replica(replica);
+    const torch::Tensor first = model.forward(x);
+    const torch::Tensor second = model.forward(x);
+    model.set_calls(3);
+    const torch::Tensor later = model.forward(x);
+    EXPECT_FALSE(first.equal(second));
+    EXPECT_FALSE(first.equal(later));
+    return std::vector<torch::Tensor>{first, second, later};
+  };
+  torch::manual_seed(1);
+  const auto numbers = drawn(1);
+  torch::rand({3});  // the generator of others has no part in it
+  const auto same = drawn(1);
+  for (size_t i = 0; i < numbers.size(); ++i) EXPECT_TRUE(numbers[i].equal(same[i])) << i;
+  EXPECT_FALSE(numbers[0].equal(drawn(2)[0]));
+  EXPECT_FALSE(numbers[0].equal(drawn(1, 1)[0])) << "along a data axis";
+}
+
 struct FailsImpl : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor&) { throw std::runtime_error("this stage fails"); }
 };

@@ -93,11 +93,15 @@ Outcome reference(const Subject& subject, int accumulation) {
   });
 }
 
-Outcome pipelined(const Communicator& comm, const Subject& subject, const ModelPlan& plan, const PipelineOptions& options, int accumulation) {
+/// That of a rank.
+int stage_of(const std::vector<int>& replicas, int rank = world().rank()) {
   int stage = 0;
-  for (int first = 0; comm.rank() >= first + options.replicas[static_cast<size_t>(stage)]; ++stage)
-    first += options.replicas[static_cast<size_t>(stage)];
-  Pipeline pipeline(comm, plan.stage(*subject.module, stage), options);
+  for (int first = replicas[0]; rank >= first; first += replicas[static_cast<size_t>(stage)]) ++stage;
+  return stage;
+}
+
+Outcome pipelined(const Communicator& comm, const Subject& subject, const ModelPlan& plan, const PipelineOptions& options, int accumulation) {
+  Pipeline pipeline(comm, plan.stage(*subject.module, stage_of(options.replicas, comm.rank())), options);
   return trained(pipeline, pipeline.parameters(), accumulation, [&](bool more) {
     const auto pause = more ? pipeline.no_sync() : nullptr;
     return pipeline.run_many(subject.inputs, subject.targets, subject.loss);
@@ -255,6 +259,54 @@ TEST(PlannedModel, keepsModesAndAllTensorsUnderAllNames) {
   EXPECT_EQ(found, expected);
   for (const NamedTensor& each : whole) {
     EXPECT_TRUE(each.name != "norm.running_mean" || each.tensor.eq(0).all().item<bool>()) << "it is frozen";
+  }
+}
+
+/// Training changes buffers, the mean of the inputs and of a weight, that evaluation reads at the other end.
+struct RemembersImpl : torch::nn::Module {
+  RemembersImpl() {
+    for (int i = 0; i < 4; ++i) weights.push_back(register_parameter(concat("w", i), torch::randn({width, width})));
+    mean = register_buffer("mean", torch::zeros({width}));
+    average = register_buffer("average", torch::zeros({width, width}));
+    to(torch::kDouble);
+  }
+  Tensor forward(const Tensor& x) {
+    if (is_training()) mean.mul_(0.5).add_(x.detach().mean(0), 0.5);
+    Tensor y = is_training() ? x : x.matmul(average);
+    for (const Tensor& each : weights) y = y.matmul(each).tanh();
+    if (is_training()) average.mul_(0.5).add_(weights.back().detach(), 0.5);
+    return is_training() ? y : y - mean;
+  }
+  Tensors weights;
+  Tensor mean, average;
+};
+
+TEST(PlannedModel, whatTrainingChangesOnOneStageEvaluationReadsOnAnother) {
+  const auto batch = [] { return testing::place(torch::randn({rows, width}, torch::kDouble)); };
+  const Loss loss = [](const Tensor& y, const Tensor& t) { return torch::mse_loss(y, t); };
+  for (const std::vector<int>& replicas : divisions(world().size())) {
+    torch::manual_seed(3);
+    RemembersImpl mine;
+    RemembersImpl alone;
+    for (size_t i = 0; i < mine.weights.size(); ++i) alone.weights[i].data().copy_(mine.weights[i]);
+    testing::place_module(&mine);
+    testing::place_module(&alone);
+    const Tensor x = batch();
+    ModelPlan plan = plan_together(world(), mine, x, {.devices = world().size()});
+    if (!cut(plan, replicas, ScheduleKind::gpipe)) continue;
+    PipelineOptions options = plan.options(5);
+    options.schedule = gpipe(static_cast<int>(replicas.size()), 1);
+    Pipeline pipeline(world(), plan.stage(mine, stage_of(replicas)), options);
+    for (int step = 0; step < 2; ++step) {
+      pipeline.run(x, x, loss);
+      alone.forward(x);
+      pipeline.eval();
+      alone.eval();
+      const Tensor found = pipeline.forward(x);
+      EXPECT_TRUE(found.allclose(alone.forward(x).detach(), tolerance, tolerance)) << replicas.size() << " stages, step " << step;
+      pipeline.train();
+      alone.train();
+    }
   }
 }
 

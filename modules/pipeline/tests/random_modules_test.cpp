@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Twenty modules at random, cut at random; five on an accelerator. `make accept ONLY=graph` has two thousand.
+// Sixty modules at random, cut at random; five on an accelerator. `make accept ONLY=graph` has two thousand.
 #include "mpi_test.hpp"
 
 #include <numeric>
@@ -17,7 +17,7 @@ Trainee placed_trainee(uint64_t seed) {
 }
 
 TEST(RandomModules, equalOneProcess) {
-  std::vector<uint64_t> seeds(20);
+  std::vector<uint64_t> seeds(60);
   std::iota(seeds.begin(), seeds.end(), uint64_t{0});
   if (!testing::device().is_cpu()) seeds = {2, 5, 11, 13, 17};  // of all kinds; the simulated accelerator is slow
   for (const uint64_t seed : seeds) {

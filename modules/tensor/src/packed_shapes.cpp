@@ -10,7 +10,7 @@
 namespace tw {
 namespace {
 
-constexpr int64_t most_dimensions = 8;
+constexpr int64_t most_dimensions = 16;
 constexpr int64_t most_tensors = 6;
 // The note, the number of tensors, and of each: dtype, dimensions, sizes, and the order of dimensions in memory.
 constexpr int64_t packed_length = 2 + most_tensors * (2 + 2 * most_dimensions);

@@ -3,6 +3,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
+#include <functional>
+
 namespace tw::graph {
 
 /// Stands between the operators that are called on this thread and LibTorch, while it lives: at a dispatch key before all others. Operators that
@@ -21,6 +23,8 @@ class OperatorListener {
   static void carry_out(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   /// The same, and the operators are heard of that it is made of.
   static void open(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack);
+  /// Runs what a listener does for itself: no listener hears of its operators.
+  static void unheard(const std::function<void()>& run);
 
  private:
   OperatorListener* before_;

@@ -40,8 +40,12 @@ using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outpu
 /// equally many replicas.
 ///
 /// Random numbers drawn in run() are a function of the seed, the number of the call, micro-batch, stage and replica; dropout of a planned module, of
-/// seed, call, operator and row. A batch norm's running statistics are updated once per micro-batch on each replica; when gradients are reduced,
-/// replicas take their mean, by the rows of each. Sparse gradients are not reduced: a stage that has them has one replica and does not tie them.
+/// seed, call, operator and row. Those of forward() are a function of the same and of the number of forward() calls since the last run(). Pipelines
+/// along a data axis, which have other rows, draw other numbers after set_replica().
+///
+/// A stage whose pass changes a buffer, or a tied parameter by hand, sends it to the other stages that have it, after run() and after forward(). A
+/// batch norm's running statistics are updated once per micro-batch on each replica; when gradients are reduced, replicas take their mean, by the
+/// rows of each. Sparse gradients are not reduced: a stage that has them has one replica and does not tie them.
 ///
 /// Parameters may lie on an accelerator, each rank's on its current one, and so do batches on the ranks that look at them; a rank without parameters
 /// and buffers copies its batches there.
@@ -68,7 +72,8 @@ class Pipeline : public torch::nn::Module, public TrainedModel {
   /// @param inputs [n, ...], the whole batch, on each rank of the first stage; elsewhere anything. @param targets the same on each of the last stage.
   /// n is at least 1 and may differ from call to call. @param loss used on the last stage
   /// @return the mean loss of the batch, on every rank. @throws ContractError on every rank alike, and nothing has happened, where numbers of rows do
-  /// not fit; Error naming stage, micro-batch and block for what a block throws, and RevokedError on the other ranks: the pipeline is of no use then
+  /// not fit, or a parameter requires a gradient that was frozen when the pipeline was made; Error naming stage, micro-batch and block for what a
+  /// block throws, and RevokedError on the other ranks: the pipeline is of no use then
   double run(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   /// The same for several inputs and outputs, of as many rows each.
   double run_many(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss);
@@ -117,6 +122,8 @@ class Pipeline : public torch::nn::Module, public TrainedModel {
   bool makes_one_backward_pass() const override { return false; }
   bool needs_samples() const override;
   void set_training(bool training) override { train(training); }
+  /// In a loop of your own, once: set_replica(mesh.coordinate("data")). The trainer does it by itself.
+  void set_replica(int64_t replica) override;
   /// Of the passes of micro-batches.
   void tell_phases(OnPhase on_phase) override;
 

@@ -42,7 +42,8 @@ struct StageModel {
   /// `rows` are those of the inputs in the batch, with a key that each call of run() has of its own.
   Forward forward;
   /// Parameters of this stage that other stages have too: their name here, and one by which all those stages know it. Two names here
-  /// may have one such name only if they are of one tensor.
+  /// may have one such name only if they are of one tensor. So for buffers that stages have under different names; those of one name are one anyway.
+  /// A buffer or a tied parameter that several stages have may be changed by passes of one of them, which sends it to the others.
   std::map<std::string, std::string> tied = {};
   /// `forward` as functions one after the other, each of the same `rows`: what selective recomputation computes again at a time. Empty: one.
   std::vector<Forward> segments = {};

@@ -8,7 +8,7 @@
 
 namespace tw {
 
-/// int64, of one dimension, always as long. @param tensors 1 to 6, of at most 8 dimensions. @param note a number that goes along.
+/// int64, of one dimension, always as long. @param tensors 1 to 6, of at most 16 dimensions. @param note a number that goes along.
 /// @throws ContractError for more or fewer
 at::Tensor pack_shapes(const std::vector<at::Tensor>& tensors, int64_t note = 0);
 /// One to receive into.

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "module_run.hpp"
+
+#include <ATen/ops/equal.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+
+#include <algorithm>
+#include <set>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/base/numbers.hpp>
+#include <tw/tensor/generator.hpp>
+#include <tw/tensor/tensor_copies.hpp>
+#include <unordered_map>
+
+#include "arguments.hpp"
+#include "flow.hpp"
+
+namespace tw::graph {
+namespace {
+
+/// @param rows, other_rows of the two. @throws Error naming the first operator that is another one
+void expect_same_operators(const Graph& graph, int64_t rows, const Graph& other, int64_t other_rows) {
+  if (graph.nodes.size() != other.nodes.size()) {
+    const auto [here, there] = std::ranges::mismatch(graph.nodes, other.nodes, {}, &Node::op, &Node::op);
+    const auto next = [&](const auto& node, const Graph& of) { return node == of.nodes.end() ? "nothing" : node->op; };
+    throw Error(concat("the module calls ", graph.nodes.size(), " operators for ", rows, " rows and ", other.nodes.size(), " for ", other_rows,
+                       "; operator ", here - graph.nodes.begin(), " is ", next(here, graph), " and ", next(there, other)));
+  }
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const Node& twin = other.nodes[i];
+    const std::string where = concat("operator ", i, ", ", node.op);
+    if (node.op != twin.op || node.overload != twin.overload || node.outputs != twin.outputs || node.arguments.size() != twin.arguments.size()) {
+      throw Error(concat(where, ": for ", other_rows, " rows in place of ", rows, " it is ", twin.op));
+    }
+    if (node.answer != twin.answer) throw Error(concat(where, ": it answers otherwise for ", other_rows, " rows than for ", rows));
+  }
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    if (graph.values[i].sizes.size() != other.values[i].sizes.size()) {
+      throw Error(concat("a tensor has another number of dimensions for ", other_rows, " rows than for ", rows));
+    }
+  }
+  for (size_t i = 0; i < graph.constants.size(); ++i) {
+    if (!at::equal(graph.constants[i].second, other.constants[i].second)) {
+      throw Error(concat("a tensor of shape ", graph.constants[i].second.sizes(), " that comes from outside differs between two runs"));
+    }
+  }
+}
+
+/// By value, whether an operator takes it or it goes in or out.
+std::vector<bool> taken_values(const Graph& graph) {
+  std::vector<bool> taken(graph.values.size(), false);
+  for (const Node& node : graph.nodes) {
+    for (const int input : node.inputs()) taken[at(input)] = true;
+  }
+  for (const auto& list : {graph.inputs, graph.outputs}) {
+    for (const int value : list) taken[at(value)] = true;
+  }
+  return taken;
+}
+
+/// Calls `with_argument` for each argument of each operator and `with_size` for each size of each value. What this throws for a value that nobody
+/// takes, such as a workspace, does not matter. @throws Error naming the operator too
+void for_each_size(const Graph& graph, const std::function<void(size_t node, size_t argument)>& with_argument,
+                   const std::function<void(size_t value, size_t dimension)>& with_size) {
+  const auto named = [&](int node, const std::string& what, bool matters, const auto& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      if (!matters) return;
+      throw Error(concat("operator ", node, ", ", graph.nodes[at(node)].op, what, ": ", error.what()));
+    }
+  };
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (size_t k = 0; k < graph.nodes[i].arguments.size(); ++k) {
+      named(static_cast<int>(i), concat(", argument ", k), true, [&] { with_argument(i, k); });
+    }
+  }
+  const std::vector<int> producers = graph.producers();
+  const std::vector<bool> taken = taken_values(graph);
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    for (size_t d = 0; d < graph.values[v].sizes.size(); ++d) {
+      if (producers[v] < 0) with_size(v, d);
+      if (producers[v] >= 0) named(producers[v], concat(", dimension ", d, " of its result"), taken[v], [&] { with_size(v, d); });
+    }
+  }
+}
+
+}  // namespace
+
+Subject::Subject(const Forward& run, std::vector<NamedTensor> all_parameters, std::vector<NamedTensor> all_buffers)
+    : forward(run), parameters(without_aliases(std::move(all_parameters))), buffers(without_aliases(std::move(all_buffers))) {
+  std::set<const c10::TensorImpl*> known;
+  for (const NamedTensor& each : parameters) known.insert(each.tensor.unsafeGetTensorImpl());
+  std::erase_if(buffers, [&](const NamedTensor& each) { return known.contains(each.tensor.unsafeGetTensorImpl()); });
+}
+
+std::vector<NamedTensor> Subject::tensors() const {
+  std::vector<NamedTensor> all = parameters;
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  return all;
+}
+
+Run first_run_of(Subject& module, const std::vector<at::Tensor>& inputs) {
+  const KeptTensors kept(module.parameters);
+  const auto version_of = [](const NamedTensor& each) { return each.tensor.is_inference() ? 0 : each.tensor._version(); };
+  std::vector<uint32_t> versions;
+  for (const NamedTensor& each : module.parameters) versions.push_back(version_of(each));
+  Run run = run_of(module, inputs);
+  module.changing.clear();
+  for (size_t i = 0; i < versions.size(); ++i) {
+    if (version_of(module.parameters[i]) != versions[i]) module.changing.push_back(module.parameters[i]);
+  }
+  return run;
+}
+
+Run run_of(const Subject& module, const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>* changed) {
+  const GeneratorGuard generator;
+  const KeptTensors kept(module.buffers);
+  const KeptTensors kept_parameters(module.changing);
+  const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // of TorchScript, which otherwise runs other operators the second time
+  Run made;
+  for (const at::Tensor& each : inputs) made.inputs.push_back(each.clone());  // it may work in place
+  made.calls = recorded([&] { made.outputs = module.forward(made.inputs); }, module.opens);
+  for (const NamedTensor& buffer : module.buffers) {
+    if (changed != nullptr) changed->push_back(buffer.tensor.detach().clone());
+  }
+  return made;
+}
+
+Run with_skipped_calls(Run run, const Run& full) {
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> here_of;  // by tensor of the other run
+  const auto match = [&](const c10::IValue& there, const c10::IValue& here) {
+    if (there.isTensor() && here.isTensor()) here_of[there.toTensor().unsafeGetTensorImpl()] = here.toTensor();
+    if (!there.isTensorList() || !here.isTensorList()) return;
+    const auto theirs = there.toTensorVector();
+    const auto ours = here.toTensorVector();
+    for (size_t i = 0; i < std::min(theirs.size(), ours.size()); ++i) here_of[theirs[i].unsafeGetTensorImpl()] = ours[i];
+  };
+  for (size_t i = 0; i < full.inputs.size(); ++i) match(full.inputs[i], run.inputs[i]);
+  std::vector<Call> calls;
+  size_t next = 0;
+  for (const Call& call : full.calls) {
+    if (next < run.calls.size() && run.calls[next].name == call.name) {
+      for (size_t i = 0; i < call.results.size(); ++i) match(call.results[i], run.calls[next].results.at(i));
+      calls.push_back(run.calls[next++]);
+    } else if (call.name.name == "aten::contiguous") {
+      const at::Tensor there = call.arguments[0].toTensor();
+      const auto known = here_of.find(there.unsafeGetTensorImpl());
+      const at::Tensor here = known == here_of.end() ? there : known->second;  // else one of the module's own
+      calls.push_back({call.name, {here, call.arguments[1]}, {here}, call.with_gradient, call.inside});
+      match(call.results[0], here);
+    } else {
+      return run;
+    }
+  }
+  calls.insert(calls.end(), run.calls.begin() + static_cast<std::ptrdiff_t>(next), run.calls.end());
+  run.calls = std::move(calls);
+  return run;
+}
+
+Graph graph_of(const Run& run, const Subject& module) { return graph_of(run, module.parameters, module.buffers); }
+
+Graph of_any_rows(Graph graph, int64_t rows, const Graph& other, int64_t other_rows) {
+  expect_same_operators(graph, rows, other, other_rows);
+  for_each_size(
+      graph,
+      [&](size_t i, size_t k) {
+        Argument& argument = graph.nodes[i].arguments[k];
+        argument = with_rows(argument, rows, other.nodes[i].arguments[k], other_rows);
+      },
+      [&](size_t v, size_t d) {
+        Size& size = graph.values[v].sizes[d];
+        size = with_rows(size.fixed, rows, other.values[v].sizes[d].fixed, other_rows);
+      });
+  for (size_t v = 0; v < graph.values.size(); ++v) graph.values[v].order = other.values[v].order;  // a single row's would say little
+  share_memory(graph, other);
+  return graph;
+}
+
+void expect_fit(Graph& graph, int64_t rows, const Graph& other, int64_t other_rows) {
+  expect_same_operators(graph, rows, other, other_rows);
+  for_each_size(
+      graph, [&](size_t i, size_t k) { expect_fit(graph.nodes[i].arguments[k], other_rows, other.nodes[i].arguments[k]); },
+      [&](size_t v, size_t d) { expect_fit(graph.values[v].sizes[d], other_rows, other.values[v].sizes[d].fixed); });
+  share_memory(graph, other);
+}
+
+}  // namespace tw::graph

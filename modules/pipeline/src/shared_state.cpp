@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shared_state.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/comm/objects.hpp>
+
+#include "messages.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+struct Candidate {
+  at::Tensor tensor;
+  bool is_parameter = false;
+};
+
+/// By the name that all stages know: buffers, and parameters that are tied.
+std::map<std::string, Candidate> candidates(const StageModel& model) {
+  std::map<std::string, Candidate> found;
+  const auto name_of = [&](const std::string& name) {
+    const auto tied = model.tied.find(name);
+    return tied == model.tied.end() ? name : tied->second;
+  };
+  for (const auto& each : model.module->named_buffers()) found.emplace(name_of(each.key()), Candidate{each.value(), false});
+  for (const auto& each : model.module->named_parameters()) {
+    if (model.tied.contains(each.key())) found.emplace(name_of(each.key()), Candidate{each.value(), true});
+  }
+  return found;
+}
+
+uint32_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : tensor._version(); }
+
+}  // namespace
+
+SharedState::SharedState(const Communicator& comm, const StageRanks& ranks, const StageModel& model) : comm_(comm), ranks_(ranks) {
+  const std::map<std::string, Candidate> mine = candidates(model);
+  std::string names;
+  for (const auto& [name, candidate] : mine) names += name + '\n';
+  const std::vector<std::string> lists = allgather_strings(comm, names);
+  std::map<std::string, std::vector<int>> stages;
+  for (int stage = 0; stage < ranks.stages(); ++stage) {
+    std::istringstream lines(lists[static_cast<size_t>(ranks.first_rank(stage))]);
+    for (std::string name; std::getline(lines, name);) stages[name].push_back(stage);
+  }
+  for (const auto& [name, of_it] : stages) {
+    if (of_it.size() < 2) continue;
+    Entry entry{.name = name, .stages = of_it, .here = {}, .before = {}};
+    if (const auto here = mine.find(name); here != mine.end()) {
+      entry.here = here->second.tensor;
+      entry.is_parameter = here->second.is_parameter;
+    }
+    entries_.push_back(std::move(entry));
+  }
+}
+
+void SharedState::remember() {
+  for (Entry& each : entries_) {
+    if (!each.here.defined()) continue;
+    each.version = version_of(each.here);
+    if (!each.is_parameter) each.before = each.here.detach().clone();
+  }
+}
+
+void SharedState::note_changes() {
+  for (Entry& each : entries_) {
+    if (!each.here.defined()) continue;
+    const bool is_same = each.before.defined() ? each.before.equal(each.here.detach()) : each.version == version_of(each.here);
+    each.is_changed = each.is_changed || !is_same;
+    each.before = at::Tensor();
+  }
+}
+
+void SharedState::exchange() {
+  if (entries_.empty()) return;
+  const at::NoGradGuard no_gradients;
+  const int stage = ranks_.stage_of(comm_.rank());
+  const at::Tensor changed = at::zeros({static_cast<int64_t>(entries_.size()), ranks_.stages()}, at::kByte);
+  auto* flags = changed.mutable_data_ptr<uint8_t>();
+  const auto stages = static_cast<size_t>(ranks_.stages());
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    flags[i * stages + static_cast<size_t>(stage)] = static_cast<uint8_t>(std::exchange(entries_[i].is_changed, false));
+  }
+  allreduce(comm_, changed, ReduceOp::max);
+  std::vector<Work> sends;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    std::vector<int> changers;
+    for (const int each : entry.stages) {
+      if (flags[i * stages + static_cast<size_t>(each)] != 0) changers.push_back(each);
+    }
+    if (changers.empty()) continue;
+    if (changers.size() > 1) {
+      throw Error(concat("'", entry.name, "' is changed by stages ", changers[0], " and ", changers[1],
+                         ": one process would change one tensor twice; put whatever changes it on one stage"));
+    }
+    const int home = ranks_.first_rank(changers.front());
+    for (int rank = 0; rank < comm_.size(); ++rank) {
+      const int of_rank = ranks_.stage_of(rank);
+      if (of_rank == changers.front() || std::ranges::find(entry.stages, of_rank) == entry.stages.end()) continue;
+      if (comm_.rank() == home) send_state(comm_, entry.here.detach(), Rank(rank), sends);
+      if (comm_.rank() == rank) receive_state(comm_, entry.here.detach(), Rank(home));
+    }
+  }
+  wait_all(sends);
+}
+
+}  // namespace tw::pipeline
