@@ -89,7 +89,7 @@ class TrainedModel {
   virtual bool makes_one_backward_pass() const { return true; }
   /// Whether this rank looks at inputs or targets. Others are given as many rows without content.
   virtual bool needs_samples() const { return true; }
-  virtual void set_training(bool /*training*/) {}
+  virtual void set_training(bool /*training*/) {}  ///< true: submodules get the modes back that false took from them; without that, see whole_model()
   /// From now on, tells of the phases of a pass. Empty: no more.
   virtual void tell_phases(OnPhase /*on_phase*/) {}  // NOLINT(performance-unnecessary-value-param): who tells, keeps it
 
