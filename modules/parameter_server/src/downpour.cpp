@@ -8,7 +8,6 @@
 
 #include "centre.hpp"
 #include "flat_parameters.hpp"
-#include "remembered_steps.hpp"
 
 namespace tw::parameter_server {
 
@@ -72,17 +71,6 @@ void Downpour::push_rest() {
   const at::NoGradGuard no_grad;
   servers().push(learnt());
   begin_anew();
-}
-
-std::vector<NamedShard> Downpour::remembered() const {
-  return {steps_shard(steps_), whole("since", options_.rule.empty() ? before_ : gathered_, ShardKind::optimizer)};
-}
-
-void Downpour::recall(const std::vector<NamedShard>& shards) {
-  steps_ = steps_in(shards);
-  for (const NamedShard& each : shards) {
-    if (each.name == "since") (options_.rule.empty() ? before_ : gathered_) = each.tensor.clone();
-  }
 }
 
 }  // namespace tw::parameter_server

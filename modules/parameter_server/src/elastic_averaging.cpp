@@ -7,7 +7,6 @@
 
 #include "centre.hpp"
 #include "flat_parameters.hpp"
-#include "remembered_steps.hpp"
 
 namespace tw::parameter_server {
 
@@ -38,8 +37,5 @@ bool ElasticAveraging::step() {
   servers().push(pull.neg());
   return true;
 }
-
-std::vector<NamedShard> ElasticAveraging::remembered() const { return {steps_shard(steps_)}; }
-void ElasticAveraging::recall(const std::vector<NamedShard>& shards) { steps_ = steps_in(shards); }
 
 }  // namespace tw::parameter_server

@@ -6,11 +6,6 @@
 #include "flat_parameters.hpp"
 
 namespace tw::parameter_server {
-namespace {
-
-const std::string of_worker = ".worker/";  // between the name of what is served and that of what a worker remembers
-
-}  // namespace
 
 Worker::Worker(const Communicator& comm, std::vector<at::Tensor> parameters, const Roles& roles, const RulesOf& rules, bool share_memory) {
   const Crew crew = agreed_crew(comm, roles);
@@ -36,32 +31,11 @@ const Communicator& Worker::group() const noexcept { return centre_->group(); }
 const ShardedTensor& Worker::centre() const { return centre_->tensor(); }
 int64_t Worker::served_bytes() const { return centre_->served_bytes(); }
 const Traffic& Worker::traffic() const noexcept { return centre_->traffic(); }
-std::vector<NamedShard> Worker::shards(const std::string& name) const {
-  std::vector<NamedShard> shards = centre_->shards(name);
-  if (!centre_->trains()) return shards;
-  for (NamedShard& each : remembered()) {
-    each.name = name + of_worker + each.name;
-    each.on_reshard = OnReshard::mean;  // of workers that are between two exchanges
-    shards.push_back(std::move(each));
-  }
-  return shards;
-}
+std::vector<NamedShard> Worker::shards(const std::string& name) const { return centre_->shards(name); }
 
 void Worker::restore(const std::vector<NamedShard>& shards) {
-  std::vector<NamedShard> served;
-  std::vector<NamedShard> own;
-  for (NamedShard shard : shards) {
-    const size_t at = shard.name.rfind(of_worker);
-    if (at == std::string::npos) {
-      served.push_back(std::move(shard));
-    } else {
-      shard.name.erase(0, at + of_worker.size());
-      own.push_back(std::move(shard));
-    }
-  }
-  centre_->restore(served);
+  centre_->restore(shards);
   begin_anew();
-  if (!own.empty()) recall(own);
 }
 
 }  // namespace tw::parameter_server

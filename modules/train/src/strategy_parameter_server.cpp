@@ -37,8 +37,6 @@ std::unique_ptr<Worker> make_worker(const Communicator& comm, const std::vector<
   return nullptr;
 }
 
-const std::string servers = "strategy/servers";  // in checkpoints; no name of a parameter, which has no "/"
-
 /// Ranks train by way of servers, and meet in finish() only.
 class ByServers : public Alone {
  public:
@@ -62,7 +60,7 @@ class ByServers : public Alone {
     for (const at::Tensor& each : worker_->kept()) known.add(MemoryUse::buffers, each);
     known.add(MemoryUse::buffers, worker_->served_bytes());
   }
-  std::vector<NamedShard> own_shards() const override { return worker_->shards(servers); }
+  std::vector<NamedShard> own_shards() const override { return worker_->shards("servers"); }
   const Traffic& traffic() const noexcept { return worker_->traffic(); }
   void exchange();
 
@@ -102,7 +100,7 @@ void ByServers::finish() {
 void ByServers::apply(const std::vector<NamedShard>& shards) {
   Alone::apply(shards);
   std::vector<NamedShard> own;
-  std::ranges::copy_if(shards, std::back_inserter(own), [](const NamedShard& shard) { return shard.name.starts_with(servers); });
+  std::ranges::copy_if(shards, std::back_inserter(own), [](const NamedShard& shard) { return shard.name.starts_with("servers"); });
   worker_->restore(own);
 }
 

@@ -56,56 +56,6 @@ TEST(ServerStrategy, ServersTrainAndResume) {
   }
 }
 
-// In the middle of a period, on one rank, where nothing depends on anybody's speed: three steps after the meeting at the end of an epoch of six.
-TEST(ServerStrategy, AMiddleOfAPeriodIsResumedExactly) {
-  const tw::Communicator alone = world().split(world().rank(), 0);
-  const auto rule = torch::optim::SGDOptions(0.02).momentum(0.5);
-  for (const auto algorithm : {ServerAlgorithm::downpour, ServerAlgorithm::easgd}) {
-    const StrategyOptions strategy{.kind = StrategyKind::parameter_server, .period = 5, .algorithm = algorithm};
-    const auto options_of = [&](const char* name) {
-      auto options = options_for(tw::concat(name, static_cast<int>(algorithm), "_of_", world().rank()), strategy);
-      options.checkpoint.every_steps = 3;
-      options.checkpoint.keep = 9;
-      options.resume = Resume::fresh;
-      return options;
-    };
-    const auto whole = run<torch::optim::SGD>(alone, options_of("whole_middle_"), rule);
-    auto options = options_of("middle_");
-    (void)run<torch::optim::SGD>(alone, options, rule);
-    std::filesystem::remove_all(options.folder() / "checkpoints" / "step_00000018");
-    ASSERT_TRUE(std::filesystem::exists(options.folder() / "checkpoints" / "step_00000015"));
-    options.resume = Resume::resume;
-    const auto resumed = run<torch::optim::SGD>(alone, options, rule);
-    EXPECT_LT(resumed.seen.size(), 31U) << "from step 15";
-    EXPECT_TRUE(bitwise_equal(resumed.parameters, whole.parameters)) << static_cast<int>(algorithm);
-  }
-}
-
-TEST(ServerStrategy, AModelMayHaveASubmoduleCalledServers) {
-  struct Named : torch::nn::Module {
-    Named() {
-      servers = register_module("servers", torch::nn::Linear(4, 1));
-      updates = servers->register_parameter("updates", torch::ones({2}));
-      to(torch::kDouble);
-    }
-    at::Tensor forward(const at::Tensor& x) { return servers->forward(x) * updates.prod(); }
-    torch::nn::Linear servers{nullptr};
-    at::Tensor updates;
-  };
-  auto options = options_for("called_servers", {.kind = StrategyKind::parameter_server, .period = 2});
-  options.checkpoint.every_epochs = 1;
-  const auto data = tw::testing::squares(31);
-  for (const int64_t epochs : {2, 3}) {
-    const auto module = std::make_shared<Named>();
-    tw::testing::place_module(module);
-    const auto model = tw::train::model_of(module, [module](const at::Tensor& x) { return module->forward(x); });
-    torch::optim::SGD sgd(model.tensors(), 0.01);
-    options.epochs = epochs;
-    options.resume = epochs == 2 ? Resume::fresh : Resume::resume;
-    EXPECT_EQ(tw::train::Trainer(world(), model, sgd, tw::train::regression(), data, data, options).run().steps, 6 * epochs);
-  }
-}
-
 TEST(ServerStrategy, ElasticMomentumIsNesterovs) {
   const StrategyOptions strategy{.kind = StrategyKind::parameter_server, .algorithm = ServerAlgorithm::eamsgd};
   EXPECT_THROW(run_adam(options_for("eamsgd", strategy)), tw::ContractError);

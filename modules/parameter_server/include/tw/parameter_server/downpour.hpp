@@ -48,8 +48,6 @@ class Downpour final : public Worker {
  private:
   void push_rest() override;
   void begin_anew() override;
-  std::vector<NamedShard> remembered() const override;
-  void recall(const std::vector<NamedShard>& shards) override;
   /// U or G.
   at::Tensor learnt() const;
 

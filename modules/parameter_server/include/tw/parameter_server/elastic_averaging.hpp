@@ -43,9 +43,6 @@ class ElasticAveraging final : public Worker {
   double alpha() const noexcept { return alpha_; }
 
  private:
-  std::vector<NamedShard> remembered() const override;
-  void recall(const std::vector<NamedShard>& shards) override;
-
   ElasticOptions options_;
   double alpha_;
   int64_t steps_ = 0;

@@ -40,8 +40,7 @@ class Worker {
   virtual std::vector<at::Tensor> kept() const { return {}; }
   /// See ShardedTensor::served_bytes().
   int64_t served_bytes() const;
-  /// What this rank serves, see ShardedTensor::shards(), and what the algorithm remembers between two exchanges; the worker's own parameters are not
-  /// among that.
+  /// What this rank serves, see ShardedTensor::shards(); the workers' own parameters are not among that.
   std::vector<NamedShard> shards(const std::string& name) const;
   /// Goes on with such shards and this rank's parameters, as they are now. Collective.
   void restore(const std::vector<NamedShard>& shards);
@@ -60,10 +59,6 @@ class Worker {
  private:
   /// What has not been pushed yet. On ranks that train.
   virtual void push_rest() {}
-  /// What the algorithm remembers between two exchanges; shares memory, but for counters.
-  virtual std::vector<NamedShard> remembered() const { return {}; }
-  /// Takes that over, after begin_anew(). @param shards as remembered() returns them
-  virtual void recall(const std::vector<NamedShard>& /*shards*/) {}
   /// Nothing is in flight, and the parameters are what they are: after finish() and restore().
   virtual void begin_anew() {}
 
