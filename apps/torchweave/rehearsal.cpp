@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/utils.h>
 
 #include <algorithm>
@@ -52,21 +53,52 @@ int64_t available_memory() {
   return 0;
 }
 
-// Evaluation comes after a whole epoch: late for learning that the model does not take the test set. On as many samples as it takes at once.
-void try_test_set(const TrainSetup& setup, int ranks) {
+// Evaluation comes after a whole epoch: late for learning that the model does not take what it is to be evaluated on. On as many samples as it takes
+// at once.
+void try_evaluation(const TrainConfig& config, const TrainSetup& setup, int ranks, const char* name, const Dataset* data) {
   const torch::NoGradGuard no_grad;
-  if (setup.test_set->size() == 0) return;
-  const int64_t rows = std::min(train::evaluation_batch, (setup.test_set->size() + ranks - 1) / ranks);
-  const Batch batch = first_samples(*setup.test_set, rows, setup.model.device());
+  if (data == nullptr || data->size() == 0) return;
+  const int64_t rows = std::min(config.run.rows_of_an_evaluation(global_batch_of(config, ranks), ranks), (data->size() + ranks - 1) / ranks);
+  const Batch batch = first_samples(*data, rows, setup.model.device());
   setup.model.set_training(false);
+  const auto as_found = c10::make_scope_exit([&] { setup.model.set_training(true); });
   try {
     const at::Tensor outputs = setup.model.forward(batch.inputs);
     (void)setup.objective.loss(outputs, batch.targets.to(outputs.device()));
   } catch (const c10::Error& error) {
-    throw Error(concat("the model does not take the test set, whose inputs are ", batch.inputs.sizes().slice(1), " and targets ",
+    throw Error(concat("the model does not take the ", name, " set, whose inputs are ", batch.inputs.sizes().slice(1), " and targets ",
                        batch.targets.sizes().slice(1), ": ", error.what_without_backtrace()));
   }
-  setup.model.set_training(true);
+}
+
+// Samples of a rank in the last pass of an epoch where it has fewer than the others; 0: it has not.
+int64_t rows_of_the_rest(const TrainConfig& config, int64_t samples, int ranks) {
+  if (config.run.drop_last) return 0;
+  const int64_t rest = samples % config.run.samples_of_a_pass(global_batch_of(config, ranks), ranks);
+  if (config.run.uneven == Uneven::pad) return (rest + ranks - 1) / ranks;
+  if (config.run.uneven == Uneven::drop) return rest / ranks;
+  return rest > 0 ? std::max<int64_t>(1, rest / ranks) : 0;
+}
+
+// The last update comes after a whole epoch, too: batch norms do not take a single sample.
+void try_the_rest(const TrainConfig& config, const TrainSetup& setup, int ranks) {
+  const int64_t rows = rows_of_the_rest(config, setup.data.train_set->size(), ranks);
+  if (rows == 0) return;
+  const Batch batch = first_samples(*setup.data.train_set, rows, setup.model.device());
+  const auto refused = [&](const std::string& what) {
+    return Error(concat("the last update of an epoch has ", rows, rows == 1 ? " sample" : " samples",
+                        " on a rank, which the model does not take: ", what,
+                        "\nLeave it out (drop_last = true), or choose a batch size that leaves no such rest"));
+  };
+  try {
+    setup.model.trained->pass({.inputs = batch.inputs, .targets = batch.targets, .loss = setup.objective.loss});
+  } catch (const c10::Error& error) {
+    throw refused(error.what_without_backtrace());
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {  // of the TorchScript interpreter
+    throw refused(error.what());
+  }
 }
 
 /// What the first pass came to, on this rank.
@@ -106,7 +138,7 @@ Rehearsal rehearse_pass(const TrainConfig& config, const TrainSetup& setup, int 
     return account.peak();
   };
   rehearsal.pass = held_in("forward", [&](train::MemoryAccount& account) {
-    const Batch batch = first_samples(*setup.train_set, rows_of_a_pass(config, ranks), setup.model.device());
+    const Batch batch = first_samples(*setup.data.train_set, rows_of_a_pass(config, ranks), setup.model.device());
     rehearsal.batch_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes());
     rehearsal.inputs = batch.inputs.sizes().slice(1).vec();
     rehearsal.targets = batch.targets.sizes().slice(1).vec();
@@ -123,9 +155,13 @@ Rehearsal rehearse_pass(const TrainConfig& config, const TrainSetup& setup, int 
     });
     if (outputs.defined()) rehearsal.outputs = outputs.sizes().slice(1).vec();
   });
-  rehearsal.evaluation = held_in("evaluation", [&](train::MemoryAccount&) { try_test_set(setup, ranks); });
+  rehearsal.evaluation = held_in("evaluation", [&](train::MemoryAccount&) {
+    try_evaluation(config, setup, ranks, "validation", setup.data.validation_set.get());
+    try_evaluation(config, setup, ranks, "test", setup.data.test_set.get());
+  });
+  try_the_rest(config, setup, ranks);
   if (!rehearsal.outputs) {
-    const Batch batch = first_samples(*setup.train_set, rows_of_a_pass(config, ranks), setup.model.device());
+    const Batch batch = first_samples(*setup.data.train_set, rows_of_a_pass(config, ranks), setup.model.device());
     rehearsal.outputs = setup.model.forward(batch.inputs).sizes().slice(1).vec();
   }
   return rehearsal;
@@ -183,8 +219,8 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
   setup.model = train::under_autocast(std::move(setup.model), config.run.precision.compute);
   setup.objective = train::under_autocast(std::move(setup.objective), config.run.precision.compute);
   const int ranks = mesh["data"].size();
-  for (const Dataset* dataset : {setup.train_set.get(), setup.test_set.get()}) {
-    if (const auto* shards = dynamic_cast<const ShardedDataset*>(dataset)) shards->check_all();
+  for (const auto& dataset : setup.data.opened) {
+    if (const auto* shards = dynamic_cast<const ShardedDataset*>(dataset.get())) shards->check_all();
   }
   const Rehearsal rehearsal = rehearse_pass(config, setup, ranks);
   const train::MemoryPeak mine = peak_of_rank(config, ranks, memory_of_model(config, setup), rehearsal);
@@ -206,7 +242,8 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
   const int64_t available = available_memory();
   const int64_t batch_size = (global_batch_of(config, ranks) + ranks - 1) / ranks;
   out << "rehearsal: configuration, data and model fit together; nothing was written\n"
-      << "  data           " << setup.train_set->size() << " " << setup.unit << " to train, " << setup.test_set->size() << " to test; inputs "
+      << "  data           " << setup.data.train_set->size() << " " << setup.unit << " to train, "
+      << (setup.data.validation_set ? setup.data.validation_set->size() : 0) << " to validate, " << setup.data.test_set->size() << " to test; inputs "
       << at::IntArrayRef(rehearsal.inputs) << ", targets " << at::IntArrayRef(rehearsal.targets) << '\n'
       << "  model          " << elements << " parameters; outputs " << at::IntArrayRef(*rehearsal.outputs) << ", first loss " << rehearsal.loss
       << '\n'

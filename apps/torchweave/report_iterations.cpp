@@ -43,12 +43,13 @@ void report_iterations(std::ostream& out, const TrainConfig& config, TrainSetup&
   if (first) out << "  last training pass, on rank 0; all ranks in " << (config.run.folder() / "layers.svg").string() << '\n' << by_rank.front();
   if (first && !setup.iterations->history().empty()) out << "  detector       " << text_of(setup.iterations->history()) << '\n';
   const layer_parallel::Iterations iterations = setup.layers->iterations();
-  if (iterations.forward == 0 || config.layer_parallel.levels == 1 || setup.test_set->size() == 0) return;
-  const train::Figures approximate = trainer.evaluate(*setup.test_set);
+  const Dataset* const data = setup.data.validation_set.get();
+  if (iterations.forward == 0 || config.layer_parallel.levels == 1 || data == nullptr || data->size() == 0) return;
+  const train::Figures approximate = trainer.evaluate(*data);
   setup.layers->set_iterations({0, 0});
-  const train::Figures exact = trainer.evaluate(*setup.test_set);
+  const train::Figures exact = trainer.evaluate(*data);
   setup.layers->set_iterations(iterations);
-  if (first) out << "  inference      " << text_of(approximate) << "; serial, " << text_of(exact) << '\n' << std::flush;
+  if (first) out << "  inference      " << text_of(approximate) << "; serial, " << text_of(exact) << ", on the validation set\n" << std::flush;
 }
 
 }  // namespace tw::tool

@@ -25,6 +25,7 @@
 #include "search_config.hpp"
 #include "search_folder.hpp"
 #include "search_task.hpp"
+#include "search_winner.hpp"
 #include "training_objective.hpp"
 
 namespace tw::tool {
@@ -38,6 +39,7 @@ struct SearchArguments {
   std::string space;
   std::vector<std::string> settings;
   std::string data;
+  std::string device;
   CommandOptions command = {};
   bool fresh = false;
 };
@@ -85,7 +87,10 @@ SearchTask task_of(const TrainingOptions& options, const std::filesystem::path& 
   const auto objective = std::make_shared<TrainingObjective>(space, options);
   SearchTask task;
   task.objective = [objective](const search::Configuration& configuration, search::Trial& trial) { return (*objective)(configuration, trial); };
-  task.loss = concat(list_text(objective->objectives()), " on the test set, in the best of its epochs");
+  task.loss = concat(list_text(objective->objectives()), " on the validation set, in the best of its epochs");
+  task.test = [objective, space](const std::vector<double>& values, const Communicator& comm, const std::string& run) {
+    return objective->test(space, values, comm, run);
+  };
   task.steps = objective->epochs();
   task.stall = objective->stall();
   Config fixed = options.base;
@@ -159,6 +164,7 @@ void run_search(SearchArguments arguments, Environment& mpi) {
   Config training;
   for (const std::string& setting : arguments.settings) (setting.starts_with("search.") ? settings : training).set(setting);
   if (!arguments.data.empty()) training.set_text("data.directory", arguments.data, "--data");
+  if (!arguments.device.empty()) training.set_text("model.device", arguments.device, "--device");
   if (trains) {
     Config fixed = settings.extract("search.train");
     fixed.overlay(training);
@@ -205,6 +211,8 @@ void run_search(SearchArguments arguments, Environment& mpi) {
     }
   }
   if (result.best.trial < 0) throw Error(concat("no trial has a loss", failure.empty() ? "" : "; " + failure));
+  const int ranks = config.options.worker_ranks.empty() ? config.options.ranks_per_worker : config.options.worker_ranks.front();
+  if (task.test && config.test) test_winner(comm, task, result.best, ranks, config.options.journal);
 }
 
 }  // namespace
@@ -232,6 +240,7 @@ void add_search(CLI::App& app, Environment& mpi) {
                    "search.KEY=value replaces a value of the file, KEY=value one of the training; may be given several times")
       ->allow_extra_args(false);
   command->add_option("--data", arguments->data, "Directory of the training's data; the same as --set data.directory=DIR")->excludes(program);
+  command->add_option("--device", arguments->device, "cpu, cuda or auto, for trainings; the same as --set model.device=DEVICE")->excludes(program);
   command->add_flag("--fresh", arguments->fresh, "Begin anew, even if an earlier search in the journal's folder is lost");
   command->footer(concat(R"(Of a search that may be running, without mpirun:
   torchweave search --status FOLDER

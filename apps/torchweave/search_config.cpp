@@ -75,6 +75,9 @@ void visit(SearchConfig& config, OptionVisitor& visitor) {
                   {.meaning = "what programs tell and is at most 0 where a configuration is allowed; of programs"});
     return;
   }
+  visitor.field("test", config.test,
+                {.meaning = "train the best configuration once more at the end, on the ranks of a worker, and evaluate it on the test set, which no "
+                            "trial looks at; of trainings"});
   visitor.field("base", config.base, {.meaning = "a training configuration, whose path begins in the folder of this file; of trainings"});
 }
 

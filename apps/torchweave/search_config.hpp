@@ -33,6 +33,7 @@ struct SearchConfig {
 
   bool trains = true;               ///< whether trials train, and what
   std::filesystem::path base = {};  ///< a training configuration
+  bool test = true;                 ///< the best configuration at the end, on the test set
 };
 
 /// The keys under "search." but for parameters.

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <tw/search/trial.hpp>
+#include <tw/train/report.hpp>
 #include <vector>
 
 #include "train_config.hpp"
@@ -17,6 +18,8 @@ struct SearchTask {
   std::string loss;      ///< what it is, for people
   int64_t steps = 0;     ///< the most that a trial reports; 0: not known
   StallOptions stall = {};
+  /// Figures of a configuration on the test set, which trials do not look at. Collective over `comm`. Empty: there is no test set.
+  std::function<train::Figures(const std::vector<double>& values, const Communicator& comm, const std::string& run)> test;
   /// What a person types to have a configuration. @param file that holds it, if any
   std::function<std::string(const std::vector<double>& values, const std::string& file)> command_line;
   /// A configuration as TOML.

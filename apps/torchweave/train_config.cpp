@@ -5,6 +5,7 @@
 #include <tw/base/concat.hpp>
 
 #include "model_kinds.hpp"
+#include "validation.hpp"
 
 namespace tw::tool {
 namespace {
@@ -37,6 +38,11 @@ void visit(DataOptions& data, OptionVisitor& visitor) {
                 {.meaning = "the first of the training set; 0: all, of adding 10,000", .unit = "samples"});
   visitor.field("test_samples", data.test_samples, count_from(0, any_count),
                 {.meaning = "the first of the test set; 0: all, of adding 1,000", .unit = "samples"});
+  visitor.field("validation", data.validation,
+                {.meaning = "what decides about early stopping, the best model and a search, which never look at the test set: a share of the "
+                            "training set that is held out, such as 0.1, of each class alike; or a number of samples; or another folder of the "
+                            "layout of `data.directory`, whose training part is used; 0: none, and nothing is decided"});
+  visitor.field("validation_seed", data.validation_seed, count_from(0, any_count), {.meaning = "of which samples are held out"});
   visitor.field("steps", data.steps, count_from(2), {.meaning = "of a sequence", .where = {{"data.kind", {"adding"}}}});
 }
 
@@ -194,6 +200,11 @@ std::vector<Problem> contradictions(const TrainConfig& read) {
   }
   if (read.model.name == "torchscript" && read.model.path.empty()) {
     found.push_back({"model.path", "must name the file of a model \"torchscript\"", "\"model.pt\""});
+  }
+  if (const std::string wrong = problem_of_validation(read.data); !wrong.empty()) {
+    found.push_back({"data.validation", wrong, "0.1"});
+  } else if (run.early_stopping.patience > 0 && !validation_of(read.data).is_there()) {
+    found.push_back({"early_stopping.patience", "is decided on a validation set, but data.validation is 0", "0"});
   }
   const std::string& watch = run.early_stopping.watch;
   if (watch != "loss" && watch != (images ? "accuracy" : "mae")) {

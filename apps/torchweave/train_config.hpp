@@ -16,6 +16,8 @@ struct DataOptions {
   bool flip = false;                 ///< mnist: mirror training images at random
   int64_t train_samples = 0;         ///< as many of the first; 0: all; of the adding problem 10,000 and 1,000
   int64_t test_samples = 0;
+  std::vector<std::string> validation = {"0.1"};  ///< one text, see validation_of()
+  int64_t validation_seed = 0;
   int64_t steps = 1000;  ///< adding: of a sequence
 };
 void visit(DataOptions& data, OptionVisitor& visitor);

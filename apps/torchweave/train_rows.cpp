@@ -19,7 +19,7 @@ int64_t global_batch_of(const TrainConfig& config, int ranks) {
 }
 
 int64_t rows_of_a_pass(const TrainConfig& config, int ranks) {
-  return (config.run.samples_of_a_pass(global_batch_of(config, ranks), ranks) + ranks - 1) / ranks;
+  return config.run.rows_of_a_pass(global_batch_of(config, ranks), ranks);
 }
 
 }  // namespace tw::tool

@@ -18,9 +18,6 @@
 #include <tw/base/random.hpp>
 #include <tw/base/read_file.hpp>
 #include <tw/comm/agreement.hpp>
-#include <tw/data/adding_problem.hpp>
-#include <tw/data/image_dataset.hpp>
-#include <tw/data/regression.hpp>
 #include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/layer_parallel/sequence_model.hpp>
@@ -147,7 +144,8 @@ train::Model make_stages(const TrainConfig& config, const Callable& whole, const
     return std::vector<at::Tensor>{forward(inputs[0].to(dtype))};
   };
   // On the whole mesh, so that all copies of the model are cut alike.
-  pipeline::ModelPlan planned = plan_together(mesh.comm(), *whole.module, forward, {first_samples(*setup.train_set, rows, device).inputs}, of_plan);
+  const at::Tensor example = first_samples(*setup.data.train_set, rows, device).inputs;
+  pipeline::ModelPlan planned = plan_together(mesh.comm(), *whole.module, forward, {example}, of_plan);
   if (!options.plan.empty()) {
     on_all_ranks(mesh.comm(), "reading the plan " + options.plan.string(),
                  [&] { planned.use(pipeline::plan_from_json(read_file(options.plan), planned.result().profile, comm.size())); });
@@ -203,45 +201,6 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const OptimizerOptions& 
       parameters, optim::SGDOptions(options.lr).momentum(options.momentum).nesterov(options.nesterov).weight_decay(options.weight_decay));
 }
 
-/// The beginning of a data set.
-class FirstSamples : public Dataset {
- public:
-  FirstSamples(std::shared_ptr<const Dataset> whole, int64_t size) : whole_(std::move(whole)), size_(size) {}
-  int64_t size() const override { return size_; }
-  Batch batch(std::span<const int64_t> indices) const override {
-    for (const int64_t index : indices) TW_EXPECTS(index < size_, "there is no sample ", index, "; there are ", size_);
-    return whole_->batch(indices);
-  }
-  std::vector<at::Tensor> memory() const override {
-    std::vector<at::Tensor> first = whole_->memory();
-    for (at::Tensor& tensor : first) tensor = tensor.narrow(0, 0, size_);
-    return first;
-  }
-
- private:
-  std::shared_ptr<const Dataset> whole_;
-  int64_t size_;
-};
-
-std::shared_ptr<const Dataset> open_split(const DataOptions& options, Split split, int64_t samples) {
-  std::shared_ptr<const Dataset> whole;
-  if (options.kind == "adding") {
-    const bool trains = split == Split::train;
-    constexpr uint64_t of_training = 1;
-    constexpr uint64_t of_test = 2;
-    const int64_t all = trains ? 10000 : 1000;
-    return std::make_shared<TensorDataset>(make_adding_problem(samples > 0 ? samples : all, options.steps, trains ? of_training : of_test));
-  }
-  if (options.kind == "mnist") {
-    whole = std::make_shared<ImageDataset>(load_mnist(options.directory, split));
-  } else {
-    const CsvHeader header = options.header == "present" ? CsvHeader::present : options.header == "absent" ? CsvHeader::absent : CsvHeader::automatic;
-    whole = load_regression(options.directory, split, {.header = header});
-  }
-  if (samples == 0 || samples >= whole->size()) return whole;
-  return std::make_shared<FirstSamples>(std::move(whole), samples);
-}
-
 Augmentation make_augmentation(const DataOptions& options) {
   std::vector<Augmentation> steps;
   if (options.shift > 0) steps.push_back(random_shift(options.shift));
@@ -256,10 +215,6 @@ void watch(Environment& mpi, const StallOptions& stall) {
   mpi.watch(time(stall.warning), time(stall.abort));
 }
 
-TrainData open_data(const DataOptions& options) {
-  return {open_split(options, Split::train, options.train_samples), open_split(options, Split::test, options.test_samples)};
-}
-
 Mesh make_train_mesh(const TrainConfig& config, const Communicator& comm) {
   const MeshAxis parts =
       config.mesh.stage > 1 ? MeshAxis{"stage", static_cast<int>(config.mesh.stage)} : MeshAxis{"layer", static_cast<int>(config.mesh.layer)};
@@ -267,21 +222,23 @@ Mesh make_train_mesh(const TrainConfig& config, const Communicator& comm) {
 }
 
 train::Trainer make_trainer(const TrainConfig& config, TrainSetup& setup, const Mesh& mesh) {
-  if (setup.model.is_in_parts()) return {mesh, setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run};
-  return {mesh.comm(), setup.model, *setup.optimizer, setup.objective, *setup.train_set, *setup.test_set, config.run};
+  const auto& [train_set, validation_set, test_set, opened] = setup.data;
+  if (setup.model.is_in_parts()) {
+    return {mesh, setup.model, *setup.optimizer, setup.objective, *train_set, *test_set, config.run, validation_set.get()};
+  }
+  return {mesh.comm(), setup.model, *setup.optimizer, setup.objective, *train_set, *test_set, config.run, validation_set.get()};
 }
 
 TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData data, c10::Device device) {
   TrainSetup setup;
-  setup.train_set = std::move(data.train_set);
-  setup.test_set = std::move(data.test_set);
+  setup.data = std::move(data);
   config.run.augmentation = make_augmentation(config.data);
   const bool images = config.data.kind == "mnist";
   setup.unit = images ? "images" : "samples";
   setup.objective = images ? train::classification() : train::regression();
   torch::manual_seed(static_cast<uint64_t>(config.run.seed));
   if (find_model_kind(config.model.name)->has_layers_in_parallel) {
-    const Batch sample = first_samples(*setup.train_set, 1);
+    const Batch sample = first_samples(*setup.data.train_set, 1);
     const auto take = [&](const auto& network) {
       setup.layers = network;
       setup.iterations = std::make_shared<layer_parallel::IterationControl>(network, network, stages_of(config.layer_parallel.schedule),
@@ -296,7 +253,7 @@ TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData dat
   } else if (config.model.name == "torchscript") {
     setup.model = load_script(config.model.path);
   } else {
-    const Callable whole = make_model(config, *setup.train_set);
+    const Callable whole = make_model(config, *setup.data.train_set);
     setup.model = config.mesh.stage > 1 ? make_stages(config, whole, mesh, device, setup) : train::model_of(whole.module, whole.forward);
   }
   setup.model = placed(std::move(setup.model), dtype_of(config), device);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "train_config.hpp"
+#include "train_data.hpp"
 
 #include <memory>
 #include <tw/comm/mesh.hpp>
@@ -23,21 +24,12 @@ class IterationControl;
 
 namespace tw::tool {
 
-struct TrainData {
-  std::shared_ptr<const Dataset> train_set;
-  std::shared_ptr<const Dataset> test_set;
-};
-
 /// How long ranks are waited for from now on. Local.
 void watch(Environment& mpi, const StallOptions& stall);
 
-/// @throws Error naming the file
-TrainData open_data(const DataOptions& options);
-
 /// What a configuration asks for, made.
 struct TrainSetup {
-  std::shared_ptr<const Dataset> train_set;
-  std::shared_ptr<const Dataset> test_set;
+  TrainData data;
   std::string unit;  ///< what samples are called
   train::Model model;
   train::Objective objective;

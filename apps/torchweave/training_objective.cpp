@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training_objective.hpp"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <torch/optim/optimizer.h>
 
@@ -8,6 +9,7 @@
 #include <csignal>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <span>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
@@ -17,23 +19,27 @@
 #include <tw/train/hook.hpp>
 
 #include "search_space.hpp"
+#include "validation.hpp"
 
 namespace tw::tool {
 namespace {
 
+// "error" is 1 - accuracy.
+double value_of(const train::Figures& figures, const std::string& name) {
+  return name == "error" ? 1 - train::figure(figures, "accuracy") : train::figure(figures, name);
+}
+
 /// Tells the search what each epoch has reached, and ends the training that it does not want to go on.
 class Reporter : public train::Hook {
  public:
-  /// @param figures of the test set, the first of which is reported. @param best of the trial: their values in its best epoch, which are kept up
+  /// @param figures on the validation set, the first of which is reported. @param best of the trial: their values in its best epoch; kept up
   Reporter(search::Trial& trial, std::vector<std::string> figures, at::Tensor best)
       : trial_(trial), figures_(std::move(figures)), best_(std::move(best)) {}
 
   void on_end_epoch(train::State& state, const train::EpochReport& report) override {
-    if (stopped_ || report.test.empty()) return;
+    if (stopped_ || report.validation.empty()) return;
     std::vector<double> values;
-    for (const std::string& each : figures_) {
-      values.push_back(each == "error" ? 1 - train::figure(report.test, "accuracy") : train::figure(report.test, each));
-    }
+    for (const std::string& each : figures_) values.push_back(value_of(report.validation, each));
     const std::span best(best_.data_ptr<double>(), values.size());
     if (values[0] < best[0]) std::ranges::copy(values, best.begin());
     if (trial_.report(report.epoch, values[0])) return;
@@ -50,13 +56,46 @@ class Reporter : public train::Hook {
   bool stopped_ = false;
 };
 
+/// Keeps what a training was in its best epoch.
+class BestEpoch : public train::Hook {
+ public:
+  /// @param figure on the validation set
+  BestEpoch(train::Trainer& trainer, std::string figure) : trainer_(trainer), figure_(std::move(figure)) {}
+
+  void on_end_epoch(train::State& /*state*/, const train::EpochReport& report) override {
+    const double value = report.validation.empty() ? best_ : value_of(report.validation, figure_);
+    if (!(value < best_)) return;
+    best_ = value;
+    kept_.clear();
+    for (const NamedShard& each : trainer_.shards()) kept_.emplace(each.name, each.tensor.detach().clone());
+  }
+
+  /// Collective.
+  void put_back() {
+    const at::NoGradGuard no_grad;
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : kept_) names.push_back(name);
+    if (names.empty()) throw Error("no epoch of the training has a finite value on the validation set");
+    trainer_.prepare(names);
+    const std::vector<NamedShard> shards = trainer_.shards();
+    for (const NamedShard& each : shards) each.tensor.copy_(kept_.at(each.name));
+    trainer_.apply(shards);
+  }
+
+ private:
+  train::Trainer& trainer_;
+  std::string figure_;
+  double best_ = std::numeric_limits<double>::infinity();
+  std::map<std::string, at::Tensor> kept_;
+};
+
 /// Ends this process by the signal that ended a training: the trial is one that was lost, which a continued search repeats.
 void heed_signal(const std::string& reason) {
   if (reason == "SIGTERM") std::raise(SIGTERM);
   if (reason == "SIGUSR1") std::raise(SIGUSR1);
 }
 
-bool is_of_test_set(const std::string& objective) { return objective != "seconds"; }
+bool is_figure(const std::string& objective) { return objective != "seconds"; }
 
 void expect_known(const std::vector<std::string>& objectives, const std::vector<std::string>& known, const std::string& data) {
   for (const std::string& each : objectives) {
@@ -64,7 +103,7 @@ void expect_known(const std::vector<std::string>& objectives, const std::vector<
     throw ConfigError({concat("search.objectives has \"", each, "\", which trainings on data of kind \"", data, "\" do not have: write \"",
                               nearest_name(each, known), '"')});
   }
-  if (std::ranges::none_of(objectives, is_of_test_set)) {
+  if (std::ranges::none_of(objectives, is_figure)) {
     throw ConfigError({concat("search.objectives has nothing that is to be learnt: write \"", known.front(), '"')});
   }
 }
@@ -93,6 +132,9 @@ TrainingObjective::TrainingObjective(const search::Space& space, TrainingOptions
   const std::string own = first.data.kind == "mnist" ? "error" : "mae";
   if (options_.objectives.empty()) options_.objectives = {own == "error" ? own : "loss"};
   expect_known(options_.objectives, {own, "loss", "seconds"}, first.data.kind);
+  if (!validation_of(first.data).is_there()) {
+    throw ConfigError({"data.validation is 0, but a search compares its trials on a validation set: write 0.1"});
+  }
   data(first.data);
 }
 
@@ -112,7 +154,9 @@ TrainConfig TrainingObjective::read(const search::Space& space, const std::vecto
 }
 
 const TrainData& TrainingObjective::data(const DataOptions& options) {
-  const auto what = [](const DataOptions& o) { return std::tie(o.kind, o.directory, o.train_samples, o.test_samples); };
+  const auto what = [](const DataOptions& o) {
+    return std::tie(o.kind, o.directory, o.train_samples, o.test_samples, o.validation, o.validation_seed, o.steps);
+  };
   if (data_.train_set == nullptr || what(opened_) != what(options)) {
     data_ = open_data(options);
     opened_ = options;
@@ -120,17 +164,27 @@ const TrainData& TrainingObjective::data(const DataOptions& options) {
   return data_;
 }
 
+TrainConfig TrainingObjective::config_of_run(const search::Space& space, const std::vector<double>& values, const std::string& name) const {
+  TrainConfig config = read(space, values);
+  config.run.output = options_.folder;
+  config.run.name = name;
+  config.run.resume = train::Resume::fresh;
+  return config;
+}
+
+std::vector<std::string> TrainingObjective::figures() const {
+  std::vector<std::string> figures;
+  std::ranges::copy_if(options_.objectives, std::back_inserter(figures), is_figure);
+  return figures;
+}
+
 search::Outcome TrainingObjective::operator()(const search::Configuration& configuration, search::Trial& trial) {
   const Stopwatch watch;
-  TrainConfig config = read(configuration.space(), configuration.values());
-  config.run.output = options_.folder;
-  config.run.name = concat("trial_", trial.number());
-  config.run.resume = train::Resume::fresh;
+  TrainConfig config = config_of_run(configuration.space(), configuration.values(), concat("trial_", trial.number()));
   const Mesh mesh = make_train_mesh(config, trial.comm());
-  TrainSetup setup = make_train_setup(config, mesh, data(config.data), device_);
+  TrainSetup setup = make_train_setup(config, mesh, data(config.data).without_test_set(), device_);
   train::Trainer trainer = make_trainer(config, setup, mesh);
-  std::vector<std::string> figures;
-  std::ranges::copy_if(options_.objectives, std::back_inserter(figures), is_of_test_set);
+  const std::vector<std::string> figures = this->figures();
   const at::Tensor best = at::full({static_cast<int64_t>(figures.size())}, std::numeric_limits<double>::infinity(), at::kDouble);
   const auto shards = [&] {
     std::vector<NamedShard> all = trainer.shards();
@@ -147,7 +201,29 @@ search::Outcome TrainingObjective::operator()(const search::Configuration& confi
   if (!reporter.stopped() && !summary.finished) throw Error(summary.stopped_because);
   std::vector<double> found;
   const double* next = best.data_ptr<double>();
-  for (const std::string& each : options_.objectives) found.push_back(is_of_test_set(each) ? *next++ : watch.elapsed().count());
+  for (const std::string& each : options_.objectives) found.push_back(is_figure(each) ? *next++ : watch.elapsed().count());
+  return found;
+}
+
+train::Figures TrainingObjective::test(const search::Space& space, const std::vector<double>& values, const Communicator& comm,
+                                       const std::string& run) {
+  TrainConfig config = config_of_run(space, values, run);
+  const TrainData& all = data(config.data);
+  const Mesh mesh = make_train_mesh(config, comm);
+  TrainSetup setup = make_train_setup(config, mesh, all.without_test_set(), device_);
+  train::Trainer trainer = make_trainer(config, setup, mesh);
+  BestEpoch best(trainer, figures().front());
+  trainer.add(best);
+  const train::Summary summary = trainer.run();
+  heed_signal(summary.stopped_because);
+  if (!summary.finished) throw Error(concat("training the best configuration once more: ", summary.stopped_because));
+  best.put_back();
+  train::Figures found = trainer.evaluate(*all.test_set);
+  for (auto& [name, value] : found) {
+    if (name != "accuracy") continue;
+    name = "error";
+    value = 1 - value;
+  }
   return found;
 }
 

@@ -55,9 +55,8 @@ class MovingAverage : public tw::train::Hook {
 class Report : public tw::train::Hook {
  public:
   Report(const Clip& clip, const MovingAverage& average) : clip_(clip), average_(average) {}
-  void on_end_epoch(tw::train::State& state, const tw::train::EpochReport& report) override {
-    if (report.epoch != state.options.epochs) return;
-    std::cout << "epoch " << report.epoch << ": loss " << tw::train::figure(report.test, "loss") << ", " << clip_.clipped << " of " << clip_.steps
+  void on_end(tw::train::State& state, const tw::train::Summary& summary) override {
+    std::cout << "epoch " << summary.epochs << ": loss " << tw::train::figure(summary.test, "loss") << ", " << clip_.clipped << " of " << clip_.steps
               << " steps clipped; averaged parameters lie " << 100 * average_.distance(state.model) << " % away" << std::endl;
   }
 

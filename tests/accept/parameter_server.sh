@@ -11,7 +11,7 @@ train() {  # train ALGORITHM SETTINGS...
   local algorithm=$1 name=accept_servers_$1 settings=()
   shift
   for setting in "$@"; do settings+=(--set "$setting"); done
-  "$build/mpirun" -n 3 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --fresh --set name="$name" --set strategy.name=parameter_server \
+  "$build/mpirun" -n 3 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --fresh --set name="$name" --set data.validation=0 --set strategy.name=parameter_server \
     --set strategy.algorithm="$algorithm" "${settings[@]}" >/dev/null
   accuracy=$(sed -n 's/.*"event":"summary".*"test_accuracy":\([0-9.e+]*\).*/\1/p' "runs/$name/metrics.jsonl")
   echo "$algorithm, 3 ranks, 2 epochs: accuracy $accuracy"

@@ -14,7 +14,7 @@ run() {  # run NAME EPOCHS SETTINGS...
   shift 2
   local settings=()
   for setting in "$@"; do settings+=(--set "$setting"); done
-  "$build/mpirun" -n 2 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --fresh --set name="$name" --set epochs="$epochs" "${settings[@]}" >/dev/null
+  "$build/mpirun" -n 2 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --fresh --set name="$name" --set epochs="$epochs" --set data.validation=0 "${settings[@]}" >/dev/null
   accuracy=$(figure "$name" test_accuracy)
   bytes=$(figure "$name" bytes_per_step)
 }

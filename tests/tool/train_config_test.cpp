@@ -8,6 +8,7 @@
 #include "half_arithmetic.hpp"
 #include "keys_without_effect.hpp"
 #include "train_config.hpp"
+#include "validation.hpp"
 
 namespace train_config_test {
 
@@ -67,6 +68,16 @@ const Refused refused[] = {
     {{"model.name=torchscript"}, {"default: model.path must name the file of a model \"torchscript\"; the nearest that will do is \"model.pt\""}},
     {{"early_stopping.watch=mae"},
      {"--set: early_stopping.watch is \"mae\", which data of kind \"mnist\" do not have; the nearest that will do is \"loss\""}},
+    {{"data.validation=-0.1"},
+     {"--set: data.validation must be a share below 1, a whole number of samples or a folder, got -0.1; the nearest that will do is 0.1"}},
+    {{"data.validation=1.5"},
+     {"--set: data.validation must be a share below 1, a whole number of samples or a folder, got 1.5; the nearest that will do is 0.1"}},
+    {{"data.validation=[0.1, 0.2]"},
+     {"--set: data.validation must be one share, one number or one folder; the nearest that will do is 0.1"}},
+    {{"data.kind=adding", "model.name=mlp", "data.validation=elsewhere"},
+     {"--set: data.validation must be a share or a number for data of kind \"adding\", got \"elsewhere\"; the nearest that will do is 0.1"}},
+    {{"data.validation=0", "early_stopping.patience=3"},
+     {"--set: early_stopping.patience is decided on a validation set, but data.validation is 0; the nearest that will do is 0"}},
     {{"name=.."}, {"--set: name must be the name of one folder, without \"/\" and control characters; the nearest that will do is \"run\""}},
     {{"name=\"a\\nb\""}, {"--set: name must be the name of one folder, without \"/\" and control characters; the nearest that will do is \"a_b\""}},
     {{"loader_workers=100000"}, {"--set: loader_workers must be at most 256, got 100000; the nearest that will do is 256"}},
@@ -91,6 +102,23 @@ const Refused refused[] = {
     {{"optimizer.lr=nan"}, {"--set: optimizer.lr must be positive, got nan; the nearest that will do is 1e-4"}},
 };
 
+struct Chosen {
+  std::string setting;
+  double share;
+  int64_t count;
+  std::string folder;
+  int64_t held_out;  ///< of 200 samples
+};
+
+const Chosen chosen[] = {{"epochs=1", 0.1, 0, "", 20},
+                         {"data.validation=0", 0, 0, "", 0},
+                         {"data.validation=0.25", 0.25, 0, "", 50},
+                         {"data.validation=0.0001", 0.0001, 0, "", 1},
+                         {"data.validation=0.9999", 0.9999, 0, "", 199},
+                         {"data.validation=30", 0, 30, "", 30},
+                         {"data.validation=\"runs/heat\"", 0, 0, "runs/heat", 0},
+                         {"data.validation=runs/heat", 0, 0, "runs/heat", 0}};
+
 tw::Config config_of(const Settings& settings) {
   tw::Config config;
   for (const std::string& setting : settings) config.set(setting);
@@ -113,6 +141,19 @@ TEST(TrainConfig, TakesItsDefaults) {
   tw::Config config;
   const TrainConfig read = read_train_config(config);
   EXPECT_EQ(tw::value_lines(read), tw::value_lines(TrainConfig{}));
+}
+
+TEST(TrainConfig, HoldsOutAShareANumberOrAFolder) {
+  for (const Chosen& each : chosen) {
+    tw::Config config = config_of({each.setting});
+    const tw::tool::Validation validation = tw::tool::validation_of(tw::tool::read_train_config(config).data);
+    EXPECT_EQ(validation.share, each.share) << each.setting;
+    EXPECT_EQ(validation.count, each.count) << each.setting;
+    EXPECT_EQ(validation.folder, each.folder) << each.setting;
+    EXPECT_EQ(validation.held_out(200), each.held_out) << each.setting;
+  }
+  EXPECT_THROW((void)tw::tool::Validation{.count = 200}.held_out(200), tw::Error);
+  EXPECT_EQ(tw::tool::Validation{.share = 0.1}.held_out(1), 0);
 }
 
 struct InVain {

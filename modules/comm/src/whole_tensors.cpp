@@ -68,7 +68,7 @@ void visit_whole_tensors(const Communicator& comm, const std::vector<NamedShard>
     const at::Tensor whole = at::empty(parts.front().global_shape, parts.front().dtype);
     for (const Slice& slice : parts) {
       const bool is_mine = slice.rank == comm.rank();
-      const at::Tensor values = is_mine ? shards[slice.index].tensor.detach().contiguous() : at::empty(slice.sizes, slice.dtype);
+      const at::Tensor values = is_mine ? shards[slice.index].tensor.detach().cpu().contiguous() : at::empty(slice.sizes, slice.dtype);
       broadcast(comm, values, Rank(slice.rank));
       at::Tensor place = whole;
       for (size_t d = 0; d < slice.sizes.size(); ++d) place = place.narrow(static_cast<int64_t>(d), slice.offsets[d], slice.sizes[d]);

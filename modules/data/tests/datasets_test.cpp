@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <map>
+#include <set>
 #include <tw/data.hpp>
+#include <tw/data/subset.hpp>
 
 namespace datasets_test {
 
@@ -21,6 +24,38 @@ void expect_error(const Call& call, const std::string& problem) {
   } catch (const tw::Error& error) {
     EXPECT_NE(std::string(error.what()).find(problem), std::string::npos) << error.what();
   }
+}
+
+TEST(HoldOut, DrawsBySeedAndLosesNothing) {
+  const tw::Holdout parts = tw::hold_out(50, 7, 1);
+  EXPECT_EQ(parts.held_out.size(), 7U);
+  std::set<int64_t> all(parts.kept.begin(), parts.kept.end());
+  all.insert(parts.held_out.begin(), parts.held_out.end());
+  EXPECT_EQ(all.size(), 50U);
+  EXPECT_EQ(*all.rbegin(), 49);
+  EXPECT_EQ(tw::hold_out(50, 7, 1).held_out, parts.held_out);
+  EXPECT_NE(tw::hold_out(50, 7, 2).held_out, parts.held_out);
+  EXPECT_TRUE(tw::hold_out(5, 0, 1).held_out.empty());
+  EXPECT_THROW((void)tw::hold_out(5, 6, 1), tw::ContractError);
+}
+
+TEST(HoldOut, TakesOfEachClassItsShare) {
+  const auto classes = torch::cat({torch::full({60}, 3, torch::kByte), torch::full({30}, 1, torch::kByte), torch::full({11}, 7, torch::kByte)});
+  const tw::Holdout parts = tw::hold_out(classes, 10, 4);
+  EXPECT_EQ(parts.kept.size(), 91U);
+  std::map<int64_t, int> of_class;
+  for (const int64_t each : parts.held_out) ++of_class[classes[each].item<int64_t>()];
+  EXPECT_EQ(of_class, (std::map<int64_t, int>{{3, 6}, {1, 3}, {7, 1}})) << "5.94, 2.97 and 1.09";
+  EXPECT_NE(tw::hold_out(classes, 10, 5).held_out, parts.held_out);
+}
+
+TEST(Subset, HasItsOwnNumbers) {
+  const auto whole = std::make_shared<tw::TensorDataset>(torch::arange(5.0).reshape({5, 1}), torch::arange(5));
+  const tw::Subset subset(whole, {4, 1});
+  EXPECT_EQ(subset.size(), 2);
+  EXPECT_TRUE(subset.batch(Indices{1, 0, 1}).targets.equal(torch::tensor({1, 4, 1})));
+  EXPECT_THROW((void)subset.batch(Indices{2}), tw::ContractError);
+  EXPECT_THROW(tw::Subset(whole, {5}), tw::ContractError);
 }
 
 TEST(AddingProblem, WantsTheSumOfTwoMarkedNumbers) {

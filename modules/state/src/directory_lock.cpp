@@ -7,8 +7,10 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/agreement.hpp>
@@ -28,14 +30,25 @@ std::string owner_in(int fd) {
   return length > 0 ? std::string(text.data(), static_cast<size_t>(length)) : "another process";
 }
 
+// Takes the lock of an open file. is_in_use() holds it for a moment, shared with others like it, which is no reason to fail. @return 0, or an errno
+int take(int fd) {
+  constexpr int patience_ms = 5000;
+  for (int ms = 0;; ++ms) {
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
+    const int code = errno;
+    if (code != EWOULDBLOCK || ms == patience_ms || ::flock(fd, LOCK_SH | LOCK_NB) != 0) return code;
+    ::flock(fd, LOCK_UN);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 // The descriptor that holds the lock.
 int lock(const std::filesystem::path& directory) {
   std::filesystem::create_directories(directory);
   const std::filesystem::path path = directory / "lock";
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) throw FileError(path, 0, concat("cannot be opened: ", std::strerror(errno)));
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    const int code = errno;
+  if (const int code = take(fd); code != 0) {
     const std::string why = code == EWOULDBLOCK ? concat(directory.string(), " is in use by another run: ", owner_in(fd))
                                                 : concat(path.string(), " cannot be locked: ", std::strerror(code));
     ::close(fd);

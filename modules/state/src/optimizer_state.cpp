@@ -163,6 +163,7 @@ void OptimizerState::prepare(const std::vector<std::string>& names) {
   }
   if (!sliced_) expect_known(wanted);  // else another rank may know them; loading names what nobody knows
   for (const OptimizedTensor& parameter : parameters_) {
+    if (parameter.slices.empty()) continue;  // nothing of it is here: no name says anything of its state, which Adagrad cannot step without
     const auto is_wanted = [&](const Field& field) {
       return std::any_of(parameter.slices.begin(), parameter.slices.end(),
                          [&](const NamedShard& slice) { return wanted.contains(name_of_state(slice, field)); });

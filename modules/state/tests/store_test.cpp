@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stored_example.hpp"
 
+#include <atomic>
 #include <ctime>
 #include <fstream>
+#include <thread>
 
 namespace store_test {
 
@@ -244,6 +246,21 @@ TEST(Store, SaysWhatDoesNotFit) {
 TEST(Store, RefusesAFolderThatCannotBe) {
   expect_error([] { CheckpointStore(world(), "/proc/no/such/place"); }, {"/proc/no/such/place"});
   expect_error([] { CheckpointStore(world(), fresh_folder(), {.keep = 0}); }, {"keep must be at least 1"});
+}
+
+// Whoever asks holds the lock for a moment.
+TEST(DirectoryLock, BeginsWhileOthersAsk) {
+  const auto folder = fresh_folder();
+  { const tw::DirectoryLock made(world(), folder); }
+  std::atomic<bool> over = false;
+  std::thread asks([&] {
+    while (!over) (void)tw::is_in_use(folder);
+  });
+  for (int i = 0; i < 300; ++i) {
+    EXPECT_NO_THROW(tw::DirectoryLock(world(), folder));
+  }
+  over = true;
+  asks.join();
 }
 
 TEST(DirectoryLock, KeepsOthersOut) {

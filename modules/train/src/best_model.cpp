@@ -30,16 +30,26 @@ bool BestModel::larger_is_better() const {
 
 bool BestModel::judge(const EpochReport& report, Progress& progress) const {
   const EarlyStopping& rule = options_.early_stopping;
-  const double value = figure(report.test, rule.watch);
+  const double value = figure(report.validation, rule.watch);
   const double gain = larger_is_better() ? value - progress.best : progress.best - value;
   if (!std::isfinite(value) || (progress.best_epoch > 0 && !(gain > rule.min_delta))) {
     ++progress.waited;
     return false;
   }
+  progress.watch = rule.watch;
   progress.best = value;
   progress.best_epoch = report.epoch;
   progress.waited = 0;
   return true;
+}
+
+std::string BestModel::begin_another_watch(Progress& progress) const {
+  const std::string& now = options_.early_stopping.watch;
+  if (progress.best_epoch == 0 || progress.watch.empty() || progress.watch == now) return "";
+  const std::string line = concat("early_stopping.watch is ", now, " now, and was ", progress.watch, ": what is the best is judged from here on");
+  progress.best = 0;
+  progress.best_epoch = progress.waited = 0;
+  return line;
 }
 
 std::string BestModel::why_out_of_patience(const Progress& progress) const {

@@ -18,6 +18,8 @@ class BestModel {
 
   /// Whether the evaluation in `report` is better than all before; `progress` remembers it.
   bool judge(const EpochReport& report, Progress& progress) const;
+  /// Forgets the best evaluation where it was judged by something else, and returns a line about that; or nothing, and returns "".
+  std::string begin_another_watch(Progress& progress) const;
   /// Why the run should end: too many evaluations without a better one. Empty: it should not.
   std::string why_out_of_patience(const Progress& progress) const;
   /// Writes the model. @param tensors all parameters and buffers. What goes wrong is logged; training goes on.

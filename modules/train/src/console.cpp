@@ -23,14 +23,14 @@ std::string grouped(int64_t number) {
 // Losses may be tiny (1e-5 for a good surrogate) and are shown with three significant digits then.
 std::string loss_text(double value) { return value != 0 && value < 0.01 ? scientific_text(value, 2) : fixed_text(value, 3); }
 
-// "test accuracy 87.51 %, loss 0.341"; "" where nothing was evaluated.
-std::string test_text(const Figures& test) {
-  const double accuracy = figure(test, "accuracy");
-  std::string text = std::isnan(accuracy) ? "test" : concat("test accuracy ", percent(accuracy), ",");
-  for (const auto& [name, value] : test) {
-    if (name != "accuracy") text += concat(" ", name, " ", loss_text(value), ",");
+// "accuracy 87.51 %, loss 0.341"; "" where nothing was evaluated.
+std::string text_of(const Figures& figures) {
+  const double accuracy = figure(figures, "accuracy");
+  std::string text = std::isnan(accuracy) ? "" : concat("accuracy ", percent(accuracy));
+  for (const auto& [name, value] : figures) {
+    if (name != "accuracy") text += concat(text.empty() ? "" : ", ", name, " ", loss_text(value));
   }
-  return test.empty() ? "" : text.substr(0, text.size() - 1);
+  return text;
 }
 
 /// "812 pushes/s and 812 pulls/s, 1.20 % of the step time spent waiting; half of the pushes at most 2 others' pushes old, all at most 9"
@@ -80,7 +80,7 @@ void Console::on_start_epoch(State& state) {
 void Console::on_update(State& state) { bar_->update(state.samples, "loss " + loss_text(state.mean_loss)); }
 
 void Console::on_end_epoch(State& /*state*/, const EpochReport& report) {
-  bar_->finish(concat("loss ", loss_text(report.train_loss), report.test.empty() ? "" : "  ", test_text(report.test)));
+  bar_->finish(concat("loss ", loss_text(report.train_loss), report.validation.empty() ? "" : "  validation ", text_of(report.validation)));
   bar_.reset();
 }
 
@@ -97,9 +97,11 @@ void Console::on_end(State& state, const Summary& summary) {
     } else {
       line("test accuracy  ", concat(percent(accuracy), " of ", of));
     }
-    if (summary.best_epoch > 0 && summary.best_epoch != summary.epochs) {
-      line("best           ", concat(state.options.early_stopping.watch, " ", loss_text(summary.best), " in epoch ", summary.best_epoch));
-    }
+  }
+  if (!summary.validation.empty()) line("validation     ", text_of(summary.validation));
+  if (summary.best_epoch > 0 && summary.best_epoch != summary.epochs) {
+    line("best           ",
+         concat(state.options.early_stopping.watch, " ", loss_text(summary.best), " on the validation set, in epoch ", summary.best_epoch));
   }
   line("trained        ", concat(grouped(summary.parameters), " parameters, ", summary.epochs, " epochs, ", grouped(summary.steps), " steps of ",
                                  grouped(summary.global_batch), " ", unit_, " on ", summary.ranks, summary.ranks == 1 ? " rank" : " ranks", ", in ",

@@ -28,6 +28,15 @@ std::optional<Progress> earlier_run(const Snapshots& snapshots, const Options& o
     throw Error(concat("the run in ", folder, " was begun with other data: it had, ", earlier->data, "; this one has, ", now.data,
                        ". Resume it with its own, or give this one another name"));
   }
+  if (!earlier->optimizer.empty() && earlier->optimizer != now.optimizer) {
+    throw Error(concat("the run in ", folder, " was begun with the optimizer ", earlier->optimizer, ", not ", now.optimizer,
+                       ", which would take what that one remembers for its own. Resume it with its own, or give this one another name"));
+  }
+  if (options.global_batch > 0 && options.global_batch != earlier->global_batch) {
+    throw Error(concat("the run in ", folder, " was begun with a global batch of ", earlier->global_batch,
+                       " samples, and a resumed run keeps its own: leave global_batch out, or set it to ", earlier->global_batch, ", not ",
+                       options.global_batch));
+  }
   return earlier;
 }
 

@@ -3,6 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/util/ScopeExit.h>
 
 #include <tw/comm/collectives.hpp>
 #include <tw/data/loader.hpp>
@@ -22,15 +23,16 @@ void make_equal(const Communicator& comm, Figures& figures) {
   for (auto& figure : figures) broadcast(comm, at::from_blob(&figure.second, {}, at::TensorOptions().dtype(at::kDouble)), Rank(0));
 }
 
-Figures evaluate(const Communicator& comm, const Model& model, const Objective& objective, const Dataset& dataset, bool in_step) {
+Figures evaluate(const Communicator& comm, const Model& model, const Objective& objective, const Dataset& dataset, int64_t rows, bool in_step) {
   if (dataset.size() == 0) return {};
   const at::NoGradGuard no_grad;
   model.set_training(false);
+  const auto as_found = c10::make_scope_exit([&] { model.set_training(true); });
   const bool looks = model.trained->needs_samples();
-  const RowsAlone rows(dataset.size());
-  const Dataset& seen = looks ? dataset : static_cast<const Dataset&>(rows);
+  const RowsAlone rows_alone(dataset.size());
+  const Dataset& seen = looks ? dataset : static_cast<const Dataset&>(rows_alone);
   Loader loader(seen, DistributedSampler(static_cast<size_t>(dataset.size()), comm.size(), comm.rank(), {.shuffle = false}),
-                {.global_batch = evaluation_batch * comm.size(), .device = model.device()});
+                {.global_batch = rows * comm.size(), .device = model.device()});
   loader.begin_epoch(0);
   std::vector<double> sums(1 + objective.metrics.size());
   while (const auto batch = loader.next()) {
@@ -45,7 +47,6 @@ Figures evaluate(const Communicator& comm, const Model& model, const Objective& 
     sums[0] += objective.loss(outputs, targets).item<double>() * static_cast<double>(batch->size());
     for (size_t i = 0; i < objective.metrics.size(); ++i) sums[i + 1] += objective.metrics[i].sum(outputs, targets);
   }
-  model.set_training(true);
   sums = sum_over_ranks(comm, std::move(sums));
   const auto samples = static_cast<double>(dataset.size());
   Figures figures{{"loss", sums[0] / samples}};

@@ -16,7 +16,9 @@ std::vector<double> sum_over_ranks(const Communicator& comm, std::vector<double>
 void make_equal(const Communicator& comm, Figures& figures);
 
 /// Loss and metrics of `model` on `dataset`, every sample once, exact over all ranks. Collective. Empty for an empty data set. Of ranks that hold a
-/// model together, those that look at no samples do not know them. @param in_step every rank makes as many passes as the others
-Figures evaluate(const Communicator& comm, const Model& model, const Objective& objective, const Dataset& dataset, bool in_step = false);
+/// model together, those that look at no samples do not know them. Leaves the modes of submodules as they were.
+/// @param rows of a rank in a forward pass. @param in_step every rank makes as many passes as the others
+Figures evaluate(const Communicator& comm, const Model& model, const Objective& objective, const Dataset& dataset, int64_t rows,
+                 bool in_step = false);
 
 }  // namespace tw::train

@@ -12,7 +12,7 @@
 namespace tw::train {
 namespace {
 
-const std::string name_of_shard = "loss_scaling";
+const std::string name_of_shard = "trainer/loss_scaling";
 
 }  // namespace
 

@@ -55,7 +55,7 @@ void MetricsLog::on_start(State& state) {
   begin(json_, folder_ / "metrics.jsonl", json);
 
   std::string header = "epoch,step,train_loss";
-  for (const std::string& name : state.figures) header += ',' + csv_field("test_" + name);
+  for (const std::string& name : state.figures) header += ',' + csv_field("validation_" + name);
   std::vector<std::string> csv = kept_lines(folder_ / "metrics.csv", [](const std::string&) { return true; });
   csv.resize(std::min(csv.size(), json.size() + 1));  // a line for each epoch that was kept
   if (csv.empty()) csv.emplace_back();
@@ -73,7 +73,7 @@ void MetricsLog::keep_good(std::ofstream& out) {
 
 void MetricsLog::on_end_epoch(State& state, const EpochReport& report) {
   nlohmann::ordered_json json{{"event", "epoch"}, {"epoch", report.epoch}, {"step", report.step}, {"train_loss", report.train_loss}};
-  for (const auto& [name, value] : report.test) json["test_" + name] = value;
+  for (const auto& [name, value] : report.validation) json["validation_" + name] = value;
   json["learning_rate"] = report.learning_rate;
   json["train_time_s"] = report.train_time.count();
   json["samples"] = report.samples;
@@ -83,7 +83,7 @@ void MetricsLog::on_end_epoch(State& state, const EpochReport& report) {
 
   // Not streamed: std::locale may group digits there.
   std::string row = std::to_string(report.epoch) + ',' + std::to_string(report.step) + ',' + number(report.train_loss);
-  for (const std::string& name : state.figures) row += ',' + number(figure(report.test, name));
+  for (const std::string& name : state.figures) row += ',' + number(figure(report.validation, name));
   row += ',' + number(report.learning_rate) + ',' + number(report.train_time.count()) + ',' + std::to_string(report.samples);
   csv_ << row << std::endl;
   keep_good(csv_);
@@ -91,6 +91,7 @@ void MetricsLog::on_end_epoch(State& state, const EpochReport& report) {
 
 void MetricsLog::on_end(State& /*state*/, const Summary& summary) {
   nlohmann::ordered_json json{{"event", "summary"}};
+  for (const auto& [name, value] : summary.validation) json["validation_" + name] = value;
   for (const auto& [name, value] : summary.test) json["test_" + name] = value;
   json["samples_per_s"] = summary.samples_per_s;
   json["bytes_per_step"] = summary.bytes_per_step;

@@ -65,10 +65,24 @@ class Script : public TrainedModel {
     return output.toTensor();
   }
 
-  void set_training(bool training) override { module_.train(training); }
+  void set_training(bool training) override {
+    if (!training) {
+      if (found_.empty()) {
+        for (const torch::jit::Module& each : module_.modules()) found_.emplace_back(each, each.is_training());
+      }
+      module_.eval();
+    } else if (found_.empty()) {
+      if (!module_.is_training()) module_.train();
+    } else {
+      for (auto [each, mode] : std::exchange(found_, {})) {  // parents first: their train() reaches their children
+        if (each.is_training() != mode) each.train(mode);
+      }
+    }
+  }
 
  private:
   torch::jit::Module module_;
+  std::vector<std::pair<torch::jit::Module, bool>> found_;  // modes before set_training(false)
 };
 
 }  // namespace

@@ -39,7 +39,12 @@ void visit(EarlyStopping& stopping, OptionVisitor& visitor) {
                 {.meaning = "without a better value before the run ends; 0: it goes on", .unit = "evaluations"});
   visitor.field("min_delta", stopping.min_delta, {.least = 0}, {.meaning = "by how much a better value is better"});
   visitor.field("watch", stopping.watch,
-                {.meaning = "loss, or a metric of the test set: accuracy of images, mae of regression; the best model is kept by it"});
+                {.meaning = "loss, or a metric on the validation set: accuracy of images, mae of regression; the best model is kept by it"});
+}
+
+void visit(EvaluateOptions& evaluate, OptionVisitor& visitor) {
+  visitor.field("batch_size", evaluate.batch_size, count_from(0, most_samples_of_a_batch),
+                {.meaning = "of one rank in a forward pass of an evaluation; 0: as many as in a training pass", .unit = "samples"});
 }
 
 void visit(Options& options, OptionVisitor& visitor) {
@@ -57,7 +62,10 @@ void visit(Options& options, OptionVisitor& visitor) {
                 {.meaning = "in which the samples of an update are taken, to save memory", .unit = "passes"});
   visitor.field("seed", options.seed, count_from(0, any_count), {.meaning = "of the order of samples, of augmentation and of what the model draws"});
   visitor.field("uneven", options.uneven, unevens, {.meaning = "what becomes of samples that ranks cannot share evenly"});
-  visitor.field("evaluate_every", options.evaluate_every, count_from(1), {.meaning = "between two evaluations", .unit = "epochs"});
+  visitor.field("drop_last", options.drop_last, {.meaning = "leave out an epoch's last update where it would have fewer samples than the others"});
+  visitor.field("evaluate_every", options.evaluate_every, count_from(1),
+                {.meaning = "between two evaluations on the validation set", .unit = "epochs"});
+  visitor.group("evaluate", options.evaluate);
   visitor.field("non_finite", options.non_finite, reactions, {.meaning = "what follows a loss or a gradient that is not finite"});
   visitor.field("loader_workers", options.loader_workers, count_from(0, LoaderOptions::most_workers),
                 {.meaning = "that prepare batches", .unit = "threads", .may_differ = true});
@@ -99,6 +107,12 @@ int64_t Options::samples_of_a_pass(int64_t samples, int ranks) const {
   TW_EXPECTS(uneven == Uneven::exact || pass % ranks == 0, "where samples are dropped or padded, the ", pass, " of a pass (global batch ", samples,
              ", accumulation ", accumulation, ") must be shared evenly by the ", ranks, " ranks");
   return pass;
+}
+
+int64_t Options::rows_of_a_pass(int64_t samples, int ranks) const { return (samples_of_a_pass(samples, ranks) + ranks - 1) / ranks; }
+
+int64_t Options::rows_of_an_evaluation(int64_t samples, int ranks) const {
+  return evaluate.batch_size > 0 ? evaluate.batch_size : rows_of_a_pass(samples, ranks);
 }
 
 double figure(const Figures& figures, const std::string& name) {

@@ -43,7 +43,10 @@ void for_each_member(SomeProgress& progress, Visit visit) {
   visit("waited", progress.waited);
   visit("best_epoch", progress.best_epoch);
   visit("best", progress.best);
+  visit("watch", progress.watch);
+  visit("optimizer", progress.optimizer);
   visit("finished", progress.finished);
+  visit("validation", progress.validation);
   visit("test", progress.test);
   visit("loss_sums", progress.loss_sums);
   visit("loss_samples", progress.loss_samples);

@@ -18,8 +18,11 @@ struct Progress {
   int64_t waited = 0;  ///< evaluations since the best one
   int64_t best_epoch = 0;
   double best = 0;
+  std::string watch;      ///< what `best` is a value of; "" in checkpoints of older versions
+  std::string optimizer;  ///< its class, such as "torch::optim::Adam"; "" in checkpoints of older versions
   bool finished = false;
-  Figures test;                               ///< of the last evaluation
+  Figures validation;                         ///< of the last evaluation
+  Figures test;                               ///< of the finished run
   std::vector<double> loss_sums;              ///< of this epoch's finite losses, one a rank
   std::vector<double> loss_samples;           ///< how many these are
   std::vector<double> loss_scales;            ///< one a rank, as are the next two; none where losses are not scaled

@@ -9,7 +9,7 @@
 namespace tw::train {
 namespace {
 
-const std::string shard_name = "progress";
+const std::string shard_name = "trainer/progress";
 
 }  // namespace
 

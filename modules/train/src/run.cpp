@@ -2,14 +2,17 @@
 #include "run.hpp"
 
 #include <c10/util/ScopeExit.h>
+#include <c10/util/Type.h>
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
 #include <exception>
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/train/mixed_precision.hpp>
+#include <typeinfo>
 
 #include "agreed_options.hpp"
 #include "data_identity.hpp"
@@ -23,15 +26,16 @@
 namespace tw::train {
 
 Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
-                  const Options& options)
+                  const Options& options, const Dataset* validation)
     : mesh_(std::move(mesh)),
       model_(std::move(model)),
       ranks_(ranks_of(mesh_, model_)),
       objective_(std::move(objective)),
       train_(train),
       test_(test),
+      validation_(validation),
       rows_of_train_(train.size()),
-      options_(agreed_options(ranks_.all, options, train, test, objective_)),
+      options_(agreed_options(ranks_.all, options, train, test, validation, objective_)),
       scaling_(options_.precision) {
   expect_parameters(ranks_, model_);
   const ComputeType compute = options_.precision.compute;
@@ -39,6 +43,7 @@ Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Ob
   objective_ = under_autocast(std::move(objective_), compute);
   progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * ranks_.data.size();
   progress_.seed = options_.seed;
+  progress_.optimizer = c10::demangle(typeid(optimizer).name());
   if (keeps_checkpoints()) {
     lock_.emplace(ranks_.all, options_.folder());
     if (ranks_.all.rank() == 0) best_.remove_partial();
@@ -120,19 +125,19 @@ void Trainer::Run::make_loader() {
     log_warning("the global batch of ", progress_.global_batch, " is more than the ", train_.size(),
                 " samples that there are: an epoch is one update");
   }
-  length_ = {(loader_->steps() + options_.accumulation - 1) / options_.accumulation, options_.epochs, progress_.global_batch};
+  const int64_t steps = (loader_->steps() + options_.accumulation - 1) / options_.accumulation;
+  length_ = {options_.drop_last ? train_.size() / progress_.global_batch : steps, options_.epochs, progress_.global_batch};
+  TW_EXPECTS(length_.steps_per_epoch > 0, "drop_last leaves nothing of ", train_.size(), " samples: the global batch is ", progress_.global_batch);
+}
+
+int64_t Trainer::Run::epoch_end() const {
+  const int64_t end = loader_->end();
+  return options_.drop_last ? std::max(progress_.consumed, end - end % progress_.global_batch) : end;
 }
 
 void Trainer::Run::begin() {
   if (earlier_) {
-    const std::string data = progress_.data;
-    progress_ = snapshots_->restore(earlier_->step, *strategy_);
-    progress_.finished = false;
-    progress_.data = data;
-    const auto mine = [this](const std::vector<double>& sums) { return share_of(sums, ranks_.data.rank(), ranks_.data.size()); };
-    loss_ = {.sum = mine(progress_.loss_sums), .samples = mine(progress_.loss_samples)};
-    scaling_.restore(progress_, ranks_.data.rank(), ranks_.data.size());
-    stop_out_of_patience();
+    resume();
   } else if (snapshots_) {
     snapshots_->remove_all();
     if (ranks_.all.rank() == 0) best_.forget();
@@ -144,25 +149,38 @@ void Trainer::Run::begin() {
   state_->step = first_step_ = progress_.step;
 }
 
+void Trainer::Run::resume() {
+  const Progress now = progress_;
+  progress_ = snapshots_->restore(earlier_->step, *strategy_);
+  progress_.finished = false;
+  progress_.data = now.data;
+  progress_.optimizer = now.optimizer;
+  const auto mine = [this](const std::vector<double>& sums) { return share_of(sums, ranks_.data.rank(), ranks_.data.size()); };
+  loss_ = {.sum = mine(progress_.loss_sums), .samples = mine(progress_.loss_samples)};
+  scaling_.restore(progress_, ranks_.data.rank(), ranks_.data.size());
+  const std::string other_watch = best_.begin_another_watch(progress_);
+  stop_out_of_patience();
+  if (ranks_.all.rank() != 0) return;
+  const auto scaling = scaling_.state();
+  log_info("resumed from the checkpoint of step ", progress_.step, ", epoch ", progress_.epoch, ", in ", (options_.folder() / "checkpoints").string(),
+           scaling ? concat(", with its loss scale, ", scaling->scale) : "");
+  if (!other_watch.empty()) log_info(other_watch);
+  const int64_t of_options = options_.batch_size * ranks_.data.size();
+  if (options_.global_batch == 0 && of_options != progress_.global_batch) {
+    log_info("the run keeps its global batch of ", progress_.global_batch, " samples; batch_size = ", options_.batch_size, " would make ", of_options,
+             " on these ", ranks_.data.size(), " ranks, and has no effect");
+  }
+}
+
+// What goes wrong here comes after the training, which must be saved in any case.
+void Trainer::Run::test() {
+  if (!progress_.finished || trained_samples_ == 0 || test_.size() == 0) return;
+  progress_.test = evaluate(test_);
+}
+
 Summary Trainer::Run::finish() {
-  Summary summary{.ranks = ranks_.all.size(),
-                  .epochs = progress_.epoch - 1,
-                  .steps = progress_.step,
-                  .parameters = trained_elements(ranks_, model_),
-                  .test_samples = test_.size(),
-                  .global_batch = progress_.global_batch,
-                  .test = progress_.test,
-                  .best = progress_.best,
-                  .best_epoch = progress_.best_epoch,
-                  .skipped_steps = progress_.skipped,
-                  .overflowed_steps = scaling_.most_overflows(ranks_.data),
-                  .stopped_because = stopped_because_,
-                  .diverged = diverged_,
-                  .train_time = train_time_};
   progress_.finished = progress_.finished || (progress_.epoch > options_.epochs && !diverged_);
-  summary.finished = progress_.finished;
-  if (trained_samples_ > 0) count_into(summary);
-  // What cannot be written takes the report away from nobody.
+  // What cannot be evaluated or written takes the report away from nobody.
   std::exception_ptr failure;
   const auto attempt = [&](const auto& call) {
     try {
@@ -171,6 +189,24 @@ Summary Trainer::Run::finish() {
       if (!failure) failure = std::current_exception();
     }
   };
+  attempt([&] { test(); });
+  Summary summary{.ranks = ranks_.all.size(),
+                  .epochs = progress_.epoch - 1,
+                  .steps = progress_.step,
+                  .parameters = trained_elements(ranks_, model_),
+                  .test_samples = test_.size(),
+                  .global_batch = progress_.global_batch,
+                  .validation = progress_.validation,
+                  .test = progress_.test,
+                  .best = progress_.best,
+                  .best_epoch = progress_.best_epoch,
+                  .skipped_steps = progress_.skipped,
+                  .overflowed_steps = scaling_.most_overflows(ranks_.data),
+                  .stopped_because = stopped_because_,
+                  .diverged = diverged_,
+                  .train_time = train_time_};
+  summary.finished = progress_.finished;
+  if (trained_samples_ > 0) count_into(summary);
   if (snapshots_ && !diverged_ && trained_samples_ > 0) attempt([&] { save(); });
   if (snapshots_) attempt([&] { snapshots_->finish(); });
   if (tracing()) attempt([&] { timeline_.write(ranks_.all); });

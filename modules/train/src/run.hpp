@@ -26,7 +26,7 @@ namespace tw::train {
 class Trainer::Run {
  public:
   Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
-      const Options& options);
+      const Options& options, const Dataset* validation);
   ~Run();
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -58,7 +58,11 @@ class Trainer::Run {
   // Beginning and end.
   void trace();
   void make_loader();
+  /// How many of the epoch's samples are trained.
+  int64_t epoch_end() const;
   void begin();
+  void resume();
+  void test();
   Summary finish();
   void count_into(Summary& summary);
 
@@ -88,6 +92,7 @@ class Trainer::Run {
   Objective objective_;
   const Dataset& train_;
   const Dataset& test_;
+  const Dataset* validation_;  // null: none
   RowsAlone rows_of_train_;  // for ranks that look at no samples
   Options options_;
   BestModel best_{model_, objective_, options_};

@@ -10,7 +10,7 @@ void Trainer::Run::train_epoch() {
   state_->epoch = progress_.epoch;
   state_->samples = progress_.consumed;
   loader_->begin_epoch(progress_.epoch - 1, progress_.consumed);
-  state_->epoch_samples = loader_->end();
+  state_->epoch_samples = epoch_end();
   notify(&Hook::on_start_epoch);
   const Stopwatch watch;
   const int64_t samples_before = progress_.consumed;
@@ -45,8 +45,8 @@ void Trainer::Run::end_epoch(Seconds time) {
   const std::vector<double> losses = sum_over_ranks(ranks_.data, {loss_.sum, loss_.samples});
   report.train_loss = losses[0] / losses[1];
   const bool last = progress_.epoch == options_.epochs;
-  if (test_.size() > 0 && (last || progress_.epoch % options_.evaluate_every == 0)) {
-    progress_.test = report.test = evaluate(test_);
+  if (validation_ != nullptr && validation_->size() > 0 && (last || progress_.epoch % options_.evaluate_every == 0)) {
+    progress_.validation = report.validation = evaluate(*validation_);
     report.best = best_.judge(report, progress_);
     if (report.best && snapshots_) keep_best();
   }
@@ -62,7 +62,8 @@ void Trainer::Run::end_epoch(Seconds time) {
 Figures Trainer::Run::evaluate(const Dataset& dataset) {
   synchronize(ranks_.data, model_.buffers);
   watch_memory("evaluation");
-  Figures figures = train::evaluate(ranks_.data, model_, objective_, dataset, passes_in_step());
+  const int64_t rows = options_.rows_of_an_evaluation(progress_.global_batch, ranks_.data.size());
+  Figures figures = train::evaluate(ranks_.data, model_, objective_, dataset, rows, passes_in_step());
   count_memory();
   if (ranks_.parts != nullptr) make_equal(*ranks_.parts, figures);
   return figures;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/data_parallel/idle_pass.hpp>
@@ -20,6 +21,29 @@ namespace tw::train {
 namespace {
 
 constexpr int64_t most_restores = 3;
+
+// Runs a pass. Where the model fails on fewer samples than usual, as batch norms do on one, the error says so.
+template <class Pass, class Where>
+void run_on(int64_t samples, int64_t usual, const Where& where, const Pass& pass) {
+  const auto explained = [&](const std::string& what) {
+    return Error(concat(where(), ", where it usually has ", usual, ": ", what, "\nIf the model cannot train on so few, leave an epoch's last update ",
+                        "out (drop_last = true), or choose a batch size that leaves no such rest"));
+  };
+  const bool few = samples > 0 && samples < usual;
+  try {
+    pass();
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    if (few) throw explained(error.what_without_backtrace());
+    throw;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {  // of the TorchScript interpreter
+    if (few) throw explained(error.what());
+    throw;
+  }
+}
 
 // The same loss, whose gradients are not finite where it is not: that is looked at in any case, and the host need not wait for the loss.
 at::Tensor infectious(const at::Tensor& loss) { return loss * (loss.detach() * 0 + 1); }
@@ -108,18 +132,19 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
                     .samples = samples,
                     .last = loader_->consumed() >= progress_.consumed + samples,
                     .one_backward = here == 0 || model_.trained->makes_one_backward_pass()};
+  const int64_t usual = progress_.global_batch / options_.accumulation / ranks_.data.size();  // at least
+  const auto where = [&] { return concat("pass ", pass, " of step ", progress_.step, ", over ", here, here == 1 ? " sample" : " samples"); };
   const auto pass_over_batch = [&](double weight) {
     if (here == 0 && !passes_in_step()) return pass_over_nothing(model_, on_loss);
     std::optional<IdlePass> idle;
     if (here == 0) idle.emplace(model_.buffers);
     const Batch batch = here == 0 ? first_samples(train_, model_.device()) : state_->batch;
-    model_.trained->pass({batch.inputs, batch.targets, objective_.loss, weight * scaling_.scale(), number, progress_.epoch, on_loss});
+    run_on(here, usual, where, [&] {
+      model_.trained->pass({batch.inputs, batch.targets, objective_.loss, weight * scaling_.scale(), number, progress_.epoch, on_loss});
+    });
   };
   in_device_memory([&] { strategy_->gather(share, pass_over_batch); },
-                   [&] {
-                     return concat("pass ", pass, " of step ", progress_.step, ", over ", here,
-                                   " samples; take fewer at a time (batch_size, accumulation), or split the model (mesh.stage, mesh.layer)");
-                   });
+                   [&] { return concat(where(), "; take fewer at a time (batch_size, accumulation), or split the model (mesh.stage, mesh.layer)"); });
   span("backward", begin);
 }
 

@@ -6,12 +6,13 @@
 namespace tw::train {
 
 Trainer::Trainer(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train,
-                 const Dataset& test, const Options& options)
-    : run_(std::make_unique<Run>(Mesh(comm, {{"data"}}), std::move(model), optimizer, std::move(objective), train, test, options)) {}
+                 const Dataset& test, const Options& options, const Dataset* validation)
+    : run_(std::make_unique<Run>(Mesh(comm, {{"data"}}), std::move(model), optimizer, std::move(objective), train, test, options, validation)) {}
 
 Trainer::Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
-                 const Options& options)
-    : run_(std::make_unique<Run>(Mesh(mesh.comm(), mesh.shape().axes()), std::move(model), optimizer, std::move(objective), train, test, options)) {}
+                 const Options& options, const Dataset* validation)
+    : run_(std::make_unique<Run>(Mesh(mesh.comm(), mesh.shape().axes()), std::move(model), optimizer, std::move(objective), train, test, options,
+                                 validation)) {}
 
 Trainer::~Trainer() = default;
 

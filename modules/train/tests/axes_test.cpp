@@ -31,7 +31,7 @@ struct Ran {
 Ran train(const Mesh& mesh, const Model& model, Options options) {
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
   const auto data = squares(31);
-  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
+  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
   return {trainer.run(), options};
 }
 
@@ -157,7 +157,7 @@ TEST(Axes, ATensorMeshGoesOnOnAnother) {
     const Model model = model_of(split_model(split_net(mesh["tensor"])));
     torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
     const auto data = squares(31);
-    Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
+    Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
     tw::testing::Witness witness(options.resume == tw::train::Resume::fresh ? 8 : tw::testing::never);
     trainer.add(witness);
     const auto summary = trainer.run();

@@ -7,6 +7,7 @@
 #include <tw/comm/reading.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>
+#include <tw/tensor/safetensors.hpp>
 
 namespace device_training_test {
 
@@ -45,7 +46,7 @@ Outcome run(const tw::train::Options& options, bool on_device, Watch& watch) {
   const auto model = tw::testing::make_regressor(tw::testing::on_a_real_device() ? 0 : 0.2, on_device);
   torch::optim::Adam adam(model.tensors(), 0.01);
   const auto data = tw::testing::squares(31);
-  tw::train::Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
+  tw::train::Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options, &data);
   trainer.add(watch);
   const auto summary = trainer.run();
   std::vector<at::Tensor> parameters;
@@ -97,7 +98,7 @@ TEST(DeviceTraining, TheHostWaitsOnceAnUpdate) {
 }
 
 /// A captured module of two stages, one a rank, with dropout, whose numbers are drawn by row.
-tw::train::Summary run_in_stages(bool on_device, Watch& watch) {
+tw::train::Summary run_in_stages(bool on_device, Watch& watch, bool keeps = false) {
   namespace pipeline = tw::pipeline;
   torch::manual_seed(5);
   torch::nn::Sequential net(torch::nn::Linear(4, 8), torch::nn::Tanh(), torch::nn::Dropout(0.2), torch::nn::Linear(8, 1));
@@ -117,7 +118,9 @@ tw::train::Summary run_in_stages(bool on_device, Watch& watch) {
   const auto data = tw::testing::squares(31);
   auto options = tw::testing::three_epochs("planned");
   options.accumulation = 1;
-  tw::train::Trainer trainer(mesh, model, adam, tw::train::regression(), data, data, options);
+  options.checkpoint.every_epochs = keeps ? 1 : 0;
+  options.resume = tw::train::Resume::fresh;
+  tw::train::Trainer trainer(mesh, model, adam, tw::train::regression(), data, data, options, &data);
   trainer.add(watch);
   return trainer.run();
 }
@@ -133,6 +136,15 @@ TEST(DeviceTraining, PlannedStagesEqualTheCpus) {
   for (size_t i = 0; i < watch.losses.size(); ++i) EXPECT_NEAR(watch.losses[i], expected_watch.losses[i], 1e-12);
   if (tw::testing::on_a_real_device()) return tw::testing::leave_out("what the host waits for is not counted");
   EXPECT_EQ(watch.most, world().rank() == 1 ? 2 : 1);
+}
+
+// The best model is put together from what lies on devices: in host memory, by all ranks alike.
+TEST(DeviceTraining, TheBestModelOfStagesIsPutTogether) {
+  Watch watch;
+  ASSERT_GT(run_in_stages(/*on_device=*/true, watch, /*keeps=*/true).best_epoch, 0);
+  world().barrier();
+  const auto best = tw::testing::three_epochs("planned").folder() / "best.safetensors";
+  EXPECT_EQ(tw::SafetensorsFile(best).names().size(), 4U);
 }
 
 /// Wants more than a device has, in the middle of a pass.

@@ -34,7 +34,7 @@ TEST(FullDisk, TrainingGoesOn) {
   const auto model = make_regressor(0);
   torch::optim::Adam adam(model.tensors(), 0.01);
   const auto data = squares(31);
-  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
+  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options, &data);
   FullForAWhile disk;
   trainer.add(disk);
   EXPECT_TRUE(trainer.run().finished);
@@ -61,7 +61,7 @@ TEST(FullDisk, ARunWhoseLastCheckpointIsNotWrittenIsReported) {
   const auto model = make_regressor(0);
   torch::optim::Adam adam(model.tensors(), 0.01);
   const auto data = squares(31);
-  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
+  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options, &data);
   FullAtTheEnd disk;
   trainer.add(disk);
   EXPECT_THROW(trainer.run(), tw::Error);

@@ -6,6 +6,9 @@
 #include <fstream>
 #include <tw/base/error.hpp>
 #include <tw/train/model.hpp>
+#include <tw/train/objective.hpp>
+
+#include "message_of.hpp"
 
 namespace model_test {
 
@@ -50,6 +53,75 @@ TEST(Model, ReadsTorchScriptAndTrainsIt) {
   EXPECT_TRUE(model.parameters[0].tensor.grad().equal(torch::full({2, 3}, 8.0)));
   model.set_training(false);
   EXPECT_TRUE(model.aliases.empty());
+}
+
+TEST(Model, SubmodulesGetTheModesBackThatTheyHad) {
+  torch::nn::Sequential net(torch::nn::Linear(3, 3), torch::nn::BatchNorm1d(3), torch::nn::Dropout(0.5));
+  const auto norm = net->ptr(1);
+  norm->eval();
+  const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
+  const auto modes = [&] {
+    std::string text;
+    for (const auto& each : net->modules()) text += each->is_training() ? 't' : 'e';
+    return text;
+  };
+  const std::string found = modes();
+  model.set_training(true);
+  EXPECT_EQ(modes(), found) << "what eval() froze stays frozen";
+  for (int i = 0; i < 2; ++i) model.set_training(false);
+  EXPECT_EQ(modes(), std::string(found.size(), 'e'));
+  model.set_training(true);
+  EXPECT_EQ(modes(), found);
+  net->eval();
+  model.set_training(false);
+  model.set_training(true);
+  EXPECT_FALSE(net->is_training());
+  model.set_training(true);
+  EXPECT_EQ(modes(), std::string(found.size(), 't')) << "a model that was evaluated as a whole trains as a whole";
+}
+
+// By what dropout does to ones.
+TEST(Model, PartsOfTorchScriptGetTheModesBackThatTheyHad) {
+  torch::jit::Module part("part");
+  part.register_attribute("training", c10::BoolType::get(), true);
+  part.define("def forward(self, x):\n  return torch.dropout(x, 1.0, self.training)\n");
+  torch::jit::Module script("net");
+  script.register_attribute("training", c10::BoolType::get(), true);
+  script.register_module("frozen", part.clone());
+  script.register_module("trained", part);
+  script.define("def forward(self, x):\n  return torch.cat([self.frozen.forward(x), self.trained.forward(x)])\n");
+  script.attr("frozen").toModule().eval();
+  script.save(file("modes.pt").string());
+  const auto model = tw::train::load_torchscript(file("modes.pt"));
+  const auto passed = [&] { return model.forward(torch::ones({1})); };
+  model.set_training(true);
+  EXPECT_TRUE(passed().equal(torch::tensor({1.0, 0.0}))) << passed();
+  model.set_training(false);
+  EXPECT_TRUE(passed().equal(torch::ones({2})));
+  model.set_training(true);
+  EXPECT_TRUE(passed().equal(torch::tensor({1.0, 0.0})));
+}
+
+/// Shapes that only broadcasting makes fit are named, with the remedy; by the metrics, too.
+TEST(Objective, TakesNoShapesThatOnlyBroadcastingMakesFit) {
+  const auto refused = [](const tw::train::Objective& objective, const at::Tensor& outputs, const at::Tensor& targets, const std::string& shapes) {
+    for (const auto& call : std::vector<std::function<void()>>{[&] { (void)objective.loss(outputs, targets); },
+                                                               [&] { (void)objective.metrics.at(0).sum(outputs, targets); }}) {
+      EXPECT_THROW(call(), tw::ContractError);
+      EXPECT_NE(tw::testing::message_of(call).find("got outputs " + shapes + ". "), std::string::npos) << tw::testing::message_of(call);
+    }
+  };
+  const tw::train::Objective regression = tw::train::regression();
+  refused(regression, torch::ones({4, 1}), torch::ones({4}), "[4, 1] and targets [4]");
+  refused(regression, torch::ones({4}), torch::ones({4, 1}), "[4] and targets [4, 1]");
+  refused(regression, torch::ones({4, 3}), torch::ones({4, 1}), "[4, 3] and targets [4, 1]");
+  EXPECT_EQ(regression.loss(torch::ones({4, 1}), torch::zeros({4, 1})).item<double>(), 1);
+  const tw::train::Objective classification = tw::train::classification();
+  const auto classes = [](at::IntArrayRef shape) { return torch::zeros(shape, torch::kLong); };
+  refused(classification, torch::ones({4, 3}), classes({4, 1}), "[4, 3] and targets [4, 1]");
+  refused(classification, torch::ones({4, 3}), torch::ones({4, 3}), "[4, 3] and targets [4, 3]");
+  refused(classification, torch::ones({4}), torch::ones({4}), "[4] and targets [4]");
+  EXPECT_EQ(classification.metrics.at(0).sum(torch::ones({4, 3, 2}), classes({4, 2})), 8) << "a class for each place";
 }
 
 TEST(Model, KeepsTheNamesOfTiedTensorsOfTorchScript) {

@@ -247,13 +247,13 @@ TEST(NonFinite, LeavesNoTraceInCheckpointsBeforeTheRanksMeet) {
         const auto model = make_with_running_means();
         torch::optim::SGD sgd(model.tensors(), 0.01);
         const auto data = squares(12 * world().size());
-        Trainer trainer(world(), model, sgd, tw::train::regression(), data, data, options);
+        Trainer trainer(world(), model, sgd, tw::train::regression(), data, data, options, &data);
         Spoiler spoiler(spoiled_step, std::numeric_limits<double>::quiet_NaN(), /*of=*/0);
         trainer.add(spoiler);
         const auto summary = trainer.run();
         EXPECT_EQ(summary.steps, 8);
         expect_finite(model);
-        EXPECT_TRUE(std::isfinite(tw::train::figure(summary.test, "loss")));
+        EXPECT_TRUE(std::isfinite(tw::train::figure(summary.validation, "loss")));
         return summary;
       };
       const auto summary = train(5);

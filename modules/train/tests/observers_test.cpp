@@ -29,7 +29,7 @@ tw::train::EpochReport epoch_report(int64_t epoch) {
   report.epoch = epoch;
   report.step = 8 * epoch;
   report.train_loss = 0.5;
-  report.test = {{"loss", 0.4}, {"accuracy", 0.875}};
+  report.validation = {{"loss", 0.4}, {"accuracy", 0.875}};
   report.learning_rate = 0.1;
   report.train_time = tw::Seconds(2);
   report.samples = 1000;
@@ -45,6 +45,7 @@ tw::train::Summary final_summary() {
   summary.test_samples = 10000;
   summary.global_batch = 128;
   summary.test = {{"loss", 0.4}, {"accuracy", 0.8912}};
+  summary.validation = {{"loss", 0.375}, {"accuracy", 0.9}};
   summary.best = 0.4;
   summary.best_epoch = 1;
   summary.samples_per_s = 7480;
@@ -76,10 +77,11 @@ TEST(MetricsLog, WritesEpochsAndTheSummary) {
   ASSERT_EQ(json.size(), 2U);
   const auto epoch = nlohmann::json::parse(json[0]);
   EXPECT_EQ(epoch["event"], "epoch");
-  EXPECT_EQ(epoch["test_accuracy"], 0.875);
+  EXPECT_EQ(epoch["validation_accuracy"], 0.875);
   const auto summary = nlohmann::json::parse(json[1]);
   EXPECT_EQ(summary["event"], "summary");
   EXPECT_EQ(summary["test_accuracy"], 0.8912);
+  EXPECT_EQ(summary["validation_accuracy"], 0.9);
   EXPECT_EQ(summary["samples_per_s"], 7480);
   EXPECT_EQ(summary["exposed_comm_share"], 0.05);
   EXPECT_EQ(summary["slow_rank"], (nlohmann::json{{"rank", 1}, {"host", "node-7"}, {"share", 0.25}}));
@@ -95,7 +97,7 @@ TEST(MetricsLog, WritesEpochsAndTheSummary) {
                                                   {"activations_bytes", 7 << 20},
                                                   {"bytes", 15 << 20}}));
   EXPECT_EQ(lines_of(stage.options.folder() / "metrics.csv"),
-            (std::vector<std::string>{"epoch,step,train_loss,test_loss,test_accuracy,learning_rate,train_time_s,samples",
+            (std::vector<std::string>{"epoch,step,train_loss,validation_loss,validation_accuracy,learning_rate,train_time_s,samples",
                                       "1,8,0.5,0.4,0.875,0.1,2.0,1000"}));
 }
 
@@ -165,7 +167,7 @@ TEST(MetricsLog, GoesOnBehindTheStepThatIsResumed) {
   tw::train::MetricsLog log(stage.options);
   log.on_start(stage.state);
   auto not_evaluated = epoch_report(3);
-  not_evaluated.test = {};
+  not_evaluated.validation = {};
   not_evaluated.train_loss = std::numeric_limits<double>::quiet_NaN();
   log.on_end_epoch(stage.state, not_evaluated);
   const auto json = lines_of(stage.options.folder() / "metrics.jsonl");
@@ -218,7 +220,8 @@ TEST(Console, ShowsProgressAndASummary) {
   console.on_end(stage.state, final_summary());
   const std::string text = out.str();
   for (const char* expected :
-       {"epoch 1/1  50%", "loss 0.500  test accuracy 87.50 %, loss 0.400", "lenet: done", "test accuracy  89.12 % of 10,000 images, loss 0.400",
+       {"epoch 1/1  50%", "loss 0.500  validation accuracy 87.50 %, loss 0.400", "lenet: done", "test accuracy  89.12 % of 10,000 images, loss 0.400",
+        "validation     accuracy 90.00 %, loss 0.375",
         "431,080 parameters, 1 epochs, 8 steps of 128 images on 2 ranks, in 0:16", "7.48k images/s",
         "5.00 % of the step time was spent waiting for it, 1.00 % waiting for data",
         "at most 15.0 MiB, on rank 1 (update): parameters 2.0, gradients 2.0, optimizer 4.0, buffers 0.0, activations 7.0",

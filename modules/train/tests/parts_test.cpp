@@ -48,7 +48,7 @@ tw::train::Summary run(int layers, const Options& options, int64_t stop_at = tw:
   const Model model = model_of(net);
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
   const auto data = squares(31);
-  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
+  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
   Witness witness(stop_at);
   trainer.add(witness);
   if (trained != nullptr) *trained = net;
@@ -104,7 +104,7 @@ TEST(Parts, SequencesTrainLikeOneProcess) {
     Options options = three_epochs(name);
     options.checkpoint.every_epochs = 1;
     options.resume = resume;
-    Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
+    Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
     Witness witness(stop_at);
     trainer.add(witness);
     return trainer.run();
@@ -131,7 +131,7 @@ TEST(Parts, SplinesInDepthTrainLikeOneProcess) {
     const auto data = squares(31);
     options.checkpoint.every_epochs = 1;
     options.resume = Resume::fresh;
-    return Trainer(mesh, model, sgd, tw::train::regression(), data, data, options).run();
+    return Trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data).run();
   };
   const auto expected =
       run_splines({world().split(world().rank(), 0), {{"data"}, {"layer", 1}}}, three_epochs(tw::concat("splines_alone_", world().rank())));
@@ -213,7 +213,7 @@ TEST(Parts, AllLeaveOutWhatIsNotFiniteInOnePart) {
   const auto data = squares(31);
   Options options = three_epochs("one_part");
   options.non_finite = tw::train::NonFinite::skip;
-  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
+  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
   EXPECT_EQ(trainer.run().skipped_steps, 1);
   for (const auto& parameter : model.parameters) EXPECT_TRUE(parameter.tensor.isfinite().all().item<bool>()) << parameter.name;
 }
@@ -240,7 +240,7 @@ TEST(Parts, RefusesWhatDoesNotFit) {
   const Model parts = model_of(net);
   torch::optim::SGD sgd(parts.tensors(), 0.05);
   const auto make = [&](const Mesh& mesh, const Model& model, const Options& options) {
-    Trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
+    Trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
   };
   const Mesh plain(world(), {{"data"}});
   const Mesh without_data(world(), {{"layer"}});

@@ -41,7 +41,7 @@ struct Trained {
 Trained train(const Mesh& mesh, const Model& model, const Options& options, const tw::Communicator& holders) {
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05));
   const auto data = tw::testing::rows(48);
-  tw::train::Trainer trainer(mesh, model, sgd, tw::train::classification(), data, data, options);
+  tw::train::Trainer trainer(mesh, model, sgd, tw::train::classification(), data, data, options, &data);
   Trained trained;
   trained.summary = trainer.run();
   for (const tw::NamedTensor& each : model.trained->whole_on_root(holders)) trained.parameters.push_back(each.tensor.detach().clone());

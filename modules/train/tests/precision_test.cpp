@@ -135,7 +135,7 @@ struct Trained {
 Trained train(const tw::Communicator& comm, const Model& model, const Options& options, tw::train::Hook* spoils = nullptr) {
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05));
   const auto data = tw::testing::rows(48);
-  Trainer trainer(comm, model, sgd, tw::train::classification(), data, data, options);
+  Trainer trainer(comm, model, sgd, tw::train::classification(), data, data, options, &data);
   Witness witness;
   trainer.add(witness);
   if (spoils != nullptr) trainer.add(*spoils);
@@ -145,7 +145,7 @@ Trained train(const tw::Communicator& comm, const Model& model, const Options& o
   trained.batches = witness.batches;
   trained.after = witness.after;
   for (const tw::NamedShard& shard : trainer.shards()) {
-    if (shard.name == "loss_scaling") trained.scaling = shard.tensor.clone();
+    if (shard.name == "trainer/loss_scaling") trained.scaling = shard.tensor.clone();
   }
   return trained;
 }

@@ -43,7 +43,7 @@ Outcome run(const Communicator& comm, const train::Options& options, const Optim
   const auto model = make_regressor(dropout);
   Optimizer optimizer(model.tensors(), rule);
   const auto data = squares(31);
-  train::Trainer trainer(comm, model, optimizer, train::regression(), data, data, options);
+  train::Trainer trainer(comm, model, optimizer, train::regression(), data, data, options, &data);
   Witness witness(stop_at);
   trainer.add(witness);
   const auto summary = trainer.run();

@@ -88,14 +88,14 @@ TEST(Resume, GoesOnFromTensorsInMemory) {
   const auto data = squares(31);
   const auto first_model = make_regressor(0.2);
   torch::optim::Adam first(first_model.tensors(), rule);
-  Trainer whole(world(), first_model, first, tw::train::regression(), data, data, options);
+  Trainer whole(world(), first_model, first, tw::train::regression(), data, data, options, &data);
   Keeper keeper(whole);
   whole.add(keeper);
   const auto expected = whole.run();
 
   const auto model = make_regressor(0.2);
   torch::optim::Adam adam(model.tensors(), rule);
-  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options);
+  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options, &data);
   std::vector<std::string> names;
   for (const auto& [name, tensor] : keeper.kept) names.push_back(name);
   trainer.prepare(names);
@@ -325,7 +325,7 @@ TEST(Resume, KeepsAllNamesOfTiedTensors) {
   const auto data = squares(31);
   auto options = options_for("tied");
   options.resume = Resume::fresh;
-  Trainer(world(), model, adam, tw::train::regression(), data, data, options).run();
+  Trainer(world(), model, adam, tw::train::regression(), data, data, options, &data).run();
   world().barrier();
   const auto checkpoint = tw::Checkpoint::open(options.folder() / "checkpoints");
   EXPECT_TRUE(checkpoint.read("2.tied").equal(model.parameters.at(0).tensor));
@@ -337,8 +337,8 @@ TEST(Resume, TellsTwoRunsInOneFolderApart) {
   const auto model = make_regressor(0);
   torch::optim::SGD sgd(model.tensors(), 0.1);
   const auto data = squares(5);
-  const Trainer first(world(), model, sgd, tw::train::regression(), data, data, options);
-  EXPECT_THROW(Trainer(world(), model, sgd, tw::train::regression(), data, data, options), tw::Error);
+  const Trainer first(world(), model, sgd, tw::train::regression(), data, data, options, &data);
+  EXPECT_THROW(Trainer(world(), model, sgd, tw::train::regression(), data, data, options, &data), tw::Error);
 }
 
 }  // namespace resume_test

@@ -53,7 +53,7 @@ Ran run(const tw::Communicator& comm, int stages, bool replicated, const Options
   const auto model = model_of(net);
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
   const auto data = squares(31);
-  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
+  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
   Witness witness(stop_at);
   trainer.add(witness);
   return {trainer.run(), net};

@@ -60,7 +60,7 @@ TEST(Trainer, LearnsAndReports) {
   options.epochs = 8;
   options.batch_size = 20;
   options.seed = 1;
-  Trainer trainer(world(), model, adam, tw::train::classification(), train_set, test_set, options);
+  Trainer trainer(world(), model, adam, tw::train::classification(), train_set, test_set, options, &test_set);
   Recorder recorder;
   trainer.add(recorder);
   const auto summary = trainer.run();
@@ -250,7 +250,7 @@ TEST(Trainer, StopsEarlyWhenNothingImproves) {
   auto options = quick("early");
   options.epochs = 50;
   options.early_stopping = {.patience = 3};
-  const auto summary = Trainer(world(), model, sgd, tw::train::regression(), data, data, options).run();
+  const auto summary = Trainer(world(), model, sgd, tw::train::regression(), data, data, options, &data).run();
   EXPECT_EQ(summary.epochs, 4);
   EXPECT_EQ(summary.best_epoch, 1);
   EXPECT_TRUE(summary.finished);
@@ -348,6 +348,7 @@ TEST(Trainer, NamesTheWrongOption) {
   for (const char* name : {"", ".", "..", "a/b", "/tmp", "a\nb", "a\x7f"}) refuses([&](auto& options) { options.name = name; }, data);
   refuses([](auto& options) { options.accumulation = 0; }, data);
   refuses([](auto& options) { options.early_stopping.watch = "beauty"; }, data);
+  refuses([](auto& options) { options.early_stopping.patience = 1; }, data);  // decided by what there is not
   refuses([](auto&) {}, nothing);
 }
 

@@ -15,6 +15,8 @@ class ImageDataset : public Dataset {
 
   int64_t size() const override { return labels_.size(0); }
   int64_t classes() const noexcept { return classes_; }
+  /// uint8 [n]
+  const at::Tensor& labels() const noexcept { return labels_; }
   int64_t height() const { return images_.size(1); }
   int64_t width() const { return images_.size(2); }
   Batch batch(std::span<const int64_t> indices) const override;

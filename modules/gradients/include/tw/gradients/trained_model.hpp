@@ -89,7 +89,7 @@ class TrainedModel {
   virtual bool makes_one_backward_pass() const { return true; }
   /// Whether this rank looks at inputs or targets. Others are given as many rows without content.
   virtual bool needs_samples() const { return true; }
-  virtual void set_training(bool /*training*/) {}
+  virtual void set_training(bool /*training*/) {}  ///< true: submodules get the modes back that false took from them; without that, see whole_model()
   /// Which of the models along a `data` axis this is, from 0, so that each draws other random numbers. On all ranks that hold it alike. As it stands
   /// here: nothing, for layers that draw from LibTorch's generators, which the trainer seeds by rank of that axis.
   virtual void set_replica(int64_t /*replica*/) {}

@@ -26,10 +26,11 @@ struct Objective {
   std::vector<Metric> metrics;
 };
 
-/// Cross-entropy of logits [n, classes] against int64 [n]; metric "accuracy", 0 to 1.
+/// Cross-entropy of logits [n, classes] against int64 [n]; metric "accuracy", 0 to 1. Loss and metric throw ContractError for other shapes.
 Objective classification();
 
-/// Mean squared error, a sample's being the mean over its elements; metric "mae", the mean absolute error.
+/// Mean squared error, a sample's being the mean over its elements; metric "mae", the mean absolute error. Outputs and targets of different shapes
+/// are a ContractError, even where broadcasting would make them fit.
 Objective regression();
 
 }  // namespace tw::train

@@ -24,9 +24,14 @@ void visit(CheckpointPolicy& policy, OptionVisitor& visitor);
 struct EarlyStopping {
   int64_t patience = 0;        ///< evaluations without a better value before the run ends; 0: never
   double min_delta = 0;        ///< what counts as better
-  std::string watch = "loss";  ///< "loss" or a metric of the objective, on the test set; the best model is kept by it too
+  std::string watch = "loss";  ///< "loss" or a metric of the objective, on the validation set; the best model is kept by it too
 };
 void visit(EarlyStopping& stopping, OptionVisitor& visitor);
+
+struct EvaluateOptions {
+  int64_t batch_size = 0;  ///< samples of one rank in a forward pass of an evaluation; 0: as many as in a training pass
+};
+void visit(EvaluateOptions& evaluate, OptionVisitor& visitor);
 
 /// What to do about a loss or a gradient that is not finite, on whichever rank.
 enum class NonFinite {
@@ -56,7 +61,9 @@ struct Options {
   int64_t accumulation = 1;  ///< an update's samples are taken in this many passes, to save memory
   int64_t seed = 0;          ///< of the order of samples, of augmentation and of what the model draws
   Uneven uneven = Uneven::exact;
+  bool drop_last = false;      ///< leave out an epoch's last update where it would have fewer samples than the others
   int64_t evaluate_every = 1;  ///< epochs
+  EvaluateOptions evaluate = {};
   StrategyOptions strategy = {};
   PrecisionOptions precision = {};
   LearningRateOptions schedule = {};
@@ -72,6 +79,10 @@ struct Options {
   /// Those of all ranks, where an update takes `samples` of all ranks. @throws ContractError unless `accumulation` divides them and, under `drop` and
   /// `pad`, the ranks a pass.
   int64_t samples_of_a_pass(int64_t samples, int ranks) const;
+  /// The most that one rank has of them.
+  int64_t rows_of_a_pass(int64_t samples, int ranks) const;
+  /// Of one rank in a forward pass of an evaluation. @param samples of an update
+  int64_t rows_of_an_evaluation(int64_t samples, int ranks) const;
   /// What is right by itself and does not go together.
   std::vector<Problem> contradictions() const;
   /// @throws ContractError naming the wrong field.

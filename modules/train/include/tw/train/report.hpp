@@ -10,11 +10,8 @@
 
 namespace tw::train {
 
-/// Means over the test set: "loss" first, then the objective's metrics in their order. Exact over all ranks.
+/// Means over a data set: "loss" first, then the objective's metrics in their order. Exact over all ranks.
 using Figures = std::vector<std::pair<std::string, double>>;
-
-/// Samples of one rank in a batch of an evaluation: large enough for speed, small enough for memory.
-constexpr int64_t evaluation_batch = 256;
 
 /// The value called `name`, or NaN.
 double figure(const Figures& figures, const std::string& name);
@@ -24,7 +21,7 @@ struct EpochReport {
   int64_t epoch = 0;      ///< from 1
   int64_t step = 0;       ///< updates so far
   double train_loss = 0;  ///< mean over the samples, each taken before the update it served in; those that are not finite are left out
-  Figures test;           ///< empty where this epoch was not evaluated
+  Figures validation;     ///< empty where this epoch was not evaluated
   bool best = false;      ///< better than all before
   double learning_rate = 0;
   Seconds train_time{0};
@@ -55,8 +52,9 @@ struct Summary {
   int64_t parameters = 0;  ///< trained elements
   int64_t test_samples = 0;
   int64_t global_batch = 0;
-  Figures test;                               ///< the last evaluation
-  double best = 0;                            ///< the best value of what early stopping watches
+  Figures validation;                         ///< the last evaluation on the validation set; empty without one
+  Figures test;                               ///< of the model at the end, on the test set, which nothing looks at before; empty unless finished
+  double best = 0;                            ///< the best value of what early stopping watches, on the validation set
   int64_t best_epoch = 0;                     ///< 0: nothing was evaluated
   int64_t skipped_steps = 0;                  ///< left out because something was not finite
   int64_t overflowed_steps = 0;               ///< left out because gradients of a scaled loss overflowed; of the rank that left out most

@@ -21,19 +21,25 @@ namespace tw::train {
 ///
 /// SIGTERM and SIGUSR1 (what batch systems send before a job's time is over) end the run after a step, with a checkpoint.
 ///
+/// Epochs are evaluated on the validation set, and only that decides anything: early stopping, and which model is the best. The test set is looked
+/// at once, when the run has finished.
+///
 /// In the run's folder: checkpoints/, best.safetensors (parameters and buffers of the best evaluation), lock.
 class Trainer {
  public:
-  /// Collective. @param optimizer over the parameters of `model`: SGD, Adam, AdamW, RMSprop or Adagrad. @param train, test borrowed.
+  /// Collective. Submodules train in the modes in which they are: what eval() has frozen stays frozen. A model that is in evaluation
+  /// mode as a whole trains as a whole.
+  /// @param optimizer over the parameters of `model`: SGD, Adam, AdamW, RMSprop or Adagrad. @param train, test, validation borrowed. Without
+  /// `validation` no epoch is evaluated and no best model is kept.
   /// @throws ContractError for a wrong option; Error when another run holds the folder, an unfinished run would be lost, or one would be resumed with
-  /// other data.
+  /// other data, another optimizer or another global batch.
   Trainer(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
-          const Options& options);
+          const Options& options, const Dataset* validation = nullptr);
   /// The same over a mesh: along its axis `data` ranks take different samples; along the others, which are the model's axes(), they hold one model
   /// together, take the same samples, and every one of them has parameters that are trained. The strategy is `data`. A resumed run finds the order
   /// in which it reduces gradients anew. Ranks that the model says look at no samples read none: State::batch has their rows, without content.
   Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
-          const Options& options);
+          const Options& options, const Dataset* validation = nullptr);
   ~Trainer();
 
   /// @param hook borrowed; called after those added before. On every rank, or on some: a hook that communicates, on every rank.
@@ -51,7 +57,7 @@ class Trainer {
   /// Trains to the end, or until something ends it. Collective, once. @throws Error on every rank, after the hooks' on_end, when the last checkpoint
   /// or the timeline was not written.
   Summary run();
-  /// Loss and metrics of the model as it is now, every sample once, exact over all ranks. Collective.
+  /// Loss and metrics of the model as it is now, every sample once, exact over all ranks. Leaves modes as they were. Collective.
   Figures evaluate(const Dataset& dataset);
 
  private:

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "search_winner.hpp"
+
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
+#include <tw/base/number_text.hpp>
+
+namespace tw::tool {
+namespace {
+
+std::string text_of(const train::Figures& figures) {
+  std::string text;
+  for (const auto& [name, value] : figures) text += concat(text.empty() ? "" : ", ", name, ' ', brief_text(value, 6));
+  return text;
+}
+
+int64_t lines_in(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  int64_t lines = 0;
+  for (std::string line; std::getline(in, line);) ++lines;
+  return lines;
+}
+
+}  // namespace
+
+void test_winner(const Communicator& comm, const SearchTask& task, const search::Individual& best, int ranks, const std::filesystem::path& folder) {
+  const int group = comm.rank() / ranks;
+  const Communicator part = comm.split(group, comm.rank());
+  const train::Figures figures = task.test(best.values, part, concat("winner_", group));
+  if (comm.rank() != 0 || figures.empty()) return;
+  const std::filesystem::path path = folder / "test.txt";
+  const int64_t before = folder.empty() ? 0 : lines_in(path);
+  std::cout << "  test         " << text_of(figures) << ": its settings trained once more, in the best epoch; "
+            << (before == 0 ? std::string("the first look at the test set") : concat("looks at the test set before this one: ", before)) << std::endl;
+  if (folder.empty()) return;
+  std::ofstream out(path, std::ios::app);
+  out << "trial " << best.trial << ": " << text_of(figures) << std::endl;
+  if (!out) throw FileError(path, 0, "cannot be written");
+}
+
+}  // namespace tw::tool

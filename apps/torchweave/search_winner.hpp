@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <filesystem>
+#include <tw/evolution/individual.hpp>
+#include <tw/mpi/communicator.hpp>
+
+#include "search_task.hpp"
+
+namespace tw::tool {
+
+/// Evaluates a search's best configuration on the test set, which nothing has looked at so far, and prints that on rank 0. Each group of `ranks`
+/// ranks does the same, so that none waits for another; the first one's figures count. Collective.
+/// @param folder of the journal, where test.txt has a line for each time; empty: none
+void test_winner(const Communicator& comm, const SearchTask& task, const search::Individual& best, int ranks, const std::filesystem::path& folder);
+
+}  // namespace tw::tool

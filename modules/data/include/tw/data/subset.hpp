@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <tw/data/dataset.hpp>
+#include <vector>
+
+namespace tw {
+
+/// Some samples of a data set, in an order of their own.
+class Subset : public Dataset {
+ public:
+  /// @param indices of samples of `whole`. @throws ContractError for an index that `whole` does not have
+  Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices);
+
+  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
+  Batch batch(std::span<const int64_t> indices) const override;
+  /// That of the whole, and which samples these are.
+  std::vector<at::Tensor> memory() const override;
+
+ private:
+  std::shared_ptr<const Dataset> whole_;
+  std::vector<int64_t> indices_;
+};
+
+/// The numbers 0 to n - 1, in two parts, each ascending.
+struct Holdout {
+  std::vector<int64_t> kept;
+  std::vector<int64_t> held_out;
+};
+
+/// Draws `count` of `samples` numbers, by `seed` alone. @param count 0 to `samples`
+Holdout hold_out(int64_t samples, int64_t count, uint64_t seed);
+
+/// The same, stratified: of each class as many as its share of all samples makes, rounded such that they are `count` together.
+/// @param classes integers [n], one for each sample
+Holdout hold_out(const at::Tensor& classes, int64_t count, uint64_t seed);
+
+}  // namespace tw
