@@ -296,6 +296,9 @@ double Reducer::factor_after_sum(const Status& status) const {
 void Reducer::agree_on_unused() {
   for (size_t id = 0; id < marks_.size(); ++id) used_.mutable_data_ptr<uint8_t>()[id] = marks_[id] == Mark::unused ? 0 : 1;
   allreduce(comm_, used_, ReduceOp::max);
+  for (int64_t id = 0; id < size() && options_.compressor; ++id) {
+    if (!used(id) && !is_sparse(id)) options_.compressor->take_back(id, gradient(id), comm_.size());
+  }
 }
 
 // After the first step: buckets in the order in which rank 0's gradients came. What the step reduced moves along.
