@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/synchronize.hpp>
@@ -98,6 +99,10 @@ class DataParallel::Hooks {
   void resume() noexcept { --pauses_; }
   void join_backward() {
     TW_EXPECTS(pauses_ == 0, "join_backward() under no_sync(), where the others have no pass to be joined either");
+    if (reducer_.in_step()) {
+      reducer_.end_failed_step();
+      throw Error("this rank's last backward pass failed: the update is left out on all ranks");
+    }
     begin_pass();
     end_pass();
   }
@@ -145,7 +150,7 @@ class DataParallel::Hooks {
 
   // Of a tensor, which keeps this hook where it is converted and loses its accumulator; one that was frozen has no other.
   void before_gradient(int64_t index) {
-    if (in_pass_) return;
+    if (in_pass()) return;
     wrapped_.expect_unchanged(static_cast<size_t>(index));
     expect_own_accumulator(static_cast<size_t>(index));
   }
@@ -164,17 +169,21 @@ class DataParallel::Hooks {
                "Reduction::sample_weighted needs set_samples() before the backward pass");
     if (on_begin_) on_begin_();
     reducer_.begin(samples_.value_or(1));
-    in_pass_ = true;
   }
 
-  void before_accumulation(int64_t id) { make_local(id); }
+  void before_accumulation(int64_t id) {
+    if (reducer_.in_step() && !in_pass()) reducer_.end_failed_step();  // the last backward pass threw
+    make_local(id);
+  }
 
   void after_accumulation(int64_t id) {
     const at::NoGradGuard no_grad;
     if (pauses_ > 0) return gather(id);
-    if (!in_pass_) {
+    if (!in_pass()) {
       begin_pass();
-      torch::autograd::Engine::get_default_engine().queue_callback([weak = self_] {
+      const auto pass = std::make_shared<Pass>();
+      pass_ = pass;
+      torch::autograd::Engine::get_default_engine().queue_callback([weak = self_, pass] {
         if (const auto alive = weak.lock()) alive->end_pass();
       });
     }
@@ -200,7 +209,7 @@ class DataParallel::Hooks {
 
   void end_pass() {
     const at::NoGradGuard no_grad;
-    in_pass_ = false;
+    pass_.reset();
     for (int64_t id = 0; id < reducer_.size(); ++id) {
       if (reducer_.marked(id)) continue;
       if (parameter(id).grad().defined()) {  // an earlier pass left a gradient, to which other ranks may add
@@ -237,7 +246,9 @@ class DataParallel::Hooks {
   bool sharded_;
   Reducer reducer_;
   std::optional<int64_t> samples_;
-  bool in_pass_ = false;
+  struct Pass {};
+  bool in_pass() const noexcept { return !pass_.expired(); }
+  std::weak_ptr<Pass> pass_;  // the callback at its end owns it, and goes with a backward pass that throws
   int pauses_ = 0;
   std::function<void()> on_begin_;
   std::function<void()> on_end_;

@@ -83,7 +83,12 @@ class Reducer {
   Reducer& operator=(const Reducer&) = delete;
 
   /// Begins a step. @param samples the n_r of Reduction::sample_weighted, ignored by the others. If no rank has any, all gradients become zero.
+  /// After a step that an exception ended, it first calls end_failed_step().
   void begin(int64_t samples = 1);
+
+  /// Ends a step that an exception has cut short on this rank, without what is missing; its gradients become zero. On the other ranks, wait() throws.
+  /// Collective with their wait().
+  void end_failed_step();
 
   /// The gradient is complete where it is in `gradient(id)`.
   void mark_ready(int64_t id);
@@ -101,7 +106,10 @@ class Reducer {
   void give_mark(uint64_t mark) noexcept { my_mark_ = mark; }
 
   /// Ends the step: every gradient must have been marked. Collective. Afterwards gradient(id), or shard(bucket), hold the reduced gradients.
+  /// @throws Error where the step failed on another rank, whose share is missing: leave this step out. The next begin() works as ever
   void wait();
+  /// Whether a step has begun and not ended.
+  bool in_step() const noexcept { return in_step_; }
 
   /// The place of a gradient: contiguous, of the spec's shape. After wait() it holds the reduced gradient, of a sharded one this rank's pieces. A
   /// sparse one's is what the last wait() made of it. @throws ContractError where memory is released, which has no such places.
@@ -146,6 +154,7 @@ class Reducer {
   struct Status {
     double samples = 0;  ///< of all ranks
     double unused = 0;   ///< gradients that some rank did not have
+    double failed = 0;   ///< ranks on which an exception ended the step
     std::array<double, 2> notices{};
     std::array<double, 4> mark{};  ///< of its two halves, the sum and the sum of squares
   };
@@ -160,7 +169,7 @@ class Reducer {
 
   void make_buckets();
   size_t bucket_of(int64_t id) const { return static_cast<size_t>(plan_.placements[static_cast<size_t>(id)].bucket); }
-  void reduce();
+  int64_t reduce(bool failed_here);
   void expect_unmarked(int64_t id) const;
   void mark(int64_t id, Mark mark);
   void complete(size_t bucket);
@@ -169,7 +178,7 @@ class Reducer {
   void launch_weighted(double factor);
   void release_reduced_buckets();
   void make_room(size_t next);
-  Work begin_exchange();
+  Work begin_exchange(bool failed_here);
   Status end_exchange();
   void finish_bucket(size_t bucket, double factor, FiniteCheck& check);
   void reduce_sparse(double factor, FiniteCheck& check);
@@ -196,6 +205,7 @@ class Reducer {
 
   int64_t samples_ = 1;
   bool in_step_ = false;
+  bool failed_ = false;            // an exception ended the step on this rank
   std::vector<Mark> marks_;        // by gradient
   std::vector<int64_t> arrivals_;  // in this step
   size_t launched_ = 0;            // buckets
