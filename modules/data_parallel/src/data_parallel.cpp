@@ -58,7 +58,9 @@ class DataParallel::Hooks {
         parameters_(trained(wrapped_.tensors())),
         sharded_(options.sharding != Sharding::none),
         reducer_(comm_, specs_of(parameters_), where_they_lie(options)),
-        holds_reduced_(parameters_.size()) {}
+        reduced_(parameters_.size()) {
+    for (size_t i = 0; i < parameters_.size(); ++i) reduced_[i] = Reduced(parameters_[i].tensor.grad(), Reduced::By::unknown);
+  }
 
   // Collective.
   DataParallelOptions where_they_lie(DataParallelOptions options) const {
@@ -89,13 +91,7 @@ class DataParallel::Hooks {
     TW_EXPECTS(samples >= 0, "a rank cannot have ", samples, " samples");
     samples_ = samples;
   }
-  // What was dropped since is not reduced any more, whoever makes it anew: autograd, whose hooks would say so, or a pass without it.
-  void pause() noexcept {
-    ++pauses_;
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      if (!parameters_[i].tensor.grad().defined()) holds_reduced_[i] = 0;
-    }
-  }
+  void pause() noexcept { ++pauses_; }
   void resume() noexcept { --pauses_; }
   void join_backward() {
     TW_EXPECTS(pauses_ == 0, "join_backward() under no_sync(), where the others have no pass to be joined either");
@@ -224,18 +220,21 @@ class DataParallel::Hooks {
     for (int64_t id = 0; id < reducer_.size() && !sharded_; ++id) {
       if (!reducer_.used(id)) continue;
       parameter(id).mutable_grad() = reducer_.gradient(id);
-      holds_reduced_[static_cast<size_t>(id)] = 1;
+      reduced_[static_cast<size_t>(id)] = Reduced(reducer_.gradient(id), Reduced::By::this_one);
     }
     if (on_end_) on_end_();
   }
 
   // What an earlier pass reduced is equal on all ranks. Averages leave it as it is when it is reduced once more; a sum would count it once a rank.
   void make_local(int64_t id) {
-    uint8_t& holds_reduced = holds_reduced_[static_cast<size_t>(id)];
+    const Reduced reduced = std::exchange(reduced_[static_cast<size_t>(id)], {});
     const at::NoGradGuard no_grad;
     const at::Tensor& gradient = parameter(id).mutable_grad();
-    if (holds_reduced != 0 && gradient.defined() && reducer_.options().reduction == Reduction::sum) gradient.div_(comm_.size());
-    holds_reduced = 0;
+    if (reducer_.options().reduction != Reduction::sum || comm_.size() == 1 || !reduced.is_still(gradient)) return;
+    TW_EXPECTS(reduced.by == Reduced::By::this_one, "'", parameters_[static_cast<size_t>(id)].name,
+               "' still has the gradient that it had when DataParallel was made. Whether that is reduced already is not known: call zero_grad() "
+               "before the first backward pass");
+    gradient.div_(comm_.size());
   }
 
   at::Tensor& parameter(int64_t id) { return parameters_[static_cast<size_t>(id)].tensor; }
@@ -252,7 +251,19 @@ class DataParallel::Hooks {
   int pauses_ = 0;
   std::function<void()> on_begin_;
   std::function<void()> on_end_;
-  std::vector<uint8_t> holds_reduced_;  // by parameter, whether its gradient is what a pass reduced, and nothing more
+  /// What a parameter's gradient is when it is not this rank's own share. It is no longer once it is dropped, replaced or written by others.
+  struct Reduced {
+    enum class By : uint8_t { this_one, unknown };
+    Reduced() = default;
+    Reduced(const at::Tensor& of, By whom) : by(whom), gradient(of.getIntrusivePtr()), version(of.defined() ? of._version() : 0) {}
+    bool is_still(const at::Tensor& now) const {
+      return now.defined() && !gradient.expired() && gradient._unsafe_get_target() == now.unsafeGetTensorImpl() && now._version() == version;
+    }
+    By by = By::this_one;
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> gradient{at::Tensor().getIntrusivePtr()};
+    uint32_t version = 0;
+  };
+  std::vector<Reduced> reduced_;  // by parameter
   struct Attached {
     std::optional<unsigned> guard;  // of the tensor, which may get a gradient
     AccumulatorPtr accumulator;     // a parameter does not keep it, and with it the hooks, alive; none of what was frozen
