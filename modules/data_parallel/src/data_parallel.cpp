@@ -71,7 +71,10 @@ class DataParallel::Hooks {
   // Collective.
   static std::shared_ptr<Hooks> make(const Communicator& comm, Wrapped wrapped, const DataParallelOptions& options, bool synchronizes = true) {
     auto hooks = std::make_shared<Hooks>(comm, std::move(wrapped), options);
-    if (synchronizes) synchronize(comm, hooks->wrapped_.tensors());
+    if (synchronizes) {
+      synchronize(comm, hooks->wrapped_.tensors());
+      expect_equal_replicas(options.parts, hooks->wrapped_.tensors());
+    }
     attach(hooks);
     return hooks;
   }
@@ -279,10 +282,15 @@ DataParallelOptions with_sparse_embeddings(const torch::nn::Module& module, Data
   return options;
 }
 
+DataParallelOptions with_parts(const torch::nn::Module& module, DataParallelOptions options) {
+  if (options.parts.empty()) options.parts = model_parts(module);
+  return with_sparse_embeddings(module, std::move(options));
+}
+
 }  // namespace
 
 DataParallel::DataParallel(const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, Wrapped("DataParallel", module), with_sparse_embeddings(module, options))) {}
+    : hooks_(Hooks::make(comm, Wrapped("DataParallel", module), with_parts(module, options))) {}
 
 DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options)
     : hooks_(Hooks::make(comm, Wrapped("DataParallel", parameters), options)) {}

@@ -18,6 +18,7 @@
 #include "bucket_transport.hpp"
 #include "packing.hpp"
 #include "reducer_options.hpp"
+#include "replicas.hpp"
 #include "scaling.hpp"
 #include "side_stream.hpp"
 #include "sparse.hpp"
@@ -70,17 +71,19 @@ void Reducer::make_buckets() {
     if (!is_sparse(id)) order.push_back(id);
   }
   Arrangement arrangement{.order = order, .groups = options_.groups};
+  if (options_.sharding != Sharding::none) arrangement.groups = groups_of_replicas(specs_, options_.parts, options_.groups);
   if (options_.sharding == Sharding::slices) arrangement.slices = comm_.size();
   if (options_.sharding == Sharding::tensors) {
     std::vector<int64_t> numels;
     for (const TensorSpec& spec : specs_) numels.push_back(spec.numel());
-    arrangement.owners = assign_owners(numels, comm_.size());
+    arrangement.owners = assign_owners(numels, comm_.size(), arrangement.groups);
   }
   plan_ = plan_buckets(specs_, options_.buckets, arrangement);
   buffers_ = std::make_unique<BucketBuffers>(comm_, plan_, specs_, options_);
   if (!options_.device.is_cpu()) packing_ = std::make_unique<Packing>(*side_, plan_.buckets.size());
   progress_.clear();
   progress_.resize(plan_.buckets.size());
+  replicas_ = options_.parts.empty() ? nullptr : std::make_unique<Replicas>(comm_, plan_, specs_, options_, *buffers_);
 }
 
 void Reducer::begin(int64_t samples) {
@@ -239,6 +242,7 @@ int64_t Reducer::reduce(bool failed_here) {
   FiniteCheck check;
   for (size_t bucket = 0; bucket < progress_.size(); ++bucket) finish_bucket(bucket, transport_->is_linear() ? factor : 1, check);
   if (!options_.sparse.empty()) reduce_sparse(factor, check);
+  if (replicas_) replicas_->make_equal();
   finite_ = check.passed(comm_);
   if (options_.check_finite && options_.sharding != Sharding::none) agree_on_finite();
   used_.fill_(1);

@@ -59,7 +59,8 @@ class TopKCompression : public Compressor {
     const int64_t begin_of_places = (of_chosen + 7) / 8 * 8;  // aligned for either type
     const auto chosen_in = [=](const at::Tensor& bytes) { return bytes.narrow(0, 0, of_chosen).view(values.scalar_type()); };
     const auto places_in = [=](const at::Tensor& bytes) { return bytes.narrow(0, begin_of_places, of_places).view(place); };
-    const at::Tensor mine = at::empty({(begin_of_places + of_places + 7) / 8 * 8}, values.options().dtype(at::kByte));  // the next rank's begin aligned
+    const int64_t bytes = (begin_of_places + of_places + 7) / 8 * 8;  // the next rank's begin aligned
+    const at::Tensor mine = at::empty({bytes}, values.options().dtype(at::kByte));
     chosen_in(mine).copy_(chosen);
     places_in(mine).copy_(places);
     const at::Tensor all = at::empty({comm.size(), mine.numel()}, mine.options());

@@ -81,7 +81,8 @@ TEST(PowerSgd, LosesNothingFromStepToStep) {
 
 // Two heads in turn: what is held back of one must not go with a step that does not hand its gradient out.
 TEST(Compression, LosesNothingOfGradientsThatSitOut) {
-  for (const auto& compressor : {tw::top_k_compression({.fraction = 0.1}), tw::top_k_compression({.fraction = 0.9}), tw::power_sgd_compression({.rank = 1})}) {
+  for (const auto& compressor :
+       {tw::top_k_compression({.fraction = 0.1}), tw::top_k_compression({.fraction = 0.9}), tw::power_sgd_compression({.rank = 1})}) {
     tw::Reducer reducer(world(), specs, with(compressor));
     std::vector<at::Tensor> received(specs.size());
     std::vector<at::Tensor> given(specs.size());
@@ -103,7 +104,8 @@ TEST(Compression, LosesNothingOfGradientsThatSitOut) {
       }
     }
     for (size_t id = 0; id < specs.size(); ++id) {
-      EXPECT_TRUE(torch::allclose(received[id] + residual_of(*compressor, id), given[id], 0, 1e-12)) << compressor->describe() << ' ' << specs[id].name;
+      const at::Tensor all = received[id] + residual_of(*compressor, id);
+      EXPECT_TRUE(torch::allclose(all, given[id], 0, 1e-12)) << compressor->describe() << ' ' << specs[id].name;
     }
   }
 }
@@ -117,7 +119,9 @@ TEST(Compression, FollowsTheLossScale) {
     at::Tensor given = received.clone();
     for (int step = 0; step < 9; ++step) {
       reducer.begin();
-      for (size_t id = 0; id < specs.size(); ++id) reducer.mark_ready(static_cast<int64_t>(id), gradient_of(step, id, world().rank()) * scaler.scale());
+      for (size_t id = 0; id < specs.size(); ++id) {
+        reducer.mark_ready(static_cast<int64_t>(id), gradient_of(step, id, world().rank()) * scaler.scale());
+      }
       reducer.wait();
       received += reducer.gradient(0) / scaler.scale();
       given += sum_of(step, 0);

@@ -13,6 +13,7 @@
 #include <tw/base/option.hpp>
 #include <tw/gradients/bucket_plan.hpp>
 #include <tw/gradients/compressor.hpp>
+#include <tw/gradients/model_parts.hpp>
 #include <tw/gradients/reduction.hpp>
 #include <tw/gradients/shard_plan.hpp>
 #include <tw/mpi/communicator.hpp>
@@ -25,6 +26,7 @@ class BucketBuffers;
 class BucketTransport;
 class FiniteCheck;
 class Packing;
+class Replicas;
 class SideStream;
 
 struct ReducerOptions {
@@ -49,6 +51,10 @@ struct ReducerOptions {
   std::vector<int64_t> arrival_order = {};
   /// By gradient: those of different groups share no bucket. Empty: all are of one.
   std::vector<int64_t> groups = {};
+  /// The ranks that hold the model in parts, such as those along a mesh's axis `tensor`. After a reduction, gradients of replicated parameters are
+  /// the first holder's on all holders, bit by bit: the order of additions depends on where an element lies in its bucket. So all holders reduce the
+  /// same steps. DataParallel finds those of a module.
+  ModelPartsList parts = {};
   /// Names of gradients that come as sparse tensors, which embeddings can make: only the rows that occur travel.
   std::vector<std::string> sparse = {};
   /// Reduces in fewer bytes, and with an error; see compression.hpp. With Reduction::sample_weighted it does not begin before wait(), since what
@@ -199,9 +205,10 @@ class Reducer {
   std::unique_ptr<BucketBuffers> buffers_;
   std::unique_ptr<Packing> packing_;  // null on the CPU, where a gradient is copied while it is in the cache
   std::unique_ptr<BucketTransport> transport_;
-  std::vector<Progress> progress_;  // by bucket
-  at::Tensor status_;               // memory of begin_exchange(), which may outlive this object when a step fails
-  at::Tensor used_;                 // by gradient
+  std::unique_ptr<Replicas> replicas_;  // null where no parameter is replicated
+  std::vector<Progress> progress_;      // by bucket
+  at::Tensor status_;                   // memory of begin_exchange(), which may outlive this object when a step fails
+  at::Tensor used_;                     // by gradient
 
   int64_t samples_ = 1;
   bool in_step_ = false;
