@@ -8,11 +8,15 @@
 
 namespace tw {
 
-void allreduce_gradients(const Communicator& comm, const std::vector<NamedTensor>& tensors, Reduction reduction, int64_t samples) {
+void allreduce_gradients(const Communicator& comm, const std::vector<NamedTensor>& tensors, Reduction reduction, int64_t samples,
+                         const ModelPartsList& parts) {
   const at::NoGradGuard no_grad;
   const std::vector<NamedTensor> parameters = trained(tensors);
-  const ReducerOptions once_with_all_gradients{
-      .reduction = reduction, .overlap = false, .shared_memory = false, .device = device_of(comm, "a call of allreduce_gradients()", parameters)};
+  const ReducerOptions once_with_all_gradients{.reduction = reduction,
+                                               .overlap = false,
+                                               .shared_memory = false,
+                                               .parts = parts,
+                                               .device = device_of(comm, "a call of allreduce_gradients()", parameters)};
   Reducer reducer(comm, specs_of(parameters), once_with_all_gradients);
   reduce_gradients(reducer, parameters, samples);
   for (int64_t id = 0; id < reducer.size(); ++id) {
@@ -26,8 +30,9 @@ void allreduce_gradients(const Communicator& comm, const std::vector<NamedTensor
   }
 }
 
-void allreduce_gradients(const Communicator& comm, const NamedParameters& parameters, Reduction reduction, int64_t samples) {
-  allreduce_gradients(comm, tensors_of(parameters), reduction, samples);
+void allreduce_gradients(const Communicator& comm, const NamedParameters& parameters, Reduction reduction, int64_t samples,
+                         const ModelPartsList& parts) {
+  allreduce_gradients(comm, tensors_of(parameters), reduction, samples, parts);
 }
 
 }  // namespace tw

@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/synchronize.hpp>
@@ -49,7 +50,9 @@ class DataParallel::Hooks {
         sharded_(options.sharding != Sharding::none),
         number_(OpenPasses::next_number()),
         reducer_(comm_, specs_of(parameters_), where_they_lie(options)),
-        holds_reduced_(parameters_.size()) {}
+        reduced_(parameters_.size()) {
+    for (size_t i = 0; i < parameters_.size(); ++i) reduced_[i] = Reduced(parameters_[i].tensor.grad(), Reduced::By::unknown);
+  }
 
   // Collective.
   DataParallelOptions where_they_lie(DataParallelOptions options) const {
@@ -61,6 +64,7 @@ class DataParallel::Hooks {
   static std::shared_ptr<Hooks> make(const Communicator& comm, Wrapped wrapped, const DataParallelOptions& options) {
     auto hooks = std::make_shared<Hooks>(comm, std::move(wrapped), options);
     synchronize(comm, hooks->wrapped_.tensors());
+    expect_equal_replicas(options.parts, hooks->wrapped_.tensors());
     if (hooks->sharded_) {
       hooks->placeholders_ = std::make_shared<GradientPlaceholders>(
           hooks->parameters_, "make a ShardedOptimizer, call its step() and zero_grad(), and clip by ShardedOptimizerOptions::max_gradient_norm");
@@ -93,16 +97,14 @@ class DataParallel::Hooks {
     TW_EXPECTS(samples >= 0, "a rank cannot have ", samples, " samples");
     samples_ = samples;
   }
-  // What was dropped since is not reduced any more, whoever makes it anew: autograd, whose hooks would say so, or a pass without it.
-  void pause() noexcept {
-    ++pauses_;
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      if (!parameters_[i].tensor.grad().defined()) holds_reduced_[i] = 0;
-    }
-  }
+  void pause() noexcept { ++pauses_; }
   void resume() noexcept { --pauses_; }
   void join_backward() {
     TW_EXPECTS(pauses_ == 0, "join_backward() under no_sync(), where the others have no pass to be joined either");
+    if (reducer_.in_step()) {
+      reducer_.end_failed_step();
+      throw Error("this rank's last backward pass failed: the update is left out on all ranks");
+    }
     begin_pass();
     end_pass();
   }
@@ -166,7 +168,7 @@ class DataParallel::Hooks {
 
   // Of a tensor, which keeps this hook where it is converted and loses its accumulator; one that was frozen has no other.
   void before_gradient(int64_t index) {
-    if (in_pass_) return;
+    if (in_pass()) return;
     wrapped_.expect_unchanged(static_cast<size_t>(index));
     attach_accumulator(static_cast<size_t>(index));
   }
@@ -182,7 +184,6 @@ class DataParallel::Hooks {
     if (on_begin_) on_begin_();
     reducer_.begin(samples_.value_or(1));
     if (sample_) reducer_.give_mark(sample_->take());
-    in_pass_ = true;
   }
 
   void expect_one_reducer(size_t index) const {
@@ -194,6 +195,7 @@ class DataParallel::Hooks {
   }
 
   void before_accumulation(int64_t id) {
+    if (reducer_.in_step() && !in_pass()) reducer_.end_failed_step();  // the last backward pass threw
     if (placeholders_) placeholders_->remove(static_cast<size_t>(id));
     make_local(id);
   }
@@ -201,15 +203,17 @@ class DataParallel::Hooks {
   void after_accumulation(int64_t id) {
     const at::NoGradGuard no_grad;
     if (pauses_ > 0) return gather(id);
-    if (!in_pass_) {
+    if (!in_pass()) {
       begin_pass();
-      OpenPasses::open(number_, [weak = self_] {
+      const auto pass = std::make_shared<Pass>();
+      pass_ = pass;
+      OpenPasses::open(number_, pass, [weak = self_] {
         if (const auto alive = weak.lock()) alive->end_pass();
       });
     }
     TW_EXPECTS(!reducer_.marked(id), "the gradient of ", parameters_[static_cast<size_t>(id)].name,
                " was marked twice in one backward pass. If a part of the model is recomputed by a backward pass inside the backward pass, use "
-               "tw::recomputed(), or make the pass under no_sync() and call join_backward() then; if the last pass threw, make a new DataParallel");
+               "tw::recomputed(), or make the pass under no_sync() and call join_backward() then");
     at::Tensor& gradient = parameter(id).mutable_grad();
     reducer_.mark_ready(id, gradient);
     if (sharded_) {
@@ -232,7 +236,7 @@ class DataParallel::Hooks {
 
   void end_pass() {
     const at::NoGradGuard no_grad;
-    in_pass_ = false;
+    pass_.reset();
     for (int64_t id = 0; id < reducer_.size(); ++id) {
       if (reducer_.marked(id)) continue;
       if (placeholders_) placeholders_->remove(static_cast<size_t>(id));
@@ -254,18 +258,21 @@ class DataParallel::Hooks {
         continue;
       }
       parameter(id).mutable_grad() = reducer_.gradient(id);
-      holds_reduced_[static_cast<size_t>(id)] = 1;
+      reduced_[static_cast<size_t>(id)] = Reduced(reducer_.gradient(id), Reduced::By::this_one);
     }
     if (on_end_) on_end_();
   }
 
   // What an earlier pass reduced is equal on all ranks. Averages leave it as it is when it is reduced once more; a sum would count it once a rank.
   void make_local(int64_t id) {
-    uint8_t& holds_reduced = holds_reduced_[static_cast<size_t>(id)];
+    const Reduced reduced = std::exchange(reduced_[static_cast<size_t>(id)], {});
     const at::NoGradGuard no_grad;
     const at::Tensor& gradient = parameter(id).mutable_grad();
-    if (holds_reduced != 0 && gradient.defined() && reducer_.options().reduction == Reduction::sum) gradient.div_(comm_.size());
-    holds_reduced = 0;
+    if (reducer_.options().reduction != Reduction::sum || comm_.size() == 1 || !reduced.is_still(gradient)) return;
+    TW_EXPECTS(reduced.by == Reduced::By::this_one, "'", parameters_[static_cast<size_t>(id)].name,
+               "' still has the gradient that it had when DataParallel was made. Whether that is reduced already is not known: call zero_grad() "
+               "before the first backward pass");
+    gradient.div_(comm_.size());
   }
 
   at::Tensor& parameter(int64_t id) { return parameters_[static_cast<size_t>(id)].tensor; }
@@ -277,14 +284,28 @@ class DataParallel::Hooks {
   int64_t number_;
   Reducer reducer_;
   std::optional<int64_t> samples_;
-  bool in_pass_ = false;
+  struct Pass {};
+  bool in_pass() const noexcept { return !pass_.expired(); }
+  std::weak_ptr<Pass> pass_;  // the callback at its end owns it, and goes with a backward pass that throws
   int pauses_ = 0;
   std::shared_ptr<GradientPlaceholders> placeholders_;  // where gradients are sharded
   std::unique_ptr<ReplicaSample> sample_;               // null where parameters have no memory
   std::function<void()> before_reduction_;
   std::function<void()> on_begin_;
   std::function<void()> on_end_;
-  std::vector<uint8_t> holds_reduced_;  // by parameter, whether its gradient is what a pass reduced, and nothing more
+  /// What a parameter's gradient is when it is not this rank's own share. It is no longer once it is dropped, replaced or written by others.
+  struct Reduced {
+    enum class By : uint8_t { this_one, unknown };
+    Reduced() = default;
+    Reduced(const at::Tensor& of, By whom) : by(whom), gradient(of.getIntrusivePtr()), version(of.defined() ? of._version() : 0) {}
+    bool is_still(const at::Tensor& now) const {
+      return now.defined() && !gradient.expired() && gradient._unsafe_get_target() == now.unsafeGetTensorImpl() && now._version() == version;
+    }
+    By by = By::this_one;
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> gradient{at::Tensor().getIntrusivePtr()};
+    uint32_t version = 0;
+  };
+  std::vector<Reduced> reduced_;  // by parameter
   struct Attached {
     int64_t id = -1;                     // of the parameter; -1: it was frozen
     std::optional<unsigned> guard = {};  // of the tensor, which may get a gradient
@@ -301,10 +322,15 @@ DataParallelOptions with_sparse_embeddings(const torch::nn::Module& module, Data
   return options;
 }
 
+DataParallelOptions with_parts(const torch::nn::Module& module, DataParallelOptions options) {
+  if (options.parts.empty()) options.parts = model_parts(module);
+  return with_sparse_embeddings(module, std::move(options));
+}
+
 }  // namespace
 
 DataParallel::DataParallel(const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, Wrapped("DataParallel", module), with_sparse_embeddings(module, options))) {}
+    : hooks_(Hooks::make(comm, Wrapped("DataParallel", module), with_parts(module, options))) {}
 
 DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options)
     : hooks_(Hooks::make(comm, Wrapped("DataParallel", parameters), options)) {}

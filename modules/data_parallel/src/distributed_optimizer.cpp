@@ -55,11 +55,16 @@ std::vector<NamedTensor> updated(const Communicator& comm, torch::optim::Optimiz
   return parameters;
 }
 
+DistributedOptimizerOptions with_parts(const torch::nn::Module& module, DistributedOptimizerOptions options) {
+  if (options.parts.empty()) options.parts = model_parts(module);
+  return options;
+}
+
 }  // namespace
 
 DistributedOptimizer::DistributedOptimizer(const Communicator& comm, torch::optim::Optimizer& optimizer, const torch::nn::Module& module,
                                            const DistributedOptimizerOptions& options)
-    : DistributedOptimizer(comm, optimizer, tensors_of(module), options) {}
+    : DistributedOptimizer(comm, optimizer, tensors_of(module), with_parts(module, options)) {}
 
 DistributedOptimizer::DistributedOptimizer(const Communicator& comm, torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters,
                                            const DistributedOptimizerOptions& options)
@@ -73,9 +78,11 @@ DistributedOptimizer::DistributedOptimizer(const Communicator& comm, torch::opti
   const ReducerOptions of_reducer{.reduction = options.reduction,
                                   .buckets = options.buckets,
                                   .overlap = false,
+                                  .parts = options.parts,
                                   .device = device_of(comm_, "a DistributedOptimizer", parameters_)};
   reducer_ = std::make_unique<Reducer>(comm_, specs_of(parameters_), of_reducer);
   synchronize(comm_, parameters);
+  expect_equal_replicas(options.parts, parameters);
 }
 
 DistributedOptimizer::~DistributedOptimizer() = default;

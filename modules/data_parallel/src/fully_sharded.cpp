@@ -86,13 +86,16 @@ class FullySharded::Impl final : public MemoryOwner {
     if (more.replicas != nullptr) replicas_.emplace(more.replicas->dup());
     TW_EXPECTS(!replicas_ || options_.reduction != Reduction::sample_weighted, "replicas know Reduction::sum and mean");
     const std::vector<NamedTensor> parameters = trained(all);
-    const std::vector<int64_t> groups = groups_of(parameters, options_.units);
+    if constexpr (std::is_same_v<Model, torch::nn::Module>) parts_ = model_parts(model);
+    TW_EXPECTS(parts_.empty() || !replicas_, "FullySharded of split layers cannot have replicas: leave out FullyShardedSetup::replicas");
+    const std::vector<int64_t> groups = groups_of_replicas(specs_of(parameters), parts_, groups_of(parameters, options_.units));
     const DataParallelOptions reducer{.reduction = options_.reduction,
                                       .buckets = {options_.unit_bytes, options_.unit_bytes},
                                       .check_finite = options_.check_finite,
                                       .sharding = Sharding::slices,
                                       .release = true,
-                                      .groups = groups};
+                                      .groups = groups,
+                                      .parts = parts_};
     TW_EXPECTS(!parameters.empty(), "there is no parameter that requires a gradient");
     make_equal(all, more.initial);
     expect_memory_of_their_own(all);
@@ -167,6 +170,7 @@ class FullySharded::Impl final : public MemoryOwner {
   std::optional<Communicator> orders_;
   ParameterSlices slices_;  // units that are trained have their buckets' numbers
   std::shared_ptr<GradientPlaceholders> placeholders_;
+  ModelPartsList parts_;
   std::unique_ptr<DataParallel> parallel_;
   std::unique_ptr<UnitValues> values_;
   std::vector<at::Tensor> reduced_;  // by slice, where the reducer has its gradient
@@ -196,6 +200,7 @@ void FullySharded::Impl::make_equal(const std::vector<NamedTensor>& tensors, con
   }
   if (replicas_) synchronize(*replicas_, with_memory);
   synchronize(comm_, with_memory);
+  expect_equal_replicas(parts_, with_memory);
 }
 
 // On each rank.
@@ -293,11 +298,12 @@ std::vector<uint8_t> FullySharded::Impl::reduce_over_replicas() {
 }
 
 double FullySharded::Impl::clip(double max_norm) const {
-  std::vector<at::Tensor> gradients;
-  for (const NamedTensor& slice : trained_slices()) {
-    if (slice.tensor.grad().defined()) gradients.push_back(slice.tensor.grad());
+  GradientShare share{.counted = {}, .sum_over = {&comm_}};
+  for (const auto& [name, slice] : trained_slices()) {
+    if (slice.grad().defined()) (is_counted_elsewhere(parts_, name) ? share.others : share.counted).push_back(slice.grad());
   }
-  return tw::clip_gradient_norm(comm_, gradients, max_norm);
+  for (const auto& part : parts_) share.sum_over.push_back(&part->ranks);
+  return tw::clip_gradient_norm(share, max_norm);
 }
 
 FullySharded::FullySharded(const Communicator& comm, const torch::nn::Module& module, const FullyShardedOptions& options,

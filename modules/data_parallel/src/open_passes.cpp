@@ -38,15 +38,15 @@ int64_t OpenPasses::next_number() noexcept {
   return next++;
 }
 
-void OpenPasses::open(int64_t number, std::function<void()> end) {
+void OpenPasses::open(int64_t number, std::shared_ptr<void> pass, std::function<void()> end) {
   const int backward = torch::autograd::get_current_graph_task_id();
   {
     const std::lock_guard lock(mutex);
-    std::erase_if(open_passes, [&](const OpenPass& pass) { return pass.number == number; });  // of a backward() that threw
+    std::erase_if(open_passes, [&](const OpenPass& each) { return each.number == number; });  // of a backward() that threw
     open_passes.push_back({backward, number, std::move(end)});
   }
-  torch::autograd::Engine::get_default_engine().queue_callback([backward] {
-    for (const OpenPass& pass : take(backward)) pass.end();
+  torch::autograd::Engine::get_default_engine().queue_callback([backward, pass = std::move(pass)] {
+    for (const OpenPass& each : take(backward)) each.end();
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 namespace tw {
 
@@ -11,8 +12,9 @@ class OpenPasses {
  public:
   /// Numbers what reduces gradients, in the order of construction, which all ranks share.
   static int64_t next_number() noexcept;
-  /// A pass has begun in the backward() that calls this. @param number of what reduces its gradients @param end called when that backward() ends
-  static void open(int64_t number, std::function<void()> end);
+  /// A pass has begun in the backward() that calls this. @param number of what reduces its gradients @param pass kept until that backward() ends or
+  /// throws @param end called when it ends
+  static void open(int64_t number, std::shared_ptr<void> pass, std::function<void()> end);
 };
 
 }  // namespace tw

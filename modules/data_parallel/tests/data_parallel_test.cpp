@@ -102,6 +102,98 @@ TEST(DataParallel, AccumulatesOverPassesLikeOneProcess) {
   }
 }
 
+// By hand, such as weight decay: what a rank writes is its share, in every step, whether the last gradient was dropped, replaced or overwritten.
+TEST(DataParallel, AGradientWrittenBeforeBackwardIsThisRanksShare) {
+  for (const auto reduction : reductions) {
+    for (const bool to_none : {true, false}) {
+      const auto p = parameter();
+      torch::optim::SGD sgd({p}, 0.0);
+      tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = reduction});
+      parallel.set_samples(2);
+      for (int step = 0; step < 3; ++step) {
+        sgd.zero_grad(to_none);
+        if (p.grad().defined()) {
+          p.grad().fill_(world().rank() + 1);
+        } else {
+          p.mutable_grad() = torch::full({3}, world().rank() + 1.0F);
+        }
+        loss_of(p).backward();
+        expect_gradient(p, 2 * factor(reduction));
+      }
+    }
+  }
+}
+
+TEST(DataParallel, RefusesToSumGradientsFromBeforeItWasMade) {
+  const auto p = parameter();
+  {
+    const tw::DataParallel first(world(), {{"p", p}}, {.reduction = tw::Reduction::sum});
+    loss_of(p).backward();
+  }
+  const tw::DataParallel second(world(), {{"p", p}}, {.reduction = tw::Reduction::sum});
+  const std::string message = tw::testing::message_of([&] { loss_of(p).backward(); });
+  if (world().size() == 1) return expect_gradient(p, 2);
+  EXPECT_NE(message.find("'p' still has the gradient that it had when DataParallel was made"), std::string::npos) << message;
+  p.mutable_grad() = at::Tensor();
+  loss_of(p).backward();
+  expect_gradient(p, triangle());
+  const auto q = parameter();
+  q.mutable_grad() = torch::full({3}, 5.0F);
+  const tw::DataParallel mean(world(), {{"q", q}}, {.reduction = tw::Reduction::mean});
+  loss_of(q).backward();
+  expect_gradient(q, 5 + factor(tw::Reduction::mean));  // the mean of equal gradients is what they are
+}
+
+/// Multiplies by 1, and throws in the backward pass of one rank.
+struct Failing : torch::autograd::Function<Failing> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, bool fails) {
+    context->saved_data["fails"] = fails;
+    return x.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, const torch::autograd::variable_list& gradients) {
+    if (context->saved_data["fails"].toBool()) throw std::runtime_error("out of memory");
+    return {gradients[0], at::Tensor()};
+  }
+};
+
+// Somewhere between the gradients of `last` and `first`. The rank that caught its exception goes on; the others learn that its share is missing.
+TEST(DataParallel, GoesOnAfterABackwardPassThatThrew) {
+  for (const bool joins : {false, true}) {
+    for (const bool to_none : {true, false}) {
+      for (const auto overlap : {false, true}) {
+        const auto first = parameter();
+        const auto last = parameter();
+        torch::optim::SGD sgd({first, last}, 0.0);
+        tw::DataParallel parallel(world(), {{"first", first}, {"last", last}}, {.reduction = tw::Reduction::sum, .overlap = overlap});
+        const auto pass = [&](bool fails) {
+          const at::Tensor throws = Failing::apply(first, fails);
+          const at::Tensor comes_first = last * 2;  // in the backward pass, which goes from the operator that was called last
+          loss_of(throws + comes_first).backward();
+        };
+        pass(false);
+        for (int failing = 0; failing < world().size(); ++failing) {
+          sgd.zero_grad(to_none);
+          const bool fails = world().rank() == failing;
+          const std::string message = tw::testing::message_of([&] { pass(fails); });
+          if (fails) {
+            EXPECT_NE(message.find("out of memory"), std::string::npos) << message;
+          }
+          if (!fails) {
+            EXPECT_NE(message.find("an exception ended this step on 1 of"), std::string::npos) << message;
+          }
+          if (fails && joins) {
+            EXPECT_THROW(parallel.join_backward(), tw::Error);
+          }
+          sgd.zero_grad(to_none);
+          pass(false);
+          expect_gradient(first, triangle());
+          expect_gradient(last, 2 * triangle());
+        }
+      }
+    }
+  }
+}
+
 TEST(DataParallel, LeavesWhatNobodyUsesAlone) {
   for (const auto reduction : reductions) {
     const auto used = parameter();

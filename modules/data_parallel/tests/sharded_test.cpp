@@ -2,6 +2,7 @@
 // A sharded optimizer on n ranks = the unsharded one on 1 rank with all samples, after 20 steps, in float64. Every rank also trains the serial
 // reference. Tolerance: as in equivalence_test.cpp, |ours - reference| <= 1e-12 |reference| in the 2-norm; rules treat each element for itself, so
 // slicing them changes no bit.
+#include "message_of.hpp"
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -203,6 +204,101 @@ TEST(ShardedOptimizer, HalfPrecisionHasMasterWeights) {
       }
     }
     EXPECT_EQ(scaler.scale(), 4096);
+  }
+}
+
+// What a user changes in half parameters is changed in the master weights, and no more than that.
+TEST(ShardedOptimizer, MasterWeightsFollowTheParameters) {
+  auto net = make_net(torch::kBFloat16);
+  const auto prototype = make_optimizer("SGD", net->parameters());
+  tw::DataParallel parallel(world(), *net, {.reduction = tw::Reduction::mean, .sharding = tw::Sharding::slices});
+  tw::ShardedOptimizer optimizer(parallel.reducer(), parallel.parameters(), tw::optimizer_like(*prototype, parallel.parameters()));
+  for (auto& group : optimizer.local().param_groups()) group.options().set_lr(1e-6);  // no step can be seen in bfloat16
+  const auto step = [&] {
+    loss_of(net, samples_of(0, 0, each, torch::kBFloat16)).backward();
+    optimizer.step();
+  };
+  step();
+  const auto masters = [&] {
+    std::vector<at::Tensor> all;
+    for (const tw::NamedShard& shard : optimizer.master_shards()) all.push_back(shard.tensor.clone());
+    return all;
+  };
+  const std::vector<at::Tensor> before = masters();
+  {
+    const torch::NoGradGuard no_grad;
+    for (const at::Tensor& parameter : net->parameters()) parameter.clamp_(-0.05, 0.05);
+  }
+  step();
+  for (const at::Tensor& parameter : net->parameters()) EXPECT_LE(parameter.abs().max().item<double>(), 0.0503) << "clamped, and a tiny step";
+  const std::vector<at::Tensor> after = masters();
+  for (size_t i = 0; i < before.size(); ++i) {
+    const at::Tensor moved = (after[i] - before[i]).masked_fill(before[i].abs() > 0.0498, 0).abs();
+    if (moved.numel() > 0) {
+      EXPECT_LE(moved.max().item<double>(), 2e-5) << "rounded to bfloat16, it would move by up to 1.2e-4";
+    }
+  }
+}
+
+// As torch::load() does.
+TEST(ShardedOptimizer, TakesOverParametersThatWereMoved) {
+  for (const Mode& mode : modes()) {
+    auto reference = make_net();
+    const auto reference_optimizer = make_optimizer("Adam", reference->parameters());
+    Sharded ours("Adam", mode);
+    for (int64_t step = 0; step < 6; ++step) {
+      reference_optimizer->zero_grad();
+      loss_of(reference, all_samples(step)).backward();
+      reference_optimizer->step();
+      loss_of(ours.net, my_samples(step)).backward();
+      if (mode.one_copy_per_node && step == 3) {
+        at::Tensor moved = ours.net->parameters()[0];
+        const at::Tensor place = moved.tensor_data();
+        moved.set_data(place.clone());
+        const std::string message = tw::testing::message_of([&] { ours.optimizer.step(); });
+        EXPECT_NE(message.find("'0.weight' was moved out of the memory"), std::string::npos) << message;
+        return;
+      }
+      ours.optimizer.step();
+      if (step != 2) continue;
+      const torch::NoGradGuard no_grad;
+      const auto theirs = reference->parameters();
+      const auto mine = ours.net->parameters();
+      for (size_t i = 0; i < mine.size(); ++i) {
+        theirs[i].mul_(0.5);
+        mine[i].set_data(mine[i] * 0.5);
+      }
+    }
+    expect_equal(ours.net, reference, mode.name);
+  }
+}
+
+// LibTorch lists the parameters of a module that is registered under two names twice, and steps them twice; so must whoever shards its optimizer.
+TEST(ShardedOptimizer, StepsAModuleThatIsRegisteredTwiceAsLibTorchDoes) {
+  const auto make = [] {
+    torch::manual_seed(8);
+    const torch::nn::Linear shared(3, 3);
+    torch::nn::Sequential net(shared, torch::nn::Tanh(), shared, torch::nn::Linear(3, 2));
+    net->to(torch::kDouble);
+    return net;
+  };
+  const at::Tensor x = torch::linspace(-1, 1, 12, torch::kDouble).reshape({4, 3});
+  for (const std::string kind : {"SGD", "Adam"}) {
+    const auto reference = make();
+    ASSERT_EQ(reference->parameters().size(), 6U) << "LibTorch lists shared parameters twice";
+    const auto reference_optimizer = make_optimizer(kind, reference->parameters());
+    const auto ours = make();
+    const auto prototype = make_optimizer(kind, ours->parameters());
+    tw::DataParallel parallel(world(), *ours, {.reduction = tw::Reduction::mean, .sharding = tw::Sharding::slices});
+    tw::ShardedOptimizer optimizer(parallel.reducer(), parallel.parameters(), tw::optimizer_like(*prototype, parallel.parameters()));
+    for (int step = 0; step < 5; ++step) {
+      reference_optimizer->zero_grad();
+      torch::nn::Sequential(reference)->forward(x).square().mean().backward();
+      reference_optimizer->step();
+      torch::nn::Sequential(ours)->forward(x).square().mean().backward();
+      optimizer.step();
+    }
+    expect_equal(ours, reference, kind);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -45,18 +46,20 @@ BucketPlan plan_buckets(std::span<const TensorSpec> gradients, const BucketOptio
   plan.placements.resize(gradients.size());
   using Kind = std::tuple<int, c10::ScalarType, int64_t>;  // gradients of one owner, dtype and group share buckets
   std::map<Kind, Bucket> open;                             // the bucket being filled
+  std::set<int64_t> groups_begun;                          // with a closed bucket
   const auto close = [&](const Kind& kind) {
     Bucket& bucket = open[kind];
     const int64_t line = elements_per_cache_line(bucket.dtype);
     bucket.numel = rounded_up(bucket.numel, line * arrangement.slices);
     plan.buckets.push_back(std::exchange(bucket, Bucket{}));
+    groups_begun.insert(std::get<2>(kind));
   };
   for (const int64_t id : order) {
     const TensorSpec& gradient = gradients[static_cast<size_t>(id)];
     const int64_t numel = rounded_up(gradient.numel(), elements_per_cache_line(gradient.dtype));
-    const int64_t limit = plan.buckets.empty() ? options.first_bucket_bytes : options.bucket_bytes;
     const Kind kind{arrangement.owners.empty() ? -1 : arrangement.owners[static_cast<size_t>(id)], gradient.dtype,
                     arrangement.groups.empty() ? 0 : arrangement.groups[static_cast<size_t>(id)]};
+    const int64_t limit = groups_begun.contains(std::get<2>(kind)) ? options.bucket_bytes : options.first_bucket_bytes;
     if (!open[kind].gradients.empty() && (open[kind].numel + numel) * element_bytes(gradient.dtype) > limit) close(kind);
     Bucket& bucket = open[kind];
     bucket.owner = std::get<0>(kind);
@@ -78,13 +81,14 @@ BucketPlan plan_buckets(std::span<const TensorSpec> gradients, const BucketOptio
   return plan;
 }
 
-std::vector<int> assign_owners(std::span<const int64_t> numels, int ranks) {
+std::vector<int> assign_owners(std::span<const int64_t> numels, int ranks, std::span<const int64_t> groups) {
   std::vector<size_t> order(numels.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return numels[a] > numels[b]; });
-  std::vector<int64_t> load(static_cast<size_t>(ranks));
+  std::map<int64_t, std::vector<int64_t>> loads;  // by group and rank
   std::vector<int> owners(numels.size());
   for (const size_t tensor : order) {
+    std::vector<int64_t>& load = loads.try_emplace(groups.empty() ? 0 : groups[tensor], static_cast<size_t>(ranks)).first->second;
     const auto least = std::min_element(load.begin(), load.end());
     owners[tensor] = static_cast<int>(least - load.begin());
     *least += numels[tensor];

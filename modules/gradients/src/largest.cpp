@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <tuple>
 #include <vector>
 
@@ -47,6 +48,8 @@ at::Tensor by_histogram(const Number* values, int64_t n, int64_t k) {
 }
 
 }  // namespace
+
+at::ScalarType type_of_places(int64_t n) { return n - 1 <= std::numeric_limits<int32_t>::max() ? at::kInt : at::kLong; }
 
 at::Tensor places_of_largest(const at::Tensor& values, int64_t k) {
   const int64_t n = values.numel();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/gradients/loss_scaler.hpp>
+#include <utility>
 
 namespace tw {
 
@@ -11,16 +12,23 @@ void visit(LossScalerOptions& options, OptionVisitor& visitor) {
 }
 void LossScalerOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
-LossScaler::LossScaler(const LossScalerOptions& options) : options_(options), scale_(options.scale) { options_.validate(); }
+LossScaler::LossScaler(const LossScalerOptions& options, std::shared_ptr<Compressor> compressor)
+    : options_(options), compressor_(std::move(compressor)), scale_(options.scale) {
+  options_.validate();
+}
 
-void LossScaler::update(bool finite) noexcept {
+void LossScaler::update(bool finite) {
   if (!finite) {
-    scale_ *= options_.backoff;
-    good_updates_ = 0;
+    set_scale(scale_ * options_.backoff);
   } else if (++good_updates_ == options_.growth_interval) {
-    scale_ *= options_.growth;
-    good_updates_ = 0;
+    set_scale(scale_ * options_.growth);
   }
+}
+
+void LossScaler::set_scale(double scale) {
+  if (compressor_) compressor_->rescale(scale / scale_);
+  scale_ = scale;
+  good_updates_ = 0;
 }
 
 void LossScaler::restore(double scale, int64_t good_updates) noexcept {

@@ -43,6 +43,8 @@ class PowerSgdCompression : public Compressor {
             [this, &comm, index, values] { finish(comm, buckets_[index], residuals_.bucket(index), values); }};
   }
 
+  void take_back(int64_t id, const at::Tensor& sum, int ranks) override { residuals_.take_back(id, sum, ranks); }
+  void rescale(double factor) override { residuals_.rescale(factor); }
   std::vector<NamedShard> shards() const override {
     std::vector<NamedShard> shards = residuals_.shards();
     for (const Part& part : buckets_) {

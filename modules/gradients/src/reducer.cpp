@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/error.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/gradients/reducer.hpp>
 #include <tw/mpi/topology.hpp>
@@ -16,6 +18,7 @@
 #include "bucket_transport.hpp"
 #include "packing.hpp"
 #include "reducer_options.hpp"
+#include "replicas.hpp"
 #include "scaling.hpp"
 #include "side_stream.hpp"
 #include "sparse.hpp"
@@ -68,21 +71,23 @@ void Reducer::make_buckets() {
     if (!is_sparse(id)) order.push_back(id);
   }
   Arrangement arrangement{.order = order, .groups = options_.groups};
+  if (options_.sharding != Sharding::none) arrangement.groups = groups_of_replicas(specs_, options_.parts, options_.groups);
   if (options_.sharding == Sharding::slices) arrangement.slices = comm_.size();
   if (options_.sharding == Sharding::tensors) {
     std::vector<int64_t> numels;
     for (const TensorSpec& spec : specs_) numels.push_back(spec.numel());
-    arrangement.owners = assign_owners(numels, comm_.size());
+    arrangement.owners = assign_owners(numels, comm_.size(), arrangement.groups);
   }
   plan_ = plan_buckets(specs_, options_.buckets, arrangement);
   buffers_ = std::make_unique<BucketBuffers>(comm_, plan_, specs_, options_);
   if (!options_.device.is_cpu()) packing_ = std::make_unique<Packing>(*side_, plan_.buckets.size());
   progress_.clear();
   progress_.resize(plan_.buckets.size());
+  replicas_ = options_.parts.empty() ? nullptr : std::make_unique<Replicas>(comm_, plan_, specs_, options_, *buffers_);
 }
 
 void Reducer::begin(int64_t samples) {
-  TW_EXPECTS(!in_step_, "begin() was called twice without wait(): did the last backward pass fail?");
+  if (in_step_) end_failed_step();
   TW_EXPECTS(samples >= 0, "a step cannot have ", samples, " samples");
   samples_ = samples;
   in_step_ = true;
@@ -93,6 +98,20 @@ void Reducer::begin(int64_t samples) {
   for (size_t i = 0; i < progress_.size(); ++i) {
     progress_[i].missing = static_cast<int64_t>(plan_.buckets[i].gradients.size());
     progress_[i].launched = false;
+  }
+}
+
+// Others may wait for this rank's share of the step: it makes its part of their collectives, and tells them.
+void Reducer::end_failed_step() {
+  TW_EXPECTS(in_step_, "no step has begun that could have failed");
+  for (int64_t id = 0; id < size(); ++id) {
+    if (!marked(id)) mark_unused(id);
+  }
+  failed_ = true;
+  wait();
+  const at::NoGradGuard no_grad;
+  for (size_t bucket = 0; bucket < progress_.size(); ++bucket) {
+    if (buffers_->values(bucket).defined()) buffers_->values(bucket).zero_();
   }
 }
 
@@ -199,17 +218,22 @@ void Reducer::wait() {
     TW_EXPECTS(marks_[id] != Mark::none, "gradient ", specs_[id].name, " was not marked in this step");
   }
   in_step_ = false;
+  const bool failed_here = std::exchange(failed_, false);
   const at::NoGradGuard no_grad;
   const Stopwatch exposed;
-  reduce();
+  const int64_t failed = reduce(failed_here);
   side_->join();
-  if (++steps_ == 1) follow_arrival_order();  // memory of the stream that uses the gradients
+  if (failed == 0 && ++steps_ == 1) follow_arrival_order();  // memory of the stream that uses the gradients
   exposed_time_ += exposed.elapsed();
+  if (failed == 0 || failed_here) return;
+  throw Error(concat("an exception ended this step on ", failed, " of ", comm_.size(), " ranks of '", comm_.name(),
+                     "': the reduced gradients lack their share. Leave this update out, and go on with the next step"));
 }
 
-void Reducer::reduce() {
+// @return on how many ranks the step failed
+int64_t Reducer::reduce(bool failed_here) {
   const SideStream::Scope beside(*side_);
-  Work exchange = begin_exchange();
+  Work exchange = begin_exchange(failed_here);
   if (transport_->is_linear() && launched_ == 0 && !progress_.empty()) launch(0);  // its factor may come later
   exchange.wait();
   const Status status = end_exchange();
@@ -218,10 +242,12 @@ void Reducer::reduce() {
   FiniteCheck check;
   for (size_t bucket = 0; bucket < progress_.size(); ++bucket) finish_bucket(bucket, transport_->is_linear() ? factor : 1, check);
   if (!options_.sparse.empty()) reduce_sparse(factor, check);
+  if (replicas_) replicas_->make_equal();
   finite_ = check.passed(comm_);
   if (options_.check_finite && options_.sharding != Sharding::none) agree_on_finite();
   used_.fill_(1);
   if (status.unused > 0) agree_on_unused();
+  return static_cast<int64_t>(status.failed);
 }
 
 // All that have not been launched, so that one is compressed while others travel. (Where some have been, the factor is 1.)
@@ -265,10 +291,12 @@ void Reducer::agree_on_finite() {
   finite_ = status_.const_data_ptr<double>()[0] == 1;
 }
 
-Work Reducer::begin_exchange() {
-  *static_cast<Status*>(status_.mutable_data_ptr()) = {static_cast<double>(samples_),
-                                                       static_cast<double>(std::count(marks_.begin(), marks_.end(), Mark::unused)),
-                                                       std::exchange(my_notices_, {}), to_sum(std::exchange(my_mark_, 0))};
+Work Reducer::begin_exchange(bool failed_here) {
+  *static_cast<Status*>(status_.mutable_data_ptr()) = {.samples = static_cast<double>(samples_),
+                                                       .unused = static_cast<double>(std::count(marks_.begin(), marks_.end(), Mark::unused)),
+                                                       .failed = failed_here ? 1.0 : 0.0,
+                                                       .notices = std::exchange(my_notices_, {}),
+                                                       .mark = to_sum(std::exchange(my_mark_, 0))};
   return iallreduce(comm_, status_, ReduceOp::sum);
 }
 
@@ -296,6 +324,9 @@ double Reducer::factor_after_sum(const Status& status) const {
 void Reducer::agree_on_unused() {
   for (size_t id = 0; id < marks_.size(); ++id) used_.mutable_data_ptr<uint8_t>()[id] = marks_[id] == Mark::unused ? 0 : 1;
   allreduce(comm_, used_, ReduceOp::max);
+  for (int64_t id = 0; id < size() && options_.compressor; ++id) {
+    if (!used(id) && !is_sparse(id)) options_.compressor->take_back(id, gradient(id), comm_.size());
+  }
 }
 
 // After the first step: buckets in the order in which rank 0's gradients came. What the step reduced moves along.

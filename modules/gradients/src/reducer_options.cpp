@@ -25,6 +25,7 @@ void visit(ReducerOptions& options, OptionVisitor& visitor) {
                 {.meaning = "the order in which gradients become ready, by number; by default, found"});
   visitor.field("groups", options.groups, Bounds{}, {.meaning = "by gradient: those of different groups share no bucket"});
   visitor.field("sparse", options.sparse, {.meaning = "names of gradients that come as sparse tensors"});
+  visitor.presence("parts", !options.parts.empty());
   visitor.presence("compressor", options.compressor != nullptr);
 }
 

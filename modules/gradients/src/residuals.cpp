@@ -20,6 +20,15 @@ void Residuals::prepare(const char* compression, const BucketPlan& plan, const s
   }
 }
 
+void Residuals::take_back(int64_t id, const at::Tensor& sum, int ranks) const {
+  const at::Tensor& view = views_.at(static_cast<size_t>(id));
+  if (view.defined()) view.add_(sum, 1.0 / ranks);
+}
+
+void Residuals::rescale(double factor) const {
+  for (const FlatBuffer& bucket : buckets_) bucket.storage().mul_(factor);
+}
+
 std::vector<NamedShard> Residuals::shards() const {
   std::vector<NamedShard> shards;
   for (size_t id = 0; id < views_.size(); ++id) {

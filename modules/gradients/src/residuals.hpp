@@ -16,6 +16,9 @@ class Residuals {
 
   /// Shape [numel of the bucket].
   const at::Tensor& bucket(size_t bucket) const { return buckets_.at(bucket).storage(); }
+  /// Keeps a sum over the ranks that is not handed out: each rank an equal part of it.
+  void take_back(int64_t id, const at::Tensor& sum, int ranks) const;
+  void rescale(double factor) const;
   /// Over ranks they add up, so that other numbers of ranks lose nothing of them.
   std::vector<NamedShard> shards() const;
 

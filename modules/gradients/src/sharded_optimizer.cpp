@@ -9,6 +9,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/where.h>
 #include <c10/util/Type.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
@@ -70,23 +71,23 @@ bool is_half(const at::Tensor& tensor) { return tensor.scalar_type() == at::kHal
 OptimizerFactory optimizer_like(const Optimizer& prototype, const std::vector<NamedTensor>& parameters) {
   TW_EXPECTS(maker_of(prototype) != nullptr, "no optimizer like ", kind_of(prototype),
              " can be made; one like SGD, Adam, AdamW, RMSprop, Adagrad can");
-  std::map<std::string, size_t> group_of;
+  std::map<std::string, std::vector<size_t>> groups_of;  // a module that is registered twice has its parameters listed, and stepped, twice
   for (size_t group = 0; group < prototype.param_groups().size(); ++group) {
     for (const at::Tensor& tensor : prototype.param_groups()[group].params()) {
       for (const NamedTensor& parameter : parameters) {
-        if (parameter.tensor.is_same(tensor)) group_of.emplace(parameter.name, group);
+        if (parameter.tensor.is_same(tensor)) groups_of[parameter.name].push_back(group);
       }
     }
   }
   for (const NamedTensor& parameter : parameters) {  // here, and not of pieces alone, of which each rank has others
-    TW_EXPECTS(group_of.contains(parameter.name), "parameter ", parameter.name, " is not one of those that the optimizer was made for");
+    TW_EXPECTS(groups_of.contains(parameter.name), "parameter ", parameter.name, " is not one of those that the optimizer was made for");
   }
-  return [&prototype, group_of](const std::vector<NamedTensor>& pieces) {
+  return [&prototype, groups_of](const std::vector<NamedTensor>& pieces) {
     std::vector<std::vector<at::Tensor>> tensors(prototype.param_groups().size());
     for (const NamedTensor& piece : pieces) {
-      const auto group = group_of.find(piece.name);
-      TW_EXPECTS(group != group_of.end(), "parameter ", piece.name, " is not one of those that the optimizer was made for");
-      tensors[group->second].push_back(piece.tensor);
+      const auto groups = groups_of.find(piece.name);
+      TW_EXPECTS(groups != groups_of.end(), "parameter ", piece.name, " is not one of those that the optimizer was made for");
+      for (const size_t group : groups->second) tensors[group].push_back(piece.tensor);
     }
     std::vector<OptimizerParamGroup> groups;
     for (std::vector<at::Tensor>& group : tensors) groups.emplace_back(std::move(group));
@@ -106,6 +107,9 @@ ShardedOptimizer::ShardedOptimizer(Reducer& reducer, std::vector<NamedTensor> pa
                                    const ShardedOptimizerOptions& options)
     : reducer_(reducer), parameters_(std::move(parameters)), options_(options), steps_(reducer.steps()) {
   expect_agreement(reducer_.comm(), parameters_, options_);
+  for (const auto& part : reducer_.options().parts) {
+    expect_same_on_all_ranks(part->ranks, "the options of the sharded optimizers of a model in parts", value_lines(options_));
+  }
   options_.validate();
   TW_EXPECTS(reducer_.options().sharding != Sharding::none, "a ShardedOptimizer needs sharded gradients: choose ReducerOptions::sharding");
   TW_EXPECTS(specs_of(parameters_) == reducer_.specs(), "these are other parameters than those whose gradients are reduced");
@@ -188,11 +192,17 @@ void ShardedOptimizer::zero_grad() {
   for (const NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad() = at::Tensor();
 }
 
-void ShardedOptimizer::update(double loss_scale) {
+void ShardedOptimizer::expect_reduced_once() const {
   TW_EXPECTS(reducer_.steps() == steps_ + 1, "the gradients were reduced ", reducer_.steps() - steps_,
              " times since the last update; it takes once: accumulate under no_sync()");
+}
+
+void ShardedOptimizer::update(double loss_scale) {
+  expect_reduced_once();
   steps_ = reducer_.steps();
   const at::NoGradGuard no_grad;
+  take_over_moved();
+  take_over_changed();
   for (const Piece& piece : pieces_) {
     const bool used = reducer_.used(piece.where.gradient);
     piece.tensor.mutable_grad() = used ? piece.gradient : at::Tensor();
@@ -200,7 +210,7 @@ void ShardedOptimizer::update(double loss_scale) {
     if (!piece.gradient.is_same(piece.reduced)) piece.gradient.copy_(piece.reduced);
     if (loss_scale != 1) piece.gradient.div_(loss_scale);
   }
-  if (options_.max_gradient_norm > 0) clip();
+  if (options_.max_gradient_norm > 0) gradient_norm_ = clip(options_.max_gradient_norm, &Piece::gradient);
   optimizer_->step();
   for (const Piece& piece : pieces_) {
     if (!piece.tensor.is_same(piece.parameter)) piece.parameter.copy_(piece.tensor);
@@ -208,13 +218,53 @@ void ShardedOptimizer::update(double loss_scale) {
   gather();
 }
 
-// As torch::nn::utils::clip_grad_norm_ does it.
-void ShardedOptimizer::clip() {
-  std::vector<at::Tensor> gradients;
-  for (const Piece& piece : pieces_) {
-    if (piece.tensor.grad().defined()) gradients.push_back(piece.gradient);
+// Values that Tensor::set_data() has put elsewhere, as torch::load() does.
+void ShardedOptimizer::take_over_moved() {
+  for (size_t id = 0; id < parameters_.size(); ++id) {
+    const auto& [name, parameter] = parameters_[id];
+    const Placement& where = reducer_.plan().placements[id];
+    const TensorSpec& spec = reducer_.specs()[id];
+    const at::Tensor& buffer = buffers_[static_cast<size_t>(where.bucket)].storage();
+    if (parameter.is_alias_of(buffer) && parameter.storage_offset() == buffer.storage_offset() + where.offset) continue;
+    TW_EXPECTS(parameter.scalar_type() == spec.dtype && parameter.sizes() == spec.shape && parameter.device() == buffer.device(), "parameter '", name,
+               "' was ", spec.describe(), " on ", buffer.device().str(), " when ShardedOptimizer was made, and is ",
+               TensorSpec{name, parameter.sizes().vec(), parameter.scalar_type()}.describe(), " on ", parameter.device().str(),
+               ": make it after whatever changes the model");
+    TW_EXPECTS(!options_.one_copy_per_node, "parameter '", name,
+               "' was moved out of the memory that the ranks of its node share (one_copy_per_node): change its values in place, by copy_()");
+    const at::Tensor place = buffers_[static_cast<size_t>(where.bucket)].view(where.offset, spec.shape);
+    place.copy_(parameter);
+    parameter.set_data(place);
   }
-  gradient_norm_ = clip_gradient_norm(reducer_.comm(), gradients, options_.max_gradient_norm);
+}
+
+// A parameter that is no longer its master weight, rounded, was changed by somebody else.
+void ShardedOptimizer::take_over_changed() const {
+  for (const Piece& piece : pieces_) {
+    if (piece.tensor.is_same(piece.parameter)) continue;
+    const at::Tensor changed = piece.parameter.ne(piece.tensor.to(piece.parameter.scalar_type()));
+    piece.tensor.copy_(at::where(changed, piece.parameter.to(piece.tensor.scalar_type()), piece.tensor));
+  }
+}
+
+double ShardedOptimizer::clip_gradient_norm(double max_norm, double loss_scale) {
+  expect_reduced_once();
+  return clip(max_norm * loss_scale, &Piece::reduced) / loss_scale;
+}
+
+// As torch::nn::utils::clip_grad_norm_ does it.
+double ShardedOptimizer::clip(double max_norm, at::Tensor Piece::*gradient) {
+  const ModelPartsList& parts = reducer_.options().parts;
+  GradientShare share;
+  for (const Piece& piece : pieces_) {
+    if (!reducer_.used(piece.where.gradient)) continue;
+    const bool elsewhere = is_counted_elsewhere(parts, parameters_[static_cast<size_t>(piece.where.gradient)].name);
+    (elsewhere ? share.others : share.counted).push_back(piece.*gradient);
+  }
+  const bool with_replicas = std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part->with_replicas; });
+  if (!with_replicas) share.sum_over.push_back(&reducer_.comm());
+  for (const auto& part : parts) share.sum_over.push_back(&part->ranks);
+  return tw::clip_gradient_norm(share, max_norm);
 }
 
 void ShardedOptimizer::gather() {

@@ -40,23 +40,27 @@ class TopKCompression : public Compressor {
     return {iallreduce(comm, values, ReduceOp::sum), static_cast<int64_t>(values.nbytes())};
   }
 
+  void take_back(int64_t id, const at::Tensor& sum, int ranks) override { residuals_.take_back(id, sum, ranks); }
+  void rescale(double factor) override { residuals_.rescale(factor); }
   std::vector<NamedShard> shards() const override { return residuals_.shards(); }
 
  private:
-  static constexpr int64_t bytes_of_place = 4;
-
   // What a rank receives: all that the others chose, or what an all-reduce of all elements takes.
   static bool gathers_less(int64_t ranks, int64_t k, int64_t n, int64_t element_bytes) {
+    const auto bytes_of_place = static_cast<int64_t>(c10::elementSize(type_of_places(n)));
     return (ranks - 1) * k * (bytes_of_place + element_bytes) <= 2 * (ranks - 1) * n * element_bytes / ranks;
   }
 
   // One message a rank: what it chose, and then the places of that. Added in rank order, so that all ranks get the same bits.
   static BucketSum gather(const Communicator& comm, const at::Tensor& places, const at::Tensor& chosen, const at::Tensor& values) {
     const int64_t of_chosen = chosen.numel() * values.element_size();
-    const int64_t of_places = chosen.numel() * bytes_of_place;
+    const at::ScalarType place = type_of_places(values.numel());
+    const int64_t of_places = chosen.numel() * static_cast<int64_t>(c10::elementSize(place));
+    const int64_t begin_of_places = (of_chosen + 7) / 8 * 8;  // aligned for either type
     const auto chosen_in = [=](const at::Tensor& bytes) { return bytes.narrow(0, 0, of_chosen).view(values.scalar_type()); };
-    const auto places_in = [=](const at::Tensor& bytes) { return bytes.narrow(0, of_chosen, of_places).view(at::kInt); };
-    const at::Tensor mine = at::empty({(of_chosen + of_places + 7) / 8 * 8}, values.options().dtype(at::kByte));  // the next rank's begin aligned
+    const auto places_in = [=](const at::Tensor& bytes) { return bytes.narrow(0, begin_of_places, of_places).view(place); };
+    const int64_t bytes = (begin_of_places + of_places + 7) / 8 * 8;  // the next rank's begin aligned
+    const at::Tensor mine = at::empty({bytes}, values.options().dtype(at::kByte));
     chosen_in(mine).copy_(chosen);
     places_in(mine).copy_(places);
     const at::Tensor all = at::empty({comm.size(), mine.numel()}, mine.options());

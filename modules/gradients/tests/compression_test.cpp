@@ -79,6 +79,59 @@ TEST(PowerSgd, LosesNothingFromStepToStep) {
   for (const bool overlap : {false, true}) expect_nothing_lost(tw::power_sgd_compression({.rank = 1}), overlap);
 }
 
+// Two heads in turn: what is held back of one must not go with a step that does not hand its gradient out.
+TEST(Compression, LosesNothingOfGradientsThatSitOut) {
+  for (const auto& compressor :
+       {tw::top_k_compression({.fraction = 0.1}), tw::top_k_compression({.fraction = 0.9}), tw::power_sgd_compression({.rank = 1})}) {
+    tw::Reducer reducer(world(), specs, with(compressor));
+    std::vector<at::Tensor> received(specs.size());
+    std::vector<at::Tensor> given(specs.size());
+    for (int step = 0; step < 8; ++step) {
+      reducer.begin();
+      for (size_t id = 0; id < specs.size(); ++id) {
+        if (id % 2 == static_cast<size_t>(step) % 2) {
+          reducer.mark_unused(static_cast<int64_t>(id));
+        } else {
+          reducer.mark_ready(static_cast<int64_t>(id), gradient_of(step, id, world().rank()));
+        }
+      }
+      reducer.wait();
+      for (size_t id = 0; id < specs.size(); ++id) {
+        if (!reducer.used(static_cast<int64_t>(id))) continue;
+        const at::Tensor& result = reducer.gradient(static_cast<int64_t>(id));
+        received[id] = received[id].defined() ? received[id] + result : result.clone();
+        given[id] = given[id].defined() ? given[id] + sum_of(step, id) : sum_of(step, id);
+      }
+    }
+    for (size_t id = 0; id < specs.size(); ++id) {
+      const at::Tensor all = received[id] + residual_of(*compressor, id);
+      EXPECT_TRUE(torch::allclose(all, given[id], 0, 1e-12)) << compressor->describe() << ' ' << specs[id].name;
+    }
+  }
+}
+
+// Gradients of a loss that is scaled by more and less from step to step; what is received is divided by the scale of its step.
+TEST(Compression, FollowsTheLossScale) {
+  for (const auto& compressor : {tw::top_k_compression({.fraction = 0.1}), tw::power_sgd_compression({.rank = 1})}) {
+    tw::Reducer reducer(world(), specs, with(compressor));
+    tw::LossScaler scaler({.scale = 1024, .growth = 4, .growth_interval = 2}, compressor);
+    at::Tensor received = place(torch::zeros(specs[0].shape, torch::kDouble));
+    at::Tensor given = received.clone();
+    for (int step = 0; step < 9; ++step) {
+      reducer.begin();
+      for (size_t id = 0; id < specs.size(); ++id) {
+        reducer.mark_ready(static_cast<int64_t>(id), gradient_of(step, id, world().rank()) * scaler.scale());
+      }
+      reducer.wait();
+      received += reducer.gradient(0) / scaler.scale();
+      given += sum_of(step, 0);
+      scaler.update(step != 5);  // as if something else had overflowed
+    }
+    EXPECT_NE(scaler.scale(), 1024);
+    EXPECT_TRUE(torch::allclose(received + residual_of(*compressor, 0) / scaler.scale(), given, 0, 1e-11)) << compressor->describe();
+  }
+}
+
 // What has been given before wait() was under way while gradients were still to come.
 TEST(Compression, IsUnderWayWhileGradientsAreComputed) {
   for (const auto reduction : {tw::Reduction::sum, tw::Reduction::mean, tw::Reduction::sample_weighted}) {

@@ -46,4 +46,11 @@ TEST(Largest, TakesWhatIsNoNumberFirst) {
   EXPECT_EQ(tw::places_of_largest(values, 1).item<int64_t>(), 7);
 }
 
+TEST(Largest, PlacesBeyond2To31AreInt64) {
+  constexpr int64_t most = int64_t{1} << 31;
+  EXPECT_EQ(tw::type_of_places(1), torch::kInt);
+  EXPECT_EQ(tw::type_of_places(most), torch::kInt);
+  EXPECT_EQ(tw::type_of_places(most + 1), torch::kLong);
+}
+
 }  // namespace largest_test

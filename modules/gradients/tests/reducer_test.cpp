@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Reducer by hand, without autograd. Gradients are small integers and rank counts small, so that sums are exact; means are compared to a
 // few units in the last place of the division.
+#include "message_of.hpp"
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -246,7 +247,7 @@ TEST(Reducer, NamesMisuse) {
   EXPECT_THROW(reducer.mark_ready(0, value_of(0, 0)), tw::ContractError);  // outside a step
   EXPECT_THROW(reducer.wait(), tw::ContractError);
   reducer.begin();
-  EXPECT_THROW(reducer.begin(), tw::ContractError);
+  EXPECT_THROW(tw::Reducer(world(), specs, {.reduction = tw::Reduction::mean}).end_failed_step(), tw::ContractError);
   EXPECT_THROW(reducer.mark_ready(0, torch::ones({5})), tw::ContractError);
   EXPECT_THROW(reducer.mark_ready(99), tw::ContractError);
   reducer.mark_ready(0, value_of(0, 0));
@@ -261,6 +262,31 @@ TEST(Reducer, NamesMisuse) {
   reducer.wait();
   EXPECT_THROW(tw::Reducer(world(), {}, {.reduction = tw::Reduction::sum}), tw::ContractError);
   EXPECT_THROW(tw::Reducer(world(), {{"whole", {2}, at::kLong}}, {.reduction = tw::Reduction::sum}), tw::ContractError);
+}
+
+// One rank's step ends after its first gradient, in whatever order buckets travel. The others learn of it from their wait(); all go on.
+TEST(Reducer, GoesOnAfterAFailedStep) {
+  auto all = variants(tw::Reduction::sum);
+  for (auto& options : sharded_variants(tw::Reduction::sum)) all.push_back(options);
+  for (const auto& options : all) {
+    tw::Reducer reducer(world(), specs, options);
+    for (int failing = 0; failing < world().size(); ++failing) {
+      const bool fails = world().rank() == failing;
+      reducer.begin();
+      for (size_t id = 0; id < (fails ? 1 : specs.size()); ++id) reducer.mark_ready(static_cast<int64_t>(id), value_of(id, world().rank()));
+      if (!fails) {
+        const std::string message = tw::testing::message_of([&] { reducer.wait(); });
+        EXPECT_NE(message.find("an exception ended this step on 1 of"), std::string::npos) << message;
+      }
+      EXPECT_EQ(reducer.in_step(), fails);
+      reducer.begin();
+      for (size_t id = 0; id < specs.size(); ++id) reducer.mark_ready(static_cast<int64_t>(id), value_of(id, world().rank()));
+      reducer.wait();
+      EXPECT_EQ(reducer.steps(), failing + 1) << "a failed step counts as none";
+      if (options.sharding != tw::Sharding::none) continue;
+      EXPECT_EQ(reducer.gradient(2).item<double>(), 3 * expected_factor(tw::Reduction::sum));
+    }
+  }
 }
 
 // The meta device stands for those whose memory is not the host's.

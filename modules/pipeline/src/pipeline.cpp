@@ -256,7 +256,7 @@ std::shared_ptr<void> Pipeline::no_sync() {
 bool Pipeline::is_paused() const { return *impl_->pauses_ > 0; }
 
 double Pipeline::clip_grad_norm(double max_norm) {
-  return releasing_others(impl_->comm_, [&] { return impl_->gradients_->clip(impl_->comm_, max_norm); });
+  return releasing_others(impl_->comm_, [&] { return impl_->gradients_->clip(max_norm); });
 }
 
 void Pipeline::set_calls(int64_t number) {
@@ -272,6 +272,7 @@ void Pipeline::set_replica(int64_t replica) {
 }
 
 const PipelineOptions& Pipeline::options() const noexcept { return impl_->options_; }
+const Communicator* Pipeline::holders() const noexcept { return &impl_->comm_; }
 int Pipeline::stage() const noexcept { return impl_->place_.stage; }
 const Communicator& Pipeline::replicas_comm() const noexcept { return impl_->gradients_->replicas(); }
 Reducer& Pipeline::reducer() { return impl_->gradients_->reducer(); }

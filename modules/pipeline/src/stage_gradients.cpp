@@ -8,10 +8,10 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
-#include <cmath>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/gradients/clipping.hpp>
+#include <tw/mpi/library.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
 namespace tw::pipeline {
@@ -56,12 +56,15 @@ bool is_integral(const at::Tensor& tensor) { return !tensor.is_floating_point() 
 }  // namespace
 
 StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks, const StageModel& model, Sharding sharding)
-    : ties_(agree_on_ties(comm, ranks, model)),
+    : comm_(comm),
+      ties_(agree_on_ties(comm, ranks, model)),
       replicas_(comm.split(ranks.stage_of(comm.rank()), comm.rank())),
       sharding_(sharding),
       trained_(trained_of(*model.module)),
+      split_layers_(model_parts(*model.module)),
       buffers_(model.module->buffers()) {
   const int stage = ranks.stage_of(comm.rank());
+  if (sharding_ != Sharding::none) optimizing_ = comm.split(trained_.empty() ? 0 : 1, comm.rank());
   make_equal(replicas_, model.module->parameters());
   make_equal(replicas_, model.module->buffers());
   const auto here = model.module->named_parameters();
@@ -73,6 +76,7 @@ StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks
     const bool takes_part = std::find(set.begin(), set.end(), stage) != set.end();
     TiedGroup group{{}, comm.split(takes_part ? 1 : 0, comm.rank()), false};
     group.is_first = takes_part && group.comm.rank() == 0;
+    group.is_on_first_stage = takes_part && set.front() == stage;
     for (const Tie& tie : ties_) {
       if (!takes_part || tie.stages != set) continue;
       for (const auto& [name, of_all] : model.tied) {
@@ -93,6 +97,13 @@ StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks
   }
 }
 
+bool StageGradients::counts_tied(const at::Tensor& parameter) const {
+  return std::any_of(groups_.begin(), groups_.end(), [&](const TiedGroup& group) {
+    const bool has = std::any_of(group.parameters.begin(), group.parameters.end(), [&](const at::Tensor& p) { return p.is_same(parameter); });
+    return has && group.is_on_first_stage;
+  });
+}
+
 bool StageGradients::is_tied(const at::Tensor& parameter) const {
   return std::any_of(groups_.begin(), groups_.end(), [&](const TiedGroup& group) {
     return std::any_of(group.parameters.begin(), group.parameters.end(), [&](const at::Tensor& p) { return p.is_same(parameter); });
@@ -104,11 +115,23 @@ bool StageGradients::needs_preparation() const {
   return !reducer_ || (sharding_ == Sharding::none && reducer_->specs() != specs_of(reduced_by_replicas_));
 }
 
+// For a sharded optimizer, whose norm is that of all stages.
+ModelPartsList StageGradients::parts() const {
+  ModelPartsList parts = split_layers_;
+  if (sharding_ == Sharding::none) return parts;
+  auto stages = std::make_shared<ModelParts>(ModelParts{.ranks = mpi::share(*optimizing_), .with_replicas = true});
+  for (const NamedTensor& each : trained_) {
+    if (is_tied(each.tensor) && !counts_tied(each.tensor)) stages->counted_elsewhere.push_back(each.name);
+  }
+  parts.push_back(std::move(stages));
+  return parts;
+}
+
 void StageGradients::prepare() {
   reducer_.reset();
   // All gradients are there when the first one is marked, so that nothing is left to overlap with but other stages.
   const ReducerOptions options{
-      .reduction = Reduction::sum, .overlap = false, .sharding = sharding_, .device = reduced_by_replicas_[0].tensor.device()};
+      .reduction = Reduction::sum, .overlap = false, .sharding = sharding_, .parts = parts(), .device = reduced_by_replicas_[0].tensor.device()};
   reducer_ = std::make_unique<Reducer>(replicas_, specs_of(reduced_by_replicas_), options);
 }
 
@@ -183,25 +206,19 @@ void StageGradients::reduce_tied() {
   }
 }
 
-double StageGradients::clip(const Communicator& comm, double max_norm) {
-  TW_EXPECTS(sharding_ == Sharding::none, "sharded gradients are cut down by their optimizer: ShardedOptimizerOptions::max_gradient_norm");
+double StageGradients::clip(double max_norm) {
+  TW_EXPECTS(sharding_ == Sharding::none, "sharded gradients are clipped by their optimizer: ShardedOptimizerOptions::max_gradient_norm");
   TW_EXPECTS(reduced_, "gradients are reduced by run() without no_sync(), which has to come before they are clipped");
-  std::vector<at::Tensor> counted;
-  std::vector<at::Tensor> others;
-  const auto add = [](std::vector<at::Tensor>& to, const at::Tensor& parameter) {
-    if (parameter.grad().defined()) to.push_back(parameter.grad());
-  };
-  for (const NamedTensor& each : reduced_by_replicas_) add(replicas_.rank() == 0 ? counted : others, each.tensor);
-  for (const TiedGroup& group : groups_) {
-    for (const at::Tensor& parameter : group.parameters) add(group.is_first ? counted : others, parameter);
+  GradientShare share;
+  const bool is_first_replica = replicas_.rank() == 0;
+  for (const NamedTensor& each : trained_) {
+    if (!each.tensor.grad().defined()) continue;
+    const bool here = is_tied(each.tensor) ? counts_tied(each.tensor) && is_first_replica : is_first_replica;
+    (here && !is_counted_elsewhere(split_layers_, each.name) ? share.counted : share.others).push_back(each.tensor.grad());
   }
-  const double norm = clip_gradient_norm(comm, counted, max_norm);
-  const double factor = max_norm / (norm + 1e-6);
-  if (std::isfinite(norm) && factor < 1) {
-    const at::NoGradGuard no_grad;
-    for (const at::Tensor& gradient : others) gradient.mul_(factor);
-  }
-  return norm;
+  for (const auto& part : split_layers_) share.sum_over.push_back(&part->ranks);
+  share.sum_over.push_back(&comm_);
+  return clip_gradient_norm(share, max_norm);
 }
 
 void StageGradients::remember_buffers(int64_t mine, int64_t all) {

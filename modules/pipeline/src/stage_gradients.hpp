@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
+#include <optional>
 #include <tw/gradients/reducer.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/tensor/named_tensor.hpp>
@@ -16,7 +17,7 @@ namespace tw::pipeline {
 /// rank: begin() drops it on the others.
 class StageGradients {
  public:
-  /// Collective over `comm`. Makes values equal: those of replica 0, of tied parameters those of the first stage that has them.
+  /// Collective over `comm`, which is borrowed. Makes values equal: those of replica 0, of tied parameters those of the first stage that has them.
   /// @param module the stage's parameters and buffers
   StageGradients(const Communicator& comm, const StageRanks& ranks, const StageModel& model, Sharding sharding);
 
@@ -36,7 +37,7 @@ class StageGradients {
   /// After the last one. Collective over `comm`.
   void reduce();
   /// See Pipeline::clip_grad_norm().
-  double clip(const Communicator& comm, double max_norm);
+  double clip(double max_norm);
 
   /// Replicas' buffers before a run, unless an earlier run's are to be averaged still. @param mine rows of the run on this replica. @param all on all
   /// replicas
@@ -50,18 +51,25 @@ class StageGradients {
     std::vector<at::Tensor> parameters;  // this rank's, in the order of ties; none: it has no part in them
     Communicator comm;                   // all ranks of those stages, or those of none
     bool is_first = false;               // this rank keeps what is reduced
+    bool is_on_first_stage = false;      // of those
   };
 
   bool is_tied(const at::Tensor& parameter) const;
+  /// Whether this stage counts the elements of a tied parameter, in a norm for example.
+  bool counts_tied(const at::Tensor& parameter) const;
+  ModelPartsList parts() const;
   void reduce_replicas();
   void reduce_tied();
 
+  const Communicator& comm_;
+  std::optional<Communicator> optimizing_;  // of sharded gradients: the ranks of stages that have some
   std::vector<Tie> ties_;
   Communicator replicas_;
   Sharding sharding_;
   std::vector<NamedTensor> trained_;
   std::vector<NamedTensor> reduced_by_replicas_;  // of `trained_`
   std::vector<TiedGroup> groups_;
+  ModelPartsList split_layers_;  // of this stage
   std::unique_ptr<Reducer> reducer_;
   std::vector<at::Tensor> buffers_;
   std::vector<at::Tensor> buffers_before_;

@@ -52,10 +52,11 @@ struct Trained {
     for (const OptimizedTensor& each : model->optimized_tensors()) parameters.push_back(each.tensor);
     if (!parameters.empty()) adam.emplace(parameters, 0.01);
   }
-  void step(int i) {
+  void step(int i, double max_norm = 0) {
     const auto [x, t] = batch_of(i);
     model->zero_grad();
     model->run(x, t, squares);
+    if (max_norm > 0) model->clip_grad_norm(max_norm);
     if (adam) adam->step();
   }
   std::optional<OptimizerState> state() {
@@ -164,34 +165,37 @@ TEST(PipelineState, ClipsReducedGradientsOnly) {
   EXPECT_THROW(ours.clip_grad_norm(1), std::logic_error);
 }
 
+void expect_sharded_is_whole(const std::vector<int>& replicas, double max_norm) {
+  Trained whole(options_of(replicas));
+  PipelineOptions options = options_of(replicas);
+  options.sharding = Sharding::slices;
+  Trained sharded(options);
+  std::optional<ShardedOptimizer> adam;
+  if (!sharded.model->reduced_parameters().empty()) {
+    adam.emplace(sharded.model->reducer(), sharded.model->reduced_parameters(),
+                 optimizer_like(*sharded.adam, sharded.model->reduced_parameters()), ShardedOptimizerOptions{.max_gradient_norm = max_norm});
+  }
+  for (int step = 0; step < 3; ++step) {
+    const auto [x, t] = batch_of(step);
+    sharded.model->run(x, t, squares);
+    if (adam) adam->step();
+    whole.step(step, max_norm);
+    if (adam && max_norm > 0) {
+      EXPECT_GT(adam->gradient_norm(), max_norm) << "clipping is tested";
+    }
+  }
+  const auto ours = whole.model->named_parameters();
+  for (const auto& p : sharded.model->named_parameters()) {
+    // Adam divides by the root of what gradients' squares average: where these are small, differences grow, but not beyond the learning rate times
+    // 1e-8 or so; here gradients are some 1e-3 at least.
+    EXPECT_LE((p.value() - ours[p.key()]).abs().max().item<double>(), 1e-11) << p.key();
+  }
+}
+
+// The tied layer is on several stages, and its elements count once.
 TEST(PipelineState, ShardedOptimizersOfReplicas) {
   for (const std::vector<int>& replicas : layouts(world().size())) {
-    Trained whole(options_of(replicas));
-    PipelineOptions options = options_of(replicas);
-    options.sharding = Sharding::slices;
-    Trained sharded(options);
-    if (!sharded.model->reduced_parameters().empty()) {
-      ShardedOptimizer adam(sharded.model->reducer(), sharded.model->reduced_parameters(),
-                            optimizer_like(*sharded.adam, sharded.model->reduced_parameters()));
-      for (int step = 0; step < 3; ++step) {
-        const auto [x, t] = batch_of(step);
-        sharded.model->run(x, t, squares);
-        adam.step();
-        whole.step(step);
-      }
-    } else {
-      for (int step = 0; step < 3; ++step) {
-        const auto [x, t] = batch_of(step);
-        sharded.model->run(x, t, squares);
-        whole.step(step);
-      }
-    }
-    const auto ours = whole.model->named_parameters();
-    for (const auto& p : sharded.model->named_parameters()) {
-      // Adam divides by the root of what gradients' squares average: where these are small, differences grow, but not beyond the learning rate times
-      // 1e-8 or so; here gradients are some 1e-3 at least.
-      EXPECT_LE((p.value() - ours[p.key()]).abs().max().item<double>(), 1e-11) << p.key();
-    }
+    for (const double max_norm : {0.0, 0.05}) expect_sharded_is_whole(replicas, max_norm);
   }
 }
 

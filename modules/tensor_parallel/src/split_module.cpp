@@ -51,6 +51,12 @@ at::Tensor SplitModule::register_slice(const std::string& name, const at::Tensor
   return register_parameter(name, whole.detach().narrow(dimension, part.begin, part.count()).clone(at::MemoryFormat::Contiguous));
 }
 
+std::vector<std::string> SplitModule::sliced_parameters() const {
+  std::vector<std::string> names;
+  for (const Split& split : splits_) names.push_back(split.name);
+  return names;
+}
+
 std::vector<NamedShard> SplitModule::shards(const std::string& prefix) const {
   std::vector<NamedShard> shards;
   for (const auto& parameter : named_parameters()) shards.push_back(whole(parameter.key(), parameter.value(), ShardKind::parameter));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <tw/data_parallel/fwd.hpp>
+#include <tw/gradients/model_parts.hpp>
 #include <tw/gradients/reduction.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/tensor/named_tensor.hpp>
@@ -13,10 +14,13 @@ namespace tw {
 /// @param parameters those that require no gradient are passed over; a gradient that is missing on this rank counts as zero, and stays missing
 ///                   if it is missing on all.
 /// @param samples of this rank, for Reduction::sample_weighted.
+/// @param parts see ReducerOptions::parts; of a model with split layers, `model_parts(*model)`.
 /// @throws ContractError on every rank, naming ranks and parameter, when names, shapes or dtypes differ.
-void allreduce_gradients(const Communicator& comm, const std::vector<NamedTensor>& parameters, Reduction reduction, int64_t samples = 1);
+void allreduce_gradients(const Communicator& comm, const std::vector<NamedTensor>& parameters, Reduction reduction, int64_t samples = 1,
+                         const ModelPartsList& parts = {});
 
 /// The same for `module.named_parameters()`.
-void allreduce_gradients(const Communicator& comm, const NamedParameters& parameters, Reduction reduction, int64_t samples = 1);
+void allreduce_gradients(const Communicator& comm, const NamedParameters& parameters, Reduction reduction, int64_t samples = 1,
+                         const ModelPartsList& parts = {});
 
 }  // namespace tw

@@ -35,9 +35,16 @@ class GradientPlaceholders;
 ///
 /// Buffers are each rank's own from the construction on; checkpoints take rank 0's, and synchronize() gives it to all, such as before they evaluate.
 ///
-/// Backward passes on one thread at a time, which ThreadLevel must let communicate; if one throws, make a new DataParallel before the next. Not for
-/// `backward(create_graph = true)`, whose graph is dropped. Recomputation by backward passes inside the backward pass goes with no_sync() and
-/// join_backward(), since a layer may be used by several of them; tw::recomputed() needs nothing.
+/// Backward passes on one thread at a time, which ThreadLevel must let communicate. Not for `backward(create_graph = true)`, whose graph is dropped.
+/// Recomputation by backward passes inside the backward pass goes with no_sync() and join_backward(), since a layer may be used by several of them;
+/// tw::recomputed() needs nothing.
+///
+/// A backward pass that throws may be caught: call zero_grad(), leave the update out, and go on with the next batch. The next pass of that rank, or
+/// join_backward(), ends the failed one, and backward() then throws an Error on the ranks that waited for it. (A pass that throws before the first
+/// gradient has not begun: call join_backward() in its place.)
+///
+/// Along other axes of a mesh, ranks hold one model in parts. Parameters that several of them hold, such as the plain layers beside tensor-parallel
+/// ones, must begin equal, and get the same gradients bit by bit; see ReducerOptions::parts.
 class DataParallel {
  public:
   /// Collective. @param comm duplicated, so that messages cannot mix. @param module borrowed parameters; must keep them while this lives.
@@ -58,7 +65,7 @@ class DataParallel {
   [[nodiscard]] NoSync no_sync();
 
   /// Takes part in a backward pass of the other ranks, for a rank without one of its own; its share is what it accumulated under no_sync(), or zero.
-  /// Collective with their backward().
+  /// Collective with their backward(). @throws Error on all ranks after a backward pass of this rank that threw, whose share is lost
   void join_backward();
 
   /// How many samples this rank's loss averages over in the backward passes to come; may be 0. Needed by Reduction::sample_weighted before the

@@ -6,6 +6,7 @@
 #include <tw/base/clock.hpp>
 #include <tw/data_parallel/fwd.hpp>
 #include <tw/gradients/bucket_plan.hpp>
+#include <tw/gradients/model_parts.hpp>
 #include <tw/gradients/reduction.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/tensor/named_tensor.hpp>
@@ -19,6 +20,7 @@ class Wrapped;
 struct DistributedOptimizerOptions {
   Reduction reduction;  ///< must be chosen
   BucketOptions buckets = {};
+  ModelPartsList parts = {};  ///< see ReducerOptions::parts; those of a module are found
 };
 
 /// An optimizer whose step() reduces the gradients over all ranks first, as Horovod does it. Backward passes are left as they are: several of them

@@ -96,7 +96,8 @@ class FullySharded {
   std::vector<at::Tensor> slices() const;
   /// The same with the names of their parameters.
   const std::vector<NamedTensor>& named_slices() const noexcept;
-  /// Scales gradients down to `max_norm`, the 2-norm of all of them on all ranks. Collective. @return the norm before
+  /// Scales gradients down to `max_norm`, the 2-norm of all of them, each element once: those of all ranks, along the axis of split layers too.
+  /// Collective. (LibTorch's clip_grad_norm_ would see this rank's slices alone.) @return the norm before
   double clip_gradient_norm(double max_norm);
   /// Whether the gradients of the last backward pass are finite; the same on all ranks. Needs FullyShardedOptions::check_finite.
   bool gradients_finite() const noexcept;

@@ -11,7 +11,7 @@
 namespace tw {
 
 struct BucketOptions {
-  /// The first bucket is small, so that communication can begin early in the backward pass.
+  /// The first bucket of each group is small, so that communication can begin early in the backward pass.
   int64_t first_bucket_bytes = int64_t{1} << 20;
   /// All others. Must be at least as large as the first.
   int64_t bucket_bytes = int64_t{25} << 20;
@@ -62,6 +62,7 @@ struct BucketPlan {
 BucketPlan plan_buckets(std::span<const TensorSpec> gradients, const BucketOptions& options = {}, const Arrangement& arrangement = {});
 
 /// Shares tensors of this many elements out to `ranks`: the largest first, each to the rank that has least. Pure. @return the rank of each tensor
-std::vector<int> assign_owners(std::span<const int64_t> numels, int ranks);
+/// @param groups by tensor: each group is shared out as if there were no other. Empty: all are of one
+std::vector<int> assign_owners(std::span<const int64_t> numels, int ranks, std::span<const int64_t> groups = {});
 
 }  // namespace tw

@@ -34,6 +34,11 @@ class Compressor {
   /// Begins to sum bucket number `bucket` over the ranks, in place; the result, after BucketSum::finish, has the same bits on all ranks. Others may
   /// be on their way. Collective. @param values shape [numel of the bucket]
   virtual BucketSum begin(const Communicator& comm, size_t bucket, const at::Tensor& values) = 0;
+  /// After BucketSum::finish: nobody used gradient `id` in this step, so that its `sum` is not handed out, and must not be lost. On all ranks alike.
+  /// @param sum what begin() made of the gradient
+  virtual void take_back(int64_t /*id*/, const at::Tensor& /*sum*/, int /*ranks*/) {}
+  /// Multiplies what it remembers of gradients, where those to come are of a loss that is scaled by a `factor` more. See LossScaler.
+  virtual void rescale(double /*factor*/) {}
   /// What it remembers from step to step; shares its memory. Each gradient's residual is called compression/GRADIENT/residual.
   virtual std::vector<NamedShard> shards() const { return {}; }
 };

@@ -13,6 +13,7 @@
 #include <tw/base/option.hpp>
 #include <tw/gradients/bucket_plan.hpp>
 #include <tw/gradients/compressor.hpp>
+#include <tw/gradients/model_parts.hpp>
 #include <tw/gradients/reduction.hpp>
 #include <tw/gradients/shard_plan.hpp>
 #include <tw/mpi/communicator.hpp>
@@ -25,6 +26,7 @@ class BucketBuffers;
 class BucketTransport;
 class FiniteCheck;
 class Packing;
+class Replicas;
 class SideStream;
 
 struct ReducerOptions {
@@ -49,6 +51,10 @@ struct ReducerOptions {
   std::vector<int64_t> arrival_order = {};
   /// By gradient: those of different groups share no bucket. Empty: all are of one.
   std::vector<int64_t> groups = {};
+  /// The ranks that hold the model in parts, such as those along a mesh's axis `tensor`. After a reduction, gradients of replicated parameters are
+  /// the first holder's on all holders, bit by bit: the order of additions depends on where an element lies in its bucket. So all holders reduce the
+  /// same steps. DataParallel finds those of a module.
+  ModelPartsList parts = {};
   /// Names of gradients that come as sparse tensors, which embeddings can make: only the rows that occur travel.
   std::vector<std::string> sparse = {};
   /// Reduces in fewer bytes, and with an error; see compression.hpp. With Reduction::sample_weighted it does not begin before wait(), since what
@@ -83,7 +89,12 @@ class Reducer {
   Reducer& operator=(const Reducer&) = delete;
 
   /// Begins a step. @param samples the n_r of Reduction::sample_weighted, ignored by the others. If no rank has any, all gradients become zero.
+  /// After a step that an exception ended, it first calls end_failed_step().
   void begin(int64_t samples = 1);
+
+  /// Ends a step that an exception has cut short on this rank, without what is missing; its gradients become zero. On the other ranks, wait() throws.
+  /// Collective with their wait().
+  void end_failed_step();
 
   /// The gradient is complete where it is in `gradient(id)`.
   void mark_ready(int64_t id);
@@ -101,7 +112,10 @@ class Reducer {
   void give_mark(uint64_t mark) noexcept { my_mark_ = mark; }
 
   /// Ends the step: every gradient must have been marked. Collective. Afterwards gradient(id), or shard(bucket), hold the reduced gradients.
+  /// @throws Error where the step failed on another rank, whose share is missing: leave this step out. The next begin() works as ever
   void wait();
+  /// Whether a step has begun and not ended.
+  bool in_step() const noexcept { return in_step_; }
 
   /// The place of a gradient: contiguous, of the spec's shape. After wait() it holds the reduced gradient, of a sharded one this rank's pieces. A
   /// sparse one's is what the last wait() made of it. @throws ContractError where memory is released, which has no such places.
@@ -146,6 +160,7 @@ class Reducer {
   struct Status {
     double samples = 0;  ///< of all ranks
     double unused = 0;   ///< gradients that some rank did not have
+    double failed = 0;   ///< ranks on which an exception ended the step
     std::array<double, 2> notices{};
     std::array<double, 4> mark{};  ///< of its two halves, the sum and the sum of squares
   };
@@ -160,7 +175,7 @@ class Reducer {
 
   void make_buckets();
   size_t bucket_of(int64_t id) const { return static_cast<size_t>(plan_.placements[static_cast<size_t>(id)].bucket); }
-  void reduce();
+  int64_t reduce(bool failed_here);
   void expect_unmarked(int64_t id) const;
   void mark(int64_t id, Mark mark);
   void complete(size_t bucket);
@@ -169,7 +184,7 @@ class Reducer {
   void launch_weighted(double factor);
   void release_reduced_buckets();
   void make_room(size_t next);
-  Work begin_exchange();
+  Work begin_exchange(bool failed_here);
   Status end_exchange();
   void finish_bucket(size_t bucket, double factor, FiniteCheck& check);
   void reduce_sparse(double factor, FiniteCheck& check);
@@ -190,12 +205,14 @@ class Reducer {
   std::unique_ptr<BucketBuffers> buffers_;
   std::unique_ptr<Packing> packing_;  // null on the CPU, where a gradient is copied while it is in the cache
   std::unique_ptr<BucketTransport> transport_;
-  std::vector<Progress> progress_;  // by bucket
-  at::Tensor status_;               // memory of begin_exchange(), which may outlive this object when a step fails
-  at::Tensor used_;                 // by gradient
+  std::unique_ptr<Replicas> replicas_;  // null where no parameter is replicated
+  std::vector<Progress> progress_;      // by bucket
+  at::Tensor status_;                   // memory of begin_exchange(), which may outlive this object when a step fails
+  at::Tensor used_;                     // by gradient
 
   int64_t samples_ = 1;
   bool in_step_ = false;
+  bool failed_ = false;            // an exception ended the step on this rank
   std::vector<Mark> marks_;        // by gradient
   std::vector<int64_t> arrivals_;  // in this step
   size_t launched_ = 0;            // buckets

@@ -28,7 +28,8 @@ OptimizerFactory optimizer_like(const torch::optim::Optimizer& prototype, const 
 OptimizerFactory optimizer_like(const torch::optim::Optimizer&& prototype, const std::vector<NamedTensor>& parameters) = delete;
 
 struct ShardedOptimizerOptions {
-  /// Before an update, scale the gradients down to this norm: the 2-norm of all gradients of all ranks. 0: do not.
+  /// Before an update, scale the gradients down to this norm: the 2-norm of all gradients of the model, each element once, on whichever ranks its
+  /// slices lie (ReducerOptions::parts). 0: do not.
   double max_gradient_norm = 0;
   /// One copy of the parameters for all ranks of a node, in shared memory, instead of one a rank. All ranks must live on one node.
   bool one_copy_per_node = false;
@@ -45,14 +46,16 @@ void visit(ShardedOptimizerOptions& options, OptionVisitor& visitor);
 /// itself on whole tensors (Sharding::tensors). LBFGS, which needs all parameters at once, is refused.
 ///
 /// Parameters of half precision get master weights: each rank keeps its share in float32, which its optimizer updates, and the parameters are that,
-/// rounded. Let DataParallel or the Reducer check_finite, and call step(scaler).
+/// rounded. An element that you change in the parameters is changed in the master weights by the next step. Let DataParallel or the Reducer
+/// check_finite, and call step(scaler).
 ///
 /// Memory a rank, for n bytes of parameters and k n bytes of optimizer state on P ranks: parameters n (n/P with one_copy_per_node); gradients n, or
 /// n/P and the buckets in flight when they are released; state k n/P. Bytes a rank gives to a step: n reduced and n/P gathered.
 /// Ref: Rajbhandari et al. 2020, ZeRO, stages 1 and 2.
 class ShardedOptimizer {
  public:
-  /// Collective. The parameters move into new memory; whatever else is a view of their old memory no longer is one of them.
+  /// Collective. The parameters move into new memory; whatever else is a view of their old memory no longer is one of them. Where a parameter is
+  /// moved again, such as by torch::load(), the next step takes its values over.
   /// @param reducer borrowed; sharded; see DataParallel::reducer(). @param parameters those that the reducer was made for, equal on all ranks.
   /// @throws ContractError on every rank, naming ranks and option or parameter, when the ranks' options or parameters differ.
   ShardedOptimizer(Reducer& reducer, std::vector<NamedTensor> parameters, const OptimizerFactory& make, const ShardedOptimizerOptions& options = {});
@@ -68,6 +71,9 @@ class ShardedOptimizer {
   bool step(LossScaler& scaler);
   /// Leaves out an update. Local.
   void skip();
+  /// Between the backward pass and step(): scales the reduced gradients as clip_gradient_norm() does, for a norm that is not the same in every step.
+  /// Collective. @param loss_scale by which the gradients are too large @return the norm of gradients / loss_scale
+  double clip_gradient_norm(double max_norm, double loss_scale = 1);
   /// Drops the parameters' gradients, as far as a pass under no_sync() left some.
   void zero_grad();
 
@@ -97,8 +103,11 @@ class ShardedOptimizer {
 
   void move_parameters();
   void make_pieces();
+  void expect_reduced_once() const;
+  void take_over_moved();
+  void take_over_changed() const;
   void update(double loss_scale);
-  void clip();
+  double clip(double max_norm, at::Tensor Piece::*gradient);
   void gather();
 
   Reducer& reducer_;

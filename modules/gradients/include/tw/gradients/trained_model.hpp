@@ -68,6 +68,8 @@ class TrainedModel {
 
   /// The axes of a mesh along which ranks hold it together. Empty: each rank has the whole model.
   virtual std::vector<std::string> axes() const { return {}; }
+  /// The ranks along those axes, where the model knows them and several of them may have the same parameter; otherwise null. See model_parts().
+  virtual const Communicator* holders() const { return nullptr; }
   /// This rank's. The same tensors at each call.
   virtual ModelTensors tensors() const = 0;
   /// Parameters, buffers and whatever else a checkpoint needs of it; shares memory. As it stands here: all of tensors(), whole on each rank.
@@ -111,6 +113,7 @@ class ModelOverModel : public TrainedModel {
   explicit ModelOverModel(std::shared_ptr<TrainedModel> inner) : inner_(std::move(inner)) {}
 
   std::vector<std::string> axes() const override { return inner_->axes(); }
+  const Communicator* holders() const override { return inner_->holders(); }
   ModelTensors tensors() const override { return inner_->tensors(); }
   std::vector<NamedShard> shards() const override { return inner_->shards(); }
   std::vector<OptimizedTensor> optimized_tensors() const override { return inner_->optimized_tensors(); }

@@ -114,6 +114,7 @@ class Pipeline : public torch::nn::Module, public TrainedModel {
   std::vector<NamedTensor> whole_on_root() const;
 
   std::vector<std::string> axes() const override { return {"stage"}; }
+  const Communicator* holders() const noexcept override;
   ModelTensors tensors() const override;
   std::vector<NamedTensor> whole_on_root(const Communicator& /*holders*/) const override { return whole_on_root(); }
   /// run() as call `pass.number`, with the weight in its backward passes: gradients gather where `.grad()` is. The loss is float64, outputs are

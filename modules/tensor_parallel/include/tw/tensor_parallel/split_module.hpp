@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tw/gradients/model_parts.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/tensor/named_shard.hpp>
 #include <vector>
@@ -18,12 +19,14 @@ struct Split {
 };
 
 /// A module with parameters of which every rank of the `tensor` axis holds a slice: the base of the layers here.
-class SplitModule : public torch::nn::Module {
+class SplitModule : public torch::nn::Module, public SlicedModule {
  public:
   /// Its split parameters; the others are replicated.
   const std::vector<Split>& splits() const noexcept { return splits_; }
   /// All its parameters for checkpoints, which any number of ranks can load. @param prefix its name in the model, such as "hidden"; "" for none.
   std::vector<NamedShard> shards(const std::string& prefix = "") const;
+  const Communicator& holders() const noexcept override { return comm_; }
+  std::vector<std::string> sliced_parameters() const override;
 
  protected:
   /// @param comm of the `tensor` axis; shared, not duplicated.

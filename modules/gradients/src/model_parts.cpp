@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <torch/nn/module.h>
+
+#include <tw/gradients/model_parts.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <sstream>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/mpi/library.hpp>
+#include <tw/tensor/content_hash.hpp>
+#include <utility>
+
+namespace tw {
+namespace {
+
+using Identities = std::set<const c10::TensorImpl*>;
+
+/// The slices of sliced modules with the same holders.
+struct SlicesOf {
+  const Communicator* holders;
+  Identities slices;
+};
+
+std::vector<SlicesOf> slices_by_holders(const torch::nn::Module& module) {
+  std::vector<SlicesOf> all;
+  const auto add = [&](const torch::nn::Module& each) {
+    const auto* sliced = dynamic_cast<const SlicedModule*>(&each);
+    if (sliced == nullptr) return;
+    const Communicator& holders = sliced->holders();
+    auto known = std::find_if(all.begin(), all.end(), [&](const SlicesOf& other) { return other.holders->state() == holders.state(); });
+    if (known == all.end()) known = all.insert(all.end(), {&holders, {}});
+    const auto parameters = each.named_parameters(false);
+    for (const std::string& name : sliced->sliced_parameters()) known->slices.insert(parameters[name].unsafeGetTensorImpl());
+  };
+  add(module);
+  for (const auto& child : module.modules(false)) add(*child);
+  return all;
+}
+
+/// By slice of the whole model, in one order on all ranks: who has it, ascending.
+std::map<std::string, std::vector<int>> holders_of_slices(const Communicator& ranks, const std::map<std::string, std::string>& mine) {
+  std::string lines;
+  for (const auto& [slice, name] : mine) lines += slice + '\n';
+  std::map<std::string, std::vector<int>> holders;
+  const std::vector<std::string> of_ranks = allgather_strings(ranks, lines);
+  for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
+    std::istringstream in(of_ranks[rank]);
+    for (std::string line; std::getline(in, line);) holders[line].push_back(static_cast<int>(rank));
+  }
+  return holders;
+}
+
+std::string hashes_of(const std::vector<std::string>& names, const std::map<std::string, at::Tensor>& tensors) {
+  std::string hashes;  // 8 bytes each
+  for (const std::string& name : names) {
+    const auto found = tensors.find(name);
+    const uint64_t hash = found == tensors.end() ? 0 : content_hash(found->second);
+    hashes.append(reinterpret_cast<const char*>(&hash), sizeof(hash));
+  }
+  return hashes;
+}
+
+}  // namespace
+
+ModelPartsList model_parts(const torch::nn::Module& module) {
+  ModelPartsList list;
+  const ModelTensors tensors = model_tensors(module);
+  for (const SlicesOf& sliced : slices_by_holders(module)) {
+    auto parts = std::make_shared<ModelParts>(ModelParts{mpi::share(*sliced.holders)});
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : tensors.all_tensors()) {
+      if (!sliced.slices.contains(tensor.unsafeGetTensorImpl())) names.push_back(name);
+    }
+    if (sliced.holders->rank() != 0) parts->counted_elsewhere = names;
+    parts->replicated.push_back({mpi::share(*sliced.holders), std::move(names)});
+    list.push_back(std::move(parts));
+  }
+  const auto* trained = dynamic_cast<const TrainedModel*>(&module);
+  if (trained != nullptr && trained->holders() != nullptr) list.push_back(model_parts(*trained->holders(), *trained));
+  return list;
+}
+
+std::shared_ptr<const ModelParts> model_parts(const Communicator& ranks, const TrainedModel& model) {
+  const std::vector<NamedTensor> parameters = model.tensors().parameters;
+  std::map<std::string, std::string> mine;  // slices of the whole model, and the names of the parameters that they are here
+  for (const OptimizedTensor& optimized : model.optimized_tensors()) {
+    const auto parameter =
+        std::find_if(parameters.begin(), parameters.end(), [&](const NamedTensor& each) { return each.tensor.is_same(optimized.tensor); });
+    if (parameter == parameters.end() || optimized.slices.empty()) continue;
+    const NamedShard& first = optimized.slices.front();
+    mine.emplace(concat(first.name, ' ', at::IntArrayRef(first.offsets), ' ', first.tensor.sizes()), parameter->name);
+  }
+  std::map<std::vector<int>, std::vector<std::string>> sets;  // of holders, several each: the slices that they have
+  for (const auto& [slice, holders] : holders_of_slices(ranks, mine)) {
+    if (holders.size() > 1) sets[holders].push_back(slice);
+  }
+  auto parts = std::make_shared<ModelParts>(ModelParts{mpi::share(ranks)});
+  for (const auto& [holders, slices] : sets) {
+    const bool holds = std::find(holders.begin(), holders.end(), ranks.rank()) != holders.end();
+    Communicator among = ranks.split(holds ? 1 : 0, ranks.rank());
+    if (!holds) continue;
+    std::vector<std::string> names;
+    for (const std::string& slice : slices) names.push_back(mine.at(slice));
+    if (holders.front() != ranks.rank()) parts->counted_elsewhere.insert(parts->counted_elsewhere.end(), names.begin(), names.end());
+    parts->replicated.push_back({std::move(among), std::move(names)});
+  }
+  return parts;
+}
+
+void expect_equal_replicas(const ModelPartsList& parts, const std::vector<NamedTensor>& tensors) {
+  std::map<std::string, at::Tensor> by_name;
+  for (const auto& [name, tensor] : tensors) by_name.emplace(name, tensor);
+  for (const auto& part : parts) {
+    for (const auto& [holders, names] : part->replicated) {
+      const std::string mine = hashes_of(names, by_name);
+      if (all_agree(holders, mine)) continue;
+      const std::vector<std::string> all = allgather_strings(holders, mine);
+      for (size_t i = 0; i < names.size(); ++i) {
+        for (size_t rank = 1; rank < all.size(); ++rank) {
+          const size_t place = i * sizeof(uint64_t);
+          TW_EXPECTS(all[rank].compare(place, sizeof(uint64_t), all[0], place, sizeof(uint64_t)) == 0, "'", names[i],
+                     "' is replicated, but differs between ranks 0 and ", rank, " of '", holders.name(),
+                     "': make layers that are not split from the same seed on all ranks of their axis, or call synchronize(comm, model) on it");
+        }
+      }
+    }
+  }
+}
+
+}  // namespace tw
