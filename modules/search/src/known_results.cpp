@@ -9,8 +9,6 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
-#include <span>
-#include <string_view>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/search/ledger.hpp>
@@ -40,9 +38,10 @@ class Columns {
   }
 
  private:
+  /// Other programs may have put columns before these, or between them.
   bool is_exported() const {
-    const std::array<std::string_view, 4> begin{"trial", "state", "loss", "seconds"};
-    return head_.size() >= begin.size() && std::ranges::equal(begin, std::span(head_).first(begin.size()));
+    const std::array<std::string, 5> own{"trial", "state", "attempts", "reports", "migrations"};
+    return std::ranges::all_of(own, [&](const std::string& each) { return named(each) < size(); });
   }
 
   TextRow head_;

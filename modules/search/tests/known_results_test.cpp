@@ -107,6 +107,8 @@ TEST(KnownResults, TakeNoColumnOfTheTableForAParameter) {
     const std::string without = to_csv(ledger, fewer);
     ledger.trials[0].individual.values = values;
     EXPECT_EQ(known_results(results_in_csv(without, more, objectives), more).skipped, 1);
+    const std::string numbered = "," + without.substr(0, without.find('\n') + 1) + "0," + without.substr(without.find('\n') + 1);
+    EXPECT_EQ(known_results(results_in_csv(numbered, more, objectives), more).skipped, 1) << "with a column of row numbers before it";
   }
 }
 
