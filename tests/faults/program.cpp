@@ -154,15 +154,16 @@ void stopped_before_finish(const Scene& scene) {
   values.finish();
 }
 
-void stopped_before_save(const Scene& scene) {
-  const std::filesystem::path directory = std::filesystem::temp_directory_path() / "checkpoints";  // of leaves_nothing.sh
-  {
-    tw::CheckpointStore store(scene.comm, directory, {});
-    scene.comm.barrier();
-    if (scene.faulty) std::raise(SIGSTOP);
-    if (scene.comm.rank() == 2) compute_for_ever();
-    store.save(1, {}, "");
-  }
+void stopped_while_saving(const Scene& scene) {
+  tw::CheckpointStore store(scene.comm, std::filesystem::temp_directory_path() / "checkpoints", {});  // of leaves_nothing.sh
+  tw::NamedShard mine;
+  mine.name = "weights";
+  mine.global_shape = {scene.comm.size(), 1 << 20};
+  mine.tensor = torch::ones({1, 1 << 20});
+  mine.offsets = {scene.comm.rank(), 0};
+  store.save(1, {mine}, "");  // goes on in a thread
+  if (scene.faulty) std::raise(SIGSTOP);
+  store.wait();
 }
 
 void stopped_in_call(const Scene& scene) {
@@ -317,7 +318,7 @@ int main(int argc, char** argv) {
                                                              {"stopped_server", stopped_server},
                                                              {"stopped_reader", stopped_reader},
                                                              {"stopped_before_finish", stopped_before_finish},
-                                                             {"stopped_before_save", stopped_before_save},
+                                                             {"stopped_while_saving", stopped_while_saving},
                                                              {"stopped_in_call", stopped_in_call},
                                                              {"thrown_out", thrown_out},
                                                              {"revoke_and_go_on", revoke_and_go_on},
