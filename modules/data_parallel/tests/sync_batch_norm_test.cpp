@@ -326,15 +326,15 @@ TEST(SyncBatchNorm, GoesWithFullyShardedWhereRanksHaveNoRows) {
     torch::nn::Sequential net(torch::nn::Linear(torch::nn::LinearOptions(3, 5).bias(false)), torch::nn::BatchNorm1d(5), torch::nn::Tanh(),
                               torch::nn::Linear(5, 2));
     net->to(torch::kDouble);
-    tw::testing::place_module(net);
     return net;
   };
   for (const bool idle : {false, true}) {
     const Shares shares = with_empty_ranks();
     auto reference = make();
-    torch::optim::SGD reference_optimizer(reference->parameters(), 0.1);
     auto ours = make();
     tw::synchronize_batch_norms(*ours, world(), Reduction::sum);
+    for (const auto& net : {reference, ours}) tw::testing::place_module(net);
+    torch::optim::SGD reference_optimizer(reference->parameters(), 0.1);
     tw::FullySharded sharded(world(), *ours, {.reduction = Reduction::sum, .unit_bytes = 1});
     torch::optim::SGD optimizer(sharded.slices(), 0.1);
     for (uint64_t step = 0; step < 3; ++step) {
