@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "batch_norm_reductions.hpp"
 #include "gradient_placeholders.hpp"
 #include "module_tensors.hpp"
 #include "open_passes.hpp"
@@ -317,27 +318,25 @@ class DataParallel::Hooks {
 
 namespace {
 
-DataParallelOptions with_sparse_embeddings(const torch::nn::Module& module, DataParallelOptions options) {
+// What the layers of the module ask for.
+DataParallelOptions fitting(const torch::nn::Module& module, DataParallelOptions options) {
+  expect_batch_norms_for(module, options.reduction);
+  if (options.parts.empty()) options.parts = model_parts(module);
   for (std::string& name : sparse_gradients_of(module)) options.sparse.push_back(std::move(name));
   return options;
-}
-
-DataParallelOptions with_parts(const torch::nn::Module& module, DataParallelOptions options) {
-  if (options.parts.empty()) options.parts = model_parts(module);
-  return with_sparse_embeddings(module, std::move(options));
 }
 
 }  // namespace
 
 DataParallel::DataParallel(const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, Wrapped("DataParallel", module), with_parts(module, options))) {}
+    : hooks_(Hooks::make(comm, Wrapped("DataParallel", module), fitting(module, options))) {}
 
 DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options)
     : hooks_(Hooks::make(comm, Wrapped("DataParallel", parameters), options)) {}
 
 DataParallel::DataParallel(const AsTheyAre& as_they_are, const Communicator& comm, const torch::nn::Module& module,
                            const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, Wrapped("FullySharded", module), with_sparse_embeddings(module, options), as_they_are)) {}
+    : hooks_(Hooks::make(comm, Wrapped("FullySharded", module), fitting(module, options), as_they_are)) {}
 
 DataParallel::DataParallel(const AsTheyAre& as_they_are, const Communicator& comm, const std::vector<NamedTensor>& parameters,
                            const DataParallelOptions& options)

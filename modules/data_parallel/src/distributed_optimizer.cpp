@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "batch_norm_reductions.hpp"
 #include "module_tensors.hpp"
 #include "reduce_gradients.hpp"
 #include "reducer_hook.hpp"
@@ -64,7 +65,9 @@ DistributedOptimizerOptions with_parts(const torch::nn::Module& module, Distribu
 
 DistributedOptimizer::DistributedOptimizer(const Communicator& comm, torch::optim::Optimizer& optimizer, const torch::nn::Module& module,
                                            const DistributedOptimizerOptions& options)
-    : DistributedOptimizer(comm, optimizer, tensors_of(module), with_parts(module, options)) {}
+    : DistributedOptimizer(comm, optimizer, tensors_of(module), with_parts(module, options)) {
+  expect_batch_norms_for(module, options.reduction);
+}
 
 DistributedOptimizer::DistributedOptimizer(const Communicator& comm, torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters,
                                            const DistributedOptimizerOptions& options)

@@ -74,7 +74,7 @@ class Gathered final : public UnitValues {
       if (kept_[unit]) look_for_changes(unit);
     }
   }
-  void before_reduction() override { check_.begin(end_of_pass); }
+  void before_reduction() override { expect_same_units(check_.begin(end_of_pass) - 1); }
   void end_pass() override {
     expect_unchanged();
     for (const size_t unit : order_.end_pass()) release(unit);
@@ -190,6 +190,12 @@ void Gathered::expect_same_units(int64_t event) {
   }
   disagreement_ = "the ranks take parameters in different orders, and would get each other's; units, by their first parameter:" + text;
   give_up_(disagreement_);
+  for (State& each : state_) {  // what they say is a consequence
+    try {
+      each.gathering.wait();
+    } catch (const std::exception&) {
+    }
+  }
   TW_EXPECTS(false, disagreement_);
 }
 

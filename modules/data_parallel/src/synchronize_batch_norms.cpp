@@ -5,6 +5,8 @@
 #include <tw/base/contract.hpp>
 #include <tw/data_parallel/sync_batch_norm.hpp>
 
+#include "batch_norm_reductions.hpp"
+
 namespace tw {
 namespace {
 
@@ -62,6 +64,17 @@ int64_t replace(torch::nn::SequentialImpl& net, const Communicator& comm, Reduct
 }
 
 }  // namespace
+
+void expect_batch_norms_for(const torch::nn::Module& module, Reduction reduction) {
+  expect_chosen(reduction);
+  for (const auto& each : module.named_modules("", /*include_self=*/false)) {
+    const auto* norm = dynamic_cast<const SyncBatchNormImpl*>(each.value().get());
+    if (norm == nullptr) continue;
+    const bool fits = (norm->reduction() == Reduction::sample_weighted) == (reduction == Reduction::sample_weighted);
+    TW_EXPECTS(fits, "SyncBatchNorm ", each.key(), " was made for Reduction::", name_of(norm->reduction()), ", and the gradients are reduced by ",
+               "Reduction::", name_of(reduction), ": make it for that");
+  }
+}
 
 int64_t synchronize_batch_norms(torch::nn::SequentialImpl& net, const Communicator& comm, Reduction reduction) {
   expect_all_can_be_replaced(net, "");

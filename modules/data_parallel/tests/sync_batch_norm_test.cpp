@@ -326,15 +326,15 @@ TEST(SyncBatchNorm, GoesWithFullyShardedWhereRanksHaveNoRows) {
     torch::nn::Sequential net(torch::nn::Linear(torch::nn::LinearOptions(3, 5).bias(false)), torch::nn::BatchNorm1d(5), torch::nn::Tanh(),
                               torch::nn::Linear(5, 2));
     net->to(torch::kDouble);
-    tw::testing::place_module(net);
     return net;
   };
   for (const bool idle : {false, true}) {
     const Shares shares = with_empty_ranks();
     auto reference = make();
-    torch::optim::SGD reference_optimizer(reference->parameters(), 0.1);
     auto ours = make();
     tw::synchronize_batch_norms(*ours, world(), Reduction::sum);
+    for (const auto& net : {reference, ours}) tw::testing::place_module(net);
+    torch::optim::SGD reference_optimizer(reference->parameters(), 0.1);
     tw::FullySharded sharded(world(), *ours, {.reduction = Reduction::sum, .unit_bytes = 1});
     torch::optim::SGD optimizer(sharded.slices(), 0.1);
     for (uint64_t step = 0; step < 3; ++step) {
@@ -361,12 +361,19 @@ TEST(SyncBatchNorm, GoesWithFullyShardedWhereRanksHaveNoRows) {
 
 TEST(SyncBatchNorm, IsMadeForTheReductionOfItsGradients) {
   tw::SyncBatchNorm norm(world(), 3, Reduction::sample_weighted);
-  tw::DataParallel parallel(world(), *norm, {.reduction = Reduction::sum});
+  tw::DataParallel parallel(world(), {{"weight", norm->weight}, {"bias", norm->bias}}, {.reduction = Reduction::sum});
   expect_refusal([&] { norm(torch::ones({2, 3})); }, "made for Reduction::sample_weighted, and its weight's gradient is reduced by Reduction::sum");
   tw::SyncBatchNorm other(world(), 3, Reduction::sum);
   tw::DataParallel mean(world(), *other, {.reduction = Reduction::mean});
   other(torch::ones({2, 3}));  // whose weights are the same on all ranks, too
   expect_refusal([&] { tw::SyncBatchNorm(world(), 3, Reduction()); }, "the reduction must be chosen");
+
+  const torch::nn::Sequential net(torch::nn::Linear(2, 3), tw::SyncBatchNorm(world(), BatchNormOptions(3).affine(false), Reduction::mean));
+  const std::string expected = "SyncBatchNorm 1 was made for Reduction::mean, and the gradients are reduced by Reduction::sample_weighted";
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  expect_refusal([&] { tw::DataParallel(world(), *net, {.reduction = Reduction::sample_weighted}); }, expected);
+  expect_refusal([&] { tw::DistributedOptimizer(world(), sgd, *net, {.reduction = Reduction::sample_weighted}); }, expected);
+  expect_refusal([&] { tw::FullySharded(world(), *net, {.reduction = Reduction::sample_weighted}); }, expected);
 }
 
 // Buffers of a pass that does not count are put back, but for those that all ranks have made together.

@@ -17,7 +17,6 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/shared_tensor.hpp>
 #include <tw/mpi/engine.hpp>
-#include <tw/mpi/error.hpp>
 #include <tw/mpi/releasing_others.hpp>
 #include <tw/mpi/topology.hpp>
 #include <tw/parameter_server/sharded_tensor.hpp>
@@ -275,13 +274,7 @@ class ShardedTensor::Impl {
   bool refuse_non_finite_;
   Client client_;
   /// For waits in shards: the pushes that they are for may come by messages, some of them this rank's.
-  Shard::Wait wait_ = [this](const std::function<bool()>& happened) {
-    while (!happened()) {
-      progress(comm_);
-      if (comm_.revoked()) throw RevokedError(comm_.name(), "a wait for the pushes of others", "another rank failed");
-      std::this_thread::yield();
-    }
-  };
+  Shard::Wait wait_ = [this](const std::function<bool()>& happened) { mpi::wait_until(comm_, {.collective = Collective::receive}, happened); };
   std::map<int, Shard> shards_;  // of this node, by server
   int mine_ = -1;                // which server this rank is
   bool has_responders_ = false;  // on all servers
