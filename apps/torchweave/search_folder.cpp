@@ -33,6 +33,7 @@ void prepare_search_folder(const Communicator& comm, const std::filesystem::path
     }
     if (fresh) {
       for (const std::filesystem::path& file : journal) std::filesystem::remove(file);
+      std::filesystem::remove(folder / "test.txt");  // of the search that is lost
     }
     replace_file(path, identity);
   });

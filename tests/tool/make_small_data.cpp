@@ -77,6 +77,12 @@ int main(int argc, char** argv) {
   make_tables(root / "tables", 4);
   make_tables(root / "wider_test", 5);
 
+  // The same as the good one but for the labels of the test set.
+  const path test_labels = make(root / "poisoned", 200) / "t10k-labels-idx1-ubyte";
+  std::string poisoned = read(test_labels);
+  for (size_t i = 8; i < poisoned.size(); ++i) poisoned[i] = static_cast<char>((poisoned[i] + 3) % 10);
+  write(test_labels, poisoned);
+
   const path truncated = make(root / "truncated", 200) / "train-images-idx3-ubyte";
   std::filesystem::resize_file(truncated, 20000);
 
