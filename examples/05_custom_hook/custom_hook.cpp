@@ -10,13 +10,13 @@
 #include <iostream>
 #include <tw/train.hpp>
 
-/// Scales gradients down to a norm of at most `limit`. They are reduced already when on_backward() is called, so all ranks do the same.
+/// Scales gradients down to a norm of at most `limit`, with any strategy. (To do only that, set Options::max_gradient_norm.)
 class Clip : public tw::train::Hook {
  public:
   explicit Clip(double limit) : limit_(limit) {}
   void on_backward(tw::train::State& state) override {
     ++steps;
-    if (torch::nn::utils::clip_grad_norm_(state.model.tensors(), limit_) > limit_) ++clipped;
+    if (state.clip_gradient_norm(limit_) > limit_) ++clipped;
   }
   int64_t steps = 0;
   int64_t clipped = 0;

@@ -145,7 +145,7 @@ TEST(MeshTraining, GradientsAreClippedByOneNorm) {
 }
 
 // Over a ring, between hosts, the order in which an element is added depends on where it lies in its bucket; the split layers have odd sizes, so that
-// this differs between the ranks of the tensor axis. Seen to fail without the repair on three hosts of two ranks each.
+// this differs between the ranks of the tensor axis.
 TEST(MeshTraining, PlainLayersKeepTheSameBitsOnAllHolders) {
   const bool two = world().size() % 2 == 0;
   const tw::Mesh mesh(world(), {{"data", -1}, {"tensor", two ? 2 : 1}});

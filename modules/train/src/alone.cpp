@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <tw/comm/collectives.hpp>
+#include <tw/gradients/clipping.hpp>
 #include <utility>
 
 #include "non_finite.hpp"
@@ -25,6 +26,15 @@ void Alone::gather(const Share& share, const std::function<void(double weight)>&
 void Alone::say(Word word) {
   said_[static_cast<size_t>(word)] = 1;
   trouble_ = trouble_ || word == Word::trouble;
+}
+
+// This rank's own, where it has some.
+double Alone::clip_gradients(double max_norm, double loss_scale) {
+  GradientShare share;
+  for (const NamedTensor& each : model_.parameters) {
+    if (each.tensor.grad().defined()) share.counted.push_back(each.tensor.grad());
+  }
+  return clip_gradient_norm(share, max_norm * loss_scale) / loss_scale;
 }
 
 Outcome Alone::update(double loss_scale) {

@@ -14,6 +14,7 @@ class Alone : public Strategy {
   void zero_grad() override;
   void gather(const Share& share, const std::function<void(double weight)>& pass) override;
   void say(Word word) override;
+  double clip_gradients(double max_norm, double loss_scale) override;
   Outcome update(double loss_scale) override;
   Outcome meet() override;
   torch::optim::Optimizer& optimizer() override { return optimizer_; }

@@ -60,6 +60,8 @@ void visit(Options& options, OptionVisitor& visitor) {
                 {.meaning = "of all ranks in an update; 0: batch_size times the ranks. A resumed run keeps its own", .unit = "samples"});
   visitor.field("accumulation", options.accumulation, count_from(1),
                 {.meaning = "in which the samples of an update are taken, to save memory", .unit = "passes"});
+  visitor.field("max_gradient_norm", options.max_gradient_norm, {.least = 0},
+                {.meaning = "of all gradients of the model together, to which they are scaled down before an update; 0: they are not"});
   visitor.field("seed", options.seed, count_from(0, any_count), {.meaning = "of the order of samples, of augmentation and of what the model draws"});
   visitor.field("uneven", options.uneven, unevens, {.meaning = "what becomes of samples that ranks cannot share evenly"});
   visitor.field("drop_last", options.drop_last, {.meaning = "leave out an epoch's last update where it would have fewer samples than the others"});
@@ -88,6 +90,11 @@ std::vector<Problem> Options::contradictions() const {
   }
   std::ranges::move(strategy.contradictions(), std::back_inserter(problems));
   std::ranges::move(precision.contradictions(), std::back_inserter(problems));
+  const bool averages_late = strategy.kind == StrategyKind::parameter_server && strategy.algorithm == ServerAlgorithm::sync;
+  if (max_gradient_norm > 0 && averages_late) {
+    problems.push_back(
+        {"max_gradient_norm", "does not go with strategy.algorithm = \"sync\", whose gradients are averaged too late for a norm of all", "0"});
+  }
   const bool keeps_residuals = strategy.compression == CompressionKind::top_k || strategy.compression == CompressionKind::power_sgd;
   if (precision.scales() && keeps_residuals) {
     problems.push_back(

@@ -20,10 +20,15 @@ std::vector<int64_t> usable(const Communicator& comm, const std::vector<int64_t>
   return {};
 }
 
+ReducerOptions in_parts(const StrategySetup& setup, ReducerOptions options) {
+  if (setup.ranks.parts != nullptr) options.parts = {model_parts(*setup.ranks.parts, *setup.model.trained)};
+  return options;
+}
+
 }  // namespace
 
 Reduced::Reduced(const StrategySetup& setup, const ReducerOptions& options)
-    : parts_(setup.ranks.parts), model_(setup.model), parallel_(setup.ranks.data, setup.model.all_tensors(), options) {}
+    : parts_(setup.ranks.parts), model_(setup.model), parallel_(setup.ranks.data, setup.model.all_tensors(), in_parts(setup, options)) {}
 
 // The sum over ranks and passes is the mean over the update's samples. What is not one backward pass of autograd gathers in the buckets, and is
 // reduced when all of it is there.

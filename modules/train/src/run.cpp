@@ -63,7 +63,8 @@ Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Ob
                                if (tracing()) timeline_.add(Timeline::Row::communication, name, begin, end, number);
                              }});
   for (const auto& group : strategy_->optimizer().param_groups()) base_rates_.push_back(group.options().get_lr());
-  state_.emplace(ranks_.all, model_, strategy_->optimizer(), options_);
+  state_.emplace(ranks_.all, model_, strategy_->optimizer(), options_,
+                 [this](double max_norm) { return strategy_->clip_gradients(max_norm, scaling_.scale()); });
   for (const Metric& metric : objective_.metrics) state_->figures.push_back(metric.name);
 }
 

@@ -64,6 +64,7 @@ void Trainer::Run::update() {
   const TensorCopies buffers(model_.buffers);
   for (int64_t pass = 0; loader_->consumed() < progress_.consumed + samples; ++pass) backward(pass, samples);
   notify(&Hook::on_backward);
+  if (options_.max_gradient_norm > 0) (void)strategy_->clip_gradients(options_.max_gradient_norm, scaling_.scale());
   progress_.consumed = loader_->consumed();
   const auto begin = std::chrono::steady_clock::now();
   memory_->phase("update");

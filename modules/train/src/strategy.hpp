@@ -58,6 +58,9 @@ class Strategy {
   virtual void gather(const Share& share, const std::function<void(double weight)>& pass) = 0;
   /// To be heard with the outcome of this update or, where ranks meet rarely, of a later one.
   virtual void say(Word word) = 0;
+  /// Between gather() and update(): see clip_gradient_norm() in <tw/gradients/clipping.hpp>. Collective where ranks meet in every update.
+  /// @param loss_scale by which the gradients are too large @return the norm of gradients / loss_scale
+  virtual double clip_gradients(double max_norm, double loss_scale) = 0;
   /// Updates the parameters, unless something was not finite. Collective where ranks meet. @param loss_scale by which the gradients are too large;
   /// where it is more than 1, gradients that are not finite, of losses that are, have overflowed
   virtual Outcome update(double loss_scale) = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/optim/optimizer.h>
 
+#include <tw/gradients/clipping.hpp>
 #include <tw/gradients/compression.hpp>
 
 #include "reduced.hpp"
@@ -26,6 +27,9 @@ class Data : public Reduced {
       : Reduced(setup, options), compressor_(options.compressor), optimizer_(setup.optimizer), state_(state_of(setup.optimizer, setup.model)) {}
 
   void zero_grad() override { optimizer_.zero_grad(); }
+  double clip_gradients(double max_norm, double loss_scale) override {
+    return clip_gradient_norm(model().parameters, parallel().reducer().options().parts, max_norm * loss_scale) / loss_scale;
+  }
   Outcome update(double loss_scale) override {
     const Outcome result = outcome(loss_scale);
     if (result.left_out) return result;

@@ -20,6 +20,7 @@ class InSlices : public Strategy {
         sharded_(setup.ranks.data, setup.model.parameters, options),
         optimizer_(optimizer_like(setup.optimizer, sharded_.parallel().parameters())(sharded_.named_slices())),
         state_(*optimizer_, sharded_.optimized()) {
+    for (const NamedTensor& each : model_.parameters) each.tensor.mutable_grad() = at::Tensor();  // of an earlier run: nobody else would drop them
     synchronize(setup.ranks.data, setup.model.buffers);
   }
 
@@ -34,6 +35,7 @@ class InSlices : public Strategy {
     outcome_.stop |= parallel.notices(static_cast<int>(Word::stop)) > 0;
   }
   void say(Word word) override { sharded_.parallel().give_notice(static_cast<int>(word)); }
+  double clip_gradients(double max_norm, double loss_scale) override { return sharded_.clip_gradient_norm(max_norm * loss_scale) / loss_scale; }
   Outcome update(double loss_scale) override {
     const Outcome heard = std::exchange(outcome_, {});
     const Outcome result = outcome_of(heard.trouble, !heard.overflow, heard.stop, loss_scale);

@@ -52,6 +52,10 @@ class ByServers : public Alone {
  public:
   explicit ByServers(const StrategySetup& setup);
 
+  double clip_gradients(double max_norm, double loss_scale) override {
+    TW_EXPECTS(!averages_gradients_, "strategy.algorithm \"sync\" averages gradients after on_backward(): their norm is not known here");
+    return Alone::clip_gradients(max_norm, loss_scale);
+  }
   void apply(const std::vector<NamedShard>& shards) override;
   Seconds exposed_time() const override { return exposed_; }
   int64_t payload_bytes() const override { return (traffic().pushes + traffic().pulls) * bytes_; }

@@ -18,6 +18,7 @@ class Sharded : public Reduced {
         sharers_(options.one_copy_per_node ? setup.ranks.data.size() : 1) {}
 
   void zero_grad() override { optimizer_.zero_grad(); }
+  double clip_gradients(double max_norm, double loss_scale) override { return optimizer_.clip_gradient_norm(max_norm, loss_scale); }
   Outcome update(double loss_scale) override {
     const Outcome result = outcome(loss_scale);
     if (result.left_out) {

@@ -3,6 +3,7 @@
 #include "regression_run.hpp"
 
 #include <tw/comm/collectives.hpp>
+#include <tw/comm/replicas.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/tensor/safetensors.hpp>
 #include <tw/tensor_parallel/linear.hpp>
@@ -144,6 +145,54 @@ TEST(Axes, DataTimesTensorIsOneProcess) {
     EXPECT_EQ(best.tensor("0.weight").sizes(), (std::vector<int64_t>{8, 4})) << "put together from slices";
     EXPECT_EQ(best.tensor("2.weight").sizes(), (std::vector<int64_t>{6, 8}));
   }
+}
+
+Options clipped(const std::string& name) {
+  Options options = three_epochs(name);
+  options.max_gradient_norm = 0.05;
+  return options;
+}
+
+TEST(Axes, ClipByOneNorm) {
+  using namespace tw::pipeline;
+  const auto expected = train(alone(), model_of(whole_net()), clipped("clipped_alone")).summary;
+  EXPECT_NE(expected.test[0].second, train(alone(), model_of(whole_net()), three_epochs("tensor_alone")).summary.test[0].second);
+  for (const int stages : {1, 2}) {
+    for (const int split : {1, 2}) {
+      if (world().size() % (stages * split) != 0) continue;
+      const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
+      const tw::Communicator& axis = mesh["tensor"];
+      const std::vector<BlockFactory> blocks{block([&] { return ColumnParallelLinear(axis, 4, 8); }), block([] { return torch::nn::Tanh(); }),
+                                             block([&] { return RowParallelLinear(axis, 8, 6); }), block([] { return torch::nn::Tanh(); }),
+                                             block([] { return torch::nn::Linear(6, 1); })};
+      torch::manual_seed(6);
+      const auto net = std::make_shared<Pipeline>(mesh["stage"], blocks, PipelineOptions{.schedule = one_forward_one_backward(stages, 2)});
+      net->to(torch::kDouble);
+      expect_equal(train(mesh, model_of(split_model(net)), clipped("clipped")).summary, expected, mesh.shape().describe());
+    }
+  }
+}
+
+// A layer on two stages, which have other layers beside it: along a ring of hosts, each stage would add its gradients in an order of its own.
+TEST(Axes, TiedStagesKeepTheSameBits) {
+  using namespace tw::pipeline;
+  const int stages = world().size() % 2 == 0 ? 2 : 1;
+  const Mesh mesh(world(), {{"data"}, {"stage", stages}});
+  const torch::nn::Linear shared(70, 70);
+  const auto tied = block([shared] { return shared; });
+  const std::vector<BlockFactory> blocks{block([] { return torch::nn::Linear(4, 70); }), tied, block([] { return torch::nn::Tanh(); }),
+                                         block([] { return torch::nn::Linear(70, 73); }), block([] { return torch::nn::Linear(73, 70); }), tied,
+                                         block([] { return torch::nn::Linear(70, 1); })};
+  torch::manual_seed(6);
+  const auto net = std::make_shared<Pipeline>(mesh["stage"], blocks, PipelineOptions{.schedule = one_forward_one_backward(stages, 2)});
+  net->to(torch::kDouble);
+  (void)train(mesh, model_of(net), three_epochs("tied"));
+  int found = 0;
+  for (const auto& parameter : net->named_parameters()) {
+    if (parameter.value().sizes() != at::IntArrayRef{70, 70} || found++ > 0) continue;
+    EXPECT_TRUE(tw::check_with_allreduce(world(), parameter.value()).identical) << parameter.key();
+  }
+  EXPECT_GE(found, 1);
 }
 
 TEST(Axes, ATensorMeshGoesOnOnAnother) {

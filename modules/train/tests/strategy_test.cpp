@@ -89,6 +89,38 @@ TEST(Strategy, ShardedIsData) {
   }
 }
 
+/// Clips in place of the option.
+struct Clip : tw::train::Hook {
+  void on_backward(tw::train::State& state) override {
+    const double norm = state.clip_gradient_norm(0.05);
+    if (norm > 0.05) ++clipped;
+  }
+  int clipped = 0;
+};
+
+// That this is the norm of one process, axes_test.cpp compares.
+TEST(Strategy, ClipsByTheNormOfTheWholeModel) {
+  const auto clipped = [](const std::string& name, const StrategyOptions& strategy) {
+    auto options = options_for("clipped_" + name, strategy);
+    options.max_gradient_norm = 0.05;
+    return run_adam(options);
+  };
+  const auto data = clipped("data", {});
+  for (const auto& [name, strategy] : strategies()) {
+    if (strategy.kind != StrategyKind::data && strategy.kind != StrategyKind::sharded && strategy.kind != StrategyKind::fully_sharded) continue;
+    if (strategy.compression == CompressionKind::none) expect_close(clipped(name, strategy), data, 1e-12, name);
+    const auto model = make_regressor(0.2);
+    torch::optim::Adam optimizer(model.tensors(), torch::optim::AdamOptions(0.01));
+    const auto samples = squares(31);
+    tw::train::Trainer trainer(world(), model, optimizer, tw::train::regression(), samples, samples, options_for("hook", strategy));
+    Clip clip;
+    trainer.add(clip);
+    const auto summary = trainer.run();
+    EXPECT_GT(clip.clipped, 9) << name;
+    if (strategy.compression == CompressionKind::none) expect_close({copies(model), {}, summary}, data, 1e-12, name + ", by a hook");
+  }
+}
+
 // The mean of parameters that each made one step of plain gradient descent is one step along the mean gradient.
 TEST(Strategy, LocalSgdOfPeriodOneIsData) {
   const auto rule = torch::optim::SGDOptions(0.1);

@@ -2,12 +2,14 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <string>
 #include <tw/data/dataset.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/train/model.hpp>
 #include <tw/train/options.hpp>
 #include <tw/train/report.hpp>
+#include <utility>
 #include <vector>
 
 namespace torch::optim {
@@ -18,8 +20,9 @@ namespace tw::train {
 
 /// Where a run stands. Hooks may change the tensors and the optimizer, on all ranks alike, and end the run.
 struct State {
-  State(const Communicator& communicator, const Model& trained, torch::optim::Optimizer& by, const Options& as)
-      : comm(communicator), model(trained), optimizer(by), options(as) {}
+  State(const Communicator& communicator, const Model& trained, torch::optim::Optimizer& by, const Options& as,
+        std::function<double(double)> clip = {})
+      : comm(communicator), model(trained), optimizer(by), options(as), clip_(std::move(clip)) {}
 
   const Communicator& comm;
   const Model& model;
@@ -40,6 +43,14 @@ struct State {
   /// do.
   void stop(std::string reason) { stop_reason = std::move(reason); }
   std::string stop_reason;
+
+  /// In on_backward(): scales the gradients down to a norm of at most `max_norm`, with any strategy: the norm of all gradients of the model, each
+  /// element once, wherever its gradient lies. (LibTorch's clip_grad_norm_ sees this rank's tensors alone.) Called on all ranks.
+  /// @return the norm before, without the loss scale. The option max_gradient_norm does it in every step
+  double clip_gradient_norm(double max_norm) { return clip_(max_norm); }
+
+ private:
+  std::function<double(double)> clip_;
 };
 
 /// Code of one's own inside the training loop, in the manner of torchnet's engine. Called on every rank; a hook that communicates does so on all.
@@ -51,7 +62,7 @@ class Hook {
   virtual void on_sample(State& /*state*/) {}       ///< `batch` is there
   virtual void on_forward(State& /*state*/) {}      ///< `outputs` and `loss` are there; a pipeline has made its backward passes too
   /// Gradients are complete, and not yet used: reduced, each rank's own, or out of sight, as the strategy has it; those of scaled losses are still
-  /// as much too large (PrecisionOptions).
+  /// as much too large (PrecisionOptions). To clip them, call State::clip_gradient_norm().
   virtual void on_backward(State& /*state*/) {}
   virtual void on_update(State& /*state*/) {}  ///< the optimizer has stepped
   virtual void on_end_epoch(State& /*state*/, const EpochReport& /*report*/) {}

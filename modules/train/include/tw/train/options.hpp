@@ -59,6 +59,9 @@ struct Options {
   int64_t batch_size = 64;   ///< samples of one rank in one update; at most most_samples_of_a_batch, as the next
   int64_t global_batch = 0;  ///< samples of all ranks in one update; 0: batch_size times the ranks. A resumed run keeps its own
   int64_t accumulation = 1;  ///< an update's samples are taken in this many passes, to save memory
+  /// To which gradients are scaled down before an update: the 2-norm of all gradients of the model, each element once, wherever it lies. Where ranks
+  /// step alone, such as with local_sgd, of each rank's own. 0: they are left alone.
+  double max_gradient_norm = 0;
   int64_t seed = 0;          ///< of the order of samples, of augmentation and of what the model draws
   Uneven uneven = Uneven::exact;
   bool drop_last = false;      ///< leave out an epoch's last update where it would have fewer samples than the others
