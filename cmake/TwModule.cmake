@@ -17,6 +17,8 @@ function(tw_module name)
     cmake_path(GET header FILENAME file)
     if(NOT file IN_LIST arg_NOT_FORWARDED)
       string(APPEND own_includes "#include <${header}>\n")
+    else()
+      string(APPEND own_includes "// Include by name, because it needs much of LibTorch or few need it: <${header}>\n")
     endif()
   endforeach()
   set(uses "")  # as docs/architecture.md says it

@@ -67,6 +67,10 @@ else
   mapfile -t changed < <(git diff --name-only --diff-filter=d "$since" -- '*.cpp' '*.hpp')
   [ ${#changed[@]} -eq 0 ] || clang-format-19 --dry-run --Werror "${changed[@]}"
 fi
+if git grep -nE 'std::[io]?stringstream' -- 'modules/*/src/*' 'modules/*/include/*' apps ':!*/text_stream.hpp'; then
+  echo "lint: use TextWriter and TextReader of tw/base/text_stream.hpp, which no std::locale reaches"
+  exit 1
+fi
 bash -n scripts/*.sh scripts/device/*.sh .ci/run tests/*.sh tests/*/*.sh
 scripts/build.sh tidy tw_precompiled_library >/dev/null
 cd build/tidy

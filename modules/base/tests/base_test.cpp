@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "grouping_locale.hpp"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -40,6 +42,14 @@ TEST(Process, ItsLabelIsTakenOffTheFrontAlone) {
   EXPECT_EQ(tw::without_process_label(""), "");
   tw::set_process_rank(-1);
   EXPECT_EQ(tw::without_process_label("this process: no"), "no");
+}
+
+TEST(Concat, IsTheSameUnderEveryLocale) {
+  const tw::testing::GroupingLocale odd;
+  EXPECT_EQ(tw::concat(1234567, ' ', 1234.5), "1234567 1234.5");
+  double value = 0;
+  tw::TextReader("1234.5") >> value;
+  EXPECT_EQ(value, 1234.5);
 }
 
 TEST(Contract, EvaluatesItsConditionOnce) {

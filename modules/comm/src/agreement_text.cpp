@@ -2,8 +2,8 @@
 #include "agreement_text.hpp"
 
 #include <algorithm>
-#include <sstream>
 #include <tw/base/concat.hpp>
+#include <tw/base/text_stream.hpp>
 
 namespace tw {
 namespace {
@@ -18,7 +18,7 @@ std::string list_of_ranks(const std::vector<RankFailure>& failures) {
 
 std::vector<std::string> split_lines(const std::string& text) {
   std::vector<std::string> lines;
-  std::istringstream in(text);
+  TextReader in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
 }

@@ -5,8 +5,8 @@
 #include <ctime>
 #include <iomanip>
 #include <iostream>
-#include <sstream>
 #include <tw/base/concat.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/comm/objects.hpp>
 
 namespace tw {
@@ -19,7 +19,7 @@ std::string time_of_day() {
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
   std::tm local{};
   ::localtime_r(&seconds, &local);
-  std::ostringstream out;
+  TextWriter out;
   out << std::put_time(&local, "%H:%M:%S.") << std::setw(3) << std::setfill('0') << milliseconds;
   return out.str();
 }
@@ -29,7 +29,7 @@ std::string time_of_day() {
 void print_ordered(const Communicator& comm, const std::string& text, std::ostream& out) {
   const std::string prefix = concat(time_of_day(), " rank ", comm.rank(), ": ");
   std::string mine;
-  std::istringstream lines(text);
+  TextReader lines(text);
   for (std::string line; std::getline(lines, line);) mine += prefix + line + '\n';
   for (const std::string& theirs : gather_strings(comm, mine, Rank(0))) out << theirs;
   out.flush();

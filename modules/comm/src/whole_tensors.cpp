@@ -4,7 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <map>
-#include <sstream>
+#include <tw/base/text_stream.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 
@@ -39,7 +39,7 @@ std::vector<int64_t> read_numbers(std::istream& in) {
 
 void visit_whole_tensors(const Communicator& comm, const std::vector<NamedShard>& shards,
                          const std::function<void(const std::string& name, const at::Tensor& whole)>& visit) {
-  std::ostringstream mine;
+  TextWriter mine;
   for (const NamedShard& shard : shards) {
     mine << shard.name << '\n' << static_cast<int>(shard.tensor.scalar_type()) << ' ';
     write(mine, shard.global_shape);
@@ -50,7 +50,7 @@ void visit_whole_tensors(const Communicator& comm, const std::vector<NamedShard>
   std::map<std::string, std::vector<Slice>> slices;
   const std::vector<std::string> lists = allgather_strings(comm, std::move(mine).str());
   for (size_t rank = 0; rank < lists.size(); ++rank) {
-    std::istringstream in(lists[rank]);
+    TextReader in(lists[rank]);
     std::string name;
     for (size_t index = 0; std::getline(in, name); ++index) {
       Slice slice{static_cast<int>(rank), index};

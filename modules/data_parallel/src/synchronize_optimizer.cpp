@@ -5,8 +5,8 @@
 #include <torch/optim/optimizer.h>
 #include <torch/serialize/archive.h>
 
-#include <sstream>
 #include <tw/base/concat.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/data_parallel/synchronize.hpp>
@@ -43,7 +43,7 @@ std::string options_of(Optimizer& optimizer) {
     options.serialize(nested);
     archive.write(key, nested);
   });
-  std::ostringstream out;
+  TextWriter out;
   archive.save_to(out);
   return std::move(out).str();
 }
@@ -62,7 +62,7 @@ void set_options(Optimizer& optimizer, const std::string& saved) {
 void prepare_like_root(const Communicator& comm, OptimizerState& state, Rank root) {
   std::string names;
   for (const NamedShard& shard : state.shards()) names += shard.name + "\n";
-  std::istringstream lines(broadcast_string(comm, names, root));
+  TextReader lines(broadcast_string(comm, names, root));
   std::vector<std::string> wanted;
   for (std::string line; std::getline(lines, line);) wanted.push_back(line);
   state.prepare(wanted);

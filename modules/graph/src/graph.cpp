@@ -2,11 +2,11 @@
 #include <tw/graph/graph.hpp>
 
 #include <cmath>
-#include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/base/number_text.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 namespace tw::graph {
@@ -123,7 +123,7 @@ std::vector<int> Graph::producers() const {
 
 std::string to_text(const Graph& graph) {
   expect_values(graph);
-  std::ostringstream out;
+  TextWriter out;
   const Writer write{graph, out};
   for (size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[i];

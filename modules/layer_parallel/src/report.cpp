@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sstream>
+#include <tw/base/text_stream.hpp>
 #include <tw/layer_parallel/solver.hpp>
 
 namespace tw::layer_parallel {
@@ -12,7 +12,7 @@ std::optional<double> Report::convergence_factor(int i) const {
 }
 
 std::string Report::describe() const {
-  std::ostringstream out;
+  TextWriter out;
   out.precision(3);
   if (serial) out << "diverged, then solved serially; ";
   out << iterations << (iterations == 1 ? " iteration" : " iterations") << (converged ? ", converged" : diverged ? ", diverged" : "") << '\n';

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <optional>
-#include <sstream>
 #include <tw/base/contract.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 
@@ -14,7 +14,7 @@ namespace tw::layer_parallel {
 namespace {
 
 std::string text_of(const std::vector<RowPart>& parts) {
-  std::ostringstream out;
+  TextWriter out;
   for (const RowPart& part : parts) {
     out << part.name << '\n' << static_cast<int>(part.dtype) << ' ' << part.begin << ' ' << part.end << ' ' << part.shape.size();
     for (const int64_t length : part.shape) out << ' ' << length;
@@ -25,7 +25,7 @@ std::string text_of(const std::vector<RowPart>& parts) {
 
 std::vector<RowPart> parts_of(const std::string& text) {
   std::vector<RowPart> parts;
-  std::istringstream in(text);
+  TextReader in(text);
   for (std::string name; std::getline(in, name);) {
     RowPart part;
     int dtype = 0;

@@ -4,13 +4,14 @@
 #include <ATen/Parallel.h>
 
 #include <fstream>
-#include <sstream>
+#include <tw/base/absolute_path.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/number_text.hpp>
 #include <tw/base/replace_file.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/graph/cuts.hpp>
 
 namespace tw::pipeline {
@@ -31,8 +32,8 @@ ProfileCache::ProfileCache(const std::filesystem::path& directory, const graph::
   if (directory.empty()) return;
   hash_ = graph.hash();
   units_ = units_of(graph).size();
-  path_ = directory / concat(hash_, '_', hash_of_trained(graph, bind), '_', c10::DeviceTypeName(kind, /*lower_case=*/true), '_',
-                             at::get_num_threads(), "threads_", ranks, "ranks_", rows, "rows.json");
+  path_ = absolute_path(directory) / concat(hash_, '_', hash_of_trained(graph, bind), '_', c10::DeviceTypeName(kind, /*lower_case=*/true), '_',
+                                            at::get_num_threads(), "threads_", ranks, "ranks_", rows, "rows.json");
 }
 
 std::optional<Profile> ProfileCache::read() const {
@@ -40,7 +41,7 @@ std::optional<Profile> ProfileCache::read() const {
   try {
     const std::ifstream file(path_);
     if (!file) throw FileError(path_, 0, "cannot be opened");
-    std::ostringstream content;
+    TextWriter content;
     content << file.rdbuf();
     Profile profile = profile_from_json(content.view());
     if (profile.hash != hash_) throw Error(concat("it is of a graph with hash ", profile.hash));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ranks of a pipeline hold: for checkpoints, for optimizers, and put together.
 #include <algorithm>
-#include <sstream>
+#include <tw/base/text_stream.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/mpi/releasing_others.hpp>
 
@@ -91,7 +91,7 @@ std::vector<NamedTensor> Pipeline::whole_on_root() const {
         } else {
           for (const at::Tensor& each : mine) values.push_back(each.clone());
         }
-        std::istringstream lines(lists[rank]);
+        TextReader lines(lists[rank]);
         std::string name;
         for (size_t i = 0; std::getline(lines, name); ++i) {
           if (std::ranges::find(all, name, &NamedTensor::name) == all.end()) all.push_back({name, values[i]});  // else tied, or a constant buffer

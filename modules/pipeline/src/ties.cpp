@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <tw/base/contract.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
@@ -19,7 +19,7 @@ struct Entry {
   std::string first;   // name here of the same tensor
 
   static Entry parse(const std::string& line) {
-    std::istringstream in(line);
+    TextReader in(line);
     Entry entry;
     std::getline(in, entry.of_all, '\t');
     std::getline(in, entry.name, '\t');
@@ -30,7 +30,7 @@ struct Entry {
 };
 
 std::string lines_of(const StageModel& model) {
-  std::ostringstream lines;
+  TextWriter lines;
   const auto spec = [](const at::Tensor& t) { return TensorSpec{"", t.sizes().vec(), t.scalar_type()}.describe(); };
   std::map<const c10::TensorImpl*, std::string> firsts;
   for (const auto& p : model.module->named_parameters()) {
@@ -60,7 +60,7 @@ std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks
   std::map<std::string, int> homes;          // of untied names
   for (int stage = 0; stage < ranks.stages(); ++stage) {
     std::map<std::string, std::string> tensors;  // of this stage, by tie
-    std::istringstream in(lines[static_cast<size_t>(ranks.first_rank(stage))]);
+    TextReader in(lines[static_cast<size_t>(ranks.first_rank(stage))]);
     for (std::string line; std::getline(in, line);) {
       const auto [of_all, name, spec, first] = Entry::parse(line);
       if (spec.empty() && !name.empty()) continue;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iomanip>
-#include <sstream>
 #include <tw/base/concat.hpp>
 
 #include <tw/base/number_text.hpp>
+#include <tw/base/text_stream.hpp>
 #include "text.hpp"
 
 namespace tw::pipeline {
@@ -70,7 +70,7 @@ void write_gantt(std::ostream& out, const Plan& plan) {
 }  // namespace
 
 std::string describe(const Plan& plan, const Profile& profile) {
-  std::ostringstream out;
+  TextWriter out;
   out << summary(plan) << "\nbatch " << plan.batch << ", " << plan.rows() << " rows a micro-batch\n";
   write_stages(out, plan, profile);
   write_gantt(out, plan);

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <iomanip>
-#include <sstream>
+#include <tw/base/text_stream.hpp>
 #include <tw/planning/planner.hpp>
 
 #include "text.hpp"
@@ -60,7 +60,7 @@ void write_reasons(std::ostream& out, const PlanResult& result) {
 }  // namespace
 
 std::string explain(const PlanResult& result) {
-  std::ostringstream out;
+  TextWriter out;
   out << describe(result.best(), result.profile);
   write_reasons(out, result);
   return std::move(out).str();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/planning/simulation.hpp>
 #include <tw/report/svg.hpp>
 
@@ -11,7 +11,7 @@ namespace tw::pipeline {
 
 std::string gantt_text(const Simulation& simulation, int width) {
   TW_EXPECTS(width >= 10, "a chart is at least 10 characters wide, not ", width);
-  std::ostringstream out;
+  TextWriter out;
   const double scale = simulation.duration > 0 ? width / simulation.duration : 0;
   for (size_t device = 0; device < simulation.devices.size(); ++device) {
     std::string line(static_cast<size_t>(width), '.');

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <numeric>
-#include <sstream>
 #include <tw/base/contract.hpp>
 #include <tw/base/numbers.hpp>
+#include <tw/base/text_stream.hpp>
 
 namespace tw::layer_parallel {
 namespace {
@@ -128,7 +128,7 @@ LevelPlan::Points LevelPlan::c_points_of(int level, int rank) const {
 
 std::string LevelPlan::describe() const {
   constexpr int64_t widest = 100;  // points in a picture
-  std::ostringstream out;
+  TextWriter out;
   for (int l = 0; l < levels(); ++l) {
     const Level& level = this->level(l);
     out << "level " << l << ": " << level.steps << " steps of " << level.stride;

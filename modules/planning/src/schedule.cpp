@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/text_stream.hpp>
 
 namespace tw::pipeline {
 namespace {
@@ -60,7 +60,7 @@ Schedule one_forward_one_backward(int stages, int micro_batches) {
 }
 
 std::string to_text(const Schedule& schedule) {
-  std::ostringstream out;
+  TextWriter out;
   for (const std::vector<Action>& device : schedule.devices) {
     for (size_t i = 0; i < device.size(); ++i) {
       out << (i > 0 ? " " : "") << device[i].stage << (device[i].is_forward() ? 'F' : 'B') << device[i].micro_batch;
@@ -72,11 +72,11 @@ std::string to_text(const Schedule& schedule) {
 
 Schedule schedule_from_text(std::string_view text) {
   Schedule schedule;
-  std::istringstream lines{std::string(text)};
+  TextReader lines{std::string(text)};
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
-    std::istringstream words(line.substr(0, line.find('#')));
+    TextReader words(line.substr(0, line.find('#')));
     std::vector<Action> actions;
     for (std::string word; words >> word;) {
       const std::optional<Action> action = parse(word);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <sstream>
 #include <string>
+#include <tw/base/text_stream.hpp>
+#include <utility>
 
 namespace tw {
 
-/// Writes all `parts` one after the other, as `operator<<` shows them. For messages, not for hot paths.
+/// Writes all `parts` one after the other, as `operator<<` shows them in the classic locale. For messages, not for hot paths.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
-  std::ostringstream out;
+  TextWriter out;
   (out << ... << parts);
   return std::move(out).str();
 }

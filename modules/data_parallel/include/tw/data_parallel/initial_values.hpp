@@ -11,8 +11,8 @@ namespace tw {
 
 /// ```
 /// InitialValues initial(seed);
-/// auto net = initial.record([&] { return models::Gpt(options); });       // no memory is taken
-/// FullySharded sharded(comm, *net, initial, {.reduction = Reduction::mean});   // each rank makes its slices
+/// auto net = initial.record([&] { return models::Gpt(options); });                         // no memory is taken
+/// FullySharded sharded(comm, *net, {.reduction = Reduction::mean}, {.initial = &initial});  // each rank makes its slices
 /// ```
 /// While a model is made, large floating-point tensors get no memory, and what fills them is kept, to be done for any part of them later: uniform_,
 /// normal_, zero_, fill_, and sums, products, quotients and bounds with numbers. Random numbers depend on the seed, the tensor's number and the
