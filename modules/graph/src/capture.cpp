@@ -49,7 +49,7 @@ struct Captured {
 Captured captured(const Subject& module, Run run, const std::vector<at::Tensor>& example) {
   const std::vector<at::Tensor> twice = repeated(example, 2);
   Run other = run_of(module, twice);
-  if (rows_of(example) == 1) run = with_skipped_calls(std::move(run), other);
+  if (rows_of(example) == 1) run = aligned(std::move(run), other);
   if (other.calls.size() == run.calls.size()) {  // what one is seen to write, the other may have written unseen
     for (size_t i = 0; i < run.calls.size(); ++i) run.calls[i].writes = other.calls[i].writes = with_both(run.calls[i], other.calls[i]);
   }
@@ -85,7 +85,7 @@ void prove_rows(Captured& captured, const Subject& module, const std::vector<at:
     try {
       const std::vector<at::Tensor> row = first_row(example);
       Graph proved = graph;
-      expect_fit(proved, rows, graph_of(with_skipped_calls(run_of(module, row), captured.run), module), 1);
+      expect_fit(proved, rows, graph_of(aligned(run_of(module, row), captured.run), module), 1);
       expect_same_numbers(proved, module, row);
       graph = std::move(proved);
       return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module_run.hpp"
 
+#include <ATen/ops/alias.h>
 #include <ATen/ops/equal.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
@@ -87,6 +88,60 @@ void for_each_size(const Graph& graph, const std::function<void(size_t node, siz
   }
 }
 
+/// The tensors of a run by those of another one of the same operators.
+class TensorsOf {
+ public:
+  void match(const c10::IValue& there, const c10::IValue& here) {
+    if (there.isTensor() && here.isTensor()) here_of_[there.toTensor().unsafeGetTensorImpl()] = here.toTensor();
+    if (!there.isTensorList() || !here.isTensorList()) return;
+    const auto theirs = there.toTensorVector();
+    const auto ours = here.toTensorVector();
+    for (size_t i = 0; i < std::min(theirs.size(), ours.size()); ++i) here_of_[theirs[i].unsafeGetTensorImpl()] = ours[i];
+  }
+
+  /// One of the module's own is itself.
+  at::Tensor of(const at::Tensor& there) const {
+    const auto found = here_of_.find(there.unsafeGetTensorImpl());
+    return found == here_of_.end() ? there : found->second;
+  }
+
+  /// `here`, or of tensors that show the same, the one that is meant.
+  c10::IValue of(const c10::IValue& there, const c10::IValue& here) const {
+    if (there.isTensor() && here.isTensor()) return meant(there.toTensor(), here.toTensor());
+    if (!there.isTensorList() || !here.isTensorList()) return here;
+    const auto theirs = there.toTensorVector();
+    auto ours = here.toTensorVector();
+    for (size_t i = 0; i < std::min(theirs.size(), ours.size()); ++i) ours[i] = meant(theirs[i], ours[i]);
+    return ours;
+  }
+
+ private:
+  at::Tensor meant(const at::Tensor& there, const at::Tensor& here) const {
+    const auto found = here_of_.find(there.unsafeGetTensorImpl());
+    if (found == here_of_.end() || !here.defined() || !found->second.defined()) return here;
+    const at::Tensor& other = found->second;
+    const bool shows_same = other.is_alias_of(here) && other.sizes() == here.sizes() && other.strides() == here.strides() &&
+                            other.storage_offset() == here.storage_offset() && other.scalar_type() == here.scalar_type();
+    return shows_same ? other : here;
+  }
+
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> here_of_;
+};
+
+bool is_same(const c10::IValue& one, const c10::IValue& other) {
+  return one.isTensor() && other.isTensor() && one.toTensor().defined() && one.toTensor().is_same(other.toTensor());
+}
+
+/// Of an operator that gave what it took: what the other run's took in its place, or another tensor that shows it.
+c10::IValue result_of(const c10::IValue& result, const std::vector<c10::IValue>& arguments, const Call& call, const c10::IValue& there,
+                      const Call& call_there) {
+  for (size_t k = 0; k < arguments.size(); ++k) {
+    if (!is_same(result, arguments[k])) continue;
+    return is_same(there, call_there.arguments[k]) ? call.arguments[k] : c10::IValue(at::alias(result.toTensor()));
+  }
+  return result;
+}
+
 }  // namespace
 
 Subject::Subject(const Forward& run, std::vector<NamedTensor> all_parameters, std::vector<NamedTensor> all_buffers)
@@ -129,34 +184,36 @@ Run run_of(const Subject& module, const std::vector<at::Tensor>& inputs, std::ve
   return made;
 }
 
-Run with_skipped_calls(Run run, const Run& full) {
-  std::unordered_map<const c10::TensorImpl*, at::Tensor> here_of;  // by tensor of the other run
-  const auto match = [&](const c10::IValue& there, const c10::IValue& here) {
-    if (there.isTensor() && here.isTensor()) here_of[there.toTensor().unsafeGetTensorImpl()] = here.toTensor();
-    if (!there.isTensorList() || !here.isTensorList()) return;
-    const auto theirs = there.toTensorVector();
-    const auto ours = here.toTensorVector();
-    for (size_t i = 0; i < std::min(theirs.size(), ours.size()); ++i) here_of[theirs[i].unsafeGetTensorImpl()] = ours[i];
-  };
-  for (size_t i = 0; i < full.inputs.size(); ++i) match(full.inputs[i], run.inputs[i]);
+Run aligned(Run run, const Run& full) {
+  TensorsOf here;
+  for (size_t i = 0; i < full.inputs.size(); ++i) here.match(full.inputs[i], run.inputs[i]);
   std::vector<Call> calls;
   size_t next = 0;
-  for (const Call& call : full.calls) {
-    if (next < run.calls.size() && run.calls[next].name == call.name) {
-      for (size_t i = 0; i < call.results.size(); ++i) match(call.results[i], run.calls[next].results.at(i));
-      calls.push_back(run.calls[next++]);
-    } else if (call.name.name == "aten::contiguous") {
-      const at::Tensor there = call.arguments[0].toTensor();
-      const auto known = here_of.find(there.unsafeGetTensorImpl());
-      const at::Tensor here = known == here_of.end() ? there : known->second;  // else one of the module's own
-      calls.push_back({call.name, {here, call.arguments[1]}, {here}, call.with_gradient, call.inside});
-      match(call.results[0], here);
-    } else {
-      return run;
+  for (const Call& there : full.calls) {
+    const bool is_next = next < run.calls.size() && run.calls[next].name == there.name;
+    if (!is_next && there.name.name != "aten::contiguous") return run;
+    const auto skipped = [&]() -> Call {
+      const at::Tensor same = here.of(there.arguments[0].toTensor());
+      return {.name = there.name,
+              .arguments = {same, there.arguments[1]},
+              .results = {same},
+              .with_gradient = there.with_gradient,
+              .inside = there.inside};
+    };
+    Call call = is_next ? run.calls[next++] : skipped();
+    const std::vector<c10::IValue> arguments = call.arguments;
+    for (size_t i = 0; i < arguments.size(); ++i) call.arguments[i] = here.of(there.arguments.at(i), arguments[i]);
+    for (size_t i = 0; i < call.results.size(); ++i) {
+      call.results[i] = result_of(call.results[i], arguments, call, there.results.at(i), there);
+      here.match(there.results.at(i), call.results[i]);
     }
+    calls.push_back(std::move(call));
   }
   calls.insert(calls.end(), run.calls.begin() + static_cast<std::ptrdiff_t>(next), run.calls.end());
   run.calls = std::move(calls);
+  for (size_t i = 0; i < std::min(run.outputs.size(), full.outputs.size()); ++i) {
+    run.outputs[i] = here.of(c10::IValue(full.outputs[i]), c10::IValue(run.outputs[i])).toTensor();
+  }
   return run;
 }
 

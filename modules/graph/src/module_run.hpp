@@ -27,8 +27,9 @@ Run first_run_of(Subject& module, const std::vector<at::Tensor>& inputs);
 /// buffers
 Run run_of(const Subject& module, const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>* changed = nullptr);
 
-/// `run`, of one row, with the calls of contiguous() that `full` makes, of several: LibTorch leaves them out where memory is contiguous as it is.
-Run with_skipped_calls(Run run, const Run& full);
+/// `run`, of one row, with the calls of contiguous() that `full` makes, of several: LibTorch leaves them out where memory is contiguous as it is. And
+/// with a tensor of its own for each that `full` has, where an operator gave what it took.
+Run aligned(Run run, const Run& full);
 
 Graph graph_of(const Run& run, const Subject& module);
 
