@@ -38,6 +38,7 @@ Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Ob
       options_(agreed_options(ranks_.all, options, train, test, validation, objective_)),
       scaling_(options_.precision) {
   expect_parameters(ranks_, model_);
+  model_.trained->set_replica(ranks_.data.rank());
   const ComputeType compute = options_.precision.compute;
   model_ = on_all_ranks(ranks_.all, "choosing what the model computes in", [&] { return under_autocast(std::move(model_), compute); });
   objective_ = under_autocast(std::move(objective_), compute);

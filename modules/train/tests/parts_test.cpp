@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
 #include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/layer_parallel/sequence_model.hpp>
@@ -145,6 +146,56 @@ TEST(Parts, SplinesInDepthTrainLikeOneProcess) {
     }
     if (world().rank() != 0) continue;
     EXPECT_EQ(tw::SafetensorsFile(options.folder() / "best.safetensors").names().size(), 2U * 14) << "all layers, one by one";
+  }
+}
+
+struct DroppingImpl : torch::nn::Module {
+  DroppingImpl() : linear(register_module("linear", torch::nn::Linear(8, 8))) {}
+  torch::Tensor forward(const torch::Tensor& u) { return torch::dropout(torch::tanh(linear(u)), 0.5, is_training()); }
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(Dropping);
+
+/// Compares outputs of ranks that were given the same samples.
+class OutputWitness : public tw::train::Hook {
+ public:
+  explicit OutputWitness(const Mesh& mesh) : data_(mesh.coordinate("data")) {}
+  void on_forward(tw::train::State& state) override {
+    ++passes;
+    for (int rank = 0; rank < world().size(); ++rank) {
+      torch::Tensor theirs = torch::cat({state.outputs.detach().flatten(), torch::full({1}, static_cast<double>(data_), torch::kDouble)});
+      const torch::Tensor mine = theirs.clone();
+      tw::broadcast(world(), theirs, tw::Rank(rank));
+      const int64_t last = mine.numel() - 1;
+      const bool is_one_model = theirs[last].equal(mine[last]);
+      EXPECT_EQ(theirs.narrow(0, 0, last).equal(mine.narrow(0, 0, last)), is_one_model) << "pass " << passes << ", rank " << rank;
+    }
+  }
+  int passes = 0;
+
+ private:
+  int64_t data_;
+};
+
+/// The ranks of a model draw what one process draws, and models along the axis `data` other numbers.
+TEST(Parts, ModelsAlongDataDropOtherUnits) {
+  for (const int layers : lengths()) {
+    const Mesh mesh(world(), {{"data"}, {"layer", layers}});
+    const std::vector<Block> random{block([] { return torch::nn::Linear(4, 8); }, 1), block([] { return Dropping(); }, 6, {.random = true}),
+                                    block([] { return torch::nn::Linear(8, 1); }, 1)};
+    auto net = std::make_shared<LayerParallel>(mesh["layer"], random, exact);
+    net->to(torch::kDouble);
+    const Model model = model_of(net);
+    torch::optim::SGD sgd(model.tensors(), 0.05);
+    const tw::TensorDataset data(torch::ones({24, 4}, torch::kDouble), torch::ones({24, 1}, torch::kDouble));
+    Options options = three_epochs("random");
+    options.global_batch = 12;  // as many samples on each rank, for up to four
+    options.accumulation = 1;
+    Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
+    OutputWitness witness(mesh);
+    trainer.add(witness);
+    trainer.run();
+    EXPECT_EQ(witness.passes, 6);
   }
 }
 
