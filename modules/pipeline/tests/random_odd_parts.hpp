@@ -71,7 +71,9 @@ class OddParts : public OrdinaryParts {
   }
   Step constant() {
     const Tensor kept = torch::randn({length, width}, torch::kDouble);
-    return {"constant", [kept, a = some()](const Tensors& known) { return known[a] * kept + torch::tensor({0.5, 0.25}, torch::kDouble).sum(); }};
+    return {"constant", [kept, a = some()](const Tensors& known) {
+              return known[a] * kept.to(known[a].device()) + torch::tensor({0.5, 0.25}, known[a].options()).sum();
+            }};
   }
   Step two_names() {
     const auto layer = linear(width, width);
@@ -143,7 +145,7 @@ class OddParts : public OrdinaryParts {
   Step cached() {
     const auto positions = std::make_shared<Tensor>();
     return {"cached", [positions, a = some()](const Tensors& known) {
-              if (!positions->defined()) *positions = torch::arange(length, torch::kDouble).sin().unsqueeze(1);
+              if (!positions->defined()) *positions = torch::arange(length, known[a].options()).sin().unsqueeze(1);
               return known[a] + *positions;
             }};
   }
