@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/layer_parallel/sequence_model.hpp>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
 #include <c10/util/accumulate.h>
 
@@ -33,6 +34,17 @@ std::vector<at::Tensor> alike_on_all_ranks(const Communicator& comm, const std::
   return make_node(tensors, {forward, backward});
 }
 
+// Inputs that all ranks have, of which each uses its own steps, with the gradient of all.
+at::Tensor with_whole_gradient(const Communicator& comm, const at::Tensor& inputs) {
+  if (!at::GradMode::is_enabled() || !inputs.requires_grad() || comm.size() == 1) return inputs;
+  const auto backward = [&comm](const std::vector<at::Tensor>& cotangents) {
+    std::vector<at::Tensor> gradients{cotangents[0].clone(at::MemoryFormat::Contiguous)};
+    allreduce(comm, gradients[0], ReduceOp::sum);
+    return gradients;
+  };
+  return make_node({inputs}, {[&] { return std::vector<at::Tensor>{inputs.detach().clone()}; }, backward}).front();
+}
+
 }  // namespace
 
 SequenceModel::SequenceModel(const Communicator& comm, const RecurrentOptions& options, std::vector<int64_t> outputs)
@@ -49,13 +61,14 @@ at::Tensor SequenceModel::forward(const at::Tensor& inputs) {
   const Communicator& comm = recurrent_->comm();
   const int64_t n = inputs.defined() && inputs.dim() > 0 ? inputs.size(0) : 0;
   const int64_t numbers = n > 0 ? inputs.numel() / n : 0;
-  on_all_ranks(comm, "checking the inputs of a SequenceModel", [&] {
-    TW_EXPECTS(numbers > 0 && numbers % options.input_size == 0, "inputs are ", describe({inputs}), ": of each not a number of steps of ",
-               options.input_size, " numbers");
-  });
+  const bool wants_gradient = inputs.defined() && inputs.requires_grad() && at::GradMode::is_enabled();
+  expect_same_on_all_ranks(comm, "the inputs of a SequenceModel", {describe({inputs}) + (wants_gradient ? " with a gradient" : "")});
+  TW_EXPECTS(numbers > 0 && numbers % options.input_size == 0, "inputs are ", describe({inputs}), ": of each not a number of steps of ",
+             options.input_size, " numbers");
   const int64_t steps = numbers / options.input_size;
   const auto [begin, end] = recurrent_->block(steps);
-  const at::Tensor block = inputs.reshape({n, steps, options.input_size}).narrow(1, begin, end - begin).transpose(0, 1).contiguous();
+  const at::Tensor block =
+      with_whole_gradient(comm, inputs).reshape({n, steps, options.input_size}).narrow(1, begin, end - begin).transpose(0, 1).contiguous();
   const at::Tensor hidden = recurrent_->forward(block, steps).hidden;
   const int64_t directions = options.bidirectional ? 2 : 1;
   const at::Tensor last = hidden.narrow(0, hidden.size(0) - directions, directions).transpose(0, 1).flatten(1);

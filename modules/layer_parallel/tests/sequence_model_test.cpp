@@ -45,14 +45,16 @@ TEST(SequenceModel, IsLibTorchsGruAndLinearLayer) {
       for (const auto& [name, tensor] : model_tensors(net).parameters) theirs.at(name).copy_(tensor);
     }
     torch::manual_seed(2);
-    const Tensor x = torch::randn({4, steps, 2}, torch::kDouble);
+    Tensor x = torch::randn({4, steps, 2}, torch::kDouble).set_requires_grad(true);
+    Tensor ours = x.detach().clone().set_requires_grad(true);
     const auto [outputs, last] = gru->forward(x);
     const Tensor expected = linear->forward(last.transpose(0, 1).flatten(1));
-    const Tensor found = net.forward(x.flatten(1));  // as [n, steps, input_size] all the same
+    const Tensor found = net.forward(ours.flatten(1));  // as [n, steps, input_size] all the same
     // 1e-12: some hundred roundings of numbers of size 1
     EXPECT_LT((found - expected).abs().max().item<double>(), 1e-12);
     loss_of(expected).backward();
     loss_of(found).backward();
+    EXPECT_LT((ours.grad() - x.grad()).abs().max().item<double>(), 1e-12 * std::max(1.0, x.grad().abs().max().item<double>()));
     for (const auto& [name, tensor] : model_tensors(net).parameters) {
       EXPECT_LT((tensor.grad() - theirs.at(name).grad()).abs().max().item<double>(),
                 1e-12 * std::max(1.0, theirs.at(name).grad().abs().max().item<double>()))

@@ -18,7 +18,8 @@ class SequenceModel : public torch::nn::Module, public TrainedModel, public Iter
   ~SequenceModel() override;
 
   /// Collective, and so is the backward pass. @param inputs [n, ...], which is taken as [n, steps, input_size], the same on every rank
-  /// @return [n, outputs...] on every rank; the cotangent of the last one counts
+  /// @return [n, outputs...] on every rank; the cotangent of the last one counts. The gradient of inputs that require one is whole on every rank.
+  /// @throws ContractError on every rank alike, naming ranks, when inputs differ in shape, dtype or in whether they require a gradient
   at::Tensor forward(const at::Tensor& inputs) override;
 
   std::vector<std::string> axes() const override { return {"layer"}; }
