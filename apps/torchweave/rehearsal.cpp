@@ -86,9 +86,8 @@ void try_the_rest(const TrainConfig& config, const TrainSetup& setup, int ranks)
   if (rows == 0) return;
   const Batch batch = first_samples(*setup.data.train_set, rows, setup.model.device());
   const auto refused = [&](const std::string& what) {
-    return Error(concat("the last update of an epoch has ", rows, rows == 1 ? " sample" : " samples",
-                        " on a rank, which the model does not take: ", what,
-                        "\nLeave it out (drop_last = true), or choose a batch size that leaves no such rest"));
+    return Error(concat("the last update of an epoch has ", rows, rows == 1 ? " sample" : " samples", " on a rank, which the model does not take: ",
+                        what, "\nLeave it out (drop_last = true), or choose a batch size that leaves no such rest"));
   };
   try {
     setup.model.trained->pass({.inputs = batch.inputs, .targets = batch.targets, .loss = setup.objective.loss});

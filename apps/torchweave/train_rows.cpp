@@ -18,8 +18,6 @@ int64_t global_batch_of(const TrainConfig& config, int ranks) {
   return config.run.global_batch > 0 ? config.run.global_batch : config.run.batch_size * ranks;
 }
 
-int64_t rows_of_a_pass(const TrainConfig& config, int ranks) {
-  return config.run.rows_of_a_pass(global_batch_of(config, ranks), ranks);
-}
+int64_t rows_of_a_pass(const TrainConfig& config, int ranks) { return config.run.rows_of_a_pass(global_batch_of(config, ranks), ranks); }
 
 }  // namespace tw::tool

@@ -50,7 +50,9 @@ std::map<std::string, tw::testing::RankCount>& ranks_of_tests() {
 }
 
 /// At random: by the process that started this one, which ranks of one host have in common.
-int64_t largest_message_of(const std::string& argument) { return argument == "random" ? 500 + getppid() * int64_t{7919} % 3000 : std::stoll(argument); }
+int64_t largest_message_of(const std::string& argument) {
+  return argument == "random" ? 500 + getppid() * int64_t{7919} % 3000 : std::stoll(argument);
+}
 
 /// Gathers the failures of all ranks at the end of each test.
 class RankReporter : public testing::EmptyTestEventListener {

@@ -259,7 +259,8 @@ Work igather(const Communicator& comm, const at::Tensor& input, const std::vecto
   if (comm.rank() == root) {
     expect_one_each(comm, "the output of gather", outputs);
     expect_one_dtype(call.collective, input, outputs);
-    for (int rank = 0; rank < comm.size(); ++rank) messages.receives.push_back(messages.with(rank, operands->out(outputs[static_cast<size_t>(rank)])));
+    for (int rank = 0; rank < comm.size(); ++rank)
+      messages.receives.push_back(messages.with(rank, operands->out(outputs[static_cast<size_t>(rank)])));
   }
   return begin_exchange(comm, call, std::move(messages), std::move(operands));
 }

@@ -354,7 +354,8 @@ TEST_P(Collectives, TheResultHasTheSameBitsOnAllRanks) {
 at::Tensor with_nan(int rank, int ranks, int64_t count, at::ScalarType dtype) {
   const at::Tensor places = torch::arange(count);
   const at::Tensor who = places.remainder(3 * (ranks + 1));  // `ranks`: all of them
-  const at::Tensor is_nan = who.eq(3 * rank).logical_or(who.eq(3 * ranks)).logical_or(places.eq(count - 1).logical_and(torch::tensor(rank == count % ranks)));
+  const at::Tensor is_nan =
+      who.eq(3 * rank).logical_or(who.eq(3 * ranks)).logical_or(places.eq(count - 1).logical_and(torch::tensor(rank == count % ranks)));
   return (places.remainder(7) - rank).to(at::kDouble).masked_fill(is_nan, NAN).to(dtype).to(device());
 }
 

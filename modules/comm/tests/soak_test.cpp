@@ -111,8 +111,8 @@ TEST(Soak, CommunicatorsAreFreedAsOthersAreMade) {
   std::vector<tw::Rank> members;
   for (int rank = all.size() - 1; rank >= 0; --rank) members.emplace_back(rank);
   const std::vector<std::function<void()>> ways{[&] { (void)all.dup().split(all.rank() % 2, 0); },
-                                                [&] { (void)all.split(all.rank() % 2 == 0 ? "even" : "odd"); },
-                                                [&] { (void)all.split_by_node(); }, [&] { (void)all.subset(members); }};
+                                                [&] { (void)all.split(all.rank() % 2 == 0 ? "even" : "odd"); }, [&] { (void)all.split_by_node(); },
+                                                [&] { (void)all.subset(members); }};
   for (const auto& make : ways) {
     for (int round = 0; round < 100; ++round) make();
     EXPECT_LE(here.communicators_to_free(), before + 64);

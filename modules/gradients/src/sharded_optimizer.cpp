@@ -253,7 +253,7 @@ double ShardedOptimizer::clip_gradient_norm(double max_norm, double loss_scale) 
 }
 
 // As torch::nn::utils::clip_grad_norm_ does it.
-double ShardedOptimizer::clip(double max_norm, at::Tensor Piece::*gradient) {
+double ShardedOptimizer::clip(double max_norm, at::Tensor Piece::* gradient) {
   const ModelPartsList& parts = reducer_.options().parts;
   GradientShare share;
   for (const Piece& piece : pieces_) {

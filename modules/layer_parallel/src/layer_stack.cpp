@@ -64,7 +64,8 @@ bool is_linked(const StackedTensor& tensor) {
 
 LayerStack::~LayerStack() = default;
 
-LayerStack::LayerStack(const Block& block, LevelPlan::Range range, uint64_t seed, uint64_t stream) : options_(block.options), range_(range), block_(stream) {
+LayerStack::LayerStack(const Block& block, LevelPlan::Range range, uint64_t seed, uint64_t stream)
+    : options_(block.options), range_(range), block_(stream) {
   GeneratorGuard generator;
   for (int64_t i = range.begin; i < range.end; ++i) {
     generator.seed(seed, stream << 32U | static_cast<uint64_t>(i));

@@ -91,7 +91,8 @@ OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const
       forward_(comm_, plan_, options.forward, options.scaled_tolerance ? h_ : 0, observer_),
       backward_(reversed_comm_, reversed_plan_, options.backward, options.scaled_tolerance ? h_ : 0, observer_) {
   TW_EXPECTS(plan_.levels() > 1 || backward_plan_.levels() == 1, "backward_levels gives the ", layers_, " layers of block ", stream_, ' ',
-             backward_plan_.levels(), " levels backward, and levels, coarsening and min_coarse one forward, whose states coarse steps backward lack: "
+             backward_plan_.levels(),
+             " levels backward, and levels, coarsening and min_coarse one forward, whose states coarse steps backward lack: "
              "take more levels forward, or one backward");
 }
 

@@ -127,8 +127,7 @@ class Recurrent::Impl {
     const auto tell = [this](const char* name, int level, auto begin, auto end) {
       if (observer) observer(name, level, begin, end);
     };
-    found.onward =
-        std::make_unique<TimeGrid>(comms.onward(), comms.reversed(), cuts, grid_options(options), options.forward, options.backward,
+    found.onward = std::make_unique<TimeGrid>(comms.onward(), comms.reversed(), cuts, grid_options(options), options.forward, options.backward,
                                               newton_of(options.solver), tell);
     if (!options.bidirectional) return grids = std::move(found);
     std::reverse(cuts.begin(), cuts.end());
@@ -304,8 +303,8 @@ std::vector<std::string> Recurrent::Impl::checked(const at::Tensor& block, int64
   const std::vector<int64_t> cuts = cuts_of(steps);
   const auto rank = static_cast<size_t>(int{comms.lasting().rank()});
   const int64_t here = cuts[rank + 1] - cuts[rank];
-  TW_EXPECTS(block.defined() && block.dim() == 3 && block.size(0) == here && block.size(2) == o.input_size, "the block is ", described(block), ", of ",
-             steps, " steps rank ", rank, " has ", here, ": [", here, ", batch, ", o.input_size, "]");
+  TW_EXPECTS(block.defined() && block.dim() == 3 && block.size(0) == here && block.size(2) == o.input_size, "the block is ", described(block),
+             ", of ", steps, " steps rank ", rank, " has ", here, ": [", here, ", batch, ", o.input_size, "]");
   const int64_t batch = block.size(1);
   const auto expect_state = [&](const at::Tensor& given, const char* name) {
     const int64_t parts = o.layers * directions();

@@ -34,8 +34,7 @@ void expect_no_shared_tensors(const std::vector<Block>& blocks, uint64_t seed) {
     const Layer layer = blocks[block].make(index);
     const auto add = [&](const std::string& name, const at::Tensor& tensor) {
       if (!tensor.defined()) return;
-      const auto [found, is_new] =
-          owners.try_emplace(tensor.unsafeGetTensorImpl(), Owner{Address(tensor.getIntrusivePtr()), block, index, name});
+      const auto [found, is_new] = owners.try_emplace(tensor.unsafeGetTensorImpl(), Owner{Address(tensor.getIntrusivePtr()), block, index, name});
       const Owner& owner = found->second;
       const bool is_elsewhere = owner.block != block || owner.layer != index;
       TW_EXPECTS(!is_elsewhere || owner.block != block, "tensor '", name, "' of layer ", index, " of block ", block,

@@ -56,11 +56,8 @@ Generated generated(unsigned seed) {
   const auto plain = [&] {
     const int64_t from = std::exchange(width, 2 + below(4));
     const bool drops = below(3) == 0;
-    net.blocks.push_back(block(
-        [from, to = width, drops] {
-          return torch::nn::Sequential(torch::nn::Linear(from, to), torch::nn::Dropout(drops ? 0.3 : 0.0));
-        },
-        1));
+    net.blocks.push_back(
+        block([from, to = width, drops] { return torch::nn::Sequential(torch::nn::Linear(from, to), torch::nn::Dropout(drops ? 0.3 : 0.0)); }, 1));
     text << " plain to " << width << (drops ? " with dropout" : "") << ',';
   };
   if (below(2) == 0) plain();

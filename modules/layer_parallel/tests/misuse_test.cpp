@@ -3,11 +3,11 @@
 #include "dense.hpp"
 #include "mpi_test.hpp"
 
+#include <stdexcept>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/layer_parallel/nested_iteration.hpp>
-#include <stdexcept>
 #include <tw/mpi/error.hpp>
 
 namespace tw::layer_parallel {
@@ -133,7 +133,8 @@ TEST(Misuse, SeveralLevelsBackwardWithOneForward) {
   const LevelOptions several{.coarsening = 4, .min_coarse = 1};
   expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks(), {.levels = 1, .backward_levels = several}); }, "backward_levels has 2");
   const LayerParallelOptions too_short{.coarsening = 4, .min_coarse = 9, .backward_levels = several};
-  expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks(), too_short); }, "backward_levels gives the 16 layers of block 0 2 levels");
+  expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks(), too_short); },
+                                "backward_levels gives the 16 layers of block 0 2 levels");
 }
 
 TEST(Misuse, LayersThatDiffer) {

@@ -6,12 +6,12 @@
 
 #include <functional>
 #include <string>
-#include <utility>
-#include <vector>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/layer_parallel/sequence_model.hpp>
 #include <tw/mpi/error.hpp>
+#include <utility>
+#include <vector>
 
 namespace tw::layer_parallel {
 namespace recurrent_misuse_test {
@@ -43,8 +43,10 @@ TEST(RecurrentMisuse, TensorsThatChangeBeforeTheBackwardPassAreNamed) {
   Recurrent net(world(), small);
   const Tensor block = block_of(net, steps);
   const auto parameters = net.named_parameters();
-  for (const auto& [name, tensor] : std::vector<std::pair<std::string, Tensor>>{
-           {"block", block}, {"weight_ih_l0", parameters["weight_ih_l0"]}, {"weight_hh_l0", parameters["weight_hh_l0"]}, {"bias_hh_l0", parameters["bias_hh_l0"]}}) {
+  for (const auto& [name, tensor] : std::vector<std::pair<std::string, Tensor>>{{"block", block},
+                                                                                {"weight_ih_l0", parameters["weight_ih_l0"]},
+                                                                                {"weight_hh_l0", parameters["weight_hh_l0"]},
+                                                                                {"bias_hh_l0", parameters["bias_hh_l0"]}}) {
     const Tensor outputs = net.forward(block, steps).hidden;
     world().barrier();
     {

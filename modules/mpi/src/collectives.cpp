@@ -55,8 +55,8 @@ std::shared_ptr<Staged> stage(const Buffer& buffer) {
   return std::make_shared<Staged>(Staged{.input = {}, .output = {bytes(memory.data), bytes(memory.data) + memory.count}});
 }
 
-/// A collective in messages, where it is too long for one call of MPI. Its tag is its own: ranks begin it in the order of MPI's collectives, which may
-/// have to wait where messages need not. Nothing travels for what is empty.
+/// A collective in messages, where it is too long for one call of MPI. Its tag is its own: ranks begin it in the order of MPI's collectives, which
+/// may have to wait where messages need not. Nothing travels for what is empty.
 std::unique_ptr<Transfer> cut_exchange(const Communicator& comm, std::span<const std::span<const std::byte>> to,
                                        std::span<const std::span<std::byte>> from) {
   auto requests = std::make_unique<TransferRequests>(comm);
@@ -99,8 +99,8 @@ std::unique_ptr<Transfer> reduce_transfer(const Communicator& comm, const Buffer
   auto requests = std::make_unique<TransferRequests>(comm);
   requests->add("MPI_Ireduce", buffer, [&](void* piece, int count, MPI_Request* request) {
     const bool at_root = comm.rank() == root;
-    return MPI_Ireduce(at_root ? MPI_IN_PLACE : piece, at_root ? piece : nullptr, count, native(buffer.type), operation_for(comm, op, buffer.type), root,
-                       requests->comm().handle, request);
+    return MPI_Ireduce(at_root ? MPI_IN_PLACE : piece, at_root ? piece : nullptr, count, native(buffer.type), operation_for(comm, op, buffer.type),
+                       root, requests->comm().handle, request);
   });
   return requests;
 }
@@ -111,7 +111,8 @@ std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, cons
   const int64_t part_bytes = part * element_bytes(input.type);
   if (fits_one_call(part, comm.size(), comm.state()->runtime->largest_message())) {
     requests->add("MPI_Ireduce_scatter_block", [&](MPI_Request* request) {
-      return MPI_Ireduce_scatter_block(input.data, output, static_cast<int>(part), native(input.type), operation_for(comm, op, input.type), requests->comm().handle, request);
+      return MPI_Ireduce_scatter_block(input.data, output, static_cast<int>(part), native(input.type), operation_for(comm, op, input.type),
+                                       requests->comm().handle, request);
     });
     return requests;
   }

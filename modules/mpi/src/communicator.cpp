@@ -130,7 +130,8 @@ Communicator duplicate_native(const void* mpi_comm) {
   const auto runtime = Runtime::current("Communicator::duplicate_of");
   int is_inter = 0;
   check(MPI_Comm_test_inter(handle, &is_inter), "MPI_Comm_test_inter", "user");
-  TW_EXPECTS(is_inter == 0, "duplicate_of() needs a communicator of one group of ranks, got an intercommunicator: merge its groups (MPI_Intercomm_merge)");
+  TW_EXPECTS(is_inter == 0,
+             "duplicate_of() needs a communicator of one group of ranks, got an intercommunicator: merge its groups (MPI_Intercomm_merge)");
   MPI_Comm copy = MPI_COMM_NULL;
   check(MPI_Comm_dup(handle, &copy), "MPI_Comm_dup", "user");
   auto state = make_communicator_state(copy, /*owned=*/true, "user/dup", runtime, nullptr);

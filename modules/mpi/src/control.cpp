@@ -73,7 +73,8 @@ void listen(CommunicatorState& comm) {
 void drop_announcements(MPI_Comm comm, int64_t count) {
   Message message;
   for (; count > 0; --count) {
-    check(MPI_Recv(&message, sizeof message, MPI_BYTE, MPI_ANY_SOURCE, control_tag, comm, MPI_STATUS_IGNORE), "MPI_Recv", "a communicator that was dropped");
+    check(MPI_Recv(&message, sizeof message, MPI_BYTE, MPI_ANY_SOURCE, control_tag, comm, MPI_STATUS_IGNORE), "MPI_Recv",
+          "a communicator that was dropped");
   }
 }
 

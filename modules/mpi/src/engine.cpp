@@ -144,8 +144,8 @@ void Engine::fail(Operation& operation, std::exception_ptr failure) {
 
 // A failed operation may have messages in flight: MPI or a peer may still touch its memory, which stays as long as its communicator.
 void Engine::keep(Operation& operation) {
-  operation.comm->kept.push_back(std::make_shared<std::pair<std::unique_ptr<Transfer>, std::function<void()>>>(std::move(operation.transfer),
-                                                                                                              std::move(operation.finish)));
+  operation.comm->kept.push_back(
+      std::make_shared<std::pair<std::unique_ptr<Transfer>, std::function<void()>>>(std::move(operation.transfer), std::move(operation.finish)));
 }
 
 bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadline, bool on_host, const std::function<int64_t()>& activity) {

@@ -42,7 +42,8 @@ void expect_valid(const EnvironmentOptions& options) {
   };
   expect_time("stall_warning", options.stall_warning);
   expect_time("stall_abort", options.stall_abort);
-  TW_EXPECTS(options.drain_timeout.count() >= 0, "EnvironmentOptions::drain_timeout must not be negative, got ", options.drain_timeout.count(), " ms");
+  TW_EXPECTS(options.drain_timeout.count() >= 0, "EnvironmentOptions::drain_timeout must not be negative, got ", options.drain_timeout.count(),
+             " ms");
 }
 
 int native(ThreadLevel level) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of tensors have a label in front of them, a message of its own, which says what they hold: MPI does not compare types, and what becomes of a
-// message that is too long for its receiver differs between MPIs.
+// Messages of tensors have a label in front of them, a message of its own, which says what they hold: MPI does not compare types, and what becomes of
+// a message that is too long for its receiver differs between MPIs.
 #pragma once
 #include <memory>
 #include <span>

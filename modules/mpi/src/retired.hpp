@@ -16,8 +16,8 @@ namespace tw::mpi {
 struct Retired {
   MPI_Comm comm = MPI_COMM_NULL;
   uint64_t age = 0;
-  uint64_t key = 0;                  ///< the same on all members
-  bool may_hold_leftovers = false;   ///< see CommunicatorState
+  uint64_t key = 0;                 ///< the same on all members
+  bool may_hold_leftovers = false;  ///< see CommunicatorState
   Traffic traffic = {};
   std::vector<std::shared_ptr<Transfer>> announcements = {};  ///< that may not have left
   std::vector<std::shared_ptr<void>> kept = {};               ///< memory of operations that failed

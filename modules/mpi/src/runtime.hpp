@@ -93,7 +93,7 @@ class Runtime {
   std::mutex mutex_;
   std::vector<Retired> retired_;
   size_t stay_ = 0;  // of those, at the last look
-  Engine engine_;  // last: its operations hold communicators
+  Engine engine_;    // last: its operations hold communicators
 };
 
 /// What members of a subset that is to be made tell each other; see rendezvous.cpp.
@@ -134,14 +134,15 @@ struct CommunicatorState {
   std::shared_ptr<Turns> turns_of(int from, int tag);
 
   // Used under the engine's lock.
-  /// Whether messages that nobody receives, and nobody counts, may have been sent. Then this one is freed when no other is made any more; see Traffic.
+  /// Whether messages that nobody receives, and nobody counts, may have been sent. Then this one is freed when no other is made any more; see
+  /// Traffic.
   bool may_hold_leftovers = false;
   std::vector<std::shared_ptr<Transfer>> announcements;  // that may not have left
   std::vector<std::shared_ptr<void>> kept;               // transfers that failed, with their memory, which others may still touch
-  uint64_t calls = 0;     // collective calls begun
-  uint64_t finished = 0;  // and ended
-  Call last_call;         // the one that began last
-  std::string occasion;   // see set_occasion()
+  uint64_t calls = 0;                                    // collective calls begun
+  uint64_t finished = 0;                                 // and ended
+  Call last_call;                                        // the one that began last
+  std::string occasion;                                  // see set_occasion()
   std::shared_ptr<Board> board;
   std::map<int, LastSeen> notes;  // what ranks wrote of themselves while they waited
   std::atomic<bool> revoked = false;

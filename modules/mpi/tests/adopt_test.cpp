@@ -4,12 +4,12 @@
 
 #include <iostream>
 #include <optional>
+#include <tw/base/contract.hpp>
 #include <tw/mpi.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/interop.hpp>
 #include <tw/mpi/mailbox.hpp>
 #include <tw/mpi/rpc_client.hpp>
-#include <tw/base/contract.hpp>
 
 namespace {
 

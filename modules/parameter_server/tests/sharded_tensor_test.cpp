@@ -208,8 +208,7 @@ TEST_P(ShardedTensors, RefuseRulesThatBearOurNames) {
 
 TW_TEST_ON(ShardedTensor, NeedsTheSameOnAllRanks, {.least = 2}) {
   const bool odd = world().rank() == 1;
-  const std::string message =
-      tw::testing::message_of<ContractError>([&] { ShardedTensor(world(), odd ? at::Tensor() : torch::zeros({4})); });
+  const std::string message = tw::testing::message_of<ContractError>([&] { ShardedTensor(world(), odd ? at::Tensor() : torch::zeros({4})); });
   EXPECT_NE(message.find("failed on rank 1 of 'world/dup': the initial tensor is undefined"), std::string::npos) << message;
   EXPECT_THROW(ShardedTensor(world(), torch::zeros({odd ? 3 : 4})), ContractError);
   EXPECT_THROW(ShardedTensor(world(), torch::zeros({4}), {.rules = {rules::momentum({.lr = odd ? 0.1 : 0.2})}}), ContractError);

@@ -271,7 +271,8 @@ TEST(Workers, GoOnInTheMiddleOfAPeriod) {
     }
   };
   using Parameters = std::vector<at::Tensor>;
-  expect_same("elastic", [](const Communicator& comm, const Parameters& p) { return std::make_unique<ElasticAveraging>(comm, p, ElasticOptions{.period = 3}); });
+  expect_same("elastic",
+              [](const Communicator& comm, const Parameters& p) { return std::make_unique<ElasticAveraging>(comm, p, ElasticOptions{.period = 3}); });
   expect_same("bounded", [](const Communicator& comm, const Parameters& p) {
     return std::make_unique<StaleSynchronous>(comm, p, StaleSynchronousOptions{.staleness = 2});
   });
@@ -279,7 +280,8 @@ TEST(Workers, GoOnInTheMiddleOfAPeriod) {
     return std::make_unique<Downpour>(comm, p, DownpourOptions{.push_interval = 3, .pull_interval = 4, .initial_delay = 1});
   });
   expect_same("adagrad", [](const Communicator& comm, const Parameters& p) {
-    return std::make_unique<Downpour>(comm, p, DownpourOptions{.push_interval = 3, .pull_interval = 3, .prefetch_lead = 3, .rule = {rules::adagrad()}});
+    return std::make_unique<Downpour>(comm, p,
+                                      DownpourOptions{.push_interval = 3, .pull_interval = 3, .prefetch_lead = 3, .rule = {rules::adagrad()}});
   });
 }
 

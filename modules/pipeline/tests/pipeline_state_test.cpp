@@ -172,8 +172,8 @@ void expect_sharded_is_whole(const std::vector<int>& replicas, double max_norm) 
   Trained sharded(options);
   std::optional<ShardedOptimizer> adam;
   if (!sharded.model->reduced_parameters().empty()) {
-    adam.emplace(sharded.model->reducer(), sharded.model->reduced_parameters(),
-                 optimizer_like(*sharded.adam, sharded.model->reduced_parameters()), ShardedOptimizerOptions{.max_gradient_norm = max_norm});
+    adam.emplace(sharded.model->reducer(), sharded.model->reduced_parameters(), optimizer_like(*sharded.adam, sharded.model->reduced_parameters()),
+                 ShardedOptimizerOptions{.max_gradient_norm = max_norm});
   }
   for (int step = 0; step < 3; ++step) {
     const auto [x, t] = batch_of(step);

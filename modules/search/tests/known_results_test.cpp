@@ -80,8 +80,8 @@ TEST(KnownResults, HaveSeveralObjectives) {
 
 /// Parameters and objectives that are called like a column that each trials.csv has keep their own values.
 TEST(KnownResults, TakeNoColumnOfTheTableForAParameter) {
-  const std::vector<std::string> names{"trial",   "state", "loss",    "seconds",    "worker",  "island",    "epoch", "attempts",
-                                       "begin",   "end",   "reports", "migrations", "message", "violation", "ranks", "front"};
+  const std::vector<std::string> names{"trial", "state", "loss",    "seconds",    "worker",  "island",    "epoch", "attempts",
+                                       "begin", "end",   "reports", "migrations", "message", "violation", "ranks", "front"};
   std::vector<Parameter> parameters;
   std::vector<double> values;
   for (const std::string& name : names) {

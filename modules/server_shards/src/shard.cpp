@@ -133,7 +133,8 @@ void Shard::push(const Entry&, size_t rule, int64_t begin, int64_t count, const 
 
 int64_t Shard::pushes() const noexcept {
   int64_t all = 0;
-  for (size_t rule = 0; rule < rules_->size() && places_.stretches > 0; ++rule) all += std::atomic_ref(updates(0)[rule]).load(std::memory_order_relaxed);
+  for (size_t rule = 0; rule < rules_->size() && places_.stretches > 0; ++rule)
+    all += std::atomic_ref(updates(0)[rule]).load(std::memory_order_relaxed);
   return all;
 }
 

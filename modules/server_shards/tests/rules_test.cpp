@@ -105,8 +105,12 @@ double after(const Rule& rule, ElementType type, const std::vector<double>& grad
 
 /// A sum of halves, or a square, may be none that they hold, though what is made of it is.
 TEST(Rules, KeepTheStateOfHalvesInFloat32) {
-  const auto in_float16 = [](const Rule& rule, const std::vector<double>& gradients) { return after<_Float16>(rule, ElementType::float16, gradients); };
-  const auto in_bfloat16 = [](const Rule& rule, const std::vector<double>& gradients) { return after<BFloat16>(rule, ElementType::bfloat16, gradients); };
+  const auto in_float16 = [](const Rule& rule, const std::vector<double>& gradients) {
+    return after<_Float16>(rule, ElementType::float16, gradients);
+  };
+  const auto in_bfloat16 = [](const Rule& rule, const std::vector<double>& gradients) {
+    return after<BFloat16>(rule, ElementType::bfloat16, gradients);
+  };
   EXPECT_EQ(in_float16(rules::mean(3), {40000, 40000, 40000}), 40000);
   EXPECT_EQ(in_float16(rules::mean(4), {1000, 0.25, 0.25, 0.25}), 250.25);  // 250.1875, which lies in the middle of two: to the even one
   EXPECT_EQ(in_bfloat16(rules::mean(4), {256, 1, 1, 1}), 65);               // 64.75, likewise

@@ -295,7 +295,8 @@ void expect_nan_kept(ElementType type, ReduceOp op) {
     for (const bool in_place : {false, true}) {
       std::vector<std::vector<T>> values(inputs, std::vector<T>(count));
       for (size_t k = 0; k < inputs; ++k) {
-        for (size_t i = 0; i < count; ++i) values[k][i] = i % (inputs + 1) == k ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(i % 7) - static_cast<T>(k);
+        for (size_t i = 0; i < count; ++i)
+          values[k][i] = i % (inputs + 1) == k ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(i % 7) - static_cast<T>(k);
       }
       std::vector<const std::byte*> from;
       for (const auto& each : values) from.push_back(reinterpret_cast<const std::byte*>(each.data()));
@@ -303,7 +304,8 @@ void expect_nan_kept(ElementType type, ReduceOp op) {
       std::vector<T>& to = in_place ? values[0] : elsewhere;
       const std::vector<std::byte*> outputs{reinterpret_cast<std::byte*>(to.data())};
       tw::shared_memory::reduce(op, type, from, outputs, count);
-      for (size_t i = 0; i < count; ++i) ASSERT_EQ(std::isnan(to[i]), i % (inputs + 1) < inputs) << name_of(op) << " of " << inputs << ", element " << i;
+      for (size_t i = 0; i < count; ++i)
+        ASSERT_EQ(std::isnan(to[i]), i % (inputs + 1) < inputs) << name_of(op) << " of " << inputs << ", element " << i;
     }
   }
 }

@@ -251,7 +251,9 @@ TEST(Store, RefusesAFolderThatCannotBe) {
 // Whoever asks holds the lock for a moment.
 TEST(DirectoryLock, BeginsWhileOthersAsk) {
   const auto folder = fresh_folder();
-  { const tw::DirectoryLock made(world(), folder); }
+  {
+    const tw::DirectoryLock made(world(), folder);
+  }
   std::atomic<bool> over = false;
   std::thread asks([&] {
     while (!over) (void)tw::is_in_use(folder);

@@ -93,7 +93,7 @@ class Trainer::Run {
   const Dataset& train_;
   const Dataset& test_;
   const Dataset* validation_;  // null: none
-  RowsAlone rows_of_train_;  // for ranks that look at no samples
+  RowsAlone rows_of_train_;    // for ranks that look at no samples
   Options options_;
   BestModel best_{model_, objective_, options_};
   std::optional<DirectoryLock> lock_;

@@ -87,7 +87,10 @@ class ByServers : public Alone {
 };
 
 ByServers::ByServers(const StrategySetup& setup)
-    : Alone(setup), name_(name_beside(setup.model)), averages_gradients_(setup.options.algorithm == ServerAlgorithm::sync), on_communication_(setup.on_communication) {
+    : Alone(setup),
+      name_(name_beside(setup.model)),
+      averages_gradients_(setup.options.algorithm == ServerAlgorithm::sync),
+      on_communication_(setup.on_communication) {
   synchronize(setup.ranks.data, setup.model.all_tensors());  // what is not trained too
   std::vector<at::Tensor> trained;
   for (const NamedTensor& each : setup.model.parameters) {
@@ -115,7 +118,8 @@ void ByServers::finish() {
 void ByServers::apply(const std::vector<NamedShard>& shards) {
   Alone::apply(shards);
   std::vector<NamedShard> own;
-  std::ranges::copy_if(shards, std::back_inserter(own), [&](const NamedShard& shard) { return shard.name == name_ || shard.name.starts_with(name_ + '.'); });
+  std::ranges::copy_if(shards, std::back_inserter(own),
+                       [&](const NamedShard& shard) { return shard.name == name_ || shard.name.starts_with(name_ + '.'); });
   worker_->restore(own);
 }
 

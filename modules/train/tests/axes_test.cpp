@@ -180,8 +180,9 @@ TEST(Axes, TiedStagesKeepTheSameBits) {
   const Mesh mesh(world(), {{"data"}, {"stage", stages}});
   const torch::nn::Linear shared(70, 70);
   const auto tied = block([shared] { return shared; });
-  const std::vector<BlockFactory> blocks{block([] { return torch::nn::Linear(4, 70); }), tied, block([] { return torch::nn::Tanh(); }),
-                                         block([] { return torch::nn::Linear(70, 73); }), block([] { return torch::nn::Linear(73, 70); }), tied,
+  const std::vector<BlockFactory> blocks{block([] { return torch::nn::Linear(4, 70); }),  tied,
+                                         block([] { return torch::nn::Tanh(); }),         block([] { return torch::nn::Linear(70, 73); }),
+                                         block([] { return torch::nn::Linear(73, 70); }), tied,
                                          block([] { return torch::nn::Linear(70, 1); })};
   torch::manual_seed(6);
   const auto net = std::make_shared<Pipeline>(mesh["stage"], blocks, PipelineOptions{.schedule = one_forward_one_backward(stages, 2)});

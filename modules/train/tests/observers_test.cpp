@@ -221,8 +221,7 @@ TEST(Console, ShowsProgressAndASummary) {
   const std::string text = out.str();
   for (const char* expected :
        {"epoch 1/1  50%", "loss 0.500  validation accuracy 87.50 %, loss 0.400", "lenet: done", "test accuracy  89.12 % of 10,000 images, loss 0.400",
-        "validation     accuracy 90.00 %, loss 0.375",
-        "431,080 parameters, 1 epochs, 8 steps of 128 images on 2 ranks, in 0:16", "7.48k images/s",
+        "validation     accuracy 90.00 %, loss 0.375", "431,080 parameters, 1 epochs, 8 steps of 128 images on 2 ranks, in 0:16", "7.48k images/s",
         "5.00 % of the step time was spent waiting for it, 1.00 % waiting for data",
         "at most 15.0 MiB, on rank 1 (update): parameters 2.0, gradients 2.0, optimizer 4.0, buffers 0.0, activations 7.0",
         "rank 1 on node-7: the others waited 25.00 % of the time for it"}) {

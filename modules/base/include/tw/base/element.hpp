@@ -15,8 +15,8 @@ int64_t element_bytes(ElementType type) noexcept;
 /// "bool", "uint8", ..., "complex128".
 std::string_view name_of(ElementType type) noexcept;
 
-/// Element-wise reductions over ranks: in rank order through shared memory, in an order of its own by MPI. Integers wrap around on overflow; NaN comes out
-/// of min and max where it goes in; float16 and bfloat16 are reduced in float32 and rounded once.
+/// Element-wise reductions over ranks: in rank order through shared memory, in an order of its own by MPI. Integers wrap around on overflow; NaN
+/// comes out of min and max where it goes in; float16 and bfloat16 are reduced in float32 and rounded once.
 enum class ReduceOp : uint8_t { sum, average, min, max, product, logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor };
 
 inline constexpr int reduce_ops = 11;

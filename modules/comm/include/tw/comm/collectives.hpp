@@ -74,8 +74,8 @@ Work igather(const Communicator& comm, const at::Tensor& input, const std::vecto
 void scatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root);
 Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root);
 
-/// Sends `tensor` to one rank, which receives it into a tensor of the same dtype and size; else it throws a ContractError that names both. Between two
-/// ranks, messages of one tag arrive in order.
+/// Sends `tensor` to one rank, which receives it into a tensor of the same dtype and size; else it throws a ContractError that names both. Between
+/// two ranks, messages of one tag arrive in order.
 void send(const Communicator& comm, const at::Tensor& tensor, Rank to, Tag tag = Tag(0));
 Work isend(const Communicator& comm, const at::Tensor& tensor, Rank to, Tag tag = Tag(0));
 void recv(const Communicator& comm, const at::Tensor& tensor, Rank from, Tag tag = Tag(0));

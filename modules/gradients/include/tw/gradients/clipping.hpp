@@ -12,8 +12,8 @@ namespace tw {
 
 /// A rank's share of the gradients of one model.
 struct GradientShare {
-  std::vector<at::Tensor> counted;                ///< whose elements this rank counts
-  std::vector<at::Tensor> others = {};            ///< whose elements another rank counts; scaled like the rest
+  std::vector<at::Tensor> counted;                 ///< whose elements this rank counts
+  std::vector<at::Tensor> others = {};             ///< whose elements another rank counts; scaled like the rest
   std::vector<const Communicator*> sum_over = {};  ///< one after the other; none: this rank counts everything
 };
 

@@ -107,7 +107,7 @@ class ShardedOptimizer {
   void take_over_moved();
   void take_over_changed() const;
   void update(double loss_scale);
-  double clip(double max_norm, at::Tensor Piece::*gradient);
+  double clip(double max_norm, at::Tensor Piece::* gradient);
   void gather();
 
   Reducer& reducer_;

@@ -18,9 +18,9 @@ enum class Reaction {
   serial,           ///< from then on all steps one after the other
 };
 
-/// Looks now and then whether iterations converge: one pass with twice the iterations (and three at least, for two residuals), whose last residual over
-/// the one before, the convergence factor, must not exceed a bound. A factor above it says that more iterations gain little. A factor below it says
-/// nothing of how far the gradients of usual passes are from the exact ones. Ref: Jiang et al. 2026, arXiv 2601.09026.
+/// Looks now and then whether iterations converge: one pass with twice the iterations (and three at least, for two residuals), whose last residual
+/// over the one before, the convergence factor, must not exceed a bound. A factor above it says that more iterations gain little. A factor below it
+/// says nothing of how far the gradients of usual passes are from the exact ones. Ref: Jiang et al. 2026, arXiv 2601.09026.
 struct DetectorOptions {
   int64_t every = 0;  ///< training passes from one look to the next, of which the first is one; 0: none
   double bound = 1;   ///< of the convergence factor, in either direction of any block

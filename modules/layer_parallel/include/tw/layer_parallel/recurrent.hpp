@@ -78,8 +78,8 @@ class Recurrent : public torch::nn::Module, public IteratedNetwork {
   /// @param steps of the whole sequence
   /// @return with a graph of autograd. The cotangent of `outputs` is each rank's own; of `hidden` and `cell`, which all have, that of the rank on
   /// which the layer ends counts (of a reverse direction rank 0, else the last).
-  /// @throws ContractError on every rank alike, naming ranks, for what does not fit or differs between ranks, and under autocast, for which it is not.
-  /// Whatever else ends a pass on one rank ends it on the others with a RevokedError; the next pass is made as usual, on all ranks.
+  /// @throws ContractError on every rank alike, naming ranks, for what does not fit or differs between ranks, and under autocast, for which it is
+  /// not. Whatever else ends a pass on one rank ends it on the others with a RevokedError; the next pass is made as usual, on all ranks.
   RecurrentOutput forward(const at::Tensor& block, int64_t steps, const RecurrentStart& start = {});
 
   /// Copies the parameters of a torch::nn::RNN, GRU or LSTM, by name. @throws ContractError for one that is missing or has another shape

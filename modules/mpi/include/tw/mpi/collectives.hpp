@@ -45,8 +45,8 @@ struct PeerBuffer {
 };
 
 /// Messages of a collective that is made of them: all-to-all of unequal sizes, gather, scatter. Each says what it holds. Of two ranks, those of one
-/// communicator pair off in the order of the calls. @throws ContractError, from advance(), where sender and receiver give another collective, dtype or
-/// size; it names both.
+/// communicator pair off in the order of the calls. @throws ContractError, from advance(), where sender and receiver give another collective, dtype
+/// or size; it names both.
 std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, Collective collective, std::span<const PeerBuffer> sends,
                                             std::span<const PeerBuffer> receives);
 

@@ -34,8 +34,8 @@ class [[nodiscard]] Work {
   bool test();
   /// Returns when the operation is complete; may be called again. @throws what made the operation fail
   void wait();
-  /// The same. The watch begins again whenever `activity()`, which is called again and again, gives another number: where others may take long as long
-  /// as they are heard of.
+  /// The same. The watch begins again whenever `activity()`, which is called again and again, gives another number: where others may take long as
+  /// long as they are heard of.
   void wait(const std::function<int64_t()>& activity);
   /// The same; results on a device are there for the host, too.
   void wait_on_host();

@@ -17,8 +17,8 @@
 namespace tw::parameter_server {
 
 struct ShardedTensorOptions {
-  /// What pushes can do; the first is the default. zero, copy and add can be named without being listed, and an empty list is {add}. Rules of your own
-  /// bear other names.
+  /// What pushes can do; the first is the default. zero, copy and add can be named without being listed, and an empty list is {add}. Rules of your
+  /// own bear other names.
   std::vector<Rule> rules = {};
   /// The ranks that hold shards, ascending. Empty: all. Ranks that only serve call finish() at once.
   std::vector<int> servers = {};
@@ -48,7 +48,8 @@ struct ShardedTensorOptions {
 class ShardedTensor {
  public:
   /// Collective. @param comm duplicated. @param initial the values to begin with, those of rank 0; float32, float64, float16 or bfloat16
-  /// @throws ContractError on every rank when shapes, dtypes or options differ, for an undefined tensor, for a dtype that is no floating point number,
+  /// @throws ContractError on every rank when shapes, dtypes or options differ, for an undefined tensor, for a dtype that is no floating point
+  /// number,
   ///         for rules with equal names or our own, and for servers that are no ranks
   ShardedTensor(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options = {});
   /// Local. What was not waited for goes on, and other ranks' requests are answered until they have destroyed theirs, wherever the engine is driven.
@@ -73,9 +74,9 @@ class ShardedTensor {
   /// sleeps in between.
   void finish();
 
-  /// What this rank serves, for checkpoints: values as `name`, state of rules as `name.rule.slot` (float32 for halves), and counts. Consistent: pushes
-  /// on this shard that have begun are waited for, with those that come by messages in several pieces, and others wait while it is copied. Local; empty
-  /// where this rank is no server.
+  /// What this rank serves, for checkpoints: values as `name`, state of rules as `name.rule.slot` (float32 for halves), and counts. Consistent:
+  /// pushes on this shard that have begun are waited for, with those that come by messages in several pieces, and others wait while it is copied.
+  /// Local; empty where this rank is no server.
   std::vector<NamedShard> shards(const std::string& name) const;
 
   /// Takes over what shards() gave, here or loaded from a checkpoint of any number of servers. Local; before others push.

@@ -43,7 +43,8 @@ Rule zero();
 Rule copy();
 /// x += g
 Rule add();
-/// x = the mean of `count` pushes, when the last of them has come, and then of the next ones; summed in float32 or float64. @throws ContractError unless count is at least 1
+/// x = the mean of `count` pushes, when the last of them has come, and then of the next ones; summed in float32 or float64. @throws ContractError
+/// unless count is at least 1
 Rule mean(int count);
 
 struct MomentumOptions {

@@ -62,7 +62,7 @@ struct Options {
   /// To which gradients are scaled down before an update: the 2-norm of all gradients of the model, each element once, wherever it lies. Where ranks
   /// step alone, such as with local_sgd, of each rank's own. 0: they are left alone.
   double max_gradient_norm = 0;
-  int64_t seed = 0;          ///< of the order of samples, of augmentation and of what the model draws
+  int64_t seed = 0;  ///< of the order of samples, of augmentation and of what the model draws
   Uneven uneven = Uneven::exact;
   bool drop_last = false;      ///< leave out an epoch's last update where it would have fewer samples than the others
   int64_t evaluate_every = 1;  ///< epochs
