@@ -149,7 +149,7 @@ Rehearsal rehearse_pass(const TrainConfig& config, const TrainSetup& setup, int 
       rehearsal.loss = loss.item<double>();
       if (!std::isfinite(rehearsal.loss)) throw Error(concat("the loss of the first batch is ", rehearsal.loss));
     };
-    with_shapes_in_errors(config, *setup.train_set, [&] {
+    with_shapes_in_errors(config, *setup.data.train_set, [&] {
       setup.model.trained->pass({.inputs = batch.inputs, .targets = batch.targets, .loss = setup.objective.loss, .on_loss = on_loss});
     });
     if (outputs.defined()) rehearsal.outputs = outputs.sizes().slice(1).vec();

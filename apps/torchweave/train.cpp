@@ -113,7 +113,7 @@ void run_train(const TrainArguments& arguments, Environment& mpi) {
     trainer.add(console.emplace(std::cout, output_is_terminal(), setup.unit));
   });
   train::Summary summary;
-  with_shapes_in_errors(config, *setup.train_set, [&] { summary = trainer.run(); });
+  with_shapes_in_errors(config, *setup.data.train_set, [&] { summary = trainer.run(); });
   if (summary.step_memory) draw_memory(std::cout, config, comm, *summary.step_memory);
   if (setup.layers && !summary.diverged) report_iterations(std::cout, config, setup, trainer, mesh);
   if (!summary.finished) throw CLI::RuntimeError(summary.diverged ? ExitCode::diverged : ExitCode::unfinished);

@@ -109,10 +109,10 @@ TEST(MetricsLog, WritesPlainNumbersAndQuotedNamesUnderEveryLocale) {
   log.on_start(stage.state);
   auto report = epoch_report(1000);
   report.samples = 1234567;
-  report.test = {{"loss", 1234.5}, {"top 1, of \"all\"", 0.25}};
+  report.validation = {{"loss", 1234.5}, {"top 1, of \"all\"", 0.25}};
   log.on_end_epoch(stage.state, report);
   EXPECT_EQ(lines_of(stage.options.folder() / "metrics.csv"),
-            (std::vector<std::string>{"epoch,step,train_loss,test_loss,\"test_top 1, of \"\"all\"\"\",learning_rate,train_time_s,samples",
+            (std::vector<std::string>{"epoch,step,train_loss,validation_loss,\"validation_top 1, of \"\"all\"\"\",learning_rate,train_time_s,samples",
                                       "1000,8000,0.5,1234.5,0.25,0.1,2.0,1234567"}));
 }
 
@@ -142,7 +142,7 @@ TEST(Trainer, KeepsItsFolderWhenTheProgramChangesItsOwn) {
   options.checkpoint.every_epochs = 1;
   Stage stage(options);
   const auto data = tw::testing::rows(8);
-  tw::train::Trainer trainer(world(), stage.model, stage.sgd, tw::train::classification(), data, data, options);
+  tw::train::Trainer trainer(world(), stage.model, stage.sgd, tw::train::classification(), data, data, options, &data);
   tw::train::MetricsLog log(options);
   MovesElsewhere moves;
   trainer.add(log);
