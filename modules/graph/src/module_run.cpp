@@ -3,6 +3,7 @@
 
 #include <ATen/ops/alias.h>
 #include <ATen/ops/equal.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <algorithm>
@@ -158,14 +159,24 @@ std::vector<NamedTensor> Subject::tensors() const {
 }
 
 Run first_run_of(Subject& module, const std::vector<at::Tensor>& inputs) {
-  const KeptTensors kept(module.parameters);
+  const std::vector<NamedTensor>& parameters = module.parameters;
   const auto version_of = [](const NamedTensor& each) { return each.tensor.is_inference() ? 0 : each.tensor._version(); };
   std::vector<uint32_t> versions;
-  for (const NamedTensor& each : module.parameters) versions.push_back(version_of(each));
-  Run run = run_of(module, inputs);
+  std::vector<at::Tensor> before;
+  for (const NamedTensor& each : parameters) {
+    versions.push_back(version_of(each));
+    before.push_back(each.tensor.variable_data().clone());
+  }
   module.changing.clear();
-  for (size_t i = 0; i < versions.size(); ++i) {
-    if (version_of(module.parameters[i]) != versions[i]) module.changing.push_back(module.parameters[i]);
+  // Those alone: others may have an owner that refuses a change in place.
+  const auto restored = c10::make_scope_exit([&] {
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (version_of(parameters[i]) != versions[i]) parameters[i].tensor.variable_data().copy_(before[i]);
+    }
+  });
+  Run run = run_of(module, inputs);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (version_of(parameters[i]) != versions[i]) module.changing.push_back(parameters[i]);
   }
   return run;
 }

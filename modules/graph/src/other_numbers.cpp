@@ -6,6 +6,8 @@
 #include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
 
+#include <tw/base/error.hpp>
+
 namespace tw::graph {
 namespace {
 
@@ -18,14 +20,17 @@ bool can_change(const at::Tensor& tensor) {
 OtherNumbers::OtherNumbers(const std::vector<NamedTensor>& tensors) {
   const c10::AutoGradMode no_gradients(false);
   at::Generator numbers = at::make_generator<at::CPUGeneratorImpl>(0);
-  for (const NamedTensor& each : tensors) {
-    if (!can_change(each.tensor)) continue;
-    tensors_.push_back(each.tensor);
-    before_.push_back(each.tensor.detach().clone());
-  }
-  for (const at::Tensor& tensor : tensors_) {
+  for (const auto& [name, tensor] : tensors) {
+    if (!can_change(tensor)) continue;
+    const at::Tensor before = tensor.detach().clone();
     const at::Tensor random = at::rand(tensor.sizes(), numbers, at::kDouble).to(tensor.options().requires_grad(false));
-    tensor.copy_(at::where(tensor.eq(0), 0.01 * random, tensor * (0.75 + 0.5 * random)));
+    try {
+      at::Tensor(tensor).copy_(at::where(before.eq(0), 0.01 * random, before * (0.75 + 0.5 * random)));
+    } catch (const ContractError&) {
+      continue;
+    }
+    tensors_.push_back(tensor);
+    before_.push_back(before);
   }
 }
 

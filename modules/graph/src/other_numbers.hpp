@@ -6,7 +6,8 @@
 namespace tw::graph {
 
 /// Other numbers in a module's tensors, as a step of training leaves them, until the end of its life: up to a quarter more or less, and small ones in
-/// place of zeros. Signs, infinities and whole numbers stay. To autograd the tensors have changed, there and back.
+/// place of zeros. Signs, infinities and whole numbers stay, and so do tensors whose owner refuses a change in place, such as sharded parameters. To
+/// autograd the tensors have changed, there and back.
 class OtherNumbers {
  public:
   explicit OtherNumbers(const std::vector<NamedTensor>& tensors);
