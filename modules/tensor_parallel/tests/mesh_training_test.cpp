@@ -144,19 +144,19 @@ TEST(MeshTraining, GradientsAreClippedByOneNorm) {
   }
 }
 
-// Over a ring, between hosts, the order in which an element is added depends on where it lies in its bucket; the split layers have odd sizes, so that
-// this differs between the ranks of the tensor axis.
+// Over a ring, between hosts, the order in which an element is added depends on which part of its bucket it lies in. The split layers have odd sizes, so
+// that elements of the first layer, which reaches over the border of two parts among three hosts, lie in another part on each rank of the tensor axis.
 TEST(MeshTraining, PlainLayersKeepTheSameBitsOnAllHolders) {
   const bool two = world().size() % 2 == 0;
   const tw::Mesh mesh(world(), {{"data", -1}, {"tensor", two ? 2 : 1}});
   const tw::Communicator& axis = mesh["tensor"];
   torch::manual_seed(3);
-  torch::nn::Sequential net(torch::nn::Linear(20, 200), torch::nn::Tanh(), ColumnParallelLinear(axis, 200, 201), torch::nn::Tanh(),
+  torch::nn::Sequential net(torch::nn::Linear(200, 200), torch::nn::Tanh(), ColumnParallelLinear(axis, 200, 201), torch::nn::Tanh(),
                             RowParallelLinear(axis, 201, 200), torch::nn::Tanh(), torch::nn::Linear(200, 3));
   torch::optim::SGD sgd(net->parameters(), 0.05);
   const tw::DataParallel parallel(mesh["data"], *net, {.reduction = tw::Reduction::mean});
   torch::manual_seed(static_cast<uint64_t>(100 + mesh.coordinate("data")));
-  const at::Tensor x = torch::randn({8, 20});
+  const at::Tensor x = torch::randn({8, 200});
   for (int step = 0; step < 20; ++step) {
     sgd.zero_grad();
     net->forward(x).square().mean().backward();
