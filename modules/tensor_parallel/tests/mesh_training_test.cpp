@@ -144,8 +144,9 @@ TEST(MeshTraining, GradientsAreClippedByOneNorm) {
   }
 }
 
-// Over a ring, between hosts, the order in which an element is added depends on which part of its bucket it lies in. The split layers have odd sizes, so
-// that elements of the first layer, which reaches over the border of two parts among three hosts, lie in another part on each rank of the tensor axis.
+// Over a ring, between hosts, the order in which an element is added depends on which part of its bucket it lies in. The split layers have odd sizes,
+// so that elements of the first layer, which reaches over the border of two parts among three hosts, lie in another part on each rank of the tensor
+// axis.
 TEST(MeshTraining, PlainLayersKeepTheSameBitsOnAllHolders) {
   const bool two = world().size() % 2 == 0;
   const tw::Mesh mesh(world(), {{"data", -1}, {"tensor", two ? 2 : 1}});
