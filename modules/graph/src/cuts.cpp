@@ -9,6 +9,8 @@
 #include <tw/base/numbers.hpp>
 #include <utility>
 
+#include "flow.hpp"
+
 namespace tw::graph {
 namespace {
 
@@ -38,9 +40,6 @@ std::set<int64_t> storages_of_module(const Graph& graph) {
   }
   return storages;
 }
-
-/// Whether the operator looks at the memory of its first argument, and not only at the elements that this shows.
-bool looks_past_views(const Node& node) { return node.op.starts_with("aten::as_strided"); }
 
 /// Memory that a pass changes, and the nodes that take or give a tensor there.
 struct Changed {

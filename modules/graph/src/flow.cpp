@@ -57,6 +57,8 @@ Reach reach_of(const Graph& graph, const std::function<bool(const Value&)>& begi
   return reach;
 }
 
+bool looks_past_views(const Node& node) { return node.op.starts_with("aten::as_strided"); }
+
 void mark_batch(Graph& graph) {
   const Reach batch = reach_of(graph, [](const Value& value) { return value.kind == Value::Kind::input; }, [](const Node&) { return false; });
   for (size_t v = 0; v < graph.values.size(); ++v) graph.values[v].of_batch = batch.values[v];

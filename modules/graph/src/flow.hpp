@@ -16,6 +16,9 @@ struct Reach {
 /// Goes from what a node takes to what it gives, and from a change to all that lies in the same memory, before it as well: a view may show it later.
 Reach reach_of(const Graph& graph, const std::function<bool(const Value&)>& begins_in, const std::function<bool(const Node&)>& begins_at);
 
+/// Whether the operator looks at the memory of its first argument, and not only at the elements that this shows.
+bool looks_past_views(const Node& node);
+
 /// Says of each value and node whether it depends on the batch.
 void mark_batch(Graph& graph);
 

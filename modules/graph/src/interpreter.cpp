@@ -14,9 +14,11 @@
 #include <tw/base/error.hpp>
 #include <tw/base/numbers.hpp>
 #include <tw/base/random.hpp>
+#include <tw/tensor/memory_order.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
 #include "arguments.hpp"
+#include "flow.hpp"
 #include "random.hpp"
 
 namespace tw::graph {
@@ -42,6 +44,7 @@ struct Step {
   bool with_gradient = true;
   std::optional<bool> answer = {};
   std::optional<RowPlace> rows = {};
+  std::vector<int64_t> order = {};  // in memory, of argument 0, where the operator looks at that
 };
 
 uint64_t seed_of(uint64_t key, int node) {
@@ -147,6 +150,7 @@ class Interpreter::Impl {
       if (is_asked && std::holds_alternative<Ref>(node.arguments[0])) step.non_blocking = i;
     }
     step.is_drawn = can_draw(node.op) && draws(*op, step.arguments);
+    if (looks_past_views(node)) step.order = graph.values[at(std::get<Ref>(node.arguments[0]).value)].order;
     return step;
   }
 
@@ -155,6 +159,7 @@ class Interpreter::Impl {
     for (const auto& [i, size] : step.sizes) stack[i] = ivalue_of(size, pass.rows);
     for (const Step::Tensors& each : step.tensors) stack[each.argument] = tensors_of(each, values);
     if (step.non_blocking) copy_without_wait(stack, *step.non_blocking);
+    if (!step.order.empty() && !pass.probe) expect_order(stack[0].toTensor(), step.order);
     const c10::AutoGradMode mode(step.with_gradient && c10::GradMode::is_enabled());
     if (step.is_drawn) {
       const Numbers numbers{.seed = seed_of(pass.key, step.node), .first = pass.first, .rows = pass.rows, .place = step.rows, .middle = pass.probe};
@@ -164,6 +169,18 @@ class Interpreter::Impl {
       keep(step, stack, values, pass.probe);
     }
     for (const int value : step.done) values[at(value)] = at::Tensor();
+  }
+
+  /// A dimension of one element lies anywhere.
+  static void expect_order(const at::Tensor& tensor, std::vector<int64_t> captured) {
+    std::vector<int64_t> order = memory_order(tensor);
+    const auto is_one = [&](int64_t dimension) { return tensor.size(dimension) == 1; };
+    std::erase_if(order, is_one);
+    std::erase_if(captured, is_one);
+    if (order == captured) return;
+    throw Error(
+        "the dimensions of the tensor that it reads past lie in another order in memory than when the module was captured: call clone() on it "
+        "before, with MemoryFormat::Contiguous");
   }
 
   /// What a module makes on the host in each pass and copies to the device, such as torch::tensor({...}).to(device), is not waited for.

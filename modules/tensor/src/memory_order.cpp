@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <tw/tensor/memory_order.hpp>
 
 namespace tw {
@@ -24,9 +23,14 @@ bool lies_in(const at::Tensor& tensor, at::IntArrayRef order) {
 }  // namespace
 
 std::vector<int64_t> memory_order(const at::Tensor& tensor) {
-  std::vector<int64_t> order(static_cast<size_t>(tensor.dim()));
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<int64_t> order;
+  for (int64_t dimension = 0; dimension < tensor.dim(); ++dimension) {
+    if (tensor.stride(dimension) != 0) order.push_back(dimension);
+  }
   std::ranges::stable_sort(order, std::greater<>(), [&](int64_t dimension) { return tensor.stride(dimension); });
+  for (int64_t dimension = 0; dimension < tensor.dim(); ++dimension) {
+    if (tensor.stride(dimension) == 0) order.insert(dimension == 0 ? order.begin() : std::ranges::find(order, dimension - 1) + 1, dimension);
+  }
   return order;
 }
 

@@ -31,6 +31,8 @@ TEST(PackedShapes, TellTheOrderInMemory) {
   EXPECT_EQ(back[0].strides(), turned.strides());
   EXPECT_EQ(back[1].strides(), (std::vector<int64_t>{1, 5})) << "the same order, without gaps";
   EXPECT_EQ(back[2].strides(), (std::vector<int64_t>{3, 1}));
+  const at::Tensor expanded = at::empty({2, 1, 3}, at::kFloat).expand({2, 4, 3});
+  EXPECT_TRUE(unpack_in_order(pack_shapes({expanded}))[0].is_contiguous()) << "as a product of it and a contiguous tensor is";
   EXPECT_TRUE(as_in_memory(turned).is_alias_of(turned));
   EXPECT_TRUE(as_in_memory(with_gaps).is_contiguous());
   EXPECT_TRUE(unpack_shapes(pack_shapes({turned}))[0].is_contiguous());

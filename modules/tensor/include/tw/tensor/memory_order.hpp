@@ -8,7 +8,8 @@
 
 namespace tw {
 
-/// The dimensions, the outermost first: 0, 1, 2, ... of a contiguous tensor, 1, 0 of a transposed matrix.
+/// The dimensions, the outermost first: 0, 1, 2, ... of a contiguous tensor, 1, 0 of a transposed matrix. One that expand() has made lies nowhere,
+/// and comes after the dimension before it, as LibTorch's operators order their results.
 std::vector<int64_t> memory_order(const at::Tensor& tensor);
 
 /// A tensor without gaps whose dimensions lie in that order; its values are not defined.
