@@ -54,6 +54,8 @@ CommunicatorState::~CommunicatorState() {
                   .traffic = traffic.now(),
                   .announcements = std::move(announcements),
                   .kept = std::move(kept)};
+  // What is attached to it has receives of its own, which MPI may still write into. Its communicator is never freed then.
+  if (retired.traffic.open != 0 && attachment) retired.kept.push_back(std::move(attachment));
   if (owned && runtime) {
     runtime->free_later(std::move(retired));
   } else {
