@@ -142,7 +142,7 @@ class DataParallel::Hooks {
     return alive && !alive->attached_.empty();
   }
 
-  // LibTorch makes a parameter's accumulator anew where other values were loaded, or where it was converted and back.
+  // LibTorch makes a new accumulator for a parameter that was loaded, or converted and converted back.
   void attach_accumulator(size_t index) {
     Attached& attached = attached_[index];
     const at::Tensor& tensor = wrapped_.tensors()[index].tensor;

@@ -40,7 +40,7 @@ class UnitOrder {
   /// How far a pass has come.
   struct Place {
     std::optional<size_t> unit, before;  // that it takes, and took before it
-    size_t position = 0;                 // in `learnt_`, behind the last use; beyond its end by one: it went another way
+    size_t position = 0;                 // in `learnt_`, after the last use; size() + 1: the pass took a different order
   };
   void learn(size_t unit);
   void follow(size_t unit);

@@ -10,7 +10,7 @@ namespace tw::mpi {
 void listen(CommunicatorState& comm);
 /// Tells the other members that `comm` is revoked, and why.
 void tell_revoked(CommunicatorState& comm);
-/// Takes in so many announcements on `comm`, which have been sent. Nobody else listens there.
+/// Receives and drops `count` announcements that were sent on `comm`. Nobody else listens there.
 void drop_announcements(MPI_Comm comm, int64_t count);
 /// Tells the other members what this rank waits for. @param number of the collective call; 0: a send or receive
 void tell_waiting(CommunicatorState& comm, const Call& call, uint64_t number);

@@ -64,8 +64,7 @@ class Runtime {
   uint64_t next_communicator() noexcept { return made_communicators_++; }
   void free_later(Retired retired);
   int64_t communicators_to_free();
-  /// Whether so many have been dropped since the last look that another is worth its price. There are MPIs that have no more than 2,048 at a time
-  /// (MPICH).
+  /// Whether enough communicators were dropped since the last look to pay for another. MPICH has at most 2,048 at a time.
   bool wants_to_free();
   /// Frees the queued ones that have one member: nobody else takes part.
   void free_communicators_of_one();
