@@ -71,6 +71,11 @@ if git grep -nE 'std::[io]?stringstream' -- 'modules/*/src/*' 'modules/*/include
   echo "lint: use TextWriter and TextReader of tw/base/text_stream.hpp, which no std::locale reaches"
   exit 1
 fi
+# Who ends at the first match kills who still writes, and pipefail reports that as "no match".
+if git grep -nE '[|] *(head\b|grep -[A-Za-z]*[qm])' -- '*.sh' .ci; then
+  echo "lint: read a pipe to its end: \`grep PATTERN >/dev/null\`, \`sed -n 1p\`"
+  exit 1
+fi
 bash -n scripts/*.sh scripts/device/*.sh .ci/run tests/*.sh tests/*/*.sh
 scripts/build.sh tidy tw_precompiled_library >/dev/null
 cd build/tidy

@@ -43,7 +43,7 @@ $need_torch && packages+=(python3-pip)
 
 missing=()
 for package in "${packages[@]}"; do
-  dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+  dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -x installed >/dev/null || missing+=("$package")
 done
 if [ ${#missing[@]} -gt 0 ]; then
   echo "setup: installing with apt-get: ${missing[*]}"

@@ -18,7 +18,7 @@ run() {
 run "$@"
 if [ $code -eq 139 ] && grep -qE '\] (/[^ ]*/)?(mpiexec|mpirun|orterun)\(' "$output"; then  # a frame of the launcher's own stack
   echo "expect_end: the launcher crashed; once more"
-  launcher=$(sed -nE 's/^\[[^]]*:0*([0-9]+)\] \*\*\* Process received signal.*/\1/p' "$output" | head -n 1)
+  launcher=$(sed -nE 's/^\[[^]]*:0*([0-9]+)\] \*\*\* Process received signal.*/\1/p' "$output" | sed -n 1p)
   rm -rf "${TMPDIR:-/tmp}"/ompi.*/pid."$launcher"  # which only an orderly end takes away
   rmdir --ignore-fail-on-non-empty "${TMPDIR:-/tmp}"/ompi.*
   run "$@"

@@ -6,6 +6,6 @@ said=$("$build/bin/probe_device" "$kind" 2>&1) || { tail -n 1 <<<"$said" >&2; ex
 found=$(grep '^{' <<<"$said")
 name=unknown driver=unknown
 if [ "$kind" = cuda ] && command -v nvidia-smi >/dev/null; then
-  IFS=, read -r name driver < <(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1)
+  IFS=, read -r name driver < <(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | sed -n 1p)
 fi
 printf '{"device":"%s","driver":"%s","date":"%s","found":%s}\n' "$name" "${driver# }" "$(date -u +%FT%TZ)" "$found"

@@ -47,7 +47,7 @@ done
 "$build/mpirun" -n 4 "$build/bin/torchweave" search configs/search_lenet.toml --fresh >/dev/null
 losses=$(awk -F, 'NR > 1 && $2 == "complete" { print $1, $3 }' runs/search_lenet/trials.csv)
 default=$(awk '$1 == 0 { print $2 }' <<<"$losses")
-best=$(awk '{ print $2 }' <<<"$losses" | sort -g | head -n 1)
+best=$(awk '{ print $2 }' <<<"$losses" | sort -g | sed -n 1p)
 echo "LeNet: error of the default $default, of the best $best"
 expect "better than the default" "$best < $default"
 exit $failed

@@ -79,19 +79,19 @@ said=$(grep '^torchweave: ' "$folder/log")
 if [[ $fault = kill* ]] && grep -qE "^torchweave: $lost\$" <<<"$said"; then
   rest=${#host_of[@]}
 else
-  head -n 1 <<<"$said" | grep -qE "^torchweave: $who; starting again in 1 s on $rest ranks$without\$" || fail "another was named: $said"
+  head -n 1 <<<"$said" | grep -E "^torchweave: $who; starting again in 1 s on $rest ranks$without\$" >/dev/null || fail "another was named: $said"
 fi
 starts=1
 if [ "$fault" = cut_late ]; then
   starts=2 rest=$((rest - ranks[host - 1]))
-  sed -n 2p <<<"$said" | grep -q "^torchweave: the job on tw-h$host died: it cannot reach the launcher; starting again in 2 s on $rest ranks, without tw-h$host\$" ||
+  sed -n 2p <<<"$said" | grep "^torchweave: the job on tw-h$host died: it cannot reach the launcher; starting again in 2 s on $rest ranks, without tw-h$host\$" >/dev/null ||
     fail "the host was not missed at the second start: $said"
 fi
 [ "$(wc -l <<<"$said")" -eq $starts ] || fail "it was started again too often: $said"
 [ $took -le $((1000 * seconds)) ] || fail "it took $took ms until the failure was named"
 grep -qE "$last steps of 40 images on $rest ranks?," "$folder/log" || fail "the last start was not on $rest ranks"
 grep -q "run: done" "$folder/log" || fail "the run is not done"
-ls "$folder/run/checkpoints" | tail -n 1 | grep -qE "[^0-9]0*$last\$" || fail "the last checkpoint is not that of step $last"
+ls "$folder/run/checkpoints" | tail -n 1 | grep -E "[^0-9]0*$last\$" >/dev/null || fail "the last checkpoint is not that of step $last"
 while grep -qsz '^OMPI_COMM_WORLD_RANK=' $old; do
   [ $(($(milliseconds) - began)) -le 60000 ] || fail "ranks of the first start live on: $old"
   sleep 0.1

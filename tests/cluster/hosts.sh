@@ -26,7 +26,7 @@ need() {  # need WHAT COMMAND...: runs COMMAND; where it fails, the test is skip
   message=$("$@" 2>&1) || skip "$what refused: $message"
 }
 
-is_open_mpi() { "$1" --version 2>&1 | grep -q 'Open MPI\|OpenRTE'; }
+is_open_mpi() { "$1" --version 2>&1 | grep 'Open MPI\|OpenRTE' >/dev/null; }
 
 # ---- inside, as process 1 of the namespaces, which is tw-h1 ----
 
@@ -144,7 +144,7 @@ shift
 for command in ip tc "$launcher" unshare nsenter setpriv mount hostname timeout; do
   command -v "$command" >/dev/null || skip "there is no '$command'"
 done
-is_open_mpi "$launcher" || "$launcher" --version 2>&1 | grep -q HYDRA || skip "$launcher is neither Open MPI's nor MPICH's"
+is_open_mpi "$launcher" || "$launcher" --version 2>&1 | grep HYDRA >/dev/null || skip "$launcher is neither Open MPI's nor MPICH's"
 
 # Namespaces of processes, mounts, network and host name. Both setpriv and --kill-child hand a SIGKILL on: script, unshare, process 1, all the rest.
 namespaces=(unshare --pid --fork --kill-child --mount --mount-proc --net --uts)

@@ -17,7 +17,7 @@ until [ -n "$(ls "$folder/run/checkpoints" 2>/dev/null)" ]; do  # there is somet
   sleep 0.05
 done
 for rank in $(pgrep -P "$(pgrep -P $job mpi)"); do
-  ! tr '\0' '\n' <"/proc/$rank/environ" | grep -qx OMPI_COMM_WORLD_RANK=1 || victim=$rank
+  ! grep -qsz '^OMPI_COMM_WORLD_RANK=1$' "/proc/$rank/environ" || victim=$rank
 done
 kill -KILL "$victim"
 wait $job || { cat "$folder/log"; exit 1; }
