@@ -127,7 +127,7 @@ Graph capture(const Forward& forward, const std::vector<NamedTensor>& parameters
     module.opens = true;
     try {
       return graph_of_module(module, example);
-    } catch (const Error&) {
+    } catch (const UnknownTensor&) {  // any other error is of a module whose tensors are known by now
       throw Error(unknown.what());
     }
   }

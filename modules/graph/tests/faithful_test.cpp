@@ -114,6 +114,19 @@ TEST(Faithful, gradientsInForwardAreOperators) {
   }
 }
 
+// Gradients in forward are found at the second try, which has a reason of its own to refuse.
+TEST(Faithful, aRefusalNamesWhatStaysRefusedWhereGradientsAreOperators) {
+  torch::nn::Linear layer(3, 3);
+  const Forward forward = [&](const Tensors& x) {
+    const torch::AutoGradMode gradients(true);
+    const Tensor at = x[0].detach().clone().requires_grad_(true);
+    const Tensor force = torch::autograd::grad({layer(at).tanh().square().sum()}, {at})[0];
+    return Tensors{force + force.narrow(0, 0, (force.size(0) + 1) / 2).mean(0)};
+  };
+  const std::string message = testing::message_of<Error>([&] { captured(*layer, forward, {torch::randn({4, 3})}); });
+  EXPECT_NE(message.find("aten::narrow"), std::string::npos) << message;
+}
+
 TEST(Faithful, aParameterThatForwardChangesIsAfterwardsWhatItWas) {
   const Tensor weight = torch::ones({3}, torch::requires_grad());
   const Forward forward = [&](const Tensors& x) {

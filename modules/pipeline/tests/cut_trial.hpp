@@ -48,6 +48,9 @@ class CutTrial {
   /// What trial it is; known after run().
   const std::string& what() const { return what_; }
 
+  /// Whether the capture refused it, which is what run() gave; known after run().
+  bool is_refused() const { return refused_; }
+
   /// Collective. @return what differs from one process, as this rank sees it; empty: nothing
   std::string run() {
     const Trainee mine = make_();
@@ -59,6 +62,7 @@ class CutTrial {
       graphs = graph::capture_modes(*mine.module, mine.forward, mine.inputs);
     } catch (const Error& error) {
       refusal = error.what();
+      refused_ = true;
     }
     if (!mine.refusal.empty() && refusal.find(mine.refusal) != std::string::npos) return "";
     if (!mine.refusal.empty()) return concat("refused: '", refusal, "', expected: ", mine.refusal);
@@ -256,6 +260,7 @@ class CutTrial {
   } habits_;
   int64_t rows_ = 0;
   std::string what_;
+  bool refused_ = false;
 };
 
 }  // namespace tw::pipeline

@@ -158,15 +158,15 @@ TEST(Safetensors, ReadsTheOthersWhereADtypeIsNotSupported) {
 
 // What was quadratic took minutes for as many.
 TEST(Safetensors, TimeIsLinearInTheTensors) {
-  constexpr int64_t many = 10000;
+  constexpr int64_t many = 20000;
   const at::Tensor one = torch::ones({1});
   std::vector<NamedTensor> tensors;
   for (int64_t i = 0; i < many; ++i) tensors.push_back({tw::concat("layers.", i, ".weight"), one});
   tensors.push_back({"complex", one.to(torch::kComplexDouble)});
-  const std::clock_t begin = std::clock();
   tw::write_safetensors(file("many"), tensors);
+  const std::clock_t begin = std::clock();
   EXPECT_EQ(tw::SafetensorsFile(file("many")).names().size(), tensors.size());
-  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 5);  // of 0.2 s
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 2);  // of a tenth
 }
 
 // Whatever happens to a file, it is refused or read, and reading ends.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every mesh data x tensor of the run's ranks against one process with the whole batch: 20 steps in float64, each parameter to 1e-12 in the 2-norm.
 // DataParallel reduces along `data`; along `tensor` there is nothing to reduce. Tolerance as in layers_test.cpp.
+#include "longer.hpp"
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 
@@ -158,7 +159,7 @@ TEST(MeshTraining, PlainLayersKeepTheSameBitsOnAllHolders) {
   const tw::DataParallel parallel(mesh["data"], *net, {.reduction = tw::Reduction::mean});
   torch::manual_seed(static_cast<uint64_t>(100 + mesh.coordinate("data")));
   const at::Tensor x = torch::randn({8, 200});
-  for (int step = 0; step < 20; ++step) {
+  for (int step = 0; step < tw::testing::longer("TEST_UPDATES", 20); ++step) {
     sgd.zero_grad();
     net->forward(x).square().mean().backward();
     sgd.step();

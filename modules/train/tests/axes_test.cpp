@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models along axes of their own, and along several: the trainer's numbers are those of one process. It has no word of them in its sources.
+#include "longer.hpp"
 #include "regression_run.hpp"
 
 #include <tw/comm/collectives.hpp>
@@ -187,7 +188,9 @@ TEST(Axes, TiedStagesKeepTheSameBits) {
   torch::manual_seed(6);
   const auto net = std::make_shared<Pipeline>(mesh["stage"], blocks, PipelineOptions{.schedule = one_forward_one_backward(stages, 2)});
   net->to(torch::kDouble);
-  (void)train(mesh, model_of(net), three_epochs("tied"));
+  Options options = three_epochs("tied");
+  options.epochs = tw::testing::longer("TEST_UPDATES", 18) / 6;
+  (void)train(mesh, model_of(net), options);
   int found = 0;
   for (const auto& parameter : net->named_parameters()) {
     if (parameter.value().sizes() != at::IntArrayRef{70, 70} || found++ > 0) continue;
