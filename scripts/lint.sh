@@ -71,7 +71,7 @@ if git grep -nE 'std::[io]?stringstream' -- 'modules/*/src/*' 'modules/*/include
   echo "lint: use TextWriter and TextReader of tw/base/text_stream.hpp, which no std::locale reaches"
   exit 1
 fi
-# Who ends at the first match kills who still writes, and pipefail reports that as "no match".
+# A reader that ends at the first match kills the writer, and pipefail reports that as "no match".
 if git grep -nE '[|] *(head\b|grep -[A-Za-z]*[qm])' -- '*.sh' .ci; then
   echo "lint: read a pipe to its end: \`grep PATTERN >/dev/null\`, \`sed -n 1p\`"
   exit 1

@@ -47,4 +47,8 @@ std::string why_slow(train::ComputeType compute, const HalfArithmetic& processor
                 "\" is several times slower than \"float32\" on this processor, which has no instructions for it");
 }
 
+std::string why_slow(train::ComputeType compute) {
+  return compute == train::ComputeType::float32 ? "" : why_slow(compute, half_arithmetic());  // there may be no /proc to look into
+}
+
 }  // namespace tw::tool

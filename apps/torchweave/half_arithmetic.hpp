@@ -22,5 +22,7 @@ std::string describe(const HalfArithmetic& processor);
 
 /// What to say where `compute` is slow on a processor; "" where it is not.
 std::string why_slow(train::ComputeType compute, const HalfArithmetic& processor);
+/// On this machine's processor.
+std::string why_slow(train::ComputeType compute);
 
 }  // namespace tw::tool

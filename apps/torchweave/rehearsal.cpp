@@ -250,7 +250,7 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
       << (parts != nullptr && parts->size() > 1 ? " groups of ranks\n" : " ranks\n") << "  memory         " << train::memory_text(peaks)
       << "; on all ranks " << mib(of_all) << ", of " << mib(available) << " available on this node\n";
   if (setup.model.device().is_cpu()) {
-    const std::string slow = why_slow(config.run.precision.compute, half_arithmetic());
+    const std::string slow = why_slow(config.run.precision.compute);
     if (!slow.empty()) out << "  precision      " << slow << '\n';
   }
   if (available > 0 && of_all > available) throw Error("all ranks together need more memory than this node has, if they all run here");

@@ -31,11 +31,15 @@ void test_winner(const Communicator& comm, const SearchTask& task, const search:
   const Communicator part = comm.split(group, comm.rank());
   const train::Figures figures = task.test(best.values, part, concat("winner_", group));
   if (comm.rank() != 0 || figures.empty()) return;
+  std::cout << "  test         " << text_of(figures) << ": its settings trained once more, in the best epoch";
+  if (folder.empty()) {
+    std::cout << std::endl;
+    return;
+  }
   const std::filesystem::path path = folder / "test.txt";
-  const int64_t before = folder.empty() ? 0 : lines_in(path);
-  std::cout << "  test         " << text_of(figures) << ": its settings trained once more, in the best epoch; "
-            << (before == 0 ? std::string("the first look at the test set") : concat("looks at the test set before this one: ", before)) << std::endl;
-  if (folder.empty()) return;
+  const int64_t before = lines_in(path);
+  std::cout << (before == 0 ? std::string("; the first look at the test set") : concat("; looks at the test set before this one: ", before))
+            << std::endl;
   std::ofstream out(path, std::ios::app);
   out << "trial " << best.trial << ": " << text_of(figures) << std::endl;
   if (!out) throw FileError(path, 0, "cannot be written");

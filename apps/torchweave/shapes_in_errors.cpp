@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 
@@ -27,6 +28,10 @@ void with_shapes_in_errors(const TrainConfig& config, const Dataset& train_set, 
   try {
     call();
   } catch (const Error&) {
+    throw;
+  } catch (const std::system_error&) {  // of files and threads
+    throw;
+  } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {
     fail(config, train_set, error.what_without_backtrace());

@@ -102,8 +102,9 @@ void run_train(const TrainArguments& arguments, Environment& mpi) {
     return;
   }
   if (first) std::cout << setup.explanation;
-  const std::string slow = device.is_cpu() ? why_slow(config.run.precision.compute, half_arithmetic()) : "";
-  if (first && !slow.empty()) log_warning(slow);
+  if (first && device.is_cpu()) {
+    if (const std::string slow = why_slow(config.run.precision.compute); !slow.empty()) log_warning(slow);
+  }
   train::Trainer trainer = make_trainer(config, setup, mesh);
   std::optional<train::Console> console;
   std::optional<train::MetricsLog> metrics;

@@ -67,18 +67,19 @@ class BestEpoch : public train::Hook {
     if (!(value < best_)) return;
     best_ = value;
     kept_.clear();
-    for (const NamedShard& each : trainer_.shards()) kept_.emplace(each.name, each.tensor.detach().clone());
+    for (const NamedShard& each : trainer_.shards()) kept_[each.name].push_back(each.tensor.detach().clone());
   }
 
   /// Collective.
   void put_back() {
     const at::NoGradGuard no_grad;
     std::vector<std::string> names;
-    for (const auto& [name, tensor] : kept_) names.push_back(name);
+    for (const auto& [name, slices] : kept_) names.push_back(name);
     if (names.empty()) throw Error("no epoch of the training has a finite value on the validation set");
     trainer_.prepare(names);
     const std::vector<NamedShard> shards = trainer_.shards();
-    for (const NamedShard& each : shards) each.tensor.copy_(kept_.at(each.name));
+    std::map<std::string, size_t> put;  // by name, how many of its slices
+    for (const NamedShard& each : shards) each.tensor.copy_(kept_.at(each.name).at(put[each.name]++));
     trainer_.apply(shards);
   }
 
@@ -86,7 +87,7 @@ class BestEpoch : public train::Hook {
   train::Trainer& trainer_;
   std::string figure_;
   double best_ = std::numeric_limits<double>::infinity();
-  std::map<std::string, at::Tensor> kept_;
+  std::map<std::string, std::vector<at::Tensor>> kept_;  // a rank may hold several slices of a tensor, in their order
 };
 
 /// Ends this process by the signal that ended a training: the trial is one that was lost, which a continued search repeats.
@@ -155,7 +156,7 @@ TrainConfig TrainingObjective::read(const search::Space& space, const std::vecto
 
 const TrainData& TrainingObjective::data(const DataOptions& options) {
   const auto what = [](const DataOptions& o) {
-    return std::tie(o.kind, o.directory, o.train_samples, o.test_samples, o.validation, o.validation_seed, o.steps);
+    return std::tie(o.kind, o.directory, o.header, o.train_samples, o.test_samples, o.validation, o.validation_seed, o.steps);
   };
   if (data_.train_set == nullptr || what(opened_) != what(options)) {
     data_ = open_data(options);

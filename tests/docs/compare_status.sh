@@ -3,6 +3,7 @@
 # page on algorithms has.
 set -euo pipefail
 not_run() { tr '\n' ' ' <"$1" | grep -oE 'Not run at all: [^.]*\.' | tr -s ' '; }
+[ -n "$(not_run "$1" || true)" ] || { echo "$1 has no line 'Not run at all: '"; exit 1; }
 diff <(not_run "$1") <(not_run "$2") || { echo "$1 and $2 say different things of what has not run on a GPU"; exit 1; }
 if grep -q '^\*\*On a GPU\*\*' "$2" && grep -qi 'nothing has run on a gpu' "$1"; then echo "$1 says that nothing has run on a GPU"; exit 1; fi
 missing=$(sed -n 's/^\*\*Not there yet:\*\* \([^.]*\)\..*/\1/p' "$1")

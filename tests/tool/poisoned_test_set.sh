@@ -8,5 +8,6 @@ clean=$("$@" --data "$good" 2>&1) || { echo "$clean"; exit 1; }
 spoiled=$("$@" --data "$poisoned" 2>&1) || { echo "$spoiled"; exit 1; }
 choices() { grep -E '^  best |^    '; }
 value() { grep -E '^  test '; }
+[ -n "$(choices <<<"$clean")" ] && [ -n "$(value <<<"$spoiled")" ]  # the words that are looked for are there
 diff <(choices <<<"$clean") <(choices <<<"$spoiled")
 [ "$(value <<<"$clean")" != "$(value <<<"$spoiled")" ]

@@ -122,22 +122,22 @@ void Config::insert_toml(std::string_view text, const std::string& source, bool 
     const auto& at = error.source().begin;
     throw ConfigError({concat(source, ":", at.line, ":", at.column, ": ", error.description())});
   }
-  const auto insert = [&](const auto& self, const toml::table& from, const std::string& prefix) -> void {
+  const auto insert = [&](const auto& self, const toml::table& from, const std::string& prefix, const std::string& written) -> void {
     for (const auto& [name, node] : from) {
       const std::string key = prefix.empty() ? std::string(name.str()) : concat(prefix, ".", name.str());
       const std::string origin = with_lines ? concat(source, ":", node.source().begin.line) : source;
       if (const auto* inner = node.as_table()) {
-        self(self, *inner, key);
+        self(self, *inner, key, inner->is_inline() ? "" : written);  // of {name = 42}, no single value is all that was written
       } else if (const auto scalar = scalar_of(node)) {
-        settings_[key] = {std::visit([](const auto& value) { return Value(value); }, *scalar), origin, as_written};
+        settings_[key] = {std::visit([](const auto& value) { return Value(value); }, *scalar), origin, written};
       } else if (const auto list = node.is_array() ? list_of(*node.as_array()) : std::nullopt) {
-        settings_[key] = {*list, origin, as_written};
+        settings_[key] = {*list, origin, written};
       } else {
         problems_.push_back(concat(origin, ": ", key, " must be a boolean, a number, a string or a list of these"));
       }
     }
   };
-  insert(insert, table, "");
+  insert(insert, table, "", as_written);
 }
 
 std::vector<std::string> Config::keys(std::string_view prefix) const {

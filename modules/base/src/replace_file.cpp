@@ -14,7 +14,20 @@ constexpr const char* partial_suffix = ".partial";  // and the process's number
 bool is_written_in_place(const std::filesystem::path& path) {
   std::error_code ignored;
   const auto kind = std::filesystem::status(path, ignored).type();
-  return kind == std::filesystem::file_type::character || kind == std::filesystem::file_type::fifo || path.parent_path() == "/dev";
+  return kind == std::filesystem::file_type::character || kind == std::filesystem::file_type::fifo || path.parent_path() == "/dev" ||
+         path.parent_path() == "/dev/fd";
+}
+
+/// Where links lead that lie at `path`, also to what is not there yet.
+std::filesystem::path end_of_links(const std::filesystem::path& path) {
+  constexpr int most = 40;  // as Linux has it
+  std::filesystem::path target = path;
+  std::error_code failure;
+  for (int links = 0; std::filesystem::is_symlink(target, failure); ++links) {
+    if (links == most) throw FileError(path, 0, "cannot be replaced: too many links, or links in a circle");
+    target = target.parent_path() / std::filesystem::read_symlink(target, failure);  // an absolute path takes the place of the first
+  }
+  return target;
 }
 
 }  // namespace
@@ -22,7 +35,7 @@ bool is_written_in_place(const std::filesystem::path& path) {
 void replace_file(const std::filesystem::path& path, const std::function<void(const std::filesystem::path&)>& write) {
   std::error_code ignored;
   if (is_written_in_place(path)) return write(path);
-  const std::filesystem::path target = std::filesystem::is_symlink(path, ignored) ? std::filesystem::weakly_canonical(path) : path;
+  const std::filesystem::path target = end_of_links(path);
   const std::filesystem::path partial = concat(target.string(), partial_suffix, ::getpid());
   std::error_code code;
   try {

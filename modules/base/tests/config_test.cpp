@@ -76,6 +76,11 @@ TEST(Config, TheFieldDecidesWhatAnAssignmentIs) {
     again.bind("name", back);
     EXPECT_EQ(back, text) << config.toml();
   }
+  tw::Config table;  // of which no value is all that was written
+  table.set("model={name=42}");
+  std::string of_model;
+  table.bind("model.name", of_model);
+  EXPECT_THROW(table.finish(), tw::ConfigError) << of_model;
   tw::Config config = tw::Config::from_file(write_file("typed.toml", "name = 42\n"));  // a file says of which type a value is
   config.set("epochs=1.0");
   std::string name;

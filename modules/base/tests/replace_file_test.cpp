@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "full_disk.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
+#include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/file_descriptor.hpp>
 #include <tw/base/replace_file.hpp>
 
 namespace replace_file_test {
@@ -72,11 +75,23 @@ TEST(ReplaceFile, ReplacesWhatALinkPointsTo) {
   tw::replace_file(folder / "link", "two");
   EXPECT_TRUE(fs::is_symlink(folder / "link"));
   EXPECT_EQ(content_of(folder / "a"), "two");
+  fs::create_symlink("not_yet_there", folder / "ahead");
+  tw::replace_file(folder / "ahead", "three");
+  EXPECT_TRUE(fs::is_symlink(folder / "ahead"));
+  EXPECT_EQ(content_of(folder / "not_yet_there"), "three");
+  fs::create_symlink("there", folder / "here");
+  fs::create_symlink("here", folder / "there");
+  EXPECT_THROW(tw::replace_file(folder / "here", "four"), tw::FileError);
 }
 
 TEST(ReplaceFile, WritesIntoDevices) {
   tw::replace_file("/dev/null", "one");
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  const fs::path folder = fresh_folder("open");
+  const tw::FileDescriptor open(folder / "a", O_WRONLY | O_CREAT, "cannot be written");
+  tw::replace_file(tw::concat("/dev/fd/", open.get()), "two");  // as standard output that leads to a file
+  EXPECT_EQ(content_of(folder / "a"), "two");
+  EXPECT_EQ(files_in(folder), 1);
 }
 
 TEST(ReplaceFile, PartialsOfKilledProcessesAreRemoved) {

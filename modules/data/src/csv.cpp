@@ -175,7 +175,8 @@ class Parser {
     if (numbers == 0 && !value_among_names.empty()) fail(concat(value_among_names, ", which looks like a value"));
     if (numbers > 0 && numbers < fields) fail(concat(doubt, ", and ", numbers, " of the ", fields, " fields are numbers"));
     if (fields > 1 && counted == fields) {
-      log_warning(file_.path().string(), ": line 1 counts its columns from 0 and is read as numbers; if it is a header, say so", by_key);
+      log_warning(file_.path().string(), ": line ", line.number, " counts its columns from 0 and is read as numbers; if it is a header, say so",
+                  by_key);
     }
     return numbers == 0;
   }

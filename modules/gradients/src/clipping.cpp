@@ -21,7 +21,8 @@ double sum_of_squares(const std::vector<at::Tensor>& gradients, const std::vecto
   std::vector<at::Tensor> norms;
   for (const at::Tensor& gradient : gradients) {
     const auto wide = c10::isComplexType(gradient.scalar_type()) ? at::kComplexDouble : at::kDouble;
-    norms.push_back(at::linalg_vector_norm(gradient, 2, {}, false, wide).abs());
+    const at::Tensor values = gradient.is_sparse() ? gradient.coalesce().values() : gradient;
+    norms.push_back(at::linalg_vector_norm(values, 2, {}, false, wide).abs());
   }
   const at::Tensor squares = at::stack(norms).square().sum();
   return waiting.empty() ? squares.item<double>() : Reading(squares).value(*waiting.front());  // the host's one wait
@@ -58,9 +59,7 @@ void expect_positive(double max_norm) { TW_EXPECTS(max_norm > 0, "max_norm must 
 }  // namespace
 
 bool is_counted_elsewhere(const ModelPartsList& parts, const std::string& name) {
-  return std::any_of(parts.begin(), parts.end(), [&](const auto& part) {
-    return std::find(part->counted_elsewhere.begin(), part->counted_elsewhere.end(), name) != part->counted_elsewhere.end();
-  });
+  return std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return part->counted_elsewhere.contains(name); });
 }
 
 double clip_gradient_norm(const GradientShare& share, double max_norm) {

@@ -4,12 +4,11 @@
 #include <tw/gradients/model_parts.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <set>
-#include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/mpi/library.hpp>
@@ -50,7 +49,7 @@ std::map<std::string, std::vector<int>> holders_of_slices(const Communicator& ra
   std::map<std::string, std::vector<int>> holders;
   const std::vector<std::string> of_ranks = allgather_strings(ranks, lines);
   for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
-    std::istringstream in(of_ranks[rank]);
+    TextReader in(of_ranks[rank]);
     for (std::string line; std::getline(in, line);) holders[line].push_back(static_cast<int>(rank));
   }
   return holders;
@@ -77,7 +76,7 @@ ModelPartsList model_parts(const torch::nn::Module& module) {
     for (const auto& [name, tensor] : tensors.all_tensors()) {
       if (!sliced.slices.contains(tensor.unsafeGetTensorImpl())) names.push_back(name);
     }
-    if (sliced.holders->rank() != 0) parts->counted_elsewhere = names;
+    if (sliced.holders->rank() != 0) parts->counted_elsewhere = {names.begin(), names.end()};
     parts->replicated.push_back({mpi::share(*sliced.holders), std::move(names)});
     list.push_back(std::move(parts));
   }
@@ -107,7 +106,7 @@ std::shared_ptr<const ModelParts> model_parts(const Communicator& ranks, const T
     if (!holds) continue;
     std::vector<std::string> names;
     for (const std::string& slice : slices) names.push_back(mine.at(slice));
-    if (holders.front() != ranks.rank()) parts->counted_elsewhere.insert(parts->counted_elsewhere.end(), names.begin(), names.end());
+    if (holders.front() != ranks.rank()) parts->counted_elsewhere.insert(names.begin(), names.end());
     parts->replicated.push_back({std::move(among), std::move(names)});
   }
   return parts;

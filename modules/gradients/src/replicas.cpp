@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <map>
+#include <tw/base/concat.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/gradients/shard_plan.hpp>
 #include <utility>
@@ -33,7 +35,10 @@ Replicas::Replicas(const Communicator& comm, const BucketPlan& plan, const std::
   for (const auto& part : options.parts) {
     for (const auto& [holders, names] : part->replicated) {
       Held held{holders, {}};
+      std::vector<std::string> elements;  // of the gradients, by their place in `names`, for they may have other names on other holders
+      int64_t place = 0;
       for (const size_t id : ids_of(specs, names)) {
+        ++place;
         if (is_sparse(options, specs[id].name)) continue;  // gathered in the order of ranks
         if (whole) held.gradients.push_back(buffers.place(static_cast<int64_t>(id)));
         for (const ShardPiece& piece : pieces) {
@@ -42,8 +47,10 @@ Replicas::Replicas(const Communicator& comm, const BucketPlan& plan, const std::
           const at::Tensor& share = buffers.share(bucket);
           const int64_t begin = plan.buckets[bucket].owner < 0 ? comm.rank() * share.numel() : 0;
           held.gradients.push_back(share.narrow(0, piece.offset - begin, piece.count));
+          elements.push_back(concat("gradient ", place, ", ", piece.count, " elements from ", piece.begin));
         }
       }
+      if (!whole) expect_same_on_all_ranks(holders, "the slices of gradients that several ranks of a model hold", elements);
       if (!held.gradients.empty()) all_.push_back(std::move(held));
     }
   }

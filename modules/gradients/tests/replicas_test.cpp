@@ -116,7 +116,7 @@ TEST(Replicas, AreWhatSeveralRanksOfAModelHave) {
   ASSERT_EQ(parts->replicated.size(), 1U);
   EXPECT_EQ(parts->replicated[0].holders.size(), 2);
   EXPECT_EQ(parts->replicated[0].names, std::vector<std::string>{first ? "embedding" : "head"});
-  EXPECT_EQ(parts->counted_elsewhere, first ? std::vector<std::string>{} : std::vector<std::string>{"head"});
+  EXPECT_EQ(parts->counted_elsewhere, first ? std::set<std::string>{} : std::set<std::string>{"head"});
 }
 
 // Each element counts once, though replicated ones are on all holders.
@@ -138,6 +138,19 @@ TEST(Replicas, CountOnceInANorm) {
   EXPECT_NEAR(tw::clip_gradient_norm(parameters, {parts}, norm / 2), norm, 1e-12 * norm);
   EXPECT_NEAR(split.grad()[0].item<float>(), 1.5, 1e-6);
   EXPECT_NEAR(a.grad()[0].item<float>(), 1, 1e-6);
+}
+
+TEST(ClipGradientNorm, TakesSparseGradients) {
+  torch::nn::Embedding rows(torch::nn::EmbeddingOptions(5, 2).sparse(true));
+  const auto pass = [&] {
+    rows->zero_grad();
+    (3 * rows(torch::tensor({1, 4, 1}))).sum().backward();
+  };
+  pass();
+  ASSERT_TRUE(rows->weight.grad().is_sparse());
+  const double norm = std::sqrt(2.0 * (36 + 9));  // of two rows, one of which is there twice
+  EXPECT_NEAR(tw::clip_gradient_norm(*rows, norm / 3), norm, 1e-6 * norm);
+  EXPECT_NEAR(rows->weight.grad().to_dense()[1][0].item<double>(), 2, 1e-5);
 }
 
 }  // namespace replicas_test

@@ -6,7 +6,7 @@
 #include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
 
-#include <tw/base/error.hpp>
+#include <exception>
 
 namespace tw::graph {
 namespace {
@@ -22,21 +22,21 @@ OtherNumbers::OtherNumbers(const std::vector<NamedTensor>& tensors) {
   at::Generator numbers = at::make_generator<at::CPUGeneratorImpl>(0);
   for (const auto& [name, tensor] : tensors) {
     if (!can_change(tensor)) continue;
-    const at::Tensor before = tensor.detach().clone();
-    const at::Tensor random = at::rand(tensor.sizes(), numbers, at::kDouble).to(tensor.options().requires_grad(false));
     try {
+      const at::Tensor before = tensor.detach().clone();
+      const at::Tensor random = at::rand(tensor.sizes(), numbers, at::kDouble).to(tensor.options().requires_grad(false));
       at::Tensor(tensor).copy_(at::where(before.eq(0), 0.01 * random, before * (0.75 + 0.5 * random)));
-    } catch (const ContractError&) {
+      tensors_.push_back(tensor);
+      before_.push_back(before);
+    } catch (const std::exception&) {  // of a type without arithmetic, or an owner refuses a change in place
       continue;
     }
-    tensors_.push_back(tensor);
-    before_.push_back(before);
   }
 }
 
 OtherNumbers::~OtherNumbers() {
   const c10::AutoGradMode no_gradients(false);
-  for (size_t i = 0; i < tensors_.size(); ++i) tensors_[i].copy_(before_[i]);
+  for (size_t i = tensors_.size(); i-- > 0;) tensors_[i].copy_(before_[i]);  // of two that share memory, the first was read unchanged
 }
 
 }  // namespace tw::graph

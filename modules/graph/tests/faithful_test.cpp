@@ -141,6 +141,17 @@ TEST(Faithful, aParameterThatForwardChangesIsAfterwardsWhatItWas) {
   EXPECT_EQ(std::ranges::count_if(graph.nodes, [](const Node& node) { return !node.changes.empty(); }), 1);
 }
 
+// A capture looks at a module with other numbers in its parameters and buffers.
+TEST(Faithful, buffersThatShareMemoryAreAfterwardsWhatTheyWere) {
+  torch::nn::Module module;
+  const Tensor table = torch::arange(6, torch::kFloat).view({2, 3});
+  const Tensor cosines = table[0];
+  module.register_buffer("table", table);
+  module.register_buffer("cosines", cosines);
+  captured(module, [&](const Tensors& x) { return Tensors{x[0] * cosines + table[1]}; }, {torch::randn({4, 3})});
+  EXPECT_TRUE(table.equal(torch::arange(6, torch::kFloat).view({2, 3}))) << table;
+}
+
 TEST(Faithful, aBufferUnderTwoNamesIsOne) {
   torch::nn::Module module;
   const Tensor mask = torch::ones({3});

@@ -35,8 +35,8 @@ std::shared_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool
   check(MPI_Comm_rank(handle, &state->rank), "MPI_Comm_rank", state->name);
   check(MPI_Comm_size(handle, &state->size), "MPI_Comm_size", state->name);
   if (!owned) return state;
-  // All members are here, just having made it. The first draws the key; one that wants to free has all take part. (MPICH 4.0 compares MPI_UINT64_T as
-  // if it had a sign; bits are bits.)
+  // All members are here, just having made it. The first draws the key; if any member wants to free, all take part. (MPICH 4.0 compares MPI_UINT64_T
+  // as if it had a sign; bits are bits.)
   std::array<uint64_t, 2> all{state->rank == 0 ? (uint64_t{std::random_device{}()} << 32) + std::random_device{}() : 0,
                               state->runtime->wants_to_free() ? uint64_t{1} : 0};
   check(MPI_Allreduce(MPI_IN_PLACE, all.data(), 2, MPI_UINT64_T, MPI_BOR, handle), "MPI_Allreduce", state->name);

@@ -36,6 +36,11 @@ class LabelledReceive : public Transfer {
         turns_(comm.state()->turns_of(from_, tag)),
         turn_(turns_->taken++) {}
 
+  /// One that fails before its label is here leaves the turn to the next one.
+  ~LabelledReceive() override {
+    if (requests_ && !has_label_) ++turns_->over;
+  }
+
   bool advance() override {
     if (!requests_) {
       if (turns_->over != turn_) return false;
@@ -88,12 +93,12 @@ class LabelledTransfer : public Transfer {
  public:
   LabelledTransfer(const Communicator& comm, Collective collective, std::span<const PeerBuffer> sends, std::span<const PeerBuffer> receives, int tag)
       : sends_(comm) {
-    for (const PeerBuffer& receive : receives) receives_.push_back(std::make_unique<LabelledReceive>(comm, collective, receive, tag));
     for (const PeerBuffer& send : sends) {
       Label& label = labels_.emplace_back(Label{collective, send.buffer.type, send.buffer.count});
       sends_.send(raw(bytes_of(label)), send.peer, tag);
       sends_.send(raw(send.buffer), send.peer, tag);
     }
+    for (const PeerBuffer& receive : receives) receives_.push_back(std::make_unique<LabelledReceive>(comm, collective, receive, tag));
   }
 
   bool advance() override {

@@ -23,8 +23,8 @@ struct Retired {
   std::vector<std::shared_ptr<void>> kept = {};               ///< memory of operations that failed
 };
 
-/// Which of `mine` can be freed: all members are in `comm` and have dropped it, and no message is on its way, or it can be taken in. Those messages
-/// are then taken in. Collective over `comm`; the same on all members.
+/// Which of `mine` can be freed: all members are in `comm` and have dropped it, and no message is in flight that cannot be received here. Those that
+/// can are received. Collective over `comm`; the same on all members.
 std::vector<bool> find_freeable(const Communicator& comm, const std::vector<Retired>& mine);
 
 /// Whether one of a single member can be freed.

@@ -208,6 +208,7 @@ TW_TEST_ON(Workers, GoBackWhileOthersWaitForAStep, {.least = 2}) {
   set_gradients(parameters, 0);
   if (first) bounded.step();  // returns when the others have made this step, or make none
   bounded.restore(kept);
+  EXPECT_TRUE(flat(parameters).equal(flat(parameters_from(0.5)))) << "gone back";
   bounded.step();
   bounded.finish();
 }

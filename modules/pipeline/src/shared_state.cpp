@@ -2,14 +2,13 @@
 #include "shared_state.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 
@@ -39,6 +38,9 @@ std::map<std::string, Candidate> candidates(const StageModel& model) {
 
 uint32_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : tensor._version(); }
 
+/// NaN stays NaN.
+bool is_unchanged(const at::Tensor& before, const at::Tensor& now) { return before.allclose(now, 0, 0, /*equal_nan=*/true); }
+
 }  // namespace
 
 SharedState::SharedState(const Communicator& comm, const StageRanks& ranks, const StageModel& model) : comm_(comm), ranks_(ranks) {
@@ -48,7 +50,7 @@ SharedState::SharedState(const Communicator& comm, const StageRanks& ranks, cons
   const std::vector<std::string> lists = allgather_strings(comm, names);
   std::map<std::string, std::vector<int>> stages;
   for (int stage = 0; stage < ranks.stages(); ++stage) {
-    std::istringstream lines(lists[static_cast<size_t>(ranks.first_rank(stage))]);
+    TextReader lines(lists[static_cast<size_t>(ranks.first_rank(stage))]);
     for (std::string name; std::getline(lines, name);) stages[name].push_back(stage);
   }
   for (const auto& [name, of_it] : stages) {
@@ -73,7 +75,7 @@ void SharedState::remember() {
 void SharedState::note_changes() {
   for (Entry& each : entries_) {
     if (!each.here.defined()) continue;
-    const bool is_same = each.before.defined() ? each.before.equal(each.here.detach()) : each.version == version_of(each.here);
+    const bool is_same = each.before.defined() ? is_unchanged(each.before, each.here.detach()) : each.version == version_of(each.here);
     each.is_changed = each.is_changed || !is_same;
     each.before = at::Tensor();
   }

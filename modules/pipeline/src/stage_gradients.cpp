@@ -121,7 +121,7 @@ ModelPartsList StageGradients::parts() const {
   if (sharding_ == Sharding::none) return parts;
   auto stages = std::make_shared<ModelParts>(ModelParts{.ranks = mpi::share(*optimizing_), .with_replicas = true});
   for (const NamedTensor& each : trained_) {
-    if (is_tied(each.tensor) && !counts_tied(each.tensor)) stages->counted_elsewhere.push_back(each.name);
+    if (is_tied(each.tensor) && !counts_tied(each.tensor)) stages->counted_elsewhere.insert(each.name);
   }
   parts.push_back(std::move(stages));
   return parts;

@@ -84,7 +84,7 @@ void Post::settle(const std::function<void()>& meanwhile) {
     deliver(a_look);
     send_gathered(true);
   }
-  mailbox_.flush();
+  while (!mailbox_.all_left()) deliver(a_look);  // to one that is in a trial, which may take hours
 }
 
 }  // namespace tw::search

@@ -42,6 +42,7 @@ Trained train(const tw::Communicator& comm, const tw::train::Model& model, const
 
 void expect_equal(const Trained& ours, const Trained& expected, const std::string& what) {
   EXPECT_NEAR(ours.loss, expected.loss, 1e-10 * expected.loss) << what;
+  ASSERT_EQ(ours.tensors.size(), expected.tensors.size()) << what;
   for (size_t i = 0; i < ours.tensors.size(); ++i) {
     const at::Tensor reference = expected.tensors[i].to(torch::kDouble);
     EXPECT_LE((ours.tensors[i].to(torch::kDouble) - reference).norm().item<double>(), 1e-10 * reference.norm().item<double>()) << what << ", " << i;

@@ -2,6 +2,7 @@
 // Models of which no rank has everything: who holds the rest, and what several ranks hold.
 #pragma once
 #include <memory>
+#include <set>
 #include <string>
 #include <tw/gradients/trained_model.hpp>
 #include <tw/mpi/communicator.hpp>
@@ -20,7 +21,7 @@ struct ReplicatedParameters {
 struct ModelParts {
   Communicator ranks;
   std::vector<ReplicatedParameters> replicated = {};  ///< with this rank among the holders
-  std::vector<std::string> counted_elsewhere = {};    ///< those of which another rank counts the elements, in a norm for example
+  std::set<std::string> counted_elsewhere = {};       ///< those of which another rank counts the elements, in a norm for example
   bool with_replicas = false;                         ///< `ranks` include those that reduce this rank's gradients
 };
 /// Along several axes: one after the other.

@@ -40,6 +40,8 @@ class Mailbox {
   std::optional<Message> take_within(std::chrono::nanoseconds timeout);
   /// Returns when all messages have left; takes messages in meanwhile. Watched.
   void flush() { leave_at_most(0); }
+  /// Whether there is nothing for flush() to wait for, as far as this rank has looked.
+  bool all_left() const noexcept { return sends_.empty(); }
 
   /// Messages sent to each rank, and taken from each, so far.
   const std::vector<int64_t>& sent() const noexcept { return sent_; }

@@ -27,9 +27,9 @@ class RpcServer {
     /// last take(); must not throw. None: no answer.
     std::function<void(std::vector<std::byte>& piece)> give = {};
   };
-  /// What to do with a client's request; nothing where that cannot begin yet: it is then called again with the same request, wherever the engine is
-  /// driven. Like `take` and `give` it runs inside the engine and must not communicate. What it throws, or `take`, ends the call, and the client is
-  /// told; it may throw where nothing follows the request and no answer is expected.
+  /// What to do with a client's request; std::nullopt postpones it: the engine calls the handler again with the same request. Like `take` and `give`
+  /// it runs inside the engine and must not communicate. What it throws, or `take`, ends the call, and the client is told; it may throw where nothing
+  /// follows the request and no answer is expected.
   using Handler = std::function<std::optional<Exchange>(Rank from, std::span<const std::byte> request)>;
 
   static constexpr int64_t piece_bytes = int64_t{1} << 20;

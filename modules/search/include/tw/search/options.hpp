@@ -68,8 +68,8 @@ struct SearchOptions {
   std::vector<std::string> objectives = {};
 
   uint64_t seed = 0;
-  std::filesystem::path journal =
-      {};  ///< a folder; where it holds a search, that is continued. Relative to the working directory in which the search is made. Empty: none
+  /// A folder; where it holds a search, that is continued. Relative to the working directory in which the search is made. Empty: none.
+  std::filesystem::path journal = {};
   /// Results from elsewhere that a search begins with, and is told of like migrants: the folder of another one's journal, or a CSV with a column
   /// `loss`, or one for each of several objectives, and one for each parameter. What the space does not have is left out. Empty: none.
   std::filesystem::path warm_start = {};

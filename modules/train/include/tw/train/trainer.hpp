@@ -27,8 +27,8 @@ namespace tw::train {
 /// In the run's folder: checkpoints/, best.safetensors (parameters and buffers of the best evaluation), lock.
 class Trainer {
  public:
-  /// Collective. Submodules train in the modes in which they are: what eval() has frozen stays frozen. A model that is in evaluation
-  /// mode as a whole trains as a whole.
+  /// Collective. Submodules train in the modes in which they are: what eval() has frozen stays frozen. Where the whole model is in
+  /// evaluation mode, all of it is put into training mode.
   /// @param optimizer over the parameters of `model`: SGD, Adam, AdamW, RMSprop or Adagrad. @param train, test, validation borrowed. Without
   /// `validation` no epoch is evaluated and no best model is kept.
   /// @throws ContractError for a wrong option; Error when another run holds the folder, an unfinished run would be lost, or one would be resumed with
