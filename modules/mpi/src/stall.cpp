@@ -30,9 +30,16 @@ bool does_not_wait(const Operation& operation, int rank, const LastSeen& seen, s
   return !waits_for_message && note->second.calls <= seen.finished;
 }
 
+// A barrier without a number is the one in which all ranks leave MPI.
+bool is_leaving(const Operation& operation) { return operation.number == 0 && operation.call.collective == Collective::barrier; }
+
+// Whether `seen` waits there, too.
+bool leaves(const LastSeen& seen) { return seen.left || (seen.calls == 0 && seen.call.collective == Collective::barrier); }
+
 // What to say of `rank`; nothing where it waits in the same call.
 std::string describe_other(const Operation& operation, int rank, std::chrono::milliseconds waited) {
   const auto seen = last_seen(*operation.comm, rank);
+  if (seen && is_leaving(operation) && leaves(*seen)) return "";
   if (!seen) return concat("rank ", rank, " has not been heard of: it computes, was stopped, or waits elsewhere");
   if (seen->calls == 0 && seen->call.collective != Collective::none) {
     return concat("rank ", rank, " waits elsewhere: last seen in ", seen->call.describe());
@@ -61,9 +68,10 @@ std::string occasion_of(const CommunicatorState& comm) {
 
 // One of the ranks that wait is enough to report what all of them see: the lowest.
 bool reports(const Operation& operation, std::chrono::milliseconds waited) {
-  if (operation.number == 0) return true;
+  if (operation.number == 0 && !is_leaving(operation)) return true;
   for (int rank = 0; rank < operation.comm->rank; ++rank) {
     const auto seen = last_seen(*operation.comm, rank);
+    if (seen && is_leaving(operation) && leaves(*seen)) return false;
     if (seen && seen->calls == operation.number && seen->finished < seen->calls && !does_not_wait(operation, rank, *seen, waited)) return false;
   }
   return true;
@@ -78,7 +86,7 @@ std::string explain_wait(const Operation& operation, std::chrono::milliseconds w
   text += operation.call.describe();
   if (const std::string occasion = occasion_of(comm); !occasion.empty()) text += "\n  in " + occasion;
   for (int rank = 0; rank < comm.size; ++rank) {
-    const bool concerned = operation.number > 0 || operation.call.peer == rank;
+    const bool concerned = operation.number > 0 || is_leaving(operation) || operation.call.peer == rank;
     const std::string line = rank == comm.rank || !concerned ? "" : describe_other(operation, rank, waited);
     if (!line.empty()) text += "\n  " + line;
   }
@@ -88,7 +96,8 @@ std::string explain_wait(const Operation& operation, std::chrono::milliseconds w
 std::string Stall::who_left(const Operation& operation, Clock::time_point now) {
   constexpr auto moment = std::chrono::seconds(1);
   const CommunicatorState& comm = *operation.comm;
-  if (operation.number == 0 || !comm.board || now - begin_ < moment) return "";  // most waits are short, and a look costs the others' cores something
+  if (operation.number == 0 || !comm.board || now - first_begin_ < moment)
+    return "";  // most waits are short, and a look costs the others' cores something
   for (int rank = 0; rank < comm.size; ++rank) {
     const auto seen = comm.board->last_seen(rank);
     if (!seen || !seen->left || seen->calls >= operation.number) continue;
