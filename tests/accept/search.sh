@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # search.sh BUILD: medians over seeds, against published ones, on BBOB, against random search's under noise, on fronts of two objectives, on tables of
 # trainings beside Optuna's, and against what constant learning rates come to; searches that are killed 30 times; journals of every propagator cut at
-# 200 places; steps to as good a LeNet as random search finds; the search of LeNets on 4 ranks, which must improve on the default.
+# 200 places; 2,000 trials that fail, after which a rank holds no more than before; steps to as good a LeNet as random search finds; the search of LeNets
+# on 4 ranks, which must improve on the default.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tests/accept/expect.bash
@@ -36,6 +37,7 @@ done
 "$build/bin/accept_tables" tests/accept/tables || failed=1
 "$build/bin/accept_curves" 9 || failed=1
 "$build/mpirun" -n 2 "$build/bin/accept_population" 9 200 || failed=1
+"$build/mpirun" -n 4 "$build/bin/accept_failing_trials" 2000 || failed=1
 "$build/mpirun" -n 4 "$build/bin/accept_growth" || failed=1
 tests/faults/kill_growth.sh "$build" "$build/tmp/accept_kill_growth" 30 || failed=1
 tests/faults/kill_search.sh "$build" "$build/tmp/accept_kill_search" 30 || failed=1

@@ -17,6 +17,7 @@
 #include <tw/mpi/mailbox.hpp>
 #include <tw/mpi/rpc_client.hpp>
 #include <tw/parameter_server/sharded_tensor.hpp>
+#include <tw/parameter_server/synchronous_averaging.hpp>
 #include <tw/state/checkpoint_store.hpp>
 
 namespace {
@@ -154,6 +155,54 @@ void stopped_before_finish(const Scene& scene) {
   values.finish();
 }
 
+// It holds the lock of what it has just begun to push to.
+void stopped_with_a_lock(const Scene& scene) {
+  using namespace tw::parameter_server;
+  const Rule stops{.name = "stops", .apply = [&](const Stretch&) {
+                     if (scene.faulty) std::raise(SIGSTOP);
+                   }};
+  ShardedTensor values(scene.comm, torch::zeros({8}), {.rules = {stops}, .servers = {0}});
+  if (scene.faulty) [[maybe_unused]]
+    const auto pushed = values.push(torch::ones({8}));
+  while (true) {  // until the lock is taken
+    const auto pulled = values.prefetch();
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+/// SGD of two workers, by way of server 0.
+class Workers {
+ public:
+  Workers(const Scene& scene, bool dedicated)
+      : weights_(torch::zeros({4}, at::TensorOptions().requires_grad(true))),
+        workers_(scene.comm, {weights_}, {.roles = {.servers = {0}, .dedicated = dedicated}}) {}
+  void step() {
+    weights_.sum().backward();
+    workers_.step();
+  }
+  void finish() { workers_.finish(); }
+
+ private:
+  at::Tensor weights_;
+  tw::parameter_server::SynchronousAveraging workers_;
+};
+
+void stopped_at_a_clock(const Scene& scene) {
+  Workers workers(scene, /*dedicated=*/false);
+  if (scene.faulty) std::raise(SIGSTOP);
+  workers.step();
+}
+
+void stopped_worker_before_finish(const Scene& scene) {
+  Workers workers(scene, /*dedicated=*/true);
+  if (scene.faulty) std::raise(SIGSTOP);
+  workers.finish();
+}
+
+void stopped_before_the_end(const Scene& scene) {
+  if (scene.faulty) std::raise(SIGSTOP);
+}
+
 void stopped_while_saving(const Scene& scene) {
   tw::CheckpointStore store(scene.comm, std::filesystem::current_path() / "stopped_while_saving", {});  // it stays: nobody is left to remove it
   tw::NamedShard mine;
@@ -284,6 +333,15 @@ void late_in_stream(const Scene& scene) {
   (void)tw::Reading(x.sum()).value(scene.comm);
 }
 
+// Rank 0 only serves, and waits longer for the workers than the watchdog would.
+void patient_server(const Scene& scene) {
+  Workers workers(scene, /*dedicated=*/true);
+  if (scene.comm.rank() != 0) std::this_thread::sleep_for(1200ms);
+  if (scene.comm.rank() != 0) workers.step();
+  workers.finish();
+  scene.say("all have come");
+}
+
 void stall_warning_only(const Scene& scene) {
   if (scene.faulty) std::this_thread::sleep_for(800ms);  // late, but it comes
   sum(scene.comm);
@@ -318,6 +376,11 @@ int main(int argc, char** argv) {
                                                              {"stopped_server", stopped_server},
                                                              {"stopped_reader", stopped_reader},
                                                              {"stopped_before_finish", stopped_before_finish},
+                                                             {"stopped_with_a_lock", stopped_with_a_lock},
+                                                             {"stopped_at_a_clock", stopped_at_a_clock},
+                                                             {"stopped_worker_before_finish", stopped_worker_before_finish},
+                                                             {"stopped_before_the_end", stopped_before_the_end},
+                                                             {"patient_server", patient_server},
                                                              {"stopped_while_saving", stopped_while_saving},
                                                              {"stopped_in_call", stopped_in_call},
                                                              {"thrown_out", thrown_out},

@@ -184,6 +184,8 @@ TEST(Launch, BlamesWhoDoesNotWaitItself) {
   const std::string beginning = "2 is late: last seen 10 s ago beginning call 80, allreduce sum of 26512 float32";
   EXPECT_EQ(death(Launcher::open_mpi, report(0, {waits, beginning})), (Death{.rank = 2, .why = beginning.substr(2), .is_late = true}));
   EXPECT_EQ(death(Launcher::open_mpi, report(0, {waits})), (Death{.rank = 1, .why = waits.substr(2), .is_late = true}));
+  const std::string on_another = "1 is late: last seen 10 s ago leaving call 80, barrier, and is in call 3 of 'world', barrier";
+  EXPECT_EQ(death(Launcher::open_mpi, report(0, {on_another, silent})), of_2);
   Words both = report(0, {waits});
   for (const std::string& each : report(3, {})) both.push_back(each);
   for (const std::string& each : report(1, {silent})) both.push_back(each);

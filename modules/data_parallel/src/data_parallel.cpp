@@ -17,6 +17,7 @@
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/sparse_gradients.hpp>
+#include <tw/mpi/library.hpp>
 
 namespace tw {
 namespace {
@@ -52,6 +53,7 @@ class DataParallel::Hooks {
         number_(OpenPasses::next_number()),
         reducer_(comm_, specs_of(parameters_), where_they_lie(options)),
         reduced_(parameters_.size()) {
+    mpi::set_occasion(comm_, OpenPasses::occasion);
     for (size_t i = 0; i < parameters_.size(); ++i) reduced_[i] = Reduced(parameters_[i].tensor.grad(), Reduced::By::unknown);
   }
 

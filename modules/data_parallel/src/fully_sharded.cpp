@@ -124,8 +124,7 @@ class FullySharded::Impl final : public MemoryOwner {
     if (options_.one_copy_per_node) {
       values_ = one_copy_values(comm_, slices_);
     } else {
-      orders_.emplace(of.dup());
-      values_ = gathered_values(comm_, *orders_, slices_, this->reducer(), options_, [this](const std::string& why) { give_up(why); });
+      values_ = gathered_values(comm_, OrderCheck::of(of), slices_, this->reducer(), options_, [this](const std::string& why) { give_up(why); });
     }
     parallel_->observe_passes([this] { begin_pass(); }, [this] { end_pass(); });
     busy_ = false;
@@ -167,7 +166,6 @@ class FullySharded::Impl final : public MemoryOwner {
   const Communicator comm_;
   const FullyShardedOptions options_;
   std::optional<Communicator> replicas_;
-  std::optional<Communicator> orders_;
   ParameterSlices slices_;  // units that are trained have their buckets' numbers
   std::shared_ptr<GradientPlaceholders> placeholders_;
   ModelPartsList parts_;

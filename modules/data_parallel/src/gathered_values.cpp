@@ -19,26 +19,28 @@ namespace {
 // Of a kept unit: below it, operators that take a parameter are not heard of, whose cost would show, and changes in place are found by comparing.
 constexpr int64_t small = 256 << 10;
 
-constexpr int64_t end_of_pass = -1;  // in the place of a unit
-
 class Gathered final : public UnitValues {
  public:
-  Gathered(const Communicator& comm, const Communicator& orders, const ParameterSlices& slices, Reducer& reducer, const FullyShardedOptions& options,
-           std::function<void(const std::string&)> give_up)
+  Gathered(const Communicator& comm, std::shared_ptr<OrderCheck> orders, const ParameterSlices& slices, Reducer& reducer,
+           const FullyShardedOptions& options, std::function<void(const std::string&)> give_up)
       : comm_(comm),
         slices_(slices),
         reducer_(reducer),
         options_(options),
         give_up_(std::move(give_up)),
-        check_(orders),
+        orders_(std::move(orders)),
+        model_(orders_->add(names_of(slices))),
         kept_(kept_units()),
         order_(kept_, ahead()),
         state_(slices.units()) {
     make_memory();
   }
+  ~Gathered() override { orders_->remove(model_); }
+  Gathered(const Gathered&) = delete;
+  Gathered& operator=(const Gathered&) = delete;
 
   void use(std::span<const size_t> units, bool evaluates) override {
-    TW_EXPECTS(disagreement_.empty(), disagreement_);
+    TW_EXPECTS(orders_->difference().empty(), orders_->difference());
     for (const size_t unit : units) {
       if (order_.has(unit) && state_[unit].written) release(unit);
     }
@@ -74,7 +76,7 @@ class Gathered final : public UnitValues {
       if (kept_[unit]) look_for_changes(unit);
     }
   }
-  void before_reduction() override { expect_same_units(check_.begin(end_of_pass) - 1); }
+  void before_reduction() override { expect_same_units(orders_->begin(model_, OrderCheck::end_of_pass) - 1); }
   void end_pass() override {
     expect_unchanged();
     for (const size_t unit : order_.end_pass()) release(unit);
@@ -89,6 +91,7 @@ class Gathered final : public UnitValues {
     int64_t event = 0;  // of the gathering
   };
 
+  static std::vector<std::string> names_of(const ParameterSlices& slices);
   size_t ahead() const { return static_cast<size_t>(options_.gather_ahead); }
   int64_t bytes_of(size_t unit) const { return slices_.unit(unit).bytes(); }
   std::vector<bool> kept_units() const;
@@ -107,15 +110,21 @@ class Gathered final : public UnitValues {
   Reducer& reducer_;
   const FullyShardedOptions& options_;
   std::function<void(const std::string&)> give_up_;
-  OrderCheck check_;
+  std::shared_ptr<OrderCheck> orders_;
+  int64_t model_;           // its number there
   std::vector<bool> kept_;  // by unit
   UnitOrder order_;
   std::vector<State> state_;         // by unit
   std::vector<at::Tensor> pool_;     // free memory, each as large as the largest unit that is not kept
   std::vector<at::Tensor> of_kept_;  // by unit, memory of those that are
   std::string changed_;              // a parameter that this rank found changed, or a neighbour of it
-  std::string disagreement_;         // the ranks' orders differed: what was said of it
 };
+
+std::vector<std::string> Gathered::names_of(const ParameterSlices& slices) {
+  std::vector<std::string> names;
+  for (size_t unit = 0; unit < slices.units(); ++unit) names.push_back(slices.unit(unit).parameters().front().name);
+  return names;
+}
 
 std::vector<bool> Gathered::kept_units() const {
   std::vector<int64_t> bytes;
@@ -158,7 +167,7 @@ at::Tensor Gathered::memory_for(size_t unit) {
 
 void Gathered::begin_gathering(size_t unit) {
   State& state = state_[unit];
-  state.event = check_.begin(static_cast<int64_t>(unit));
+  state.event = orders_->begin(model_, static_cast<int64_t>(unit));
   state.arriving = memory_for(unit);
   state.written = false;
   slices_.watch_slices(unit, true);
@@ -179,24 +188,16 @@ void Gathered::begin_gathering(size_t unit) {
 
 // Before values are used: units of one size would be taken for each other, and others would wait for ever.
 void Gathered::expect_same_units(int64_t event) {
-  const auto of_ranks = check_.difference_up_to(event);
-  if (!of_ranks) return;
-  std::string text;
-  for (size_t rank = 0; rank < of_ranks->size(); ++rank) {
-    const int64_t unit = (*of_ranks)[rank];
-    const bool ends = unit == end_of_pass;
-    text +=
-        concat("\n  rank ", rank, ": ", ends ? "the end of the backward pass" : slices_.unit(static_cast<size_t>(unit)).parameters().front().name);
-  }
-  disagreement_ = "the ranks take parameters in different orders, and would get each other's; units, by their first parameter:" + text;
-  give_up_(disagreement_);
+  const std::string& difference = orders_->difference_up_to(event);
+  if (difference.empty()) return;
+  give_up_(difference);
   for (State& each : state_) {  // what they say is a consequence
     try {
       each.gathering.wait();
     } catch (const std::exception&) {
     }
   }
-  TW_EXPECTS(false, disagreement_);
+  TW_EXPECTS(false, difference);
 }
 
 void Gathered::end_gathering(size_t unit) {
@@ -241,9 +242,10 @@ void Gathered::expect_unchanged() {
 
 }  // namespace
 
-std::unique_ptr<UnitValues> gathered_values(const Communicator& comm, const Communicator& orders, const ParameterSlices& slices, Reducer& reducer,
-                                            const FullyShardedOptions& options, std::function<void(const std::string& why)> give_up) {
-  return std::make_unique<Gathered>(comm, orders, slices, reducer, options, std::move(give_up));
+std::unique_ptr<UnitValues> gathered_values(const Communicator& comm, std::shared_ptr<OrderCheck> orders, const ParameterSlices& slices,
+                                            Reducer& reducer, const FullyShardedOptions& options,
+                                            std::function<void(const std::string& why)> give_up) {
+  return std::make_unique<Gathered>(comm, std::move(orders), slices, reducer, options, std::move(give_up));
 }
 
 }  // namespace tw

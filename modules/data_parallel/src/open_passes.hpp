@@ -10,6 +10,10 @@ namespace tw {
 /// as that in which it called the models; they end, and wait for the other ranks, in the order in which the models were wrapped.
 class OpenPasses {
  public:
+  /// What ranks do in the exchanges of a pass, for the message where one waits for another that makes no such pass.
+  static constexpr const char* occasion =
+      "backward passes, which all ranks make equally often: where an optimizer's closure (LBFGS) or a condition decides, let it decide by "
+      "tw::reduced(comm, loss, reduction)";
   /// Numbers what reduces gradients, in the order of construction, which all ranks share.
   static int64_t next_number() noexcept;
   /// A pass has begun in the backward() that calls this. @param number of what reduces its gradients @param pass kept until that backward() ends or

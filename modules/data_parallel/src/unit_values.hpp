@@ -8,6 +8,7 @@
 #include <tw/base/clock.hpp>
 #include <tw/mpi/communicator.hpp>
 
+#include "order_check.hpp"
 #include "parameter_slices.hpp"
 
 namespace tw {
@@ -42,11 +43,12 @@ class UnitValues {
   Figures figures_;
 };
 
-/// Each unit is gathered from the ranks' slices. Collective; all is borrowed. @param orders the same ranks, for what tells whether they gather the
-/// same @param reducer carries whether a rank found parameters changed @param give_up called where the ranks gather different units, on each, with
+/// Each unit is gathered from the ranks' slices. Collective; all is borrowed. @param orders tells whether the ranks gather the same
+/// @param reducer carries whether a rank found parameters changed @param give_up called where the ranks gather different units, on each, with
 /// the error: releases those that wait elsewhere
-std::unique_ptr<UnitValues> gathered_values(const Communicator& comm, const Communicator& orders, const ParameterSlices& slices, Reducer& reducer,
-                                            const FullyShardedOptions& options, std::function<void(const std::string& why)> give_up);
+std::unique_ptr<UnitValues> gathered_values(const Communicator& comm, std::shared_ptr<OrderCheck> orders, const ParameterSlices& slices,
+                                            Reducer& reducer, const FullyShardedOptions& options,
+                                            std::function<void(const std::string& why)> give_up);
 
 /// All ranks read the node's one copy. Collective.
 std::unique_ptr<UnitValues> one_copy_values(const Communicator& comm, const ParameterSlices& slices);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "message_of.hpp"
 #include "mpi_test.hpp"
+#include "one_parameter.hpp"
 
 #include <torch/torch.h>
 
@@ -9,20 +10,8 @@
 
 namespace data_parallel_test {
 
+using namespace tw::testing::one_parameter;
 using tw::testing::world;
-
-// Sum over ranks of (rank + 1).
-double triangle() { return world().size() * (world().size() + 1) / 2.0; }
-
-double factor(tw::Reduction reduction) { return reduction == tw::Reduction::sum ? triangle() : triangle() / world().size(); }
-
-at::Tensor parameter(int64_t n = 3) { return torch::ones({n}, torch::requires_grad()); }
-
-// A loss whose gradient with respect to `p` is (rank + 1) * scale.
-at::Tensor loss_of(const at::Tensor& p, double scale = 1) { return (p * scale * (world().rank() + 1)).sum(); }
-
-// Floats of a few units, divided and summed a handful of times.
-constexpr double tolerance = 1e-5;
 
 // Micro-batches of a pipeline accumulate like this.
 void expect_no_copies(tw::Reduction reduction, bool by_a_last_pass) {
@@ -55,14 +44,6 @@ TEST(DataParallel, GradientsOfLocalPassesGatherInTheBuckets) {
     expect_no_copies(reduction, true);
   }
 }
-
-void expect_gradient(const at::Tensor& p, double value) {
-  ASSERT_TRUE(p.grad().defined());
-  EXPECT_NEAR(p.grad().min().item<double>(), value, tolerance);
-  EXPECT_NEAR(p.grad().max().item<double>(), value, tolerance);
-}
-
-constexpr auto reductions = {tw::Reduction::sum, tw::Reduction::mean, tw::Reduction::sample_weighted};
 
 TEST(DataParallel, ReducesBeforeBackwardReturns) {
   for (const auto reduction : reductions) {
@@ -307,22 +288,6 @@ TEST(DataParallel, BuffersMayHoldWhatAPassHasMade) {
   state.detach_();
 }
 
-TEST(DataParallel, SampleWeightedNeedsTheSamples) {
-  const auto p = parameter();
-  tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sample_weighted});
-  EXPECT_THROW(loss_of(p).backward(), tw::ContractError);
-  EXPECT_THROW(parallel.set_samples(-1), tw::ContractError);
-  p.mutable_grad() = at::Tensor();
-  parallel.set_samples(world().rank() == 0 ? 1 : 0);
-  loss_of(p).backward();
-  expect_gradient(p, 1);  // rank 0's gradient alone counts
-}
-
-TEST(DataParallel, RefusesParametersThatLieElsewhere) {
-  const auto p = torch::ones({3}, torch::dtype(torch::kFloat).device(torch::kMeta).requires_grad(true));
-  EXPECT_THROW(tw::DataParallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sum}), tw::ContractError);
-}
-
 // In an order of its own on each rank: as a sum, where gradients come in the order of the last call, and as a chain.
 TEST(DataParallel, SeveralModelsTakePartInOneBackwardPass) {
   for (const auto& overlap : {std::optional<bool>(false), std::optional<bool>(true)}) {
@@ -338,116 +303,6 @@ TEST(DataParallel, SeveralModelsTakePartInOneBackwardPass) {
       expect_gradient(q, step * triangle());
     }
   }
-}
-
-TEST(DataParallel, AParameterHasOneOfThem) {
-  const auto p = parameter();
-  auto parallel =
-      std::make_unique<tw::DataParallel>(world(), std::vector<tw::NamedTensor>{{"p", p}}, tw::DataParallelOptions{.reduction = tw::Reduction::mean});
-  auto second =
-      std::make_unique<tw::DataParallel>(world(), std::vector<tw::NamedTensor>{{"p", p}}, tw::DataParallelOptions{.reduction = tw::Reduction::mean});
-  const std::string error = tw::testing::message_of<tw::ContractError>([&] { loss_of(p).backward(); });
-  EXPECT_NE(error.find("the gradient of p is reduced by two"), std::string::npos) << error;
-  p.mutable_grad() = at::Tensor();
-  parallel.reset();
-  loss_of(p).backward();
-  expect_gradient(p, factor(tw::Reduction::mean));
-}
-
-TEST(DataParallel, TheReductionMustBeChosen) {
-  const auto error = [](const auto& make) { return tw::testing::message_of<tw::ContractError>(make); };
-  const std::vector<tw::NamedTensor> parameters{{"p", parameter()}};
-  EXPECT_NE(error([&] { tw::DataParallel(world(), parameters, {}); }).find("the reduction must be chosen"), std::string::npos);
-  EXPECT_NE(error([&] { tw::FullySharded(world(), parameters, {}); }).find("the reduction must be chosen"), std::string::npos);
-  torch::optim::SGD sgd({parameters[0].tensor}, 0.1);
-  EXPECT_NE(error([&] { tw::DistributedOptimizer(world(), sgd, parameters, {}); }).find("the reduction must be chosen"), std::string::npos);
-  loss_of(parameters[0].tensor).backward();  // of nobody
-  expect_gradient(parameters[0].tensor, world().rank() + 1);
-}
-
-// LibTorch's LBFGS ends its iterations by what the closure returns: this rank's own loss lets ranks make different numbers of passes, which the first
-// pass afterwards finds; reduced() lets all make those of one process.
-at::Tensor lbfgs(const at::Tensor& p, const std::function<at::Tensor(const at::Tensor& loss)>& returned, int rank, int ranks) {
-  torch::optim::LBFGS optimizer({p}, torch::optim::LBFGSOptions(0.5).max_iter(8).tolerance_change(0.05));
-  for (int step = 0; step < 4; ++step) {
-    optimizer.step([&] {
-      optimizer.zero_grad();
-      at::Tensor loss = torch::zeros({}, torch::kDouble);
-      for (int each = rank; each < rank + ranks; ++each) {
-        const at::Tensor target = torch::arange(3, torch::kDouble) * (each + 1);
-        loss = loss + ((p - target).pow(4).sum() * 0.1 + (p - target).square().sum()) / ranks;
-      }
-      loss.backward();
-      return returned(loss);
-    });
-  }
-  return p.detach().clone();
-}
-
-TEST(DataParallel, ClosuresReturnAReducedLoss) {
-  const auto start = [] { return torch::full({3}, 0.5, torch::dtype(torch::kDouble).requires_grad(true)); };
-  const at::Tensor expected = lbfgs(start(), [](const at::Tensor& loss) { return loss; }, 0, world().size());
-  const auto p = start();
-  const tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::mean});
-  const at::Tensor found = lbfgs(p, [](const at::Tensor& loss) { return tw::reduced(world(), loss, tw::Reduction::mean); }, world().rank(), 1);
-  EXPECT_TRUE(found.allclose(expected, 1e-9)) << found << expected;
-}
-
-// A rank that leaves an update out, since its own loss says so.
-TW_TEST_ON(DataParallel, NamesRanksThatDidNotMakeTheSameUpdates, {.least = 2}) {
-  const auto p = parameter();
-  torch::optim::SGD sgd({p}, 0.1);
-  const tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::mean});
-  loss_of(p).backward();
-  if (world().rank() != 1) sgd.step();
-  const std::string error = tw::testing::message_of<tw::ContractError>([&] { loss_of(p).backward(); });
-  EXPECT_NE(error.find("before backward pass 2 an element of p is "), std::string::npos) << error;
-}
-
-/// Recomputation as LibTorch's checkpoint does it, by a backward pass inside the backward pass; autograd does not see the weight.
-struct Recomputed : torch::autograd::Function<Recomputed> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor* weight) {
-    context->save_for_backward({x});
-    context->saved_data["weight"] = *weight;
-    return (x * *weight).tanh();
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, const torch::autograd::variable_list& gradients) {
-    const auto saved = context->get_saved_variables();
-    const torch::AutoGradMode on(true);
-    const at::Tensor x = saved[0].detach().requires_grad_();
-    (x * context->saved_data["weight"].toTensor()).tanh().backward(gradients[0]);
-    return {x.grad(), at::Tensor()};
-  }
-};
-
-// A layer in two parts that are recomputed gets two gradients in one backward pass, if it gets a plain one before.
-TEST(DataParallel, SaysWhatToWriteWhereNestedBackwardPassesMeet) {
-  const auto p = parameter();
-  tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sum});
-  const auto loss = [&] {
-    const at::Tensor x = torch::full({3}, 0.5 * (world().rank() + 1)).requires_grad_();
-    return (Recomputed::apply(x, &p) * p).sum();
-  };
-  at::Tensor expected = torch::autograd::grad({(torch::tanh(torch::full({3}, 0.5 * (world().rank() + 1)) * p) * p).sum()}, {p})[0];
-  tw::allreduce(world(), expected, tw::ReduceOp::sum);
-  {
-    const auto local = parallel.no_sync();
-    loss().backward();
-  }
-  parallel.join_backward();
-  EXPECT_TRUE(p.grad().allclose(expected)) << p.grad() << expected;
-  p.mutable_grad() = at::Tensor();
-  const std::string error = tw::testing::message_of<tw::ContractError>([&] { loss().backward(); });
-  EXPECT_NE(error.find("tw::recomputed()"), std::string::npos) << error;
-}
-
-TEST(Reduced, IsTheLossOfAllSamples) {
-  const at::Tensor loss = torch::full({1}, world().rank() + 1.0);
-  EXPECT_NEAR(tw::reduced(world(), loss, tw::Reduction::sum).item<double>(), triangle(), tolerance);
-  EXPECT_NEAR(tw::reduced(world(), loss, tw::Reduction::mean).item<double>(), triangle() / world().size(), tolerance);
-  const bool has = world().rank() == 0;
-  const at::Tensor mean = has ? loss : torch::full({}, NAN);
-  EXPECT_NEAR(tw::reduced(world(), mean, tw::Reduction::sample_weighted, has ? 3 : 0).item<double>(), 1, tolerance);
 }
 
 // Its hooks communicate on the thread that calls it.

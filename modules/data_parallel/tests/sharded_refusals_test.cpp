@@ -171,6 +171,31 @@ TW_TEST_ON(ShardedRefusals, NamesRanksThatGoOtherWays, {.least = 2}) {
   }
 }
 
+// Each would wait in the other one's exchange.
+TW_TEST_ON(ShardedRefusals, NamesModelsThatRanksCallInOtherOrders, {.least = 2}) {
+  const tw::Communicator comm = world().dup();
+  const at::Tensor a = torch::ones({8, 8}).requires_grad_();
+  const at::Tensor b = torch::ones({8, 8}).requires_grad_();
+  tw::FullySharded first(comm, {{"a", a}}, {.reduction = tw::Reduction::mean});
+  tw::FullySharded second(comm, {{"b", b}}, {.reduction = tw::Reduction::mean});
+  for (int step = 0; step < 2; ++step) {  // each in its turn
+    (a.sum() * 2 + b.sum()).backward();
+    EXPECT_TRUE(first.slices()[0].grad().eq(2 * (step + 1)).all().item<bool>());
+    EXPECT_TRUE(second.slices()[0].grad().eq(step + 1).all().item<bool>());
+    first.slices_changed();
+    second.slices_changed();
+  }
+  const bool swaps = world().rank() == 1;
+  for (int time = 0; time < 2; ++time) {
+    const std::string error = message_of<tw::ContractError>([&] { (swaps ? b : a).sum().add((swaps ? a : b).sum()).backward(); });
+    EXPECT_NE(error.find("different orders"), std::string::npos) << error;
+    EXPECT_NE(error.find("rank 0: a, of model 1\n  rank 1: b, of model 2"), std::string::npos) << error;
+  }
+  const at::Tensor c = torch::ones({8, 8}).requires_grad_();
+  tw::FullySharded third(comm, {{"c", c}}, {.reduction = tw::Reduction::mean});  // has nothing to do with those
+  c.sum().backward();
+}
+
 // One rank has all of its gradients while another one still gathers; and a group that throws releases the others that have the same slices.
 TW_TEST_ON(ShardedRefusals, NamesARankThatLeavesALayerOut, {.least = 2}) {
   const at::Tensor a = torch::ones({8, 8}).requires_grad_();

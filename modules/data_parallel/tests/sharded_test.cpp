@@ -11,7 +11,7 @@
 #include <tw/data_parallel.hpp>
 #include <tw/state.hpp>
 
-#include "elementwise_optimizers.hpp"
+#include "sharded_optimizer_training.hpp"
 
 namespace sharded_test {
 
@@ -19,83 +19,7 @@ using tw::testing::elementwise_optimizers;
 using tw::testing::make_optimizer;
 using tw::testing::place;
 using tw::testing::world;
-
-torch::nn::Sequential make_net(c10::ScalarType dtype = torch::kDouble) {
-  torch::manual_seed(5);
-  torch::nn::Sequential net(torch::nn::Linear(7, 13), torch::nn::Tanh(), torch::nn::Linear(13, 11), torch::nn::Tanh(), torch::nn::Linear(11, 3));
-  net->to(dtype);
-  tw::testing::place_module(net);
-  return net;
-}
-
-struct Samples {
-  at::Tensor inputs;
-  at::Tensor targets;
-};
-
-constexpr int64_t each = 6;  // samples of one rank
-
-Samples samples_of(int64_t step, int64_t begin, int64_t count, c10::ScalarType dtype = torch::kDouble) {
-  torch::manual_seed(static_cast<uint64_t>(1000 + step));
-  const at::Tensor inputs = torch::randn({4 * each, 7}, torch::kDouble).to(dtype);
-  const at::Tensor targets = torch::randint(3, {4 * each}, torch::kLong);
-  return {place(inputs.narrow(0, begin, count)), place(targets.narrow(0, begin, count))};
-}
-
-at::Tensor loss_of(torch::nn::Sequential& net, const Samples& samples) {
-  return torch::cross_entropy_loss(net->forward(samples.inputs), samples.targets);
-}
-
-Samples all_samples(int64_t step) { return samples_of(step, 0, world().size() * each); }
-Samples my_samples(int64_t step) { return samples_of(step, world().rank() * each, each); }
-
-void expect_equal(const torch::nn::Sequential& ours, const torch::nn::Sequential& reference, const std::string& what) {
-  const auto expected = reference->named_parameters();
-  for (const auto& parameter : ours->named_parameters()) {
-    const at::Tensor& other = expected[parameter.key()];
-    EXPECT_LE((parameter.value() - other).norm().item<double>(), 1e-12 * other.norm().item<double>()) << what << " " << parameter.key();
-  }
-}
-
-struct Mode {
-  const char* name;
-  tw::Sharding sharding = tw::Sharding::slices;
-  bool release = false;
-  bool one_copy_per_node = false;
-};
-// Those that there are where tensors and ranks lie. Collective.
-std::vector<Mode> modes() {
-  std::vector<Mode> all{{"slices"},
-                        {"released slices", tw::Sharding::slices, true},
-                        {"tensors", tw::Sharding::tensors},
-                        {"released tensors", tw::Sharding::tensors, true}};
-  const bool one_node = tw::find_topology(world()).nodes == 1;
-  if (tw::testing::device().is_cpu() && one_node) all.push_back({"slices, one copy a node", tw::Sharding::slices, false, true});
-  return all;
-}
-
-/// A network that is trained with sharded gradients, and what does it.
-struct Sharded {
-  explicit Sharded(const std::string& kind, const Mode& mode, double max_norm = 0)
-      : prototype(make_optimizer(kind, net->parameters())),
-        parallel(world(), *net,
-                 {.reduction = tw::Reduction::mean,
-                  .buckets = {.first_bucket_bytes = 256, .bucket_bytes = 1024},
-                  .sharding = mode.sharding,
-                  .release = mode.release}),
-        optimizer(parallel.reducer(), parallel.parameters(), tw::optimizer_like(*prototype, parallel.parameters()),
-                  {.max_gradient_norm = max_norm, .one_copy_per_node = mode.one_copy_per_node}) {}
-
-  void step(int64_t number) {
-    loss_of(net, my_samples(number)).backward();
-    optimizer.step();
-  }
-
-  torch::nn::Sequential net = make_net();
-  std::unique_ptr<torch::optim::Optimizer> prototype;
-  tw::DataParallel parallel;
-  tw::ShardedOptimizer optimizer;
-};
+using namespace tw::testing::sharded_optimizer;
 
 TEST(ShardedOptimizer, EqualsTheUnshardedOne) {
   for (const std::string& kind : elementwise_optimizers) {
@@ -171,75 +95,6 @@ TEST(ShardedOptimizer, LeavesWhatNobodyUsesAlone) {
   EXPECT_FALSE(used->weight.equal(used_before));
 }
 
-// bfloat16 with float32 master weights, against the same by hand on one process: the reduced gradient is one bfloat16 tensor in both.
-TEST(ShardedOptimizer, HalfPrecisionHasMasterWeights) {
-  for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
-    auto net = make_net(dtype);
-    std::vector<at::Tensor> masters;
-    for (const at::Tensor& parameter : net->parameters()) masters.push_back(parameter.detach().to(torch::kFloat));
-    const auto reference = make_optimizer("Adam", masters);
-    const auto prototype = make_optimizer("Adam", net->parameters());
-    tw::DataParallel parallel(world(), *net, {.reduction = tw::Reduction::mean, .check_finite = true, .sharding = tw::Sharding::slices});
-    tw::ShardedOptimizer optimizer(parallel.reducer(), parallel.parameters(), tw::optimizer_like(*prototype, parallel.parameters()));
-    tw::LossScaler scaler({.scale = 1024, .growth_interval = 3});
-    for (int64_t step = 0; step < 6; ++step) {
-      // The same samples on every rank: the mean of equal gradients is what each has, but for one rounding of 1/P before the sum.
-      const Samples samples = samples_of(step, 0, each, dtype);
-      const double scale = scaler.scale();
-      std::vector<at::Tensor> gradients;
-      const auto parameters = net->parameters();
-      const auto local = torch::autograd::grad({loss_of(net, samples) * scale}, parameters);
-      for (size_t i = 0; i < masters.size(); ++i) {
-        const at::Tensor part = local[i] * (1.0 / world().size());
-        const at::Tensor sum = (part.to(torch::kFloat) * world().size()).to(dtype);  // halves are summed in float32
-        masters[i].mutable_grad() = sum.to(torch::kFloat) / scale;
-      }
-      reference->step();
-      (loss_of(net, samples) * scale).backward();
-      EXPECT_TRUE(optimizer.step(scaler));
-      for (size_t i = 0; i < masters.size(); ++i) {
-        // Sums of equal float32 numbers one by one or as a product differ by a few roundings, which can round to a neighbouring half.
-        const double difference = (parameters[i].to(torch::kFloat) - masters[i].to(dtype).to(torch::kFloat)).norm().item<double>();
-        EXPECT_LE(difference, 0.01 * masters[i].norm().item<double>()) << i;
-      }
-    }
-    EXPECT_EQ(scaler.scale(), 4096);
-  }
-}
-
-// What a user changes in half parameters is changed in the master weights, and no more than that.
-TEST(ShardedOptimizer, MasterWeightsFollowTheParameters) {
-  auto net = make_net(torch::kBFloat16);
-  const auto prototype = make_optimizer("SGD", net->parameters());
-  tw::DataParallel parallel(world(), *net, {.reduction = tw::Reduction::mean, .sharding = tw::Sharding::slices});
-  tw::ShardedOptimizer optimizer(parallel.reducer(), parallel.parameters(), tw::optimizer_like(*prototype, parallel.parameters()));
-  for (auto& group : optimizer.local().param_groups()) group.options().set_lr(1e-6);  // no step can be seen in bfloat16
-  const auto step = [&] {
-    loss_of(net, samples_of(0, 0, each, torch::kBFloat16)).backward();
-    optimizer.step();
-  };
-  step();
-  const auto masters = [&] {
-    std::vector<at::Tensor> all;
-    for (const tw::NamedShard& shard : optimizer.master_shards()) all.push_back(shard.tensor.clone());
-    return all;
-  };
-  const std::vector<at::Tensor> before = masters();
-  {
-    const torch::NoGradGuard no_grad;
-    for (const at::Tensor& parameter : net->parameters()) parameter.clamp_(-0.05, 0.05);
-  }
-  step();
-  for (const at::Tensor& parameter : net->parameters()) EXPECT_LE(parameter.abs().max().item<double>(), 0.0503) << "clamped, and a tiny step";
-  const std::vector<at::Tensor> after = masters();
-  for (size_t i = 0; i < before.size(); ++i) {
-    const at::Tensor moved = (after[i] - before[i]).masked_fill(before[i].abs() > 0.0498, 0).abs();
-    if (moved.numel() > 0) {
-      EXPECT_LE(moved.max().item<double>(), 2e-5) << "rounded to bfloat16, it would move by up to 1.2e-4";
-    }
-  }
-}
-
 // As torch::load() does.
 TEST(ShardedOptimizer, TakesOverParametersThatWereMoved) {
   for (const Mode& mode : modes()) {
@@ -300,24 +155,6 @@ TEST(ShardedOptimizer, StepsAModuleThatIsRegisteredTwiceAsLibTorchDoes) {
     }
     expect_equal(ours, reference, kind);
   }
-}
-
-TEST(ShardedOptimizer, AnOverflowOnOneRankLeavesTheUpdateOutEverywhere) {
-  auto net = make_net(torch::kHalf);
-  const auto prototype = make_optimizer("SGD", net->parameters());
-  tw::DataParallel parallel(world(), *net, {.reduction = tw::Reduction::mean, .check_finite = true, .sharding = tw::Sharding::slices});
-  tw::ShardedOptimizer optimizer(parallel.reducer(), parallel.parameters(), tw::optimizer_like(*prototype, parallel.parameters()));
-  tw::LossScaler scaler;
-  std::vector<at::Tensor> before;
-  for (const at::Tensor& parameter : net->parameters()) before.push_back(parameter.detach().clone());
-  at::Tensor loss = loss_of(net, samples_of(0, 0, each, torch::kHalf));
-  if (world().rank() == world().size() - 1) loss = loss * std::numeric_limits<double>::infinity();
-  loss.backward();
-  EXPECT_FALSE(optimizer.step(scaler));
-  EXPECT_EQ(scaler.scale(), 32768);
-  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(net->parameters()[i].equal(before[i]));
-  (loss_of(net, samples_of(1, 0, each, torch::kHalf)) * 2.0).backward();
-  EXPECT_TRUE(optimizer.step(scaler));
 }
 
 TEST(ShardedOptimizer, SavesStateThatAnyOtherWayOfHoldingItCanLoad) {

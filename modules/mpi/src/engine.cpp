@@ -22,6 +22,18 @@ constexpr auto look_every = std::chrono::microseconds(200);
 // Of what a wait has come to.
 bool has_changed(std::optional<int64_t>& seen, int64_t now) { return std::exchange(seen, now) != now; }
 
+/// Notes which thread is inside the engine, while it lives.
+class Inside {
+ public:
+  explicit Inside(std::atomic<std::thread::id>& driver) : driver_(driver) { driver_.store(std::this_thread::get_id(), std::memory_order_relaxed); }
+  ~Inside() { driver_.store({}, std::memory_order_relaxed); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  std::atomic<std::thread::id>& driver_;
+};
+
 bool is_collective(const Call& call) { return call.collective != Collective::send && call.collective != Collective::receive; }
 
 }  // namespace
@@ -75,6 +87,7 @@ void Engine::add(const std::shared_ptr<Operation>& operation) {
 
 size_t Engine::progress() {
   expect_own_thread();
+  if (is_inside()) return 0;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   return lock ? progress_locked() : 0;
 }
@@ -101,6 +114,7 @@ void Engine::listen_now_and_then() {
 
 // True when `operation` is over, with success or not.
 bool Engine::advance(Operation& operation) {
+  const Inside inside(driver_);
   try {
     if (const auto* revoked = operation.comm->revoked_ancestor(); revoked != nullptr && !operation.survives_revocation) {
       throw RevokedError(revoked->name, operation.call.describe(), revoked->revoked_because);
@@ -148,84 +162,76 @@ void Engine::keep(Operation& operation) {
       std::make_shared<std::pair<std::unique_ptr<Transfer>, std::function<void()>>>(std::move(operation.transfer), std::move(operation.finish)));
 }
 
-bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadline, bool on_host, const std::function<int64_t()>& activity) {
-  // What is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer. A message from another node takes longer.
-  const CommunicatorState& comm = *operation.comm;
-  const bool is_across_nodes = !comm.neighbours.empty() && std::ssize(comm.neighbours) < comm.size;
-  const size_t looks_before_yield = is_across_nodes ? 64 : 16;  // at one operation, or at several
+// What is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer. Now and then `look` follows the wait, under
+// the lock; false from it ends the wait. Inside the engine, where a handler waits, nothing else is advanced.
+template <class IsDone, class Look>
+void Engine::advance_until(const IsDone& is_done, size_t looks_before_yield, const std::function<int64_t()>& activity, const Look& look) {
   std::optional<Stall> stall;
   std::optional<int64_t> seen;
   Clock::time_point next_look;
   size_t looks = 0;
-  while (true) {
-    if (operation.is_done(on_host)) return true;
+  while (!is_done()) {
     looks += std::max<size_t>(progress(), 1);
     if (looks < looks_before_yield) continue;
     looks = 0;
     sched_yield();
-    if (activity && has_changed(seen, activity())) stall.reset();
+    const bool has_come_further = activity && has_changed(seen, activity());
     const auto now = Clock::now();
     if (!stall) {
       stall.emplace(now, stall_warning_, stall_abort_);
       next_look = now + look_every;
     }
+    if (has_come_further) stall->begin_again(now);
     if (now < next_look) continue;
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock || operation.is_done(on_host)) continue;
-    if (deadline && now > *deadline) return false;
-    stall->look(operation, now);
-    if (const std::string left = stall->who_left(operation, now); !left.empty()) fail(operation, std::make_exception_ptr(Error(left)));
+    std::unique_lock lock(mutex_, std::defer_lock);
+    if (!is_inside() && !lock.try_lock()) continue;
+    if (!look(*stall, now)) return;
     next_look = now + look_every;
   }
 }
 
-void Engine::wait_until(const CommunicatorState& comm, const std::function<bool()>& is_done) {
-  Stall stall(Clock::now(), stall_warning_, stall_abort_);
-  Clock::time_point next_look = Clock::now() + look_every;
-  while (!is_done()) {
-    progress();
-    sched_yield();
-    const auto now = Clock::now();
-    if (now < next_look) continue;
-    next_look = now + look_every;
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock) continue;
+bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadline, bool on_host, const std::function<int64_t()>& activity) {
+  const CommunicatorState& comm = *operation.comm;
+  const bool is_across_nodes = !comm.neighbours.empty() && std::ssize(comm.neighbours) < comm.size;
+  const size_t looks_before_yield = is_across_nodes ? 64 : 16;  // at one operation, or at several; a message from another node takes longer
+  const auto is_done = [&] { return operation.is_done(on_host); };
+  bool in_time = true;
+  advance_until(is_done, looks_before_yield, activity, [&](Stall& stall, Clock::time_point now) {
+    if (is_done()) return true;  // by another thread
+    in_time = !deadline || now <= *deadline;
+    if (!in_time) return false;
+    stall.look(operation, now);
+    if (const std::string left = stall.who_left(operation, now); !left.empty()) fail(operation, std::make_exception_ptr(Error(left)));
+    return true;
+  });
+  return in_time;
+}
+
+void Engine::wait_for_streams(const std::function<bool()>& is_done) {
+  advance_until(is_done, 1, {}, [&](Stall& stall, Clock::time_point now) {
     const auto in_stream = [](const std::shared_ptr<Operation>& each) { return each->in_stream.load(); };
     const auto first = std::find_if(active_.begin(), active_.end(), in_stream);
-    if (first == active_.end()) continue;
+    if (first == active_.end()) return true;
     const std::shared_ptr<Operation> operation = *first;
     stall.look(*operation, now);
     if (const std::string left = stall.who_left(*operation, now); !left.empty()) {
       fail(*operation, std::make_exception_ptr(Error(left)));
       throw Error(left);
     }
-  }
-  expect_not_revoked(comm, "a wait for a device");
+    return true;
+  });
 }
 
-void Engine::wait_until(const std::shared_ptr<CommunicatorState>& comm, const Call& call, const std::function<bool()>& is_done,
-                        const std::function<int64_t()>& activity) {
+void Engine::wait_for_peer(const std::shared_ptr<CommunicatorState>& comm, const Call& call, const std::function<bool()>& is_done,
+                           const std::function<int64_t()>& activity) {
   Operation waited;  // never begun: what the watch speaks of
   waited.call = call;
   waited.comm = comm;
-  std::optional<Stall> stall;
-  std::optional<int64_t> seen;
-  Clock::time_point next_look;
-  while (!is_done()) {
-    expect_not_revoked(*comm, name_of(call.collective).data());
-    progress();
-    sched_yield();
-    if (activity && has_changed(seen, activity())) stall.reset();
-    const auto now = Clock::now();
-    if (!stall) {
-      stall.emplace(now, stall_warning_, stall_abort_);
-      next_look = now + look_every;
-    }
-    if (now < next_look) continue;
-    next_look = now + look_every;
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (lock) stall->look(waited, now);
-  }
+  advance_until(is_done, 1, activity, [&](Stall& stall, Clock::time_point now) {
+    listen(*comm);
+    stall.look(waited, now);
+    return true;
+  });
 }
 
 bool Engine::drain(std::chrono::milliseconds timeout) {
@@ -292,11 +298,18 @@ void Engine::run_thread() {
 }
 
 void wait_until(const Communicator& comm, const std::function<bool()>& is_done) {
-  comm.state()->runtime->engine().wait_until(*comm.state(), is_done);
+  comm.state()->runtime->engine().wait_for_streams(is_done);
+  expect_not_revoked(*comm.state(), "a wait for a device");
 }
 
 void wait_until(const Communicator& comm, const Call& call, const std::function<bool()>& is_done, const std::function<int64_t()>& activity) {
-  comm.state()->runtime->engine().wait_until(comm.state(), call, is_done, activity);
+  const std::shared_ptr<CommunicatorState>& state = comm.state();
+  const auto is_over = [&] {
+    if (is_done()) return true;
+    expect_not_revoked(*state, name_of(call.collective).data());
+    return false;
+  };
+  state->runtime->engine().wait_for_peer(state, call, is_over, activity);
 }
 
 Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, std::function<void()> finish,

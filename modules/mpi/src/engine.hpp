@@ -70,11 +70,12 @@ class Engine {
   /// Advances everything until `operation` is complete, or all that is left of it is a stream's unless `on_host`; or until `deadline`: false then.
   /// @param activity see Work::wait()
   bool wait(Operation& operation, std::optional<Clock::time_point> deadline, bool on_host = false, const std::function<int64_t()>& activity = {});
-  /// Advances everything until `is_done()`; whoever is late in what is in streams is named. @throws RevokedError where `comm` is
-  void wait_until(const CommunicatorState& comm, const std::function<bool()>& is_done);
-  /// The same where another rank, `call.peer`, is waited for. @param activity see mpi::wait_until()
-  void wait_until(const std::shared_ptr<CommunicatorState>& comm, const Call& call, const std::function<bool()>& is_done,
-                  const std::function<int64_t()>& activity);
+  /// Advances everything until `is_done()`; whoever is late in what is in streams is named.
+  void wait_for_streams(const std::function<bool()>& is_done);
+  /// The same where other ranks are waited for: `call.peer`, or all of them in a barrier. Also inside the engine, where a handler waits.
+  /// @param activity see mpi::wait_until()
+  void wait_for_peer(const std::shared_ptr<CommunicatorState>& comm, const Call& call, const std::function<bool()>& is_done,
+                     const std::function<int64_t()>& activity);
   /// Advances everything until nothing is left, or `timeout` has passed: false then.
   bool drain(std::chrono::milliseconds timeout);
 
@@ -91,6 +92,10 @@ class Engine {
   size_t in_flight();
 
  private:
+  template <class IsDone, class Look>
+  void advance_until(const IsDone& is_done, size_t looks_before_yield, const std::function<int64_t()>& activity, const Look& look);
+  /// Whether the calling thread advances an operation.
+  bool is_inside() const noexcept { return driver_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
   size_t progress_locked();
   void listen_now_and_then();
   bool advance(Operation& operation);
@@ -104,6 +109,7 @@ class Engine {
   const ThreadLevel level_;
   const std::thread::id own_thread_ = std::this_thread::get_id();
   std::mutex mutex_;
+  std::atomic<std::thread::id> driver_ = {};  // the thread that advances an operation
   std::vector<std::shared_ptr<Operation>> active_;
   std::condition_variable work_arrived_;
   std::thread thread_;

@@ -78,18 +78,22 @@ int drain_before_finalize(MPI_Comm, int, void* value, void*) {
   return MPI_SUCCESS;
 }
 
-// Where a rank leaves early, it waits here for the others and not in MPI_Finalize. There Open MPI 4.1 has the launcher gather the ranks, and a
-// launcher that must end the job meanwhile, because one that still computes calls MPI_Abort, hung in 2 of 80 jobs and crashed in another (in
-// PMIx_server_finalize).
-void wait_for_others_to_leave() {
-  constexpr timespec between_looks{.tv_sec = 0, .tv_nsec = 100'000};  // nobody is in a hurry, and others may need the core
+// Where a rank leaves early, it waits here for the others and not in MPI_Finalize, which nobody watches. There Open MPI 4.1 has the launcher gather
+// the ranks, and a launcher that must end the job meanwhile, because one that still computes calls MPI_Abort, hung in 2 of 80 jobs and crashed in
+// another (in PMIx_server_finalize).
+void wait_for_others_to_leave(mpi::Engine& engine, const std::shared_ptr<mpi::CommunicatorState>& world) {
+  world->occasion = "leaving tw::Environment, which ends when all ranks leave it";
   MPI_Request all_left = MPI_REQUEST_NULL;
-  int done = 0;
   int code = MPI_Ibarrier(MPI_COMM_WORLD, &all_left);
-  while (code == MPI_SUCCESS && done == 0) {
-    code = MPI_Test(&all_left, &done, MPI_STATUS_IGNORE);
-    if (done == 0) nanosleep(&between_looks, nullptr);
-  }
+  const auto have_all_left = [&] {
+    constexpr timespec between_looks{.tv_sec = 0, .tv_nsec = 100'000};  // nobody is in a hurry, and others may need the core
+    int done = 0;
+    if (code == MPI_SUCCESS) code = MPI_Test(&all_left, &done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS || done != 0) return true;
+    nanosleep(&between_looks, nullptr);
+    return false;
+  };
+  engine.wait_for_peer(world, {.collective = Collective::barrier}, have_all_left, {});
 }
 
 // Open MPI 4 explains MPI_Abort in eight lines, among which ours is not seen. Its switch for that is read from the environment by MPI_Init alone,
@@ -205,7 +209,7 @@ Environment::~Environment() {
     MPI_Comm_free_keyval(&finalize_key_);
     return;
   }
-  wait_for_others_to_leave();
+  wait_for_others_to_leave(runtime_->engine(), world_->state());
   MPI_Finalize();
 }
 

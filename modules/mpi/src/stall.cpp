@@ -30,9 +30,40 @@ bool does_not_wait(const Operation& operation, int rank, const LastSeen& seen, s
   return !waits_for_message && note->second.calls <= seen.finished;
 }
 
+// The rank in `other` of a rank of `comm`; MPI_UNDEFINED: it is none.
+int rank_in(const CommunicatorState& other, const CommunicatorState& comm, int rank) {
+  MPI_Group from = MPI_GROUP_NULL;
+  MPI_Group to = MPI_GROUP_NULL;
+  MPI_Comm_group(comm.handle, &from);
+  MPI_Comm_group(other.handle, &to);
+  int there = MPI_UNDEFINED;
+  MPI_Group_translate_ranks(from, 1, &rank, to, &there);
+  MPI_Group_free(&from);
+  MPI_Group_free(&to);
+  return there;
+}
+
+// What `rank` has begun on a communicator that this one was made from, and this rank has not: it may wait there, for this one. Empty: nothing.
+std::string call_elsewhere(const CommunicatorState& comm, int rank) {
+  for (const CommunicatorState* state = comm.parent.get(); state != nullptr; state = state->parent.get()) {
+    const int there = rank_in(*state, comm, rank);
+    const auto seen = there == MPI_UNDEFINED ? std::nullopt : last_seen(*state, there);
+    if (!seen || seen->calls <= state->calls || seen->finished >= seen->calls) continue;
+    return concat(", and is in call ", seen->calls, " of '", state->name, "', ", seen->call.describe());
+  }
+  return "";
+}
+
+// A barrier without a number is the one in which all ranks leave MPI.
+bool is_leaving(const Operation& operation) { return operation.number == 0 && operation.call.collective == Collective::barrier; }
+
+// Whether `seen` waits there, too.
+bool leaves(const LastSeen& seen) { return seen.left || (seen.calls == 0 && seen.call.collective == Collective::barrier); }
+
 // What to say of `rank`; nothing where it waits in the same call.
 std::string describe_other(const Operation& operation, int rank, std::chrono::milliseconds waited) {
   const auto seen = last_seen(*operation.comm, rank);
+  if (seen && is_leaving(operation) && leaves(*seen)) return "";
   if (!seen) return concat("rank ", rank, " has not been heard of: it computes, was stopped, or waits elsewhere");
   if (seen->calls == 0 && seen->call.collective != Collective::none) {
     return concat("rank ", rank, " waits elsewhere: last seen in ", seen->call.describe());
@@ -46,24 +77,27 @@ std::string describe_other(const Operation& operation, int rank, std::chrono::mi
     return elsewhere ? concat("rank ", rank, " has begun this call and does not wait for it: it computes, or was stopped") : "";
   }
   const std::string ago = seen->ago.count() > 0 ? concat(seconds(seen->ago), " ago ") : "";
-  if (seen->calls == 0) return concat("rank ", rank, " is late: it has made no call yet");
+  if (seen->calls == 0) return concat("rank ", rank, " is late: it has made no call yet", call_elsewhere(*operation.comm, rank));
   const char* where = seen->finished == seen->calls ? "leaving" : elsewhere ? "beginning" : "in";
-  return concat("rank ", rank, " is late: last seen ", ago, where, " call ", seen->calls, ", ", seen->call.describe());
+  return concat("rank ", rank, " is late: last seen ", ago, where, " call ", seen->calls, ", ", seen->call.describe(),
+                call_elsewhere(*operation.comm, rank));
 }
 
-// What the ranks are doing, as the nearest communicator knows of those that this one was made from; empty if none does.
-std::string occasion_of(const CommunicatorState& comm) {
+// What the ranks are doing, as this communicator knows and those that it was made from, the nearest first. A line each.
+std::string occasions_of(const CommunicatorState& comm) {
+  std::string text;
   for (const CommunicatorState* state = &comm; state != nullptr; state = state->parent.get()) {
-    if (!state->occasion.empty()) return state->occasion;
+    if (!state->occasion.empty()) text += "\n  in " + state->occasion;
   }
-  return "";
+  return text;
 }
 
 // One of the ranks that wait is enough to report what all of them see: the lowest.
 bool reports(const Operation& operation, std::chrono::milliseconds waited) {
-  if (operation.number == 0) return true;
+  if (operation.number == 0 && !is_leaving(operation)) return true;
   for (int rank = 0; rank < operation.comm->rank; ++rank) {
     const auto seen = last_seen(*operation.comm, rank);
+    if (seen && is_leaving(operation) && leaves(*seen)) return false;
     if (seen && seen->calls == operation.number && seen->finished < seen->calls && !does_not_wait(operation, rank, *seen, waited)) return false;
   }
   return true;
@@ -76,9 +110,9 @@ std::string explain_wait(const Operation& operation, std::chrono::milliseconds w
   std::string text = concat("rank ", comm.rank, " of '", comm.name, "' has waited ", seconds(waited), " in ");
   if (operation.number > 0) text += concat("call ", operation.number, ", ");
   text += operation.call.describe();
-  if (const std::string occasion = occasion_of(comm); !occasion.empty()) text += "\n  in " + occasion;
+  text += occasions_of(comm);
   for (int rank = 0; rank < comm.size; ++rank) {
-    const bool concerned = operation.number > 0 || operation.call.peer == rank;
+    const bool concerned = operation.number > 0 || is_leaving(operation) || operation.call.peer == rank;
     const std::string line = rank == comm.rank || !concerned ? "" : describe_other(operation, rank, waited);
     if (!line.empty()) text += "\n  " + line;
   }
@@ -88,14 +122,16 @@ std::string explain_wait(const Operation& operation, std::chrono::milliseconds w
 std::string Stall::who_left(const Operation& operation, Clock::time_point now) {
   constexpr auto moment = std::chrono::seconds(1);
   const CommunicatorState& comm = *operation.comm;
-  if (operation.number == 0 || !comm.board || now - begin_ < moment) return "";  // most waits are short, and a look costs the others' cores something
+  if (operation.number == 0 || !comm.board || now - first_begin_ < moment)
+    return "";  // most waits are short, and a look costs the others' cores something
   for (int rank = 0; rank < comm.size; ++rank) {
     const auto seen = comm.board->last_seen(rank);
     if (!seen || !seen->left || seen->calls >= operation.number) continue;
     if (!saw_leave_) saw_leave_ = now;
     if (now - *saw_leave_ < moment) return "";
     return concat("rank ", rank, " has left '", comm.name, "' after call ", seen->calls, ", and rank ", comm.rank, " waits for it in call ",
-                  operation.number, ", ", operation.call.describe(), ": do all ranks make the same number of steps? See Uneven and join()");
+                  operation.number, ", ", operation.call.describe(), ": do all ranks make the same number of steps? See Uneven and join()",
+                  occasions_of(comm));
   }
   return "";
 }

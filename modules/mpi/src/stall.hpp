@@ -8,7 +8,13 @@ namespace tw::mpi {
 class Stall {
  public:
   Stall(Clock::time_point begin, std::chrono::milliseconds warning, std::chrono::milliseconds abort)
-      : begin_(begin), warning_(warning), abort_(abort) {}
+      : begin_(begin), first_begin_(begin), warning_(warning), abort_(abort) {}
+
+  /// The wait has come further: both times count from now.
+  void begin_again(Clock::time_point now) {
+    begin_ = now;
+    told_ = warned_ = false;
+  }
 
   /// To be called every now and then, under the engine's lock.
   void look(const Operation& operation, Clock::time_point now);
@@ -18,6 +24,7 @@ class Stall {
 
  private:
   Clock::time_point begin_;
+  Clock::time_point first_begin_;
   std::chrono::milliseconds warning_;
   std::chrono::milliseconds abort_;
   bool told_ = false;

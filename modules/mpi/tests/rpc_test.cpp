@@ -2,6 +2,7 @@
 #include "mpi_test.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <random>
@@ -166,6 +167,22 @@ TEST(Exchange, MayBeginLater) {
     EXPECT_EQ(begun.size(), all);
     EXPECT_LT(std::ranges::find(begun, 1), std::ranges::find(begun, 2));
   }
+}
+
+/// As for a lock in memory that another process holds: inside the engine, which advances nothing else meanwhile.
+TEST(Exchange, HandlersMayWaitForWhatNeedsNoMessages) {
+  const Communicator comm = world().dup();
+  int looks = 0;
+  const RpcServer server(comm, [&](Rank from, std::span<const std::byte>) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);  // as long as the watch looks now and then
+    wait_until(comm, {.collective = Collective::receive, .peer = from}, [&] { return ++looks > 0 && std::chrono::steady_clock::now() > deadline; });
+    return RpcServer::Exchange();
+  });
+  RpcClient caller(comm);
+  const std::byte one{1};
+  start(comm, {.collective = Collective::send, .peer = 0}, caller.call(Rank(0), {.request = {&one, 1}})).wait();
+  comm.barrier();
+  EXPECT_EQ(looks > 0, comm.rank() == 0);
 }
 
 /// A server goes while clients still call it, and is gone when they have left.

@@ -5,6 +5,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
@@ -12,6 +13,7 @@
 #include <tw/base/log.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/mpi/engine.hpp>
 #include <tw/mpi/releasing_others.hpp>
 #include <utility>
 
@@ -23,9 +25,6 @@ std::vector<std::string> lines_of(const Roles& roles) {
   for (const int each : roles.servers) servers += concat(' ', each);
   return {concat("ranks_per_worker ", roles.ranks_per_worker), servers, concat("dedicated ", roles.dedicated)};
 }
-
-/// Whoever has to wait for others does so without keeping a core busy: pauses from 20 us up to 1 ms.
-void pause(int attempt) { std::this_thread::sleep_for(std::chrono::microseconds(std::min(1000, 20 << std::min(attempt, 6)))); }
 
 std::string late_workers(const Clocks::Reading& reading, const Crew& crew, int64_t clock) {
   std::string text;
@@ -49,11 +48,6 @@ Centre::Centre(const Communicator& comm, Crew crew, const at::Tensor& initial, c
       type_(initial.options()),
       shape_(initial.sizes().vec()),
       group_(comm.split(trains() ? worker_ : crew_.workers(), comm.rank())) {
-  const auto place_of = [&](int rank) {
-    const auto& members = crew_.members();
-    const auto at = std::lower_bound(members.begin(), members.end(), rank);
-    return at != members.end() && *at == rank ? static_cast<int>(at - members.begin()) : -1;
-  };
   const bool is_member = place_of(comm.rank()) >= 0;
   Communicator members = comm.split(is_member ? 0 : 1, comm.rank());
   if (is_member) {
@@ -64,6 +58,12 @@ Centre::Centre(const Communicator& comm, Crew crew, const at::Tensor& initial, c
     Clocks clocks(members, crew_.workers(), own, servers.front(), share_memory);
     link_.emplace(Link{std::move(members), std::move(values), std::move(clocks)});
   }
+}
+
+int Centre::place_of(int rank) const {
+  const auto& members = crew_.members();
+  const auto at = std::lower_bound(members.begin(), members.end(), rank);
+  return at != members.end() && *at == rank ? static_cast<int>(at - members.begin()) : -1;
 }
 
 const ShardedTensor& Centre::tensor() const {
@@ -127,19 +127,30 @@ void Centre::wait_for_all(int64_t clock, Seconds warn_after, bool may_leave) {
   settle();
   const Stopwatch watch;
   bool warned = false;
+  Clocks::Reading now;
+  auto pause = std::chrono::microseconds(0);  // no core is kept busy
+  const auto read = [&] {
+    if (pause.count() > 0) std::this_thread::sleep_for(pause);
+    pause = std::clamp(2 * pause, std::chrono::microseconds(20), std::chrono::microseconds(1000));
+    now = Clocks::read(link_->clocks.ask());
+    for (size_t w = 0; w < now.left.size(); ++w) {
+      if (may_leave || !now.left[w] || now.ticks[w] >= clock) continue;
+      throw Error(concat("worker ", w, " (rank ", crew_.leaders()[w], ") has left after ", now.ticks[w], " steps; this one is at ", clock));
+    }
+    if (warned || now.slowest() >= clock || watch.elapsed() <= warn_after) return;
+    warned = true;
+    log_warning("this worker waits at clock ", traffic_.pushes, " for ", late_workers(now, crew_, clock));
+  };
   releasing_others(group_, [&] {
-    for (int attempt = 0;; ++attempt) {
-      const auto now = Clocks::read(link_->clocks.ask());
-      for (size_t w = 0; w < now.left.size(); ++w) {
-        if (may_leave || !now.left[w] || now.ticks[w] >= clock) continue;
-        throw Error(concat("worker ", w, " (rank ", crew_.leaders()[w], ") has left after ", now.ticks[w], " steps; this one is at ", clock));
-      }
-      if (now.slowest() >= clock) return;
-      if (!warned && watch.elapsed() > warn_after) {
-        warned = true;
-        log_warning("this worker waits at clock ", traffic_.pushes, " for ", late_workers(now, crew_, clock));
-      }
-      pause(attempt);
+    read();
+    for (size_t w = 0; w < now.left.size(); ++w) {
+      const auto has_come = [&] { return now.left[w] || now.ticks[w] >= clock; };
+      const auto comes = [&] {
+        if (!has_come()) read();
+        return has_come();
+      };
+      const Call call{.collective = Collective::receive, .peer = place_of(crew_.leaders()[w])};
+      mpi::wait_until(link_->comm, call, comes, [&] { return now.sum_without(worker_); });
     }
   });
   traffic_.waited += watch.elapsed();
@@ -149,6 +160,7 @@ at::Tensor Centre::finish() {
   settle();
   forget_reading();
   if (leads()) link_->clocks.leave();
+  wait_for_all(std::numeric_limits<int64_t>::max(), Seconds(std::numeric_limits<double>::infinity()), true);
   at::Tensor values = at::empty(shape_, type_);
   releasing_others(group_, [&] {
     if (!link_) return;

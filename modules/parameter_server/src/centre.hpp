@@ -66,6 +66,8 @@ class Centre {
   };
 
   bool leads() const noexcept { return link_.has_value() && trains() && group_.rank() == 0; }
+  /// The rank in the servers' talks of `rank`; -1: none.
+  int place_of(int rank) const;
   void forget_reading();
   /// Values that the first rank got, on all of them.
   at::Tensor told(at::Tensor values) const;

@@ -110,6 +110,7 @@ class ShardedTensor::Impl {
       comm_.barrier();
       if (comm_.rank() == 0) push(initial, "copy").wait();
       comm_.barrier();
+      has_asked_ = false;
     });
   }
 
@@ -130,7 +131,7 @@ class ShardedTensor::Impl {
     const at::Tensor here = on_host(pushed);
     TW_EXPECTS(!refuse_non_finite_ || at::isfinite(here).all().item<bool>(), "what is pushed has elements that are not finite");
     return with_each_server(
-        here, [&](Shard& shard, const Part& part) { shard.push(index, 0, shard.count(), part.bytes.data(), wait_); },
+        here, [&](Shard& shard, const Part& part) { shard.push(index, 0, shard.count(), part.bytes.data()); },
         [&](Rank server, const Part& part) { return client_.push(server, index, part); });
   }
 
@@ -148,15 +149,17 @@ class ShardedTensor::Impl {
     return handle;
   }
 
-  // Others may push for long yet: the watch begins again with whatever they do here.
+  // Others may push for long yet: the watch begins again with whatever they do here. A rank that only serves is there to wait, however long they
+  // compute: what ends the job, where one does not come, is the watch of those that train.
   void finish() {
+    const bool only_serves = !std::exchange(has_asked_, false);
     releasing_others(comm_, [&] {
       const auto served = [this] {
         int64_t all = responder_ ? responder_->ended() : 0;
         for (const auto& [server, shard] : shards_) all += shard.pushes();
         return all;
       };
-      const auto sleep_if_idle = [served, before = int64_t{-1}, pause = std::chrono::microseconds(0)]() mutable {
+      auto sleep_if_idle = [served, before = int64_t{-1}, pause = std::chrono::microseconds(0)]() mutable {
         constexpr auto shortest = std::chrono::microseconds(20);
         constexpr auto longest = std::chrono::microseconds(1000);
         const int64_t now = served();
@@ -165,17 +168,21 @@ class ShardedTensor::Impl {
         return now;
       };
       client_.finish(sleep_if_idle);
-      ibarrier(comm_).wait(sleep_if_idle);
+      const auto serve = [sleep_if_idle, looks = int64_t{0}]() mutable {
+        (void)sleep_if_idle();
+        return ++looks;
+      };
+      only_serves ? ibarrier(comm_).wait(serve) : ibarrier(comm_).wait(sleep_if_idle);
     });
   }
 
   std::vector<NamedShard> shards(const std::string& name) const {
     if (!serves()) return {};
-    return pieces_of(shards_.at(mine_).snapshot(wait_), run(), name);
+    return pieces_of(shards_.at(mine_).snapshot(), run(), name);
   }
 
   void restore(const std::vector<NamedShard>& given) {
-    if (serves()) shards_.at(mine_).restore(snapshot_of(given, run()), wait_);
+    if (serves()) shards_.at(mine_).restore(snapshot_of(given, run()));
   }
 
   int64_t served_bytes() const { return serves() ? Shard::bytes_needed(layout_.extent_of(mine_).size(), element_type(dtype_), *rules_) : 0; }
@@ -194,6 +201,14 @@ class ShardedTensor::Impl {
 
   ServerRun run() const { return {.extent = layout_.extent_of(mine_), .shape = shape_, .dtype = dtype_, .rules = *rules_}; }
 
+  /// For waits in shards. Whoever is waited for may need messages, some of them this rank's. Handlers of requests may live longer than this object.
+  Shard::Waiting waiting() const {
+    const std::weak_ptr<mpi::CommunicatorState> comm = comm_.state();
+    return {.user = comm_.rank(), .wait = [comm](const std::function<bool()>& happened, int holder) {
+              mpi::wait_until(Communicator(comm.lock()), {.collective = Collective::receive, .peer = holder}, happened);
+            }};
+  }
+
   /// Those that this rank can reach through memory. Collective.
   void make_shards(bool share_memory) {
     std::vector<int64_t> begins{0};
@@ -210,7 +225,7 @@ class ShardedTensor::Impl {
       all_here = all_here && is_here;
       if (!is_here) continue;
       auto* begin = static_cast<std::byte*>(memory.data_ptr()) + begins[static_cast<size_t>(server)];
-      shards_.emplace(server, Shard(owner, begin, layout_.extent_of(server).size(), element_type(dtype_), rules_));
+      shards_.emplace(server, Shard(owner, begin, layout_.extent_of(server).size(), element_type(dtype_), rules_, waiting()));
       if (rank == comm_.rank()) mine_ = server;
     }
     const at::Tensor asked = at::tensor({static_cast<int64_t>(!all_here)}, at::kLong);
@@ -238,6 +253,7 @@ class ShardedTensor::Impl {
   /// Messages leave first, so that they travel while this rank works in its node's memory; ranks begin with different servers.
   template <class Here, class Elsewhere>
   Handle with_each_server(const at::Tensor& tensor, Here here, Elsewhere elsewhere) {
+    has_asked_ = true;
     if (responder_) progress(comm_);  // others may wait for this rank, though it needs nobody
     auto* const data = static_cast<std::byte*>(tensor.data_ptr());
     Handle handle;
@@ -273,11 +289,10 @@ class ShardedTensor::Impl {
   int64_t element_bytes_;
   bool refuse_non_finite_;
   Client client_;
-  /// For waits in shards: the pushes that they are for may come by messages, some of them this rank's.
-  Shard::Wait wait_ = [this](const std::function<bool()>& happened) { mpi::wait_until(comm_, {.collective = Collective::receive}, happened); };
   std::map<int, Shard> shards_;  // of this node, by server
   int mine_ = -1;                // which server this rank is
   bool has_responders_ = false;  // on all servers
+  bool has_asked_ = false;       // pushed or pulled, since the last finish()
   std::optional<mpi::RpcServer> responder_;
 };
 

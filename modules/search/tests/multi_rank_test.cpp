@@ -2,11 +2,15 @@
 // Workers of several ranks.
 #include "mpi_test.hpp"
 
+#include <ATen/ops/ones.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <tw/base/concat.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/comm/collectives.hpp>
 #include <tw/mpi/collectives.hpp>
+#include <tw/mpi/environment.hpp>
 #include <tw/search/ledger.hpp>
 #include <tw/search/search.hpp>
 
@@ -128,6 +132,24 @@ TEST(MultiRank, OneRankThatThrowsReleasesTheOthers) {
   EXPECT_LE(result.failed, 11);
   if (search.population().all().empty()) return;  // not a worker's first rank
   EXPECT_NE(result.first_failure.find("broken part"), std::string::npos) << result.first_failure;
+}
+
+/// A few communicators a trial, in fewer places than the trials.
+TEST(MultiRank, TrialsThatFailLeaveNoCommunicators) {
+  const Environment here = Environment::adopt();
+  const int64_t before = here.communicators_to_free();
+  int64_t most = 0;
+  Search search(world(), {real("x", 0, 1)},
+                [&](const Configuration&, Trial& trial) -> Outcome {
+                  most = std::max(most, here.communicators_to_free());
+                  const Communicator part = trial.comm().dup();
+                  barrier(part);
+                  if (trial.number() % 3 == 0 || part.rank() == part.size() - 1) throw std::runtime_error("given up");
+                  while (true) allreduce(part, at::ones({4}), ReduceOp::sum);
+                },
+                {.ranks_per_worker = ranks_of_a_worker(), .evaluations = 60});
+  EXPECT_EQ(search.run().failed, 60);
+  EXPECT_LE(most, before + 64);
 }
 
 TEST(MultiRank, TheFirstRankDecidesWhetherATrialGoesOn) {

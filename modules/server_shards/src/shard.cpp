@@ -21,15 +21,24 @@ int64_t slots_of(const std::vector<Rule>& rules) {
   return slots;
 }
 
-/// Until `happened`; others get the core, who may be the ones to wait for.
-template <class Condition>
-void wait_until(Condition happened, const Shard::Wait& wait = {}) {
-  for (int spins = 0; !happened(); ++spins) {
+/// Until `happened()`; others get the core, who may be the ones to wait for. @param holder who is waited for now
+template <class Condition, class Holder>
+void wait_until(Condition happened, Holder holder, const Shard::Wait& wait) {
+  bool has_happened = false;
+  for (int spins = 0; !has_happened && !(has_happened = happened()); ++spins) {
     if (spins < spins_before_yield) continue;
-    if (wait) return wait(happened);
-    sched_yield();
+    if (!wait) {
+      sched_yield();
+      continue;
+    }
+    const int holder_now = holder();
+    wait([&] { return (has_happened = happened()) || holder() != holder_now; }, holder_now);
   }
 }
+
+/// In memory that is zero at first: 0 is nobody.
+uint32_t mark_of(int user) { return static_cast<uint32_t>(user) + 1; }
+int user_of(uint32_t mark) { return static_cast<int>(mark) - 1; }
 
 }  // namespace
 
@@ -46,10 +55,15 @@ void Shard::Entry::Leave::operator()(std::atomic<int32_t>* inside) const { insid
 /// No push is inside, and none comes in.
 class Shard::Closed {
  public:
-  Closed(Gate& gate, const Wait& wait) {
-    wait_until([&] { return gate.closed.exchange(1) == 0; }, wait);
+  explicit Closed(const Shard& shard) {
+    Gate& gate = shard.gate();
+    const auto close = [&] {
+      uint32_t open = 0;
+      return gate.closed.compare_exchange_strong(open, mark_of(shard.waiting_.user));
+    };
+    wait_until(close, [&] { return shard.closed_by(); }, shard.waiting_.wait);
     opens_.reset(&gate);
-    wait_until([&] { return gate.inside.load() == 0; }, wait);
+    wait_until([&] { return gate.inside.load() == 0; }, [] { return nobody; }, shard.waiting_.wait);
   }
 
  private:
@@ -61,8 +75,13 @@ class Shard::Closed {
 
 class Shard::Locked {
  public:
-  explicit Locked(Lock& lock) : lock_(lock) {
-    wait_until([&] { return lock_.taken.load(std::memory_order_relaxed) == 0 && lock_.taken.exchange(1, std::memory_order_acquire) == 0; });
+  Locked(const Shard& shard, int64_t stretch) : lock_(shard.lock(stretch)) {
+    const auto take = [&] {
+      uint32_t free = 0;
+      return lock_.taken.load(std::memory_order_relaxed) == 0 &&
+             lock_.taken.compare_exchange_strong(free, mark_of(shard.waiting_.user), std::memory_order_acquire);
+    };
+    wait_until(take, [&] { return user_of(lock_.taken.load(std::memory_order_relaxed)); }, shard.waiting_.wait);
   }
   ~Locked() { lock_.taken.store(0, std::memory_order_release); }
   Locked(const Locked&) = delete;
@@ -71,6 +90,8 @@ class Shard::Locked {
  private:
   Lock& lock_;
 };
+
+int Shard::closed_by() const noexcept { return user_of(gate().closed.load(std::memory_order_relaxed)); }
 
 Shard::Places::Places(int64_t count, ElementType type, const std::vector<Rule>& rules)
     : stretch(stretch_bytes / element_bytes(type)),
@@ -84,7 +105,8 @@ Shard::Places::Places(int64_t count, ElementType type, const std::vector<Rule>& 
 
 int64_t Shard::bytes_needed(int64_t count, ElementType type, const std::vector<Rule>& rules) { return Places(count, type, rules).bytes; }
 
-Shard::Shard(std::shared_ptr<void> owner, std::byte* memory, int64_t count, ElementType type, std::shared_ptr<const std::vector<Rule>> rules)
+Shard::Shard(std::shared_ptr<void> owner, std::byte* memory, int64_t count, ElementType type, std::shared_ptr<const std::vector<Rule>> rules,
+             Waiting waiting)
     : owner_(std::move(owner)),
       memory_(memory),
       count_(count),
@@ -92,6 +114,7 @@ Shard::Shard(std::shared_ptr<void> owner, std::byte* memory, int64_t count, Elem
       element_(element_bytes(type)),
       state_element_(element_bytes(state_type(type))),
       rules_(std::move(rules)),
+      waiting_(std::move(waiting)),
       places_(count, type, *rules_) {
   static_assert(std::atomic<uint32_t>::is_always_lock_free, "processes share the locks");
   int64_t slot = 0;
@@ -113,9 +136,9 @@ void Shard::for_each_stretch(int64_t begin, int64_t count, Function f) const {
   }
 }
 
-void Shard::push(size_t rule, int64_t begin, int64_t count, const std::byte* pushed, const Wait& wait) {
+void Shard::push(size_t rule, int64_t begin, int64_t count, const std::byte* pushed) {
   std::optional<Entry> entry;
-  wait_until([&] { return (entry = enter()).has_value(); }, wait);
+  wait_until([&] { return (entry = enter()).has_value(); }, [&] { return closed_by(); }, waiting_.wait);
   push(*entry, rule, begin, count, pushed);
 }
 
@@ -124,7 +147,7 @@ void Shard::push(const Entry&, size_t rule, int64_t begin, int64_t count, const 
   std::vector<std::byte*> state(static_cast<size_t>(applied.slots));
   for_each_stretch(begin, count, [&](int64_t stretch, int64_t at, int64_t here) {
     for (size_t i = 0; i < state.size(); ++i) state[i] = slot(first_slot_[rule] + static_cast<int64_t>(i)) + at * state_element_;
-    const Locked locked(lock(stretch));
+    const Locked locked(*this, stretch);
     int64_t& updated = updates(stretch)[rule];
     applied.apply({values() + at * element_, state, pushed + (at - begin) * element_, here, updated, type_});
     std::atomic_ref(updated).store(updated + 1, std::memory_order_relaxed);
@@ -140,13 +163,13 @@ int64_t Shard::pushes() const noexcept {
 
 void Shard::pull(int64_t begin, int64_t count, std::byte* to) const {
   for_each_stretch(begin, count, [&](int64_t stretch, int64_t at, int64_t here) {
-    const Locked locked(lock(stretch));
+    const Locked locked(*this, stretch);
     std::memcpy(to + (at - begin) * element_, values() + at * element_, static_cast<size_t>(here * element_));
   });
 }
 
-Shard::Snapshot Shard::snapshot(const Wait& wait) const {
-  const Closed closed(gate(), wait);
+Shard::Snapshot Shard::snapshot() const {
+  const Closed closed(*this);
   const auto copy_of = [&](const std::byte* from, int64_t element) { return std::vector<std::byte>(from, from + count_ * element); };
   Snapshot now{.values = copy_of(values(), element_), .state = {}, .updates = std::vector<int64_t>(rules_->size(), 0)};
   for (int64_t i = 0; i < places_.slots; ++i) now.state.push_back(copy_of(slot(i), state_element_));
@@ -156,13 +179,13 @@ Shard::Snapshot Shard::snapshot(const Wait& wait) const {
   return now;
 }
 
-void Shard::restore(const Snapshot& snapshot, const Wait& wait) {
+void Shard::restore(const Snapshot& snapshot) {
   const auto fits = [&](const std::vector<std::byte>& bytes, int64_t element) { return bytes.size() == static_cast<size_t>(count_ * element); };
   TW_EXPECTS(fits(snapshot.values, element_) && snapshot.state.size() == static_cast<size_t>(places_.slots) &&
                  std::ranges::all_of(snapshot.state, [&](const auto& each) { return fits(each, state_element_); }) &&
                  snapshot.updates.size() == rules_->size(),
              "what is restored is not that of this shard");
-  const Closed closed(gate(), wait);
+  const Closed closed(*this);
   std::ranges::copy(snapshot.values, values());
   for (int64_t i = 0; i < places_.slots; ++i) std::ranges::copy(snapshot.state[static_cast<size_t>(i)], slot(i));
   for (int64_t stretch = 0; stretch < places_.stretches; ++stretch) std::ranges::copy(snapshot.updates, updates(stretch));

@@ -15,12 +15,21 @@ namespace shard_test {
 
 constexpr int64_t two_stretches_and_a_bit = 2 * Shard::stretch_bytes / 8 + 5;
 
-/// With memory of its own.
-Shard shard_of(int64_t count, std::vector<Rule> rules) {
+std::shared_ptr<void> memory_for(int64_t count, const std::vector<Rule>& rules) {
   const auto bytes = static_cast<size_t>(Shard::bytes_needed(count, ElementType::float64, rules));
   const std::shared_ptr<void> memory(std::aligned_alloc(64, bytes), std::free);
   std::fill_n(static_cast<std::byte*>(memory.get()), bytes, std::byte{0});
-  return {memory, static_cast<std::byte*>(memory.get()), count, ElementType::float64, std::make_shared<const std::vector<Rule>>(std::move(rules))};
+  return memory;
+}
+
+Shard shard_in(const std::shared_ptr<void>& memory, int64_t count, std::vector<Rule> rules, Shard::Waiting waiting = {}) {
+  auto* const begin = static_cast<std::byte*>(memory.get());
+  return {memory, begin, count, ElementType::float64, std::make_shared<const std::vector<Rule>>(std::move(rules)), std::move(waiting)};
+}
+
+/// With memory of its own.
+Shard shard_of(int64_t count, const std::vector<Rule>& rules, Shard::Waiting waiting = {}) {
+  return shard_in(memory_for(count, rules), count, rules, std::move(waiting));
 }
 
 const std::byte* bytes_of(const std::vector<double>& values) { return reinterpret_cast<const std::byte*>(values.data()); }
@@ -96,25 +105,49 @@ TEST(Shard, SnapshotsLieBetweenPushes) {
 
 TEST(Shard, SnapshotsWaitForPushesThatComeInParts) {
   constexpr int64_t part = Shard::stretch_bytes / 8;
-  Shard shard = shard_of(2 * part, {rules::add()});
+  Shard::Wait wait = [](const auto&, int) { throw std::runtime_error("nobody comes any more"); };
+  Shard shard = shard_of(2 * part, {rules::add()}, {.wait = [&](const auto& happened, int holder) { wait(happened, holder); }});
   const std::vector<double> ones(static_cast<size_t>(part), 1);
   std::optional<Shard::Entry> entry = shard.enter();
   ASSERT_TRUE(entry.has_value());
   shard.push(*entry, 0, 0, part, bytes_of(ones));
-  EXPECT_THROW(shard.snapshot([](const auto&) { throw std::runtime_error("nobody comes any more"); }), std::runtime_error);
+  EXPECT_THROW(shard.snapshot(), std::runtime_error);
   EXPECT_TRUE(shard.enter().has_value()) << "it is open again";
   int rounds = 0;
-  const Shard::Snapshot now = shard.snapshot([&](const auto& happened) {
+  wait = [&](const auto& happened, int holder) {
+    EXPECT_EQ(holder, Shard::nobody) << "several pushes may be inside";
     for (; !happened(); ++rounds) {
       EXPECT_FALSE(shard.enter().has_value());
       if (rounds < 3) continue;
       shard.push(*entry, 0, part, part, bytes_of(ones));
       entry.reset();
     }
-  });
+  };
+  const Shard::Snapshot now = shard.snapshot();
   EXPECT_EQ(rounds, 4);
   for (int64_t i = 0; i < shard.count(); ++i) ASSERT_EQ(reinterpret_cast<const double*>(now.values.data())[i], 1);
   EXPECT_EQ(now.updates, (std::vector<int64_t>{1}));
+}
+
+// A user that is stopped while it holds a lock: the others' waits know who it is.
+TEST(Shard, WaitsNameWhoHoldsTheLock) {
+  std::atomic<bool> inside = false;
+  std::atomic<int> named = Shard::nobody;
+  Rule slow{.name = "slow", .apply = [&](const Stretch& s) {
+              inside = true;
+              while (s.updates == 0 && named == Shard::nobody) std::this_thread::yield();
+            }};
+  const auto memory = memory_for(3, {slow});
+  Shard first = shard_in(memory, 3, {slow}, {.user = 7});
+  Shard second = shard_in(memory, 3, {slow}, {.user = 2, .wait = [&](const auto& happened, int holder) {
+                                                named = holder;
+                                                while (!happened()) std::this_thread::yield();
+                                              }});
+  const std::vector<double> ones(3, 1);
+  const std::jthread push([&] { first.push(0, 0, 3, bytes_of(ones)); });
+  while (!inside) std::this_thread::yield();
+  second.push(0, 0, 3, bytes_of(ones));
+  EXPECT_EQ(named, 7);
 }
 
 TEST(Shard, CountsUpdatesForEachRule) {

@@ -39,45 +39,64 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(bool adam, const torch::
   return std::make_unique<torch::optim::SGD>(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
 }
 
-void expect_slices_of(const at::Tensor& whole, const tw::NamedShard& shard) {
-  at::Tensor part = whole;
-  for (int64_t d = 0; d < whole.dim(); ++d) part = part.narrow(d, shard.offsets[static_cast<size_t>(d)], shard.tensor.size(d));
-  EXPECT_LE((shard.tensor - part).norm().item<double>(), 1e-12 * whole.norm().item<double>()) << shard.name;
+constexpr int64_t batch = 6;  // of each rank of the data axis
+
+/// Samples of one step.
+struct Samples {
+  at::Tensor words;
+  at::Tensor classes;
+  at::Tensor loss(torch::nn::Sequential& net) const { return torch::cross_entropy_loss(net->forward(words), classes); }
+  Samples of(const tw::Mesh& mesh) const {
+    const int64_t begin = batch * mesh.coordinate("data");
+    return {words.narrow(0, begin, batch), classes.narrow(0, begin, batch)};
+  }
+};
+
+Samples samples_of(int step, const tw::Mesh& mesh) {
+  torch::manual_seed(static_cast<uint64_t>(1000 + step));
+  const int64_t samples = batch * mesh["data"].size();
+  const at::Tensor words = tw::testing::place(torch::randint(17, {samples}, torch::kLong));
+  return {words, tw::testing::place(torch::randint(5, {samples}, torch::kLong))};
+}
+
+void expect_slices_of(const torch::nn::Sequential& reference, const torch::nn::Sequential& ours) {
+  const auto expected = reference->named_parameters();
+  std::vector<tw::NamedShard> shards;
+  for (const auto& parameter : ours->named_parameters()) {
+    shards.push_back(tw::whole(parameter.key(), parameter.value().clone().detach(), tw::ShardKind::parameter));
+  }
+  for (const tw::NamedShard& shard : sliced(*ours, shards)) {
+    const at::Tensor& whole = expected[shard.name];
+    at::Tensor part = whole;
+    for (int64_t d = 0; d < whole.dim(); ++d) part = part.narrow(d, shard.offsets[static_cast<size_t>(d)], shard.tensor.size(d));
+    EXPECT_LE((shard.tensor - part).norm().item<double>(), 1e-12 * whole.norm().item<double>()) << shard.name;
+  }
 }
 
 void expect_equivalence(const tw::Mesh& mesh, bool adam, bool overlap) {
   SCOPED_TRACE(mesh.shape().describe());
-  constexpr int64_t batch = 6;  // of each rank of the data axis
   torch::nn::Sequential reference = one_process();
   torch::nn::Sequential ours = split_over(mesh["tensor"]);
   const auto reference_optimizer = make_optimizer(adam, reference);
   const auto our_optimizer = make_optimizer(adam, ours);
   const tw::DataParallel parallel(mesh["data"], *ours, {.reduction = tw::Reduction::mean, .overlap = overlap});
   for (int step = 0; step < 20; ++step) {
-    torch::manual_seed(static_cast<uint64_t>(1000 + step));
-    const int64_t samples = batch * mesh["data"].size();
-    const at::Tensor words = tw::testing::place(torch::randint(17, {samples}, torch::kLong));
-    const at::Tensor classes = tw::testing::place(torch::randint(5, {samples}, torch::kLong));
+    const Samples samples = samples_of(step, mesh);
     reference_optimizer->zero_grad();
-    torch::cross_entropy_loss(reference->forward(words), classes).backward();
+    samples.loss(reference).backward();
     reference_optimizer->step();
 
-    const int64_t begin = batch * mesh.coordinate("data");
     our_optimizer->zero_grad();
-    torch::cross_entropy_loss(ours->forward(words.narrow(0, begin, batch)), classes.narrow(0, begin, batch)).backward();
+    samples.of(mesh).loss(ours).backward();
     our_optimizer->step();
   }
-  const auto expected = reference->named_parameters();
-  std::vector<tw::NamedShard> shards;
-  for (const auto& parameter : ours->named_parameters()) shards.push_back(tw::whole(parameter.key(), parameter.value(), tw::ShardKind::parameter));
-  for (const tw::NamedShard& shard : sliced(*ours, shards)) expect_slices_of(expected[shard.name], shard);
+  expect_slices_of(reference, ours);
 }
 
 /// How gradients are clipped, to a norm that each step exceeds.
 enum class Clipping { by_function, by_optimizer_of_slices, by_optimizer_of_tensors, by_fully_sharded };
 
 void expect_one_norm(const tw::Mesh& mesh, Clipping clipping) {
-  constexpr int64_t batch = 6;
   constexpr double max_norm = 0.1;
   torch::nn::Sequential reference = one_process();
   torch::nn::Sequential ours = split_over(mesh["tensor"]);
@@ -101,19 +120,15 @@ void expect_one_norm(const tw::Mesh& mesh, Clipping clipping) {
                     tw::ShardedOptimizerOptions{.max_gradient_norm = max_norm});
   }
   for (int step = 0; step < 10; ++step) {
-    torch::manual_seed(static_cast<uint64_t>(1000 + step));
-    const int64_t samples = batch * mesh["data"].size();
-    const at::Tensor words = tw::testing::place(torch::randint(17, {samples}, torch::kLong));
-    const at::Tensor classes = tw::testing::place(torch::randint(5, {samples}, torch::kLong));
+    const Samples samples = samples_of(step, mesh);
     reference_optimizer->zero_grad();
-    torch::cross_entropy_loss(reference->forward(words), classes).backward();
+    samples.loss(reference).backward();
     const double norm = torch::nn::utils::clip_grad_norm_(reference->parameters(), max_norm);
     EXPECT_GT(norm, max_norm);
     reference_optimizer->step();
 
-    const int64_t begin = batch * mesh.coordinate("data");
     (of_slices ? *of_slices : *our_optimizer).zero_grad();
-    torch::cross_entropy_loss(ours->forward(words.narrow(0, begin, batch)), classes.narrow(0, begin, batch)).backward();
+    samples.of(mesh).loss(ours).backward();
     if (fully) {
       EXPECT_NEAR(fully->clip_gradient_norm(max_norm), norm, 1e-12 * norm);
       of_slices->step();
@@ -125,12 +140,7 @@ void expect_one_norm(const tw::Mesh& mesh, Clipping clipping) {
       our_optimizer->step();
     }
   }
-  const auto expected = reference->named_parameters();
-  std::vector<tw::NamedShard> shards;
-  for (const auto& parameter : ours->named_parameters()) {
-    shards.push_back(tw::whole(parameter.key(), parameter.value().clone().detach(), tw::ShardKind::parameter));
-  }
-  for (const tw::NamedShard& shard : sliced(*ours, shards)) expect_slices_of(expected[shard.name], shard);
+  expect_slices_of(reference, ours);
 }
 
 TEST(MeshTraining, GradientsAreClippedByOneNorm) {

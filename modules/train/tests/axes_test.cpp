@@ -130,6 +130,19 @@ torch::nn::Sequential split_net(const tw::Communicator& axis) {
   return net;
 }
 
+/// The same along `stage`, too.
+std::shared_ptr<tw::pipeline::Pipeline> split_pipeline(const Mesh& mesh) {
+  using namespace tw::pipeline;
+  const tw::Communicator& axis = mesh["tensor"];
+  const std::vector<BlockFactory> blocks{block([&] { return ColumnParallelLinear(axis, 4, 8); }), block([] { return torch::nn::Tanh(); }),
+                                         block([&] { return RowParallelLinear(axis, 8, 6); }), block([] { return torch::nn::Tanh(); }),
+                                         block([] { return torch::nn::Linear(6, 1); })};
+  torch::manual_seed(6);
+  auto net = std::make_shared<Pipeline>(mesh["stage"], blocks, PipelineOptions{.schedule = one_forward_one_backward(mesh["stage"].size(), 2)});
+  net->to(torch::kDouble);
+  return net;
+}
+
 TEST(Axes, DataTimesTensorIsOneProcess) {
   const auto expected = train(alone(), model_of(whole_net()), three_epochs("tensor_alone")).summary;
   for (const int ranks : {1, 2, 4}) {
@@ -155,20 +168,13 @@ Options clipped(const std::string& name) {
 }
 
 TEST(Axes, ClipByOneNorm) {
-  using namespace tw::pipeline;
   const auto expected = train(alone(), model_of(whole_net()), clipped("clipped_alone")).summary;
   EXPECT_NE(expected.test[0].second, train(alone(), model_of(whole_net()), three_epochs("tensor_alone")).summary.test[0].second);
   for (const int stages : {1, 2}) {
     for (const int split : {1, 2}) {
       if (world().size() % (stages * split) != 0) continue;
       const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
-      const tw::Communicator& axis = mesh["tensor"];
-      const std::vector<BlockFactory> blocks{block([&] { return ColumnParallelLinear(axis, 4, 8); }), block([] { return torch::nn::Tanh(); }),
-                                             block([&] { return RowParallelLinear(axis, 8, 6); }), block([] { return torch::nn::Tanh(); }),
-                                             block([] { return torch::nn::Linear(6, 1); })};
-      torch::manual_seed(6);
-      const auto net = std::make_shared<Pipeline>(mesh["stage"], blocks, PipelineOptions{.schedule = one_forward_one_backward(stages, 2)});
-      net->to(torch::kDouble);
+      const auto net = split_pipeline(mesh);
       expect_equal(train(mesh, model_of(split_model(net)), clipped("clipped")).summary, expected, mesh.shape().describe());
     }
   }
@@ -221,19 +227,12 @@ TEST(Axes, ATensorMeshGoesOnOnAnother) {
 }
 
 TEST(Axes, DataTimesTensorTimesStageIsOneProcess) {
-  using namespace tw::pipeline;
   const auto expected = train(alone(), model_of(whole_net()), three_epochs("three_axes_alone")).summary;
   for (const int stages : {1, 2}) {
     for (const int split : {1, 2}) {
       if (world().size() % (stages * split) != 0) continue;
       const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
-      const tw::Communicator& axis = mesh["tensor"];
-      const std::vector<BlockFactory> blocks{block([&] { return ColumnParallelLinear(axis, 4, 8); }), block([] { return torch::nn::Tanh(); }),
-                                             block([&] { return RowParallelLinear(axis, 8, 6); }), block([] { return torch::nn::Tanh(); }),
-                                             block([] { return torch::nn::Linear(6, 1); })};
-      torch::manual_seed(6);
-      const auto net = std::make_shared<Pipeline>(mesh["stage"], blocks, PipelineOptions{.schedule = one_forward_one_backward(stages, 2)});
-      net->to(torch::kDouble);
+      const auto net = split_pipeline(mesh);
       Options options = three_epochs("three_axes");
       options.checkpoint.every_epochs = 1;
       options.resume = tw::train::Resume::fresh;

@@ -71,7 +71,7 @@ class ShardedTensor {
   Prefetched prefetch() const;
 
   /// Returns when all ranks have called it; every push has been applied then. Collective. For a rank that only serves this is all there is to do; it
-  /// sleeps in between.
+  /// sleeps in between, as long as the others compute. The wait of a rank that pushed or pulled is watched.
   void finish();
 
   /// What this rank serves, for checkpoints: values as `name`, state of rules as `name.rule.slot` (float32 for halves), and counts. Consistent:

@@ -23,14 +23,21 @@ class Shard {
   /// Bytes of memory for `count` elements. Zeroed.
   static int64_t bytes_needed(int64_t count, ElementType type, const std::vector<Rule>& rules);
 
+  static constexpr int nobody = -1;
+  /// How to wait for another user: returns when `happened()`, or throws. For whoever has to drive communication meanwhile, which they need to go on.
+  /// @param holder the user that is waited for, or `nobody` where that is not known
+  using Wait = std::function<void(const std::function<bool()>& happened, int holder)>;
+  /// Who works on the memory here, and how waits for others go.
+  struct Waiting {
+    int user = 0;    ///< another number in each process
+    Wait wait = {};  ///< empty: the core is yielded
+  };
+
   /// @param memory begins on a cache line; the same on all who have it. @param owner keeps it mapped
-  Shard(std::shared_ptr<void> owner, std::byte* memory, int64_t count, ElementType type, std::shared_ptr<const std::vector<Rule>> rules);
+  Shard(std::shared_ptr<void> owner, std::byte* memory, int64_t count, ElementType type, std::shared_ptr<const std::vector<Rule>> rules,
+        Waiting waiting);
 
   int64_t count() const noexcept { return count_; }
-
-  /// How to wait for other callers: returns when `happened()`, or throws. For whoever has to drive communication meanwhile, which they need to go on.
-  /// Empty: the core is yielded.
-  using Wait = std::function<void(const std::function<bool()>& happened)>;
 
   /// A push that goes on: snapshots wait for its end. Move-only.
   class Entry {
@@ -47,8 +54,8 @@ class Shard {
   /// Applies a rule to `count` elements from `begin` on: whole stretches, so that each is counted once a push.
   /// @throws what the rule throws; earlier stretches have then been changed
   void push(const Entry& entry, size_t rule, int64_t begin, int64_t count, const std::byte* pushed);
-  /// The same as a push of its own. @param wait for the end of a snapshot
-  void push(size_t rule, int64_t begin, int64_t count, const std::byte* pushed, const Wait& wait = {});
+  /// The same as a push of its own, after the end of a snapshot.
+  void push(size_t rule, int64_t begin, int64_t count, const std::byte* pushed);
   /// Copies `count` elements from `begin` on: each stretch as it was at one time, not all at the same.
   void pull(int64_t begin, int64_t count, std::byte* to) const;
 
@@ -61,18 +68,18 @@ class Shard {
     std::vector<std::vector<std::byte>> state;  ///< by slot, of all rules one after the other; of state_type()
     std::vector<int64_t> updates;               ///< by rule; the most of any stretch
   };
-  /// Lets the pushes that have begun end and no others begin, and copies. @param wait for these ends
-  Snapshot snapshot(const Wait& wait = {}) const;
+  /// Lets the pushes that have begun end and no others begin, and copies.
+  Snapshot snapshot() const;
   /// The same with what snapshot() gave, here or of other elements.
-  void restore(const Snapshot& snapshot, const Wait& wait = {});
+  void restore(const Snapshot& snapshot);
 
  private:
   struct alignas(64) Gate {
-    std::atomic<uint32_t> closed;
+    std::atomic<uint32_t> closed;  // by whom, as in Lock
     std::atomic<int32_t> inside;
   };
   struct Lock {
-    std::atomic<uint32_t> taken;
+    std::atomic<uint32_t> taken;  // 1 + the user that holds it
   };
   class Closed;
   class Locked;
@@ -92,6 +99,7 @@ class Shard {
 
   Gate& gate() const noexcept { return *reinterpret_cast<Gate*>(memory_); }
   std::byte* record(int64_t stretch) const noexcept { return memory_ + sizeof(Gate) + stretch * places_.record; }
+  int closed_by() const noexcept;
   Lock& lock(int64_t stretch) const noexcept { return *reinterpret_cast<Lock*>(record(stretch)); }
   int64_t* updates(int64_t stretch) const noexcept { return reinterpret_cast<int64_t*>(record(stretch) + sizeof(int64_t)); }
   std::byte* values() const noexcept { return memory_ + places_.values; }
@@ -107,6 +115,7 @@ class Shard {
   int64_t state_element_;  // bytes of a number in a slot
   std::shared_ptr<const std::vector<Rule>> rules_;
   std::vector<int64_t> first_slot_;  // by rule
+  Waiting waiting_;
   Places places_;
 };
 
