@@ -28,6 +28,7 @@ struct ModelTensors {
   std::vector<NamedTensor> buffers = {};            ///< each once, such as running means; rank 0's count
   std::map<std::string, std::string> aliases = {};  ///< further names of tied tensors, each to the one that is listed
   std::vector<std::string> sparse = {};             ///< names of parameters whose gradients are sparse
+  std::vector<std::string> renormalised = {};       ///< names of trained parameters that forward passes change: of embeddings with max_norm
 
   /// Parameters and then buffers.
   std::vector<NamedTensor> all_tensors() const;
@@ -37,6 +38,8 @@ struct ModelTensors {
   int64_t trained_elements() const;
   /// The tensors of `parameters` alone, for an optimizer.
   std::vector<at::Tensor> tensors() const;
+  /// @throws ContractError naming one of `renormalised`: each replica would change other rows of it, and the replicas would drift apart
+  void expect_replicable() const;
 };
 
 /// Those of `module`.
