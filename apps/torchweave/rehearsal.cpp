@@ -20,6 +20,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/data/sharded_dataset.hpp>
+#include <tw/mpi/releasing_others.hpp>
 #include <tw/tensor/tensor_copies.hpp>
 #include <tw/train/memory_account.hpp>
 #include <tw/train/mixed_precision.hpp>
@@ -63,8 +64,8 @@ void try_evaluation(const TrainConfig& config, const TrainSetup& setup, int rank
   setup.model.set_training(false);
   const auto as_found = c10::make_scope_exit([&] { setup.model.set_training(true); });
   try {
-    const at::Tensor outputs = setup.model.forward(batch.inputs);
-    (void)setup.objective.loss(outputs, batch.targets.to(outputs.device()));
+    const at::Tensor outputs = setup.model.evaluate(batch.inputs);
+    if (outputs.defined()) (void)setup.objective.loss(outputs, batch.targets.to(outputs.device()));
   } catch (const c10::Error& error) {
     throw Error(concat("the model does not take the ", name, " set, whose inputs are ", batch.inputs.sizes().slice(1), " and targets ",
                        batch.targets.sizes().slice(1), ": ", error.what_without_backtrace()));
@@ -221,10 +222,10 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
   for (const auto& dataset : setup.data.opened) {
     if (const auto* shards = dynamic_cast<const ShardedDataset*>(dataset.get())) shards->check_all();
   }
-  const Rehearsal rehearsal = rehearse_pass(config, setup, ranks);
-  const train::MemoryPeak mine = peak_of_rank(config, ranks, memory_of_model(config, setup), rehearsal);
   const std::vector<std::string> axes = setup.model.trained->axes();  // at most one of the tool's models
   const Communicator* const parts = axes.empty() ? nullptr : &mesh[axes.front()];
+  const Rehearsal rehearsal = releasing_others(parts != nullptr ? *parts : mesh.comm(), [&] { return rehearse_pass(config, setup, ranks); });
+  const train::MemoryPeak mine = peak_of_rank(config, ranks, memory_of_model(config, setup), rehearsal);
   int64_t elements = setup.model.trained_elements();
   std::vector<train::MemoryPeak> peaks{mine};
   if (parts != nullptr) {

@@ -166,6 +166,7 @@ class OfDtype : public ModelOverModel {
   OfDtype(std::shared_ptr<TrainedModel> inner, at::ScalarType dtype) : ModelOverModel(std::move(inner)), dtype_(dtype) {}
 
   at::Tensor forward(const at::Tensor& inputs) override { return inner()->forward(inputs.to(dtype_)); }
+  at::Tensor evaluate(const at::Tensor& inputs) override { return inner()->evaluate(inputs.to(dtype_)); }
   void pass(const TrainingPass& pass) override {
     const at::Tensor inputs = pass.inputs.to(dtype_);
     inner()->pass({inputs, pass.targets, pass.loss, pass.weight, pass.number, pass.epoch, pass.on_loss});

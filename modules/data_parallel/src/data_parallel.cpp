@@ -17,6 +17,7 @@
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/sparse_gradients.hpp>
+#include <tw/gradients/trained_model.hpp>
 #include <tw/mpi/library.hpp>
 
 namespace tw {
@@ -321,24 +322,26 @@ class DataParallel::Hooks {
 namespace {
 
 // What the layers of the module ask for.
-DataParallelOptions fitting(const torch::nn::Module& module, DataParallelOptions options) {
+DataParallelOptions fitting(const Communicator& comm, const torch::nn::Module& module, DataParallelOptions options) {
+  ModelTensors tensors = model_tensors(module);
+  if (comm.size() > 1) tensors.expect_replicable();
   expect_batch_norms_for(module, options.reduction);
   if (options.parts.empty()) options.parts = model_parts(module);
-  for (std::string& name : sparse_gradients_of(module)) options.sparse.push_back(std::move(name));
+  for (std::string& name : tensors.sparse) options.sparse.push_back(std::move(name));
   return options;
 }
 
 }  // namespace
 
 DataParallel::DataParallel(const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, Wrapped("DataParallel", module), fitting(module, options))) {}
+    : hooks_(Hooks::make(comm, Wrapped("DataParallel", module), fitting(comm, module, options))) {}
 
 DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options)
     : hooks_(Hooks::make(comm, Wrapped("DataParallel", parameters), options)) {}
 
 DataParallel::DataParallel(const AsTheyAre& as_they_are, const Communicator& comm, const torch::nn::Module& module,
                            const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, Wrapped("FullySharded", module), fitting(module, options), as_they_are)) {}
+    : hooks_(Hooks::make(comm, Wrapped("FullySharded", module), fitting(comm, module, options), as_they_are)) {}
 
 DataParallel::DataParallel(const AsTheyAre& as_they_are, const Communicator& comm, const std::vector<NamedTensor>& parameters,
                            const DataParallelOptions& options)

@@ -5,6 +5,7 @@
 #include "slice_gradients.hpp"
 #include "unit_values.hpp"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -42,6 +43,12 @@ std::vector<int64_t> groups_of(const std::vector<NamedTensor>& parameters, const
 
 constexpr const char* in_slices =
     "take those of FullySharded::slices(), over which the optimizer is made, call its zero_grad(), and clip by FullySharded::clip_gradient_norm()";
+
+UseMoment moment_of_use() {
+  using enum UseMoment::Pass;
+  if (const auto node = torch::autograd::get_current_node()) return {backward, node->sequence_nr()};
+  return at::GradMode::is_enabled() ? UseMoment{forward, at::sequence_number::peek()} : UseMoment{evaluation};
+}
 
 /// Sets a flag while it lives.
 class Busy {
@@ -210,7 +217,7 @@ void FullySharded::Impl::make_whole(const NamedTensor& buffer, const InitialValu
 
 void FullySharded::Impl::before_operator(std::span<const Taken> taken, const std::string& /*op*/) {
   if (busy_) return;
-  const bool evaluates = !at::GradMode::is_enabled() && !torch::autograd::get_current_node();
+  const UseMoment moment = moment_of_use();
   const Busy busy(busy_);
   const at::NoGradGuard no_grad;
   c10::SmallVector<size_t, 4> used;
@@ -220,7 +227,7 @@ void FullySharded::Impl::before_operator(std::span<const Taken> taken, const std
                " in place, which its slices would not know of: change these, and make the optimizer over FullySharded::slices()");
     if (std::find(used.begin(), used.end(), each.memory->index) == used.end()) used.push_back(each.memory->index);
   }
-  if (!used.empty()) values_->use({used.data(), used.size()}, evaluates);
+  if (!used.empty()) values_->use({used.data(), used.size()}, moment);
   for (const Taken& each : taken) {
     const bool writes = each.memory->owner == this && each.written && slices_.is_slice(each.memory);
     if (writes) values_->write(each.memory->index, {used.data(), used.size()});

@@ -10,7 +10,6 @@
 #include <tw/gradients/reducer.hpp>
 
 #include "order_check.hpp"
-#include "unit_order.hpp"
 #include "unit_values.hpp"
 
 namespace tw {
@@ -39,12 +38,12 @@ class Gathered final : public UnitValues {
   Gathered(const Gathered&) = delete;
   Gathered& operator=(const Gathered&) = delete;
 
-  void use(std::span<const size_t> units, bool evaluates) override {
+  void use(std::span<const size_t> units, const UseMoment& moment) override {
     TW_EXPECTS(orders_->difference().empty(), orders_->difference());
     for (const size_t unit : units) {
       if (order_.has(unit) && state_[unit].written) release(unit);
     }
-    const UnitOrder::Moves moves = order_.use(units, evaluates);
+    const UnitOrder::Moves moves = order_.use(units, moment);
     for (const size_t unit : moves.release) release(unit);
     for (const size_t unit : moves.gather) begin_gathering(unit);
     figures_.late += static_cast<int64_t>(moves.gather.size());

@@ -14,7 +14,7 @@ class OneCopy final : public UnitValues {
     show();
   }
 
-  void use(std::span<const size_t> /*units*/, bool /*evaluates*/) override {
+  void use(std::span<const size_t> /*units*/, const UseMoment& /*moment*/) override {
     if (shown_) return;
     meet();
     show();

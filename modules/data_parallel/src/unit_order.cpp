@@ -7,8 +7,10 @@
 namespace tw {
 namespace {
 
-// Of passes that are longer, and of those that no backward pass ends, what comes later is not learnt.
+// Of passes that are longer, what comes later is not learnt.
 constexpr size_t most_learnt = size_t{1} << 16;
+// Uses after which forward passes are taken for ones that no backward pass follows, if they are many times what was learnt.
+constexpr size_t many = 1024;
 
 bool contains(std::span<const size_t> units, size_t unit) { return std::find(units.begin(), units.end(), unit) != units.end(); }
 
@@ -28,8 +30,9 @@ std::vector<bool> kept_units(const std::vector<int64_t>& bytes, size_t ahead, in
   return kept;
 }
 
-UnitOrder::Moves UnitOrder::use(std::span<const size_t> units, bool evaluates) {
-  for (const size_t unit : units) evaluates ? follow(unit) : learn(unit);
+UnitOrder::Moves UnitOrder::use(std::span<const size_t> units, const UseMoment& moment) {
+  const bool evaluates = moment.pass == UseMoment::Pass::evaluation;
+  for (const size_t unit : units) evaluates ? follow(unit) : learn(unit, moment);
   Moves moves;
   const std::vector<size_t> soon = next(evaluates ? evaluation_ : training_);
   moves.ahead.assign(soon.begin(), soon.begin() + static_cast<std::ptrdiff_t>(std::min(ahead_, soon.size())));
@@ -48,8 +51,13 @@ UnitOrder::Moves UnitOrder::use(std::span<const size_t> units, bool evaluates) {
 }
 
 std::vector<size_t> UnitOrder::end_pass() {
-  learnt_ = std::move(current_);
+  // The last forward pass that began before the oldest node of the backward pass was made.
+  const auto first = std::find_if(current_.rbegin(), current_.rend(), [&](const Use& use) { return use.starts && use.number <= oldest_; });
+  learnt_.clear();
+  for (auto use = first == current_.rend() ? current_.begin() : std::prev(first.base()); use != current_.end(); ++use) learnt_.push_back(use->unit);
   current_.clear();
+  last_start_ = 0;
+  oldest_ = none;
   training_ = evaluation_ = {};
   std::vector<size_t> all;
   for (size_t unit = 0; unit < has_.size(); ++unit) {
@@ -59,14 +67,37 @@ std::vector<size_t> UnitOrder::end_pass() {
   return all;
 }
 
-void UnitOrder::learn(size_t unit) {
+void UnitOrder::learn(size_t unit, const UseMoment& moment) {
+  const bool is_forward = moment.pass == UseMoment::Pass::forward;
+  if (!is_forward) oldest_ = std::min(oldest_, moment.number);
   if (training_.unit == unit) return;
   training_ = {unit, training_.unit, training_.position};
-  if (current_.size() < most_learnt) current_.push_back(unit);
+  note(unit, moment);
   const auto lost = learnt_.size() + 1;
+  const bool is_expected = training_.position < learnt_.size() && learnt_[training_.position] == unit;
+  if (is_forward && !is_expected && begins(training_)) training_.position = 0;
   if (training_.position == lost) return;
   const auto found = std::find(learnt_.begin() + static_cast<std::ptrdiff_t>(training_.position), learnt_.end(), unit);
   training_.position = found == learnt_.end() ? lost : static_cast<size_t>(found - learnt_.begin()) + 1;
+}
+
+// Also where the pass before it ended with the first unit, such as one that is tied: that counts once.
+bool UnitOrder::begins(const Place& place) const {
+  const auto is_learnt = [&](size_t position, const std::optional<size_t>& unit) { return position < learnt_.size() && learnt_[position] == unit; };
+  return is_learnt(0, place.unit) || (is_learnt(0, place.before) && is_learnt(1, place.unit));
+}
+
+void UnitOrder::note(size_t unit, const UseMoment& moment) {
+  const bool is_first = current_.empty() || unit == current_.front().unit || (!learnt_.empty() && unit == learnt_.front());
+  const bool starts = is_first && moment.pass == UseMoment::Pass::forward;
+  const size_t enough = std::min(most_learnt, std::max(many, 4 * learnt_.size()));
+  if (starts && current_.size() >= enough) {
+    current_.erase(current_.begin(), current_.begin() + static_cast<std::ptrdiff_t>(last_start_));
+    last_start_ = 0;
+  }
+  if (current_.size() >= most_learnt) return;
+  if (starts) last_start_ = current_.size();
+  current_.push_back({unit, starts, moment.number});
 }
 
 // The forward part of what was learnt, again and again: nobody says where an evaluation ends.

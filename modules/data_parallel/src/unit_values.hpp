@@ -10,6 +10,7 @@
 
 #include "order_check.hpp"
 #include "parameter_slices.hpp"
+#include "unit_order.hpp"
 
 namespace tw {
 
@@ -27,8 +28,8 @@ class UnitValues {
   };
 
   virtual ~UnitValues() = default;
-  /// An operator is about to take parameters of `units`. All ranks alike. @param evaluates no backward pass will follow
-  virtual void use(std::span<const size_t> units, bool evaluates) = 0;
+  /// An operator is about to take parameters of `units`. All ranks alike.
+  virtual void use(std::span<const size_t> units, const UseMoment& moment) = 0;
   /// An operator is about to write a slice of `unit`, and takes parameters of `used`.
   virtual void write(size_t unit, std::span<const size_t> used) = 0;
   /// All slices were written.

@@ -11,6 +11,7 @@
 namespace data_parallel_test {
 
 using namespace tw::testing::one_parameter;
+using tw::testing::message_of;
 using tw::testing::world;
 
 // Micro-batches of a pipeline accumulate like this.
@@ -324,6 +325,27 @@ TEST(DataParallel, CountsTheTimeOfCommunication) {
   const tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sum});
   loss_of(p).backward();
   EXPECT_GT(parallel.exposed_time().count(), 0);
+}
+
+// Each rank's pass would scale the rows that it takes, other ones than the other ranks.
+TEST(DataParallel, NamesAnEmbeddingThatScalesItsOwnRows) {
+  const auto options = torch::nn::EmbeddingOptions(6, 4).max_norm(0.1);
+  torch::nn::Sequential net(torch::nn::Embedding(options), torch::nn::Linear(4, 1));
+  torch::nn::Sequential bags(torch::nn::EmbeddingBag(torch::nn::EmbeddingBagOptions(6, 4).max_norm(0.1)));
+  const auto message = [&](const torch::nn::Module& module) {
+    return message_of([&] { const tw::DataParallel parallel(world(), module, {.reduction = tw::Reduction::mean}); });
+  };
+  const auto sharded = [&](const torch::nn::Module& module) {
+    return message_of([&] { const tw::FullySharded parallel(world(), module, {.reduction = tw::Reduction::mean}); });
+  };
+  const std::string wanted = "0.weight is the weight of an embedding with max_norm";
+  for (const std::string& found : {message(*net), message(*bags), sharded(*net)}) {
+    EXPECT_EQ(found.find(wanted) != std::string::npos, world().size() > 1) << found;
+  }
+  const std::string itself = message(*torch::nn::Embedding(options));
+  EXPECT_EQ(itself.find("weight is the weight of an embedding with max_norm") != std::string::npos, world().size() > 1) << itself;
+  net[0]->as<torch::nn::Embedding>()->weight.requires_grad_(false);  // then all ranks' passes come to the same
+  EXPECT_EQ(message(*net).find(wanted), std::string::npos);
 }
 
 }  // namespace data_parallel_test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What units a fully sharded model has, when they are gathered, and what is there beside them.
 #include <set>
+#include <tw/tensor/held_memory.hpp>
 
 #include "message_of.hpp"
 #include "sharded_training.hpp"
@@ -32,24 +33,46 @@ TEST(ShardedUnits, GathersEachUnitTwiceAStepAndAheadOncePassesAreKnown) {
   }
 }
 
-// An evaluation follows the order of the last training pass, and leaves it as it is.
+// An evaluation follows the order of the last training pass, and leaves it as it is, with gradients enabled, too.
 TEST(ShardedUnits, GathersAheadInAndAfterEvaluations) {
   torch::nn::Sequential net;
   for (int i = 0; i < 6; ++i) net->push_back(torch::nn::Linear(torch::nn::LinearOptions(8, 8).bias(false)));
   net->to(torch::kDouble);
   tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1, .gather_ahead = 1});
-  const auto late_of = [&](bool trains) {
-    const torch::AutoGradMode mode(trains);
+  const auto late_of = [&](bool trains, bool with_gradients) {
+    const torch::AutoGradMode mode(with_gradients);
     const int64_t late = sharded.late_gatherings();
     const at::Tensor sum = net->forward(my_samples(0)).sum();
     if (trains) sum.backward();
     return sharded.late_gatherings() - late;
   };
-  late_of(true);
-  EXPECT_EQ(late_of(true), 1);
-  for (int pass = 0; pass < 3; ++pass) EXPECT_LE(late_of(false), 1);
-  EXPECT_EQ(late_of(true), 1);
-  EXPECT_EQ(late_of(true), 1);
+  const auto train = [&] { return late_of(true, true); };
+  train();
+  EXPECT_EQ(train(), 1);
+  for (const bool with_gradients : {false, true}) {
+    for (int pass = 0; pass < 3; ++pass) EXPECT_LE(late_of(false, with_gradients), 2) << pass;
+    EXPECT_LE(train(), 2) << with_gradients;
+    for (int step = 0; step < 3; ++step) EXPECT_EQ(train(), 1) << with_gradients << ' ' << step;
+  }
+}
+
+// Of 100,000 passes accept_leaks looks at the process.
+TEST(ShardedUnits, EvaluationsLeaveNothingBehind) {
+  torch::nn::Sequential net;
+  for (int i = 0; i < 6; ++i) net->push_back(torch::nn::Linear(torch::nn::LinearOptions(8, 8).bias(false)));
+  net->to(torch::kDouble);
+  tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1, .gather_ahead = 1});
+  net->forward(my_samples(0)).sum().backward();
+  const tw::HeldMemory held;
+  for (const bool with_gradients : {false, true}) {
+    const torch::AutoGradMode mode(with_gradients);
+    int64_t before = 0;
+    for (int pass = 0; pass < 300; ++pass) {
+      if (pass == 10) before = held.now();
+      (void)net->forward(my_samples(0));
+    }
+    EXPECT_EQ(held.now(), before) << with_gradients;
+  }
 }
 
 TEST(ShardedUnits, MakesUnitsOfSubmodules) {

@@ -8,14 +8,15 @@
 namespace unit_order_test {
 
 using tw::UnitOrder;
+using Pass = tw::UseMoment::Pass;
 
 /// Carries out moves, and looks whether they can be.
 struct Memory {
   explicit Memory(size_t units, size_t ahead, std::vector<bool> keeps = {})
       : kept(keeps.empty() ? std::vector<bool>(units) : std::move(keeps)), order(kept, ahead) {}
 
-  void use(const std::vector<size_t>& units, bool evaluates = false) {
-    const UnitOrder::Moves moves = order.use(units, evaluates);
+  void use(const std::vector<size_t>& units, Pass pass = Pass::backward, uint64_t number = 0) {
+    const UnitOrder::Moves moves = order.use(units, {pass, number});
     for (const size_t unit : moves.release) EXPECT_EQ(gathered.erase(unit), 1U) << "released what was not gathered";
     for (const size_t unit : moves.gather) EXPECT_TRUE(gathered.insert(unit).second) << "gathered twice";
     for (const size_t unit : moves.ahead) EXPECT_TRUE(gathered.insert(unit).second) << "gathered twice";
@@ -82,7 +83,7 @@ TEST(UnitOrder, IsNotTaughtByEvaluations) {
   Memory memory(5, 1);
   const auto late = [&](const std::vector<size_t>& way, bool evaluates) {
     const size_t before = memory.late;
-    for (const size_t unit : way) memory.use({unit}, evaluates);
+    for (const size_t unit : way) memory.use({unit}, evaluates ? Pass::evaluation : Pass::backward);
     if (!evaluates) memory.end_pass();
     return memory.late - before;
   };
@@ -93,6 +94,65 @@ TEST(UnitOrder, IsNotTaughtByEvaluations) {
   for (int pass = 0; pass < 3; ++pass) EXPECT_EQ(late(forward, true), 1U) << pass;
   EXPECT_EQ(late(training, false), 1U);
   EXPECT_EQ(late(training, false), 1U);
+}
+
+/// A forward pass through five units, the first of which is tied to the last layer, and its backward pass, which does not take the first layer's.
+struct Passes {
+  std::vector<size_t> forward{0, 1, 2, 3, 4, 0};
+  Memory memory{5, 1};
+  uint64_t next = 7;  // of autograd's nodes
+
+  /// @return units that came late
+  size_t go_forward() {
+    const size_t before = memory.late;
+    for (const size_t unit : forward) memory.use({unit}, Pass::forward, next++);
+    return memory.late - before;
+  }
+  size_t go_back(uint64_t end) {
+    const size_t before = memory.late;
+    for (size_t i = forward.size() - 1; i > 0; --i) memory.use({forward[i]}, Pass::backward, end - (forward.size() - i));
+    return memory.late - before;
+  }
+  size_t train() {
+    const size_t late = go_forward();
+    return late + go_back(next);
+  }
+};
+
+// With gradients enabled, too: nobody says that no backward pass will come.
+TEST(UnitOrder, IsNotTaughtByForwardPassesWithoutABackwardPass) {
+  Passes passes;
+  const auto train = [&] {
+    const size_t late = passes.train();
+    passes.memory.end_pass();
+    return late;
+  };
+  train();
+  const size_t usual = train();
+  EXPECT_EQ(usual, 1U);
+  for (const int evaluations : {1, 3, 2000}) {
+    size_t late = 0;
+    for (int i = 0; i < evaluations; ++i) late += passes.go_forward();
+    EXPECT_LE(late, 2 * static_cast<size_t>(evaluations)) << "a backward pass is expected after each";
+    EXPECT_LE(train(), usual + 1) << "after " << evaluations;
+    EXPECT_EQ(train(), usual) << evaluations;
+    EXPECT_EQ(train(), usual) << evaluations;
+  }
+}
+
+TEST(UnitOrder, LearnsAllForwardPassesOfABackwardPass) {
+  Passes passes;
+  const auto train = [&] {
+    size_t late = 0;
+    for (int i = 0; i < 3; ++i) late += passes.go_forward();
+    const uint64_t end = passes.next;
+    for (uint64_t i = 0; i < 3; ++i) late += passes.go_back(end - i * passes.forward.size());
+    passes.memory.end_pass();
+    return late;
+  };
+  train();
+  EXPECT_EQ(train(), 1U);
+  EXPECT_EQ(train(), 1U);
 }
 
 TEST(UnitOrder, KeepsUnitsUntilTheyAreForgotten) {

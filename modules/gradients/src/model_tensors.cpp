@@ -27,6 +27,30 @@ std::vector<NamedTensor> named_once(const Entries& entries, std::map<std::string
   return tensors;
 }
 
+// The weights of embeddings in `module` whose options are `wanted`.
+template <class Wanted>
+std::unordered_set<const c10::TensorImpl*> weights_of_embeddings(const torch::nn::Module& module, const Wanted& wanted) {
+  std::unordered_set<const c10::TensorImpl*> weights;
+  const auto look = [&](const torch::nn::Module& each) {
+    const auto* embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(&each);
+    const auto* bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(&each);
+    if (embedding != nullptr && wanted(embedding->options)) weights.insert(embedding->weight.unsafeGetTensorImpl());
+    if (bag != nullptr && wanted(bag->options)) weights.insert(bag->weight.unsafeGetTensorImpl());
+  };
+  look(module);  // which need not be owned by a shared_ptr, as modules() wants it of what it lists
+  for (const auto& each : module.modules(/*include_self=*/false)) look(*each);
+  return weights;
+}
+
+std::vector<std::string> trained_among(const std::vector<NamedTensor>& parameters, const std::unordered_set<const c10::TensorImpl*>& wanted) {
+  std::vector<std::string> names;
+  for (const NamedTensor& parameter : parameters) {
+    const bool is_wanted = parameter.tensor.requires_grad() && wanted.contains(parameter.tensor.unsafeGetTensorImpl());
+    if (is_wanted) names.push_back(parameter.name);
+  }
+  return names;
+}
+
 class WholeModel : public TrainedModel {
  public:
   WholeModel(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward)
@@ -62,6 +86,8 @@ ModelTensors model_tensors(const torch::nn::Module& module) {
   tensors.parameters = named_once(module.named_parameters(), tensors.aliases);
   tensors.buffers = named_once(module.named_buffers(), tensors.aliases);
   tensors.sparse = sparse_gradients_of(module);
+  const auto has_max_norm = [](const auto& options) { return options.max_norm().has_value(); };
+  tensors.renormalised = trained_among(tensors.parameters, weights_of_embeddings(module, has_max_norm));
   return tensors;
 }
 
@@ -70,19 +96,9 @@ std::shared_ptr<TrainedModel> whole_model(std::shared_ptr<torch::nn::Module> mod
 }
 
 std::vector<std::string> sparse_gradients_of(const torch::nn::Module& module) {
-  std::unordered_set<const c10::TensorImpl*> weights;
-  for (const auto& child : module.modules(/*include_self=*/false)) {
-    const auto* embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(child.get());
-    const auto* bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(child.get());
-    if (embedding != nullptr && embedding->options.sparse()) weights.insert(embedding->weight.unsafeGetTensorImpl());
-    if (bag != nullptr && bag->options.sparse()) weights.insert(bag->weight.unsafeGetTensorImpl());
-  }
-  std::vector<std::string> names;
   std::map<std::string, std::string> aliases;
-  for (const NamedTensor& parameter : named_once(module.named_parameters(), aliases)) {
-    if (parameter.tensor.requires_grad() && weights.contains(parameter.tensor.unsafeGetTensorImpl())) names.push_back(parameter.name);
-  }
-  return names;
+  return trained_among(named_once(module.named_parameters(), aliases),
+                       weights_of_embeddings(module, [](const auto& options) { return options.sparse(); }));
 }
 
 }  // namespace tw

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/full_like.h>
 
+#include <tw/base/contract.hpp>
 #include <tw/comm/whole_tensors.hpp>
 #include <tw/tensor/autocast.hpp>
 
@@ -26,6 +27,12 @@ std::vector<at::Tensor> ModelTensors::tensors() const {
   std::vector<at::Tensor> all;
   for (const NamedTensor& parameter : parameters) all.push_back(parameter.tensor);
   return all;
+}
+
+void ModelTensors::expect_replicable() const {
+  TW_EXPECTS(renormalised.empty(), renormalised.front(), " is the weight of an embedding with max_norm, whose forward pass changes the rows that it ",
+             "takes: other rows on each rank, and the replicas would drift apart. Leave max_norm out, and take rows of ",
+             "torch::renorm(weight, norm_type, 0, max_norm), such as by torch::embedding()");
 }
 
 std::vector<NamedShard> TrainedModel::shards() const {

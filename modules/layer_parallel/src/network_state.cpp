@@ -70,7 +70,8 @@ std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
         const auto buffers = layers[k].module->named_buffers();
         const at::Tensor* tensor = parameters.find(in_layer) != nullptr ? parameters.find(in_layer) : buffers.find(in_layer);
         TW_ASSERT(tensor != nullptr);
-        tensor->set_data(impl_->blocks_[index].is_ode() ? values.select(0, static_cast<int64_t>(k)).clone() : values.clone());
+        const at::Tensor mine = impl_->blocks_[index].is_ode() ? values.select(0, static_cast<int64_t>(k)) : values;
+        tensor->set_data(mine.to(tensor->device(), mine.scalar_type(), /*non_blocking=*/false, /*copy=*/true));  // where factories make layers
       }
     });
     if (serial) serial->set_replica(impl_->replica_);

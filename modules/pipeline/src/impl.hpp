@@ -44,6 +44,8 @@ class Pipeline::Impl {
   int64_t agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets);
   /// A batch, or on a rank without parameters and buffers, such as one that flattens, a copy where those of others are. After agree_on_rows().
   std::vector<at::Tensor> beside_model(std::vector<at::Tensor> batch) const;
+  /// This rank's rows of its stage's outputs, for rows `all` of which all ranks agree. Collective.
+  std::vector<at::Tensor> pass_forward(const std::vector<at::Tensor>& inputs, Rows all);
 };
 
 /// By stage, whatever `options` say.

@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
@@ -46,13 +47,24 @@ int64_t common_rows(const std::vector<at::Tensor>& tensors) {
   return rows;
 }
 
-/// What replicas of the last stage give.
-at::Tensor rows_together(const std::vector<at::Tensor>& parts, int64_t rows) {
-  int64_t found = 0;
-  for (const at::Tensor& each : parts) found += each.dim() > 0 ? each.size(0) : 0;
-  if (found == rows) return at::cat(parts);
-  throw Error(concat("an output of shape ", parts.front().sizes(), " comes from each of ", parts.size(),
-                     " replicas: put together, its first dimension are not the ", rows, " rows of the batch"));
+/// The outputs that replicas of the last stage give, each for its rows of the batch.
+std::vector<at::Tensor> rows_together(const std::vector<std::vector<at::Tensor>>& of_replicas, int64_t rows) {
+  if (of_replicas.size() == 1) return of_replicas.front();
+  std::vector<at::Tensor> whole;
+  for (size_t i = 0; i < of_replicas.front().size(); ++i) {
+    std::vector<at::Tensor> parts;
+    int64_t found = 0;
+    for (const std::vector<at::Tensor>& outputs : of_replicas) {
+      parts.push_back(outputs[i]);
+      found += outputs[i].dim() > 0 ? outputs[i].size(0) : 0;
+    }
+    if (found != rows) {
+      throw Error(concat("an output of shape ", parts.front().sizes(), " comes from each of ", parts.size(),
+                         " replicas: put together, its first dimension are not the ", rows, " rows of the batch"));
+    }
+    whole.push_back(at::cat(parts));
+  }
+  return whole;
 }
 
 /// `loss`, which must outlive the result, of a model with one output.
@@ -203,6 +215,31 @@ bool Pipeline::needs_samples() const { return impl_->place_.is_first() || impl_-
 
 void Pipeline::tell_phases(OnPhase on_phase) { impl_->on_phase_ = std::move(on_phase); }
 
+std::vector<at::Tensor> Pipeline::Impl::pass_forward(const std::vector<at::Tensor>& inputs, Rows all) {
+  const Rows mine = place_.ranks.share(all, comm_.rank());
+  const uint64_t key = key_of_forward(seed_, static_cast<uint64_t>(calls_.item<int64_t>()), evaluations_++);
+  GeneratorGuard generator;
+  generator.seed(key, static_cast<uint64_t>(comm_.rank()));
+  if (*pauses_ > 0) shared_->exchange();  // what no run has done yet
+  shared_->remember();
+  std::vector<Work> sends;
+  std::vector<at::Tensor> outputs;
+  if (mine.count() > 0) {
+    std::vector<at::Tensor> values;
+    if (place_.is_first()) {
+      for (const at::Tensor& each : beside_model(inputs)) values.push_back(each.narrow(0, mine.begin, mine.count()));
+    } else {
+      values = receive_rows(comm_, place_.ranks.partners(place_.stage - 1, all, mine)).values;
+    }
+    outputs = model_.forward(values, {.rows = mine.count(), .key = key, .first = mine.begin});
+    hand_on(comm_, place_.ranks.partners(place_.stage + 1, all, mine), {outputs, std::vector<uint8_t>(outputs.size(), 0)}, mine, sends);
+  }
+  wait_all(sends);
+  shared_->note_changes();
+  shared_->exchange();
+  return outputs;
+}
+
 at::Tensor Pipeline::forward(const at::Tensor& inputs) {
   std::vector<at::Tensor> outputs = forward_many({inputs});
   TW_EXPECTS(outputs.size() == 1, "the model has ", outputs.size(), " outputs: forward_many() gives them");
@@ -214,37 +251,42 @@ std::vector<at::Tensor> Pipeline::forward_many(const std::vector<at::Tensor>& in
   const Rows all{0, me.agree_on_rows(inputs, nullptr)};
   return releasing_others(me.comm_, [&] {
     const c10::AutoGradMode no_gradients(false);
-    const Place& place = me.place_;
-    const Rows mine = place.ranks.share(all, me.comm_.rank());
-    const uint64_t key = key_of_forward(me.seed_, static_cast<uint64_t>(me.calls_.item<int64_t>()), me.evaluations_++);
-    GeneratorGuard generator;
-    generator.seed(key, static_cast<uint64_t>(me.comm_.rank()));
-    if (*me.pauses_ > 0) me.shared_->exchange();  // what no run has done yet
-    me.shared_->remember();
-    std::vector<Work> sends;
-    std::vector<at::Tensor> outputs;
-    if (mine.count() > 0) {
-      std::vector<at::Tensor> values;
-      if (place.is_first()) {
-        for (const at::Tensor& each : me.beside_model(inputs)) values.push_back(each.narrow(0, mine.begin, mine.count()));
-      } else {
-        values = receive_rows(me.comm_, place.ranks.partners(place.stage - 1, all, mine)).values;
-      }
-      outputs = me.model_.forward(values, {.rows = mine.count(), .key = key, .first = mine.begin});
-      hand_on(me.comm_, place.ranks.partners(place.stage + 1, all, mine), {outputs, std::vector<uint8_t>(outputs.size(), 0)}, mine, sends);
+    const std::vector<at::Tensor> outputs = me.pass_forward(inputs, all);
+    std::vector<std::vector<at::Tensor>> of_replicas;
+    for (const Partner& last : me.ranks_.partners(me.ranks_.stages() - 1, all, all)) {
+      of_replicas.push_back(broadcast_any(me.comm_, outputs, Rank(last.rank)));
     }
-    wait_all(sends);
-    me.shared_->note_changes();
-    me.shared_->exchange();
-    std::vector<std::vector<at::Tensor>> parts;  // by output
-    for (const Partner& last : place.ranks.partners(place.ranks.stages() - 1, all, all)) {
-      const std::vector<at::Tensor> part = broadcast_any(me.comm_, outputs, Rank(last.rank));
-      parts.resize(part.size());
-      for (size_t i = 0; i < part.size(); ++i) parts[i].push_back(part[i]);
+    return rows_together(of_replicas, all.count());
+  });
+}
+
+at::Tensor Pipeline::evaluate(const at::Tensor& inputs) {
+  const std::vector<at::Tensor> outputs = evaluate_many({inputs});
+  if (outputs.empty()) return {};
+  return releasing_others(impl_->comm_, [&] {
+    TW_EXPECTS(outputs.size() == 1, "the model has ", outputs.size(), " outputs: evaluate_many() gives them");
+    return outputs.front();
+  });
+}
+
+std::vector<at::Tensor> Pipeline::evaluate_many(const std::vector<at::Tensor>& inputs) {
+  Impl& me = *impl_;
+  const Rows all{0, me.agree_on_rows(inputs, nullptr)};
+  return releasing_others(me.comm_, [&] {
+    const c10::AutoGradMode no_gradients(false);
+    std::vector<at::Tensor> outputs = me.pass_forward(inputs, all);
+    const std::vector<Partner> last = me.ranks_.partners(me.ranks_.stages() - 1, all, all);
+    const auto is_here = [&](const Partner& each) { return each.rank == me.comm_.rank(); };
+    if (std::none_of(last.begin(), last.end(), is_here)) return std::vector<at::Tensor>();
+    if (!is_here(last.front())) {
+      std::vector<Work> sends;
+      send(me.comm_, {outputs, std::vector<uint8_t>(outputs.size(), 0)}, Rank(last.front().rank), sends);
+      wait_all(sends);
+      return std::vector<at::Tensor>();
     }
-    std::vector<at::Tensor> whole;
-    for (const std::vector<at::Tensor>& each : parts) whole.push_back(each.size() == 1 ? each.front() : rows_together(each, all.count()));
-    return whole;
+    std::vector<std::vector<at::Tensor>> of_replicas{std::move(outputs)};
+    for (size_t i = 1; i < last.size(); ++i) of_replicas.push_back(receive(me.comm_, Rank(last[i].rank)).values);
+    return rows_together(of_replicas, all.count());
   });
 }
 

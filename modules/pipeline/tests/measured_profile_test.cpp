@@ -200,6 +200,27 @@ TEST(ProfileCache, keepsOthersApart) {
   });
 }
 
+// The working directory may change while a model is measured, and before its parts are asked for.
+TEST(ProfileCache, staysInTheFolderThatWasGiven) {
+  Subject subject;
+  const fs::path directory = new_directory("relative");
+  fs::create_directories(directory.parent_path());
+  const fs::path here = fs::current_path();
+  const auto measure = [&](const fs::path& cache) {
+    const auto wandering = [bind = subject.bind()](const std::string& name) {
+      fs::current_path("/");
+      return bind(name);
+    };
+    return measured_profile(world(), subject.graph, wandering, {subject.example}, {.repetitions = 1, .cache = cache});
+  };
+  fs::current_path(directory.parent_path());
+  const Profile made = measure(directory.filename());
+  fs::current_path(here);
+  on_first([&] { EXPECT_EQ(files_of(directory).size(), 1U); });
+  EXPECT_EQ(measure(directory), made) << "read again";
+  fs::current_path(here);
+}
+
 TEST(ProfileCache, whatIsDamagedOrForeignIsMeasuredAgain) {
   Subject subject;
   Subject deeper(6);

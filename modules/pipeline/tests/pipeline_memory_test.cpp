@@ -55,6 +55,30 @@ TEST(PipelineMemory, IsThatOfTheSchedule) {
   EXPECT_LT(by_1f1b, by_gpipe);
 }
 
+// The last layer's outputs are far wider than all that comes before it; the last stage has two replicas where there are ranks for them.
+TEST(PipelineMemory, OutputsOfAnEvaluationAreWhereLossesAre) {
+  constexpr int64_t narrow = 8;
+  constexpr int64_t wide = 4096;
+  const int stages = world().size() > 2 ? world().size() - 1 : world().size();
+  std::vector<BlockFactory> blocks(static_cast<size_t>(stages - 1), block([=] { return torch::nn::Linear(narrow, narrow); }));
+  blocks.push_back(block([=] { return torch::nn::Linear(narrow, wide); }));
+  std::vector<int> replicas(static_cast<size_t>(stages), 1);
+  replicas.back() = world().size() - stages + 1;
+  Pipeline model(world(), blocks, {.schedule = gpipe(stages, 1), .replicas = replicas});
+  const torch::Tensor x = torch::randn({rows, narrow});
+  const torch::Tensor expected = model.forward(x);
+  torch::Tensor found;
+  const auto bytes = static_cast<double>(peak_bytes(c10::kCPU, [&] { found = model.evaluate(x); }));
+  const bool is_last = model.stage() == stages - 1;
+  const bool judges = is_last && model.replicas_comm().rank() == 0;
+  EXPECT_EQ(found.defined(), judges);
+  EXPECT_TRUE(!judges || found.equal(expected));
+  const double outputs = static_cast<double>(rows * wide) * sizeof(float);
+  const double mine = is_last ? outputs / replicas.back() : 0;
+  EXPECT_LE(bytes, (judges ? 2 * outputs : mine) + outputs / 16);
+  EXPECT_EQ(model.evaluate_many({x}).size(), judges ? 1U : 0U);
+}
+
 TEST(PipelineMemory, IsLessWhereActivationsAreRecomputed) {
   const double kept = tensors_held(gpipe, Recompute::none);
   const double recomputed = tensors_held(gpipe, Recompute::full);

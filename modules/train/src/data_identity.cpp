@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t most_samples = 1024;
 constexpr int64_t most_bytes = int64_t{64} << 20;
 
+constexpr const char* to_validate = "; to validate: ";
+
 std::string hash_of(const std::vector<at::Tensor>& tensors) {
   std::string hashes;
   for (const at::Tensor& tensor : tensors) hashes += concat(content_hash(tensor), ' ');
@@ -55,8 +57,16 @@ std::string identity_of(const Dataset& data) {
 
 }  // namespace
 
-std::string identity_of(const Dataset& train, const Dataset& test) {
-  return concat("to train: ", identity_of(train), "; to test: ", identity_of(test));
+std::string identity_of(const Dataset& train, const Dataset& test, const Dataset* validation) {
+  return concat("to train: ", identity_of(train), "; to test: ", identity_of(test), to_validate,
+                validation != nullptr ? identity_of(*validation) : "nothing");
+}
+
+bool names_validation(const std::string& identity) { return identity.find(to_validate) != std::string::npos; }
+
+bool is_same_data(const std::string& a, const std::string& b) {
+  if (names_validation(a) == names_validation(b)) return a == b;
+  return a.substr(0, a.find(to_validate)) == b.substr(0, b.find(to_validate));
 }
 
 }  // namespace tw::train

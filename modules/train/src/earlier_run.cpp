@@ -4,6 +4,8 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 
+#include "data_identity.hpp"
+
 namespace tw::train {
 
 std::optional<Progress> earlier_run(const Snapshots& snapshots, const Options& options, const Progress& now) {
@@ -24,7 +26,7 @@ std::optional<Progress> earlier_run(const Snapshots& snapshots, const Options& o
                        ". Resume it (--resume), or say that it may be lost (--fresh)"));
   }
   TW_EXPECTS(earlier->seed == options.seed, "the run to be resumed was begun with seed ", earlier->seed, ", not ", options.seed);
-  if (!earlier->data.empty() && earlier->data != now.data) {
+  if (!earlier->data.empty() && !is_same_data(earlier->data, now.data)) {
     throw Error(concat("the run in ", folder, " was begun with other data: it had, ", earlier->data, "; this one has, ", now.data,
                        ". Resume it with its own, or give this one another name"));
   }

@@ -3,54 +3,88 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <c10/util/ScopeExit.h>
 
+#include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/data_parallel/idle_pass.hpp>
+#include <tw/mpi/releasing_others.hpp>
 
 #include "pass.hpp"
 #include "rows_alone.hpp"
 
 namespace tw::train {
+namespace {
+
+at::Tensor as_tensor(std::vector<double>& values) {  // shares memory
+  return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::TensorOptions().dtype(at::kDouble));
+}
+
+}  // namespace
+
 std::vector<double> sum_over_ranks(const Communicator& comm, std::vector<double> values) {
-  const at::Tensor tensor = at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::TensorOptions().dtype(at::kDouble));
-  allreduce(comm, tensor, ReduceOp::sum);
+  allreduce(comm, as_tensor(values), ReduceOp::sum);
   return values;
 }
 
-void make_equal(const Communicator& comm, Figures& figures) {
-  for (auto& figure : figures) broadcast(comm, at::from_blob(&figure.second, {}, at::TensorOptions().dtype(at::kDouble)), Rank(0));
+namespace {
+
+// Sums over this rank's samples of the data set.
+struct Sums {
+  std::vector<double> values;  // the loss, then the metrics
+  bool known = false;          // the outputs of a pass were here
+};
+
+Sums sums_here(const Communicator& data, const Model& model, const Objective& objective, const Dataset& dataset, int64_t rows, bool in_step) {
+  const bool looks = model.trained->needs_samples();
+  const RowsAlone rows_alone(dataset.size());
+  const Dataset& seen = looks ? dataset : static_cast<const Dataset&>(rows_alone);
+  Loader loader(seen, DistributedSampler(static_cast<size_t>(dataset.size()), data.size(), data.rank(), {.shuffle = false}),
+                {.global_batch = rows * data.size(), .device = model.device()});
+  loader.begin_epoch(0);
+  Sums sums{std::vector<double>(1 + objective.metrics.size())};
+  while (const auto batch = loader.next()) {
+    if (batch->size() == 0) {
+      const IdlePass idle({});
+      if (in_step) model.evaluate(first_samples(dataset, model.device()).inputs);
+      continue;
+    }
+    const at::Tensor outputs = model.evaluate(batch->inputs);
+    if (!looks || !outputs.defined()) continue;
+    sums.known = true;
+    const at::Tensor targets = batch->targets.to(outputs.device());  // where this rank has no parameters that say where
+    sums.values[0] += objective.loss(outputs, targets).item<double>() * static_cast<double>(batch->size());
+    for (size_t i = 0; i < objective.metrics.size(); ++i) sums.values[i + 1] += objective.metrics[i].sum(outputs, targets);
+  }
+  return sums;
 }
 
-Figures evaluate(const Communicator& comm, const Model& model, const Objective& objective, const Dataset& dataset, int64_t rows, bool in_step) {
+// Gives `values` of the first rank that knows them to all: sums over different ranks may differ in their last bit.
+void share(const Communicator& parts, bool known, std::vector<double>& values) {
+  const at::Tensor first = at::scalar_tensor(known ? static_cast<int>(parts.rank()) : parts.size(), at::kLong);
+  allreduce(parts, first, ReduceOp::min);
+  const auto root = first.item<int64_t>();
+  TW_EXPECTS(root < parts.size(), "the model's evaluate() gives its output on none of the ", parts.size(), " ranks that hold it");
+  broadcast(parts, as_tensor(values), Rank(static_cast<int>(root)));
+}
+
+}  // namespace
+
+Figures evaluate(const Ranks& ranks, const Model& model, const Objective& objective, const Dataset& dataset, int64_t rows, bool in_step) {
   if (dataset.size() == 0) return {};
   const at::NoGradGuard no_grad;
   model.set_training(false);
   const auto as_found = c10::make_scope_exit([&] { model.set_training(true); });
-  const bool looks = model.trained->needs_samples();
-  const RowsAlone rows_alone(dataset.size());
-  const Dataset& seen = looks ? dataset : static_cast<const Dataset&>(rows_alone);
-  Loader loader(seen, DistributedSampler(static_cast<size_t>(dataset.size()), comm.size(), comm.rank(), {.shuffle = false}),
-                {.global_batch = rows * comm.size(), .device = model.device()});
-  loader.begin_epoch(0);
-  std::vector<double> sums(1 + objective.metrics.size());
-  while (const auto batch = loader.next()) {
-    if (batch->size() == 0) {
-      const IdlePass idle({});
-      if (in_step) model.forward(first_samples(dataset, model.device()).inputs);
-      continue;
-    }
-    const at::Tensor outputs = model.forward(batch->inputs);
-    if (!looks) continue;
-    const at::Tensor targets = batch->targets.to(outputs.device());  // where this rank has no parameters that say where
-    sums[0] += objective.loss(outputs, targets).item<double>() * static_cast<double>(batch->size());
-    for (size_t i = 0; i < objective.metrics.size(); ++i) sums[i + 1] += objective.metrics[i].sum(outputs, targets);
-  }
-  sums = sum_over_ranks(comm, std::move(sums));
+  const auto here = [&] { return sums_here(ranks.data, model, objective, dataset, rows, in_step); };
+  Sums sums = ranks.parts != nullptr ? releasing_others(*ranks.parts, here) : here();
+  sums.values.push_back(sums.known ? 1 : 0);  // a rank with outputs may have had no samples
+  sums.values = sum_over_ranks(ranks.data, std::move(sums.values));
+  if (ranks.parts != nullptr) share(*ranks.parts, sums.values.back() > 0, sums.values);
   const auto samples = static_cast<double>(dataset.size());
-  Figures figures{{"loss", sums[0] / samples}};
-  for (size_t i = 0; i < objective.metrics.size(); ++i) figures.emplace_back(objective.metrics[i].name, sums[i + 1] / samples);
+  Figures figures{{"loss", sums.values[0] / samples}};
+  for (size_t i = 0; i < objective.metrics.size(); ++i) figures.emplace_back(objective.metrics[i].name, sums.values[i + 1] / samples);
   return figures;
 }
 

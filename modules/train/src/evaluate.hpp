@@ -7,18 +7,16 @@
 #include <tw/train/report.hpp>
 #include <vector>
 
+#include "ranks.hpp"
+
 namespace tw::train {
 
 /// The sums of `values` over the ranks. Collective.
 std::vector<double> sum_over_ranks(const Communicator& comm, std::vector<double> values);
 
-/// Gives all ranks those of rank 0: sums over different ranks may differ in their last bit. Collective.
-void make_equal(const Communicator& comm, Figures& figures);
-
-/// Loss and metrics of `model` on `dataset`, every sample once, exact over all ranks. Collective. Empty for an empty data set. Of ranks that hold a
-/// model together, those that look at no samples do not know them. Leaves the modes of submodules as they were.
+/// Loss and metrics of `model` on `dataset`, every sample once, exact over all ranks, and the same on all of them. Collective. Empty for an empty
+/// data set. Of ranks that hold a model together, those that have its outputs compute them. Leaves the modes of submodules as they were.
 /// @param rows of a rank in a forward pass. @param in_step every rank makes as many passes as the others
-Figures evaluate(const Communicator& comm, const Model& model, const Objective& objective, const Dataset& dataset, int64_t rows,
-                 bool in_step = false);
+Figures evaluate(const Ranks& ranks, const Model& model, const Objective& objective, const Dataset& dataset, int64_t rows, bool in_step);
 
 }  // namespace tw::train

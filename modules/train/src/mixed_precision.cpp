@@ -24,6 +24,10 @@ class UnderAutocast : public ModelOverModel {
     const AutocastScope autocast(AutocastState::here().on(kind_, type_));
     return inner()->forward(inputs);
   }
+  at::Tensor evaluate(const at::Tensor& inputs) override {
+    const AutocastScope autocast(AutocastState::here().on(kind_, type_));
+    return inner()->evaluate(inputs);
+  }
 
   void pass(const TrainingPass& pass) override {
     const AutocastState before = AutocastState::here();

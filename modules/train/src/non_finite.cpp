@@ -19,7 +19,7 @@ namespace {
 std::string find_here(const Model& model, const Objective& objective, const Batch& batch, const std::optional<Batch>& instead) {
   if (batch.size() == 0) {
     const IdlePass idle({});
-    if (instead) model.forward(instead->inputs);
+    if (instead) model.evaluate(instead->inputs);
     return "";
   }
   std::vector<const NamedTensor*> trained;
@@ -29,8 +29,8 @@ std::string find_here(const Model& model, const Objective& objective, const Batc
     trained.push_back(&parameter);
     inputs.push_back(parameter.tensor);
   }
-  const at::Tensor outputs = model.forward(batch.inputs);
-  if (!model.trained->needs_samples()) return "";
+  const at::Tensor outputs = model.evaluate(batch.inputs);
+  if (!model.trained->needs_samples() || !outputs.defined()) return "";
   const at::Tensor loss = objective.loss(outputs, batch.targets);
   const double value = loss.item<double>();
   std::string found = std::isfinite(value) ? "" : concat("the loss is ", value);

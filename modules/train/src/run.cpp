@@ -49,8 +49,8 @@ Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Ob
     lock_.emplace(ranks_.all, options_.folder());
     if (ranks_.all.rank() == 0) best_.remove_partial();
     snapshots_.emplace(ranks_, model_, options_);
-    const std::string identity =
-        on_all_ranks(ranks_.all, "reading the data's content", [&] { return ranks_.all.rank() == 0 ? identity_of(train_, test_) : std::string(); });
+    const std::string identity = on_all_ranks(ranks_.all, "reading the data's content",
+                                              [&] { return ranks_.all.rank() == 0 ? identity_of(train_, test_, validation_) : std::string(); });
     progress_.data = broadcast_string(ranks_.all, identity, Rank(0));
     earlier_ = earlier_run(*snapshots_, options_, progress_);
     if (earlier_) progress_.global_batch = earlier_->global_batch;
@@ -167,6 +167,9 @@ void Trainer::Run::resume() {
   log_info("resumed from the checkpoint of step ", progress_.step, ", epoch ", progress_.epoch, ", in ", (options_.folder() / "checkpoints").string(),
            scaling ? concat(", with its loss scale, ", scaling->scale) : "");
   if (!other_watch.empty()) log_info(other_watch);
+  if (!names_validation(earlier_->data)) {
+    log_warning("the checkpoint is of an older version, and does not say what it was validated on: whether that is the same is not checked");
+  }
   const int64_t of_options = options_.batch_size * ranks_.data.size();
   if (options_.global_batch == 0 && of_options != progress_.global_batch) {
     log_info("the run keeps its global batch of ", progress_.global_batch, " samples; batch_size = ", options_.batch_size, " would make ", of_options,

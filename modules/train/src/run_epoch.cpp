@@ -63,9 +63,8 @@ Figures Trainer::Run::evaluate(const Dataset& dataset) {
   synchronize(ranks_.data, model_.buffers);
   watch_memory("evaluation");
   const int64_t rows = options_.rows_of_an_evaluation(progress_.global_batch, ranks_.data.size());
-  Figures figures = train::evaluate(ranks_.data, model_, objective_, dataset, rows, passes_in_step());
+  Figures figures = train::evaluate(ranks_, model_, objective_, dataset, rows, passes_in_step());
   count_memory();
-  if (ranks_.parts != nullptr) make_equal(*ranks_.parts, figures);
   return figures;
 }
 

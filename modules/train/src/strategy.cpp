@@ -12,15 +12,16 @@ namespace {
 struct Entry {
   StrategyKind kind;
   bool takes_parts;  // of models that several ranks hold together
+  bool replicates;   // parameters stay the same on all ranks from update to update, and are never made one
   std::unique_ptr<Strategy> (*make)(const StrategySetup&);
 };
 
-constexpr std::array<Entry, 6> strategies{{{StrategyKind::data, true, make_data},
-                                           {StrategyKind::sharded, false, make_sharded},
-                                           {StrategyKind::fully_sharded, false, make_fully_sharded},
-                                           {StrategyKind::local_sgd, false, make_local_sgd},
-                                           {StrategyKind::diloco, false, make_diloco},
-                                           {StrategyKind::parameter_server, false, make_parameter_server}}};
+constexpr std::array<Entry, 6> strategies{{{StrategyKind::data, true, true, make_data},
+                                           {StrategyKind::sharded, false, true, make_sharded},
+                                           {StrategyKind::fully_sharded, false, true, make_fully_sharded},
+                                           {StrategyKind::local_sgd, false, false, make_local_sgd},
+                                           {StrategyKind::diloco, false, false, make_diloco},
+                                           {StrategyKind::parameter_server, false, false, make_parameter_server}}};
 
 std::string names_of(const std::vector<std::string>& axes) {
   std::string names;
@@ -41,6 +42,7 @@ std::unique_ptr<Strategy> make_strategy(const StrategySetup& setup) {
     const bool fits = !setup.model.is_in_parts() || (entry.takes_parts && setup.options.compression == CompressionKind::none);
     TW_EXPECTS(fits, "a model in parts along the axis ", names_of(setup.model.trained->axes()),
                " is trained with strategy data, without compression");
+    if (entry.replicates && setup.ranks.data.size() > 1) setup.model.expect_replicable();
     return entry.make(setup);
   }
   TW_EXPECTS(false, "there is no strategy ", static_cast<int>(setup.options.kind));

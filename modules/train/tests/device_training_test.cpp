@@ -5,6 +5,7 @@
 
 #include <accelerator.hpp>
 #include <tw/comm/reading.hpp>
+#include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>
 #include <tw/tensor/safetensors.hpp>
@@ -145,6 +146,57 @@ TEST(DeviceTraining, TheBestModelOfStagesIsPutTogether) {
   world().barrier();
   const auto best = tw::testing::three_epochs("planned").folder() / "best.safetensors";
   EXPECT_EQ(tw::SafetensorsFile(best).names().size(), 4U);
+}
+
+struct ResidualImpl : torch::nn::Module {
+  ResidualImpl() : linear(register_module("linear", torch::nn::Linear(8, 8))) {}
+  torch::Tensor forward(const torch::Tensor& u) { return torch::tanh(linear(u)); }
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(Residual);
+
+/// One epoch of layers in parallel, on two ranks; its best model is that of its end.
+tw::train::Summary run_in_layers(bool on_device, const std::string& name) {
+  using namespace tw::layer_parallel;
+  const auto made = [on_device](auto layer) {
+    layer->to(torch::kDouble);
+    if (on_device) tw::testing::place_module(layer);
+    return layer;
+  };
+  const tw::Mesh mesh(world(), {{"data"}, {"layer", 2}});
+  const auto net = std::make_shared<LayerParallel>(
+      mesh["layer"],
+      std::vector<Block>{block([=] { return made(torch::nn::Linear(4, 8)); }, 1), block([=] { return made(Residual()); }, 8),
+                         block([=] { return made(torch::nn::Linear(8, 1)); }, 1)},
+      LayerParallelOptions{.coarsening = 2, .min_coarse = 1, .forward = {.iterations = 4}, .backward = {.iterations = 4}});
+  const auto model = tw::train::model_of(net);
+  torch::optim::SGD sgd(model.tensors(), 0.05);
+  const auto data = tw::testing::squares(31);
+  auto options = tw::testing::three_epochs(name);
+  options.epochs = 1;
+  options.checkpoint.every_epochs = 1;
+  options.resume = tw::train::Resume::fresh;
+  tw::train::Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
+  return trainer.run();
+}
+
+// Parts lie on the devices of different ranks, and some ranks have none of a plain layer.
+TEST(DeviceTraining, LayersInParallelEqualTheCpusAndKeepTheBest) {
+  const double tolerance = tw::testing::on_a_real_device() ? 1e-11 : 1e-12;
+  const auto expected = run_in_layers(/*on_device=*/false, "layers_on_cpus");
+  const auto found = run_in_layers(/*on_device=*/true, "layers_on_devices");
+  EXPECT_EQ(found.best_epoch, 1);
+  ASSERT_EQ(found.test.size(), expected.test.size());
+  for (size_t i = 0; i < found.test.size(); ++i) EXPECT_NEAR(found.test[i].second, expected.test[i].second, tolerance);
+  world().barrier();
+  const auto file = [](const char* name) { return tw::SafetensorsFile(tw::testing::three_epochs(name).folder() / "best.safetensors"); };
+  const auto best = file("layers_on_devices");
+  const auto of_cpus = file("layers_on_cpus");
+  EXPECT_EQ(best.names(), of_cpus.names());
+  EXPECT_EQ(best.names().size(), 20U) << "ten layers of weight and bias";
+  for (const std::string& name : best.names()) {
+    EXPECT_TRUE(best.tensor(name).allclose(of_cpus.tensor(name), 0, tolerance)) << name;
+  }
 }
 
 /// Wants more than a device has, in the middle of a pass.

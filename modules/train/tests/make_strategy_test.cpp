@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What strategies make of odd models and of what earlier runs left, without the trainer.
+#include "message_of.hpp"
 #include "support.hpp"
 
 #include <limits>
@@ -52,6 +53,22 @@ TEST(MakeStrategy, ParametersMayBeEmpty) {
     EXPECT_TRUE(odd.weight.equal(torch::full({2}, 0.5, torch::kDouble))) << odd.weight;
     EXPECT_TRUE(odd.update(*strategy, nan).left_out);
     EXPECT_TRUE(odd.weight.equal(torch::full({2}, 0.5, torch::kDouble))) << odd.weight;
+  }
+}
+
+// Where ranks' parameters are made one now and then, replicas may differ in between.
+TEST(MakeStrategy, NamesAnEmbeddingThatScalesItsOwnRows) {
+  using enum StrategyKind;
+  for (const auto kind : {data, sharded, fully_sharded, local_sgd, diloco}) {
+    torch::nn::Sequential net(torch::nn::Embedding(torch::nn::EmbeddingOptions(6, 4).max_norm(0.1)));
+    const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
+    torch::optim::SGD sgd(model.tensors(), 0.5);
+    const tw::train::Ranks ranks{world(), world()};
+    const StrategyOptions options{.kind = kind, .period = 5};
+    const std::string message =
+        tw::testing::message_of([&] { (void)tw::train::make_strategy({.ranks = ranks, .model = model, .optimizer = sgd, .options = options}); });
+    const bool replicates = world().size() > 1 && kind != local_sgd && kind != diloco;
+    EXPECT_EQ(message.find("0.weight is the weight of an embedding with max_norm") != std::string::npos, replicates) << message;
   }
 }
 

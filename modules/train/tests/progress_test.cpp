@@ -5,6 +5,7 @@
 #include <limits>
 #include <tw/base/error.hpp>
 
+#include "data_identity.hpp"
 #include "progress.hpp"
 
 namespace progress_test {
@@ -32,6 +33,20 @@ TEST(Progress, SurvivesItsFileBitForBit) {
   EXPECT_EQ(back.test, progress.test);
   EXPECT_EQ(back.loss_sums, progress.loss_sums);
   EXPECT_EQ(back.loss_samples, progress.loss_samples);
+}
+
+// Of older versions it does not name what is validated on, which is then left out.
+TEST(DataIdentity, ComparesWhatBothName) {
+  const std::string older = "to train: 31 samples, content 1f; to test: 5 samples, content 2e";
+  const std::string now = older + "; to validate: 5 samples, content 3d";
+  EXPECT_FALSE(tw::train::names_validation(older));
+  EXPECT_TRUE(tw::train::names_validation(now));
+  EXPECT_TRUE(tw::train::is_same_data(older, now));
+  EXPECT_TRUE(tw::train::is_same_data(now, now));
+  EXPECT_FALSE(tw::train::is_same_data(now, older + "; to validate: 5 samples, content 4d"));
+  EXPECT_FALSE(tw::train::is_same_data(now, older + "; to validate: nothing"));
+  EXPECT_FALSE(tw::train::is_same_data(older, "to train: 31 samples, content 1f; to test: 4 samples, content 2e"));
+  EXPECT_FALSE(tw::train::is_same_data(older + "0", now));
 }
 
 TEST(Progress, TakesFiguresThatAreNotFinite) {

@@ -230,11 +230,11 @@ TEST(Resume, RefusesOtherData) {
   options.resume = Resume::fresh;
   run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), 3);
   options.resume = Resume::resume;
-  const auto message = [&](const tw::Dataset& train_set, const tw::Dataset& test_set) {
+  const auto message = [&](const tw::Dataset& train_set, const tw::Dataset& test_set, const tw::Dataset* validation) {
     const auto model = make_regressor(0);
     torch::optim::Adam adam(model.tensors(), torch::optim::AdamOptions(0.01));
     try {
-      Trainer(world(), model, adam, tw::train::regression(), train_set, test_set, options).run();
+      Trainer(world(), model, adam, tw::train::regression(), train_set, test_set, options, validation).run();
       return std::string("no exception");
     } catch (const tw::Error& error) {
       return std::string(error.what());
@@ -248,10 +248,15 @@ TEST(Resume, RefusesOtherData) {
   const at::Tensor inputs = torch::rand({31, 4}, torch::kDouble);
   const tw::TensorDataset others(inputs, inputs.sum(1, /*keepdim=*/true));
   for (const tw::TensorDataset* wrong : {&fewer, &others, &one_changed}) {
-    EXPECT_NE(message(*wrong, same).find("was begun with other data: it had, to train: 31 samples, content "), std::string::npos);
-    EXPECT_NE(message(same, *wrong).find("was begun with other data: it had, to train: 31 samples, content "), std::string::npos);
+    const std::string line = "was begun with other data: it had, to train: 31 samples, content ";
+    EXPECT_NE(message(*wrong, same, &same).find(line), std::string::npos);
+    EXPECT_NE(message(same, *wrong, &same).find(line), std::string::npos);
+    EXPECT_NE(message(same, same, wrong).find(line), std::string::npos);
   }
-  EXPECT_EQ(message(same, same), "no exception");
+  const std::string none = message(same, same, nullptr);
+  EXPECT_NE(none.find("; to validate: 31 samples, content "), std::string::npos) << none;
+  EXPECT_NE(none.find("; to validate: nothing. Resume it with its own"), std::string::npos) << none;
+  EXPECT_EQ(message(same, same, &same), "no exception");
 }
 
 TEST(Resume, LosesNothingToOptionsThatAreRefused) {

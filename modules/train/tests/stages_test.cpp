@@ -196,6 +196,44 @@ TEST(Stages, OnlyThoseAtTheEndsLookAtSamples) {
   EXPECT_TRUE(std::isfinite(summary.test[0].second));
 }
 
+/// The error of a regressor, and whether it was asked for here.
+struct Judged {
+  tw::train::Objective objective(bool throws = false) {
+    tw::train::Objective result = tw::train::regression();
+    result.metrics.push_back({.name = "error", .sum = [this, throws](const at::Tensor& outputs, const at::Tensor& targets) {
+                                if (throws) throw tw::Error("a metric that throws");
+                                ++times;
+                                return (outputs - targets).abs().sum().item<double>();
+                              }});
+    return result;
+  }
+  int times = 0;
+};
+
+TEST(Stages, OutputsOfEvaluationsStayOnTheLastOne) {
+  Staged staged;
+  const auto data = squares(31);
+  const int64_t last = staged.stages - 1;
+  Judged judged;
+  Trainer trainer(staged.mesh, staged.model, staged.sgd, judged.objective(), data, data, three_epochs("judged"));
+  const auto figures = trainer.evaluate(data);
+  EXPECT_EQ(judged.times > 0, staged.mesh.coordinate("stage") == last) << judged.times;
+  at::Tensor numbers = torch::tensor({figures.at(0).second, figures.back().second}, torch::kDouble);
+  EXPECT_EQ(figures.back().first, "error");
+  EXPECT_GT(figures.back().second, 0);
+  at::Tensor of_root = numbers.clone();
+  tw::broadcast(world(), of_root, tw::Rank(0));
+  EXPECT_TRUE(numbers.equal(of_root)) << "numbers travel";
+}
+
+TEST(Stages, AMetricThatThrowsEndsTheEvaluationOnAllOfThem) {
+  Staged staged;
+  const auto data = squares(31);
+  Judged judged;
+  Trainer trainer(staged.mesh, staged.model, staged.sgd, judged.objective(/*throws=*/true), data, data, three_epochs("throws"));
+  EXPECT_THROW((void)trainer.evaluate(data), tw::Error);
+}
+
 /// Micro-batches add to the memory that is reduced, from the first of them on.
 TEST(Stages, GradientsLandWhereTheyAreReduced) {
   Staged staged;

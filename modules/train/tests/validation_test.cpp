@@ -81,6 +81,35 @@ struct Broken : tw::Dataset {
   tw::Batch batch(std::span<const int64_t>) const override { throw tw::Error("cannot be read"); }
 };
 
+/// Rows of the forward passes of an evaluation on 10 samples a rank, where updates have passes over 4.
+TEST(Validation, EvaluatesAsManyRowsAsAPassHasOrAsAreAskedFor) {
+  using Rows = std::vector<int64_t>;
+  const auto data = squares(10 * world().size());
+  tw::train::Figures expected;
+  const std::vector<std::pair<int64_t, Rows>> cases{{0, {4, 4, 2}}, {4, {4, 4, 2}}, {7, {7, 3}}, {100, {10}}};
+  for (const auto& [batch_size, wanted] : cases) {
+    auto net = with_norm();
+    Rows rows;
+    const auto model = tw::train::model_of(net.ptr(), [&, net](const at::Tensor& x) mutable {
+      if (!net->is_training()) rows.push_back(x.size(0));
+      return net->forward(x);
+    });
+    torch::optim::SGD sgd(model.tensors(), 0.01);
+    auto options = quick("rows");
+    options.global_batch = 8 * world().size();
+    options.accumulation = 2;
+    options.evaluate.batch_size = batch_size;
+    Trainer trainer(world(), model, sgd, tw::train::regression(), data, data, options);
+    const auto figures = trainer.evaluate(data);
+    EXPECT_EQ(rows, wanted) << batch_size;
+    if (expected.empty()) expected = figures;
+    ASSERT_EQ(figures.size(), expected.size());
+    for (size_t i = 0; i < figures.size(); ++i) {  // sums of 30 numbers in another order
+      EXPECT_NEAR(figures[i].second, expected[i].second, 1e-13 * std::abs(expected[i].second)) << figures[i].first << " of " << batch_size;
+    }
+  }
+}
+
 TEST(Modes, WhatEvalHasFrozenStaysFrozen) {
   const auto net = with_norm();
   const auto norm = std::dynamic_pointer_cast<torch::nn::BatchNorm1dImpl>(net->ptr(1));

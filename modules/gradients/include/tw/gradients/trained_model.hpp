@@ -28,6 +28,7 @@ struct ModelTensors {
   std::vector<NamedTensor> buffers = {};            ///< each once, such as running means; rank 0's count
   std::map<std::string, std::string> aliases = {};  ///< further names of tied tensors, each to the one that is listed
   std::vector<std::string> sparse = {};             ///< names of parameters whose gradients are sparse
+  std::vector<std::string> renormalised = {};       ///< names of trained parameters that forward passes change: of embeddings with max_norm
 
   /// Parameters and then buffers.
   std::vector<NamedTensor> all_tensors() const;
@@ -37,6 +38,8 @@ struct ModelTensors {
   int64_t trained_elements() const;
   /// The tensors of `parameters` alone, for an optimizer.
   std::vector<at::Tensor> tensors() const;
+  /// @throws ContractError naming one of `renormalised`: each replica would change other rows of it, and the replicas would drift apart
+  void expect_replicable() const;
 };
 
 /// Those of `module`.
@@ -83,6 +86,9 @@ class TrainedModel {
   /// The output on each rank, for evaluation; with a graph of autograd where makes_one_backward_pass(). Collective over those that hold the model.
   /// @param inputs [n, ...], n > 0
   virtual at::Tensor forward(const at::Tensor& inputs) = 0;
+  /// The output of forward() where losses and metrics are computed: on at least one of the ranks that hold the model and look at samples, the same
+  /// ones in each call; undefined elsewhere. Collective over those that hold the model. As it stands here: forward(), on each rank.
+  virtual at::Tensor evaluate(const at::Tensor& inputs) { return forward(inputs); }
   /// Forward and backward pass: adds to `.grad()` of this rank's parameters. Collective over those that hold the model. As it stands here: forward()
   /// and autograd, the latter outside autocast (AutocastState::off()) where pass() is called under it.
   virtual void pass(const TrainingPass& pass);
@@ -107,7 +113,7 @@ class TrainedModel {
 /// A module that each rank has whole. @param forward calls it
 std::shared_ptr<TrainedModel> whole_model(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward);
 
-/// A model that is another one, but for what is overridden.
+/// A model that is another one, but for what is overridden. Its evaluate() is its own forward(), unless that is overridden, too.
 class ModelOverModel : public TrainedModel {
  public:
   explicit ModelOverModel(std::shared_ptr<TrainedModel> inner) : inner_(std::move(inner)) {}

@@ -84,6 +84,11 @@ class Pipeline : public torch::nn::Module, public TrainedModel {
   /// The output for a batch on every rank, without gradients, in one piece for each replica. Collective. @param inputs used on the first stage
   at::Tensor forward(const at::Tensor& inputs) override;
   std::vector<at::Tensor> forward_many(const std::vector<at::Tensor>& inputs);
+  /// The same where it is compared with targets: on the first rank of the last stage. Other ranks get an undefined tensor, and hold no outputs but
+  /// those of their own stage.
+  at::Tensor evaluate(const at::Tensor& inputs) override;
+  /// Other ranks get no tensors.
+  std::vector<at::Tensor> evaluate_many(const std::vector<at::Tensor>& inputs);
 
   /// While the result lives, run() leaves gradients where they are: they accumulate on each rank, and the next run() without it reduces their sum. On
   /// every rank alike. May outlive the pipeline.

@@ -21,6 +21,8 @@ struct Model : ModelTensors {
   bool is_in_parts() const { return !trained->axes().empty(); }
   /// See TrainedModel::forward(); ranks without samples do not call it.
   at::Tensor forward(const at::Tensor& inputs) const { return trained->forward(inputs); }
+  /// See TrainedModel::evaluate().
+  at::Tensor evaluate(const at::Tensor& inputs) const { return trained->evaluate(inputs); }
   void set_training(bool training) const { trained->set_training(training); }
 };
 
