@@ -329,7 +329,7 @@ DataParallelOptions fitting(const torch::nn::Module& module, DataParallelOptions
 }  // namespace
 
 DataParallel::DataParallel(const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, Wrapped("DataParallel", module), fitting(module, options))) {}
+    : hooks_(Hooks::make(comm, Wrapped("DataParallel", comm, module), fitting(module, options))) {}
 
 DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options)
     : hooks_(Hooks::make(comm, Wrapped("DataParallel", parameters), options)) {}
