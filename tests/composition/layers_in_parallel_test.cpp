@@ -2,6 +2,7 @@
 // Data x layer: two data ranks, each of two ranks with half of the layers; saved on 2 x 2 ranks, loaded on 1 x 3, trained on. All of it equals one
 // process with all samples, |ours - reference| <= 1e-12 |reference| in the 2-norm: float64, iterations to the end, and Adam keeps relative
 // differences (see equivalence_test.cpp of data_parallel).
+#include "message_of.hpp"
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -132,6 +133,17 @@ TEST(Layers, TimesDataAreOneProcess) {
   state.apply(shards);
   for (int64_t step = before; step < before + after; ++step) composed.step(step);
   expect_equal(composed.net(), reference, "1 x 3");
+}
+
+// Their parts have the same names and shapes, so that replicas would mix different layers.
+TEST(LayersInParallel, AreNotReplicatedOverTheirOwnRanks) {
+  LayerParallel net(world(), {block([] { return Dense(6); }, 16)}, options());
+  const std::vector<std::function<void()>> wraps{[&] { tw::DataParallel(world(), net, {.reduction = tw::Reduction::mean}); },
+                                                 [&] { tw::FullySharded(world(), net, {.reduction = tw::Reduction::mean}); },
+                                                 [&] { tw::LocalSgd(world(), net, {.period = 1}); }, [&] { tw::DiLoCo(world(), net, {}); }};
+  for (const auto& wrap : wraps) {
+    EXPECT_NE(tw::testing::message_of(wrap).find("has another part of the model than rank 0"), std::string::npos);
+  }
 }
 
 }  // namespace layers_in_parallel_test

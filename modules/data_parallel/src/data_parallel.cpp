@@ -334,7 +334,7 @@ DataParallelOptions fitting(const Communicator& comm, const torch::nn::Module& m
 }  // namespace
 
 DataParallel::DataParallel(const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, Wrapped("DataParallel", module), fitting(comm, module, options))) {}
+    : hooks_(Hooks::make(comm, Wrapped("DataParallel", comm, module), fitting(comm, module, options))) {}
 
 DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options)
     : hooks_(Hooks::make(comm, Wrapped("DataParallel", parameters), options)) {}

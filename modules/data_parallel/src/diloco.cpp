@@ -53,7 +53,8 @@ void DiLoCoOptions::validate() const {
   TW_EXPECTS(!nesterov || outer_momentum > 0, "nesterov needs outer_momentum, which is 0");
 }
 
-DiLoCo::DiLoCo(const Communicator& comm, const torch::nn::Module& module, const DiLoCoOptions& options) : DiLoCo(comm, tensors_of(module), options) {
+DiLoCo::DiLoCo(const Communicator& comm, const torch::nn::Module& module, const DiLoCoOptions& options)
+    : DiLoCo(comm, tensors_of_replica(comm, module), options) {
   wrapped_ = std::make_unique<Wrapped>("DiLoCo", module);
 }
 

@@ -65,7 +65,7 @@ DistributedOptimizerOptions with_parts(const torch::nn::Module& module, Distribu
 
 DistributedOptimizer::DistributedOptimizer(const Communicator& comm, torch::optim::Optimizer& optimizer, const torch::nn::Module& module,
                                            const DistributedOptimizerOptions& options)
-    : DistributedOptimizer(comm, optimizer, tensors_of(module), with_parts(module, options)) {
+    : DistributedOptimizer(comm, optimizer, tensors_of_replica(comm, module), with_parts(module, options)) {
   expect_batch_norms_for(module, options.reduction);
 }
 

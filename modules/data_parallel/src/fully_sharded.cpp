@@ -313,7 +313,7 @@ double FullySharded::Impl::clip(double max_norm) const {
 
 FullySharded::FullySharded(const Communicator& comm, const torch::nn::Module& module, const FullyShardedOptions& options,
                            const FullyShardedSetup& more)
-    : impl_(std::make_unique<Impl>(comm, module, tensors_of(module), options, more)) {}
+    : impl_(std::make_unique<Impl>(comm, module, tensors_of_replica(comm, module), options, more)) {}
 
 FullySharded::FullySharded(const Communicator& comm, const std::vector<NamedTensor>& parameters, const FullyShardedOptions& options,
                            const FullyShardedSetup& more)

@@ -27,7 +27,7 @@ void visit(LocalSgdOptions& options, OptionVisitor& visitor) {
 void LocalSgdOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 LocalSgd::LocalSgd(const Communicator& comm, const torch::nn::Module& module, const LocalSgdOptions& options)
-    : LocalSgd(comm, tensors_of(module), options) {
+    : LocalSgd(comm, tensors_of_replica(comm, module), options) {
   wrapped_ = std::make_unique<Wrapped>("LocalSgd", module);
 }
 

@@ -8,6 +8,8 @@
 #include <map>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/comm/objects.hpp>
+#include <tw/gradients/trained_model.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
 namespace tw {
@@ -22,6 +24,29 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
   std::vector<NamedTensor> tensors = tensors_of(module.named_parameters());
   for (NamedTensor& buffer : tensors_of(module.named_buffers())) tensors.push_back(std::move(buffer));
   return without_aliases(std::move(tensors));
+}
+
+namespace {
+
+void expect_same_part(const Communicator& comm, const torch::nn::Module& module) {
+  const auto* model = dynamic_cast<const TrainedModel*>(&module);
+  if (model == nullptr || model->axes().empty()) return;
+  std::string part;
+  for (const OptimizedTensor& each : model->optimized_tensors()) {
+    for (const NamedShard& slice : each.slices) part += concat(slice.name, " from ", shape_text(slice.offsets), '\n');
+  }
+  const std::vector<std::string> parts = allgather_strings(comm, part);
+  for (size_t rank = 1; rank < parts.size(); ++rank) {
+    TW_EXPECTS(parts[rank] == parts[0], "rank ", rank, " of '", comm.name(), "' has another part of the model than rank 0, along the axis ",
+               model->axes().front(), ": replicate it over the ranks that have the same part, such as those of mesh[\"data\"]");
+  }
+}
+
+}  // namespace
+
+std::vector<NamedTensor> tensors_of_replica(const Communicator& comm, const torch::nn::Module& module) {
+  expect_same_part(comm, module);
+  return tensors_of(module);
 }
 
 std::vector<NamedTensor> trained(std::vector<NamedTensor> tensors) {

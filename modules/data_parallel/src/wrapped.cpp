@@ -29,6 +29,12 @@ Wrapped::Wrapped(std::string strategy, const torch::nn::Module& module) : Wrappe
   parameters_ = module.parameters();
 }
 
+Wrapped::Wrapped(std::string strategy, const Communicator& comm, const torch::nn::Module& module)
+    : Wrapped(std::move(strategy), tensors_of_replica(comm, module)) {
+  module_ = module.weak_from_this();
+  parameters_ = module.parameters();
+}
+
 void Wrapped::expect_unchanged() const {
   for (size_t i = 0; i < tensors_.size(); ++i) expect_unchanged(i);
   expect_same_parameters();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <tw/data_parallel/fwd.hpp>
+#include <tw/mpi/communicator.hpp>
 #include <tw/tensor/named_tensor.hpp>
 #include <vector>
 
@@ -19,6 +20,8 @@ class Wrapped {
   Wrapped(std::string strategy, std::vector<NamedTensor> tensors);
   /// Looks for parameters that come later, too, while a shared_ptr owns `module`, as a holder's does.
   Wrapped(std::string strategy, const torch::nn::Module& module);
+  /// The same where `comm` replicates it; see tensors_of_replica().
+  Wrapped(std::string strategy, const Communicator& comm, const torch::nn::Module& module);
 
   /// Each once.
   const std::vector<NamedTensor>& tensors() const noexcept { return tensors_; }

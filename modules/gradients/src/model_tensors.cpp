@@ -2,11 +2,11 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
 
+#include <tw/gradients/module_modes.hpp>
 #include <tw/gradients/sparse_gradients.hpp>
 #include <tw/gradients/trained_model.hpp>
 #include <unordered_map>
 #include <unordered_set>
-#include <utility>
 
 namespace tw {
 namespace {
@@ -58,25 +58,12 @@ class WholeModel : public TrainedModel {
 
   ModelTensors tensors() const override { return model_tensors(*module_); }
   at::Tensor forward(const at::Tensor& inputs) override { return forward_(inputs); }
-  void set_training(bool training) override {
-    if (!training) {
-      if (found_.empty()) {
-        for (const auto& each : module_->modules()) found_.emplace_back(each, each->is_training());
-      }
-      module_->eval();
-    } else if (found_.empty()) {
-      if (!module_->is_training()) module_->train();  // a user's own evaluation left it so
-    } else {
-      for (const auto& [each, mode] : std::exchange(found_, {})) {  // parents first: their train() reaches their children
-        if (each->is_training() != mode) each->train(mode);
-      }
-    }
-  }
+  void set_training(bool training) override { switch_.set(*module_, training); }
 
  private:
   std::shared_ptr<torch::nn::Module> module_;
   std::function<at::Tensor(const at::Tensor&)> forward_;
-  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> found_;  // modes before set_training(false)
+  TrainingSwitch switch_;
 };
 
 }  // namespace

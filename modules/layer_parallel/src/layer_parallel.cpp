@@ -30,6 +30,19 @@ namespace {
 /// A module that has nothing but a place for names.
 class Names : public torch::nn::Module {};
 
+/// Those of an ODE block. Its mode is that of the block's layers.
+class NamesOfBlock : public Names {
+ public:
+  explicit NamesOfBlock(LayerStack& stack) : stack_(stack) {}
+  void train(bool on) override {
+    Names::train(on);
+    stack_.train(on);
+  }
+
+ private:
+  LayerStack& stack_;
+};
+
 /// Registers `tensor` under a name with dots, such as "conv.weight".
 void register_tensor(torch::nn::Module& root, const std::string& name, const at::Tensor& tensor, bool is_buffer) {
   const size_t dot = name.find('.');
@@ -182,6 +195,15 @@ void LayerParallel::Impl::set_calls(int64_t number) {
   }
 }
 
+Modules LayerParallel::Impl::ode_modules() const {
+  Modules all;
+  for (const Part& part : parts_) {
+    if (!part.ode) continue;
+    for (const auto& each : part.ode->stack().modules()) all.push_back(each);
+  }
+  return all;
+}
+
 void LayerParallel::Impl::set_replica(int64_t replica) {
   TW_EXPECTS(replica >= 0, "replicas are counted from 0, got ", replica);
   replica_ = replica;
@@ -198,22 +220,24 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
   const c10::Device place = device().value_or(c10::Device(c10::kCPU));
   if (!anchor_.defined() || anchor_.device() != place) anchor_ = at::zeros({1}, at::device(place)).set_requires_grad(true);
   const at::Tensor classes = std::exchange(classes_, at::Tensor());
-  const int64_t call = calls();
-  set_calls(call);
   const bool gradient_for_all = begin_pass(input, extras, classes);
+  const int64_t call = calls();
   return releasing_others(comms_.onward(), [&] {
     try {
       Rank here(0);
+      std::vector<torch::autograd::Node*> blocks;
       State state = enter(input, gradient_for_all);
       for (size_t i = 0; i < parts_.size(); ++i) {
         if (parts_[i].ode) {
           state = through(*parts_[i].ode, of_ode(state), here, extras, classes);
           here = parts_[i].ode->last_rank();
+          if (state[0].grad_fn()) blocks.push_back(state[0].grad_fn().get());
         } else if (parts_[i].layer) {
           state = through_plain(parts_[i], i, state, extras, call);
         }
       }
-      State output = hand_out(state);
+      State output = hand_out(state, blocks);
+      if (training_) set_calls(call + 1);
       forward_time_ = watch.elapsed();
       return output;
     } catch (...) {
@@ -248,18 +272,32 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
       result.emplace_back();  // the anchor's
       result.insert(result.end(), gradients.begin(), gradients.end());
       backward_time_ += watch.elapsed();
+      --blocks_to_come_;
       return result;
     });
   };
   return make_node(inputs, {forward, backward});
 }
 
-State LayerParallel::Impl::hand_out(const State& state) {
+namespace {
+
+/// Whether the backward pass that is under way comes to `node`, which depends on the current one.
+bool is_to_run(torch::autograd::Node* node) {
+  const auto* const infos = torch::autograd::get_current_graph_task_exec_info();
+  if (infos->empty()) return true;  // of backward(): to all
+  const auto found = infos->find(node);
+  return found != infos->end() && found->second.should_execute();
+}
+
+}  // namespace
+
+State LayerParallel::Impl::hand_out(const State& state, const std::vector<torch::autograd::Node*>& blocks) {
   std::vector<at::Tensor> inputs = state;
   inputs.push_back(anchor_);
   const auto forward = [&] { return broadcast_state(comms_.onward(), detached(state), last_, device()); };
-  const auto backward = [mine = comm_.rank() == last_, zeros = at::zeros_like(state[0]),
+  const auto backward = [this, blocks, mine = comm_.rank() == last_, zeros = at::zeros_like(state[0]),
                          tensors = state.size()](const std::vector<at::Tensor>& cotangents) {
+    blocks_to_come_ += std::ranges::count_if(blocks, is_to_run);
     std::vector<at::Tensor> result = mine ? cotangents : std::vector<at::Tensor>(tensors, zeros);
     result.emplace_back();
     return result;
@@ -272,7 +310,7 @@ LayerParallel::LayerParallel(const Communicator& comm, std::vector<Block> blocks
   for (Impl::Part& part : impl_->parts_) {
     if (part.layer) register_module(part.name, part.layer->module);
     if (!part.ode) continue;
-    auto& names = *register_module(part.name, std::make_shared<Names>());
+    auto& names = *register_module(part.name, std::make_shared<NamesOfBlock>(part.ode->stack()));
     for (const StackedTensor& p : part.ode->stack().parameters()) register_tensor(names, p.name, p.stack, false);
     for (const StackedTensor& b : part.ode->stack().buffers()) register_tensor(names, b.name, b.stack, true);
   }
@@ -334,9 +372,13 @@ std::string LayerParallel::unbatchable(const std::string& name) const {
 
 void LayerParallel::train(bool on) {
   torch::nn::Module::train(on);
-  for (Impl::Part& part : impl_->parts_) {
-    if (part.ode) part.ode->stack().train(on);
-  }
+  impl_->training_ = on;
+}
+
+void LayerParallel::set_training(bool training) { impl_->switch_.set(*this, training, impl_->ode_modules()); }
+
+std::shared_ptr<torch::nn::Module> LayerParallel::clone(const std::optional<at::Device>& /*device*/) const {
+  TW_EXPECTS(false, "a rank has some layers of a LayerParallel alone, of which it makes no clone: serial_on_root() puts the whole network together");
 }
 
 const Communicator& LayerParallel::comm() const noexcept { return impl_->comm_; }

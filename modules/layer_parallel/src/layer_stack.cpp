@@ -97,6 +97,19 @@ void LayerStack::train(bool on) {
   for (const Layer& layer : layers_) layer.module->train(on);
 }
 
+Modules LayerStack::modules() const {
+  Modules all;
+  for (const Layer& layer : layers_) {
+    for (const auto& each : with_parts(*layer.module)) all.push_back(each);
+  }
+  return all;
+}
+
+void LayerStack::set(const Modes& modes) {
+  training_ = modes.training;
+  if (modes.of_parts.put_back()) ++pass_;  // what layers do is looked at again
+}
+
 std::vector<at::Tensor> LayerStack::parameters_of(int64_t index) const {
   std::vector<at::Tensor> result;
   for (const StackedTensor& tensor : parameters_) result.push_back(tensor.slices[static_cast<size_t>(index - range_.begin)]);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <tw/gradients/module_modes.hpp>
 #include <tw/layer_parallel/block.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <vector>
@@ -45,6 +46,15 @@ class LayerStack {
 
   void train(bool on);
   bool is_training() const noexcept { return training_; }
+  /// The layers and their parts.
+  Modules modules() const;
+  /// The stack's own and those of modules().
+  struct Modes {
+    bool training;
+    ModuleModes of_parts;
+  };
+  Modes modes() const { return {training_, ModuleModes(modules())}; }
+  void set(const Modes& modes);
   /// Makes the layers' tensors slices of the stacks again, where those were replaced, as Module::to() does. What layers do is looked at again.
   void begin_pass();
   uint64_t pass() const noexcept { return pass_; }

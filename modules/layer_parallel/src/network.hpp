@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is behind LayerParallel.
 #pragma once
+#include <torch/csrc/autograd/function.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +32,11 @@ class LayerParallel::Impl {
   void set_calls(int64_t number);
   void set_replica(int64_t replica);
 
+  /// The layers of ODE blocks and their parts.
+  Modules ode_modules() const;
+  /// By layer that this rank has, the modes of its parts: lines of block, layer, and a letter each, for apply_modes().
+  std::string modes_of_layers() const;
+
   PassCommunicators comms_;
   const Communicator& comm_ = comms_.lasting();
   std::vector<Block> blocks_;
@@ -37,6 +44,10 @@ class LayerParallel::Impl {
   std::vector<Part> parts_;
   Rank last_{0};  // which has the end of the last part
   int64_t replica_ = 0;
+  bool training_ = true;
+  TrainingSwitch switch_;
+  /// Of this rank's backward passes that have begun, the ODE blocks to which they have not come yet. Other ranks wait there for this one.
+  int64_t blocks_to_come_ = 0;
   PhaseObserver observer_;
   at::Tensor classes_;  // of the next pass; undefined: not said
   at::Tensor anchor_;   // gives every rank's output a gradient; lies where this rank's parameters do
@@ -46,7 +57,6 @@ class LayerParallel::Impl {
  private:
   /// Of the first parameter; none on a rank without parameters.
   std::optional<c10::Device> device() const;
-  bool is_training() const;
   /// What ranks must agree on before a pass.
   std::vector<std::string> checked(const State& input, const State& extras, const at::Tensor& classes) const;
   /// Collective. @return whether backward() shall give all ranks the gradient of the input
@@ -54,7 +64,11 @@ class LayerParallel::Impl {
   State enter(const State& input, bool gradient_for_all);
   State through_plain(const Part& part, size_t index, const State& state, const State& extras, int64_t call) const;
   State through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& classes);
-  State hand_out(const State& state);
+  /// @param blocks the nodes of ODE blocks; none where nothing is recorded
+  State hand_out(const State& state, const std::vector<torch::autograd::Node*>& blocks);
+  /// Where a plain layer, or what a user has hooked on it, threw in this rank's last backward pass, other ranks may still wait in it: they are
+  /// released.
+  void release_backward_passes();
 };
 
 }  // namespace tw::layer_parallel

@@ -3,8 +3,12 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <locale>
+#include <sstream>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/comm/objects.hpp>
 #include <tw/comm/whole_tensors.hpp>
 #include <tw/mpi/releasing_others.hpp>
 
@@ -13,6 +17,39 @@
 namespace tw::layer_parallel {
 namespace {
 constexpr const char* calls_suffix = ".training passes";
+
+/// @param lines of Impl::modes_of_layers()
+void apply_modes(const std::string& lines, const SerialNetwork& network) {
+  std::istringstream text(lines);
+  text.imbue(std::locale::classic());
+  size_t block = 0;
+  size_t layer = 0;
+  std::string modes;
+  while (text >> block >> layer >> modes) {
+    const Modules parts = with_parts(*network.layers(block).at(layer).module);
+    TW_ASSERT(parts.size() == modes.size());
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (parts[i]->is_training() != (modes[i] == 't')) parts[i]->train(modes[i] == 't');
+    }
+  }
+}
+
+}  // namespace
+
+std::string LayerParallel::Impl::modes_of_layers() const {
+  std::string lines;
+  const auto add = [&](const std::string& block, int64_t layer, const Layer& of) {
+    lines += concat(block, ' ', layer, ' ');
+    for (const auto& each : with_parts(*of.module)) lines += each->is_training() ? 't' : 'e';
+    lines += '\n';
+  };
+  for (const Part& part : parts_) {
+    if (part.layer) add(part.name, 0, *part.layer);
+    if (!part.ode) continue;
+    const LayerStack& stack = part.ode->stack();
+    for (int64_t k = stack.range().begin; k < stack.range().end; ++k) add(part.name, k, stack.layer(k));
+  }
+  return lines;
 }
 
 std::vector<NamedShard> LayerParallel::shards() const {
@@ -75,7 +112,11 @@ std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
       }
     });
     if (serial) serial->set_replica(impl_->replica_);
-    if (serial) serial->train(is_training());
+    const std::vector<std::string> modes = allgather_strings(impl_->comm_, impl_->modes_of_layers());
+    if (serial) {
+      serial->train(impl_->training_);
+      for (const std::string& each : modes) apply_modes(each, *serial);
+    }
     return serial;
   });
 }

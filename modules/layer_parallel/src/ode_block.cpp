@@ -52,21 +52,17 @@ std::vector<at::Tensor> stacks_of(const std::vector<StackedTensor>& tensors) {
   return stacks;
 }
 
-/// Puts the layers' mode back as it was.
+/// While it lives, the layers have the modes that they had in a pass before.
 class ModeGuard {
  public:
-  ModeGuard(LayerStack& stack, bool training) : stack_(stack), before_(stack.is_training()) { set(training); }
-  ~ModeGuard() { set(before_); }
+  ModeGuard(LayerStack& stack, const LayerStack::Modes& modes) : stack_(stack), before_(stack.modes()) { stack_.set(modes); }
+  ~ModeGuard() { stack_.set(before_); }
   ModeGuard(const ModeGuard&) = delete;
   ModeGuard& operator=(const ModeGuard&) = delete;
 
  private:
-  void set(bool training) {
-    if (training != stack_.is_training()) stack_.train(training);
-  }
-
   LayerStack& stack_;
-  bool before_;
+  LayerStack::Modes before_;
 };
 
 }  // namespace
@@ -173,7 +169,6 @@ State OdeBlock::forward(const State& input, const State& extras, const at::Tenso
   TW_EXPECTS(are_of_samples, "there are ", classes.size(0), " classes for the samples of ", describe(input));
   stack_.begin_pass();
   const auto call = static_cast<uint64_t>(number_of_calls());
-  if (stack_.is_training()) calls_.add_(1);
   Tape* tape = pass ? &pass->tape : nullptr;
   if (tape != nullptr) tape->recompute = options_.recompute;
   if (tape != nullptr && !stack_.buffers().empty()) tape->buffers.emplace(stacks_of(stack_.buffers()));
@@ -194,7 +189,7 @@ State OdeBlock::forward(const State& input, const State& extras, const at::Tenso
   if (pass) {
     pass->call = call;
     pass->classes = classes;
-    pass->training = stack_.is_training();
+    pass->modes.emplace(stack_.modes());
     pass->versions = versions(extras);
     pass->tape.extras = extras;
     pass->tape.autocast = AutocastState::here();
@@ -210,7 +205,7 @@ State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<a
   pass.tape.retain = retain;
   const KeptTensors buffers(stacks_of(stack_.buffers()));
   if (pass.tape.buffers) pass.tape.buffers->put_back();  // evaluation reads them
-  const ModeGuard mode(stack_, pass.training);
+  const ModeGuard mode(stack_, *pass.modes);
   AdjointPropagator layers(evolution(pass.call), pass.tape, gradients);
   const auto beside_the_grid = [&](size_t record, const State& state) {
     return row(layers.through(pass.tape.records[record], {.end = pass.tape.records[record].runs.length},

@@ -48,7 +48,7 @@ class OdeBlock {
   /// See NetworkReport. Simulated when it is first asked for.
   double modelled_speed_up();
   void set_calls(int64_t number) { calls_.fill_(number); }
-  /// How many training passes there were: which numbers random layers draw next.
+  /// Of the next pass, which says what random layers draw.
   int64_t number_of_calls() const { return calls_.item<int64_t>(); }
   /// Of random layers. On all ranks alike.
   void set_random_seed(uint64_t seed) noexcept { random_seed_ = seed; }
@@ -112,7 +112,7 @@ struct OdeBlock::Pass {
   std::optional<size_t> back;
   uint64_t call = 0;
   at::Tensor classes;
-  bool training = true;
+  std::optional<LayerStack::Modes> modes;
   SavedVersions versions;  // of parameters and extras
 };
 

@@ -21,13 +21,19 @@ class PassCommunicators {
   /// The same ranks from the other end.
   const Communicator& reversed() const noexcept { return reversed_; }
 
-  /// Collective: 32 bytes a rank, and more where ranks differ.
+  /// Collective: 40 bytes a rank, and more where ranks differ.
   /// @param what for messages, such as "the input of a Recurrent"
   /// @param note any number of this rank's
   /// @param lines checks what this rank is given, and returns what must be the same on all ranks. Local.
+  /// @param number of the pass, the same on all ranks; after an exception, which may have reached ranks before or after they counted, becomes the
+  /// greatest
   /// @return the notes of all ranks
   /// @throws ContractError or Error on every rank alike, naming ranks, where `lines` throws or differs
-  std::vector<uint64_t> begin_pass(const std::string& what, uint64_t note, const std::function<std::vector<std::string>()>& lines);
+  std::vector<uint64_t> begin_pass(const std::string& what, uint64_t note, const std::function<std::vector<std::string>()>& lines, int64_t& number);
+  std::vector<uint64_t> begin_pass(const std::string& what, uint64_t note, const std::function<std::vector<std::string>()>& lines) {
+    int64_t none = 0;
+    return begin_pass(what, note, lines, none);
+  }
 
  private:
   Communicator lasting_;

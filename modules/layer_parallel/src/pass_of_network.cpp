@@ -15,6 +15,7 @@
 #include <tw/tensor/autograd_node.hpp>
 #include <tw/tensor/content_hash.hpp>
 #include <tw/tensor/generator.hpp>
+#include <utility>
 
 #include "network.hpp"
 #include "random_layer_seed.hpp"
@@ -35,10 +36,6 @@ uint64_t wanted_gradients(const State& input) {
 
 }  // namespace
 
-bool LayerParallel::Impl::is_training() const {
-  return std::ranges::any_of(parts_, [](const Part& part) { return part.ode && part.ode->stack().is_training(); });
-}
-
 std::vector<std::string> LayerParallel::Impl::checked(const State& input, const State& extras, const at::Tensor& classes) const {
   const bool recorded = c10::GradMode::is_enabled();
   for (const at::Tensor& tensor : extras) {
@@ -47,17 +44,29 @@ std::vector<std::string> LayerParallel::Impl::checked(const State& input, const 
   const bool is_whole =
       comm_.rank() != 0 || (!input.empty() && std::ranges::all_of(input, [](const at::Tensor& tensor) { return tensor.defined(); }));
   TW_EXPECTS(is_whole, "the input is ", describe(input));
+  std::string mode = training_ ? "in training mode" : "in evaluation mode";
+  for (const Part& part : parts_) {
+    if (!part.ode || part.ode->stack().is_training() == training_) continue;
+    mode += concat(", but block ", part.name, training_ ? " in evaluation mode" : " in training mode");
+  }
   return {concat(recorded ? "records" : "does not record", " for a backward pass"),
-          is_training() ? "in training mode" : "in evaluation mode",
-          concat("training pass ", calls(), " of replica ", replica_),
+          mode,
+          concat("replica ", replica_),
           AutocastState::here().is_on() ? "under autocast" : "without autocast",
           concat("extras: ", describe(extras)),
           classes.defined() ? concat("classes: ", describe({classes}), ", content ", content_hash(classes)) : "no classes"};
 }
 
+void LayerParallel::Impl::release_backward_passes() {
+  if (std::exchange(blocks_to_come_, 0) > 0 && !comms_.onward().revoked()) comms_.onward().revoke("a layer threw in a backward pass");
+}
+
 bool LayerParallel::Impl::begin_pass(const State& input, const State& extras, const at::Tensor& classes) {
+  release_backward_passes();
+  int64_t call = calls();
   const std::vector<uint64_t> wanted =
-      comms_.begin_pass("a pass of a LayerParallel", wanted_gradients(input), [&] { return checked(input, extras, classes); });
+      comms_.begin_pass("a pass of a LayerParallel", wanted_gradients(input), [&] { return checked(input, extras, classes); }, call);
+  set_calls(call);
   return wanted[0] != 0 && std::ranges::count(wanted, wanted[0]) == std::ssize(wanted);
 }
 
@@ -98,7 +107,7 @@ State LayerParallel::Impl::enter(const State& input, bool gradient_for_all) {
 // Its random numbers are its own, as they are of layers of ODE blocks, or they would depend on what else its rank draws.
 State LayerParallel::Impl::through_plain(const Part& part, size_t index, const State& state, const State& extras, int64_t call) const {
   std::optional<GeneratorGuard> generator;
-  if (is_training()) {
+  if (training_) {
     generator.emplace();
     generator->seed(random_layer_seed(random_seed(options_.seed, replica_), index, static_cast<uint64_t>(call)), 0);
   }

@@ -129,5 +129,76 @@ TEST(RunningStatistics, AreThoseOfTheForwardPassInItsBackwardPass) {
   }
 }
 
+/// Of every second layer the norm is frozen when it is made.
+Normalised partly_frozen(int64_t layer) {
+  Normalised made;
+  if (layer % 2 == 1) made->norm->eval();
+  return made;
+}
+
+std::string letters_of(torch::nn::Module& module) {
+  std::string letters;
+  for (const auto& each : module.modules()) letters += each->is_training() ? 't' : 'e';
+  return letters;
+}
+
+// Trained, evaluated and trained on by a trainer, which knows set_training() alone.
+TEST(Modes, PartsThatEvalHasFrozenStayFrozen) {
+  const std::vector<Block> blocks{block([] { return torch::nn::BatchNorm1d(4); }, 1), block(partly_frozen, 8), block(partly_frozen, 4)};
+  SerialNetwork serial(blocks, exact);
+  LayerParallel net(world(), blocks, exact);
+  serial.to(torch::kDouble);
+  net.to(torch::kDouble);
+  const auto freeze = [](torch::nn::Module& module) {
+    const auto parts = module.named_children();
+    if (const auto* plain = parts.find("0")) (*plain)->eval();
+    parts["2"]->eval();  // a block as a whole
+  };
+  freeze(serial);
+  freeze(net);
+  torch::manual_seed(3);
+  const Tensor x = torch::randn({6, 4}, torch::kDouble);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    net.set_training(true);
+    EXPECT_LE(relative_difference(net.forward(x).detach(), serial.forward(x).detach()), 1e-12) << "epoch " << epoch;
+    for (int i = 0; i < 2; ++i) net.set_training(false);
+    const torch::NoGradGuard no_gradients;
+    net.forward(x);
+  }
+  net.set_training(true);
+  const auto whole = net.serial_on_root();
+  if (!whole) return;
+  for (size_t block = 0; block < blocks.size(); ++block) {
+    for (size_t k = 0; k < serial.layers(block).size(); ++k) {
+      torch::nn::Module& ours = *whole->layers(block)[k].module;
+      torch::nn::Module& theirs = *serial.layers(block)[k].module;
+      EXPECT_EQ(letters_of(ours), letters_of(theirs)) << "layer " << k << " of block " << block;
+      const auto buffers = theirs.named_buffers();
+      for (const auto& each : ours.named_buffers()) {
+        EXPECT_LE((each.value() - buffers[each.key()]).abs().max().item<double>(), 1e-12) << each.key() << " of layer " << k << " of block " << block;
+      }
+    }
+  }
+}
+
+TEST(Modes, AreThoseOfTheForwardPassInItsBackwardPass) {
+  torch::manual_seed(4);
+  const Tensor x = torch::randn({6, 4}, torch::kDouble);
+  LayerParallelOptions options = exact;
+  options.recompute = true;
+  std::vector<std::vector<Tensor>> gradients;
+  for (const bool evaluated : {false, true}) {
+    LayerParallel net(world(), {block(partly_frozen, 8)}, options);
+    net.to(torch::kDouble);
+    const Tensor y = net.forward(x).sin().sum();
+    if (evaluated) net.eval();
+    y.backward();
+    EXPECT_EQ(net.is_training(), !evaluated);
+    gradients.emplace_back();
+    for (const Tensor& p : net.parameters()) gradients.back().push_back(p.grad());
+  }
+  for (size_t i = 0; i < gradients[0].size(); ++i) EXPECT_TRUE(gradients[0][i].equal(gradients[1][i])) << i;
+}
+
 }  // namespace random_layers_test
 }  // namespace tw::layer_parallel

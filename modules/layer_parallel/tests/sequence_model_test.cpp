@@ -115,5 +115,18 @@ TEST(SequenceModel, RemembersAsLongAsItIsTold) {
   EXPECT_THROW(SequenceModel(world(), {.cell = Cell::rnn, .longest_memory = 500}, {}), ContractError);
 }
 
+TEST(SequenceModel, PartsGetTheModesBackThatTheyHad) {
+  SequenceModel net(world(), {.hidden_size = 4}, {});
+  const auto part = net.named_children()["linear"];
+  part->eval();
+  for (int i = 0; i < 2; ++i) {
+    net.set_training(true);
+    EXPECT_TRUE(net.is_training());
+    EXPECT_FALSE(part->is_training());
+    net.set_training(false);
+    EXPECT_FALSE(net.is_training());
+  }
+}
+
 }  // namespace sequence_model_test
 }  // namespace tw::layer_parallel

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <optional>
+#include <tw/gradients/module_modes.hpp>
+#include <tw/mpi/releasing_others.hpp>
 #include <tw/pipeline/pipeline.hpp>
 
 #include "batch_run.hpp"
@@ -37,11 +39,29 @@ class Pipeline::Impl {
   at::Tensor calls_;          // of run(); in a checkpoint, so a tensor
   uint64_t evaluations_ = 0;  // calls of forward() since the last one of run()
   OnPhase on_phase_;
+  TrainingSwitch switch_;
+  std::string failure_;                          // of a pass; empty: none
   std::optional<c10::Device> device_of_others_;  // of the parameters of other ranks, where this one has none
 
   /// The rows of a batch on which all ranks agree; makes whatever must exist before any rank may throw. Collective; throws on all ranks alike.
   /// @param targets none: forward()
   int64_t agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets);
+  /// What `pass` returns. If it throws on any rank, it ends on all, and expect_of_use() throws from then on.
+  template <class Pass>
+  auto in_pass(const Pass& pass) {
+    try {
+      return releasing_others(comm_, pass);
+    } catch (const std::exception& e) {
+      failure_ = e.what();
+      throw;
+    } catch (...) {
+      failure_ = "an exception of a type of its own";
+      throw;
+    }
+  }
+  void expect_of_use() const;
+  /// The name of a part whose mode a pass would not see; empty: there is none.
+  std::string part_of_other_mode() const;
   /// A batch, or on a rank without parameters and buffers, such as one that flattens, a copy where those of others are. After agree_on_rows().
   std::vector<at::Tensor> beside_model(std::vector<at::Tensor> batch) const;
   /// This rank's rows of its stage's outputs, for rows `all` of which all ranks agree. Collective.

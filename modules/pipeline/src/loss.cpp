@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <tw/base/contract.hpp>
 #include <tw/pipeline/pipeline.hpp>
@@ -35,7 +36,6 @@ at::Tensor Pipeline::loss(const at::Tensor& inputs, const at::Tensor& targets, c
   for (const at::Tensor& each : parameters()) {
     if (each.requires_grad()) trained.push_back(each);
   }
-  TW_EXPECTS(!trained.empty(), "stage ", stage(), " has no parameters to train");
   std::vector<at::Tensor> used;
   std::vector<at::Tensor> gradients;
   at::Tensor value;
@@ -49,8 +49,8 @@ at::Tensor Pipeline::loss(const at::Tensor& inputs, const at::Tensor& targets, c
       gradients.push_back(is_own ? each.grad() : each.grad().clone());
     }
   }
-  if (used.empty()) {  // by no micro-batch
-    used.push_back(trained.front());
+  if (used.empty()) {  // by no micro-batch, or all are frozen
+    used.push_back(trained.empty() ? at::zeros({}).set_requires_grad(true) : trained.front());
     gradients.emplace_back();
   }
   const auto backward = [gradients](const std::vector<at::Tensor>& cotangents) {

@@ -107,11 +107,11 @@ Pipeline::Impl::Impl(Start start)
 }
 
 int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets) {
-  const at::Tensor mine =
-      at::tensor({place_.is_first() ? common_rows(inputs) : 0, place_.is_last() && targets != nullptr ? common_rows(*targets) : 0,
-                  static_cast<int64_t>(*pauses_ > 0), static_cast<int64_t>(targets != nullptr), static_cast<int64_t>(gradients_->needs_preparation()),
-                  device_type_of(*model_.module), static_cast<int64_t>(!frozen_.unfrozen().empty())},
-                 at::kLong);
+  const at::Tensor mine = at::tensor(
+      {place_.is_first() ? common_rows(inputs) : 0, place_.is_last() && targets != nullptr ? common_rows(*targets) : 0,
+       static_cast<int64_t>(*pauses_ > 0), static_cast<int64_t>(targets != nullptr), static_cast<int64_t>(gradients_->needs_preparation()),
+       device_type_of(*model_.module), static_cast<int64_t>(!frozen_.unfrozen().empty()), static_cast<int64_t>(!part_of_other_mode().empty())},
+      at::kLong);
   const at::Tensor all = at::zeros({comm_.size(), mine.numel()}, at::kLong);
   allgather(comm_, mine, all);
   const auto of = all.accessor<int64_t, 2>();
@@ -132,6 +132,12 @@ int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, con
         false, "parameter '", broadcast_string(comm_, frozen_.unfrozen(), Rank(rank)), "' of stage ", ranks_.stage_of(rank),
         " requires a gradient, unlike when the pipeline was made: make it after whatever freezes parameters or trains them again, on all ranks");
   }
+  if (all.select(1, 7).any().item<bool>()) {
+    const auto rank = static_cast<int>(all.select(1, 7).argmax().item<int64_t>());
+    TW_EXPECTS(false, "part '", broadcast_string(comm_, part_of_other_mode(), Rank(rank)), "' of stage ", ranks_.stage_of(rank),
+               " is in another mode than the pipeline, whose parts run in the modes in which the module was planned: call eval() of a part before "
+               "plan(), and afterwards train() and eval() of the pipeline");
+  }
   const auto kind_of_others = all.select(1, 5).max().item<int64_t>();
   if (of[comm_.rank()][5] == no_device && kind_of_others != no_device) {
     device_of_others_ = current_device(static_cast<c10::DeviceType>(kind_of_others));
@@ -141,6 +147,20 @@ int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, con
     comm_.barrier();
   }
   return rows;
+}
+
+void Pipeline::Impl::expect_of_use() const {
+  TW_EXPECTS(failure_.empty(),
+             "a pass of this pipeline has failed, and others cannot follow: make another Pipeline. The parameters of each stage are as ",
+             "they were. What has failed: ", failure_);
+}
+
+std::string Pipeline::Impl::part_of_other_mode() const {
+  if (!model_.has_one_mode) return "";
+  for (const auto& each : model_.module->named_modules("", /*include_self=*/false)) {
+    if (each.value()->is_training() != model_.module->is_training()) return each.key();
+  }
+  return "";
 }
 
 std::vector<at::Tensor> Pipeline::Impl::beside_model(std::vector<at::Tensor> batch) const {
@@ -179,11 +199,12 @@ double Pipeline::run_many(const std::vector<at::Tensor>& inputs, const std::vect
 }
 
 double Pipeline::run_weighted(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss, double weight) {
+  impl_->expect_of_use();
   const int64_t rows = impl_->agree_on_rows(inputs, &targets);
   const Place& place = impl_->place_;
   const Batch batch{place.is_first() ? impl_->beside_model(inputs) : inputs, place.is_last() ? impl_->beside_model(targets) : targets, loss, rows,
                     weight};
-  return releasing_others(impl_->comm_, [&] {
+  return impl_->in_pass([&] {
     Impl& me = *impl_;
     me.gradients_->begin();
     BatchRun run(me.place_, me.model_, me.options_, batch, me.seed_, static_cast<uint64_t>(me.calls_.item<int64_t>()), me.on_phase_);
@@ -248,8 +269,9 @@ at::Tensor Pipeline::forward(const at::Tensor& inputs) {
 
 std::vector<at::Tensor> Pipeline::forward_many(const std::vector<at::Tensor>& inputs) {
   Impl& me = *impl_;
+  me.expect_of_use();
   const Rows all{0, me.agree_on_rows(inputs, nullptr)};
-  return releasing_others(me.comm_, [&] {
+  return me.in_pass([&] {
     const c10::AutoGradMode no_gradients(false);
     const std::vector<at::Tensor> outputs = me.pass_forward(inputs, all);
     std::vector<std::vector<at::Tensor>> of_replicas;
@@ -325,5 +347,12 @@ void Pipeline::train(bool on) {
   Module::train(on);
   impl_->model_.module->train(on);
 }
+
+std::shared_ptr<torch::nn::Module> Pipeline::clone(const std::optional<at::Device>& /*device*/) const {
+  TW_EXPECTS(false, "a rank has one stage of a Pipeline alone, of which it makes no clone: whole_on_root() puts all parameters together");
+}
+
+// Its stage's module has the same parts, and a mode of its own.
+void Pipeline::set_training(bool training) { impl_->switch_.set(*this, training, with_parts(*impl_->model_.module)); }
 
 }  // namespace tw::pipeline

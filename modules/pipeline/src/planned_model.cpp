@@ -244,6 +244,7 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
     });
   }
   made.forward = in_turn(made.segments);
+  made.has_one_mode = true;
   return made;
 }
 

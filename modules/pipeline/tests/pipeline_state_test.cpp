@@ -199,5 +199,28 @@ TEST(PipelineState, ShardedOptimizersOfReplicas) {
   }
 }
 
+// Trained, evaluated and trained on by a trainer, which knows set_training() alone.
+TEST(PipelineState, PartsThatEvalHasFrozenStayFrozen) {
+  for (const std::vector<int>& replicas : layouts(world().size())) {
+    Trained ours(options_of(replicas));
+    const auto parts = ours.model->named_children();
+    const auto* norm = parts.find("3");
+    if (norm != nullptr) (*norm)->eval();
+    for (int step = 0; step < 2; ++step) {
+      ours.model->set_training(true);
+      ours.step(step);
+      EXPECT_TRUE(norm == nullptr || !(*norm)->is_training());
+      for (int i = 0; i < 2; ++i) ours.model->set_training(false);
+      for (const auto& each : ours.model->modules(/*include_self=*/false)) EXPECT_FALSE(each->is_training());
+      ours.model->forward(batch_of(step).first);
+    }
+    ours.model->set_training(true);
+    for (const auto& each : parts) EXPECT_EQ(each.value()->is_training(), each.key() != "3");
+    for (const auto& each : ours.model->named_buffers()) {
+      EXPECT_TRUE(each.key() != "3.running_mean" || each.value().eq(0).all().item<bool>());
+    }
+  }
+}
+
 }  // namespace pipeline_state_test
 }  // namespace tw::pipeline

@@ -166,6 +166,16 @@ TEST(Pipeline, WhatIsDetachedBehindTheCutHasNoGradient) {
   }
 }
 
+TEST(Pipeline, AStageThatIsFrozenHasALossToo) {
+  const std::vector<BlockFactory> blocks(static_cast<size_t>(world().size()), block([] { return torch::nn::Linear(3, 3); }));
+  Pipeline model(world(), blocks, {.schedule = one_forward_one_backward(world().size(), 3)});
+  const bool frozen = model.stage() == world().size() - 1;
+  for (torch::Tensor& each : model.parameters()) each.requires_grad_(!frozen);
+  const torch::Tensor x = torch::ones({6, 3});
+  model.loss(x, x, squares).backward();
+  for (const torch::Tensor& each : model.parameters()) EXPECT_EQ(each.grad().defined(), !frozen);
+}
+
 struct AlwaysDropsImpl : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) { return torch::dropout(x, 0.5, true); }
 };

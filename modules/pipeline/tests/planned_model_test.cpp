@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules of many kinds, captured, planned and cut by hand, against one process.
+#include "message_of.hpp"
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -247,7 +248,14 @@ TEST(PlannedModel, keepsModesAndAllTensorsUnderAllNames) {
   EXPECT_EQ(odd.norm->num_batches_tracked.item<int64_t>(), 0);
   ASSERT_TRUE(cut(plan, std::vector<int>(static_cast<size_t>(world().size()), 1), ScheduleKind::gpipe));
   Pipeline pipeline(world(), odd, plan);
-  pipeline.run(batch(), batch(), [](const Tensor& y, const Tensor& t) { return torch::mse_loss(y, t); });
+  const auto run = [&] { pipeline.run(batch(), batch(), [](const Tensor& y, const Tensor& t) { return torch::mse_loss(y, t); }); };
+  run();
+  const auto parts = pipeline.named_children();
+  if (const auto* middle = parts.find("middle")) (*middle)->eval();
+  const std::string refusal = testing::message_of(run);
+  EXPECT_NE(refusal.find("part 'middle' of stage"), std::string::npos) << "eval() of a part would do nothing; " << refusal;
+  if (const auto* middle = parts.find("middle")) (*middle)->train();
+  run();
   const std::vector<NamedTensor> whole = pipeline.whole_on_root();
   if (world().rank() != 0) return;
   std::vector<std::string> expected;

@@ -130,7 +130,7 @@ class LayerParallel : public torch::nn::Module, public TrainedModel, public Iter
   std::vector<NamedShard> shards() const override;
   /// The parameters for OptimizerState, which re-shards in the same way.
   std::vector<OptimizedTensor> optimized_tensors() const override;
-  /// The whole network, with the values and in the mode of now. Collective. @return null on ranks other than 0
+  /// The whole network, with the values and the modes of now, of all parts. Collective. @return null on ranks other than 0
   std::shared_ptr<SerialNetwork> serial_on_root() const;
 
   /// (gamma / 2) sum |theta_{k+1} - theta_k|^2 / dt over neighbouring layers of all ODE blocks, dt being the step size; its gradient is added to that
@@ -143,11 +143,14 @@ class LayerParallel : public torch::nn::Module, public TrainedModel, public Iter
   std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override;
   /// Random layers draw what they draw in training pass `pass.number`.
   void pass(const TrainingPass& pass) override;
-  void set_training(bool training) override { train(training); }
+  void set_training(bool training) override;
   void set_replica(int64_t replica) override;
   void tell_phases(OnPhase on_phase) override;
 
+  /// Reaches the layers of ODE blocks. So does that of the part that bears a block's name, such as named_children()["1"]->eval(), for this rank's.
   void train(bool on = true) override;
+  /// @throws ContractError: see serial_on_root()
+  std::shared_ptr<torch::nn::Module> clone(const std::optional<at::Device>& device = std::nullopt) const override;
   const Communicator& comm() const noexcept override;
   const LayerParallelOptions& options() const noexcept;
 

@@ -3,6 +3,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include <memory>
+#include <tw/gradients/module_modes.hpp>
 #include <tw/gradients/trained_model.hpp>
 #include <tw/layer_parallel/recurrent.hpp>
 #include <vector>
@@ -25,7 +26,7 @@ class SequenceModel : public torch::nn::Module, public TrainedModel, public Iter
   std::vector<std::string> axes() const override { return {"layer"}; }
   ModelTensors tensors() const override { return model_tensors(*this); }
   std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override;
-  void set_training(bool training) override { train(training); }
+  void set_training(bool training) override { switch_.set(*this, training); }
   void tell_phases(OnPhase on_phase) override;
 
   void set_iterations(Iterations iterations) override { recurrent_->set_iterations(iterations); }
@@ -38,6 +39,7 @@ class SequenceModel : public torch::nn::Module, public TrainedModel, public Iter
   std::shared_ptr<Recurrent> recurrent_;
   std::vector<int64_t> outputs_;
   torch::nn::Linear linear_{nullptr};
+  TrainingSwitch switch_;
 };
 
 }  // namespace tw::layer_parallel

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <tw/gradients/reducer.hpp>
 #include <tw/gradients/trained_model.hpp>
 #include <tw/mpi/communicator.hpp>
@@ -72,8 +73,10 @@ class Pipeline : public torch::nn::Module, public TrainedModel {
   /// @param inputs [n, ...], the whole batch, on each rank of the first stage; elsewhere anything. @param targets the same on each of the last stage.
   /// n is at least 1 and may differ from call to call. @param loss used on the last stage
   /// @return the mean loss of the batch, on every rank. @throws ContractError on every rank alike, and nothing has happened, where numbers of rows do
-  /// not fit, or a parameter requires a gradient that was frozen when the pipeline was made; Error naming stage, micro-batch and block for what a
-  /// block throws, and RevokedError on the other ranks: the pipeline is of no use then
+  /// not fit, a parameter requires a gradient that was frozen when the pipeline was made, or a part of a planned module has another mode than the
+  /// pipeline; Error naming stage, micro-batch and block for what a
+  /// block throws, and RevokedError on the other ranks: the
+  /// pipeline is of no use then, and says so at each later call
   double run(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   /// The same for several inputs and outputs, of as many rows each.
   double run_many(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss);
@@ -127,13 +130,15 @@ class Pipeline : public torch::nn::Module, public TrainedModel {
   void pass(const TrainingPass& pass) override;
   bool makes_one_backward_pass() const override { return false; }
   bool needs_samples() const override;
-  void set_training(bool training) override { train(training); }
+  void set_training(bool training) override;
   /// In a loop of your own, once: set_replica(mesh.coordinate("data")). The trainer does it by itself.
   void set_replica(int64_t replica) override;
   /// Of the passes of micro-batches.
   void tell_phases(OnPhase on_phase) override;
 
   void train(bool on = true) override;
+  /// @throws ContractError: see whole_on_root()
+  std::shared_ptr<torch::nn::Module> clone(const std::optional<at::Device>& device = std::nullopt) const override;
 
  private:
   bool is_paused() const;  // by no_sync()

@@ -47,6 +47,8 @@ struct StageModel {
   std::map<std::string, std::string> tied = {};
   /// `forward` as functions one after the other, each of the same `rows`: what selective recomputation computes again at a time. Empty: one.
   std::vector<Forward> segments = {};
+  /// `forward` runs in the mode of `module` as a whole, and does not see the modes of its parts.
+  bool has_one_mode = false;
 };
 
 }  // namespace tw::pipeline
