@@ -105,8 +105,8 @@ class DataParallel::Hooks {
   void resume() noexcept { --pauses_; }
   void join_backward() {
     TW_EXPECTS(pauses_ == 0, "join_backward() under no_sync(), where the others have no pass to be joined either");
-    if (reducer_.in_step()) {
-      reducer_.end_failed_step();
+    if (has_failed()) {
+      OpenPasses::end_failed();
       throw Error("this rank's last backward pass failed: the update is left out on all ranks");
     }
     begin_pass();
@@ -199,7 +199,7 @@ class DataParallel::Hooks {
   }
 
   void before_accumulation(int64_t id) {
-    if (reducer_.in_step() && !in_pass()) reducer_.end_failed_step();  // the last backward pass threw
+    if (has_failed()) OpenPasses::end_failed();
     if (placeholders_) placeholders_->remove(static_cast<size_t>(id));
     make_local(id);
   }
@@ -211,9 +211,13 @@ class DataParallel::Hooks {
       begin_pass();
       const auto pass = std::make_shared<Pass>();
       pass_ = pass;
-      OpenPasses::open(number_, pass, [weak = self_] {
+      const auto end = [weak = self_] {
         if (const auto alive = weak.lock()) alive->end_pass();
-      });
+      };
+      const auto fail = [weak = self_] {
+        if (const auto alive = weak.lock(); alive && alive->has_failed()) alive->reducer_.end_failed_step();
+      };
+      OpenPasses::open(number_, pass, end, fail);
     }
     TW_EXPECTS(!reducer_.marked(id), "the gradient of ", parameters_[static_cast<size_t>(id)].name,
                " was marked twice in one backward pass. If a part of the model is recomputed by a backward pass inside the backward pass, use "
@@ -290,6 +294,7 @@ class DataParallel::Hooks {
   std::optional<int64_t> samples_;
   struct Pass {};
   bool in_pass() const noexcept { return !pass_.expired(); }
+  bool has_failed() const noexcept { return reducer_.in_step() && !in_pass(); }  // the last backward pass threw
   std::weak_ptr<Pass> pass_;  // the callback at its end owns it, and goes with a backward pass that throws
   int pauses_ = 0;
   std::shared_ptr<GradientPlaceholders> placeholders_;  // where gradients are sharded

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <iterator>
 #include <mutex>
 #include <vector>
@@ -15,16 +16,19 @@ namespace {
 struct OpenPass {
   int backward;  // LibTorch's number of the backward() that it is part of
   int64_t number;
+  std::weak_ptr<void> pass;  // gone with a backward() that threw
   std::function<void()> end;
+  std::function<void()> fail;
 };
 
 // Callbacks run on the thread that called backward(), or on one of a device's.
 std::mutex mutex;
 std::vector<OpenPass> open_passes;
 
-std::vector<OpenPass> take(int backward) {
+template <class Wanted>
+std::vector<OpenPass> take(Wanted wanted) {
   const std::lock_guard lock(mutex);
-  const auto others = std::stable_partition(open_passes.begin(), open_passes.end(), [&](const OpenPass& pass) { return pass.backward == backward; });
+  const auto others = std::stable_partition(open_passes.begin(), open_passes.end(), wanted);
   std::vector<OpenPass> taken(std::move_iterator(open_passes.begin()), std::move_iterator(others));
   open_passes.erase(open_passes.begin(), others);
   std::sort(taken.begin(), taken.end(), [](const OpenPass& a, const OpenPass& b) { return a.number < b.number; });
@@ -38,16 +42,28 @@ int64_t OpenPasses::next_number() noexcept {
   return next++;
 }
 
-void OpenPasses::open(int64_t number, std::shared_ptr<void> pass, std::function<void()> end) {
+void OpenPasses::open(int64_t number, std::shared_ptr<void> pass, std::function<void()> end, std::function<void()> fail) {
   const int backward = torch::autograd::get_current_graph_task_id();
   {
     const std::lock_guard lock(mutex);
     std::erase_if(open_passes, [&](const OpenPass& each) { return each.number == number; });  // of a backward() that threw
-    open_passes.push_back({backward, number, std::move(end)});
+    open_passes.push_back({backward, number, pass, std::move(end), std::move(fail)});
   }
   torch::autograd::Engine::get_default_engine().queue_callback([backward, pass = std::move(pass)] {
-    for (const OpenPass& each : take(backward)) each.end();
+    std::exception_ptr failure;  // other ranks wait for all of them
+    for (const OpenPass& each : take([&](const OpenPass& open) { return open.backward == backward; })) {
+      try {
+        each.end();
+      } catch (...) {
+        if (!failure) failure = std::current_exception();
+      }
+    }
+    if (failure) std::rethrow_exception(failure);
   });
+}
+
+void OpenPasses::end_failed() {
+  for (const OpenPass& each : take([](const OpenPass& open) { return open.pass.expired(); })) each.fail();
 }
 
 }  // namespace tw

@@ -17,8 +17,10 @@ class OpenPasses {
   /// Numbers what reduces gradients, in the order of construction, which all ranks share.
   static int64_t next_number() noexcept;
   /// A pass has begun in the backward() that calls this. @param number of what reduces its gradients @param pass kept until that backward() ends or
-  /// throws @param end called when it ends
-  static void open(int64_t number, std::shared_ptr<void> pass, std::function<void()> end);
+  /// throws @param end called when it ends @param fail called by end_failed() if it threw
+  static void open(int64_t number, std::shared_ptr<void> pass, std::function<void()> end, std::function<void()> fail);
+  /// Ends the passes of each backward() that threw, in the order in which other ranks wait for them.
+  static void end_failed();
 };
 
 }  // namespace tw

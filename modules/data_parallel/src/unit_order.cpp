@@ -36,7 +36,9 @@ UnitOrder::Moves UnitOrder::use(std::span<const size_t> units, const UseMoment& 
   Moves moves;
   const std::vector<size_t> soon = next(evaluates ? evaluation_ : training_);
   moves.ahead.assign(soon.begin(), soon.begin() + static_cast<std::ptrdiff_t>(std::min(ahead_, soon.size())));
-  const auto stays = [&](size_t unit) { return contains(units, unit) || contains(soon, unit); };
+  // An operator without gradients may be one inside a training pass, such as in a torch::autograd::Function.
+  const std::vector<size_t> trained = evaluates && training_.unit ? next(training_) : std::vector<size_t>{};
+  const auto stays = [&](size_t unit) { return contains(units, unit) || contains(soon, unit) || contains(trained, unit); };
   for (size_t unit = 0; unit < has_.size(); ++unit) {
     if (has_[unit] && !kept_[unit] && !stays(unit)) moves.release.push_back(unit);
   }

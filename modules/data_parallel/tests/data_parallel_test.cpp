@@ -176,6 +176,31 @@ TEST(DataParallel, GoesOnAfterABackwardPassThatThrew) {
   }
 }
 
+// Gradients of the second come first, and those who wait do so for the first.
+TEST(DataParallel, GoesOnAfterABackwardPassOfTwoModelsThatThrew) {
+  const auto first = parameter();
+  const auto last = parameter();
+  const auto other = parameter();
+  torch::optim::SGD sgd({first, last, other}, 0.0);
+  const tw::DataParallel one(world(), {{"first", first}, {"last", last}}, {.reduction = tw::Reduction::sum});
+  const tw::DataParallel two(world(), {{"other", other}}, {.reduction = tw::Reduction::sum});
+  const auto pass = [&](bool fails) {
+    const at::Tensor throws = Failing::apply(first, fails);
+    const at::Tensor comes_second = last * 2;
+    const at::Tensor comes_first = other * 3;
+    loss_of(throws + comes_second + comes_first).backward();
+  };
+  for (int failing = 0; failing < world().size(); ++failing) {
+    sgd.zero_grad();
+    EXPECT_NE(tw::testing::message_of([&] { pass(world().rank() == failing); }), "");
+    sgd.zero_grad();
+    pass(false);
+    expect_gradient(first, triangle());
+    expect_gradient(last, 2 * triangle());
+    expect_gradient(other, 3 * triangle());
+  }
+}
+
 TEST(DataParallel, LeavesWhatNobodyUsesAlone) {
   for (const auto reduction : reductions) {
     const auto used = parameter();

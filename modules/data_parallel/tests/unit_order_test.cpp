@@ -120,6 +120,21 @@ struct Passes {
 };
 
 // With gradients enabled, too: nobody says that no backward pass will come.
+// Such as in the forward() of a torch::autograd::Function.
+TEST(UnitOrder, KeepsWhatATrainingPassHasFetchedThroughOperatorsWithoutGradients) {
+  Memory memory(6, 1);
+  for (int pass = 0; pass < 3; ++pass) {
+    const size_t late = memory.late;
+    for (const size_t unit : {0, 2, 4}) {
+      memory.use({unit}, Pass::forward);
+      memory.use({unit + 1}, Pass::evaluation);
+    }
+    for (const size_t unit : {4, 2, 0}) memory.use({unit}, Pass::backward);
+    memory.end_pass();
+    if (pass > 0) EXPECT_EQ(memory.late - late, 4U) << "the first, and those without gradients";
+  }
+}
+
 TEST(UnitOrder, IsNotTaughtByForwardPassesWithoutABackwardPass) {
   Passes passes;
   const auto train = [&] {

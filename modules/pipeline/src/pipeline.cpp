@@ -241,7 +241,7 @@ std::vector<at::Tensor> Pipeline::Impl::pass_forward(const std::vector<at::Tenso
   const uint64_t key = key_of_forward(seed_, static_cast<uint64_t>(calls_.item<int64_t>()), evaluations_++);
   GeneratorGuard generator;
   generator.seed(key, static_cast<uint64_t>(comm_.rank()));
-  if (*pauses_ > 0) shared_->exchange();  // what no run has done yet
+  shared_->exchange();  // what runs under no_sync() have left to be done
   shared_->remember();
   std::vector<Work> sends;
   std::vector<at::Tensor> outputs;

@@ -44,6 +44,7 @@ int user_of(uint32_t mark) { return static_cast<int>(mark) - 1; }
 
 std::optional<Shard::Entry> Shard::enter() const {
   Gate& at = gate();
+  if (at.closed.load(std::memory_order_relaxed) != 0) return std::nullopt;  // those who wait do not keep others from finding nobody inside
   at.inside.fetch_add(1);
   Entry entry(&at.inside);
   if (at.closed.load() != 0) return std::nullopt;

@@ -128,7 +128,7 @@ void Trainer::Run::make_loader() {
                 " samples that there are: an epoch is one update");
   }
   const int64_t steps = (loader_->steps() + options_.accumulation - 1) / options_.accumulation;
-  length_ = {options_.drop_last ? train_.size() / progress_.global_batch : steps, options_.epochs, progress_.global_batch};
+  length_ = {options_.drop_last ? loader_->end() / progress_.global_batch : steps, options_.epochs, progress_.global_batch};
   TW_EXPECTS(length_.steps_per_epoch > 0, "drop_last leaves nothing of ", train_.size(), " samples: the global batch is ", progress_.global_batch);
 }
 
@@ -157,6 +157,7 @@ void Trainer::Run::resume() {
   progress_.finished = false;
   progress_.data = now.data;
   progress_.optimizer = now.optimizer;
+  if (progress_.epoch <= options_.epochs) progress_.test.clear();  // of the model as it was when these were fewer
   const auto mine = [this](const std::vector<double>& sums) { return share_of(sums, ranks_.data.rank(), ranks_.data.size()); };
   loss_ = {.sum = mine(progress_.loss_sums), .samples = mine(progress_.loss_samples)};
   scaling_.restore(progress_, ranks_.data.rank(), ranks_.data.size());
@@ -177,11 +178,7 @@ void Trainer::Run::resume() {
   }
 }
 
-// What goes wrong here comes after the training, which must be saved in any case.
-void Trainer::Run::test() {
-  if (!progress_.finished || trained_samples_ == 0 || test_.size() == 0) return;
-  progress_.test = evaluate(test_);
-}
+bool Trainer::Run::is_to_be_tested() const { return progress_.finished && trained_samples_ > 0 && test_.size() > 0; }
 
 Summary Trainer::Run::finish() {
   progress_.finished = progress_.finished || (progress_.epoch > options_.epochs && !diverged_);
@@ -194,7 +191,14 @@ Summary Trainer::Run::finish() {
       if (!failure) failure = std::current_exception();
     }
   };
-  attempt([&] { test(); });
+  const bool saves = snapshots_ && !diverged_ && trained_samples_ > 0;
+  if (is_to_be_tested()) {
+    if (saves) {  // samples that cannot be read, by one rank say, end the run
+      attempt([&] { save(); });
+      attempt([&] { snapshots_->finish(); });
+    }
+    progress_.test = evaluate(test_);
+  }
   Summary summary{.ranks = ranks_.all.size(),
                   .epochs = progress_.epoch - 1,
                   .steps = progress_.step,
@@ -212,7 +216,7 @@ Summary Trainer::Run::finish() {
                   .train_time = train_time_};
   summary.finished = progress_.finished;
   if (trained_samples_ > 0) count_into(summary);
-  if (snapshots_ && !diverged_ && trained_samples_ > 0) attempt([&] { save(); });
+  if (saves) attempt([&] { save(); });
   if (snapshots_) attempt([&] { snapshots_->finish(); });
   if (tracing()) attempt([&] { timeline_.write(ranks_.all); });
   if (trained_samples_ > 0) summary.memory = peaks_of_ranks(ranks_.all, memory_->peak());

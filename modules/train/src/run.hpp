@@ -62,7 +62,7 @@ class Trainer::Run {
   int64_t epoch_end() const;
   void begin();
   void resume();
-  void test();
+  bool is_to_be_tested() const;
   Summary finish();
   void count_into(Summary& summary);
 

@@ -132,6 +132,40 @@ TEST(Modes, WhatEvalHasFrozenStaysFrozen) {
   EXPECT_FALSE(norm->is_training());
 }
 
+TEST(Validation, ATestSetThatCannotBeReadLosesNoTraining) {
+  const auto model = model_of(with_norm());
+  torch::optim::SGD sgd(model.tensors(), 0.01);
+  const auto data = squares(8 * world().size());
+  auto options = quick("untested");
+  options.checkpoint.every_epochs = 1000;
+  options.resume = tw::train::Resume::fresh;
+  struct Breaking : tw::Dataset {
+    explicit Breaking(const tw::Dataset& all) : whole(all) {}
+    int64_t size() const override { return whole.size(); }
+    tw::Batch batch(std::span<const int64_t> indices) const override { return is_broken ? Broken().batch(indices) : whole.batch(indices); }
+    const tw::Dataset& whole;
+    bool is_broken = false;
+  } test(data);
+  Trainer trainer(world(), model, sgd, tw::train::regression(), data, test, options);
+  test.is_broken = true;
+  EXPECT_THROW((void)trainer.run(), tw::Error);
+  EXPECT_FALSE(std::filesystem::is_empty(options.folder() / "checkpoints"));
+}
+
+TEST(DropLast, CountsTheSamplesThatFillUpShares) {
+  const int64_t ranks = world().size();
+  const auto data = squares(4 * ranks - 1);
+  const auto model = model_of(with_norm());
+  torch::optim::SGD sgd(model.tensors(), 0.01);
+  auto options = quick("filled");
+  options.epochs = 2;
+  options.batch_size = 4;
+  options.drop_last = true;
+  options.uneven = tw::train::Uneven::pad;
+  if (ranks == 1) options.batch_size = 3;
+  EXPECT_EQ(Trainer(world(), model, sgd, tw::train::regression(), data, data, options).run().steps, 2);
+}
+
 TEST(DropLast, LeavesOutALastUpdateOfFewerSamples) {
   const int64_t ranks = world().size();
   const auto data = squares(9 * ranks);  // two updates of four samples a rank, and one of one

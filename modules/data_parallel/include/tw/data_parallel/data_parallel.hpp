@@ -27,8 +27,9 @@ class GradientPlaceholders;
 /// are not in `.grad()`, and what takes one throws: a ShardedOptimizer uses them, one pass a step.
 ///
 /// Several models may take part in one backward(), each wrapped for itself, in the same order on all ranks; a parameter belongs to one DataParallel.
-/// Replicas are compared as they go: where ranks did not make the same updates, such as by an optimizer that decides by the loss of one rank (see
-/// reduced()), the next pass throws a ContractError on all of them.
+/// Replicas are compared as they go, on CPUs, by a few elements a pass: where ranks did not make the same updates, such as by an optimizer that
+/// decides by the loss of one rank (see reduced()), that pass or a later one throws a ContractError on all of them. A difference below sqrt(epsilon)
+/// of the largest element is none.
 ///
 /// What changes the model comes before this: its dtype or device, parameters that are added, layers that were frozen and are trained. The first
 /// gradient of a step finds such a change, and backward() throws a ContractError that names the parameter. Layers that are frozen later take no part.

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <tw/base/contract.hpp>
 #include <tw/data/dataset.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/train/model.hpp>
@@ -47,7 +48,11 @@ struct State {
   /// In on_backward(): scales the gradients down to a norm of at most `max_norm`, with any strategy: the norm of all gradients of the model, each
   /// element once, wherever its gradient lies. (LibTorch's clip_grad_norm_ sees this rank's tensors alone.) Called on all ranks.
   /// @return the norm before, without the loss scale. The option max_gradient_norm does it in every step
-  double clip_gradient_norm(double max_norm) { return clip_(max_norm); }
+  /// @throws ContractError outside a trainer's run
+  double clip_gradient_norm(double max_norm) {
+    TW_EXPECTS(clip_ != nullptr, "clip_gradient_norm() belongs into on_backward() of a hook of a Trainer");
+    return clip_(max_norm);
+  }
 
  private:
   std::function<double(double)> clip_;

@@ -55,7 +55,7 @@ class Trainer {
   void begin_after(int64_t epochs);
 
   /// Trains to the end, or until something ends it. Collective, once. @throws Error on every rank, after the hooks' on_end, when the last checkpoint
-  /// or the timeline was not written.
+  /// or the timeline was not written. Where the test set cannot be evaluated, on one rank say, that is thrown; the checkpoint is written by then.
   Summary run();
   /// Loss and metrics of the model as it is now, every sample once, exact over all ranks. Leaves modes as they were. Collective.
   Figures evaluate(const Dataset& dataset);
