@@ -74,9 +74,8 @@ class Pipeline : public torch::nn::Module, public TrainedModel {
   /// n is at least 1 and may differ from call to call. @param loss used on the last stage
   /// @return the mean loss of the batch, on every rank. @throws ContractError on every rank alike, and nothing has happened, where numbers of rows do
   /// not fit, a parameter requires a gradient that was frozen when the pipeline was made, or a part of a planned module has another mode than the
-  /// pipeline; Error naming stage, micro-batch and block for what a
-  /// block throws, and RevokedError on the other ranks: the
-  /// pipeline is of no use then, and says so at each later call
+  /// pipeline; Error naming stage, micro-batch and block for what a block throws, and RevokedError on the other ranks: the pipeline is of no use
+  /// then, and says so at each later call
   double run(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   /// The same for several inputs and outputs, of as many rows each.
   double run_many(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss);
