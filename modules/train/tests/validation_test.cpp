@@ -161,7 +161,7 @@ TEST(DropLast, CountsTheSamplesThatFillUpShares) {
   options.epochs = 2;
   options.batch_size = 4;
   options.drop_last = true;
-  options.uneven = tw::train::Uneven::pad;
+  options.uneven = tw::Uneven::pad;
   if (ranks == 1) options.batch_size = 3;
   EXPECT_EQ(Trainer(world(), model, sgd, tw::train::regression(), data, data, options).run().steps, 2);
 }
