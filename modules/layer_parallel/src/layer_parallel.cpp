@@ -226,10 +226,11 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
     try {
       Rank here(0);
       std::vector<torch::autograd::Node*> blocks;
-      State state = enter(input, gradient_for_all);
+      at::Tensor anchor = anchor_;
+      State state = enter(input, gradient_for_all, anchor);
       for (size_t i = 0; i < parts_.size(); ++i) {
         if (parts_[i].ode) {
-          state = through(*parts_[i].ode, of_ode(state), here, extras, classes);
+          state = through(*parts_[i].ode, of_ode(state), here, extras, classes, anchor);
           here = parts_[i].ode->last_rank();
           if (state[0].grad_fn()) blocks.push_back(state[0].grad_fn().get());
         } else if (parts_[i].layer) {
@@ -247,11 +248,12 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
   });
 }
 
-State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& classes) {
+State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& classes,
+                                   const at::Tensor& anchor) {
   const auto recorded = c10::GradMode::is_enabled() ? std::make_shared<OdeBlock::Pass>() : nullptr;
   const auto like = std::make_shared<State>();  // the states of this pass, in shape
   std::vector<at::Tensor> inputs = state;
-  inputs.push_back(anchor_);
+  inputs.push_back(anchor);
   for (const StackedTensor& p : block.stack().parameters()) inputs.push_back(p.stack);
   const auto forward = [&, like] {
     *like = broadcast_shapes(comms_.onward(), detached(state), here, device());

@@ -61,9 +61,11 @@ class LayerParallel::Impl {
   std::vector<std::string> checked(const State& input, const State& extras, const at::Tensor& classes) const;
   /// Collective. @return whether backward() shall give all ranks the gradient of the input
   bool begin_pass(const State& input, const State& extras, const at::Tensor& classes);
-  State enter(const State& input, bool gradient_for_all);
+  /// @param anchor see through(); rank 0's depends on the input
+  State enter(const State& input, bool gradient_for_all, at::Tensor& anchor);
   State through_plain(const Part& part, size_t index, const State& state, const State& extras, int64_t call) const;
-  State through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& classes);
+  /// @param anchor what the pass depends on beside the state
+  State through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& classes, const at::Tensor& anchor);
   /// @param blocks the nodes of ODE blocks; none where nothing is recorded
   State hand_out(const State& state, const std::vector<torch::autograd::Node*>& blocks);
   /// Where a plain layer, or what a user has hooked on it, threw in this rank's last backward pass, other ranks may still wait in it: they are

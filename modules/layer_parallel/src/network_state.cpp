@@ -3,9 +3,8 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <locale>
-#include <sstream>
 #include <tw/base/concat.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
@@ -20,8 +19,7 @@ constexpr const char* calls_suffix = ".training passes";
 
 /// @param lines of Impl::modes_of_layers()
 void apply_modes(const std::string& lines, const SerialNetwork& network) {
-  std::istringstream text(lines);
-  text.imbue(std::locale::classic());
+  TextReader text(lines);
   size_t block = 0;
   size_t layer = 0;
   std::string modes;

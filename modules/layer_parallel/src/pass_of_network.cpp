@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a pass of a LayerParallel begins: what ranks agree on, the input, and layers that one rank has.
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
@@ -71,7 +70,7 @@ bool LayerParallel::Impl::begin_pass(const State& input, const State& extras, co
 }
 
 // Whoever asks for the gradient of the input alone gets to all parts on the way, on every rank.
-State LayerParallel::Impl::enter(const State& input, bool gradient_for_all) {
+State LayerParallel::Impl::enter(const State& input, bool gradient_for_all, at::Tensor& anchor) {
   const bool mine = comm_.rank() == 0;
   if (mine && (!gradient_for_all || comm_.size() == 1)) return input;
   std::vector<at::Tensor> wanted;
@@ -84,8 +83,17 @@ State LayerParallel::Impl::enter(const State& input, bool gradient_for_all) {
     });
   };
   if (mine) {
-    const auto backward = [sent](const std::vector<at::Tensor>& cotangents) { return sent(layer_parallel::clone(cotangents)); };
-    const std::vector<at::Tensor> passed_on = make_node(wanted, {[&] { return layer_parallel::clone(detached(wanted)); }, backward});
+    // Runs after the ODE blocks even where a layer before them takes no gradient back: the others wait for it.
+    const auto forward = [&] {
+      State outputs = layer_parallel::clone(detached(wanted));
+      outputs.push_back(at::zeros_like(anchor_));
+      return outputs;
+    };
+    const auto backward = [sent](const std::vector<at::Tensor>& cotangents) {
+      return sent(layer_parallel::clone(State(cotangents.begin(), cotangents.end() - 1)));
+    };
+    const std::vector<at::Tensor> passed_on = make_node(wanted, {forward, backward});
+    anchor = passed_on.back();
     State state = input;
     size_t next = 0;
     for (at::Tensor& tensor : state) {

@@ -189,5 +189,20 @@ TEST(Network, TwoNetworksMayFollowOneAnother) {
   expect_gradients_equal(first, first_alone, 1e-11);
 }
 
+struct DetachingImpl : torch::nn::LinearImpl {
+  using LinearImpl::LinearImpl;
+  torch::Tensor forward(const torch::Tensor& x) { return LinearImpl::forward(x.detach()); }
+};
+TORCH_MODULE(Detaching);
+
+TEST(Network, AnInputThatGetsNoGradientLeavesNobodyWaiting) {
+  LayerParallel net(world(), testing::placed({block([] { return Detaching(4, 6); }, 1), block([] { return Dense(6); }, 9)}), exact(9, 2, 2));
+  net.to(torch::kDouble);
+  torch::Tensor x = testing::place(torch::randn({3, 4}, torch::kDouble));
+  x.requires_grad_();
+  net.forward(x).sum().backward();
+  EXPECT_EQ(x.grad().abs().sum().item<double>(), 0);
+}
+
 }  // namespace network_test
 }  // namespace tw::layer_parallel

@@ -150,9 +150,12 @@ int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, con
 }
 
 void Pipeline::Impl::expect_of_use() const {
-  TW_EXPECTS(failure_.empty(),
-             "a pass of this pipeline has failed, and others cannot follow: make another Pipeline. The parameters of each stage are as ",
-             "they were. What has failed: ", failure_);
+  // Another rank may fail before this one has begun the pass.
+  TW_EXPECTS(
+      failure_.empty() && !comm_.revoked(),
+      "a pass of this pipeline has failed, and others cannot follow: make another Pipeline. The parameters of each stage are as they were. What "
+      "has failed: ",
+      failure_.empty() ? "another rank's part of the pass" : failure_);
 }
 
 std::string Pipeline::Impl::part_of_other_mode() const {
@@ -293,8 +296,9 @@ at::Tensor Pipeline::evaluate(const at::Tensor& inputs) {
 
 std::vector<at::Tensor> Pipeline::evaluate_many(const std::vector<at::Tensor>& inputs) {
   Impl& me = *impl_;
+  me.expect_of_use();
   const Rows all{0, me.agree_on_rows(inputs, nullptr)};
-  return releasing_others(me.comm_, [&] {
+  return me.in_pass([&] {
     const c10::AutoGradMode no_gradients(false);
     std::vector<at::Tensor> outputs = me.pass_forward(inputs, all);
     const std::vector<Partner> last = me.ranks_.partners(me.ranks_.stages() - 1, all, all);

@@ -128,7 +128,11 @@ void Trainer::Run::make_loader() {
                 " samples that there are: an epoch is one update");
   }
   const int64_t steps = (loader_->steps() + options_.accumulation - 1) / options_.accumulation;
-  length_ = {options_.drop_last ? loader_->end() / progress_.global_batch : steps, options_.epochs, progress_.global_batch};
+  const int64_t ranks = ranks_.data.size();
+  const int64_t samples = options_.uneven == Uneven::pad    ? (train_.size() + ranks - 1) / ranks * ranks
+                          : options_.uneven == Uneven::drop ? train_.size() / ranks * ranks
+                                                            : train_.size();
+  length_ = {options_.drop_last ? samples / progress_.global_batch : steps, options_.epochs, progress_.global_batch};
   TW_EXPECTS(length_.steps_per_epoch > 0, "drop_last leaves nothing of ", train_.size(), " samples: the global batch is ", progress_.global_batch);
 }
 
