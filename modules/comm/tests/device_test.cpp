@@ -249,7 +249,7 @@ TW_TEST_ON(Nccl, AWaitHoldsUpTheStreamAndNotTheHost, {.least = 2}) {
   if (!accelerator::nccl_is_offered()) GTEST_SKIP() << "of NCCL's double";
   if (world().audited()) GTEST_SKIP() << "an audit has all ranks meet before";
   const tw::Communicator comm = world().dup();
-  tw::choose_backend(comm, "nccl");  // also where ranks share a device
+  tw::choose_backend(comm, "nccl");                  // also where ranks share a device
   tw::allreduce(comm, late(mine()), ReduceOp::sum);  // connects, which takes all
   const at::Tensor x = late(mine());
   const at::Tensor token = torch::zeros({1});
