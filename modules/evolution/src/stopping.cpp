@@ -71,7 +71,7 @@ class HalvingRule : public StoppingRule {
     if (std::isnan(report.value)) return false;
     const auto judged = judged_.find(report.trial);
     if (judged == judged_.end() || judged->second.first != report.step) return true;  // between rungs
-    const bool is_finite = report.value < std::numeric_limits<double>::infinity();  // the first at a rung is its best, whatever it is
+    const bool is_finite = report.value < std::numeric_limits<double>::infinity();    // the first at a rung is its best, whatever it is
     return is_finite && rungs_[static_cast<size_t>(judged->second.second)].second.has_among_best(report.value);
   }
 

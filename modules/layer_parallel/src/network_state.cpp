@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <tw/base/concat.hpp>
-#include <tw/base/text_stream.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/text_stream.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/comm/whole_tensors.hpp>

@@ -92,9 +92,8 @@ class Reducer {
   /// After a step that an exception ended, it first calls end_failed_step().
   void begin(int64_t samples = 1);
 
-  /// Ends a step that an exception has cut short on this rank, without what is missing; dense gradients in buckets that stay become zero. On the other
-  /// ranks, wait() throws.
-  /// Collective with their wait().
+  /// Ends a step that an exception has cut short on this rank, without what is missing; dense gradients in buckets that stay become zero. On the
+  /// other ranks, wait() throws. Collective with their wait().
   void end_failed_step();
 
   /// The gradient is complete where it is in `gradient(id)`.
