@@ -283,7 +283,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
 
 namespace {
 
-/// Whether the backward pass that is under way comes to `node`, which depends on the current one.
+/// Whether the running backward pass comes to `node`, which depends on the current one.
 bool is_to_run(torch::autograd::Node* node) {
   const auto* const infos = torch::autograd::get_current_graph_task_exec_info();
   if (infos->empty()) return true;  // of backward(): to all
