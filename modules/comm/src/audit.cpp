@@ -1,23 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "audit.hpp"
 
+#include <array>
+#include <memory>
+#include <span>
 #include <tw/base/concat.hpp>
-#include <tw/comm/agreement.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/mpi/collectives.hpp>
+#include <tw/mpi/library.hpp>
 #include <tw/tensor/tensor_spec.hpp>
+#include <vector>
+
+#include "agreement_text.hpp"
 
 namespace tw {
 namespace {
 
-void expect_same_call(const Communicator& comm, const std::string& line) { expect_same_on_all_ranks(comm, "the collective call", {line}); }
+/// What all ranks call, while it travels.
+class CallsOfRanks : public mpi::Transfer {
+ public:
+  CallsOfRanks(const Communicator& comm, const std::string& mine) : name_(comm.name()), lines_(static_cast<size_t>(comm.size())) {
+    mpi::expect_own_thread(comm);
+    mine.copy(mine_.data(), mine_.size() - 1);
+    exchange_ = mpi::audit_transfer(comm, std::as_bytes(std::span(mine_)), std::as_writable_bytes(std::span(lines_)));
+  }
+
+  bool advance() override {
+    if (!exchange_->advance()) return false;
+    std::vector<std::string> texts;
+    for (const Line& line : lines_) texts.emplace_back(line.data());
+    const std::string differences = differences_text(texts);
+    TW_EXPECTS(differences.empty(), "the collective call must be the same on all ranks of '", name_, "': ", differences);
+    return true;
+  }
+
+ private:
+  using Line = std::array<char, 256>;  // ends in a zero
+  std::string name_;
+  Line mine_{};
+  std::vector<Line> lines_;  // by rank
+  std::unique_ptr<mpi::Transfer> exchange_;
+};
+
+mpi::StartQueue::Ready when_all_call(const Communicator& comm, const std::string& line) {
+  return [calls = std::make_shared<CallsOfRanks>(comm, line)](const Communicator&) { return calls->advance(); };
+}
 
 }  // namespace
 
-void audit_call(const Communicator& comm, const Call& call, const at::Tensor& tensor) {
-  if (comm.audited()) expect_same_call(comm, concat(call.describe(), ' ', shape_text(tensor.sizes().vec())));
+mpi::StartQueue::Ready audited_start(const Communicator& comm, const Call& call, const at::Tensor& tensor) {
+  if (!comm.audited()) return {};
+  return when_all_call(comm, concat(call.describe(), ' ', shape_text(tensor.sizes().vec())));
 }
 
-void audit_call(const Communicator& comm, const Call& call) {
-  if (comm.audited()) expect_same_call(comm, call.describe());
+mpi::StartQueue::Ready audited_start(const Communicator& comm, const Call& call) {
+  if (!comm.audited()) return {};
+  return when_all_call(comm, call.describe());
+}
+
+void wait_for_audit(const Communicator& comm, const Call& call) {
+  if (comm.audited()) mpi::start(comm, call, std::make_unique<CallsOfRanks>(comm, call.describe())).wait();
+}
+
+mpi::StartQueue::Ready both_ready(mpi::StartQueue::Ready first, mpi::StartQueue::Ready second) {
+  if (!first) return second;
+  if (!second) return first;
+  return [first = std::move(first), second = std::move(second)](const Communicator& of) { return first(of) && second(of); };
 }
 
 }  // namespace tw

@@ -78,7 +78,6 @@ std::unique_ptr<mpi::Transfer> begin_in_parts(const Communicator& comm, const Ca
 
 // A call of which input and output are one tensor.
 Work begin_in_place(const Communicator& comm, const Call& call, const at::Tensor& tensor) {
-  audit_call(comm, call, tensor);
   const bool receives = call.collective == Collective::broadcast && call.peer != comm.rank();
   const bool writes = receives || call.collective == Collective::allreduce || (call.collective == Collective::reduce && call.peer == comm.rank());
   Backend* device_backend = device_backend_for(comm, call, {tensor});
@@ -88,7 +87,8 @@ Work begin_in_place(const Communicator& comm, const Call& call, const at::Tensor
     return start(comm, call, begin_in_parts(comm, call, parts), std::move(operands));
   }
   std::byte* memory = writes ? operands->in_place(tensor).data() : const_cast<std::byte*>(operands->in(tensor).data());
-  auto transfer = Link::of(comm).begin(comm, {call, memory, memory, operands->stream()}, operands->ready(), device_backend);
+  auto ready = both_ready(audited_start(comm, call, tensor), operands->ready());
+  auto transfer = Link::of(comm).begin(comm, {call, memory, memory, operands->stream()}, std::move(ready), device_backend);
   return start(comm, call, std::move(transfer), std::move(operands));
 }
 
@@ -96,12 +96,12 @@ Work begin(const Communicator& comm, const Call& call, const at::Tensor& input, 
   TW_EXPECTS(output.defined(), name_of(call.collective), " was given an undefined output");
   TW_EXPECTS(output.scalar_type() == input.scalar_type(), name_of(call.collective), " was given an input of ", dtype_name(input.scalar_type()),
              " and an output of ", dtype_name(output.scalar_type()));
-  audit_call(comm, call, input);
   Backend* device_backend = device_backend_for(comm, call, {input, output});
   auto operands = operands_for(comm, call, device_backend);
   const std::byte* from = operands->in(input).data();
   std::byte* to = operands->out(output).data();
-  auto transfer = Link::of(comm).begin(comm, {call, from, to, operands->stream()}, operands->ready(), device_backend);
+  auto ready = both_ready(audited_start(comm, call, input), operands->ready());
+  auto transfer = Link::of(comm).begin(comm, {call, from, to, operands->stream()}, std::move(ready), device_backend);
   return start(comm, call, std::move(transfer), std::move(operands));
 }
 
@@ -128,12 +128,14 @@ Work begin_group(const Communicator& comm, Call call, const std::vector<at::Tens
     call.type = type;
     call.on_device = !of_type[0].is_cpu();
     call.count = static_cast<int64_t>(memory.size()) / element_bytes(type);
-    audit_call(comm, call, of_type[0]);
     calls.push_back({call, memory.data(), memory.data(), operands->stream()});
   }
   auto group = std::make_unique<Group>();  // begun when all is checked: what has begun must be carried to its end
   Link& link = Link::of(comm);
-  for (const BoundCall& bound : calls) group->add([&] { return link.begin(comm, bound, operands->ready(), device_backend); });
+  for (const BoundCall& bound : calls) {
+    auto ready = both_ready(audited_start(comm, bound.call, by_type.at(bound.call.type)[0]), operands->ready());
+    group->add([&] { return link.begin(comm, bound, std::move(ready), device_backend); });
+  }
   return start(comm, call, std::move(group), std::move(operands));
 }
 
@@ -162,11 +164,14 @@ struct Messages {
 };
 
 Work begin_exchange(const Communicator& comm, const Call& call, Messages messages, std::shared_ptr<Operands> operands) {
-  audit_call(comm, call);
   const auto begin = [collective = call.collective, messages = std::move(messages)](const Communicator& of) {
     return mpi::exchange_transfer(of, collective, messages.sends, messages.receives);
   };
-  auto transfer = mpi::message_queue(comm).start(comm, begin, operands->ready());
+  const auto begin_in_turn = [begin, arrived = operands->ready()](const Communicator& of) {
+    return mpi::message_queue(of).start(of, begin, arrived);
+  };
+  auto audited = audited_start(comm, call);  // which other ranks can hold up, and messages between two must not wait for
+  auto transfer = audited ? Link::of(comm).begin(comm, begin_in_turn, std::move(audited)) : begin_in_turn(comm);
   return start(comm, call, std::move(transfer), std::move(operands));
 }
 
@@ -174,7 +179,7 @@ Work begin_exchange(const Communicator& comm, const Call& call, Messages message
 
 Work ibarrier(const Communicator& comm) {
   const Call call{.collective = Collective::barrier};
-  return mpi::start(comm, call, Link::of(comm).begin(comm, {call}));
+  return mpi::start(comm, call, Link::of(comm).begin(comm, BoundCall{call}, audited_start(comm, call)));
 }
 
 Work ibroadcast(const Communicator& comm, const at::Tensor& tensor, Rank root) {
@@ -284,7 +289,7 @@ std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::T
   auto operands = std::make_shared<Operands>(Collective::allgather, comm.audited(), passage_of_messages(comm, input));
   const std::span<const std::byte> mine = operands->in(input);
   const Call call{.collective = Collective::allgather, .type = element_type(input.scalar_type())};
-  audit_call(comm, call);
+  wait_for_audit(comm, call);
   std::vector<int64_t> spec = input.sizes().vec();
   spec.push_back(static_cast<int64_t>(call.type));
   const auto specs = allgather_strings(comm, std::string(reinterpret_cast<const char*>(spec.data()), spec.size() * sizeof(int64_t)));

@@ -35,6 +35,8 @@ class Link {
   /// Begins `call` with `device_backend`, else the one for the host's memory; or something that will, once the link is made and the memory `ready`.
   std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& call, mpi::StartQueue::Ready ready = {},
                                        Backend* device_backend = nullptr);
+  /// The same for a collective that `start` begins without a backend.
+  std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, mpi::StartQueue::Start start, mpi::StartQueue::Ready ready);
 
   /// Makes all that take the memory of `device` ready to be asked. Collective.
   void prepare_devices(const Communicator& comm, c10::Device device);

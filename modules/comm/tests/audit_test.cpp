@@ -74,6 +74,40 @@ TEST(Audit, FindsAGroupOfWhichTheLastCallDiffersAndGoesOn) {
   EXPECT_EQ(count[0].item<int>(), audited->size());
 }
 
+TEST(Audit, FindsABarrierThatMeetsAnotherCall) {
+  expect_mismatch([] { tw::barrier(*audited); }, [] { sum_over_ranks(torch::ones({4})); }, "allreduce sum of 4 float32 [4]", "barrier");
+}
+
+// A rank that is late holds up the call that it is late for. Programs in which ranks use two communicators in different orders are right.
+TEST(Audit, HoldsUpNoOtherCommunicator) {
+  const tw::Communicator even = audited->dup();
+  const tw::Communicator odd = audited->dup();
+  const at::Tensor count = torch::ones({4});
+  const at::Tensor sum = torch::full({4}, static_cast<double>(audited->rank()));
+  const auto counts = [&] { return tw::iallreduce(even, count, tw::ReduceOp::sum); };
+  const auto sums = [&] { return tw::iallreduce(odd, sum, tw::ReduceOp::sum); };
+  const bool swaps = audited->rank() % 2 == 1;
+  tw::Work first = swaps ? sums() : counts();
+  tw::Work second = swaps ? counts() : sums();
+  second.wait();
+  first.wait();
+  EXPECT_EQ(count[0].item<int>(), audited->size());
+  EXPECT_EQ(sum[0].item<int>(), audited->size() * (audited->size() - 1) / 2);
+}
+
+TEST(Audit, HoldsUpNoMessages) {
+  if (audited->size() == 1) GTEST_SKIP() << "on one rank there are none";
+  const at::Tensor own = torch::full({2}, static_cast<double>(audited->rank()));
+  std::vector<at::Tensor> all(static_cast<size_t>(audited->size()));
+  for (at::Tensor& each : all) each = torch::zeros({2});
+  const at::Tensor token = torch::zeros({1});
+  if (audited->rank() == 1) tw::recv(*audited, token, tw::Rank(0));  // comes after rank 0 has begun to gather
+  tw::Work gathered = tw::igather(*audited, own, audited->rank() == 0 ? all : std::vector<at::Tensor>(), tw::Rank(0));
+  if (audited->rank() == 0) tw::send(*audited, token, tw::Rank(1));
+  gathered.wait();
+  if (audited->rank() == 0) { EXPECT_EQ(all.back()[0].item<int>(), audited->size() - 1); }
+}
+
 TEST(Audit, FindsATensorThatIsChangedInFlight) {
   if (audited->size() == 1) return;  // nothing is in flight
   const at::Tensor tensor = torch::zeros({4});

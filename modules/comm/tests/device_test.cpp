@@ -247,7 +247,7 @@ TW_TEST_ON(Devices, NamesTheRankWhoseTensorLiesElsewhere, {.least = 2}) {
 
 TW_TEST_ON(Nccl, AWaitHoldsUpTheStreamAndNotTheHost, {.least = 2}) {
   if (!accelerator::nccl_is_offered()) GTEST_SKIP() << "of NCCL's double";
-  if (world().audited()) GTEST_SKIP() << "an audit has all ranks meet before";
+  if (world().audited()) GTEST_SKIP() << "an audited call enters the stream when all ranks have made it";
   const tw::Communicator comm = world().dup();
   tw::choose_backend(comm, "nccl");                  // also where ranks share a device
   tw::allreduce(comm, late(mine()), ReduceOp::sum);  // connects, which takes all
@@ -263,7 +263,7 @@ TW_TEST_ON(Nccl, AWaitHoldsUpTheStreamAndNotTheHost, {.least = 2}) {
 
 TW_TEST_ON(Nccl, ARevocationEndsWhatIsInStreams, {.least = 2}) {
   if (!accelerator::nccl_is_offered()) GTEST_SKIP() << "of NCCL's double";
-  if (world().audited()) GTEST_SKIP() << "an audit has all ranks meet before";
+  if (world().audited()) GTEST_SKIP() << "an audited call enters the stream when all ranks have made it";
   const tw::Communicator comm = world().dup();
   tw::choose_backend(comm, "nccl");
   tw::allreduce(comm, late(mine()), ReduceOp::sum);  // connects

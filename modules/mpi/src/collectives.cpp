@@ -224,6 +224,20 @@ std::unique_ptr<Transfer> receive_aside_transfer(const Communicator& comm, std::
   return requests;
 }
 
+std::unique_ptr<Transfer> audit_transfer(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all) {
+  auto requests = std::make_unique<TransferRequests>(comm);
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const std::span<std::byte> theirs = all.subspan(static_cast<size_t>(rank) * mine.size(), mine.size());
+    if (rank == comm.rank()) {
+      std::ranges::copy(mine, theirs.begin());
+    } else {
+      requests->receive(raw(theirs), rank, audit_tag);
+      requests->send(raw(mine), rank, audit_tag);
+    }
+  }
+  return requests;
+}
+
 void allreduce(const Communicator& comm, const Buffer& buffer, ReduceOp op) {
   const auto staged = stage(buffer);
   wait_for(

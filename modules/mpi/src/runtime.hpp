@@ -32,6 +32,7 @@ constexpr int subset_tag = Tag::largest + 3;    // members of a subset meet
 constexpr int group_tag = Tag::largest + 4;     // of MPI_Comm_create_group, whose own messages Open MPI shows to whoever receives with its tag
 constexpr int aside_tag = Tag::largest + 5;     // what an operation says while it is in flight
 constexpr int cut_tag = Tag::largest + 6;       // of what is too long for one call of MPI
+constexpr int audit_tag = Tag::largest + 7;     // what ranks call, compared
 constexpr int first_sequence_tag = 32768;       // of collectives made of messages: these and all above, where an MPI has more than it must
 
 /// What outlives the handles of users: the engine, and communicators that wait to be freed. One per Environment; shared by its communicators, so that

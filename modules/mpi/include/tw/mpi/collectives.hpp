@@ -72,6 +72,10 @@ std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffe
 std::unique_ptr<Transfer> send_aside_transfer(const Communicator& comm, std::span<const std::byte> memory, Rank to);
 std::unique_ptr<Transfer> receive_aside_transfer(const Communicator& comm, std::span<std::byte> memory, Rank from);
 
+/// Concatenates `mine` of all ranks, of one size, in messages that only the same call on other ranks receives. The n-th call of one rank meets the n-th
+/// of every other, whatever else is in flight on `comm`. Returns at once on every rank.
+std::unique_ptr<Transfer> audit_transfer(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all);
+
 // For the library's own small messages; complete on return. They work in a copy, so that memory is never touched once they have thrown.
 
 /// Reduces in place.
