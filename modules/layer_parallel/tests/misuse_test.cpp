@@ -118,6 +118,9 @@ TEST(Misuse, LayersThatShareTensors) {
   };
   expect_refused<ContractError>([&] { LayerParallel(world(), {block([] { return std::make_shared<Tied>(); }, 16)}); },
                                 "another layer or name has too");
+  const std::vector<Dense> few{Dense(4), Dense(4), Dense(4)};  // in turn, as in networks that repeat a few layers
+  const auto repeated = [few](int64_t layer) { return few[static_cast<size_t>(layer % 3)]; };
+  expect_refused<ContractError>([&] { LayerParallel(world(), {block(repeated, 16)}); }, "of layer 3 of block 0 is one that another");
 }
 
 /// On ranks of their own they would become two layers, or fifteen.
