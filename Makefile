@@ -40,6 +40,7 @@ test:
 accept:
 	@scripts/setup.sh build test $(MPI) $(DEVICE)
 	@scripts/build.sh $(VARIANT) all -DTW_BUILD_TESTS=ON -DTW_BUILD_EXAMPLES=ON
+	@scripts/build.sh $(VARIANT) accept_programs
 	@scripts/accept.sh $(BUILD) $(ONLY)
 
 bench:
