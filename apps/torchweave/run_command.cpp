@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_command.hpp"
+
+#include <c10/util/Exception.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <iostream>
+#include <tw/base/concat.hpp>
+#include <tw/base/suggest.hpp>
+#include <tw/base/text_stream.hpp>
+
+#include "commands.hpp"
+#include "launch.hpp"
+
+namespace tw::tool {
+namespace {
+
+// Of a word that stands where a command is wanted; "" where there is none.
+std::string unknown_command(const CLI::App& app) {
+  const CLI::App* asked = &app;
+  while (!asked->get_subcommands().empty()) asked = asked->get_subcommands().front();
+  const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
+  if (asked->get_require_subcommand_min() == 0 || rest.empty() || rest.front().starts_with('-')) return "";
+  std::vector<std::string> names;
+  for (const CLI::App* command : asked->get_subcommands(nullptr)) names.push_back(command->get_name());
+  return concat("there is no command '", rest.front(), "'; did you mean '", nearest_name(rest.front(), names), "'?");
+}
+
+// --help and mistakes alike: once, not once a rank.
+End explain(const CLI::App& app, const CLI::ParseError& error, bool first_rank) {
+  if (const std::string why = unknown_command(app); !why.empty()) return {why, error.get_exit_code()};
+  TextWriter out;
+  TextWriter err;
+  const int exit_code = app.exit(error, out, err);
+  if (first_rank) std::cout << out.str() << std::flush;
+  std::string message = err.str();
+  while (message.ends_with('\n')) message.pop_back();
+  return {message, exit_code};
+}
+
+}  // namespace
+
+End run_command(int argc, const char* const* argv, Environment& mpi) {
+  CLI::App app("Distributed training of neural networks over MPI");
+  app.set_version_flag("--version", TW_VERSION);
+  app.require_subcommand(1);
+  add_train(app, mpi);
+  add_search(app, mpi);
+  add_bench(app, mpi);
+  add_checkpoint(app, mpi);
+  add_plan(app, mpi);
+  add_keys(app, mpi);
+  add_doctor(app, mpi);
+  add_launch(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return explain(app, error, mpi.world().rank() == 0);
+  } catch (const c10::Error& error) {
+    return {error.what_without_backtrace(), 1};
+  } catch (const std::exception& error) {
+    return {error.what(), 1};
+  }
+  return {};
+}
+
+}  // namespace tw::tool
