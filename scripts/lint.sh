@@ -80,7 +80,7 @@ bash -n scripts/*.sh scripts/device/*.sh .ci/run tests/*.sh tests/*/*.sh
 scripts/build.sh tidy tw_precompiled_library >/dev/null
 cd build/tidy
 cmake --build . --target tw_precompiled_program tw_precompiled_benchmark >/dev/null
-jq -r '.[] | select(.file | test("/(cmake_pch.hxx.cxx|precompiled/unit.cpp)$|/compile_fail/") | not)
+jq -r '.[] | select(.file | test("/(cmake_pch.hxx.cxx|precompiled/unit.cpp|/examples_[0-9]+.cpp)$|/compile_fail/") | not)
   | .file + " " + (.command | sub(" -o .*"; ""))' compile_commands.json | sort -k 2 >commands
 if [ -n "$since" ]; then
   (cd "$root" && units "${changed[@]}") | sed 's/$/ /' >changed
