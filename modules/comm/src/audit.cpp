@@ -26,7 +26,9 @@ class CallsOfRanks : public mpi::Transfer {
   }
 
   bool advance() override {
+    if (!exchange_) return true;  // asked again, while what else the data wait for is not there
     if (!exchange_->advance()) return false;
+    exchange_.reset();
     std::vector<std::string> texts;
     for (const Line& line : lines_) texts.emplace_back(line.data());
     const std::string differences = differences_text(texts);
