@@ -76,6 +76,7 @@ if git grep -nE '[|] *(head\b|grep -[A-Za-z]*[qm])' -- '*.sh' .ci; then
   echo "lint: read a pipe to its end: \`grep PATTERN >/dev/null\`, \`sed -n 1p\`"
   exit 1
 fi
+scripts/words.sh
 bash -n scripts/*.sh scripts/device/*.sh .ci/run tests/*.sh tests/*/*.sh
 scripts/build.sh tidy tw_precompiled_library >/dev/null
 cd build/tidy
@@ -92,4 +93,4 @@ said=0
 xargs -d '\n' -r -n 1 -P "$jobs" bash -c 'compiles "$0"' <commands || said=1
 (grep -E "^$root/(modules/[^/]+/src|apps)/" commands || true) | gathered >to_tidy
 xargs -r -n 1 -P "$jobs" bash -c 'tidy "$0"' <to_tidy || said=1
-[ $said = 0 ] && echo "lint: nothing to mend"
+[ $said = 0 ] && echo "lint: nothing to fix"
