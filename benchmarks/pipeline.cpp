@@ -2,13 +2,10 @@
 // pipeline/step: a forward and backward pass of a batch in micro-batches, in stages on as many ranks, against one rank that runs the same
 // micro-batches ("one_rank_micro") or the batch in one piece ("one_rank"); and against what the schedule would take if stages computed at the speed
 // at which they do beside each other, and nothing else took time ("stages_apart").
-// pipeline/gradients: a training pass and its reduction as the trainer makes them, where micro-batches add to the memory that is reduced, against the
-// loss as a node of autograd, whose backward pass hands the gradients on ("autograd_node").
 #include "measure.hpp"
 
 #include <torch/torch.h>
 
-#include <tw/data_parallel/data_parallel.hpp>
 #include <tw/pipeline/pipeline.hpp>
 
 namespace {
@@ -51,41 +48,7 @@ void measure_step(const Contest& contest, const std::string& name, Schedule (*sc
   tw::benchmark::compare(contest, of);
 }
 
-void measure_gradients(const Contest& contest, const std::string& name, int64_t rows) {
-  const tw::Communicator alone = contest.comm().split(contest.comm().rank(), 0);  // the data axis of one model
-  const std::vector<BlockFactory> layers(blocks, block([] { return Layer(); }));
-  torch::manual_seed(1);
-  Pipeline model(contest.comm(), layers, {.schedule = one_forward_one_backward(contest.comm().size(), micro_batches)});
-  tw::DataParallel parallel(alone, model, {.reduction = tw::Reduction::sum});
-  const torch::Tensor x = torch::randn({rows, width});
-  const torch::Tensor y = torch::randn({rows, width});
-  const tw::LossFunction loss = [](const torch::Tensor& a, const torch::Tensor& b) { return torch::mse_loss(a, b); };
-  tw::benchmark::Case of{.benchmark = "pipeline/gradients", .name = name, .baseline = "autograd_node"};
-  of.rounds = 15;
-  of.steps = 5;
-  of.step = [&] {
-    model.zero_grad();
-    if (contest.is_ours()) {
-      {
-        const auto local = parallel.no_sync();
-        model.pass({.inputs = x, .targets = y, .loss = loss, .weight = 0.5});
-      }
-      parallel.join_backward();
-    } else {
-      torch::Tensor node;
-      {
-        const auto local = parallel.no_sync();
-        node = model.loss(x, y, loss);
-      }
-      node.backward(torch::full_like(node, 0.5));
-    }
-  };
-  tw::benchmark::compare(contest, of);
-}
-
 void measure_all(const Contest& contest) {
-  measure_gradients(contest, "64_rows", 64);
-  measure_gradients(contest, "1024_rows", batch);
   for (const char* baseline : {"one_rank_micro", "one_rank", "stages_apart"}) {
     measure_step(contest, "1f1b", one_forward_one_backward, baseline);
     measure_step(contest, "gpipe", gpipe, baseline);

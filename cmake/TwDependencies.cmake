@@ -15,6 +15,3 @@ find_path(TW_RANDOM123_INCLUDE Random123/philox.h REQUIRED)
 find_path(TW_XXHASH_INCLUDE xxhash.h REQUIRED)
 find_path(TW_HWLOC_INCLUDE hwloc.h REQUIRED)
 find_library(TW_HWLOC_LIBRARY hwloc REQUIRED)
-# Debian's CMake package of libzip insists on its command-line tools.
-find_path(TW_LIBZIP_INCLUDE zip.h REQUIRED)
-find_library(TW_LIBZIP_LIBRARY zip REQUIRED)

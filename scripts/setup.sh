@@ -13,7 +13,7 @@ torch_version=2.13.0
 cpu_index=${TW_TORCH_CPU_INDEX:-https://download.pytorch.org/whl/cpu}
 
 packages=(g++ cmake ninja-build ccache libspdlog-dev libfmt-dev libtomlplusplus-dev libcli11-dev
-          nlohmann-json3-dev zlib1g-dev libzip-dev librandom123-dev libxxhash-dev libeigen3-dev libsqlite3-dev libhwloc-dev dataset-fashion-mnist)
+          nlohmann-json3-dev zlib1g-dev librandom123-dev libxxhash-dev libeigen3-dev libsqlite3-dev libhwloc-dev dataset-fashion-mnist)
 mpi=openmpi
 device=
 for group in "$@"; do

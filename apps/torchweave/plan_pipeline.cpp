@@ -14,7 +14,6 @@
 #include <tw/planning/analytic.hpp>
 #include <tw/planning/graph_svg.hpp>
 #include <tw/planning/planner.hpp>
-#include <tw/planning/rannc_model.hpp>
 
 #include "measured_model.hpp"
 #include "model_kinds.hpp"
@@ -140,9 +139,6 @@ Plan found_plan(const Arguments& a, const Profile& profile, const Cluster& clust
   const PlanResult result = plan(profile, cluster, a.options);
   const double seconds = watch.elapsed().count();
   std::cout << (a.explain ? explain(result) : describe(result.best(), profile));
-  if (a.explain)
-    std::cout << "by RaNNC's cost model (no latency, 20 and 10 GiB/s): " << 1e3 * rannc_step_s(result.best(), profile, a.options.parameters)
-              << " ms\n";
   std::cout << "found in " << seconds << " s\n";
   return result.best();
 }

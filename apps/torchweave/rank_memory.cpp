@@ -46,18 +46,13 @@ bool has_residuals(const train::StrategyOptions& strategy) {
   return strategy.compression == train::CompressionKind::top_k || strategy.compression == train::CompressionKind::power_sgd;
 }
 
-// Of each value on a parameter server, beside it.
-int64_t server_slots(const train::StrategyOptions& strategy) { return strategy.algorithm == train::ServerAlgorithm::sync ? 1 : 0; }
-
 // Copies of the parameters that a worker keeps.
 int64_t worker_copies(const train::StrategyOptions& strategy) {
   return strategy.algorithm == train::ServerAlgorithm::downpour || strategy.algorithm == train::ServerAlgorithm::ssp ? 1 : 0;
 }
 
 // Copies of the parameters that an exchange with servers makes on its way.
-int64_t exchange_copies(const train::StrategyOptions& strategy) {
-  return strategy.algorithm == train::ServerAlgorithm::sync || strategy.algorithm == train::ServerAlgorithm::ssp ? 2 : 3;
-}
+int64_t exchange_copies(const train::StrategyOptions& strategy) { return strategy.algorithm == train::ServerAlgorithm::ssp ? 2 : 3; }
 
 }  // namespace
 
@@ -69,7 +64,7 @@ int64_t checkpoint_memory(const train::StrategyOptions& strategy, int ranks, con
   switch (strategy.kind) {
     case StrategyKind::local_sgd: return std::max(least, n + state);
     case StrategyKind::diloco: return std::max(least, n + state + (strategy.outer_momentum > 0 ? 2 : 1) * n / ranks);
-    case StrategyKind::parameter_server: return std::max(least, n + state + (1 + server_slots(strategy)) * n / ranks);
+    case StrategyKind::parameter_server: return std::max(least, n + state + n / ranks);
     case StrategyKind::data: return std::max(least, (n + state) / ranks + (has_residuals(strategy) ? sum_of(model.trained) : 0));
     default: return std::max(least, (n + state) / ranks);
   }
@@ -111,7 +106,7 @@ train::MemoryByUse kept_memory(const train::StrategyOptions& strategy, int ranks
       kept[MemoryUse::optimizer] += (strategy.outer_momentum > 0 ? 2 : 1) * n;
       kept[MemoryUse::buffers] += strategy.compression == train::CompressionKind::none ? padded : padded / 2;
       break;
-    case StrategyKind::parameter_server: kept[MemoryUse::buffers] += (1 + server_slots(strategy)) * n / ranks + worker_copies(strategy) * n; break;
+    case StrategyKind::parameter_server: kept[MemoryUse::buffers] += n / ranks + worker_copies(strategy) * n; break;
   }
   return kept;
 }

@@ -3,8 +3,8 @@
 //
 // Build:   cmake --build build/release --target 03_collectives
 // Run:     mpirun -n 2 build/release/bin/03_collectives
-// Expect:  12:34:56.789 rank 0: sum 3; step from 2.5 to 2.75, alike everywhere; overlapped 2; group 0.5 and 5     (with the time of your clock)
-//          12:34:56.789 rank 1: sum 3; step from 2.5 to 2.75, alike everywhere; overlapped 2; group 0.5 and 5
+// Expect:  rank 0: sum 3; step from 2.5 to 2.75, alike everywhere; overlapped 2; group 0.5 and 5
+//          rank 1: sum 3; step from 2.5 to 2.75, alike everywhere; overlapped 2; group 0.5 and 5
 //          refused: rank 0: sum is not defined for bool: use logical_or or logical_and, or convert to an integer type [and where]
 #include <torch/torch.h>
 
@@ -79,9 +79,9 @@ int main() {
   const tw::Communicator comm = mpi.world().dup();
   const auto [weight, bias] = group(comm);
   std::ostringstream text;
-  text << "sum " << sum_of_numbers(comm) << "; " << sharded_step(comm) << "; overlapped " << overlapped(comm) << "; group " << weight << " and "
-       << bias;
-  tw::print_ordered(comm, text.str());
+  text << "rank " << comm.rank() << ": sum " << sum_of_numbers(comm) << "; " << sharded_step(comm) << "; overlapped " << overlapped(comm)
+       << "; group " << weight << " and " << bias;
+  for (const std::string& line : tw::gather_strings(comm, text.str(), tw::Rank(0))) std::cout << line << std::endl;  // on rank 0
   const std::string why = refused(comm);
   if (comm.rank() == 0) std::cout << "refused: " << why << std::endl;
 }

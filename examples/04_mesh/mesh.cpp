@@ -3,11 +3,11 @@
 //
 // Build:   cmake --build build/release --target 04_mesh
 // Run:     mpirun -n 4 build/release/bin/04_mesh
-// Expect:  the mesh is data=2 x stage=2     (one stage where the number of ranks is odd; the times are those of your clock)
-//          12:34:56.789 rank 0: data 0, stage 0; gradient 2 over 2 replicas; 3 at the end of 2 stages; rank 0 by stage
-//          12:34:56.789 rank 1: data 0, stage 1; gradient 3 over 2 replicas; 3 at the end of 2 stages; rank 2 by stage
-//          12:34:56.789 rank 2: data 1, stage 0; gradient 2 over 2 replicas; 13 at the end of 2 stages; rank 1 by stage
-//          12:34:56.789 rank 3: data 1, stage 1; gradient 3 over 2 replicas; 13 at the end of 2 stages; rank 3 by stage
+// Expect:  the mesh is data=2 x stage=2     (one stage where the number of ranks is odd)
+//          rank 0: data 0, stage 0; gradient 2 over 2 replicas; 3 at the end of 2 stages; rank 0 by stage
+//          rank 1: data 0, stage 1; gradient 3 over 2 replicas; 3 at the end of 2 stages; rank 2 by stage
+//          rank 2: data 1, stage 0; gradient 2 over 2 replicas; 13 at the end of 2 stages; rank 1 by stage
+//          rank 3: data 1, stage 1; gradient 3 over 2 replicas; 13 at the end of 2 stages; rank 3 by stage
 //          refused: rank 0: the mesh data=2 x stage=2 has no axis 'stages' [and where]
 #include <torch/torch.h>
 
@@ -42,11 +42,11 @@ int main() {
 
   const tw::Mesh by_stage = mesh.sub({"stage", "data"});  // the same ranks, "data" running fastest; mesh.sub({"data"}) would be my replicas alone
   std::ostringstream text;
-  text << "data " << mesh.coordinate("data") << ", stage " << mesh.coordinate("stage");
+  text << "rank " << comm.rank() << ": data " << mesh.coordinate("data") << ", stage " << mesh.coordinate("stage");
   text << "; gradient " << averaged_gradient(mesh) << " over " << mesh["data"].size() << " replicas";
   text << "; " << through_the_stages(mesh) << " at the end of " << mesh["stage"].size() << " stages";
   text << "; rank " << by_stage.comm().rank() << " by stage";
-  tw::print_ordered(comm, text.str());
+  for (const std::string& line : tw::gather_strings(comm, text.str(), tw::Rank(0))) std::cout << line << std::endl;  // on rank 0
 
   try {
     mesh["stages"];

@@ -22,6 +22,5 @@ train downpour strategy.period=1 optimizer.lr=0.001  # often, and in small steps
 train easgd strategy.period=5
 train eamsgd strategy.period=5 optimizer.name=sgd optimizer.lr=0.05 optimizer.momentum=0.9 optimizer.nesterov=true
 train ssp strategy.staleness=3
-train sync
 "$build/mpirun" -n 3 "$build/bin/accept_slow_rank" /usr/share/datasets/fashion-mnist 3 || failed=1
 exit $failed

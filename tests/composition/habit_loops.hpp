@@ -240,7 +240,10 @@ class PipelineLoop : public Loop {
     for (const NamedTensor& each : pipeline->whole_on_root()) parameters.push_back(each.tensor);
     return parameters;
   }
-  at::Tensor loss_of(const at::Tensor& x, const at::Tensor& targets) override { return pipeline->loss(x, targets, mean_square); }
+  /// The backward pass is done, and that of the result does nothing more.
+  at::Tensor loss_of(const at::Tensor& x, const at::Tensor& targets) override {
+    return at::tensor(pipeline->run(x, targets, mean_square), at::kDouble).set_requires_grad(true);
+  }
   at::Tensor output(const at::Tensor& x) override { return pipeline->forward(x); }
 
  private:

@@ -254,6 +254,7 @@ inline const std::vector<Habit>& all_habits() {
   static const Outcome make_after = error("make it after whatever changes the model");
   static const Outcome other_part = error("replicate it over the ranks that have the same part", 2);
   static const Outcome make_another = error("make another Pipeline");
+  static const Outcome own_pass = absent("`run()` makes the backward pass");
   static const std::vector<Habit> all{
       // DataParallel, ShardedOptimizer, FullySharded, LocalSgd, DiLoCo, Pipeline, LayerParallel
       {"`optimizer.zero_grad()`", [](Loop& loop) { train(loop); }, {right, right, right, right, right, right, right}},
@@ -270,10 +271,10 @@ inline const std::vector<Habit>& all_habits() {
       {"LBFGS, whose closure returns `tw::reduced()`",
        &by_lbfgs,
        {right, absent("refused when it is made"), error("LBFGS"), own, own, of_rank, of_rank}},
-      {"several losses and backward passes", &two_losses, {right, once, right, right, right, right, right}},
-      {"`backward()` with `retain_graph`", &retain_graph, {right, once, right, right, right, right, right}},
+      {"several losses and backward passes", &two_losses, {right, once, right, right, right, own_pass, right}},
+      {"`backward()` with `retain_graph`", &retain_graph, {right, once, right, right, right, own_pass, right}},
       {"an optimizer over `model->parameters()`", &ordinary_optimizer, {right, error("is sharded"), over_slices, right, right, right, right}},
-      {"two models in one backward pass", &two_models, {right, right, right, right, right, right, right}},
+      {"two models in one backward pass", &two_models, {right, right, right, right, right, own_pass, right}},
       {"a second `DataParallel` on the module",
        &wrap_again,
        {error("make one for all that is trained"), error("make one for all that is trained"), error("is sharded"), right, right, other_part,
@@ -285,7 +286,7 @@ inline const std::vector<Habit>& all_habits() {
       {"`torch::save(model)`", &save, {right, right, error("slices"), right, right, right, right}},
       {"`torch::load(model)`", &load, {right, right, error("slices"), right, right, right, right}},
       {"`eval()` of a part", &eval_part, {right, right, right, right, right, right, right}},
-      {"an evaluation between a forward and its backward pass", &evaluate, {right, right, right, right, right, right, right}},
+      {"an evaluation between a forward and its backward pass", &evaluate, {right, right, right, right, right, own_pass, right}},
       {"an exception in a forward pass, caught",
        [](Loop& loop) { fail_in(loop, &Faults::in_forward); },
        {right, right, right, right, right, make_another, right}},

@@ -17,7 +17,7 @@
 #include <tw/mpi/mailbox.hpp>
 #include <tw/mpi/rpc_client.hpp>
 #include <tw/parameter_server/sharded_tensor.hpp>
-#include <tw/parameter_server/synchronous_averaging.hpp>
+#include <tw/parameter_server/stale_synchronous.hpp>
 #include <tw/state/checkpoint_store.hpp>
 
 namespace {
@@ -170,12 +170,12 @@ void stopped_with_a_lock(const Scene& scene) {
   }
 }
 
-/// SGD of two workers, by way of server 0.
+/// Two workers, by way of server 0, which make every step together.
 class Workers {
  public:
   Workers(const Scene& scene, bool dedicated)
       : weights_(torch::zeros({4}, at::TensorOptions().requires_grad(true))),
-        workers_(scene.comm, {weights_}, {.roles = {.servers = {0}, .dedicated = dedicated}}) {}
+        workers_(scene.comm, {weights_}, {.staleness = 0, .roles = {.servers = {0}, .dedicated = dedicated}}) {}
   void step() {
     weights_.sum().backward();
     workers_.step();
@@ -184,7 +184,7 @@ class Workers {
 
  private:
   at::Tensor weights_;
-  tw::parameter_server::SynchronousAveraging workers_;
+  tw::parameter_server::StaleSynchronous workers_;
 };
 
 void stopped_at_a_clock(const Scene& scene) {

@@ -47,7 +47,6 @@ TEST(RankMemory, IsKeptAsTheStrategySays) {
   expect_kept({.kind = StrategyKind::diloco}, 1, 1, 4, 1);
   expect_kept({.kind = StrategyKind::diloco, .compression = tw::train::CompressionKind::bfloat16, .outer_momentum = 0}, 1, 1, 3, 0.5);
   expect_kept({.kind = StrategyKind::parameter_server}, 1, 1, 2, share);
-  expect_kept({.kind = StrategyKind::parameter_server, .algorithm = ServerAlgorithm::sync}, 1, 1, 2, 2 * share);
   expect_kept({.kind = StrategyKind::parameter_server, .algorithm = ServerAlgorithm::downpour}, 1, 1, 2, 1 + share);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cost.hpp"
 #include <algorithm>
 #include <bit>
-#include <tw/algorithms/cost.hpp>
 #include <tw/base/contract.hpp>
 
 #include "builders.hpp"

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
-#include <tw/algorithms/cost.hpp>
 #include <tw/algorithms/price.hpp>
 #include <tw/base/contract.hpp>
 
 #include "builders.hpp"
+#include "cost.hpp"
 
 namespace tw::algorithms {
 namespace {

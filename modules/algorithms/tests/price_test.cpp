@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prices against sums by hand, and against the costs of the plans.
+#include "cost.hpp"
 #include "message_of.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <bit>
-#include <tw/algorithms/cost.hpp>
 #include <tw/algorithms/price.hpp>
 
 namespace price_test {

@@ -4,12 +4,13 @@
 // A message moves when both ends are at it, so that a plan which needs buffers, or which never ends, is found; of two ranks the messages pair off in
 // their order.
 #pragma once
+#include "cost.hpp"
+
 #include <algorithm>
 #include <bitset>
 #include <deque>
 #include <map>
 #include <stdexcept>
-#include <tw/algorithms/cost.hpp>
 #include <tw/algorithms/plan.hpp>
 #include <tw/base/concat.hpp>
 #include <vector>

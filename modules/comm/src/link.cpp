@@ -55,7 +55,7 @@ class Link::Making : public mpi::Transfer {
 
 Link& Link::of(const Communicator& comm) {
   const auto& attached = mpi::attachment(comm);
-  return attached ? *static_cast<Link*>(attached.get()) : *begin_link(comm, SharedMemoryOptions(), ranks_of_this_node(comm));
+  return attached ? *static_cast<Link*>(attached.get()) : *begin_link(comm, SlotSizes(), ranks_of_this_node(comm));
 }
 
 Link& Link::made(const Communicator& comm) {
@@ -65,44 +65,34 @@ Link& Link::made(const Communicator& comm) {
   return link;
 }
 
-Link& Link::make(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours) {
-  begin_link(comm, options, std::move(neighbours));
-  try {
-    return made(comm);
-  } catch (...) {
-    mpi::attachment(comm) = nullptr;
-    throw;
-  }
+Link& Link::make(const Communicator& comm, const SlotSizes& sizes, std::vector<int> neighbours) {
+  begin_link(comm, sizes, std::move(neighbours));
+  return made(comm);
 }
 
-std::shared_ptr<Link> Link::begin_link(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours) {
-  std::shared_ptr<Link> link(new Link(comm, options, std::move(neighbours)));
+std::shared_ptr<Link> Link::begin_link(const Communicator& comm, const SlotSizes& sizes, std::vector<int> neighbours) {
+  std::shared_ptr<Link> link(new Link(comm, sizes, std::move(neighbours)));
   mpi::attachment(comm) = link;
   return link;
 }
 
 namespace {
 
-int64_t flat_bytes_of(const Communicator& comm, std::optional<int64_t> asked, int64_t of_many) {
-  return asked.value_or(comm.size() == 2 ? std::numeric_limits<int64_t>::max() : of_many);
-}
+/// An all-reduce up to this many bytes is reduced by every rank for itself, which saves a wait in every round. Any on two ranks, where that reads as
+/// much of the other's memory as exchanging halves does.
+int64_t flat_bytes_of(const Communicator& comm, int64_t of_many) { return comm.size() == 2 ? std::numeric_limits<int64_t>::max() : of_many; }
 
 }  // namespace
 
-Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours)
+Link::Link(const Communicator& comm, const SlotSizes& sizes, std::vector<int> neighbours)
     : neighbours_(std::move(neighbours)),
-      mine_{.slot_bytes = options.slot_bytes,
-            .flat_bytes = flat_bytes_of(comm, options.flat_bytes, int64_t{8} << 10),
-            .device_slot_bytes = options.device_slot_bytes,
-            .device_flat_bytes = flat_bytes_of(comm, options.device_flat_bytes, int64_t{256} << 10),
-            .neighbours = static_cast<int64_t>(neighbours_.size()),
-            .first_neighbour = neighbours_.front()},
-      facts_(static_cast<size_t>(comm.size())) {
-  const std::vector<int64_t> sizes(facts_.size(), sizeof(Facts));
-  const auto mine = std::as_bytes(std::span(&mine_, 1));
-  exchange_ = mpi::allgather_transfer(comm, mine, std::as_writable_bytes(std::span(facts_)).data(), sizes);
-  memory_ =
-      std::make_unique<NodeMemory>(comm, neighbours_, shared_memory::Channel::bytes_needed(static_cast<int>(neighbours_.size()), mine_.slot_bytes));
+      slot_bytes_(sizes.bytes),
+      first_neighbour_(neighbours_.front()),
+      first_neighbours_(static_cast<size_t>(comm.size())) {
+  const std::vector<int64_t> bytes(first_neighbours_.size(), sizeof first_neighbour_);
+  const auto mine = std::as_bytes(std::span(&first_neighbour_, 1));
+  exchange_ = mpi::allgather_transfer(comm, mine, std::as_writable_bytes(std::span(first_neighbours_)).data(), bytes);
+  memory_ = std::make_unique<NodeMemory>(comm, neighbours_, shared_memory::Channel::bytes_needed(static_cast<int>(neighbours_.size()), slot_bytes_));
   for (const std::shared_ptr<void>& attached : mpi::attachments_above(comm)) {
     const auto& above = *static_cast<const Link*>(attached.get());
     if (!inherited_ && above.made_ && above.is_selected_) inherited_ = Inherited{above.cluster(), above.selection_};
@@ -114,7 +104,8 @@ Link::Link(const Communicator& comm, const SharedMemoryOptions& options, std::ve
       const Link& link = made(of);
       return link.channel_->ranks() == of.size() ? link.channel_ : nullptr;
     };
-    device_backends_.push_back(make_ipc_backend({channel_of_all, mine_.device_slot_bytes, mine_.device_flat_bytes}));
+    device_backends_.push_back(
+        make_ipc_backend({channel_of_all, sizes.device_bytes, sizes.device_flat_bytes.value_or(flat_bytes_of(comm, int64_t{256} << 10))}));
     device_backends_.push_back(make_direct_backend(kind, mpi::takes_devices(comm, kind)));
   }
 }
@@ -132,7 +123,7 @@ std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, mpi::StartQ
   return queue_.start(comm, std::move(start), all_ready);
 }
 
-// True when it is made. Options that do not fit are told when the memory is there, since its making must come to an end on all ranks.
+// True when it is made.
 bool Link::advance(const Communicator& comm) {
   if (made_) return true;
   if (failure_) std::rethrow_exception(failure_);
@@ -140,7 +131,6 @@ bool Link::advance(const Communicator& comm) {
   exchange_.reset();
   try {
     if (!memory_->advance(comm)) return false;
-    expect_agreement(comm);
     finish(comm);
   } catch (...) {
     failure_ = std::current_exception();
@@ -149,39 +139,20 @@ bool Link::advance(const Communicator& comm) {
   return true;
 }
 
-void Link::expect_agreement(const Communicator& comm) const {
-  const auto describe = [](const Facts& facts) {
-    return concat("slot_bytes ", facts.slot_bytes, ", flat_bytes ", facts.flat_bytes, ", device_slot_bytes ", facts.device_slot_bytes,
-                  ", device_flat_bytes ", facts.device_flat_bytes);
-  };
-  int64_t most = 0;  // ranks of a node
-  for (size_t rank = 0; rank < facts_.size(); ++rank) {
-    TW_EXPECTS(describe(facts_[rank]) == describe(facts_[0]), "SharedMemoryOptions must be the same on all ranks of '", comm.name(), "': rank ", rank,
-               " has ", describe(facts_[rank]), " where rank 0 has ", describe(facts_[0]));
-    most = std::max(most, facts_[rank].neighbours);
-  }
-  for (const int64_t bytes : {mine_.slot_bytes, mine_.device_slot_bytes}) {
-    TW_EXPECTS(bytes % 64 == 0 && bytes >= 64 * most, "a slot must have a multiple of 64 bytes and 64 for each of ", most, " ranks of a node, got ",
-               bytes);
-  }
-}
-
 void Link::finish(const Communicator& comm) {
   const int here = static_cast<int>(neighbours_.size());
   const auto place = std::find(neighbours_.begin(), neighbours_.end(), comm.rank());
   auto memory = memory_->take();
   memory_.reset();
   std::byte* begin = memory.get();
-  channel_ =
-      std::make_shared<shared_memory::Channel>(std::move(memory), begin, static_cast<int>(place - neighbours_.begin()), here, mine_.slot_bytes);
+  channel_ = std::make_shared<shared_memory::Channel>(std::move(memory), begin, static_cast<int>(place - neighbours_.begin()), here, slot_bytes_);
   mpi::set_board(comm, std::make_shared<ChannelBoard>(channel_, neighbours_));
-  backends_.push_back(make_shared_memory_backend(here == comm.size() ? channel_ : nullptr, mine_.flat_bytes));
+  const int64_t flat_bytes = flat_bytes_of(comm, int64_t{8} << 10);
+  backends_.push_back(make_shared_memory_backend(here == comm.size() ? channel_ : nullptr, flat_bytes));
   backends_.push_back(make_mpi_backend());
-  std::vector<int64_t> first_of_node;
-  for (const Facts& facts : facts_) first_of_node.push_back(facts.first_neighbour);
-  nodes_.emplace(first_of_node);
+  nodes_.emplace(first_neighbours_);
   const auto next_sequence = std::make_shared<int64_t>(0);
-  backends_.push_back(make_hierarchical_backend(comm, channel_, mine_.flat_bytes, *nodes_, next_sequence));
+  backends_.push_back(make_hierarchical_backend(comm, channel_, flat_bytes, *nodes_, next_sequence));
   for (auto& backend : make_plan_backends(comm, next_sequence)) backends_.push_back(std::move(backend));
   selection_ = first_selection();
   choose(std::nullopt);
@@ -280,7 +251,7 @@ void Link::find_takers() {
 }
 
 Backend& Link::backend(const Call& call) const {
-  const auto ranks = static_cast<int64_t>(facts_.size());
+  const auto ranks = static_cast<int64_t>(first_neighbours_.size());
   const int64_t bytes = call.count * element_bytes(call.type) * (call.collective == Collective::allgather ? ranks : 1);
   const std::vector<Taker>& takers = takers_[static_cast<size_t>(call.collective)];
   const auto found = std::find_if(takers.begin(), takers.end(), [&](const Taker& taker) { return bytes <= taker.largest_bytes; });
@@ -344,10 +315,5 @@ void select_backends(const Communicator& comm, const algorithms::Selection& sele
 algorithms::Cluster cluster_of(const Communicator& comm) { return Link::made(comm).cluster(); }
 
 std::vector<std::string> backend_names(const Communicator& comm) { return Link::made(comm).backend_names(); }
-
-void prepare_shared_memory(const Communicator& comm, const SharedMemoryOptions& options) {
-  TW_EXPECTS(!mpi::attachment(comm), "prepare_shared_memory() must come before the first collective on '", comm.name(), "'");
-  Link::make(comm, options, ranks_of_this_node(comm));
-}
 
 }  // namespace tw

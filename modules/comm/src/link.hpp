@@ -17,6 +17,17 @@
 
 namespace tw {
 
+/// Sizes of what the ranks of a node share. The same on all ranks; multiples of 64, at least 64 a rank of a node. Tests alone give others.
+struct SlotSizes {
+  /// Bytes of a slot, of which every rank has two: how much a rank shows at a time of a tensor in ordinary memory. Larger slots wait less often; two
+  /// slots of every rank should stay in the cache.
+  int64_t bytes = int64_t{512} << 10;
+  /// The same of memory on devices. A slot is as much as goes at a time, and every rank has two for each communicator whose devices share memory.
+  int64_t device_bytes = int64_t{32} << 20;
+  /// An all-reduce of tensors on devices up to this many bytes is reduced by every rank for itself. Unset: any on two ranks; 256 KiB on more.
+  std::optional<int64_t> device_flat_bytes = {};
+};
+
 /// What `comm` keeps for a communicator: who is on this node, the memory they share, and the ways to do collectives. Begun at first use, and made
 /// while operations wait for it: the first use of a communicator blocks no more than any other.
 class Link {
@@ -26,8 +37,8 @@ class Link {
   static Link& of(const Communicator& comm);
   /// The same, made. Collective.
   static Link& made(const Communicator& comm);
-  /// Makes it with other options. Collective. @param neighbours the ranks of this node, ascending.
-  static Link& make(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours);
+  /// Makes it with other sizes. Collective. @param neighbours the ranks of this node, ascending.
+  static Link& make(const Communicator& comm, const SlotSizes& sizes, std::vector<int> neighbours);
 
   /// The backend that takes `call` in the memory of `device`: the one that was chosen, where it can do it, or the first that can; null: none, it is
   /// staged. The same on all ranks. Collective at first, where there is one that must connect them.
@@ -62,25 +73,16 @@ class Link {
   Backend* device_backend(const Call& call) const;
   void find_takers();
   algorithms::Selection first_selection();
-  /// Of every rank, for all.
-  struct Facts {
-    int64_t slot_bytes;
-    int64_t flat_bytes;
-    int64_t device_slot_bytes;
-    int64_t device_flat_bytes;
-    int64_t neighbours;
-    int64_t first_neighbour;
-  };
 
-  Link(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours);
-  static std::shared_ptr<Link> begin_link(const Communicator& comm, const SharedMemoryOptions& options, std::vector<int> neighbours);
+  Link(const Communicator& comm, const SlotSizes& sizes, std::vector<int> neighbours);
+  static std::shared_ptr<Link> begin_link(const Communicator& comm, const SlotSizes& sizes, std::vector<int> neighbours);
   bool advance(const Communicator& comm);
-  void expect_agreement(const Communicator& comm) const;
   void finish(const Communicator& comm);
 
   std::vector<int> neighbours_;
-  Facts mine_;
-  std::vector<Facts> facts_;                 // by rank
+  int64_t slot_bytes_;
+  int64_t first_neighbour_;
+  std::vector<int64_t> first_neighbours_;    // by rank
   std::unique_ptr<mpi::Transfer> exchange_;  // of them
   std::optional<Nodes> nodes_;
   std::unique_ptr<NodeMemory> memory_;  // while it is made

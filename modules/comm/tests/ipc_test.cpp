@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives through memory that devices share: in slots so small that tensors take many chunks, where a mark that is not waited for is a wrong
 // number. (Results by operation, dtype and size: collectives_test with --ipc.)
+#include "link.hpp"
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 
@@ -10,6 +11,7 @@
 #include <ipc_double.hpp>
 #include <optional>
 #include <tw/comm.hpp>
+#include <tw/mpi/topology.hpp>
 
 namespace ipc_test {
 
@@ -31,7 +33,7 @@ std::string why_not(const tw::Communicator& comm) {
 /// A communicator whose devices share slots of eight float64 for each rank; nothing where they cannot.
 std::optional<tw::Communicator> small_slots() {
   tw::Communicator comm = world().dup();
-  tw::prepare_shared_memory(comm, {.device_slot_bytes = int64_t{64} * comm.size(), .device_flat_bytes = 64});
+  tw::Link::make(comm, {.device_bytes = int64_t{64} * comm.size(), .device_flat_bytes = 64}, tw::ranks_of_this_node(comm));
   if (!why_not(comm).empty()) {
     tw::testing::leave_out("no memory shared between devices: " + why_not(comm));
     return {};
@@ -152,7 +154,7 @@ TEST(Ipc, TheNextCommunicatorOfTheSameRanksGetsTheMemory) {
 TEST(Ipc, SaysWhichRankHasNoMemoryToShare) {
   if (!accelerator::ipc_is_offered()) GTEST_SKIP() << "of the double";
   const tw::Communicator comm = world().dup();
-  tw::prepare_shared_memory(comm, {.device_slot_bytes = 4096});  // of another size than any before
+  tw::Link::make(comm, {.device_bytes = 4096}, tw::ranks_of_this_node(comm));  // of another size than any before
   accelerator::let_ipc_memory_be_full(comm.rank() == 1);
   const std::string message = why_not(comm);
   accelerator::let_ipc_memory_be_full(false);

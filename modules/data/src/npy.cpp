@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mapped_file.hpp"
 #include "npy_format.hpp"
-#include "npy_tensor.hpp"
 
 #include <ATen/ops/empty.h>
 #include <fcntl.h>
@@ -38,7 +37,9 @@ void copy_fortran_row(const char* data, const NpyFormat& format, int64_t row, ch
 
 }  // namespace
 
-at::Tensor tensor_from_npy(std::string_view content, const std::filesystem::path& path) {
+at::Tensor read_npy(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  const std::string_view content = file.content();
   const NpyFormat format = parse_npy(content, path);
   std::vector<int64_t> shape = format.shape;
   if (format.fortran) std::reverse(shape.begin(), shape.end());
@@ -51,8 +52,6 @@ at::Tensor tensor_from_npy(std::string_view content, const std::filesystem::path
   for (size_t i = 0; i < backwards.size(); ++i) backwards[i] = static_cast<int64_t>(backwards.size() - 1 - i);
   return tensor.permute(backwards).contiguous();
 }
-
-at::Tensor read_npy(const std::filesystem::path& path) { return tensor_from_npy(MappedFile(path).content(), path); }
 
 void write_npy(const std::filesystem::path& path, const at::Tensor& tensor) {
   const std::string header = npy_header(tensor.scalar_type(), tensor.sizes().vec());

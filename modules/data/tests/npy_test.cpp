@@ -166,37 +166,4 @@ TEST(Npy, RefusesAFileThatIsCutAnywhere) {
   }
 }
 
-// Made by Python's zipfile as savez() does: a = int32 [1, 2, 3], stored as it is, and b = float64 1.5, compressed.
-std::string npz() {
-  const std::string_view digits =
-      "504b030414000000000000002100ebc02b048c0000008c00000005000000612e6e7079934e554d5059010076007b276465736372273a20273c6934272c2027666f727472616e"
-      "5f6f72646572273a2046616c73652c20277368617065273a2028332c292c207d2020202020202020202020202020202020202020202020202020202020202020202020202020"
-      "202020202020202020202020202020202020202020200a010000000200000003000000504b030414000000080000002100297689eb470000008800000005000000622e6e7079"
-      "9bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e9366a1aea3a09e965f54529498179f5f94920a12774bcc294e058a17672416a402f91a9a3a0ab50a14012e0630f8610f"
-      "00504b0102140314000000000000002100ebc02b048c0000008c000000050000000000000000000000800100000000612e6e7079504b01021403140000000800000021002976"
-      "89eb47000000880000000500000000000000000000008001af000000622e6e7079504b0506000000000200020066000000190100000000";
-  std::string bytes;
-  for (size_t i = 0; i < digits.size(); i += 2) bytes += static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16));
-  return bytes;
-}
-
-TEST(Npz, ReadsNamedArrays) {
-  const auto arrays = tw::read_npz(write_file("two.npz", npz()));
-  ASSERT_EQ(arrays.size(), 2U);
-  EXPECT_EQ(arrays[0].first, "a");
-  EXPECT_TRUE(arrays[0].second.equal(torch::tensor({1, 2, 3}, torch::kInt)));
-  EXPECT_EQ(arrays[1].first, "b");
-  EXPECT_TRUE(arrays[1].second.equal(torch::tensor(1.5, torch::kDouble)));
-}
-
-TEST(Npz, RefusesWhatIsDamaged) {
-  expect_file_error([] { tw::read_npz("/does/not/exist.npz"); }, "exist.npz", 0, "cannot be opened");
-  const auto good = npz();
-  for (size_t length = 0; length < good.size(); ++length)
-    EXPECT_THROW(tw::read_npz(write_file("cut.npz", good.substr(0, length))), tw::FileError) << length;
-  auto damaged = good;
-  damaged[damaged.find("NUMPY") + 130] ^= 4;  // in the elements of the first array, which is stored as it is
-  expect_file_error([&] { tw::read_npz(write_file("damaged.npz", damaged)); }, "a.npy", -1, "damaged: CRC error");
-}
-
 }  // namespace npy_test

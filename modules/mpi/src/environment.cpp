@@ -48,21 +48,21 @@ void expect_valid(const EnvironmentOptions& options) {
 
 int native(ThreadLevel level) {
   switch (level) {
-    case ThreadLevel::single: return MPI_THREAD_SINGLE;
     case ThreadLevel::funneled: return MPI_THREAD_FUNNELED;
     case ThreadLevel::serialized: return MPI_THREAD_SERIALIZED;
     case ThreadLevel::multiple: return MPI_THREAD_MULTIPLE;
   }
-  return MPI_THREAD_SINGLE;
+  return MPI_THREAD_FUNNELED;
 }
 
+// An MPI at MPI_THREAD_SINGLE, which a program has started, counts as funneled: the thread that started it makes all calls.
 ThreadLevel granted_thread_level() {
   int provided = MPI_THREAD_SINGLE;
   MPI_Query_thread(&provided);
-  for (const auto level : {ThreadLevel::multiple, ThreadLevel::serialized, ThreadLevel::funneled}) {
+  for (const auto level : {ThreadLevel::multiple, ThreadLevel::serialized}) {
     if (provided == native(level)) return level;
   }
-  return ThreadLevel::single;
+  return ThreadLevel::funneled;
 }
 
 // A thread of our own may call MPI only at the highest level.
@@ -121,7 +121,6 @@ void hush_open_mpi() {
 
 std::string_view to_string(ThreadLevel level) {
   switch (level) {
-    case ThreadLevel::single: return "MPI_THREAD_SINGLE";
     case ThreadLevel::funneled: return "MPI_THREAD_FUNNELED";
     case ThreadLevel::serialized: return "MPI_THREAD_SERIALIZED";
     case ThreadLevel::multiple: return "MPI_THREAD_MULTIPLE";
@@ -158,9 +157,9 @@ void Environment::initialise(int* argc, char*** argv, const EnvironmentOptions& 
   int provided = MPI_THREAD_SINGLE;
   mpi::check(MPI_Init_thread(argc, argv, native(level_asked_for(options)), &provided), "MPI_Init_thread", "world");
   if (provided < native(level_asked_for(options))) {
-    const auto granted = granted_thread_level();
+    const auto granted = provided == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : to_string(granted_thread_level());
     MPI_Finalize();
-    throw Error(concat(to_string(level_asked_for(options)), " was asked for and this MPI grants only ", to_string(granted),
+    throw Error(concat(to_string(level_asked_for(options)), " was asked for and this MPI grants only ", granted,
                        ": ask for less in EnvironmentOptions::thread_level, or use an MPI that was built with threads"));
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <memory>
 #include <type_traits>
-#include <vector>
 
 #include "cores.hpp"
 
@@ -40,32 +39,19 @@ std::optional<cpu_set_t> mpi::cores_near(const std::string& bus) {
   return cores;
 }
 
-namespace {
-
-// The numbers of what has some of the cores that this thread may use.
-std::vector<unsigned> usable(hwloc_obj_type_t type) {
+int cores_here() {
   cpu_set_t mine;
-  std::vector<unsigned> numbers;
+  int cores = 0;
   const Machine machine = find_machine(/*with_devices=*/false);
-  if (!machine || ::sched_getaffinity(0, sizeof mine, &mine) != 0) return numbers;
-  for (hwloc_obj_t part = nullptr; (part = hwloc_get_next_obj_by_type(machine.get(), type, part)) != nullptr;) {
+  if (!machine || ::sched_getaffinity(0, sizeof mine, &mine) != 0) return 1;
+  for (hwloc_obj_t core = nullptr; (core = hwloc_get_next_obj_by_type(machine.get(), HWLOC_OBJ_CORE, core)) != nullptr;) {
     cpu_set_t both;
     CPU_ZERO(&both);
-    hwloc_cpuset_to_glibc_sched_affinity(machine.get(), part->cpuset, &both, sizeof both);
+    hwloc_cpuset_to_glibc_sched_affinity(machine.get(), core->cpuset, &both, sizeof both);
     CPU_AND(&both, &both, &mine);
-    if (CPU_COUNT(&both) > 0) numbers.push_back(part->os_index);
+    if (CPU_COUNT(&both) > 0) ++cores;
   }
-  return numbers;
-}
-
-}  // namespace
-
-int cores_here() { return std::max(1, static_cast<int>(usable(HWLOC_OBJ_CORE).size())); }
-
-std::string numa_nodes_here() {
-  std::string nodes;
-  for (const unsigned node : usable(HWLOC_OBJ_NUMANODE)) nodes += (nodes.empty() ? "" : ",") + std::to_string(node);
-  return nodes;
+  return std::max(1, cores);
 }
 
 bool stay_near(const std::string& bus) {

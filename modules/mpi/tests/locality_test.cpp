@@ -73,15 +73,6 @@ TEST_F(Locality, CoresNearADeviceAreThoseOfItsNode) {
   EXPECT_FALSE(tw::mpi::cores_near(""));
 }
 
-TEST_F(Locality, SaysWhichNodesAThreadMayRunOn) {
-  if (cores_of_thread().size() < 2 || cores_of_thread()[1] != 1) GTEST_SKIP() << "cores 0 and 1 are not both to be had";
-  std::thread([] {
-    EXPECT_EQ(tw::numa_nodes_here(), "0,1");
-    EXPECT_TRUE(tw::stay_near("0000:81:00.0"));
-    EXPECT_EQ(tw::numa_nodes_here(), "1");
-  }).join();
-}
-
 TEST_F(Locality, AThreadStaysOnThoseItMayUse) {
   std::vector<int> usable = cores_of_thread();
   if (usable.size() < 2 || usable[0] != 0 || usable[1] != 1) GTEST_SKIP() << "cores 0 and 1 are not both to be had";

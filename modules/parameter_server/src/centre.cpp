@@ -9,7 +9,6 @@
 #include <thread>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
@@ -122,7 +121,7 @@ at::Tensor Centre::told(at::Tensor values) const {
   return values;
 }
 
-void Centre::wait_for_all(int64_t clock, Seconds warn_after, bool may_leave) {
+void Centre::wait_for_all(int64_t clock, Seconds warn_after) {
   if (!leads()) return;
   settle();
   const Stopwatch watch;
@@ -133,10 +132,6 @@ void Centre::wait_for_all(int64_t clock, Seconds warn_after, bool may_leave) {
     if (pause.count() > 0) std::this_thread::sleep_for(pause);
     pause = std::clamp(2 * pause, std::chrono::microseconds(20), std::chrono::microseconds(1000));
     now = Clocks::read(link_->clocks.ask());
-    for (size_t w = 0; w < now.left.size(); ++w) {
-      if (may_leave || !now.left[w] || now.ticks[w] >= clock) continue;
-      throw Error(concat("worker ", w, " (rank ", crew_.leaders()[w], ") has left after ", now.ticks[w], " steps; this one is at ", clock));
-    }
     if (warned || now.slowest() >= clock || watch.elapsed() <= warn_after) return;
     warned = true;
     log_warning("this worker waits at clock ", traffic_.pushes, " for ", late_workers(now, crew_, clock));
@@ -160,7 +155,7 @@ at::Tensor Centre::finish() {
   settle();
   forget_reading();
   if (leads()) link_->clocks.leave();
-  wait_for_all(std::numeric_limits<int64_t>::max(), Seconds(std::numeric_limits<double>::infinity()), true);
+  wait_for_all(std::numeric_limits<int64_t>::max(), Seconds(std::numeric_limits<double>::infinity()));
   at::Tensor values = at::empty(shape_, type_);
   releasing_others(group_, [&] {
     if (!link_) return;

@@ -46,8 +46,7 @@ class Centre {
   /// After restore(): what it was then, as clocks count now.
   void assume_seen(int64_t slowest) noexcept { slowest_seen_ = slowest; }
   /// Waits until all workers that have not left have pushed so often, and names those who have not in a warning after `warn_after`.
-  /// @throws Error where one has left, unless they `may_leave`
-  void wait_for_all(int64_t clock, Seconds warn_after, bool may_leave);
+  void wait_for_all(int64_t clock, Seconds warn_after);
 
   /// Returns when all ranks have called it, with the values then; clocks begin at 0 again. Collective.
   at::Tensor finish();

@@ -30,7 +30,7 @@ void DownpourOptions::validate() const {
 Downpour::Downpour(const Communicator& comm, std::vector<at::Tensor> parameters, const DownpourOptions& options)
     : Worker(
           comm, std::move(parameters), options.roles,
-          [&](const Crew&) {
+          [&] {
             options.validate();
             return options.rule;
           },

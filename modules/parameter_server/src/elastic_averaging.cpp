@@ -20,7 +20,7 @@ void ElasticOptions::validate() const { expect_none(out_of_bounds(*this)); }
 ElasticAveraging::ElasticAveraging(const Communicator& comm, std::vector<at::Tensor> parameters, const ElasticOptions& options)
     : Worker(
           comm, std::move(parameters), options.roles,
-          [&](const Crew&) {
+          [&] {
             options.validate();
             return std::vector<Rule>{rules::add()};
           },

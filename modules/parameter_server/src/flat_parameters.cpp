@@ -56,16 +56,6 @@ void FlatParameters::set(const at::Tensor& flat) const {
   for_each(flat.to(device_), [](const at::Tensor& parameter, const at::Tensor& place) { parameter.detach().copy_(place); });
 }
 
-void FlatParameters::set_gradients(const at::Tensor& flat) const {
-  for_each(flat.to(device_), [](const at::Tensor& parameter, const at::Tensor& place) {
-    if (parameter.grad().defined()) {
-      parameter.grad().copy_(place);
-    } else {
-      parameter.mutable_grad() = place.clone();
-    }
-  });
-}
-
 void FlatParameters::add_gradients_to(const at::Tensor& flat) const {
   const auto add = [](const at::Tensor& parameter, const at::Tensor& place) {
     if (parameter.grad().defined()) place.add_(parameter.grad());

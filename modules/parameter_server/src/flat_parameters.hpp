@@ -24,8 +24,6 @@ class FlatParameters {
   at::Tensor values() const;
   /// Makes the values those of `flat`.
   void set(const at::Tensor& flat) const;
-  /// Makes the gradients those of `flat`; all have one then.
-  void set_gradients(const at::Tensor& flat) const;
   /// Adds the gradients that there are.
   void add_gradients_to(const at::Tensor& flat) const;
 

@@ -23,7 +23,7 @@ void StaleSynchronousOptions::validate() const { expect_none(out_of_bounds(*this
 StaleSynchronous::StaleSynchronous(const Communicator& comm, std::vector<at::Tensor> parameters, const StaleSynchronousOptions& options)
     : Worker(
           comm, std::move(parameters), options.roles,
-          [&](const Crew&) {
+          [&] {
             options.validate();
             return std::vector<Rule>{rules::add()};
           },
@@ -50,7 +50,7 @@ bool StaleSynchronous::step() {
   before_ = now;
   const int64_t needed = ++steps_ - options_.staleness;
   if (!agreed(servers().slowest_seen() < needed)) return false;
-  servers().wait_for_all(needed, options_.warn_after, true);
+  servers().wait_for_all(needed, options_.warn_after);
   before_ = servers().pull();
   parameters().set(before_);
   return true;

@@ -11,11 +11,11 @@
 
 namespace tw::parameter_server {
 
-Worker::Worker(const Communicator& comm, std::vector<at::Tensor> parameters, const Roles& roles, const RulesOf& rules, bool share_memory) {
+Worker::Worker(const Communicator& comm, std::vector<at::Tensor> parameters, const Roles& roles, const MakeRules& rules, bool share_memory) {
   const Crew crew = agreed_crew(comm, roles);
   const std::vector<Rule> followed = on_all_ranks(comm, "making a worker of parameter servers", [&] {
     parameters_ = std::make_unique<FlatParameters>(std::move(parameters));
-    return rules(crew);
+    return rules();
   });
   expect_same_on_all_ranks(comm, "the parameters that workers train", lines_of(parameters_->specs()));
   centre_ = std::make_unique<Centre>(comm, crew, parameters_->values(), followed, share_memory);

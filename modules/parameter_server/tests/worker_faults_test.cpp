@@ -18,19 +18,6 @@ namespace worker_faults_test {
 
 using namespace testing;
 
-TW_TEST_ON(SynchronousAveraging, SaysWhoHasLeft, {.least = 2}) {
-  const std::vector<at::Tensor> parameters = parameters_from(0.5);
-  SynchronousAveraging average(world(), parameters);
-  const int last = world().size() - 1;
-  set_gradients(parameters, 0);
-  average.step();
-  if (world().rank() != last) {
-    const std::string message = tw::testing::message_of([&] { average.step(); });
-    EXPECT_NE(message.find(concat("worker ", last, " (rank ", last, ") has left after 1 steps; this one is at 2")), std::string::npos) << message;
-  }
-  average.finish();
-}
-
 /// The last worker leaves before its first step, and the others make all of theirs.
 TW_TEST_ON(Workers, WhoLeavesEarlyHoldsUpNobody, {.least = 2}) {
   const bool leaves = world().rank() == world().size() - 1;
@@ -213,30 +200,6 @@ TW_TEST_ON(Workers, GoBackWhileOthersWaitForAStep, {.least = 2}) {
   bounded.finish();
 }
 
-TEST(SynchronousAveraging, GoesOnFromACheckpoint) {
-  for_all_roles([](const Roles& roles, bool share_memory, const Crew& crew) {
-    const std::vector<at::Tensor> parameters = parameters_from(0.5);
-    SynchronousAveraging average(world(), parameters, {.roles = roles, .share_memory = share_memory});
-    const int mine = crew.worker_of(world().rank());
-    double mean = 0;
-    for (int w = 0; w < crew.workers(); ++w) mean += (w + 1.0) / crew.workers();
-    for (int round = 0; round < 3; ++round) {
-      for (int step = 0; step < 2 && mine >= 0; ++step) {
-        for (const at::Tensor& each : parameters) each.mutable_grad() = torch::full_like(each, mine + 1.0);
-        average.step();
-        for (const at::Tensor& each : parameters) EXPECT_TRUE(each.grad().allclose(torch::full_like(each, mean), 0, tolerance));
-      }
-      // Another worker may have pushed for the next step when a server is copied.
-      std::vector<NamedShard> kept = average.shards("centre");
-      for (NamedShard& each : kept) {
-        if (each.kind != ShardKind::parameter) each.tensor += 1;
-      }
-      average.restore(kept);
-    }
-    average.finish();
-  });
-}
-
 /// One worker alone goes on from the middle of its period as if nothing had been.
 TEST(Workers, GoOnInTheMiddleOfAPeriod) {
   const Communicator self = world().split(world().rank(), 0);
@@ -292,7 +255,7 @@ TEST(Workers, RefuseWrongOptions) {
   EXPECT_THROW(ElasticAveraging(world(), parameters_from(0), {.period = 0}), ContractError);
   EXPECT_THROW(ElasticAveraging(world(), {}, {}), ContractError);
   EXPECT_THROW(StaleSynchronous(world(), parameters_from(0), {.staleness = -1}), ContractError);
-  EXPECT_THROW(SynchronousAveraging(world(), parameters_from(0), {.roles = {.ranks_per_worker = 5}}), ContractError);
+  EXPECT_THROW(StaleSynchronous(world(), parameters_from(0), {.roles = {.ranks_per_worker = 5}}), ContractError);
 }
 
 /// Servers would mix up the elements of parameters that only have as many.
@@ -323,7 +286,7 @@ TW_TEST_ON(Workers, RefuseWhatIsWrongOnOneRankAlone, {.least = 2}) {
   expect_refused([&] { Downpour(world(), parameters_from(0), {.push_interval = odd ? 0 : 1}); }, "push_interval must be at least 1, got 0");
   expect_refused([&] { ElasticAveraging(world(), parameters_from(0), {.period = odd ? 0 : 1}); }, "period must be at least 1, got 0");
   expect_refused([&] { StaleSynchronous(world(), parameters_from(0), {.staleness = odd ? -1 : 0}); }, "staleness must be at least 0, got -1");
-  expect_refused([&] { SynchronousAveraging(world(), parameters_from(0), {.warn_after = Seconds(odd ? -1 : 1)}); },
+  expect_refused([&] { StaleSynchronous(world(), parameters_from(0), {.warn_after = Seconds(odd ? -1 : 1)}); },
                  "warn_after must be at least 0, got -1");
   expect_refused([&] { Downpour(world(), odd ? std::vector<at::Tensor>() : parameters_from(0)); }, "there is nothing to train");
 }

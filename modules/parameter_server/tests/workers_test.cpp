@@ -200,35 +200,5 @@ TEST(StaleSynchronous, BoundsHowFarAnyoneIsAhead) {
   });
 }
 
-TEST(SynchronousAveraging, IsAllReduceTraining) {
-  for_all_roles([](const Roles& roles, bool share_memory, const Crew& crew) {
-    const int mine = crew.worker_of(world().rank());
-    const std::vector<at::Tensor> parameters = parameters_from(world().rank() == 0 ? 0.5 : 0.25);
-    const std::vector<at::Tensor> reference = parameters_from(0.5);
-    SynchronousAveraging average(world(), parameters, {.roles = roles, .share_memory = share_memory});
-    const auto sgd_of = [](const std::vector<at::Tensor>& all) { return torch::optim::SGD(all, torch::optim::SGDOptions(lr).momentum(0.9)); };
-    torch::optim::SGD ours = sgd_of(parameters);
-    torch::optim::SGD theirs = sgd_of(reference);
-    for (int step = 0; step < 6; ++step) {
-      if (mine >= 0) {
-        set_gradients(parameters, mine);
-        average.step();
-        ours.step();
-      }
-      set_gradients(reference, mine);
-      for (const at::Tensor& each : reference) {
-        if (mine < 0) each.grad().zero_();
-        allreduce(world(), each.grad(), ReduceOp::sum);
-        each.grad().div_(crew.workers() * roles.ranks_per_worker);
-      }
-      theirs.step();
-      if (mine >= 0) {
-        EXPECT_TRUE(flat(parameters).allclose(flat(reference), 0, tolerance)) << "step " << step;
-      }
-    }
-    average.finish();
-  });
-}
-
 }  // namespace workers_test
 }  // namespace tw::parameter_server

@@ -57,18 +57,6 @@ class SharedTensors {
   std::map<const c10::TensorImpl*, Shared> known_;
 };
 
-/// Where the blocks of each stage begin, and where the last ones end.
-std::vector<int64_t> borders_of(int64_t blocks, const PipelineOptions& options) {
-  const int64_t stages = options.schedule.stages;
-  TW_EXPECTS(blocks >= stages, blocks, " blocks for ", stages, " stages: each needs one at least");
-  std::vector<int64_t> borders{0};
-  for (int64_t i = 0; i < stages; ++i) {
-    borders.push_back(options.blocks.empty() ? part_of({0, blocks}, stages, i).end : borders.back() + options.blocks[static_cast<size_t>(i)]);
-  }
-  TW_EXPECTS(borders.back() == blocks, "options give ", borders.back(), " blocks to stages, but there are ", blocks);
-  return borders;
-}
-
 StageModel::Forward segment_of(Block block, int64_t index) {
   return [block = std::move(block), index](const std::vector<at::Tensor>& values, const graph::PassRows& /*rows*/) -> std::vector<at::Tensor> {
     TW_EXPECTS(values.size() == 1, "blocks take one tensor, got ", values.size());
@@ -101,12 +89,11 @@ StageModel stage_of_blocks(const std::vector<BlockFactory>& factories, int64_t b
 
 Pipeline::Start Pipeline::start_of(const Communicator& comm, const std::vector<BlockFactory>& factories, const PipelineOptions& options) {
   expect_fit(comm, options, concat(factories.size(), " blocks"));
-  const std::vector<int64_t> borders = borders_of(static_cast<int64_t>(factories.size()), options);
-  const auto stage = static_cast<size_t>(ranks_of(options).stage_of(comm.rank()));
-  const int64_t begin = borders[stage];
-  const int64_t end = borders[stage + 1];
-  StageModel model = on_all_ranks(comm, "making the blocks of the stages", [&] { return stage_of_blocks(factories, begin, end); });
-  return {comm.dup(), std::move(model), options, {begin, end}};
+  const int stages = options.schedule.stages;
+  TW_EXPECTS(factories.size() >= static_cast<size_t>(stages), factories.size(), " blocks for ", stages, " stages: each needs one at least");
+  const Rows mine = part_of({0, static_cast<int64_t>(factories.size())}, stages, ranks_of(options).stage_of(comm.rank()));
+  StageModel model = on_all_ranks(comm, "making the blocks of the stages", [&] { return stage_of_blocks(factories, mine.begin, mine.end); });
+  return {comm.dup(), std::move(model), options, {mine.begin, mine.end}};
 }
 
 }  // namespace tw::pipeline

@@ -66,6 +66,8 @@ class Pipeline::Impl {
   std::vector<at::Tensor> beside_model(std::vector<at::Tensor> batch) const;
   /// This rank's rows of its stage's outputs, for rows `all` of which all ranks agree. Collective.
   std::vector<at::Tensor> pass_forward(const std::vector<at::Tensor>& inputs, Rows all);
+  /// The outputs for a batch, without gradients. Collective. @param everywhere false: on the first rank of the last stage alone, and none elsewhere
+  std::vector<at::Tensor> outputs_of(const std::vector<at::Tensor>& inputs, bool everywhere);
 };
 
 /// By stage, whatever `options` say.

@@ -20,7 +20,6 @@ void expect_each_stage(const char* field, const List& list, int stages) {
 
 void visit(PipelineOptions& options, OptionVisitor& visitor) {
   visitor.field("replicas", options.replicas, count_from(1), {.meaning = "of each stage; none: one each", .unit = "ranks"});
-  visitor.field("blocks", options.blocks, count_from(1, any_count), {.meaning = "of each stage; none: as equal as can be"});
   visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "of each stage; none: none"});
   visitor.field("seed", options.seed, Bounds{}, {.meaning = "of the random numbers that are drawn in run()"});
   visitor.field("sharding", options.sharding, sharding_names(), {.meaning = "who has the gradients of a stage with several replicas"});
@@ -29,7 +28,6 @@ void visit(PipelineOptions& options, OptionVisitor& visitor) {
 void PipelineOptions::validate() const {
   expect_none(out_of_bounds(*this));
   expect_each_stage("replicas", replicas, schedule.stages);
-  expect_each_stage("blocks", blocks, schedule.stages);
   expect_each_stage("recompute", recompute, schedule.stages);
   TW_EXPECTS(schedule.devices.size() == static_cast<size_t>(schedule.stages), "schedule: ", schedule.stages, " stages on ", schedule.devices.size(),
              " devices; a stage needs a device of its own");

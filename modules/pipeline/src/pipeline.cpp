@@ -70,7 +70,7 @@ std::vector<at::Tensor> rows_together(const std::vector<std::vector<at::Tensor>>
 /// `loss`, which must outlive the result, of a model with one output.
 LossOfMany of_one(const Loss& loss) {
   return [&loss](const std::vector<at::Tensor>& y, const std::vector<at::Tensor>& t) {
-    TW_EXPECTS(y.size() == 1, "the model has ", y.size(), " outputs: run_many() takes a loss of several");
+    TW_EXPECTS(y.size() == 1, "the model has ", y.size(), " outputs: run() with lists of tensors takes a loss of several");
     return loss(y.front(), t.front());
   };
 }
@@ -195,9 +195,11 @@ Pipeline::Pipeline(const Communicator& comm, StageModel mine, const PipelineOpti
 
 Pipeline::~Pipeline() = default;
 
-double Pipeline::run(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss) { return run_many({inputs}, {targets}, of_one(loss)); }
+double Pipeline::run(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss) {
+  return run(std::vector{inputs}, std::vector{targets}, of_one(loss));
+}
 
-double Pipeline::run_many(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss) {
+double Pipeline::run(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss) {
   return run_weighted(inputs, targets, loss, 1);
 }
 
@@ -264,55 +266,46 @@ std::vector<at::Tensor> Pipeline::Impl::pass_forward(const std::vector<at::Tenso
   return outputs;
 }
 
+std::vector<at::Tensor> Pipeline::Impl::outputs_of(const std::vector<at::Tensor>& inputs, bool everywhere) {
+  expect_of_use();
+  const Rows all{0, agree_on_rows(inputs, nullptr)};
+  return in_pass([&]() -> std::vector<at::Tensor> {
+    const c10::AutoGradMode no_gradients(false);
+    const std::vector<at::Tensor> outputs = pass_forward(inputs, all);
+    const std::vector<Partner> last = ranks_.partners(ranks_.stages() - 1, all, all);
+    const auto is_here = [&](const Partner& each) { return each.rank == comm_.rank(); };
+    std::vector<std::vector<at::Tensor>> of_replicas;
+    if (everywhere) {
+      for (const Partner& each : last) of_replicas.push_back(broadcast_any(comm_, outputs, Rank(each.rank)));
+    } else if (is_here(last.front())) {
+      of_replicas.push_back(outputs);
+      for (size_t i = 1; i < last.size(); ++i) of_replicas.push_back(receive(comm_, Rank(last[i].rank)).values);
+    } else {
+      if (std::any_of(last.begin(), last.end(), is_here)) {
+        std::vector<Work> sends;
+        send(comm_, {outputs, std::vector<uint8_t>(outputs.size(), 0)}, Rank(last.front().rank), sends);
+        wait_all(sends);
+      }
+      return {};
+    }
+    return rows_together(of_replicas, all.count());
+  });
+}
+
 at::Tensor Pipeline::forward(const at::Tensor& inputs) {
-  std::vector<at::Tensor> outputs = forward_many({inputs});
-  TW_EXPECTS(outputs.size() == 1, "the model has ", outputs.size(), " outputs: forward_many() gives them");
+  const std::vector<at::Tensor> outputs = forward(std::vector{inputs});
+  TW_EXPECTS(outputs.size() == 1, "the model has ", outputs.size(), " outputs: forward() of a list of tensors returns them");
   return outputs.front();
 }
 
-std::vector<at::Tensor> Pipeline::forward_many(const std::vector<at::Tensor>& inputs) {
-  Impl& me = *impl_;
-  me.expect_of_use();
-  const Rows all{0, me.agree_on_rows(inputs, nullptr)};
-  return me.in_pass([&] {
-    const c10::AutoGradMode no_gradients(false);
-    const std::vector<at::Tensor> outputs = me.pass_forward(inputs, all);
-    std::vector<std::vector<at::Tensor>> of_replicas;
-    for (const Partner& last : me.ranks_.partners(me.ranks_.stages() - 1, all, all)) {
-      of_replicas.push_back(broadcast_any(me.comm_, outputs, Rank(last.rank)));
-    }
-    return rows_together(of_replicas, all.count());
-  });
-}
+std::vector<at::Tensor> Pipeline::forward(const std::vector<at::Tensor>& inputs) { return impl_->outputs_of(inputs, /*everywhere=*/true); }
 
 at::Tensor Pipeline::evaluate(const at::Tensor& inputs) {
-  const std::vector<at::Tensor> outputs = evaluate_many({inputs});
+  const std::vector<at::Tensor> outputs = impl_->outputs_of({inputs}, /*everywhere=*/false);
   if (outputs.empty()) return {};
   return releasing_others(impl_->comm_, [&] {
-    TW_EXPECTS(outputs.size() == 1, "the model has ", outputs.size(), " outputs: evaluate_many() gives them");
+    TW_EXPECTS(outputs.size() == 1, "the model has ", outputs.size(), " outputs: evaluate() returns one");
     return outputs.front();
-  });
-}
-
-std::vector<at::Tensor> Pipeline::evaluate_many(const std::vector<at::Tensor>& inputs) {
-  Impl& me = *impl_;
-  me.expect_of_use();
-  const Rows all{0, me.agree_on_rows(inputs, nullptr)};
-  return me.in_pass([&] {
-    const c10::AutoGradMode no_gradients(false);
-    std::vector<at::Tensor> outputs = me.pass_forward(inputs, all);
-    const std::vector<Partner> last = me.ranks_.partners(me.ranks_.stages() - 1, all, all);
-    const auto is_here = [&](const Partner& each) { return each.rank == me.comm_.rank(); };
-    if (std::none_of(last.begin(), last.end(), is_here)) return std::vector<at::Tensor>();
-    if (!is_here(last.front())) {
-      std::vector<Work> sends;
-      send(me.comm_, {outputs, std::vector<uint8_t>(outputs.size(), 0)}, Rank(last.front().rank), sends);
-      wait_all(sends);
-      return std::vector<at::Tensor>();
-    }
-    std::vector<std::vector<at::Tensor>> of_replicas{std::move(outputs)};
-    for (size_t i = 1; i < last.size(); ++i) of_replicas.push_back(receive(me.comm_, Rank(last[i].rank)).values);
-    return rows_together(of_replicas, all.count());
   });
 }
 

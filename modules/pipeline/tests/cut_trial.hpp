@@ -200,11 +200,11 @@ class CutTrial {
     Pipeline pipeline(comm, planned.stage(*trainee.module, stage), options);
     const auto evaluate = [&] {
       pipeline.eval();
-      Tensors outputs = pipeline.forward_many(trainee.inputs);
+      Tensors outputs = pipeline.forward(trainee.inputs);
       pipeline.train();
       return outputs;
     };
-    const double loss = steps_of(pipeline, [&] { return pipeline.run_many(trainee.inputs, trainee.targets, loss_of); }, evaluate);
+    const double loss = steps_of(pipeline, [&] { return pipeline.run(trainee.inputs, trainee.targets, loss_of); }, evaluate);
     Outcome outcome = outcome_of(pipeline, loss);
     outcome.outputs = evaluate();
     return outcome;

@@ -111,7 +111,7 @@ void expect_equals(Pipeline& ours, Reference& expected, const Case& of, const Dr
       std::shared_ptr<void> pause;
       if (of.under_no_sync && i + 1 < of.accumulated) pause = ours.no_sync();
       const double theirs = expected.run(x, t, loss);  // on copies; ours may work in place on the batch itself
-      EXPECT_NEAR(ours.run_many(x, t, loss), theirs, 1e-12 * std::max(1.0, std::abs(theirs))) << what;
+      EXPECT_NEAR(ours.run(x, t, loss), theirs, 1e-12 * std::max(1.0, std::abs(theirs))) << what;
     }
     expect_equal(ours, expected, true, what);
     expected_sgd.step();
@@ -123,7 +123,7 @@ void expect_equals(Pipeline& ours, Reference& expected, const Case& of, const Dr
   const auto [x, t] = draw(5);
   Tensors copies;
   for (const torch::Tensor& each : x) copies.push_back(each.clone());
-  const Tensors outputs = ours.forward_many(copies);
+  const Tensors outputs = ours.forward(copies);
   const Tensors theirs = expected.forward(x);
   ASSERT_EQ(outputs.size(), theirs.size());
   for (size_t i = 0; i < outputs.size(); ++i) expect_near(outputs[i], theirs[i], of.what + ": outputs");

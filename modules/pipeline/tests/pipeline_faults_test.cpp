@@ -37,14 +37,10 @@ struct FailsImpl : torch::nn::Module {
 };
 TORCH_MODULE(Fails);
 
-/// A layer for each stage, and after that of stage `where` one that fails.
-std::vector<BlockFactory> failing(int stages, int where, bool goes_back, PipelineOptions& options) {
-  std::vector<BlockFactory> blocks;
-  for (int s = 0; s < stages; ++s) {
-    blocks.push_back(block([] { return torch::nn::Linear(3, 3); }));
-    options.blocks.push_back(s == where ? 2 : 1);
-    if (s == where) blocks.push_back(block([=] { return Fails(goes_back, 2); }));
-  }
+/// Two layers for each stage, the second of which fails on stage `where`.
+std::vector<BlockFactory> failing(int stages, int where, bool goes_back) {
+  std::vector<BlockFactory> blocks(static_cast<size_t>(2 * stages), block([] { return torch::nn::Linear(3, 3); }));
+  blocks[static_cast<size_t>(2 * where + 1)] = block([=] { return Fails(goes_back, 2); });
   return blocks;
 }
 
@@ -58,13 +54,14 @@ TEST(PipelineFaults, AStageThatThrowsSaysWhereAndReleasesTheOthers) {
       const auto stages = static_cast<int>(replicas.size());
       for (int where = 0; where < stages; ++where) {
         PipelineOptions options{.schedule = one_forward_one_backward(stages, 3), .replicas = replicas};
-        const auto blocks = failing(stages, where, goes_back, options);
+        const auto blocks = failing(stages, where, goes_back);
         Pipeline model(world(), blocks, options);
         const torch::Tensor x = torch::ones({24, 3});
         const std::string message = message_of([&] { model.run(x, x, squares); });
         // Replicas of the stage may fail at the same time, or hear of the first one.
-        const bool failed = has(message, concat("stage ", where, ", replica ")) && has(message, goes_back ? "cannot go back" : "cannot go on") &&
-                            has(message, goes_back ? "backward pass of micro-batch 1" : concat("forward pass of micro-batch 1: block ", where + 1));
+        const bool failed =
+            has(message, concat("stage ", where, ", replica ")) && has(message, goes_back ? "cannot go back" : "cannot go on") &&
+            has(message, goes_back ? "backward pass of micro-batch 1" : concat("forward pass of micro-batch 1: block ", 2 * where + 1));
         if (model.stage() == where && replicas[static_cast<size_t>(where)] == 1) {
           EXPECT_TRUE(failed) << message;
         }
@@ -96,7 +93,7 @@ TEST(PipelineFaults, ARefusedBatchHasNotHappened) {
   EXPECT_THROW(model.run(x, torch::ones({6, 3}), squares), ContractError);
   EXPECT_THROW(model.run(torch::ones({0, 3}), torch::ones({0, 3}), squares), ContractError);
   EXPECT_THROW(model.run(torch::Tensor(), torch::Tensor(), squares), ContractError);
-  EXPECT_THROW(model.run_many({x, torch::ones({7})}, {x}, [](const Tensors& y, const Tensors&) { return y[0].mean(); }), ContractError);
+  EXPECT_THROW(model.run({x, torch::ones({7})}, {x}, [](const Tensors& y, const Tensors&) { return y[0].mean(); }), ContractError);
   if (world().size() > 1) {
     {
       std::shared_ptr<void> pause;
@@ -127,9 +124,6 @@ TEST(PipelineFaults, OptionsAreChecked) {
   options = good;
   options.replicas.assign(stages + 1, 1);
   refuses(options, "replicas has");
-  options = good;
-  options.blocks.assign(stages, 2);
-  refuses(options, "blocks to stages");
   options = good;
   options.recompute.assign(stages + 1, Recompute::full);
   refuses(options, "recompute has");

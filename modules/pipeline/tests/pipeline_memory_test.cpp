@@ -76,7 +76,6 @@ TEST(PipelineMemory, OutputsOfAnEvaluationAreWhereLossesAre) {
   const double outputs = static_cast<double>(rows * wide) * sizeof(float);
   const double mine = is_last ? outputs / replicas.back() : 0;
   EXPECT_LE(bytes, (judges ? 2 * outputs : mine) + outputs / 16);
-  EXPECT_EQ(model.evaluate_many({x}).size(), judges ? 1U : 0U);
 }
 
 TEST(PipelineMemory, IsLessWhereActivationsAreRecomputed) {

@@ -105,7 +105,7 @@ Outcome pipelined(const Communicator& comm, const Subject& subject, const ModelP
   Pipeline pipeline(comm, plan.stage(*subject.module, stage_of(options.replicas, comm.rank())), options);
   return trained(pipeline, pipeline.parameters(), accumulation, [&](bool more) {
     const auto pause = more ? pipeline.no_sync() : nullptr;
-    return pipeline.run_many(subject.inputs, subject.targets, subject.loss);
+    return pipeline.run(subject.inputs, subject.targets, subject.loss);
   });
 }
 
@@ -198,7 +198,7 @@ TEST(PlannedModel, evaluatesAsTheModule) {
     example.module->eval();
     const torch::NoGradGuard no_gradients;
     const Tensors expected = example.forward(example.inputs);
-    const Tensors found = pipeline.forward_many(example.inputs);
+    const Tensors found = pipeline.forward(example.inputs);
     ASSERT_EQ(found.size(), expected.size()) << example.name;
     for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i].equal(expected[i])) << example.name;  // the same operators on the same numbers
   }
@@ -315,30 +315,6 @@ TEST(PlannedModel, whatTrainingChangesOnOneStageEvaluationReadsOnAnother) {
       pipeline.train();
       alone.train();
     }
-  }
-}
-
-TEST(PlannedModel, lossIsADifferentiableFunction) {
-  const Subject subject = made(chain);
-  ModelPlan plan = plan_together(world(), *subject.module, subject.forward, subject.inputs, {.devices = world().size()});
-  for (const std::vector<int>& replicas : divisions(world().size())) {
-    if (!cut(plan, replicas, ScheduleKind::gpipe)) continue;
-    const Subject mine = made(chain);
-    const Subject alone = made(chain);
-    const Loss loss = [](const Tensor& y, const Tensor& t) { return torch::mse_loss(y, t); };
-    Pipeline pipeline(world(), *mine.module, plan);
-    const Tensor other = testing::place(torch::linspace(-1, 1, rows * width, torch::kDouble).view({rows, width}));
-    const Tensor first = pipeline.loss(subject.inputs[0], subject.targets[0], loss);
-    const Tensor second = pipeline.loss(other, subject.targets[0], loss);
-    (first + 3 * second).backward();
-    (torch::mse_loss(alone.forward(subject.inputs)[0], subject.targets[0]) + 3 * torch::mse_loss(alone.forward({other})[0], subject.targets[0]))
-        .backward();
-    const auto expected = alone.module->named_parameters();
-    for (const auto& each : pipeline.named_parameters()) {
-      EXPECT_TRUE(each.value().grad().allclose(expected[each.key()].grad(), tolerance, tolerance)) << each.key();
-    }
-    const auto pause = pipeline.no_sync();
-    EXPECT_THROW(pipeline.loss(other, other, loss), ContractError);
   }
 }
 

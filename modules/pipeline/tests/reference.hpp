@@ -142,7 +142,7 @@ inline std::vector<StageModel> stages_of(const std::vector<BlockFactory>& factor
   int64_t next = 0;
   for (int s = 0; s < options.schedule.stages; ++s) {
     const auto count = static_cast<int64_t>(factories.size());
-    const int64_t end = options.blocks.empty() ? border(count, options.schedule.stages, s + 1) : next + options.blocks[static_cast<size_t>(s)];
+    const int64_t end = border(count, options.schedule.stages, s + 1);
     StageModel stage{std::make_shared<torch::nn::Module>(), nullptr, {}};
     std::vector<Block> blocks;
     for (; next < end; ++next) {

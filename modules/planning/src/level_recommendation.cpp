@@ -8,6 +8,8 @@
 namespace tw::layer_parallel {
 namespace {
 
+constexpr int most_levels = 5;
+
 /// A plan of `levels` levels, where the layers suffice for them.
 void add_choices(std::vector<Choice>& all, int64_t layers, int ranks, int levels, const PerLevel<int64_t>& coarsening, const Candidates& candidates) {
   const LevelOptions options{.levels = levels, .coarsening = coarsening, .min_coarse = layers < 8 ? 2 : 4};
@@ -18,9 +20,7 @@ void add_choices(std::vector<Choice>& all, int64_t layers, int ranks, int levels
   costs.serial_layers += layers - grid;
   const bool relaxes = levels > 1 && std::max(candidates.forward_iterations, candidates.backward_iterations) > 1;
   for (const int nu : relaxes ? candidates.relaxations : std::vector<int>{0}) {
-    const auto pass = [&](int iterations) {
-      return PassOptions{.cycle = {.relaxations = nu}, .iterations = iterations, .residuals = candidates.residuals};
-    };
+    const auto pass = [&](int iterations) { return PassOptions{.cycle = {.relaxations = nu}, .iterations = iterations}; };
     all.push_back({plan, coarsening, nu, predict(plan, pass(candidates.forward_iterations), pass(candidates.backward_iterations), costs)});
   }
 }
@@ -29,11 +29,8 @@ void add_choices(std::vector<Choice>& all, int64_t layers, int ranks, int levels
 
 void visit(Candidates& candidates, OptionVisitor& visitor) {
   visitor.group("costs", candidates.costs);
-  visitor.field("max_levels", candidates.max_levels, count_from(1), {.meaning = "that are tried"});
   visitor.field("relaxations", candidates.relaxations, count_from(0), {.meaning = "on every level, that are tried"});
   visitor.field("forward_iterations", candidates.forward_iterations, count_from(1), {.meaning = "of a forward pass"});
-  visitor.field("backward_iterations", candidates.backward_iterations, count_from(1), {.meaning = "of a backward pass"});
-  visitor.field("residuals", candidates.residuals, {.meaning = "are computed"});
 }
 
 void Candidates::validate() const {
@@ -49,7 +46,7 @@ std::vector<Choice> choices(int64_t layers, int ranks, const Candidates& candida
   std::vector<Choice> all;
   add_choices(all, layers, ranks, 1, candidates.coarsenings.front(), candidates);
   for (const PerLevel<int64_t>& coarsening : candidates.coarsenings) {
-    for (int levels = 2; levels <= candidates.max_levels; ++levels) add_choices(all, layers, ranks, levels, coarsening, candidates);
+    for (int levels = 2; levels <= most_levels; ++levels) add_choices(all, layers, ranks, levels, coarsening, candidates);
   }
   std::stable_sort(all.begin(), all.end(), [](const Choice& a, const Choice& b) { return a.prediction.speed_up > b.prediction.speed_up; });
   return all;

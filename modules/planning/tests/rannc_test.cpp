@@ -7,7 +7,8 @@
 #include <tw/base/clock.hpp>
 #include <tw/planning/analytic.hpp>
 #include <tw/planning/planner.hpp>
-#include <tw/planning/rannc_model.hpp>
+
+#include "rannc_model.hpp"
 
 namespace tw::pipeline {
 namespace rannc_test {

@@ -38,8 +38,7 @@ double Alone::clip_gradients(double max_norm, double loss_scale) {
 }
 
 Outcome Alone::update(double loss_scale) {
-  divide_gradients(model_.parameters, loss_scale);  // before ranks average them
-  before_step();
+  divide_gradients(model_.parameters, loss_scale);
   const Outcome here = outcome_of(std::exchange(trouble_, false), gradients_finite(), false, loss_scale);
   if (here.trouble) said_[static_cast<size_t>(Word::trouble)] = 1;
   if (!here.left_out) optimizer_.step();

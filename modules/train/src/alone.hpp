@@ -26,7 +26,6 @@ class Alone : public Strategy {
 
  protected:
   /// Between the backward pass and the optimizer's step.
-  virtual void before_step() {}
   /// @return whether the ranks have met
   virtual bool after_step() = 0;
   /// Makes the ranks' parameters one.

@@ -90,11 +90,6 @@ std::vector<Problem> Options::contradictions() const {
   }
   std::ranges::move(strategy.contradictions(), std::back_inserter(problems));
   std::ranges::move(precision.contradictions(), std::back_inserter(problems));
-  const bool averages_late = strategy.kind == StrategyKind::parameter_server && strategy.algorithm == ServerAlgorithm::sync;
-  if (max_gradient_norm > 0 && averages_late) {
-    problems.push_back(
-        {"max_gradient_norm", "does not go with strategy.algorithm = \"sync\", whose gradients are averaged too late for a norm of all", "0"});
-  }
   const bool keeps_residuals = strategy.compression == CompressionKind::top_k || strategy.compression == CompressionKind::power_sgd;
   if (precision.scales() && keeps_residuals) {
     problems.push_back(

@@ -12,11 +12,8 @@ void visit(StrategyOptions& options, OptionVisitor& visitor) {
                                                                           {"bfloat16", CompressionKind::bfloat16},
                                                                           {"top_k", CompressionKind::top_k},
                                                                           {"power_sgd", CompressionKind::power_sgd}};
-  const std::vector<std::pair<std::string, ServerAlgorithm>> algorithms{{"downpour", ServerAlgorithm::downpour},
-                                                                        {"easgd", ServerAlgorithm::easgd},
-                                                                        {"eamsgd", ServerAlgorithm::eamsgd},
-                                                                        {"ssp", ServerAlgorithm::ssp},
-                                                                        {"sync", ServerAlgorithm::sync}};
+  const std::vector<std::pair<std::string, ServerAlgorithm>> algorithms{
+      {"downpour", ServerAlgorithm::downpour}, {"easgd", ServerAlgorithm::easgd}, {"eamsgd", ServerAlgorithm::eamsgd}, {"ssp", ServerAlgorithm::ssp}};
   const Condition top_k{"strategy.compression", {"top_k"}};
   const Condition power_sgd{"strategy.compression", {"power_sgd"}};
   const Condition sharded{"strategy.name", {"sharded"}};

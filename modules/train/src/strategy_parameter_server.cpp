@@ -7,7 +7,6 @@
 #include <tw/parameter_server/downpour.hpp>
 #include <tw/parameter_server/elastic_averaging.hpp>
 #include <tw/parameter_server/stale_synchronous.hpp>
-#include <tw/parameter_server/synchronous_averaging.hpp>
 #include <tw/parameter_server/worker.hpp>
 
 #include "alone.hpp"
@@ -32,7 +31,6 @@ std::unique_ptr<Worker> make_worker(const Communicator& comm, const std::vector<
     case ServerAlgorithm::eamsgd: expect_nesterov(optimizer); [[fallthrough]];
     case ServerAlgorithm::easgd: return std::make_unique<ElasticAveraging>(comm, parameters, ElasticOptions{.period = o.period, .beta = o.beta});
     case ServerAlgorithm::ssp: return std::make_unique<StaleSynchronous>(comm, parameters, StaleSynchronousOptions{.staleness = o.staleness});
-    case ServerAlgorithm::sync: return std::make_unique<SynchronousAveraging>(comm, parameters);
   }
   return nullptr;
 }
@@ -52,21 +50,14 @@ class ByServers : public Alone {
  public:
   explicit ByServers(const StrategySetup& setup);
 
-  double clip_gradients(double max_norm, double loss_scale) override {
-    TW_EXPECTS(!averages_gradients_, "strategy.algorithm \"sync\" averages gradients after on_backward(): their norm is not known here");
-    return Alone::clip_gradients(max_norm, loss_scale);
-  }
   void apply(const std::vector<NamedShard>& shards) override;
   Seconds exposed_time() const override { return exposed_; }
   int64_t payload_bytes() const override { return (traffic().pushes + traffic().pulls) * bytes_; }
   const Traffic* server_traffic() const override { return &traffic(); }
 
  private:
-  void before_step() override {
-    if (averages_gradients_) exchange();
-  }
   bool after_step() override {
-    if (!averages_gradients_) exchange();
+    exchange();
     return false;
   }
   void finish() override;
@@ -79,18 +70,13 @@ class ByServers : public Alone {
   void exchange();
 
   std::string name_;  // of what is the servers' in checkpoints
-  bool averages_gradients_;
   OnCommunication on_communication_;
   int64_t bytes_ = 0;  // of the parameters
   std::unique_ptr<Worker> worker_;
   Seconds exposed_{0};
 };
 
-ByServers::ByServers(const StrategySetup& setup)
-    : Alone(setup),
-      name_(name_beside(setup.model)),
-      averages_gradients_(setup.options.algorithm == ServerAlgorithm::sync),
-      on_communication_(setup.on_communication) {
+ByServers::ByServers(const StrategySetup& setup) : Alone(setup), name_(name_beside(setup.model)), on_communication_(setup.on_communication) {
   synchronize(setup.ranks.data, setup.model.all_tensors());  // what is not trained too
   std::vector<at::Tensor> trained;
   for (const NamedTensor& each : setup.model.parameters) {

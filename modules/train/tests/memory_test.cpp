@@ -58,7 +58,6 @@ TEST(Memory, IsWhatEachStrategyKeeps) {
   expect_held("local_sgd", {.kind = StrategyKind::local_sgd, .period = 4}, {1, 1, 2, 1});
   expect_held("diloco", {.kind = StrategyKind::diloco, .period = 4}, {1, 1, 4, 1});
   expect_held("servers", {.kind = StrategyKind::parameter_server, .period = 2}, {1, 1, 2, share});
-  expect_held("by_servers", {.kind = StrategyKind::parameter_server, .algorithm = ServerAlgorithm::sync}, {1, 1, 2, 2 * share});
 }
 
 // Its output is what autograd keeps.

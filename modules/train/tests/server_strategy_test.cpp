@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training by parameter servers: resumed runs go on as they may, and synchronous ones have the result of `data`.
+// Training by parameter servers: resumed runs continue as they may.
 #include "regression_run.hpp"
 
 #include <numeric>
@@ -7,7 +7,6 @@
 namespace server_strategy_test {
 
 using tw::testing::bitwise_equal;
-using tw::testing::expect_close;
 using tw::testing::options_for;
 using tw::testing::run;
 using tw::testing::run_adam;
@@ -17,17 +16,10 @@ using tw::train::ServerAlgorithm;
 using tw::train::StrategyKind;
 using tw::train::StrategyOptions;
 
-// Means of gradients are summed in the order in which they come.
-TEST(ServerStrategy, SynchronousServersAreData) {
-  const StrategyOptions sync{.kind = StrategyKind::parameter_server, .algorithm = ServerAlgorithm::sync};
-  expect_close(run_adam(options_for("sync", sync)), run_adam(options_for("data", {})), 1e-12, "sync");
-}
-
 /// Ranks meet at the ends of epochs, which is where a run may be ended and gone on with. On one rank nothing depends on anybody's speed.
 TEST(ServerStrategy, ServersTrainAndResume) {
   const auto rule = torch::optim::SGDOptions(0.02).momentum(0.5).nesterov(true);
-  for (const auto algorithm :
-       {ServerAlgorithm::downpour, ServerAlgorithm::easgd, ServerAlgorithm::eamsgd, ServerAlgorithm::ssp, ServerAlgorithm::sync}) {
+  for (const auto algorithm : {ServerAlgorithm::downpour, ServerAlgorithm::easgd, ServerAlgorithm::eamsgd, ServerAlgorithm::ssp}) {
     const std::string name = tw::concat("servers_", static_cast<int>(algorithm));
     const StrategyOptions strategy{.kind = StrategyKind::parameter_server, .period = 2, .algorithm = algorithm, .staleness = 1};
     const auto whole = run<torch::optim::SGD>(world(), options_for("whole", strategy), rule);
@@ -38,8 +30,8 @@ TEST(ServerStrategy, ServersTrainAndResume) {
     EXPECT_GT(whole.summary.servers->pushes_per_s, 0) << name;
     EXPECT_LE(whole.summary.exposed_comm_share, 1) << name;
     const auto& staleness = whole.summary.servers->staleness;
-    const int64_t per_rank = algorithm == ServerAlgorithm::ssp || algorithm == ServerAlgorithm::sync ? 18 : 9;  // exchanges
-    const int64_t last = algorithm == ServerAlgorithm::downpour ? 3 : 0;                                        // what is left at each epoch's end
+    const int64_t per_rank = algorithm == ServerAlgorithm::ssp ? 18 : 9;  // exchanges
+    const int64_t last = algorithm == ServerAlgorithm::downpour ? 3 : 0;  // what is left at each epoch's end
     EXPECT_EQ(std::accumulate(staleness.begin(), staleness.end(), int64_t{0}), world().size() * (per_rank + last)) << name;
 
     auto options = options_for("resumed_" + name, strategy);

@@ -92,24 +92,4 @@ algorithms::Cluster cluster_of(const Communicator& comm);
 /// The names that a selection may have. Collective.
 std::vector<std::string> backend_names(const Communicator& comm);
 
-/// Sizes of what the ranks of a node share.
-struct SharedMemoryOptions {
-  /// Bytes of a slot, of which every rank has two: how much a rank shows at a time of a tensor in ordinary memory. Larger slots wait less often; two
-  /// slots of every rank should stay in the cache. A multiple of 64, at least 64 a rank.
-  int64_t slot_bytes = int64_t{512} << 10;
-  /// An all-reduce up to this many bytes is reduced by every rank for itself, which saves a wait in every round. Unset: any on two ranks, where it
-  /// reads as much of the other's memory as exchanging halves does; 8 KiB on more.
-  std::optional<int64_t> flat_bytes = {};
-  /// The same of memory on devices. A slot is as much as goes at a time, and every rank has two for each communicator whose devices share memory. A
-  /// multiple of 64, at least 64 a rank.
-  int64_t device_slot_bytes = int64_t{32} << 20;
-  /// Unset: any on two ranks; 256 KiB on more.
-  std::optional<int64_t> device_flat_bytes = {};
-};
-
-/// Replaces the default sizes. Collective; before the first collective on `comm`, with the same sizes on all ranks.
-/// @throws ContractError on every rank where the sizes differ or are too small. @throws Error on every rank, naming the size, where a node cannot map
-/// it: by its limits, not for want of memory, which is taken page by page as it is touched.
-void prepare_shared_memory(const Communicator& comm, const SharedMemoryOptions& options);
-
 }  // namespace tw

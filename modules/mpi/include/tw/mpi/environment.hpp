@@ -11,7 +11,6 @@ namespace tw {
 
 /// What threads may do with MPI; the levels of the MPI standard.
 enum class ThreadLevel {
-  single,      ///< as funneled
   funneled,    ///< the thread that initialised MPI makes all calls; another's are a ContractError. The hooks of gradients are such calls: they run on
                ///< the thread that calls backward(), but on one of autograd's for tensors on devices, and in backward passes nested 60 deep
   serialized,  ///< any thread, one at a time
@@ -97,7 +96,7 @@ class Environment {
 
   bool adopted_ = false;
   int exceptions_at_entry_ = 0;
-  ThreadLevel thread_level_ = ThreadLevel::single;
+  ThreadLevel thread_level_ = ThreadLevel::funneled;
   std::shared_ptr<mpi::Runtime> runtime_;
   bool made_runtime_ = false;
   int finalize_key_ = 0;  // of an adopted MPI: an attribute whose deletion drains before the host finalises

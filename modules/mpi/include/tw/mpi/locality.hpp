@@ -13,7 +13,4 @@ bool stay_near(const std::string& bus);
 /// Cores that this thread may use; hardware threads of one core count once. At least 1. Local.
 int cores_here();
 
-/// The NUMA nodes that this thread may run on, such as "0" or "0,1"; "" where that is not known. Local.
-std::string numa_nodes_here();
-
 }  // namespace tw

@@ -15,7 +15,7 @@ namespace tw::parameter_server {
 class Centre;
 class FlatParameters;
 
-/// What all have in common who train by way of servers: Downpour, ElasticAveraging, StaleSynchronous, SynchronousAveraging.
+/// What all have in common who train by way of servers: Downpour, ElasticAveraging, StaleSynchronous.
 class Worker {
  public:
   virtual ~Worker();
@@ -27,7 +27,7 @@ class Worker {
   virtual bool step() = 0;
   /// Pushes what is left, waits for all workers, and takes over the centre: then all ranks hold it, and training may go on. Collective. It is also
   /// all that a rank does that only serves.
-  virtual void finish();
+  void finish();
 
   /// The ranks of this worker.
   const Communicator& group() const noexcept;
@@ -45,15 +45,15 @@ class Worker {
   std::vector<NamedShard> shards(const std::string& name) const;
   /// Goes on with such shards and this rank's parameters, as they are now. Collective: it returns when all ranks have called it, and nobody waits for
   /// this rank's steps meanwhile. Loaded on another number of ranks, periods begin again, and each rank has the mean of what ranks kept.
-  virtual void restore(const std::vector<NamedShard>& shards);
+  void restore(const std::vector<NamedShard>& shards);
 
  protected:
-  using RulesOf = std::function<std::vector<Rule>(const Crew& crew)>;
+  using MakeRules = std::function<std::vector<Rule>()>;
 
   /// Collective. All begin with rank 0's parameters. @param rules what servers follow; may throw for options that are wrong
   /// @throws ContractError on every rank where `rules` throws it on one, for parameters that are not of one floating point type, and for such whose
   /// number, shapes or type are not rank 0's, naming the first one that differs
-  Worker(const Communicator& comm, std::vector<at::Tensor> parameters, const Roles& roles, const RulesOf& rules, bool share_memory);
+  Worker(const Communicator& comm, std::vector<at::Tensor> parameters, const Roles& roles, const MakeRules& rules, bool share_memory);
 
   /// Where a worker is between two exchanges. A pull that was in flight is begun again.
   struct Position {

@@ -12,7 +12,6 @@ namespace tw::pipeline {
 struct PipelineOptions {
   Schedule schedule;                      ///< stage i on device i, which is all replicas of stage i
   std::vector<int> replicas = {};         ///< ranks of each stage; empty: one each. Ranks are those of stage 0, then those of stage 1, and so on
-  std::vector<int64_t> blocks = {};       ///< blocks of each stage, where there are blocks; empty: as equal as can be, the first ones one more
   std::vector<Recompute> recompute = {};  ///< of each stage; empty: none. The segments of a list of blocks are its blocks
   uint64_t seed = 0;                      ///< of the random numbers that are drawn in run()
   /// Who has the gradients of a stage with several replicas. Unless all have them, a ShardedOptimizer on Pipeline::reducer() has to use them.

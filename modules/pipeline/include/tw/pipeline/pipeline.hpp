@@ -54,12 +54,13 @@ using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outpu
 /// As a TrainedModel it lies along the axis `stage`: the first stage looks at inputs, the last one at targets, and those between at neither.
 class Pipeline : public torch::nn::Module, public TrainedModel {
  public:
-  /// Collective. Every rank calls all factories in their order, so that the random numbers are those of one process with this rank's generator, and
-  /// frees at once what is not its own: at most its own blocks and one exist. Parameters that blocks share, such as those of a module that two
-  /// factories give, stay tied where the blocks are on different stages: values stay equal, and gradients are summed.
+  /// Stages get equal numbers of blocks, the first ones one more where they do not divide. Collective. Every rank calls all factories in their order,
+  /// so that the random numbers are those of one process with this rank's generator, and frees at once what is not its own: at most its own blocks
+  /// and one exist. Parameters that blocks share, such as those of a module that two factories give, stay tied where the blocks are on different
+  /// stages: values stay equal, and gradients are summed.
   /// @throws ContractError on every rank for options that differ or are not valid, another number of ranks, and more stages than blocks
   Pipeline(const Communicator& comm, const std::vector<BlockFactory>& blocks, const PipelineOptions& options);
-  /// The same of a stage that exists; PipelineOptions::blocks is not used. Replicas get the values of the first of them, tied parameters those of the
+  /// The same of a stage that exists. Replicas get the values of the first of them, tied parameters those of the
   /// first stage that has them. Collective. @param mine equal on replicas but for values
   /// @throws ContractError on every rank as above, and for one name on two stages that does not say that it is tied
   Pipeline(const Communicator& comm, StageModel mine, const PipelineOptions& options);
@@ -77,20 +78,15 @@ class Pipeline : public torch::nn::Module, public TrainedModel {
   /// pipeline; Error naming stage, micro-batch and block for what a block throws, and RevokedError on the other ranks: the pipeline is of no use
   /// then, and says so at each later call
   double run(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
-  /// The same for several inputs and outputs, of as many rows each.
-  double run_many(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss);
-  /// run() as a function that autograd knows: the mean loss, float64 of no dimension, whose backward() adds the gradients to those of the parameters,
-  /// times what it is given. Collective; backward() is not. All forward and backward passes are made at once, and gradients exist twice meanwhile,
-  /// which pass() spares. Not for sharded gradients, nor under no_sync().
-  at::Tensor loss(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
+  /// The same for a model of several inputs or outputs. All tensors have the same number of rows.
+  double run(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss);
   /// The output for a batch on every rank, without gradients, in one piece for each replica. Collective. @param inputs used on the first stage
   at::Tensor forward(const at::Tensor& inputs) override;
-  std::vector<at::Tensor> forward_many(const std::vector<at::Tensor>& inputs);
+  /// The same for a model of several inputs or outputs.
+  std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs);
   /// The same where it is compared with targets: on the first rank of the last stage. Other ranks get an undefined tensor, and hold no outputs but
   /// those of their own stage.
   at::Tensor evaluate(const at::Tensor& inputs) override;
-  /// Other ranks get no tensors.
-  std::vector<at::Tensor> evaluate_many(const std::vector<at::Tensor>& inputs);
 
   /// While the result lives, run() leaves gradients where they are: they accumulate on each rank, and the next run() without it reduces their sum. On
   /// every rank alike. May outlive the pipeline.

@@ -10,12 +10,10 @@ namespace tw::layer_parallel {
 struct Candidates {
   Costs costs = {};
   std::vector<PerLevel<int64_t>> coarsenings = {2, 4, 8, 16, 32, 64};
-  int max_levels = 5;
   /// Relaxations on every level: F and FCF. Tried only where there are several iterations, for a skipped downcycle has none.
   std::vector<int> relaxations = {0, 1};
   int forward_iterations = 2;
-  int backward_iterations = 1;
-  bool residuals = true;
+  static constexpr int backward_iterations = 1;
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
@@ -33,8 +31,9 @@ struct Choice {
   bool is_serial() const noexcept { return plan.levels() == 1; }
 };
 
-/// All of `candidates` for `layers` over `ranks`, the fastest first; also one level, serial. Whole intervals are the grid, what they leave over are
-/// serial layers. The coarsest level has at least four steps, two where there are fewer than eight layers: on less it says little about the network.
+/// All of `candidates` for `layers` over `ranks` with up to five levels, the fastest first; also one level, serial. Whole intervals are the grid,
+/// what they leave over are serial layers. The coarsest level has at least four steps, two where there are fewer than eight layers: on less it says
+/// little about the network.
 /// @param layers at least 2 @param ranks from 1 to `layers`
 std::vector<Choice> choices(int64_t layers, int ranks, const Candidates& candidates = {});
 

@@ -22,7 +22,6 @@ enum class ServerAlgorithm {
   easgd,     ///< ElasticAveraging: likewise
   eamsgd,    ///< the same, with an optimizer that has Nesterov momentum
   ssp,       ///< StaleSynchronous
-  sync,      ///< SynchronousAveraging: the arithmetic of strategy data
 };
 
 /// What gradients travel as.
@@ -38,7 +37,7 @@ struct StrategyOptions {
   int64_t unit_bytes = int64_t{25} << 20;  ///< of `fully_sharded`, see FullyShardedOptions
   int gather_ahead = 0;                    ///< likewise
   int64_t keep_bytes = 0;                  ///< likewise
-  int64_t period = 50;  ///< in steps, of `local_sgd`, `diloco` and `parameter_server` but `ssp` and `sync`; ranks meet at the end of each epoch too
+  int64_t period = 50;  ///< in steps, of `local_sgd`, `diloco` and `parameter_server` but `ssp`; ranks meet at the end of each epoch too
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
   ServerAlgorithm algorithm = ServerAlgorithm::easgd;  ///< of `parameter_server`
