@@ -8,7 +8,6 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/mpi/releasing_others.hpp>
 
-#include "coarsest_solution.hpp"
 #include "plan_lines.hpp"
 #include "residuals.hpp"
 #include "states.hpp"
@@ -31,14 +30,7 @@ class Fas {
  public:
   Fas(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, const PhaseObserver& observer, Propagator& propagator,
       const State& origin, Report& report)
-      : comm_(comm),
-        plan_(plan),
-        options_(options),
-        observer_(observer),
-        propagator_(propagator),
-        origin_(origin),
-        report_(report),
-        sweeper_(comm, plan, propagator, origin, report) {
+      : comm_(comm), plan_(plan), options_(options), observer_(observer), report_(report), sweeper_(comm, plan, propagator, origin, report) {
     for (int l = 0; l < plan.levels(); ++l) levels_.push_back(make_level(l, origin));
     report_.seconds.assign(levels_.size(), std::vector<Seconds>(phase_kinds, Seconds(0)));
   }
@@ -61,18 +53,17 @@ class Fas {
       case Phase::Kind::restrict: restrict(phase.level); break;
       case Phase::Kind::inject: inject(phase.level); break;
       case Phase::Kind::solve: solve(phase.level); break;
-      case Phase::Kind::jacobi: relax_coarsest(phase.level); break;
       case Phase::Kind::fill: sweep_into(phase.level, SweepKind::fill); break;
       case Phase::Kind::correct: correct(phase.level); break;
     }
     report_.seconds[static_cast<size_t>(phase.level)][static_cast<size_t>(phase.kind)] += observed(name_of(phase.kind), phase.level, begin);
   }
 
-  /// This rank's parts of two figures: the norm of the residual that the last restriction from level 0 computed, and that of the values that it
-  /// belongs to. float64, [2]
-  at::Tensor local_norms() const { return at::stack({residual_, residual_of_}); }
-  /// This rank's part of the norm of the values at C-points of level 0. Residuals are those before the last correction.
-  at::Tensor local_norm_of_values() { return norm_of(c_points(0)); }
+  /// This rank's parts of two sums of squares: of the residual that the last restriction from level 0 computed, and of the values that it belongs to.
+  /// float64, [2]
+  at::Tensor local_squares() const { return at::stack({residual_, residual_of_}); }
+  /// This rank's part of the sum of squares of the values at C-points of level 0. Residuals are those before the last correction.
+  at::Tensor local_squares_of_values() { return sum_of_squares(c_points(0)); }
   double rounding() const { return rounding_of(levels_.front().u.states); }
 
   /// The last relaxation, and what is kept.
@@ -169,8 +160,6 @@ class Fas {
     });
   }
 
-  at::Tensor norm_of(const State& states) const { return local_norm(propagator_, options_.norm, states); }
-
   /// C-points of `level` are the points of the next.
   State c_points(int level) {
     const LevelState& state = at(level);
@@ -201,8 +190,8 @@ class Fas {
                     add(f, coarse.u.at(point / c, count, step / c), -1);
                   }});
     if (level == 0 && options_.residuals) {
-      residual_ = norm_of(coarse.f.states);
-      residual_of_ = norm_of(coarse.u.states);
+      residual_ = sum_of_squares(coarse.f.states);
+      residual_of_ = sum_of_squares(coarse.u.states);
     }
     add(coarse.f.states, coarse.u.states);
     sweeper_.run(
@@ -216,20 +205,7 @@ class Fas {
 
   void solve(int level) {
     if (level == 0) return;  // a single level is solved by the last relaxation
-    if (!options_.coarsest_everywhere) return sweep_into(level, SweepKind::all);
-    const auto take = [&](int64_t point, const State& values) { copy(at(level).u.at(point), values); };
-    solve_everywhere(comm_, plan_, level, propagator_, origin_, right_sides(level), take, report_);
-  }
-
-  void relax_coarsest(int level) {
-    if (level == 0) return;
-    const Stored before{clone(at(level).u.states), at(level).u.first, at(level).u.spacing};
-    sweeper_.run(
-        {.kind = SweepKind::each,
-         .level = level,
-         .starts = &before,
-         .right_sides = right_sides(level),
-         .take = [&](int64_t point, int64_t count, int64_t step, const State& values) { copy(at(level).u.at(point, count, step), values); }});
+    sweep_into(level, SweepKind::all);
   }
 
   void sweep_into(int level, SweepKind kind) {
@@ -255,13 +231,11 @@ class Fas {
   const LevelPlan& plan_;
   const MgritOptions& options_;
   const PhaseObserver& observer_;
-  Propagator& propagator_;
-  const State& origin_;
   Report& report_;
   Sweeper sweeper_;
   std::vector<LevelState> levels_;
-  at::Tensor residual_;     // this rank's part of its norm on level 0
-  at::Tensor residual_of_;  // and of the norm of the values that it belongs to
+  at::Tensor residual_;     // this rank's part of its sum of squares on level 0
+  at::Tensor residual_of_;  // and of that of the values that it belongs to
 };
 
 LevelPlan serial(const LevelPlan& plan) { return {{{.steps = plan.level(0).steps}}, plan.cuts(), plan.owner()}; }
@@ -273,17 +247,17 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
   report.messages.assign(static_cast<size_t>(plan.levels()), 0);
   Fas fas(comm, plan, options, observer, propagator, origin, report);
   fas.set_guess(guess);
-  ResidualWatch watch(comm, {options.norm, options.tolerance, options.on_divergence, fas.rounding()}, report);
+  ResidualWatch watch(comm, {options.tolerance, options.on_divergence, fas.rounding()}, report);
   int iterations = plan.levels() == 1 ? 0 : options.iterations;
   for (int i = 0; i < iterations; ++i) {
     for (const Phase& phase : plan_cycle(plan.levels(), options.cycle, i == 0)) fas.run(phase);
     ++report.iterations;
     const bool computed = options.residuals && !(i == 0 && options.cycle.skip_downcycle);
-    if (watch.add(computed ? std::optional(fas.local_norms()) : std::nullopt)) break;
+    if (watch.add(computed ? std::optional(fas.local_squares()) : std::nullopt)) break;
     if (i + 1 == options.iterations && report.diverged && options.on_divergence == OnDivergence::more_iterations) iterations *= 2;
   }
   const auto look_at_the_end = [&] {
-    if (plan.levels() > 1 && options.residuals) watch.finish(fas.local_norm_of_values());
+    if (plan.levels() > 1 && options.residuals) watch.finish(fas.local_squares_of_values());
   };
   const bool decides = watch.decides();
   if (decides) look_at_the_end();
@@ -313,9 +287,8 @@ void visit(MgritOptions& options, OptionVisitor& visitor) {
   visitor.field("iterations", options.iterations, count_from(0), {.meaning = "at most; 0: all steps one after the other"});
   visitor.field("tolerance", options.tolerance, {.least = 0}, {.meaning = "stop after an iteration whose residual is below; 0: make all"});
   visitor.group("cycle", options.cycle);
-  visitor.field("coarsest_everywhere", options.coarsest_everywhere, {.meaning = "solve the coarsest level on every rank"});
   visit_field(visitor, "weights", options.weights, {.least = 0, .most = 2, .above = true}, {.meaning = "w of C-relaxations, by level"});
-  visit_residuals(options.residuals, options.norm, options.on_divergence, visitor);
+  visit_residuals(options.residuals, options.on_divergence, visitor);
 }
 
 void visit(MgritFinish& finish, OptionVisitor& visitor) {
@@ -355,8 +328,6 @@ void Mgrit::set_iterations(int iterations) {
 }
 
 Solution Mgrit::solve(Propagator& propagator, const State& origin, const State& guess) {
-  TW_EXPECTS(!options_.coarsest_everywhere || propagator.is_everywhere(),
-             "the coarsest level cannot be solved everywhere: a rank has what its own steps need, not what all steps do");
   return releasing_others(comm_, [&] {
     if (options_.iterations == 0) return iterate(comm_, serial(plan_), options_, finish_, observer_, propagator, origin, {});
     return iterate(comm_, plan_, options_, finish_, observer_, propagator, origin, guess);

@@ -59,14 +59,14 @@ class NewtonIterations {
     linearise();
     observed("linearise", Phase::Kind::relax, begin);
     begin = std::chrono::steady_clock::now();
-    if (options_.residuals) norms_ = at::stack({local_norm(propagator_, options_.norm, residual_), local_norm_of_values()});
+    if (options_.residuals) squares_ = at::stack({sum_of_squares(residual_), local_squares_of_values()});
     correct();
     observed("solve the recurrence", Phase::Kind::solve, begin);
   }
 
-  /// Parts of this rank: of the norm of the residual and of that of the values that it belongs to. float64, [2]
-  at::Tensor local_norms() const { return norms_.defined() ? norms_ : at::zeros({2}, at::kDouble); }
-  at::Tensor local_norm_of_values() const { return local_norm(propagator_, options_.norm, u_); }
+  /// This rank's parts of two sums of squares: of the residual, and of the values that it belongs to. float64, [2]
+  at::Tensor local_squares() const { return squares_.defined() ? squares_ : at::zeros({2}, u_.front().options().dtype(at::kDouble)); }
+  at::Tensor local_squares_of_values() const { return sum_of_squares(u_); }
   double rounding() const { return rounding_of(u_); }
 
   Solution finish() {
@@ -166,7 +166,7 @@ class NewtonIterations {
   State u_;       // where the steps lead to
   State f_, residual_;
   at::Tensor jacobian_;
-  at::Tensor norms_;
+  at::Tensor squares_;
   std::vector<Work> sends_;
 };
 
@@ -177,17 +177,17 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const NewtonOp
   report.messages.assign(1, 0);
   NewtonIterations newton(comm, plan, options, observer, propagator, origin, report);
   newton.begin_with(guess);
-  ResidualWatch watch(comm, {options.norm, options.tolerance, options.on_divergence, newton.rounding()}, report);
+  ResidualWatch watch(comm, {options.tolerance, options.on_divergence, newton.rounding()}, report);
   int iterations = options.iterations;
   for (int i = 0; i < iterations; ++i) {
     newton.iterate();
     ++report.iterations;
-    if (watch.add(options.residuals ? std::optional(newton.local_norms()) : std::nullopt)) break;
+    if (watch.add(options.residuals ? std::optional(newton.local_squares()) : std::nullopt)) break;
     if (i + 1 == options.iterations && report.diverged && options.on_divergence == OnDivergence::more_iterations) iterations *= 2;
   }
   Solution solution;
   if (!watch.decides()) solution = newton.finish();
-  if (options.residuals) watch.finish(newton.local_norm_of_values());
+  if (options.residuals) watch.finish(newton.local_squares_of_values());
   report.converged = watch.finite() && watch.below();
   report.diverged = !report.converged && (report.diverged || !watch.finite());
   if (report.diverged && options.on_divergence == OnDivergence::serial) {
@@ -209,7 +209,7 @@ void visit(NewtonOptions& options, OptionVisitor& visitor) {
   visitor.field("iterations", options.iterations, count_from(0), {.meaning = "at most; 0: all steps one after the other"});
   visitor.field("tolerance", options.tolerance, {.least = 0}, {.meaning = "stop after an iteration whose residual is below; 0: make all"});
   visitor.field("jacobian", options.jacobian, kinds, {.meaning = "what of it an iteration takes"});
-  visit_residuals(options.residuals, options.norm, options.on_divergence, visitor);
+  visit_residuals(options.residuals, options.on_divergence, visitor);
 }
 
 void NewtonOptions::validate() const {

@@ -22,25 +22,9 @@ static void visit(Options<State>& options, OptionVisitor& visitor) {
   visitor.presence("guess", static_cast<bool>(options.guess));
   visitor.field("times", options.times, Bounds{}, {.meaning = "of the points; empty: equal steps to final_time"});
   visitor.field("costs", options.costs, {.least = 0}, {.meaning = "of steps of the finest level, in any unit"});
-  visitor.presence("norm", static_cast<bool>(options.norm));
 }
 
 namespace {
-
-class OdePropagator : public StepwisePropagator {
- public:
-  OdePropagator(Step step, const std::function<double(const State&)>& norm) : StepwisePropagator(std::move(step), true), norm_(norm) {}
-
-  at::Tensor norms(const State& states) const override {
-    if (!norm_) return StepwisePropagator::norms(states);
-    std::vector<double> norms;
-    for (int64_t i = 0; i < states.front().size(0); ++i) norms.push_back(norm_(row(states, i)));
-    return tensor_of(norms);
-  }
-
- private:
-  const std::function<double(const State&)>& norm_;
-};
 
 /// What ranks must agree on; the solver looks at its own.
 std::vector<std::string> lines_of(const State& u0, int64_t steps, const Options<State>& options) {
@@ -108,15 +92,13 @@ Result<State> detail::solve(const Communicator& comm, const State& u0, int64_t s
     const LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
     Mgrit mgrit(own, level_plan(steps, own.size(), levels, StepOwner::right, options.costs), solver, options.finish);
     const LevelPlan& plan = mgrit.plan();
-    OdePropagator propagator(
-        [&](const March& march, int64_t k, const State& from) {
-          const int64_t stride = march.plan.level(march.level).stride;
-          const double t = time_of(k * stride, steps, options);
-          const double dt = options.times.empty() ? static_cast<double>(stride) * (options.final_time / static_cast<double>(steps))
-                                                  : time_of((k + 1) * stride, steps, options) - t;
-          return detached(step(t, dt, from));
-        },
-        options.norm);
+    StepwisePropagator propagator([&](const March& march, int64_t k, const State& from) {
+      const int64_t stride = march.plan.level(march.level).stride;
+      const double t = time_of(k * stride, steps, options);
+      const double dt = options.times.empty() ? static_cast<double>(stride) * (options.final_time / static_cast<double>(steps))
+                                              : time_of((k + 1) * stride, steps, options) - t;
+      return detached(step(t, dt, from));
+    });
     const State origin = detached(u0);
     Solution solution = mgrit.solve(propagator, origin, guess_at_c_points(plan, own.rank(), origin, options));
 

@@ -1,25 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/layer_parallel/propagator.hpp>
 
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/view_as_real.h>
-
 #include <tw/base/contract.hpp>
 
 #include "states.hpp"
 
 namespace tw::layer_parallel {
-
-at::Tensor Propagator::norms(const State& states) const {
-  at::Tensor squares;
-  for (const at::Tensor& tensor : states) {
-    const at::Tensor real = tensor.is_complex() ? at::view_as_real(tensor) : tensor;
-    const at::Tensor square = at::linalg_vector_norm(real.flatten(1), 2, at::IntArrayRef{1}, false, at::kDouble).square();
-    squares = squares.defined() ? squares.add(square) : square;
-  }
-  return squares.sqrt();
-}
 
 State StepwisePropagator::march(const March& march, const State& from, const Between& between) {
   const auto& [first, count, spacing, length] = march.runs;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "residuals.hpp"
 
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -41,15 +43,13 @@ double rounding_of(const State& states) {
   return roundings_in_a_step * epsilon;
 }
 
-at::Tensor local_norm(const Propagator& propagator, TemporalNorm norm, const State& states) {
-  if (states.front().size(0) == 0) return at::zeros({}, at::kDouble);
-  const at::Tensor norms = propagator.norms(states).to(at::kDouble);
-  switch (norm) {
-    case TemporalNorm::one: return norms.sum();
-    case TemporalNorm::two: return norms.square().sum();
-    case TemporalNorm::max: break;
+at::Tensor sum_of_squares(const State& states) {
+  at::Tensor sum = at::zeros({}, states.front().options().dtype(at::kDouble));
+  for (const at::Tensor& tensor : states) {
+    const at::Tensor real = tensor.is_complex() ? at::view_as_real(tensor) : tensor;
+    sum = sum.add(at::linalg_vector_norm(real, 2, {}, false, at::kDouble).square());
   }
-  return norms.nan_to_num(HUGE_VAL, HUGE_VAL).max();  // MPI does not say what the greater of a number and NaN is
+  return sum;
 }
 
 void add_costs(Report& to, const Report& other) {
@@ -62,19 +62,17 @@ void add_costs(Report& to, const Report& other) {
   to.waited += other.waited;
 }
 
-void visit_residuals(bool& residuals, TemporalNorm& norm, OnDivergence& on_divergence, OptionVisitor& visitor) {
-  const std::vector<std::pair<std::string, TemporalNorm>> norms{{"one", TemporalNorm::one}, {"two", TemporalNorm::two}, {"max", TemporalNorm::max}};
+void visit_residuals(bool& residuals, OnDivergence& on_divergence, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, OnDivergence>> reactions{
       {"report", OnDivergence::report}, {"more_iterations", OnDivergence::more_iterations}, {"serial", OnDivergence::serial}};
   visitor.field("residuals", residuals, {.meaning = "compute them"});
-  visitor.field("norm", norm, norms, {.meaning = "of the residuals at points of level 0"});
   visitor.field("on_divergence", on_divergence, reactions, {.meaning = "what to do when the residual has grown, or is not finite"});
 }
 
-at::Tensor ResidualWatch::over_ranks(const at::Tensor& local) const {
-  const at::Tensor norms = local.cpu();  // the host is to look at them
-  allreduce(comm_, norms, rules_.norm == TemporalNorm::max ? ReduceOp::max : ReduceOp::sum);
-  return rules_.norm == TemporalNorm::two ? norms.sqrt() : norms;
+at::Tensor ResidualWatch::over_ranks(const at::Tensor& squares) const {
+  const at::Tensor sums = squares.cpu();  // the host is to look at them
+  allreduce(comm_, sums, ReduceOp::sum);
+  return sums.sqrt();
 }
 
 void ResidualWatch::judge(size_t iteration, const at::Tensor& norms) {
@@ -83,19 +81,19 @@ void ResidualWatch::judge(size_t iteration, const at::Tensor& norms) {
   report_.diverged = has_grown({report_.residuals.begin(), report_.residuals.begin() + static_cast<int64_t>(iteration) + 1}, report_.rounding);
 }
 
-bool ResidualWatch::add(const std::optional<at::Tensor>& norms) {
+bool ResidualWatch::add(const std::optional<at::Tensor>& squares) {
   report_.residuals.emplace_back();
-  if (!norms) return false;
+  if (!squares) return false;
   if (!decides()) {
-    waiting_.push_back(*norms);
+    waiting_.push_back(*squares);
     return false;
   }
-  judge(report_.residuals.size() - 1, over_ranks(*norms));
+  judge(report_.residuals.size() - 1, over_ranks(*squares));
   return below() || !std::isfinite(*report_.residuals.back());
 }
 
-void ResidualWatch::finish(const at::Tensor& norm) {
-  waiting_.push_back(norm.expand({2}));
+void ResidualWatch::finish(const at::Tensor& squares) {
+  waiting_.push_back(squares.expand({2}));
   const at::Tensor norms = over_ranks(at::stack(waiting_));
   const size_t first = report_.residuals.size() - waiting_.size() + 1;
   for (size_t i = 0; i + 1 < waiting_.size(); ++i) judge(first + i, norms[static_cast<int64_t>(i)]);

@@ -12,20 +12,19 @@ namespace tw::layer_parallel {
 /// Of a step from states like these, how large the part of a residual over the norm of the values may be that is rounding.
 double rounding_of(const State& states);
 
-/// This rank's part of the temporal norm of stacked states: float64, a number.
-at::Tensor local_norm(const Propagator& propagator, TemporalNorm norm, const State& states);
+/// The sum of the squares of all components of stacked states: float64, a number.
+at::Tensor sum_of_squares(const State& states);
 
 /// What `other` cost is added to `to`, level by level.
 void add_costs(Report& to, const Report& other);
 
-void visit_residuals(bool& residuals, TemporalNorm& norm, OnDivergence& on_divergence, OptionVisitor& visitor);
+void visit_residuals(bool& residuals, OnDivergence& on_divergence, OptionVisitor& visitor);
 
 /// Looks at the iterations of a solution, and fills in what its report says of them. Where nothing depends on residuals, those of all iterations are
 /// put together at the end, so that no rank waits for all others after an iteration.
 class ResidualWatch {
  public:
   struct Rules {
-    TemporalNorm norm = TemporalNorm::two;
     double tolerance = 0;
     OnDivergence on_divergence = OnDivergence::report;
     double rounding = 0;  ///< see rounding_of()
@@ -34,18 +33,19 @@ class ResidualWatch {
 
   /// Whether something depends on the residual of an iteration.
   bool decides() const noexcept { return rules_.tolerance > 0 || rules_.on_divergence != OnDivergence::report; }
-  /// After an iteration; collective where it decides. @param norms this rank's parts of the norms of the residual and of the values that it belongs
+  /// After an iteration; collective where it decides. @param squares this rank's sums of squares of the residual and of the values that it belongs
   /// to, [2]; none: not computed @return whether to stop: it is below the tolerance, or not finite
-  bool add(const std::optional<at::Tensor>& norms);
-  /// Collective. @param norm this rank's part of the norm of the solution
-  void finish(const at::Tensor& norm);
+  bool add(const std::optional<at::Tensor>& squares);
+  /// Collective. @param squares this rank's sum of squares of the solution
+  void finish(const at::Tensor& squares);
   /// Whether the solution is finite, as finish() found.
   bool finite() const noexcept { return finite_; }
   /// Whether the last residual is below the tolerance.
   bool below() const;
 
  private:
-  at::Tensor over_ranks(const at::Tensor& local) const;
+  /// The norms over all ranks.
+  at::Tensor over_ranks(const at::Tensor& squares) const;
   void judge(size_t iteration, const at::Tensor& norms);
 
   const Communicator& comm_;

@@ -196,7 +196,6 @@ std::unique_ptr<ParallelInTime> solver_of(const Communicator& comm, const LevelP
                                 .tolerance = options.tolerance,
                                 .jacobian = *newton,
                                 .residuals = options.residuals,
-                                .norm = options.norm,
                                 .on_divergence = options.on_divergence};
   return std::make_unique<Newton>(comm, plan, of_newton);
 }
@@ -224,7 +223,7 @@ void TimeGrid::set_iterations(Iterations iterations) {
 }
 
 double TimeGrid::modelled_speed_up() {
-  if (!modelled_speed_up_) modelled_speed_up_ = layer_parallel::modelled_speed_up(plan_, forward_options_, plan_, backward_options_, 0);
+  if (!modelled_speed_up_) modelled_speed_up_ = layer_parallel::modelled_speed_up(plan_, forward_options_, backward_options_, 0);
   return *modelled_speed_up_;
 }
 

@@ -96,22 +96,6 @@ TEST(Mgrit, IsExactAfterAsManyIterationsAsTheTheoremSaysAndNotBefore) {
   EXPECT_EQ((Exactness{64, 8, 1}.iterations()), 4);
 }
 
-// As many relaxations of the coarsest level as it has steps solve it; fewer take more iterations, and get there all the same.
-TEST(Mgrit, TheCoarsestLevelMayBeRelaxed) {
-  const auto solved = [&](int relaxations, int iterations) {
-    return mgrit::solve(
-        world(), 1.0, 32, [](double, double dt, double u) { return u / (1 + dt); },
-        {.final_time = 2, .coarsening = 4, .solver = {.iterations = iterations, .cycle = {.relaxations = 0, .coarsest_relaxations = relaxations}}});
-  };
-  const double serial = std::pow(1 + 1 / 16.0, -32);
-  const auto expected = solved(0, 3);
-  const auto found = solved(8, 3);
-  EXPECT_EQ(found.u.end, expected.u.end);
-  EXPECT_EQ(found.report.residuals, expected.report.residuals);
-  EXPECT_GT(std::abs(solved(2, 3).u.end - serial), 10 * std::abs(expected.u.end - serial));
-  EXPECT_NEAR(solved(2, 9).u.end, serial, 1e-13) << "exact after eight, an interval each, and skip";
-}
-
 // One iteration with skip and no relaxation is the coarse solution; the last C-relaxation makes one step into each C-point, and the mean of it.
 TEST(Mgrit, TheLastRelaxationIsWeighted) {
   const Pair u0{1, 0};
@@ -168,14 +152,10 @@ struct Dahlquist {
       each -= z - fine * before;
     }
   }
-  double norm(TemporalNorm kind) const {
+  double norm() const {
     double sum = 0;
-    for (const double each : r) {
-      if (kind == TemporalNorm::one) sum += std::abs(each);
-      if (kind == TemporalNorm::two) sum += each * each;
-      if (kind == TemporalNorm::max) sum = std::max(sum, std::abs(each));
-    }
-    return kind == TemporalNorm::two ? std::sqrt(sum) : sum;
+    for (const double each : r) sum += each * each;
+    return std::sqrt(sum);
   }
   /// Of the convergence factor. Ref: Dobrev et al. 2017, SISC 39:5.
   double bound(int nu) const {
@@ -189,25 +169,22 @@ TEST(Mgrit, HasTheResidualsAndConvergenceFactorsOfTheScalarProblem) {
   for (const int64_t c : {2, 4, 16}) {
     for (const int nu : {0, 1, 2}) {
       for (const double w : {1.0, 1.3, 0.7}) {
-        for (const TemporalNorm norm : {TemporalNorm::one, TemporalNorm::two, TemporalNorm::max}) {
-          Dahlquist theory(h, c, steps / c, 0.456);
-          const double bound = theory.bound(nu);
-          const auto [u, report] = mgrit::solve(world(), 1.0, steps, [](double, double dt, double v) { return v / (1 + dt); },
-                                                {.final_time = h * steps,
-                                                 .coarsening = c,
-                                                 .solver = {.iterations = 6, .cycle = {.relaxations = nu}, .weights = w, .norm = norm},
-                                                 .guess = [](double) { return 0.456; }});
-          ASSERT_EQ(report.residuals.size(), 6U);
-          for (int i = 0; i < 6; ++i) {
-            for (int j = 0; j < nu; ++j) theory.relax(w);
-            const double expected = theory.norm(norm);
-            EXPECT_NEAR(report.residuals[static_cast<size_t>(i)].value(), expected, 1e-10 * expected + 1e-14)
-                << c << ' ' << nu << ' ' << w << ' ' << i;
-            if (w == 1 && i > 0 && expected > 1e-12) {
-              EXPECT_LE(report.convergence_factor(i).value(), bound * (1 + 1e-9)) << c << ' ' << nu << ' ' << i;
-            }
-            theory.correct();
+        Dahlquist theory(h, c, steps / c, 0.456);
+        const double bound = theory.bound(nu);
+        const auto [u, report] = mgrit::solve(
+            world(), 1.0, steps, [](double, double dt, double v) { return v / (1 + dt); },
+            {.final_time = h * steps, .coarsening = c, .solver = {.iterations = 6, .cycle = {.relaxations = nu}, .weights = w}, .guess = [](double) {
+               return 0.456;
+             }});
+        ASSERT_EQ(report.residuals.size(), 6U);
+        for (int i = 0; i < 6; ++i) {
+          for (int j = 0; j < nu; ++j) theory.relax(w);
+          const double expected = theory.norm();
+          EXPECT_NEAR(report.residuals[static_cast<size_t>(i)].value(), expected, 1e-10 * expected + 1e-14) << c << ' ' << nu << ' ' << w << ' ' << i;
+          if (w == 1 && i > 0 && expected > 1e-12) {
+            EXPECT_LE(report.convergence_factor(i).value(), bound * (1 + 1e-9)) << c << ' ' << nu << ' ' << i;
           }
+          theory.correct();
         }
       }
     }
@@ -304,15 +281,13 @@ TEST(Mgrit, MakesTheStepsAndSendsTheMessagesOfItsPlan) {
 TEST(Mgrit, TakesNoRoundingForDivergence) {
   for (const int64_t steps : {20, 32, 40, 64}) {
     for (const int iterations : {14, 15, 16, 17, 18}) {
-      for (const TemporalNorm norm : {TemporalNorm::two, TemporalNorm::max}) {
-        const auto [u, report] = mgrit::solve(
-            world(), Pair{1, 0}, steps,
-            [](double, double dt, const Pair& v) -> Pair { return {(v[0] - dt * v[1]) / (1 + dt * dt), (v[1] + dt * v[0]) / (1 + dt * dt)}; },
-            {.final_time = 4, .coarsening = 2, .solver = {.iterations = iterations, .norm = norm, .on_divergence = OnDivergence::serial}});
-        EXPECT_LT(report.residuals.back().value(), 1e-13);
-        EXPECT_FALSE(report.diverged) << report.describe();
-        EXPECT_FALSE(report.serial);
-      }
+      const auto [u, report] = mgrit::solve(
+          world(), Pair{1, 0}, steps,
+          [](double, double dt, const Pair& v) -> Pair { return {(v[0] - dt * v[1]) / (1 + dt * dt), (v[1] + dt * v[0]) / (1 + dt * dt)}; },
+          {.final_time = 4, .coarsening = 2, .solver = {.iterations = iterations, .on_divergence = OnDivergence::serial}});
+      EXPECT_LT(report.residuals.back().value(), 1e-13);
+      EXPECT_FALSE(report.diverged) << report.describe();
+      EXPECT_FALSE(report.serial);
     }
   }
 }
@@ -352,24 +327,21 @@ TEST(Mgrit, EndsWhereAValueIsNotFinite) {
   for (const double from : {0.6, 0.9}) {
     const auto step = [from](double t, double dt, double v) { return v * (t > from ? std::sqrt(1 - 50 * dt) : 1 - 0.5 * dt); };
     const double expected = in_series(1.0, 64, 1, step).back();
-    for (const TemporalNorm norm : {TemporalNorm::one, TemporalNorm::two, TemporalNorm::max}) {
-      for (const OnDivergence reaction : {OnDivergence::report, OnDivergence::more_iterations, OnDivergence::serial}) {
-        const auto [u, report] = mgrit::solve(
-            world(), 1.0, 64, step,
-            {.coarsening = 4,
-             .solver = {.iterations = 6, .tolerance = 1e-300, .cycle = {.skip_downcycle = false}, .norm = norm, .on_divergence = reaction}});
-        EXPECT_TRUE(report.diverged) << from;
-        EXPECT_EQ(report.converged, report.serial);
-        EXPECT_EQ(report.serial, reaction == OnDivergence::serial);
-        if (report.serial) {
-          EXPECT_NEAR(u.end, expected, 1e-14);
-        } else {
-          EXPECT_FALSE(std::isfinite(u.end));
-        }
-        // What is wrong at the last C-point alone is mended by each relaxation, and comes back with each correction.
-        EXPECT_EQ(std::isfinite(report.residuals.back().value()), from == 0.9);
-        EXPECT_EQ(report.iterations == 2, from == 0.6) << "the second sees what the first has left";
+    for (const OnDivergence reaction : {OnDivergence::report, OnDivergence::more_iterations, OnDivergence::serial}) {
+      const auto [u, report] = mgrit::solve(
+          world(), 1.0, 64, step,
+          {.coarsening = 4, .solver = {.iterations = 6, .tolerance = 1e-300, .cycle = {.skip_downcycle = false}, .on_divergence = reaction}});
+      EXPECT_TRUE(report.diverged) << from;
+      EXPECT_EQ(report.converged, report.serial);
+      EXPECT_EQ(report.serial, reaction == OnDivergence::serial);
+      if (report.serial) {
+        EXPECT_NEAR(u.end, expected, 1e-14);
+      } else {
+        EXPECT_FALSE(std::isfinite(u.end));
       }
+      // What is wrong at the last C-point alone is fixed by each relaxation, and comes back with each correction.
+      EXPECT_EQ(std::isfinite(report.residuals.back().value()), from == 0.9);
+      EXPECT_EQ(report.iterations == 2, from == 0.6) << "the second sees what the first has left";
     }
   }
 }

@@ -132,14 +132,6 @@ TEST(Misuse, BlocksThatShareTensors) {
   expect_refused<ContractError>([&] { LayerParallel(world(), {block(make, 2)}); }, "tensor 'weight' of layer 1 of block 0 is one that another");
 }
 
-TEST(Misuse, SeveralLevelsBackwardWithOneForward) {
-  const LevelOptions several{.coarsening = 4, .min_coarse = 1};
-  expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks(), {.levels = 1, .backward_levels = several}); }, "backward_levels has 2");
-  const LayerParallelOptions too_short{.coarsening = 4, .min_coarse = 9, .backward_levels = several};
-  expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks(), too_short); },
-                                "backward_levels gives the 16 layers of block 0 2 levels");
-}
-
 TEST(Misuse, LayersThatDiffer) {
   const auto frozen = [](int64_t index) {
     Dense layer(4);

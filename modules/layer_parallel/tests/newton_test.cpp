@@ -209,9 +209,6 @@ TEST(Newton, StopsBelowTheTolerance) {
   const Found all = solve(steps, {.iterations = found.report.iterations + 3});
   EXPECT_EQ(all.report.iterations, found.report.iterations + 3);
   EXPECT_FALSE(all.report.converged);  // nobody asked
-  for (const TemporalNorm norm : {TemporalNorm::one, TemporalNorm::max}) {
-    EXPECT_TRUE(solve(steps, {.iterations = 40, .tolerance = 1e-3, .norm = norm}).report.converged);
-  }
 }
 
 TEST(Newton, SaysWhatItCost) {

@@ -137,17 +137,6 @@ TEST(Ode, SharesStepsByTheirCost) {
   }
 }
 
-TEST(Ode, MeasuresByTheGivenNorm) {
-  const auto step = [](double, double dt, const std::array<double, 2>& u) { return std::array{u[0] / (1 + dt), 0.9 * u[1]}; };
-  const auto residuals = [&](std::function<double(const std::array<double, 2>&)> norm) {
-    return mgrit::solve(world(), std::array<double, 2>{1, 1000}, 32, step, {.final_time = 4, .norm = std::move(norm)}).report.residuals;
-  };
-  const auto first = residuals([](const std::array<double, 2>& u) { return std::abs(u[0]); });
-  const auto alone = mgrit::solve(world(), 1.0, 32, decay, {.final_time = 4}).report.residuals;
-  EXPECT_NEAR(first[1].value(), alone[1].value(), 1e-14);
-  EXPECT_GT(residuals({})[1].value(), 10 * first[1].value());
-}
-
 TEST(Ode, BeginsWithTheGuess) {
   const double at_end = std::exp(-1.0);
   const auto solved = [&](std::function<double(double)> guess) {

@@ -10,13 +10,8 @@ struct MgritOptions {
   int iterations = 10;   ///< at most; 0: all steps one after the other
   double tolerance = 0;  ///< stop after an iteration whose residual is below; 0: make all iterations
   CycleOptions cycle = {};
-  /// Solve the coarsest level on every rank, each up to its own points, after an all-gather of right-hand sides; else by a relay, rank by rank. A
-  /// relay is a pipeline, in which ranks that are through go on: this pays, if at all, on many ranks whose steps are short beside P messages, and
-  /// where a tolerance makes all ranks meet after each iteration. For propagators that are everywhere, such as those of solve().
-  bool coarsest_everywhere = false;
   PerLevel<double> weights = 1.0;  ///< w of C-relaxations; 1.3 to 1.8 may help after FCF
   bool residuals = true;           ///< compute them; otherwise neither tolerance nor divergence are looked at, and no all-reduce is made
-  TemporalNorm norm = TemporalNorm::two;
   OnDivergence on_divergence = OnDivergence::report;
 
   /// @throws ContractError naming the wrong field.
@@ -43,7 +38,6 @@ class Mgrit : public ParallelInTime {
   const LevelPlan& plan() const noexcept override { return plan_; }
   const MgritOptions& options() const noexcept { return options_; }
   void set_iterations(int iterations) override;
-  void set_tolerance(double tolerance) { options_.tolerance = tolerance; }
   void observe(PhaseObserver observer) override { observer_ = std::move(observer); }
   Solution solve(Propagator& propagator, const State& origin, const State& guess = {}) override;
 

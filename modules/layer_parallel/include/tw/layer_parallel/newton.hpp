@@ -14,7 +14,6 @@ struct NewtonOptions {
   /// full: Newton's method, quadratic near the solution. diagonal: a quasi-Newton method, linear; an iteration costs little more than the steps.
   JacobianKind jacobian = JacobianKind::full;
   bool residuals = true;  ///< compute them; otherwise neither tolerance nor divergence are looked at, and no all-reduce is made
-  TemporalNorm norm = TemporalNorm::two;
   OnDivergence on_divergence = OnDivergence::report;
 
   /// @throws ContractError naming the wrong field.

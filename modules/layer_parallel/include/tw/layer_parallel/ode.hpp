@@ -81,8 +81,6 @@ struct Options {
   std::vector<double> times = {};
   /// What a step costs, by step of the finest level, in any unit: ranks get blocks of equal cost. Empty: all alike.
   std::vector<double> costs = {};
-  /// Of a difference of two states; over time, solver.norm makes one figure of them. Empty: the 2-norm over all components.
-  std::function<double(const T& difference)> norm = {};
 };
 
 /// The values at this rank's points first, first + spacing, ...: all with finish.store_all, else its C-points.
@@ -114,18 +112,9 @@ template <OdeState T, class Step>
   requires OdeStep<Step, T>
 Result<T> solve(const Communicator& comm, const T& u0, int64_t steps, Step&& step, const Options<T>& options = {}) {
   using Traits = StateTraits<T>;
-  Options<State> of_tensors{options.final_time,
-                            options.levels,
-                            options.coarsening,
-                            options.min_coarse,
-                            options.solver,
-                            options.finish,
-                            {},
-                            options.times,
-                            options.costs,
-                            {}};
+  Options<State> of_tensors{options.final_time, options.levels, options.coarsening, options.min_coarse, options.solver, options.finish, {},
+                            options.times,      options.costs};
   if (options.guess) of_tensors.guess = [&](double t) { return Traits::tensors(options.guess(t)); };
-  if (options.norm) of_tensors.norm = [&](const State& difference) { return options.norm(Traits::value(difference)); };
   auto [u, report] = detail::solve(
       comm, Traits::tensors(u0), steps,
       [&](double t, double dt, const State& from) -> State { return Traits::tensors(step(t, dt, Traits::value(from))); }, of_tensors);

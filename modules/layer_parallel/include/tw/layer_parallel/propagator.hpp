@@ -30,12 +30,6 @@ class Propagator {
 
   /// @param from stacked, [runs.count, ...]; not to be changed. @param between may be empty. @return where the runs end, stacked.
   virtual State march(const March& march, const State& from, const Between& between) = 0;
-
-  /// Whether every rank can make every step, and has the origin. Default: not, a rank has what its own steps need.
-  virtual bool is_everywhere() const { return false; }
-
-  /// The norms of stacked states, float64 of shape [n]. Default: the 2-norm over all components.
-  virtual at::Tensor norms(const State& states) const;
 };
 
 /// Which derivatives of a step are looked at. A state is tensors of [..., width] each, with the same dimensions before the last; steps do not mix
@@ -61,15 +55,12 @@ class LinearisingPropagator : public Propagator {
 class StepwisePropagator : public Propagator {
  public:
   using Step = std::function<State(const March& march, int64_t step, const State& from)>;
-  /// @param everywhere see is_everywhere()
-  explicit StepwisePropagator(Step step, bool everywhere = false) : step_(std::move(step)), everywhere_(everywhere) {}
+  explicit StepwisePropagator(Step step) : step_(std::move(step)) {}
 
   State march(const March& march, const State& from, const Between& between) override;
-  bool is_everywhere() const override { return everywhere_; }
 
  private:
   Step step_;
-  bool everywhere_;
 };
 
 }  // namespace tw::layer_parallel

@@ -15,7 +15,7 @@ namespace tw::layer_parallel {
 /// How a solution came about; what is of all ranks is the same on all.
 struct Report {
   int iterations = 0;
-  std::vector<std::optional<double>> residuals;  ///< by iteration, of all ranks; none where it was not computed
+  std::vector<std::optional<double>> residuals;  ///< by iteration: the 2-norm over all points of level 0 on all ranks; none where not computed
   double rounding = 0;                           ///< what of the last residual may be rounding, if there is one
   bool converged = false;                        ///< the last residual is below the tolerance, or the solution is serial and finite
   bool diverged = false;  ///< a residual or value is not finite, or the last residual is larger than the one before by more than rounding
@@ -42,9 +42,6 @@ struct Solution {
   State end;  ///< the value at the last point of all, on the rank that has it; empty elsewhere
   Report report;
 };
-
-/// How the norms of the residuals at points of level 0 make one figure.
-enum class TemporalNorm { one, two, max };
 
 /// What to do when the residual has grown, or is not finite, after the last iteration.
 enum class OnDivergence {
