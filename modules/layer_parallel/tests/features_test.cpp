@@ -11,7 +11,6 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/layer_parallel/check_layer.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
-#include <tw/layer_parallel/nested_iteration.hpp>
 #include <tw/mpi/error.hpp>
 
 namespace tw::layer_parallel {

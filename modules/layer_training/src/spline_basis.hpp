@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
 
 /// The functions that are not zero at a place.
 struct SplineBasis {
@@ -17,4 +17,4 @@ struct SplineBasis {
 /// @param functions more than `degree`. @param t in [0, 1]. Ref: Cox 1972; de Boor 1972, J. Approximation Theory 6.
 SplineBasis spline_basis(int64_t functions, int degree, double t);
 
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

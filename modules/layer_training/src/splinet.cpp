@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/layer_parallel/splinet.hpp>
+#include <tw/layer_training/splinet.hpp>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
@@ -18,7 +18,10 @@
 #include "layer_transfer.hpp"
 #include "spline_basis.hpp"
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
+
+using layer_parallel::LayerParallel;
+
 namespace {
 
 /// B_j(t_k) for layers `begin` to `end` of `layers`, [end - begin, control points], float64.
@@ -149,4 +152,4 @@ void visit(SpliNetOptions& options, OptionVisitor& visitor) {
   visitor.field("degree", options.degree, count_from(0), {.meaning = "of the splines"});
 }
 
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <tw/base/error.hpp>
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
 namespace spline_basis_test {
 
 /// All values at `t`.
@@ -61,4 +61,4 @@ TEST(SplineBasis, RefusesWhatIsNone) {
 }
 
 }  // namespace spline_basis_test
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

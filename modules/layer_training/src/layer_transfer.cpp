@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <tw/base/contract.hpp>
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
+
+using layer_parallel::LayerParallel;
+
 namespace {
 
 /// Rows of `fine` for one of `coarse`, where one is a refinement of the other.
@@ -69,4 +72,4 @@ at::Tensor refined(const at::Tensor& rows, const RowPart& coarse, const RowPart&
   return from.add(rows.index_select(0, right.sub(coarse.begin)).sub(from).mul(share));
 }
 
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

@@ -2,10 +2,10 @@
 // The V-cycle of MG/OPT over any hierarchy of objectives. It knows neither networks nor ranks: what it calls may span several.
 #pragma once
 #include <functional>
-#include <tw/layer_parallel/mgopt.hpp>
+#include <tw/layer_training/mgopt.hpp>
 #include <vector>
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
 
 /// A point, a gradient or a direction of a level: this rank's tensors of it.
 using Vector = std::vector<at::Tensor>;
@@ -28,4 +28,4 @@ struct MgOptLevel {
 /// One V-cycle. @param x the point where it begins; then, where it ends
 MgOptReport mgopt_cycle(const std::vector<MgOptLevel>& levels, const MgOptOptions& options, Vector& x);
 
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <optional>
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
 namespace {
 
 /// Of the decrease that the slope promises, the least to be content with. Ref: Armijo 1966.
@@ -113,4 +113,4 @@ class Cycle {
 
 MgOptReport mgopt_cycle(const std::vector<MgOptLevel>& levels, const MgOptOptions& options, Vector& x) { return Cycle(levels, options).run(x); }
 
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <tw/base/contract.hpp>
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
 
 SplineBasis spline_basis(int64_t functions, int degree, double t) {
   TW_EXPECTS(degree >= 0 && functions > degree, "a spline of degree ", degree, " needs more functions than ", functions);
@@ -32,4 +32,4 @@ SplineBasis spline_basis(int64_t functions, int degree, double t) {
   return {interval, std::move(values)};
 }
 
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

@@ -8,7 +8,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
 
 /// What the layers between those of the smaller network begin with.
 enum class Refinement {
@@ -19,10 +19,10 @@ enum class Refinement {
 /// Gives `fine` the parameters and buffers of `coarse`: blocks of equal size are copied, larger ones refined. Collective.
 /// @param fine the same blocks on the same ranks, ODE blocks with a multiple of the layers.
 /// @throws ContractError on ranks that have tensors for which `coarse` has none that fits; RevokedError on the others then
-void refine(const LayerParallel& coarse, LayerParallel& fine, Refinement refinement = Refinement::constant);
+void refine(const layer_parallel::LayerParallel& coarse, layer_parallel::LayerParallel& fine, Refinement refinement = Refinement::constant);
 
 /// The same, and what the optimizer of `coarse` remembers for the optimizer of `fine`, which is of the same kind. Collective.
-void refine(const LayerParallel& coarse, torch::optim::Optimizer& coarse_optimizer, LayerParallel& fine, torch::optim::Optimizer& fine_optimizer,
-            Refinement refinement = Refinement::constant);
+void refine(const layer_parallel::LayerParallel& coarse, torch::optim::Optimizer& coarse_optimizer, layer_parallel::LayerParallel& fine,
+            torch::optim::Optimizer& fine_optimizer, Refinement refinement = Refinement::constant);
 
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

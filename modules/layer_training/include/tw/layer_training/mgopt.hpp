@@ -9,11 +9,11 @@
 #include <tw/planning/per_level.hpp>
 #include <vector>
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
 
 struct MgOptOptions {
   /// Of the gradient steps, by level. Coarse networks take shorter steps well: a coarse layer's gradient is larger by the ratio of the step sizes.
-  PerLevel<double> learning_rate = {0.5, 0.25};
+  layer_parallel::PerLevel<double> learning_rate = {0.5, 0.25};
   int pre_steps = 0;     ///< gradient steps of a level before its coarse correction
   int post_steps = 1;    ///< and after it
   int coarse_steps = 8;  ///< of the coarsest level
@@ -60,7 +60,7 @@ class MgOpt {
   /// Collective. @param networks finest first: the same blocks on the same ranks, each ODE block with a multiple of the next network's layers. The
   /// finest is what is trained; the others hold nothing that outlives a step. All of one dtype.
   /// @throws ContractError on every rank where the networks do not fit, or ranks differ in options
-  explicit MgOpt(std::vector<std::shared_ptr<LayerParallel>> networks, const MgOptOptions& options = {});
+  explicit MgOpt(std::vector<std::shared_ptr<layer_parallel::LayerParallel>> networks, const MgOptOptions& options = {});
   ~MgOpt();
   MgOpt(const MgOpt&) = delete;
   MgOpt& operator=(const MgOpt&) = delete;
@@ -77,4 +77,4 @@ class MgOpt {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

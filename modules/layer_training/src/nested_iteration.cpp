@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <set>
 #include <tw/base/contract.hpp>
-#include <tw/layer_parallel/nested_iteration.hpp>
+#include <tw/layer_training/nested_iteration.hpp>
 #include <tw/mpi/releasing_others.hpp>
 #include <tw/state/optimizer_state.hpp>
 
 #include "layer_transfer.hpp"
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
+
+using layer_parallel::LayerParallel;
+
 namespace {
 
 /// Fills `shards` of `fine` from the tensors of the same names that ranks hold in `coarse`.
@@ -65,4 +68,4 @@ void refine(const LayerParallel& coarse, torch::optim::Optimizer& coarse_optimiz
   state.apply(fine_shards);
 }
 
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

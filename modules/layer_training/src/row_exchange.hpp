@@ -9,7 +9,7 @@
 #include <tw/tensor/named_shard.hpp>
 #include <vector>
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
 
 /// Consecutive rows of a named tensor.
 struct RowPart {
@@ -61,4 +61,4 @@ class RowExchange {
   std::vector<Piece> pieces_;  // that this rank sends or gets
 };
 
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

@@ -2,14 +2,14 @@
 // How networks with unequal numbers of layers, split over the same ranks in different places, give each other values of their layers.
 #pragma once
 #include <string>
-#include <tw/layer_parallel/nested_iteration.hpp>
+#include <tw/layer_training/nested_iteration.hpp>
 
 #include "row_exchange.hpp"
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
 
 /// Whether `name` is of an ODE block's parameter or buffer, or of what an optimizer remembers of one, such as "optimizer/1.weight/exp_avg".
-bool is_of_layers(const LayerParallel& net, const std::string& name);
+bool is_of_layers(const layer_parallel::LayerParallel& net, const std::string& name);
 
 /// Layers of `fine` for one of `coarse`; 1 where both are the same size. @param of_layers whether rows are layers
 /// @throws ContractError where `fine` is no refinement of `coarse`
@@ -23,4 +23,4 @@ RowPart fine_rows(const RowPart& coarse, const RowPart& fine);
 /// What the layers of `fine` begin with. @param rows those of coarse_rows(), which `coarse` describes
 at::Tensor refined(const at::Tensor& rows, const RowPart& coarse, const RowPart& fine, Refinement refinement);
 
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

@@ -7,11 +7,12 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/whole_tensors.hpp>
-#include <tw/layer_parallel/splinet.hpp>
+#include <tw/layer_training/splinet.hpp>
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
 namespace splinet_test {
 
+using namespace layer_parallel;
 using testing::world;
 
 std::vector<Block> blocks() {
@@ -208,4 +209,4 @@ TEST(SpliNet, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace splinet_test
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

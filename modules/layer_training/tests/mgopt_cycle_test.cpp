@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
 namespace mgopt_cycle_test {
 
 /// dt sum ((x_k - goal(t_k))^2 + x_k^4) / 2 over `n` steps of [0, 1], and dt sum ((x_{k+1} - x_k) / dt)^2 smoothness / 2. With its gradient, by k.
@@ -181,4 +181,4 @@ TEST(MgOptOptions, NamesWhatIsWrong) {
 }
 
 }  // namespace mgopt_cycle_test
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

@@ -8,11 +8,12 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/whole_tensors.hpp>
-#include <tw/layer_parallel/mgopt.hpp>
+#include <tw/layer_training/mgopt.hpp>
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
 namespace mgopt_test {
 
+using namespace layer_parallel;
 using testing::world;
 
 std::vector<Block> blocks(int64_t layers, int64_t second) {
@@ -206,4 +207,4 @@ TEST(MgOpt, RefusesNetworksThatDoNotFit) {
 }
 
 }  // namespace mgopt_test
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

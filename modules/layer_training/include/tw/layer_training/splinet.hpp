@@ -6,7 +6,7 @@
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <vector>
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
 
 struct SpliNetOptions {
   int64_t control_points = 8;  ///< of every ODE block; more than `degree`, and no more than the block has layers
@@ -32,9 +32,9 @@ class SpliNet : public ModelOverModel {
   /// Collective. A control point begins as the layer in the middle of its share of the depth, whatever the number of ranks.
   /// @param net with the dtype and on the device where it stays
   /// @throws ContractError on every rank when an ODE block has fewer layers than control points, or ranks differ in options
-  explicit SpliNet(std::shared_ptr<LayerParallel> net, const SpliNetOptions& options = {});
+  explicit SpliNet(std::shared_ptr<layer_parallel::LayerParallel> net, const SpliNetOptions& options = {});
 
-  const std::shared_ptr<LayerParallel>& net() const noexcept { return net_; }
+  const std::shared_ptr<layer_parallel::LayerParallel>& net() const noexcept { return net_; }
   const SpliNetOptions& options() const noexcept { return options_; }
 
   ModelTensors tensors() const override;
@@ -58,9 +58,9 @@ class SpliNet : public ModelOverModel {
   const Curve* curve_of(const std::string& name) const;
   void fill_layers() const;
 
-  std::shared_ptr<LayerParallel> net_;
+  std::shared_ptr<layer_parallel::LayerParallel> net_;
   SpliNetOptions options_;
   std::vector<Curve> curves_;  // in the same order on all ranks
 };
 
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

@@ -10,7 +10,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
 namespace {
 
 std::string text_of(const std::vector<RowPart>& parts) {
@@ -121,4 +121,4 @@ std::vector<at::Tensor> RowExchange::operator()(const Communicator& comm, const 
   return wanted;
 }
 
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training

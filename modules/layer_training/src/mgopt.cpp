@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/layer_parallel/mgopt.hpp>
+#include <tw/layer_training/mgopt.hpp>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -17,7 +17,10 @@
 #include "layer_transfer.hpp"
 #include "mgopt_cycle.hpp"
 
-namespace tw::layer_parallel {
+namespace tw::layer_training {
+
+using layer_parallel::LayerParallel;
+
 namespace {
 
 /// A network's parameters: all, also those that are not trained, which coarser networks need as well.
@@ -237,4 +240,4 @@ MgOptReport MgOpt::step(const at::Tensor& inputs, const at::Tensor& targets, con
 
 const MgOptOptions& MgOpt::options() const noexcept { return impl_->options; }
 
-}  // namespace tw::layer_parallel
+}  // namespace tw::layer_training
