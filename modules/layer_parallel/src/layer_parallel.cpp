@@ -12,6 +12,7 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/releasing_others.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/autograd_node.hpp>
 #include <tw/tensor/generator.hpp>
@@ -21,7 +22,6 @@
 #include "network.hpp"
 #include "random_layer_seed.hpp"
 #include "shared_tensors.hpp"
-#include "states.hpp"
 #include "states_on_ranks.hpp"
 
 namespace tw::layer_parallel {

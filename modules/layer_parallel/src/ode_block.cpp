@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/tensor_copies.hpp>
 
 #include "c_states.hpp"
 #include "iterated_network.hpp"
 #include "random_layer_seed.hpp"
-#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {

@@ -10,6 +10,7 @@
 #include <tw/base/hash.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/releasing_others.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/autograd_node.hpp>
 #include <tw/tensor/generator.hpp>
@@ -17,7 +18,6 @@
 
 #include "network.hpp"
 #include "random_layer_seed.hpp"
-#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <tw/layer_parallel/propagator.hpp>
+#include <tw/parallel_in_time/propagator.hpp>
 #include <type_traits>
 #include <utility>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/text_stream.hpp>
-#include <tw/layer_parallel/solver.hpp>
+#include <tw/parallel_in_time/solver.hpp>
 
 namespace tw::layer_parallel {
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/layer_parallel/propagator.hpp>
+#include <tw/parallel_in_time/propagator.hpp>
 
 #include <tw/base/contract.hpp>
-
-#include "states.hpp"
+#include <tw/parallel_in_time/states.hpp>
 
 namespace tw::layer_parallel {
+
+at::Tensor transposed(const at::Tensor& jacobian, JacobianKind kind) {
+  return kind == JacobianKind::full ? jacobian.transpose(-1, -2) : jacobian.transpose(-2, -3);
+}
 
 State StepwisePropagator::march(const March& march, const State& from, const Between& between) {
   const auto& [first, count, spacing, length] = march.runs;

@@ -6,14 +6,9 @@
 #include <tw/base/clock.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
-
-#include "states.hpp"
+#include <tw/parallel_in_time/states.hpp>
 
 namespace tw::layer_parallel {
-
-State Stored::at(int64_t point, int64_t count, int64_t step) const {
-  return rows(states, (point - first) / spacing, count, std::max<int64_t>(step / spacing, 1));
-}
 
 /// One sweep in flight.
 class Sweeper::Run {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/layer_parallel/ode.hpp>
+#include <tw/parallel_in_time/ode.hpp>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 
@@ -9,8 +10,7 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/releasing_others.hpp>
-
-#include "states.hpp"
+#include <tw/parallel_in_time/states.hpp>
 
 namespace tw::layer_parallel::mgrit {
 

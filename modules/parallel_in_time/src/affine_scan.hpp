@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <tw/layer_parallel/propagator.hpp>
+#include <tw/parallel_in_time/propagator.hpp>
 
 namespace tw::layer_parallel {
 
@@ -14,7 +14,6 @@ at::Tensor as_vector(const State& state, JacobianKind kind);
 State as_state(const at::Tensor& vector, const State& like, JacobianKind kind);
 /// J v, with the same leading dimensions.
 at::Tensor applied(const at::Tensor& jacobian, const at::Tensor& vector, JacobianKind kind);
-at::Tensor transposed(const at::Tensor& jacobian, JacobianKind kind);
 
 /// In chunks: all at once make the map of their steps, one step after the other; the starts of the chunks follow from each other; then all chunks at
 /// once go on from these. Of n steps that is some sqrt(12 n) calls of LibTorch in place of n, and until the start is known there is little left to

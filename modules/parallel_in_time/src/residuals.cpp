@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "residuals.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
@@ -50,6 +52,14 @@ at::Tensor sum_of_squares(const State& states) {
     sum = sum.add(at::linalg_vector_norm(real, 2, {}, false, at::kDouble).square());
   }
   return sum;
+}
+
+bool is_finite(const Communicator& comm, const State& state) {
+  at::Tensor finite = at::ones({}, at::kLong);
+  for (const at::Tensor& tensor : state) finite = finite * tensor.isfinite().all();
+  finite = finite.cpu();
+  allreduce(comm, finite, ReduceOp::min);
+  return finite.item<int64_t>() == 1;
 }
 
 void add_costs(Report& to, const Report& other) {

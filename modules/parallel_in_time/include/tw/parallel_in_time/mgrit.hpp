@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Multigrid reduction in time: steps that depend on each other, made by several ranks at once, by iterations that correct a coarse solution.
 #pragma once
-#include <tw/layer_parallel/solver.hpp>
 #include <tw/mpi/communicator.hpp>
+#include <tw/parallel_in_time/solver.hpp>
 
 namespace tw::layer_parallel {
 

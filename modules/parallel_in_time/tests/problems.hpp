@@ -7,7 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <numbers>
-#include <tw/layer_parallel/propagator.hpp>
+#include <tw/parallel_in_time/propagator.hpp>
 #include <vector>
 
 namespace tw::layer_parallel {

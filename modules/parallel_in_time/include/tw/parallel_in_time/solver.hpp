@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 #include <tw/base/clock.hpp>
-#include <tw/layer_parallel/propagator.hpp>
+#include <tw/parallel_in_time/propagator.hpp>
 #include <tw/planning/cycle.hpp>
 #include <vector>
 

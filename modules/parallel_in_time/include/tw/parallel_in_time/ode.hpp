@@ -6,7 +6,7 @@
 #include <concepts>
 #include <functional>
 #include <span>
-#include <tw/layer_parallel/mgrit.hpp>
+#include <tw/parallel_in_time/mgrit.hpp>
 #include <utility>
 #include <vector>
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacked states: views of them, and the arithmetic that the solver needs.
+// Stacked states: views, and the arithmetic that solvers and propagators need.
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/zeros.h>
 
+#include <cstdint>
 #include <string>
-#include <tw/layer_parallel/propagator.hpp>
+#include <tw/parallel_in_time/propagator.hpp>
+#include <vector>
 
 namespace tw::layer_parallel {
 
@@ -39,36 +37,13 @@ inline State rows(const State& stacked, int64_t begin, int64_t count, int64_t sp
 }
 
 /// Several states as stacked ones.
-inline State stack(const std::vector<State>& states) {
-  State result;
-  for (size_t component = 0; component < states.front().size(); ++component) {
-    std::vector<at::Tensor> tensors;
-    for (const State& state : states) tensors.push_back(state[component]);
-    result.push_back(tensors.size() == 1 ? tensors.front().unsqueeze(0) : at::stack(tensors));
-  }
-  return result;
-}
+State stack(const std::vector<State>& states);
 
 /// Stacks of states, one after the other.
-inline State concatenate(const std::vector<State>& stacks) {
-  if (stacks.size() == 1) return stacks.front();
-  State result;
-  for (size_t component = 0; component < stacks.front().size(); ++component) {
-    std::vector<at::Tensor> tensors;
-    for (const State& states : stacks) tensors.push_back(states[component]);
-    result.push_back(at::cat(tensors));
-  }
-  return result;
-}
+State concatenate(const std::vector<State>& stacks);
 
 /// `n` states like the stacked `example`.
-inline State zeros_like_rows(const State& example, int64_t n) {
-  return each(example, [&](const at::Tensor& t) {
-    auto shape = t.sizes().vec();
-    shape[0] = n;
-    return at::zeros(shape, t.options());
-  });
-}
+State zeros_like_rows(const State& example, int64_t n);
 
 /// Without what autograd may have recorded.
 inline State detached(const State& state) {
@@ -99,5 +74,15 @@ inline State difference(const State& a, const State& b) {
   for (size_t i = 0; i < a.size(); ++i) result.push_back(a[i].sub(b[i]));
   return result;
 }
+
+/// The states of points first, first + spacing, ...
+struct Stored {
+  State states;  ///< stacked
+  int64_t first = 0;
+  int64_t spacing = 1;
+
+  /// The rows of points `point`, `point` + `step`, ..., `count` of them; a view. `step` is a multiple of the spacing.
+  State at(int64_t point, int64_t count = 1, int64_t step = 1) const;
+};
 
 }  // namespace tw::layer_parallel

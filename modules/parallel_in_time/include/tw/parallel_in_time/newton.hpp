@@ -2,9 +2,9 @@
 // Newton's method for all steps at once: each iteration linearises them about a guess of all states, and solves what is then a linear recurrence.
 #pragma once
 #include <memory>
-#include <tw/layer_parallel/mgrit.hpp>
-#include <tw/layer_parallel/solver.hpp>
 #include <tw/mpi/communicator.hpp>
+#include <tw/parallel_in_time/mgrit.hpp>
+#include <tw/parallel_in_time/solver.hpp>
 
 namespace tw::layer_parallel {
 

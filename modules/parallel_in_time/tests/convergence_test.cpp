@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <tw/comm/collectives.hpp>
-#include <tw/layer_parallel/ode.hpp>
+#include <tw/parallel_in_time/ode.hpp>
 
 #include "mpi_test.hpp"
 #include "problems.hpp"

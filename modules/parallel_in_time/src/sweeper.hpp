@@ -2,22 +2,13 @@
 // Executes what plan_sweep() says: messages, marches, right-hand sides.
 #pragma once
 #include <functional>
-#include <tw/layer_parallel/solver.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/mpi/work.hpp>
+#include <tw/parallel_in_time/solver.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <vector>
 
 namespace tw::layer_parallel {
-
-/// Stored states of points first, first + spacing, ...
-struct Stored {
-  State states;  ///< stacked
-  int64_t first = 0;
-  int64_t spacing = 1;
-
-  /// The rows of points `point`, `point` + `step`, ..., `count` of them; a view. `step` is a multiple of the spacing.
-  State at(int64_t point, int64_t count = 1, int64_t step = 1) const;
-};
 
 /// What a sweep reads, and where its results go.
 struct SweepTask {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Newton's method over all steps at once, against its serial form and the steps one after the other.
-#include <tw/layer_parallel/newton.hpp>
+#include <tw/parallel_in_time/newton.hpp>
 
 #include "mpi_test.hpp"
 

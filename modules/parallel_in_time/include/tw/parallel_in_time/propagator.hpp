@@ -39,6 +39,9 @@ enum class JacobianKind {
   diagonal,  ///< of each unit by itself: k tensors of one width are k numbers a unit. [..., k, k, width]
 };
 
+/// The transposed Jacobians, views. @param jacobian in the shape that `kind` says
+at::Tensor transposed(const at::Tensor& jacobian, JacobianKind kind);
+
 struct Linearisation {
   State to;             ///< where the steps lead to, stacked
   at::Tensor jacobian;  ///< of each step, its result by what it starts from; rows are the result's

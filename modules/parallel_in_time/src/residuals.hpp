@@ -3,8 +3,8 @@
 #pragma once
 #include <optional>
 #include <tw/base/option.hpp>
-#include <tw/layer_parallel/solver.hpp>
 #include <tw/mpi/communicator.hpp>
+#include <tw/parallel_in_time/solver.hpp>
 #include <vector>
 
 namespace tw::layer_parallel {
@@ -14,6 +14,9 @@ double rounding_of(const State& states);
 
 /// The sum of the squares of all components of stacked states: float64, a number.
 at::Tensor sum_of_squares(const State& states);
+
+/// Whether the states of all ranks are finite, each rank's own. Collective.
+bool is_finite(const Communicator& comm, const State& state);
 
 /// What `other` cost is added to `to`, level by level.
 void add_costs(Report& to, const Report& other);

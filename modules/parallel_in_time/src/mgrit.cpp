@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/layer_parallel/mgrit.hpp>
+#include <tw/parallel_in_time/mgrit.hpp>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/stack.h>
 
 #include <initializer_list>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/mpi/releasing_others.hpp>
+#include <tw/parallel_in_time/states.hpp>
 
 #include "plan_lines.hpp"
 #include "residuals.hpp"
-#include "states.hpp"
-#include "states_on_ranks.hpp"
 #include "sweeper.hpp"
 
 namespace tw::layer_parallel {

@@ -11,7 +11,7 @@
 #include <limits>
 #include <map>
 #include <tw/comm/collectives.hpp>
-#include <tw/layer_parallel/mgrit.hpp>
+#include <tw/parallel_in_time/mgrit.hpp>
 
 #include "mpi_test.hpp"
 #include "problems.hpp"

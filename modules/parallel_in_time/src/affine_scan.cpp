@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "affine_scan.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/addcmul.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
@@ -58,10 +59,6 @@ Tensor applied(const Tensor& jacobian, const Tensor& vector, JacobianKind kind) 
     result = result.defined() ? result.addcmul_(column, number) : column * number;
   }
   return result;
-}
-
-Tensor transposed(const Tensor& jacobian, JacobianKind kind) {
-  return kind == JacobianKind::full ? jacobian.transpose(-1, -2) : jacobian.transpose(-2, -3);
 }
 
 int64_t chunk_length(int64_t steps, int64_t steps_in_all, double entries, double matrix_size) {

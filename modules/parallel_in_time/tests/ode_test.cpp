@@ -9,7 +9,7 @@
 #include <cmath>
 #include <complex>
 #include <tw/comm/collectives.hpp>
-#include <tw/layer_parallel/ode.hpp>
+#include <tw/parallel_in_time/ode.hpp>
 
 #include "mpi_test.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/layer_parallel/newton.hpp>
+#include <tw/parallel_in_time/newton.hpp>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -12,13 +12,12 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/releasing_others.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <utility>
 
 #include "affine_scan.hpp"
 #include "plan_lines.hpp"
 #include "residuals.hpp"
-#include "states.hpp"
-#include "states_on_ranks.hpp"
 
 namespace tw::layer_parallel {
 namespace {
