@@ -3,8 +3,7 @@
 // LibTorch on one rank; its case at one rank is called *_one_rank. layer_parallel/batching: with and without running a rank's layers as one
 // operation. layer_parallel/gru: a recurrent network in parallel over time, against one cell at a time and against LibTorch's own on one rank; and
 // layer_parallel/gru_solvers, the same with each solver, to the same accuracy: alone with the argument "gru". layer_parallel/virtual, with the
-// argument "virtual": steps that sleep for 2 ms, against one rank, and against the modelled speed-up. layer_parallel/coarsest, with the argument
-// "coarsest": the coarsest level solved on every rank, against the relay.
+// argument "virtual": steps that sleep for 2 ms, against one rank, and against the modelled speed-up.
 #include "measure.hpp"
 
 #include <torch/torch.h>
@@ -295,59 +294,6 @@ void measure_all(const Contest& contest) {
   against_unbatched(contest, normalised("width_16_layer_norm", 256, 16, 8, 8));
 }
 
-/// A solution whose coarsest level counts, and whose steps take a `sleep` more than their arithmetic.
-struct Coarsest {
-  int64_t points;  // of the coarsest level
-  int64_t numbers;
-  std::chrono::microseconds sleep;
-  bool meets;  // all ranks after each iteration, since a tolerance stops them
-
-  Mgrit solver(const tw::Communicator& comm, bool everywhere) const {
-    const LevelPlan plan = level_plan(2 * points, comm.size(), {.coarsening = 2}, StepOwner::right);
-    MgritOptions options{.iterations = 12, .cycle = {.relaxations = 0}, .coarsest_everywhere = everywhere};
-    options.tolerance = meets ? 1e-300 : 0;
-    return {comm, plan, options};
-  }
-  StepwisePropagator propagator() const {
-    const auto step = [*this](const March&, int64_t, const State& u) {
-      if (sleep.count() > 0) std::this_thread::sleep_for(sleep);
-      return State{u[0].mul(0.99)};
-    };
-    return StepwisePropagator(step, true);
-  }
-  std::string name() const { return tw::concat(points, "_points_", numbers, "_numbers_", sleep.count(), "_us", meets ? "_meeting" : ""); }
-};
-
-/// One contestant.
-void measure_coarsest(const Contest& contest, const Coarsest& of) {
-  StepwisePropagator propagator = of.propagator();
-  const State origin{torch::ones({of.numbers}, torch::kDouble)};
-  const tw::Communicator& comm = contest.comm();
-  Mgrit solvers[] = {of.solver(comm, false), of.solver(comm, true)};
-  std::vector<double> ms[std::size(solvers)];
-  for (int round = 0; round < 12; ++round) {
-    for (size_t way = 0; way < std::size(solvers); ++way) {
-      comm.barrier();
-      const tw::Stopwatch watch;
-      solvers[way].solve(propagator, origin);
-      comm.barrier();
-      if (round > 0) ms[way].push_back(1e3 * watch.elapsed().count());
-    }
-  }
-  const tw::benchmark::Case print{.benchmark = "layer_parallel/coarsest", .name = of.name(), .baseline = "relay", .rounds = 11};
-  tw::benchmark::print(contest, print, ms[0], ms[1]);
-}
-
-void measure_coarsest_solutions(const Contest& contest) {
-  for (const int64_t points : {4, 32}) {
-    for (const int64_t numbers : {4, 1 << 14}) {
-      for (const int sleep : {0, 200}) {
-        for (const bool meets : {false, true}) measure_coarsest(contest, {points, numbers, std::chrono::microseconds(sleep), meets});
-      }
-    }
-  }
-}
-
 /// One contestant: the ranks together, and then the first one alone.
 void measure_virtual(const Contest& contest) {
   constexpr int64_t steps = 256;
@@ -398,6 +344,5 @@ int main(int argc, char** argv) {
   if (what == "gru") return tw::benchmark::run(argc, argv, measure_recurrent);
   if (what == "gru_solvers")
     return tw::benchmark::run(argc, argv, [](const Contest& contest) { compare_solvers(contest, contest.comm().split(contest.comm().rank(), 0)); });
-  if (what == "coarsest") return tw::benchmark::run(argc, argv, measure_coarsest_solutions, 1);
   return what == "virtual" ? tw::benchmark::run(argc, argv, measure_virtual, 1) : tw::benchmark::run(argc, argv, measure_all);
 }

@@ -27,7 +27,6 @@ bench data_parallel benchmarks/peers/compare.sh "$PWD/$build"
 bench graph mpirun -n 2 "$build/bin/bench_graph"
 bench layer_parallel mpirun -n 4 "$build/bin/bench_layer_parallel"
 for ranks in 2 4 8; do bench layer_parallel mpirun -n $ranks --mca mpi_yield_when_idle 1 "$build/bin/bench_layer_parallel" virtual; done
-for ranks in 2 4; do bench layer_parallel mpirun -n $ranks "$build/bin/bench_layer_parallel" coarsest; done
 # Contestants on the same cores, one each: a push is over in microseconds, and cores differ. Two of four ranks work at a time, so that MPI, which
 # counts them, must be told not to give its core away.
 bench parameter_server mpirun -n 4 --map-by core:oversubscribe --bind-to core:overload-allowed --mca mpi_yield_when_idle 0 "$build/bin/bench_parameter_server"

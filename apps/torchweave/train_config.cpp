@@ -126,7 +126,7 @@ void visit(LayerOptions& layers, OptionVisitor& visitor) {
   visitor.field("relaxations", layers.relaxations, count_from(0), {.meaning = "before each restriction; 0: F-, 1: FCF-relaxation"});
   visitor.field("recompute", layers.recompute,
                 {.meaning = "keep states at C-points alone, and compute the others again in the backward pass", .where = {of_residual}});
-  visitor.field("guess", layers.guess, {"zero", "previous", "by_class"}, {.meaning = "where the iterations of a pass begin", .where = {of_residual}});
+  visitor.field("guess", layers.guess, {"zero", "previous"}, {.meaning = "where the iterations of a pass begin", .where = {of_residual}});
   visitor.field("solver", layers.solver, {"mgrit", "newton", "quasi_newton"},
                 {.meaning = "multigrid in time, or Newton's method for all steps at once, for small states", .where = {of_recurrent}});
   visitor.field("coarse_cell", layers.coarse_cell, {"frozen_gates", "implicit"},

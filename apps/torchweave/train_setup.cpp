@@ -57,9 +57,7 @@ layer_parallel::LayerParallelOptions network_options(const LayerOptions& layers,
           .coarsening = layers.coarsening,
           .forward = solver_options(layers, layers.forward_iterations),
           .backward = solver_options(layers, layers.backward_iterations),
-          .guess = layers.guess == "previous"   ? layer_parallel::Guess::previous
-                   : layers.guess == "by_class" ? layer_parallel::Guess::by_class
-                                                : layer_parallel::Guess::zero,
+          .guess = layers.guess == "previous" ? layer_parallel::Guess::previous : layer_parallel::Guess::zero,
           .recompute = layers.recompute,
           .seed = static_cast<uint64_t>(seed)};
 }

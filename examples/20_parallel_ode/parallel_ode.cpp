@@ -12,7 +12,7 @@
 
 #include <cmath>
 #include <iostream>
-#include <tw/layer_parallel.hpp>
+#include <tw/parallel_in_time.hpp>
 
 namespace mgrit = tw::layer_parallel::mgrit;
 

@@ -11,12 +11,13 @@
 #include <memory>
 #include <tw/base/random.hpp>
 #include <tw/data/peaks.hpp>
-#include <tw/layer_parallel/nested_iteration.hpp>
+#include <tw/layer_training/nested_iteration.hpp>
 #include <tw/mpi.hpp>
 
 namespace {
 
 using namespace tw::layer_parallel;
+using namespace tw::layer_training;
 constexpr int64_t width = 8;
 constexpr size_t batch = 100;
 

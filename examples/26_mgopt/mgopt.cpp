@@ -11,13 +11,14 @@
 #include <memory>
 #include <tw/base/random.hpp>
 #include <tw/data/peaks.hpp>
-#include <tw/layer_parallel/mgopt.hpp>
+#include <tw/layer_training/mgopt.hpp>
 #include <tw/mpi.hpp>
 #include <utility>
 
 namespace {
 
 using namespace tw::layer_parallel;
+using namespace tw::layer_training;
 constexpr int64_t width = 8;
 constexpr size_t batch = 1000;
 

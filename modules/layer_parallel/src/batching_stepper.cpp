@@ -9,10 +9,10 @@
 
 #include <algorithm>
 #include <tw/base/concat.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/generator.hpp>
 
-#include "states.hpp"
 #include "step_graph.hpp"
 #include "steppers.hpp"
 

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <tw/base/contract.hpp>
+#include <tw/parallel_in_time/states.hpp>
 
 #include "named_layer.hpp"
-#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {
@@ -59,12 +59,6 @@ State step(const Layer& layer, Integrator integrator, const State& u, const Stat
       const State k3 = f(moved(u, k2, dt / 2));
       const State k4 = f(moved(u, k3, dt));
       return moved(moved(moved(moved(u, k1, dt / 6), k2, dt / 3), k3, dt / 3), k4, dt / 6);
-    }
-    case Integrator::verlet: {
-      TW_EXPECTS(u.size() == 2, "Verlet steps need a state of two tensors, got ", u.size());
-      const at::Tensor z_half = u[1].add(f(u)[1], dt / 2);
-      const at::Tensor y = u[0].add(f({u[0], z_half})[0], dt);
-      return {y, z_half.add(f({y, z_half})[1], dt / 2)};
     }
   }
   TW_EXPECTS(false, "no such integrator");

@@ -4,8 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <tw/comm/collectives.hpp>
-
-#include "states.hpp"
+#include <tw/parallel_in_time/states.hpp>
 
 namespace tw::layer_parallel {
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <tw/layer_parallel/solver.hpp>
 #include <tw/mpi/communicator.hpp>
-
-#include "sweeper.hpp"
+#include <tw/parallel_in_time/solver.hpp>
+#include <tw/parallel_in_time/states.hpp>
 
 namespace tw::layer_parallel {
 

@@ -4,10 +4,10 @@
 
 #include <tw/base/concat.hpp>
 #include <tw/layer_parallel/check_layer.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/generator.hpp>
 
 #include "named_layer.hpp"
-#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {

@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <optional>
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/generator.hpp>
 
 #include "random_layer_seed.hpp"
-#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {
@@ -185,7 +186,7 @@ const AdjointPropagator::CoarseSteps& AdjointPropagator::coarse_steps(const Leve
   const int64_t from = std::max(range.begin - evolution_.begin, states.first);
   const int64_t to = std::min({range.end - evolution_.begin, steps - stride + 1, states.first + states.states.front().size(0) * states.spacing});
   const int64_t offset = steps % stride;
-  coarse.first = offset + std::max<int64_t>((from - offset + stride - 1) / stride, 0) * stride;
+  coarse.first = offset + std::max<int64_t>(divide_up(from - offset, stride), 0) * stride;
   const int64_t count = (to - 1 - coarse.first) / stride + 1;
   if (tape_.buffers) tape_.buffers->put_back();
   const AutocastScope autocast(tape_.autocast);

@@ -2,7 +2,7 @@
 // Networks and their adjoints as evolutions that a ParallelInTime solver solves.
 #pragma once
 #include <map>
-#include <tw/layer_parallel/propagator.hpp>
+#include <tw/parallel_in_time/propagator.hpp>
 #include <vector>
 
 #include "layer_stack.hpp"

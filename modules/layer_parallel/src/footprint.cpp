@@ -9,10 +9,9 @@
 #include <stdexcept>
 #include <tw/base/concat.hpp>
 #include <tw/graph/operator_listener.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <unordered_map>
 #include <utility>
-
-#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {

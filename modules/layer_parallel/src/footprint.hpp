@@ -7,7 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <tw/layer_parallel/propagator.hpp>
+#include <tw/parallel_in_time/propagator.hpp>
 #include <vector>
 
 namespace tw::layer_parallel {

@@ -17,14 +17,13 @@ void expect_iterations(const Communicator& comm, Iterations iterations) {
              backward);
 }
 
-double modelled_speed_up(const LevelPlan& plan, const MgritOptions& forward, const LevelPlan& backward_plan, const MgritOptions& backward,
-                         int64_t serial_layers) {
+double modelled_speed_up(const LevelPlan& plan, const MgritOptions& forward, const MgritOptions& backward, int64_t serial_layers) {
   if (forward.iterations == 0) return 1;
   const auto pass = [](const MgritOptions& o) {
     const bool waits_for_residuals = o.tolerance > 0 || o.on_divergence != OnDivergence::report;
     return PassOptions{.cycle = o.cycle, .iterations = o.iterations, .residuals = waits_for_residuals};
   };
-  return predict(plan, pass(forward), backward_plan, pass(backward), {.serial_layers = serial_layers}).speed_up;
+  return predict(plan, pass(forward), pass(backward), {.serial_layers = serial_layers}).speed_up;
 }
 
 PhaseObserver without_levels(OnPhase on_phase) {

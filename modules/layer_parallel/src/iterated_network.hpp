@@ -10,8 +10,7 @@ namespace tw::layer_parallel {
 void expect_iterations(const Communicator& comm, Iterations iterations);
 
 /// Of a forward and a backward pass over one rank. @param serial_layers beside those of the plan
-double modelled_speed_up(const LevelPlan& plan, const MgritOptions& forward, const LevelPlan& backward_plan, const MgritOptions& backward,
-                         int64_t serial_layers);
+double modelled_speed_up(const LevelPlan& plan, const MgritOptions& forward, const MgritOptions& backward, int64_t serial_layers);
 
 /// An observer that tells `on_phase`; empty if that is.
 PhaseObserver without_levels(OnPhase on_phase);

@@ -12,6 +12,7 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/releasing_others.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/autograd_node.hpp>
 #include <tw/tensor/generator.hpp>
@@ -21,7 +22,6 @@
 #include "network.hpp"
 #include "random_layer_seed.hpp"
 #include "shared_tensors.hpp"
-#include "states.hpp"
 #include "states_on_ranks.hpp"
 
 namespace tw::layer_parallel {
@@ -69,19 +69,16 @@ std::vector<std::string> lines_of(const std::vector<Block>& blocks, const LayerP
 }  // namespace
 
 void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
-  const std::vector<std::pair<std::string, Guess>> guesses{{"zero", Guess::zero}, {"previous", Guess::previous}, {"by_class", Guess::by_class}};
+  const std::vector<std::pair<std::string, Guess>> guesses{{"zero", Guess::zero}, {"previous", Guess::previous}};
   LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
   visitor.field("final_time", options.final_time, {.least = 0, .above = true}, {.meaning = "T, of every ODE block: its step size is T / layers"});
   visit(levels, visitor);
   options.levels = levels.levels;
   options.coarsening = levels.coarsening;
   options.min_coarse = levels.min_coarse;
-  visitor.group("backward_levels", options.backward_levels);
   visitor.group("forward", options.forward);
   visitor.group("backward", options.backward);
-  visitor.field("scaled_tolerance", options.scaled_tolerance, {.meaning = "by sqrt(numbers of a state) / sqrt(step size)"});
   visitor.field("guess", options.guess, guesses, {.meaning = "where the iterations of a pass begin"});
-  visitor.field("backward_guess", options.backward_guess, guesses, About{.meaning = "and those of its backward pass, where they differ"});
   visitor.field("recompute", options.recompute, {.meaning = "keep states at C-points alone, and compute the others again in the backward pass"});
   visitor.field("front_layers", options.front_layers, count_from(0, any_count),
                 {.meaning = "first ones of every ODE block outside of the iterations"});
@@ -92,19 +89,10 @@ void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
 void LayerParallelOptions::validate() const {
   expect_none(out_of_bounds(*this));
   LevelOptions{levels, coarsening, min_coarse}.validate();
-  if (backward_levels) {
-    backward_levels->validate();
-    const int64_t c = coarsening.at(0);
-    const bool fits = backward_levels->levels == 1 || backward_levels->coarsening.at(0) % c == 0;
-    TW_EXPECTS(levels > 1 || backward_levels->levels == 1, "backward_levels has ", backward_levels->levels,
-               " levels, and levels is 1: coarse steps backward need the states of C-points forward");
-    TW_EXPECTS(fits, "backward_levels.coarsening must be a multiple of coarsening ", c, ", got ", backward_levels->coarsening.at(0));
-  }
   forward.validate();
   backward.validate();
   TW_EXPECTS((forward.iterations == 0) == (backward.iterations == 0), "either both directions are serial, with no iterations, or neither");
-  TW_EXPECTS((guess == Guess::zero && backward_guess.value_or(guess) == Guess::zero) || (forward.residuals && backward.residuals),
-             "a guess of passes before needs residuals");
+  TW_EXPECTS(guess == Guess::zero || (forward.residuals && backward.residuals), "guess = previous needs residuals");
 }
 
 namespace {
@@ -219,8 +207,7 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
   if (c10::GradMode::is_enabled()) backward_time_ = Seconds(0);
   const c10::Device place = device().value_or(c10::Device(c10::kCPU));
   if (!anchor_.defined() || anchor_.device() != place) anchor_ = at::zeros({1}, at::device(place)).set_requires_grad(true);
-  const at::Tensor classes = std::exchange(classes_, at::Tensor());
-  const bool gradient_for_all = begin_pass(input, extras, classes);
+  const bool gradient_for_all = begin_pass(input, extras);
   const int64_t call = calls();
   return releasing_others(comms_.onward(), [&] {
     try {
@@ -230,7 +217,7 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
       State state = enter(input, gradient_for_all, anchor);
       for (size_t i = 0; i < parts_.size(); ++i) {
         if (parts_[i].ode) {
-          state = through(*parts_[i].ode, of_ode(state), here, extras, classes, anchor);
+          state = through(*parts_[i].ode, of_ode(state), here, extras, anchor);
           here = parts_[i].ode->last_rank();
           if (state[0].grad_fn()) blocks.push_back(state[0].grad_fn().get());
         } else if (parts_[i].layer) {
@@ -248,8 +235,7 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
   });
 }
 
-State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& classes,
-                                   const at::Tensor& anchor) {
+State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& anchor) {
   const auto recorded = c10::GradMode::is_enabled() ? std::make_shared<OdeBlock::Pass>() : nullptr;
   const auto like = std::make_shared<State>();  // the states of this pass, in shape
   std::vector<at::Tensor> inputs = state;
@@ -258,7 +244,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
   const auto forward = [&, like] {
     *like = broadcast_shapes(comms_.onward(), detached(state), here, device());
     const State begin = carried(comms_.onward(), *like, here, block.first_rank(), *like);
-    const State end = block.forward(begin, extras, classes, recorded);
+    const State end = block.forward(begin, extras, recorded);
     return end.empty() ? State{at::empty({0}, anchor_.options())} : end;
   };
   const auto backward = [this, &block, recorded, like, here, zeros = at::zeros_like(state[0]),
@@ -339,15 +325,8 @@ void LayerParallel::set_calls(int64_t number) { impl_->set_calls(number); }
 
 void LayerParallel::set_replica(int64_t replica) { impl_->set_replica(replica); }
 
-void LayerParallel::set_classes(const at::Tensor& classes) {
-  const bool are_classes = classes.is_cpu() && classes.scalar_type() == at::kLong && classes.dim() == 1 && classes.numel() > 0;
-  TW_EXPECTS(are_classes && classes.min().item<int64_t>() >= 0, "classes are ", describe({classes}), ", should be int64 [n] on the CPU, from 0");
-  impl_->classes_ = classes.clone();
-}
-
 void LayerParallel::pass(const TrainingPass& pass) {
   set_calls(pass.number);
-  if (options().guess == Guess::by_class && pass.targets.scalar_type() == at::kLong && pass.targets.dim() == 1) set_classes(pass.targets.cpu());
   TrainedModel::pass(pass);
 }
 

@@ -8,11 +8,11 @@
 #include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/generator.hpp>
 
 #include "batching_stepper.hpp"
 #include "named_layer.hpp"
-#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {

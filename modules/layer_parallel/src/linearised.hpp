@@ -3,7 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <tw/layer_parallel/propagator.hpp>
+#include <tw/parallel_in_time/propagator.hpp>
 #include <utility>
 #include <vector>
 

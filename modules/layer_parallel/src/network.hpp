@@ -49,8 +49,7 @@ class LayerParallel::Impl {
   /// Of this rank's backward passes that have begun, the ODE blocks to which they have not come yet. Other ranks wait there for this one.
   int64_t blocks_to_come_ = 0;
   PhaseObserver observer_;
-  at::Tensor classes_;  // of the next pass; undefined: not said
-  at::Tensor anchor_;   // gives every rank's output a gradient; lies where this rank's parameters do
+  at::Tensor anchor_;  // gives every rank's output a gradient; lies where this rank's parameters do
   Seconds forward_time_{0};
   Seconds backward_time_{0};
 
@@ -58,14 +57,14 @@ class LayerParallel::Impl {
   /// Of the first parameter; none on a rank without parameters.
   std::optional<c10::Device> device() const;
   /// What ranks must agree on before a pass.
-  std::vector<std::string> checked(const State& input, const State& extras, const at::Tensor& classes) const;
+  std::vector<std::string> checked(const State& input, const State& extras) const;
   /// Collective. @return whether backward() shall give all ranks the gradient of the input
-  bool begin_pass(const State& input, const State& extras, const at::Tensor& classes);
+  bool begin_pass(const State& input, const State& extras);
   /// @param anchor see through(); rank 0's depends on the input
   State enter(const State& input, bool gradient_for_all, at::Tensor& anchor);
   State through_plain(const Part& part, size_t index, const State& state, const State& extras, int64_t call) const;
   /// @param anchor what the pass depends on beside the state
-  State through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& classes, const at::Tensor& anchor);
+  State through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& anchor);
   /// @param blocks the nodes of ODE blocks; none where nothing is recorded
   State hand_out(const State& state, const std::vector<torch::autograd::Node*>& blocks);
   /// Where a plain layer, or what a user has hooked on it, threw in this rank's last backward pass, other ranks may still wait in it: they are

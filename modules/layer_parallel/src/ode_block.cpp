@@ -2,38 +2,31 @@
 #include "ode_block.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/tensor_copies.hpp>
 
 #include "c_states.hpp"
 #include "iterated_network.hpp"
 #include "random_layer_seed.hpp"
-#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {
 
 LevelOptions level_options(const LayerParallelOptions& options) { return {options.levels, options.coarsening, options.min_coarse}; }
 
-LevelOptions backward_options(const LayerParallelOptions& options) { return options.backward_levels.value_or(level_options(options)); }
-
-/// Layers on the grid: whole intervals of both directions, unless there is only one level.
+/// Layers on the grid: whole intervals, unless there is only one level.
 int64_t grid_layers(int64_t layers, const LayerParallelOptions& options) {
   const int64_t inner = layers - options.front_layers - options.back_layers;
   TW_EXPECTS(inner >= 1, "a block of ", layers, " layers has none left between ", options.front_layers, " in front and ", options.back_layers,
              " behind");
-  return std::min(steps_on_grid(inner, level_options(options)), steps_on_grid(inner, backward_options(options)));
+  return steps_on_grid(inner, level_options(options));
 }
 
-/// Blocks are whole intervals of the adjoint, which are those of the forward direction or several, where there are enough.
 LevelPlan plan_of(const Block& block, int ranks, const LayerParallelOptions& options) {
-  const int64_t layers = grid_layers(block.count, options);
-  const auto unit = std::max<int64_t>(
-      {plan_levels(layers, level_options(options)).front().coarsening, plan_levels(layers, backward_options(options)).front().coarsening, 1});
-  return {plan_levels(layers, level_options(options)), partition_steps(layers, ranks, unit), StepOwner::left};
+  return level_plan(grid_layers(block.count, options), ranks, level_options(options), StepOwner::left);
 }
 
 /// Of the block, with those beside the grid.
@@ -81,16 +74,10 @@ OdeBlock::OdeBlock(const Communicator& comm, const Communicator& reversed, const
       front_(options.front_layers),
       back_(block.count - options.front_layers - grid_layers(block.count, options)),
       plan_(plan_of(block, comm.size(), options)),
-      backward_plan_(plan_levels(plan_.level(0).steps, backward_options(options)), plan_.cuts(), StepOwner::left),
-      reversed_plan_(mirrored(backward_plan_)),
+      reversed_plan_(mirrored(plan_)),
       stack_(block, layers_of(plan_, comm.rank(), front_, layers_), options.seed, stream),
-      forward_(comm_, plan_, options.forward, options.scaled_tolerance ? h_ : 0, observer_),
-      backward_(reversed_comm_, reversed_plan_, options.backward, options.scaled_tolerance ? h_ : 0, observer_) {
-  TW_EXPECTS(plan_.levels() > 1 || backward_plan_.levels() == 1, "backward_levels gives the ", layers_, " layers of block ", stream_, ' ',
-             backward_plan_.levels(),
-             " levels backward, and levels, coarsening and min_coarse one forward, whose states coarse steps backward lack: "
-             "take more levels forward, or one backward");
-}
+      forward_(comm_, plan_, options.forward, options.guess, observer_),
+      backward_(reversed_comm_, reversed_plan_, options.backward, options.guess, observer_) {}
 
 void OdeBlock::set_iterations(Iterations iterations) {
   options_.forward.iterations = iterations.forward;
@@ -100,8 +87,8 @@ void OdeBlock::set_iterations(Iterations iterations) {
   backward_.set_iterations(iterations.backward);
 }
 
-OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, double h, const PhaseObserver& observer)
-    : c_points_(plan.c_points_of(0, comm.rank())), tolerance_(options.tolerance), h_(h) {
+OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, Guess guess, const PhaseObserver& observer)
+    : c_points_(plan.c_points_of(0, comm.rank())), guess_(guess) {
   const MgritFinish finish{.last_c_relaxation = true, .weighted = false};
   from_zero_ = std::make_unique<Mgrit>(comm, plan, options, finish);
   options.cycle.skip_downcycle = false;  // or a guess would not count
@@ -119,27 +106,16 @@ State OdeBlock::Direction::c_points(const Solution& solution) const {
   return rows(solution.points, (c_points_.first - solution.first) / solution.spacing, c_points_.count, c_points_.spacing / solution.spacing);
 }
 
-std::optional<State> OdeBlock::Direction::guessed(const State& state, Guess guess, const at::Tensor& classes) const {
-  if (guess == Guess::by_class && classes.defined() && means_.know(state, classes)) return means_.of(classes);
-  bool fits = guess == Guess::previous && before_.size() == state.size();
-  for (size_t i = 0; fits && i < state.size(); ++i) {
-    fits = before_[i].sizes().slice(1) == state[i].sizes() && before_[i].scalar_type() == state[i].scalar_type();
-  }
-  return fits ? std::optional(before_) : std::nullopt;
+bool OdeBlock::Direction::has_guess(const State& state) const {
+  return std::ranges::equal(before_, state, [](const at::Tensor& before, const at::Tensor& now) {
+    return before.sizes().slice(1) == now.sizes() && before.scalar_type() == now.scalar_type();
+  });
 }
 
-Solution OdeBlock::Direction::solve(Propagator& propagator, const State& state, Guess guess, const at::Tensor& classes) {
-  if (h_ > 0) {
-    double numbers = 0;
-    for (const at::Tensor& tensor : state) numbers += static_cast<double>(tensor.numel());
-    for (Mgrit* solver : {from_zero_.get(), from_guess_.get()}) solver->set_tolerance(tolerance_ * std::sqrt(numbers / h_));
-  }
-  const auto start = guessed(state, guess, classes);
-  Solution solution = start ? from_guess_->solve(propagator, state, *start) : from_zero_->solve(propagator, state);
+Solution OdeBlock::Direction::solve(Propagator& propagator, const State& state) {
+  Solution solution = has_guess(state) ? from_guess_->solve(propagator, state, before_) : from_zero_->solve(propagator, state);
   report_ = solution.report;
-  if (guess == Guess::previous) before_ = report_.diverged ? State() : c_points(solution);
-  const bool has_c_points = from_zero_->plan().levels() > 1;
-  if (guess == Guess::by_class && classes.defined() && has_c_points && !report_.diverged) means_.add(c_points(solution), classes);
+  if (guess_ == Guess::previous) before_ = report_.diverged ? State() : c_points(solution);
   return solution;
 }
 
@@ -161,12 +137,10 @@ SavedVersions OdeBlock::versions(const State& extras) const {
   return versions;
 }
 
-State OdeBlock::forward(const State& input, const State& extras, const at::Tensor& classes, const std::shared_ptr<Pass>& pass) {
+State OdeBlock::forward(const State& input, const State& extras, const std::shared_ptr<Pass>& pass) {
   for (const at::Tensor& tensor : input) {
     TW_EXPECTS(tensor.is_floating_point() || tensor.is_complex(), "a state has real or complex numbers, not ", tensor.scalar_type());
   }
-  const bool are_of_samples = !classes.defined() || (input[0].dim() > 0 && input[0].size(0) == classes.size(0));
-  TW_EXPECTS(are_of_samples, "there are ", classes.size(0), " classes for the samples of ", describe(input));
   stack_.begin_pass();
   const auto call = static_cast<uint64_t>(number_of_calls());
   Tape* tape = pass ? &pass->tape : nullptr;
@@ -185,15 +159,14 @@ State OdeBlock::forward(const State& input, const State& extras, const at::Tenso
   State state = input;
   if (front_ > 0 && comm_.rank() == first_rank()) state = beside_the_grid({-front_, 1, front_, front_}, state, pass ? &pass->front : nullptr);
   if (!stack_.buffers().empty()) buffers.emplace(stacks_of(stack_.buffers()));
-  const Solution solution = forward_.solve(layers, state, options_.guess, classes);
+  const Solution solution = forward_.solve(layers, state);
   if (pass) {
     pass->call = call;
-    pass->classes = classes;
     pass->modes.emplace(stack_.modes());
     pass->versions = versions(extras);
     pass->tape.extras = extras;
     pass->tape.autocast = AutocastState::here();
-    if (plan_.levels() > 1 || backward_plan_.levels() > 1) pass->tape.c_states = exchange_c_states(comm_, plan_, solution, input);
+    if (plan_.levels() > 1) pass->tape.c_states = exchange_c_states(comm_, plan_, solution, input);
   }
   if (comm_.rank() != last_rank()) return {};
   // In memory of its own, for whoever works on it in place: the tape holds the other.
@@ -214,14 +187,14 @@ State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<a
   };
   State state = cotangent;
   if (pass.back) state = beside_the_grid(*pass.back, state);
-  const Solution solution = backward_.solve(layers, state, options_.backward_guess.value_or(options_.guess), pass.classes);
+  const Solution solution = backward_.solve(layers, state);
   if (comm_.rank() != first_rank()) return {};
   return pass.front ? beside_the_grid(*pass.front, solution.end) : solution.end;
 }
 
 double OdeBlock::modelled_speed_up() {
   if (!modelled_speed_up_) {
-    modelled_speed_up_ = layer_parallel::modelled_speed_up(plan_, options_.forward, backward_plan_, options_.backward, front_ + back_);
+    modelled_speed_up_ = layer_parallel::modelled_speed_up(plan_, options_.forward, options_.backward, front_ + back_);
   }
   return *modelled_speed_up_;
 }

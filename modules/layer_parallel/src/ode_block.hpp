@@ -7,7 +7,6 @@
 #include <optional>
 #include <tw/layer_parallel/layer_parallel.hpp>
 
-#include "class_means.hpp"
 #include "evolution.hpp"
 #include "saved_versions.hpp"
 
@@ -34,10 +33,9 @@ class OdeBlock {
 
   /// What a pass leaves for its backward pass.
   struct Pass;
-  /// Collective. @param input u_0 on first_rank(); elsewhere any state like it. @param classes see LayerParallel::set_classes(); may be
-  /// undefined. @param pass null: not to be differentiated.
+  /// Collective. @param input u_0 on first_rank(); elsewhere any state like it. @param pass null: not to be differentiated.
   /// @return the state after the last layer on last_rank(); empty elsewhere
-  State forward(const State& input, const State& extras, const at::Tensor& classes, const std::shared_ptr<Pass>& pass);
+  State forward(const State& input, const State& extras, const std::shared_ptr<Pass>& pass);
   /// Collective. @param cotangent of the result on last_rank(); elsewhere any state like it. @param gradients by parameter, like the stacks; added
   /// to. @param retain the pass is needed again; otherwise it goes as it is used
   /// @return that of the input on first_rank(); empty elsewhere
@@ -59,26 +57,23 @@ class OdeBlock {
   /// Solves one direction, pass after pass.
   class Direction {
    public:
+    /// Collective. @param guess previous: from the solution before, where it has states like those of solve()
+    Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, Guess guess, const PhaseObserver& observer);
     /// Collective.
-    /// @param h the step size, by which tolerances are scaled; 0: they are not
-    Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, double h, const PhaseObserver& observer);
-    /// Collective. @param guess previous, by_class: from solutions before, where these have states like `state`.
-    Solution solve(Propagator& propagator, const State& state, Guess guess, const at::Tensor& classes);
+    Solution solve(Propagator& propagator, const State& state);
     void set_iterations(int iterations);
     const Report& report() const noexcept { return report_; }
 
    private:
     State c_points(const Solution& solution) const;
-    /// At C-points; none where no solution before is of use.
-    std::optional<State> guessed(const State& state, Guess guess, const at::Tensor& classes) const;
+    /// Whether the solution before has states like `state`.
+    bool has_guess(const State& state) const;
 
     LevelPlan::Points c_points_;  // of this rank
-    double tolerance_;
-    double h_;
+    Guess guess_;
     std::unique_ptr<Mgrit> from_zero_;
     std::unique_ptr<Mgrit> from_guess_;
-    State before_;  // the solution before, at C-points
-    ClassMeans means_;
+    State before_;  // the solution before, at C-points; of Guess::previous
     Report report_;
   };
 
@@ -97,7 +92,6 @@ class OdeBlock {
   int64_t front_;  // layers before the grid
   int64_t back_;   // and after it
   LevelPlan plan_;
-  LevelPlan backward_plan_;
   LevelPlan reversed_plan_;  // the same, mirrored
   LayerStack stack_;
   at::Tensor calls_ = at::zeros({}, at::kLong);
@@ -111,7 +105,6 @@ struct OdeBlock::Pass {
   std::optional<size_t> front;
   std::optional<size_t> back;
   uint64_t call = 0;
-  at::Tensor classes;
   std::optional<LayerStack::Modes> modes;
   SavedVersions versions;  // of parameters and extras
 };

@@ -10,15 +10,14 @@
 #include <tw/base/hash.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/releasing_others.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/autograd_node.hpp>
-#include <tw/tensor/content_hash.hpp>
 #include <tw/tensor/generator.hpp>
 #include <utility>
 
 #include "network.hpp"
 #include "random_layer_seed.hpp"
-#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {
@@ -35,7 +34,7 @@ uint64_t wanted_gradients(const State& input) {
 
 }  // namespace
 
-std::vector<std::string> LayerParallel::Impl::checked(const State& input, const State& extras, const at::Tensor& classes) const {
+std::vector<std::string> LayerParallel::Impl::checked(const State& input, const State& extras) const {
   const bool recorded = c10::GradMode::is_enabled();
   for (const at::Tensor& tensor : extras) {
     TW_EXPECTS(!(recorded && tensor.requires_grad()), "no gradient reaches extras: detach them, or make them a part of the state");
@@ -48,23 +47,19 @@ std::vector<std::string> LayerParallel::Impl::checked(const State& input, const 
     if (!part.ode || part.ode->stack().is_training() == training_) continue;
     mode += concat(", but block ", part.name, training_ ? " in evaluation mode" : " in training mode");
   }
-  return {concat(recorded ? "records" : "does not record", " for a backward pass"),
-          mode,
-          concat("replica ", replica_),
-          AutocastState::here().is_on() ? "under autocast" : "without autocast",
-          concat("extras: ", describe(extras)),
-          classes.defined() ? concat("classes: ", describe({classes}), ", content ", content_hash(classes)) : "no classes"};
+  return {concat(recorded ? "records" : "does not record", " for a backward pass"), mode, concat("replica ", replica_),
+          AutocastState::here().is_on() ? "under autocast" : "without autocast", concat("extras: ", describe(extras))};
 }
 
 void LayerParallel::Impl::release_backward_passes() {
   if (std::exchange(blocks_to_come_, 0) > 0 && !comms_.onward().revoked()) comms_.onward().revoke("a layer threw in a backward pass");
 }
 
-bool LayerParallel::Impl::begin_pass(const State& input, const State& extras, const at::Tensor& classes) {
+bool LayerParallel::Impl::begin_pass(const State& input, const State& extras) {
   release_backward_passes();
   int64_t call = calls();
   const std::vector<uint64_t> wanted =
-      comms_.begin_pass("a pass of a LayerParallel", wanted_gradients(input), [&] { return checked(input, extras, classes); }, call);
+      comms_.begin_pass("a pass of a LayerParallel", wanted_gradients(input), [&] { return checked(input, extras); }, call);
   set_calls(call);
   return wanted[0] != 0 && std::ranges::count(wanted, wanted[0]) == std::ssize(wanted);
 }

@@ -19,6 +19,7 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/releasing_others.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/autograd_node.hpp>
 #include <tw/tensor/content_hash.hpp>
@@ -27,7 +28,6 @@
 
 #include "iterated_network.hpp"
 #include "pass_communicators.hpp"
-#include "states.hpp"
 #include "time_block.hpp"
 
 namespace tw::layer_parallel {

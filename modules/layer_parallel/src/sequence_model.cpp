@@ -8,12 +8,12 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autograd_node.hpp>
 #include <tw/tensor/generator.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 #include "iterated_network.hpp"
-#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "states_on_ranks.hpp"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/ones.h>
-
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/tensor/on_cpu.hpp>
@@ -24,14 +21,6 @@ State broadcast_state(const Communicator& comm, const State& state, Rank root, s
   for (at::Tensor& tensor : result) tensor = tensor.clone(at::MemoryFormat::Contiguous);  // others may hold what came in
   broadcast(comm, result, root);
   return result;
-}
-
-bool is_finite(const Communicator& comm, const State& state) {
-  at::Tensor finite = at::ones({}, at::kLong);
-  for (const at::Tensor& tensor : state) finite = finite * tensor.isfinite().all();
-  finite = finite.cpu();
-  allreduce(comm, finite, ReduceOp::min);
-  return finite.item<int64_t>() == 1;
 }
 
 }  // namespace tw::layer_parallel

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// States that travel whole, with shapes that only the sender knows; and what all ranks know of theirs.
+// States that travel whole, with shapes that only the sender knows.
 #pragma once
 #include <optional>
-#include <tw/layer_parallel/propagator.hpp>
 #include <tw/mpi/communicator.hpp>
+#include <tw/parallel_in_time/propagator.hpp>
 
 namespace tw::layer_parallel {
 
@@ -12,8 +12,5 @@ namespace tw::layer_parallel {
 State broadcast_shapes(const Communicator& comm, const State& state, Rank root, std::optional<c10::Device> device);
 /// `state` of `root`, on every rank. Collective.
 State broadcast_state(const Communicator& comm, const State& state, Rank root, std::optional<c10::Device> device);
-
-/// Whether what ranks hold, each its own, is finite on all of them. Collective.
-bool is_finite(const Communicator& comm, const State& state);
 
 }  // namespace tw::layer_parallel

@@ -9,8 +9,7 @@
 #include <optional>
 #include <tw/base/concat.hpp>
 #include <tw/base/numbers.hpp>
-
-#include "states.hpp"
+#include <tw/parallel_in_time/states.hpp>
 
 namespace tw::layer_parallel {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 #include <tw/graph/graph.hpp>
-#include <tw/layer_parallel/propagator.hpp>
+#include <tw/parallel_in_time/propagator.hpp>
 #include <vector>
 
 #include "linearised.hpp"

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <tw/base/contract.hpp>
+#include <tw/parallel_in_time/states.hpp>
 
 #include "random_watch.hpp"
-#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {

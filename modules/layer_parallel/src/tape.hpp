@@ -3,13 +3,13 @@
 #pragma once
 #include <memory>
 #include <optional>
-#include <tw/layer_parallel/propagator.hpp>
+#include <tw/parallel_in_time/propagator.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/tensor_copies.hpp>
 #include <vector>
 
 #include "linearised.hpp"
-#include "sweeper.hpp"
 
 namespace tw::layer_parallel {
 

@@ -5,13 +5,13 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
-#include <tw/layer_parallel/newton.hpp>
+#include <tw/base/numbers.hpp>
+#include <tw/parallel_in_time/newton.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <utility>
 
-#include "affine_scan.hpp"
 #include "c_states.hpp"
 #include "iterated_network.hpp"
-#include "states.hpp"
 
 namespace tw::layer_parallel {
 namespace {
@@ -178,7 +178,7 @@ int64_t filled_up(int64_t steps, const LevelOptions& levels) {
   const auto planned = plan_levels(steps, levels);
   if (planned.size() == 1) return steps;
   const int64_t c = planned.front().coarsening;
-  return (steps + c - 1) / c * c;
+  return divide_up(steps, c) * c;
 }
 
 // What fills up belongs to the last rank that has steps, and to those after it, which have none.
@@ -196,7 +196,6 @@ std::unique_ptr<ParallelInTime> solver_of(const Communicator& comm, const LevelP
                                 .tolerance = options.tolerance,
                                 .jacobian = *newton,
                                 .residuals = options.residuals,
-                                .norm = options.norm,
                                 .on_divergence = options.on_divergence};
   return std::make_unique<Newton>(comm, plan, of_newton);
 }
@@ -224,7 +223,7 @@ void TimeGrid::set_iterations(Iterations iterations) {
 }
 
 double TimeGrid::modelled_speed_up() {
-  if (!modelled_speed_up_) modelled_speed_up_ = layer_parallel::modelled_speed_up(plan_, forward_options_, plan_, backward_options_, 0);
+  if (!modelled_speed_up_) modelled_speed_up_ = layer_parallel::modelled_speed_up(plan_, forward_options_, backward_options_, 0);
   return *modelled_speed_up_;
 }
 

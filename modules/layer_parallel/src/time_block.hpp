@@ -5,10 +5,10 @@
 #include <optional>
 #include <tw/layer_parallel/cell.hpp>
 #include <tw/layer_parallel/iterated_network.hpp>
+#include <tw/parallel_in_time/states.hpp>
 #include <vector>
 
 #include "saved_versions.hpp"
-#include "sweeper.hpp"
 #include "time_windows.hpp"
 
 namespace tw::layer_parallel {

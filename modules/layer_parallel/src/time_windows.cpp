@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <tw/base/numbers.hpp>
 #include <tw/comm/collectives.hpp>
 
 namespace tw::layer_parallel {
@@ -43,7 +44,7 @@ LevelPlan::Range Windows::overlapping(const LevelPlan::Range& block) const noexc
   const auto clamped = [&](int64_t window) { return std::clamp<int64_t>(window, 0, count); };
   if (block.size() == 0 || block.end <= first) return {0, 0};
   const int64_t begin = block.begin <= first ? 0 : clamped((block.begin - first) / length);
-  return {begin, std::max(begin, clamped((block.end - first + length - 1) / length))};
+  return {begin, std::max(begin, clamped(divide_up(block.end - first, length)))};
 }
 
 at::Tensor window_sums(const Communicator& comm, const at::Tensor& values, const std::vector<LevelPlan::Range>& blocks,

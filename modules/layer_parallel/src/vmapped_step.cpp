@@ -7,8 +7,7 @@
 #include <ATen/functorch/PlumbingHelper.h>
 
 #include <numeric>
-
-#include "states.hpp"
+#include <tw/parallel_in_time/states.hpp>
 
 namespace tw::layer_parallel {
 namespace {

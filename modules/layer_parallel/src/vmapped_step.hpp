@@ -2,7 +2,7 @@
 // A captured step, run for several states with as many sets of parameters as one tensor operation, by functorch's vmap. Differentiable by autograd.
 #pragma once
 #include <tw/graph/interpreter.hpp>
-#include <tw/layer_parallel/propagator.hpp>
+#include <tw/parallel_in_time/propagator.hpp>
 #include <vector>
 
 namespace tw::layer_parallel {

@@ -2,12 +2,12 @@
 // What networks with layers in parallel refuse, on every rank and without a hang; and what they survive.
 #include "dense.hpp"
 #include "mpi_test.hpp"
+#include "refused.hpp"
 
 #include <stdexcept>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
-#include <tw/layer_parallel/nested_iteration.hpp>
 #include <tw/mpi/error.hpp>
 
 namespace tw::layer_parallel {
@@ -17,22 +17,6 @@ using testing::world;
 
 std::vector<Block> dense_blocks(int64_t layers = 16, Batching batching = Batching::automatic) {
   return {block([] { return Dense(4); }, layers, {.batching = batching})};
-}
-
-/// `f` throws an Error on one rank at least, and on every rank that or the news of it.
-template <class Error, class F>
-void expect_refused(const F& f, const std::string& text) {
-  const torch::Tensor thrown = torch::zeros({}, torch::kLong);
-  try {
-    f();
-    ADD_FAILURE() << "expected: " << text;
-  } catch (const RevokedError&) {
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
-    thrown.fill_(1);
-  }
-  allreduce(world(), thrown, ReduceOp::sum);
-  EXPECT_GE(thrown.item<int64_t>(), 1);
 }
 
 TEST(Misuse, GradientsThatAreNotThere) {
@@ -130,14 +114,6 @@ TEST(Misuse, BlocksThatShareTensors) {
   expect_refused<ContractError>([&] { LayerParallel(world(), {block(make, 1), block([] { return Dense(4); }, 8), block(make, 1)}); },
                                 "tensor 'weight' of block 2 is tensor 'weight' of block 0 too");
   expect_refused<ContractError>([&] { LayerParallel(world(), {block(make, 2)}); }, "tensor 'weight' of layer 1 of block 0 is one that another");
-}
-
-TEST(Misuse, SeveralLevelsBackwardWithOneForward) {
-  const LevelOptions several{.coarsening = 4, .min_coarse = 1};
-  expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks(), {.levels = 1, .backward_levels = several}); }, "backward_levels has 2");
-  const LayerParallelOptions too_short{.coarsening = 4, .min_coarse = 9, .backward_levels = several};
-  expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks(), too_short); },
-                                "backward_levels gives the 16 layers of block 0 2 levels");
 }
 
 TEST(Misuse, LayersThatDiffer) {
@@ -258,20 +234,6 @@ TEST(Misuse, ANetworkMakesItsNextPassAfterAnException) {
     EXPECT_TRUE(pass(net).equal(pass(undisturbed)));
     for (size_t i = 0; i < net.parameters().size(); ++i) EXPECT_TRUE(net.parameters()[i].grad().equal(undisturbed.parameters()[i].grad())) << i;
   }
-}
-
-TEST(Misuse, RefinementOfAnotherNetwork) {
-  const auto blocks = [](int64_t outputs) {
-    std::vector<Block> all = dense_blocks();
-    all.push_back(block([outputs] { return torch::nn::Linear(4, outputs); }, 1));
-    return all;
-  };
-  const LayerParallel coarse(world(), blocks(5));
-  LayerParallel fine(world(), blocks(10));
-  expect_refused<ContractError>([&] { refine(coarse, fine); }, "is no refinement");
-  const LayerParallel smaller(world(), dense_blocks());
-  LayerParallel larger(world(), blocks(5));
-  expect_refused<ContractError>([&] { refine(smaller, larger); }, "has only");
 }
 
 /// Layers that turn a state of two numbers quickly: coarse steps are far off, and iterations diverge before they are exact.

@@ -4,10 +4,10 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <tw/parallel_in_time/states.hpp>
 
 #include "dense.hpp"
 #include "layer_stack.hpp"
-#include "states.hpp"
 #include "step_graph.hpp"
 #include "step_program.hpp"
 #include "vmapped_step.hpp"

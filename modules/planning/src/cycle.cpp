@@ -17,12 +17,12 @@ class Planner {
       for (int i = 0; i < options_.relaxations.at(level); ++i) add(relax, level);
       add(restrict, level);
     }
-    solve_coarsest();
+    add(solve, coarsest_);
   }
 
   void inject_and_solve() {
     for (int level = 0; level < coarsest_; ++level) add(inject, level);
-    solve_coarsest();
+    add(solve, coarsest_);
   }
 
   /// From the coarsest level up to `top`.
@@ -40,10 +40,6 @@ class Planner {
   std::vector<Phase> take() { return std::move(phases_); }
 
  private:
-  void solve_coarsest() {
-    if (options_.coarsest_relaxations == 0) add(solve, coarsest_);
-    for (int i = 0; i < options_.coarsest_relaxations; ++i) add(jacobi, coarsest_);
-  }
   void add(Phase::Kind kind, int level) { phases_.push_back({kind, level}); }
 
   int coarsest_;
@@ -57,8 +53,6 @@ void visit(CycleOptions& options, OptionVisitor& visitor) {
   visit_field(visitor, "relaxations", options.relaxations, count_from(0), {.meaning = "before each restriction, by level; 0: F-, 1: FCF-relaxation"});
   visitor.field("skip_downcycle", options.skip_downcycle, {.meaning = "begin the first iteration on the coarsest level"});
   visitor.field("f_cycle", options.f_cycle, count_from(0), {.meaning = "V-cycles on each level on the way up; 0: V-cycles alone"});
-  visitor.field("coarsest_relaxations", options.coarsest_relaxations, count_from(0),
-                {.meaning = "of the coarsest level, in place of its solution; 0: it is solved"});
 }
 
 void CycleOptions::validate() const {
@@ -72,7 +66,6 @@ const char* name_of(Phase::Kind kind) {
     case restrict: return "restrict";
     case inject: return "inject";
     case solve: return "solve";
-    case jacobi: return "jacobi";
     case fill: return "fill";
     case correct: return "correct";
   }
@@ -95,7 +88,6 @@ std::vector<Sweep> sweeps_of(const Phase& phase) {
     case relax: return {{phase.level, SweepKind::intervals}};
     case restrict: return {{phase.level, SweepKind::intervals}, {phase.level + 1, SweepKind::each}};
     case solve: return {{phase.level, SweepKind::all}};
-    case jacobi: return {{phase.level, SweepKind::each}};
     case fill: return {{phase.level, SweepKind::fill}};
     case inject:
     case correct: return {};

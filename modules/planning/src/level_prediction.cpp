@@ -91,18 +91,13 @@ int64_t longest_way(const LevelPlan& plan, const PassOptions& pass) {
 }
 
 Prediction predict(const LevelPlan& plan, const PassOptions& forward, const PassOptions& backward, const Costs& costs) {
-  return predict(plan, forward, plan, backward, costs);
-}
-
-Prediction predict(const LevelPlan& plan, const PassOptions& forward, const LevelPlan& backward_plan, const PassOptions& backward,
-                   const Costs& costs) {
   costs.validate();
   const double both = costs.step * (1 + costs.backward);
   const double beside = both * static_cast<double>(costs.serial_layers);
   Prediction result;
   result.serial = both * static_cast<double>(plan.level(0).steps) + beside;
   result.parallel = time_of(plan, forward, costs.step, costs.message, true) +
-                    time_of(mirrored(backward_plan), backward, costs.step * costs.backward, costs.message, false) + beside;
+                    time_of(mirrored(plan), backward, costs.step * costs.backward, costs.message, false) + beside;
   result.speed_up = result.serial / result.parallel;
   return result;
 }

@@ -327,8 +327,6 @@ TEST(Cycle, VisitsLevelsInTheOrderOfItsKind) {
                                 {fill, 1},
                                 {correct, 0}}));
   EXPECT_EQ(plan_cycle(1, {}, false), (std::vector<Phase>{{solve, 0}}));
-  EXPECT_EQ(plan_cycle(2, {.relaxations = 0, .coarsest_relaxations = 2}, true),
-            (std::vector<Phase>{{inject, 0}, {jacobi, 1}, {jacobi, 1}, {correct, 0}}));
 }
 
 }  // namespace level_plan_test

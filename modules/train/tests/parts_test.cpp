@@ -10,12 +10,14 @@
 #include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/layer_parallel/sequence_model.hpp>
-#include <tw/layer_parallel/splinet.hpp>
+#include <tw/layer_training/splinet.hpp>
 #include <tw/tensor/safetensors.hpp>
 
 namespace parts_test {
 
 using tw::Mesh;
+using tw::layer_training::SpliNet;
+using tw::layer_training::SpliNetOptions;
 using tw::testing::squares;
 using tw::testing::three_epochs;
 using tw::testing::Witness;

@@ -7,7 +7,7 @@
 #include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/layer_parallel/sequence_model.hpp>
-#include <tw/layer_parallel/splinet.hpp>
+#include <tw/layer_training/splinet.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>
 #include <tw/tensor/autocast.hpp>
@@ -222,6 +222,8 @@ struct FlatImpl : torch::nn::Module {
 TORCH_MODULE(Flat);
 
 using namespace tw::layer_parallel;
+using tw::layer_training::SpliNet;
+using tw::layer_training::SpliNetOptions;
 
 std::vector<Block> layer_blocks() {
   return {block([] { return Flat(); }, 1), block([] { return Residual(); }, 12), block([] { return torch::nn::Linear(16, 10); }, 1)};

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <tw/layer_parallel/propagator.hpp>
+#include <tw/parallel_in_time/propagator.hpp>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -26,10 +26,9 @@ struct Layer {
 
 /// How a layer that gives du/dt makes a step.
 enum class Integrator {
-  euler,   ///< u + dt F(u)
-  rk2,     ///< u + dt F(u + dt/2 F(u)), the midpoint rule
-  rk4,     ///< the classical one
-  verlet,  ///< of a state (y, z) with F(y, z) = (f(z), g(y)), a Hamiltonian block: kick, drift, kick. Ref: Haber & Ruthotto 2017
+  euler,  ///< u + dt F(u)
+  rk2,    ///< u + dt F(u + dt/2 F(u)), the midpoint rule
+  rk4,    ///< the classical one
 };
 
 /// Whether the layers of a rank that do not depend on each other run as one tensor operation. What their forward does is then captured, compared with

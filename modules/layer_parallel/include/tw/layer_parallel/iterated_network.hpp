@@ -4,7 +4,7 @@
 #include <iosfwd>
 #include <string>
 #include <tw/base/clock.hpp>
-#include <tw/layer_parallel/mgrit.hpp>
+#include <tw/parallel_in_time/mgrit.hpp>
 #include <vector>
 
 namespace tw::layer_parallel {

@@ -20,8 +20,6 @@ enum class Guess {
   zero,
   previous,  ///< the solution of the pass before, where shapes are the same and it did not diverge; such a pass does not skip its first downcycle.
              ///< Needs residuals
-  by_class,  ///< for each sample the mean of the solutions for its class so far, where LayerParallel::set_classes() said them and all were seen; a
-             ///< pass that starts so does not skip its first downcycle. Needs residuals
 };
 
 struct LayerParallelOptions {
@@ -29,17 +27,9 @@ struct LayerParallelOptions {
   int levels = 2;                    ///< at most; 1: serial
   PerLevel<int64_t> coarsening = 4;  ///< layers of a level for one of the next
   int64_t min_coarse = 2;            ///< layers that a level has at least
-  /// Levels of the adjoint, where it has others; several only where the forward direction has several: c from level 0 to 1 is a multiple of that of
-  /// the forward direction. Layers that it leaves over are
-  /// outside of the iterations, in both directions.
-  std::optional<LevelOptions> backward_levels = {};
   MgritOptions forward = {.iterations = 2};
   MgritOptions backward = {.iterations = 1};
-  /// Tolerances are multiplied by sqrt(numbers of a state) / sqrt(step size), so that one will do for any batch and depth: that of a residual of one
-  /// number over a step of one.
-  bool scaled_tolerance = false;
   Guess guess = Guess::zero;
-  std::optional<Guess> backward_guess = {};  ///< of the adjoint, where it is another
   /// Keep of a forward pass the states at C-points only, and compute those between them again in each sweep of its backward pass: of N layers on a
   /// rank, N / c + c are kept in place of N, for one forward pass more in each sweep over the finest level.
   bool recompute = false;
@@ -115,9 +105,6 @@ class LayerParallel : public torch::nn::Module, public TrainedModel, public Iter
 
   /// Random layers draw what they draw in training pass `number`, from 0, next; later passes count on from there. On every rank alike.
   void set_calls(int64_t number);
-  /// Of the samples of the next pass, int64 [n] on the CPU, from 0, the same on every rank; for Guess::by_class. pass() takes targets that are such.
-  /// Local.
-  void set_classes(const at::Tensor& classes);
   void set_iterations(Iterations iterations) override;
   Iterations iterations() const override;
   void observe(PhaseObserver observer) override;

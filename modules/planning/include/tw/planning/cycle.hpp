@@ -15,9 +15,6 @@ struct CycleOptions {
   bool skip_downcycle = true;
   /// 0: V-cycles. Else F-cycles: on the way up, this many V-cycles on every level between the coarsest and the finest.
   int f_cycle = 0;
-  /// In place of the serial solution of the coarsest level, this many times each of its steps, all at once, from what was there before: as many as it
-  /// has steps solve it. 0: it is solved.
-  int coarsest_relaxations = 0;
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
@@ -31,7 +28,6 @@ struct Phase {
     restrict,  ///< F-relaxation and residual r; then on level + 1: u = v = u_C, f_I = r_I + v_I - step(v_{I-1})
     inject,    ///< on level + 1: u = v = u_C, without f
     solve,     ///< the coarsest level, serially: u_I = step(u_{I-1}) + f_I
-    jacobi,    ///< the same with all u_{I-1} as they were
     fill,      ///< F-relaxation
     correct,   ///< u_C <- u_C + (u - v) of level + 1
   };
@@ -40,7 +36,7 @@ struct Phase {
 
   bool operator==(const Phase&) const = default;
 };
-inline constexpr int phase_kinds = 7;
+inline constexpr int phase_kinds = 6;
 const char* name_of(Phase::Kind kind);
 
 /// One iteration. @param first whether it is the first. Its result are C-points of level 0.

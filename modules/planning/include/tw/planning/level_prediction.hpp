@@ -33,9 +33,6 @@ struct Prediction {
 /// Of one forward and backward pass. A simulation of all ranks: each does its steps one by one, waits only for the messages that it needs, and goes
 /// on to the next sweep while ranks after it still work. Layers are equal. All ranks meet between the directions, when the output is broadcast.
 Prediction predict(const LevelPlan& plan, const PassOptions& forward, const PassOptions& backward, const Costs& costs = {});
-/// The same where the adjoint has levels of its own. @param backward_plan of the same steps, not yet mirrored
-Prediction predict(const LevelPlan& plan, const PassOptions& forward, const LevelPlan& backward_plan, const PassOptions& backward,
-                   const Costs& costs = {});
 
 /// Steps one after the other in all iterations of one direction and in the last relaxation, if all ranks met after every sweep: what closed formulas
 /// count, and at least what the simulation finds.

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "mpi_test.hpp"
+
+#include <string>
+#include <tw/comm/collectives.hpp>
+#include <tw/mpi/error.hpp>
+
+namespace tw::layer_parallel {
+
+/// `f` throws an Error on one rank at least, and on every rank that or the news of it.
+template <class Error, class F>
+void expect_refused(const F& f, const std::string& text) {
+  const torch::Tensor thrown = torch::zeros({}, torch::kLong);
+  try {
+    f();
+    ADD_FAILURE() << "expected: " << text;
+  } catch (const RevokedError&) {
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
+    thrown.fill_(1);
+  }
+  allreduce(testing::world(), thrown, ReduceOp::sum);
+  EXPECT_GE(thrown.item<int64_t>(), 1);
+}
+
+}  // namespace tw::layer_parallel

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Splines in depth: the layers of a network are values of a curve that has few parameters. Ref: Gunther, Pazner & Qi 2021, arXiv 2103.00301.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <tw/layer_parallel/layer_parallel.hpp>
+#include <vector>
+
+namespace tw::layer_training {
+
+struct SpliNetOptions {
+  int64_t control_points = 8;  ///< of every ODE block; more than `degree`, and no more than the block has layers
+  int degree = 3;              ///< of the splines; 0: each control point is the layers of one piece of the depth
+
+  /// @throws ContractError naming the wrong field.
+  void validate() const;
+};
+void visit(SpliNetOptions& options, OptionVisitor& visitor);
+
+/// A LayerParallel whose ODE blocks have the parameters theta_k = sum_j B_j(t_k) w_j, where B_j are B-splines on uniform, clamped knots over [0, T],
+/// and t_k = (k + 1/2) T / N is the middle of time step k. What is trained are the control points w_j, and plain layers as they are. The number of
+/// parameters does not depend on the number of layers, and neighbouring layers are alike, by which iterations in depth converge.
+///
+/// Control points are whole on every rank of the axis, [control_points, ...], named as the stacks of LayerParallel with ".control_points" behind.
+/// Their gradient is B^T times that of the layers, summed over the ranks, so that optimizers of all ranks do the same to them. As many control points
+/// as layers with degree 0 are the network itself. Frozen parameters stay values of the layers.
+///
+/// Trained by pass(), or by the trainer; forward() is for evaluation, and records nothing. The network's own parameters are overwritten before each
+/// pass. whole_on_root() gives the layers, by the names that the network itself has.
+class SpliNet : public ModelOverModel {
+ public:
+  /// Collective. A control point begins as the layer in the middle of its share of the depth, whatever the number of ranks.
+  /// @param net with the dtype and on the device where it stays
+  /// @throws ContractError on every rank when an ODE block has fewer layers than control points, or ranks differ in options
+  explicit SpliNet(std::shared_ptr<layer_parallel::LayerParallel> net, const SpliNetOptions& options = {});
+
+  const std::shared_ptr<layer_parallel::LayerParallel>& net() const noexcept { return net_; }
+  const SpliNetOptions& options() const noexcept { return options_; }
+
+  ModelTensors tensors() const override;
+  std::vector<NamedShard> shards() const override;
+  std::vector<OptimizedTensor> optimized_tensors() const override;
+  std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override;
+  /// Without a graph of autograd.
+  at::Tensor forward(const at::Tensor& inputs) override;
+  void pass(const TrainingPass& pass) override;
+  bool makes_one_backward_pass() const override { return false; }
+
+ private:
+  /// The parameters of one name in an ODE block.
+  struct Curve {
+    std::string name;     // of the stack
+    at::Tensor stack;     // this rank's layers, a parameter of the network; undefined where it has none
+    at::Tensor basis;     // [layers of this rank, control points]
+    at::Tensor controls;  // [control points, ...]
+  };
+
+  const Curve* curve_of(const std::string& name) const;
+  void fill_layers() const;
+
+  std::shared_ptr<layer_parallel::LayerParallel> net_;
+  SpliNetOptions options_;
+  std::vector<Curve> curves_;  // in the same order on all ranks
+};
+
+}  // namespace tw::layer_training

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Multigrid reduction in time: steps that depend on each other, made by several ranks at once, by iterations that correct a coarse solution.
+#pragma once
+#include <tw/mpi/communicator.hpp>
+#include <tw/parallel_in_time/solver.hpp>
+
+namespace tw::layer_parallel {
+
+struct MgritOptions {
+  int iterations = 10;   ///< at most; 0: all steps one after the other
+  double tolerance = 0;  ///< stop after an iteration whose residual is below; 0: make all iterations
+  CycleOptions cycle = {};
+  PerLevel<double> weights = 1.0;  ///< w of C-relaxations; 1.3 to 1.8 may help after FCF
+  bool residuals = true;           ///< compute them; otherwise neither tolerance nor divergence are looked at, and no all-reduce is made
+  OnDivergence on_divergence = OnDivergence::report;
+
+  /// @throws ContractError naming the wrong field.
+  void validate() const;
+};
+void visit(MgritOptions& options, OptionVisitor& visitor);
+
+/// What is done at the points of level 0 after the iterations.
+struct MgritFinish {
+  bool last_c_relaxation = false;  ///< relax the C-points once more, as networks do; each step is then made once
+  bool weighted = true;            ///< and with the weight of level 0; not in networks, whose gradient is that of the steps themselves
+  bool store_all = false;          ///< keep all points, not only C-points
+};
+void visit(MgritFinish& finish, OptionVisitor& visitor);
+
+/// Multigrid reduction in time with FAS. After k iterations the first k (1 + nu) intervals of level 0 are exact (k - 1 with skip_downcycle).
+/// Ref: Falgout et al. 2014, SISC 36:6; Gunther et al. 2020, SIMODS 2:1, for networks.
+class Mgrit : public ParallelInTime {
+ public:
+  /// Collective: all ranks give the same plan, options and finish. @param comm borrowed; as many ranks as the plan has; carries nothing else while
+  /// solve() runs.
+  Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, MgritFinish finish = {});
+
+  const LevelPlan& plan() const noexcept override { return plan_; }
+  const MgritOptions& options() const noexcept { return options_; }
+  void set_iterations(int iterations) override;
+  void observe(PhaseObserver observer) override { observer_ = std::move(observer); }
+  Solution solve(Propagator& propagator, const State& origin, const State& guess = {}) override;
+
+ private:
+  const Communicator& comm_;
+  LevelPlan plan_;
+  MgritOptions options_;
+  MgritFinish finish_;
+  PhaseObserver observer_;
+};
+
+}  // namespace tw::layer_parallel
