@@ -67,7 +67,6 @@ void visit(SearchConfig& config, OptionVisitor& visitor) {
   visit_run(config.options, visitor);
   visitor.field("propagator", config.propagator, names_of_propagators(), {.meaning = "how trials are chosen"});
   visit(config.stopping, visitor);
-  visitor.group("growth", config.options.growth, {{"search.stopping", {"promotion"}}});
   visitor.group("population_training", config.options.population_training);
   visitor.group("migration", config.options.migration);
   if (!config.trains) {

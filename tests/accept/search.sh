@@ -38,8 +38,6 @@ done
 "$build/bin/accept_curves" 9 || failed=1
 "$build/mpirun" -n 2 "$build/bin/accept_population" 9 200 || failed=1
 "$build/mpirun" -n 4 "$build/bin/accept_failing_trials" 2000 || failed=1
-"$build/mpirun" -n 4 "$build/bin/accept_growth" || failed=1
-tests/faults/kill_growth.sh "$build" "$build/tmp/accept_kill_growth" 30 || failed=1
 tests/faults/kill_search.sh "$build" "$build/tmp/accept_kill_search" 30 || failed=1
 for workers in 2 4; do
   "$build/mpirun" -n $workers "$build/bin/accept_search_cuts" "$build/tmp/accept_search_cuts" 200 || failed=1

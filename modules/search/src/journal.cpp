@@ -19,7 +19,7 @@
 namespace tw::search {
 namespace {
 
-constexpr uint64_t magic = 0x34304c4e524a5754;  // "TWJRNL04"
+constexpr uint64_t magic = 0x35304c4e524a5754;  // "TWJRNL05"
 constexpr size_t prefix = 2 * sizeof(uint32_t);
 
 uint32_t checksum(const std::byte* data, size_t size) {
@@ -103,10 +103,6 @@ bool get_record(Reading& reading, Record& record) {
     case Record::Kind::loss:
       record.individual.trial = reading.get<int64_t>();
       record.blame = reading.get<Blame>();
-      break;
-    case Record::Kind::team:
-      record.individual.trial = reading.get<int64_t>();
-      record.workers = reading.get_values<int32_t>();
       break;
     case Record::Kind::known: record.individual = reading.get_individual(); break;
     default: return false;
@@ -280,13 +276,6 @@ void JournalWriter::lose(int64_t trial, Blame blame) {
   const size_t at = open_record(Record::Kind::loss);
   put(pending_, trial);
   put(pending_, blame);
-  close_record(at);
-}
-
-void JournalWriter::team(int64_t trial, const std::vector<int32_t>& workers) {
-  const size_t at = open_record(Record::Kind::team);
-  put(pending_, trial);
-  put(pending_, workers);
   close_record(at);
 }
 
