@@ -11,12 +11,6 @@ using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-namespace {
-
-constexpr int steps_of_descent = 12;
-
-}  // namespace
-
 VectorXd bounded_minimizer(const QuadraticModel& model, const VectorXd& centre, double radius, const Ellipsoid& ellipsoid) {
   const Index n = centre.size();
   VectorXd x = centre + radius * ellipsoid.from(model.minimizer());
@@ -53,28 +47,6 @@ VectorXd bounded_minimizer(const QuadraticModel& model, const VectorXd& centre, 
     x = centre + radius * ellipsoid.from(y0 + ball * q * within.minimizer());
   }
   return x.cwiseMax(0).cwiseMin(1);
-}
-
-VectorXd bounded_minimizer(const Polynomial& polynomial, const VectorXd& centre, double radius, const Ellipsoid& ellipsoid, const VectorXd& guess) {
-  const auto variables = [&](const VectorXd& x) { return VectorXd(ellipsoid.to(x - centre) / radius); };
-  const auto within = [&](const VectorXd& x) -> VectorXd { return centre + (x - centre) * std::min(1.0, polynomial.reach() / variables(x).norm()); };
-  const auto descent = [&](VectorXd x) {
-    double ball = polynomial.reach() / 2;
-    for (int i = 0; i < steps_of_descent; ++i) {
-      const QuadraticModel here = polynomial.around(variables(x));
-      const VectorXd next = within(bounded_minimizer({0, ball * here.gradient, ball * ball * here.hessian}, x, ball * radius, ellipsoid));
-      if (polynomial.at(variables(next)) < here.constant) {
-        x = next;
-        ball *= 2;
-      } else {
-        ball /= 4;
-      }
-    }
-    return x;
-  };
-  const VectorXd of_centre = descent(centre);
-  const VectorXd of_guess = descent(within(guess));
-  return polynomial.at(variables(of_guess)) < polynomial.at(variables(of_centre)) ? of_guess : of_centre;
 }
 
 }  // namespace tw::search
