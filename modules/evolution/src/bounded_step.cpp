@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "linear_algebra.hpp"
+
 namespace tw::search {
 
 using Eigen::Index;
@@ -37,7 +39,7 @@ VectorXd bounded_minimizer(const QuadraticModel& model, const VectorXd& centre, 
     // y = y0 + Q w with orthonormal columns of Q, and y0 orthogonal to them.
     MatrixXd columns = MatrixXd::Zero(n, static_cast<Index>(open.size()));
     for (size_t k = 0; k < open.size(); ++k) columns.col(static_cast<Index>(k)) = ellipsoid.to(VectorXd::Unit(n, open[k]));
-    const MatrixXd q = Eigen::HouseholderQR<MatrixXd>(columns).householderQ() * MatrixXd::Identity(n, columns.cols());
+    const MatrixXd q = orthonormal(columns);
     VectorXd y0 = ellipsoid.to(fixed - centre) / radius;
     y0 -= q * (q.transpose() * y0);
     const double rest = 1 - y0.squaredNorm();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/evolution/gaussian_process.hpp>
 
-#include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,6 +15,7 @@
 #include "dimension_limit.hpp"
 #include "gp_fit.hpp"
 #include "gp_losses.hpp"
+#include "linear_algebra.hpp"
 #include "trust_region.hpp"
 
 namespace tw::search {
@@ -232,7 +232,7 @@ class GaussianProcess::Core {
     VectorXd scale = VectorXd::Ones(coordinates_.size());
     for (Index d = 0; d < scale.size(); ++d) scale[d] = coordinates_.is_smooth(d) && farthest > 0 ? 2 * farthest : 1;
     const Eigen::MatrixXd in = scale.cwiseInverse().asDiagonal() * metric;
-    return {centre, in, in.inverse(), farthest > 0 ? 2 * farthest : 1};
+    return {centre, in, inverse_of(in), farthest > 0 ? 2 * farthest : 1};
   }
 
   /// A metric by the curvature of the model over the box.
