@@ -19,7 +19,7 @@
 namespace tw::search {
 namespace {
 
-constexpr uint64_t magic = 0x35304c4e524a5754;  // "TWJRNL05"
+constexpr uint64_t magic = 0x34304c4e524a5754;  // "TWJRNL04"
 constexpr size_t prefix = 2 * sizeof(uint32_t);
 
 uint32_t checksum(const std::byte* data, size_t size) {

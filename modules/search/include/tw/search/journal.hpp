@@ -19,17 +19,17 @@ enum class Blame : uint8_t {
 /// What a worker wrote, in its order.
 struct Record {
   enum class Kind : uint8_t {
-    start,      ///< of an evaluation: trial, values, tag; `again` where it had begun before
-    end,        ///< loss, objectives, violation, state, seconds of the trial begun last; why it failed; constraints
-    report,     ///< of a running trial: step, value
-    arrival,    ///< another worker's individual was taken in: trial
-    departure,  ///< the individual counts here no more
-    adoption,   ///< the individual, known or not, counts here from now on, and this worker answers for it
-    pause,      ///< of the trial that was running
-    resume,     ///< of a paused trial
-    copy,       ///< a paused trial goes on from where another one is, with values of its own: trial, step, values, original
-    loss,       ///< of the process in which the trial ran: trial, blame. Written when the search goes on
-    known,      ///< a result from elsewhere that the search began with
+    start,       ///< of an evaluation: trial, values, tag; `again` where it had begun before
+    end,         ///< loss, objectives, violation, state, seconds of the trial begun last; why it failed; constraints
+    report,      ///< of a running trial: step, value
+    arrival,     ///< another worker's individual was taken in: trial
+    departure,   ///< the individual counts here no more
+    adoption,    ///< the individual, known or not, counts here from now on, and this worker answers for it
+    pause,       ///< of the trial that was running
+    resume,      ///< of a paused trial
+    copy,        ///< a paused trial goes on from where another one is, with values of its own: trial, step, values, original
+    loss,        ///< of the process in which the trial ran: trial, blame. Written when the search goes on
+    known = 11,  ///< a result from elsewhere that the search began with. Files hold these numbers; 10 is not used
   };
   Kind kind = Kind::start;
   double time = 0;  ///< seconds since the Unix epoch
