@@ -191,7 +191,6 @@ void run_search(SearchArguments arguments, Environment& mpi) {
   } else {
     if (config.options.ranks_per_worker != 1) throw ConfigError({"search.ranks_per_worker must be 1: a program is started by one rank"});
     if (!config.options.worker_ranks.empty()) throw ConfigError({"search.worker_ranks: a program is started by one rank"});
-    if (config.options.growth) throw ConfigError({"search.growth: a program is started by one rank"});
     arguments.command.objectives = config.options.objectives;
     arguments.command.constraints = config.constraints;
     if (config.options.population_training) throw ConfigError({"search.population_training: what a program has in memory cannot be copied"});

@@ -18,8 +18,7 @@ std::vector<std::string> names_of_propagators() {
   return names;
 }
 
-/// @param parameters whose configurations a model compares
-void choose_stopping(const StoppingOptions& stopping, const std::vector<search::Parameter>& parameters, SearchOptions& options) {
+void choose_stopping(const StoppingOptions& stopping, SearchOptions& options) {
   const search::HalvingOptions& halving = stopping.halving;
   const search::MedianOptions median{.grace = halving.grace, .min_trials = static_cast<size_t>(stopping.min_trials)};
   if (stopping.rule == "median") options.stopping = [median] { return search::median_rule(median); };
@@ -28,9 +27,6 @@ void choose_stopping(const StoppingOptions& stopping, const std::vector<search::
   const search::CurveRuleOptions curves{
       .grace = halving.grace, .min_complete = static_cast<size_t>(stopping.min_complete), .probability = stopping.probability};
   if (stopping.rule == "learning_curve") options.stopping = [curves] { return search::curve_rule(search::parametric_curves(), curves); };
-  if (stopping.rule == "freeze_thaw") {
-    options.stopping = [curves, parameters] { return search::curve_rule(search::freeze_thaw(search::Space(parameters)), curves); };
-  }
   if (stopping.rule == "hyperband") options.stopping = [brackets = stopping.brackets, halving] { return search::hyperband_rule(brackets, halving); };
 }
 
@@ -45,14 +41,14 @@ void report_contradictions(Config& config, SearchOptions& options) {
 }  // namespace
 
 void visit(StoppingOptions& stopping, OptionVisitor& visitor) {
-  visitor.field("stopping", stopping.rule, {"none", "median", "halving", "hyperband", "promotion", "learning_curve", "freeze_thaw"},
+  visitor.field("stopping", stopping.rule, {"none", "median", "halving", "hyperband", "promotion", "learning_curve"},
                 {.meaning = "which trials end early, or pause"});
   const auto with = [](const std::vector<std::string>& rules) { return std::vector<Condition>{{"search.stopping", rules}}; };
   visitor.field("min_trials", stopping.min_trials, count_from(1), {.meaning = "others that must have come as far", .where = with({"median"})});
-  const std::vector<std::string> models{"learning_curve", "freeze_thaw"};
-  visitor.field("min_complete", stopping.min_complete, count_from(1), {.meaning = "trials, before any is stopped", .where = with(models)});
+  visitor.field("min_complete", stopping.min_complete, count_from(1),
+                {.meaning = "trials, before any is stopped", .where = with({"learning_curve"})});
   visitor.field("probability", stopping.probability, {.least = 0, .most = 1},
-                {.meaning = "of becoming the best, below which a trial is stopped", .where = with(models)});
+                {.meaning = "of becoming the best, below which a trial is stopped", .where = with({"learning_curve"})});
   visitor.field("brackets", stopping.brackets, count_from(1), {.meaning = "that begin later, one after another", .where = with({"hyperband"})});
   const std::vector<std::string> rungs{"halving", "hyperband", "promotion"};
   visitor.field("grace", stopping.halving.grace, count_from(1),
@@ -67,7 +63,6 @@ void visit(SearchConfig& config, OptionVisitor& visitor) {
   visit_run(config.options, visitor);
   visitor.field("propagator", config.propagator, names_of_propagators(), {.meaning = "how trials are chosen"});
   visit(config.stopping, visitor);
-  visitor.group("growth", config.options.growth, {{"search.stopping", {"promotion"}}});
   visitor.group("population_training", config.options.population_training);
   visitor.group("migration", config.options.migration);
   if (!config.trains) {
@@ -90,7 +85,7 @@ SearchConfig read_search_config(Config& config, const std::filesystem::path& jou
   ConfigBinder(config).group("search", read);
   read.parameters = read_parameters(config);
   read.starts = read_starts(config, read.parameters);
-  choose_stopping(read.stopping, read.parameters, read.options);
+  choose_stopping(read.stopping, read.options);
   for (const search::NamedPropagator& each : search::named_propagators()) {
     if (each.name != read.propagator || read.propagator == "automatic") continue;  // which the search knows itself
     read.options.propagator = [make = each.make](const Seat& seat) {

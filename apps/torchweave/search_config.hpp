@@ -12,11 +12,11 @@ namespace tw::tool {
 
 /// Which trials end early.
 struct StoppingOptions {
-  std::string rule = "none";            ///< none | median | halving | hyperband | promotion | learning_curve | freeze_thaw
+  std::string rule = "none";            ///< none | median | halving | hyperband | promotion | learning_curve
   search::HalvingOptions halving = {};  ///< its `grace` is of median, too
   int brackets = 3;                     ///< hyperband
   int64_t min_trials = 3;               ///< median
-  int64_t min_complete = 5;             ///< learning_curve, freeze_thaw
+  int64_t min_complete = 5;             ///< learning_curve
   double probability = 0.05;            ///< the same
 };
 void visit(StoppingOptions& stopping, OptionVisitor& visitor);

@@ -4,25 +4,40 @@
 // Build:   cmake --build build/release --target 41_islands
 // Run:     mpirun -n 4 build/release/bin/41_islands
 // Expect:  a loss below 5 in 10 dimensions of Rastrigin's function, which has 11^10 minima, and individuals from both islands on each
+#include <cmath>
 #include <iostream>
+#include <numbers>
+#include <string>
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/cma_es.hpp>
-#include <tw/evolution/test_functions.hpp>
 #include <tw/mpi.hpp>
 #include <tw/search/search.hpp>
+#include <vector>
+
+namespace {
+
+/// 10 n + sum of x^2 - 10 cos(2 pi x): 0 at the origin.
+double rastrigin(const std::vector<double>& x) {
+  double total = 0;
+  for (const double each : x) total += 10 + each * each - 10 * std::cos(2 * std::numbers::pi * each);
+  return total;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace tw::search;
   tw::Environment mpi(argc, argv);
   tw::Communicator comm = mpi.world().dup();
 
-  const TestFunction rastrigin = test_function("rastrigin", 10);
+  std::vector<Parameter> parameters;
+  for (int i = 0; i < 10; ++i) parameters.push_back(real("x" + std::to_string(i), -5.12, 5.12));
   const auto propagator = [](const Seat& seat) -> std::unique_ptr<Propagator> {
     if (seat.island == 0) return std::make_unique<CmaEs>(seat.space, CmaOptions{.lambda = 40}, seat.seed);
     return std::make_unique<Breeder>(seat.space);
   };
   Search search(
-      comm, rastrigin.space(), [&](const Configuration& c, Trial& /*trial*/) { return Outcome(rastrigin.value(c.values())); },
+      comm, Space(parameters), [](const Configuration& c, Trial& /*trial*/) { return Outcome(rastrigin(c.values())); },
       {.islands = comm.size() > 1 ? 2 : 1, .evaluations = 20000, .migration = {.probability = 0.02, .copies = true}, .propagator = propagator});
   const SearchResult result = search.run();
 

@@ -10,8 +10,9 @@
 #include <tw/evolution/automatic.hpp>
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/hypervolume.hpp>
-#include <tw/evolution/test_functions.hpp>
 #include <vector>
+
+#include "test_functions.hpp"
 
 namespace {
 

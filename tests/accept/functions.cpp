@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <string>
 #include <tw/evolution/draws.hpp>
-#include <tw/evolution/test_functions.hpp>
 #include <vector>
 
 #include "propagators.hpp"
+#include "test_functions.hpp"
 
 namespace {
 

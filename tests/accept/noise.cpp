@@ -8,10 +8,10 @@
 #include <cstdio>
 #include <string>
 #include <tw/evolution/draws.hpp>
-#include <tw/evolution/test_functions.hpp>
 #include <vector>
 
 #include "propagators.hpp"
+#include "test_functions.hpp"
 
 namespace {
 
@@ -20,8 +20,8 @@ using namespace tw::search;
 constexpr double noise = 0.1;                // of the range
 constexpr double deviations = 3;             // of what chance makes of the share of pairs
 constexpr int64_t most_for_processes = 500;  // evaluations: what a proposal of a Gaussian process costs grows with them
-const std::vector<std::string> all_propagators = {"automatic", "hybrid", "quadratic_trust_region", "cma_es", "nelder_mead", "tpe", "gaussian_process",
-                                                  "l_shade",   "genetic"};
+const std::vector<std::string> all_propagators = {"automatic",   "hybrid", "quadratic_trust_region", "cma_es",
+                                                  "nelder_mead", "tpe",    "gaussian_process",       "genetic"};
 
 struct Objective {
   std::string name;

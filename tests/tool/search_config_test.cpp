@@ -42,11 +42,11 @@ const Refused refused[] = {
     {{"search.seconds=0"}, {"--set: search.seconds must be positive, got 0; the nearest that will do is 1e-4"}},
     {{"search.propagator=genetik"},
      {"--set: search.propagator is \"genetik\", which is unknown; it may be \"automatic\", \"hybrid\", \"quadratic_trust_region\", "
-      "\"gaussian_process\", \"tpe\", \"genetic\", \"nsga2\", \"cma_es\", \"l_shade\", \"swarm\", \"nelder_mead\", \"sobol\", "
-      "\"latin_hypercube\", \"random\"; the nearest is \"genetic\""}},
+      "\"gaussian_process\", \"tpe\", \"genetic\", \"nsga2\", \"cma_es\", \"swarm\", \"nelder_mead\", \"sobol\", "
+      "\"random\"; the nearest is \"genetic\""}},
     {{"search.stopping=asha"},
      {"--set: search.stopping is \"asha\", which is unknown; it may be \"none\", \"median\", \"halving\", \"hyperband\", \"promotion\", "
-      "\"learning_curve\", \"freeze_thaw\"; the nearest is \"none\""}},
+      "\"learning_curve\"; the nearest is \"none\""}},
     {{"search.space.n.kind=int"},
      {"--set: search.space.n.kind is \"int\", which is unknown; it may be \"real\", \"integer\", \"ordinal\", \"categorical\"; the nearest is "
       "\"real\"",
@@ -125,11 +125,9 @@ TEST(SearchConfig, MakesOptionsOfNames) {
   EXPECT_TRUE(read({"search.propagator=tpe"}).options.propagator);
   EXPECT_FALSE(read({}).options.stopping);
   EXPECT_TRUE(read({"search.stopping=hyperband"}).options.stopping);
-  for (const char* model : {"learning_curve", "freeze_thaw"}) {
-    const auto stopping = read({tw::concat("search.stopping=", model), "search.probability=0.1"}).options.stopping;
-    ASSERT_TRUE(stopping);
-    EXPECT_NE(stopping(), nullptr);
-  }
+  const auto stopping = read({"search.stopping=learning_curve", "search.probability=0.1"}).options.stopping;
+  ASSERT_TRUE(stopping);
+  EXPECT_NE(stopping(), nullptr);
   EXPECT_EQ(read({"search.objectives=['error','seconds']"}).options.objectives, (std::vector<std::string>{"error", "seconds"}));
   const auto promotion = read({"search.stopping=promotion", "search.eta=3"}).options.promotion;
   ASSERT_TRUE(promotion);

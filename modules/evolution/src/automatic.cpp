@@ -9,7 +9,6 @@
 #include <tw/evolution/hybrid.hpp>
 #include <tw/evolution/nsga2.hpp>
 #include <tw/evolution/sampling.hpp>
-#include <tw/evolution/sobol_sequence.hpp>
 #include <tw/evolution/tpe.hpp>
 
 namespace tw::search {
@@ -31,7 +30,6 @@ bool is_scale(const Parameter& p) {
 const char* name_of(Method method) noexcept {
   switch (method) {
     case Method::sobol: return "sobol";
-    case Method::latin_hypercube: return "latin_hypercube";
     case Method::genetic: return "genetic";
     case Method::gaussian_process: return "gaussian_process";
     case Method::tpe: return "tpe";
@@ -51,7 +49,7 @@ Choice choose(const Space& space, int64_t evaluations, size_t objectives) {
   const int64_t conditional = std::ranges::count_if(space.parameters(), [](const Parameter& p) { return !p.parent.empty(); });
   const bool are_numbers = 2 * scales >= parameters && 4 * conditional < parameters && dimensions <= most_dimensions;
   if (evaluations < least_to_learn * dimensions) {
-    return {.method = space.size() <= SobolSequence::most_dimensions ? Method::sobol : Method::latin_hypercube,
+    return {.method = Method::sobol,
             .reason = concat("with ", evaluations, " evaluations in ", dimensions,
                              " dimensions there is little to learn from: the space is covered evenly")};
   }
@@ -76,7 +74,6 @@ std::unique_ptr<Propagator> automatic(const Space& space, int64_t evaluations, u
   const Share share{.first = worker, .stride = workers};
   switch (choose(space, evaluations > 0 ? evaluations : std::numeric_limits<int64_t>::max(), objectives).method) {
     case Method::sobol: return std::make_unique<Sobol>(space, seed, share);
-    case Method::latin_hypercube: return std::make_unique<LatinHypercube>(space, evaluations, seed, share);
     case Method::genetic: return std::make_unique<Breeder>(space, genetic_within(evaluations));
     case Method::gaussian_process:
       return std::make_unique<GaussianProcess>(space, GaussianProcessOptions{}, derived_seed(seed, static_cast<uint64_t>(worker)));

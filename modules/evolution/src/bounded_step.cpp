@@ -5,17 +5,13 @@
 #include <cmath>
 #include <vector>
 
+#include "linear_algebra.hpp"
+
 namespace tw::search {
 
 using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
-
-namespace {
-
-constexpr int steps_of_descent = 12;
-
-}  // namespace
 
 VectorXd bounded_minimizer(const QuadraticModel& model, const VectorXd& centre, double radius, const Ellipsoid& ellipsoid) {
   const Index n = centre.size();
@@ -43,7 +39,7 @@ VectorXd bounded_minimizer(const QuadraticModel& model, const VectorXd& centre, 
     // y = y0 + Q w with orthonormal columns of Q, and y0 orthogonal to them.
     MatrixXd columns = MatrixXd::Zero(n, static_cast<Index>(open.size()));
     for (size_t k = 0; k < open.size(); ++k) columns.col(static_cast<Index>(k)) = ellipsoid.to(VectorXd::Unit(n, open[k]));
-    const MatrixXd q = Eigen::HouseholderQR<MatrixXd>(columns).householderQ() * MatrixXd::Identity(n, columns.cols());
+    const MatrixXd q = orthonormal(columns);
     VectorXd y0 = ellipsoid.to(fixed - centre) / radius;
     y0 -= q * (q.transpose() * y0);
     const double rest = 1 - y0.squaredNorm();
@@ -53,28 +49,6 @@ VectorXd bounded_minimizer(const QuadraticModel& model, const VectorXd& centre, 
     x = centre + radius * ellipsoid.from(y0 + ball * q * within.minimizer());
   }
   return x.cwiseMax(0).cwiseMin(1);
-}
-
-VectorXd bounded_minimizer(const Polynomial& polynomial, const VectorXd& centre, double radius, const Ellipsoid& ellipsoid, const VectorXd& guess) {
-  const auto variables = [&](const VectorXd& x) { return VectorXd(ellipsoid.to(x - centre) / radius); };
-  const auto within = [&](const VectorXd& x) -> VectorXd { return centre + (x - centre) * std::min(1.0, polynomial.reach() / variables(x).norm()); };
-  const auto descent = [&](VectorXd x) {
-    double ball = polynomial.reach() / 2;
-    for (int i = 0; i < steps_of_descent; ++i) {
-      const QuadraticModel here = polynomial.around(variables(x));
-      const VectorXd next = within(bounded_minimizer({0, ball * here.gradient, ball * ball * here.hessian}, x, ball * radius, ellipsoid));
-      if (polynomial.at(variables(next)) < here.constant) {
-        x = next;
-        ball *= 2;
-      } else {
-        ball /= 4;
-      }
-    }
-    return x;
-  };
-  const VectorXd of_centre = descent(centre);
-  const VectorXd of_guess = descent(within(guess));
-  return polynomial.at(variables(of_guess)) < polynomial.at(variables(of_centre)) ? of_guess : of_centre;
 }
 
 }  // namespace tw::search

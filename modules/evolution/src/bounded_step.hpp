@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ellipsoid.hpp"
-#include "polynomial.hpp"
 #include "quadratic_model.hpp"
 
 namespace tw::search {
@@ -10,10 +9,5 @@ namespace tw::search {
 /// put at its face, a coordinate at a time, and the others are found anew (an active set, of which nothing is let go). Not finite where the model is
 /// not.
 Eigen::VectorXd bounded_minimizer(const QuadraticModel& model, const Eigen::VectorXd& centre, double radius, const Ellipsoid& ellipsoid);
-
-/// The least that steps come to, from the centre and from `guess`, of a polynomial of the same y within its reach and the unit cube of x. A step is
-/// to where the polynomial is least as Taylor's quadratic has it, in a ball that grows when the step was one down and shrinks when it was not.
-Eigen::VectorXd bounded_minimizer(const Polynomial& polynomial, const Eigen::VectorXd& centre, double radius, const Ellipsoid& ellipsoid,
-                                  const Eigen::VectorXd& guess);
 
 }  // namespace tw::search

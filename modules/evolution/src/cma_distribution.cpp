@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <tw/evolution/draws.hpp>
+#include <utility>
+
+#include "linear_algebra.hpp"
 
 namespace tw::search {
 
@@ -90,14 +93,14 @@ void CmaDistribution::limit_deviation(double most) {
 
 void CmaDistribution::decompose() {
   decomposed_ = generation_;
-  solver_.compute(covariance_);
-  const double largest = solver_.eigenvalues().maxCoeff();
-  const double smallest = solver_.eigenvalues().minCoeff();
-  const bool definite = solver_.info() == Eigen::Success && smallest > 0 && std::isfinite(largest);
+  Eigensystem system = eigensystem_of(covariance_);
+  const double largest = system.values.maxCoeff();
+  const double smallest = system.values.minCoeff();
+  const bool definite = system.has_converged && smallest > 0 && std::isfinite(largest);
   condition_ = definite ? largest / smallest : std::numeric_limits<double>::infinity();
   if (!definite) return;
-  axes_ = solver_.eigenvectors();
-  lengths_ = solver_.eigenvalues().cwiseSqrt();
+  axes_ = std::move(system.vectors);
+  lengths_ = system.values.cwiseSqrt();
 }
 
 }  // namespace tw::search

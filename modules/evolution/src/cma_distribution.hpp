@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <Eigen/Core>
-#include <Eigen/Eigenvalues>
 #include <cstdint>
 #include <tw/base/random.hpp>
 #include <vector>
@@ -71,7 +70,6 @@ class CmaDistribution {
   double condition_ = 1;
   size_t generation_ = 0;
   size_t decomposed_ = 0;  // the generation of axes_ and lengths_
-  Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver_;
   // Of one sample or generation; kept for their memory.
   Eigen::VectorXd normal_;    // [n]
   Eigen::MatrixXd steps_;     // [n, lambda]

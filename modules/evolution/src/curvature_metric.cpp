@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "curvature_metric.hpp"
 
-#include <Eigen/Eigenvalues>
 #include <vector>
+
+#include "linear_algebra.hpp"
 
 namespace tw::search {
 namespace {
@@ -19,13 +20,13 @@ Eigen::MatrixXd metric_of(const Eigen::MatrixXd& curvature, const Eigen::VectorX
     if (mixable[d] == 1) mixed.push_back(d);
   }
   if (mixed.empty()) return metric;
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(Eigen::MatrixXd(curvature(mixed, mixed)));
-  const double largest = solver.eigenvalues().maxCoeff();
+  const Eigensystem system = eigensystem_of(curvature(mixed, mixed));
+  const double largest = system.values.maxCoeff();
   if (!(largest > 0)) return metric;
-  Eigen::ArrayXd logs = solver.eigenvalues().cwiseMax(largest / most_conditioned).array().log();
+  Eigen::ArrayXd logs = system.values.cwiseMax(largest / most_conditioned).array().log();
   logs -= logs.mean();
   const Eigen::VectorXd factors = (share * logs / 2).exp();
-  metric(mixed, mixed) = solver.eigenvectors() * factors.asDiagonal() * solver.eigenvectors().transpose();
+  metric(mixed, mixed) = matrix_of(system.vectors, factors);
   return metric;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ellipsoid.hpp"
 
+#include "linear_algebra.hpp"
+
 namespace tw::search {
 namespace {
 
@@ -13,19 +15,17 @@ Eigen::MatrixXd Ellipsoid::follow(const Eigen::MatrixXd& hessian) {
   const Eigen::Index n = map_.rows();
   const Eigen::MatrixXd none = Eigen::MatrixXd::Identity(n, n);
   if (!hessian.allFinite()) return none;
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(hessian);
-  const Eigen::VectorXd sizes = eigen.eigenvalues().cwiseAbs();
+  const auto [eigenvalues, vectors, has_converged] = eigensystem_of(hessian);
+  const Eigen::VectorXd sizes = eigenvalues.cwiseAbs();
   if (!(sizes.maxCoeff() > 0)) return none;
   Eigen::VectorXd stretch = sizes.cwiseMax(least_eigenvalue * sizes.maxCoeff()).array().log() / 4;
   stretch = (stretch.array() - stretch.mean()).exp();
-  const Eigen::MatrixXd& vectors = eigen.eigenvectors();
-  const Eigen::MatrixXd map = vectors * stretch.asDiagonal() * vectors.transpose() * map_;
-  const Eigen::JacobiSVD<Eigen::MatrixXd> svd(map, Eigen::ComputeFullU | Eigen::ComputeFullV);
-  const Eigen::VectorXd& values = svd.singularValues();
-  if (!(values[0] <= most_condition * values[n - 1])) return none;
+  const Eigen::MatrixXd map = matrix_of(vectors, stretch) * map_;
+  const Eigen::VectorXd squares = eigensystem_of(map.transpose() * map).values;  // of singular values
+  if (!(squares[n - 1] <= most_condition * most_condition * squares[0])) return none;
   map_ = map;
-  inverse_ = svd.matrixV() * values.cwiseInverse().asDiagonal() * svd.matrixU().transpose();
-  return vectors * stretch.cwiseInverse().asDiagonal() * vectors.transpose();
+  inverse_ = inverse_of(map);
+  return matrix_of(vectors, stretch.cwiseInverse());
 }
 
 }  // namespace tw::search

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/evolution/gaussian_process.hpp>
 
-#include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,6 +15,7 @@
 #include "dimension_limit.hpp"
 #include "gp_fit.hpp"
 #include "gp_losses.hpp"
+#include "linear_algebra.hpp"
 #include "trust_region.hpp"
 
 namespace tw::search {
@@ -37,11 +37,6 @@ constexpr double most_stretched = 4;     // a side of the box, over their mean
 constexpr double worthwhile = 1e-2;      // an expected improvement, likewise: with less a branch of the space is exhausted
 constexpr uint32_t turns = 4;            // of which one goes everywhere, once a branch is exhausted
 constexpr double neighbourhood = 2;      // trials that the model knows, as a multiple of the box's sides, where enough are
-
-std::unique_ptr<Propagator> cover_of(const Space& space, uint64_t seed, size_t points) {
-  if (space.size() <= SobolSequence::most_dimensions) return std::make_unique<Sobol>(space, seed);
-  return std::make_unique<LatinHypercube>(space, static_cast<int64_t>(points), seed);
-}
 
 GaussianProcessOptions with_defaults(GaussianProcessOptions options, size_t parameters) {
   if (options.initial == 0) options.initial = std::max<size_t>(4, 2 * parameters);
@@ -70,7 +65,7 @@ class GaussianProcess::Core {
   Core(const Space& space, GaussianProcessOptions options, uint64_t seed)
       : coordinates_(space),
         options_(with_defaults(options, space.size())),
-        cover_(cover_of(space, seed, options_.initial)),
+        cover_(space, seed),
         main_(0, 0, space.size()),
         metric_(Eigen::MatrixXd::Identity(coordinates_.size(), coordinates_.size())) {}
 
@@ -79,7 +74,7 @@ class GaussianProcess::Core {
     const bool covers = known_.size() + in_flight_.size() - main_.begin < options_.initial || main_.best == nobody;
     const Focus& focus = !covers && aside_ && index % turns != 0 ? *aside_ : main_;
     const Tag tag{.run = focus.run, .generation = covers ? -1 : focus.region.version(), .index = static_cast<int32_t>(index & INT32_MAX)};
-    Proposal proposal = covers ? cover_->ask(population, random) : Proposal{.values = coordinates_.values_of(modelled(focus, random))};
+    Proposal proposal = covers ? cover_.ask(population, random) : Proposal{.values = coordinates_.values_of(modelled(focus, random))};
     proposal.tag = tag;
     in_flight_.push_back({proposal, coordinates_.position_of(proposal.values)});
     return proposal;
@@ -237,7 +232,7 @@ class GaussianProcess::Core {
     VectorXd scale = VectorXd::Ones(coordinates_.size());
     for (Index d = 0; d < scale.size(); ++d) scale[d] = coordinates_.is_smooth(d) && farthest > 0 ? 2 * farthest : 1;
     const Eigen::MatrixXd in = scale.cwiseInverse().asDiagonal() * metric;
-    return {centre, in, in.inverse(), farthest > 0 ? 2 * farthest : 1};
+    return {centre, in, inverse_of(in), farthest > 0 ? 2 * farthest : 1};
   }
 
   /// A metric by the curvature of the model over the box.
@@ -333,7 +328,7 @@ class GaussianProcess::Core {
 
   GpCoordinates coordinates_;
   GaussianProcessOptions options_;
-  std::unique_ptr<Propagator> cover_;
+  Sobol cover_;
   Focus main_;
   std::optional<Focus> aside_;       // on what is not exhausted, if anything is
   std::vector<VectorXd> exhausted_;  // branches

@@ -3,8 +3,6 @@
 
 #include <tw/evolution/draws.hpp>
 
-#include "separable_search.hpp"
-
 namespace tw::search {
 namespace {
 
@@ -12,7 +10,6 @@ constexpr int64_t early = 150;  // proposals for each dimension, of all workers
 constexpr int64_t late = 1000;  // the same
 constexpr double of_region_early = 0.95;
 constexpr double of_region = 0.1;
-constexpr double separable = 0.9;
 constexpr double bred_late = 0.75;
 constexpr double deviation = 0.1;
 constexpr int32_t of_no_run = -1;
@@ -23,20 +20,10 @@ int32_t marked(int32_t run) { return -2 - run; }
 }  // namespace
 
 Hybrid::Hybrid(const Space& space, uint64_t seed, Share share)
-    : space_(space),
-      seed_(seed),
-      share_(share),
-      region_(space, {}, seed, share),
-      separable_(std::make_unique<SeparableSearch>(space, share)),
-      breeder_(space) {}
-
-Hybrid::~Hybrid() = default;
+    : space_(space), seed_(seed), share_(share), region_(space, {}, seed, share), breeder_(space) {}
 
 Proposal Hybrid::ask(const Population& population, CounterRng& random) {
   const int64_t by_dimension = asked_++ * share_.stride / static_cast<int64_t>(space_.dimensions());
-  if ((region_.restarts() > 0 || by_dimension >= early) && bernoulli(random, separable)) {
-    if (auto values = separable_->ask(population)) return {.values = std::move(*values), .tag = {.run = of_no_run}};
-  }
   if (bernoulli(random, by_dimension < early ? of_region_early : of_region)) {
     Proposal proposal = region_.ask(population, random);
     proposal.tag.run = marked(proposal.tag.run);
@@ -55,7 +42,6 @@ Proposal Hybrid::ask(const Population& population, CounterRng& random) {
 }
 
 void Hybrid::tell(const Individual& individual) {
-  separable_->tell(individual);
   if (individual.tag.run == of_no_run) return;
   if (individual.tag.run < of_no_run) {
     Individual of_region = individual;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/evolution/named_propagators.hpp>
 
-#include <algorithm>
 #include <tw/evolution/automatic.hpp>
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/cma_es.hpp>
 #include <tw/evolution/gaussian_process.hpp>
 #include <tw/evolution/hybrid.hpp>
-#include <tw/evolution/l_shade.hpp>
 #include <tw/evolution/nelder_mead.hpp>
 #include <tw/evolution/nsga2.hpp>
 #include <tw/evolution/quadratic_trust_region.hpp>
@@ -55,10 +53,6 @@ constexpr NamedPropagator all_propagators[] = {
      [](const Space& space, int64_t /*evaluations*/, uint64_t seed, int /*worker*/, int /*workers*/) -> Made {
        return std::make_unique<CmaEs>(space, CmaOptions{}, seed);
      }},
-    {"l_shade", "differential evolution with a population that shrinks",
-     [](const Space& space, int64_t evaluations, uint64_t /*seed*/, int /*worker*/, int /*workers*/) -> Made {
-       return std::make_unique<LShade>(space, LShadeOptions{.evaluations = evaluations});
-     }},
     {"swarm", "a particle swarm",
      [](const Space& space, int64_t /*evaluations*/, uint64_t /*seed*/, int /*worker*/, int /*workers*/) -> Made {
        return std::make_unique<Swarm>(space, canonical_swarm());
@@ -70,11 +64,6 @@ constexpr NamedPropagator all_propagators[] = {
     {"sobol", "an even cover of the space",
      [](const Space& space, int64_t /*evaluations*/, uint64_t seed, int worker, int workers) -> Made {
        return std::make_unique<Sobol>(space, seed, Share{.first = worker, .stride = workers});
-     }},
-    {"latin_hypercube", "an even cover of each parameter, of as many points as there are evaluations",
-     [](const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers) -> Made {
-       const int64_t points = evaluations > 0 ? std::min<int64_t>(evaluations, 1 << 20) : 1024;
-       return std::make_unique<LatinHypercube>(space, points, seed, Share{.first = worker, .stride = workers});
      }},
     {"random", "uniform, in each parameter's scale",
      [](const Space& space, int64_t /*evaluations*/, uint64_t /*seed*/, int /*worker*/, int /*workers*/) -> Made {

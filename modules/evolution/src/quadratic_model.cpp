@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "linear_algebra.hpp"
+
 namespace tw::search {
 namespace {
 
@@ -57,7 +59,7 @@ QuadraticModel QuadraticModel::fitted(const MatrixXd& points, const VectorXd& lo
     rows.bottomRightCorner(squares, squares).diagonal().setConstant(std::sqrt(regularisation));
     VectorXd right = VectorXd::Zero(m + squares);
     right.head(m) = scaled.array() * weights.array().sqrt();
-    const VectorXd solution = rows.colPivHouseholderQr().solve(right);  // points may lie in a plane
+    const VectorXd solution = least_squares(rows, right);  // points may lie in a plane
     return {offset + scale * solution[0], scale * solution.segment(1, n), scale * symmetric(solution.tail(squares), n)};
   }
   // H is a sum of products of points with multipliers a: (K + r W^-1) a + [1 s] b = f, [1 s]' a = 0, with K_ij = (s_i s_j)^2 / 4.
@@ -70,19 +72,18 @@ QuadraticModel QuadraticModel::fitted(const MatrixXd& points, const VectorXd& lo
   system.bottomRightCorner(n, n).diagonal().setConstant(-in_a_plane);
   VectorXd right = VectorXd::Zero(m + n + 1);
   right.head(m) = scaled;
-  const VectorXd all = system.partialPivLu().solve(right);
+  const VectorXd all = solution_of(system, right);
   return {offset + scale * all[m], scale * all.tail(n), scale / 2 * points * all.head(m).asDiagonal() * points.transpose()};
 }
 
 VectorXd QuadraticModel::minimizer() const {
-  const Eigen::SelfAdjointEigenSolver<MatrixXd> eigen(hessian);
-  const VectorXd& values = eigen.eigenvalues();
-  const VectorXd along = eigen.eigenvectors().transpose() * gradient;
+  const auto [values, vectors, has_converged] = eigensystem_of(hessian);
+  const VectorXd along = vectors.transpose() * gradient;
   const double scale = std::max(values.cwiseAbs().maxCoeff(), tiny);
   const auto step = [&](double shift) { return VectorXd(-along.array() / (values.array() + shift)); };
   if (values[0] > 1e-12 * scale) {
     const VectorXd newton = step(0);
-    if (newton.norm() <= 1) return eigen.eigenvectors() * newton;
+    if (newton.norm() <= 1) return vectors * newton;
   }
   double low = std::max(0.0, -values[0]) + 1e-14 * scale;
   double high = low + along.norm() + scale;
@@ -94,7 +95,7 @@ VectorXd QuadraticModel::minimizer() const {
   const double rest = 1 - s.squaredNorm();
   // The hard case: the gradient has no part along the direction of most negative curvature, in which it falls both ways.
   if (values[0] < 0 && rest > 1e-6) s[0] = std::copysign(std::sqrt(s[0] * s[0] + rest), s[0]);
-  return eigen.eigenvectors() * s;
+  return vectors * s;
 }
 
 }  // namespace tw::search

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <Eigen/Dense>
+#include <Eigen/Core>
 
 namespace tw::search {
 

@@ -14,7 +14,6 @@
 #include "dimension_limit.hpp"
 #include "ellipsoid.hpp"
 #include "noise_watch.hpp"
-#include "polynomial.hpp"
 #include "quadratic_model.hpp"
 #include "values_set.hpp"
 
@@ -307,11 +306,7 @@ class QuadraticTrustRegion::Core {
     }
     VectorXd least = bounded_minimizer(model, best_.position, radius_, shape_);
     if (!least.allFinite()) least = random_position(dimensions(), random);  // losses that no arithmetic holds
-    double expected = model.constant - model.at(in_radii(least));
-    if (const auto polynomial = others() > many ? reliable() : std::nullopt) {
-      least = bounded_minimizer(*polynomial, best_.position, radius_, shape_, least);
-      expected = polynomial->at(VectorXd::Zero(dimensions())) - polynomial->at(in_radii(least));
-    }
+    const double expected = model.constant - model.at(in_radii(least));
     const double length = in_radii(least).norm();
     Candidate candidate{.position = least, .expected = std::max(expected, least_expected), .base = best_.standing, .radius = radius_};
     if (distance_to_others(least, fit.points) >= too_near) {
@@ -322,12 +317,6 @@ class QuadraticTrustRegion::Core {
     candidate.position = others() > 0 ? at_any_scale(least, random) : farthest_of_random(fit.points, random);
     if (others() == 0 && length < 0.1) radius_ *= 0.3;
     return candidate;
-  }
-
-  /// What foretells losses well is worth more than many guesses: of few results in a row all that can be should come.
-  std::optional<Polynomial> reliable() const {
-    const std::vector<size_t> near = nearest(static_cast<size_t>(points_for_polynomials(dimensions())));
-    return reliable_polynomial(in_radii(near), as_vector(losses_of(near)));
   }
 
   /// Models that differ by their weights alone would stretch it further and further, away from all that is known.

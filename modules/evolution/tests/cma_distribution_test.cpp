@@ -11,6 +11,7 @@
 #include "box_transform.hpp"
 #include "cma_restarts.hpp"
 #include "cma_termination.hpp"
+#include "linear_algebra.hpp"
 
 namespace tw::search {
 namespace cma_distribution_test {
@@ -193,17 +194,17 @@ TEST(CmaDistribution, LearnsTheInverseHessian) {
   CounterRng random(3);
   MatrixXd hessian(8, 8);
   for (double& each : hessian.reshaped()) each = normal(random);
-  const MatrixXd axes = Eigen::HouseholderQR<MatrixXd>(hessian).householderQ();
+  const MatrixXd axes = orthonormal(hessian);
   VectorXd scales(8);
   for (Index i = 0; i < 8; ++i) scales[i] = std::pow(1e6, static_cast<double>(i) / 7);
-  hessian = axes * scales.asDiagonal() * axes.transpose();
+  hessian = matrix_of(axes, scales);
   CmaDistribution distribution(VectorXd::Ones(8), 0.5, CmaParameters(n, default_lambda(n), true));
   for (int i = 0; i < 600; ++i) advance(distribution, random, [&](const VectorXd& x) { return x.dot(hessian * x); });
   EXPECT_LT(distribution.mean().norm(), 1e-9);
   // C H is then a multiple of the identity, up to the noise of estimating 36 numbers: its condition was 1e6.
-  const MatrixXd root = axes * scales.cwiseSqrt().asDiagonal() * axes.transpose();
-  const Eigen::SelfAdjointEigenSolver<MatrixXd> product(root * distribution.covariance() * root);
-  EXPECT_LT(product.eigenvalues().maxCoeff() / product.eigenvalues().minCoeff(), 30);
+  const MatrixXd root = matrix_of(axes, scales.cwiseSqrt());
+  const Eigen::VectorXd product = eigensystem_of(root * distribution.covariance() * root).values;
+  EXPECT_LT(product.maxCoeff() / product.minCoeff(), 30);
 }
 
 TEST(CmaDistribution, InjectedOutlierMovesItLittle) {

@@ -10,9 +10,9 @@
 #include <tw/base/error.hpp>
 #include <tw/evolution/configuration.hpp>
 #include <tw/evolution/draws.hpp>
-#include <tw/evolution/test_functions.hpp>
 
 #include "minimize.hpp"
+#include "test_functions.hpp"
 
 namespace tw::search {
 namespace cma_es_test {

@@ -81,7 +81,7 @@ double median_of(Figure figure, const NamedPropagator& named, const Space& space
 /// Whether it learns from results at all.
 bool learns(const NamedPropagator& named) {
   const std::string name = named.name;
-  return name != "sobol" && name != "latin_hypercube" && name != "random";
+  return name != "sobol" && name != "random";
 }
 
 const Space plane{real("x", -5, 5), real("y", -5, 5)};

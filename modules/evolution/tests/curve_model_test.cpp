@@ -1,27 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <Eigen/Cholesky>
 #include <cmath>
 #include <functional>
-#include <numbers>
 #include <tw/base/contract.hpp>
 #include <tw/evolution/curve_model.hpp>
 #include <tw/evolution/draws.hpp>
 
-#include "asymptotes.hpp"
+#include "ended_curves.hpp"
 
 namespace tw::search {
 namespace curve_model_test {
 
-using Eigen::ArrayXd;
-using Eigen::Index;
-using Eigen::MatrixXd;
-using Eigen::VectorXd;
-
 constexpr int64_t last_step = 100;
-
-Space line() { return {real("x", 0, 1)}; }
 
 /// As many reports of a trial whose losses these are, which is complete if they are all.
 LearningCurve curve_of(int64_t trial, double x, const std::function<double(double)>& loss, int64_t reports = last_step) {
@@ -41,69 +32,6 @@ double quantile(CurveModel& model, const LearningCurve& curve, double probabilit
     (model.probability_below(middle, curve, last_step) < probability ? low : high) = middle;
   }
   return low;
-}
-
-TEST(CurveKernel, HasStatedValues) {
-  const CurveKernel first{.alpha = 1, .beta = 1, .amplitude = 2};
-  EXPECT_DOUBLE_EQ(first(1, 2), 0.5);
-  const CurveKernel second{.alpha = 2, .beta = 3, .amplitude = 1};
-  EXPECT_DOUBLE_EQ(second(1, 2), 0.25);
-  const MatrixXd k = second.covariance(ArrayXd{{1, 2}});
-  EXPECT_DOUBLE_EQ(k(0, 1), 0.25);
-  EXPECT_DOUBLE_EQ(k(1, 0), 0.25);
-  EXPECT_DOUBLE_EQ(k(0, 0), 9.0 / 25);
-}
-
-/// Three curves of different lengths, and a fourth that is asked for, as one normal distribution of all their values.
-TEST(Asymptotes, AreThoseOfAllValuesTogether) {
-  const CurveKernel curves{.alpha = 1.5, .beta = 4, .amplitude = 0.7, .noise = 0.01};
-  const AsymptoteKernel asymptotes{.amplitude = 2, .length = 0.5, .own = 0.1};
-  const std::vector<ArrayXd> steps{ArrayXd{{1, 2}}, ArrayXd{{1, 3, 9}}, ArrayXd{{2, 4, 6, 8}}, ArrayXd{{1, 5}}};
-  const std::vector<VectorXd> values{VectorXd{{1, 0.5}}, VectorXd{{2, 1, -0.5}}, VectorXd{{0.2, 0.1, 0, -0.1}}, VectorXd{{0.3, -0.2}}};
-  MatrixXd positions(1, 4);
-  positions << 0.1, 0.4, 0.9, 0.5;
-
-  struct Place {
-    Index curve;
-    double step;
-  };
-  std::vector<Place> places;
-  for (size_t curve = 0; curve < steps.size(); ++curve) {
-    for (const double step : steps[curve]) places.push_back({static_cast<Index>(curve), step});
-  }
-  const auto covariance = [&](const Place& a, const Place& b) {
-    const double r = std::sqrt(5.0) * std::abs(positions(0, a.curve) - positions(0, b.curve)) / asymptotes.length;
-    const double shared = asymptotes.amplitude * (1 + r + r * r / 3) * std::exp(-r);
-    return a.curve == b.curve ? shared + asymptotes.own + curves(a.step, b.step) : shared;
-  };
-  const auto all = static_cast<Index>(places.size());
-  MatrixXd k(all, all);
-  VectorXd y(all);
-  y << values[0], values[1], values[2], values[3];
-  for (Index i = 0; i < all; ++i) {
-    for (Index j = 0; j < all; ++j)
-      k(i, j) = covariance(places[static_cast<size_t>(i)], places[static_cast<size_t>(j)]) + (i == j ? curves.noise : 0);
-  }
-
-  std::vector<AsymptoteEvidence> evidence;
-  for (size_t curve = 0; curve < 3; ++curve) evidence.push_back(CurveRegression(curves, steps[curve], values[curve]).evidence());
-  const Asymptotes known(positions.leftCols(3), evidence, asymptotes);
-  const Index others = all - 2;
-  const Eigen::LLT<MatrixXd> of_others(k.topLeftCorner(others, others));
-  const VectorXd solved = of_others.matrixL().solve(y.head(others));
-  const MatrixXd factor = of_others.matrixL();
-  // Both sides lose about 1e-15 times a condition number of 1e3.
-  EXPECT_NEAR(known.log_likelihood(),
-              -solved.squaredNorm() / 2 - factor.diagonal().array().log().sum() - static_cast<double>(others) / 2 * std::log(2 * std::numbers::pi),
-              1e-10);
-
-  const Place asked{3, 20};
-  VectorXd with(all);
-  for (Index i = 0; i < all; ++i) with[i] = covariance(asked, places[static_cast<size_t>(i)]);
-  const Eigen::LLT<MatrixXd> of_all(k);
-  const auto found = CurveRegression(curves, steps[3], values[3]).value_at(asked.step, known.at(positions.col(3)));
-  EXPECT_NEAR(found.mean, with.dot(of_all.solve(y)), 1e-10);
-  EXPECT_NEAR(found.variance, covariance(asked, asked) + curves.noise - with.dot(of_all.solve(with)), 1e-10);
 }
 
 TEST(EndedCurves, KeepsTheLongestAndLooksAtSomePointsOfEach) {
@@ -127,12 +55,6 @@ TEST(EndedCurves, KeepsTheLongestAndLooksAtSomePointsOfEach) {
   EXPECT_LT(points.steps[points.size() / 2], 30) << "evenly in the logarithm";
 }
 
-struct Named {
-  const char* name;
-  std::unique_ptr<CurveModel> (*make)();
-};
-const Named models[] = {{"parametric", [] { return parametric_curves(); }}, {"freeze-thaw", [] { return freeze_thaw(line()); }}};
-
 /// Ends between 0.1 and 0.7, all from 2, by t^-0.8, with noise.
 double falling(double x, double t, uint64_t seed) {
   CounterRng random(seed, static_cast<uint64_t>(t));
@@ -142,77 +64,69 @@ double falling(double x, double t, uint64_t seed) {
 
 /// After 10 of 100 steps a trial lies 0.2 to 0.3 above its end: who takes it as it is foretells nothing.
 TEST(CurveModels, ForetellWhereCurvesEnd) {
-  for (const Named& each : models) {
-    const auto model = each.make();
-    for (int64_t trial = 0; trial < 6; ++trial) {
-      const double x = static_cast<double>(trial) / 5;
-      model->learn(curve_of(trial, x, [&](double t) { return falling(x, t, static_cast<uint64_t>(trial)); }));
-    }
-    for (const double x : {0.1, 0.5, 0.9}) {
-      const auto loss = [&](double t) { return falling(x, t, 99); };
-      const LearningCurve curve = curve_of(99, x, loss, 10);
-      EXPECT_GT(loss(10) - loss(last_step), 0.15);
-      EXPECT_NEAR(quantile(*model, curve, 0.5), loss(last_step), 0.04) << each.name << ' ' << x;
-      const double width = quantile(*model, curve, 0.95) - quantile(*model, curve, 0.05);
-      EXPECT_GT(width, 0.004) << each.name << ": less than its noise";
-      EXPECT_LT(width, 0.2) << each.name;
-      EXPECT_LT(width, quantile(*model, curve_of(99, x, loss, 1), 0.95) - quantile(*model, curve_of(99, x, loss, 1), 0.05)) << each.name;
-    }
+  const auto model = parametric_curves();
+  for (int64_t trial = 0; trial < 6; ++trial) {
+    const double x = static_cast<double>(trial) / 5;
+    model->learn(curve_of(trial, x, [&](double t) { return falling(x, t, static_cast<uint64_t>(trial)); }));
+  }
+  for (const double x : {0.1, 0.5, 0.9}) {
+    const auto loss = [&](double t) { return falling(x, t, 99); };
+    const LearningCurve curve = curve_of(99, x, loss, 10);
+    EXPECT_GT(loss(10) - loss(last_step), 0.15);
+    EXPECT_NEAR(quantile(*model, curve, 0.5), loss(last_step), 0.04) << x;
+    const double width = quantile(*model, curve, 0.95) - quantile(*model, curve, 0.05);
+    EXPECT_GT(width, 0.004) << "less than its noise";
+    EXPECT_LT(width, 0.2);
+    EXPECT_LT(width, quantile(*model, curve_of(99, x, loss, 1), 0.95) - quantile(*model, curve_of(99, x, loss, 1), 0.05));
   }
 }
 
 /// What is twice as large and shifted below zero is foretold as that; the tolerance is that of rounding, which grows with the fit's iterations.
 TEST(CurveModels, KnowNoUnitAndNoZero) {
-  for (const Named& each : models) {
-    const auto model = each.make();
-    const auto other = each.make();
-    for (int64_t trial = 0; trial < 6; ++trial) {
-      const double x = static_cast<double>(trial) / 5;
-      const auto loss = [&](double t) { return falling(x, t, static_cast<uint64_t>(trial)); };
-      model->learn(curve_of(trial, x, loss));
-      other->learn(curve_of(trial, x, [&](double t) { return 2 * loss(t) - 8; }));
-    }
-    const auto loss = [&](double t) { return falling(0.5, t, 99); };
-    const LearningCurve curve = curve_of(99, 0.5, loss, 10);
-    const LearningCurve shifted = curve_of(99, 0.5, [&](double t) { return 2 * loss(t) - 8; }, 10);
-    for (const double bound : {0.4, 0.45, 0.5}) {
-      EXPECT_NEAR(model->probability_below(bound, curve, last_step), other->probability_below(2 * bound - 8, shifted, last_step), 1e-6) << each.name;
-    }
+  const auto model = parametric_curves();
+  const auto other = parametric_curves();
+  for (int64_t trial = 0; trial < 6; ++trial) {
+    const double x = static_cast<double>(trial) / 5;
+    const auto loss = [&](double t) { return falling(x, t, static_cast<uint64_t>(trial)); };
+    model->learn(curve_of(trial, x, loss));
+    other->learn(curve_of(trial, x, [&](double t) { return 2 * loss(t) - 8; }));
+  }
+  const auto loss = [&](double t) { return falling(0.5, t, 99); };
+  const LearningCurve curve = curve_of(99, 0.5, loss, 10);
+  const LearningCurve shifted = curve_of(99, 0.5, [&](double t) { return 2 * loss(t) - 8; }, 10);
+  for (const double bound : {0.4, 0.45, 0.5}) {
+    EXPECT_NEAR(model->probability_below(bound, curve, last_step), other->probability_below(2 * bound - 8, shifted, last_step), 1e-6);
   }
 }
 
 TEST(CurveModels, WhatDivergesSpoilsNothing) {
-  for (const Named& each : models) {
-    const auto model = each.make();
-    for (int64_t trial = 0; trial < 8; ++trial) {
-      const double x = static_cast<double>(trial) / 7;
-      model->learn(
-          curve_of(trial, x, [&](double t) { return falling(x, t, static_cast<uint64_t>(trial)) + (trial == 7 ? 0.01 * std::exp(t / 2) : 0); }));
-    }
-    const auto loss = [](double t) { return falling(0.5, t, 99); };
-    EXPECT_NEAR(quantile(*model, curve_of(99, 0.5, loss, 20), 0.5), loss(last_step), 0.05) << each.name;
+  const auto model = parametric_curves();
+  for (int64_t trial = 0; trial < 8; ++trial) {
+    const double x = static_cast<double>(trial) / 7;
+    model->learn(
+        curve_of(trial, x, [&](double t) { return falling(x, t, static_cast<uint64_t>(trial)) + (trial == 7 ? 0.01 * std::exp(t / 2) : 0); }));
   }
+  const auto loss = [](double t) { return falling(0.5, t, 99); };
+  EXPECT_NEAR(quantile(*model, curve_of(99, 0.5, loss, 20), 0.5), loss(last_step), 0.05);
 }
 
 TEST(CurveModels, SayNothingBeforeTwoAreComplete) {
-  for (const Named& each : models) {
-    const auto model = each.make();
-    const auto loss = [](double t) { return 1 / t; };
-    const LearningCurve curve = curve_of(9, 0.5, loss, 10);
-    EXPECT_EQ(model->probability_below(-5, curve, last_step), 1);
-    model->learn(curve_of(0, 0.5, loss));
-    model->learn(curve_of(1, 0.5, loss, 20));
-    EXPECT_EQ(model->probability_below(-5, curve, last_step), 1);
-    model->learn(curve_of(2, 0.5, loss));
-    EXPECT_EQ(model->probability_below(-5, curve, last_step), 1) << "both have the same loss, which is no scale";
-    model->learn(curve_of(3, 0.5, [](double t) { return 1 / t + 0.1; }));
-    EXPECT_LT(model->probability_below(-5, curve, last_step), 0.01);
-  }
+  const auto model = parametric_curves();
+  const auto loss = [](double t) { return 1 / t; };
+  const LearningCurve curve = curve_of(9, 0.5, loss, 10);
+  EXPECT_EQ(model->probability_below(-5, curve, last_step), 1);
+  model->learn(curve_of(0, 0.5, loss));
+  model->learn(curve_of(1, 0.5, loss, 20));
+  EXPECT_EQ(model->probability_below(-5, curve, last_step), 1);
+  model->learn(curve_of(2, 0.5, loss));
+  EXPECT_EQ(model->probability_below(-5, curve, last_step), 1) << "both have the same loss, which is no scale";
+  model->learn(curve_of(3, 0.5, [](double t) { return 1 / t + 0.1; }));
+  EXPECT_LT(model->probability_below(-5, curve, last_step), 0.01);
 }
 
 TEST(CurveModels, RefuseWrongOptions) {
   EXPECT_THROW(parametric_curves({.max_curves = 1}), ContractError);
-  EXPECT_THROW(freeze_thaw(line(), {.max_points = 1}), ContractError);
+  EXPECT_THROW(parametric_curves({.max_points = 1}), ContractError);
 }
 
 }  // namespace curve_model_test

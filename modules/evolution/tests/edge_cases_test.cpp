@@ -168,7 +168,7 @@ TEST(EdgeCases, AHundredThousandValues) {
     }
     EXPECT_LT(lap(), 1) << named.name;
   }
-  EXPECT_EQ(refused, 6);
+  EXPECT_EQ(refused, 5);
   EXPECT_NO_THROW(automatic(space, 0, 1, 0, 1));
 }
 

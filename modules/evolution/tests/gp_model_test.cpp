@@ -2,7 +2,6 @@
 // The parts that GaussianProcess is made of.
 #include <gtest/gtest.h>
 
-#include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,6 +15,7 @@
 #include "gp_losses.hpp"
 #include "gp_regression.hpp"
 #include "improvement.hpp"
+#include "linear_algebra.hpp"
 #include "matern.hpp"
 #include "trust_region.hpp"
 
@@ -71,7 +71,7 @@ Dense dense(const MatrixXd& x, const VectorXd& y, const GpParameters& p) {
   for (Index i = 0; i < x.cols(); ++i) {
     for (Index j = 0; j < x.cols(); ++j) k(i, j) = covariance(x.col(i), x.col(j), p) + (i == j ? p.noise() : 0);
   }
-  return {k.inverse(), y, x, k.determinant()};
+  return {inverse_of(k), y, x, eigensystem_of(k).values.prod()};
 }
 
 GpRegression::Prediction dense_prediction(const Dense& model, const VectorXd& u, const GpParameters& p) {

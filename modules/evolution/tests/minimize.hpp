@@ -2,7 +2,8 @@
 #pragma once
 #include <deque>
 #include <tw/evolution/propagator.hpp>
-#include <tw/evolution/test_functions.hpp>
+
+#include "test_functions.hpp"
 
 namespace tw::search {
 

@@ -8,7 +8,8 @@
 #include <tw/base/error.hpp>
 #include <tw/evolution/hypervolume.hpp>
 #include <tw/evolution/nsga2.hpp>
-#include <tw/evolution/test_functions.hpp>
+
+#include "test_functions.hpp"
 
 namespace tw::search {
 namespace nsga2_test {

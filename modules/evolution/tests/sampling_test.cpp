@@ -62,9 +62,8 @@ TEST(Sampling, UniformIsUniformInEachParametersScale) {
 TEST(Sampling, WhatDoesNotExistIsNotDrawn) {
   const Space space = mixed();
   Breeder uniform_sampling(space, uniform_child());
-  LatinHypercube hypercube(space, 50, 1);
   Sobol sobol(space, 1);
-  for (Propagator* each : std::initializer_list<Propagator*>{&uniform_sampling, &hypercube, &sobol}) {
+  for (Propagator* each : std::initializer_list<Propagator*>{&uniform_sampling, &sobol}) {
     int existing = 0;
     for (const auto& point : drawn(*each, 100)) {
       ASSERT_TRUE(space.contains(point));
@@ -74,35 +73,6 @@ TEST(Sampling, WhatDoesNotExistIsNotDrawn) {
     EXPECT_GT(existing, 20);
     EXPECT_LT(existing, 80);
   }
-}
-
-TEST(Sampling, AHypercubeHasOnePointInEachStratumAndThenAnotherOne) {
-  const Space space{real("a", 0, 1), real("b", 1e-3, 1, log_scale), real("c", -5, 5)};
-  for (const size_t n : {1U, 7U, 64U}) {
-    LatinHypercube hypercube(space, static_cast<int64_t>(n), 3);
-    const auto points = drawn(hypercube, static_cast<int>(3 * n));
-    for (size_t parameter = 0; parameter < 3; ++parameter) {
-      for (size_t cube = 0; cube < 3; ++cube) EXPECT_EQ(strata(space, points, parameter, cube * n, n), std::vector<int>(n, 1)) << n;
-    }
-  }
-}
-
-TEST(Sampling, EachHypercubeHasItsStrataInAnotherOrder) {
-  const Space space{real("a", 0, 1)};
-  LatinHypercube hypercube(space, 64, 3);
-  const auto points = drawn(hypercube, 128);
-  int same_stratum = 0;
-  for (size_t i = 0; i < 64; ++i) same_stratum += std::floor(64 * points[i][0]) == std::floor(64 * points[64 + i][0]) ? 1 : 0;
-  EXPECT_LT(same_stratum, 12);  // Poisson with mean 1: 12 or more with probability 1e-9
-}
-
-TEST(Sampling, AHypercubeIsTwoDimensional) {
-  // Strata of two parameters go together at random: the correlation of 4,096 pairs has deviation 1/64.
-  const Space space{real("a", 0, 1), real("b", 0, 1)};
-  LatinHypercube hypercube(space, 4096, 5);
-  double product = 0;
-  for (const auto& point : drawn(hypercube, 4096)) product += (point[0] - 0.5) * (point[1] - 0.5);
-  EXPECT_LT(std::abs(product / 4096 * 12), 6.0 / 64);
 }
 
 TEST(Sampling, SobolCoversEachParameterInEveryPowerOfTwo) {
@@ -115,18 +85,36 @@ TEST(Sampling, SobolCoversEachParameterInEveryPowerOfTwo) {
   }
 }
 
+/// Of 70 parameters the last 6 are beyond the sequence. P(chi2 - k >= 2 sqrt(k x) + 2 x) <= exp(-x) (Laurent & Massart 2000), x = 14, k = 15.
+TEST(Sampling, ParametersBeyondTheSequenceAreUniform) {
+  std::vector<Parameter> many;
+  for (int i = 0; i < 70; ++i) many.push_back(real("x" + std::to_string(i), 0, 1));
+  const Space space(many);
+  Sobol sobol(space, 3);
+  const auto points = drawn(sobol, 1024);
+  for (size_t parameter = 0; parameter < 64; ++parameter) EXPECT_EQ(strata(space, points, parameter, 0, 64), std::vector<int>(64, 1)) << parameter;
+  for (size_t parameter = 64; parameter < 70; ++parameter) {
+    std::vector<double> counts(16, 0);
+    double product = 0;
+    for (const auto& point : points) {
+      ++counts[static_cast<size_t>(16 * point[parameter])];
+      product += (point[parameter] - 0.5) * (point[parameter - 1] - 0.5);
+    }
+    double chi_square = 0;
+    for (const double count : counts) chi_square += (count - 64) * (count - 64) / 64;
+    EXPECT_LT(chi_square, 15 + 2 * std::sqrt(15.0 * 14) + 28) << parameter;
+    EXPECT_LT(std::abs(product / 1024 * 12), 6.0 / 32) << parameter;  // the correlation of 1,024 pairs has deviation 1/32
+  }
+}
+
 TEST(Sampling, WorkersShareThePointsOfOne) {
   const Space space = mixed();
-  const auto make = [&](bool sobol, Share share) -> std::unique_ptr<Propagator> {
-    if (sobol) return std::make_unique<Sobol>(space, 9, share);
-    return std::make_unique<LatinHypercube>(space, 10, 9, share);
-  };
-  for (const bool sobol : {false, true}) {
-    const auto alone = drawn(*make(sobol, {}), 60);
-    for (int worker = 0; worker < 3; ++worker) {
-      const auto own = drawn(*make(sobol, {worker, 3}), 20, static_cast<uint64_t>(worker) + 100);  // trials' numbers do not matter
-      for (size_t i = 0; i < own.size(); ++i) EXPECT_TRUE(same_values(own[i], alone[3 * i + static_cast<size_t>(worker)]));
-    }
+  Sobol whole(space, 9);
+  const auto alone = drawn(whole, 60);
+  for (int worker = 0; worker < 3; ++worker) {
+    Sobol part(space, 9, {worker, 3});
+    const auto own = drawn(part, 20, static_cast<uint64_t>(worker) + 100);  // trials' numbers do not matter
+    for (size_t i = 0; i < own.size(); ++i) EXPECT_TRUE(same_values(own[i], alone[3 * i + static_cast<size_t>(worker)]));
   }
 }
 
@@ -135,22 +123,16 @@ TEST(Sampling, SeedsGiveOtherPoints) {
   std::set<double> first;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Sobol sobol(space, seed);
-    LatinHypercube hypercube(space, 4, seed);
     first.insert(drawn(sobol, 1)[0][0]);
-    first.insert(drawn(hypercube, 1)[0][0]);
   }
-  EXPECT_EQ(first.size(), 40U);
+  EXPECT_EQ(first.size(), 20U);
 }
 
 TEST(Sampling, RefusesWrongNumbers) {
   const Space space{real("a", 0, 1)};
-  EXPECT_THROW(LatinHypercube(space, 0, 1), ContractError);
-  EXPECT_THROW(LatinHypercube(space, 4, 1, {2, 2}), ContractError);
   EXPECT_THROW(Sobol(space, 1, {-1, 2}), ContractError);
   EXPECT_THROW(Sobol(space, 1, {0, 0}), ContractError);
-  std::vector<Parameter> many;
-  for (int i = 0; i < 65; ++i) many.push_back(real("x" + std::to_string(i), 0, 1));
-  EXPECT_THROW(Sobol(Space(many), 1), ContractError);
+  EXPECT_THROW(Sobol(space, 1, {2, 2}), ContractError);
 }
 
 }  // namespace sampling_test

@@ -5,7 +5,8 @@
 #include <tw/base/error.hpp>
 #include <tw/evolution/draws.hpp>
 #include <tw/evolution/hypervolume.hpp>
-#include <tw/evolution/test_functions.hpp>
+
+#include "test_functions.hpp"
 
 namespace tw::search {
 namespace test_functions_test {

@@ -6,10 +6,7 @@
 namespace tw::search {
 
 std::vector<Interrupted> judged(std::vector<Interrupted> interrupted, const std::set<int>& asked) {
-  const auto is_asked = [&](int worker) { return asked.contains(worker); };
-  const auto is_suspect = [&](const Interrupted& each) {
-    return each.was_in_flight && !(is_asked(each.worker) && std::ranges::all_of(each.helpers, is_asked));
-  };
+  const auto is_suspect = [&](const Interrupted& each) { return each.was_in_flight && !asked.contains(each.worker); };
   const Blame blame = std::ranges::count_if(interrupted, is_suspect) == 1 ? Blame::sole : Blame::shared;
   for (Interrupted& each : interrupted) {
     if (!each.was_in_flight) continue;

@@ -9,8 +9,7 @@
 
 namespace tw::search {
 
-/// Blames the trials that were in flight when the job ended, but for those all of whose workers, helpers included, were asked to end: these did not
-/// end by themselves.
+/// Blames the trials that were in flight when the job ended, except those whose worker was asked to end.
 /// @param asked workers all of whose ranks a signal had asked
 std::vector<Interrupted> judged(std::vector<Interrupted> interrupted, const std::set<int>& asked);
 

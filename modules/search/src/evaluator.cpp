@@ -46,13 +46,6 @@ void broadcast_patiently(const Communicator& comm, std::span<std::byte> message)
   std::ranges::copy(*kept, message.begin());
 }
 
-void expect_whole(const Attachment& attachment) {
-  for (const NamedShard& each : attachment.shards()) {
-    TW_EXPECTS(each.tensor.sizes() == each.global_shape, "trials that grow cannot go on with tensors in shards: ", each.name, " has shape ",
-               shape_text(each.global_shape), ", and this rank ", shape_text(each.tensor.sizes().vec()), " of it");
-  }
-}
-
 /// What this rank knows of why a trial failed, or else the first one that knows.
 std::string message_of(const std::vector<RankFailure>& failures, const Communicator& ranks) {
   const auto knows = [](const RankFailure& failure) { return failure.kind != RankFailure::Kind::consequence; };
@@ -68,26 +61,21 @@ std::string message_of(const std::vector<RankFailure>& failures, const Communica
 /// One call of the objective, on one rank.
 class Evaluator::Running : public Trial::Host {
  public:
-  Running(Evaluator& evaluator, const Team& team, int64_t trial, int64_t step, const Listener& listener)
-      : evaluator_(evaluator), team_(team), trial_(trial), step_(step), listener_(listener) {}
+  Running(Evaluator& evaluator, int64_t trial, int64_t step, const Listener& listener)
+      : evaluator_(evaluator), trial_(trial), step_(step), listener_(listener) {}
 
   bool report(int64_t step, double value) override {
     if (verdict_ != Verdict::go_on) return false;
     TW_EXPECTS(!last_ || step > last_->step, "the steps of a trial's reports ascend: got ", step, " after ", last_->step);
     last_ = {trial_, step, value};
-    if (team_.leads()) {
-      watched([&] { verdict_ = listener_.report(step, value); });
-    } else {
-      attend();
-    }
-    broadcast_patiently(team_.verdicts(), std::as_writable_bytes(std::span(&verdict_, 1)));
+    if (evaluator_.leads()) watched([&] { verdict_ = listener_.report(step, value); });
+    broadcast_patiently(evaluator_.team_.verdicts(), std::as_writable_bytes(std::span(&verdict_, 1)));
     if (verdict_ == Verdict::pause) capture();
     return verdict_ == Verdict::go_on;
   }
 
   int64_t attach(Attachment attachment) override {
     TW_EXPECTS(!attachment_, "trial ", trial_, " attaches twice");
-    if (evaluator_.demands_.whole) expect_whole(attachment);
     attachment_ = std::move(attachment);
     if (!evaluator_.checkpoints_.has(trial_)) return 0;
     evaluator_.checkpoints_.restore(trial_, *attachment_);
@@ -115,13 +103,12 @@ class Evaluator::Running : public Trial::Host {
   }
 
   void capture() {
-    if (attachment_ && team_.keeps()) evaluator_.checkpoints_.capture(trial_, *attachment_);
-    TW_EXPECTS(attachment_ || !evaluator_.demands_.attached,
+    if (attachment_) evaluator_.checkpoints_.capture(trial_, *attachment_);
+    TW_EXPECTS(attachment_ || evaluator_.layout_ == nullptr,
                "trials of a population copy each other's tensors: the objective must attach them (Trial::attach)");
   }
 
   Evaluator& evaluator_;
-  const Team& team_;
   int64_t trial_;
   int64_t step_;
   const Listener& listener_;
@@ -132,34 +119,30 @@ class Evaluator::Running : public Trial::Host {
 };
 
 Evaluator::Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed, size_t objectives)
-    : own_(worker), space_(space), objective_(objective), seed_(seed), objectives_(objectives) {}
+    : team_(worker), space_(space), objective_(objective), seed_(seed), objectives_(objectives) {}
 
-void Evaluator::connect(const Communicator& all, const Layout& layout, Demands demands) {
-  all_ = all.dup();
+void Evaluator::connect(const Communicator& all, const Layout& layout) {
   layout_ = &layout;
-  checkpoints_.connect(*all_);
-  demands_ = demands;
+  checkpoints_.connect(all);
 }
 
-void Evaluator::give(const Team& team, const Order& order, const std::vector<double>& values) {
-  if (team.size() == 1) return;
+void Evaluator::give(const Order& order, const std::vector<double>& values) {
+  if (team_.size() == 1) return;
   std::vector<double> numbers{std::bit_cast<double>(order.kind), std::bit_cast<double>(order.trial), std::bit_cast<double>(order.other)};
   numbers.insert(numbers.end(), values.begin(), values.end());
   numbers.resize(numbers_of_an_order + space_.size());
-  broadcast_patiently(team.ranks(), std::as_writable_bytes(std::span(numbers)));
+  broadcast_patiently(team_.ranks(), std::as_writable_bytes(std::span(numbers)));
 }
 
-void Evaluator::serve(Team& team, const Listener& listener) {
+void Evaluator::serve() {
   std::vector<double> numbers(numbers_of_an_order + space_.size());
   while (true) {
-    broadcast_patiently(team.ranks(), std::as_writable_bytes(std::span(numbers)));
+    broadcast_patiently(team_.ranks(), std::as_writable_bytes(std::span(numbers)));
     const Order order{
         .kind = std::bit_cast<Kind>(numbers[0]), .trial = std::bit_cast<int64_t>(numbers[1]), .other = std::bit_cast<int64_t>(numbers[2])};
     switch (order.kind) {
       case Kind::dismiss: return;
-      case Kind::evaluate: run(team, order.trial, {numbers.begin() + numbers_of_an_order, numbers.end()}, order.other, listener); break;
-      case Kind::join: serve(join(Workers(static_cast<size_t>(order.other))), {}); break;
-      case Kind::share: share(team, order.trial); break;
+      case Kind::evaluate: run(order.trial, {numbers.begin() + numbers_of_an_order, numbers.end()}, order.other, {}); break;
       case Kind::copy:
       case Kind::send:
       case Kind::receive: carry_out(order);
@@ -171,93 +154,53 @@ void Evaluator::carry_out(const Order& order) {
   if (order.kind == Kind::copy) checkpoints_.copy(order.other, order.trial);
   const int worker = static_cast<int>(order.other);
   if (order.kind == Kind::send) {
-    for (int rank = own_.ranks().rank(); rank < layout_->ranks_of(worker); rank += own_.size())
+    for (int rank = team_.ranks().rank(); rank < layout_->ranks_of(worker); rank += team_.size())
       checkpoints_.send(order.trial, layout_->first_rank(worker) + rank);
   }
-  if (order.kind == Kind::receive) checkpoints_.receive(layout_->first_rank(worker) + own_.ranks().rank() % layout_->ranks_of(worker), order.trial);
+  if (order.kind == Kind::receive) checkpoints_.receive(layout_->first_rank(worker) + team_.ranks().rank() % layout_->ranks_of(worker), order.trial);
 }
 
-Evaluation Evaluator::evaluate(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener, const Workers& workers) {
-  const Order order{.kind = Kind::evaluate, .trial = trial, .other = step};
-  if (workers.size() < 2) {
-    give(own_, order, values);
-    return run(own_, trial, values, step, listener);
-  }
-  Team& team = join(workers);
-  if (checkpoints_.has(trial)) {
-    give(team, {.kind = Kind::share, .trial = trial});
-    share(team, trial);
-  }
-  give(team, order, values);
-  const Evaluation evaluation = run(team, trial, values, step, listener);
-  give(team, {.kind = Kind::dismiss});
-  return evaluation;
-}
-
-void Evaluator::help(const Workers& workers, const Listener& listener) { serve(join(workers), listener); }
-
-/// Has all ranks of this worker join. @param workers on the first rank; on the others as many, of whatever value
-Team& Evaluator::join(const Workers& workers) {
-  if (own_.leads()) give(own_, {.kind = Kind::join, .other = static_cast<int64_t>(workers.size())});
-  Workers told = workers;
-  broadcast_patiently(own_.ranks(), std::as_writable_bytes(std::span(told)));
-  return team_of(told);
-}
-
-/// Collective over their ranks where there was no such team.
-Team& Evaluator::team_of(const Workers& workers) {
-  const auto found = teams_.find(workers);
-  if (found != teams_.end()) return found->second;
-  std::vector<Rank> places;
-  for (const int32_t worker : workers) {
-    for (int rank = 0; rank < layout_->ranks_of(worker); ++rank) places.emplace_back(layout_->first_rank(worker) + rank);
-  }
-  return teams_.emplace(workers, Team(*all_, std::move(places), layout_->ranks_of(workers.front()))).first->second;
-}
-
-/// Those ranks of a team that keep what a trial carries send it to the others, in turn.
-void Evaluator::share(const Team& team, int64_t trial) {
-  const int rank = team.ranks().rank();
-  if (!team.keeps()) return checkpoints_.receive(team.place(rank % team.keepers()), trial);
-  for (int other = rank + team.keepers(); other < team.size(); other += team.keepers()) checkpoints_.send(trial, team.place(other));
+Evaluation Evaluator::evaluate(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener) {
+  give({.kind = Kind::evaluate, .trial = trial, .other = step}, values);
+  return run(trial, values, step, listener);
 }
 
 void Evaluator::copy(int64_t original, int64_t trial) {
   const Order order{.kind = Kind::copy, .trial = trial, .other = original};
-  give(own_, order);
+  give(order);
   carry_out(order);
 }
 
 void Evaluator::send(int64_t trial, int worker) {
   const Order order{.kind = Kind::send, .trial = trial, .other = worker};
-  give(own_, order);
+  give(order);
   carry_out(order);
 }
 
 void Evaluator::receive(int worker, int64_t trial) {
   const Order order{.kind = Kind::receive, .trial = trial, .other = worker};
-  give(own_, order);
+  give(order);
   carry_out(order);
 }
 
-void Evaluator::dismiss() { give(own_, {.kind = Kind::dismiss}); }
+void Evaluator::dismiss() { give({.kind = Kind::dismiss}); }
 
-Evaluation Evaluator::run(Team& team, int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener) {
+Evaluation Evaluator::run(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener) {
   const Stopwatch watch;
   Evaluation evaluation;
-  Running running(*this, team, trial, step, listener);
-  Trial asked(team.trial(), trial, seed_, running);
+  Running running(*this, trial, step, listener);
+  Trial asked(team_.trial(), trial, seed_, running);
   const Configuration configuration(space_, values);
   std::optional<Outcome> outcome;
-  const std::exception_ptr thrown = together(team, configuration, asked, outcome);
-  const std::vector<RankFailure> failures = failures_on_all_ranks(team.ranks(), [&] {
+  const std::exception_ptr thrown = together(configuration, asked, outcome);
+  const std::vector<RankFailure> failures = failures_on_all_ranks(team_.ranks(), [&] {
     if (thrown) std::rethrow_exception(thrown);
   });
   if (!failures.empty()) {
     evaluation.state = TrialState::failed;
-    evaluation.message = beginning_of(message_of(failures, team.ranks()));
+    evaluation.message = beginning_of(message_of(failures, team_.ranks()));
   }
-  team.renew_revoked();
+  team_.renew_revoked();
   evaluation.seconds = watch.elapsed().count();
   if (evaluation.state != TrialState::failed) {
     evaluation.paused = running.verdict() == Verdict::pause;
@@ -267,27 +210,27 @@ Evaluation Evaluator::run(Team& team, int64_t trial, const std::vector<double>& 
     }
     if (!evaluation.paused) judge(*outcome, objectives_, evaluation);
   }
-  if (!evaluation.paused || !team.keeps()) checkpoints_.forget(trial);
+  if (!evaluation.paused) checkpoints_.forget(trial);
   if (running.broken()) std::rethrow_exception(running.broken());
   return evaluation;
 }
 
 /// Calls the objective, and returns what it throws, when all ranks of the team are done with it.
-std::exception_ptr Evaluator::together(const Team& team, const Configuration& configuration, Trial& trial, std::optional<Outcome>& outcome) const {
+std::exception_ptr Evaluator::together(const Configuration& configuration, Trial& trial, std::optional<Outcome>& outcome) const {
   const auto evaluate = [&] { outcome = objective_(configuration, trial); };
   std::exception_ptr thrown;
   try {
-    if (team.size() == 1) {
+    if (team_.size() == 1) {
       evaluate();
     } else {
-      mpi::set_occasion(team.trial(), concat("trial ", trial.number(), ": ", configuration.describe()));
-      releasing_others(team.trial(), evaluate);
+      mpi::set_occasion(team_.trial(), concat("trial ", trial.number(), ": ", configuration.describe()));
+      releasing_others(team_.trial(), evaluate);
     }
   } catch (...) {
     thrown = std::current_exception();
   }
   // Where nothing is revoked.
-  if (team.size() > 1) wait_patiently(mpi::start(team.ranks(), {.collective = Collective::barrier}, mpi::barrier_transfer(team.ranks())));
+  if (team_.size() > 1) wait_patiently(mpi::start(team_.ranks(), {.collective = Collective::barrier}, mpi::barrier_transfer(team_.ranks())));
   return thrown;
 }
 

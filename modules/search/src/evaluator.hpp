@@ -3,7 +3,6 @@
 #include <exception>
 #include <functional>
 #include <limits>
-#include <map>
 #include <optional>
 #include <string>
 #include <tw/comm/agreement.hpp>
@@ -33,34 +32,25 @@ struct Evaluation {
 /// The ranks of one worker, which evaluate together: the first one says what, the others serve.
 class Evaluator {
  public:
-  using Workers = std::vector<int32_t>;
-
   /// What the first rank does while a trial runs.
   struct Listener {
     std::function<Verdict(int64_t step, double value)> report = {};
-    std::function<void()> attend = {};  ///< of a worker that helps, too
+    std::function<void()> attend = {};
   };
 
   /// Collective over `worker`. @param space, objective borrowed. @param objectives their number; 0: any, as long as there is one
   Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed, size_t objectives = 0);
-  /// What must hold of what trials carry. @see Trial::attach
-  struct Demands {
-    bool attached = false;  ///< they go on from where others are, so that each must say what it carries
-    bool whole = false;     ///< they go on on other numbers of ranks, so that none may hold a part of a tensor
-  };
-  /// What trials carry goes from rank to rank, and ranks of several workers evaluate together. Collective over `all` ranks of the search.
+  /// Trials copy each other's tensors across ranks, so each must attach what it carries (Trial::attach). Collective over `all` ranks of the search.
   /// @param layout borrowed
-  void connect(const Communicator& all, const Layout& layout, Demands demands);
+  void connect(const Communicator& all, const Layout& layout);
 
-  bool leads() const { return own_.leads(); }
+  bool leads() const { return team_.leads(); }
 
   // On the first rank. The others do the same meanwhile, each with its own part.
 
-  /// @param step behind which it goes on; 0: it begins. @param workers this one, and those that help() meanwhile; none: this one alone
+  /// @param step after which the trial resumes; 0: it begins
   /// @throws what the listener throws; the objective's failures are returned
-  Evaluation evaluate(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener, const Workers& workers = {});
-  /// Takes part in an evaluation of the first of these workers.
-  void help(const Workers& workers, const Listener& listener);
+  Evaluation evaluate(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener);
   /// What paused trials carry: see Checkpoints. Where workers have different numbers of ranks, rank q of the one that receives gets what rank q mod n
   /// of the n that send has.
   void copy(int64_t original, int64_t trial);
@@ -70,39 +60,30 @@ class Evaluator {
   void dismiss();
 
   /// On the others.
-  void serve() { serve(own_, {}); }
+  void serve();
 
  private:
   class Running;
-  enum class Kind : int64_t { evaluate, copy, send, receive, join, share, dismiss };
+  enum class Kind : int64_t { evaluate, copy, send, receive, dismiss };
   /// What the first rank has the others do with it.
   struct Order {
     Kind kind = Kind::dismiss;
     int64_t trial = 0;
-    int64_t other = 0;  ///< original, worker, step or number of workers
+    int64_t other = 0;  ///< original, worker or step
   };
 
-  void give(const Team& team, const Order& order, const std::vector<double>& values = {});
-  void serve(Team& team, const Listener& listener);
+  void give(const Order& order, const std::vector<double>& values = {});
   void carry_out(const Order& order);
-  Evaluation run(Team& team, int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener);
-  std::exception_ptr together(const Team& team, const Configuration& configuration, Trial& trial, std::optional<Outcome>& outcome) const;
+  Evaluation run(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener);
+  std::exception_ptr together(const Configuration& configuration, Trial& trial, std::optional<Outcome>& outcome) const;
 
-  // Teams of several workers.
-  Team& join(const Workers& workers);
-  Team& team_of(const Workers& workers);
-  void share(const Team& team, int64_t trial);
-
-  Team own_;
-  const Layout* layout_ = nullptr;  // of those that it is connected with
+  Team team_;
+  const Layout* layout_ = nullptr;  // null: not connected
   const Space& space_;
   const Objective& objective_;
   uint64_t seed_;
   size_t objectives_;
-  std::optional<Communicator> all_;  // likewise
-  std::map<Workers, Team> teams_;    // those that there were: each is made once
   Checkpoints checkpoints_;
-  Demands demands_;
 };
 
 }  // namespace tw::search

@@ -29,7 +29,7 @@ std::string to_csv(const Ledger& ledger, const Space& space) {
     csv += finite_text(entry.begin) + ',' + finite_text(entry.end) + ',' + std::to_string(entry.reports.size()) + ',';
     csv += std::to_string(moved == migrations.end() ? 0 : moved->second) + ',' + csv_field(entry.message);
     csv += ',' + (entry.has_ended() ? finite_text(individual.violation) : "");
-    csv += ',' + std::to_string(most_ranks(ledger, entry));
+    csv += ',' + std::to_string(ranks_of(ledger, entry));
     if (several) csv += front.contains(individual.trial) ? ",1" : ",0";
     for (size_t i = 0; several && i < ledger.objectives.size(); ++i) {
       csv += ',' + (i < individual.objectives.size() ? finite_text(individual.objectives[i]) : "");

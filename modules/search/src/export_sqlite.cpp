@@ -83,7 +83,7 @@ void insert_trials(Database& database, const Ledger& ledger, const Space& space)
     const Individual& individual = entry.individual;
     trial(individual.trial, name_of(individual.state), individual.loss, entry.has_ended() ? individual.seconds : nothing, entry.worker,
           individual.island, entry.epoch, entry.attempts, entry.begin, entry.end, text_or_null(entry.message),
-          entry.has_ended() ? individual.violation : nothing, most_ranks(ledger, entry),
+          entry.has_ended() ? individual.violation : nothing, ranks_of(ledger, entry),
           ledger.objectives.size() < 2 ? nothing : static_cast<double>(front.contains(individual.trial)));
     for (size_t i = 0; i < space.size(); ++i) {
       const Parameter& parameter = space.parameters()[i];

@@ -6,23 +6,10 @@
 #include <vector>
 
 namespace tw::search {
-namespace {
 
-int ranks_of_worker(const Ledger& ledger, int worker) {
-  const auto index = static_cast<size_t>(worker);
-  return index < ledger.worker_ranks.size() ? ledger.worker_ranks[index] : 1;
-}
-
-}  // namespace
-
-int most_ranks(const Ledger& ledger, const LedgerEntry& entry) {
-  int most = ranks_of_worker(ledger, entry.worker);
-  for (const Growth& growth : entry.growths) {
-    int ranks = 0;
-    for (const int32_t worker : growth.workers) ranks += ranks_of_worker(ledger, worker);
-    most = std::max(most, ranks);
-  }
-  return most;
+int ranks_of(const Ledger& ledger, const LedgerEntry& entry) {
+  const auto worker = static_cast<size_t>(entry.worker);
+  return worker < ledger.worker_ranks.size() ? ledger.worker_ranks[worker] : 1;
 }
 
 std::set<int64_t> trials_on_front(const Ledger& ledger) {

@@ -6,8 +6,8 @@
 
 namespace tw::search {
 
-/// The most ranks that a trial ran on at a time: those of its worker, or of all workers of a growth.
-int most_ranks(const Ledger& ledger, const LedgerEntry& entry);
+/// The number of ranks of the trial's worker.
+int ranks_of(const Ledger& ledger, const LedgerEntry& entry);
 
 /// Trials that no other one dominates, of equal ones the first. With one objective: none.
 std::set<int64_t> trials_on_front(const Ledger& ledger);

@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "history.hpp"
 
-#include <cmath>
 #include <tw/search/ledger.hpp>
 
 namespace tw::search {
-namespace {
-
-std::vector<int32_t> helpers_of(const LedgerEntry& entry) {
-  if (entry.growths.empty() || !std::isnan(entry.growths.back().to)) return {};
-  const std::vector<int32_t>& workers = entry.growths.back().workers;
-  return {workers.begin() + 1, workers.end()};
-}
-
-}  // namespace
 
 History history_of(const std::vector<JournalFile>& files) {
   Ledger ledger = ledger_of(files);
@@ -30,8 +20,7 @@ History history_of(const std::vector<JournalFile>& files) {
                                      .blame = entry.blame,
                                      .was_in_flight = entry.is_in_flight(),
                                      .epoch = entry.epoch,
-                                     .worker = entry.worker,
-                                     .helpers = helpers_of(entry)});
+                                     .worker = entry.worker});
     }
   }
   return history;

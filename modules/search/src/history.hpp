@@ -16,8 +16,7 @@ struct Interrupted {
   Blame blame = Blame::none;   ///< likewise
   bool was_in_flight = false;  ///< when the job ended
   int epoch = 0;
-  int worker = 0;                     ///< that began it last
-  std::vector<int32_t> helpers = {};  ///< other workers that it ran on when the job ended
+  int worker = 0;  ///< that began it last
 };
 
 struct History {

@@ -104,10 +104,6 @@ bool get_record(Reading& reading, Record& record) {
       record.individual.trial = reading.get<int64_t>();
       record.blame = reading.get<Blame>();
       break;
-    case Record::Kind::team:
-      record.individual.trial = reading.get<int64_t>();
-      record.workers = reading.get_values<int32_t>();
-      break;
     case Record::Kind::known: record.individual = reading.get_individual(); break;
     default: return false;
   }
@@ -280,13 +276,6 @@ void JournalWriter::lose(int64_t trial, Blame blame) {
   const size_t at = open_record(Record::Kind::loss);
   put(pending_, trial);
   put(pending_, blame);
-  close_record(at);
-}
-
-void JournalWriter::team(int64_t trial, const std::vector<int32_t>& workers) {
-  const size_t at = open_record(Record::Kind::team);
-  put(pending_, trial);
-  put(pending_, workers);
   close_record(at);
 }
 

@@ -19,21 +19,6 @@ std::vector<Stretch> stretches_of(const LedgerEntry& entry) {
   return stretches;
 }
 
-/// What is to be in one row of a worker.
-struct Visit {
-  int worker;
-  std::vector<Stretch> stretches;
-};
-
-void add_helpers(const LedgerEntry& entry, std::vector<Visit>& visits) {
-  for (const Growth& growth : entry.growths) {
-    const double to = std::isnan(growth.to) ? entry.last_sign : growth.to;
-    for (const int32_t worker : growth.workers) {
-      if (worker != entry.worker) visits.push_back({worker, {{growth.from, to, &entry, /*is_first=*/false}}});
-    }
-  }
-}
-
 void add(const std::vector<Stretch>& stretches, Lane& lane) {
   const auto is_free = [&](const std::vector<Stretch>& row) { return row.back().to <= stretches.front().from; };
   auto row = std::ranges::find_if(lane, is_free);
@@ -44,14 +29,11 @@ void add(const std::vector<Stretch>& stretches, Lane& lane) {
 }  // namespace
 
 std::vector<Lane> lanes_of(const Ledger& ledger) {
-  std::vector<Visit> visits;
-  for (const LedgerEntry& entry : ledger.trials) {
-    visits.push_back({entry.worker, stretches_of(entry)});
-    add_helpers(entry, visits);
-  }
-  std::ranges::stable_sort(visits, {}, [](const Visit& visit) { return visit.stretches.front().from; });
+  std::vector<const LedgerEntry*> entries;
+  for (const LedgerEntry& entry : ledger.trials) entries.push_back(&entry);
+  std::ranges::stable_sort(entries, {}, &LedgerEntry::begin);
   std::vector<Lane> lanes(static_cast<size_t>(ledger.workers));
-  for (const Visit& visit : visits) add(visit.stretches, lanes[static_cast<size_t>(visit.worker)]);
+  for (const LedgerEntry* entry : entries) add(stretches_of(*entry), lanes[static_cast<size_t>(entry->worker)]);
   return lanes;
 }
 

@@ -6,12 +6,12 @@
 
 namespace tw::search {
 
-/// A time in which a trial ran without a pause, on its own worker or on one that helped it.
+/// A time in which a trial ran without a pause.
 struct Stretch {
   double from = 0;  ///< seconds since the Unix epoch
   double to = 0;
   const LedgerEntry* entry = nullptr;
-  bool is_first = true;  ///< of its trial, on its own worker
+  bool is_first = true;  ///< of its trial
 };
 
 /// All stretches of a worker. Those of one trial are in one row; where another trial begins before it ran for the last time, that one is in another

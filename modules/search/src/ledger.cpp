@@ -48,7 +48,6 @@ class Reader {
         case Record::Kind::resume: pause(record, false); break;
         case Record::Kind::copy: copy(record); break;
         case Record::Kind::loss: lose(record); break;
-        case Record::Kind::team: grow(record); break;
         case Record::Kind::known: known_.insert_or_assign(-record.individual.trial, record.individual); break;
         case Record::Kind::arrival:
         case Record::Kind::departure: break;
@@ -89,7 +88,6 @@ class Reader {
     entry.paused = paused;
     if (paused) {
       entry.pauses.push_back({.from = record.time});
-      end_growth(entry, record.time);
     } else if (!entry.pauses.empty()) {
       entry.pauses.back().to = record.time;
     }
@@ -110,12 +108,6 @@ class Reader {
     entries_.at(record.individual.trial).copies.push_back({record.original, record.step, record.individual.values, record.time});
   }
 
-  void grow(const Record& record) { entries_.at(record.individual.trial).growths.push_back({.workers = record.workers, .from = record.time}); }
-
-  static void end_growth(LedgerEntry& entry, double time) {
-    if (!entry.growths.empty() && std::isnan(entry.growths.back().to)) entry.growths.back().to = time;
-  }
-
   void end(const Record& record) {
     LedgerEntry& entry = entries_.at(record.individual.trial);
     if (!entry.copies.empty()) entry.individual.values = entry.copies.back().values;
@@ -127,7 +119,6 @@ class Reader {
     entry.constraints = record.constraints;
     entry.message = record.message;
     entry.end = entry.last_sign = record.time;
-    end_growth(entry, record.time);
   }
 
   /// Where the file that had its end was cut, whoever took it in still has all of it.

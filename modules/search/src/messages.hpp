@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "bytes.hpp"
-#include "gathering.hpp"
 
 namespace tw::search {
 
@@ -62,27 +61,6 @@ struct StateResponse {
   static constexpr auto fields = std::tuple(&StateResponse::trial, &StateResponse::values);
 };
 
-/// For ranks of another worker: the asking one's request of this number, for a trial that is promoted to this rung.
-struct RanksRequest {
-  int64_t request = 0;
-  int32_t rung = 0;
-  int64_t trial = -1;
-  int32_t ranks = 0;  ///< of use; a larger worker is not meant
-  Claim claim() const { return {.rung = rung, .trial = trial}; }
-  static constexpr auto fields = std::tuple(&RanksRequest::request, &RanksRequest::rung, &RanksRequest::trial, &RanksRequest::ranks);
-};
-/// The sender waits until the request ends.
-struct RanksOffer {
-  int64_t request = 0;
-  static constexpr auto fields = std::tuple(&RanksOffer::request);
-};
-/// Ends the request: these workers evaluate the trial, and all others are free.
-struct TeamMessage {
-  int64_t request = 0;
-  std::vector<int32_t> workers = {};  ///< who asked is the first; none: nothing comes of it
-  static constexpr auto fields = std::tuple(&TeamMessage::request, &TeamMessage::workers);
-};
-
 /// So many turns of trials that are tried again one after another are over.
 struct TurnMessage {
   int64_t over = 0;
@@ -103,7 +81,7 @@ struct StatusMessage {
 };
 
 using Message = std::variant<ResultMessage, DepartureMessage, ImmigrantMessage, ReportMessage, QuotaRequest, QuotaResponse, StateRequest,
-                             StateResponse, RanksRequest, RanksOffer, TeamMessage, TurnMessage, StopMessage, StatusMessage>;
+                             StateResponse, TurnMessage, StopMessage, StatusMessage>;
 
 void put(Bytes& bytes, const Message& message);
 /// Makes the reading bad where there is none.

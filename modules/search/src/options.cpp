@@ -38,13 +38,6 @@ void visit(MigrationOptions& migration, OptionVisitor& visitor) {
                 {.meaning = "of an island: the probability of each as the destination, in any unit; empty: all others alike"});
 }
 
-void visit(GrowthOptions& growth, OptionVisitor& visitor) {
-  visitor.field("ranks", growth.ranks, count_from(1, most_workers),
-                {.meaning = "wanted by a trial that is promoted to rung 1, 2, and so on; the last number also further up"});
-  visitor.field("patience", growth.patience, {.least = 0, .above = true, .below = true},
-                {.meaning = "for which it waits for other workers at most, and goes on with those that have come", .unit = "seconds"});
-}
-
 void visit_run(SearchOptions& options, OptionVisitor& visitor) {
   visitor.field("islands", options.islands, count_from(1, most_workers),
                 {.meaning = "among which the workers are dealt out as evenly as can be; those of one share all results"});
@@ -72,7 +65,6 @@ void visit(SearchOptions& options, OptionVisitor& visitor) {
   visitor.presence("propagator", static_cast<bool>(options.propagator));
   visitor.presence("stopping", static_cast<bool>(options.stopping));
   visitor.group("promotion", options.promotion);
-  visitor.group("growth", options.growth);
   visitor.group("population_training", options.population_training);
   visitor.group("migration", options.migration);
 }
@@ -93,8 +85,6 @@ std::vector<Problem> SearchOptions::contradictions() const {
     problems.push_back(
         {"stopping", "cannot be had with another that decides on the same, of stopping, promotion and population_training", "\"none\""});
   }
-  if (growth && !promotion) problems.push_back({"growth", "cannot be had without promotion", ""});
-  if (growth && growth->ranks.empty()) problems.push_back({"growth.ranks", "must be given: ranks of rung 1, and so on", "[2]"});
   if (population_training && evaluations == 0) {
     problems.push_back({"evaluations", "must be given with population_training: the number of members", "8"});
   }

@@ -17,52 +17,34 @@ void Trials::pause(Course course) {
 }
 
 bool Trials::resume_one() {
-  const std::optional<Claim> next = next_paused();
-  if (help(next)) {
-    promoted_ = next;
-    return true;
-  }
+  const std::optional<int64_t> next = next_paused();
   if (!next) return false;
-  Evaluator::Workers workers{place_.worker};
-  if (place_.options.growth) {
-    workers = helpers_.gather(*next);
-    if (workers.empty()) {
-      promoted_ = next;  // it waits
-      return true;
-    }
-  }
   if (journal_) {
-    journal_->note(Record::Kind::resume, next->trial);
-    if (workers.size() > 1) journal_->team(next->trial, workers);
+    journal_->note(Record::Kind::resume, *next);
     journal_->write();
   }
-  run_on(std::move(paused_.extract(next->trial).mapped()), workers);
+  run_on(std::move(paused_.extract(*next).mapped()));
   return true;
 }
 
-/// @param own of this worker's trials, the one that goes on next
-bool Trials::help(const std::optional<Claim>& own) {
-  return helpers_.help(own, [this] { attend(); });
-}
-
 /// A promoted trial goes on before anything begins. Members of a population begin first, and then the one with the fewest steps goes on.
-std::optional<Claim> Trials::next_paused() {
+std::optional<int64_t> Trials::next_paused() {
   if (promotion_ && !promoted_) {
-    Promotion::Promoted next = promotion_->next();
-    while (next.trial >= 0 && !paused_.contains(next.trial)) next = promotion_->next();  // it failed on its way to the pause
-    if (next.trial >= 0) promoted_ = {.rung = next.rung, .trial = next.trial};
+    int64_t next = promotion_->next().trial;
+    while (next >= 0 && !paused_.contains(next)) next = promotion_->next().trial;  // it failed on its way to the pause
+    if (next >= 0) promoted_ = next;
   }
   if (!training_ || quota_.left() > 0) return std::exchange(promoted_, std::nullopt);
   const Course* next = nullptr;
   for (const auto& [trial, course] : paused_) {
     if (!course.original && (next == nullptr || course.step < next->step)) next = &course;
   }
-  return next == nullptr ? std::nullopt : std::optional(Claim{.trial = next->individual.trial});
+  return next == nullptr ? std::nullopt : std::optional(next->individual.trial);
 }
 
 bool Trials::anyone_goes_on(const Communicator& workers, const bool& is_over) {
   if (!promotion_) return false;
-  post_.settle([this] { help({}); });  // it may be heard now that all is over
+  post_.settle();
   if (!is_over) promoted_ = next_paused();
   int64_t goes_on = promoted_ ? 1 : 0;
   mpi::allreduce(workers, {&goes_on, 1, ElementType::int64}, ReduceOp::max);

@@ -59,7 +59,7 @@ void Post::deliver(std::chrono::nanoseconds wait) {
   for (; message; message = mailbox_.take()) open(*message);
 }
 
-void Post::settle(const std::function<void()>& meanwhile) {
+void Post::settle() {
   send_gathered(true);
   const Communicator& comm = mailbox_.comm();
   const auto workers = static_cast<size_t>(comm.size());
@@ -72,7 +72,6 @@ void Post::settle(const std::function<void()>& meanwhile) {
   while (!exchange.test()) {
     deliver(a_look);
     send_gathered(true);
-    if (meanwhile) meanwhile();
   }
   const auto is_complete = [&] {
     for (size_t from = 0; from < workers; ++from) {

@@ -28,8 +28,8 @@ class Post {
   /// Hands all that has come to the listener. Waits for so long at most where nothing has.
   void deliver(std::chrono::nanoseconds wait = {});
   /// Until all that any worker had sent when it came here is delivered everywhere. Collective; what listeners send meanwhile is delivered at the next
-  /// call. @param meanwhile called again and again until all have come here
-  void settle(const std::function<void()>& meanwhile = {});
+  /// call.
+  void settle();
 
  private:
   void dispatch(size_t to);

@@ -200,7 +200,6 @@ void Worker::replay(const JournalFile& mine, const History& all) {
       case Record::Kind::resume:
       case Record::Kind::copy:
       case Record::Kind::loss:
-      case Record::Kind::team:
       case Record::Kind::known: break;
     }
   }

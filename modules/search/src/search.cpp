@@ -48,8 +48,7 @@ class Search::Impl {
     if (!options_.journal.empty()) lock_.emplace(comm_, options_.journal);
     releasing_others(comm_, [&] {
       evaluator_.emplace(members_, space_, objective_, options_.seed, std::max<size_t>(1, options_.objectives.size()));
-      if (options_.population_training || options_.growth)
-        evaluator_->connect(comm_, layout_, {.attached = options_.population_training.has_value(), .whole = options_.growth.has_value()});
+      if (options_.population_training) evaluator_->connect(comm_, layout_);
       if (evaluator_->leads()) worker_.emplace(leaders_, *evaluator_, space_, options_, layout_);
       comm_.barrier();
     });

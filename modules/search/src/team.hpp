@@ -5,31 +5,18 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/communicator.hpp>
-#include <utility>
 #include <vector>
 
 namespace tw::search {
 
-/// Ranks that evaluate together: those of a worker, or of several for one trial.
+/// The ranks of a worker, which evaluate together.
 class Team {
  public:
   /// Collective over `worker`.
-  explicit Team(const Communicator& worker) : ranks_(worker.dup()), trial_(ranks_.dup()), verdicts_(trial_->dup()), keepers_(ranks_.size()) {
-    make_ready();
-  }
-  /// Collective over `places`. @param places of its ranks in `all`. @param keepers how many of them, from the first, are of the trial's own worker
-  Team(const Communicator& all, std::vector<Rank> places, int keepers)
-      : places_(std::move(places)), ranks_(all.subset(places_)), trial_(ranks_.dup()), verdicts_(trial_->dup()), keepers_(keepers) {
-    make_ready();
-  }
+  explicit Team(const Communicator& worker) : ranks_(worker.dup()), trial_(ranks_.dup()), verdicts_(trial_->dup()) { make_ready(); }
 
   int size() const { return ranks_.size(); }
   bool leads() const { return ranks_.rank() == 0; }
-  /// Of several workers: where a rank is in the search.
-  Rank place(int rank) const { return places_[static_cast<size_t>(rank)]; }
-  int keepers() const { return keepers_; }
-  /// Whether this rank keeps what a trial carries when it pauses.
-  bool keeps() const { return ranks_.rank() < keepers_; }
 
   /// Never revoked by an objective.
   const Communicator& ranks() const { return ranks_; }
@@ -55,11 +42,9 @@ class Team {
     if (size() > 1) barrier(*trial_);
   }
 
-  std::vector<Rank> places_;
   Communicator ranks_;
   std::optional<Communicator> trial_;
   std::optional<Communicator> verdicts_;
-  int keepers_;
 };
 
 }  // namespace tw::search

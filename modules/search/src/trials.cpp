@@ -8,14 +8,7 @@ namespace tw::search {
 
 Trials::Trials(const Place& place, Evaluator& evaluator, Post& post, std::optional<JournalWriter>& journal, Island& island, const Quota& quota,
                End end)
-    : place_(place),
-      evaluator_(evaluator),
-      post_(post),
-      journal_(journal),
-      island_(island),
-      quota_(quota),
-      end_(std::move(end)),
-      helpers_(place, evaluator, post) {
+    : place_(place), evaluator_(evaluator), post_(post), journal_(journal), island_(island), quota_(quota), end_(std::move(end)) {
   const SearchOptions& options = place.options;
   if (options.stopping) {
     stopping_ = options.stopping();
@@ -30,11 +23,11 @@ void Trials::begin(Individual individual) {
   run_on({.individual = std::move(individual)});
 }
 
-void Trials::run_on(Course course, const Evaluator::Workers& workers) {
+void Trials::run_on(Course course) {
   const Evaluator::Listener listener{.report = [this](int64_t step, double value) { return report(step, value); }, .attend = [this] { attend(); }};
   running_ = std::move(course);
   const Individual& individual = running_->individual;
-  Evaluation evaluation = evaluator_.evaluate(individual.trial, individual.values, running_->step, listener, workers);
+  Evaluation evaluation = evaluator_.evaluate(individual.trial, individual.values, running_->step, listener);
   busy_s_ += evaluation.seconds;
   usual_s_ += 0.1 * (evaluation.seconds - usual_s_);
   running_->individual.seconds += evaluation.seconds;

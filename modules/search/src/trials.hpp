@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "evaluator.hpp"
-#include "helpers.hpp"
 #include "island.hpp"
 #include "place.hpp"
 #include "post.hpp"
@@ -30,7 +29,7 @@ class Trials {
 
   /// Has the objective go on with it, until the trial ends or pauses.
   void begin(Individual individual);
-  /// Has a paused one go on, or helps with another worker's. @return false: there is none now
+  /// Resumes a paused trial. @return false: none may resume now
   bool resume_one();
   /// Whether a member of a population pauses until another one's state has come.
   bool any_waits() const { return training_ && !paused_.empty(); }
@@ -50,10 +49,8 @@ class Trials {
   void take(const ReportMessage& message, int from);
   void take(const StateRequest& request, int from);
   void take(const StateResponse& response, int from) { exchanges_.emplace_back(response, from); }
-  /// For what other workers say about ranks.
-  Helpers& helpers() noexcept { return helpers_; }
 
-  double busy_s() const noexcept { return busy_s_ + helpers_.busy_s(); }
+  double busy_s() const noexcept { return busy_s_; }
   /// Of an evaluation, lately.
   double usual_s() const noexcept { return usual_s_; }
 
@@ -73,14 +70,13 @@ class Trials {
     bool is_unchanged() const { return has_paused() && step == resumed_at; }
     Individual ended() const;
   };
-  void run_on(Course course, const Evaluator::Workers& workers = {});
+  void run_on(Course course);
   Verdict report(int64_t step, double value);
   void attend();
 
   // Trials that pause.
   void pause(Course course);
-  std::optional<Claim> next_paused();
-  bool help(const std::optional<Claim>& own);
+  std::optional<int64_t> next_paused();
 
   // Members of a population that copy each other.
   Verdict verdict_in_population(const Report& report);
@@ -103,9 +99,8 @@ class Trials {
   std::optional<PopulationTraining> training_;
 
   std::optional<Course> running_;
-  std::map<int64_t, Course> paused_;  // by trial
-  std::optional<Claim> promoted_;     // of these, if one is known to go on
-  Helpers helpers_;
+  std::map<int64_t, Course> paused_;        // by trial
+  std::optional<int64_t> promoted_;         // one of these that is known to resume
   std::unordered_map<int64_t, int> homes_;  // the worker of each other member, by trial
   /// States that are asked for, and such that come, with the other worker.
   std::vector<std::pair<std::variant<StateRequest, StateResponse>, int>> exchanges_;

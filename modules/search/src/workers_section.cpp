@@ -127,8 +127,6 @@ std::string workers_section(const Findings& findings) {
   std::string text = "A lane a worker, and the share of time that it was evaluating. Of trials that began more than once, the last time is drawn.";
   if (stretches > ledger.trials.size())
     text += " A trial that paused has a box for each time that it ran, and those that took turns have rows of their own.";
-  if (std::ranges::any_of(ledger.trials, [](const LedgerEntry& entry) { return !entry.growths.empty(); }))
-    text += " A trial that ran on several workers is in the lane of each.";
   if (drawn < stretches) {
     text += concat(" Thinned out: ", ledger.trials.size(), " trials are drawn as ", drawn, " boxes, since those within ", duration_text(cell),
                    " are joined, in the colour of the state that is first in the legend.");

@@ -63,7 +63,6 @@ TEST(DifferingOptions, AreNamedOnAllRanks) {
                     {[&](SearchOptions& o) { o.propagator = none; }, "'propagator given'", "'propagator not given'"},
                     {[](SearchOptions& o) { o.stopping = [] { return median_rule(); }; }, "'stopping given'", "'stopping not given'"},
                     {[](SearchOptions& o) { o.promotion = HalvingOptions(); }, "'promotion given'", "'promotion not given'"},
-                    {[](SearchOptions& o) { o.growth = {{.ranks = {2}}}; }, "'growth given'", "'growth not given'"},
                     {[](SearchOptions& o) { o.population_training = PopulationTrainingOptions(); }, "'population_training given'",
                      "'population_training not given'"},
                     {[](SearchOptions& o) { o.migration.probability = 0.5; }, "'migration.probability 0.5'", "'migration.probability 0.05'"},

@@ -54,10 +54,6 @@ TEST(Layout, RefusesWrongOptionsByName) {
   EXPECT_TRUE(
       names(refused(4, {.ranks_per_worker = 2, .worker_ranks = {2, 2}, .evaluations = 1}), "ranks_per_worker is 2, but worker_ranks are given"));
   EXPECT_TRUE(names(refused(4, {.islands = 3, .worker_ranks = {2, 2}, .evaluations = 1}), "islands must be 1 to 2, the number of workers"));
-  EXPECT_TRUE(names(refused(4, {.evaluations = 1, .growth = {{.ranks = {2}}}}), "growth cannot be had without promotion"));
-  EXPECT_TRUE(names(refused(4, {.evaluations = 1, .promotion = HalvingOptions(), .growth = GrowthOptions()}), "growth.ranks must be given"));
-  EXPECT_TRUE(names(refused(4, {.evaluations = 1, .promotion = HalvingOptions(), .growth = {{.ranks = {2}, .patience = 0}}}),
-                    "growth.patience must be positive"));
   EXPECT_TRUE(names(refused(4, {.islands = 5, .evaluations = 1}), "islands must be 1 to 4"));
   EXPECT_TRUE(names(refused(4, {.island_workers = {1, 2}, .evaluations = 1}), "island_workers must add up to 4"));
   EXPECT_TRUE(names(refused(1, {.evaluations = -1}), "evaluations must be at least 0"));

@@ -56,18 +56,6 @@ TEST(Lanes, APauseThatDoesNotEndTakesNoRoom) {
   EXPECT_EQ(trials_of(lanes_of(ledger)[0]), Rows({{0, 1, 2}}));
 }
 
-/// Worker 1 helps between two trials of its own, and once more in the pause of one.
-TEST(Lanes, ATrialIsWithThoseWhoHelpToo) {
-  LedgerEntry grown = entry_of(0, 0, 0, 9, {{1, 2}, {3, 6}});
-  grown.growths = {{.workers = {0, 1}, .from = 2, .to = 3}, {.workers = {0, 1}, .from = 6}};
-  const Ledger ledger{.trials = {grown, entry_of(1, 1, 0, 2), entry_of(2, 1, 3, 10, {{4, 9}})}, .workers = 2};
-  const std::vector<Lane> lanes = lanes_of(ledger);
-  EXPECT_EQ(trials_of(lanes[0]), Rows({{0, 0, 0}}));
-  EXPECT_EQ(trials_of(lanes[1]), Rows({{1, 0, 2, 2}, {0}}));
-  EXPECT_EQ(lanes[1][1][0].to, 9) << "it is not over before the trial's end";
-  EXPECT_FALSE(lanes[1][1][0].is_first);
-}
-
 TEST(Lanes, HaveAsManyRowsAsTrialsAtATime) {
   Ledger ledger{.workers = 1};
   for (int64_t trial = 0; trial < 300; ++trial) {

@@ -157,18 +157,16 @@ TEST(Ledger, CarriesConstraintsIntoTheExports) {
             (Rows{"0|complete|-1.0|0.0", "1|infeasible|-2.0|0.75", "2|infeasible|-|-"}));
 }
 
-/// A worker of two ranks whose trial was joined by one of three, and then by nobody.
 TEST(Ledger, CarriesRanksIntoTheExports) {
   const fs::path folder = fresh_folder("ranks");
   Ledger ledger = long_ledger(2, [](const std::vector<double>&) { return 1.0; }, 3);
   ledger.worker_ranks = {2, 3};
-  ledger.trials[0].growths = {{.workers = {0, 1}}, {.workers = {0}}};
   const auto rows = parsed_csv(to_csv(ledger, unit_cube));
   EXPECT_EQ(rows[0][14], "ranks");
-  EXPECT_EQ(rows[1][14], "5");
+  EXPECT_EQ(rows[1][14], "2");
   EXPECT_EQ(rows[2][14], "3");
   export_sqlite(ledger, unit_cube, folder / "trials.sqlite");
-  EXPECT_EQ(answer(folder / "trials.sqlite", "SELECT trial, ranks, front FROM trials ORDER BY trial"), (std::vector<std::string>{"0|5|-", "1|3|-"}));
+  EXPECT_EQ(answer(folder / "trials.sqlite", "SELECT trial, ranks, front FROM trials ORDER BY trial"), (std::vector<std::string>{"0|2|-", "1|3|-"}));
 }
 
 TEST(Csv, ReadsBack) {
@@ -281,51 +279,6 @@ TEST(Ledger, KnowsPausesAndCopies) {
   export_sqlite(ledger, unit_cube, folder / "trials.sqlite");
   EXPECT_EQ(answer(folder / "trials.sqlite", "SELECT trial, number, original, step, configuration FROM copies"),
             std::vector<std::string>{"3|0|8|1|a=0.4 b=0.5 c=0.6"});
-}
-
-/// A trial that runs on two workers for a while, pauses, and is lost on three.
-TEST(Ledger, KnowsOnWhichWorkersATrialRan) {
-  const fs::path folder = fresh_folder("growths");
-  const JournalHeader header{.space = unit_cube.hash(), .islands = {3}, .ranks = {1, 2, 1}};
-  {
-    JournalWriter journal(folder, header, 0);
-    journal.start(of(3, {0.1, 0.2, 0.3}, 0, 0), false);
-    journal.report(3, 1, 0.5);
-    journal.note(Record::Kind::pause, 3);
-    journal.note(Record::Kind::resume, 3);
-    journal.team(3, {0, 2});
-    journal.report(3, 2, 0.25);
-    journal.note(Record::Kind::pause, 3);
-    journal.note(Record::Kind::resume, 3);
-    journal.report(3, 3, 0.25);
-    journal.note(Record::Kind::pause, 3);
-    journal.note(Record::Kind::resume, 3);
-    journal.team(3, {0, 1, 2});
-    journal.write();
-  }
-  const std::vector<JournalFile> files = read_journal(folder);
-  const Ledger ledger = ledger_of(files);
-  EXPECT_EQ(ledger.worker_ranks, (std::vector<int>{1, 2, 1}));
-  const LedgerEntry& trial = ledger.trials[0];
-  ASSERT_EQ(trial.growths.size(), 2U);
-  EXPECT_EQ(trial.growths[0].workers, (std::vector<int32_t>{0, 2}));
-  EXPECT_EQ(trial.growths[0].from, files[0].records[4].time);
-  EXPECT_EQ(trial.growths[0].to, files[0].records[6].time);
-  EXPECT_EQ(trial.growths[1].workers, (std::vector<int32_t>{0, 1, 2}));
-  EXPECT_TRUE(std::isnan(trial.growths[1].to));
-  EXPECT_EQ(history_of(files).interrupted[0].helpers, (std::vector<int32_t>{1, 2}));
-  const std::string html = html_report(ledger, unit_cube);
-  EXPECT_NE(html.find("A trial that ran on several workers is in the lane of each."), std::string::npos);
-  int boxes = 0;
-  for (size_t at = html.find(">trial 3, not ended"); at != std::string::npos; at = html.find(">trial 3, not ended", at + 1)) ++boxes;
-  EXPECT_GE(boxes, 3) << "one in each lane, at least";
-  {
-    JournalWriter journal(folder, header, files[0].bytes);
-    journal.start(of(3, {0.1, 0.2, 0.3}, 0, 0), true);
-    journal.report(3, 1, 0.5);
-    journal.write();
-  }
-  EXPECT_TRUE(read_ledger(folder, unit_cube).trials[0].growths.empty()) << "it has begun again, alone";
 }
 
 TEST(WriteReports, BesideTheJournal) {

@@ -29,9 +29,6 @@ std::vector<Message> one_of_each() {
           QuotaResponse{.evaluations = 14},
           StateRequest{.original = 15, .trial = 16},
           StateResponse{.trial = 17, .values = {18, 19}},
-          RanksRequest{.request = 23, .rung = 24, .trial = 25, .ranks = 26},
-          RanksOffer{.request = 27},
-          TeamMessage{.request = 28, .workers = {29, 30}},
           TurnMessage{.over = 31},
           StopMessage(),
           StatusMessage{.evaluations = 20, .busy_s = 21.5, .best = 22.5}};

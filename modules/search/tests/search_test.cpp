@@ -89,7 +89,7 @@ Outcome fall(const Configuration& c, Trial& trial) {
 
 TEST(Search, StopsByTheCurvesOfOthers) {
   const Space space = plane();
-  Search search(world(), space, fall, {.evaluations = 60, .seed = 1, .stopping = [&] { return curve_rule(freeze_thaw(space)); }});
+  Search search(world(), space, fall, {.evaluations = 60, .seed = 1, .stopping = [] { return curve_rule(parametric_curves()); }});
   const SearchResult result = search.run();
   EXPECT_EQ(result.complete + result.pruned, 60) << result.first_failure;
   EXPECT_GT(result.pruned, 20) << "5 complete trials for each worker come first";

@@ -9,8 +9,7 @@
 namespace tw::search {
 
 enum class Method {
-  sobol,            ///< cover the space
-  latin_hypercube,  ///< the same, with more parameters than Sobol sequences have
+  sobol,  ///< cover the space
   genetic,
   gaussian_process,
   tpe,     ///< densities of good and of bad configurations
@@ -18,7 +17,7 @@ enum class Method {
   hybrid,  ///< a trust region with quadratic models first, and then CMA-ES with restarts
 };
 
-/// "sobol", "latin_hypercube", ...
+/// "sobol", "genetic", ...
 const char* name_of(Method method) noexcept;
 
 struct Choice {

@@ -6,7 +6,6 @@
 #include <memory>
 #include <tw/base/option.hpp>
 #include <tw/evolution/individual.hpp>
-#include <tw/evolution/space.hpp>
 #include <tw/evolution/stopping.hpp>
 #include <vector>
 
@@ -21,7 +20,7 @@ struct LearningCurve {
   double loss = 0;  ///< of a complete or a pruned one
 };
 
-/// Learns what the curves of a search look like, and foretells where one ends: one's own, or one of those below. See curve_rule().
+/// Learns what the curves of a search look like, and foretells where one ends: your own, or parametric_curves(). See curve_rule().
 class CurveModel {
  public:
   virtual ~CurveModel() = default;
@@ -33,7 +32,7 @@ class CurveModel {
   virtual double probability_below(double loss, const LearningCurve& curve, int64_t step) = 0;
 };
 
-/// How much the models below look at, which bounds what an answer costs.
+/// How much parametric_curves() looks at, which bounds what an answer costs.
 struct CurveModelOptions {
   size_t max_curves = 50;  ///< of trials that have ended: the longest, and of equally long ones the latest
   size_t max_points = 16;  ///< of a curve, evenly in the logarithm of its steps
@@ -49,14 +48,6 @@ void visit(CurveModelOptions& model, OptionVisitor& visitor);
 /// sample weighted sums of eleven such families; Viering & Loog 2021 on power laws; Bishop 2006, sections 3.3 and 3.4. Cost of an answer, with the
 /// defaults: 0.2 ms, and after a trial has ended 10 ms.
 std::unique_ptr<CurveModel> parametric_curves(const CurveModelOptions& options = {});
-
-/// A Gaussian process over all curves together: y_n(t) = f(x_n) + g_n(t) + noise, with asymptotes f that configurations alike share, by a Matern 5/2
-/// covariance of their positions in the unit cube, and departures from it that fade with the steps:
-///   cov(g_n(t), g_n(t')) = amplitude beta^alpha / (t + t' + beta)^alpha.
-/// What they have in common, falling, is their mean: the median of trials that are complete. Parameters are the most likely ones.
-/// Ref: Swersky, Snoek & Adams 2014, "Freeze-thaw Bayesian optimization", arXiv 1406.3896, section 3.
-/// @param space is copied. Cost of an answer, with the defaults: 20 us, and after a trial has ended 10 ms
-std::unique_ptr<CurveModel> freeze_thaw(const Space& space, const CurveModelOptions& options = {});
 
 /// Stops a trial that is not likely to become the best one: the probability that its loss ends below that of the best complete trial is less than
 /// `probability`. It ends at the step to which the longest complete one has come. What a trial reports must be of the kind that its loss is.

@@ -42,9 +42,7 @@ void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor);
 /// a distance of radius 10^-3u from the least point, for a uniform u: which scale is the right one is found by trying all. With more than two it is
 /// too late for e): the radius is 0.6 10^(u - 1/2) of the distance from b to the 2 D-th nearest trial, anew for each proposal. Models have twice as
 /// many points, and the r-th best of these has its weight times 1 / (1 + r / 2 D)^2. A follows them once in D proposals, or a third of those in
-/// flight. In up to four dimensions m is a polynomial of degree 2 to 4, of equal weights and as far as its points reach, where it errs at the nearest
-/// points, each in turn left out (Stone 1974), by at most a tenth of what separates losses there from the best one: the quadratic, unless another
-/// errs an eighth as much. Few results come in a row, and a quadratic sees little of a valley that bends.
+/// flight.
 ///
 /// Workers with one space, one set of options and one seed, which differ in their share, go through the same runs together. Failed and infeasible
 /// trials are left out of models. Nothing is proposed twice by one worker, unless twenty places near by are known, too. Choices and whole numbers are

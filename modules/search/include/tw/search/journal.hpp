@@ -19,18 +19,17 @@ enum class Blame : uint8_t {
 /// What a worker wrote, in its order.
 struct Record {
   enum class Kind : uint8_t {
-    start,      ///< of an evaluation: trial, values, tag; `again` where it had begun before
-    end,        ///< loss, objectives, violation, state, seconds of the trial begun last; why it failed; constraints
-    report,     ///< of a running trial: step, value
-    arrival,    ///< another worker's individual was taken in: trial
-    departure,  ///< the individual counts here no more
-    adoption,   ///< the individual, known or not, counts here from now on, and this worker answers for it
-    pause,      ///< of the trial that was running
-    resume,     ///< of a paused trial
-    copy,       ///< a paused trial goes on from where another one is, with values of its own: trial, step, values, original
-    loss,       ///< of the process in which the trial ran: trial, blame. Written when the search goes on
-    team,       ///< what the running trial does from here on, until it pauses or ends, it does on several workers: trial, workers
-    known,      ///< a result from elsewhere that the search began with
+    start,       ///< of an evaluation: trial, values, tag; `again` where it had begun before
+    end,         ///< loss, objectives, violation, state, seconds of the trial begun last; why it failed; constraints
+    report,      ///< of a running trial: step, value
+    arrival,     ///< another worker's individual was taken in: trial
+    departure,   ///< the individual counts here no more
+    adoption,    ///< the individual, known or not, counts here from now on, and this worker answers for it
+    pause,       ///< of the trial that was running
+    resume,      ///< of a paused trial
+    copy,        ///< a paused trial goes on from where another one is, with values of its own: trial, step, values, original
+    loss,        ///< of the process in which the trial ran: trial, blame. Written when the search goes on
+    known = 11,  ///< a result from elsewhere that the search began with. Files hold these numbers; 10 is not used
   };
   Kind kind = Kind::start;
   double time = 0;  ///< seconds since the Unix epoch
@@ -41,7 +40,6 @@ struct Record {
   double value = 0;
   int64_t original = -1;
   Blame blame = Blame::none;
-  std::vector<int32_t> workers = {};  ///< the trial's own first
   std::string message = {};
   std::vector<double> constraints = {};  ///< values that an evaluation gave
 };
@@ -95,7 +93,6 @@ class JournalWriter {
   void adopt(const Individual& individual, int32_t from);
   void copy(const Individual& individual, int64_t step, int64_t original);
   void lose(int64_t trial, Blame blame);
-  void team(int64_t trial, const std::vector<int32_t>& workers);
   void know(const Individual& individual);
   /// @throws FileError, such as for a full disk; what has not been written then may be written by another call
   void write();

@@ -26,13 +26,6 @@ struct Pause {
   double to = std::numeric_limits<double>::quiet_NaN();  ///< NaN: it has not gone on
 };
 
-/// A time in which a trial ran on the ranks of several workers.
-struct Growth {
-  std::vector<int32_t> workers = {};                     ///< its own first
-  double from = 0;                                       ///< seconds since the Unix epoch
-  double to = std::numeric_limits<double>::quiet_NaN();  ///< NaN: it has neither paused nor ended since
-};
-
 struct LedgerEntry {
   Individual individual = {};  ///< `running`: it has not ended, or its process was lost. Its values are those at the end, or else at the beginning
   int attempts = 0;            ///< how often it began; all that follows is of the last time
@@ -49,7 +42,6 @@ struct LedgerEntry {
   std::vector<Report> reports = {};                          ///< in their order
   std::vector<Copy> copies = {};                             ///< likewise
   std::vector<Pause> pauses = {};                            ///< likewise
-  std::vector<Growth> growths = {};                          ///< likewise
   std::vector<double> constraints = {};                      ///< values that its evaluation gave for them
   std::string message = {};                                  ///< why it failed, or is infeasible
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -30,17 +29,6 @@ struct MigrationOptions {
   std::vector<std::vector<double>> topology = {};
 };
 void visit(MigrationOptions& migration, OptionVisitor& visitor);
-
-/// Promoted trials may run on more ranks than their worker has: on those of other workers of the island, too, that come to be between two trials
-/// while it waits. Workers are taken as a whole, first come, first taken. See Trial::attach for what the ranks get.
-struct GrowthOptions {
-  std::vector<int> ranks = {};  ///< wanted by a trial that is promoted to rung 1, 2, and so on; the last number is that of all rungs behind, too
-  double patience = 0.1;        ///< seconds that a trial waits for them at most, their answers included; then it goes on with those that have come
-
-  /// @param rung at least 1
-  int ranks_at(int rung) const { return ranks[std::min(static_cast<size_t>(rung), ranks.size()) - 1]; }
-};
-void visit(GrowthOptions& growth, OptionVisitor& visitor);
 
 /// For whom a propagator is made.
 struct Seat {
@@ -82,8 +70,6 @@ struct SearchOptions {
   std::function<std::unique_ptr<StoppingRule>()> stopping = {};
   /// Trials pause at the rungs, and those that are among the best 1/eta there go on, before new ones begin. Instead of `stopping`.
   std::optional<HalvingOptions> promotion = {};
-  /// With `promotion`: trials that come far get more ranks. None: each runs on its own worker.
-  std::optional<GrowthOptions> growth = {};
   /// The trials of an island are a population: all train side by side, each worker's in turn, and bad ones go on from where good ones are.
   /// `evaluations` is the number of members, which cover the space evenly unless `propagator` says otherwise. Instead of `stopping`.
   std::optional<PopulationTrainingOptions> population_training = {};
@@ -95,7 +81,7 @@ struct SearchOptions {
   void validate(int ranks) const;
 };
 void visit(SearchOptions& options, OptionVisitor& visitor);
-/// Of these, what workers, budget and journal are: without `promotion`, `growth`, `population_training`, `migration`, and what C++ alone can give.
+/// Of these, what workers, budget and journal are: without `promotion`, `population_training`, `migration`, and what C++ alone can give.
 void visit_run(SearchOptions& options, OptionVisitor& visitor);
 
 }  // namespace tw::search

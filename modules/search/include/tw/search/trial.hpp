@@ -44,8 +44,7 @@ class Trial {
   };
   Trial(const Communicator& comm, int64_t number, uint64_t seed, Host& host) : comm_(comm), number_(number), seed_(seed), host_(host) {}
 
-  /// The ranks of this worker, for any strategy; and after them those of others that help, where trials grow. Revoked when the objective throws on
-  /// one of them: the others' waits end, and the trial has failed.
+  /// The ranks of this worker, for any strategy. Revoked when the objective throws on one of them: the others' waits end, and the trial has failed.
   const Communicator& comm() const noexcept { return comm_; }
   /// Unique in the search, the same when a trial is repeated.
   int64_t number() const noexcept { return number_; }
@@ -60,8 +59,7 @@ class Trial {
 
   /// Says what the trial needs to go on after a pause: tensors that it changes between reports, besides what follows from configuration and step.
   /// Once, when all of it exists, and before the first report. Where the trial goes on, the tensors get what they were worth then, or what those of
-  /// the trial that it copies were. On all ranks of the worker, each with its own; of the ranks that help, number q gets what number q mod n of the
-  /// worker's n has, and what it has itself at the next pause is not kept: as for replicas, which are all the same.
+  /// the trial that it copies were. On all ranks of the worker, each with its own.
   /// @return the step that it goes on behind: 0 for one that begins
   /// @throws ContractError for tensors of other names, shapes or types than those that they are to get
   int64_t attach(Attachment attachment) { return host_.attach(std::move(attachment)); }

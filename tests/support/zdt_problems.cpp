@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // f1 = x1 and f2 = g h(f1, g), g = 1 + 9 times the mean of the others, all of which are 0 on the best front.
+#include "test_functions.hpp"
+
 #include <cmath>
 #include <numbers>
 #include <tw/base/concat.hpp>
-#include <tw/evolution/test_functions.hpp>
 
 namespace tw::search {
 namespace {

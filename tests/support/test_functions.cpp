@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/evolution/test_functions.hpp>
+#include "test_functions.hpp"
 
 #include <algorithm>
 #include <cmath>
