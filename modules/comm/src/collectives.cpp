@@ -310,7 +310,7 @@ std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::T
   const at::Tensor all = at::empty({total / input.element_size()}, input.options().requires_grad(false));
   std::byte* memory = operands->out(all).data();
   const auto begin = [mine, memory, bytes](const Communicator& of) { return mpi::allgather_transfer(of, mine, memory, bytes); };
-  auto transfer = mpi::message_queue(comm).start(comm, begin, operands->ready());
+  auto transfer = mpi::collective_queue(comm).start(comm, begin, operands->ready());
   start(comm, call, std::move(transfer), std::move(operands)).wait();
   std::vector<at::Tensor> tensors;
   for (int64_t at = 0; const auto& size : sizes) {

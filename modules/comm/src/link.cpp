@@ -114,13 +114,13 @@ std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, const Bound
   mpi::expect_own_thread(comm);
   Backend* known = device_backend == nullptr && made_ ? &backend(call.call) : device_backend;  // by what is chosen now, not when it starts
   const auto begin = [this, call, known](const Communicator& of) { return (known != nullptr ? *known : backend(call.call)).begin(of, call); };
-  if (made_ && !ready && !queue_.is_waiting()) return begin(comm);
+  if (made_ && !ready && !mpi::collective_queue(comm).is_waiting()) return begin(comm);
   return this->begin(comm, begin, std::move(ready));
 }
 
 std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, mpi::StartQueue::Start start, mpi::StartQueue::Ready ready) {
   const auto all_ready = [this, ready = std::move(ready)](const Communicator& of) { return advance(of) && (!ready || ready(of)); };
-  return queue_.start(comm, std::move(start), all_ready);
+  return mpi::collective_queue(comm).start(comm, std::move(start), all_ready);
 }
 
 // True when it is made.

@@ -88,7 +88,6 @@ class Link {
   std::unique_ptr<NodeMemory> memory_;  // while it is made
   std::exception_ptr failure_;          // of the making, for all that wait for it
   std::atomic<bool> made_ = false;
-  mpi::StartQueue queue_;  // of the calls
 
   std::shared_ptr<shared_memory::Channel> channel_;
   std::vector<std::unique_ptr<Backend>> backends_;

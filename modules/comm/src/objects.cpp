@@ -56,7 +56,8 @@ std::vector<std::string> gather_strings(const Communicator& comm, const std::str
     receiving.push_back(with(static_cast<int>(rank), kept->all[rank]));
   }
   const auto begin = [sending, receiving](const Communicator& of) { return mpi::exchange_transfer(of, Collective::gather, sending, receiving); };
-  mpi::start(comm, {.collective = Collective::gather, .peer = root}, mpi::message_queue(comm).start(comm, begin), [kept] {}).wait();
+  const auto begin_in_turn = [begin](const Communicator& of) { return mpi::message_queue(of).start(of, begin); };
+  mpi::start(comm, {.collective = Collective::gather, .peer = root}, mpi::collective_queue(comm).start(comm, begin_in_turn), [kept] {}).wait();
   return std::move(kept->all);
 }
 

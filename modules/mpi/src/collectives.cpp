@@ -7,8 +7,8 @@
 #include <tw/base/contract.hpp>
 #include <tw/mpi/error.hpp>
 #include <tw/mpi/library.hpp>
+#include <tw/mpi/start_queue.hpp>
 
-#include "in_order.hpp"
 #include "labelled.hpp"
 #include "one_call.hpp"
 #include "transfer_requests.hpp"
@@ -45,8 +45,8 @@ struct Staged {
 };
 
 /// Waits for what `make` makes, which works in `staged`.
-void wait_for(const Communicator& comm, const Call& call, InOrder::Make make, const std::shared_ptr<Staged>& staged) {
-  start(comm, call, in_order(comm, std::move(make)), [staged] {}).wait();
+void wait_for(const Communicator& comm, const Call& call, StartQueue::Start make, const std::shared_ptr<Staged>& staged) {
+  start(comm, call, collective_queue(comm).start(comm, std::move(make)), [staged] {}).wait();
 }
 
 // For calls that work in place.

@@ -10,8 +10,8 @@
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/error.hpp>
 #include <tw/mpi/library.hpp>
+#include <tw/mpi/start_queue.hpp>
 
-#include "in_order.hpp"
 #include "rendezvous.hpp"
 #include "runtime.hpp"
 
@@ -111,9 +111,6 @@ void set_board(const Communicator& comm, std::shared_ptr<Board> board) {
   state.board = std::move(board);
 }
 
-Deferred::Deferred(const Communicator& comm) : count_(comm.state()->deferred) { ++*count_; }
-Deferred::~Deferred() { --*count_; }
-
 void expect_own_thread(const Communicator& comm) {
   Runtime& runtime = *comm.state()->runtime;
   if (runtime.closed()) throw NotInitialisedError(concat("communication on '", comm.name(), "', whose Environment has gone,"));
@@ -141,7 +138,9 @@ Communicator duplicate_native(const void* mpi_comm) {
   return Communicator(std::move(state));
 }
 
-void meet(const Communicator& comm) { start(comm, {.collective = Collective::make_communicator}, in_order(comm, barrier_transfer)).wait(); }
+void meet(const Communicator& comm) {
+  start(comm, {.collective = Collective::make_communicator}, collective_queue(comm).start(comm, barrier_transfer)).wait();
+}
 
 MPI_Comm make_node_handle(const Communicator& comm) {
   meet(comm);
@@ -217,7 +216,9 @@ Communicator Communicator::split(std::string_view group) const {
 
 Communicator Communicator::split_by_node() const { return make_child(*this, mpi::make_node_handle(*this), "node"); }
 
-void Communicator::barrier() const { mpi::start(*this, {.collective = Collective::barrier}, mpi::in_order(*this, mpi::barrier_transfer)).wait(); }
+void Communicator::barrier() const {
+  mpi::start(*this, {.collective = Collective::barrier}, mpi::collective_queue(*this).start(*this, mpi::barrier_transfer)).wait();
+}
 
 void Communicator::revoke(std::string_view reason) const {
   mpi::expect_own_thread(*this);

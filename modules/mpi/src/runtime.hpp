@@ -122,7 +122,7 @@ struct CommunicatorState {
   std::shared_ptr<Runtime> runtime;
   std::shared_ptr<CommunicatorState> parent;  // whose revocation is ours too
 
-  const std::shared_ptr<std::atomic<int>> deferred = std::make_shared<std::atomic<int>>(0);  // see Deferred
+  StartQueue collective_calls;
   StartQueue messages;
   TrafficCounters traffic;
 

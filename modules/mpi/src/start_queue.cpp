@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/mpi/start_queue.hpp>
 
-#include <optional>
 #include <tw/mpi/library.hpp>
 
 #include "runtime.hpp"
@@ -11,9 +10,7 @@ namespace tw::mpi {
 class StartQueue::Waiting : public Transfer {
  public:
   Waiting(const Communicator& comm, StartQueue& queue, Start start, Ready ready)
-      : comm_(borrow(comm)), queue_(queue), place_(queue.called_++), start_(std::move(start)), ready_(std::move(ready)) {
-    deferred_.emplace(comm);
-  }
+      : comm_(borrow(comm)), queue_(queue), place_(queue.called_++), start_(std::move(start)), ready_(std::move(ready)) {}
 
   bool advance() override {
     if (!transfer_ && !try_to_start()) return false;
@@ -27,16 +24,11 @@ class StartQueue::Waiting : public Transfer {
       if (ready_ && !ready_(comm_)) return false;
       transfer_ = start_(comm_);
     } catch (...) {
-      let_next_start();
+      ++queue_.started_;
       throw;
     }
-    let_next_start();
-    return true;
-  }
-
-  void let_next_start() {
     ++queue_.started_;
-    deferred_.reset();
+    return true;
   }
 
   const Communicator comm_;  // has the queue
@@ -44,7 +36,6 @@ class StartQueue::Waiting : public Transfer {
   const int64_t place_;
   const Start start_;
   const Ready ready_;
-  std::optional<Deferred> deferred_;  // until it starts
   std::unique_ptr<Transfer> transfer_;
 };
 
@@ -53,6 +44,7 @@ std::unique_ptr<Transfer> StartQueue::start(const Communicator& comm, Start star
   return std::make_unique<Waiting>(comm, *this, std::move(start), std::move(ready));
 }
 
+StartQueue& collective_queue(const Communicator& comm) noexcept { return comm.state()->collective_calls; }
 StartQueue& message_queue(const Communicator& comm) noexcept { return comm.state()->messages; }
 
 }  // namespace tw::mpi

@@ -29,7 +29,7 @@ struct EnvironmentOptions {
   /// Asked of MPI_Init_thread; less than this is an error. A running MPI is adopted at whatever level it has; up to `funneled`, by the thread that
   /// will use it.
   ThreadLevel thread_level = ThreadLevel::funneled;
-  /// Make every collective check first that all ranks agree on it (one more small collective each).
+  /// Make every collective check first that all ranks agree on it (one more message of 256 bytes between each two ranks).
   /// Unset: on in audit builds, off in others.
   std::optional<bool> audit = {};
   ProgressDriver progress = ProgressDriver::inlined;

@@ -26,19 +26,6 @@ void expect_own_thread(const Communicator& comm);
 std::shared_ptr<void>& attachment(const Communicator& comm) noexcept;
 /// Those of the communicators that `comm` was made of, the nearest first. Null ones are left out.
 std::vector<std::shared_ptr<void>> attachments_above(const Communicator& comm);
-/// A collective of `comm` that was called, and that MPI does not know of yet. MPI matches calls by their order: the blocking calls of this floor wait
-/// until there is none.
-class Deferred {
- public:
-  explicit Deferred(const Communicator& comm);
-  ~Deferred();
-  Deferred(const Deferred&) = delete;
-  Deferred& operator=(const Deferred&) = delete;
-
- private:
-  std::shared_ptr<std::atomic<int>> count_;
-};
-
 /// Runs `change` while no operation of `comm` is advanced: for what transfers read, which a thread may drive.
 void while_at_rest(const Communicator& comm, const std::function<void()>& change);
 /// Says what its ranks are doing, such as "trial 7": part of the watchdog's words on waits on `comm` and on those made from it. Empty: nothing is

@@ -15,7 +15,7 @@ class StartQueue {
   using Ready = std::function<bool(const Communicator&)>;
 
   /// What `start(comm)` makes: at once where no earlier call waits and `ready` is empty; else as part of the result, when all earlier calls have
-  /// started and `ready(comm)` is true. MPI's blocking calls of `comm` wait for it.
+  /// started and `ready(comm)` is true.
   std::unique_ptr<Transfer> start(const Communicator& comm, Start start, Ready ready = {});
 
   /// Whether a call waits.
@@ -28,6 +28,8 @@ class StartQueue {
   std::atomic<int64_t> started_ = 0;  // of those
 };
 
+/// For collectives: MPI matches them by the order of their calls, blocking ones too.
+StartQueue& collective_queue(const Communicator& comm) noexcept;
 /// For messages between two ranks, and for collectives made of them: what they need is this rank's alone, so that no other rank can hold them up.
 StartQueue& message_queue(const Communicator& comm) noexcept;
 
