@@ -14,6 +14,7 @@
 #include <tw/base/random.hpp>
 #include <tw/evolution/curve_model.hpp>
 #include <tw/evolution/draws.hpp>
+#include <tw/evolution/space.hpp>
 #include <vector>
 
 namespace {
