@@ -37,7 +37,7 @@ constexpr const char* how_measured =
     "\n"
     "Backends: shared_memory; shared_memory/in_place, the same on tensors that were made by shared_tensor(); mpi; hierarchical and algorithms over\n"
     "messages, see docs/clusters.md. With --compare mpi each takes\n"
-    "turns with MPI's own blocking call on ordinary memory, round by round, and who begins alternates; the ratio is MPI's time / the backend's.";
+    "turns with MPI's own blocking call on ordinary memory, round by round, in alternating order; the ratio is MPI's time / the backend's.";
 
 struct BenchArguments {
   std::vector<std::string> operations;
@@ -265,7 +265,7 @@ void add_bench(CLI::App& app, Environment& mpi) {
   comm->add_option("--svg", arguments->svg, "File for a chart of the bus bandwidth");
   comm->add_option("--tune", arguments->tune, "File for the selection of what was fastest, for mesh.selection of a run on as many nodes and ranks");
   comm->add_option("--predict", arguments->predict,
-                   "Measure nothing, but say by formula what operations take on the cluster that this file describes: nodes, ranks_per_node, and "
+                   "Measure nothing: predict by formula how long operations take on the cluster that this file describes: nodes, ranks_per_node, and "
                    "latency_us and gbit_per_second of `between` nodes and `within` one");
   comm->footer(how_measured);
   comm->callback([arguments, &mpi] { run_bench_comm(*arguments, mpi); });

@@ -58,7 +58,7 @@ algorithms::Cluster read_cluster(const std::filesystem::path& file) {
 void predict(const algorithms::Cluster& cluster, const std::vector<std::string>& operations, int64_t min_bytes, int64_t max_bytes,
              std::ostream& out) {
   const auto selection = algorithms::Selection::by_price(cluster);
-  out << cluster.ranks() << " ranks on " << cluster.nodes << " nodes. Times in ms, of which latency; * is what would be taken.\n";
+  out << cluster.ranks() << " ranks on " << cluster.nodes << " nodes. Times in ms, of which latency; * marks what would be selected.\n";
   for (const Collective operation : bench_operations()) {
     const auto ways = algorithms::ways_to(operation, cluster);
     const bool is_asked = std::find(operations.begin(), operations.end(), bench_name(operation)) != operations.end();

@@ -95,7 +95,7 @@ void add_checkpoint(CLI::App& app, Environment& mpi) {
   auto arguments = std::make_shared<CheckpointArguments>();
   const auto add = [&](const char* name, const char* description, void (*run)(const CheckpointArguments&)) {
     CLI::App* added = command->add_subcommand(name, description);
-    added->add_option("DIR", arguments->directory, "A run's checkpoints (the newest is taken), or one of them")->required();
+    added->add_option("DIR", arguments->directory, "A run's checkpoints (the newest is used), or one of them")->required();
     added->callback([arguments, run, &mpi] {
       if (mpi.world().rank() != 0) return;
       run(*arguments);

@@ -66,7 +66,7 @@ Finding check_shared_memory() {
   struct statvfs info{};
   if (::statvfs("/dev/shm", &info) != 0) return {"/dev/shm", "absent", "mount a tmpfs there: Open MPI's messages inside a node need it"};
   const double mib = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize) / (1 << 20);
-  return {"/dev/shm", concat(static_cast<int64_t>(mib), " MiB free"), mib < 64 ? "give it at least 64 MiB (docker run --shm-size=1g)" : ""};
+  return {"/dev/shm", concat(static_cast<int64_t>(mib), " MiB free"), mib < 64 ? "allow at least 64 MiB (docker run --shm-size=1g)" : ""};
 }
 
 // Open MPI removes its own when a job ends, unless mpirun was killed.
@@ -136,7 +136,7 @@ void run_doctor(const Environment& mpi) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Environment& mpi) {
-  CLI::App* doctor = app.add_subcommand("doctor", "Examine MPI, LibTorch, threads and memory of this machine, and say what to mend");
+  CLI::App* doctor = app.add_subcommand("doctor", "Examine MPI, LibTorch, threads and memory of this machine, and report what to fix");
   const auto direct = std::make_shared<bool>(false);
   doctor->add_flag("--gpu-direct", *direct, "Instead, on two ranks: try whether MPI takes the memory of GPUs, for real");
   doctor->callback([&mpi, direct] {

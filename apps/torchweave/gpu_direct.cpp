@@ -28,7 +28,7 @@ std::string kind_here() {
   return kind ? c10::DeviceTypeName(*kind, /*lower_case=*/true) : "";
 }
 
-std::string words(std::optional<bool> aware) { return aware ? (*aware ? "yes" : "no") : "it does not say"; }
+std::string words(std::optional<bool> aware) { return aware ? (*aware ? "yes" : "no") : "unknown"; }
 
 // Why a rank cannot even try.
 std::string obstacle(const Environment& mpi) {
@@ -36,7 +36,7 @@ std::string obstacle(const Environment& mpi) {
   const std::string kind = kind_here();
   if (kind.empty()) return "no GPU build: this LibTorch was built for the CPU alone";
   if (at::accelerator::deviceCount() == 0) return concat("no device: LibTorch was built for ", kind, ", and finds none here");
-  if (mpi::device_awareness(mpi.world(), kind).running == false) return concat("MPI is not aware of ", kind, " devices, as it says itself");
+  if (mpi::device_awareness(mpi.world(), kind).running == false) return concat("MPI is not aware of ", kind, " devices, as it reports");
   return "";
 }
 

@@ -207,23 +207,23 @@ int launch(LaunchArguments arguments) {
 }
 
 void describe(CLI::App& app, LaunchArguments& arguments) {
-  app.add_option("-n", arguments.job.ranks, "Ranks; by default as many as --hosts take, or 1")->check(CLI::Range(1, 1000000));
+  app.add_option("-n", arguments.job.ranks, "Number of ranks; by default the sum over --hosts, or 1")->check(CLI::Range(1, 1000000));
   app.add_option("--hosts", arguments.hosts,
-                 "Where they run, and how many each takes, such as a:2,b:2; by default here, or where a batch system says")
+                 "Hosts and the number of ranks on each, such as a:2,b:2; by default this machine, or the hosts of a batch job")
       ->check([](const std::string& list) { return list.empty() ? std::string("must name a host, such as a:2") : std::string(); });
   app.add_option("--bind", arguments.bind, "cores: each rank to one of its own, unless there are more ranks than cores; none")
       ->check(CLI::IsMember({"cores", "none"}));
   app.add_option("--log-dir", arguments.job.log_folder, "A folder for merged.log, with what all ranks print, and rank_N.log");
   app.add_option(
          "--restart", arguments.policy.most_restarts,
-         "Starts again so many times, waiting 1, 2, 4... to 60 s, when a rank dies; without the host that failed, if there are others. `torchweave "
+         "Restarts after a rank's death, at most; each waits 1, 2, 4... to 60 s; without the host that failed, if there are others. `torchweave "
          "train` and `search` go on from their newest checkpoint")
       ->check(CLI::Range(0, 1000000));
   app.add_option("--min-ranks", arguments.policy.min_ranks, "With fewer ranks than these it is not started without a host")
       ->check(CLI::Range(1, 1000000));
   app.add_option("--checkpoints", arguments.checkpoints,
-                 "The folder of the job's checkpoints: where nothing in it is newer than at the death before, the job is given up");
-  app.add_option("--restart-args", arguments.restart_arguments, "Arguments more of starts after the first, for programs of one's own");
+                 "The folder of the job's checkpoints: where nothing in it is newer than at the previous death, the job is not started again");
+  app.add_option("--restart-args", arguments.restart_arguments, "Additional arguments of starts after the first, for your own programs");
   app.add_option("--grace", arguments.grace_s, "Seconds that the job has to save and end after a signal, which it gets as SIGUSR1")
       ->check(CLI::Range(1, 86400));
   app.add_option("--host-timeout", arguments.job.host_timeout_s,

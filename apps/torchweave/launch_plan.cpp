@@ -240,7 +240,7 @@ void Obituary::read(const JobLine& line) {
 // another, whom somebody names who knows better.
 void Obituary::read_watchdog(int rank, const std::string& line) {
   static const std::regex begin(R"(.*rank \d+ of '(.*)' has waited .*)");
-  static const std::regex named(R"(  rank (\d+) ((is late|has not been heard of|waits elsewhere|is in another call|has begun|has left).*))");
+  static const std::regex named(R"(  rank (\d+) ((is late|has not responded|waits elsewhere|is in another call|has begun|has left).*))");
   static const std::regex waits(R"((is late: last seen (.* ago )?in|is late: .*, and is in call|waits elsewhere).*)");
   static const std::regex of_all("world(/dup)*");  // where ranks have the numbers that they have in the job
   std::smatch match;

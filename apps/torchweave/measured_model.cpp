@@ -47,7 +47,7 @@ at::Tensor example_of(std::vector<int64_t> shape, int64_t rows, at::ScalarType d
 
 Subject of_file(const MeasuredModelOptions& options) {
   const std::string& file = options.model.name;
-  if (options.input.empty()) throw Error(concat("--input: ", file, " does not say what it takes; give the shape of a row, such as 1x28x28"));
+  if (options.input.empty()) throw Error(concat("--input: ", file, " does not define its input; pass the shape of a row, such as 1x28x28"));
   const std::map<std::string, at::ScalarType> dtypes{{"float32", at::kFloat}, {"float64", at::kDouble}, {"int64", at::kLong}};
   Subject subject{train::load_torchscript(file), example_of(sizes_of(options.input), options.rows, dtypes.at(options.input_dtype))};
   subject.model.set_training(true);
@@ -57,7 +57,7 @@ Subject of_file(const MeasuredModelOptions& options) {
 Subject of_kind(const MeasuredModelOptions& options, const ModelKind& kind) {
   UsualInput input = kind.usual_input(options.model);
   if (!options.input.empty()) {
-    if (input.dtype == at::kLong) throw Error(concat("--input: a ", kind.name, " takes --sequence words"));
+    if (input.dtype == at::kLong) throw Error(concat("--input: a ", kind.name, " needs --sequence tokens"));
     input.row = sizes_of(options.input);
   }
   const Callable made = kind.make(options.model, input.row, input.outputs);

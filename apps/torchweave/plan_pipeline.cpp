@@ -154,9 +154,9 @@ void check(const Arguments& a) {
   }
   if (is_measured(a)) return;
   if (const ModelKind* kind = find_model_kind(a.model); is_torchscript_file(a.model) || (kind != nullptr && !kind->has_analytic_profile)) {
-    throw CLI::ValidationError("--profile", concat("there is no analytic one of ", a.model, "; say measured"));
+    throw CLI::ValidationError("--profile", concat("there is no analytic one of ", a.model, "; pass measured"));
   }
-  if (a.show_graph) throw CLI::ValidationError("--show-graph", "an analytic profile is of no graph; say --profile measured");
+  if (a.show_graph) throw CLI::ValidationError("--show-graph", "an analytic profile has no graph; pass --profile measured");
 }
 
 /// Where a model is measured, all ranks help; the first one plans.
@@ -194,7 +194,7 @@ void add_model_options(CLI::Option_group& group, Arguments& a) {
   group.add_option("--blocks", a.blocks, "Of a transformer or gpt, by default 12; of a resnet, a stage, by default 1")->check(size);
   group.add_option("--width", a.width, "Of a transformer or gpt; by default 768")->check(size);
   group.add_option("--heads", a.heads, "Of a transformer or gpt; by default 12")->check(size);
-  group.add_option("--sequence", a.sequence, "Words of a transformer's or gpt's sequence; by default 1024")->check(size);
+  group.add_option("--sequence", a.sequence, "Tokens in a transformer's or gpt's sequence; by default 1024")->check(size);
   group.add_option("--vocabulary", a.vocabulary, "Of a transformer or gpt; by default 50257")->check(size);
 }
 
@@ -213,7 +213,7 @@ void add_cluster_options(CLI::Option_group& group, Arguments& a) {
   group.add_option("--memory", a.memory, "Of a device, such as 38GB or 16GiB; by default unlimited")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true));
   group.add_option("--link-latency-us", a.link_us, "Of a message between devices; by default 5")->check(CLI::NonNegativeNumber);
-  group.add_option("--link-gbps", a.link_gbps, "Gigabits a second between devices, each way; by default 100")->check(CLI::PositiveNumber);
+  group.add_option("--link-gbps", a.link_gbps, "Gigabits a second between devices, in each direction; by default 100")->check(CLI::PositiveNumber);
 }
 
 void add_plan_options(CLI::Option_group& group, Arguments& a) {

@@ -64,7 +64,7 @@ SearchTask task_of(const CommandOptions& options, const Space& space) {
   task.objective = objective;
   task.identity = options.command + '\n';
   for (const std::string& each : options.constraints) task.identity += "constraint " + each + '\n';
-  task.loss = "as the program says";
+  task.loss = "as the program reports";
   task.command_line = [objective, space](const std::vector<double>& values, const std::string& /*file*/) {
     return objective.command_for(space, values);
   };
@@ -240,7 +240,7 @@ void add_search(CLI::App& app, Environment& mpi) {
       ->allow_extra_args(false);
   command->add_option("--data", arguments->data, "Directory of the training's data; the same as --set data.directory=DIR")->excludes(program);
   command->add_option("--device", arguments->device, "cpu, cuda or auto, for trainings; the same as --set model.device=DEVICE")->excludes(program);
-  command->add_flag("--fresh", arguments->fresh, "Begin anew, even if an earlier search in the journal's folder is lost");
+  command->add_flag("--fresh", arguments->fresh, "Start over, even if an earlier search in the journal's folder is lost");
   command->footer(concat(R"(Of a search that may be running, without mpirun:
   torchweave search --status FOLDER
   torchweave search --enqueue '{"NAME": VALUE}' FOLDER

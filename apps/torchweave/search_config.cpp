@@ -66,8 +66,7 @@ void visit(SearchConfig& config, OptionVisitor& visitor) {
   visitor.group("population_training", config.options.population_training);
   visitor.group("migration", config.options.migration);
   if (!config.trains) {
-    visitor.field("constraints", config.constraints,
-                  {.meaning = "what programs tell and is at most 0 where a configuration is allowed; of programs"});
+    visitor.field("constraints", config.constraints, {.meaning = "what programs report, at most 0 where a configuration is allowed; of programs"});
     return;
   }
   visitor.field("test", config.test,

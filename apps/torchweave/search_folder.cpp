@@ -29,7 +29,7 @@ void prepare_search_folder(const Communicator& comm, const std::filesystem::path
     const std::vector<std::filesystem::path> journal = search::journal_files(folder);
     if (!fresh && !journal.empty() && text_in(path) != identity) {
       throw Error(concat(folder.string(), " holds a search of another objective, which ", path.filename().string(),
-                         " there describes. Begin anew (--fresh), or set search.journal to another folder"));
+                         " there describes. Start over (--fresh), or set search.journal to another folder"));
     }
     if (fresh) {
       for (const std::filesystem::path& file : journal) std::filesystem::remove(file);

@@ -130,7 +130,7 @@ void add_train(CLI::App& app, Environment& mpi) {
   command->add_option("--data", arguments->data, "Directory of the data; the same as --set data.directory=DIR");
   command->add_option("--device", arguments->device, "cpu, cuda or auto; the same as --set model.device=DEVICE");
   auto* resume = command->add_flag("--resume", arguments->resume, "Go on with a run of this name, on any number of ranks; begin where there is none");
-  command->add_flag("--fresh", arguments->fresh, "Begin anew, even if an unfinished run of this name is lost")->excludes(resume);
+  command->add_flag("--fresh", arguments->fresh, "Start over, even if an unfinished run of this name is lost")->excludes(resume);
   command->add_flag("--dry-run", arguments->dry_run, "Check configuration, data, model and memory, and train nothing");
   command->add_option("--trace", arguments->trace, "Write a timeline of all ranks to this file, for ui.perfetto.dev or about:tracing");
   command->footer(R"(Keys of the configuration: torchweave keys

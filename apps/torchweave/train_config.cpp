@@ -94,12 +94,12 @@ void visit(StallOptions& stall, OptionVisitor& visitor) {
 }
 
 void visit(MeshOptions& mesh, OptionVisitor& visitor) {
-  visitor.field("data", mesh.data, count_from(0), {.meaning = "that take different samples; 0: as many as are left", .unit = "ranks"});
+  visitor.field("data", mesh.data, count_from(0), {.meaning = "with different samples; 0: all that are left", .unit = "ranks"});
   visitor.field("layer", mesh.layer, count_from(1), {.meaning = "that hold one model together, its layers in parallel", .unit = "ranks"});
   visitor.field("stage", mesh.stage, count_from(1),
                 {.meaning = "that hold one model together, in stages of a pipeline and their replicas", .unit = "ranks"});
   visitor.field("selection", mesh.selection,
-                {.meaning = "a file of `torchweave bench comm --tune`, which says what backend does which collective; empty: by formula"});
+                {.meaning = "a file of `torchweave bench comm --tune`, with the backend for each collective; empty: by formula"});
 }
 
 void visit(StageOptions& pipeline, OptionVisitor& visitor) {

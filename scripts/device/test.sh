@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test.sh BUILD OUT [KIND]: the programs in BUILD/device_tests.txt on 1, 2 and 4 ranks, with their tensors on devices of KIND (cuda), which ranks share
+# test.sh BUILD OUT [KIND]: the programs in BUILD/device_tests.txt on 1 to 4 ranks, with their tensors on devices of KIND (cuda), which ranks share
 # where there are fewer. OUT/test.jsonl gets a line of the machine, one of each run, and one of them all; OUT/logs what they printed. A run may take
 # 100 s, all together 9 minutes; what does not run says why. Succeeds when all ran and nothing failed; 77: there is no device.
 set -euo pipefail
@@ -18,7 +18,7 @@ names() { sed -nE "s/^\[ *$1 *\] ([^;]*).*/\"\1\"/p" "$log" | paste -sd,; }
 
 deadline=$((SECONDS + 540)) runs=0 bad=0 passed=0 failed=0 skipped=0
 while read -r program; do
-  for ranks in 1 2 4; do
+  for ranks in 1 2 3 4; do
     log=$out/logs/$program.$ranks.log code=0 began=$SECONDS left=$((deadline - SECONDS))
     if [ $left -le 0 ]; then
       outcome='not run: no time left'

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 . tests/accept/expect.bash
 build=$1
 "$build/bin/accept_functions" 10 || failed=1
-while read -r by_dimension dimensions wanted_alone wanted_of_16; do  # a guard: three quarters of what it was
+while read -r by_dimension dimensions wanted_alone wanted_of_16; do  # a guard: three quarters of the shares before the last propagators were removed
   for in_flight in 1 16; do
     line=$("$build/bin/accept_bbob" automatic $by_dimension 3 $in_flight $dimensions)
     echo "$line"

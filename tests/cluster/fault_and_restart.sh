@@ -55,9 +55,9 @@ old=$(grep -lsz '^OMPI_COMM_WORLD_RANK=' /proc/[0-9]*/environ)
 case $fault in
   kill) who="rank $where on tw-h$host died: signal 9 \(Killed\)" ;;
   kill_host) who="rank ($(ranks_on "$host" | paste -sd'|')) on tw-h$host died: signal 9 \(Killed\)" ;;
-  stop) who="rank $where (is late|has not been heard of|has begun this call)[^;]*" seconds=$((seconds + stall_abort)) ;;
+  stop) who="rank $where (is late|has not responded|has begun this call)[^;]*" seconds=$((seconds + stall_abort)) ;;
   cut) who="the job on tw-h$host died: it does not answer any more" seconds=$((seconds + host_timeout)) ;;
-  cut_late) who="rank ($(ranks_on "$host" | paste -sd'|')) has not been heard of[^;]*" seconds=$((seconds + stall_abort + host_timeout + 10)) ;;
+  cut_late) who="rank ($(ranks_on "$host" | paste -sd'|')) has not responded[^;]*" seconds=$((seconds + stall_abort + host_timeout + 10)) ;;
 esac
 [[ $fault = stop || $fault = cut_late ]] || rest=$((rest - ranks[host - 1])) without=", without tw-h$host"
 # A rank that lost its connection to one that was killed may end the job before Open MPI knows of that; then it goes on with all.

@@ -154,7 +154,7 @@ TEST(Launch, HearsTheWatchdog) {
     return Words{"[1,0]<stderr>:05:00:00.123 error: [rank 0] rank 0 of '" + comm + "' has waited 6 s in call 7, allreduce mean of 4 float32",
                  "[1,2]<stdout>:  rank 1 is late, says somebody else",
                  "[1,0]<stderr>:  rank 3 is late: last seen 5.1 s ago leaving call 6, barrier",
-                 "[1,0]<stderr>:  rank 4 has not been heard of: it computes, was stopped, or waits elsewhere",
+                 "[1,0]<stderr>:  rank 4 has not responded: it computes, was stopped, or waits elsewhere",
                  "[1,0]<stderr>:  this is longer than EnvironmentOptions::stall_abort: the job ends",
                  "  Process name: [[5,1],0]",
                  "  Exit code:    1"};
@@ -189,7 +189,7 @@ TEST(Launch, BlamesWhoDoesNotWaitItself) {
   Words both = report(0, {waits});
   for (const std::string& each : report(3, {})) both.push_back(each);
   for (const std::string& each : report(1, {silent})) both.push_back(each);
-  for (const std::string& each : report(4, {"5 has not been heard of: it computes, was stopped, or waits elsewhere"})) both.push_back(each);
+  for (const std::string& each : report(4, {"5 has not responded: it computes, was stopped, or waits elsewhere"})) both.push_back(each);
   EXPECT_EQ(death(Launcher::open_mpi, both), of_2);
 }
 

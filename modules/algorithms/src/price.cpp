@@ -221,7 +221,7 @@ std::vector<std::string_view> ways_to(Collective collective, const Cluster& clus
 
 Price price_of(std::string_view way, Collective collective, const Cluster& cluster, int64_t bytes) {
   const std::vector<std::string_view> ways = ways_to(collective, cluster);
-  TW_EXPECTS(std::find(ways.begin(), ways.end(), way) != ways.end(), "'", way, "' is no way to do ", name_of(collective), " on ", cluster.nodes,
+  TW_EXPECTS(std::find(ways.begin(), ways.end(), way) != ways.end(), "'", way, "' is no algorithm for ", name_of(collective), " on ", cluster.nodes,
              " nodes of ", cluster.ranks_per_node, " ranks");
   if (way == hierarchical) return price_of_hierarchical(collective, cluster, as_double(bytes));
   return price_of(*algorithm_named(way), collective, cluster, as_double(bytes));

@@ -22,7 +22,7 @@ Choice choice_by_price(Collective collective, const Cluster& cluster, const std:
   for (const std::string_view way : ways_to(collective, cluster)) {
     if (!can || can(way, collective)) prices.emplace_back(price_of(way, collective, cluster, bytes), way);
   }
-  if (prices.empty()) return {collective, bytes, "mpi", "there is no other way"};
+  if (prices.empty()) return {collective, bytes, "mpi", "there is no other algorithm"};
   std::stable_sort(prices.begin(), prices.end(), [](const auto& a, const auto& b) { return a.first.total() < b.first.total(); });
   const auto& [price, way] = prices.front();
   const std::string at = concat("at ", bytes, " bytes ", milliseconds(price.total()));

@@ -19,18 +19,24 @@ namespace {
 /// What all ranks call, while it travels.
 class CallsOfRanks : public mpi::Transfer {
  public:
-  CallsOfRanks(const Communicator& comm, const std::string& mine) : name_(comm.name()), lines_(static_cast<size_t>(comm.size())) {
+  CallsOfRanks(const Communicator& comm, const std::string& mine) : name_(comm.name()) {
     mpi::expect_own_thread(comm);
-    mine.copy(mine_.data(), mine_.size() - 1);
-    exchange_ = mpi::audit_transfer(comm, std::as_bytes(std::span(mine_)), std::as_writable_bytes(std::span(lines_)));
+    travelling_ = std::make_unique<Travelling>(static_cast<size_t>(comm.size()));
+    mine.copy(travelling_->mine.data(), travelling_->mine.size() - 1);
+    const auto line = std::as_bytes(std::span(travelling_->mine));
+    travelling_->exchange = mpi::audit_transfer(comm, line, std::as_writable_bytes(std::span(travelling_->lines)));
   }
+  CallsOfRanks(const CallsOfRanks&) = delete;
+  CallsOfRanks& operator=(const CallsOfRanks&) = delete;
+  /// After an exception between the audit and the call MPI may still write into the lines. They are leaked then.
+  ~CallsOfRanks() override { (void)travelling_.release(); }
 
   bool advance() override {
-    if (!exchange_) return true;  // asked again, while what else the data wait for is not there
-    if (!exchange_->advance()) return false;
-    exchange_.reset();
+    if (!travelling_) return true;  // asked again, while what else the data wait for is not there
+    if (!travelling_->exchange->advance()) return false;
+    const auto arrived = std::move(travelling_);
     std::vector<std::string> texts;
-    for (const Line& line : lines_) texts.emplace_back(line.data());
+    for (const Line& line : arrived->lines) texts.emplace_back(line.data());
     const std::string differences = differences_text(texts);
     TW_EXPECTS(differences.empty(), "the collective call must be the same on all ranks of '", name_, "': ", differences);
     return true;
@@ -38,10 +44,14 @@ class CallsOfRanks : public mpi::Transfer {
 
  private:
   using Line = std::array<char, 256>;  // ends in a zero
+  struct Travelling {
+    explicit Travelling(size_t ranks) : lines(ranks) {}
+    Line mine{};
+    std::vector<Line> lines;  // by rank
+    std::unique_ptr<mpi::Transfer> exchange;
+  };
   std::string name_;
-  Line mine_{};
-  std::vector<Line> lines_;  // by rank
-  std::unique_ptr<mpi::Transfer> exchange_;
+  std::unique_ptr<Travelling> travelling_;
 };
 
 mpi::StartQueue::Ready when_all_call(const Communicator& comm, const std::string& line) {

@@ -87,8 +87,9 @@ Work begin_in_place(const Communicator& comm, const Call& call, const at::Tensor
     return start(comm, call, begin_in_parts(comm, call, parts), std::move(operands));
   }
   std::byte* memory = writes ? operands->in_place(tensor).data() : const_cast<std::byte*>(operands->in(tensor).data());
+  Link& link = Link::of(comm);
   auto ready = both_ready(audited_start(comm, call, tensor), operands->ready());
-  auto transfer = Link::of(comm).begin(comm, {call, memory, memory, operands->stream()}, std::move(ready), device_backend);
+  auto transfer = link.begin(comm, {call, memory, memory, operands->stream()}, std::move(ready), device_backend);
   return start(comm, call, std::move(transfer), std::move(operands));
 }
 
@@ -100,8 +101,9 @@ Work begin(const Communicator& comm, const Call& call, const at::Tensor& input, 
   auto operands = operands_for(comm, call, device_backend);
   const std::byte* from = operands->in(input).data();
   std::byte* to = operands->out(output).data();
+  Link& link = Link::of(comm);
   auto ready = both_ready(audited_start(comm, call, input), operands->ready());
-  auto transfer = Link::of(comm).begin(comm, {call, from, to, operands->stream()}, std::move(ready), device_backend);
+  auto transfer = link.begin(comm, {call, from, to, operands->stream()}, std::move(ready), device_backend);
   return start(comm, call, std::move(transfer), std::move(operands));
 }
 
@@ -133,8 +135,10 @@ Work begin_group(const Communicator& comm, Call call, const std::vector<at::Tens
   auto group = std::make_unique<Group>();  // begun when all is checked: what has begun must be carried to its end
   Link& link = Link::of(comm);
   for (const BoundCall& bound : calls) {
-    auto ready = both_ready(audited_start(comm, bound.call, by_type.at(bound.call.type)[0]), operands->ready());
-    group->add([&] { return link.begin(comm, bound, std::move(ready), device_backend); });
+    group->add([&] {
+      auto ready = both_ready(audited_start(comm, bound.call, by_type.at(bound.call.type)[0]), operands->ready());
+      return link.begin(comm, bound, std::move(ready), device_backend);
+    });
   }
   return start(comm, call, std::move(group), std::move(operands));
 }
@@ -170,8 +174,10 @@ Work begin_exchange(const Communicator& comm, const Call& call, Messages message
   const auto begin_in_turn = [begin, arrived = operands->ready()](const Communicator& of) {
     return mpi::message_queue(of).start(of, begin, arrived);
   };
-  auto audited = audited_start(comm, call);  // which other ranks can hold up, and messages between two must not wait for
-  auto transfer = audited ? Link::of(comm).begin(comm, begin_in_turn, std::move(audited)) : begin_in_turn(comm);
+  if (!comm.audited()) return start(comm, call, begin_in_turn(comm), std::move(operands));
+  // Other ranks can hold up an audit. Messages between two ranks must not wait for it.
+  Link& link = Link::of(comm);
+  auto transfer = link.begin(comm, begin_in_turn, audited_start(comm, call));
   return start(comm, call, std::move(transfer), std::move(operands));
 }
 
@@ -289,6 +295,7 @@ std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::T
   auto operands = std::make_shared<Operands>(Collective::allgather, comm.audited(), passage_of_messages(comm, input));
   const std::span<const std::byte> mine = operands->in(input);
   const Call call{.collective = Collective::allgather, .type = element_type(input.scalar_type())};
+  if (comm.audited()) (void)Link::of(comm);  // begun as by the call that another rank may make instead
   wait_for_audit(comm, call);
   std::vector<int64_t> spec = input.sizes().vec();
   spec.push_back(static_cast<int64_t>(call.type));

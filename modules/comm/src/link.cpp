@@ -119,7 +119,10 @@ std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, const Bound
 }
 
 std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, mpi::StartQueue::Start start, mpi::StartQueue::Ready ready) {
-  const auto all_ready = [this, ready = std::move(ready)](const Communicator& of) { return advance(of) && (!ready || ready(of)); };
+  const auto all_ready = [this, ready = std::move(ready)](const Communicator& of) {
+    const bool is_ready = !ready || ready(of);  // first: an audit finds a rank that will not make this link
+    return advance(of) && is_ready;
+  };
   return mpi::collective_queue(comm).start(comm, std::move(start), all_ready);
 }
 

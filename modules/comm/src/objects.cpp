@@ -56,8 +56,7 @@ std::vector<std::string> gather_strings(const Communicator& comm, const std::str
     receiving.push_back(with(static_cast<int>(rank), kept->all[rank]));
   }
   const auto begin = [sending, receiving](const Communicator& of) { return mpi::exchange_transfer(of, Collective::gather, sending, receiving); };
-  const auto begin_in_turn = [begin](const Communicator& of) { return mpi::message_queue(of).start(of, begin); };
-  mpi::start(comm, {.collective = Collective::gather, .peer = root}, mpi::collective_queue(comm).start(comm, begin_in_turn), [kept] {}).wait();
+  mpi::start(comm, {.collective = Collective::gather, .peer = root}, mpi::message_queue(comm).start(comm, begin), [kept] {}).wait();
   return std::move(kept->all);
 }
 

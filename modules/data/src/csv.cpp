@@ -170,12 +170,12 @@ class Parser {
       if (value_among_names.empty() && is_meant_as_value(field, options_.delimiter)) value_among_names = what;
     }
     const auto fail = [&](const std::string& what) {
-      throw FileError(file_.path(), line.offset, concat("line ", line.number, ", ", what, "; say whether this line is a header", by_key));
+      throw FileError(file_.path(), line.offset, concat("line ", line.number, ", ", what, "; set whether this line is a header", by_key));
     };
     if (numbers == 0 && !value_among_names.empty()) fail(concat(value_among_names, ", which looks like a value"));
     if (numbers > 0 && numbers < fields) fail(concat(doubt, ", and ", numbers, " of the ", fields, " fields are numbers"));
     if (fields > 1 && counted == fields) {
-      log_warning(file_.path().string(), ": line ", line.number, " counts its columns from 0 and is read as numbers; if it is a header, say so",
+      log_warning(file_.path().string(), ": line ", line.number, " counts its columns from 0 and is read as numbers; if it is a header, set that",
                   by_key);
     }
     return numbers == 0;

@@ -63,7 +63,7 @@ class Header {
       }
     }
     skip_space();
-    if (position_ != text_.size()) fail("the header goes on behind its '}'");
+    if (position_ != text_.size()) fail("the header has trailing characters after its '}'");
     if (!has_descr_ || !has_order_ || !has_shape_) fail("the header lacks one of 'descr', 'fortran_order' and 'shape'");
   }
 
@@ -215,7 +215,7 @@ std::string npy_header(c10::ScalarType dtype, const std::vector<int64_t>& shape)
   constexpr size_t alignment = 64;  // of the first element, as NumPy writes it
   text.append(alignment - (10 + text.size() + 1) % alignment, ' ');
   text += '\n';
-  TW_EXPECTS(text.size() < 65536, "NPY 1.0 has no room for the shape");
+  TW_EXPECTS(text.size() < 65536, "NPY 1.0 cannot hold the shape");
   return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(text.size() & 255) + static_cast<char>(text.size() >> 8) + text;
 }
 

@@ -40,7 +40,7 @@ Found look_into(const fs::path& folder) {
 std::unique_ptr<Dataset> load_regression(const fs::path& directory, Split split, const CsvOptions& csv) {
   const auto folder = directory / (split == Split::train ? "train" : "test");
   if (!fs::is_directory(folder)) {
-    throw FileError(folder, 0, "is not a folder: data for regression lie in the folders train and test of the directory that is given");
+    throw FileError(folder, 0, "is not a folder: data for regression lie in the folders train and test of data.directory");
   }
   const Found found = look_into(folder);
   const std::string wanted = "inputs.csv and targets.csv, or pairs of NPY files such as inputs.npy and targets.npy";

@@ -51,7 +51,7 @@ TEST(Csv, NamesTheFieldThatMakesTheFirstLineDoubtful) {
   expect_refused("1,,2\n3,4,5\n", 0, "column 2 is empty");
   expect_refused("1,True\n3,4\n", 0, "column 2 is not a number: 'True'");
   expect_refused("1,1e400\n3,4\n", 0, "column 2 does not fit into a float64: '1e400'");
-  expect_refused("NA\n3\n", 0, "column 1 is not a number: 'NA', which looks like a value; say whether this line is a header");
+  expect_refused("NA\n3\n", 0, "column 1 is not a number: 'NA', which looks like a value; set whether this line is a header");
   expect_refused("1,5;2,5\n", 0, "column 1 is not a number: '1,5', which looks like a value", {.delimiter = ';'});
   expect_refused("1;2\n3;4\n", 0, "column 1 is not a number: '1;2', which looks like a value");
   EXPECT_EQ(read("NA,x\n1,2\n", {.header = tw::CsvHeader::present}).columns, (Names{"NA", "x"}));
@@ -88,7 +88,7 @@ TEST(Csv, NamesEveryMalformedRow) {
   expect_refused("1,2\n3,0x10\n", 6, "is not a number");
   expect_refused("1,2\n3,1 2\n", 6, "is not a number");
   expect_refused("1,2\n3,+-2\n", 6, "is not a number");
-  expect_refused("1,x\n2,3\n", 0, "line 1, column 2 is not a number: 'x', and 1 of the 2 fields are numbers; say whether this line is a header");
+  expect_refused("1,x\n2,3\n", 0, "line 1, column 2 is not a number: 'x', and 1 of the 2 fields are numbers; set whether this line is a header");
   expect_refused("1,x\n2,3\n", 2, "column 2 is not a number", {.header = tw::CsvHeader::absent});
   expect_refused("1,2\n\"3,4\n", 4, "is not a number");  // a quote that does not end
   std::string many = "1\n";

@@ -69,7 +69,7 @@ void visit(FullyShardedOptions& options, OptionVisitor& visitor) {
   visitor.field("unit_bytes", options.unit_bytes, {.least = 1},
                 {.meaning = "of parameters that are gathered and released together", .unit = "bytes"});
   visitor.field("units", options.units, {.meaning = "names of submodules whose parameters are units of their own"});
-  visitor.field("gather_ahead", options.gather_ahead, count_from(0), {.meaning = "units that are gathered before they are taken"});
+  visitor.field("gather_ahead", options.gather_ahead, count_from(0), {.meaning = "units gathered ahead of their use"});
   visitor.field("keep_bytes", options.keep_bytes, {.least = 0},
                 {.meaning = "of units that stay gathered from one update to the next", .unit = "bytes"});
   visitor.field("one_copy_per_node", options.one_copy_per_node, {.meaning = "one copy of the parameters for all ranks of a node"});
@@ -200,7 +200,7 @@ void FullySharded::Impl::make_equal(const std::vector<NamedTensor>& tensors, con
       with_memory.push_back(each);
       continue;
     }
-    TW_EXPECTS(initial != nullptr, each.name, " has no memory: give FullyShardedSetup::initial");
+    TW_EXPECTS(initial != nullptr, each.name, " has no memory: pass FullyShardedSetup::initial");
     initial->fill(at::empty({0}), each.tensor, 0, each.name);  // where it throws, it does on all ranks
   }
   if (replicas_) synchronize(*replicas_, with_memory);

@@ -27,7 +27,7 @@ struct UseMoment {
 /// gatherings meet.
 class UnitOrder {
  public:
-  /// @param kept by unit: it is not among those to release. @param ahead units that are gathered before they are taken
+  /// @param kept by unit: it is not among those to release. @param ahead units gathered ahead of their use
   UnitOrder(std::vector<bool> kept, size_t ahead) : ahead_(ahead), kept_(std::move(kept)), has_(kept_.size()), oldest_(none) {}
 
   /// What to do before an operator, in this order.

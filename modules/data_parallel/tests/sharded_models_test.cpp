@@ -19,7 +19,7 @@ std::vector<tw::FullyShardedOptions> some_modes(tw::Reduction reduction) {
   return all;
 }
 
-/// Rows [begin, end) of the ten that a rank has: 3, 3, 2 and 2 of four.
+/// Rows [begin, end) of the ten that a rank has: 4, 3 and 3 of three.
 struct Rows {
   explicit Rows(int rank) : begin(rank * least + std::min(rank, more)), count(least + (rank < more ? 1 : 0)) {}
   Tensors of(const Tensors& batch) const {

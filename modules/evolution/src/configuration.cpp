@@ -18,7 +18,7 @@ double Configuration::value_of(std::string_view name) const {
 
 double Configuration::real(std::string_view name) const {
   const Parameter& p = space_->parameters()[space_->index_of(name)];
-  TW_EXPECTS(p.kind != Parameter::Kind::categorical, "parameter '", name, "' is not a number; text() gives it");
+  TW_EXPECTS(p.kind != Parameter::Kind::categorical, "parameter '", name, "' is not a number; use text()");
   const double value = value_of(name);
   return p.kind == Parameter::Kind::ordinal ? p.numbers[static_cast<size_t>(value)] : value;
 }

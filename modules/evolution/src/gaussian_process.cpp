@@ -52,7 +52,7 @@ void visit(GaussianProcessOptions& options, OptionVisitor& visitor) {
   visitor.field("trials", options.trials, count_from(0, 2000), {.meaning = "that the model knows; 0: 50 + 10 for each parameter, at most 300"});
   visitor.field("candidates", options.candidates, count_from(0, 1 << 20),
                 {.meaning = "places that are compared; 0: 100 + 10 for each parameter, at most 400"});
-  visitor.field("collapsed", options.collapsed, {.least = 0, .most = 1, .above = true}, {.meaning = "a trust region this small is given up"});
+  visitor.field("collapsed", options.collapsed, {.least = 0, .most = 1, .above = true}, {.meaning = "a trust region this small is abandoned"});
 }
 
 void GaussianProcessOptions::validate() const {

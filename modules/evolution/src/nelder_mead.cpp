@@ -29,7 +29,7 @@ void visit(NelderMeadOptions& options, OptionVisitor& visitor) {
   visitor.field("contraction", options.contraction, share, {.meaning = "towards the mean of the others"});
   visitor.field("shrinkage", options.shrinkage, share, {.meaning = "towards the best vertex"});
   visitor.field("side", options.side, {.least = 0, .most = 0.5}, {.meaning = "of the first simplex, as a share of each range; 0: by dimensions"});
-  visitor.field("collapsed", options.collapsed, {.least = 0, .above = true}, {.meaning = "a simplex this small is given up"});
+  visitor.field("collapsed", options.collapsed, {.least = 0, .above = true}, {.meaning = "a simplex this small is abandoned"});
 }
 
 double NelderMeadOptions::side_in(size_t dimensions) const noexcept { return side > 0 ? side : std::min(0.5, static_cast<double>(dimensions) / 8); }

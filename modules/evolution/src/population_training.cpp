@@ -39,7 +39,7 @@ void visit(PopulationTrainingOptions& training, OptionVisitor& visitor) {
   visitor.field("max_steps", training.max_steps, count_from(1), {.meaning = "of a member: from there on it is not compared", .unit = "steps"});
   visitor.field("quantile", training.quantile, {.least = 0, .most = 0.5, .above = true},
                 {.meaning = "the share of members at the bottom, one at least, that copy as many at the top"});
-  visitor.field("resample", training.resample, {.least = 0, .most = 1}, {.meaning = "probability that a value of a copy is drawn anew"});
+  visitor.field("resample", training.resample, {.least = 0, .most = 1}, {.meaning = "probability that a value of a copy is drawn again"});
   visitor.field("up", training.up, {.least = 1, .most = 1e6}, {.meaning = "by which a number of a copy is multiplied otherwise, or"});
   visitor.field("down", training.down, {.least = 0, .most = 1, .above = true}, {.meaning = "by this, whichever chance has it"});
   visitor.field("frozen", training.frozen, {.meaning = "parameters that a copy has as its original, such as a width, which shapes the tensors"});

@@ -101,7 +101,7 @@ std::vector<double> allowed_values(const Parameter& p, const Parameter& parent) 
   return values;
 }
 
-/// NaN where it does not say so.
+/// NaN where unknown so.
 double initial_of(const Parameter& p) { return p.initial.empty() ? none : value_of_start(p, p.initial); }
 
 /// Equal shares of [0, 1] for values 0 to n - 1: the middle of one, and the one that holds a position.

@@ -18,7 +18,7 @@ void visit(ReducerOptions& options, OptionVisitor& visitor) {
                 About{.meaning = "reduce a bucket as soon as its last gradient is ready; by default, where there are several nodes"});
   visitor.field("shared_memory", options.shared_memory, {.meaning = "keep buckets in memory that the ranks of a node share"});
   visitor.field("check_finite", options.check_finite, {.meaning = "look whether the reduced gradients are finite"});
-  visitor.field("sharding", options.sharding, sharding_names(), {.meaning = "who has the reduced gradients"});
+  visitor.field("sharding", options.sharding, sharding_names(), {.meaning = "ranks that hold the reduced gradients"});
   visitor.field("release", options.release,
                 {.meaning = "keep only this rank's share of sharded gradients (ZeRO 2)", .where = {{"sharding", {"none"}, /*but=*/true}}});
   visitor.field("arrival_order", options.arrival_order, count_from(0),

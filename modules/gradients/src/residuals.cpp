@@ -6,7 +6,7 @@
 namespace tw {
 
 void Residuals::prepare(const char* compression, const BucketPlan& plan, const std::vector<TensorSpec>& gradients, c10::Device device) {
-  TW_EXPECTS(!prepared_, "this ", compression, " compressor remembers what another Reducer left behind: make one for each Reducer");
+  TW_EXPECTS(!prepared_, "this ", compression, " compressor holds the residuals of another Reducer: make one for each Reducer");
   expect_compressible(compression, gradients);
   prepared_ = true;
   views_.resize(gradients.size());

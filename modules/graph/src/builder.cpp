@@ -153,7 +153,7 @@ class Builder {
   void add(const Call& call) {
     const auto op = c10::Dispatcher::singleton().findSchema(call.name);
     if (!op) throw Error("LibTorch's dispatcher does not know it");
-    if (draws(*op, call.arguments) && !can_draw(call.name.name)) throw Error("it draws random numbers in a way that a graph cannot repeat");
+    if (draws(*op, call.arguments) && !can_draw(call.name.name)) throw Error("it draws random numbers that a graph cannot repeat");
     expect_shape(*op, call);
     Node node{.op = call.name.name, .overload = call.name.overload_name, .with_gradient = call.with_gradient};
     for (const c10::IValue& argument : call.arguments)

@@ -81,9 +81,9 @@ void expect_values(const Graph& graph) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     for (const int input : node.inputs()) expect(input, "operator ", i, ", ", node.op, ": it takes");
-    for (const int output : node.outputs) expect(output, "operator ", i, ", ", node.op, ": it gives");
+    for (const int output : node.outputs) expect(output, "operator ", i, ", ", node.op, ": it returns");
   }
-  for (const int output : graph.outputs) expect(output, "the graph gives");
+  for (const int output : graph.outputs) expect(output, "the graph returns");
 }
 
 }  // namespace

@@ -207,7 +207,7 @@ class Interpreter::Impl {
   static void keep(const Step& step, const torch::jit::Stack& results, std::vector<at::Tensor>& values, bool is_probe) {
     size_t next = 0;
     const auto keep_one = [&](const at::Tensor& tensor) {
-      if (next >= step.outputs.size()) throw Error(concat("it gives more than ", step.outputs.size(), " tensors: the number depends on the batch"));
+      if (next >= step.outputs.size()) throw Error(concat("it returns more than ", step.outputs.size(), " tensors: the number depends on the batch"));
       const int output = step.outputs[next++];
       if (output >= 0) values[at(output)] = tensor;
     };
@@ -215,7 +215,7 @@ class Interpreter::Impl {
       if (result.isBool()) {
         if (result.toBool() != step.answer && !is_probe) {
           throw Error(concat("it answers ", result.toBool() ? "true" : "false", " where it answered ", *step.answer ? "true" : "false",
-                             " when the module was captured, which may have gone another way here"));
+                             " when the module was captured, which may have taken another branch here"));
         }
       } else if (result.isTensor()) {
         keep_one(result.toTensor());

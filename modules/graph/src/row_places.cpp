@@ -179,7 +179,7 @@ void place_rows(Graph& graph, const std::vector<at::Tensor>& example, const std:
   std::vector<int64_t> shape;
   for (const Size& size : graph.values[at(subject)].sizes) shape.push_back(size.of(example[0].size(0)));
   throw Error(concat("operator ", node, ", ", graph.nodes[node].op, ": it draws random numbers for a tensor of shape ", at::IntArrayRef(shape),
-                     ", in which the rows of the batch cannot be told from one another: is it an example of two rows or more?"));
+                     ", in which the rows of the batch cannot be distinguished: is it an example of two rows or more?"));
 }
 
 }  // namespace tw::graph

@@ -377,7 +377,7 @@ TEST(Capture, refusesByName) {
                  [](const Tensors& x) { return Tensors{x[0].sum().item<double>() > 0 ? x[0] : -x[0]}; });
   const Tensor stray = torch::randn({3}, torch::requires_grad());
   expect_refused("a tensor of shape [3] requires a gradient and is no parameter", [&](const Tensors& x) { return Tensors{x[0] * stray}; });
-  expect_refused("aten::multinomial: it draws random numbers in a way that a graph cannot repeat",
+  expect_refused("aten::multinomial: it draws random numbers that a graph cannot repeat",
                  [](const Tensors& x) { return Tensors{x[0] * torch::multinomial(x[0].sigmoid(), 1)}; });
   expect_refused("aten::index.Tensor: the shape of its result depends on data",
                  [](const Tensors& x) { return Tensors{x[0].index({x[0].select(1, 0) > -9})}; });

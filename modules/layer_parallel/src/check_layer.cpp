@@ -25,7 +25,7 @@ std::vector<std::string> check_layer(const Block& block, const State& example, d
   std::vector<std::string> problems;
   const Layer layer = named_layer(block.make(0), "layer 0", true);
   const Layer other = block.make(1);
-  if (layer.module == other.module) problems.emplace_back("the factory gives the same layer twice");
+  if (layer.module == other.module) problems.emplace_back("the factory returns the same layer twice");
 
   GeneratorGuard generator;
   const auto stepped = [&](const State& from, double by) {

@@ -39,7 +39,7 @@ void expect_no_shared_tensors(const std::vector<Block>& blocks, uint64_t seed) {
       TW_EXPECTS(!is_elsewhere || owner.block != block, "tensor '", name, "' of layer ", index, " of block ", block,
                  " is one that another layer or name has too: a factory makes a new layer at each call, with tensors of its own");
       TW_EXPECTS(!is_elsewhere, "tensor '", name, "' of block ", block, " is tensor '", owner.name, "' of block ", owner.block,
-                 " too: they lie on ranks of their own, where copies of one tensor would be trained apart. Give each block layers of its own");
+                 " too: blocks lie on different ranks, where copies of one tensor would be trained separately. Make new layers for each block");
     };
     for (const auto& p : layer.module->named_parameters()) add(p.key(), p.value());
     for (const auto& b : layer.module->named_buffers()) add(b.key(), b.value());

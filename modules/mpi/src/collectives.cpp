@@ -261,7 +261,7 @@ void allgather(const Communicator& comm, std::span<const std::byte> mine, std::s
 
 void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int64_t> sizes) {
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-  TW_EXPECTS(static_cast<int64_t>(all.size()) == total, "allgather needs room for ", total, " bytes, got ", all.size());
+  TW_EXPECTS(static_cast<int64_t>(all.size()) == total, "allgather needs a buffer of ", total, " bytes, got ", all.size());
   const auto staged =
       std::make_shared<Staged>(Staged{.input = {mine.begin(), mine.end()}, .output = std::vector<std::byte>(static_cast<size_t>(total))});
   // The sizes of the others may differ from call to call and from rank to rank, so the count is not part of what ranks compare.

@@ -73,7 +73,7 @@ class LabelledReceive : public Transfer {
       return concat(label.count, ' ', name_of(label.type), label.collective == Collective::send ? "" : concat(" in ", name_of(label.collective)));
     };
     TW_EXPECTS(mine_ == theirs_, "rank ", from_, " of '", comm_.name(), "' sent ", text(theirs_), " where rank ", comm_.rank(), " receives ",
-               text(mine_), ": both must give the same dtype and size");
+               text(mine_), ": both must use the same dtype and size");
   }
 
   const Communicator comm_;

@@ -163,7 +163,7 @@ void RpcClient::leave(Rank rank) noexcept {
   try {
     (void)start(comm_, {.collective = Collective::send, .peer = rank}, std::make_unique<Leaving>(*comm_.state(), rank));
   } catch (const std::exception& error) {
-    log_error(concat("rank ", rank, " of '", comm_.name(), "' was not told that this one makes no further calls: ", error.what()));
+    log_error(concat("rank ", rank, " of '", comm_.name(), "' was not notified that this one makes no further calls: ", error.what()));
   }
 }
 

@@ -64,7 +64,7 @@ bool leaves(const LastSeen& seen) { return seen.left || (seen.calls == 0 && seen
 std::string describe_other(const Operation& operation, int rank, std::chrono::milliseconds waited) {
   const auto seen = last_seen(*operation.comm, rank);
   if (seen && is_leaving(operation) && leaves(*seen)) return "";
-  if (!seen) return concat("rank ", rank, " has not been heard of: it computes, was stopped, or waits elsewhere");
+  if (!seen) return concat("rank ", rank, " has not responded: it computes, was stopped, or waits elsewhere");
   if (seen->calls == 0 && seen->call.collective != Collective::none) {
     return concat("rank ", rank, " waits elsewhere: last seen in ", seen->call.describe());
   }

@@ -40,6 +40,7 @@ class StartQueue::Waiting : public Transfer {
 };
 
 std::unique_ptr<Transfer> StartQueue::start(const Communicator& comm, Start start, Ready ready) {
+  expect_own_thread(comm);  // a call that failed after it took its place would hold up all others
   if (!ready && !is_waiting()) return start(comm);
   return std::make_unique<Waiting>(comm, *this, std::move(start), std::move(ready));
 }

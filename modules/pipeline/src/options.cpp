@@ -22,7 +22,7 @@ void visit(PipelineOptions& options, OptionVisitor& visitor) {
   visitor.field("replicas", options.replicas, count_from(1), {.meaning = "of each stage; none: one each", .unit = "ranks"});
   visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "of each stage; none: none"});
   visitor.field("seed", options.seed, Bounds{}, {.meaning = "of the random numbers that are drawn in run()"});
-  visitor.field("sharding", options.sharding, sharding_names(), {.meaning = "who has the gradients of a stage with several replicas"});
+  visitor.field("sharding", options.sharding, sharding_names(), {.meaning = "holders of the gradients of a stage with several replicas"});
 }
 
 void PipelineOptions::validate() const {

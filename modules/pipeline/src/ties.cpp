@@ -67,7 +67,7 @@ std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks
       TW_EXPECTS(!name.empty(), "stage ", stage, " has no parameter that is tied as '", of_all, "'");
       if (of_all.empty()) {
         const auto [home, is_new] = homes.emplace(name, stage);
-        TW_EXPECTS(is_new, "stages ", home->second, " and ", stage, " both have a parameter '", name, "': say so in StageModel::tied");
+        TW_EXPECTS(is_new, "stages ", home->second, " and ", stage, " both have a parameter '", name, "': list it in StageModel::tied");
         continue;
       }
       const std::string& one = tensors.emplace(of_all, first).first->second;

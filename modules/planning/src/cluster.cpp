@@ -5,7 +5,7 @@ namespace tw::pipeline {
 
 void visit(Link& link, OptionVisitor& visitor) {
   visitor.field("latency_s", link.latency_s, {.least = 0}, {.meaning = "of a message", .unit = "s"});
-  visitor.field("bytes_per_second", link.bytes_per_second, {.least = 0, .above = true}, {.meaning = "each way", .unit = "bytes/s"});
+  visitor.field("bytes_per_second", link.bytes_per_second, {.least = 0, .above = true}, {.meaning = "in each direction", .unit = "bytes/s"});
 }
 
 double ring_all_reduce(int replicas, double bytes, const Link& link) noexcept {

@@ -141,7 +141,7 @@ void visit(PlanOptions& options, OptionVisitor& visitor) {
   visitor.field("micro_batches", options.micro_batches, count_from(1),
                 About{.meaning = "only so; otherwise powers of two, and divisors of the batch"});
   visitor.field("schedule", options.schedule, schedule_names(), About{.meaning = "only this one; otherwise both"});
-  visitor.field("max_stages", options.max_stages, count_from(1), About{.meaning = "otherwise as many as devices"});
+  visitor.field("max_stages", options.max_stages, count_from(1), About{.meaning = "otherwise the number of devices"});
   visitor.group("parameters", options.parameters);
   visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "what stages may do"});
   visitor.field("max_blocks", options.max_blocks, count_from(1), {.meaning = "that operators are cut into before the search"});

@@ -92,7 +92,7 @@ class Execution {
     if (in != nullptr && in->empty()) return "what it takes is not there";
     if (in != nullptr && in->front() != action.micro_batch) return concat("micro-batch ", in->front(), " comes first");
     const Channel* out = output(action);
-    if (out != nullptr && out->size() == capacity_) return concat("the next stage has not taken micro-batch ", out->front());
+    if (out != nullptr && out->size() == capacity_) return concat("the next stage has not received micro-batch ", out->front());
     return "";
   }
 

@@ -54,7 +54,7 @@ std::string problem_of(const Attempt& first, const Attempt& second) {
   }
   const std::vector<double> found = numbers_of(first.evaluation);
   const std::vector<double> repeated = numbers_of(second.evaluation);
-  if (found.size() != repeated.size()) return concat("gives ", found.size() - 1, " values, and ", repeated.size() - 1, " when it is repeated");
+  if (found.size() != repeated.size()) return concat("returns ", found.size() - 1, " values, and ", repeated.size() - 1, " when it is repeated");
   for (size_t i = 0; i < found.size(); ++i) {
     if (are_same(found[i], repeated[i])) continue;
     const std::string what = i + 1 == found.size() ? "its violation" : found.size() == 2 ? "its loss" : concat("its value ", i + 1);

@@ -66,7 +66,7 @@ std::string contours_section(const Findings& findings) {
   }
   return element("h2", "The two parameters that matter most") + chart.svg().in_page() +
          note(concat(
-             "The loss that the forest foretells, in the mean over all other values, and trials, both coloured by rank: yellow the best, violet ",
+             "The loss that the forest predicts, in the mean over all other values, and trials, both coloured by rank: yellow the best, violet ",
              "the worst. Complete and pruned trials: ", chosen_text(ranks.size(), findings.ranked.size()), "."));
 }
 

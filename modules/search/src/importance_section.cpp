@@ -81,9 +81,9 @@ std::string pairs_table(const Space& space, const std::vector<PairShare>& pairs)
 std::string quality_text(const LossForest& forest) {
   const double foretold = forest.forest.foretold();
   std::string text =
-      concat("The forest has learnt from ", forest.trials, " trials. Of the variance of ranks of those that a tree has not seen it foretells ",
+      concat("The forest has learnt from ", forest.trials, " trials. Of the variance of ranks of those that a tree has not seen it predicts ",
              percent(std::max(0.0, foretold)), ".");
-  if (foretold < 0.3) text += " That is little: its shares say more about chance than about parameters.";
+  if (foretold < 0.3) text += " That is little: its shares reflect chance more than parameters.";
   return text;
 }
 

@@ -154,7 +154,7 @@ bool read_file(JournalFile& file) {
     if (payload.empty()) break;
     Record record;
     Reading reading(payload.data(), payload.size());
-    if (!get_record(reading, record)) throw FileError(file.path, static_cast<int64_t>(at), "has a record that cannot be read");
+    if (!get_record(reading, record)) throw FileError(file.path, static_cast<int64_t>(at), "has a record that this version does not read");
     file.records.push_back(std::move(record));
     at += prefix + payload.size();
   }

@@ -15,7 +15,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 std::string problem_of(const Outcome& outcome, size_t objectives, double violation) {
   const size_t count = outcome.values.size();
   if (count != objectives && (objectives > 0 || count == 0))
-    return concat("the objective gives ", count, " values, not ", std::max<size_t>(1, objectives));
+    return concat("the objective returns ", count, " values, not ", std::max<size_t>(1, objectives));
   if (!std::isfinite(violation)) return "a constraint's value is not finite";
   if (violation > 0) return "";
   const auto wrong = std::ranges::find_if_not(outcome.values, [](double each) { return std::isfinite(each); });

@@ -2,7 +2,6 @@
 #include <tw/search/ledger.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <tw/base/error.hpp>
 #include <utility>

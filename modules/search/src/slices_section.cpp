@@ -76,7 +76,7 @@ std::string slices_section(const Findings& findings) {
   std::string text =
       concat("A dot a trial, the later the darker. Complete and pruned trials: ", chosen_text(ranks.size(), findings.ranked.size()), ".");
   if (beyond > 0) text += concat(" ", beyond, " losses lie above the charts.");
-  if (findings.forest) text += " The line is the loss that the forest of the next section foretells, in the mean over all other values.";
+  if (findings.forest) text += " The line is the loss that the forest of the next section predicts, in the mean over all other values.";
   if (parameters.size() < findings.space.size()) {
     text += concat(" Parameters: ", share_text(parameters.size(), findings.space.size()), findings.forest ? ", the most important." : ", the first.");
   }

@@ -60,7 +60,7 @@ std::string trials_section(const Findings& findings) {
   }
   std::string text = concat("Trials: ", share_text(shown.size(), all));
   if (shown.size() < all) text += ": the best, others from all ranks, and the last of those without a loss; all are in trials.csv and trials.sqlite";
-  text += ". A click on a column's name sorts by it, another one the other way round.";
+  text += ". A click on a column's name sorts by it, a second one in reverse.";
   return element("h2", "Trials") + note(text) + "<div id=\"trials\">" + filters(shown) + "<div class=\"trials\">" + table(head, rows) +
          "</div></div>\n";
 }

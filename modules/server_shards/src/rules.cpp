@@ -105,14 +105,14 @@ void visit(MomentumOptions& o, OptionVisitor& visitor) {
 
 void visit(AdagradOptions& o, OptionVisitor& visitor) {
   visitor.field("lr", o.lr, positive, {.meaning = "learning rate"});
-  visitor.field("epsilon", o.epsilon, {.least = 0}, {.meaning = "beside the root"});
+  visitor.field("epsilon", o.epsilon, {.least = 0}, {.meaning = "added to the root"});
 }
 
 void visit(AdamOptions& o, OptionVisitor& visitor) {
   visitor.field("lr", o.lr, positive, {.meaning = "learning rate"});
   visitor.field("beta1", o.beta1, share, {.meaning = "of the gradients before"});
   visitor.field("beta2", o.beta2, share, {.meaning = "of their squares before"});
-  visitor.field("epsilon", o.epsilon, {.least = 0}, {.meaning = "beside the root"});
+  visitor.field("epsilon", o.epsilon, {.least = 0}, {.meaning = "added to the root"});
 }
 
 Rule momentum(const MomentumOptions& o) {

@@ -160,7 +160,7 @@ class HeaderReader {
     uint64_t length = 0;
     std::memcpy(&length, file_.data(), length_bytes);
     if (length > static_cast<uint64_t>(size - length_bytes)) {
-      fail(0, concat("the header is said to have ", length, " bytes, but only ", size - length_bytes, " follow"));
+      fail(0, concat("the header's length is ", length, " bytes, but only ", size - length_bytes, " follow"));
     }
     data_ = length_bytes + static_cast<int64_t>(length);
     const std::string_view text = file_.substr(length_bytes, length);
@@ -259,8 +259,7 @@ class HeaderReader {
       const auto found = specs.find(name);
       if (found == specs.end()) fail_at(complex_key, "there is no tensor " + name);
       TensorSpec& spec = *found->second;
-      if (spec.dtype != c10::ScalarType::Double || spec.shape.empty() || spec.shape.back() != 2)
-        fail_at(name, "is said to be complex128, but is not");
+      if (spec.dtype != c10::ScalarType::Double || spec.shape.empty() || spec.shape.back() != 2) fail_at(name, "is marked complex128, but is not");
       spec.dtype = c10::ScalarType::ComplexDouble;
       spec.shape.pop_back();
     }

@@ -88,7 +88,7 @@ void Console::on_end(State& state, const Summary& summary) {
   if (bar_) bar_->finish("ended here");
   const auto line = [&](const char* name, const std::string& value) { out_ << "  " << name << value << '\n'; };
   out_ << '\n' << state.options.name << ": " << (summary.stopped_because.empty() ? "done" : "ended: " + summary.stopped_because) << '\n';
-  if (!summary.finished) line("to go on       ", summary.diverged ? "give --resume, with other settings" : "give --resume");
+  if (!summary.finished) line("to go on       ", summary.diverged ? "pass --resume, with other settings" : "pass --resume");
   if (!summary.test.empty()) {
     const double accuracy = figure(summary.test, "accuracy");
     const std::string of = concat(grouped(summary.test_samples), " ", unit_, ", loss ", loss_text(figure(summary.test, "loss")));

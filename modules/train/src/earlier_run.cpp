@@ -17,22 +17,22 @@ std::optional<Progress> earlier_run(const Snapshots& snapshots, const Options& o
   const bool refuses = options.resume == Resume::refuse;
   if (!earlier || (refuses && earlier->finished && earlier->step != *last)) {
     throw Error(concat(folder, " holds a run whose end is unknown: the newest checkpoint, of step ", *last, ", is damaged. ",
-                       earlier ? concat("Resume from that of step ", earlier->step, " (--resume), or say") : "No other is whole. Say",
-                       " that it may be lost (--fresh)"));
+                       earlier ? concat("Resume from that of step ", earlier->step, " (--resume), or allow") : "No other is whole. Allow",
+                       " its loss (--fresh)"));
   }
   if (refuses && earlier->finished) return std::nullopt;
   if (refuses) {
     throw Error(concat(folder, " holds a run that was not finished: epoch ", earlier->epoch, ", step ", earlier->step,
-                       ". Resume it (--resume), or say that it may be lost (--fresh)"));
+                       ". Resume it (--resume), or say its loss (--fresh)"));
   }
   TW_EXPECTS(earlier->seed == options.seed, "the run to be resumed was begun with seed ", earlier->seed, ", not ", options.seed);
   if (!earlier->data.empty() && !is_same_data(earlier->data, now.data)) {
     throw Error(concat("the run in ", folder, " was begun with other data: it had, ", earlier->data, "; this one has, ", now.data,
-                       ". Resume it with its own, or give this one another name"));
+                       ". Resume it with its own, or choose another name for this one"));
   }
   if (!earlier->optimizer.empty() && earlier->optimizer != now.optimizer) {
     throw Error(concat("the run in ", folder, " was begun with the optimizer ", earlier->optimizer, ", not ", now.optimizer,
-                       ", which would take what that one remembers for its own. Resume it with its own, or give this one another name"));
+                       ", which would use that one's state as its own. Resume it with its own, or choose another name for this one"));
   }
   if (options.global_batch > 0 && options.global_batch != earlier->global_batch) {
     throw Error(concat("the run in ", folder, " was begun with a global batch of ", earlier->global_batch,

@@ -61,7 +61,7 @@ class Script : public TrainedModel {
     std::optional<AsWritten> as_written;
     if (AutocastState::here().is_on()) as_written.emplace();
     const c10::IValue output = module_.forward({inputs});
-    if (!output.isTensor()) throw Error("the TorchScript model's forward must give one tensor, got " + output.tagKind());
+    if (!output.isTensor()) throw Error("the TorchScript model's forward must return one tensor, got " + output.tagKind());
     return output.toTensor();
   }
 

@@ -16,7 +16,7 @@ void expect_classes(const at::Tensor& outputs, const at::Tensor& targets) {
   if (has_classes) expected.erase(expected.begin() + 1);
   TW_EXPECTS(has_classes && targets.sizes() == expected,
              "classification expects outputs [n, classes] and a class for each sample, targets [n]; got outputs ", outputs.sizes(), " and targets ",
-             targets.sizes(), ". Give the model an output for each class, or reshape the targets, such as targets.squeeze(1)");
+             targets.sizes(), ". Use a model with an output for each class, or reshape the targets, such as targets.squeeze(1)");
 }
 
 void expect_equal_shapes(const at::Tensor& outputs, const at::Tensor& targets) {

@@ -44,7 +44,7 @@ void visit(EarlyStopping& stopping, OptionVisitor& visitor) {
 
 void visit(EvaluateOptions& evaluate, OptionVisitor& visitor) {
   visitor.field("batch_size", evaluate.batch_size, count_from(0, most_samples_of_a_batch),
-                {.meaning = "of one rank in a forward pass of an evaluation; 0: as many as in a training pass", .unit = "samples"});
+                {.meaning = "of one rank in a forward pass of an evaluation; 0: the number of a training pass", .unit = "samples"});
 }
 
 void visit(Options& options, OptionVisitor& visitor) {
@@ -59,7 +59,7 @@ void visit(Options& options, OptionVisitor& visitor) {
   visitor.field("global_batch", options.global_batch, count_from(0, most_samples_of_a_batch),
                 {.meaning = "of all ranks in an update; 0: batch_size times the ranks. A resumed run keeps its own", .unit = "samples"});
   visitor.field("accumulation", options.accumulation, count_from(1),
-                {.meaning = "in which the samples of an update are taken, to save memory", .unit = "passes"});
+                {.meaning = "that share the samples of an update, to save memory", .unit = "passes"});
   visitor.field("max_gradient_norm", options.max_gradient_norm, {.least = 0},
                 {.meaning = "of all gradients of the model together, to which they are scaled down before an update; 0: they are not"});
   visitor.field("seed", options.seed, count_from(0, any_count), {.meaning = "of the order of samples, of augmentation and of what the model draws"});

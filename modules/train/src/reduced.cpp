@@ -16,7 +16,7 @@ std::vector<int64_t> usable(const Communicator& comm, const std::vector<int64_t>
   if (model.is_in_parts()) return {};
   const auto trained = std::count_if(model.parameters.begin(), model.parameters.end(), [](const NamedTensor& p) { return p.tensor.requires_grad(); });
   if (order.empty() || order.size() + model.sparse.size() == static_cast<size_t>(trained)) return order;
-  if (comm.rank() == 0) log_warning("the run to be resumed trained other parameters: the order in which gradients arrive is found anew");
+  if (comm.rank() == 0) log_warning("the run to be resumed trained other parameters: the order in which gradients arrive is measured again");
   return {};
 }
 

@@ -173,7 +173,7 @@ void Trainer::Run::resume() {
            scaling ? concat(", with its loss scale, ", scaling->scale) : "");
   if (!other_watch.empty()) log_info(other_watch);
   if (!names_validation(earlier_->data)) {
-    log_warning("the checkpoint is of an older version, and does not say what it was validated on: whether that is the same is not checked");
+    log_warning("the checkpoint is of an older version, and does not hold what it was validated on: whether that is the same is not checked");
   }
   const int64_t of_options = options_.batch_size * ranks_.data.size();
   if (options_.global_batch == 0 && of_options != progress_.global_batch) {

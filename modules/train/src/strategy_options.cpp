@@ -34,8 +34,7 @@ void visit(StrategyOptions& options, OptionVisitor& visitor) {
                 {.meaning = "one copy of the parameters for all ranks of a node", .where = {any_sharded}});
   visitor.field("unit_bytes", options.unit_bytes, {.least = 1},
                 {.meaning = "of parameters that are gathered and released together", .unit = "bytes", .where = {fully_sharded}});
-  visitor.field("gather_ahead", options.gather_ahead, count_from(0),
-                {.meaning = "units that are gathered before they are taken", .where = {fully_sharded}});
+  visitor.field("gather_ahead", options.gather_ahead, count_from(0), {.meaning = "units gathered ahead of their use", .where = {fully_sharded}});
   visitor.field("keep_bytes", options.keep_bytes, {.least = 0},
                 {.meaning = "of units that stay gathered from one update to the next", .unit = "bytes", .where = {fully_sharded}});
   visitor.field("period", options.period, count_from(1),
@@ -45,7 +44,7 @@ void visit(StrategyOptions& options, OptionVisitor& visitor) {
   visitor.field("outer_lr", options.outer_learning_rate, {.least = 0, .above = true}, {.meaning = "rate of the outer step", .where = {diloco}});
   visitor.field("outer_momentum", options.outer_momentum, {.least = 0, .most = 1, .below = true},
                 {.meaning = "Nesterov momentum of the outer step", .where = {diloco}});
-  visitor.field("algorithm", options.algorithm, algorithms, {.meaning = "how ranks train by way of servers", .where = {servers}});
+  visitor.field("algorithm", options.algorithm, algorithms, {.meaning = "how ranks train through servers", .where = {servers}});
   visitor.field("beta", options.beta, {.least = 0, .most = 1, .above = true},
                 {.meaning = "how strongly all ranks together pull at the centre in an exchange",
                  .where = {servers, {"strategy.algorithm", {"easgd", "eamsgd"}}}});

@@ -270,7 +270,7 @@ TEST(Console, SaysWhyARunEndedAndHowToGoOn) {
   summary.finished = false;
   summary.test = {{"loss", 1.5e-5}, {"mae", 0.002}};
   console.on_end(stage.state, summary);
-  for (const char* expected : {"ended: SIGTERM", "give --resume", "test           10,000 samples, loss 1.50e-05"}) {
+  for (const char* expected : {"ended: SIGTERM", "pass --resume", "test           10,000 samples, loss 1.50e-05"}) {
     EXPECT_NE(out.str().find(expected), std::string::npos) << expected << " in:\n" << out.str();
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives on tensors. Every rank of the communicator makes the same calls in the same order, with the same dtypes and matching shapes. Audited
-// communicators check that before each call, shared memory does it by the way; both name the ranks that differ.
+// communicators check that before data move, shared memory while they do. Calls that differ throw from wait() on every rank, naming the ranks.
 //
 // - `i...` begins an operation and returns at once; the others are complete when they return. Several may be in flight, waited for in any order.
 // - dtypes: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128. Reductions: see ReduceOp in

@@ -20,7 +20,7 @@ struct PopulationTrainingOptions {
   int64_t interval = 1;                  ///< steps from one time that a member is compared with the others to the next
   int64_t max_steps = 1 << 30;           ///< steps of a member: from there on it is not compared, and goes on to its end
   double quantile = 0.25;                ///< this many at the bottom, one at least, copy this many at the top
-  double resample = 0.25;                ///< probability that a value of a copy is drawn anew
+  double resample = 0.25;                ///< probability that a value of a copy is drawn again
   double up = 1.2;                       ///< otherwise a number is multiplied by this
   double down = 0.8;                     ///< or this, whichever chance has it
   std::vector<std::string> frozen = {};  ///< parameters that a copy has as its original, such as a width, which shapes the tensors

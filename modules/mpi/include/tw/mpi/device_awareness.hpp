@@ -6,7 +6,7 @@
 
 namespace tw::mpi {
 
-/// Whether MPI takes pointers to the memory of one kind of device; nothing where it does not say.
+/// Whether MPI takes pointers to the memory of one kind of device; nothing where unknown.
 struct DeviceAwareness {
   std::optional<bool> compiled;  ///< by the headers that this library was compiled with
   std::optional<bool> running;   ///< by EnvironmentOptions::device_aware, or else the library that runs

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the floors above need of a communicator, and users do not.
 #pragma once
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>

@@ -24,7 +24,7 @@ class StartQueue {
  private:
   class Waiting;
 
-  int64_t called_ = 0;                // that had to wait
+  std::atomic<int64_t> called_ = 0;   // that had to wait
   std::atomic<int64_t> started_ = 0;  // of those
 };
 

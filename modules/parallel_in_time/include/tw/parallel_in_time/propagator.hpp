@@ -39,7 +39,7 @@ enum class JacobianKind {
   diagonal,  ///< of each unit by itself: k tensors of one width are k numbers a unit. [..., k, k, width]
 };
 
-/// The transposed Jacobians, views. @param jacobian in the shape that `kind` says
+/// The transposed Jacobians, views. @param jacobian in the shape of `kind`
 at::Tensor transposed(const at::Tensor& jacobian, JacobianKind kind);
 
 struct Linearisation {

@@ -24,7 +24,7 @@ struct PlanOptions {
   int64_t batch = 1;                          ///< rows of a step, over all devices
   std::optional<int> micro_batches = {};      ///< otherwise powers of two up to the batch, 4096 at most, and divisors of the batch up to 64
   std::optional<ScheduleKind> schedule = {};  ///< otherwise both
-  std::optional<int> max_stages = {};         ///< otherwise as many as devices
+  std::optional<int> max_stages = {};         ///< otherwise the number of devices
   ParameterMemory parameters = {};
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};  ///< allowed
   /// Names of operators that must be in one stage, with all that lie between them in the profile's order.

@@ -29,7 +29,7 @@ struct EarlyStopping {
 void visit(EarlyStopping& stopping, OptionVisitor& visitor);
 
 struct EvaluateOptions {
-  int64_t batch_size = 0;  ///< samples of one rank in a forward pass of an evaluation; 0: as many as in a training pass
+  int64_t batch_size = 0;  ///< samples of one rank in a forward pass of an evaluation; 0: the number of a training pass
 };
 void visit(EvaluateOptions& evaluate, OptionVisitor& visitor);
 
