@@ -306,8 +306,8 @@ std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::T
     sizes.emplace_back(theirs.size() / sizeof(int64_t));
     std::memcpy(sizes.back().data(), theirs.data(), theirs.size());
     const auto type = static_cast<ElementType>(sizes.back().back());
-    TW_EXPECTS(type == static_cast<ElementType>(sizes[0].back()), "allgather_variable needs one dtype: rank ", sizes.size() - 1, " gives ",
-               name_of(type), " where rank 0 gives ", name_of(static_cast<ElementType>(sizes[0].back())));
+    TW_EXPECTS(type == static_cast<ElementType>(sizes[0].back()), "allgather_variable needs one dtype: rank ", sizes.size() - 1, " passes ",
+               name_of(type), " where rank 0 passes ", name_of(static_cast<ElementType>(sizes[0].back())));
   }
   for (auto& size : sizes) {
     size.pop_back();

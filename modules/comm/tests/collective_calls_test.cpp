@@ -50,7 +50,7 @@ TW_TEST_ON(CollectiveCalls, RefuseMessagesThatAreTooShort, {.least = 2}) {
   const bool last = world().rank() == world().size() - 1;
   const std::string differs = world().audited()
                                   ? " has 'allgather of 0 float64' where rank 0 has 'allgather of 0 float32'"  // the audit is there first
-                                  : " gives float64 where rank 0 gives float32";
+                                  : " passes float64 where rank 0 passes float32";
   expect_short([&] { (void)tw::allgather_variable(world(), torch::ones({2}, on_device(last ? torch::kDouble : torch::kFloat))); },
                tw::concat("rank ", world().size() - 1, differs));
 }

@@ -11,10 +11,10 @@
 #include <tw/base/numbers.hpp>
 #include <tw/tensor/memory_order.hpp>
 
-#include "faithful.hpp"
 #include "module_run.hpp"
 #include "other_numbers.hpp"
 #include "row_places.hpp"
+#include "verify_replay.hpp"
 
 namespace tw::graph {
 namespace {
@@ -106,7 +106,7 @@ Graph graph_of_module(Subject& module, const std::vector<at::Tensor>& example) {
   }
   place_rows(graph, example, module.parameters, module.buffers);
   const std::vector<at::Tensor> turned = rotated(example);
-  expect_faithful(graph, made.run, module, turned);
+  verify_replay(graph, made.run, module, turned);
   const OtherNumbers others(module.tensors());
   expect_follows_tensors(graph, module, turned);
   return std::move(graph);

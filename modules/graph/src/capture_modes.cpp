@@ -5,9 +5,9 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 
-#include "faithful.hpp"
 #include "other_numbers.hpp"
 #include "row_places.hpp"
+#include "verify_replay.hpp"
 
 namespace tw::graph {
 namespace {

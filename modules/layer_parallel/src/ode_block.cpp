@@ -21,7 +21,7 @@ LevelOptions level_options(const LayerParallelOptions& options) { return {option
 int64_t grid_layers(int64_t layers, const LayerParallelOptions& options) {
   const int64_t inner = layers - options.front_layers - options.back_layers;
   TW_EXPECTS(inner >= 1, "a block of ", layers, " layers has none left between ", options.front_layers, " in front and ", options.back_layers,
-             " behind");
+             " at the back");
   return steps_on_grid(inner, level_options(options));
 }
 

@@ -129,8 +129,8 @@ std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, cons
 std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span<const std::byte> mine, std::byte* all,
                                              std::span<const int64_t> sizes) {
   TW_EXPECTS(sizes.size() == static_cast<size_t>(comm.size()), "allgather needs one size per rank, got ", sizes.size());
-  TW_EXPECTS(sizes[static_cast<size_t>(int{comm.rank()})] == static_cast<int64_t>(mine.size()), "allgather was told that rank ", comm.rank(),
-             " gives ", sizes[static_cast<size_t>(int{comm.rank()})], " bytes, it gives ", mine.size());
+  TW_EXPECTS(sizes[static_cast<size_t>(int{comm.rank()})] == static_cast<int64_t>(mine.size()), "allgather expects ",
+             sizes[static_cast<size_t>(int{comm.rank()})], " bytes of rank ", comm.rank(), ", got ", mine.size());
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   const bool lies_in_place = !mine.empty() && mine.data() == all + std::accumulate(sizes.begin(), sizes.begin() + comm.rank(), int64_t{0});
   if (total > comm.state()->runtime->largest_message()) {  // as messages, which are cut. `sizes` are the same on all ranks, so all come here

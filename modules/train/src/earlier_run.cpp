@@ -23,7 +23,7 @@ std::optional<Progress> earlier_run(const Snapshots& snapshots, const Options& o
   if (refuses && earlier->finished) return std::nullopt;
   if (refuses) {
     throw Error(concat(folder, " holds a run that was not finished: epoch ", earlier->epoch, ", step ", earlier->step,
-                       ". Resume it (--resume), or say its loss (--fresh)"));
+                       ". Resume it (--resume), or allow its loss (--fresh)"));
   }
   TW_EXPECTS(earlier->seed == options.seed, "the run to be resumed was begun with seed ", earlier->seed, ", not ", options.seed);
   if (!earlier->data.empty() && !is_same_data(earlier->data, now.data)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives over messages, as plans: who sends which part of a tensor to whom in which step. A plan is a value, of one rank; `comm` executes it.
+// Collectives over messages, as plans: which rank sends which part of a tensor to which rank in which step. One plan per rank; `comm` executes it.
 //
-// A tensor is cut into blocks, of nearly the same size. A rank goes through its steps one after the other: in a step all its messages are under way
-// at once, and when all of them have ended, it works on what it has.
+// A tensor is divided into blocks of nearly equal size. A rank executes its steps in order: all messages of a step are in flight at once, and when
+// all have ended, it works on the data that it holds.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -52,8 +52,8 @@ struct Step {
 };
 
 struct Plan {
-  int64_t blocks = 1;         ///< that a tensor is cut into
-  int64_t scratch_slots = 0;  ///< of memory that is needed beside
+  int64_t blocks = 1;         ///< into which a tensor is divided
+  int64_t scratch_slots = 0;  ///< additional memory, in slots of Area::scratch
   std::vector<Step> steps;
   bool operator==(const Plan&) const = default;
 };

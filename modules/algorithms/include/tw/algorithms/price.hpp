@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collective takes on a cluster that is described, by formula: no rank is needed, and none of the plans is made.
+// The cost of a collective on a described cluster, by formula: it needs no ranks and makes no plans.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -30,19 +30,19 @@ struct Price {
   std::chrono::duration<double> total() const { return latency + transfer; }
 };
 
-/// How a share of so many bytes is all-reduced or broadcast between nodes: the fewest rounds of what is small, the steadiest links for what is large.
+/// The algorithm that all-reduces or broadcasts a share between nodes: the fewest rounds for small shares, the steadiest links for large ones.
 Algorithm between_nodes(Collective collective, int nodes, int64_t share_bytes) noexcept;
 
-/// Task::pipelined for a tensor, or a chunk of one, of so many bytes. Of `double_tree` the first power of two, so that there are few different plans,
-/// that is not less than sqrt(bytes / 1 KiB), nor than bytes / 32 KiB: 8 blocks of 8 KiB, 128 of 32 KiB. Of all others 1.
+/// Task::pipelined for a tensor or chunk of `bytes` bytes. For `double_tree` the first power of two (so that few different plans exist) that is at
+/// least sqrt(bytes / 1 KiB) and at least bytes / 32 KiB: 8 blocks of 8 KiB, 128 of 32 KiB. For all others 1.
 int64_t pipelined_blocks(Algorithm algorithm, int64_t bytes) noexcept;
 
-/// Ways to do `collective`: the names of the algorithms that do, and "hierarchical" where nodes have several ranks and the collective is one that
-/// goes that way.
+/// The methods for `collective`: the names of the algorithms that support it, and "hierarchical" where nodes have several ranks and the collective
+/// has a hierarchical implementation.
 std::vector<std::string_view> ways_to(Collective collective, const Cluster& cluster);
 
-/// @param way one of ways_to(). @param bytes of the tensor that is reduced or broadcast, of what an all-gather gives and a reduce-scatter gets, and
-/// of what a rank gives in an all-to-all
+/// @param way one of ways_to(). @param bytes of the tensor that is reduced or broadcast, of the full output of an all-gather, of the full input of a
+/// reduce-scatter, and of one rank's input of an all-to-all
 Price price_of(std::string_view way, Collective collective, const Cluster& cluster, int64_t bytes);
 
 }  // namespace tw::algorithms

@@ -10,7 +10,7 @@
 
 namespace tw::algorithms {
 
-/// A line of a selection: which backend does a collective of up to so many bytes, and why.
+/// A line of a selection: the backend for a collective of up to `largest_bytes`, and the reason for it.
 struct Choice {
   Collective collective;
   int64_t largest_bytes = std::numeric_limits<int64_t>::max();
@@ -19,23 +19,23 @@ struct Choice {
   bool operator==(const Choice&) const = default;
 };
 
-/// The table that says which backend does which collective of which size. A value: print it, change it, save it.
+/// A table of the backend for each collective and size. A value: print it, change it, save it.
 class Selection {
  public:
-  /// By formula: the way of the lowest price, or MPI's own where more than a quarter of that is latency, since its path for small messages is shorter
-  /// than ours. (Of `double_tree`, whose blocks are as many as balance it, only where it is so of the next way too. All-gathers are
-  /// never left to MPI: Open MPI's non-blocking one has P - 1 messages a rank.)
-  /// @param can whether a way can be gone; empty: all can
+  /// By formula: the method with the lowest price, or MPI's own where more than a quarter of that price is latency, since its path for small messages
+  /// is shorter than ours. (For `double_tree`, whose number of blocks balances latency and transfer, only where this holds for the next method too.
+  /// All-gathers are never left to MPI: Open MPI's non-blocking one has P - 1 messages a rank.)
+  /// @param can whether a method can be used; empty: all can
   static Selection by_price(const Cluster& cluster, const std::function<bool(std::string_view way, Collective)>& can = {});
 
-  /// One that was saved. @throws ConfigError, naming file and line, where it is for other nodes or ranks than `cluster` has, or for a collective or a
-  /// backend that there is not
+  /// One that was saved. @throws ConfigError, naming file and line, where it is for other numbers of nodes or ranks than `cluster` has, or for an
+  /// unknown collective or backend
   static Selection from_file(const std::filesystem::path& file, const Cluster& cluster, const std::vector<std::string>& backends);
 
   /// @param choices of each collective in the order of their sizes, the last one without limit. @throws ContractError where they are not
   explicit Selection(std::vector<Choice> choices);
 
-  /// The line for a collective of so many bytes, as price_of() counts them; null: it is of no account here.
+  /// The line for a collective of `bytes` bytes, as price_of() counts them; null: no line covers it.
   const Choice* choice(Collective collective, int64_t bytes) const noexcept;
   const std::vector<Choice>& choices() const noexcept { return choices_; }
 

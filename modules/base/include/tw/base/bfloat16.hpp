@@ -5,7 +5,7 @@
 
 namespace tw {
 
-/// The upper half of a float32, as a type to compute with by way of float.
+/// The upper 16 bits of a float32. Convert it to float to compute with it.
 struct BFloat16 {
   uint16_t bits = 0;
 

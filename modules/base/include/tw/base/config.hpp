@@ -33,14 +33,14 @@ class Config {
   /// @throws FileError when the file cannot be read; ConfigError with line and column when it is not TOML.
   static Config from_file(const std::filesystem::path& path);
 
-  /// Sets one value from "key=value". The value is read as TOML and, failing that, as a string. The field decides what it is: bound to text, 42, true
-  /// and 2024-10-01 are text as they are written.
+  /// Sets one value from "key=value". The value is read as TOML and, failing that, as a string. The field determines its type: for a text field, 42,
+  /// true and 2024-10-01 stay as they are written.
   /// @throws ConfigError without '=' or with an empty key.
   void set(std::string_view assignment, std::string_view origin = "--set");
   /// Sets one value to `text` as it stands, which is not read as TOML.
   void set_text(const std::string& key, std::string text, std::string origin);
 
-  /// All fields of an options struct, see OptionVisitor. What lies outside its bounds is reported, and its field keeps the default.
+  /// Binds all fields of an options struct, see OptionVisitor. A value outside its bounds is reported, and its field keeps the default.
   template <class Options>
   void bind(Options& options);
 
@@ -57,29 +57,29 @@ class Config {
   void bind(std::string_view key, std::vector<double>& field);
 
   bool is_set(std::string_view key) const { return find(key) != nullptr; }
-  /// Those that are set and begin with `prefix`, sorted.
+  /// The keys that are set and begin with `prefix`, sorted.
   std::vector<std::string> keys(std::string_view prefix = "") const;
-  /// Takes a table out: what was "table.key" here is "key" there.
+  /// Extracts a table: "table.key" here is "key" in the result.
   Config extract(std::string_view table);
-  /// What `other` sets replaces what is set here.
+  /// Settings of `other` replace those here.
   void overlay(const Config& other);
-  /// All that is set, as TOML, one key a line; reading it gives the same.
+  /// All settings as TOML, one key per line; parsing the text restores the same settings.
   std::string toml() const;
-  /// All that is set, as set() takes it, each on one line.
+  /// All settings in the form that set() accepts, each on one line.
   std::vector<std::string> assignments() const;
 
   /// Adds a problem, found by a reader in the meaning of a value, to those that finish() reports.
   void report(std::string problem);
-  /// The same, with where the value comes from and what would do.
+  /// The same, with the origin of the value and a valid alternative.
   void report(const Problem& problem);
 
-  /// Has finish() say of a key that is gone what it is called now.
+  /// Makes finish() report the new name of a key that was renamed.
   void note_renamed(std::string key, std::string now) { renamed_.emplace(std::move(key), std::move(now)); }
 
   /// To be called when every key has been bound. @throws ConfigError with all problems.
   void finish() const;
 
-  /// What was bound, in the order of the calls, with the values in force.
+  /// The bound entries, in the order of the calls, with the values in force.
   const std::vector<Entry>& entries() const noexcept { return entries_; }
 
  private:
@@ -103,7 +103,7 @@ class Config {
   std::map<std::string, std::string> renamed_;
 };
 
-/// Puts what is set into options.
+/// Writes settings into options.
 class ConfigBinder final : public OptionVisitor {
  public:
   explicit ConfigBinder(Config& config) : config_(config) {}

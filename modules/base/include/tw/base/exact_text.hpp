@@ -6,7 +6,7 @@
 
 namespace tw {
 
-/// As few digits as tell `value` from every other number, and read back as it.
+/// The shortest decimal text that identifies `value` uniquely; parsing it returns the same number.
 inline std::string exact_text(double value) {
   std::array<char, 32> text{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};

@@ -12,7 +12,7 @@
 
 namespace tw {
 
-/// What a number may be. Its ends belong to it, unless `above` and `below` say otherwise. A NaN lies in none.
+/// The allowed range of a number. Both ends are included, unless `above` or `below` is set. NaN lies in no range.
 struct Bounds {
   double least = -infinity;
   double most = infinity;
@@ -22,9 +22,9 @@ struct Bounds {
   bool hold(double value) const noexcept;
 };
 
-/// More than there can be of anything.
+/// An upper bound that no count exceeds.
 constexpr double any_count = 9223372036854775807.0;
-/// Of how many there are of something: by default no more than an int holds.
+/// The bounds of a count; by default at most the largest int.
 constexpr Bounds count_from(double least, double most = 2147483647) { return {.least = least, .most = most}; }
 
 /// An option has an effect only where another one has one of these values or, with `but`, where it has none of them.
@@ -34,7 +34,7 @@ struct Condition {
   bool but = false;
 };
 
-/// What is told of an option beside its key, its default and its bounds.
+/// The description of an option, in addition to its key, default and bounds.
 struct About {
   std::string meaning;
   std::string unit = {};
@@ -43,15 +43,15 @@ struct About {
 };
 
 struct Option {
-  std::string key;  ///< with those of the groups that it is in: "checkpoint.keep"
+  std::string key;  ///< including the prefixes of its groups: "checkpoint.keep"
   About about;
-  Bounds bounds = {};                     ///< of numbers, and of each in a list
-  std::vector<std::string> choices = {};  ///< of a text that may say nothing else; empty: anything
-  bool is_whole = false;                  ///< of a list of numbers, whether each is to be one
+  Bounds bounds = {};                     ///< of a number, or of each number in a list
+  std::vector<std::string> choices = {};  ///< allowed values of a text; empty: any text
+  bool is_whole = false;                  ///< for a list of numbers: whether each must be an integer
 };
 
-/// Goes through the fields of an options struct: what reads, checks, compares and explains options is one of these. Next to each options struct
-/// stands a function `visit(options, visitor)` that calls field() once for each field, and group() for each struct inside, in the order of the
+/// Visits the fields of an options struct; classes that read, check, compare or explain options derive from it. Next to each options struct stands
+/// a function `visit(options, visitor)` that calls field() once for each field, and group() for each nested struct, in the order of the
 /// documentation.
 ///
 /// ```
@@ -83,13 +83,13 @@ class OptionVisitor {
   void field(std::string_view key, std::vector<int>& values, Bounds bounds, About about);
   void field(std::string_view key, std::vector<int64_t>& values, Bounds bounds, About about);
   void field(std::string_view key, std::vector<std::string>& values, About about) { texts(option(key, std::move(about)), values); }
-  /// A list for each of something: under "KEY.0", "KEY.1", and so on. Those that are empty say nothing.
+  /// One list per item, under "KEY.0", "KEY.1", and so on. Empty lists are left out.
   void field(std::string_view key, std::vector<std::vector<double>>& rows, Bounds bounds, About about) {
     lists(option(key, std::move(about), bounds), rows);
   }
-  /// What only C++ can give, such as a function: whether it is.
+  /// Whether a value is set that only C++ can provide, such as a function.
   void presence(std::string_view key, bool is_given) { given(prefix_ + std::string(key), is_given); }
-  /// A value that there may be. The rest is as for one that there is: bounds of numbers, names of an enumeration.
+  /// An optional value. `rest` is the same as for a plain value: bounds of numbers, names of an enumeration.
   template <class Value, class... Rest>
   void field(std::string_view key, std::optional<Value>& value, Rest&&... rest) {
     presence(key, value.has_value());
@@ -109,7 +109,7 @@ class OptionVisitor {
       if (name == chosen) value = each;
     }
   }
-  /// A list of them. Names that there are none of do not come back.
+  /// A list of enumeration values. Unknown names are dropped.
   template <class Enum>
   void field(std::string_view key, std::vector<Enum>& values, const std::vector<std::pair<std::string, Enum>>& names, About about) {
     std::vector<std::string> chosen;
@@ -126,7 +126,7 @@ class OptionVisitor {
       }
     }
   }
-  /// Those of a struct inside, under `prefix` and a dot. @param where for all of them
+  /// The fields of a nested struct, under `prefix` and a dot. @param where conditions on all of its fields
   template <class Options>
   void group(std::string_view prefix, Options& options, const std::vector<Condition>& where = {}) {
     const std::string outer_prefix = prefix_;
@@ -137,7 +137,7 @@ class OptionVisitor {
     prefix_ = outer_prefix;
     where_.resize(outer_conditions);
   }
-  /// The same of a struct that there may be: looked into where it is, and wherever the visitor wants one.
+  /// The same for an optional struct: visited where it is set, and where the visitor wants it.
   template <class Options>
   void group(std::string_view prefix, std::optional<Options>& options, const std::vector<Condition>& where = {}) {
     const std::string key = prefix_ + std::string(prefix);
@@ -154,10 +154,10 @@ class OptionVisitor {
   virtual void text(const Option& option, std::string& value) = 0;
   virtual void numbers(const Option& option, std::vector<double>& values) = 0;
   virtual void texts(const Option& option, std::vector<std::string>& values) = 0;
-  /// By default, numbers() of each that is not empty.
+  /// By default calls numbers() for each list that is not empty.
   virtual void lists(const Option& option, std::vector<std::vector<double>>& rows);
   virtual void given(const std::string& /*key*/, bool /*is_given*/) {}
-  /// Whether a group that is not there is to be made, with its defaults.
+  /// Whether to create an unset group, with its defaults.
   virtual bool wants(const std::string& /*group*/) { return false; }
 
  private:
@@ -167,18 +167,18 @@ class OptionVisitor {
   std::vector<Condition> where_;
 };
 
-/// What is wrong with the value of an option, and which would do: {"epochs", "must be at least 0, got -1", "0"}.
+/// A problem with the value of an option, and the nearest valid value: {"epochs", "must be at least 0, got -1", "0"}.
 struct Problem {
   std::string key;
   std::string what;
   std::string nearest;
 };
 
-/// What is wrong with `value`, if it lies outside the bounds of `option`.
+/// The problem of `value`, if it lies outside the bounds of `option`.
 std::optional<Problem> problem_of(const Option& option, int64_t value);
 std::optional<Problem> problem_of(const Option& option, double value);
 
-/// Finds what lies outside its bounds.
+/// Collects the values outside their bounds.
 class BoundsCheck final : public OptionVisitor {
  public:
   std::vector<Problem> problems;
@@ -192,7 +192,7 @@ class BoundsCheck final : public OptionVisitor {
   void texts(const Option&, std::vector<std::string>&) override {}
 };
 
-/// Values as they are, one a line: "epochs 3", with all digits. Those that may differ between ranks are left out.
+/// Writes values one per line, such as "epochs 3", with all digits. Options that may differ between ranks are left out.
 class ValueLines final : public OptionVisitor {
  public:
   std::vector<std::string> lines;
@@ -208,7 +208,7 @@ class ValueLines final : public OptionVisitor {
   void add(const Option& option, const std::string& value);
 };
 
-/// All that is told of the options, with the values as defaults: a table in Markdown.
+/// A Markdown table that describes all options, with the current values as defaults.
 class OptionTable final : public OptionVisitor {
  public:
   std::string table = "| key | default | what it may be | meaning |\n|---|---|---|---|\n";
@@ -225,7 +225,7 @@ class OptionTable final : public OptionVisitor {
   void add(const Option& option, const std::string& value, const std::string& range);
 };
 
-/// What lies outside its bounds.
+/// The values of `options` outside their bounds.
 template <class Options>
 std::vector<Problem> out_of_bounds(Options options) {
   BoundsCheck check;
@@ -233,7 +233,7 @@ std::vector<Problem> out_of_bounds(Options options) {
   return std::move(check.problems);
 }
 
-/// The same of options that stand under `prefix` where they are used.
+/// The same for options that are used under `prefix`.
 template <class Options>
 std::vector<Problem> out_of_bounds(std::string_view prefix, Options options) {
   BoundsCheck check;
@@ -241,7 +241,7 @@ std::vector<Problem> out_of_bounds(std::string_view prefix, Options options) {
   return std::move(check.problems);
 }
 
-/// On which ranks must agree, one a line; see ValueLines.
+/// The values on which ranks must agree, one per line; see ValueLines.
 template <class Options>
 std::vector<std::string> value_lines(Options options) {
   ValueLines values;
@@ -249,7 +249,7 @@ std::vector<std::string> value_lines(Options options) {
   return std::move(values.lines);
 }
 
-/// @throws ContractError with the first, if any
+/// @throws ContractError with the first problem, if any
 void expect_none(const std::vector<Problem>& problems);
 
 }  // namespace tw

@@ -8,7 +8,7 @@
 
 namespace tw {
 
-/// The digits of exact_text() as one writes them by hand: without an exponent from 0.0001 to 2^53, up to which all whole numbers are told apart.
+/// The digits of exact_text() in the usual notation: without an exponent from 0.0001 to 2^53, up to which doubles represent every integer.
 inline std::string plain_text(double value) {
   const double size = std::abs(value);
   if (value != 0 && !(size >= 1e-4 && size <= 0x1p53)) return exact_text(value);

@@ -13,7 +13,7 @@ void set_process_rank(int rank) noexcept;
 /// "rank 3", or "this process" before the rank is known.
 std::string process_label();
 
-/// `message` without the label of this process that contracts put in front of theirs, for where several ranks say the same.
+/// `message` without the label of this process that contracts put in front of theirs, for cases where several ranks report the same message.
 std::string without_process_label(const std::string& message);
 
 }  // namespace tw

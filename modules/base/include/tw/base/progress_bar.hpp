@@ -21,8 +21,8 @@ struct Progress {
 /// @param bar_width characters between the brackets; 0 leaves the bar out.
 std::string render_progress(const Progress& progress, int bar_width);
 
-/// Shows progress on a stream: on a terminal one line drawn over and over (at most ten times a second), elsewhere a plain
-/// line at every tenth of the way.
+/// Shows progress on a stream: on a terminal it redraws one line (at most ten times a second), elsewhere it prints a plain line at every
+/// tenth of the total.
 class ProgressBar {
  public:
   /// @param out kept by reference.

@@ -7,9 +7,9 @@
 
 namespace tw {
 
-/// Has `write` make a file next to `path`, and moves it to `path` once it is whole and on the disk: whoever reads `path` finds the old content or the
-/// new. A link stays, and the file that it points to is replaced. Devices, pipes and what lies in /dev, such as /dev/stdout, are written in place.
-/// Everything that is written at once goes this way. @throws what `write` throws, where a FileError names `path`; FileError
+/// Lets `write` create a file next to `path`, and moves it to `path` once it is complete and on disk: a reader of `path` finds the old content or the
+/// new. A link stays, and its target is replaced. Devices, pipes and files in /dev, such as /dev/stdout, are written in place. All files that are
+/// written at once use this function. @throws what `write` throws, where a FileError names `path`; FileError
 void replace_file(const std::filesystem::path& path, const std::function<void(const std::filesystem::path&)>& write);
 
 void replace_file(const std::filesystem::path& path, const std::string& content);

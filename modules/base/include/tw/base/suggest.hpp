@@ -8,7 +8,7 @@ namespace tw {
 
 /// The candidate with the smallest edit distance (Levenshtein) to `name`; the first of equals; "" without candidates.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
-/// What to say of a name that is none of `choices`: is "colum", which is unknown; it may be "row", "column".
+/// The error text for a name that is not among `choices`: is "colum", which is unknown; it may be "row", "column".
 std::string unknown_text(std::string_view name, std::span<const std::string> choices);
 
 }  // namespace tw

@@ -8,8 +8,8 @@ namespace tw {
 /// pseudo-terminal of its own, so what counts there is where the launcher's standard output goes.
 bool output_is_terminal();
 
-/// Until somebody has read what this process wrote to standard output and standard error, where these are pipes; for `patience` at most. A launcher
-/// that is told to end its job at once may drop what it has not read: MPICH's does.
+/// Returns when the output that this process wrote to standard output and standard error has been read, where these are pipes; after `patience` at
+/// most. A launcher that must end its job at once may drop unread output: MPICH's does.
 /// @return whether all has been read
 bool wait_until_output_is_read(std::chrono::milliseconds patience);
 

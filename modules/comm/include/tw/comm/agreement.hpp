@@ -27,8 +27,8 @@ struct RankFailure {
   bool operator==(const RankFailure&) const = default;
 };
 
-/// Runs `local` on every rank, and catches whatever it throws: for what is told or survived rather than thrown.
-/// Collective: 8 bytes a rank travel where nothing is thrown, else the messages too; nothing at all on a single rank.
+/// Runs `local` on every rank, and catches whatever it throws: for errors that are reported or survived rather than thrown.
+/// Collective: 8 bytes per rank travel where nothing is thrown, otherwise the messages too; nothing at all on a single rank.
 /// @param local makes no collective calls on `comm`: a rank on which it throws would leave the others waiting in them.
 /// @return what was thrown, in the order of ranks, the same on all of them; empty: nothing.
 std::vector<RankFailure> failures_on_all_ranks(const Communicator& comm, const std::function<void()>& local);
@@ -38,13 +38,13 @@ namespace detail {
 void run_on_all_ranks(const Communicator& comm, const std::string& what, const std::function<void()>& local);
 }  // namespace detail
 
-/// What `make` gives on this rank, unless it throws on some rank: then all ranks throw the same, so that all or none go on.
+/// Returns the result of `make` on this rank, unless it throws on some rank: then all ranks throw the same error, so that all or none continue.
 /// Collective, at the cost of failures_on_all_ranks(). For what one rank alone does, such as opening a file, let the others do nothing in `make`.
-/// @param what names the doing in the message, such as "opening the journal"; the same on all ranks.
+/// @param what names the action in the message, such as "opening the journal"; the same on all ranks.
 /// @param make makes no collective calls on `comm`. Its result may be void, or different from rank to rank; where others throw, it is dropped.
 /// @throws ContractError where the first rank that failed threw one, otherwise Error; whatever was thrown, also on a single rank. The message names
-/// the ranks that failed and says what the first of them said: "opening the journal failed on rank 2 of 'world': ..."; where all fail alike, "opening
-/// the journal failed: ...". Ranks that were released by another's failure (RevokedError) are named only where nobody says more.
+/// the ranks that failed and quotes the first of them: "opening the journal failed on rank 2 of 'world': ..."; where all fail alike, "opening the
+/// journal failed: ...". Ranks released by another's failure (RevokedError) are named only where no rank reports a cause.
 template <class Make>
 auto on_all_ranks(const Communicator& comm, const std::string& what, const Make& make) {
   using Made = std::invoke_result_t<const Make&>;
@@ -57,7 +57,7 @@ auto on_all_ranks(const Communicator& comm, const std::string& what, const Make&
   }
 }
 
-/// Whether all ranks give the same `value`: by a hash of 64 bits, 8 bytes a rank. The same answer on all ranks. Collective.
+/// Whether all ranks pass the same `value`: by a hash of 64 bits, 8 bytes per rank. The same answer on all ranks. Collective.
 bool all_agree(const Communicator& comm, std::string_view value);
 
 /// Checks that every rank holds the same `lines`. Collective, at the cost of all_agree(); the lines travel only where hashes differ.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a collective gets done: by MPI, or through memory that the ranks of a node share. Tensors on a device go the same ways, staged through pinned
-// memory of the host, unless a backend takes the device's memory itself.
+// How a collective is executed: by MPI, or through memory that the ranks of a node share. Device tensors use the same paths, staged through pinned
+// host memory, unless a backend accesses the device's memory directly.
 #pragma once
 #include <c10/core/Stream.h>
 
@@ -38,12 +38,12 @@ struct BoundCall {
 /// What is to be done: the call, or a part of it.
 inline const Call& moved(const BoundCall& bound) { return bound.part ? bound.part->moved : bound.call; }
 
-/// One way to do collectives on one communicator.
+/// One implementation of collectives on one communicator.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const noexcept = 0;
-  /// How tensors of a device get to it: staged, which is the only way for tensors of the host, or not.
+  /// How it accesses device tensors. A backend for host tensors uses `staged`.
   virtual Passage passage() const noexcept { return Passage::staged; }
   /// To be called before the first call on tensors of `device`. Collective.
   virtual void prepare([[maybe_unused]] const Communicator& comm, [[maybe_unused]] c10::Device device) {}
@@ -73,23 +73,23 @@ struct Availability {
 /// Collective.
 std::vector<Availability> availability(const Communicator& comm);
 
-/// Sends the collectives of `comm` to the backend of this name where it can do them, whatever their size; the others go where selection() says, or to
-/// the first in the order of availability() that can. Every rank must choose the same. Collective.
+/// Sends the collectives of `comm` to the backend `name` where it supports them, at any size; the others go to the choice of selection(), or to the
+/// first in the order of availability() that supports them. Every rank must choose the same. Collective.
 /// @param name for tensors of the host, and for what is staged, "shared_memory", "mpi", "hierarchical" (in nodes through their memory, between them
 /// by messages), or an algorithm over messages: "ring", "recursive_doubling", "circulant", "tree", "chain", "double_tree", "pairwise", "bruck"; for
 /// tensors on a device "nccl", "ipc" (memory of devices that ranks of a node share), "direct" (an MPI that takes pointers to a device) or "staged";
 /// nothing: the default of both. @throws ContractError for an unknown name.
 void choose_backend(const Communicator& comm, const std::optional<std::string>& name);
 
-/// Which backend does which collective of which size of tensors of the host. By default by formula, of a network of 1 Gbit/s. Collective.
+/// The backend of each collective and size of host tensors. The default comes from a formula, for a network of 1 Gbit/s. Collective.
 const algorithms::Selection& selection(const Communicator& comm);
-/// Replaces it, for `comm` and for those that are made of it by dup(), split() and the like, are first used later, and have as many nodes and ranks;
-/// what a backend cannot do goes to the first that can. Collective. @throws ContractError for a backend that there is not, or where ranks give
-/// different ones.
+/// Replaces it, for `comm` and for communicators made from it by dup(), split() and the like that are first used later and have the same number of
+/// nodes and ranks. A call that a backend does not support goes to the first one that does. Collective. @throws ContractError for an unknown backend,
+/// or where ranks pass different selections.
 void select_backends(const Communicator& comm, const algorithms::Selection& selection);
-/// The cluster that the ranks of `comm` make, with the ranks of the node that has the most. Collective.
+/// The cluster that the ranks of `comm` form; its ranks per node are those of the node with the most ranks. Collective.
 algorithms::Cluster cluster_of(const Communicator& comm);
-/// The names that a selection may have. Collective.
+/// The backend names that a selection may contain. Collective.
 std::vector<std::string> backend_names(const Communicator& comm);
 
 }  // namespace tw

@@ -4,10 +4,10 @@
 //
 // - `i...` begins an operation and returns at once; the others are complete when they return. Several may be in flight, waited for in any order.
 // - dtypes: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128. Reductions: see ReduceOp in
-//   <tw/base/element.hpp>, which says what is defined for which type; the result has the same bits on all ranks.
+//   <tw/base/element.hpp>, which defines them for each type; the result has the same bits on all ranks.
 // - Tensors lie on the CPU or on an accelerator, those of one call in one place, and may have any strides; those that are not contiguous are
 //   packed and unpacked. 0-dimensional and empty ones are fine. Of a collective, all ranks' tensors are on the CPU, or none.
-// - On an accelerator a call begins after what the current stream has in flight, and travels through pinned memory of the host, beside the stream.
+// - On an accelerator a call begins after the work in flight on the current stream, and travels through pinned host memory, outside the stream.
 //   When it is complete, the current stream waits for what is left, and the host goes on (Work::wait_on_host() waits).
 //   Autograd does not see these calls; <tw/comm/differentiable.hpp> has those it does.
 // - Every one throws ContractError for tensors that do not fit, RevokedError, and MpiError.
@@ -52,13 +52,13 @@ Work iallgather(const Communicator& comm, const at::Tensor& input, const at::Ten
 /// The `input` of every rank, by rank. Shapes may differ, dtypes not. Collective.
 std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::Tensor& input);
 
-/// Reduces P parts over all ranks and gives rank r the r-th. Collective.
+/// Reduces P parts over all ranks; rank r receives part r. Collective.
 /// @param input P times the elements of `output`, such as shape [P, ...].
 /// @param output memory of its own, or exactly this rank's part of `input`, of which only that part then changes.
 void reduce_scatter(const Communicator& comm, const at::Tensor& input, const at::Tensor& output, ReduceOp op);
 Work ireduce_scatter(const Communicator& comm, const at::Tensor& input, const at::Tensor& output, ReduceOp op);
 
-/// Gives rank r the r-th of P parts, and concatenates what comes from all ranks in rank order. Collective.
+/// Sends part r of the P parts to rank r, and concatenates the parts from all ranks in rank order. Collective.
 /// @param input, output the same number of elements, a multiple of P; shape [P, ...] for example.
 void alltoall(const Communicator& comm, const at::Tensor& input, const at::Tensor& output);
 Work ialltoall(const Communicator& comm, const at::Tensor& input, const at::Tensor& output);
@@ -70,7 +70,7 @@ Work ialltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, 
 void gather(const Communicator& comm, const at::Tensor& input, const std::vector<at::Tensor>& outputs, Rank root);
 Work igather(const Communicator& comm, const at::Tensor& input, const std::vector<at::Tensor>& outputs, Rank root);
 
-/// Gives rank r the inputs[r] of `root`. Collective. @param inputs on the root one tensor for each rank, of any sizes; elsewhere ignored.
+/// Sends inputs[r] of `root` to rank r. Collective. @param inputs on the root one tensor for each rank, of any sizes; elsewhere ignored.
 void scatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root);
 Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root);
 

@@ -7,11 +7,11 @@
 
 namespace tw {
 
-/// The device that this rank is to compute on; it becomes the current one of its kind for this thread. Collective.
+/// The device on which this rank computes; it becomes the current one of its kind for this thread. Collective.
 ///
-/// The thread, and those that it makes later, then stay on the cores of the device's NUMA node, as far as they may use them and that is known; where
-/// they may use none, the log says so. So ask for the device before set_threads_per_rank(), which counts cores.
-/// Ranks of a node take turns: local rank r has device r mod n of n. Where there are more ranks than devices, rank 0 says so.
+/// The thread, and threads that it creates later, then stay on the cores of the device's NUMA node, as far as they may use them and these are known;
+/// where they may use none, a warning is logged. So ask for the device before set_threads_per_rank(), which counts cores.
+/// The ranks of a node share its devices in turn: local rank r uses device r mod n of n. With more ranks than devices, rank 0 logs a warning.
 /// @param wanted the same on all ranks: "cpu"; a kind of accelerator, such as "cuda"; one device of each node for all of its ranks, such as "cuda:1";
 /// or "auto", which is the accelerator that LibTorch finds on every rank, else "cpu"
 /// @throws Error on every rank, naming ranks and node, where there is no such device. @throws ContractError where ranks want different ones.

@@ -28,7 +28,7 @@ class MeshShape {
   size_t index_of(std::string_view name) const;
   /// One coordinate for each axis. @param rank 0 to ranks - 1.
   std::vector<int> coordinates_of(int rank) const;
-  /// The other way.
+  /// The inverse of coordinates_of().
   int rank_at(const std::vector<int>& coordinates) const;
   /// Ranks that differ from `rank` in the coordinates of `names` only, itself included, ascending.
   std::vector<int> group_of(int rank, const std::vector<std::string>& names) const;

@@ -8,7 +8,7 @@
 
 namespace tw {
 
-/// A number that the host will want to know, on its way from where it is computed. One of the CPU is there at once.
+/// A number that the host needs later, in transfer from the device that computes it. A number on the CPU is available at once.
 class Reading {
  public:
   /// @param number 0-dimensional

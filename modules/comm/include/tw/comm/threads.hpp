@@ -4,8 +4,8 @@
 
 namespace tw {
 
-/// Gives LibTorch this rank's share of the node's cores: `topology.cores` threads inside an operation, unless OMP_NUM_THREADS says otherwise, and one
-/// between operations. Left alone, it would give every rank as many threads as the node has cores. Local; once, before any work. @return the threads
+/// Assigns this rank's share of the node's cores to LibTorch: `topology.cores` threads inside an operation, unless OMP_NUM_THREADS is set, and one
+/// between operations. By default every rank would use as many threads as the node has cores. Local; once, before any work. @return the threads
 int set_threads_per_rank(const Topology& topology);
 
 }  // namespace tw

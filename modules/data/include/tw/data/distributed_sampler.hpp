@@ -32,7 +32,7 @@ struct SamplerOptions {
 /// Deals the samples of an epoch to the ranks. All ranks deal in step: each call of next_share() or next() deals to all of them, and every rank
 /// takes its own part, so that they agree on the position without a message.
 ///
-/// Also serves as LibTorch's own sampler: `torch::data::make_data_loader(dataset, DistributedSampler(...), 64)` gives all ranks equally many batches.
+/// Also a sampler for LibTorch: `torch::data::make_data_loader(dataset, DistributedSampler(...), 64)` has the same number of batches on all ranks.
 class DistributedSampler {
  public:
   using BatchRequestType = std::vector<size_t>;  // the name that torch::data looks for

@@ -6,9 +6,9 @@
 
 namespace tw {
 
-/// Reads a file in IDX format, the format of MNIST; plain or gzip, as the content says.
+/// Reads a file in IDX format, the format of MNIST; plain or gzip, detected by the content.
 /// @return a contiguous CPU tensor of the file's shape and type: uint8, int8, int16, int32, float32 or float64.
-/// @throws FileError naming file and offset: missing, not IDX, ends early, goes on behind the last element, damaged gzip.
+/// @throws FileError naming file and offset: missing, not IDX, ends early, has trailing bytes after the last element, damaged gzip.
 at::Tensor read_idx(const std::filesystem::path& path);
 
 }  // namespace tw

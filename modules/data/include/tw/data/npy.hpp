@@ -15,7 +15,7 @@ class MappedFile;
 /// Reads a file in NPY format, NumPy's own: format 1.0 to 3.0, little- or big-endian, C or Fortran order.
 /// @return a contiguous CPU tensor of the file's shape; bool, integers of 8 to 64 bits with or without sign, float16, float32, float64,
 ///         complex64 or complex128.
-/// @throws FileError naming file and offset: missing, not NPY, elements of other types, ends early, goes on behind the last element.
+/// @throws FileError naming file and offset: missing, not NPY, elements of other types, ends early, has trailing bytes after the last element.
 at::Tensor read_npy(const std::filesystem::path& path);
 
 /// Writes `tensor`, of any shape, device and order, as an NPY file (1.0, C order) in place of what was there.

@@ -27,7 +27,7 @@ class ShardedDataset : public Dataset {
 
   /// Number of pairs.
   int64_t shards() const noexcept { return static_cast<int64_t>(inputs_.size()); }
-  /// Reads everything. @throws FileError naming file, offset and row of the first sample that holds NaN or infinity, whatever the options say.
+  /// Reads everything. @throws FileError naming file, offset and row of the first sample that holds NaN or infinity, regardless of the options.
   void check_all() const;
 
  private:

@@ -31,7 +31,7 @@ struct Holdout {
 /// Draws `count` of `samples` numbers, by `seed` alone. @param count 0 to `samples`
 Holdout hold_out(int64_t samples, int64_t count, uint64_t seed);
 
-/// The same, stratified: of each class as many as its share of all samples makes, rounded such that they are `count` together.
+/// The same, stratified: the number of each class is proportional to its share of all samples, rounded such that the sum is `count`.
 /// @param classes integers [n], one for each sample
 Holdout hold_out(const at::Tensor& classes, int64_t count, uint64_t seed);
 

@@ -81,8 +81,8 @@ class FromTorch : public Dataset {
   int64_t size_ = 0;
 };
 
-/// A map-style data set of torch::data, whose get_batch(indices) gives one Example<> a sample, which are stacked, or one for all of them: such as
-/// torch::data::datasets::MNIST, with or without `.map(...)`. get_batch() is not const and may not be safe to call from two threads, so that one at
+/// A map-style data set of torch::data. Its get_batch(indices) returns one Example<> a sample, which are stacked, or one for all of them: such as
+/// torch::data::datasets::MNIST, with or without `.map(...)`. get_batch() is not const and may be unsafe to call from two threads, so one thread at
 /// a time calls it.
 template <class Source>
 FromTorch<std::decay_t<Source>> from_torch(Source&& source) {

@@ -34,7 +34,7 @@ class GradientPlaceholders;
 /// What changes the model comes before this: its dtype or device, parameters that are added, layers that were frozen and are trained. The first
 /// gradient of a step finds such a change, and backward() throws a ContractError that names the parameter. Layers that are frozen later take no part.
 ///
-/// Buffers are each rank's own from the construction on; checkpoints take rank 0's, and synchronize() gives it to all, such as before they evaluate.
+/// After construction, each rank has its own buffers; checkpoints use rank 0's, and synchronize() copies them to all, such as before an evaluation.
 ///
 /// Backward passes on one thread at a time, which ThreadLevel must let communicate. Not for `backward(create_graph = true)`, whose graph is dropped.
 /// Recomputation by backward passes inside the backward pass goes with no_sync() and join_backward(), since a layer may be used by several of them;
@@ -44,7 +44,7 @@ class GradientPlaceholders;
 /// join_backward(), ends the failed one, and backward() then throws an Error on the ranks that waited for it. (A pass that throws before the first
 /// gradient has not begun: call join_backward() in its place.)
 ///
-/// Along other axes of a mesh, ranks hold one model in parts. Parameters that several of them hold, such as the plain layers beside tensor-parallel
+/// Along other axes of a mesh, ranks hold one model in parts. Parameters that several of them hold, such as the plain layers next to tensor-parallel
 /// ones, must begin equal, and get the same gradients bit by bit; see ReducerOptions::parts.
 class DataParallel {
  public:
@@ -73,7 +73,7 @@ class DataParallel {
   /// first pass; holds until it is set again.
   void set_samples(int64_t samples);
 
-  /// A word to all ranks that travels with the next backward pass; see Reducer::give_notice().
+  /// Sends a signal to all ranks with the next backward pass; see Reducer::give_notice().
   void give_notice(int kind);
   /// How many ranks gave notice `kind` with the last backward pass.
   int64_t notices(int kind) const;
@@ -83,13 +83,13 @@ class DataParallel {
   /// Calls these on this rank with every pass that reduces: when its first gradient is there, and when all are reduced, before backward() returns.
   void observe_passes(std::function<void()> begin, std::function<void()> end);
 
-  /// Over all passes: how long this rank did nothing but communicate.
+  /// Time, over all passes, in which this rank did nothing but communicate.
   Seconds exposed_time() const noexcept;
   const BucketPlan& plan() const noexcept;
   /// What reduces the gradients of parameters(), in their order; for ShardedOptimizer and for figures.
   Reducer& reducer() noexcept;
   const Reducer& reducer() const noexcept;
-  /// Those that are trained, each once.
+  /// The trained parameters, each once.
   const std::vector<NamedTensor>& parameters() const noexcept;
 
  private:

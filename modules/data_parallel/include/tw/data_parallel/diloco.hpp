@@ -78,7 +78,7 @@ class DiLoCo {
   /// then.
   std::vector<NamedShard> shards() const;
 
-  /// Of the room that stays for what is averaged.
+  /// Bytes of the buffers that are kept for averages.
   int64_t room_bytes() const noexcept;
   /// Bytes that this rank gave to all-reduces so far.
   int64_t bytes_communicated() const noexcept;

@@ -21,15 +21,15 @@ class InitialValues;
 
 struct FullyShardedOptions {
   Reduction reduction;  ///< must be chosen
-  /// Of a unit: consecutive parameters of one dtype, at most this large unless a single one is larger.
+  /// Largest size of a unit, which is consecutive parameters of one dtype; exceeded only by a single larger parameter.
   int64_t unit_bytes = int64_t{25} << 20;
   /// Names of submodules, such as "blocks.3", whose parameters are units of their own, or several where they are larger than unit_bytes. The others
-  /// make units as they come.
+  /// form units in their order.
   std::vector<std::string> units = {};
-  /// Units to gather before they are taken, in the order of the pass before. 0 on one node, where copying is work for the cores that compute.
+  /// Number of units to gather before they are used, in the order of the previous pass. Use 0 on one node: copying occupies the cores that compute.
   int gather_ahead = 0;
-  /// Units that stay gathered until their slices change, the smallest ones: so many bytes of them, which are gathered once a step. A model whose
-  /// units are all in memory anyway, one or two, is kept.
+  /// Bytes of units, the smallest ones, that stay gathered until their slices change; they are gathered once a step. Where all units of a model
+  /// are in memory anyway (one or two units), they stay gathered.
   int64_t keep_bytes = 0;
   /// One copy of the parameters for all ranks of a node, in shared memory, which is all the time there: n/P a rank where all ranks are on one node,
   /// as they must be, and nothing is gathered. On several nodes: shard over the ranks of each, with FullyShardedSetup::replicas between them.
@@ -44,12 +44,12 @@ struct FullyShardedOptions {
 };
 void visit(FullyShardedOptions& options, OptionVisitor& visitor);
 
-/// What a FullySharded may be given besides. Borrowed.
+/// Optional arguments of a FullySharded. Borrowed.
 struct FullyShardedSetup {
   /// Ranks that have the same slices as this one: several groups of ranks each shard the model, and their gradients are reduced over these (HSDP),
   /// such as the nodes of a cluster with P the ranks of one. Duplicated.
   const Communicator* replicas = nullptr;
-  /// What parameters without memory begin with. Used by the constructor alone.
+  /// Initial values of parameters without memory. Used by the constructor alone.
   const InitialValues* initial = nullptr;
 };
 
@@ -66,17 +66,17 @@ struct FullyShardedSetup {
 /// ```
 /// For rules that treat each element for itself: SGD, Adam, AdamW, RMSprop, Adagrad. Gradients accumulate over passes, in slices.
 ///
-/// Memory a rank, for n bytes of parameters and k n of optimizer state: (n + n + k n) / P, two units and gather_ahead more, and activations. A rank
-/// gives 3 n / P bytes to a step: of two gatherings, and of one reduction, which takes n.
+/// Memory a rank, for n bytes of parameters and k n of optimizer state: (n + n + k n) / P, two units and gather_ahead more, and activations. In a
+/// step, a rank contributes 3 n / P bytes: to two gatherings, and to one reduction, which takes n.
 ///
-/// The ranks' passes take units in the same order; they may take others at each step, which costs gathering ahead. Where ranks take different ones,
-/// in an evaluation too, all throw before they use them, and say which took what; a rank that waits elsewhere gets a RevokedError that says the same.
-/// The object cannot be used then. Not for pointers into parameters that were taken while they were gathered, nor for changes of parameters in place:
-/// change the slices. What throws says so, by a parameter's name.
+/// All ranks must use units in the same order. The order may change between steps, which costs gathering ahead. If ranks use different units, also in
+/// an evaluation, all of them throw before the use, and the message lists which rank used which unit; a rank that waits elsewhere gets a RevokedError
+/// with the same message. The object cannot be used afterwards. Unsupported: pointers into parameters that were obtained while these were gathered,
+/// and changes of parameters in place (change the slices instead). Exceptions for these name a parameter.
 ///
 /// `.grad()` of a parameter holds no gradient: what takes it throws, such as an optimizer over the module's parameters, and so does a norm of a
 /// slice's gradient alone, such as clip_grad_norm_() computes. zero_grad() of the module drops the gradients of the slices at the next backward pass.
-/// Graphs that saved a parameter cannot be run once its slices have changed, which LibTorch says. Sparse gradients are refused. One thread at a time,
+/// Graphs that saved a parameter cannot be run once its slices have changed: LibTorch throws. Sparse gradients are refused. One thread at a time,
 /// and passes as for DataParallel. Ref: Zhao et al. 2023, arXiv 2304.11277; Rajbhandari et al. 2020, ZeRO, stage 3, arXiv 1910.02054.
 class FullySharded {
  public:
@@ -102,23 +102,23 @@ class FullySharded {
   /// Whether the gradients of the last backward pass are finite; the same on all ranks. Needs FullyShardedOptions::check_finite.
   bool gradients_finite() const noexcept;
 
-  /// Slices were written, by other means than LibTorch's operators: what is gathered is old. On all ranks alike; local.
+  /// Call this after slices were written by other means than LibTorch's operators: gathered values are out of date. On all ranks alike; local.
   void slices_changed();
   /// What slices() updates, and where it lies in the parameters: for OptimizerState.
   std::vector<OptimizedTensor> optimized() const;
   /// This rank's slices of all parameters, the frozen ones too, for checkpoints; shares memory.
   std::vector<NamedShard> shards() const;
 
-  /// What reduces gradients; for figures, and for passes of several losses.
+  /// The DataParallel that reduces gradients; for figures, and for passes of several losses.
   DataParallel& parallel() noexcept;
   const DataParallel& parallel() const noexcept;
-  /// Over all passes: how long this rank did nothing but communicate.
+  /// Time, over all passes, in which this rank did nothing but communicate.
   Seconds exposed_time() const noexcept;
-  /// Over all passes: what this rank gave to collectives.
+  /// Bytes, over all passes, that this rank sent into collectives.
   int64_t payload_bytes() const noexcept;
-  /// Of the room that stays for gathered units; 0 where there is one copy a node.
+  /// Bytes of the buffers that are kept for gathered units; 0 where there is one copy a node.
   int64_t room_bytes() const noexcept;
-  /// Units gathered so far, and those of them that were not when they were taken.
+  /// Number of units gathered so far, and number of those that were not yet gathered when they were used.
   int64_t gatherings() const noexcept;
   int64_t late_gatherings() const noexcept;
 

@@ -11,12 +11,12 @@ namespace tw {
 
 /// ```
 /// InitialValues initial(seed);
-/// auto net = initial.record([&] { return models::Gpt(options); });                         // no memory is taken
+/// auto net = initial.record([&] { return models::Gpt(options); });                         // allocates no memory
 /// FullySharded sharded(comm, *net, {.reduction = Reduction::mean}, {.initial = &initial});  // each rank makes its slices
 /// ```
-/// While a model is made, large floating-point tensors get no memory, and what fills them is kept, to be done for any part of them later: uniform_,
+/// While a model is made, large floating-point tensors get no memory. The operations that fill them are recorded, to fill any part later: uniform_,
 /// normal_, zero_, fill_, and sums, products, quotients and bounds with numbers. Random numbers depend on the seed, the tensor's number and the
-/// element alone, not on who makes which part; they are others than those of a model that is made with memory.
+/// element alone, not on which rank makes which part; they differ from those of a model that is made with memory.
 class InitialValues {
  public:
   /// Elements of a tensor that is made without memory, at least; smaller ones are made as always.

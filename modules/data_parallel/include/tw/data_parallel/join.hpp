@@ -19,14 +19,14 @@ namespace tw {
 ///        optimizer.step();
 ///      });
 /// ```
-/// A rank without input must still take part in all that communicates. The simplest way is a batch of no samples: its forward and backward passes run
+/// A rank without input must still take part in all communication. The simplest method is a batch of no samples: its forward and backward passes run
 /// every layer, its gradients count with weight 0 under Reduction::sample_weighted and set_samples(0), and the step is that of one process on all the
 /// samples that there are. The loss of such a batch is not a number if it is a mean; leave it out of sums. Layers that refuse empty batches (batch
 /// normalisation) can have any batch instead, in an IdlePass: under weight 0 it changes no gradient, and the IdlePass leaves buffers as they are.
 /// With Reduction::sum and a loss that is a sum, the empty batch alone is right. Reduction::mean divides by all ranks, also by those without input,
 /// and is not what one process computes.
 ///
-/// @param next moves to this rank's next input, and tells whether there is one; called once before each step, and never again once it said no.
+/// @param next moves to this rank's next input, and returns whether there is one; called once before each step, and not after it has returned false.
 /// @param step one step of training; the same collectives on all ranks, whether or not this rank has an input.
 /// @return the number of steps, the same on all ranks. What `next` or `step` throw comes out; the other ranks then wait for this one, as always.
 int64_t join(const Communicator& comm, const std::function<bool()>& next, const std::function<void(bool has_input)>& step);

@@ -20,14 +20,14 @@ namespace tw {
 /// same running statistics, bit for bit.
 ///
 /// What gradients are. A rank's backward pass begins with its own loss L_r, and DataParallel makes the gradients of L = sum_r w_r L_r afterwards: w_r
-/// is 1 for Reduction::sum, 1 / P for mean, n_r / n for sample_weighted. Here L_r depends on the samples of all ranks. So this layer gives its input
-/// the gradient (1 / w_r) dL/dx_r, and its weight and bias those of L_r alone; what DataParallel makes of all these is the gradient of L, as in one
+/// is 1 for Reduction::sum, 1 / P for mean, n_r / n for sample_weighted. Here L_r depends on the samples of all ranks. So this layer returns to its
+/// input the gradient (1 / w_r) dL/dx_r, and to its weight and bias those of L_r alone; from these, DataParallel makes the gradient of L, as in one
 /// process with the whole batch. With g_i = w_r dL_r/dy_i of the samples i of rank r, N values a channel, and s = weight / sqrt(variance + eps):
 ///
 ///     dL/dx_i = s (g_i - sum_j g_j / N - x^_i sum_j g_j x^_j / N),    x^_i = (x_i - mean) / sqrt(variance + eps)
 ///
-/// For sum and mean the w_r cancel. For sample_weighted, n_r is taken to be the size of the input's first dimension; DataParallel::set_samples() must
-/// give it too, up to a factor that is the same on all ranks. Where a DataParallel or FullySharded reduces the weight's gradient by another
+/// For sum and mean the w_r cancel. For sample_weighted, n_r is the size of the input's first dimension; pass it to DataParallel::set_samples()
+/// too, up to a factor that is the same on all ranks. Where a DataParallel or FullySharded reduces the weight's gradient by another
 /// reduction, the forward pass throws. The trainer weights losses itself and sums: there the reduction is sum, and model_of() refuses
 /// sample_weighted.
 ///

@@ -21,9 +21,9 @@ void synchronize(const Communicator& comm, const at::Tensor& tensor, Rank root =
 /// The same for all parameters and buffers of `module`.
 void synchronize(const Communicator& comm, const torch::nn::Module& module, Rank root = Rank(0));
 
-/// Gives every rank's optimizer the state of `root`'s: what it remembers of each parameter (moments, step counts), and all options of its groups and
+/// Copies the state of `root`'s optimizer to every rank: its state for each parameter (moments, step counts), and all options of its groups and
 /// defaults (learning rates, ...). State that a rank lacks is made; state that `root` lacks is forgotten. Parameters are not touched. Collective.
-/// @param optimizer SGD, Adam, AdamW, RMSprop or Adagrad, over as many parameters of the same shapes in the same groups on every rank.
+/// @param optimizer SGD, Adam, AdamW, RMSprop or Adagrad, over the same number of parameters, of the same shapes in the same groups, on every rank.
 /// @throws ContractError on every rank, naming what differs, or the optimizer's kind when it is another.
 void synchronize(const Communicator& comm, torch::optim::Optimizer& optimizer, Rank root = Rank(0));
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps from a population to a child, to be put together. Ref: Taubert et al. 2023, arXiv 2301.08713, whose operators these are, with the sigmoid
-// crossover the right way round: the better gene is the more likely one.
+// Steps that make a child from a population; they can be combined. Ref: Taubert et al. 2023, arXiv 2301.08713, for the operators; its sigmoid
+// crossover is corrected here: the better gene is the more likely one.
 #pragma once
 #include <functional>
 #include <tw/evolution/propagator.hpp>
@@ -41,20 +41,20 @@ Step sigmoid_crossover(double temperature = 1);
 Step simulated_binary_crossover(double eta = 15);
 
 // Mutation.
-/// `n` genes, at random, are drawn anew; all where there are fewer.
+/// Draws `n` random genes again; all of them where there are fewer.
 Step point_mutation(size_t n = 1);
 /// From `least` to `most` genes, each number as likely.
 Step random_point_mutation(size_t least, size_t most);
-/// `n` genes, at random, move by normal(0, sigma) of the range in its scale, reflected at the limits; categorical ones are drawn anew.
+/// Moves `n` random genes by normal(0, sigma) of the range in its scale, reflected at the limits; draws categorical ones again.
 Step normal_mutation(double sigma = 0.05, size_t n = 1);
 /// Each gene with probability 1 / n, and one at least, moves by normal(0, sigma), likewise; sigma = largest 10^(-decades u) for one uniform u: which
 /// scale is the right one is found by trying all.
 Step multiscale_mutation(double largest = 0.2, double decades = 4);
 /// With a third and a fourth parent a and b: the child moves by u (a - b) in each gene that all have and is a number, in its scale, reflected at the
-/// limits; one uniform u. Steps are as large as what the parents lie apart, and along what they lie along. Ref: Storn & Price 1997.
+/// limits; one uniform u. Step sizes and directions follow the differences between the parents. Ref: Storn & Price 1997.
 Step differential_mutation();
-/// `n` genes on average move by up to their distance from the limits, the less so the larger `eta` is, in their scale; of what has a number of
-/// values, to the next one at least. Categorical ones are drawn anew. Ref: Deb & Deb 2014, "Analysing mutation schemes for real-parameter genetic
+/// `n` genes on average move by up to their distance from the limits, by less for a larger `eta`, in their scale; a gene with a finite number of
+/// values, to the next one at least. Categorical ones are redrawn. Ref: Deb & Deb 2014, "Analysing mutation schemes for real-parameter genetic
 /// algorithms".
 Step polynomial_mutation(double eta = 20, double n = 1);
 
@@ -65,14 +65,14 @@ Step with_probability(double probability, Step step);
 Step with_population(size_t n, Step then, Step otherwise);
 
 /// The default: with fewer than `n` individuals, a uniform child. Otherwise four of the best n; uniform crossover with probability 0.7, differential
-/// mutation with 0.3, one gene drawn anew with 0.1, multiscale mutation with 0.8, and with 0.02 a uniform child instead of it all.
+/// mutation with 0.3, one gene drawn again with 0.1, multiscale mutation with 0.8, and with 0.02 a uniform child instead of all these.
 Step genetic(size_t n = 64);
 /// The same for a search of this many evaluations: n is a fifth of them, 4 to 64, so that breeding begins well before the end. @param evaluations 0:
 /// no limit
 Step genetic_within(int64_t evaluations);
 
-/// Asks for a child by steps, as often as it takes (ten times at most) to meet the space's constraints. Where a gene exists that the steps left
-/// without a value, such as by crossing parents with other choices, it is drawn anew.
+/// Makes a child by steps, repeated up to ten times until it meets the space's constraints. A gene that exists but that the steps left without a
+/// value, for example after a crossover of parents with other choices, is drawn again.
 class Breeder final : public Propagator {
  public:
   /// @param space borrowed

@@ -31,19 +31,19 @@ void visit(CmaOptions& options, OptionVisitor& visitor);
 ///
 /// An update follows each lambda results of the current run, from whatever version of the distribution and whichever worker they come; ask() may be
 /// called any number of times in between. Proposals of older versions and of others are used as injected solutions, of limited length (Hansen 2011).
-/// With many in flight it takes 1.3 to 2 times as many evaluations; a lambda of as many helps where there are many minima.
-/// If one worker asks for lambda proposals and tells them, this is the algorithm as published. Failed and infeasible trials rank last; a generation
+/// With many in flight it needs 1.3 to 2 times the evaluations; a lambda equal to the number in flight helps where there are many minima.
+/// If one worker asks for lambda proposals and reports them, this is the algorithm as published. Failed and infeasible trials rank last; a generation
 /// of these alone changes nothing.
 ///
-/// A proposal's tag is {run, version, number of the sample}; run tells restarts apart: later ones have larger numbers. Workers with one space, one
-/// set of options and one seed start the same runs from the same points; one that hears of a later run than its own joins that. Of individuals of
+/// A proposal's tag is {run, version, number of the sample}; run distinguishes restarts: later ones have larger numbers. Workers with one space, one
+/// set of options and one seed start the same runs from the same points; one that receives an individual of a later run joins it. Of individuals of
 /// other islands, which have other runs, only those are used whose run has the same number.
 ///
 /// Bounds are handled by a smooth map (see box_transform.hpp). Parameters with a number of values keep a least deviation with which each coordinate
 /// still changes its value in one of lambda n samples (after Hamano et al. 2022).
 ///
-/// Costs O(n^2) for each ask and tell on average, and O(n^3) for an eigendecomposition every max(1, 1 / (10 n (c_1 + c_mu))) generations. Holds
-/// O(n^2 + n lambda), however much it is told.
+/// Costs O(n^2) per proposal and result on average, and O(n^3) for an eigendecomposition every max(1, 1 / (10 n (c_1 + c_mu))) generations. Holds
+/// O(n^2 + n lambda), for any number of results.
 class CmaEs final : public Propagator {
  public:
   /// @param space borrowed. @throws ContractError as validate()

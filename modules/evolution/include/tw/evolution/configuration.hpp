@@ -11,7 +11,7 @@ namespace tw::search {
 /// Values of a space by name, for objectives. Borrows the space.
 class Configuration {
  public:
-  /// @param values as values() gives them. @throws ContractError for another number of them
+  /// @param values as values() returns them. @throws ContractError for another number of them
   Configuration(const Space& space, std::vector<double> values);
 
   /// A real, integer or ordinal parameter. @throws ContractError where there is none, or it does not exist under the others' values

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Surrogates of training: what the losses of a trial's steps say of the one at its end. Pure.
+// Surrogates of training: they predict a trial's final loss from the losses of its steps. Pure.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,14 +20,14 @@ struct LearningCurve {
   double loss = 0;  ///< of a complete or a pruned one
 };
 
-/// Learns what the curves of a search look like, and foretells where one ends: your own, or parametric_curves(). See curve_rule().
+/// Learns the shape of a search's curves and predicts where one ends. Write your own, or use parametric_curves(). See curve_rule().
 class CurveModel {
  public:
   virtual ~CurveModel() = default;
   /// A trial has ended, complete or pruned, after one report at least. Once for each.
   virtual void learn(const LearningCurve& ended) = 0;
-  /// The probability that a trial's value at `step`, which it has not come to, is below `loss`, by what was learnt and what it has reported; 1 where
-  /// nothing can be said yet.
+  /// The probability that a trial's value at `step`, which it has not reached, is below `loss`, from what was learnt and what it reported; 1 where
+  /// no prediction is possible yet.
   /// @param curve of a running trial, with one report at least
   virtual double probability_below(double loss, const LearningCurve& curve, int64_t step) = 0;
 };
@@ -44,14 +44,14 @@ void visit(CurveModelOptions& model, OptionVisitor& visitor);
 /// A mixture of falling curves from a value s at the first step, t0, to a value c at the last, T, with independent normal noise:
 ///   y(t) = s h(t) + c (1 - h(t)),   h(t) = (g(t) - g(T)) / (g(t0) - g(T)),   g(t) = (t + b)^-d or exp(-t / tau).
 /// For each of some 150 shapes (b, d) or tau, and 6 sizes of noise, c has a normal posterior by linear regression; each counts by its marginal
-/// likelihood, and by how well it did for trials that have ended, which also say where s and c lie. Ref: Domhan, Springenberg & Hutter 2015, who
-/// sample weighted sums of eleven such families; Viering & Loog 2021 on power laws; Bishop 2006, sections 3.3 and 3.4. Cost of an answer, with the
+/// likelihood, and by how well it did for trials that have ended, which also locate s and c. Ref: Domhan, Springenberg & Hutter 2015, with
+/// samples of weighted sums of eleven families; Viering & Loog 2021 on power laws; Bishop 2006, sections 3.3 and 3.4. Cost of an answer, with the
 /// defaults: 0.2 ms, and after a trial has ended 10 ms.
 std::unique_ptr<CurveModel> parametric_curves(const CurveModelOptions& options = {});
 
 /// Stops a trial that is not likely to become the best one: the probability that its loss ends below that of the best complete trial is less than
 /// `probability`. It ends at the step to which the longest complete one has come. What a trial reports must be of the kind that its loss is.
-/// Ref: Domhan, Springenberg & Hutter 2015, who take 0.05, too.
+/// Ref: Domhan, Springenberg & Hutter 2015, also with 0.05.
 struct CurveRuleOptions {
   int64_t grace = 1;          ///< steps that every trial gets
   size_t min_complete = 5;    ///< that must be complete before any is stopped

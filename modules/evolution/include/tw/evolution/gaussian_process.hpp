@@ -12,7 +12,7 @@ struct GaussianProcessOptions {
   size_t initial = 0;       ///< trials that cover the space before there is a model, and at each restart; 0: 2 for each parameter, at least 4
   size_t trials = 0;        ///< that the model knows, those nearest to the centre; 0: 50 + 10 for each parameter, at most 300
   size_t candidates = 0;    ///< places of which the best few are improved by gradients; 0: 100 + 10 for each parameter, at most 400
-  double collapsed = 1e-6;  ///< a trust region whose sides are as small as this, as a share of the ranges, is given up for a new one
+  double collapsed = 1e-6;  ///< a trust region whose sides are this small, as a share of the ranges, is abandoned for a new one
 
   /// @throws ContractError naming the field that is wrong
   void validate() const;
@@ -28,12 +28,12 @@ void visit(GaussianProcessOptions& options, OptionVisitor& visitor);
 ///    place, so that it makes no difference between those that lack it. Failed and infeasible trials have the worst loss.
 ///    Ref: Rasmussen & Williams 2006.
 /// c. Lengths, a, q and noise are those of the highest posterior density, with length ~ log-normal(sqrt 2 + log(D) / 2, sqrt 3) (Hvarfner et al.
-///    2024), and are found anew whenever a tenth more trials is known, from where they were.
+///    2024), and are fitted again whenever the number of known trials has grown by a tenth, starting from the previous values.
 /// d. Proposed is where the logarithm of the expected improvement on the least mean is greatest (Jones, Schonlau & Welch 1998; Ament et al.
 ///    2023), in a box around that trial: of random places and local ones the best few are improved by L-BFGS, and by exchanging what has few
 ///    values. What is in flight counts as if it were known to be as expected (kriging believer; Ginsbourger et al. 2010), so that many may be in
 ///    flight.
-/// e. Distances and the box, too, follow the curvature of the model over the box, among parameters on a scale that always exist: half of the way
+/// e. Distances and the box also follow the curvature of the model over the box, among parameters on a scale that always exist: they go halfway
 ///    to coordinates in which it is a sphere, so that narrow valleys which are along no axis are followed.
 /// f. The box doubles after three trials in a row that improve, and is halved after max(4, D) that do not; one that has collapsed is followed by
 ///    a new search from a). Ref: Eriksson et al. 2019, "Scalable global optimization via local Bayesian optimization".
@@ -46,8 +46,8 @@ void visit(GaussianProcessOptions& options, OptionVisitor& visitor);
 /// Within 50 evaluations a dimension it reaches 0.47, 0.29 and 0.27 of BBOB's targets in 2, 5 and 10 dimensions (medians of three seeds, in 10
 /// one), and 0.34 and 0.26 in 2 and 5 with 16 in flight. What other workers have in flight it does not know. An ask() takes 12 ms with 300
 /// trials in 30 dimensions, and 20 to 32 ms where c) is due, which is spread over several and begins with 70 of the trials. Cost of ask() with n
-/// trials in the model and D dimensions: O(n^3 + candidates n (n + D)), and O(n^3 + n^2 D) for each likelihood of c), of which one takes as many
-/// as come to n^3 = 6e7. Of tell(): O(D).
+/// trials in the model and D dimensions: O(n^3 + candidates n (n + D)), and O(n^3 + n^2 D) for each likelihood of c); one ask() computes at most
+/// max(1, 6e7 / n^3) of these. Of tell(): O(D).
 class GaussianProcess final : public Propagator {
  public:
   /// @param space borrowed. @param seed of the trials that cover the space; workers that search together have different ones.

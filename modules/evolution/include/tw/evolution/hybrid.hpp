@@ -8,11 +8,11 @@
 namespace tw::search {
 
 /// A trust region first, which needs few evaluations where losses are smooth; then CMA-ES with restarts, which needs no smoothness: it begins at the
-/// best that there is, with a tenth of the ranges as its deviation; and at last breeding, too, which finds its way where minima are many. Of the
+/// best known point, with a tenth of the ranges as its deviation; and at last genetic search, too, which succeeds where minima are many. Of the
 /// first 150 D proposals 95 % are the region's, and a tenth of later ones, for places that are new. From 1000 D proposals on, three quarters of the
-/// others are bred, of all individuals.
+/// others come from genetic search over all individuals.
 ///
-/// Region and CMA-ES are told of their own alone. Tags have runs of CMA-ES, -1 for what is bred, and less for the region.
+/// Region and CMA-ES receive only their own individuals. Tags have runs of CMA-ES, -1 for genetic proposals, and lower values for the region.
 class Hybrid final : public Propagator {
  public:
   /// @param space borrowed. @param share which of those that search together, with one seed, this is. @throws ContractError for a wrong share,

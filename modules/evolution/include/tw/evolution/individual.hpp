@@ -44,7 +44,7 @@ struct Individual {
 
   /// Whether it has losses to be compared by: failed and infeasible ones have none, nor has what has no number as its loss.
   bool counts() const noexcept { return (state == TrialState::complete || state == TrialState::pruned) && !std::isnan(loss); }
-  /// Whether at least its violation is known, so that it may breed where there is nothing better. Ref: Deb 2000.
+  /// Whether at least its violation is known, so that it may be a parent where there is nothing better. Ref: Deb 2000.
   bool violates() const noexcept { return state == TrialState::infeasible && violation > 0 && !std::isnan(loss); }
   /// By what propagators compare it, of several objectives by the first.
   Standing standing() const noexcept { return counts() ? Standing{0, loss} : violates() ? Standing{violation, loss} : Standing{}; }

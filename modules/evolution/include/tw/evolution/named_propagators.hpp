@@ -10,13 +10,13 @@ namespace tw::search {
 /// A propagator with its defaults, for configuration files.
 struct NamedPropagator {
   const char* name;   ///< "automatic", "cma_es", ...
-  const char* about;  ///< a few words
-  /// @param space borrowed. @param evaluations of all workers; 0: as many as can be. @param seed that the workers have in common. @param worker 0 to
-  /// workers - 1, of those that search together. @throws ContractError where it cannot have this space
+  const char* about;  ///< a short description
+  /// @param space borrowed. @param evaluations of all workers; 0: no limit. @param seed that the workers have in common. @param worker 0 to
+  /// workers - 1, among the workers that search together. @throws ContractError where it does not support this space
   std::unique_ptr<Propagator> (*make)(const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers);
 };
 
-/// All that there are, automatic() first.
+/// Every named propagator, automatic() first.
 std::span<const NamedPropagator> named_propagators();
 
 }  // namespace tw::search

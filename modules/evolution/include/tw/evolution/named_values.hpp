@@ -21,7 +21,7 @@ enum class Unnamed {
 /// @throws Error naming the parameter: there is none of this name, this is none of its values, or it is missing
 std::vector<double> values_of(const Space& space, const NamedTexts& texts, Unnamed unnamed);
 
-/// The other way: all that exist.
+/// The inverse: the texts of all parameters that exist.
 NamedTexts named_texts(const Space& space, const std::vector<double>& values);
 
 }  // namespace tw::search

@@ -18,7 +18,7 @@ struct NelderMeadOptions {
   /// Of the first simplex and of those of restarts, as a share of each dimension's range; at most 0.5. 0: an eighth for each dimension, at most 0.5:
   /// the more there are, the less of the space a simplex of a given side reaches, and where losses are noisy it never leaves where it began.
   double side = 0;
-  /// A simplex that is as small as this, as a share of the range, is given up for a new one.
+  /// A simplex this small, as a share of the range, is abandoned for a new one.
   double collapsed = 1e-10;
   /// Values of the space as the first simplex's first vertex; empty: drawn from the seed, as in restarts.
   std::vector<double> start = {};

@@ -23,13 +23,13 @@ struct Nsga2Options {
 };
 void visit(Nsga2Options& options, OptionVisitor& visitor);
 
-/// NSGA-II without generations: it is told results as they come. What came since the last selection joins the parents; when that is an eighth of
-/// their number, the best `population` of both stay: by fronts, and of the last front that has room those with the greatest crowding distance. A
+/// NSGA-II without generations: results arrive one by one. Those since the last selection join the parents; when they number an eighth of the
+/// parents, the best `population` of both stay: by fronts, and of the last front that fits in part those with the greatest crowding distance. A
 /// child has two parents, each the better of two drawn from these, by front and then by crowding distance; simulated binary crossover and polynomial
 /// mutation make it of them. Until there are as many results as parents, it is uniform.
 ///
-/// Mixed and conditional spaces: genes are numbers in their own scale; a categorical one comes from either parent, or is drawn anew. Individuals that
-/// violate constraints stand behind all that do not, the less the better; what failed is left out. One objective will do, too.
+/// Mixed and conditional spaces: genes are numbers in their own scale; a categorical one is a parent's, or is drawn again. Individuals that
+/// violate constraints rank after all that do not, by the amount; failed ones are left out. A single objective works, too.
 /// Cost of ask(): O(genes), and a selection of O(M p log p) for p parents and two objectives, for each p/8 results; nothing grows with the trials.
 class Nsga2 final : public Propagator {
  public:

@@ -30,7 +30,7 @@ struct PopulationTrainingOptions {
 };
 void visit(PopulationTrainingOptions& training, OptionVisitor& visitor);
 
-/// What the members of a population have reached, and who is to copy whom.
+/// The values that the members of a population have reached, and which member is to copy which.
 class PopulationTraining {
  public:
   explicit PopulationTraining(const PopulationTrainingOptions& options) : options_(options) {}
@@ -43,9 +43,9 @@ class PopulationTraining {
   bool is_due(const Report& report) const;
   bool is_at_end(const Report& report) const noexcept { return report.step >= options_.max_steps; }
   /// The member that the reporting one is to copy, if any. Members are ranked by what they last reported at this step or before, but not before the
-  /// reporting one's report of an interval ago: who lags more is not compared with. Chance decides between equal ones, so that a plateau, where all
+  /// reporting one's report of an interval ago: members that lag more are left out. Chance decides between equal ones, so that a plateau, where all
   /// are, is still searched. Of m members the worst n = max(1, floor(quantile m)), and all whose value is not finite, copy one of the best n of those
-  /// before them that have not ended, each as likely; nobody copies what is not finite.
+  /// before them that have not ended, each as likely; no member copies what is not finite.
   std::optional<int64_t> original_for(const Report& report, CounterRng& random) const;
 
  private:
@@ -54,7 +54,7 @@ class PopulationTraining {
   std::unordered_set<int64_t> ended_;
 };
 
-/// What a copy of `values` tries: each value is drawn anew with probability `resample`; otherwise a number is multiplied by `up` or `down`, an
+/// The values that a copy of `values` tries: each is drawn again with probability `resample`; otherwise a number is multiplied by `up` or `down`, an
 /// integer moves by 1 at least, an ordinal one goes to a neighbour, and a categorical one stays. Within limits, and feasible: after ten attempts that
 /// are not, the values themselves.
 std::vector<double> explored(const Space& space, const std::vector<double>& values, const PopulationTrainingOptions& options, CounterRng& random);

@@ -13,7 +13,7 @@ class PromotionRung;
 /// Promotion form of asynchronous successive halving: a trial pauses at its rung, and is promoted when it is among the best 1/eta there, so that
 /// nothing is spent on a trial before it has earned it. Ref: Li et al. 2020, arXiv 1810.05934, algorithm 2.
 ///
-/// Of m values at a rung, what is told or asked costs O(log m).
+/// With m values at a rung, a report or a query costs O(log m).
 class Promotion {
  public:
   /// @param options `max_steps`: the last rung lies at or before it. @throws ContractError for wrong ones
@@ -22,12 +22,12 @@ class Promotion {
   Promotion& operator=(const Promotion&) = delete;
   ~Promotion();
 
-  /// The steps at which a trial of this rung pauses, or, at the last one, ends. @throws ContractError for a rung that there is not
+  /// The steps at which a trial of this rung pauses, or, at the last one, ends. @throws ContractError for an unknown rung
   int64_t steps(int rung) const;
   int rungs() const noexcept;
 
-  /// A report of a trial that next() may promote. @return whether the trial pauses: it has come to the end of a rung, and there is a higher one.
-  /// NaN is not taken; infinity is the worst value of its rung
+  /// A report of a trial that next() may promote. @return whether the trial pauses: it has reached the end of a rung, and there is a higher one.
+  /// NaN is not accepted; infinity is the worst value of its rung
   bool arrive(const Report& report);
   /// A report of a trial that others promote: it counts at the rungs to which it has come.
   void observe(const Report& report);
@@ -40,7 +40,7 @@ class Promotion {
   Promoted next();
 
  private:
-  /// The rungs that a report comes to the end of: from the first to before the second.
+  /// The rungs whose end a report reaches: from the first to before the second.
   std::pair<int, int> reached(const Report& report);
 
   std::vector<int64_t> steps_;                  // by rung

@@ -8,16 +8,16 @@
 
 namespace tw::search {
 
-/// Breeds configurations. What it proposes is a function of what it was told, in that order, of the population, and of the random numbers: with the
-/// same of these it proposes the same.
+/// Proposes configurations. A proposal is a function of the results received, in their order, of the population, and of the random numbers: equal
+/// inputs lead to equal proposals.
 ///
-/// Several may search together: each is told the results of all, and may use those of others as its own.
+/// Several may search together: each receives the results of all, and may use those of others as its own.
 class Propagator {
  public:
   virtual ~Propagator() = default;
 
   /// What to evaluate next. Calls need not alternate with tell(): many proposals may be in flight.
-  /// @param population holds whatever tell() was called with. @param random of this trial alone
+  /// @param population holds all individuals that tell() has received. @param random of this trial alone
   virtual Proposal ask(const Population& population, CounterRng& random) = 0;
   /// An individual that has ended, here or elsewhere. Once for each, also for those that failed.
   virtual void tell(const Individual& individual) { static_cast<void>(individual); }

@@ -12,7 +12,7 @@ namespace tw::search {
 
 struct QuadraticTrustRegionOptions {
   double radius = 0.2;             ///< of the first region, as a share of each parameter's range
-  double collapsed = 1e-9;         ///< a region this small, as a share of the range, is given up for a new one
+  double collapsed = 1e-9;         ///< a region this small, as a share of the range, is abandoned for a new one
   std::vector<double> start = {};  ///< values of the space as the first region's centre; empty: the middle of each scale
 
   /// @throws ContractError naming the field that is wrong
@@ -24,23 +24,23 @@ void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor);
 /// Space::encode(): what Powell 2006 (NEWUOA) does with a ball, with two changes, a shape that is learnt and models from more points than they need.
 ///
 /// a. A run begins with its centre and one step along each dimension.
-/// b. The model m(x) = c + g y + y H y / 2, y = A (x - b) / radius, is fitted to the losses nearest to b, 3/2 times as many as it has coefficients
-///    (at most 150), by least squares with weights 1 / (1 + (|y| / 2)^4). Of fewer than it has coefficients it is the one of least |H| (Powell 2004).
+/// b. The model m(x) = c + g y + y H y / 2, y = A (x - b) / radius, is fitted to the losses nearest to b, 3/2 times the number of its coefficients
+///    (at most 150), by least squares with weights 1 / (1 + (|y| / 2)^4). With fewer losses than coefficients it has the least |H| (Powell 2004).
 /// c. Where it has all it needs, the region takes the shape of its level lines by half: A <- |H|^(1/4) A, with determinant 1; eigenvalues of |H|
 ///    count as a hundredth of the largest at least, and A keeps a condition of 1e5 at most.
 /// d. Proposed is the model's least point in the region (More & Sorensen 1983). If that is nearer to a known one than a twentieth of the radius, then
 ///    the point of twenty random ones that is farthest from all others; and if it is within a tenth of the radius of b, the radius becomes 0.3 of it.
-/// e. Of a proposal that gains less than a tenth of what the model said, the radius becomes 0.7 of it; of one that gains 0.7 of that, at least twice
+/// e. If a proposal gains less than a tenth of the predicted gain, the radius becomes 0.7 of it; if it gains 0.7 of the prediction, at least twice
 ///    the step.
 /// f. A region that has collapsed is followed by one at a random place.
-/// g. What a model foretold may have failed by noise: after twice in a row a trial right beside b tells, again where errors are a millionth of that.
+/// g. Noise may refute a model: after two refutations in a row a trial right next to b checks for it, again where errors are a millionth of those.
 ///    Under noise models have 300 points and their H a ridge by the noise that residuals show; the centre is the trial at which the model is least,
 ///    whatever its own loss is; proposed is a fifth of the radius about the least point of a model with random weights; and the radius, 0.2 again at
 ///    least, becomes 0.95 of it only when the least point is well inside and gains four standard errors. Such a region does not end.
 ///
 /// With several in flight, here or on other workers, models differ by random weights (the bootstrap of Rubin 1981), and what would be too near is at
 /// a distance of radius 10^-3u from the least point, for a uniform u: which scale is the right one is found by trying all. With more than two it is
-/// too late for e): the radius is 0.6 10^(u - 1/2) of the distance from b to the 2 D-th nearest trial, anew for each proposal. Models have twice as
+/// too late for e): the radius is 0.6 10^(u - 1/2) of the distance from b to the 2 D-th nearest trial; each proposal draws u. Models have twice as
 /// many points, and the r-th best of these has its weight times 1 / (1 + r / 2 D)^2. A follows them once in D proposals, or a third of those in
 /// flight.
 ///

@@ -25,7 +25,7 @@ class SobolSequence {
   std::vector<std::array<uint32_t, 32>> directions_;  // by dimension; of bit k of the Gray code
 };
 
-/// Each binary digit of `x` flipped or not, as a hash of `seed` and of the digits above it says: an even sequence stays as even as it is, and becomes
+/// Flips each binary digit of `x` or not, by a hash of `seed` and of the digits above it: an even sequence stays as even as it is, and becomes
 /// uniformly distributed over seeds. Ref: Owen 1995; Laine & Karras 2011 and Burley 2020, "Practical hash-based Owen scrambling".
 uint32_t owen_scrambled(uint32_t x, uint32_t seed) noexcept;
 

@@ -28,18 +28,18 @@ struct Parameter {
   std::vector<double> numbers = {};       ///< of ordinal ones, which are numbers
   std::string parent = {};                ///< it exists only under a value of this one; empty: always
   std::vector<std::string> allowed = {};  ///< the parent's values, as text, under which it exists
-  std::string initial = {};               ///< where a search begins, as text; empty: not said
+  std::string initial = {};               ///< where a search begins, as text; empty: not set
 
   /// This parameter, existing only while `name`, which is declared earlier and always has a value when this one has, is one of `values`.
   Parameter when(std::string name, std::vector<std::string> values) const;
-  /// This parameter, of which a search tries this value first, as text. See Space::starts().
+  /// This parameter, with the value that a search tries first, as text. See Space::starts().
   Parameter starting_at(std::string value) const;
   bool has_choices() const noexcept { return kind == Kind::ordinal || kind == Kind::categorical; }
   /// Number of values; 0: a continuum.
   int64_t count() const noexcept;
   /// Such as "0.01", "4", "relu".
   std::string text_of(double value) const;
-  /// The other way; NaN: it is none of its values.
+  /// The inverse of text_of(); NaN: it is none of its values.
   double value_of(const std::string& text) const;
 };
 
@@ -80,11 +80,11 @@ class Space {
   /// is NaN becomes the first choice, or the middle of its scale. @throws ContractError for another number of values
   void repair(std::vector<double>& values) const;
   /// A search tries this configuration, too, before any other: values as text, by name, as in starting_at(), which holds for those that are not
-  /// named. Call it again for further ones. @throws ContractError naming a parameter that there is not, a value that it does not have, or one that
+  /// named. Call it again for further ones. @throws ContractError naming an unknown parameter, a value that it does not have, or one that
   /// does not exist under the others' values
   void start_at(const std::map<std::string, std::string>& values);
-  /// What a search tries first: where parameters start that say so, with the first choice or the middle of the others, and then what start_at() was
-  /// told, in that order.
+  /// The points that a search tries first: the `initial` values of parameters, with the first choice or the middle of the others, and then the points
+  /// of start_at(), in that order.
   const std::vector<std::vector<double>>& starts() const noexcept { return starts_; }
   /// Whether repair() would change nothing.
   bool contains(const std::vector<double>& values) const;
@@ -92,10 +92,10 @@ class Space {
   /// Positions are vectors of numbers between 0 and 1: one for a real, integer or ordinal parameter, in its scale, and one for each choice of a
   /// categorical one.
   size_t dimensions() const noexcept { return dimensions_; }
-  /// What has a number of values lies in the middle of each one's share. What does not exist is at 0.5; of categorical ones, each choice.
+  /// A parameter with finitely many values is at the middle of its share. One that does not exist is at 0.5; if categorical, so is each choice.
   /// @throws ContractError for another number of values
   std::vector<double> encode(const std::vector<double>& values) const;
-  /// The other way; a categorical parameter takes its largest number. Positions outside are clipped. @throws ContractError for another size
+  /// The inverse of encode(); for a categorical one the largest number counts. Positions outside are clipped. @throws ContractError for another size
   std::vector<double> decode(const std::vector<double>& position) const;
   /// Of parameter `index` alone: between 0 and 1, in its scale; choices, categorical ones too, have equal shares in their order.
   double to_unit(size_t index, double value) const;

@@ -7,8 +7,8 @@
 
 namespace tw::search {
 
-/// By what individuals are compared: what is allowed by its loss, before what violates constraints by how much it does. Nothing stands behind what
-/// failed, where both are infinite. Ref: Deb 2000.
+/// The order of individuals: those that are allowed by their loss, before those that violate constraints by the amount. Failed ones rank last: both
+/// values are infinite. Ref: Deb 2000.
 struct Standing {
   double violation = std::numeric_limits<double>::infinity();
   double loss = std::numeric_limits<double>::infinity();

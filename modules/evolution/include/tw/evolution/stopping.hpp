@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which trials go on, by what they and others report on their way. Pure.
+// Decides which trials go on, from what they and others have reported so far. Pure.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -16,11 +16,11 @@ struct Report {
   double value = 0;
 };
 
-/// Told of all reports, and asked of some.
+/// Receives all reports, and decides on some.
 class StoppingRule {
  public:
   virtual ~StoppingRule() = default;
-  /// A trial of which it will be asked begins, perhaps again.
+  /// A trial begins, perhaps again; the rule will be asked about it.
   virtual void begin(const Individual& individual) { static_cast<void>(individual); }
   /// A report of any trial, once, in the order in which they become known.
   virtual void observe(const Report& report) = 0;
@@ -58,7 +58,7 @@ void visit(HalvingOptions& halving, OptionVisitor& visitor);
 /// @throws ContractError for wrong options
 std::unique_ptr<StoppingRule> halving_rule(const HalvingOptions& options = {});
 
-/// Halving rules with later first rungs beside each other: bracket b of them begins at grace * eta^b, and trials are dealt out among brackets so that
+/// Halving rules with later first rungs, side by side: bracket b of them begins at grace * eta^b, and trials are dealt out among brackets so that
 /// each costs about the same: ceil(brackets eta^s / (s + 1)) in a row, with s = brackets - 1 - b.
 /// Ref: Li et al. 2018, Hyperband, JMLR 18, algorithm 1; asynchronous brackets as in arXiv 1810.05934.
 /// @throws ContractError for wrong options, or where the last bracket would begin after `max_steps`

@@ -48,7 +48,7 @@ struct Particle {
 /// Branke & Mostaghim 2013). @param own the particle's best place. @param social that of all
 void fly(Particle& particle, const std::vector<double>& own, const std::vector<double>& social, const SwarmOptions& options, CounterRng& random);
 
-/// A swarm of this worker's particles, which are drawn to the best of all individuals that they are told of. Asynchronous: the particle that waited
+/// A swarm of this worker's particles, which are drawn to the best of all individuals received. Asynchronous: the particle that waited
 /// longest moves next, as soon as its last place is known; a uniformly random point is proposed while all are in flight. A place that failed
 /// leaves the particle's best as it is; a particle without one begins at another random place.
 ///

@@ -38,7 +38,7 @@ void visit(TpeOptions& options, OptionVisitor& visitor);
 /// Kernels are of all parameters together, so that it sees what goes with what, parents with their children, too: what exists only in x has no
 /// influence but through its parents.
 /// What is in flight from here counts as bad, so that proposals at a time keep their distances (a constant liar, Ginsbourger et al. 2010). So does
-/// what failed or was infeasible, for where it lies; what violates a constraint by a known amount stands behind all that does not. Nothing is
+/// what failed or was infeasible, for where it lies; what violates a constraint by a known amount ranks after all that does not. Nothing is
 /// proposed twice, nor against a constraint, unless 240 candidates hold nothing else.
 ///
 /// Tags: generation, how many it has proposed before (modulo 2^31).

@@ -47,7 +47,7 @@ struct Arrangement {
   std::vector<int64_t> groups = {};
 };
 
-/// Which gradient travels in which bucket. The same specs and options give the same plan on every rank.
+/// Which gradient travels in which bucket. The same specs and options make the same plan on every rank.
 struct BucketPlan {
   std::vector<Bucket> buckets;        ///< in the order in which they are reduced
   std::vector<Placement> placements;  ///< by gradient id

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways to reduce gradients in fewer bytes, for slow networks: ReducerOptions::compressor. One object serves one Reducer; those that remember
-// something refuse another. Gradients are float32 or float64. docs/strategies/compression.md says what each costs and when it pays.
+// Methods that reduce gradients in fewer bytes, for slow networks: ReducerOptions::compressor. One object serves one Reducer; an object that has
+// state refuses another. Gradients are float32 or float64. docs/strategies/compression.md lists what each costs and when it pays.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -26,9 +26,9 @@ struct TopKOptions {
 };
 void visit(TopKOptions& options, OptionVisitor& visitor);
 
-/// Of each bucket travel the elements that are greatest in magnitude, with their places; what stays behind is added to the next step's gradients
-/// (error feedback). For n float32 elements: 8 fraction n bytes, gathered; where P ranks would get more than of an all-reduce of all n, which is for
-/// fraction > 1 / P, that is taken instead, with the same result. Ref: Stich et al. 2018, Sparsified SGD with Memory.
+/// Sends the elements of each bucket that are largest in magnitude, with their indices; the rest is added to the gradients of the next step
+/// (error feedback). For n float32 elements: 8 fraction n bytes, gathered. If P ranks would receive more than in an all-reduce of all n, which is for
+/// fraction > 1 / P, an all-reduce is used instead, with the same result. Ref: Stich et al. 2018, Sparsified SGD with Memory.
 std::shared_ptr<Compressor> top_k_compression(const TopKOptions& options = {});
 
 struct PowerSgdOptions {
@@ -40,8 +40,8 @@ struct PowerSgdOptions {
 };
 void visit(PowerSgdOptions& options, OptionVisitor& visitor);
 
-/// Of each gradient with two or more dimensions travels an approximation of low rank, which one step of subspace iteration improves on that of the
-/// step before; what it lacks is added to the next step's gradient. Others travel whole. For an n x m matrix: 4 rank (n + m) bytes in float32. Ref:
+/// Sends an approximation of low rank of each gradient with two or more dimensions. One step of subspace iteration improves the approximation of the
+/// step before; the residual is added to the next step's gradient. Others are sent whole. For an n x m matrix: 4 rank (n + m) bytes in float32. Ref:
 /// Vogels et al. 2019, PowerSGD, algorithms 1 and 2.
 std::shared_ptr<Compressor> power_sgd_compression(const PowerSgdOptions& options = {});
 

@@ -18,8 +18,8 @@ struct LossScalerOptions {
 };
 void visit(LossScalerOptions& options, OptionVisitor& visitor);
 
-/// By how much a loss is multiplied so that the gradients of half precision neither vanish nor overflow. A function of what update() was told, so it
-/// is the same on ranks that are told the same. Ref: Micikevicius et al. 2018, Mixed Precision Training.
+/// Scales a loss such that gradients of half precision neither vanish nor overflow. The factor depends on the arguments of update() alone, so
+/// ranks that pass the same arguments have the same factor. Ref: Micikevicius et al. 2018, Mixed Precision Training.
 class LossScaler {
  public:
   /// @param compressor of the Reducer that reduces the scaled gradients, if any: what it holds back for the next step is rescaled with the loss

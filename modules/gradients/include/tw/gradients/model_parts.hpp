@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models of which no rank has everything: who holds the rest, and what several ranks hold.
+// Models that no rank holds as a whole: which ranks hold the rest, and which parameters several ranks hold.
 #pragma once
 #include <memory>
 #include <set>

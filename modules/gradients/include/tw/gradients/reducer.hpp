@@ -38,31 +38,31 @@ struct ReducerOptions {
   /// Keep buckets in memory that the ranks of a node share, where they are reduced without being copied. Making it takes some milliseconds: not for a
   /// Reducer of a single step.
   bool shared_memory = true;
-  /// Look whether the reduced gradients are finite, in the pass that scales them.
+  /// Check whether the reduced gradients are finite, in the pass that scales them.
   bool check_finite = false;
-  /// Who has the reduced gradients. Unless all have them, half as much is communicated, and a ShardedOptimizer has to use them.
+  /// Which ranks have the reduced gradients. Unless all have them, half as much is communicated, and a ShardedOptimizer has to use them.
   Sharding sharding = Sharding::none;
-  /// Of sharded gradients, keep only this rank's share beyond wait() (ZeRO 2): a bucket's memory lives from its first gradient to the end of its
-  /// reduction, which begins at once, whatever `overlap` says; three have memory at a time, unless gradients of more arrive together. Otherwise
-  /// buckets stay (ZeRO 1).
+  /// For sharded gradients: keep only this rank's share after wait() (ZeRO 2). A bucket has memory from its first gradient to the end of its
+  /// reduction, which begins at once, regardless of `overlap`. Three buckets have memory at a time, unless gradients of more arrive together.
+  /// Otherwise buckets keep their memory (ZeRO 1).
   bool release = false;
-  /// The order in which gradients become ready, all that are not sparse. Empty: found in the first step, on rank 0, when there is overlap and more
-  /// than one bucket; buckets are then made anew. Give Reducer::arrival_order() of an earlier run to have the bits of that run.
+  /// The order in which all gradients that are not sparse become ready. Empty: rank 0 finds it in the first step, if there is overlap and more
+  /// than one bucket; buckets are then rebuilt. Pass Reducer::arrival_order() of an earlier run to reproduce the bits of that run.
   std::vector<int64_t> arrival_order = {};
-  /// By gradient: those of different groups share no bucket. Empty: all are of one.
+  /// The group of each gradient: gradients of different groups share no bucket. Empty: one group.
   std::vector<int64_t> groups = {};
   /// The ranks that hold the model in parts, such as those along a mesh's axis `tensor`. After a reduction, gradients of replicated parameters are
   /// the first holder's on all holders, bit by bit: the order of additions depends on where an element lies in its bucket. So all holders reduce the
   /// same steps. DataParallel finds those of a module.
   ModelPartsList parts = {};
-  /// Names of gradients that come as sparse tensors, which embeddings can make: only the rows that occur travel.
+  /// Names of gradients that are sparse tensors, such as those of embeddings: only the rows that occur are sent.
   std::vector<std::string> sparse = {};
-  /// Reduces in fewer bytes, and with an error; see compression.hpp. With Reduction::sample_weighted it does not begin before wait(), since what
-  /// stays behind must have its weight; and buckets are never made anew.
+  /// Reduces in fewer bytes, and with an error; see compression.hpp. With Reduction::sample_weighted it does not begin before wait(), since the
+  /// residual must have its weight; and buckets are never rebuilt.
   std::shared_ptr<Compressor> compressor = {};
-  /// Where gradients and buckets lie: on an accelerator they are packed and travel in a stream of their own, and are dense.
+  /// The device of gradients and buckets. On an accelerator they are packed and sent in a separate stream, and are dense.
   c10::Device device = c10::Device(c10::kCPU);
-  /// Told when a bucket's reduction began and ended on this rank, for timelines.
+  /// Receives the times at which a bucket's reduction began and ended on this rank, for timelines.
   std::function<void(int64_t bucket, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)> on_bucket = {};
 };
 void visit(ReducerOptions& options, OptionVisitor& visitor);
@@ -75,9 +75,9 @@ void visit(ReducerOptions& options, OptionVisitor& visitor);
 /// for (id ...) { compute the gradient; reducer.mark_ready(id, gradient); }   // any order, may differ between ranks
 /// reducer.wait();                                                            // reducer.gradient(id) is now the same on all ranks
 /// ```
-/// Its clients are autograd's hooks (`DataParallel`), pipeline replicas and layer-parallel sweeps. Gradients keep their memory from step to step, but
-/// for the one time when buckets are made anew. Elements are summed in rank order where the ranks share memory, and elsewhere in the order that MPI
-/// chooses; equal runs at an equal number of ranks give equal bits.
+/// Its clients are autograd's hooks (`DataParallel`), pipeline replicas and layer-parallel sweeps. Gradients keep their memory from step to step,
+/// except once, when buckets are rebuilt. Elements are summed in rank order where the ranks share memory, and elsewhere in the order that MPI
+/// chooses; equal runs at an equal number of ranks have equal bits.
 class Reducer {
  public:
   /// Collective. @param comm borrowed; must outlive this and carry no other collective between begin() and wait().
@@ -104,21 +104,21 @@ class Reducer {
   /// This rank has no gradient `id` in this step: it counts as zero.
   void mark_unused(int64_t id);
 
-  /// A word to all ranks that travels with the step and costs nothing: counted by notices() after wait(). @param kind 0 or 1; the caller gives them
-  /// their meaning. Before wait(); forgotten with the next one.
+  /// Sends a signal to all ranks with the step, at no extra cost; notices() counts the signals after wait(). @param kind 0 or 1; the caller
+  /// defines the meaning. Call this before wait(), which clears the signal.
   void give_notice(int kind);
-  /// This rank's mark of the step, which travels likewise: whether all gave the same is marks_agree() after wait(). The last one given counts; 0
-  /// where none was.
+  /// Sets this rank's mark of the step, which is sent likewise; after wait(), marks_agree() returns whether all ranks set the same. The last call
+  /// counts; the default is 0.
   void give_mark(uint64_t mark) noexcept { my_mark_ = mark; }
 
   /// Ends the step: every gradient must have been marked. Collective. Afterwards gradient(id), or shard(bucket), hold the reduced gradients.
-  /// @throws Error where the step failed on another rank, whose share is missing: leave this step out. The next begin() works as ever
+  /// @throws Error if the step failed on another rank, whose share is missing: skip this step. The next begin() works as usual
   void wait();
   /// Whether a step has begun and not ended.
   bool in_step() const noexcept { return in_step_; }
 
-  /// The place of a gradient: contiguous, of the spec's shape. After wait() it holds the reduced gradient, of a sharded one this rank's pieces. A
-  /// sparse one's is what the last wait() made of it. @throws ContractError where memory is released, which has no such places.
+  /// The buffer of a gradient: contiguous, of the spec's shape. After wait() it holds the reduced gradient, of a sharded one this rank's pieces.
+  /// Of a sparse one it is the result of the last wait(). @throws ContractError where memory is released: then there are no such buffers.
   const at::Tensor& gradient(int64_t id) const;
   /// This rank's share of a bucket whose gradients are sharded, shape [numel]: the slice, or the whole. Undefined where it has none.
   at::Tensor shard(int64_t bucket) const;
@@ -139,18 +139,18 @@ class Reducer {
   bool used(int64_t id) const;
   /// After wait(): how many ranks gave notice `kind` in this step.
   int64_t notices(int kind) const;
-  /// After wait(): whether all ranks gave the same mark, but for chances of 2^-40.
+  /// After wait(): whether all ranks set the same mark, except with a probability of 2^-40.
   bool marks_agree() const noexcept { return marks_agree_; }
   /// After wait(): whether all reduced gradients are finite; the same on all ranks. Needs ReducerOptions::check_finite.
   bool finite() const noexcept { return finite_; }
   /// Steps that wait() has ended.
   int64_t steps() const noexcept { return steps_; }
-  /// Over all steps: how long this rank did nothing but communicate.
+  /// Time, over all steps, in which this rank did nothing but communicate.
   Seconds exposed_time() const noexcept { return exposed_time_; }
-  /// Over all steps: what this rank gave to reductions and gatherings. On the wire an all-reduce of n bytes moves up to 2n a rank, a sharded one n.
+  /// Bytes that this rank sent into reductions and gatherings so far. On the wire an all-reduce of n bytes moves up to 2n a rank, a sharded one n.
   int64_t payload_bytes() const noexcept { return payload_bytes_; }
   const BucketPlan& plan() const noexcept { return plan_; }
-  /// The order that the plan was made for; see ReducerOptions::arrival_order. Empty: not known.
+  /// The order that the plan was made for; see ReducerOptions::arrival_order. Empty: unknown.
   const std::vector<int64_t>& arrival_order() const noexcept { return arrival_order_; }
 
  private:

@@ -50,7 +50,7 @@ void visit(ShardedOptimizerOptions& options, OptionVisitor& visitor);
 /// check_finite, and call step(scaler).
 ///
 /// Memory a rank, for n bytes of parameters and k n bytes of optimizer state on P ranks: parameters n (n/P with one_copy_per_node); gradients n, or
-/// n/P and the buckets in flight when they are released; state k n/P. Bytes a rank gives to a step: n reduced and n/P gathered.
+/// n/P and the buckets in flight when they are released; state k n/P. Bytes that a rank contributes to a step: n reduced and n/P gathered.
 /// Ref: Rajbhandari et al. 2020, ZeRO, stages 1 and 2.
 class ShardedOptimizer {
  public:
@@ -66,7 +66,7 @@ class ShardedOptimizer {
   /// Updates the parameters with what the last step of the reducer gave, divided by `loss_scale`. Collective.
   /// @throws ContractError unless the reducer has done one step, no more and no less, since the last update.
   void step(double loss_scale = 1);
-  /// For a loss that was multiplied by scaler.scale(): leaves the update out when gradients overflowed, on all ranks alike, and tells the scaler.
+  /// For a loss that was multiplied by scaler.scale(): skips the update on all ranks alike when gradients overflowed, and updates the scaler.
   /// Collective. @return whether parameters were updated
   bool step(LossScaler& scaler);
   /// Leaves out an update. Local.

@@ -42,10 +42,10 @@ struct ModelTensors {
   void expect_replicable() const;
 };
 
-/// Those of `module`.
+/// The tensors of `module`.
 ModelTensors model_tensors(const torch::nn::Module& module);
 
-/// What a training pass is given, and whom it tells. All is borrowed.
+/// Arguments of a training pass, and the callback that it calls. All are borrowed.
 struct TrainingPass {
   const at::Tensor& inputs;   ///< [n, ...], n > 0
   const at::Tensor& targets;  ///< [n] or [n, ...]
@@ -58,7 +58,7 @@ struct TrainingPass {
   std::function<void(const at::Tensor& outputs, at::Tensor& loss)> on_loss = {};
 };
 
-/// Told when this rank was in which phase of a pass, for timelines. @param name a literal
+/// Receives the times at which a phase of a pass began and ended on this rank, for timelines. @param name a literal
 using OnPhase = std::function<void(const char* name, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
 
 /// What is trained, wherever its parameters lie: whole on each rank, or in parts that several ranks hold together. Whoever trains knows no more of
@@ -95,14 +95,14 @@ class TrainedModel {
   /// Whether pass() is one backward pass of autograd, so that a reducer may take each gradient as it comes. Otherwise gradients are there when it
   /// returns.
   virtual bool makes_one_backward_pass() const { return true; }
-  /// Whether this rank looks at inputs or targets. Others are given as many rows without content.
+  /// Whether this rank looks at inputs or targets. Others get the same number of rows, without content.
   virtual bool needs_samples() const { return true; }
   virtual void set_training(bool /*training*/) {}  ///< true: submodules get the modes back that false took from them; without that, see whole_model()
   /// Which of the models along a `data` axis this is, from 0, so that each draws other random numbers. On all ranks that hold it alike. As it stands
   /// here: nothing, for layers that draw from LibTorch's generators, which the trainer seeds by rank of that axis.
   virtual void set_replica(int64_t /*replica*/) {}
-  /// From now on, tells of the phases of a pass. Empty: no more.
-  virtual void tell_phases(OnPhase /*on_phase*/) {}  // NOLINT(performance-unnecessary-value-param): who tells, keeps it
+  /// Reports the phases of all later passes to `on_phase`. Empty: stops the reports.
+  virtual void tell_phases(OnPhase /*on_phase*/) {}  // NOLINT(performance-unnecessary-value-param): overrides store it
 
  protected:
   TrainedModel() = default;
@@ -113,7 +113,7 @@ class TrainedModel {
 /// A module that each rank has whole. @param forward calls it
 std::shared_ptr<TrainedModel> whole_model(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward);
 
-/// A model that is another one, but for what is overridden. Its evaluate() is its own forward(), unless that is overridden, too.
+/// A model that forwards calls to another one, unless they are overridden. Its evaluate() is its own forward(), unless that is overridden, too.
 class ModelOverModel : public TrainedModel {
  public:
   explicit ModelOverModel(std::shared_ptr<TrainedModel> inner) : inner_(std::move(inner)) {}

@@ -22,9 +22,9 @@ using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tens
 /// @param parameters, buffers all that forward uses; of a tensor that has several names, the first one counts. @param example the inputs, each
 /// [n, ...] with n the same for all.
 /// @throws Error naming the operator: where numbers are read from tensors (the flow may depend on data), a tensor that requires a gradient belongs to
-/// none of the parameters, the runs call different operators, a size is not linear in the rows, or random numbers are drawn in a way that cannot be
-/// repeated by row; or saying what a replay does not show: values read or written past the operators, gradients that are not theirs, constants that
-/// the module makes of its parameters
+/// none of the parameters, the runs call different operators, a size is not linear in the rows, or random numbers cannot be drawn again by row; or
+/// describing what a replay does not show: values read or written past the operators, gradients that are not theirs, constants that the module
+/// computes from its parameters
 Graph capture(const Forward& forward, const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers,
               const std::vector<at::Tensor>& example);
 

@@ -43,7 +43,7 @@ std::vector<at::Tensor> run(Module& module, const std::vector<at::Tensor>& in) {
   if constexpr (requires { module.forward(in[0], in[1], in[2], in[3]); }) {
     if (in.size() == 4) return flatten(module.forward(in[0], in[1], in[2], in[3]), out), out;
   }
-  if constexpr (requires { module.forward(in); }) {  // the last: a Sequential says that it takes anything
+  if constexpr (requires { module.forward(in); }) {  // last: a Sequential claims to accept anything
     flatten(module.forward(in), out);
     return out;
   }
@@ -53,8 +53,8 @@ std::vector<at::Tensor> run(Module& module, const std::vector<at::Tensor>& in) {
 
 }  // namespace detail
 
-/// Of a module whose forward() takes one to four tensors, or a list of them. What it gives may be a tensor, a tuple, a list or a dictionary of them,
-/// also nested: its tensors in their order, those of a std::map by their names.
+/// For a module whose forward() takes one to four tensors, or a list of them. It may return a tensor, a tuple, a list or a dictionary of them, also
+/// nested: the result is its tensors in their order, those of a std::map in the order of their names.
 template <class Module>
 Forward forward_of(Module& module) {
   return [&module](const std::vector<at::Tensor>& inputs) { return detail::run(module, inputs); };

@@ -21,7 +21,7 @@ struct Size {
   bool operator==(const Size&) const = default;
 };
 
-/// A tensor that goes into the graph or that an operator gives.
+/// A tensor that enters the graph, or that an operator outputs.
 struct Value {
   enum class Kind {
     input,      ///< a batch: its first dimension are rows
@@ -38,7 +38,7 @@ struct Value {
   int64_t storage = 0;              ///< values with the same number share memory
   bool of_batch = false;            ///< depends on an input, or shares memory with what is changed by one
 
-  /// The dimension that are the rows of the batch, and the only one that depends on them; -1: there is none, and a cut cannot part it.
+  /// The dimension of the batch's rows, which is the only one that depends on them; -1: there is none, and the value cannot be split by rows.
   int row_dimension() const noexcept;
   bool operator==(const Value&) const = default;
 };
@@ -72,8 +72,8 @@ struct Node {
   std::vector<int> outputs = {};      ///< values; those of a list one after the other
   std::vector<int> changes = {};      ///< values that it writes to; the result is an output of its own
   bool with_gradient = true;          ///< false: it ran where autograd was switched off
-  bool of_batch = false;              ///< what it takes or gives depends on an input
-  std::optional<bool> answer = {};    ///< what it must answer, or the module might have gone another way
+  bool of_batch = false;              ///< an input or output of it depends on an input of the graph
+  std::optional<bool> answer = {};    ///< the required result; with another one the module might take another branch
   std::optional<RowPlace> rows = {};  ///< of an operator that draws random numbers, in what it draws; none: the same numbers for all rows
 
   /// All values among the arguments, in their order.
@@ -87,7 +87,7 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<int> inputs;
   std::vector<int> outputs;
-  std::vector<std::pair<int, at::Tensor>> constants;  ///< value and what it is
+  std::vector<std::pair<int, at::Tensor>> constants;  ///< the value's index, and its tensor
   int64_t least_rows = 1;                             ///< in a pass: with fewer the module calls other operators, or throws
 
   /// By value: the node that computes it, or -1.
@@ -98,7 +98,7 @@ struct Graph {
 
 /// For people: what goes in, a line each, such as "parameter fc1.bias  # float32 [128]", and a line a node, such as
 /// "%7 = aten::addmm(fc1.bias, %0, %6, 1, 1)  # float32 [n, 128]", where n are the rows of the batch; last, the outputs.
-/// @throws Error naming the operator that takes or gives a value that the graph has not
+/// @throws Error naming the operator that uses or outputs a value which is not in the graph
 std::string to_text(const Graph& graph);
 
 /// Everything, constants too. @return JSON

@@ -24,7 +24,7 @@ struct PassRows {
 /// host and copied there. The host waits for nothing but for what the module reads itself: answers that are checked.
 class Interpreter {
  public:
-  /// @param nodes in the order of the graph. @param inputs, outputs values. @param bind gives the tensor of a parameter or buffer that is no input,
+  /// @param nodes in the order of the graph. @param inputs, outputs values. @param bind returns the tensor of a parameter or buffer that is no input,
   /// by its name.
   Interpreter(const Graph& graph, const std::vector<int>& nodes, const std::vector<int>& inputs, const std::vector<int>& outputs,
               const std::function<at::Tensor(const std::string& name)>& bind);

@@ -7,8 +7,8 @@
 
 namespace tw::graph {
 
-/// Stands between the operators that are called on this thread and LibTorch, while it lives: at a dispatch key before all others. Operators that
-/// others call go past it.
+/// Intercepts the operators that are called on this thread, while it lives: at a dispatch key before all others. Operators that other operators call
+/// are not intercepted.
 class OperatorListener {
  public:
   OperatorListener();
@@ -16,14 +16,14 @@ class OperatorListener {
   OperatorListener(const OperatorListener&) = delete;
   OperatorListener& operator=(const OperatorListener&) = delete;
 
-  /// Takes the operator's arguments, the last of the stack, from there, and leaves its results. @param keys of this call, for open().
+  /// Pops the operator's arguments from the top of the stack, and pushes its results. @param keys of this call, for open().
   virtual void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) = 0;
 
-  /// Has LibTorch do it.
+  /// Lets LibTorch execute it.
   static void carry_out(const c10::OperatorHandle& op, torch::jit::Stack& stack);
-  /// The same, and the operators are heard of that it is made of.
+  /// The same, but the operators of which it consists are intercepted.
   static void open(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack);
-  /// Runs what a listener does for itself: no listener hears of its operators.
+  /// Runs a listener's own work: no listener intercepts its operators.
   static void unheard(const std::function<void()>& run);
 
  private:

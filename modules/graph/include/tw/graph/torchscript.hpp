@@ -20,8 +20,8 @@ class TorchScript : public torch::nn::Module {
   TorchScript(const TorchScript&) = delete;
   TorchScript& operator=(const TorchScript&) = delete;
 
-  /// @return the tensors of what it gives, also of tuples, lists and dictionaries in them, in their order
-  /// @throws Error where it gives anything else
+  /// @return the tensors of its result, also of tuples, lists and dictionaries in it, in their order
+  /// @throws Error where it returns anything else
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs);
   void train(bool on = true) override;
 

@@ -17,14 +17,14 @@ class SequentialImpl;
 
 namespace tw::layer_parallel {
 
-/// A layer as a function of a state, of what is given to all layers, and of the step size.
+/// A layer as a function of a state, of the extras that all layers share, and of the step size.
 struct Layer {
   std::shared_ptr<torch::nn::Module> module;
   std::function<State(const State& state, const State& extras, double dt)> forward;
-  bool is_step = false;  ///< forward gives the next state itself; otherwise du/dt, or, of plain layers, the output
+  bool is_step = false;  ///< forward returns the next state itself; otherwise du/dt, or, of plain layers, the output
 };
 
-/// How a layer that gives du/dt makes a step.
+/// How a layer that returns du/dt makes a step.
 enum class Integrator {
   euler,  ///< u + dt F(u)
   rk2,    ///< u + dt F(u + dt/2 F(u)), the midpoint rule
@@ -34,8 +34,8 @@ enum class Integrator {
 /// Whether the layers of a rank that do not depend on each other run as one tensor operation. What their forward does is then captured, compared with
 /// the layers one by one, and looked at again in each pass: layers that read numbers out of tensors, or do not all do the same, are made one by one.
 enum class Batching {
-  automatic,  ///< where that gives what the layers give one by one, and they hold no convolutions, which are slower that way
-  /// The same with convolutions, and each layer is looked at once alone: members that are no parameters must not change, which nobody checks.
+  automatic,  ///< where the results equal those of the layers one by one, and they hold no convolutions, which are slower batched
+  /// The same with convolutions, and each layer is examined once alone: members that are no parameters must not change, which is not checked.
   always,
   never,
 };
@@ -107,8 +107,8 @@ Layer layer_of(const std::shared_ptr<M>& module) {
 }  // namespace detail
 
 /// `count` layers that `factory` makes.
-/// @param factory called without argument or with the layer's index in the block; gives a module holder, such as torch::nn::Linear, or a shared
-/// pointer to a module. Its forward takes and gives a tensor, or a State. Of an ODE block it gives du/dt, from (state) or (state, extras), or the
+/// @param factory called without argument or with the layer's index in the block; returns a module holder, such as torch::nn::Linear, or a shared
+/// pointer to a module. Its forward takes and returns a tensor, or a State. In an ODE block it returns du/dt, from (state) or (state, extras), or the
 /// next state, from (state, double dt) or (state, extras, double dt).
 template <class Factory>
 Block block(Factory factory, int64_t count, const BlockOptions& options = {}) {

@@ -57,7 +57,7 @@ struct CellGradient {
 };
 /// The transposed Jacobian of a step. @param cotangent of where it led to
 CellGradient transposed(const StateWeights& weights, const State& kept, const State& cotangent, const Span& span);
-/// The Jacobian of a step by its state, in the shape that JacobianKind says; S is states * hidden.
+/// The Jacobian of a step by its state, in the shape that `kind` selects; S is states * hidden.
 at::Tensor jacobian(const StateWeights& weights, const State& kept, const Span& span, JacobianKind kind);
 
 }  // namespace tw::layer_parallel

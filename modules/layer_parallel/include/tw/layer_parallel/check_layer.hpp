@@ -6,7 +6,7 @@
 
 namespace tw::layer_parallel {
 
-/// Checks what LayerParallel takes for granted of an ODE block's layers: that a step keeps shapes and dtypes, gives equal results for equal inputs
+/// Checks what LayerParallel assumes of an ODE block's layers: that a step keeps shapes and dtypes, returns equal results for equal inputs
 /// (of `random` blocks: for equal states of the generator) and finite ones, depends on dt, lets gradients through to state and parameters, and that
 /// the factory makes a new layer with each call. Not collective.
 /// @param example a state, such as one sample. @param dt the step size.

@@ -43,7 +43,7 @@ class IteratedNetwork {
   virtual const Communicator& comm() const noexcept = 0;
   /// How the last passes went. Local.
   virtual NetworkReport report() const = 0;
-  /// Tells `observer` of each phase on this rank from now on. Local.
+  /// Reports each phase on this rank to `observer` from now on. Local.
   virtual void observe(PhaseObserver observer) = 0;
 
  protected:

@@ -13,16 +13,16 @@ namespace tw::layer_parallel {
 
 /// What to do when iterations converge too slowly.
 enum class Reaction {
-  warn,             ///< nothing but to say so
+  warn,             ///< only log a warning
   more_iterations,  ///< twice as many from then on; serial where that would be more than `most_iterations`
   serial,           ///< from then on all steps one after the other
 };
 
 /// Looks now and then whether iterations converge: one pass with twice the iterations (and three at least, for two residuals), whose last residual
-/// over the one before, the convergence factor, must not exceed a bound. A factor above it says that more iterations gain little. A factor below it
-/// says nothing of how far the gradients of usual passes are from the exact ones. Ref: Jiang et al. 2026, arXiv 2601.09026.
+/// over the one before, the convergence factor, must not exceed a bound. A factor above it means that more iterations gain little. A factor below it
+/// does not show how far the gradients of usual passes are from the exact ones. Ref: Jiang et al. 2026, arXiv 2601.09026.
 struct DetectorOptions {
-  int64_t every = 0;  ///< training passes from one look to the next, of which the first is one; 0: none
+  int64_t every = 0;  ///< training passes from one check to the next, beginning with the first pass; 0: none
   double bound = 1;   ///< of the convergence factor, in either direction of any block
   Reaction reaction = Reaction::warn;
   int most_iterations = 16;
@@ -48,8 +48,8 @@ struct Detection {
   Iterations then;  ///< of passes from then on
 };
 
-/// A network that is solved by iterations, as a TrainedModel whose iterations follow a schedule, and a detector. It also tells, by a warning, when
-/// passes begin to diverge: in which pass, block and direction. Along a `data` axis each model has a detector of its own, for each has other samples.
+/// A network that is solved by iterations, as a TrainedModel whose iterations follow a schedule, and a detector. It also logs a warning when
+/// passes begin to diverge, with pass, block and direction. Along a `data` axis each model has its own detector, because it has other samples.
 class IterationControl : public ModelOverModel {
  public:
   /// Local. @param model made of `network`, or that itself @param schedule by epoch, ascending; before the first the network's own iterations

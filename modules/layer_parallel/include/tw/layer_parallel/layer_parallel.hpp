@@ -42,7 +42,7 @@ struct LayerParallelOptions {
 };
 void visit(LayerParallelOptions& options, OptionVisitor& visitor);
 
-/// The whole network in one process: what LayerParallel::serial_on_root() gives.
+/// The whole network in one process, as LayerParallel::serial_on_root() returns it.
 class SerialNetwork : public torch::nn::Module {
  public:
   /// Initial values as LayerParallel has them.
@@ -90,7 +90,7 @@ class LayerParallel : public torch::nn::Module, public TrainedModel, public Iter
   LayerParallel(const Communicator& comm, std::vector<Block> blocks, const LayerParallelOptions& options = {});
   ~LayerParallel() override;
 
-  /// Collective, and so is the backward pass of what it gives.
+  /// Collective, and so is the backward pass of its output.
   /// @param input used on rank 0 only; elsewhere anything. Where it requires a gradient on all ranks, in the same shape, all get that of rank 0's, so
   /// that networks may follow one another; otherwise the gradient is on rank 0, and elsewhere it is zeros or none.
   /// @return the output on every rank. Every rank calls backward(), or torch::autograd::grad() for the gradients of its own input; the cotangent of
@@ -115,7 +115,7 @@ class LayerParallel : public torch::nn::Module, public TrainedModel, public Iter
 
   /// Parameters and buffers for checkpoints, which any number of ranks can load: stacks are slices of the block's, [layers of the block, ...].
   std::vector<NamedShard> shards() const override;
-  /// The parameters for OptimizerState, which re-shards in the same way.
+  /// The parameters for OptimizerState, which re-shards them likewise.
   std::vector<OptimizedTensor> optimized_tensors() const override;
   /// The whole network, with the values and the modes of now, of all parts. Collective. @return null on ranks other than 0
   std::shared_ptr<SerialNetwork> serial_on_root() const;

@@ -12,7 +12,7 @@
 
 namespace tw::layer_parallel {
 
-/// How the steps of a layer are made in parallel. Beside Mgrit, Newton's method with all of a step's Jacobian, or with its diagonal: then
+/// How the steps of a layer are made in parallel. Besides Mgrit: Newton's method with all of a step's Jacobian, or with its diagonal. Then
 /// `iterations`, `tolerance`, `residuals`, `norm` and `on_divergence` of forward and backward are what counts, there are no coarse levels, and
 /// the report models no speed-up.
 enum class TimeSolver { mgrit, newton, quasi_newton };
@@ -31,7 +31,7 @@ struct RecurrentOptions {
   int64_t min_coarse = 2;            ///< steps that a level has at least
   MgritOptions forward = {.iterations = 2};
   MgritOptions backward = {.iterations = 1};
-  /// Steps over which the first weights are to remember, at most: biases of the gates are drawn so that they let go after 1 to that many steps; 0: as
+  /// Steps over which the first weights are to remember, at most: biases of the gates are drawn so that they forget after 1 to that many steps; 0: as
   /// torch::nn draws them. Not of an rnn. Ref: Tallec & Ollivier 2018, arXiv 1804.11188
   int64_t longest_memory = 0;
   uint64_t seed = 0;  ///< of initial values
@@ -41,7 +41,7 @@ struct RecurrentOptions {
 };
 void visit(RecurrentOptions& options, OptionVisitor& visitor);
 
-/// What a pass may be given beside the sequence, the same on all ranks.
+/// Optional inputs of a pass in addition to the sequence, the same on all ranks.
 struct RecurrentStart {
   /// int64 [batch] on the CPU: steps of each sequence, 0 to all; after its end its state stays, and outputs are 0. Undefined: all.
   at::Tensor lengths = {};
@@ -74,7 +74,7 @@ class Recurrent : public torch::nn::Module, public IteratedNetwork {
 
   /// Which time steps of a sequence of `steps` this rank has; none where begin == end. Local.
   Range block(int64_t steps) const;
-  /// Collective, and so is the backward pass of what it gives, on all ranks together. @param block this rank's steps [steps here, batch, input]
+  /// Collective, and so is the backward pass of its outputs, on all ranks together. @param block this rank's steps [steps here, batch, input]
   /// @param steps of the whole sequence
   /// @return with a graph of autograd. The cotangent of `outputs` is each rank's own; of `hidden` and `cell`, which all have, that of the rank on
   /// which the layer ends counts (of a reverse direction rank 0, else the last).
@@ -84,7 +84,7 @@ class Recurrent : public torch::nn::Module, public IteratedNetwork {
 
   /// Copies the parameters of a torch::nn::RNN, GRU or LSTM, by name. @throws ContractError for one that is missing or has another shape
   void load(const torch::nn::Module& module);
-  /// The other way. Local.
+  /// The inverse of load(). Local.
   void store(torch::nn::Module& module) const;
 
   void set_iterations(Iterations iterations) override;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MG/OPT, multigrid optimisation over depth: a training step that lets networks of fewer layers find most of the way. Ref: Nash 2000, Optimization
+// MG/OPT, multigrid optimisation over depth: a training step in which networks of fewer layers do most of the work. Ref: Nash 2000, Optimization
 // Methods and Software 14.
 #pragma once
 #include <cstdint>
@@ -17,7 +17,7 @@ struct MgOptOptions {
   int pre_steps = 0;     ///< gradient steps of a level before its coarse correction
   int post_steps = 1;    ///< and after it
   int coarse_steps = 8;  ///< of the coarsest level
-  int halvings = 4;      ///< of a correction that does not reduce the objective enough, before it is given up
+  int halvings = 4;      ///< of a correction that does not reduce the objective enough, before it is cancelled
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
@@ -29,7 +29,7 @@ struct MgOptReport {
   /// The coarse correction of a level, whose objective is the loss, on coarser levels shifted by a linear term.
   struct Correction {
     double slope = 0;  ///< <e, g> of the correction e and the gradient g: what the objective changes by to first order; not negative: it is not tried
-    double alpha = 0;  ///< how much of it was taken; 0: it was cancelled
+    double alpha = 0;  ///< the share of it that was applied; 0: it was cancelled
     double before = 0;  ///< the objective where the correction begins
     double after = 0;   ///< and where it ends, before post_steps
 
@@ -48,7 +48,7 @@ std::ostream& operator<<(std::ostream& out, const MgOptReport& report);
 ///
 /// 1. `pre_steps` gradient steps; then g, the gradient
 /// 2. the next level begins at x_H, the means of the layers that one of its layers stands for, and gets v_H = grad f_H(x_H) - P^T g: to first order
-///    it is then the same objective. P gives each fine layer the coarse layer that it belongs to; P^T sums, because a gradient scales with the step
+///    it is then the same objective. P copies each coarse layer to its fine layers; P^T sums, because a gradient scales with the step
 ///    size. On the coarsest level, `coarse_steps` gradient steps
 /// 3. e = P (x_H' - x_H), the correction: x += alpha e, alpha = 1, 1/2, 1/4, ... until the objective falls by 1e-4 alpha |<e, g>|; cancelled where
 ///    <e, g> >= 0, or after `halvings`
@@ -65,7 +65,7 @@ class MgOpt {
   MgOpt(const MgOpt&) = delete;
   MgOpt& operator=(const MgOpt&) = delete;
 
-  /// One V-cycle. Collective. What lies in `.grad()` is overwritten. Random layers draw, in the n-th step from 0, what they draw in training pass n;
+  /// One V-cycle. Collective. It overwrites `.grad()`. Random layers draw, in the n-th step from 0, what they draw in training pass n;
   /// running statistics are updated in each pass of the cycle.
   /// @param inputs [n, ...], used on rank 0 only. @param targets on every rank. @param loss of which rank 0's counts
   MgOptReport step(const at::Tensor& inputs, const at::Tensor& targets, const LossFunction& loss);

@@ -16,7 +16,7 @@ enum class Refinement {
   linear,    ///< between the middles of time steps, the line
 };
 
-/// Gives `fine` the parameters and buffers of `coarse`: blocks of equal size are copied, larger ones refined. Collective.
+/// Sets the parameters and buffers of `fine` from `coarse`: blocks of equal size are copied, larger ones refined. Collective.
 /// @param fine the same blocks on the same ranks, ODE blocks with a multiple of the layers.
 /// @throws ContractError on ranks that have tensors for which `coarse` has none that fits; RevokedError on the others then
 void refine(const layer_parallel::LayerParallel& coarse, layer_parallel::LayerParallel& fine, Refinement refinement = Refinement::constant);

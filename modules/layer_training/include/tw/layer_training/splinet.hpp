@@ -21,12 +21,12 @@ void visit(SpliNetOptions& options, OptionVisitor& visitor);
 /// and t_k = (k + 1/2) T / N is the middle of time step k. What is trained are the control points w_j, and plain layers as they are. The number of
 /// parameters does not depend on the number of layers, and neighbouring layers are alike, by which iterations in depth converge.
 ///
-/// Control points are whole on every rank of the axis, [control_points, ...], named as the stacks of LayerParallel with ".control_points" behind.
-/// Their gradient is B^T times that of the layers, summed over the ranks, so that optimizers of all ranks do the same to them. As many control points
-/// as layers with degree 0 are the network itself. Frozen parameters stay values of the layers.
+/// Control points are whole on every rank of the axis, [control_points, ...], named as the stacks of LayerParallel with the suffix ".control_points".
+/// Their gradient is B^T times that of the layers, summed over the ranks, so that optimizers of all ranks do the same to them. With degree 0 and one
+/// control point per layer it is the network itself. Frozen parameters stay values of the layers.
 ///
 /// Trained by pass(), or by the trainer; forward() is for evaluation, and records nothing. The network's own parameters are overwritten before each
-/// pass. whole_on_root() gives the layers, by the names that the network itself has.
+/// pass. whole_on_root() returns the layers, by the names that the network itself has.
 class SpliNet : public ModelOverModel {
  public:
   /// Collective. A control point begins as the layer in the middle of its share of the depth, whatever the number of ranks.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI's own operations on raw memory, of any length. `comm` wraps them for tensors; users want that one.
+// MPI's own operations on raw memory, of any length. `comm` wraps them for tensors; users need only that module.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -44,36 +44,36 @@ struct PeerBuffer {
   Buffer buffer;
 };
 
-/// Messages of a collective that is made of them: all-to-all of unequal sizes, gather, scatter. Each says what it holds. Of two ranks, those of one
-/// communicator pair off in the order of the calls. @throws ContractError, from advance(), where sender and receiver give another collective, dtype
-/// or size; it names both.
+/// A collective that consists of messages: all-to-all of unequal sizes, gather, scatter. Each message carries its collective, dtype and size.
+/// Messages between two ranks of one communicator match in call order. @throws ContractError, from advance(), where the collective, dtype or size of
+/// sender and receiver differ; it names both.
 std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, Collective collective, std::span<const PeerBuffer> sends,
                                             std::span<const PeerBuffer> receives);
 
-/// What goes to a rank, or where what comes from it goes.
+/// Memory that is sent to a rank, or that receives data from it.
 struct PeerMemory {
   Rank peer;
   std::span<std::byte> memory;
 };
 
-/// Messages of a collective that is made of them, all at once, in pieces that MPIs send without asking. Of two ranks those of one `sequence` pair off
-/// in their order; nothing travels for an empty one. Local.
+/// The messages of such a collective, all at once, in pieces that MPIs send without a handshake. Messages of one `sequence` between two ranks match
+/// in order; empty ones are not sent. Local.
 /// @param sequence the number of the collective among those of `comm` that are made of messages, the same on all ranks
 std::unique_ptr<Transfer> messages_transfer(const Communicator& comm, std::span<const PeerMemory> sends, std::span<const PeerMemory> receives,
                                             int64_t sequence);
-/// How many such collectives may be in flight on a communicator: MPI's tags tell them apart. May be 0.
+/// Maximum number of such collectives in flight on a communicator, which MPI's range of tags limits. May be 0.
 int64_t most_sequences(const Communicator& comm) noexcept;
 
-/// A message that says what it holds. @throws ContractError, from the receiver's advance(), where that is not of the dtype and size of `buffer`
+/// A message that carries its dtype and size. @throws ContractError, from the receiver's advance(), where they differ from those of `buffer`
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag);
 std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag);
 
-// Messages that no other kind can meet: what an operation has to say while it is in flight, whatever else is in flight on `comm`.
+// Messages that match no other kind: for what an operation must send while it is in flight, whatever else is in flight on `comm`.
 std::unique_ptr<Transfer> send_aside_transfer(const Communicator& comm, std::span<const std::byte> memory, Rank to);
 std::unique_ptr<Transfer> receive_aside_transfer(const Communicator& comm, std::span<std::byte> memory, Rank from);
 
-/// Concatenates `mine` of all ranks, of one size, in messages that only the same call on other ranks receives. The n-th call of one rank meets the n-th
-/// of every other, whatever else is in flight on `comm`. Returns at once on every rank.
+/// Concatenates `mine` of all ranks, of one size, in messages that only the same call on other ranks receives. The n-th call of one rank meets the
+/// n-th of every other, whatever else is in flight on `comm`. Returns at once on every rank.
 std::unique_ptr<Transfer> audit_transfer(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all);
 
 // For the library's own small messages; complete on return. They work in a copy, so that memory is never touched once they have thrown.

@@ -15,7 +15,7 @@ class Runtime;
 struct CommunicatorState;
 }  // namespace mpi
 
-/// A group of ranks that talk among themselves. Owns its MPI communicator; move-only. Errors are reported as MpiError.
+/// A group of ranks that communicate with each other. Owns its MPI communicator; move-only. Errors are reported as MpiError.
 ///
 /// Destroying one is not collective: the MPI handle is queued and freed at Environment::free_communicators() or when the `Environment` is left.
 class Communicator {
@@ -38,9 +38,9 @@ class Communicator {
 
   /// The same ranks with messages of their own. Collective.
   Communicator dup() const;
-  /// The ranks that give the same `color`, ordered by `key` and then by rank here. Collective. @param color at least 0.
+  /// The ranks that pass the same `color`, ordered by `key` and then by rank here. Collective. @param color at least 0.
   Communicator split(int color, int key) const;
-  /// The ranks that give the same `group`, in their order here. Collective. @param group any text; it becomes part of the name.
+  /// The ranks that pass the same `group`, in their order here. Collective. @param group any text; it becomes part of the name.
   Communicator split(std::string_view group) const;
   /// The ranks that share memory with this one, in their order here. Collective.
   Communicator split_by_node() const;
@@ -55,10 +55,10 @@ class Communicator {
   /// @param reason for the message that the others get; 200 characters at most.
   void revoke(std::string_view reason) const;
   bool revoked() const noexcept;
-  /// A new communicator of `members` alone, in this order; the only thing that a revoked communicator is still good for. It does not depend on this
+  /// A new communicator of `members` only, in this order: the only operation that a revoked communicator still supports. It does not depend on this
   /// one. Collective over `members`. @param members ranks here, this one among them; the same list on each.
-  /// @throws Error when the members have not all come within `timeout`; they may then try again. A member that all have waited for may hear so from
-  /// the first of them, when that one's time is over.
+  /// @throws Error when some members have not called it within `timeout`; they may then try again. A member for which all others waited may receive
+  /// this error from the first of them whose timeout ends.
   Communicator subset(const std::vector<Rank>& members, std::chrono::milliseconds timeout = std::chrono::seconds(30)) const;
 
   /// Whether collectives check that all ranks agree; see EnvironmentOptions::audit.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one engine behind every communication, for those who add ways to communicate. Programs need `progress()` at most.
+// The engine that drives every communication, for developers of transports. Programs need `progress()` at most.
 #pragma once
 #include <functional>
 #include <memory>
@@ -35,8 +35,8 @@ class Completion {
   /// Returns when it is done.
   virtual void wait_on_host() = 0;
 
-  /// Whether it takes other ranks. Waits end all the same; but the engine keeps the operation until it is done, so that whoever waits on the host
-  /// learns who is late, and a revocation ends it.
+  /// Whether completion depends on other ranks. Waits end regardless, but the engine keeps the operation until it is done: a wait on the host then
+  /// reports late ranks, and a revocation ends it.
   virtual bool is_watched() const { return false; }
   virtual bool is_done() { return true; }
   /// Ends it: the others may never come.
@@ -51,17 +51,17 @@ class Completion {
 Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, std::function<void()> finish = {},
            std::shared_ptr<Completion> completion = {});
 
-/// Returns when `is_done()`, which takes other ranks through what is in streams of a device alone: advances everything meanwhile, and looks after the
-/// wait as after any other. @throws RevokedError where `comm` is revoked
+/// Drives progress until `is_done()`, advancing all operations, and monitors the wait like any other. For conditions that other ranks fulfil only
+/// through operations on device streams. @throws RevokedError where `comm` is revoked
 void wait_until(const Communicator& comm, const std::function<bool()>& is_done);
 
-/// Returns when `is_done()`, which takes another rank: advances everything meanwhile, and is watched like any other wait.
-/// @param call what this rank waits in, for the warning and the abort; its peer is the rank that is waited for
-/// @param activity changes whenever the wait has come further; the watch then begins again. Empty: only the end counts
+/// Drives progress until `is_done()`, which depends on another rank: advances all operations meanwhile, and monitors the wait like any other.
+/// @param call the call in which this rank waits, for the warning and the abort; its peer is the awaited rank
+/// @param activity changes whenever the wait has progressed; the watchdog then restarts. Empty: only completion counts
 /// @throws RevokedError where `comm` is revoked
 void wait_until(const Communicator& comm, const Call& call, const std::function<bool()>& is_done, const std::function<int64_t()>& activity = {});
 
-/// Where the ranks of a communicator write what they do, so that others can read it without their help.
+/// Where the ranks of a communicator record their calls, so that others can read them without their help.
 class Board {
  public:
   virtual ~Board() = default;

@@ -19,7 +19,7 @@ enum class ThreadLevel {
 
 std::string_view to_string(ThreadLevel level);
 
-/// Who advances operations in flight while the program computes.
+/// How operations in flight advance while the program computes.
 enum class ProgressDriver {
   inlined,  ///< waits, tests and progress() of the program itself; needs no thread. Best where all cores compute.
   thread,   ///< also a thread of our own; needs MPI_THREAD_MULTIPLE and pays where the node has a core to spare, or a slow network to wait for
@@ -39,10 +39,10 @@ struct EnvironmentOptions {
   std::chrono::milliseconds stall_abort = std::chrono::seconds(600);
   /// The most elements (or bytes) of one MPI call; longer messages are cut. At most 2^31 - 1, the default; less for an MPI that fails before.
   int64_t largest_message = 2147483647;
-  /// Whether MPI takes pointers to the memory of devices, so that tensors there need not be staged. Unset: what it says of itself. The same on all
+  /// Whether MPI accepts pointers to device memory, so that tensors there need not be staged. Unset: as MPI itself reports. The same on all
   /// ranks.
   std::optional<bool> device_aware = {};
-  /// How long leaving waits for operations whose handles were dropped before it gives up and aborts the job.
+  /// Maximum wait, on leaving the scope, for operations whose handles were dropped; after it the job is aborted.
   std::chrono::milliseconds drain_timeout = std::chrono::seconds(30);
 };
 
@@ -74,18 +74,18 @@ class Environment {
   ThreadLevel thread_level() const noexcept { return thread_level_; }
   /// Whether MPI was running before and will not be finalised here.
   bool adopted() const noexcept { return adopted_; }
-  /// Frees the MPI handles of communicators that every one of their members has destroyed. Collective over the world. MPI has room for some
-  /// thousands; where one is made and a member has destroyed 32, its members free what they have destroyed, by themselves. Where operations failed in
-  /// MPI's own collectives, or messages were not received, the handle is kept till the end.
+  /// Frees the MPI handles of communicators that all their members have destroyed. Collective over the world. MPI supports some thousands of handles;
+  /// when a communicator is created and a member has destroyed 32, its members free the destroyed ones automatically. A handle is kept until the end
+  /// where operations failed in MPI's own collectives, or messages were not received.
   void free_communicators();
   /// How many MPI handles wait for that on this rank. Local.
   int64_t communicators_to_free() const;
-  /// Of waits that begin from now on: EnvironmentOptions::stall_warning and stall_abort, for those who learn them when MPI runs already. Local.
+  /// Sets EnvironmentOptions::stall_warning and stall_abort for waits that begin later, for programs that learn them only once MPI runs. Local.
   void watch(std::chrono::milliseconds stall_warning, std::chrono::milliseconds stall_abort);
   /// The MPI library's own description of itself, one line.
   static std::string library_version();
 
-  /// Ends all ranks of the job at once, after writing `message`, unless it is empty, with this rank. Open MPI 4 adds no words of its own.
+  /// Ends all ranks of the job at once, after writing `message`, unless it is empty, with this rank. Open MPI 4 adds no text.
   [[noreturn]] static void abort(std::string_view message, int exit_code = 1);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For programs with communicators of their own. Link tw::mpi_interop.
+// For programs with their own communicators. Link tw::mpi_interop.
 #pragma once
 #include <mpi.h>
 
@@ -14,7 +14,7 @@ inline Communicator Communicator::duplicate_of<MPI_Comm>(MPI_Comm comm) {
   return mpi::duplicate_native(&comm);
 }
 
-/// The MPI communicator behind `comm`, for calls of one's own; owned by `comm`, whose errors it returns as codes.
+/// The underlying MPI communicator of `comm`, for your own MPI calls; owned by `comm`. It returns errors as codes.
 inline MPI_Comm native_handle(const Communicator& comm) { return *static_cast<const MPI_Comm*>(mpi::native(comm)); }
 
 }  // namespace tw

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the floors above need of a communicator, and users do not.
+// What higher modules need of a communicator, and users do not.
 #pragma once
 #include <functional>
 #include <memory>
@@ -27,10 +27,10 @@ std::shared_ptr<void>& attachment(const Communicator& comm) noexcept;
 std::vector<std::shared_ptr<void>> attachments_above(const Communicator& comm);
 /// Runs `change` while no operation of `comm` is advanced: for what transfers read, which a thread may drive.
 void while_at_rest(const Communicator& comm, const std::function<void()>& change);
-/// Says what its ranks are doing, such as "trial 7": part of the watchdog's words on waits on `comm` and on those made from it. Empty: nothing is
-/// said. Local.
+/// Sets what the ranks of `comm` are doing, such as "trial 7": the watchdog adds it to its messages about waits on `comm` and on communicators made
+/// from it. Empty: nothing is added. Local.
 void set_occasion(const Communicator& comm, const std::string& occasion);
-/// Where the engine writes down what this rank was called to do, for the others' watchdogs. Called while no operation is advanced, or by one.
+/// Where the engine records the calls of this rank, for the watchdogs of the others. Called while no operation is advanced, or by one.
 void set_board(const Communicator& comm, std::shared_ptr<Board> board);
 
 /// The MPI_Comm, by its address, so that this header does without <mpi.h>.

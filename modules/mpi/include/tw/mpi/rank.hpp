@@ -3,7 +3,7 @@
 
 namespace tw {
 
-/// A rank in a communicator: 0 to size - 1. Made explicitly, so that a count is not taken for a root; reads as an int.
+/// A rank in a communicator: 0 to size - 1. Constructed explicitly, so that a count cannot pass for a root; converts to int.
 class Rank {
  public:
   constexpr explicit Rank(int value) noexcept : value_(value) {}
@@ -13,7 +13,7 @@ class Rank {
   int value_;
 };
 
-/// Tells messages between two ranks apart: 0 to Tag::largest. Those above serve the library itself.
+/// Distinguishes messages between two ranks: 0 to Tag::largest. Larger tags are reserved for the library.
 class Tag {
  public:
   static constexpr int largest = 32759;

@@ -15,7 +15,7 @@ namespace tw::mpi {
 /// A rank's side of calls with the RpcServers of others. They end in the order of the calls to each.
 class RpcClient {
  public:
-  /// Calls with one rank that it has not ended; a further one waits, and is watched.
+  /// Maximum number of unfinished calls with one rank; a further call waits, and that wait is monitored.
   static constexpr int most_in_flight = 16;
   static constexpr size_t most_request_bytes = 4096;  ///< with what is attached
 
@@ -30,12 +30,12 @@ class RpcClient {
   /// @param comm borrowed; the RpcServers are on it
   explicit RpcClient(const Communicator& comm);
   /// A transfer whose messages are in flight at once. Local, but for the wait of most_in_flight.
-  /// @param message its memory is to stay until the end, which the owner of `failure` may see to: it is let go then
+  /// @param message its memory must stay valid until the call ends; the owner of `failure` can detect that, because `failure` is released then
   std::unique_ptr<Transfer> call(Rank rank, const Message& message);
-  /// Tells the RpcServer of `rank` that this client makes no further calls, see RpcServer::outlast(). Local; at most once. An error is logged;
+  /// Notifies the RpcServer of `rank` that this client makes no further calls, see RpcServer::outlast(). Local; at most once. An error is logged;
   /// nothing happens where `comm` is revoked, or the Environment has gone.
   void leave(Rank rank) noexcept;
-  /// Returns when all calls have ended. Watched: where a server ends none for long, it is named. @param between called again and again meanwhile
+  /// Returns when all calls have ended. Monitored: a server that ends no call for long is named. @param between called repeatedly meanwhile
   void finish(const std::function<void()>& between = {});
   /// Calls that have not ended, with all ranks.
   int64_t in_flight() const noexcept;
@@ -48,7 +48,7 @@ class RpcClient {
   void wait_for_at_most(int64_t calls, const Line& line, Rank rank, const std::function<void()>& between = {});
 
   const Communicator& comm_;
-  std::vector<std::shared_ptr<Line>> lines_;  // by rank; none where nothing was said
+  std::vector<std::shared_ptr<Line>> lines_;  // by rank; null where nothing was sent
 };
 
 }  // namespace tw::mpi

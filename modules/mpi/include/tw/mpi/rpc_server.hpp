@@ -13,11 +13,11 @@
 
 namespace tw::mpi {
 
-/// Answers the messages of other ranks, their RpcClients, wherever this rank's engine is driven, so that nobody has to ask for them: a server.
+/// Answers the requests of other ranks, of their RpcClients, whenever the engine of this rank is driven; no explicit receive is needed.
 ///
-/// A call begins with a client's request, a short message. What the client sends after it is taken piece by piece; then pieces go back.
-/// Those of a client are held one after the other, in their order, those of different clients beside each other. A server holds two pieces of each
-/// client at most, so that no client can flood it.
+/// A call begins with a client's request, a short message. The data that follows is received piece by piece; then the answer returns in pieces. Calls
+/// of one client run one after the other, in their order; those of different clients run concurrently. A server holds two pieces of each client at
+/// most, so that no client can flood it.
 class RpcServer {
  public:
   struct Exchange {
@@ -27,22 +27,22 @@ class RpcServer {
     /// last take(); must not throw. None: no answer.
     std::function<void(std::vector<std::byte>& piece)> give = {};
   };
-  /// What to do with a client's request; std::nullopt postpones it: the engine calls the handler again with the same request. Like `take` and `give`
-  /// it runs inside the engine and must not communicate. What it throws, or `take`, ends the call, and the client is told; it may throw where nothing
-  /// follows the request and no answer is expected.
+  /// Handles a client's request; std::nullopt postpones it: the engine calls the handler again with the same request. Like the callbacks of Exchange,
+  /// it runs inside the engine and must not communicate. An exception from it or from `take` ends the call, and the client receives the error; the
+  /// handler may throw only where no data follows the request and no answer is expected.
   using Handler = std::function<std::optional<Exchange>(Rank from, std::span<const std::byte> request)>;
 
   static constexpr int64_t piece_bytes = int64_t{1} << 20;
 
   /// Local. @param comm used for calls alone
   RpcServer(const Communicator& comm, Handler handler);
-  /// No request is heard from then on; calls that have begun go to their end wherever the engine is driven. Local.
-  /// After outlast(), requests are heard until these clients have left, too.
+  /// Accepts no further requests; calls that have begun still complete whenever the engine is driven. Local. After outlast(), it accepts requests
+  /// until these clients have left, too.
   ~RpcServer();
   RpcServer(const RpcServer&) = delete;
   RpcServer& operator=(const RpcServer&) = delete;
 
-  /// Has the destructor go on hearing requests, wherever the engine is driven, until RpcClients of `clients` ranks have left. Local.
+  /// Makes the destructor continue to accept requests, whenever the engine is driven, until RpcClients of `clients` ranks have left. Local.
   void outlast(int clients) noexcept { control_->clients = clients; }
   /// Calls that have ended.
   int64_t ended() const noexcept;

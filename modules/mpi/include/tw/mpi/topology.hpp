@@ -20,7 +20,7 @@ struct Topology {
 /// that, where it is collective the first time.
 std::vector<int> ranks_of_this_node(const Communicator& comm);
 
-/// Finds who shares memory with whom (MPI_Comm_split_type). Collective.
+/// Finds which ranks share memory (MPI_Comm_split_type). Collective.
 Topology find_topology(const Communicator& comm);
 
 }  // namespace tw

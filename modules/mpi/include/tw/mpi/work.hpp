@@ -34,14 +34,14 @@ class [[nodiscard]] Work {
   bool test();
   /// Returns when the operation is complete; may be called again. @throws what made the operation fail
   void wait();
-  /// The same. The watch begins again whenever `activity()`, which is called again and again, gives another number: where others may take long as
-  /// long as they are heard of.
+  /// The same. The watchdog restarts whenever `activity()`, which is called repeatedly, returns a different number: for waits that may last long
+  /// while other ranks remain active.
   void wait(const std::function<int64_t()>& activity);
   /// The same; results on a device are there for the host, too.
   void wait_on_host();
-  /// Whether it is known to be complete. Advances nothing, and says nothing of failures.
+  /// Whether it is known to be complete. Advances nothing, and does not report failures.
   bool done() const noexcept;
-  /// As wait(), but gives up after `timeout`: false then, and the operation goes on. @throws what made the operation fail
+  /// Like wait(), but returns false after `timeout`; the operation then continues. @throws what made the operation fail
   bool wait_for(std::chrono::nanoseconds timeout);
 
  private:

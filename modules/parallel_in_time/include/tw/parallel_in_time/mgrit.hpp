@@ -31,7 +31,7 @@ void visit(MgritFinish& finish, OptionVisitor& visitor);
 /// Ref: Falgout et al. 2014, SISC 36:6; Gunther et al. 2020, SIMODS 2:1, for networks.
 class Mgrit : public ParallelInTime {
  public:
-  /// Collective: all ranks give the same plan, options and finish. @param comm borrowed; as many ranks as the plan has; carries nothing else while
+  /// Collective: all ranks pass the same plan, options and finish. @param comm borrowed; the plan's number of ranks; carries nothing else while
   /// solve() runs.
   Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, MgritFinish finish = {});
 

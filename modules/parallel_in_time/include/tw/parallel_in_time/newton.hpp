@@ -24,14 +24,14 @@ void visit(NewtonOptions& options, OptionVisitor& visitor);
 /// With u the states so far, f_k = step(u_{k-1}) and J_k its Jacobian, an iteration solves h_k = f_k + J_k (h_{k-1} - u_{k-1}) for all k. The
 /// residual of an iteration is f - u, that of the states it begins with, at all points. After the iterations all steps are made once more, each from
 /// where it begins: that is the result. After i iterations the first i + 1 states are exact, whatever the steps are; if these are linear, one is
-/// enough with full Jacobians. States that overflow begin anew, from f.
+/// enough with full Jacobians. States that overflow start again from f.
 ///
 /// Ranks compose the linear recurrence of their steps alongside; then one state travels over each border between ranks, one after the other. Each
 /// iteration keeps a Jacobian for each step of a rank. In the report, relax is what linearises and solve the recurrence.
 /// Ref: Lim et al. 2024, arXiv 2309.12252; diagonal: Gonzalez et al. 2024, arXiv 2407.19115.
 class Newton : public ParallelInTime {
  public:
-  /// Collective: all ranks give the same plan and options. @param comm borrowed; as many ranks as the plan has; carries nothing else while solve()
+  /// Collective: all ranks pass the same plan and options. @param comm borrowed; the plan's number of ranks; carries nothing else while solve()
   /// runs.
   /// @param plan coarse levels are of no use here
   Newton(const Communicator& comm, const LevelPlan& plan, NewtonOptions options);

@@ -60,8 +60,8 @@ concept OdeState = requires(const T& value, const State& tensors) {
   { StateTraits<T>::value(tensors) } -> std::same_as<T>;
 };
 
-/// The value at t + dt, given that at t. dt is that of any level: a multiple of the finest. It gives equal results for equal arguments, which it does
-/// not change, on any rank, and keeps the shapes of a state.
+/// The value at t + dt, from that at t. dt is that of any level: a multiple of the finest. A step returns equal results for equal arguments, which it
+/// does not change, on any rank, and keeps the shapes of a state.
 template <class F, class T>
 concept OdeStep = OdeState<T> && requires(F& step, double t, double dt, const T& u) {
   { step(t, dt, u) } -> std::convertible_to<T>;
@@ -69,13 +69,13 @@ concept OdeStep = OdeState<T> && requires(F& step, double t, double dt, const T&
 
 template <class T>
 struct Options {
-  double final_time = 1;             ///< T; point k lies at T k / N, unless `times` says otherwise
+  double final_time = 1;             ///< T; point k lies at T k / N, unless `times` is set
   int levels = 2;                    ///< at most
   PerLevel<int64_t> coarsening = 4;  ///< c
   int64_t min_coarse = 2;            ///< a level has at least this many steps
   MgritOptions solver = {};
   MgritFinish finish = {};
-  /// Where the iterations begin, at any t: the first one then does not skip its way down. Empty: u_0 everywhere.
+  /// Where the iterations begin, at any t: the first one then does not skip its descent to the coarsest level. Empty: u_0 everywhere.
   std::function<T(double t)> guess = {};
   /// Where the points lie, N + 1 of them, ascending from any t; in place of final_time. Empty: all steps alike.
   std::vector<double> times = {};

@@ -20,7 +20,7 @@ struct March {
   bool last = false;  ///< of all marches over these steps in this solution: the one in which layers update what they keep
 };
 
-/// Makes the steps of an evolution u_{k+1} = step(u_k). It must give equal results for equal arguments.
+/// Makes the steps of an evolution u_{k+1} = step(u_k). It must return equal results for equal arguments.
 class Propagator {
  public:
   virtual ~Propagator() = default;
@@ -54,7 +54,7 @@ class LinearisingPropagator : public Propagator {
   virtual Linearisation linearise(const March& march, const State& from, JacobianKind kind) = 0;
 };
 
-/// Makes step by step what `step(level, k, state)` says, for steps that know nothing of stacks.
+/// Makes steps one by one with `step(level, k, state)`, for steps that do not handle stacks.
 class StepwisePropagator : public Propagator {
  public:
   using Step = std::function<State(const March& march, int64_t step, const State& from)>;

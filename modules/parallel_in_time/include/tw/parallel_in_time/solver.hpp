@@ -45,12 +45,12 @@ struct Solution {
 
 /// What to do when the residual has grown, or is not finite, after the last iteration.
 enum class OnDivergence {
-  report,           ///< nothing but to say so
+  report,           ///< only report it
   more_iterations,  ///< twice as many, unless it is not finite
   serial,           ///< make all steps one after the other
 };
 
-/// Told what was done from when to when, for timelines. @param name of a phase, a literal
+/// Receives the begin and end of each phase, for timelines. @param name of a phase, a literal
 using PhaseObserver =
     std::function<void(const char* name, int level, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
 
@@ -62,7 +62,7 @@ class ParallelInTime {
   virtual const LevelPlan& plan() const noexcept = 0;
   /// Of the solutions to come; on all ranks alike; 0: all steps one after the other. Local.
   virtual void set_iterations(int iterations) = 0;
-  /// Tells `observer` of each phase on this rank from now on. Local.
+  /// Reports each phase on this rank to `observer` from now on. Local.
   virtual void observe(PhaseObserver observer) = 0;
   /// Collective. @param origin u_0 on the rank that is home of point 0; elsewhere any state of that shape and dtype.
   /// @param guess stacked: the values at this rank's C-points, such as Solution::points of an earlier call if those have the spacing of C-points;

@@ -121,7 +121,7 @@ class ShardedTensor::Prefetched {
  public:
   Prefetched(at::Tensor values, Handle handle) : values_(std::move(values)), handle_(std::move(handle)) {}
   bool test() { return handle_.test(); }
-  /// Waits, and gives the values.
+  /// Waits, and returns the values.
   at::Tensor take();
 
  private:

@@ -9,7 +9,7 @@ namespace tw::parameter_server {
 
 struct StaleSynchronousOptions {
   int64_t staleness = 3;   ///< s: how many steps a worker may be ahead of the slowest one; at least 0
-  Seconds warn_after{10};  ///< a wait that takes longer is logged, with those who are waited for
+  Seconds warn_after{10};  ///< a longer wait is logged, with the workers that it waits for
   Roles roles = {};
   bool share_memory = true;  ///< see ShardedTensorOptions
 
@@ -24,7 +24,7 @@ void visit(StaleSynchronousOptions& options, OptionVisitor& visitor);
 ///     each step                                          c = c + u
 ///     where x does not hold all updates of step t - s    wait until all workers have done t - s steps,  x = c
 ///
-/// so that a worker's parameters hold all of its own updates, and all of others that are s steps or more behind its own. s = 0: nobody begins a step
+/// so that a worker's parameters hold all of its own updates, and all updates of others that are at least s steps older. s = 0: none begins a step
 /// before all have ended the one before. Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter server".
 ///
 /// ```
@@ -46,7 +46,7 @@ class StaleSynchronous final : public Worker {
   void begin_anew() override;
   Position position() const override;
   void go_on_from(const Position& position) override;
-  /// What the worker's first rank says, which alone knows of clocks.
+  /// Returns the first rank's value on all ranks of the worker, since only the first rank knows the clocks.
   bool agreed(bool of_first_rank) const;
 
   StaleSynchronousOptions options_;

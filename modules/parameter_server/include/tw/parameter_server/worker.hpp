@@ -15,15 +15,15 @@ namespace tw::parameter_server {
 class Centre;
 class FlatParameters;
 
-/// What all have in common who train by way of servers: Downpour, ElasticAveraging, StaleSynchronous.
+/// Base class of the algorithms that train through servers: Downpour, ElasticAveraging, StaleSynchronous.
 class Worker {
  public:
   virtual ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Once in a training step; each algorithm says where. Collective over the ranks of a worker, whose gradients are equal.
-  /// @return whether something was taken over from the servers
+  /// Call this once in a training step; each algorithm documents where. Collective over the ranks of a worker, whose gradients are equal.
+  /// @return whether values from the servers were used
   virtual bool step() = 0;
   /// Pushes what is left, waits for all workers, and takes over the centre: then all ranks hold it, and training may go on. Collective. It is also
   /// all that a rank does that only serves.
@@ -36,7 +36,7 @@ class Worker {
   /// On a worker's first rank.
   const Traffic& traffic() const noexcept;
 
-  /// What the algorithm keeps from step to step beside the parameters.
+  /// State that the algorithm keeps from step to step, in addition to the parameters.
   virtual std::vector<at::Tensor> kept() const { return {}; }
   /// See ShardedTensor::served_bytes().
   int64_t served_bytes() const;

@@ -14,7 +14,7 @@ struct PipelineOptions {
   std::vector<int> replicas = {};         ///< ranks of each stage; empty: one each. Ranks are those of stage 0, then those of stage 1, and so on
   std::vector<Recompute> recompute = {};  ///< of each stage; empty: none. The segments of a list of blocks are its blocks
   uint64_t seed = 0;                      ///< of the random numbers that are drawn in run()
-  /// Who has the gradients of a stage with several replicas. Unless all have them, a ShardedOptimizer on Pipeline::reducer() has to use them.
+  /// Which replicas of a stage hold its gradients. Unless all hold them, a ShardedOptimizer on Pipeline::reducer() has to use them.
   Sharding sharding = Sharding::none;
 
   /// @throws ContractError naming the wrong field, or why the schedule does not run.

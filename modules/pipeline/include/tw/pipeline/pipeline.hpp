@@ -36,8 +36,8 @@ using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outpu
 /// sgd.step();
 /// ```
 /// A batch of n rows is cut into micro-batches of n / micro_batches rows, the first ones one more; of fewer rows than micro-batches, the last ones
-/// are empty and left out. A micro-batch is cut in the same way among the replicas of a stage. Losses and gradients count by their rows, so that they
-/// are those of the whole batch, whatever the cuts. What stages hand on has the rows in its first dimension, or any shape where both stages have
+/// are empty and left out. A micro-batch is cut likewise among the replicas of a stage. Losses and gradients count by their rows, so that they
+/// are those of the whole batch, whatever the cuts. What stages pass on has the rows in its first dimension, or any shape where both stages have
 /// equally many replicas.
 ///
 /// Random numbers drawn in run() are a function of the seed, the number of the call, micro-batch, stage and replica; dropout of a planned module, of
@@ -56,13 +56,13 @@ class Pipeline : public torch::nn::Module, public TrainedModel {
  public:
   /// Stages get equal numbers of blocks, the first ones one more where they do not divide. Collective. Every rank calls all factories in their order,
   /// so that the random numbers are those of one process with this rank's generator, and frees at once what is not its own: at most its own blocks
-  /// and one exist. Parameters that blocks share, such as those of a module that two factories give, stay tied where the blocks are on different
+  /// and one exist. Parameters that blocks share, such as those of a module that two factories return, stay tied where the blocks are on different
   /// stages: values stay equal, and gradients are summed.
   /// @throws ContractError on every rank for options that differ or are not valid, another number of ranks, and more stages than blocks
   Pipeline(const Communicator& comm, const std::vector<BlockFactory>& blocks, const PipelineOptions& options);
   /// The same of a stage that exists. Replicas get the values of the first of them, tied parameters those of the
   /// first stage that has them. Collective. @param mine equal on replicas but for values
-  /// @throws ContractError on every rank as above, and for one name on two stages that does not say that it is tied
+  /// @throws ContractError on every rank as above, and for one name on two stages that is not marked as tied
   Pipeline(const Communicator& comm, StageModel mine, const PipelineOptions& options);
   /// This rank's stage of a module that was planned for as many devices, whose tensors it shares: `module` is trained, on each rank in part, and its
   /// other parts can be freed. Collective. @param plan the same on all ranks, as by plan_together()
@@ -75,8 +75,8 @@ class Pipeline : public torch::nn::Module, public TrainedModel {
   /// n is at least 1 and may differ from call to call. @param loss used on the last stage
   /// @return the mean loss of the batch, on every rank. @throws ContractError on every rank alike, and nothing has happened, where numbers of rows do
   /// not fit, a parameter requires a gradient that was frozen when the pipeline was made, or a part of a planned module has another mode than the
-  /// pipeline; Error naming stage, micro-batch and block for what a block throws, and RevokedError on the other ranks: the pipeline is of no use
-  /// then, and says so at each later call
+  /// pipeline; Error naming stage, micro-batch and block for what a block throws, and RevokedError on the other ranks: the pipeline is then unusable,
+  /// and each later call throws
   double run(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   /// The same for a model of several inputs or outputs. All tensors have the same number of rows.
   double run(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss);

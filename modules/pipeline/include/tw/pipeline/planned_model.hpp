@@ -34,7 +34,7 @@ struct ModelPlanOptions {
   std::filesystem::path profile_cache = {};  ///< see MeasureOptions::cache
 };
 
-/// How a module is cut into stages, for those who run it. A value, apart from constants of the graphs.
+/// How a module is cut into stages, for the code that runs it. A value, apart from constants of the graphs.
 class ModelPlan {
  public:
   ModelPlan(graph::Graph training, graph::Graph evaluation, PlanResult result);

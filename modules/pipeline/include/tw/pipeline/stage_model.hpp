@@ -22,7 +22,7 @@ struct Block {
 /// Makes a block where it is called.
 using BlockFactory = std::function<Block()>;
 
-/// @param factory gives a module holder, such as torch::nn::Linear, whose forward takes and gives a tensor
+/// @param factory returns a module holder, such as torch::nn::Linear, whose forward takes and returns a tensor
 template <class Factory>
 BlockFactory block(Factory factory) {
   return [factory = std::move(factory)]() mutable -> Block {
@@ -37,8 +37,8 @@ struct StageModel {
 
   /// This stage's parameters and buffers, under the names that they have in the whole model.
   std::shared_ptr<torch::nn::Module> module;
-  /// Takes what the stage before gives (the first stage: the inputs), gives at least one tensor to the next stage (the last one: to the loss). What
-  /// a later stage needs of an earlier one, those between hand on. Tensors of floating point or complex type have cotangents, others travel without.
+  /// Takes the outputs of the stage before (first stage: the inputs), returns at least one tensor for the next stage (last stage: the loss). What
+  /// a later stage needs of an earlier one, the stages between pass on. Tensors of floating point or complex type have cotangents, others have none.
   /// `rows` are those of the inputs in the batch, with a key that each call of run() has of its own.
   Forward forward;
   /// Parameters of this stage that other stages have too: their name here, and one by which all those stages know it. Two names here

@@ -19,7 +19,7 @@ void visit(Rates& rates, OptionVisitor& visitor);
 
 /// `layers` Linear layers of float32 with bias, ReLU between them; `hidden` neurons in all but the last one. A matrix product of n rows has
 /// 2 n inputs outputs flops forward and twice as many backward. A row is one sample.
-/// @param layers at least 1; the last one gives `outputs`
+/// @param layers at least 1; the last one has `outputs` neurons
 Profile mlp_profile(int64_t hidden, int64_t layers, int64_t input, int64_t outputs, const Rates& rates);
 
 /// A GPT of float32: token and position embedding, `blocks` blocks (layer norm, attention, residual, layer norm, MLP of 4 width, residual), layer

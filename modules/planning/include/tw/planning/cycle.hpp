@@ -13,7 +13,7 @@ struct CycleOptions {
   PerLevel<int> relaxations = 1;
   /// Begin the first iteration on the coarsest level, with the guess as it is: it is then a prediction there, and reports no residual.
   bool skip_downcycle = true;
-  /// 0: V-cycles. Else F-cycles: on the way up, this many V-cycles on every level between the coarsest and the finest.
+  /// 0: V-cycles. Otherwise F-cycles: on the ascent, this many V-cycles on every level between the coarsest and the finest.
   int f_cycle = 0;
 
   /// @throws ContractError naming the wrong field.

@@ -53,7 +53,7 @@ enum class StepOwner {
 /// their owner, and a message travels wherever that is not the home of the point that the step starts from, or leads to.
 class LevelPlan {
  public:
-  /// @param cuts as partition_steps() gives them.
+  /// @param cuts as partition_steps() returns them.
   LevelPlan(std::vector<Level> levels, std::vector<int64_t> cuts, StepOwner owner);
 
   int levels() const noexcept { return static_cast<int>(levels_.size()); }

@@ -17,7 +17,7 @@ struct Costs {
   double step = 1;            ///< a layer's forward step
   double backward = 2;        ///< a step of the adjoint, in forward steps
   double message = 0;         ///< from its sending until the receiver has it; all-reduce and broadcast: that by log2(ranks), rounded up
-  int64_t serial_layers = 0;  ///< beside the plan's: before and after the grid, made one after the other
+  int64_t serial_layers = 0;  ///< in addition to the plan's: before and after the grid, made one after the other
 
   /// @throws ContractError naming the wrong field.
   void validate() const;

@@ -6,7 +6,7 @@
 
 namespace tw::layer_parallel {
 
-/// What is tried, and for whom.
+/// The settings to try, and the costs to predict with.
 struct Candidates {
   Costs costs = {};
   std::vector<PerLevel<int64_t>> coarsenings = {2, 4, 8, 16, 32, 64};
@@ -20,7 +20,7 @@ struct Candidates {
 };
 void visit(Candidates& candidates, OptionVisitor& visitor);
 
-/// One way to run an ODE block, and what to expect of it.
+/// One configuration of an ODE block, and its prediction.
 struct Choice {
   LevelPlan plan;
   PerLevel<int64_t> coarsening;
@@ -32,8 +32,8 @@ struct Choice {
 };
 
 /// All of `candidates` for `layers` over `ranks` with up to five levels, the fastest first; also one level, serial. Whole intervals are the grid,
-/// what they leave over are serial layers. The coarsest level has at least four steps, two where there are fewer than eight layers: on less it says
-/// little about the network.
+/// what they leave over are serial layers. The coarsest level has at least four steps, two where there are fewer than eight layers: with less it is
+/// a poor model of the network.
 /// @param layers at least 2 @param ranks from 1 to `layers`
 std::vector<Choice> choices(int64_t layers, int ranks, const Candidates& candidates = {});
 

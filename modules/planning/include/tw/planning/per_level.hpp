@@ -15,7 +15,7 @@ namespace tw::layer_parallel {
 template <class T>
 class PerLevel {
  public:
-  /// Values that one may give; this many times coarsened, at most every 65,536th point is left.
+  /// The most values that are allowed; coarsened this many times, at most every 65,536th point is left.
   static constexpr size_t most = 16;
 
   PerLevel(T value) : PerLevel(std::span<const T>(&value, 1)) {}  // NOLINT(google-explicit-constructor): options read `.coarsening = 4`
@@ -37,7 +37,7 @@ class PerLevel {
   size_t size_;
 };
 
-/// Tells `visitor` of them as of a list.
+/// Passes them to `visitor` as a list.
 template <class T>
 void visit_field(OptionVisitor& visitor, std::string_view key, PerLevel<T>& values, Bounds bounds, About about) {
   std::vector<T> list(values.values().begin(), values.values().end());

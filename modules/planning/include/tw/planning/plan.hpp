@@ -35,7 +35,7 @@ struct StageFigures {
   double all_reduce_s = 0;  ///< of gradients among replicas, and with stages that share parameters
   double transfer_s = 0;    ///< of activations to the next stage, or of their cotangents back
   double exposed_s = 0;     ///< of the all-reduce: by how much it makes the batch longer
-  int in_flight = 0;        ///< micro-batches of which it holds activations, at most
+  int in_flight = 0;        ///< micro-batches whose activations it holds, at most
   StageMemory memory = {};
 };
 
@@ -46,7 +46,7 @@ struct StagePlan {
   std::vector<int> segments = {};  ///< for selective recomputation: those of the operators that begin a segment; the first one always does
   StageFigures figures = {};       ///< predicted
 
-  /// Whether operator `op` of this stage begins a segment, of which the first one need not be told.
+  /// Whether `segments` holds operator `op` of this stage, with selective recomputation; it may omit the first operator.
   bool begins_segment(int op) const;
 };
 

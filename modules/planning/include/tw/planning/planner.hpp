@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds stages, replicas, micro-batches, schedule and recomputation for a model on a cluster. Pure.
 //
-// Three phases. Atomic: operators that do not see the batch are copied to who uses them, operators that must stay together become one. Block: the
+// Three phases. Atomic: operators that do not see the batch are copied to their users, operators that must stay together become one. Block: the
 // others, in the profile's order, are cut into at most PlanOptions::max_blocks blocks of about equal weight where few bytes cross, in linear time.
 // Stage: for each schedule and number of micro-batches m, over blocks, replicas and recomputation,
 //
 //   minimise sum of tau + max of ((m - 1) tau + a),   tau = forward + backward + transfers, a = what of the all-reduce backward does not hide
-//   subject to each stage's memory at as many micro-batches in flight as the schedule has there.
+//   subject to each stage's memory at the number of micro-batches in flight that the schedule has there.
 //
 // With the maximum bounded by t, dynamic programming from the last stage to the first is exact:
 //   F(s, b, d) = min over b', n of tau(b, b', n) + F(s - 1, b', d - n), over stages whose load is at most t;

@@ -46,7 +46,7 @@ struct Profile {
   Affine input_bytes = {};
   std::vector<ProfiledOperator> operators = {};
   std::vector<ProfiledParameter> parameters = {};
-  /// What the model gives besides the last operator's output: operators, -1 its input. Stages hand it on to the last one.
+  /// The model's outputs in addition to the last operator's: operators, -1 its input. Stages pass them on to the last one.
   std::vector<int> outputs = {};
 
   bool operator==(const Profile&) const = default;

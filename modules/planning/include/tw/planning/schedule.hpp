@@ -10,8 +10,8 @@ namespace tw::pipeline {
 /// One computation of one stage on one micro-batch. Ref: the vocabulary of torch.distributed.pipelining.
 struct Action {
   enum class Kind {
-    forward,   ///< takes the activations of the stage before, gives those for the next stage
-    backward,  ///< takes their cotangents from the next stage, gives those for the stage before, and this stage's gradients
+    forward,   ///< uses the activations of the stage before, makes those for the next stage
+    backward,  ///< uses their cotangents from the next stage, makes those for the stage before, and this stage's gradients
   };
   Kind kind = Kind::forward;
   int stage = 0;
@@ -40,8 +40,8 @@ Schedule one_forward_one_backward(int stages, int micro_batches);
 
 /// A line for each device, such as "0F0 0F1 0B0 0B1": stage, F or B, micro-batch.
 std::string to_text(const Schedule& schedule);
-/// The other way; stages and micro-batches are those that occur. Empty lines and what follows a # are left out.
-/// @throws Error naming the line and the word
+/// The inverse of to_text(); stages and micro-batches are those that occur. Empty lines and what follows a # are left out.
+/// @throws Error naming the line and the text in question
 Schedule schedule_from_text(std::string_view text);
 
 }  // namespace tw::pipeline

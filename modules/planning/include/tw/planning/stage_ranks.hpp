@@ -16,7 +16,7 @@ struct Rows {
   bool operator==(const Rows&) const = default;
 };
 
-/// The i-th of n nearly equal parts of `all`, of which the first ones have one more; those after the last row have none.
+/// The i-th of n nearly equal parts of `all`; the first ones have one more, and those after the last row have none.
 inline Rows part_of(Rows all, int64_t n, int64_t i) {
   const auto begin = [&](int64_t k) { return all.begin + all.count() / n * k + std::min(k, all.count() % n); };
   return {begin(i), begin(i + 1)};

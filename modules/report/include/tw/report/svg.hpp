@@ -21,7 +21,7 @@ struct Attribute {
 };
 using Attributes = std::vector<Attribute>;
 
-/// The words of a text are turned by this many degrees, clockwise.
+/// Rotates a text by this many degrees, clockwise.
 Attribute turned(double degrees, Point around);
 
 /// A drawing being made. Lengths are in pixels, from the left and the top; what is drawn later lies above. Texts are plain. A tip appears when the
@@ -31,7 +31,7 @@ class Svg {
   Svg(double width, double height) : width_(width), height_(height) {}
 
   void line(Point a, Point b, const std::string& colour, const Attributes& more = {});
-  /// @param anchor start, middle, end: which part of the words `at` is
+  /// @param anchor start, middle, end: which part of the text lies at `at`
   void text(Point at, const std::string& anchor, const std::string& words, const Attributes& more = {});
   void rect(Point corner, double width, double height, const std::string& colour, const std::string& tip = "", const Attributes& more = {});
   void circle(Point centre, double radius, const std::string& colour, const std::string& tip = "", const Attributes& more = {});

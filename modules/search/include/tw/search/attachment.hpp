@@ -20,7 +20,7 @@ namespace tw::search {
 /// The tensors that a trial needs to go on later, or from where another one is: on each rank of its worker that rank's own.
 struct Attachment {
   std::function<std::vector<NamedShard>()> shards;                          ///< those that there are now; they share memory with their owner
-  std::function<void(const std::vector<std::string>& names)> prepare = {};  ///< makes shards() give exactly those; none: it always does
+  std::function<void(const std::vector<std::string>& names)> prepare = {};  ///< makes shards() return exactly those; none: it always does
   std::function<void(const std::vector<NamedShard>& shards)> apply = {};    ///< these have been filled; none: nothing else is to be done
 };
 

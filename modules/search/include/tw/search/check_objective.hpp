@@ -23,8 +23,8 @@ struct ObjectiveCheck {
   double slowest_seconds = 0;
 };
 
-/// Tries out what a search takes for granted of an objective: that it throws nothing, that losses and reports are finite and steps ascend, and that
-/// the same trial gives the same ones again, bit by bit, whatever was evaluated in between (trial.rng() does). It says what an evaluation costs.
+/// Tests what a search assumes of an objective: that it throws nothing, that losses and reports are finite and steps ascend, and that
+/// the same trial returns the same ones again, bit by bit, whatever was evaluated in between (trial.rng() does). It reports an evaluation's cost.
 /// Collective over `comm`, whose ranks evaluate together, as those of one worker. @return the same on all of them
 /// @throws ContractError on every rank for wrong options, and for a space or options that differ between ranks, naming these and what differs
 ObjectiveCheck check_objective(const Communicator& comm, const Space& space, const Objective& objective, const ObjectiveCheckOptions& options = {});

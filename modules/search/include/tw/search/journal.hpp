@@ -22,9 +22,9 @@ struct Record {
     start,       ///< of an evaluation: trial, values, tag; `again` where it had begun before
     end,         ///< loss, objectives, violation, state, seconds of the trial begun last; why it failed; constraints
     report,      ///< of a running trial: step, value
-    arrival,     ///< another worker's individual was taken in: trial
-    departure,   ///< the individual counts here no more
-    adoption,    ///< the individual, known or not, counts here from now on, and this worker answers for it
+    arrival,     ///< another worker's individual was added here: trial
+    departure,   ///< the individual no longer counts here
+    adoption,    ///< the individual, known or not, counts here from now on, and this worker is responsible for it
     pause,       ///< of the trial that was running
     resume,      ///< of a paused trial
     copy,        ///< a paused trial goes on from where another one is, with values of its own: trial, step, values, original
@@ -70,7 +70,7 @@ struct JournalFile {
 /// Where the files of `folder` lie, in no order, whether they can be read or not; none where there is no such folder.
 std::vector<std::filesystem::path> journal_files(const std::filesystem::path& folder);
 
-/// What they say, by epoch and worker. A file that was cut off in its header is left out.
+/// The contents of the files, by epoch and worker. A file that was cut off in its header is left out.
 /// @throws FileError for what cannot be read, is no journal, or is damaged: whole records follow what is none
 std::vector<JournalFile> read_journal(const std::filesystem::path& folder);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a journal says about the past, by trial.
+// The past of a search, by trial, from its journal.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -50,12 +50,12 @@ struct LedgerEntry {
   bool is_in_flight() const noexcept { return !has_ended() && !paused && !lost; }
 };
 
-/// An individual that another island took in.
+/// An individual that another island received.
 struct Migration {
   int64_t trial = 0;
   int from = 0;  ///< island
   int to = 0;
-  int worker = 0;  ///< that answers for it from then on
+  int worker = 0;  ///< that is responsible for it from then on
   double time = 0;
 };
 
@@ -75,7 +75,7 @@ struct Ledger {
   const LedgerEntry* find(int64_t trial) const;
 };
 
-/// @param files as read_journal() gives them
+/// @param files as read_journal() returns them
 Ledger ledger_of(const std::vector<JournalFile>& files);
 
 /// The ledger of a journal; empty where there is none. @throws FileError for what is no journal, or one of another space

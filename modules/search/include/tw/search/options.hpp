@@ -16,10 +16,10 @@
 
 namespace tw::search {
 
-/// Which individual a worker sends to another island, and which one makes room for a copy.
+/// Which individual a worker sends to another island, and which one a copy replaces.
 enum class Pick { best, worst, uniform };
 
-/// After each evaluation a worker may send one of the individuals that it answers for to another island: those that it evaluated or took in.
+/// After each evaluation a worker may send one of its individuals to another island: those that it evaluated or received.
 struct MigrationOptions {
   double probability = 0.05;
   bool copies = false;  ///< pollination: a copy goes, and takes the place of another there. Otherwise it moves
@@ -30,7 +30,7 @@ struct MigrationOptions {
 };
 void visit(MigrationOptions& migration, OptionVisitor& visitor);
 
-/// For whom a propagator is made.
+/// The search, island and worker for which a propagator is made.
 struct Seat {
   const Space& space;
   int64_t evaluations = 0;  ///< of the whole search, as they were when its journal began; 0: not limited
@@ -58,7 +58,7 @@ struct SearchOptions {
   uint64_t seed = 0;
   /// A folder; where it holds a search, that is continued. Relative to the working directory in which the search is made. Empty: none.
   std::filesystem::path journal = {};
-  /// Results from elsewhere that a search begins with, and is told of like migrants: the folder of another one's journal, or a CSV with a column
+  /// Results from elsewhere that a search begins with, received like migrants: the folder of another one's journal, or a CSV with a column
   /// `loss`, or one for each of several objectives, and one for each parameter. What the space does not have is left out. Empty: none.
   std::filesystem::path warm_start = {};
   int attempts = 2;      ///< a trial whose process was lost so often has failed
@@ -71,7 +71,7 @@ struct SearchOptions {
   /// Trials pause at the rungs, and those that are among the best 1/eta there go on, before new ones begin. Instead of `stopping`.
   std::optional<HalvingOptions> promotion = {};
   /// The trials of an island are a population: all train side by side, each worker's in turn, and bad ones go on from where good ones are.
-  /// `evaluations` is the number of members, which cover the space evenly unless `propagator` says otherwise. Instead of `stopping`.
+  /// `evaluations` is the number of members, which cover the space evenly unless `propagator` determines them. Instead of `stopping`.
   std::optional<PopulationTrainingOptions> population_training = {};
   bool progress = false;  ///< rank 0 shows how far this run has come: of its evaluations, or else of its seconds
 
@@ -81,7 +81,7 @@ struct SearchOptions {
   void validate(int ranks) const;
 };
 void visit(SearchOptions& options, OptionVisitor& visitor);
-/// Of these, what workers, budget and journal are: without `promotion`, `population_training`, `migration`, and what C++ alone can give.
+/// Visits the options of workers, budget and journal: not `promotion`, `population_training`, `migration`, and what only C++ can set.
 void visit_run(SearchOptions& options, OptionVisitor& visitor);
 
 }  // namespace tw::search

@@ -35,11 +35,11 @@ void export_sqlite(const Ledger& ledger, const Space& space, const std::filesyst
 
 /// One page, which needs no server and loads nothing: best so far, the ten best trials, the front of several objectives, learning curves, parallel
 /// coordinates, slices, importance of parameters and a map of the two that matter most, a timeline of workers, islands and migrations, counts by
-/// state, the first failures, and a list of trials that a script sorts and filters. Where there are too many trials to draw, it says which it shows.
-/// With several objectives, what is said of losses is about the first one.
+/// state, the first failures, and a list of trials that a script sorts and filters. Where there are too many trials to draw, it names those it shows.
+/// With several objectives, what it shows of losses is about the first one.
 std::string html_report(const Ledger& ledger, const Space& space);
 
-/// Writes report.html, trials.csv and trials.sqlite beside the journal in `folder`. By one process; the search may still be running.
+/// Writes report.html, trials.csv and trials.sqlite next to the journal in `folder`. By one process; the search may still be running.
 /// @throws FileError for what cannot be read or written; Error where there is no journal
 void write_reports(const std::filesystem::path& folder, const Space& space);
 

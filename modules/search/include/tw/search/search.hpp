@@ -27,7 +27,7 @@ struct SearchResult {
 /// Search search(comm, space, [](const Configuration& c, Trial& trial) { return train(trial.comm(), c); }, {.evaluations = 256});
 /// auto best = search.run().best;
 /// ```
-/// Every worker breeds from what it knows, evaluates, tells the others of its island, and takes in what has arrived. With one worker, results are a
+/// Every worker proposes, evaluates, sends its results to the others of its island, and uses those that have arrived. With one worker, results are a
 /// function of the seed, also when a run is continued from its journal; with several, of the order in which results arrived, which the journal has.
 class Search {
  public:

@@ -57,10 +57,10 @@ class Trial {
   /// @throws ContractError unless steps ascend
   bool report(int64_t step, double value) { return host_.report(step, value); }
 
-  /// Says what the trial needs to go on after a pause: tensors that it changes between reports, besides what follows from configuration and step.
-  /// Once, when all of it exists, and before the first report. Where the trial goes on, the tensors get what they were worth then, or what those of
-  /// the trial that it copies were. On all ranks of the worker, each with its own.
-  /// @return the step that it goes on behind: 0 for one that begins
+  /// Registers what the trial needs to resume after a pause: tensors that it changes between reports, besides what its configuration and step imply.
+  /// Once, when all of it exists, and before the first report. Where the trial resumes, the tensors get the values that they had before it, or that
+  /// those of the copied trial had. On all ranks of the worker, each with its own.
+  /// @return the step after which it resumes: 0 for a trial that begins
   /// @throws ContractError for tensors of other names, shapes or types than those that they are to get
   int64_t attach(Attachment attachment) { return host_.attach(std::move(attachment)); }
   int64_t attach(std::vector<NamedTensor> tensors) { return attach(attachment_of(std::move(tensors))); }

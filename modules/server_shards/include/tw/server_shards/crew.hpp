@@ -5,16 +5,16 @@
 
 namespace tw::parameter_server {
 
-/// What the ranks of a job are for.
+/// The roles of a job's ranks.
 struct Roles {
-  /// Consecutive ranks that train as one: equal gradients, such as by data parallelism among them. The first one talks to the servers, and the others
-  /// hear of it. Ranks that only serve are not counted.
+  /// Consecutive ranks that train as one: with equal gradients, such as by data parallelism among them. The first one communicates with the servers
+  /// and forwards the results to the others. Ranks that only serve are not counted.
   int ranks_per_worker = 1;
   std::vector<int> servers = {};  ///< ranks that hold a piece each, ascending; empty: the first rank of each worker
   bool dedicated = false;         ///< the servers do not train
 };
 
-/// Who is who among `ranks` ranks. Pure.
+/// The role of each of `ranks` ranks. Pure.
 class Crew {
  public:
   /// @throws ContractError naming what is wrong: servers that are no ranks, or not ascending; a number that does not make whole workers, one at least

@@ -10,7 +10,7 @@
 
 namespace tw::parameter_server {
 
-/// The type of a rule's state beside values of `type`: float32 for halves, in which sums and squares would overflow, or vanish; otherwise the same.
+/// The type of a rule's state for values of `type`: float32 for 16-bit types, in which sums and squares would overflow or vanish; else the same.
 constexpr ElementType state_type(ElementType type) {
   return type == ElementType::float16 || type == ElementType::bfloat16 ? ElementType::float32 : type;
 }
@@ -25,13 +25,13 @@ struct Stretch {
   ElementType type = ElementType::float32;  ///< of values and of what is pushed; floating point
 };
 
-/// What a push does to the values on the servers, element by element. A stretch is given to one caller at a time, in whatever thread and process of
-/// the server's node, stretches in any order.
+/// The change that a push makes to the values on the servers, element by element. Only one caller at a time works on a stretch, in any thread and
+/// process of the server's node; stretches are processed in any order.
 struct Rule {
   std::string name;
   std::string settings = {};  ///< numbers that must be the same on all ranks, as text
-  int slots = 0;              ///< numbers of state beside each value, see state_type()
-  /// What it throws is thrown to the one who pushed. It should then have changed nothing.
+  int slots = 0;              ///< state numbers per value, see state_type()
+  /// An exception that it throws is passed on to the caller of the push. It should then have changed nothing.
   std::function<void(const Stretch&)> apply;
 };
 

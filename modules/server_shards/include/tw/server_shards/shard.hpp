@@ -11,29 +11,29 @@
 
 namespace tw::parameter_server {
 
-/// The values that lie on one server, the state of its rules, and what orders those who change them: all in memory that several processes (in tests,
-/// threads) may have mapped. They work on it directly, whoever comes first, a stretch at a time; a stretch has a lock of its own.
+/// The values on one server, the state of its rules, and the locks that order changes: all in memory that several processes (in tests, threads) can
+/// map. They work on it directly, in order of arrival, one stretch at a time; each stretch has its own lock.
 ///
-/// push() and pull() hold a lock for as long as it takes to go over 64 KiB. Whoever waits yields the core.
+/// push() and pull() hold a lock only while they process 64 KiB. Waiting callers yield the core.
 class Shard {
  public:
-  /// Long enough that a lock costs nothing, short enough that nobody waits long for it.
+  /// Long enough that the cost of a lock is negligible, short enough that waits are short.
   static constexpr int64_t stretch_bytes = int64_t{64} << 10;
 
   /// Bytes of memory for `count` elements. Zeroed.
   static int64_t bytes_needed(int64_t count, ElementType type, const std::vector<Rule>& rules);
 
   static constexpr int nobody = -1;
-  /// How to wait for another user: returns when `happened()`, or throws. For whoever has to drive communication meanwhile, which they need to go on.
-  /// @param holder the user that is waited for, or `nobody` where that is not known
+  /// How to wait for another user: returns when `happened()`, or throws. For callers that must drive communication meanwhile, on which other users
+  /// depend. @param holder the user that is waited for, or `nobody` where it is unknown
   using Wait = std::function<void(const std::function<bool()>& happened, int holder)>;
-  /// Who works on the memory here, and how waits for others go.
+  /// The user that works on the memory in this process, and its wait function.
   struct Waiting {
-    int user = 0;    ///< another number in each process
+    int user = 0;    ///< a different number in each process
     Wait wait = {};  ///< empty: the core is yielded
   };
 
-  /// @param memory begins on a cache line; the same on all who have it. @param owner keeps it mapped
+  /// @param memory begins on a cache line; the same memory in all processes that map it. @param owner keeps it mapped
   Shard(std::shared_ptr<void> owner, std::byte* memory, int64_t count, ElementType type, std::shared_ptr<const std::vector<Rule>> rules,
         Waiting waiting);
 
@@ -49,7 +49,7 @@ class Shard {
     explicit Entry(std::atomic<int32_t>* inside) : inside_(inside) {}
     std::unique_ptr<std::atomic<int32_t>, Leave> inside_;
   };
-  /// Begins a push that comes in parts. Nothing while a snapshot is taken or waits for others: try again later.
+  /// Begins a push that consists of several parts. Returns std::nullopt while a snapshot is in progress or pending: try again later.
   std::optional<Entry> enter() const;
   /// Applies a rule to `count` elements from `begin` on: whole stretches, so that each is counted once a push.
   /// @throws what the rule throws; earlier stretches have then been changed
@@ -75,7 +75,7 @@ class Shard {
 
  private:
   struct alignas(64) Gate {
-    std::atomic<uint32_t> closed;  // by whom, as in Lock
+    std::atomic<uint32_t> closed;  // 1 + the user that closed it, as in Lock; 0: open
     std::atomic<int32_t> inside;
   };
   struct Lock {

@@ -23,7 +23,7 @@ class ShardLayout {
   int servers() const noexcept { return servers_; }
   /// May be empty where n < p.
   Extent extent_of(int server) const noexcept;
-  /// Who has `element`. @param element 0 to numel - 1
+  /// The server that holds `element`. @param element 0 to numel - 1
   int server_of(int64_t element) const noexcept;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives through shared memory, as plans: who copies or reduces which range when. Pure. `Exchange` executes them.
+// Collectives through shared memory, as plans: which rank copies or reduces which range when. Pure. `Exchange` executes them.
 //
 // Every rank has a step counter that only it advances, and two slots of staging memory that it writes and all read. A collective is a sequence of
 // rounds, each using one slot of each rank, the two in turn:
@@ -7,7 +7,7 @@
 //   next_round  wait until nobody can still read my slot of two rounds ago, which this round writes
 //   post        add one to my counter: what I wrote before is for all to read
 //   wait        until the counters of the others have reached mine
-//   arrive      the first post and wait of a collective; the header that goes with it says what I was called to do, and where my tensor lies
+//   arrive      the first post and wait of a collective; its header states this rank's call and where its tensor lies
 //
 // All ranks post equally often in a round, so one counter per rank orders everything. A slot is rewritten two rounds later, and before that the
 // writer waits for every other rank's first post of the round between, which follows all its reads of the earlier round.

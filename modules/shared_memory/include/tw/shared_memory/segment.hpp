@@ -22,8 +22,8 @@ class Descriptor {
   int value_ = -1;
 };
 
-/// Anonymous memory that the processes of a node can map: it has no name, so nothing is left behind when they die, and it does not count against the
-/// size of /dev/shm. Zeroed. Pages are taken when they are first touched, by the process that touches them.
+/// Anonymous memory that the processes of a node can map: it has no name, so nothing remains when they die, and it does not count against the size of
+/// /dev/shm. Zeroed. Pages are allocated on first access, by the process that accesses them.
 /// @throws Error naming the size when the system refuses.
 Descriptor make_memory(int64_t bytes);
 
@@ -31,7 +31,7 @@ Descriptor make_memory(int64_t bytes);
 class Mapping {
  public:
   Mapping() = default;
-  /// @throws Error when the address space has not that much room.
+  /// @throws Error when the address space has too little free space.
   Mapping(const Descriptor& memory, int64_t bytes);
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;
@@ -42,14 +42,14 @@ class Mapping {
   std::span<std::byte> bytes_;
 };
 
-/// Hands a descriptor to other processes of the node: a Unix socket in the abstract namespace, which leaves no file behind.
+/// Sends a descriptor to other processes of the node, through a Unix socket in the abstract namespace, which leaves no file.
 class DescriptorServer {
  public:
   /// @throws Error
   DescriptorServer();
   /// What the others need; sent to them by other means.
   const std::string& address() const noexcept { return address_; }
-  /// Gives `descriptor` to the processes that have come, and waits for none. @return how many. @throws Error
+  /// Sends `descriptor` to the processes that have connected, and waits for none. @return how many. @throws Error
   int serve(const Descriptor& descriptor);
 
  private:
@@ -60,7 +60,7 @@ class DescriptorServer {
 /// The other side.
 class DescriptorReceiver {
  public:
-  /// @throws Error where nobody listens at `address`.
+  /// @throws Error where no server listens at `address`.
   explicit DescriptorReceiver(const std::string& address);
   /// Nothing while the server has not served. @throws Error when it is gone.
   std::optional<Descriptor> receive();

@@ -19,7 +19,7 @@ namespace tw {
 class CheckpointFiles {
  public:
   explicit CheckpointFiles(std::filesystem::path step_directory);
-  /// Does what `plan`, made by plan_load(), says for `shards`. Local. @throws FileError
+  /// Fills `shards` according to `plan`, which plan_load() made. Local. @throws FileError
   void fill(const std::vector<NamedShard>& shards, const std::vector<ShardReads>& plan);
 
  private:

@@ -32,9 +32,9 @@ void visit(CheckpointOptions& options, OptionVisitor& visitor);
 /// How a checkpoint comes about:
 ///   a. save() copies what this rank has to write into memory of its own, and the program goes on.
 ///   b. A thread of each rank writes that to step_00000042.partial/ and to the disk. It touches no MPI.
-///   c. The ranks tell each other sizes, checksums and failures by a non-blocking all-gather on a communicator of their own.
+///   c. The ranks exchange sizes, checksums and failures by a non-blocking all-gather on a separate communicator.
 ///   d. If all succeeded, rank 0's thread adds the index, renames the folder, and removes older checkpoints.
-///   e. Rank 0 tells all, again without blocking. Whatever failed is thrown on every rank by its next poll(), wait() or save().
+///   e. Rank 0 sends the result to all ranks, again without blocking. Any failure is thrown on every rank by its next poll(), wait() or save().
 /// Steps c to e go on whenever this rank calls poll() or waits for any communication. A job that is killed at any moment leaves complete checkpoints
 /// alone; what it was writing is removed when the next store is made.
 ///
@@ -63,7 +63,7 @@ class CheckpointStore {
   void save(int64_t step, const std::vector<NamedShard>& shards, const std::string& metadata);
   /// Carries the saving on, without waiting; to be called every now and then, such as at each step.
   /// @throws Error with file and reason when saving failed: on every rank, each at its own next call. Complete checkpoints are untouched, and a
-  ///         later save() begins anew.
+  ///         later save() starts again.
   void poll();
   /// Returns when the last save is complete. Collective. @throws Error as poll(), on every rank alike: also on those where poll() has thrown
   /// the same failure, unless it has on all.

@@ -95,11 +95,11 @@ struct ShardReads {
 };
 
 /// Why `stored` cannot fill `by_rank`, the shards of every loading rank: each missing, extra and misshapen tensor. Empty where it can.
-/// A name may match one of a stored tensor's aliases and the other way round. What is `drop` may be missing or extra at another number of ranks.
+/// A name may match one of a stored tensor's aliases and vice versa. Tensors with OnReshard::drop may be missing or extra at another number of ranks.
 std::vector<std::string> misfits(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank);
 
-/// How `rank` fills its shards, in their order. Of what is sum, mean or drop, ranks as many as before take back their own; one that had none
-/// gets zeros of a sum, the others' mean, and nothing of what is dropped. @param stored_ranks, by_rank as for misfits(), which must have found none.
+/// How `rank` fills its shards, in their order. For sum, mean and drop, the same number of ranks as before get their own values back; a rank that had
+/// none gets zeros (sum), the mean of the others, or nothing (drop). @param stored_ranks, by_rank as for misfits(), which must have found none.
 std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank,
                                   int64_t rank);
 

@@ -21,14 +21,14 @@ class OptimizerState {
   /// @param optimizer kept by reference. @param parameters names for all of its parameters.
   /// @throws ContractError for other optimizers, by name, and for parameters without a name.
   OptimizerState(torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters);
-  /// The same for an optimizer that has slices of the parameters on this rank, such as ShardedOptimizer::local() with optimized(). What it remembers
-  /// of a slice has the slice's place in the parameter's shape, so any other way of holding the parameters can load it.
+  /// The same for an optimizer that has slices of the parameters on this rank, such as ShardedOptimizer::local() with optimized(). The state of a
+  /// slice has the slice's place in the parameter's shape, so it can be loaded under any other partition of the parameters.
   OptimizerState(torch::optim::Optimizer& optimizer, std::vector<OptimizedTensor> parameters);
 
   /// What exists now; nothing of a parameter that was never updated. Called optimizer/PARAMETER/WHAT, such as "optimizer/conv1.weight/exp_avg".
   /// Tensors share the optimizer's memory. Steps are counters: new tensors, int64 of no dimension.
   std::vector<NamedShard> shards() const;
-  /// Makes state, and forgets state, so that shards() gives exactly those of `names` that begin with "optimizer/"; values are zero until loaded.
+  /// Makes and discards state, so that shards() returns exactly those of `names` that begin with "optimizer/"; values are zero until loaded.
   /// @throws Error for names that this optimizer does not have, all at once; of slices, loading finds that.
   void prepare(const std::vector<std::string>& names);
   /// Takes over the counters in `shards`, which shards() made; other tensors are the optimizer's own already.

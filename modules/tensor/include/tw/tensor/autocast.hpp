@@ -14,8 +14,8 @@ class AutocastState {
   /// What is in force on this thread.
   static AutocastState here();
 
-  /// The same but for devices of `kind`, where operators that LibTorch has for it compute in `type`. @throws ContractError where LibTorch knows no
-  /// autocast of `type` on such devices: operators would go on in float32 without a word.
+  /// The same, but on devices of `kind` the operators that LibTorch supports there compute in `type`. @throws ContractError where LibTorch has no
+  /// autocast of `type` on such devices: operators would silently continue in float32.
   AutocastState on(c10::DeviceType kind, c10::ScalarType type) const;
   /// On no device. For backward passes: autograd computes in the types of the forward pass by itself.
   AutocastState off() const;
@@ -35,8 +35,8 @@ class AutocastState {
   bool keeps_casts_ = true;
 };
 
-/// Puts a state in force on this thread while it lives. At its beginning and its end casts of parameters that LibTorch keeps are forgotten, so that
-/// no change of a parameter is missed, nor a graph taken for that of another run; those of other threads go too, which costs them a cast each.
+/// Applies a state to this thread while it lives. At its beginning and its end LibTorch's cached casts of parameters are cleared, so that no
+/// parameter change is missed, and no graph is used for another run; the casts of other threads are cleared too, which costs them a cast each.
 class AutocastScope {
  public:
   explicit AutocastScope(const AutocastState& state);

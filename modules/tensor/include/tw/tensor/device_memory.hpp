@@ -7,8 +7,8 @@
 
 namespace tw {
 
-/// What `make` gives. Where a device's memory is full meanwhile, says for what, and what would help.
-/// @param describe gives "bucket 2 of 5, of 25 MiB: shard the gradients": what is asked for, and what to try
+/// Returns the result of `make`. If a device's memory is full meanwhile, the error states what it was for, and what would help.
+/// @param describe returns "bucket 2 of 5, of 25 MiB: shard the gradients": what was requested, and what to try
 /// @throws Error
 template <class Make, class Describe>
 auto in_device_memory(Make make, Describe describe) {

@@ -12,13 +12,13 @@ class DebugInfoGuard;
 
 namespace tw {
 
-/// Counts the memory that LibTorch takes for tensors on a kind of device: on this thread and on those that work for it, which are autograd's and a
-/// Loader's. FlatBuffer's counts too, shared_tensor()'s does not. Costs 0.1 us for each block. What other threads let go of is believed to be there
-/// until its place is taken again. Holders on a thread end in the opposite order of their beginnings, and the youngest counts; LibTorch's profiler
-/// sees no memory meanwhile.
+/// Counts the memory that LibTorch allocates for tensors on a kind of device: on this thread and on threads that work for it, which are autograd's
+/// and a Loader's. It includes FlatBuffer's memory, but not shared_tensor()'s. Costs 0.1 us for each block. Memory freed on other threads counts as
+/// held until its address is reused. Holders on a thread end in the reverse order of construction, and only the newest one counts; LibTorch's
+/// profiler sees no memory meanwhile.
 class HeldMemory {
  public:
-  /// Told of each block, by one thread at a time. @param bytes negative: it was given back
+  /// Called for each block, by one thread at a time. @param bytes negative: it was freed
   using OnBlock = std::function<void(const void* address, int64_t bytes)>;
 
   explicit HeldMemory(c10::DeviceType kind = c10::DeviceType::CPU, OnBlock on_block = {});
@@ -26,7 +26,7 @@ class HeldMemory {
   HeldMemory(const HeldMemory&) = delete;
   HeldMemory& operator=(const HeldMemory&) = delete;
 
-  /// Bytes taken since the construction and not given back.
+  /// Bytes allocated since the construction and not freed.
   int64_t now() const;
   /// The most that now() was since the construction, or since the last call of forget_most().
   int64_t most() const;

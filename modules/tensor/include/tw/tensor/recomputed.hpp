@@ -21,7 +21,7 @@ struct Recomputation {
   std::function<std::vector<at::Tensor>()> run;
 };
 
-/// The outputs of `first`, which keeps none, with a node behind them whose backward pass calls `again.run`.
+/// Returns the outputs of `first`, which keeps none of them, with an autograd node whose backward pass calls `again.run`.
 std::vector<at::Tensor> recompute_later(Recomputation again, const std::function<std::vector<at::Tensor>()>& first);
 
 template <class T>
@@ -61,14 +61,14 @@ std::vector<at::Tensor> buffers_of(const T& value) {
 /// inputs), which then stand where they stood before; it runs in the autocast modes of the first. Autocast's cache of weights is emptied around
 /// either.
 ///
-/// @param function called with the inputs as const lvalues, by backward passes too, on whichever thread they run: the same result each time, whatever
-/// it
-///        refers to must still be there then, and tensors that it captures must not have changed. It returns a tensor, or a std::vector, array,
-///        tuple, pair or optional of what holds one; results within other types have their graphs as ever.
-/// @param inputs copied (tensors without their data), and kept until the backward pass has ended. Tensors within them, which may be undefined or in
-/// need
-///        of no gradient, must stay as they are. Modules among them, or as the function, by holder, pointer or std::ref, keep their buffers as the
-///        first run left them; those of other modules (running statistics of batch norms, say) are changed by the second run too.
+/// @param function called with the inputs as const lvalues, also by backward passes, on any thread that runs them. It must return
+/// the same result each time; whatever it refers to must still exist then, and tensors that it captures must not have changed. It
+/// returns a tensor, or a std::vector, array, tuple, pair or optional of such values; results within other types keep their graphs
+/// as usual.
+/// @param inputs copied (tensors without their data), and kept until the backward pass has ended. Tensors within them, which may be
+/// undefined or need no gradient, must not change. Modules among them, or as the function, by holder, pointer or std::ref, keep their
+/// buffers as the first run left them; the second run also changes the buffers of other modules (such as running statistics of batch
+/// norms).
 /// @throws ContractError at once where the function changes an input in place; in the backward pass where an input or a parameter was changed since,
 ///         where the second run differs from the first in number, shapes, dtypes or devices of outputs, in which of them need a gradient, or in the
 ///         tensors that they depend on (so do, on devices, functions that differentiate with create_graph), and where what is needed was freed by a

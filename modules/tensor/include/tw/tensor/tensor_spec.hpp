@@ -28,7 +28,7 @@ std::vector<std::string> lines_of(const std::vector<TensorSpec>& specs);
 
 /// @throws ContractError for dtypes that cannot travel between ranks (quantised ones, float8 and the like).
 ElementType element_type(c10::ScalarType dtype);
-/// The other way.
+/// The inverse of element_type().
 c10::ScalarType dtype_of(ElementType type) noexcept;
 
 /// "float32", "float64", "int64", "bool" and so on.

@@ -12,8 +12,8 @@ struct VocabParallelEmbeddingOptions {
   std::optional<int64_t> padding_idx = {};
 };
 
-/// A table of vectors with its rows, the vocabulary, split over the `tensor` axis. Each rank looks up the indices that it has, others give zeros, and
-/// one all-reduce makes the sum; the backward pass does not communicate. Initial values and gradients are those of torch::nn::Embedding, as with the
+/// A table of vectors whose rows, the vocabulary, are split over the `tensor` axis. Each rank looks up the indices that it has, others return zeros,
+/// and one all-reduce sums them; the backward pass does not communicate. Initial values and gradients are those of torch::nn::Embedding, as with the
 /// linear layers: see <tw/tensor_parallel/linear.hpp>. Of n rows, rank r of P has those from n r / P to n (r + 1) / P, rounded down.
 /// Ref: Shoeybi et al. 2019, Megatron-LM, section 3.
 class VocabParallelEmbeddingImpl : public SplitModule {

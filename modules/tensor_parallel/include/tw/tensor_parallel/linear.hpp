@@ -21,7 +21,7 @@ namespace tw::tensor_parallel {
 
 struct ColumnParallelLinearOptions {
   bool bias = true;
-  /// Give every rank the whole output. Otherwise each keeps its features, as a row-parallel layer takes them.
+  /// Whether every rank gets the whole output. Otherwise each keeps its features, as a row-parallel layer takes them.
   bool gather_output = false;
 };
 

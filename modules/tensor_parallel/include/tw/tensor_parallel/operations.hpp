@@ -19,7 +19,7 @@
 
 namespace tw::tensor_parallel {
 
-/// Gives a replicated `input`, of any shape, to computations that differ between ranks. Megatron's f. Backward: the sum of the ranks' gradients.
+/// Passes a replicated `input`, of any shape, to computations that differ between ranks. Megatron's f. Backward: the sum of the ranks' gradients.
 at::Tensor copy_to_ranks(const Communicator& comm, const at::Tensor& input);
 
 /// The sum of the ranks' partial `input`s, of any shape; replicated. Megatron's g. Collective. Backward: the gradient as it is.

@@ -5,8 +5,8 @@
 
 namespace tw::tensor_parallel {
 
-/// A model with split modules, as one that ranks along the axis `tensor` hold together, beside the axes that it has already: for checkpoints and
-/// optimizers its split parameters are the slices that they are.
+/// A model with split modules, as one that ranks along the axis `tensor` hold together, in addition to the axes that it has already: for checkpoints
+/// and optimizers, each rank's split parameters are slices.
 ///
 /// ```
 /// Trainer trainer(mesh, model_of(tensor_parallel::split_model(net)), optimizer, ...);        // a mesh data x tensor

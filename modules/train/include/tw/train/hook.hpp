@@ -34,11 +34,11 @@ struct State {
   int64_t samples = 0;        ///< trained in this epoch so far, by all ranks
   int64_t epoch_samples = 0;  ///< that this epoch will train, by all ranks
   Batch batch;                ///< of this rank; may be empty. Rows of no elements where the model looks at no samples, such as on an inner stage
-  at::Tensor outputs;         ///< undefined where the model gives no more than the loss
+  at::Tensor outputs;         ///< undefined where the model returns the loss alone
   at::Tensor loss;            ///< of this rank's batch; on_forward() may put another in its place, where autograd's backward pass is still to come
   double mean_loss = 0;       ///< the same as a number; 0 for an empty batch. On an accelerator known from on_update() on, and the last one's before
   double learning_rate = 0;
-  std::vector<std::string> figures{"loss"};  ///< what an evaluation gives, in its order
+  std::vector<std::string> figures{"loss"};  ///< names of the values that an evaluation returns, in order
 
   /// Ends the run, with a checkpoint: after this step; from on_backward() on, after one more. Any rank may ask. Where ranks meet rarely, when they
   /// do.
@@ -58,7 +58,7 @@ struct State {
   std::function<double(double)> clip_;
 };
 
-/// Code of one's own inside the training loop, in the manner of torchnet's engine. Called on every rank; a hook that communicates does so on all.
+/// Your own code inside the training loop, in the manner of torchnet's engine. Called on every rank; a hook that communicates does so on all.
 class Hook {
  public:
   virtual ~Hook() = default;

@@ -15,7 +15,7 @@ enum class MemoryUse {
   parameters,   ///< what the rank keeps of them from step to step: all, its slices, or its part of a model in parts
   gradients,    ///< those of its parameters, and the buckets in which they lie
   optimizer,    ///< what is remembered of each parameter: the optimizer's state, float32 copies of half parameters, anchors and momenta of DiLoCo
-  buffers,      ///< the model's; room for what is gathered, reduced or averaged; the shards of a parameter server; a checkpoint being written
+  buffers,      ///< the model's; those to gather, reduce or average in; the shards of a parameter server; a checkpoint being written
   activations,  ///< all else that LibTorch holds: what backward passes need, batches, intermediate results, those of the optimizer's step too
 };
 constexpr size_t memory_uses = 5;

@@ -13,9 +13,9 @@ namespace tw::train {
 /// Memory whose use is known.
 class KnownMemory {
  public:
-  /// Of the block in which `tensor` lies; the first use counts. Undefined ones are left out. @param sharers ranks that have the very same block
+  /// Adds the block in which `tensor` lies; its first use counts. Undefined tensors are left out. @param sharers ranks that share the block
   void add(MemoryUse use, const at::Tensor& tensor, int sharers = 1);
-  /// Of what is no tensor.
+  /// Adds memory that is not a tensor's.
   void add(MemoryUse use, int64_t bytes) { elsewhere_[use] += bytes; }
 
  private:
@@ -32,8 +32,8 @@ class KnownMemory {
 /// What a rank holds, by use, from its construction on: the most of it, and how it went. Counts as HeldMemory does; what is older, or not LibTorch's,
 /// is there when it is known.
 ///
-/// Whatever is still there at the end of a stretch is known then, and was meant for that when it was taken; what is not known is activations. So
-/// nobody has to be told in advance: gradients that autograd makes are gradients as soon as it does.
+/// Blocks that are still held at the end of a stretch get the use that is known then, from their allocation on; blocks of no known use are
+/// activations. So no use is declared in advance: gradients that autograd makes are gradients as soon as it makes them.
 class MemoryAccount {
  public:
   explicit MemoryAccount(c10::DeviceType kind, bool keeps_samples = false);
@@ -88,7 +88,7 @@ class MemoryAccount {
   int64_t not_counted_ = 0;      // of what is known
   MemoryPeak peak_;
   std::vector<MemorySample> samples_;
-  HeldMemory held_;  // last: it tells of blocks
+  HeldMemory held_;  // last: it reports blocks to the other members
 };
 
 }  // namespace tw::train

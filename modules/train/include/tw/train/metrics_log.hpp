@@ -7,7 +7,7 @@ namespace tw::train {
 
 /// Writes metrics.jsonl into the run's folder, one JSON object a line: {"event":"epoch",...} for each epoch and at last {"event":"summary",...}; and
 /// the epochs as metrics.csv. Files of an earlier run are replaced; those of a resumed run are continued after the step that it resumes. For rank 0
-/// alone. A line that cannot be written may be lost, which log_error() says once; training goes on.
+/// alone. A line that cannot be written may be lost, which log_error() reports once; training goes on.
 class MetricsLog : public Hook {
  public:
   /// Makes the folder. @throws FileError when that fails.

@@ -13,7 +13,7 @@ namespace tw::train {
 /// for the device
 Model under_autocast(Model model, ComputeType compute);
 
-/// `objective`, whose loss is taken under autocast for the device of the outputs, and is float32, and whose metrics are given float32 outputs. Of
+/// `objective` with its loss computed under autocast for the device of the outputs, in float32, and its metrics computed on float32 outputs. For
 /// float32: the objective as it is.
 Objective under_autocast(Objective objective, ComputeType compute);
 

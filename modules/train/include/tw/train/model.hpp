@@ -26,7 +26,7 @@ struct Model : ModelTensors {
   void set_training(bool training) const { trained->set_training(training); }
 };
 
-/// Any model that knows how it is trained, such as a pipeline::Pipeline, a layer_parallel::LayerParallel, or one's own.
+/// Any model that implements its own training, such as a pipeline::Pipeline, a layer_parallel::LayerParallel, or your own.
 Model model_of(const std::shared_ptr<TrainedModel>& model);
 
 /// An ordinary module. @param forward calls it. Tied tensors appear once, under their first name. @throws ContractError naming a SyncBatchNorm for
@@ -40,7 +40,7 @@ Model model_of(Holder holder) {
   return model_of(holder.ptr(), [holder](const at::Tensor& inputs) mutable { return holder->forward(inputs); });
 }
 
-/// A TorchScript file, such as Python's torch.jit.script(net).save(path) writes; its forward takes and gives one tensor.
+/// A TorchScript file, such as Python's torch.jit.script(net).save(path) writes; its forward takes and returns one tensor.
 /// @throws FileError when it cannot be read or has no such forward.
 Model load_torchscript(const std::filesystem::path& path);
 

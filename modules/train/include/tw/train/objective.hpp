@@ -22,7 +22,7 @@ struct Metric {
 /// What training minimises, and what evaluation shows.
 struct Objective {
   LossFunction loss;
-  /// Beside the loss itself, which is always there as "loss".
+  /// In addition to the loss itself, which is always there as "loss".
   std::vector<Metric> metrics;
 };
 

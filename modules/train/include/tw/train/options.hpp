@@ -17,7 +17,7 @@ namespace tw::train {
 struct CheckpointPolicy {
   int64_t every_epochs = 1;  ///< 0: never for this reason
   int64_t every_steps = 0;   ///< 0: never for this reason
-  int64_t keep = 2;          ///< as many of the newest
+  int64_t keep = 2;          ///< number of the newest that stay
 };
 void visit(CheckpointPolicy& policy, OptionVisitor& visitor);
 
@@ -42,9 +42,9 @@ enum class NonFinite {
 
 /// What to do with checkpoints of an earlier run of the same name.
 enum class Resume {
-  refuse,  ///< begin anew, unless a run would be lost that is unfinished, or whose newest checkpoint is damaged: that is an error
+  refuse,  ///< start again, unless that would lose an unfinished run, or a run whose newest checkpoint is damaged: that is an error
   resume,  ///< continue it, from the newest checkpoint that is whole; begin where there is none. Where all are damaged, that is an error
-  fresh,   ///< begin anew in any case
+  fresh,   ///< start again in any case
 };
 
 constexpr int64_t most_samples_of_a_batch = 100'000'000;
@@ -58,7 +58,7 @@ struct Options {
   int64_t epochs = 1;
   int64_t batch_size = 64;   ///< samples of one rank in one update; at most most_samples_of_a_batch, as the next
   int64_t global_batch = 0;  ///< samples of all ranks in one update; 0: batch_size times the ranks. A resumed run keeps its own
-  int64_t accumulation = 1;  ///< an update's samples are taken in this many passes, to save memory
+  int64_t accumulation = 1;  ///< number of passes that share the samples of an update, to save memory
   /// To which gradients are scaled down before an update: the 2-norm of all gradients of the model, each element once, wherever it lies. Where ranks
   /// step alone, such as with local_sgd, of each rank's own. 0: they are left alone.
   double max_gradient_norm = 0;
@@ -86,7 +86,7 @@ struct Options {
   int64_t rows_of_a_pass(int64_t samples, int ranks) const;
   /// Of one rank in a forward pass of an evaluation. @param samples of an update
   int64_t rows_of_an_evaluation(int64_t samples, int ranks) const;
-  /// What is right by itself and does not go together.
+  /// Values that are valid alone and contradict each other.
   std::vector<Problem> contradictions() const;
   /// @throws ContractError naming the wrong field.
   void validate() const;

@@ -20,7 +20,7 @@ double figure(const Figures& figures, const std::string& name);
 struct EpochReport {
   int64_t epoch = 0;      ///< from 1
   int64_t step = 0;       ///< updates so far
-  double train_loss = 0;  ///< mean over the samples, each taken before the update it served in; those that are not finite are left out
+  double train_loss = 0;  ///< mean over the samples, each computed before the update that uses it; losses that are not finite are left out
   Figures validation;     ///< empty where this epoch was not evaluated
   bool best = false;      ///< better than all before
   double learning_rate = 0;
@@ -28,23 +28,23 @@ struct EpochReport {
   int64_t samples = 0;  ///< trained, by all ranks
 };
 
-/// What ranks and parameter servers had to do with each other, since the start or the resume.
+/// The exchange between ranks and parameter servers, since the start or the resume.
 struct ServerFigures {
   double pushes_per_s = 0;   ///< of all ranks
   double pulls_per_s = 0;    ///< likewise
-  double waiting_share = 0;  ///< time in which ranks waited for servers, or for other ranks where the algorithm says so, over the time of all steps
+  double waiting_share = 0;  ///< time in which ranks waited for servers, or, in some algorithms, for other ranks, over the time of all steps
   /// Pushes of all ranks by their age: how many pushes of others had come since the pull before. The last entry is that many or more.
   std::vector<int64_t> staleness;
 };
 
-/// One that the others waited for.
+/// A rank that the others waited for.
 struct SlowRank {
   int rank = 0;
   std::string host;
   double share = 0;  ///< time in which the others waited longer for communication than it did itself, over the time of all steps; mean over them
 };
 
-/// A run that has ended, in whichever way.
+/// A run that has ended, for any reason.
 struct Summary {
   int ranks = 1;
   int64_t epochs = 0;      ///< completed, those before a resume included

@@ -16,7 +16,7 @@ enum class StrategyKind {
   parameter_server,  ///< ranks train alone, and exchange with servers, which all ranks are, at times of their own (tw::parameter_server)
 };
 
-/// How ranks train by way of servers; docs/parameter_server.md compares them.
+/// The algorithm by which ranks train through servers; docs/parameter_server.md compares them.
 enum class ServerAlgorithm {
   downpour,  ///< Downpour: an exchange every `period` steps
   easgd,     ///< ElasticAveraging: likewise

@@ -13,7 +13,7 @@
 
 namespace tw::train {
 
-/// Trains a model on all ranks and keeps it safe: checkpoints from which any number of ranks can go on.
+/// Trains a model on all ranks, with checkpoints that any number of ranks can resume.
 ///
 /// An update takes the next `global_batch` samples of the epoch's order, which depends on seed and epoch alone; each rank has its share of them,
 /// which may be unequal or empty. A run that is killed and resumed on as many ranks has the bits of one that was not; on another number of ranks it
@@ -37,7 +37,7 @@ class Trainer {
           const Options& options, const Dataset* validation = nullptr);
   /// The same over a mesh: along its axis `data` ranks take different samples; along the others, which are the model's axes(), they hold one model
   /// together, take the same samples, and every one of them has parameters that are trained. The strategy is `data`. A resumed run finds the order
-  /// in which it reduces gradients anew. Ranks that the model says look at no samples read none: State::batch has their rows, without content.
+  /// in which it reduces gradients again. Where the model needs no samples of a rank, none are read: State::batch has their rows, without content.
   Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
   ~Trainer();
@@ -45,9 +45,9 @@ class Trainer {
   /// @param hook borrowed; called after those added before. On every rank, or on some: a hook that communicates, on every rank.
   void add(Hook& hook);
 
-  // For whoever keeps between two epochs what a run goes on with, elsewhere than in checkpoints. On all ranks alike; see OptimizerState.
+  // To keep the state of a run between two epochs elsewhere than in checkpoints. On all ranks alike; see OptimizerState.
 
-  /// The model, what its strategy remembers, and how good the run was; shares memory where it can.
+  /// The model, the state of its strategy, and the progress of the run; shares memory where it can.
   std::vector<NamedShard> shards() const;
   void prepare(const std::vector<std::string>& names);
   void apply(const std::vector<NamedShard>& shards);
@@ -55,7 +55,7 @@ class Trainer {
   void begin_after(int64_t epochs);
 
   /// Trains to the end, or until something ends it. Collective, once. @throws Error on every rank, after the hooks' on_end, when the last checkpoint
-  /// or the timeline was not written. Where the test set cannot be evaluated, on one rank say, that is thrown; the checkpoint is written by then.
+  /// or the timeline was not written. If the test set cannot be evaluated, even on one rank only, throws that error, after the checkpoint is written.
   Summary run();
   /// Loss and metrics of the model as it is now, every sample once, exact over all ranks. Leaves modes as they were. Collective.
   Figures evaluate(const Dataset& dataset);

@@ -11,7 +11,7 @@ void expect_same_numbers(const Graph& graph, const Subject& module, const std::v
 
 /// And one whose gradients are not the module's, such as those of the user's own. @param run the one that was captured, with autograd's records
 /// @throws Error saying what differs
-void expect_faithful(const Graph& graph, const Run& run, const Subject& module, const std::vector<at::Tensor>& inputs);
+void verify_replay(const Graph& graph, const Run& run, const Subject& module, const std::vector<at::Tensor>& inputs);
 
 /// Refuses a graph that does not follow the module's tensors, which hold OtherNumbers: the module keeps what it has made of them.
 /// @throws Error saying what differs

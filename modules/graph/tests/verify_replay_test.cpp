@@ -12,7 +12,7 @@
 #include "message_of.hpp"
 
 namespace tw::graph {
-namespace faithful_test {
+namespace verify_replay_test {
 
 using at::Tensor;
 
@@ -28,7 +28,7 @@ struct FusesImpl : torch::nn::Module {
   Tensor weight, scale, fused;
 };
 
-TEST(Faithful, aModuleThatKeepsWhatItHasMadeOfItsParametersIsRefused) {
+TEST(VerifyReplay, aModuleThatKeepsWhatItHasMadeOfItsParametersIsRefused) {
   for (const bool training : {true, false}) {
     FusesImpl module;
     module.train(training);
@@ -42,7 +42,7 @@ TEST(Faithful, aModuleThatKeepsWhatItHasMadeOfItsParametersIsRefused) {
   }
 }
 
-TEST(Faithful, modesAreCapturedAndPutBack) {
+TEST(VerifyReplay, modesAreCapturedAndPutBack) {
   torch::nn::Sequential net(torch::nn::Linear(3, 3), torch::nn::BatchNorm1d(3), torch::nn::Dropout(0.5), torch::nn::BatchNorm1d(3));
   net[3]->as<torch::nn::BatchNorm1d>()->eval();
   const auto before = tensors_of(*net);
@@ -61,7 +61,7 @@ TEST(Faithful, modesAreCapturedAndPutBack) {
 }
 
 // Their schemas say nothing of it.
-TEST(Faithful, operatorsThatWriteWithoutSayingSoAreSeen) {
+TEST(VerifyReplay, operatorsThatWriteWithoutSayingSoAreSeen) {
   const std::vector<NamedTensor> statistics{{"mean", torch::zeros({3})}, {"variance", torch::ones({3})}};
   const Tensor& mean = statistics[0].tensor;
   const Tensor& variance = statistics[1].tensor;
@@ -86,7 +86,7 @@ TEST(Faithful, operatorsThatWriteWithoutSayingSoAreSeen) {
 }
 
 // Forces: a gradient in the forward pass. Autograd hands what an operator has saved of its result back as another tensor.
-TEST(Faithful, gradientsInForwardAreOperators) {
+TEST(VerifyReplay, gradientsInForwardAreOperators) {
   const std::vector<std::function<Tensor(const Tensor&)>> energies{
       [](const Tensor& x) { return x.tanh(); }, [](const Tensor& x) { return x.sigmoid(); },  [](const Tensor& x) { return x.relu(); },
       [](const Tensor& x) { return x.exp(); },  [](const Tensor& x) { return x.softmax(1); }, [](const Tensor& x) { return (x * x + 1).sqrt(); },
@@ -115,7 +115,7 @@ TEST(Faithful, gradientsInForwardAreOperators) {
 }
 
 // Gradients in forward are found at the second try, which has a reason of its own to refuse.
-TEST(Faithful, aRefusalNamesWhatStaysRefusedWhereGradientsAreOperators) {
+TEST(VerifyReplay, aRefusalNamesWhatStaysRefusedWhereGradientsAreOperators) {
   torch::nn::Linear layer(3, 3);
   const Forward forward = [&](const Tensors& x) {
     const torch::AutoGradMode gradients(true);
@@ -127,7 +127,7 @@ TEST(Faithful, aRefusalNamesWhatStaysRefusedWhereGradientsAreOperators) {
   EXPECT_NE(message.find("aten::narrow"), std::string::npos) << message;
 }
 
-TEST(Faithful, aParameterThatForwardChangesIsAfterwardsWhatItWas) {
+TEST(VerifyReplay, aParameterThatForwardChangesIsAfterwardsWhatItWas) {
   const Tensor weight = torch::ones({3}, torch::requires_grad());
   const Forward forward = [&](const Tensors& x) {
     {
@@ -142,7 +142,7 @@ TEST(Faithful, aParameterThatForwardChangesIsAfterwardsWhatItWas) {
 }
 
 // A capture looks at a module with other numbers in its parameters and buffers.
-TEST(Faithful, buffersThatShareMemoryAreAfterwardsWhatTheyWere) {
+TEST(VerifyReplay, buffersThatShareMemoryAreAfterwardsWhatTheyWere) {
   torch::nn::Module module;
   const Tensor table = torch::arange(6, torch::kFloat).view({2, 3});
   const Tensor cosines = table[0];
@@ -152,7 +152,7 @@ TEST(Faithful, buffersThatShareMemoryAreAfterwardsWhatTheyWere) {
   EXPECT_TRUE(table.equal(torch::arange(6, torch::kFloat).view({2, 3}))) << table;
 }
 
-TEST(Faithful, aBufferUnderTwoNamesIsOne) {
+TEST(VerifyReplay, aBufferUnderTwoNamesIsOne) {
   torch::nn::Module module;
   const Tensor mask = torch::ones({3});
   module.register_buffer("first", mask);
@@ -163,7 +163,7 @@ TEST(Faithful, aBufferUnderTwoNamesIsOne) {
 }
 
 // It looks at memory that the view before it does not show.
-TEST(Faithful, stridesOfANarrowedViewAreNotParted) {
+TEST(VerifyReplay, stridesOfANarrowedViewAreNotParted) {
   const Graph graph = captured(*torch::nn::Identity(),
                                [](const Tensors& x) {
                                  const Tensor y = x[0].tanh();
@@ -174,5 +174,5 @@ TEST(Faithful, stridesOfANarrowedViewAreNotParted) {
   EXPECT_EQ(units_of(graph).front().size(), 3U) << to_text(graph);
 }
 
-}  // namespace faithful_test
+}  // namespace verify_replay_test
 }  // namespace tw::graph

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "faithful.hpp"
+#include "verify_replay.hpp"
 
 #include <ATen/ops/allclose.h>
 #include <torch/csrc/autograd/function.h>
@@ -25,7 +25,7 @@ using torch::autograd::AccumulateGrad;
 /// What autograd recorded after some tensors.
 struct Recorded {
   std::set<const c10::TensorImpl*> leaves;
-  std::string stranger = {};  // what no operator makes
+  std::string unsupported_node = {};  // what no operator makes
 };
 
 Recorded recorded_behind(const std::vector<at::Tensor>& outputs) {
@@ -46,12 +46,13 @@ Recorded recorded_behind(const std::vector<at::Tensor>& outputs) {
       continue;
     }
     const std::string name = node->name();
-    if (name.find("CppNode") != std::string::npos) found.stranger = concat("a gradient of the user's own, ", name);
+    if (name.find("CppNode") != std::string::npos) found.unsupported_node = concat("a gradient of the user's own, ", name);
     if (name.find("DifferentiableGraph") != std::string::npos) {
-      found.stranger = "what TorchScript's optimiser made of a module that has run before: capture it before it runs, or as a graph::TorchScript";
+      found.unsupported_node =
+          "what TorchScript's optimiser made of a module that has run before: capture it before it runs, or as a graph::TorchScript";
     }
     if (!node->tensor_pre_hooks().empty() || !node->pre_hooks().empty() || !node->post_hooks().empty()) {
-      found.stranger = concat("a hook at the gradient of ", name);
+      found.unsupported_node = concat("a hook at the gradient of ", name);
     }
     for (const auto& edge : node->next_edges()) visit(edge.function.get());
   }
@@ -124,11 +125,12 @@ void expect_same_constants(const Graph& graph, const Run& run, const Subject& mo
 
 }  // namespace
 
-void expect_faithful(const Graph& graph, const Run& run, const Subject& module, const std::vector<at::Tensor>& inputs) {
+void verify_replay(const Graph& graph, const Run& run, const Subject& module, const std::vector<at::Tensor>& inputs) {
   const Replay replay(graph, module, inputs);
   const Recorded theirs = recorded_behind(run.outputs);
   const Recorded ours = recorded_behind(replay.outputs);
-  if (!theirs.stranger.empty()) throw Error(concat("the module's gradients go through what no graph of operators has: ", theirs.stranger));
+  if (!theirs.unsupported_node.empty())
+    throw Error(concat("the module's gradients go through what no graph of operators has: ", theirs.unsupported_node));
   for (const NamedTensor& each : module.parameters) {
     const auto* leaf = each.tensor.unsafeGetTensorImpl();
     if (theirs.leaves.contains(leaf) == ours.leaves.contains(leaf)) continue;
