@@ -153,7 +153,7 @@ TEST(Npy, NamesFileAndOffsetOfWhatIsWrong) {
   expect_refused(npy("{'descr': '<i4', 'descr': '<i4'}", ""), 27, "once");
   expect_refused(npy("{'descr': '<i4', 'shape': (1,)}", "1234"), 41, "lacks one");
   expect_refused(npy("{'descr': '<i4', 'fortran_order': 0, 'shape': (1,)}", "1234"), 44, "True or False");
-  expect_refused(npy(header("<i4", "(2,)") + "x", "12345678"), 68, "goes on behind");
+  expect_refused(npy(header("<i4", "(2,)") + "x", "12345678"), 68, "has trailing characters");
 }
 
 TEST(Npy, RefusesAFileThatIsCutAnywhere) {

@@ -388,7 +388,7 @@ TEST(Capture, refusesByName) {
     outside.add_(1);
     return Tensors{x[0] * outside};
   });
-  expect_refused("cannot be told from one another",  // pairs of rows
+  expect_refused("cannot be distinguished",  // pairs of rows
                  [](const Tensors& x) { return Tensors{torch::dropout(x[0].matmul(x[0].t()), 0.5, true).sum(1)}; });
   expect_refused("an output of the module does not depend", [](const Tensors&) { return Tensors{torch::ones({3})}; });
   expect_refused("the module calls 1 operators for 4 rows and 2 for 8",

@@ -43,10 +43,10 @@ TEST(Text, namesTheOperatorOfAValueThatIsNot) {
   EXPECT_EQ(message(), "operator 1, aten::tanh: it takes value 7, but the graph has 2");
   graph.nodes[1].arguments = {};
   graph.nodes[1].outputs = {2};
-  EXPECT_EQ(message(), "operator 1, aten::tanh: it gives value 2, but the graph has 2");
+  EXPECT_EQ(message(), "operator 1, aten::tanh: it returns value 2, but the graph has 2");
   graph.nodes.pop_back();
   graph.outputs = {-2};
-  EXPECT_EQ(message(), "the graph gives value -2, but the graph has 2");
+  EXPECT_EQ(message(), "the graph returns value -2, but the graph has 2");
 }
 
 }  // namespace text_test

@@ -128,7 +128,7 @@ TEST(Check, CountsWhatIsUnderWay) {
   const Schedule crossed = schedule_from_text("0F0 0F1 0F2 0F3 0B0 0B1 0B2 0B3\n1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3");
   const std::vector<std::string> problems = problems_of(crossed, 1);
   ASSERT_EQ(problems.size(), 2U);
-  EXPECT_NE(problems[0].find("has not taken micro-batch"), std::string::npos) << problems[0];
+  EXPECT_NE(problems[0].find("has not received micro-batch"), std::string::npos) << problems[0];
   EXPECT_TRUE(problems_of(crossed, 2).empty());
 }
 
