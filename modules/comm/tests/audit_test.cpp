@@ -105,7 +105,9 @@ TEST(Audit, HoldsUpNoMessages) {
   tw::Work gathered = tw::igather(*audited, own, audited->rank() == 0 ? all : std::vector<at::Tensor>(), tw::Rank(0));
   if (audited->rank() == 0) tw::send(*audited, token, tw::Rank(1));
   gathered.wait();
-  if (audited->rank() == 0) { EXPECT_EQ(all.back()[0].item<int>(), audited->size() - 1); }
+  if (audited->rank() == 0) {
+    EXPECT_EQ(all.back()[0].item<int>(), audited->size() - 1);
+  }
 }
 
 TEST(Audit, FindsATensorThatIsChangedInFlight) {
