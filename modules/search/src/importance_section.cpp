@@ -79,11 +79,11 @@ std::string pairs_table(const Space& space, const std::vector<PairShare>& pairs)
 }
 
 std::string quality_text(const LossForest& forest) {
-  const double foretold = forest.forest.foretold();
+  const double explained = forest.forest.explained();
   std::string text =
       concat("The forest has learnt from ", forest.trials, " trials. Of the variance of ranks of those that a tree has not seen it predicts ",
-             percent(std::max(0.0, foretold)), ".");
-  if (foretold < 0.3) text += " That is little: its shares reflect chance more than parameters.";
+             percent(std::max(0.0, explained)), ".");
+  if (explained < 0.3) text += " That is little: its shares reflect chance more than parameters.";
   return text;
 }
 

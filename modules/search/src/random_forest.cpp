@@ -47,7 +47,7 @@ RandomForest::RandomForest(const Samples& samples, uint64_t seed) {
     error += missed * missed;
     total += (response - mean) * (response - mean);
   }
-  foretold_ = 1 - error / total;
+  explained_ = 1 - error / total;
 }
 
 double RandomForest::at(const std::vector<double>& position) const {

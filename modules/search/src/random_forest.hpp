@@ -16,13 +16,13 @@ class RandomForest {
 
   double at(const std::vector<double>& position) const;
   const std::vector<RegressionTree>& trees() const noexcept { return trees_; }
-  /// How much of the responses' variance it foretells of samples that its trees have not learnt from, each by those that have not: 1 - error /
+  /// How much of the responses' variance it predicts of samples that its trees have not learnt from, each by those that have not: 1 - error /
   /// variance. Below 0: less than their mean does. NaN where all are alike, or too few.
-  double foretold() const noexcept { return foretold_; }
+  double explained() const noexcept { return explained_; }
 
  private:
   std::vector<RegressionTree> trees_;
-  double foretold_ = 0;
+  double explained_ = 0;
 };
 
 }  // namespace tw::search

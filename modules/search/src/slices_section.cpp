@@ -36,7 +36,7 @@ std::vector<size_t> parameters_shown(const Findings& findings) {
 }
 
 /// What the forest foretells for the parameter's values, in the mean over all others.
-std::vector<Point> foretold(const Findings& findings, size_t index, const Chart& chart, const Axis& losses) {
+std::vector<Point> predicted(const Findings& findings, size_t index, const Chart& chart, const Axis& losses) {
   const Marginal marginal(findings.forest->forest, index);
   std::vector<Point> line;
   for (size_t cell = 0; cell < Marginal::cells; ++cell) {
@@ -57,7 +57,7 @@ std::string slice_of(const Findings& findings, size_t index, const std::vector<s
     chart.svg().circle({chart.x_of(findings.space.to_unit(index, value)), chart.y_of(losses.place(each.loss))}, 2, colour_of_age(age),
                        concat("trial ", each.trial, ", loss ", brief_text(each.loss)));
   }
-  if (findings.forest) chart.svg().polyline(foretold(findings, index, chart, losses), "#d55e00", "", {{"class", "curve"}});
+  if (findings.forest) chart.svg().polyline(predicted(findings, index, chart, losses), "#d55e00", "", {{"class", "curve"}});
   return chart.svg().in_page();
 }
 

@@ -73,10 +73,10 @@ TEST(RandomForest, IsTheSameAgainAndKnowsWhatItForetells) {
   const RandomForest other(samples_of(300, 2, sum), 2);
   EXPECT_EQ(forest.at({0.3, 0.4}), again.at({0.3, 0.4}));
   EXPECT_NE(forest.at({0.3, 0.4}), other.at({0.3, 0.4}));
-  EXPECT_GT(forest.foretold(), 0.95);
+  EXPECT_GT(forest.explained(), 0.95);
   CounterRng random(4, 0);
   const RandomForest of_noise(samples_of(300, 2, [&](const auto&) { return random.below(1000); }), 1);
-  EXPECT_LT(of_noise.foretold(), 0.1);  // -0.24; of samples that its trees have seen it foretells 0.63
+  EXPECT_LT(of_noise.explained(), 0.1);  // -0.24; of samples that its trees have seen it foretells 0.63
 }
 
 // A forest of 1000 samples rounds a function off, which takes from what varies fast: of Ishigami's, the second share, 0.442, comes out as 0.333 to
@@ -154,7 +154,7 @@ TEST(LossForest, OfChoicesAndConditions) {
   EXPECT_NEAR(forest->shares.alone[2], 0.141, rounded_off);
   EXPECT_NEAR(share_of(forest->shares, 1, 2), 0.141, rounded_off);
   EXPECT_NEAR(share_of(forest->shares, 0, 1), 0, 0.02);
-  EXPECT_NEAR(forest->forest.foretold(), 1, 0.05);
+  EXPECT_NEAR(forest->forest.explained(), 1, 0.05);
   for (const RegressionTree& tree : forest->forest.trees()) {
     for (const Leaf& leaf : tree.leaves()) {
       EXPECT_TRUE(leaf.box[2].length() == 1 || leaf.box[1].length() < 1) << "cut across a rate where some have none";
