@@ -52,7 +52,7 @@ void measure_rate(const Contest& contest) {
                    .evaluations = evaluations,
                    .seed = static_cast<uint64_t>(round + 1),
                    .journal = folder,
-                   .propagator = [](const Seat& seat) { return std::make_unique<Breeder>(seat.space); }});
+                   .propagator = [](const WorkerContext& context) { return std::make_unique<Breeder>(context.space); }});
     const SearchResult result = search.run();
     if (round < 0 || comm.rank() != 0) continue;
     rates.push_back(static_cast<double>(result.complete) / result.seconds);
@@ -92,8 +92,8 @@ void measure_busy(const Contest& contest) {
                     std::this_thread::sleep_for(std::chrono::duration<double>(0.01 * std::exp(0.8 * normal(random))));
                     return c.values().front();
                   },
-                  {.evaluations = 200 * comm.size(), .seed = static_cast<uint64_t>(round), .propagator = [](const Seat& seat) {
-                     return std::make_unique<Breeder>(seat.space);
+                  {.evaluations = 200 * comm.size(), .seed = static_cast<uint64_t>(round), .propagator = [](const WorkerContext& context) {
+                     return std::make_unique<Breeder>(context.space);
                    }});
     const SearchResult result = search.run();
     all_ms.push_back(1e3 * result.seconds);

@@ -43,28 +43,38 @@ function(tw_compile_options target)
   endif()
 endfunction()
 
-# tw_precompiled(target FORM): the target's units begin with what cmake/precompiled/FORM.hpp includes, compiled once for all targets of that form.
-#   library    the modules and the tool: of LibTorch's headers those that most of them include; optimised, as they are
+# tw_precompiled(target FORM): the target's units begin with LibTorch's headers, compiled once for all targets of that form.
+#   library    those headers that most modules include; optimised, as the modules are
+#   caller     the same headers, for modules and tools whose time goes into what they call; -O1, as they are
 #   benchmark  all of LibTorch; optimised
 #   program    all of LibTorch; not optimised, as are the targets: tests, examples and what tests run
 function(tw_precompiled target form)
-  if("${form}" STREQUAL "program")
-    tw_unoptimised(${target})
+  set(header ${form})
+  if("${form}" STREQUAL "caller")
+    set(header library)
   endif()
+  tw_optimise_as(${target} ${form})
   set(owner tw_precompiled_${form})
   if(NOT TARGET ${owner})
     add_library(${owner} OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/precompiled/unit.cpp")
     target_link_libraries(${owner} PRIVATE torch)
     tw_compile_options(${owner})
-    target_precompile_headers(${owner} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled/${form}.hpp")
-    if("${form}" STREQUAL "program")
-      tw_unoptimised(${owner})
-    endif()
+    target_precompile_headers(${owner} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled/${header}.hpp")
+    tw_optimise_as(${owner} ${form})
     if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
       target_compile_options(${owner} PUBLIC -fpch-instantiate-templates)
     endif()
   endif()
   target_precompile_headers(${target} REUSE_FROM ${owner})
+endfunction()
+
+# tw_optimise_as(target FORM): a precompiled header serves only units that are compiled with the same optimisation.
+function(tw_optimise_as target form)
+  if("${form}" STREQUAL "program")
+    tw_unoptimised(${target})
+  elseif("${form}" STREQUAL "caller")
+    tw_little_optimised(${target})
+  endif()
 endfunction()
 
 # tw_unoptimised(target): compiled in half the time; for what is run once.

@@ -32,8 +32,8 @@ struct ClusterOptions {
 };
 
 void visit(ClusterOptions& cluster, OptionVisitor& visitor) {
-  visitor.field("nodes", cluster.nodes, count_from(1, 1000000), {.meaning = "of the cluster"});
-  visitor.field("ranks_per_node", cluster.ranks_per_node, count_from(1, 1000), {.meaning = "of each node"});
+  visitor.field("nodes", cluster.nodes, at_least(1, 1000000), {.meaning = "of the cluster"});
+  visitor.field("ranks_per_node", cluster.ranks_per_node, at_least(1, 1000), {.meaning = "of each node"});
   visitor.group("within", cluster.within);
   visitor.group("between", cluster.between);
 }

@@ -108,7 +108,7 @@ ChildProcess::ChildProcess(const std::string& command, const std::vector<std::st
 }
 
 ChildProcess::~ChildProcess() {
-  if (!ended_) bury();
+  if (!ended_) reap();
   for (const int fd : {guard_, lines_.fd, errors_.fd}) {
     if (fd >= 0) ::close(fd);
   }
@@ -119,7 +119,7 @@ std::vector<std::string> ChildProcess::read_lines(std::chrono::milliseconds pati
   const Stopwatch watch;
   while (!ended_) {
     const bool exited = has_exited();
-    if (exited) bury();  // nobody writes any more
+    if (exited) reap();  // nobody writes any more
     take(lines_, &lines);
     take(errors_, nullptr);
     if (exited) {  // a last line may have no end
@@ -181,11 +181,11 @@ void ChildProcess::terminate() const {
 }
 
 void ChildProcess::kill() {
-  if (!ended_) bury();
+  if (!ended_) reap();
 }
 
 /// The group's number is nobody else's as long as its first process, even a dead one, is not waited for.
-void ChildProcess::bury() {
+void ChildProcess::reap() {
   ::kill(-pid_, SIGKILL);
   while (true) {
     int status = 0;

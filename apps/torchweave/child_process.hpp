@@ -53,7 +53,7 @@ class ChildProcess {
   static void take(Output& output, std::vector<std::string>* lines);
   static void end_line(Output& output, std::vector<std::string>* lines);
   bool has_exited() const;
-  void bury();
+  void reap();
 
   pid_t pid_ = -1;
   int guard_ = -1;  // as long as it is open, the group lives

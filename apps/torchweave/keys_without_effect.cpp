@@ -35,7 +35,7 @@ std::string value_of(const Config& config, const std::string& key) {
 bool is_met(const Config& config, const Condition& condition) {
   const std::string value = value_of(config, condition.key);
   const bool listed = std::ranges::any_of(condition.values, [&](const std::string& each) { return value == each || value == '"' + each + '"'; });
-  return listed != condition.but;
+  return listed != condition.negated;
 }
 
 // The first condition on `key` that does not hold. One that asks for a key without effect says nothing.
@@ -51,7 +51,7 @@ const Condition* hindrance(const Config& config, const Conditions& conditions, c
 std::string explain(const Config& config, const Config::Entry& entry, const Condition& condition) {
   const std::string value = value_of(config, condition.key);
   std::string text = concat(entry.origin, ": ", entry.key, " has no effect with ", condition.key, " = ", value);
-  if (condition.but) return text;
+  if (condition.negated) return text;
   const char* quote = value.starts_with('"') ? "\"" : "";
   std::string values;
   for (const std::string& each : condition.values) values += concat(values.empty() ? "" : " or ", quote, each, quote);

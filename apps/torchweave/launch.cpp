@@ -126,10 +126,10 @@ struct End {
 End run_once(Launcher launcher, const LaunchArguments& arguments, const std::string& name, Logs& logs) {
   ChildProcess job("exec " + quoted(command_line(launcher, name, arguments.job)) + " 2>&1", {}, ChildProcess::Input::inherited);
   JobOutput output(launcher);
-  Obituary obituary(launcher);
+  FailureRecord failure_record(launcher);
   const auto take = [&](const std::vector<JobLine>& lines) {
     for (const JobLine& line : lines) {
-      obituary.read(line);
+      failure_record.read(line);
       logs.write(line);
       std::cout << line.text << std::endl;
     }
@@ -143,7 +143,7 @@ End run_once(Launcher launcher, const LaunchArguments& arguments, const std::str
       asked.emplace();
       job.signal(SIGUSR1);
     }
-    if (obituary.death() && !dead) dead.emplace();
+    if (failure_record.death() && !dead) dead.emplace();
     const auto is_over = [](const std::optional<Stopwatch>& watch, int seconds) { return watch && watch->elapsed() > std::chrono::seconds(seconds); };
     if (signals < 2 && !is_over(asked, arguments.grace_s) && !is_over(dead, arguments.job.host_timeout_s)) continue;
     if (!told) {
@@ -158,7 +158,7 @@ End run_once(Launcher launcher, const LaunchArguments& arguments, const std::str
   if (job.failure().empty()) return {};
   // Ended by itself: a batch system has told the ranks to, or numbers went wrong and would again.
   if (job.exit_code() == unfinished || job.exit_code() == diverged) return {{}, *job.exit_code()};
-  Death death = obituary.death().value_or(obituary.suspected().value_or(Death{.why = job.failure()}));
+  Death death = failure_record.death().value_or(failure_record.suspected().value_or(Death{.why = job.failure()}));
   return {death, job.exit_code().value_or(1)};
 }
 

@@ -226,7 +226,7 @@ std::vector<JobLine> JobOutput::finish() {
   return lines;
 }
 
-void Obituary::read(const JobLine& line) {
+void FailureRecord::read(const JobLine& line) {
   constexpr size_t longest = 1000;  // it is said in a few words
   if (line.text.size() > longest) return;
   if (line.rank) {
@@ -238,7 +238,7 @@ void Obituary::read(const JobLine& line) {
 
 // The words of tw::mpi::Stall: a line that a rank has waited, one for each that is late, and one that the job ends. Who is late may itself wait for
 // another, whom somebody names who knows better.
-void Obituary::read_watchdog(int rank, const std::string& line) {
+void FailureRecord::read_watchdog(int rank, const std::string& line) {
   static const std::regex begin(R"(.*rank \d+ of '(.*)' has waited .*)");
   static const std::regex named(R"(  rank (\d+) ((is late|has not responded|waits elsewhere|is in another call|has begun|has left).*))");
   static const std::regex waits(R"((is late: last seen (.* ago )?in|is late: .*, and is in call|waits elsewhere).*)");
@@ -262,7 +262,7 @@ void Obituary::read_watchdog(int rank, const std::string& line) {
   }
 }
 
-void Obituary::read_launcher(const std::string& line) {
+void FailureRecord::read_launcher(const std::string& line) {
   static const std::regex by_signal(R"(.*process rank (\d+) with PID \d+ on node (\S+) exited on (signal (\d+) .*)\.)");
   static const std::regex process(R"( *Process name: \[\[\d+,\d+\],(\d+)\].*)");
   static const std::regex code(R"( *Exit code: +(\d+).*)");
@@ -304,7 +304,7 @@ void Obituary::read_launcher(const std::string& line) {
   }
 }
 
-std::optional<Death> Obituary::death() const {
+std::optional<Death> FailureRecord::death() const {
   if (!death_ && !code_.empty()) return Death{{}, host_, concat("exit code ", code_), false};
   return death_;
 }

@@ -77,9 +77,9 @@ struct Death {
 };
 
 /// Reads what the launcher says of deaths, and the watchdog of a rank before it ends the job, line by line; the first one counts.
-class Obituary {
+class FailureRecord {
  public:
-  explicit Obituary(Launcher launcher) : launcher_(launcher) {}
+  explicit FailureRecord(Launcher launcher) : launcher_(launcher) {}
   void read(const JobLine& line);
   std::optional<Death> death() const;
   /// Where nobody is said to have died: whom the others lost.

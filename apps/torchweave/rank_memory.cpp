@@ -94,7 +94,7 @@ train::MemoryByUse kept_memory(const train::StrategyOptions& strategy, int ranks
     case StrategyKind::fully_sharded: {
       std::vector<int64_t> units;
       for (const Bucket& bucket : buckets) units.push_back(bytes_of(bucket));
-      const int64_t gathered = strategy.one_copy_per_node ? 0 : room_for_units(units, strategy.gather_ahead, strategy.keep_bytes);
+      const int64_t gathered = strategy.one_copy_per_node ? 0 : room_for_units(units, strategy.prefetch_units, strategy.resident_bytes);
       kept[MemoryUse::parameters] = (padded + model.frozen_bytes) / ranks;
       kept[MemoryUse::gradients] = padded / ranks;
       kept[MemoryUse::optimizer] = state / ranks;

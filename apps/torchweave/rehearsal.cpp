@@ -20,8 +20,8 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/data/sharded_dataset.hpp>
-#include <tw/mpi/releasing_others.hpp>
-#include <tw/tensor/tensor_copies.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
+#include <tw/tensor/tensor_snapshot.hpp>
 #include <tw/train/memory_account.hpp>
 #include <tw/train/mixed_precision.hpp>
 
@@ -142,7 +142,7 @@ Rehearsal rehearse_pass(const TrainConfig& config, const TrainSetup& setup, int 
     rehearsal.batch_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes());
     rehearsal.inputs = batch.inputs.sizes().slice(1).vec();
     rehearsal.targets = batch.targets.sizes().slice(1).vec();
-    const TensorCopies buffers(setup.model.buffers);  // as a step keeps them
+    const TensorSnapshot buffers(setup.model.buffers);  // as a step keeps them
     at::Tensor outputs;
     const auto on_loss = [&](const at::Tensor& given, const at::Tensor& loss) {
       account.phase("backward");
@@ -224,7 +224,7 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
   }
   const std::vector<std::string> axes = setup.model.trained->axes();  // at most one of the tool's models
   const Communicator* const parts = axes.empty() ? nullptr : &mesh[axes.front()];
-  const Rehearsal rehearsal = releasing_others(parts != nullptr ? *parts : mesh.comm(), [&] { return rehearse_pass(config, setup, ranks); });
+  const Rehearsal rehearsal = revoke_on_exception(parts != nullptr ? *parts : mesh.comm(), [&] { return rehearse_pass(config, setup, ranks); });
   const train::MemoryPeak mine = peak_of_rank(config, ranks, memory_of_model(config, setup), rehearsal);
   int64_t elements = setup.model.trained_elements();
   std::vector<train::MemoryPeak> peaks{mine};

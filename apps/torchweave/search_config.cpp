@@ -10,7 +10,7 @@ namespace tw::tool {
 namespace {
 
 using search::SearchOptions;
-using search::Seat;
+using search::WorkerContext;
 
 std::vector<std::string> names_of_propagators() {
   std::vector<std::string> names;
@@ -44,18 +44,16 @@ void visit(StoppingOptions& stopping, OptionVisitor& visitor) {
   visitor.field("stopping", stopping.rule, {"none", "median", "halving", "hyperband", "promotion", "learning_curve"},
                 {.meaning = "which trials end early, or pause"});
   const auto with = [](const std::vector<std::string>& rules) { return std::vector<Condition>{{"search.stopping", rules}}; };
-  visitor.field("min_trials", stopping.min_trials, count_from(1), {.meaning = "others that must have come as far", .where = with({"median"})});
-  visitor.field("min_complete", stopping.min_complete, count_from(1),
-                {.meaning = "trials, before any is stopped", .where = with({"learning_curve"})});
+  visitor.field("min_trials", stopping.min_trials, at_least(1), {.meaning = "others that must have come as far", .where = with({"median"})});
+  visitor.field("min_complete", stopping.min_complete, at_least(1), {.meaning = "trials, before any is stopped", .where = with({"learning_curve"})});
   visitor.field("probability", stopping.probability, {.least = 0, .most = 1},
                 {.meaning = "of becoming the best, below which a trial is stopped", .where = with({"learning_curve"})});
-  visitor.field("brackets", stopping.brackets, count_from(1), {.meaning = "that begin later, one after another", .where = with({"hyperband"})});
+  visitor.field("brackets", stopping.brackets, at_least(1), {.meaning = "that begin later, one after another", .where = with({"hyperband"})});
   const std::vector<std::string> rungs{"halving", "hyperband", "promotion"};
-  visitor.field("grace", stopping.halving.grace, count_from(1),
-                {.meaning = "that every trial gets", .unit = "steps", .where = {{"search.stopping", {"none"}, /*but=*/true}}});
-  visitor.field("eta", stopping.halving.eta, count_from(2, 1024),
-                {.meaning = "1 in as many goes on, at the steps grace eta^k", .where = with(rungs)});
-  visitor.field("max_steps", stopping.halving.max_steps, count_from(1),
+  visitor.field("grace", stopping.halving.grace, at_least(1),
+                {.meaning = "that every trial gets", .unit = "steps", .where = {{"search.stopping", {"none"}, /*negated=*/true}}});
+  visitor.field("eta", stopping.halving.eta, at_least(2, 1024), {.meaning = "1 in as many goes on, at the steps grace eta^k", .where = with(rungs)});
+  visitor.field("max_steps", stopping.halving.max_steps, at_least(1),
                 {.meaning = "of a trial: there are no rungs from there on, and with promotion it ends", .unit = "steps", .where = with(rungs)});
 }
 
@@ -87,8 +85,8 @@ SearchConfig read_search_config(Config& config, const std::filesystem::path& jou
   choose_stopping(read.stopping, read.options);
   for (const search::NamedPropagator& each : search::named_propagators()) {
     if (each.name != read.propagator || read.propagator == "automatic") continue;  // which the search knows itself
-    read.options.propagator = [make = each.make](const Seat& seat) {
-      return make(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers);
+    read.options.propagator = [make = each.make](const WorkerContext& context) {
+      return make(context.space, context.evaluations, context.seed, context.worker, context.workers);
     };
   }
   report_contradictions(config, read.options);

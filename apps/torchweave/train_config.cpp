@@ -31,19 +31,19 @@ void visit(DataOptions& data, OptionVisitor& visitor) {
   visitor.field("header", data.header, {"automatic", "present", "absent"},
                 {.meaning = "whether the first line of a CSV names its columns; automatic: if none of its fields looks like a value",
                  .where = {{"data.kind", {"regression"}}}});
-  visitor.field("shift", data.shift, count_from(0),
+  visitor.field("shift", data.shift, at_least(0),
                 {.meaning = "by which training images are moved at random, at most", .unit = "pixels", .where = {images}});
   visitor.field("flip", data.flip, {.meaning = "mirror training images at random", .where = {images}});
-  visitor.field("train_samples", data.train_samples, count_from(0, any_count),
+  visitor.field("train_samples", data.train_samples, at_least(0, any_count),
                 {.meaning = "the first of the training set; 0: all, of adding 10,000", .unit = "samples"});
-  visitor.field("test_samples", data.test_samples, count_from(0, any_count),
+  visitor.field("test_samples", data.test_samples, at_least(0, any_count),
                 {.meaning = "the first of the test set; 0: all, of adding 1,000", .unit = "samples"});
   visitor.field("validation", data.validation,
                 {.meaning = "what decides about early stopping, the best model and a search, which never look at the test set: a share of the "
                             "training set that is held out, such as 0.1, of each class alike; or a number of samples; or another folder of the "
                             "layout of `data.directory`, whose training part is used; 0: none, and nothing is decided"});
-  visitor.field("validation_seed", data.validation_seed, count_from(0, any_count), {.meaning = "of which samples are held out"});
-  visitor.field("steps", data.steps, count_from(2), {.meaning = "of a sequence", .where = {{"data.kind", {"adding"}}}});
+  visitor.field("validation_seed", data.validation_seed, at_least(0, any_count), {.meaning = "of which samples are held out"});
+  visitor.field("steps", data.steps, at_least(2), {.meaning = "of a sequence", .where = {{"data.kind", {"adding"}}}});
 }
 
 void visit(ModelOptions& model, OptionVisitor& visitor) {
@@ -53,26 +53,25 @@ void visit(ModelOptions& model, OptionVisitor& visitor) {
       "device", model.device,
       {.meaning = "to train on: cpu, cuda, ... (one a rank, in turns), cuda:1 (for all ranks of a node), or auto: an accelerator where all ranks "
                   "have one"});
-  visitor.field("width", model.width, count_from(1),
-                {.meaning = "of the hidden layers, or of a recurrent state", .where = {with_models_of("width")}});
-  visitor.field("hidden_layers", model.hidden_layers, count_from(0),
+  visitor.field("width", model.width, at_least(1), {.meaning = "of the hidden layers, or of a recurrent state", .where = {with_models_of("width")}});
+  visitor.field("hidden_layers", model.hidden_layers, at_least(0),
                 {.meaning = "between the first and the last", .where = {with_models_of("hidden_layers")}});
-  visitor.field("blocks", model.blocks, count_from(1), {.meaning = "of each stage of the network", .where = {with_models_of("blocks")}});
-  visitor.field("layers", model.layers, count_from(2),
+  visitor.field("blocks", model.blocks, at_least(1), {.meaning = "of each stage of the network", .where = {with_models_of("blocks")}});
+  visitor.field("layers", model.layers, at_least(2),
                 {.meaning = "which may be in parallel, along `mesh.layer`", .where = {with_models_of("layers")}});
-  visitor.field("channels", model.channels, count_from(1), {.meaning = "of a layer", .where = {with_models_of("channels")}});
-  visitor.field("conv_layers", model.conv_layers, count_from(1),
+  visitor.field("channels", model.channels, at_least(1), {.meaning = "of a layer", .where = {with_models_of("channels")}});
+  visitor.field("conv_layers", model.conv_layers, at_least(1),
                 {.meaning = "convolutions one after the other", .where = {with_models_of("conv_layers")}});
   visitor.field("activation", model.activation, {"relu", "sigmoid", "tanh"},
                 {.meaning = "after each convolution", .where = {with_models_of("activation")}});
-  visitor.field("stacked", model.stacked, count_from(1), {.meaning = "recurrent layers, one over the other", .where = {with_models_of("stacked")}});
+  visitor.field("stacked", model.stacked, at_least(1), {.meaning = "recurrent layers, one over the other", .where = {with_models_of("stacked")}});
   visitor.field("bidirectional", model.bidirectional,
                 {.meaning = "each recurrent layer in both directions of time", .where = {with_models_of("bidirectional")}});
-  visitor.field("longest_memory", model.longest_memory, count_from(0),
+  visitor.field("longest_memory", model.longest_memory, at_least(0),
                 {.meaning = "over which the first weights remember, at most; 0: as LibTorch has them",
                  .unit = "time steps",
                  .where = {with_models_of("longest_memory")}});
-  visitor.field("step_inputs", model.step_inputs, count_from(1),
+  visitor.field("step_inputs", model.step_inputs, at_least(1),
                 {.meaning = "numbers of an image that a time step takes; 1: pixel by pixel",
                  .where = {with_models_of("step_inputs"), {"data.kind", {"mnist"}}}});
   visitor.field("path", model.path, {.meaning = "the file of the module", .where = {with_models_of("path")}});
@@ -94,36 +93,36 @@ void visit(StallOptions& stall, OptionVisitor& visitor) {
 }
 
 void visit(MeshOptions& mesh, OptionVisitor& visitor) {
-  visitor.field("data", mesh.data, count_from(0), {.meaning = "with different samples; 0: all that are left", .unit = "ranks"});
-  visitor.field("layer", mesh.layer, count_from(1), {.meaning = "that hold one model together, its layers in parallel", .unit = "ranks"});
-  visitor.field("stage", mesh.stage, count_from(1),
+  visitor.field("data", mesh.data, at_least(0), {.meaning = "with different samples; 0: all that are left", .unit = "ranks"});
+  visitor.field("layer", mesh.layer, at_least(1), {.meaning = "that hold one model together, its layers in parallel", .unit = "ranks"});
+  visitor.field("stage", mesh.stage, at_least(1),
                 {.meaning = "that hold one model together, in stages of a pipeline and their replicas", .unit = "ranks"});
   visitor.field("selection", mesh.selection,
                 {.meaning = "a file of `torchweave bench comm --tune`, with the backend for each collective; empty: by formula"});
 }
 
 void visit(StageOptions& pipeline, OptionVisitor& visitor) {
-  visitor.field("micro_batches", pipeline.micro_batches, count_from(0), {.meaning = "into which a batch is divided; 0: the planner's choice"});
+  visitor.field("micro_batches", pipeline.micro_batches, at_least(0), {.meaning = "into which a batch is divided; 0: the planner's choice"});
   visitor.field("schedule", pipeline.schedule, {"best", "gpipe", "1f1b"}, {.meaning = "in which order a stage takes micro-batches"});
   visitor.field("plan", pipeline.plan, {.meaning = "the file of a plan, of `torchweave plan` or written by hand; empty: made here"});
   visitor.field("profile_cache", pipeline.profile_cache, {.meaning = "a folder where measured profiles stay for the next run; empty: none"});
 }
 
 void visit(IterationSchedule& schedule, OptionVisitor& visitor) {
-  visitor.field("epochs", schedule.epochs, count_from(1, any_count), {.meaning = "from which on other iterations are made, ascending"});
-  visitor.field("forward", schedule.forward, count_from(0), {.meaning = "iterations of a forward pass from each of these on; 0: serial"});
-  visitor.field("backward", schedule.backward, count_from(0), {.meaning = "and of a backward pass"});
+  visitor.field("epochs", schedule.epochs, at_least(1, any_count), {.meaning = "from which on other iterations are made, ascending"});
+  visitor.field("forward", schedule.forward, at_least(0), {.meaning = "iterations of a forward pass from each of these on; 0: serial"});
+  visitor.field("backward", schedule.backward, at_least(0), {.meaning = "and of a backward pass"});
 }
 
 void visit(LayerOptions& layers, OptionVisitor& visitor) {
   const Condition of_residual{"model.name", {"residual"}};
   const Condition of_recurrent{"model.name", {"gru", "lstm"}};
   visitor.field("final_time", layers.final_time, {.least = 0, .above = true}, {.meaning = "T: the step size is T / layers", .where = {of_residual}});
-  visitor.field("levels", layers.levels, count_from(1), {.meaning = "of the multigrid, at most; 1: serial"});
-  visitor.field("coarsening", layers.coarsening, count_from(2), {.meaning = "layers, or time steps, of a level for one of the next"});
-  visitor.field("forward_iterations", layers.forward_iterations, count_from(0), {.meaning = "of a forward pass; 0: serial"});
-  visitor.field("backward_iterations", layers.backward_iterations, count_from(0), {.meaning = "of a backward pass; 0 if both"});
-  visitor.field("relaxations", layers.relaxations, count_from(0), {.meaning = "before each restriction; 0: F-, 1: FCF-relaxation"});
+  visitor.field("levels", layers.levels, at_least(1), {.meaning = "of the multigrid, at most; 1: serial"});
+  visitor.field("coarsening", layers.coarsening, at_least(2), {.meaning = "layers, or time steps, of a level for one of the next"});
+  visitor.field("forward_iterations", layers.forward_iterations, at_least(0), {.meaning = "of a forward pass; 0: serial"});
+  visitor.field("backward_iterations", layers.backward_iterations, at_least(0), {.meaning = "of a backward pass; 0 if both"});
+  visitor.field("relaxations", layers.relaxations, at_least(0), {.meaning = "before each restriction; 0: F-, 1: FCF-relaxation"});
   visitor.field("recompute", layers.recompute,
                 {.meaning = "keep states at C-points alone, and compute the others again in the backward pass", .where = {of_residual}});
   visitor.field("guess", layers.guess, {"zero", "previous"}, {.meaning = "where the iterations of a pass begin", .where = {of_residual}});
@@ -221,7 +220,7 @@ void visit(TrainConfig& config, OptionVisitor& visitor) {
   visitor.group("model", config.model);
   visitor.group("optimizer", config.optimizer);
   visitor.group("mesh", config.mesh);
-  visitor.group("pipeline", config.pipeline, {{"mesh.stage", {"1"}, /*but=*/true}});
+  visitor.group("pipeline", config.pipeline, {{"mesh.stage", {"1"}, /*negated=*/true}});
   visitor.group("layer_parallel", config.layer_parallel, {{"model.name", models_that(&ModelKind::has_layers_in_parallel)}});
   visitor.group("stall", config.stall);
 }

@@ -40,7 +40,7 @@ std::string sharded_step(const tw::Communicator& comm) {
 
   std::ostringstream text;
   text << "step from " << before << " to " << first(updated);
-  return text.str() + (tw::check_with_allreduce(comm, updated).identical ? ", alike everywhere" : ", different");
+  return text.str() + (tw::compare_replicas(comm, updated).identical ? ", alike everywhere" : ", different");
 }
 
 /// Begins, works, and waits for what is left. Where no thread drives communication (ProgressDriver), long work lets it move on with progress().

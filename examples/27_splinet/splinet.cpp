@@ -33,8 +33,8 @@ std::shared_ptr<LayerParallel> network(const tw::Communicator& comm, uint64_t se
   return std::make_shared<LayerParallel>(comm, blocks, LayerParallelOptions{.final_time = 5, .coarsening = 8, .seed = seed});
 }
 
-/// The same for both: a TrainedModel. @return the loss of all samples
-double train(tw::TrainedModel& model, const tw::TensorDataset& data, int epochs) {
+/// The same for both: a TrainableModel. @return the loss of all samples
+double train(tw::TrainableModel& model, const tw::TensorDataset& data, int epochs) {
   const tw::LossFunction loss = [](const at::Tensor& outputs, const at::Tensor& targets) { return torch::cross_entropy_loss(outputs, targets); };
   torch::optim::Adam adam(model.tensors().tensors(), 3e-2);
   for (int epoch = 0; epoch < epochs; ++epoch) {

@@ -32,9 +32,9 @@ int main(int argc, char** argv) {
 
   std::vector<Parameter> parameters;
   for (int i = 0; i < 10; ++i) parameters.push_back(real("x" + std::to_string(i), -5.12, 5.12));
-  const auto propagator = [](const Seat& seat) -> std::unique_ptr<Propagator> {
-    if (seat.island == 0) return std::make_unique<CmaEs>(seat.space, CmaOptions{.lambda = 40}, seat.seed);
-    return std::make_unique<Breeder>(seat.space);
+  const auto propagator = [](const WorkerContext& context) -> std::unique_ptr<Propagator> {
+    if (context.island == 0) return std::make_unique<CmaEs>(context.space, CmaOptions{.lambda = 40}, context.seed);
+    return std::make_unique<Breeder>(context.space);
   };
   Search search(
       comm, Space(parameters), [](const Configuration& c, Trial& /*trial*/) { return Outcome(rastrigin(c.values())); },

@@ -99,7 +99,7 @@ struct Found {
 Found search(const tw::Communicator& alone, const char* data, SearchOptions options, double most) {
   const Space space{real("lr", 1e-4, 1, log_scale), real("momentum", 0, 0.99), real("weight_decay", 1e-6, 1e-2, log_scale)};
   LeNetTraining training(data, most);
-  options.propagator = [](const Seat& seat) { return std::make_unique<Breeder>(seat.space, uniform_child()); };
+  options.propagator = [](const WorkerContext& context) { return std::make_unique<Breeder>(context.space, uniform_child()); };
   Search search(alone, space, std::ref(training), options);
   const double loss = search.run().best.loss;
   return {loss, static_cast<double>(training.steps())};

@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
   const tw::FullyShardedOptions in_units{.reduction = tw::Reduction::mean, .unit_bytes = 4096};
   std::vector<std::pair<std::string, tw::FullyShardedOptions>> in_slices{
       {"fully_sharded", in_units}, {"fully_sharded, ahead", in_units}, {"fully_sharded, bfloat16", in_units}};
-  in_slices[1].second.gather_ahead = 1;
+  in_slices[1].second.prefetch_units = 1;
   in_slices[2].second.compute_dtype = at::kBFloat16;
   if (tw::find_topology(comm).nodes == 1) {
     in_slices.emplace_back("fully_sharded, one copy", in_units);
@@ -127,7 +127,7 @@ int main(int argc, char** argv) {
   for (const bool with_gradients : {false, true}) {
     torch::nn::Sequential net;
     for (int i = 0; i < 12; ++i) net->push_back(torch::nn::Linear(torch::nn::LinearOptions(8, 8).bias(false)));
-    tw::FullySharded sharded(comm, *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1, .gather_ahead = 1});
+    tw::FullySharded sharded(comm, *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1, .prefetch_units = 1});
     net->forward(torch::ones({8, 8})).sum().backward();
     const torch::AutoGradMode mode(with_gradients);
     good = holds(

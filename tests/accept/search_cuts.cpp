@@ -45,15 +45,17 @@ Outcome objective(const Configuration& c, Trial& trial) {
 }
 
 SearchOptions with(const NamedPropagator& named) {
-  return {.propagator = [&](const Seat& seat) { return named.make(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers); }};
+  return {.propagator = [&](const WorkerContext& context) {
+    return named.make(context.space, context.evaluations, context.seed, context.worker, context.workers);
+  }};
 }
 
 SearchOptions with(const CmaOptions& options) {
-  return {.propagator = [=](const Seat& seat) { return std::make_unique<CmaEs>(seat.space, options, seat.seed); }};
+  return {.propagator = [=](const WorkerContext& context) { return std::make_unique<CmaEs>(context.space, options, context.seed); }};
 }
 
 SearchOptions with(const SwarmOptions& options) {
-  return {.propagator = [=](const Seat& seat) { return std::make_unique<Swarm>(seat.space, options); }};
+  return {.propagator = [=](const WorkerContext& context) { return std::make_unique<Swarm>(context.space, options); }};
 }
 
 std::vector<std::pair<std::string, SearchOptions>> searches() {
@@ -120,7 +122,7 @@ bool holds(tw::Environment& mpi, const fs::path& folder, const std::string& name
   const fs::path whole = folder / tw::concat(comm.size(), ' ', name, ' ', options.islands);
   options.evaluations = evaluations;
   options.seed = 1;
-  options.attempts = 100;
+  options.max_attempts = 100;
   options.migration.probability = 0.2;
   if (first) fs::remove_all(whole);
   comm.barrier();

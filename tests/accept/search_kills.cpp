@@ -116,8 +116,10 @@ int main(int argc, char** argv) {
                  .evaluations = std::atoll(argv[2]),
                  .seed = 1,
                  .journal = folder,
-                 .attempts = deadly >= 0 ? 2 : 1000,  // random moments may hit a trial again and again
-                 .propagator = [&](const Seat& seat) { return named.make(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers); }});
+                 .max_attempts = deadly >= 0 ? 2 : 1000,  // random moments may hit a trial again and again
+                 .propagator = [&](const WorkerContext& context) {
+                   return named.make(context.space, context.evaluations, context.seed, context.worker, context.workers);
+                 }});
   const SearchResult result = search.run();
   if (mpi.world().rank() == 0) {
     std::printf("%lld complete, %lld failed, %lld evaluations lost\n", static_cast<long long>(result.complete), static_cast<long long>(result.failed),

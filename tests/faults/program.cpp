@@ -12,7 +12,7 @@
 #include <iostream>
 #include <nccl_double.hpp>
 #include <thread>
-#include <tw/comm/reading.hpp>
+#include <tw/comm/pending_scalar.hpp>
 #include <tw/data_parallel.hpp>
 #include <tw/mpi/mailbox.hpp>
 #include <tw/mpi/rpc_client.hpp>

@@ -116,9 +116,9 @@ TEST(Launch, HasGdbEndAsTheProgramDoes) {
 }
 
 std::optional<Death> death(Launcher launcher, const Words& lines) {
-  Obituary obituary(launcher);
-  for (const std::string& text : lines) obituary.read(parse_line(launcher, text));
-  return obituary.death();
+  FailureRecord failure_record(launcher);
+  for (const std::string& text : lines) failure_record.read(parse_line(launcher, text));
+  return failure_record.death();
 }
 
 TEST(Launch, KnowsWhoDiedFirstAndOfWhat) {
@@ -194,11 +194,11 @@ TEST(Launch, BlamesWhoDoesNotWaitItself) {
 }
 
 TEST(Launch, SuspectsWhomOthersLost) {
-  Obituary obituary(Launcher::open_mpi);
+  FailureRecord failure_record(Launcher::open_mpi);
   for (const char* text : {"  Local host: b", "  PID:        176", "  Message:    connect() to 10.77.0.1:1024 failed", "  Peer host:  c"})
-    obituary.read({{}, text});
-  EXPECT_EQ(obituary.death(), std::nullopt);
-  EXPECT_EQ(obituary.suspected(), (Death{{}, "10.77.0.1", "others lost a rank there", false}));
+    failure_record.read({{}, text});
+  EXPECT_EQ(failure_record.death(), std::nullopt);
+  EXPECT_EQ(failure_record.suspected(), (Death{{}, "10.77.0.1", "others lost a rank there", false}));
 }
 
 TEST(Launch, StartsAgainAsLongAsThatHelps) {

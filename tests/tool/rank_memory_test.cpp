@@ -41,7 +41,7 @@ TEST(RankMemory, IsKeptAsTheStrategySays) {
   expect_kept({.kind = StrategyKind::sharded, .release_gradients = true}, 1, share, 2 * share, bucket);
   expect_kept({.kind = StrategyKind::sharded, .one_copy_per_node = true}, share, 1, 2 * share, 0);
   expect_kept({.kind = StrategyKind::fully_sharded, .unit_bytes = 8 * mib}, share, share, 2 * share, 3 * 8.0 / 96);
-  expect_kept({.kind = StrategyKind::fully_sharded, .unit_bytes = 8 * mib, .gather_ahead = 2}, share, share, 2 * share, 4 * 8.0 / 96);
+  expect_kept({.kind = StrategyKind::fully_sharded, .unit_bytes = 8 * mib, .prefetch_units = 2}, share, share, 2 * share, 4 * 8.0 / 96);
   expect_kept({.kind = StrategyKind::fully_sharded, .one_copy_per_node = true, .unit_bytes = 8 * mib}, share, share, 2 * share, 8.0 / 96);
   expect_kept({.kind = StrategyKind::local_sgd}, 1, 1, 2, 1 + 1.0 / 96);  // the model's buffers are averaged too
   expect_kept({.kind = StrategyKind::diloco}, 1, 1, 4, 1);

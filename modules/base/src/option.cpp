@@ -56,7 +56,7 @@ std::string where_text(const std::vector<Condition>& where) {
   for (const Condition& each : where) {
     std::string values;
     for (const std::string& value : each.values) values += (values.empty() ? "" : ", ") + value;
-    text += concat(text.empty() ? "with `" : " and `", each.key, each.but ? "` other than " : "` = ", values);
+    text += concat(text.empty() ? "with `" : " and `", each.key, each.negated ? "` other than " : "` = ", values);
   }
   return text;
 }

@@ -33,12 +33,12 @@ struct Outer {
 
 void visit(Outer& outer, tw::OptionVisitor& visitor) {
   visitor.field("loud", outer.loud, {.meaning = "say more"});
-  visitor.field("count", outer.count, tw::count_from(1, 10), {.meaning = "of rows", .unit = "rows", .where = {{"loud", {"true"}}}});
-  visitor.field("narrow", outer.narrow, tw::count_from(0), {.meaning = "an int"});
-  visitor.field("seed", outer.seed, tw::count_from(0, 1e18), {.meaning = "of numbers"});
+  visitor.field("count", outer.count, tw::at_least(1, 10), {.meaning = "of rows", .unit = "rows", .where = {{"loud", {"true"}}}});
+  visitor.field("narrow", outer.narrow, tw::at_least(0), {.meaning = "an int"});
+  visitor.field("seed", outer.seed, tw::at_least(0, 1e18), {.meaning = "of numbers"});
   visitor.field("order", outer.order, {{"row", Order::row}, {"column", Order::column}}, {.meaning = "in memory"});
   visitor.field("folder", outer.folder, {.meaning = "of output", .may_differ = true});
-  visitor.group("inner", outer.inner, {{"order", {"row"}, /*but=*/true}});
+  visitor.group("inner", outer.inner, {{"order", {"row"}, /*negated=*/true}});
 }
 
 /// What of lists, and of what there may be, or C++ alone can give.
@@ -51,7 +51,7 @@ struct Lists {
 };
 
 void visit(Lists& lists, tw::OptionVisitor& visitor) {
-  visitor.field("counts", lists.counts, tw::count_from(1), {.meaning = "of rows"});
+  visitor.field("counts", lists.counts, tw::at_least(1), {.meaning = "of rows"});
   visitor.field("names", lists.names, {.meaning = "of columns"});
   visitor.field("rows", lists.rows, {.least = 0}, {.meaning = "of each"});
   visitor.presence("call", lists.is_called);
@@ -68,10 +68,10 @@ struct Choices {
 
 void visit(Choices& choices, tw::OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Order>> names{{"row", Order::row}, {"column", Order::column}};
-  visitor.field("limit", choices.limit, tw::count_from(1), tw::About{.meaning = "of rows"});
+  visitor.field("limit", choices.limit, tw::at_least(1), tw::About{.meaning = "of rows"});
   visitor.field("only", choices.only, names, tw::About{.meaning = "of both"});
   visitor.field("orders", choices.orders, names, {.meaning = "that are tried"});
-  visitor.field("sizes", choices.sizes, tw::count_from(1, tw::any_count), {.meaning = "of files"});
+  visitor.field("sizes", choices.sizes, tw::at_least(1, tw::any_count), {.meaning = "of files"});
 }
 
 std::string text_of(const std::vector<tw::Problem>& problems) {

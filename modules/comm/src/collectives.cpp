@@ -68,10 +68,10 @@ std::unique_ptr<mpi::Transfer> begin_in_parts(const Communicator& comm, const Ca
     Call moved = call;
     moved.count = part.count;
     const BoundCall bound{call, part.memory, part.memory, {}, CallPart{moved, refused}};
-    const auto give_back = [refused, back = part.give_back] {
+    const auto copy_out = [refused, back = part.copy_out] {
       if (!*refused) back();
     };
-    group->add([&] { return std::make_unique<WithEnding>(link.begin(comm, bound, part.ready), give_back); });
+    group->add([&] { return std::make_unique<WithEnding>(link.begin(comm, bound, part.ready), copy_out); });
   }
   return group;
 }

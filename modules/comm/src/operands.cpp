@@ -52,7 +52,7 @@ void Operands::admit(const at::Tensor& tensor) {
   expect_travels(operation_, tensor);
   if (!device_) {
     device_ = tensor.device();
-    if (!tensor.is_cpu()) lane_ = std::make_shared<Lane>(*device_, passage_ == Passage::in_stream ? give_up_ : nullptr);
+    if (!tensor.is_cpu()) lane_ = std::make_shared<OperationStream>(*device_, passage_ == Passage::in_stream ? give_up_ : nullptr);
   }
   expect_lies_on(operation_, tensor, *device_);
   if (passage_ == Passage::in_stream && lane_) lane_->use(tensor);
@@ -73,10 +73,10 @@ at::Tensor Operands::memory_for(at::IntArrayRef sizes, at::ScalarType dtype) con
   return lane_ ? lane_->memory(sizes, dtype, passage_ != Passage::staged) : at::empty(sizes, at::TensorOptions().dtype(dtype));
 }
 
-void Operands::bring(const at::Tensor& tensor, const at::Tensor& packed) {
+void Operands::copy_in(const at::Tensor& tensor, const at::Tensor& packed) {
   const at::NoGradGuard no_grad;
   if (lane_) {
-    lane_->bring(tensor, packed);
+    lane_->copy_in(tensor, packed);
     brings_ = true;
   } else {
     at::Tensor(packed).copy_(tensor);
@@ -89,7 +89,7 @@ std::span<const std::byte> Operands::in(const at::Tensor& tensor) {
     inputs_.push_back(tensor);
   } else {
     inputs_.push_back(memory_for(tensor.sizes(), tensor.scalar_type()));
-    bring(tensor, inputs_.back());
+    copy_in(tensor, inputs_.back());
   }
   return {memory_of(inputs_.back()), inputs_.back().nbytes()};
 }
@@ -104,7 +104,7 @@ std::span<std::byte> Operands::out(const at::Tensor& tensor) {
 std::span<std::byte> Operands::in_place(const at::Tensor& tensor) {
   const std::span<std::byte> memory = out(tensor);
   const at::Tensor& packed = results_.back().packed;
-  if (!packed.is_same(tensor)) bring(tensor, packed);
+  if (!packed.is_same(tensor)) copy_in(tensor, packed);
   return memory;
 }
 
@@ -119,7 +119,7 @@ std::span<std::byte> Operands::in_place(const std::vector<at::Tensor>& tensors) 
   int64_t at = 0;
   for (const at::Tensor& tensor : tensors) {
     const at::Tensor place = packed.narrow(0, at, tensor.numel()).view(tensor.sizes());
-    bring(tensor, place);
+    copy_in(tensor, place);
     results_.push_back({tensor, place});
     at += tensor.numel();
   }
@@ -141,8 +141,8 @@ std::vector<Operands::Part> Operands::in_parts(const at::Tensor& tensor, int64_t
     const int64_t count = std::min(elements, tensor.numel() - at);
     const at::Tensor here = packed.view(-1).narrow(0, at, count);
     Part part{memory_of(here), count, {}, [] {}};
-    if (reads) part.ready = [arrived = lane_->bring_part(there.narrow(0, at, count), here)](const Communicator&) { return arrived(); };
-    if (by_part) part.give_back = [lane = lane_, here, to = there.narrow(0, at, count)] { lane->give_back_part(here, to); };
+    if (reads) part.ready = [arrived = lane_->copy_in_part(there.narrow(0, at, count), here)](const Communicator&) { return arrived(); };
+    if (by_part) part.copy_out = [lane = lane_, here, to = there.narrow(0, at, count)] { lane->copy_out_part(here, to); };
     parts.push_back(std::move(part));
   }
   return parts;
@@ -166,7 +166,7 @@ void Operands::finish() {
     if (result.packed.is_same(result.tensor)) {
       bump_version(result.tensor);
     } else if (lane_) {
-      lane_->give_back(result.packed, result.tensor);
+      lane_->copy_out(result.packed, result.tensor);
     } else {
       at::Tensor(result.tensor).copy_(result.packed);
     }

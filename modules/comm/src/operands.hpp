@@ -14,7 +14,7 @@
 #include <tw/mpi/start_queue.hpp>
 #include <vector>
 
-#include "lane.hpp"
+#include "operation_stream.hpp"
 
 namespace tw {
 
@@ -48,7 +48,7 @@ class Operands {
     std::byte* memory;
     int64_t count;                 // elements
     mpi::StartQueue::Ready ready;  // whether it is there; empty: nothing is to be read
-    std::function<void()> give_back;
+    std::function<void()> copy_out;
   };
   /// Where the passage is staged: memory in parts of at most `elements`, which come one after the other and are given back each for itself, so that
   /// the ways there, on and back are in use at the same time. @param reads whether they hold the content of `tensor`. @param writes whether it
@@ -60,7 +60,7 @@ class Operands {
   /// The lane's; nothing for tensors of the host.
   std::optional<c10::Stream> stream() const;
   /// Null for tensors of the host.
-  const std::shared_ptr<Lane>& lane() const noexcept { return lane_; }
+  const std::shared_ptr<OperationStream>& lane() const noexcept { return lane_; }
 
   /// To be called once, when the data has arrived. @throws ContractError when a tensor was changed in flight.
   void finish();
@@ -74,7 +74,7 @@ class Operands {
   void admit_output(const at::Tensor& tensor);
   bool stays(const at::Tensor& tensor) const;
   at::Tensor memory_for(at::IntArrayRef sizes, at::ScalarType dtype) const;
-  void bring(const at::Tensor& tensor, const at::Tensor& packed);
+  void copy_in(const at::Tensor& tensor, const at::Tensor& packed);
 
   Collective operation_;
   bool audited_;
@@ -84,7 +84,7 @@ class Operands {
   c10::SmallVector<Result, 1> results_;
   std::vector<std::pair<at::Tensor, int64_t>> versions_;  // at the beginning
   std::optional<c10::Device> device_;
-  std::shared_ptr<Lane> lane_;  // null for tensors of the host
+  std::shared_ptr<OperationStream> lane_;  // null for tensors of the host
   bool brings_ = false;
 };
 

@@ -48,7 +48,7 @@ double greatest_deviation(const std::vector<double>& values) {
 
 }  // namespace
 
-ReplicaReport check_with_allreduce(const Communicator& comm, const at::Tensor& tensor) {
+ReplicaReport compare_replicas(const Communicator& comm, const at::Tensor& tensor) {
   constexpr double tolerance = 1e-7;
   const at::NoGradGuard no_grad;
   const Fingerprint mine = fingerprint(tensor);

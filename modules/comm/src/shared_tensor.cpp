@@ -33,7 +33,7 @@ at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, const 
   const int64_t share = std::max<int64_t>(1, (bytes + page - 1) / page) * page;
   const auto& neighbours = link.neighbours();
   const auto memory = make_node_memory(comm, neighbours, share * static_cast<int64_t>(neighbours.size()));
-  mpi::while_at_rest(comm, [&] { link.channel()->add_window(memory, share); });
+  mpi::with_engine_paused(comm, [&] { link.channel()->add_window(memory, share); });
   std::byte* mine = memory.get() + link.channel()->rank() * share;
   return at::from_blob(mine, shape, [memory](void*) {}, options);
 }

@@ -347,7 +347,7 @@ TEST_P(Collectives, AHundredAreInFlightAndWaitedForInRandomOrder) {
 TEST_P(Collectives, TheResultHasTheSameBitsOnAllRanks) {
   const at::Tensor tensor = (torch::rand({100003}) + int{rank()}).to(device());
   tw::allreduce(comm(), tensor, ReduceOp::sum);
-  EXPECT_TRUE(tw::check_with_allreduce(comm(), tensor.cpu()).identical);
+  EXPECT_TRUE(tw::compare_replicas(comm(), tensor.cpu()).identical);
 }
 
 /// In the last element of all sizes, and in every third elsewhere; of one rank, of another, or of all.
@@ -369,7 +369,7 @@ TEST_P(Collectives, NaNComesOutOfMinAndMaxWhereItGoesIn) {
         const at::Tensor all = with_nan(rank(), size(), count, dtype);
         tw::allreduce(comm(), all, op);
         EXPECT_TRUE(is_right(all, expected)) << "allreduce " << label(dtype, count, op);
-        EXPECT_TRUE(tw::check_with_allreduce(comm(), all.cpu()).identical) << label(dtype, count, op);
+        EXPECT_TRUE(tw::compare_replicas(comm(), all.cpu()).identical) << label(dtype, count, op);
         const at::Tensor at_root = with_nan(rank(), size(), count, dtype);
         tw::reduce(comm(), at_root, op, tw::Rank(size() - 1));
         EXPECT_TRUE(rank() < size() - 1 || is_right(at_root, expected)) << "reduce " << label(dtype, count, op);

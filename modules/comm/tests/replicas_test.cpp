@@ -8,7 +8,7 @@
 
 namespace replicas_test {
 
-using tw::check_with_allreduce;
+using tw::compare_replicas;
 using tw::testing::world;
 
 int last() { return world().size() - 1; }
@@ -22,7 +22,7 @@ at::Tensor numbers(at::ScalarType dtype = at::kFloat) {
 }
 
 /// `usual`, and `odd` on the last rank.
-tw::ReplicaReport check(const at::Tensor& usual, const at::Tensor& odd) { return check_with_allreduce(world(), is_last() ? odd : usual); }
+tw::ReplicaReport check(const at::Tensor& usual, const at::Tensor& odd) { return compare_replicas(world(), is_last() ? odd : usual); }
 
 void expect_identical(const tw::ReplicaReport& report) {
   EXPECT_TRUE(report.identical);
@@ -45,19 +45,19 @@ void expect_last_differs(const tw::ReplicaReport& report, bool similar) {
 
 TEST(CheckWithAllreduce, FindsEqualCopiesIdentical) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kComplexFloat, at::kComplexDouble}) {
-    expect_identical(check_with_allreduce(world(), numbers(dtype)));
+    expect_identical(compare_replicas(world(), numbers(dtype)));
   }
   for (const auto dtype : {at::kByte, at::kChar, at::kShort, at::kInt, at::kLong}) {
-    expect_identical(check_with_allreduce(world(), torch::arange(-50, 50, dtype == at::kByte ? at::kChar : dtype).to(dtype)));
+    expect_identical(compare_replicas(world(), torch::arange(-50, 50, dtype == at::kByte ? at::kChar : dtype).to(dtype)));
   }
-  expect_identical(check_with_allreduce(world(), torch::tensor({true, false, true})));
-  expect_identical(check_with_allreduce(world(), torch::tensor(2.5)));
-  expect_identical(check_with_allreduce(world(), torch::zeros({4})));
+  expect_identical(compare_replicas(world(), torch::tensor({true, false, true})));
+  expect_identical(compare_replicas(world(), torch::tensor(2.5)));
+  expect_identical(compare_replicas(world(), torch::zeros({4})));
 }
 
 TEST(CheckWithAllreduce, FindsEmptyOnesIdentical) {
-  expect_identical(check_with_allreduce(world(), torch::empty({0})));
-  expect_identical(check_with_allreduce(world(), torch::empty({3, 0, 2}, at::kLong)));
+  expect_identical(compare_replicas(world(), torch::empty({0})));
+  expect_identical(compare_replicas(world(), torch::empty({3, 0, 2}, at::kLong)));
 }
 
 // One unit in the last place of one of 1001 numbers: the mean is off by at most 2^-24 / (1001 * 0.5), of float64 by less.
@@ -112,7 +112,7 @@ TEST(CheckWithAllreduce, FindsNumbersThatAreNone) {
   const auto report = check(numbers(), odd);
   expect_last_differs(report, false);
   EXPECT_EQ(report.mean_deviation, world().size() > 1 ? HUGE_VAL : 0);
-  expect_identical(check_with_allreduce(world(), odd));  // the same NaN everywhere
+  expect_identical(compare_replicas(world(), odd));  // the same NaN everywhere
 
   const at::Tensor infinite = numbers();
   infinite[0][0] = HUGE_VAL;
@@ -125,7 +125,7 @@ TEST(CheckWithAllreduce, FindsOtherIntegers) {
 }
 
 TW_TEST_ON(CheckWithAllreduce, NamesAllThatDifferFromRankZero, {.least = 3}) {  // one alone differs
-  const auto report = check_with_allreduce(world(), world().rank() == 0 ? numbers() : -numbers());
+  const auto report = compare_replicas(world(), world().rank() == 0 ? numbers() : -numbers());
   EXPECT_EQ(static_cast<int>(report.differing.size()), last());
   EXPECT_EQ(report.describe().find("ranks 1, 2"), 0U) << report.describe();
   EXPECT_NE(report.describe().find(" differ from rank 0"), std::string::npos);
@@ -139,7 +139,7 @@ TEST(CheckWithAllreduce, ComparesContentWhateverTheStrides) {
 TEST(CheckWithAllreduce, LeavesTheTensorAlone) {
   const at::Tensor tensor = numbers().requires_grad_();
   const auto version = tensor._version();
-  expect_identical(check_with_allreduce(world(), tensor));
+  expect_identical(compare_replicas(world(), tensor));
   EXPECT_TRUE(tensor.equal(numbers()));
   EXPECT_EQ(tensor._version(), version);
 }

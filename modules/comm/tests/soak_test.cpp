@@ -11,7 +11,7 @@
 #include <functional>
 #include <string>
 #include <tw/comm.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <vector>
 
 namespace soak_test {
@@ -141,7 +141,7 @@ TEST(Soak, CommunicatorsOfFailedTrialsAreFreed) {
       if (gives_up) throw tw::Error("given up");
       while (true) tw::allreduce(trial, torch::ones({1000}), tw::ReduceOp::sum);
     };
-    EXPECT_THROW(tw::releasing_others(trial, fails), tw::Error);
+    EXPECT_THROW(tw::revoke_on_exception(trial, fails), tw::Error);
     EXPECT_THROW(part.barrier(), tw::RevokedError);
     worker.barrier();
     if (is_slow) here.watch(std::chrono::seconds(60), std::chrono::seconds(600));

@@ -27,10 +27,10 @@ CounterRng random_for(uint64_t seed, int64_t epoch, int64_t sample) {
 }  // namespace
 
 void visit(LoaderOptions& options, OptionVisitor& visitor) {
-  visitor.field("global_batch", options.global_batch, count_from(1, any_count), {.meaning = "of a step on all ranks together", .unit = "samples"});
-  visitor.field("workers", options.workers, count_from(0, LoaderOptions::most_workers),
+  visitor.field("global_batch", options.global_batch, at_least(1, any_count), {.meaning = "of a step on all ranks together", .unit = "samples"});
+  visitor.field("workers", options.workers, at_least(0, LoaderOptions::most_workers),
                 {.meaning = "threads that make batches ahead; 0: next() makes them"});
-  visitor.field("prefetch", options.prefetch, count_from(0), {.meaning = "in the making or ready, by all workers together", .unit = "batches"});
+  visitor.field("prefetch", options.prefetch, at_least(0), {.meaning = "in the making or ready, by all workers together", .unit = "batches"});
   visitor.presence("augmentation", static_cast<bool>(options.augmentation));
   visitor.field("seed", options.seed, Bounds{}, {.meaning = "of the augmentation"});
 }
@@ -42,9 +42,9 @@ void LoaderOptions::validate() const {
 
 // Batches are claimed in the epoch's order under one mutex, made without it, and put into a ring of `prefetch` slots from which next() takes them in
 // the same order. A batch is claimed when its slot is free. begin_epoch() needs not wait: what is made for an earlier beginning is dropped.
-class Loader::Workshop {
+class Loader::WorkerPool {
  public:
-  Workshop(const Dataset& dataset, DistributedSampler sampler, LoaderOptions options)
+  WorkerPool(const Dataset& dataset, DistributedSampler sampler, LoaderOptions options)
       : dataset_(dataset),
         sampler_(std::move(sampler)),
         options_(std::move(options)),
@@ -67,11 +67,11 @@ class Loader::Workshop {
     at::set_num_threads(threads);
   }
 
-  ~Workshop() {
+  ~WorkerPool() {
     for (std::jthread& worker : workers_) worker.request_stop();  // all at once, before the first is joined
   }
-  Workshop(const Workshop&) = delete;
-  Workshop& operator=(const Workshop&) = delete;
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
 
   void begin_epoch(int64_t epoch, int64_t consumed, std::optional<int> dealt_by) {
     {
@@ -94,7 +94,7 @@ class Loader::Workshop {
     if (workers_.empty()) {
       if (sampler_.epoch_done()) return std::nullopt;
       const Stopwatch watch;
-      Slot slot = make(claim());
+      Slot slot = make(next_request());
       waited_ += watch.elapsed();
       return hand_out(std::move(slot));
     }
@@ -120,7 +120,7 @@ class Loader::Workshop {
 
  private:
   // What is needed to make one batch.
-  struct Order {
+  struct SampleRequest {
     std::vector<int64_t> indices;
     int64_t epoch = 0;
     int64_t consumed = 0;  // with this batch
@@ -133,19 +133,19 @@ class Loader::Workshop {
     std::exception_ptr failure;
   };
 
-  Order claim() {
-    Order order{sampler_.next_share(options_.global_batch), sampler_.epoch()};
-    order.consumed = sampler_.consumed();
-    return order;
+  SampleRequest next_request() {
+    SampleRequest request{sampler_.next_share(options_.global_batch), sampler_.epoch()};
+    request.consumed = sampler_.consumed();
+    return request;
   }
 
-  Slot make(const Order& order) const noexcept {
-    Slot slot{.filled = true, .sent = {}, .consumed = order.consumed, .failure = nullptr};
+  Slot make(const SampleRequest& request) const noexcept {
+    Slot slot{.filled = true, .sent = {}, .consumed = request.consumed, .failure = nullptr};
     try {
-      Batch batch = dataset_.batch(order.indices);
+      Batch batch = dataset_.batch(request.indices);
       if (options_.augmentation) {
         batch.inputs = batch.inputs.clone();  // it may be a view of what the data set keeps
-        augment(batch.inputs, order);
+        augment(batch.inputs, request);
       }
       slot.sent = upload_.send(std::move(batch));
     } catch (...) {
@@ -154,9 +154,9 @@ class Loader::Workshop {
     return slot;
   }
 
-  void augment(const at::Tensor& inputs, const Order& order) const {
-    for (size_t i = 0; i < order.indices.size(); ++i) {
-      CounterRng random = random_for(options_.seed, order.epoch, order.indices[i]);
+  void augment(const at::Tensor& inputs, const SampleRequest& request) const {
+    for (size_t i = 0; i < request.indices.size(); ++i) {
+      CounterRng random = random_for(options_.seed, request.epoch, request.indices[i]);
       const at::Tensor sample = inputs.select(0, static_cast<int64_t>(i));
       const at::Tensor changed = options_.augmentation(sample, random);
       TW_EXPECTS(changed.sizes() == sample.sizes() && changed.scalar_type() == sample.scalar_type(), "the augmentation made ", changed.sizes(), ' ',
@@ -182,9 +182,9 @@ class Loader::Workshop {
       if (stop.stop_requested()) return;
       const int64_t beginning = beginning_;
       const auto at = static_cast<size_t>(claimed_++) % slots_.size();
-      const Order order = claim();
+      const SampleRequest request = next_request();
       lock.unlock();
-      Slot slot = make(order);
+      Slot slot = make(request);
       lock.lock();
       if (beginning != beginning_) continue;
       slots_[at] = std::move(slot);
@@ -217,16 +217,16 @@ class Loader::Workshop {
 
 Loader::Loader(const Dataset& dataset, DistributedSampler sampler, LoaderOptions options) {
   options.validate();
-  workshop_ = std::make_unique<Workshop>(dataset, std::move(sampler), std::move(options));
+  workers_ = std::make_unique<WorkerPool>(dataset, std::move(sampler), std::move(options));
 }
 
 Loader::~Loader() = default;
 
-void Loader::begin_epoch(int64_t epoch, int64_t consumed, std::optional<int> dealt_by) { workshop_->begin_epoch(epoch, consumed, dealt_by); }
-std::optional<Batch> Loader::next() { return workshop_->next(); }
-int64_t Loader::steps() const { return workshop_->steps(); }
-int64_t Loader::consumed() const noexcept { return workshop_->consumed(); }
-int64_t Loader::end() const noexcept { return workshop_->end(); }
-Seconds Loader::waited() const noexcept { return workshop_->waited(); }
+void Loader::begin_epoch(int64_t epoch, int64_t consumed, std::optional<int> dealt_by) { workers_->begin_epoch(epoch, consumed, dealt_by); }
+std::optional<Batch> Loader::next() { return workers_->next(); }
+int64_t Loader::steps() const { return workers_->steps(); }
+int64_t Loader::consumed() const noexcept { return workers_->consumed(); }
+int64_t Loader::end() const noexcept { return workers_->end(); }
+Seconds Loader::waited() const noexcept { return workers_->waited(); }
 
 }  // namespace tw

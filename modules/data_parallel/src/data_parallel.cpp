@@ -5,7 +5,7 @@
 #include "open_passes.hpp"
 #include "reducer_hook.hpp"
 #include "replica_sample.hpp"
-#include "wrapped.hpp"
+#include "wrapped_model_check.hpp"
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
@@ -17,7 +17,7 @@
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/sparse_gradients.hpp>
-#include <tw/gradients/trained_model.hpp>
+#include <tw/gradients/trainable_model.hpp>
 #include <tw/mpi/library.hpp>
 
 namespace tw {
@@ -46,7 +46,7 @@ class AfterAccumulation : public torch::autograd::FunctionPostHook {
 // gradient is copied into its bucket and marked ready; the callback marks what did not come, waits, and hands out the reduced gradients.
 class DataParallel::Hooks {
  public:
-  Hooks(const Communicator& comm, Wrapped wrapped, const DataParallelOptions& options)
+  Hooks(const Communicator& comm, WrappedModelCheck wrapped, const DataParallelOptions& options)
       : comm_(comm.dup()),
         wrapped_(std::move(wrapped)),
         parameters_(trained(wrapped_.tensors())),
@@ -54,7 +54,7 @@ class DataParallel::Hooks {
         number_(OpenPasses::next_number()),
         reducer_(comm_, specs_of(parameters_), where_they_lie(options)),
         reduced_(parameters_.size()) {
-    mpi::set_occasion(comm_, OpenPasses::occasion);
+    mpi::set_activity(comm_, OpenPasses::occasion);
     for (size_t i = 0; i < parameters_.size(); ++i) reduced_[i] = Reduced(parameters_[i].tensor.grad(), Reduced::By::unknown);
   }
 
@@ -65,7 +65,7 @@ class DataParallel::Hooks {
   }
 
   // Collective.
-  static std::shared_ptr<Hooks> make(const Communicator& comm, Wrapped wrapped, const DataParallelOptions& options) {
+  static std::shared_ptr<Hooks> make(const Communicator& comm, WrappedModelCheck wrapped, const DataParallelOptions& options) {
     auto hooks = std::make_shared<Hooks>(comm, std::move(wrapped), options);
     synchronize(comm, hooks->wrapped_.tensors());
     expect_equal_replicas(options.parts, hooks->wrapped_.tensors());
@@ -77,10 +77,11 @@ class DataParallel::Hooks {
     attach(hooks);
     return hooks;
   }
-  static std::shared_ptr<Hooks> make(const Communicator& comm, Wrapped wrapped, const DataParallelOptions& options, const AsTheyAre& as_they_are) {
+  static std::shared_ptr<Hooks> make(const Communicator& comm, WrappedModelCheck wrapped, const DataParallelOptions& options,
+                                     const NoInitialBroadcast& no_broadcast) {
     auto hooks = std::make_shared<Hooks>(comm, std::move(wrapped), options);
-    hooks->placeholders_ = as_they_are.placeholders;
-    hooks->before_reduction_ = as_they_are.before_reduction;
+    hooks->placeholders_ = no_broadcast.placeholders;
+    hooks->before_reduction_ = no_broadcast.before_reduction;
     attach(hooks);
     return hooks;
   }
@@ -187,7 +188,7 @@ class DataParallel::Hooks {
                "Reduction::sample_weighted needs set_samples() before the backward pass");
     if (on_begin_) on_begin_();
     reducer_.begin(samples_.value_or(1));
-    if (sample_) reducer_.give_mark(sample_->take());
+    if (sample_) reducer_.set_step_fingerprint(sample_->take());
   }
 
   void expect_one_reducer(size_t index) const {
@@ -258,7 +259,7 @@ class DataParallel::Hooks {
     }
     if (before_reduction_) before_reduction_();
     reducer_.wait();
-    if (sample_ && !reducer_.marks_agree()) sample_->compare(comm_);
+    if (sample_ && !reducer_.fingerprints_agree()) sample_->compare(comm_);
     for (int64_t id = 0; id < reducer_.size(); ++id) {
       if (!reducer_.used(id)) continue;
       if (sharded_) {
@@ -286,7 +287,7 @@ class DataParallel::Hooks {
   at::Tensor& parameter(int64_t id) { return parameters_[static_cast<size_t>(id)].tensor; }
 
   Communicator comm_;
-  Wrapped wrapped_;
+  WrappedModelCheck wrapped_;
   std::vector<NamedTensor> parameters_;  // those that are trained
   bool sharded_;
   int64_t number_;
@@ -339,18 +340,18 @@ DataParallelOptions fitting(const Communicator& comm, const torch::nn::Module& m
 }  // namespace
 
 DataParallel::DataParallel(const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, Wrapped("DataParallel", comm, module), fitting(comm, module, options))) {}
+    : hooks_(Hooks::make(comm, WrappedModelCheck("DataParallel", comm, module), fitting(comm, module, options))) {}
 
 DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, Wrapped("DataParallel", parameters), options)) {}
+    : hooks_(Hooks::make(comm, WrappedModelCheck("DataParallel", parameters), options)) {}
 
-DataParallel::DataParallel(const AsTheyAre& as_they_are, const Communicator& comm, const torch::nn::Module& module,
+DataParallel::DataParallel(const NoInitialBroadcast& no_broadcast, const Communicator& comm, const torch::nn::Module& module,
                            const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, Wrapped("FullySharded", module), fitting(comm, module, options), as_they_are)) {}
+    : hooks_(Hooks::make(comm, WrappedModelCheck("FullySharded", module), fitting(comm, module, options), no_broadcast)) {}
 
-DataParallel::DataParallel(const AsTheyAre& as_they_are, const Communicator& comm, const std::vector<NamedTensor>& parameters,
+DataParallel::DataParallel(const NoInitialBroadcast& no_broadcast, const Communicator& comm, const std::vector<NamedTensor>& parameters,
                            const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, Wrapped("FullySharded", parameters), options, as_they_are)) {}
+    : hooks_(Hooks::make(comm, WrappedModelCheck("FullySharded", parameters), options, no_broadcast)) {}
 
 DataParallel::~DataParallel() { hooks_->detach(); }
 
@@ -362,7 +363,7 @@ DataParallel::NoSync::~NoSync() {
 
 void DataParallel::join_backward() { hooks_->join_backward(); }
 void DataParallel::set_samples(int64_t samples) { hooks_->set_samples(samples); }
-void DataParallel::give_notice(int kind) { hooks_->reducer().give_notice(kind); }
+void DataParallel::vote(int kind) { hooks_->reducer().vote(kind); }
 int64_t DataParallel::notices(int kind) const { return hooks_->reducer().notices(kind); }
 bool DataParallel::gradients_finite() const noexcept { return hooks_->reducer().finite(); }
 void DataParallel::observe_passes(std::function<void()> begin, std::function<void()> end) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module_tensors.hpp"
 #include "periodic_average.hpp"
-#include "wrapped.hpp"
+#include "wrapped_model_check.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/sub.h>
@@ -41,7 +41,7 @@ std::vector<TensorSpec> specs_of_deltas(std::vector<TensorSpec> specs, OuterPrec
 void visit(DiLoCoOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, OuterPrecision>> precisions{
       {"full", OuterPrecision::full}, {"float16", OuterPrecision::float16}, {"bfloat16", OuterPrecision::bfloat16}};
-  visitor.field("period", options.period, count_from(1), {.meaning = "inner steps from one outer step to the next", .unit = "steps"});
+  visitor.field("period", options.period, at_least(1), {.meaning = "inner steps from one outer step to the next", .unit = "steps"});
   visitor.field("outer_learning_rate", options.outer_learning_rate, {.least = 0, .above = true}, {.meaning = "rate of the outer step"});
   visitor.field("outer_momentum", options.outer_momentum, {.least = 0, .most = 1, .below = true}, {.meaning = "momentum of the outer step"});
   visitor.field("nesterov", options.nesterov, {.meaning = "look ahead by one momentum step"});
@@ -55,11 +55,11 @@ void DiLoCoOptions::validate() const {
 
 DiLoCo::DiLoCo(const Communicator& comm, const torch::nn::Module& module, const DiLoCoOptions& options)
     : DiLoCo(comm, tensors_of_replica(comm, module), options) {
-  wrapped_ = std::make_unique<Wrapped>("DiLoCo", module);
+  wrapped_ = std::make_unique<WrappedModelCheck>("DiLoCo", module);
 }
 
 DiLoCo::DiLoCo(const Communicator& comm, const std::vector<NamedTensor>& tensors, const DiLoCoOptions& options)
-    : options_(options), wrapped_(std::make_unique<Wrapped>("DiLoCo", tensors)), parameters_(trained(tensors)) {
+    : options_(options), wrapped_(std::make_unique<WrappedModelCheck>("DiLoCo", tensors)), parameters_(trained(tensors)) {
   const std::vector<TensorSpec> specs = specs_of(parameters_);
   expect_same_strategy(comm, "DiLoCo", value_lines(options), specs);
   options.validate();
@@ -114,7 +114,7 @@ std::vector<NamedShard> DiLoCo::shards() const {
   return shards;
 }
 
-int64_t DiLoCo::room_bytes() const noexcept { return average_->room_bytes(); }
+int64_t DiLoCo::buffer_bytes() const noexcept { return average_->buffer_bytes(); }
 int64_t DiLoCo::bytes_communicated() const noexcept { return average_->bytes_communicated(); }
 Seconds DiLoCo::exposed_time() const noexcept { return average_->exposed_time(); }
 

@@ -3,7 +3,7 @@
 #include "module_tensors.hpp"
 #include "reduce_gradients.hpp"
 #include "reducer_hook.hpp"
-#include "wrapped.hpp"
+#include "wrapped_model_check.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <torch/optim/optimizer.h>
@@ -74,7 +74,7 @@ DistributedOptimizer::DistributedOptimizer(const Communicator& comm, torch::opti
     : comm_(comm.dup()),
       optimizer_(optimizer),
       reduction_(options.reduction),
-      wrapped_(std::make_unique<Wrapped>("DistributedOptimizer", updated(comm_, optimizer, parameters))),
+      wrapped_(std::make_unique<WrappedModelCheck>("DistributedOptimizer", updated(comm_, optimizer, parameters))),
       parameters_(trained(wrapped_->tensors())),
       members_(number_of_parameters(optimizer)) {
   // All gradients are there when step() begins, so that nothing is left to overlap with.

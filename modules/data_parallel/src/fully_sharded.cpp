@@ -69,8 +69,8 @@ void visit(FullyShardedOptions& options, OptionVisitor& visitor) {
   visitor.field("unit_bytes", options.unit_bytes, {.least = 1},
                 {.meaning = "of parameters that are gathered and released together", .unit = "bytes"});
   visitor.field("units", options.units, {.meaning = "names of submodules whose parameters are units of their own"});
-  visitor.field("gather_ahead", options.gather_ahead, count_from(0), {.meaning = "units gathered ahead of their use"});
-  visitor.field("keep_bytes", options.keep_bytes, {.least = 0},
+  visitor.field("prefetch_units", options.prefetch_units, at_least(0), {.meaning = "units gathered ahead of their use"});
+  visitor.field("resident_bytes", options.resident_bytes, {.least = 0},
                 {.meaning = "of units that stay gathered from one update to the next", .unit = "bytes"});
   visitor.field("one_copy_per_node", options.one_copy_per_node, {.meaning = "one copy of the parameters for all ranks of a node"});
   const std::vector<std::pair<std::string, c10::ScalarType>> dtypes{{"bfloat16", at::kBFloat16}, {"float16", at::kHalf}, {"float32", at::kFloat}};
@@ -123,7 +123,7 @@ class FullySharded::Impl final : public MemoryOwner {
     if (!all.empty()) slices_.add(all, plan_buckets(computed(all), reducer.buckets, {.slices = comm_.size()}), more.initial);
     placeholders_ = std::make_shared<GradientPlaceholders>(parameters, in_slices);
     // Its constructor is private.
-    parallel_.reset(new DataParallel(DataParallel::AsTheyAre{placeholders_, [this] { before_reduction(); }}, comm_, model, reducer));
+    parallel_.reset(new DataParallel(DataParallel::NoInitialBroadcast{placeholders_, [this] { before_reduction(); }}, comm_, model, reducer));
     for (size_t i = 0; i < trained_slices().size(); ++i) {
       TW_ASSERT(parallel_->plan().placements[i].bucket == static_cast<int64_t>(slices_.unit_of(i)));
       reduced_.push_back(slices_.slice_in(this->reducer().shard(parallel_->plan().placements[i].bucket), i));
@@ -336,8 +336,8 @@ DataParallel& FullySharded::parallel() noexcept { return impl_->parallel(); }
 const DataParallel& FullySharded::parallel() const noexcept { return impl_->parallel(); }
 Seconds FullySharded::exposed_time() const noexcept { return impl_->parallel().exposed_time() + impl_->figures().exposed; }
 int64_t FullySharded::payload_bytes() const noexcept { return impl_->payload_bytes(); }
-int64_t FullySharded::room_bytes() const noexcept { return impl_->figures().room_bytes; }
+int64_t FullySharded::buffer_bytes() const noexcept { return impl_->figures().buffer_bytes; }
 int64_t FullySharded::gatherings() const noexcept { return impl_->figures().gatherings; }
-int64_t FullySharded::late_gatherings() const noexcept { return impl_->figures().late; }
+int64_t FullySharded::blocking_gathers() const noexcept { return impl_->figures().late; }
 
 }  // namespace tw

@@ -91,7 +91,7 @@ class Gathered final : public UnitValues {
   };
 
   static std::vector<std::string> names_of(const ParameterSlices& slices);
-  size_t ahead() const { return static_cast<size_t>(options_.gather_ahead); }
+  size_t ahead() const { return static_cast<size_t>(options_.prefetch_units); }
   int64_t bytes_of(size_t unit) const { return slices_.unit(unit).bytes(); }
   std::vector<bool> kept_units() const;
   void make_memory();
@@ -128,7 +128,7 @@ std::vector<std::string> Gathered::names_of(const ParameterSlices& slices) {
 std::vector<bool> Gathered::kept_units() const {
   std::vector<int64_t> bytes;
   for (size_t unit = 0; unit < slices_.units(); ++unit) bytes.push_back(bytes_of(unit));
-  return tw::kept_units(bytes, ahead(), options_.keep_bytes);
+  return tw::kept_units(bytes, ahead(), options_.resident_bytes);
 }
 
 void Gathered::make_memory() {
@@ -151,7 +151,7 @@ void Gathered::make_memory() {
   }
   const auto pooled = static_cast<size_t>(std::count(kept_.begin(), kept_.end(), false));
   for (size_t i = 0; i < std::min(pooled, 1 + std::max<size_t>(ahead(), 1)); ++i) pool_.push_back(shared_tensor(comm_, {largest}, bytes));
-  figures_.room_bytes = together + static_cast<int64_t>(pool_.size()) * largest;
+  figures_.buffer_bytes = together + static_cast<int64_t>(pool_.size()) * largest;
 }
 
 at::Tensor Gathered::memory_for(size_t unit) {
@@ -227,13 +227,13 @@ void Gathered::look_for_changes(size_t unit) {
   const bool same = mine.to(gathered.scalar_type()).view(at::kByte).equal(gathered.view(at::kByte));  // bits, for what is not a number equals nothing
   if (same) return;
   changed_ = of.parameters().front().name;
-  reducer_.give_mark(1);
+  reducer_.set_step_fingerprint(1);
 }
 
 // All ranks hear of it at the end of the pass.
 void Gathered::expect_unchanged() {
   const std::string changed = std::exchange(changed_, {});
-  if (reducer_.marks_agree() && changed.empty()) return;
+  if (reducer_.fingerprints_agree() && changed.empty()) return;
   for (const std::string& name : allgather_strings(comm_, changed)) {
     TW_EXPECTS(name.empty(), "parameter ", name, " or a neighbour was changed in place, which its slices do not know of: change these");
   }

@@ -9,7 +9,7 @@ thread_local IdlePass* innermost = nullptr;
 }  // namespace
 
 IdlePass::IdlePass(const std::vector<NamedTensor>& buffers) : outer_(std::exchange(innermost, this)) {
-  for (const NamedTensor& each : buffers) buffers_.emplace_back(each.tensor, TensorCopies(std::vector<at::Tensor>{each.tensor}));
+  for (const NamedTensor& each : buffers) buffers_.emplace_back(each.tensor, TensorSnapshot(std::vector<at::Tensor>{each.tensor}));
 }
 
 IdlePass::~IdlePass() {

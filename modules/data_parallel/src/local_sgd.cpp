@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module_tensors.hpp"
 #include "periodic_average.hpp"
-#include "wrapped.hpp"
+#include "wrapped_model_check.hpp"
 
 #include <tw/data_parallel/local_sgd.hpp>
 #include <tw/data_parallel/synchronize.hpp>
@@ -21,18 +21,18 @@ std::vector<NamedTensor> averaged_of(const std::vector<NamedTensor>& tensors, co
 }  // namespace
 
 void visit(LocalSgdOptions& options, OptionVisitor& visitor) {
-  visitor.field("period", options.period, count_from(1), {.meaning = "from one average to the next", .unit = "steps"});
+  visitor.field("period", options.period, at_least(1), {.meaning = "from one average to the next", .unit = "steps"});
   visitor.field("average_buffers", options.average_buffers, {.meaning = "average floating-point buffers together with the parameters"});
 }
 void LocalSgdOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 LocalSgd::LocalSgd(const Communicator& comm, const torch::nn::Module& module, const LocalSgdOptions& options)
     : LocalSgd(comm, tensors_of_replica(comm, module), options) {
-  wrapped_ = std::make_unique<Wrapped>("LocalSgd", module);
+  wrapped_ = std::make_unique<WrappedModelCheck>("LocalSgd", module);
 }
 
 LocalSgd::LocalSgd(const Communicator& comm, const std::vector<NamedTensor>& tensors, const LocalSgdOptions& options)
-    : wrapped_(std::make_unique<Wrapped>("LocalSgd", tensors)), averaged_(averaged_of(without_aliases(tensors), options)) {
+    : wrapped_(std::make_unique<WrappedModelCheck>("LocalSgd", tensors)), averaged_(averaged_of(without_aliases(tensors), options)) {
   const std::vector<TensorSpec> specs = specs_of(averaged_);
   expect_same_strategy(comm, "LocalSgd", value_lines(options), specs);
   options.validate();
@@ -61,7 +61,7 @@ void LocalSgd::average() {
 }
 
 std::vector<NamedShard> LocalSgd::shards() const { return {average_->counter()}; }
-int64_t LocalSgd::room_bytes() const noexcept { return average_->room_bytes(); }
+int64_t LocalSgd::buffer_bytes() const noexcept { return average_->buffer_bytes(); }
 int64_t LocalSgd::bytes_communicated() const noexcept { return average_->bytes_communicated(); }
 Seconds LocalSgd::exposed_time() const noexcept { return average_->exposed_time(); }
 

@@ -9,7 +9,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
-#include <tw/gradients/trained_model.hpp>
+#include <tw/gradients/trainable_model.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
 namespace tw {
@@ -29,7 +29,7 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
 namespace {
 
 void expect_same_part(const Communicator& comm, const torch::nn::Module& module) {
-  const auto* model = dynamic_cast<const TrainedModel*>(&module);
+  const auto* model = dynamic_cast<const TrainableModel*>(&module);
   if (model == nullptr || model->axes().empty()) return;
   std::string part;
   for (const OptimizedTensor& each : model->optimized_tensors()) {

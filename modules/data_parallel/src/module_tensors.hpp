@@ -10,7 +10,7 @@ namespace tw {
 /// Parameters and then buffers of `module`, each once.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
 
-/// The same of a module that the ranks of `comm` replicate. Collective for a TrainedModel in parts.
+/// The same of a module that the ranks of `comm` replicate. Collective for a TrainableModel in parts.
 /// @throws ContractError on every rank where they have different parts of it
 std::vector<NamedTensor> tensors_of_replica(const Communicator& comm, const torch::nn::Module& module);
 

@@ -58,7 +58,7 @@ std::shared_ptr<OrderCheck> OrderCheck::of(const Communicator& comm) {
   return check;
 }
 
-OrderCheck::OrderCheck(const Communicator& comm, int64_t id) : comm_(comm.dup()), id_(id) { mpi::set_occasion(comm_, OpenPasses::occasion); }
+OrderCheck::OrderCheck(const Communicator& comm, int64_t id) : comm_(comm.dup()), id_(id) { mpi::set_activity(comm_, OpenPasses::occasion); }
 
 int64_t OrderCheck::add(std::vector<std::string> units) {
   models_.emplace(next_model_, std::move(units));

@@ -30,7 +30,7 @@ class PeriodicAverage {
   /// The steps since the last average; shares memory.
   NamedShard counter() const;
   /// Of the room that stays for averages.
-  int64_t room_bytes() const noexcept { return buckets_.bytes(); }
+  int64_t buffer_bytes() const noexcept { return buckets_.bytes(); }
   /// What this rank has given to all-reduces.
   int64_t bytes_communicated() const noexcept { return bytes_communicated_; }
   Seconds exposed_time() const noexcept { return exposed_time_; }

@@ -6,8 +6,8 @@
 
 namespace tw {
 
-int64_t room_for_units(const std::vector<int64_t>& bytes, int gather_ahead, int64_t keep_bytes) {
-  const std::vector<bool> kept = kept_units(bytes, static_cast<size_t>(gather_ahead), keep_bytes);
+int64_t room_for_units(const std::vector<int64_t>& bytes, int prefetch_units, int64_t resident_bytes) {
+  const std::vector<bool> kept = kept_units(bytes, static_cast<size_t>(prefetch_units), resident_bytes);
   int64_t room = 0;
   int64_t largest = 0;
   int64_t others = 0;
@@ -19,7 +19,7 @@ int64_t room_for_units(const std::vector<int64_t>& bytes, int gather_ahead, int6
       ++others;
     }
   }
-  return room + std::min<int64_t>(others, 1 + std::max(gather_ahead, 1)) * largest;
+  return room + std::min<int64_t>(others, 1 + std::max(prefetch_units, 1)) * largest;
 }
 
 }  // namespace tw

@@ -16,15 +16,15 @@ bool contains(std::span<const size_t> units, size_t unit) { return std::find(uni
 
 }  // namespace
 
-std::vector<bool> kept_units(const std::vector<int64_t>& bytes, size_t ahead, int64_t keep_bytes) {
+std::vector<bool> kept_units(const std::vector<int64_t>& bytes, size_t ahead, int64_t resident_bytes) {
   if (bytes.size() <= 1 + std::max<size_t>(ahead, 1)) return std::vector<bool>(bytes.size(), true);
   std::vector<size_t> units(bytes.size());
   std::iota(units.begin(), units.end(), size_t{0});
   std::stable_sort(units.begin(), units.end(), [&](size_t a, size_t b) { return bytes[a] < bytes[b]; });
   std::vector<bool> kept(bytes.size());
   for (const size_t unit : units) {
-    if (bytes[unit] > keep_bytes) break;
-    keep_bytes -= bytes[unit];
+    if (bytes[unit] > resident_bytes) break;
+    resident_bytes -= bytes[unit];
     kept[unit] = true;
   }
   return kept;

@@ -12,8 +12,8 @@
 namespace tw {
 
 /// Which units are kept once they are gathered, until their slices change: all, where they are as many as are gathered at a time; or else the
-/// smallest ones that take at most `keep_bytes` together. @param bytes by unit. @param ahead see UnitOrder
-std::vector<bool> kept_units(const std::vector<int64_t>& bytes, size_t ahead, int64_t keep_bytes);
+/// smallest ones that take at most `resident_bytes` together. @param bytes by unit. @param ahead see UnitOrder
+std::vector<bool> kept_units(const std::vector<int64_t>& bytes, size_t ahead, int64_t resident_bytes);
 
 /// When an operator takes units.
 struct UseMoment {

@@ -22,7 +22,7 @@ class UnitValues {
   struct Figures {
     Seconds exposed{0};
     int64_t payload_bytes = 0;
-    int64_t room_bytes = 0;  ///< of memory that stays for values
+    int64_t buffer_bytes = 0;  ///< of memory that stays for values
     int64_t gatherings = 0;
     int64_t late = 0;  ///< of them, begun when the unit was taken
   };

@@ -22,7 +22,7 @@ constexpr int64_t unit = 8 * 8 * 4;  // bytes of a layer, without what makes it 
 TEST(KeptUnits, AreGatheredOnceAnUpdate) {
   for (const auto& [kept, gathered] : std::vector<std::pair<int64_t, int64_t>>{{0, 5}, {8 * unit, 4}}) {
     auto net = four_layers();
-    tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1, .keep_bytes = kept});
+    tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1, .resident_bytes = kept});
     torch::optim::SGD sgd(sharded.slices(), 0.1);
     for (int step = 0; step < 3; ++step) {
       const int64_t before = sharded.gatherings();

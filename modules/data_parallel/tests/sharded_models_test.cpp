@@ -14,7 +14,8 @@ using Tensors = std::vector<at::Tensor>;
 
 /// Units of some parameters, gathered as they are taken and ahead, and one copy for all.
 std::vector<tw::FullyShardedOptions> some_modes(tw::Reduction reduction) {
-  std::vector<tw::FullyShardedOptions> all{{.reduction = reduction, .unit_bytes = 1}, {.reduction = reduction, .unit_bytes = 300, .gather_ahead = 2}};
+  std::vector<tw::FullyShardedOptions> all{{.reduction = reduction, .unit_bytes = 1},
+                                           {.reduction = reduction, .unit_bytes = 300, .prefetch_units = 2}};
   if (tw::find_topology(world()).nodes == 1) all.push_back({.reduction = reduction, .unit_bytes = 300, .one_copy_per_node = true});
   return all;
 }

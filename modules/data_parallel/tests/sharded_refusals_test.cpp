@@ -31,7 +31,7 @@ TEST(ShardedRefusals, NamesAParameterThatIsChangedInPlace) {
   };
   for (tw::FullyShardedOptions options : modes()) {
     if (options.unit_bytes > 1000) continue;  // kept, so that operators may not be heard of
-    options.keep_bytes = 0;
+    options.resident_bytes = 0;
     const auto reference = plain().make();
     const auto net = plain().make();
     tw::FullySharded sharded(world(), *net, options);

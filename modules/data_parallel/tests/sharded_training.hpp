@@ -111,16 +111,16 @@ inline void expect_equal(const torch::nn::Module& ours, const torch::nn::Module&
 inline std::vector<FullyShardedOptions> modes() {
   std::vector<FullyShardedOptions> all;
   for (const int64_t unit_bytes : {1, 700, 1 << 20}) {
-    for (const int ahead : {0, 2}) all.push_back({.reduction = Reduction::mean, .unit_bytes = unit_bytes, .gather_ahead = ahead});
+    for (const int ahead : {0, 2}) all.push_back({.reduction = Reduction::mean, .unit_bytes = unit_bytes, .prefetch_units = ahead});
   }
-  all.push_back({.reduction = Reduction::mean, .unit_bytes = 1, .keep_bytes = 700});
+  all.push_back({.reduction = Reduction::mean, .unit_bytes = 1, .resident_bytes = 700});
   if (device().is_cpu() && find_topology(world()).nodes == 1)
     all.push_back({.reduction = Reduction::mean, .unit_bytes = 700, .one_copy_per_node = true});
   return all;
 }
 
 inline std::string text_of(const FullyShardedOptions& options) {
-  return concat("units of ", options.unit_bytes, ", ahead ", options.gather_ahead, ", kept ", options.keep_bytes,
+  return concat("units of ", options.unit_bytes, ", ahead ", options.prefetch_units, ", kept ", options.resident_bytes,
                 options.one_copy_per_node ? ", one copy" : "");
 }
 

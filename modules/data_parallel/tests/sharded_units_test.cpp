@@ -18,17 +18,17 @@ TEST(ShardedUnits, GathersEachUnitTwiceAStepAndAheadOncePassesAreKnown) {
     torch::nn::Sequential net;
     for (int i = 0; i < 4; ++i) net->push_back(torch::nn::Linear(torch::nn::LinearOptions(8, 8).bias(false)));
     net->to(torch::kDouble);
-    tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1, .gather_ahead = ahead});
+    tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1, .prefetch_units = ahead});
     for (int step = 0; step < 3; ++step) {
       const int64_t before = sharded.gatherings();
-      const int64_t late = sharded.late_gatherings();
+      const int64_t late = sharded.blocking_gathers();
       net->forward(my_samples(step)).sum().backward();
       // The weights of the first layer are not taken in the backward pass, which needs no gradient of the input; the one before the last is kept for
       // it, and the second one if it is looked for early enough.
       const bool known = step > 0;
       const int64_t gathered = known && ahead == 2 ? 4 : 5;
       EXPECT_EQ(sharded.gatherings() - before, gathered) << ahead << ' ' << step;
-      EXPECT_EQ(sharded.late_gatherings() - late, known && ahead > 0 ? 1 : gathered) << ahead << ' ' << step;
+      EXPECT_EQ(sharded.blocking_gathers() - late, known && ahead > 0 ? 1 : gathered) << ahead << ' ' << step;
     }
   }
 }
@@ -38,13 +38,13 @@ TEST(ShardedUnits, GathersAheadInAndAfterEvaluations) {
   torch::nn::Sequential net;
   for (int i = 0; i < 6; ++i) net->push_back(torch::nn::Linear(torch::nn::LinearOptions(8, 8).bias(false)));
   net->to(torch::kDouble);
-  tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1, .gather_ahead = 1});
+  tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1, .prefetch_units = 1});
   const auto late_of = [&](bool trains, bool with_gradients) {
     const torch::AutoGradMode mode(with_gradients);
-    const int64_t late = sharded.late_gatherings();
+    const int64_t late = sharded.blocking_gathers();
     const at::Tensor sum = net->forward(my_samples(0)).sum();
     if (trains) sum.backward();
-    return sharded.late_gatherings() - late;
+    return sharded.blocking_gathers() - late;
   };
   const auto train = [&] { return late_of(true, true); };
   train();
@@ -61,7 +61,7 @@ TEST(ShardedUnits, EvaluationsLeaveNothingBehind) {
   torch::nn::Sequential net;
   for (int i = 0; i < 6; ++i) net->push_back(torch::nn::Linear(torch::nn::LinearOptions(8, 8).bias(false)));
   net->to(torch::kDouble);
-  tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1, .gather_ahead = 1});
+  tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1, .prefetch_units = 1});
   net->forward(my_samples(0)).sum().backward();
   const tw::HeldMemory held;
   for (const bool with_gradients : {false, true}) {

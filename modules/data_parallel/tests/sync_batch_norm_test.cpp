@@ -110,7 +110,7 @@ void expect_equivalence(Reduction reduction, const Shares& shares) {
     EXPECT_EQ(ours->named_buffers().keys(), expected_buffers.keys());
     for (const auto& buffer : ours->named_buffers()) {
       expect_near(buffer.value().to(torch::kDouble), expected_buffers[buffer.key()].to(torch::kDouble), buffer.key());
-      EXPECT_TRUE(tw::check_with_allreduce(world(), buffer.value()).identical) << buffer.key();
+      EXPECT_TRUE(tw::compare_replicas(world(), buffer.value()).identical) << buffer.key();
     }
     ours->eval();
     reference->eval();

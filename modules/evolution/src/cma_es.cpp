@@ -14,7 +14,7 @@ void visit(CmaOptions& options, OptionVisitor& visitor) {
   using Restarts = CmaOptions::Restarts;
   const std::vector<std::pair<std::string, Restarts>> restarts{{"none", Restarts::none}, {"ipop", Restarts::ipop}, {"bipop", Restarts::bipop}};
   visitor.field("sigma", options.sigma, {.least = 0, .most = 1, .above = true}, {.meaning = "first deviation, as a share of each range"});
-  visitor.field("lambda", options.lambda, count_from(0, 1 << 20), {.meaning = "samples of a generation; 0: 4 + floor(3 ln n)"});
+  visitor.field("lambda", options.lambda, at_least(0, 1 << 20), {.meaning = "samples of a generation; 0: 4 + floor(3 ln n)"});
   visitor.field("active", options.active, {.meaning = "learn from bad samples, too"});
   visitor.field("restarts", options.restarts, restarts, {.meaning = "what follows when a run has nothing to gain any more"});
   visitor.field("tol_fun", options.tol_fun, {.least = 0, .below = true}, {.meaning = "a run ends when losses differ by less"});

@@ -57,13 +57,13 @@ class CurveRule : public StoppingRule {
 }  // namespace
 
 void visit(CurveModelOptions& model, OptionVisitor& visitor) {
-  visitor.field("max_curves", model.max_curves, count_from(2, 1000), {.meaning = "of trials that have ended: the longest"});
-  visitor.field("max_points", model.max_points, count_from(2, 1000), {.meaning = "of a curve"});
+  visitor.field("max_curves", model.max_curves, at_least(2, 1000), {.meaning = "of trials that have ended: the longest"});
+  visitor.field("max_points", model.max_points, at_least(2, 1000), {.meaning = "of a curve"});
 }
 
 void visit(CurveRuleOptions& rule, OptionVisitor& visitor) {
-  visitor.field("grace", rule.grace, count_from(0), {.meaning = "that every trial gets", .unit = "steps"});
-  visitor.field("min_complete", rule.min_complete, count_from(1), {.meaning = "that must be complete before any is stopped"});
+  visitor.field("grace", rule.grace, at_least(0), {.meaning = "that every trial gets", .unit = "steps"});
+  visitor.field("min_complete", rule.min_complete, at_least(1), {.meaning = "that must be complete before any is stopped"});
   visitor.field("probability", rule.probability, {.least = 0, .most = 1}, {.meaning = "of becoming the best, below which a trial is stopped"});
 }
 

@@ -48,9 +48,9 @@ GaussianProcessOptions with_defaults(GaussianProcessOptions options, size_t para
 }  // namespace
 
 void visit(GaussianProcessOptions& options, OptionVisitor& visitor) {
-  visitor.field("initial", options.initial, count_from(0), {.meaning = "trials that cover the space first; 0: 2 for each parameter, at least 4"});
-  visitor.field("trials", options.trials, count_from(0, 2000), {.meaning = "that the model knows; 0: 50 + 10 for each parameter, at most 300"});
-  visitor.field("candidates", options.candidates, count_from(0, 1 << 20),
+  visitor.field("initial", options.initial, at_least(0), {.meaning = "trials that cover the space first; 0: 2 for each parameter, at least 4"});
+  visitor.field("trials", options.trials, at_least(0, 2000), {.meaning = "that the model knows; 0: 50 + 10 for each parameter, at most 300"});
+  visitor.field("candidates", options.candidates, at_least(0, 1 << 20),
                 {.meaning = "places that are compared; 0: 100 + 10 for each parameter, at most 400"});
   visitor.field("collapsed", options.collapsed, {.least = 0, .most = 1, .above = true}, {.meaning = "a trust region this small is abandoned"});
 }

@@ -24,7 +24,7 @@ Nsga2Options Nsga2Options::within(int64_t evaluations) {
 }
 
 void visit(Nsga2Options& options, OptionVisitor& visitor) {
-  visitor.field("population", options.population, count_from(4, 1 << 20), {.meaning = "of parents"});
+  visitor.field("population", options.population, at_least(4, 1 << 20), {.meaning = "of parents"});
   visitor.field("crossover", options.crossover, {.least = 0, .most = 1}, {.meaning = "probability of a simulated binary crossover"});
   visitor.field("crossover_eta", options.crossover_eta, {.least = 0, .below = true},
                 {.meaning = "the larger, the nearer are children to their parents"});

@@ -34,9 +34,9 @@ double perturbed(const Parameter& p, double value, const PopulationTrainingOptio
 }  // namespace
 
 void visit(PopulationTrainingOptions& training, OptionVisitor& visitor) {
-  visitor.field("interval", training.interval, count_from(1),
+  visitor.field("interval", training.interval, at_least(1),
                 {.meaning = "from one comparison of a member with the others to the next", .unit = "steps"});
-  visitor.field("max_steps", training.max_steps, count_from(1), {.meaning = "of a member: from there on it is not compared", .unit = "steps"});
+  visitor.field("max_steps", training.max_steps, at_least(1), {.meaning = "of a member: from there on it is not compared", .unit = "steps"});
   visitor.field("quantile", training.quantile, {.least = 0, .most = 0.5, .above = true},
                 {.meaning = "the share of members at the bottom, one at least, that copy as many at the top"});
   visitor.field("resample", training.resample, {.least = 0, .most = 1}, {.meaning = "probability that a value of a copy is drawn again"});

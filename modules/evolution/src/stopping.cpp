@@ -99,14 +99,14 @@ class HyperbandRule : public StoppingRule {
 }  // namespace
 
 void visit(MedianOptions& median, OptionVisitor& visitor) {
-  visitor.field("grace", median.grace, count_from(0), {.meaning = "that every trial gets", .unit = "steps"});
-  visitor.field("min_trials", median.min_trials, count_from(1), {.meaning = "others that must have come as far"});
+  visitor.field("grace", median.grace, at_least(0), {.meaning = "that every trial gets", .unit = "steps"});
+  visitor.field("min_trials", median.min_trials, at_least(1), {.meaning = "others that must have come as far"});
 }
 
 void visit(HalvingOptions& halving, OptionVisitor& visitor) {
-  visitor.field("grace", halving.grace, count_from(1), {.meaning = "to the first rung", .unit = "steps"});
-  visitor.field("eta", halving.eta, count_from(2, 1024), {.meaning = "of as many at a rung one goes on; and the ratio of a rung to the one before"});
-  visitor.field("max_steps", halving.max_steps, count_from(1, 9007199254740991),
+  visitor.field("grace", halving.grace, at_least(1), {.meaning = "to the first rung", .unit = "steps"});
+  visitor.field("eta", halving.eta, at_least(2, 1024), {.meaning = "of as many at a rung one goes on; and the ratio of a rung to the one before"});
+  visitor.field("max_steps", halving.max_steps, at_least(1, 9007199254740991),
                 {.meaning = "of a trial: no rung lies at or after it", .unit = "steps"});
 }
 

@@ -16,7 +16,7 @@ void visit(SwarmOptions& swarm, OptionVisitor& visitor) {
   visitor.field("cognitive", swarm.cognitive, {.least = 0, .below = true}, {.meaning = "attraction of a particle's own best place"});
   visitor.field("social", swarm.social, {.least = 0, .below = true}, {.meaning = "attraction of the best place of all"});
   visitor.field("velocity_limit", swarm.velocity_limit, {.least = 0, .above = true}, {.meaning = "as a share of each dimension's range"});
-  visitor.field("particles", swarm.particles, count_from(1), {.meaning = "of this worker"});
+  visitor.field("particles", swarm.particles, at_least(1), {.meaning = "of this worker"});
 }
 
 void SwarmOptions::validate() const { expect_none(out_of_bounds("swarm", *this)); }

@@ -12,10 +12,10 @@
 
 namespace tw::search {
 void visit(TpeOptions& options, OptionVisitor& visitor) {
-  visitor.field("startup", options.startup, count_from(1), {.meaning = "trials that are drawn uniformly first"});
+  visitor.field("startup", options.startup, at_least(1), {.meaning = "trials that are drawn uniformly first"});
   visitor.field("good_share", options.good_share, {.least = 0, .most = 1, .above = true}, {.meaning = "of the trials with a loss"});
-  visitor.field("most_good", options.most_good, count_from(1), {.meaning = "at most as many are good"});
-  visitor.field("candidates", options.candidates, count_from(1, 1 << 20), {.meaning = "drawn for each proposal"});
+  visitor.field("most_good", options.most_good, at_least(1), {.meaning = "at most as many are good"});
+  visitor.field("candidates", options.candidates, at_least(1, 1 << 20), {.meaning = "drawn for each proposal"});
   visitor.field("bandwidth", options.bandwidth, {.least = 0, .most = 10, .above = true}, {.meaning = "of numbers: this many of Scott's"});
   visitor.field("uniform_share", options.uniform_share, {.least = 0, .above = true, .below = true},
                 {.meaning = "weight of the uniform density, in that of a trial"});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/comm/reading.hpp>
+#include <tw/comm/pending_scalar.hpp>
 #include <tw/gradients/clipping.hpp>
 
 #include <ATen/core/grad_mode.h>
@@ -25,7 +25,7 @@ double sum_of_squares(const std::vector<at::Tensor>& gradients, const std::vecto
     norms.push_back(at::linalg_vector_norm(values, 2, {}, false, wide).abs());
   }
   const at::Tensor squares = at::stack(norms).square().sum();
-  return waiting.empty() ? squares.item<double>() : Reading(squares).value(*waiting.front());  // the host's one wait
+  return waiting.empty() ? squares.item<double>() : PendingScalar(squares).value(*waiting.front());  // the host's one wait
 }
 
 /// What all ranks count together.
@@ -72,7 +72,7 @@ double clip_gradient_norm(const Communicator& comm, const std::vector<at::Tensor
 }
 
 double clip_gradient_norm(const torch::nn::Module& module, double max_norm) {
-  const auto* trained = dynamic_cast<const TrainedModel*>(&module);
+  const auto* trained = dynamic_cast<const TrainableModel*>(&module);
   TW_EXPECTS(trained == nullptr || trained->axes().empty(), "this module lies on ranks along the axis '", trained->axes().front(),
              "': clip its gradients by Pipeline::clip_grad_norm(), or by clip_gradient_norm(comm, gradients, max_norm) where no element is "
              "on two ranks");

@@ -80,12 +80,12 @@ ModelPartsList model_parts(const torch::nn::Module& module) {
     parts->replicated.push_back({mpi::share(*sliced.holders), std::move(names)});
     list.push_back(std::move(parts));
   }
-  const auto* trained = dynamic_cast<const TrainedModel*>(&module);
+  const auto* trained = dynamic_cast<const TrainableModel*>(&module);
   if (trained != nullptr && trained->holders() != nullptr) list.push_back(model_parts(*trained->holders(), *trained));
   return list;
 }
 
-std::shared_ptr<const ModelParts> model_parts(const Communicator& ranks, const TrainedModel& model) {
+std::shared_ptr<const ModelParts> model_parts(const Communicator& ranks, const TrainableModel& model) {
   const std::vector<NamedTensor> parameters = model.tensors().parameters;
   std::map<std::string, std::string> mine;  // slices of the whole model, and the names of the parameters that they are here
   for (const OptimizedTensor& optimized : model.optimized_tensors()) {

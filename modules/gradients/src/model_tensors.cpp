@@ -4,7 +4,7 @@
 
 #include <tw/gradients/module_modes.hpp>
 #include <tw/gradients/sparse_gradients.hpp>
-#include <tw/gradients/trained_model.hpp>
+#include <tw/gradients/trainable_model.hpp>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -51,7 +51,7 @@ std::vector<std::string> trained_among(const std::vector<NamedTensor>& parameter
   return names;
 }
 
-class WholeModel : public TrainedModel {
+class WholeModel : public TrainableModel {
  public:
   WholeModel(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward)
       : module_(std::move(module)), forward_(std::move(forward)) {}
@@ -78,7 +78,7 @@ ModelTensors model_tensors(const torch::nn::Module& module) {
   return tensors;
 }
 
-std::shared_ptr<TrainedModel> whole_model(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward) {
+std::shared_ptr<TrainableModel> whole_model(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward) {
   return std::make_shared<WholeModel>(std::move(module), std::move(forward));
 }
 

@@ -154,7 +154,7 @@ class PowerSgdCompression : public Compressor {
 }  // namespace
 
 void visit(PowerSgdOptions& options, OptionVisitor& visitor) {
-  visitor.field("rank", options.rank, count_from(1), {.meaning = "of the approximation of each gradient"});
+  visitor.field("rank", options.rank, at_least(1), {.meaning = "of the approximation of each gradient"});
   visitor.field("seed", options.seed, Bounds{}, {.meaning = "of the first guess"});
 }
 void PowerSgdOptions::validate() const { expect_none(out_of_bounds(*this)); }

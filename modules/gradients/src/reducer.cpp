@@ -296,14 +296,14 @@ Work Reducer::begin_exchange(bool failed_here) {
                                                        .unused = static_cast<double>(std::count(marks_.begin(), marks_.end(), Mark::unused)),
                                                        .failed = failed_here ? 1.0 : 0.0,
                                                        .notices = std::exchange(my_notices_, {}),
-                                                       .mark = to_sum(std::exchange(my_mark_, 0))};
+                                                       .mark = to_sum(std::exchange(step_fingerprint_, 0))};
   return iallreduce(comm_, status_, ReduceOp::sum);
 }
 
 Reducer::Status Reducer::end_exchange() {
   const Status status = *static_cast<const Status*>(status_.const_data_ptr());
   notices_ = status.notices;
-  marks_agree_ = are_equal(status.mark[0], status.mark[1], comm_.size()) && are_equal(status.mark[2], status.mark[3], comm_.size());
+  fingerprints_agree_ = are_equal(status.mark[0], status.mark[1], comm_.size()) && are_equal(status.mark[2], status.mark[3], comm_.size());
   return status;
 }
 
@@ -370,7 +370,7 @@ std::vector<ShardPiece> Reducer::pieces() const {
   return shard_pieces(plan_, specs_, comm_.rank(), comm_.size());
 }
 
-void Reducer::give_notice(int kind) { my_notices_.at(static_cast<size_t>(kind)) = 1; }
+void Reducer::vote(int kind) { my_notices_.at(static_cast<size_t>(kind)) = 1; }
 int64_t Reducer::notices(int kind) const { return static_cast<int64_t>(notices_.at(static_cast<size_t>(kind))); }
 
 bool Reducer::marked(int64_t id) const { return marks_.at(static_cast<size_t>(id)) != Mark::none; }

@@ -20,8 +20,8 @@ void visit(ReducerOptions& options, OptionVisitor& visitor) {
   visitor.field("check_finite", options.check_finite, {.meaning = "look whether the reduced gradients are finite"});
   visitor.field("sharding", options.sharding, sharding_names(), {.meaning = "ranks that hold the reduced gradients"});
   visitor.field("release", options.release,
-                {.meaning = "keep only this rank's share of sharded gradients (ZeRO 2)", .where = {{"sharding", {"none"}, /*but=*/true}}});
-  visitor.field("arrival_order", options.arrival_order, count_from(0),
+                {.meaning = "keep only this rank's share of sharded gradients (ZeRO 2)", .where = {{"sharding", {"none"}, /*negated=*/true}}});
+  visitor.field("arrival_order", options.arrival_order, at_least(0),
                 {.meaning = "the order in which gradients become ready, by number; by default, found"});
   visitor.field("groups", options.groups, Bounds{}, {.meaning = "by gradient: those of different groups share no bucket"});
   visitor.field("sparse", options.sparse, {.meaning = "names of gradients that come as sparse tensors"});

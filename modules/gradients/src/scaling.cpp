@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <tw/comm/reading.hpp>
+#include <tw/comm/pending_scalar.hpp>
 #include <type_traits>
 
 // By hand where memory is contiguous and the host's: for small gradients ATen's dispatch takes longer than the work.
@@ -103,6 +103,6 @@ void FiniteCheck::scale(const at::Tensor& tensor, double factor) {
   on_device_ = on_device_.defined() ? on_device_.logical_and(finite) : finite;
 }
 
-bool FiniteCheck::passed(const Communicator& comm) const { return on_host_ && (!on_device_.defined() || Reading(on_device_).value(comm) != 0); }
+bool FiniteCheck::passed(const Communicator& comm) const { return on_host_ && (!on_device_.defined() || PendingScalar(on_device_).value(comm) != 0); }
 
 }  // namespace tw

@@ -82,8 +82,8 @@ TEST(Reducer, CarriesNoticesWithTheStep) {
   tw::Reducer reducer(world(), {{"w", {3}, at::kFloat}}, {.reduction = tw::Reduction::mean});
   for (int step = 0; step < 3; ++step) {
     reducer.begin();
-    if (step == 1) reducer.give_notice(0);
-    if (step == 1 && world().rank() == world().size() - 1) reducer.give_notice(1);
+    if (step == 1) reducer.vote(0);
+    if (step == 1 && world().rank() == world().size() - 1) reducer.vote(1);
     reducer.mark_ready(0, torch::ones({3}));
     reducer.wait();
     EXPECT_EQ(reducer.notices(0), step == 1 ? world().size() : 0) << step;
@@ -98,16 +98,16 @@ TEST(Reducer, ComparesMarks) {
   for (const uint64_t difference : {0UL, 1UL, 1UL << 19U, 1UL << 20U, 1UL << 39U, 0UL}) {
     for (int other = 0; other < world().size(); ++other) {
       reducer.begin();
-      reducer.give_mark(world().rank() == other ? mark ^ difference : mark);
+      reducer.set_step_fingerprint(world().rank() == other ? mark ^ difference : mark);
       reducer.mark_ready(0, torch::ones({3}));
       reducer.wait();
-      EXPECT_EQ(reducer.marks_agree(), difference == 0 || world().size() == 1) << difference << ' ' << other;
+      EXPECT_EQ(reducer.fingerprints_agree(), difference == 0 || world().size() == 1) << difference << ' ' << other;
     }
   }
   reducer.begin();
   reducer.mark_ready(0, torch::ones({3}));
   reducer.wait();
-  EXPECT_TRUE(reducer.marks_agree()) << "marks of the step before";
+  EXPECT_TRUE(reducer.fingerprints_agree()) << "marks of the step before";
 }
 
 TEST(Reducer, SeesWhatIsNotFinite) {

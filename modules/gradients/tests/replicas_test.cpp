@@ -79,7 +79,7 @@ TEST(Replicas, MustBeginEqual) {
 }
 
 /// A model of stages, of which the first and the last have one weight in common, by other names, and each a weight of its own.
-class Stages : public tw::TrainedModel {
+class Stages : public tw::TrainableModel {
  public:
   explicit Stages(const tw::Communicator& comm) {
     const bool first = comm.rank() == 0;

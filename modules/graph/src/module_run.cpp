@@ -12,7 +12,7 @@
 #include <tw/base/error.hpp>
 #include <tw/base/numbers.hpp>
 #include <tw/tensor/generator.hpp>
-#include <tw/tensor/tensor_copies.hpp>
+#include <tw/tensor/tensor_snapshot.hpp>
 #include <unordered_map>
 
 #include "arguments.hpp"
@@ -183,8 +183,8 @@ Run first_run_of(Subject& module, const std::vector<at::Tensor>& inputs) {
 
 Run run_of(const Subject& module, const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>* changed) {
   const GeneratorGuard generator;
-  const KeptTensors kept(module.buffers);
-  const KeptTensors kept_parameters(module.changing);
+  const RestoreOnExit kept(module.buffers);
+  const RestoreOnExit kept_parameters(module.changing);
   const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // of TorchScript, which otherwise runs other operators the second time
   Run made;
   for (const at::Tensor& each : inputs) made.inputs.push_back(each.clone());  // it may work in place

@@ -13,7 +13,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/graph/interpreter.hpp>
-#include <tw/tensor/tensor_copies.hpp>
+#include <tw/tensor/tensor_snapshot.hpp>
 
 #include "random.hpp"
 
@@ -76,7 +76,7 @@ struct Replay {
   Replay(const Graph& graph, const Subject& module, const std::vector<at::Tensor>& inputs) {
     for (const NamedTensor& each : module.parameters) tensors[each.name] = each.tensor;
     for (const NamedTensor& each : module.buffers) tensors[each.name] = each.tensor.detach().clone();
-    const KeptTensors kept(module.changing);
+    const RestoreOnExit kept(module.changing);
     const Interpreter interpreter(graph, [&](const std::string& name) { return tensors.at(name); });
     is_random = interpreter.is_random();
     outputs = interpreter.run(inputs, {.rows = inputs[0].size(0)});

@@ -68,11 +68,11 @@ BatchingStepper::BatchingStepper(const LayerStack& stack, const BlockOptions& op
   if (stack.range().size() > 0) find(states, extras);
 }
 
-State BatchingStepper::run(const Rows& layers, const State& states, const Surroundings& with) {
+State BatchingStepper::run(const Rows& layers, const State& states, const StepContext& with) {
   return way(layers, states, with.extras).run(layers, states, with);
 }
 
-std::pair<State, std::unique_ptr<Linearised>> BatchingStepper::linearise(const Rows& layers, const State& states, const Surroundings& with) {
+std::pair<State, std::unique_ptr<Linearised>> BatchingStepper::linearise(const Rows& layers, const State& states, const StepContext& with) {
   return way(layers, states, with.extras).linearise(layers, states, with);
 }
 
@@ -98,7 +98,7 @@ Stepper& BatchingStepper::way(const Rows& layers, const State& states, const Sta
   return together_ ? *together_ : *one_by_one_;
 }
 
-Footprint::Step BatchingStepper::step_of(int64_t layer) const {
+OperatorTrace::Step BatchingStepper::step_of(int64_t layer) const {
   return [this, layer](const State& state, const State& extras) { return step(stack_.layer(layer), options_.integrator, state, extras, dt_); };
 }
 
@@ -128,7 +128,7 @@ std::unique_ptr<Stepper> BatchingStepper::found(const State& states, const State
   const int64_t first = stack_.range().begin;
   const State example = each(row(states, 0), [](const at::Tensor& t) { return at::randn_like(t); });
   const std::vector<at::Tensor> parameters = stack_.parameters_of(first);
-  seen_ = Footprint::of(example, extras, parameters, step_of(first));
+  seen_ = OperatorTrace::of(example, extras, parameters, step_of(first));
   if (!seen_->doubt().empty()) return refuse(seen_->doubt());
   if (const std::string other = seen_->difference(parameters, step_of(first)); !other.empty()) return refuse(concat("a second look finds: ", other));
   const graph::Graph graph = step_graph(stack_, first, options_.integrator, example, extras, dt_);

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "footprint.hpp"
 #include "layer_stack.hpp"
 #include "linearised.hpp"
+#include "operator_trace.hpp"
 
 namespace tw::layer_parallel {
 
@@ -19,8 +19,8 @@ class BatchingStepper : public Stepper {
   BatchingStepper(const LayerStack& stack, const BlockOptions& options, const State& states, const State& extras, double dt);
 
   bool runs_together() const override { return together_ != nullptr; }
-  State run(const Rows& layers, const State& states, const Surroundings& with) override;
-  std::pair<State, std::unique_ptr<Linearised>> linearise(const Rows& layers, const State& states, const Surroundings& with) override;
+  State run(const Rows& layers, const State& states, const StepContext& with) override;
+  std::pair<State, std::unique_ptr<Linearised>> linearise(const Rows& layers, const State& states, const StepContext& with) override;
   /// Why they do not run together; empty: they do.
   const std::string& unbatchable() const noexcept { return unbatchable_; }
   /// The pass in which steps were last made.
@@ -30,7 +30,7 @@ class BatchingStepper : public Stepper {
   void find(const State& states, const State& extras);
   std::unique_ptr<Stepper> found(const State& states, const State& extras);
   Stepper& way(const Rows& layers, const State& states, const State& extras);
-  Footprint::Step step_of(int64_t layer) const;
+  OperatorTrace::Step step_of(int64_t layer) const;
 
   const LayerStack& stack_;
   BlockOptions options_;
@@ -38,8 +38,8 @@ class BatchingStepper : public Stepper {
   std::unique_ptr<Stepper> one_by_one_;
   std::unique_ptr<Stepper> together_;
   std::string unbatchable_;
-  std::optional<Footprint> seen_;    // of the layers that run together
-  std::vector<uint64_t> looked_at_;  // by layer: the pass in which it was last seen to do that
+  std::optional<OperatorTrace> seen_;  // of the layers that run together
+  std::vector<uint64_t> looked_at_;    // by layer: the pass in which it was last seen to do that
   uint64_t last_pass_ = 0;
 };
 

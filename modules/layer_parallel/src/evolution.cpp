@@ -57,7 +57,7 @@ State ForwardPropagator::march(const Runs& runs, int64_t stride, bool record, co
     return concatenate(ends);
   }
   const Seeding seeding(evolution_);
-  const Surroundings with{extras_, seeding.seed};
+  const StepContext with{extras_, seeding.seed};
   State states = record ? clone(from) : from;  // what is linearised there must not change afterwards
   Record* const tape = record ? &tape_->records.emplace_back(Record{runs, states, {}}) : nullptr;
   for (int64_t j = 0; j < runs.length; ++j) {

@@ -11,7 +11,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/autograd_node.hpp>
@@ -80,9 +80,8 @@ void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
   visitor.group("backward", options.backward);
   visitor.field("guess", options.guess, guesses, {.meaning = "where the iterations of a pass begin"});
   visitor.field("recompute", options.recompute, {.meaning = "keep states at C-points alone, and compute the others again in the backward pass"});
-  visitor.field("front_layers", options.front_layers, count_from(0, any_count),
-                {.meaning = "first ones of every ODE block outside of the iterations"});
-  visitor.field("back_layers", options.back_layers, count_from(0, any_count), {.meaning = "last ones of every ODE block outside of the iterations"});
+  visitor.field("front_layers", options.front_layers, at_least(0, any_count), {.meaning = "first ones of every ODE block outside of the iterations"});
+  visitor.field("back_layers", options.back_layers, at_least(0, any_count), {.meaning = "last ones of every ODE block outside of the iterations"});
   visitor.field("seed", options.seed, Bounds{}, {.meaning = "of initial values and of random layers"});
 }
 
@@ -145,7 +144,7 @@ LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, L
   const auto observer = [this](const char* name, int level, auto begin, auto end) {
     if (observer_) observer_(name, level, begin, end);
   };
-  releasing_others(comm_, [&] {
+  revoke_on_exception(comm_, [&] {
     expect_no_shared_tensors(blocks_, options_.seed);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       Part& part = parts_.emplace_back(Part{std::to_string(i), nullptr, std::nullopt});
@@ -209,7 +208,7 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
   if (!anchor_.defined() || anchor_.device() != place) anchor_ = at::zeros({1}, at::device(place)).set_requires_grad(true);
   const bool gradient_for_all = begin_pass(input, extras);
   const int64_t call = calls();
-  return releasing_others(comms_.onward(), [&] {
+  return revoke_on_exception(comms_.onward(), [&] {
     try {
       Rank here(0);
       std::vector<torch::autograd::Node*> blocks;
@@ -250,7 +249,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
   const auto backward = [this, &block, recorded, like, here, zeros = at::zeros_like(state[0]),
                          tensors = state.size()](const std::vector<at::Tensor>& cotangents) {
     const Stopwatch watch;
-    return releasing_others(comms_.onward(), [&] {
+    return revoke_on_exception(comms_.onward(), [&] {
       TW_EXPECTS(!c10::GradMode::is_enabled(), "gradients of layers in parallel cannot be differentiated again: create_graph must be false");
       std::vector<at::Tensor> gradients = zero_gradients(block.stack());
       const State end = comm_.rank() == block.last_rank() ? State(cotangents.begin(), cotangents.end()) : *like;
@@ -327,7 +326,7 @@ void LayerParallel::set_replica(int64_t replica) { impl_->set_replica(replica); 
 
 void LayerParallel::pass(const TrainingPass& pass) {
   set_calls(pass.number);
-  TrainedModel::pass(pass);
+  TrainableModel::pass(pass);
 }
 
 void LayerParallel::tell_phases(OnPhase on_phase) { observe(without_levels(std::move(on_phase))); }

@@ -17,7 +17,7 @@ struct Rows {
 };
 
 /// What a step takes beside states and parameters.
-struct Surroundings {
+struct StepContext {
   const State& extras;
   std::function<void(int64_t layer)> seed;  ///< called before a layer that draws random numbers; empty: none does
 };
@@ -46,9 +46,9 @@ class Stepper {
   /// Whether steps of several layers are one operation. Otherwise it is better to go from layer to layer first, or states are stacked at every step.
   virtual bool runs_together() const { return true; }
   /// @param layers of the block, as many as states. @return where they lead, stacked
-  virtual State run(const Rows& layers, const State& states, const Surroundings& with) = 0;
+  virtual State run(const Rows& layers, const State& states, const StepContext& with) = 0;
   /// The same, to be differentiated. @param states must not change afterwards
-  virtual std::pair<State, std::unique_ptr<Linearised>> linearise(const Rows& layers, const State& states, const Surroundings& with) = 0;
+  virtual std::pair<State, std::unique_ptr<Linearised>> linearise(const Rows& layers, const State& states, const StepContext& with) = 0;
 };
 
 }  // namespace tw::layer_parallel

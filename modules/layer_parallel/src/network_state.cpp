@@ -7,9 +7,9 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/text_stream.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/comm/full_tensors.hpp>
 #include <tw/comm/objects.hpp>
-#include <tw/comm/whole_tensors.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 
 #include "network.hpp"
 
@@ -90,10 +90,10 @@ std::vector<OptimizedTensor> LayerParallel::optimized_tensors() const {
 }
 
 std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
-  return releasing_others(impl_->comm_, [&] {
+  return revoke_on_exception(impl_->comm_, [&] {
     std::shared_ptr<SerialNetwork> serial;
     if (impl_->comm_.rank() == 0) serial = std::make_shared<SerialNetwork>(impl_->blocks_, impl_->options_);
-    visit_whole_tensors(impl_->comm_, shards(), [&](const std::string& name, const at::Tensor& values) {
+    for_each_full_tensor(impl_->comm_, shards(), [&](const std::string& name, const at::Tensor& values) {
       if (!serial) return;
       if (name.ends_with(calls_suffix)) return serial->set_calls(values.item<int64_t>());
       const size_t dot = name.find('.');
@@ -127,7 +127,7 @@ std::vector<NamedTensor> LayerParallel::whole_on_root(const Communicator& /*hold
 }
 
 double LayerParallel::add_smoothness_penalty(double gamma) {
-  return releasing_others(impl_->comm_, [&] {
+  return revoke_on_exception(impl_->comm_, [&] {
     const c10::AutoGradMode no_gradients(false);
     const Communicator& comm = impl_->comm_;
     const at::Tensor penalty = at::zeros({}, at::kDouble);

@@ -6,7 +6,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autocast.hpp>
-#include <tw/tensor/tensor_copies.hpp>
+#include <tw/tensor/tensor_snapshot.hpp>
 
 #include "c_states.hpp"
 #include "iterated_network.hpp"
@@ -146,7 +146,7 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
   Tape* tape = pass ? &pass->tape : nullptr;
   if (tape != nullptr) tape->recompute = options_.recompute;
   if (tape != nullptr && !stack_.buffers().empty()) tape->buffers.emplace(stacks_of(stack_.buffers()));
-  std::optional<TensorCopies> buffers;
+  std::optional<TensorSnapshot> buffers;
   ForwardPropagator layers(evolution(call), extras, tape, [&] {
     if (buffers) buffers->put_back();  // as if the marches before had not been
   });
@@ -176,7 +176,7 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
 State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<at::Tensor>& gradients, bool retain) {
   pass.versions.expect_unchanged();
   pass.tape.retain = retain;
-  const KeptTensors buffers(stacks_of(stack_.buffers()));
+  const RestoreOnExit buffers(stacks_of(stack_.buffers()));
   if (pass.tape.buffers) pass.tape.buffers->put_back();  // evaluation reads them
   const ModeGuard mode(stack_, *pass.modes);
   AdjointPropagator layers(evolution(pass.call), pass.tape, gradients);

@@ -9,7 +9,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/autograd_node.hpp>
@@ -72,7 +72,7 @@ State LayerParallel::Impl::enter(const State& input, bool gradient_for_all, at::
   if (c10::GradMode::is_enabled()) std::ranges::copy_if(input, std::back_inserter(wanted), wants_gradient);
   if (wanted.empty()) return {anchor_};
   const auto sent = [this](const std::vector<at::Tensor>& gradients) {
-    return releasing_others(comms_.onward(), [&] {
+    return revoke_on_exception(comms_.onward(), [&] {
       broadcast(comms_.onward(), gradients, Rank(0));
       return gradients;
     });

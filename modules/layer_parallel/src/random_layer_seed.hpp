@@ -5,7 +5,7 @@
 
 namespace tw::layer_parallel {
 
-/// The seed of what a network's layers draw, from the seed of its options. @param replica see TrainedModel::set_replica()
+/// The seed of what a network's layers draw, from the seed of its options. @param replica see TrainableModel::set_replica()
 inline uint64_t random_seed(uint64_t seed, int64_t replica) { return derived_seed(seed, static_cast<uint64_t>(replica)); }
 
 /// The seed of what the layers of a block draw in training pass `call`; the stream is the layer. @param seed random_seed()

@@ -18,7 +18,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/autograd_node.hpp>
@@ -71,9 +71,9 @@ void visit(RecurrentOptions& options, OptionVisitor& visitor) {
       {"mgrit", TimeSolver::mgrit}, {"newton", TimeSolver::newton}, {"quasi_newton", TimeSolver::quasi_newton}};
   LevelOptions levels = level_options(options);
   visitor.field("cell", options.cell, cells, {.meaning = "as torch::nn has it"});
-  visitor.field("input_size", options.input_size, count_from(1), {.meaning = "of a time step"});
-  visitor.field("hidden_size", options.hidden_size, count_from(1), {.meaning = "of the state"});
-  visitor.field("layers", options.layers, count_from(1), {.meaning = "one over the other"});
+  visitor.field("input_size", options.input_size, at_least(1), {.meaning = "of a time step"});
+  visitor.field("hidden_size", options.hidden_size, at_least(1), {.meaning = "of the state"});
+  visitor.field("layers", options.layers, at_least(1), {.meaning = "one over the other"});
   visitor.field("bias", options.bias, {.meaning = "b_ih and b_hh"});
   visitor.field("bidirectional", options.bidirectional, {.meaning = "each layer in both directions of time"});
   visitor.field("solver", options.solver, solvers, {.meaning = "of the steps of a layer"});
@@ -84,7 +84,7 @@ void visit(RecurrentOptions& options, OptionVisitor& visitor) {
   options.min_coarse = levels.min_coarse;
   visitor.group("forward", options.forward);
   visitor.group("backward", options.backward);
-  visitor.field("longest_memory", options.longest_memory, count_from(0),
+  visitor.field("longest_memory", options.longest_memory, at_least(0),
                 {.meaning = "that the first weights of a gru or an lstm have; 0: as torch::nn draws them", .unit = "steps"});
   visitor.field("seed", options.seed, Bounds{}, {.meaning = "of initial values"});
 }
@@ -200,7 +200,7 @@ Recurrent::Impl::LayerOutput Recurrent::Impl::run(TimeGrid& grid, const LayerWei
   inputs.insert(inputs.end(), start.begin(), start.end());
   const int64_t steps_here = block.size(0);
   const auto forward = [&, pass] {
-    return releasing_others(comms.onward(), [&] {
+    return revoke_on_exception(comms.onward(), [&] {
       const int64_t fill = grid.block().end - grid.block().begin - steps_here;
       at::Tensor products = at::linear(block, weights.weight_ih, weights.bias_ih);
       if (fill > 0) products = at::constant_pad_nd(products, {0, 0, 0, 0, 0, fill});
@@ -231,7 +231,7 @@ Recurrent::Impl::LayerOutput Recurrent::Impl::run(TimeGrid& grid, const LayerWei
   const auto backward = [this, &grid, pass, block = block.detach(), weight_ih = weights.weight_ih.detach(), first, steps_here, index,
                          biased = options.bias](const std::vector<at::Tensor>& cotangents) {
     const Stopwatch watch;
-    return releasing_others(comms.onward(), [&] {
+    return revoke_on_exception(comms.onward(), [&] {
       pass->versions.expect_unchanged();
       TW_EXPECTS(!at::GradMode::is_enabled(), "gradients of recurrent layers in parallel cannot be differentiated again: create_graph must be false");
       const int64_t fill = pass->inputs.size(0) - steps_here;
@@ -335,7 +335,7 @@ RecurrentOutput Recurrent::forward(const at::Tensor& block, int64_t steps, const
   impl_->comms.begin_pass("the input of a Recurrent", 0, [&] { return impl_->checked(block, steps, start); });
   const Stopwatch watch;
   if (at::GradMode::is_enabled()) impl_->report.backward = Seconds(0);
-  return releasing_others(impl_->comms.onward(), [&]() -> RecurrentOutput {
+  return revoke_on_exception(impl_->comms.onward(), [&]() -> RecurrentOutput {
     const auto state_of = [&](const at::Tensor& given) {
       return given.defined() ? given : at::zeros({o.layers * impl_->directions(), block.size(1), o.hidden_size}, block.options());
     };

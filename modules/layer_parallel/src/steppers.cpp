@@ -85,14 +85,14 @@ class OneByOne : public Stepper {
 
   bool runs_together() const override { return false; }
 
-  State run(const Rows& layers, const State& states, const Surroundings& with) override {
+  State run(const Rows& layers, const State& states, const StepContext& with) override {
     const c10::AutoGradMode no_gradients(false);
     std::vector<State> results;
     for (int64_t i = 0; i < layers.count; ++i) results.push_back(step_of(layers.begin + i * layers.spacing, row(states, i), with));
     return stack(results);
   }
 
-  std::pair<State, std::unique_ptr<Linearised>> linearise(const Rows& layers, const State& states, const Surroundings& with) override {
+  std::pair<State, std::unique_ptr<Linearised>> linearise(const Rows& layers, const State& states, const StepContext& with) override {
     const c10::AutoGradMode gradients(true);
     auto graphs = std::make_unique<GraphsOfLayers>();
     std::vector<State> results;
@@ -107,7 +107,7 @@ class OneByOne : public Stepper {
   }
 
  private:
-  State step_of(int64_t layer, const State& state, const Surroundings& with) {
+  State step_of(int64_t layer, const State& state, const StepContext& with) {
     if (with.seed) {
       with.seed(layer);
       return step(stack_.layer(layer), integrator_, state, with.extras, dt_);
@@ -158,12 +158,12 @@ class Vmapped : public Stepper {
  public:
   Vmapped(const LayerStack& stack, std::unique_ptr<VmappedStep> step) : stack_(stack), step_(std::move(step)) {}
 
-  State run(const Rows& layers, const State& states, const Surroundings& with) override {
+  State run(const Rows& layers, const State& states, const StepContext& with) override {
     const c10::AutoGradMode no_gradients(false);
     return step_->run(states, with.extras, stack_.parameters_of(layers));
   }
 
-  std::pair<State, std::unique_ptr<Linearised>> linearise(const Rows& layers, const State& states, const Surroundings& with) override {
+  std::pair<State, std::unique_ptr<Linearised>> linearise(const Rows& layers, const State& states, const StepContext& with) override {
     const c10::AutoGradMode gradients(true);
     Graph graph{leaves_of(states), {}, detached(stack_.parameters_of(layers))};
     for (size_t p = 0; p < graph.leaves.size(); ++p) graph.leaves[p].set_requires_grad(stack_.parameters()[p].stack.requires_grad());
@@ -193,11 +193,11 @@ class Programmed : public Stepper {
  public:
   Programmed(const LayerStack& stack, std::unique_ptr<StepProgram> program) : stack_(stack), program_(std::move(program)) {}
 
-  State run(const Rows& layers, const State& states, const Surroundings& with) override {
+  State run(const Rows& layers, const State& states, const StepContext& with) override {
     return program_->run(states, with.extras, stack_.parameters_of(layers), nullptr);
   }
 
-  std::pair<State, std::unique_ptr<Linearised>> linearise(const Rows& layers, const State& states, const Surroundings& with) override {
+  std::pair<State, std::unique_ptr<Linearised>> linearise(const Rows& layers, const State& states, const StepContext& with) override {
     StepProgram::Kept kept;
     State to = program_->run(states, with.extras, stack_.parameters_of(layers), &kept);
     return {std::move(to), std::make_unique<KeptByProgram>(program_, std::move(kept))};

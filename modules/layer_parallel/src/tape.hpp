@@ -6,7 +6,7 @@
 #include <tw/parallel_in_time/propagator.hpp>
 #include <tw/parallel_in_time/states.hpp>
 #include <tw/tensor/autocast.hpp>
-#include <tw/tensor/tensor_copies.hpp>
+#include <tw/tensor/tensor_snapshot.hpp>
 #include <vector>
 
 #include "linearised.hpp"
@@ -24,10 +24,10 @@ struct Tape {
   std::vector<Record> records;
   Stored c_states;  ///< values at the C-points that this rank's steps begin at, for coarse steps
   State extras;
-  AutocastState autocast;               ///< under which the steps are made, again too
-  std::optional<TensorCopies> buffers;  ///< before the pass: steps that are computed again begin with the same
-  bool recompute = false;               ///< keep where runs began, and nothing of their steps
-  bool retain = true;                   ///< the adjoint's last sweep leaves it as it is
+  AutocastState autocast;                 ///< under which the steps are made, again too
+  std::optional<TensorSnapshot> buffers;  ///< before the pass: steps that are computed again begin with the same
+  bool recompute = false;                 ///< keep where runs began, and nothing of their steps
+  bool retain = true;                     ///< the adjoint's last sweep leaves it as it is
 };
 
 }  // namespace tw::layer_parallel

@@ -12,7 +12,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 
 #include "layer_transfer.hpp"
 #include "mgopt_cycle.hpp"
@@ -199,7 +199,7 @@ MgOptReport MgOpt::Impl::step(const at::Tensor& inputs, const at::Tensor& target
   targets_ = &targets;
   loss_ = &loss;
   const c10::AutoGradMode no_gradients(false);
-  return releasing_others(comm(), [&] {
+  return revoke_on_exception(comm(), [&] {
     Vector x;
     for (const at::Tensor& parameter : parameters_[0].tensors) x.push_back(parameter.detach().clone());
     const MgOptReport report = mgopt_cycle(levels_, options, x);
@@ -216,10 +216,10 @@ void MgOptOptions::validate() const {
 
 void visit(MgOptOptions& options, OptionVisitor& visitor) {
   visit_field(visitor, "learning_rate", options.learning_rate, {.least = 0, .above = true}, {.meaning = "of the gradient steps, by level"});
-  visitor.field("pre_steps", options.pre_steps, count_from(0), {.meaning = "gradient steps of a level before its coarse correction"});
-  visitor.field("post_steps", options.post_steps, count_from(0), {.meaning = "and after it"});
-  visitor.field("coarse_steps", options.coarse_steps, count_from(1), {.meaning = "gradient steps of the coarsest level"});
-  visitor.field("halvings", options.halvings, count_from(0, 60), {.meaning = "of a correction that does not reduce the objective enough"});
+  visitor.field("pre_steps", options.pre_steps, at_least(0), {.meaning = "gradient steps of a level before its coarse correction"});
+  visitor.field("post_steps", options.post_steps, at_least(0), {.meaning = "and after it"});
+  visitor.field("coarse_steps", options.coarse_steps, at_least(1), {.meaning = "gradient steps of the coarsest level"});
+  visitor.field("halvings", options.halvings, at_least(0, 60), {.meaning = "of a correction that does not reduce the objective enough"});
 }
 
 std::ostream& operator<<(std::ostream& out, const MgOptReport& report) {

@@ -2,7 +2,7 @@
 #include <set>
 #include <tw/base/contract.hpp>
 #include <tw/layer_training/nested_iteration.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/state/optimizer_state.hpp>
 
 #include "layer_transfer.hpp"
@@ -47,7 +47,7 @@ void refine_shards(const LayerParallel& fine, const std::vector<NamedShard>& coa
 }  // namespace
 
 void refine(const LayerParallel& coarse, LayerParallel& fine, Refinement refinement) {
-  releasing_others(fine.comm(), [&] { refine_shards(fine, coarse.shards(), fine.shards(), refinement); });
+  revoke_on_exception(fine.comm(), [&] { refine_shards(fine, coarse.shards(), fine.shards(), refinement); });
   coarse.comm().barrier();
 }
 
@@ -64,7 +64,7 @@ void refine(const LayerParallel& coarse, torch::optim::Optimizer& coarse_optimiz
   OptimizerState state(fine_optimizer, fine.optimized_tensors());
   state.prepare({names.begin(), names.end()});
   const std::vector<NamedShard> fine_shards = state.shards();
-  releasing_others(fine.comm(), [&] { refine_shards(fine, coarse_shards, fine_shards, refinement); });
+  revoke_on_exception(fine.comm(), [&] { refine_shards(fine, coarse_shards, fine_shards, refinement); });
   state.apply(fine_shards);
 }
 

@@ -11,8 +11,8 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/comm/whole_tensors.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/comm/full_tensors.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/tensor/autocast.hpp>
 
 #include "layer_transfer.hpp"
@@ -49,7 +49,7 @@ SpliNet::SpliNet(std::shared_ptr<LayerParallel> net, const SpliNetOptions& optio
   std::erase_if(mine, [&](const OptimizedTensor& p) { return !p.tensor.requires_grad() || !is_of_layers(*net_, p.slices.at(0).name); });
   std::vector<NamedShard> shards;
   for (const OptimizedTensor& p : mine) shards.push_back(p.slices[0]);
-  visit_whole_tensors(comm, shards, [&](const std::string& name, const at::Tensor& whole) {
+  for_each_full_tensor(comm, shards, [&](const std::string& name, const at::Tensor& whole) {
     const int64_t layers = whole.size(0);
     TW_EXPECTS(options_.control_points <= layers, "control_points must be at most ", layers, ", the layers of block ", name.substr(0, name.find('.')),
                ", not ", options_.control_points);
@@ -121,7 +121,7 @@ void SpliNet::pass(const TrainingPass& pass) {
   }
   net_->pass(pass);
   const AutocastScope plain(AutocastState::here().off());
-  releasing_others(net_->comm(), [&] {
+  revoke_on_exception(net_->comm(), [&] {
     const c10::AutoGradMode no_gradients(false);
     std::vector<at::Tensor> gradients;
     for (const Curve& curve : curves_) {
@@ -148,8 +148,8 @@ void SpliNetOptions::validate() const {
 }
 
 void visit(SpliNetOptions& options, OptionVisitor& visitor) {
-  visitor.field("control_points", options.control_points, count_from(1, any_count), {.meaning = "of every ODE block"});
-  visitor.field("degree", options.degree, count_from(0), {.meaning = "of the splines"});
+  visitor.field("control_points", options.control_points, at_least(1, any_count), {.meaning = "of every ODE block"});
+  visitor.field("degree", options.degree, at_least(0), {.meaning = "of the splines"});
 }
 
 }  // namespace tw::layer_training

@@ -7,7 +7,7 @@
 #include <map>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/comm/whole_tensors.hpp>
+#include <tw/comm/full_tensors.hpp>
 #include <tw/layer_training/mgopt.hpp>
 
 namespace tw::layer_training {
@@ -52,7 +52,7 @@ Tensors whole(const LayerParallel& net, bool gradients) {
     shards.push_back(shard);
   }
   Tensors all;
-  visit_whole_tensors(net.comm(), shards, [&](const std::string& name, const at::Tensor& values) { all[name] = values.clone(); });
+  for_each_full_tensor(net.comm(), shards, [&](const std::string& name, const at::Tensor& values) { all[name] = values.clone(); });
   return all;
 }
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/comm/whole_tensors.hpp>
+#include <tw/comm/full_tensors.hpp>
 #include <tw/layer_training/splinet.hpp>
 
 namespace tw::layer_training {
@@ -39,9 +39,9 @@ struct Data {
   torch::Tensor targets;
 };
 
-double loss_of(TrainedModel& model, const Data& data) { return squares(model.forward(data.inputs), data.targets).item<double>(); }
+double loss_of(TrainableModel& model, const Data& data) { return squares(model.forward(data.inputs), data.targets).item<double>(); }
 
-void pass(TrainedModel& model, const Data& data, double weight = 1) { model.pass({data.inputs, data.targets, squares, weight}); }
+void pass(TrainableModel& model, const Data& data, double weight = 1) { model.pass({data.inputs, data.targets, squares, weight}); }
 
 std::map<std::string, torch::Tensor> controls_of(const SpliNet& model) {
   std::map<std::string, torch::Tensor> controls;

@@ -97,10 +97,10 @@ std::vector<std::shared_ptr<void>> attachments_above(const Communicator& comm) {
   }
   return all;
 }
-void while_at_rest(const Communicator& comm, const std::function<void()>& change) { comm.state()->runtime->engine().while_at_rest(change); }
+void with_engine_paused(const Communicator& comm, const std::function<void()>& change) { comm.state()->runtime->engine().with_engine_paused(change); }
 
-void set_occasion(const Communicator& comm, const std::string& occasion) {
-  while_at_rest(comm, [&] { comm.state()->occasion = occasion; });
+void set_activity(const Communicator& comm, const std::string& occasion) {
+  with_engine_paused(comm, [&] { comm.state()->occasion = occasion; });
 }
 
 // What was called before there was a board is written now.

@@ -254,7 +254,7 @@ void Engine::revoke(CommunicatorState& comm, const std::string& reason) {
   progress_locked();
 }
 
-void Engine::while_at_rest(const std::function<void()>& change) {
+void Engine::with_engine_paused(const std::function<void()>& change) {
   const std::lock_guard lock(mutex_);
   change();
 }

@@ -85,7 +85,7 @@ class Engine {
   /// @throws ContractError where MPI does not let the calling thread communicate.
   void expect_own_thread() const;
 
-  void while_at_rest(const std::function<void()>& change);
+  void with_engine_paused(const std::function<void()>& change);
   /// Lets go of what is in flight without freeing it.
   void abandon();
   void stop_thread();

@@ -142,7 +142,7 @@ struct CommunicatorState {
   uint64_t calls = 0;                                    // collective calls begun
   uint64_t finished = 0;                                 // and ended
   Call last_call;                                        // the one that began last
-  std::string occasion;                                  // see set_occasion()
+  std::string occasion;                                  // see set_activity()
   std::shared_ptr<Board> board;
   std::map<int, LastSeen> notes;  // what ranks wrote of themselves while they waited
   std::atomic<bool> revoked = false;

@@ -8,7 +8,7 @@
 #include <initializer_list>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/parallel_in_time/states.hpp>
 
 #include "plan_lines.hpp"
@@ -285,7 +285,7 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
 }  // namespace
 
 void visit(MgritOptions& options, OptionVisitor& visitor) {
-  visitor.field("iterations", options.iterations, count_from(0), {.meaning = "at most; 0: all steps one after the other"});
+  visitor.field("iterations", options.iterations, at_least(0), {.meaning = "at most; 0: all steps one after the other"});
   visitor.field("tolerance", options.tolerance, {.least = 0}, {.meaning = "stop after an iteration whose residual is below; 0: make all"});
   visitor.group("cycle", options.cycle);
   visit_field(visitor, "weights", options.weights, {.least = 0, .most = 2, .above = true}, {.meaning = "w of C-relaxations, by level"});
@@ -329,7 +329,7 @@ void Mgrit::set_iterations(int iterations) {
 }
 
 Solution Mgrit::solve(Propagator& propagator, const State& origin, const State& guess) {
-  return releasing_others(comm_, [&] {
+  return revoke_on_exception(comm_, [&] {
     if (options_.iterations == 0) return iterate(comm_, serial(plan_), options_, finish_, observer_, propagator, origin, {});
     return iterate(comm_, plan_, options_, finish_, observer_, propagator, origin, guess);
   });

@@ -11,7 +11,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/parallel_in_time/states.hpp>
 #include <utility>
 
@@ -205,7 +205,7 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const NewtonOp
 
 void visit(NewtonOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, JacobianKind>> kinds{{"full", JacobianKind::full}, {"diagonal", JacobianKind::diagonal}};
-  visitor.field("iterations", options.iterations, count_from(0), {.meaning = "at most; 0: all steps one after the other"});
+  visitor.field("iterations", options.iterations, at_least(0), {.meaning = "at most; 0: all steps one after the other"});
   visitor.field("tolerance", options.tolerance, {.least = 0}, {.meaning = "stop after an iteration whose residual is below; 0: make all"});
   visitor.field("jacobian", options.jacobian, kinds, {.meaning = "what of it an iteration takes"});
   visit_residuals(options.residuals, options.on_divergence, visitor);
@@ -236,7 +236,7 @@ void Newton::observe(PhaseObserver observer) {
 }
 
 Solution Newton::solve(Propagator& propagator, const State& origin, const State& guess) {
-  return releasing_others(comm_, [&] {
+  return revoke_on_exception(comm_, [&] {
     auto* const linearising = dynamic_cast<LinearisingPropagator*>(&propagator);
     TW_EXPECTS(linearising != nullptr, "Newton's method needs steps that know their Jacobians: a LinearisingPropagator");
     if (options_.iterations == 0) return serial_->solve(propagator, origin);

@@ -9,7 +9,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/parallel_in_time/states.hpp>
 
 namespace tw::layer_parallel::mgrit {
@@ -85,7 +85,7 @@ Result<State> detail::solve(const Communicator& comm, const State& u0, int64_t s
   const Communicator own = comm.dup();
   expect_same_on_all_ranks(own, "u_0 and the options of mgrit::solve()", lines_of(u0, steps, options));
   validate(u0, steps, options);  // the same everywhere: all throw, and nobody has to be released
-  return releasing_others(own, [&]() -> Result<State> {
+  return revoke_on_exception(own, [&]() -> Result<State> {
     const c10::AutoGradMode no_gradients(false);
     MgritOptions solver = options.solver;
     if (options.guess) solver.cycle.skip_downcycle = false;

@@ -13,7 +13,7 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/engine.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <utility>
 
 namespace tw::parameter_server {
@@ -25,42 +25,42 @@ std::vector<std::string> lines_of(const Roles& roles) {
   return {concat("ranks_per_worker ", roles.ranks_per_worker), servers, concat("dedicated ", roles.dedicated)};
 }
 
-std::string late_workers(const Clocks::Reading& reading, const Crew& crew, int64_t clock) {
+std::string late_workers(const Clocks::Reading& reading, const RankRoles& roles, int64_t clock) {
   std::string text;
   for (size_t w = 0; w < reading.ticks.size(); ++w) {
     if (reading.left[w] || reading.ticks[w] >= clock) continue;
-    text += concat(text.empty() ? "" : ", ", "worker ", w, " (rank ", crew.leaders()[w], ") at ", reading.ticks[w]);
+    text += concat(text.empty() ? "" : ", ", "worker ", w, " (rank ", roles.leaders()[w], ") at ", reading.ticks[w]);
   }
   return text;
 }
 
 }  // namespace
 
-Crew agreed_crew(const Communicator& comm, const Roles& roles) {
+RankRoles agreed_roles(const Communicator& comm, const Roles& roles) {
   expect_same_on_all_ranks(comm, "the roles of ranks", lines_of(roles));
   return {roles, comm.size()};
 }
 
-Centre::Centre(const Communicator& comm, Crew crew, const at::Tensor& initial, const std::vector<Rule>& rules, bool share_memory)
-    : crew_(std::move(crew)),
-      worker_(crew_.worker_of(comm.rank())),
+Centre::Centre(const Communicator& comm, RankRoles roles, const at::Tensor& initial, const std::vector<Rule>& rules, bool share_memory)
+    : roles_(std::move(roles)),
+      worker_(roles_.worker_of(comm.rank())),
       type_(initial.options()),
       shape_(initial.sizes().vec()),
-      group_(comm.split(trains() ? worker_ : crew_.workers(), comm.rank())) {
+      group_(comm.split(trains() ? worker_ : roles_.workers(), comm.rank())) {
   const bool is_member = place_of(comm.rank()) >= 0;
   Communicator members = comm.split(is_member ? 0 : 1, comm.rank());
   if (is_member) {
     std::vector<int> servers;
-    for (const int each : crew_.servers()) servers.push_back(place_of(each));
-    const int own = crew_.leaders().end() != std::find(crew_.leaders().begin(), crew_.leaders().end(), comm.rank()) ? worker_ : -1;
+    for (const int each : roles_.servers()) servers.push_back(place_of(each));
+    const int own = roles_.leaders().end() != std::find(roles_.leaders().begin(), roles_.leaders().end(), comm.rank()) ? worker_ : -1;
     ShardedTensor values(members, initial, {.rules = rules, .servers = servers, .share_memory = share_memory});
-    Clocks clocks(members, crew_.workers(), own, servers.front(), share_memory);
+    Clocks clocks(members, roles_.workers(), own, servers.front(), share_memory);
     link_.emplace(Link{std::move(members), std::move(values), std::move(clocks)});
   }
 }
 
 int Centre::place_of(int rank) const {
-  const auto& members = crew_.members();
+  const auto& members = roles_.members();
   const auto at = std::lower_bound(members.begin(), members.end(), rank);
   return at != members.end() && *at == rank ? static_cast<int>(at - members.begin()) : -1;
 }
@@ -73,7 +73,7 @@ const ShardedTensor& Centre::tensor() const {
 void Centre::push(const at::Tensor& pushed, std::string_view rule) {
   if (!leads()) return;
   settle();
-  releasing_others(group_, [&] {
+  revoke_on_exception(group_, [&] {
     clocks_at_push_ = link_->clocks.ask();
     pushed_ = link_->values.push(pushed, rule);
     if (pushed_.test()) settle();
@@ -83,7 +83,7 @@ void Centre::push(const at::Tensor& pushed, std::string_view rule) {
 void Centre::settle() {
   if (!leads() || !clocks_at_push_) return;
   const Stopwatch watch;
-  const auto clocks = releasing_others(group_, [&] {
+  const auto clocks = revoke_on_exception(group_, [&] {
     pushed_.wait();
     return Clocks::read(*std::exchange(clocks_at_push_, std::nullopt));
   });
@@ -105,7 +105,7 @@ at::Tensor Centre::pull() {
   has_prefetched_ = false;
   if (!leads()) return told(at::empty(shape_, type_));
   const Stopwatch watch;
-  const auto [values, clocks] = releasing_others(group_, [&] {
+  const auto [values, clocks] = revoke_on_exception(group_, [&] {
     at::Tensor taken = std::exchange(prefetched_, std::nullopt)->take();
     return std::pair(std::move(taken), Clocks::read(*std::exchange(clocks_at_pull_, std::nullopt)));
   });
@@ -134,9 +134,9 @@ void Centre::wait_for_all(int64_t clock, Seconds warn_after) {
     now = Clocks::read(link_->clocks.ask());
     if (warned || now.slowest() >= clock || watch.elapsed() <= warn_after) return;
     warned = true;
-    log_warning("this worker waits at clock ", traffic_.pushes, " for ", late_workers(now, crew_, clock));
+    log_warning("this worker waits at clock ", traffic_.pushes, " for ", late_workers(now, roles_, clock));
   };
-  releasing_others(group_, [&] {
+  revoke_on_exception(group_, [&] {
     read();
     for (size_t w = 0; w < now.left.size(); ++w) {
       const auto has_come = [&] { return now.left[w] || now.ticks[w] >= clock; };
@@ -144,7 +144,7 @@ void Centre::wait_for_all(int64_t clock, Seconds warn_after) {
         if (!has_come()) read();
         return has_come();
       };
-      const Call call{.collective = Collective::receive, .peer = place_of(crew_.leaders()[w])};
+      const Call call{.collective = Collective::receive, .peer = place_of(roles_.leaders()[w])};
       mpi::wait_until(link_->comm, call, comes, [&] { return now.sum_without(worker_); });
     }
   });
@@ -157,7 +157,7 @@ at::Tensor Centre::finish() {
   if (leads()) link_->clocks.leave();
   wait_for_all(std::numeric_limits<int64_t>::max(), Seconds(std::numeric_limits<double>::infinity()));
   at::Tensor values = at::empty(shape_, type_);
-  releasing_others(group_, [&] {
+  revoke_on_exception(group_, [&] {
     if (!link_) return;
     link_->clocks.finish();
     link_->values.finish();
@@ -183,11 +183,11 @@ void Centre::restore(const std::vector<NamedShard>& shards) {
   settle();
   forget_reading();
   if (leads()) link_->clocks.leave();  // others may wait for a step that this worker does not make any more
-  releasing_others(group_, [&] {
+  revoke_on_exception(group_, [&] {
     if (!link_) return;
     link_->clocks.finish();
     link_->values.finish();  // nobody pushes any more
-    releasing_others(link_->comm, [&] { link_->values.restore(shards); });
+    revoke_on_exception(link_->comm, [&] { link_->values.restore(shards); });
     if (leads()) link_->clocks.begin_anew();
     link_->clocks.finish();
   });

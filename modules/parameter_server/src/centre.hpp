@@ -5,7 +5,7 @@
 #include <string_view>
 #include <tw/parameter_server/sharded_tensor.hpp>
 #include <tw/parameter_server/traffic.hpp>
-#include <tw/server_shards/crew.hpp>
+#include <tw/server_shards/roles.hpp>
 #include <vector>
 
 #include "clocks.hpp"
@@ -13,16 +13,16 @@
 namespace tw::parameter_server {
 
 /// Collective. @throws ContractError on all ranks for roles that differ or do not fit
-Crew agreed_crew(const Communicator& comm, const Roles& roles);
+RankRoles agreed_roles(const Communicator& comm, const Roles& roles);
 
 /// The parameters on the servers, as a worker of one or more ranks has to do with them: the first one pushes and pulls, the others are told what
 /// came.
 class Centre {
  public:
-  /// Collective. @param crew of the ranks of `comm`. @param initial that of rank 0 counts
-  Centre(const Communicator& comm, Crew crew, const at::Tensor& initial, const std::vector<Rule>& rules, bool share_memory);
+  /// Collective. @param roles of the ranks of `comm`. @param initial that of rank 0 counts
+  Centre(const Communicator& comm, RankRoles roles, const at::Tensor& initial, const std::vector<Rule>& rules, bool share_memory);
 
-  const Crew& crew() const noexcept { return crew_; }
+  const RankRoles& roles() const noexcept { return roles_; }
   bool trains() const noexcept { return worker_ >= 0; }
   /// Ranks of this worker. Of a rank that only serves: others of its kind.
   const Communicator& group() const noexcept { return group_; }
@@ -71,7 +71,7 @@ class Centre {
   /// Values that the first rank got, on all of them.
   at::Tensor told(at::Tensor values) const;
 
-  Crew crew_;
+  RankRoles roles_;
   int worker_;
   at::TensorOptions type_;
   std::vector<int64_t> shape_;

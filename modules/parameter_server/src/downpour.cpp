@@ -12,10 +12,10 @@
 namespace tw::parameter_server {
 
 void visit(DownpourOptions& options, OptionVisitor& visitor) {
-  visitor.field("push_interval", options.push_interval, count_from(1), {.meaning = "from one push to the next", .unit = "steps"});
-  visitor.field("pull_interval", options.pull_interval, count_from(1), {.meaning = "from one pull to the next", .unit = "steps"});
-  visitor.field("initial_delay", options.initial_delay, count_from(0), {.meaning = "before the first push", .unit = "steps"});
-  visitor.field("prefetch_lead", options.prefetch_lead, count_from(0),
+  visitor.field("push_interval", options.push_interval, at_least(1), {.meaning = "from one push to the next", .unit = "steps"});
+  visitor.field("pull_interval", options.pull_interval, at_least(1), {.meaning = "from one pull to the next", .unit = "steps"});
+  visitor.field("initial_delay", options.initial_delay, at_least(0), {.meaning = "before the first push", .unit = "steps"});
+  visitor.field("prefetch_lead", options.prefetch_lead, at_least(0),
                 {.meaning = "by which a pull begins before it is integrated; at most `pull_interval`", .unit = "steps"});
   visitor.presence("rule", !options.rule.empty());
   visitor.field("share_memory", options.share_memory, {.meaning = "servers of this node are read and written in memory"});

@@ -11,7 +11,7 @@
 namespace tw::parameter_server {
 
 void visit(ElasticOptions& options, OptionVisitor& visitor) {
-  visitor.field("period", options.period, count_from(1), {.meaning = "from one elastic step to the next", .unit = "steps"});
+  visitor.field("period", options.period, at_least(1), {.meaning = "from one elastic step to the next", .unit = "steps"});
   visitor.field("beta", options.beta, {.least = 0, .most = 1, .above = true}, {.meaning = "how strongly all workers together pull at the centre"});
   visitor.field("share_memory", options.share_memory, {.meaning = "servers of this node are read and written in memory"});
 }

@@ -17,7 +17,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/shared_tensor.hpp>
 #include <tw/mpi/engine.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/mpi/topology.hpp>
 #include <tw/parameter_server/sharded_tensor.hpp>
 #include <tw/server_shards/shard.hpp>
@@ -105,7 +105,7 @@ class ShardedTensor::Impl {
         element_bytes_(static_cast<int64_t>(c10::elementSize(dtype_))),
         refuse_non_finite_(options.refuse_non_finite),
         client_(comm_) {
-    releasing_others(comm_, [&] {
+    revoke_on_exception(comm_, [&] {
       make_shards(options.share_memory);
       comm_.barrier();
       if (comm_.rank() == 0) push(initial, "copy").wait();
@@ -153,7 +153,7 @@ class ShardedTensor::Impl {
   // compute: what ends the job, where one does not come, is the watch of those that train.
   void finish() {
     const bool only_serves = !std::exchange(has_asked_, false);
-    releasing_others(comm_, [&] {
+    revoke_on_exception(comm_, [&] {
       const auto served = [this] {
         int64_t all = responder_ ? responder_->ended() : 0;
         for (const auto& [server, shard] : shards_) all += shard.pushes();

@@ -13,7 +13,7 @@ namespace tw::parameter_server {
 
 void visit(StaleSynchronousOptions& options, OptionVisitor& visitor) {
   double warn_after = options.warn_after.count();
-  visitor.field("staleness", options.staleness, count_from(0), {.meaning = "by which a worker may be ahead of the slowest", .unit = "steps"});
+  visitor.field("staleness", options.staleness, at_least(0), {.meaning = "by which a worker may be ahead of the slowest", .unit = "steps"});
   visitor.field("warn_after", warn_after, {.least = 0}, {.meaning = "a wait that takes longer is logged", .unit = "s", .may_differ = true});
   visitor.field("share_memory", options.share_memory, {.meaning = "servers of this node are read and written in memory"});
   options.warn_after = Seconds(warn_after);

@@ -12,7 +12,7 @@
 namespace tw::parameter_server {
 
 Worker::Worker(const Communicator& comm, std::vector<at::Tensor> parameters, const Roles& roles, const MakeRules& rules, bool share_memory) {
-  const Crew crew = agreed_crew(comm, roles);
+  const RankRoles crew = agreed_roles(comm, roles);
   const std::vector<Rule> followed = on_all_ranks(comm, "making a worker of parameter servers", [&] {
     parameters_ = std::make_unique<FlatParameters>(std::move(parameters));
     return rules();

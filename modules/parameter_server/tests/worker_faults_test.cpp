@@ -149,7 +149,7 @@ TW_TEST_ON(Workers, WhoIsStoppedHoldsUpNobody, {.least = 2}) {
 
 /// What was restored is gone on with, by all, whatever their clocks said before.
 TEST(Workers, GoOnFromACheckpoint) {
-  for_all_roles([](const Roles& roles, bool share_memory, const Crew& crew) {
+  for_all_roles([](const Roles& roles, bool share_memory, const RankRoles& crew) {
     const std::vector<at::Tensor> parameters = parameters_from(0.5);
     torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
     StaleSynchronous bounded(world(), parameters, {.staleness = 0, .roles = roles, .share_memory = share_memory});

@@ -38,7 +38,7 @@ inline void set_gradients(const std::vector<at::Tensor>& parameters, int rank) {
 
 /// Runs `turn` on one worker after the other, each when what the one before has pushed is applied; ranks that only serve have none.
 template <class Worker, class Turn>
-void in_turns(const Worker& worker, const Crew& crew, Turn turn) {
+void in_turns(const Worker& worker, const RankRoles& crew, Turn turn) {
   const int mine = crew.worker_of(world().rank());
   for (int now = 0; now < crew.workers(); ++now) {
     if (now == mine) {
@@ -64,7 +64,7 @@ inline std::vector<Roles> all_roles() {
 template <class Test>
 void for_all_roles(Test test) {
   for (const Roles& roles : all_roles()) {
-    for (const bool share_memory : {true, false}) test(roles, share_memory, Crew(roles, world().size()));
+    for (const bool share_memory : {true, false}) test(roles, share_memory, RankRoles(roles, world().size()));
   }
 }
 

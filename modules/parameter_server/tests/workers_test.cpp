@@ -11,7 +11,7 @@ namespace workers_test {
 using namespace testing;
 
 TEST(Downpour, IsItsFormula) {
-  for_all_roles([](const Roles& roles, bool share_memory, const Crew& crew) {
+  for_all_roles([](const Roles& roles, bool share_memory, const RankRoles& crew) {
     const int mine = crew.worker_of(world().rank());
     for (DownpourOptions o : {DownpourOptions{}, DownpourOptions{.push_interval = 2, .pull_interval = 3},
                               DownpourOptions{.push_interval = 3, .pull_interval = 2, .initial_delay = 2},
@@ -58,7 +58,7 @@ TEST(Downpour, IsItsFormula) {
 /// One after the other, so that each worker's parameters are as old as all the others' pushes behind its own.
 TEST(Downpour, KnowsHowOldItsParametersAre) {
   for (const Roles& roles : all_roles()) {
-    const Crew crew(roles, world().size());
+    const RankRoles crew(roles, world().size());
     const std::vector<at::Tensor> parameters = parameters_from(0.5);
     Downpour worker(world(), parameters, {.roles = roles});
     constexpr int steps = 5;
@@ -86,7 +86,7 @@ TEST(Downpour, LetsServersFollowARule) {
   const at::Tensor reference = flat(parameters).clone().requires_grad_();
   torch::optim::Adagrad adagrad({reference}, torch::optim::AdagradOptions(lr));
   for (int step = 0; step < 3; ++step) {
-    in_turns(worker, Crew({}, world().size()), [&] {
+    in_turns(worker, RankRoles({}, world().size()), [&] {
       set_gradients(parameters, 0);
       worker.step();
     });
@@ -101,7 +101,7 @@ TEST(Downpour, LetsServersFollowARule) {
 }
 
 TEST(ElasticAveraging, IsItsFormulaAndMovesTheCentre) {
-  for_all_roles([](const Roles& roles, bool share_memory, const Crew& crew) {
+  for_all_roles([](const Roles& roles, bool share_memory, const RankRoles& crew) {
     const int mine = crew.worker_of(world().rank());
     const std::vector<at::Tensor> parameters = parameters_from(world().rank() == 0 ? 0.5 : 0.25);
     ElasticAveraging elastic(world(), parameters, {.period = 2, .beta = 0.8, .roles = roles, .share_memory = share_memory});
@@ -136,7 +136,7 @@ TEST(ElasticAveraging, IsItsFormulaAndMovesTheCentre) {
 
 TEST(StaleSynchronous, IsItsFormula) {
   for (const Roles& roles : all_roles()) {  // through memory, where a clock is read as it is
-    const Crew crew(roles, world().size());
+    const RankRoles crew(roles, world().size());
     const int mine = crew.worker_of(world().rank());
     for (const int64_t staleness : {1, 3}) {  // with 0 nobody could go on in its turn
       const std::vector<at::Tensor> parameters = parameters_from(world().rank() == 0 ? 0.5 : 0.25);
@@ -177,7 +177,7 @@ TEST(StaleSynchronous, IsItsFormula) {
 /// Everybody writes which step it is in, and none may come out of a step that is more than s ahead of where all have got to. Workers have different
 /// numbers of steps, of different lengths.
 TEST(StaleSynchronous, BoundsHowFarAnyoneIsAhead) {
-  for_all_roles([](const Roles& roles, bool share_memory, const Crew& crew) {
+  for_all_roles([](const Roles& roles, bool share_memory, const RankRoles& crew) {
     const int mine = crew.worker_of(world().rank());
     for (const int64_t staleness : {0, 2}) {
       const std::vector<at::Tensor> parameters = parameters_from(0.5);

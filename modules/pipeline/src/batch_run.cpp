@@ -91,33 +91,33 @@ void BatchRun::forward(int m, bool backward_follows) {
   if (mine.count() == 0) return;
   InFlight& now = passes_[static_cast<size_t>(m)];
   if (place_.is_first()) {
-    now.arrival.values = narrow_all(batch_.inputs, mine);
+    now.received.values = narrow_all(batch_.inputs, mine);
   } else {
-    now.arrival = receive_rows(place_.comm, place_.ranks.partners(place_.stage - 1, rows, mine));
+    now.received = receive_activations(place_.comm, place_.ranks.peers(place_.stage - 1, rows, mine));
   }
-  const std::vector<uint8_t> wants = now.arrival.wants();
+  const std::vector<uint8_t> wants = now.received.wants();
   now.pass = StagePass(*model_.module, segments_of(mine), recompute() == Recompute::none || backward_follows);
   seed_with(generator_, {seed_, call_, m, place_.stage, place_.replica});
-  std::vector<at::Tensor> outputs = now.pass.forward(std::move(now.arrival.values), wants);
+  std::vector<at::Tensor> outputs = now.pass.forward(std::move(now.received.values), wants);
   if (place_.is_last()) {
     losses_.push_back(outputs.front().detach());
-    now.departure.values.push_back({"", outputs.front().sizes().vec(), outputs.front().scalar_type()});
-    now.departure.device = outputs.front().device();
+    now.sent.values.push_back({"", outputs.front().sizes().vec(), outputs.front().scalar_type()});
+    now.sent.device = outputs.front().device();
     return;
   }
-  const std::vector<Partner> after = place_.ranks.partners(place_.stage + 1, rows, mine);
-  now.departure = hand_on(place_.comm, after, {std::move(outputs), now.pass.wanted()}, mine, sends_);
+  const std::vector<Peer> after = place_.ranks.peers(place_.stage + 1, rows, mine);
+  now.sent = send_activations(place_.comm, after, {std::move(outputs), now.pass.wanted()}, mine, sends_);
 }
 
 void BatchRun::backward(int m) {
   const Rows mine = place_.ranks.share(rows_of(m), place_.comm.rank());
   if (mine.count() == 0) return;
   InFlight now = std::exchange(passes_[static_cast<size_t>(m)], InFlight());
-  const TensorSpec& last = now.departure.values.front();
+  const TensorSpec& last = now.sent.values.front();
   std::vector<at::Tensor> cotangents =
-      place_.is_last() ? std::vector<at::Tensor>{at::full(last.shape, batch_.weight, at::device(now.departure.device).dtype(last.dtype))}
-                       : collect_cotangents(place_.comm, now.departure, mine);
-  return_cotangents(place_.comm, now.arrival, now.pass.backward(std::move(cotangents)), mine, sends_);
+      place_.is_last() ? std::vector<at::Tensor>{at::full(last.shape, batch_.weight, at::device(now.sent.device).dtype(last.dtype))}
+                       : collect_cotangents(place_.comm, now.sent, mine);
+  return_cotangents(place_.comm, now.received, now.pass.backward(std::move(cotangents)), mine, sends_);
 }
 
 }  // namespace tw::pipeline

@@ -51,9 +51,9 @@ class BatchRun {
 
  private:
   struct InFlight {
-    Arrival arrival;
+    ReceivedActivations received;
     StagePass pass;
-    Departure departure;
+    SentActivations sent;
   };
 
   void forward(int m, bool backward_follows);

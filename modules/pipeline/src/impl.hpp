@@ -2,7 +2,7 @@
 #pragma once
 #include <optional>
 #include <tw/gradients/module_modes.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/pipeline/pipeline.hpp>
 
 #include "batch_run.hpp"
@@ -50,7 +50,7 @@ class Pipeline::Impl {
   template <class Pass>
   auto in_pass(const Pass& pass) {
     try {
-      return releasing_others(comm_, pass);
+      return revoke_on_exception(comm_, pass);
     } catch (const std::exception& e) {
       failure_ = e.what();
       throw;

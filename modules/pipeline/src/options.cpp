@@ -19,7 +19,7 @@ void expect_each_stage(const char* field, const List& list, int stages) {
 }  // namespace
 
 void visit(PipelineOptions& options, OptionVisitor& visitor) {
-  visitor.field("replicas", options.replicas, count_from(1), {.meaning = "of each stage; none: one each", .unit = "ranks"});
+  visitor.field("replicas", options.replicas, at_least(1), {.meaning = "of each stage; none: one each", .unit = "ranks"});
   visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "of each stage; none: none"});
   visitor.field("seed", options.seed, Bounds{}, {.meaning = "of the random numbers that are drawn in run()"});
   visitor.field("sharding", options.sharding, sharding_names(), {.meaning = "holders of the gradients of a stage with several replicas"});

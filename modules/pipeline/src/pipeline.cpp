@@ -13,7 +13,7 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
 #include "impl.hpp"
@@ -99,7 +99,7 @@ Pipeline::Impl::Impl(Start start)
       frozen_(*model_.module),
       seed_(options_.seed),
       calls_(at::zeros({}, at::kLong)) {
-  releasing_others(comm_, [&] {
+  revoke_on_exception(comm_, [&] {
     gradients_ = std::make_unique<StageGradients>(comm_, ranks_, model_, options_.sharding);
     shared_ = std::make_unique<SharedState>(comm_, ranks_, model_);
     comm_.barrier();  // none goes on if one cannot
@@ -255,10 +255,10 @@ std::vector<at::Tensor> Pipeline::Impl::pass_forward(const std::vector<at::Tenso
     if (place_.is_first()) {
       for (const at::Tensor& each : beside_model(inputs)) values.push_back(each.narrow(0, mine.begin, mine.count()));
     } else {
-      values = receive_rows(comm_, place_.ranks.partners(place_.stage - 1, all, mine)).values;
+      values = receive_activations(comm_, place_.ranks.peers(place_.stage - 1, all, mine)).values;
     }
     outputs = model_.forward(values, {.rows = mine.count(), .key = key, .first = mine.begin});
-    hand_on(comm_, place_.ranks.partners(place_.stage + 1, all, mine), {outputs, std::vector<uint8_t>(outputs.size(), 0)}, mine, sends);
+    send_activations(comm_, place_.ranks.peers(place_.stage + 1, all, mine), {outputs, std::vector<uint8_t>(outputs.size(), 0)}, mine, sends);
   }
   wait_all(sends);
   shared_->note_changes();
@@ -272,11 +272,11 @@ std::vector<at::Tensor> Pipeline::Impl::outputs_of(const std::vector<at::Tensor>
   return in_pass([&]() -> std::vector<at::Tensor> {
     const c10::AutoGradMode no_gradients(false);
     const std::vector<at::Tensor> outputs = pass_forward(inputs, all);
-    const std::vector<Partner> last = ranks_.partners(ranks_.stages() - 1, all, all);
-    const auto is_here = [&](const Partner& each) { return each.rank == comm_.rank(); };
+    const std::vector<Peer> last = ranks_.peers(ranks_.stages() - 1, all, all);
+    const auto is_here = [&](const Peer& each) { return each.rank == comm_.rank(); };
     std::vector<std::vector<at::Tensor>> of_replicas;
     if (everywhere) {
-      for (const Partner& each : last) of_replicas.push_back(broadcast_any(comm_, outputs, Rank(each.rank)));
+      for (const Peer& each : last) of_replicas.push_back(broadcast_any(comm_, outputs, Rank(each.rank)));
     } else if (is_here(last.front())) {
       of_replicas.push_back(outputs);
       for (size_t i = 1; i < last.size(); ++i) of_replicas.push_back(receive(comm_, Rank(last[i].rank)).values);
@@ -303,7 +303,7 @@ std::vector<at::Tensor> Pipeline::forward(const std::vector<at::Tensor>& inputs)
 at::Tensor Pipeline::evaluate(const at::Tensor& inputs) {
   const std::vector<at::Tensor> outputs = impl_->outputs_of({inputs}, /*everywhere=*/false);
   if (outputs.empty()) return {};
-  return releasing_others(impl_->comm_, [&] {
+  return revoke_on_exception(impl_->comm_, [&] {
     TW_EXPECTS(outputs.size() == 1, "the model has ", outputs.size(), " outputs: evaluate() returns one");
     return outputs.front();
   });
@@ -317,7 +317,7 @@ std::shared_ptr<void> Pipeline::no_sync() {
 bool Pipeline::is_paused() const { return *impl_->pauses_ > 0; }
 
 double Pipeline::clip_grad_norm(double max_norm) {
-  return releasing_others(impl_->comm_, [&] { return impl_->gradients_->clip(max_norm); });
+  return revoke_on_exception(impl_->comm_, [&] { return impl_->gradients_->clip(max_norm); });
 }
 
 void Pipeline::set_calls(int64_t number) {

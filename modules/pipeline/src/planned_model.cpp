@@ -19,7 +19,7 @@
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/planning/stage_ranks.hpp>
 #include <tw/tensor/memory_order.hpp>
-#include <tw/tensor/tensor_copies.hpp>
+#include <tw/tensor/tensor_snapshot.hpp>
 
 #include "in_turn.hpp"
 
@@ -272,7 +272,7 @@ PlanResult planned(const Profile& profile, const std::vector<at::Tensor>& exampl
 
 ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example, const ModelPlanOptions& options) {
   graph::ModeGraphs captured = graph::capture_modes(module, forward, example);
-  const KeptTensors kept(module.buffers());
+  const RestoreOnExit kept(module.buffers());
   const Profile profile = measured_profile(captured.training, tensors_of(module), example, {.cache = options.profile_cache});
   PlanResult result = planned(profile, example, options);
   return {std::move(captured.training), std::move(captured.evaluation), std::move(result)};
@@ -291,7 +291,7 @@ ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, con
   expect_same_on_all_ranks(
       comm, "the module that is planned",
       {"training, operators of hash " + captured.training.hash(), "evaluation, operators of hash " + captured.evaluation.hash()});
-  const KeptTensors kept(module.buffers());
+  const RestoreOnExit kept(module.buffers());
   const Profile profile = measured_profile(comm, captured.training, tensors_of(module), example, {.cache = options.profile_cache});
   PlanResult result = on_all_ranks(comm, "planning the module", [&] { return comm.rank() == 0 ? planned(profile, example, options) : PlanResult(); });
   const std::string best = broadcast_string(comm, comm.rank() == 0 ? to_json(result.best(), profile) : "", Rank(0));

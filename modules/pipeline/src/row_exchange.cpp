@@ -19,11 +19,11 @@ void expect_rows(int64_t value, at::IntArrayRef shape, int64_t rows) {
                      " rows are to be shared out among replicas: they belong in its first dimension"));
 }
 
-/// Of a value of rows `mine`, what it has in common with a partner.
-at::Tensor common_rows(const at::Tensor& value, size_t index, const Partner& partner, Rows mine) {
-  if (partner.rows == mine) return value;
+/// Of a value of rows `mine`, what it has in common with a peer.
+at::Tensor common_rows(const at::Tensor& value, size_t index, const Peer& peer, Rows mine) {
+  if (peer.rows == mine) return value;
   expect_rows(static_cast<int64_t>(index), value.sizes(), mine.count());
-  return value.narrow(0, partner.rows.begin - mine.begin, partner.rows.count());
+  return value.narrow(0, peer.rows.begin - mine.begin, peer.rows.count());
 }
 
 /// One after the other, and in memory as most of them are: the order of a single row's dimensions says little.
@@ -34,7 +34,7 @@ at::Tensor put_together(const std::vector<at::Tensor>& parts) {
 
 }  // namespace
 
-std::vector<uint8_t> Arrival::wants() const {
+std::vector<uint8_t> ReceivedActivations::wants() const {
   std::vector<uint8_t> any(values.size(), 0);
   for (const Part& part : parts) {
     for (size_t i = 0; i < any.size(); ++i) any[i] |= part.wants[i];
@@ -42,25 +42,25 @@ std::vector<uint8_t> Arrival::wants() const {
   return any;
 }
 
-Arrival receive_rows(const Communicator& comm, const std::vector<Partner>& from) {
-  Arrival arrival;
+ReceivedActivations receive_activations(const Communicator& comm, const std::vector<Peer>& from) {
+  ReceivedActivations received;
   std::vector<std::vector<at::Tensor>> pieces;  // by value
-  for (const Partner& partner : from) {
-    Message message = receive(comm, Rank(partner.rank));
+  for (const Peer& peer : from) {
+    Message message = receive(comm, Rank(peer.rank));
     pieces.resize(message.values.size());
     for (size_t i = 0; i < pieces.size(); ++i) {
-      if (from.size() > 1) expect_rows(static_cast<int64_t>(i), message.values[i].sizes(), partner.rows.count());
+      if (from.size() > 1) expect_rows(static_cast<int64_t>(i), message.values[i].sizes(), peer.rows.count());
       pieces[i].push_back(std::move(message.values[i]));
     }
-    arrival.parts.push_back({partner, std::move(message.wants)});
+    received.parts.push_back({peer, std::move(message.wants)});
   }
-  for (const std::vector<at::Tensor>& each : pieces) arrival.values.push_back(each.size() == 1 ? each.front() : put_together(each));
-  return arrival;
+  for (const std::vector<at::Tensor>& each : pieces) received.values.push_back(each.size() == 1 ? each.front() : put_together(each));
+  return received;
 }
 
-void return_cotangents(const Communicator& comm, const Arrival& arrival, const std::vector<at::Tensor>& cotangents, Rows mine,
+void return_cotangents(const Communicator& comm, const ReceivedActivations& received, const std::vector<at::Tensor>& cotangents, Rows mine,
                        std::vector<Work>& in_flight) {
-  for (const Arrival::Part& part : arrival.parts) {
+  for (const ReceivedActivations::Part& part : received.parts) {
     std::vector<at::Tensor> wanted;
     for (size_t i = 0; i < part.wants.size(); ++i) {
       if (part.wants[i] == 0) continue;
@@ -70,31 +70,32 @@ void return_cotangents(const Communicator& comm, const Arrival& arrival, const s
   }
 }
 
-Departure hand_on(const Communicator& comm, const std::vector<Partner>& to, const Message& message, Rows mine, std::vector<Work>& in_flight) {
-  for (const Partner& partner : to) {
+SentActivations send_activations(const Communicator& comm, const std::vector<Peer>& to, const Message& message, Rows mine,
+                                 std::vector<Work>& in_flight) {
+  for (const Peer& peer : to) {
     Message part{{}, message.wants};
-    for (size_t i = 0; i < message.values.size(); ++i) part.values.push_back(common_rows(message.values[i], i, partner, mine));
-    send(comm, part, Rank(partner.rank), in_flight);
+    for (size_t i = 0; i < message.values.size(); ++i) part.values.push_back(common_rows(message.values[i], i, peer, mine));
+    send(comm, part, Rank(peer.rank), in_flight);
   }
-  Departure departure{{}, message.wants, to, message.values.front().device()};
-  for (const at::Tensor& value : message.values) departure.values.push_back({"", value.sizes().vec(), value.scalar_type()});
-  return departure;
+  SentActivations sent{{}, message.wants, to, message.values.front().device()};
+  for (const at::Tensor& value : message.values) sent.values.push_back({"", value.sizes().vec(), value.scalar_type()});
+  return sent;
 }
 
-std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const Departure& departure, Rows mine) {
-  std::vector<at::Tensor> cotangents(departure.values.size());
+std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const SentActivations& sent, Rows mine) {
+  std::vector<at::Tensor> cotangents(sent.values.size());
   std::vector<size_t> wanted;
   for (size_t i = 0; i < cotangents.size(); ++i) {
-    if (departure.wants[i] == 0) continue;
-    cotangents[i] = at::empty(departure.values[i].shape, at::device(departure.device).dtype(departure.values[i].dtype));
+    if (sent.wants[i] == 0) continue;
+    cotangents[i] = at::empty(sent.values[i].shape, at::device(sent.device).dtype(sent.values[i].dtype));
     wanted.push_back(i);
   }
   std::vector<uint8_t> exists(cotangents.size(), 0);
-  std::vector<at::Tensor> missing;  // rows of a partner that has no cotangent for them
-  for (const Partner& partner : departure.to) {
+  std::vector<at::Tensor> missing;  // rows of a peer that has no cotangent for them
+  for (const Peer& peer : sent.to) {
     std::vector<at::Tensor> parts;  // contiguous: rows of a contiguous tensor
-    for (const size_t i : wanted) parts.push_back(common_rows(cotangents[i], i, partner, mine));
-    const std::vector<uint8_t> received = receive_cotangents(comm, parts, Rank(partner.rank));
+    for (const size_t i : wanted) parts.push_back(common_rows(cotangents[i], i, peer, mine));
+    const std::vector<uint8_t> received = receive_cotangents(comm, parts, Rank(peer.rank));
     for (size_t k = 0; k < wanted.size(); ++k) {
       exists[wanted[k]] |= received[k];
       if (received[k] == 0) missing.push_back(parts[k]);

@@ -9,10 +9,10 @@
 namespace tw::pipeline {
 
 /// What a rank has received.
-struct Arrival {
+struct ReceivedActivations {
   /// A rank's part of it.
   struct Part {
-    Partner from;
+    Peer from;
     std::vector<uint8_t> wants;  // by value, whether its cotangent is to go back
   };
   std::vector<at::Tensor> values;
@@ -23,23 +23,24 @@ struct Arrival {
 };
 
 /// What a rank has handed on, as far as cotangents come back.
-struct Departure {
+struct SentActivations {
   std::vector<TensorSpec> values;  // without names
   std::vector<uint8_t> wants;
-  std::vector<Partner> to;
+  std::vector<Peer> to;
   c10::Device device = c10::Device(c10::kCPU);  // of the values
 };
 
 /// Several senders' parts are put together along the first dimension, which is the rows.
-Arrival receive_rows(const Communicator& comm, const std::vector<Partner>& from);
+ReceivedActivations receive_activations(const Communicator& comm, const std::vector<Peer>& from);
 /// The other way. @param cotangents by value; undefined where nothing depends on the value. @param mine the rows of the values
-void return_cotangents(const Communicator& comm, const Arrival& arrival, const std::vector<at::Tensor>& cotangents, Rows mine,
+void return_cotangents(const Communicator& comm, const ReceivedActivations& received, const std::vector<at::Tensor>& cotangents, Rows mine,
                        std::vector<Work>& in_flight);
 
 /// @param values of rows `mine`. What goes to several ranks is cut along the first dimension; what goes to one, goes as it is.
 /// @throws Error for a tensor that is to be cut and has other than `mine` rows
-Departure hand_on(const Communicator& comm, const std::vector<Partner>& to, const Message& values, Rows mine, std::vector<Work>& in_flight);
+SentActivations send_activations(const Communicator& comm, const std::vector<Peer>& to, const Message& values, Rows mine,
+                                 std::vector<Work>& in_flight);
 /// By value; undefined where none was wanted or nothing depends on the value.
-std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const Departure& departure, Rows mine);
+std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const SentActivations& sent, Rows mine);
 
 }  // namespace tw::pipeline

@@ -13,7 +13,7 @@
 #include <tw/base/error.hpp>
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/generator.hpp>
-#include <tw/tensor/tensor_copies.hpp>
+#include <tw/tensor/tensor_snapshot.hpp>
 #include <utility>
 
 namespace tw::pipeline {
@@ -136,7 +136,7 @@ std::vector<at::Tensor> StagePass::forward(std::vector<at::Tensor> inputs, const
 }
 
 std::vector<at::Tensor> StagePass::backward(std::vector<at::Tensor> cotangents) {
-  std::optional<KeptTensors> buffers;
+  std::optional<RestoreOnExit> buffers;
   for (; !segments_.empty(); segments_.pop_back()) {
     Segment& segment = segments_.back();
     if (!segment.has_graph) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tw/base/text_stream.hpp>
 #include <tw/comm/objects.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 
 #include "impl.hpp"
 
@@ -66,7 +66,7 @@ std::vector<OptimizedTensor> Pipeline::optimized_tensors() const {
 
 std::vector<NamedTensor> Pipeline::whole_on_root() const {
   const Impl& me = *impl_;
-  return releasing_others(me.comm_, [&] {
+  return revoke_on_exception(me.comm_, [&] {
     std::string names;
     std::vector<at::Tensor> mine;
     if (me.place_.replica == 0) {

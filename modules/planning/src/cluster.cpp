@@ -13,7 +13,7 @@ double ring_all_reduce(int replicas, double bytes, const Link& link) noexcept {
 }
 
 void visit(Cluster& cluster, OptionVisitor& visitor) {
-  visitor.field("devices", cluster.devices, count_from(1), {.meaning = "equal ones"});
+  visitor.field("devices", cluster.devices, at_least(1), {.meaning = "equal ones"});
   visitor.field("memory_bytes", cluster.memory_bytes, {.least = 0, .above = true}, {.meaning = "of each device", .unit = "bytes"});
   visitor.group("between_stages", cluster.between_stages);
   visitor.group("within_stage", cluster.within_stage);

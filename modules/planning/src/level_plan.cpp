@@ -37,9 +37,9 @@ std::vector<int64_t> cut_by_cost(const std::vector<double>& costs, int ranks) {
 }  // namespace
 
 void visit(LevelOptions& options, OptionVisitor& visitor) {
-  visitor.field("levels", options.levels, count_from(1), {.meaning = "at most; 1: serial"});
-  visit_field(visitor, "coarsening", options.coarsening, count_from(2, any_count), {.meaning = "points of a level for one of the next, by level"});
-  visitor.field("min_coarse", options.min_coarse, count_from(1, any_count), {.meaning = "that a level has at least", .unit = "steps"});
+  visitor.field("levels", options.levels, at_least(1), {.meaning = "at most; 1: serial"});
+  visit_field(visitor, "coarsening", options.coarsening, at_least(2, any_count), {.meaning = "points of a level for one of the next, by level"});
+  visitor.field("min_coarse", options.min_coarse, at_least(1, any_count), {.meaning = "that a level has at least", .unit = "steps"});
 }
 
 void LevelOptions::validate() const {

@@ -74,7 +74,7 @@ void visit(Costs& costs, OptionVisitor& visitor) {
   visitor.field("step", costs.step, {.least = 0, .above = true}, {.meaning = "a layer's forward step, in any unit of time"});
   visitor.field("backward", costs.backward, {.least = 0, .above = true}, {.meaning = "a step of the adjoint", .unit = "forward steps"});
   visitor.field("message", costs.message, {.least = 0}, {.meaning = "from its sending until the receiver has it, in the unit of `step`"});
-  visitor.field("serial_layers", costs.serial_layers, count_from(0, any_count), {.meaning = "before and after the grid"});
+  visitor.field("serial_layers", costs.serial_layers, at_least(0, any_count), {.meaning = "before and after the grid"});
 }
 
 void Costs::validate() const { expect_none(out_of_bounds(*this)); }

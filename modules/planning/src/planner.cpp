@@ -137,16 +137,15 @@ Relaxations relaxations(const Stretches& stretches, const Cluster& cluster, cons
 }  // namespace
 
 void visit(PlanOptions& options, OptionVisitor& visitor) {
-  visitor.field("batch", options.batch, count_from(1, any_count), {.meaning = "of a step, over all devices", .unit = "rows"});
-  visitor.field("micro_batches", options.micro_batches, count_from(1),
-                About{.meaning = "only so; otherwise powers of two, and divisors of the batch"});
+  visitor.field("batch", options.batch, at_least(1, any_count), {.meaning = "of a step, over all devices", .unit = "rows"});
+  visitor.field("micro_batches", options.micro_batches, at_least(1), About{.meaning = "only so; otherwise powers of two, and divisors of the batch"});
   visitor.field("schedule", options.schedule, schedule_names(), About{.meaning = "only this one; otherwise both"});
-  visitor.field("max_stages", options.max_stages, count_from(1), About{.meaning = "otherwise the number of devices"});
+  visitor.field("max_stages", options.max_stages, at_least(1), About{.meaning = "otherwise the number of devices"});
   visitor.group("parameters", options.parameters);
   visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "what stages may do"});
-  visitor.field("max_blocks", options.max_blocks, count_from(1), {.meaning = "that operators are cut into before the search"});
+  visitor.field("max_blocks", options.max_blocks, at_least(1), {.meaning = "that operators are cut into before the search"});
   visitor.field("gap", options.gap, {.least = 0, .most = 1, .below = true}, {.meaning = "by which a plan may be worse than the best; 0: exact"});
-  visitor.field("best_plans", options.best_plans, count_from(1), {.meaning = "that are returned, at most"});
+  visitor.field("best_plans", options.best_plans, at_least(1), {.meaning = "that are returned, at most"});
 }
 
 void PlanOptions::validate() const {

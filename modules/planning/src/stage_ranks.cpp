@@ -15,15 +15,15 @@ int StageRanks::stage_of(int rank) const { return static_cast<int>(std::upper_bo
 
 Rows StageRanks::share(Rows micro_batch, int rank) const { return part_of(micro_batch, replicas(stage_of(rank)), replica_of(rank)); }
 
-std::vector<Partner> StageRanks::partners(int stage, Rows micro_batch, Rows mine) const {
-  std::vector<Partner> partners;
-  if (stage < 0 || stage >= stages()) return partners;
+std::vector<Peer> StageRanks::peers(int stage, Rows micro_batch, Rows mine) const {
+  std::vector<Peer> peers;
+  if (stage < 0 || stage >= stages()) return peers;
   for (int rank = first_rank(stage); rank < first_rank(stage) + replicas(stage); ++rank) {
     const Rows theirs = share(micro_batch, rank);
     const Rows common{std::max(theirs.begin, mine.begin), std::min(theirs.end, mine.end)};
-    if (common.count() > 0) partners.push_back({rank, common});
+    if (common.count() > 0) peers.push_back({rank, common});
   }
-  return partners;
+  return peers;
 }
 
 }  // namespace tw::pipeline

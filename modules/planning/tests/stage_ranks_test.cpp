@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who has which rows: every row once on every stage, and partners agree on what they exchange.
+// Who has which rows: every row once on every stage, and peers agree on what they exchange.
 #include <tw/planning/stage_ranks.hpp>
 
 #include <gtest/gtest.h>
@@ -51,12 +51,12 @@ TEST(StageRanks, PartnersAgree) {
       const Rows mine = ranks.share(all, rank);
       for (const int step : {-1, 1}) {
         int64_t next = mine.begin;
-        for (const Partner& partner : ranks.partners(ranks.stage_of(rank) + step, all, mine)) {
-          EXPECT_EQ(partner.rows.begin, next);
-          next = partner.rows.end;
-          EXPECT_GT(partner.rows.count(), 0);
-          const std::vector<Partner> back = ranks.partners(ranks.stage_of(rank), all, ranks.share(all, partner.rank));
-          EXPECT_NE(std::find(back.begin(), back.end(), Partner{rank, partner.rows}), back.end());
+        for (const Peer& peer : ranks.peers(ranks.stage_of(rank) + step, all, mine)) {
+          EXPECT_EQ(peer.rows.begin, next);
+          next = peer.rows.end;
+          EXPECT_GT(peer.rows.count(), 0);
+          const std::vector<Peer> back = ranks.peers(ranks.stage_of(rank), all, ranks.share(all, peer.rank));
+          EXPECT_NE(std::find(back.begin(), back.end(), Peer{rank, peer.rows}), back.end());
         }
         const bool exists = ranks.stage_of(rank) + step >= 0 && ranks.stage_of(rank) + step < 3;
         EXPECT_EQ(next, exists ? mine.end : mine.begin);

@@ -11,7 +11,7 @@
 #include <tw/comm/objects.hpp>
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/stopping.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 
 #include "bytes.hpp"
 #include "evaluator.hpp"
@@ -127,7 +127,7 @@ ObjectiveCheck check_objective(const Communicator& comm, const Space& space, con
   options.validate();
   TW_EXPECTS(objective != nullptr, "there is no objective to be checked");
   const Communicator worker = comm.dup();
-  return releasing_others(worker, [&] {
+  return revoke_on_exception(worker, [&] {
     Evaluator evaluator(worker, space, objective, options.seed);
     std::string result;
     if (evaluator.leads()) {

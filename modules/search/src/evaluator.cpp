@@ -11,7 +11,7 @@
 #include <tw/evolution/stopping.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/library.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 
 #include "judgement.hpp"
 
@@ -223,8 +223,8 @@ std::exception_ptr Evaluator::together(const Configuration& configuration, Trial
     if (team_.size() == 1) {
       evaluate();
     } else {
-      mpi::set_occasion(team_.trial(), concat("trial ", trial.number(), ": ", configuration.describe()));
-      releasing_others(team_.trial(), evaluate);
+      mpi::set_activity(team_.trial(), concat("trial ", trial.number(), ": ", configuration.describe()));
+      revoke_on_exception(team_.trial(), evaluate);
     }
   } catch (...) {
     thrown = std::current_exception();

@@ -37,7 +37,7 @@ void Island::part_with(int64_t trial, int32_t moves) {
 
 void Island::end(const Individual& individual) {
   absorb(individual);
-  if (individual.counts()) wards_.add(individual);
+  if (individual.counts()) residents_.add(individual);
   tell(ResultMessage{individual});
   migrate(individual.trial);
 }
@@ -46,8 +46,8 @@ void Island::migrate(int64_t trial) {
   const MigrationOptions& options = place_.options.migration;
   CounterRng random(place_.options.seed, migration_stream | static_cast<uint64_t>(trial));
   const std::optional<int> to = destination(options, place_.island, place_.layout.islands(), random);
-  if (!to || wards_.empty()) return;
-  Individual emigrant = wards_.chosen(options.emigrant, random);
+  if (!to || residents_.empty()) return;
+  Individual emigrant = residents_.chosen(options.emigrant, random);
   emigrant.moves = presence_.moves(emigrant.trial) + 1;
   if (!options.copies) leave(emigrant.trial);  // first: the journal must have it when a full post leaves at once
   post_.send(ImmigrantMessage{.individual = emigrant, .replaces = options.copies}, place_.layout.host_of(emigrant.trial, *to));
@@ -56,7 +56,7 @@ void Island::migrate(int64_t trial) {
 /// A ward counts on the island no more.
 void Island::leave(int64_t trial) {
   const DepartureMessage departure{.trial = trial, .moves = presence_.moves(trial)};
-  wards_.remove(trial);
+  residents_.remove(trial);
   part_with(trial, departure.moves);
   if (journal_) journal_->note(Record::Kind::departure, trial, departure.moves);
   tell(departure);
@@ -76,13 +76,13 @@ void Island::take(const DepartureMessage& message) {
 void Island::take(const ImmigrantMessage& message, int from) {
   const Individual& individual = message.individual;
   if (message.replaces && population_.find(individual.trial) != nullptr) return;
-  if (message.replaces && !wards_.empty()) {
+  if (message.replaces && !residents_.empty()) {
     CounterRng random(place_.options.seed, migration_stream | static_cast<uint64_t>(individual.trial));
-    leave(Individual(wards_.chosen(place_.options.migration.replaced, random)).trial);
+    leave(Individual(residents_.chosen(place_.options.migration.replaced, random)).trial);
   }
   if (journal_) journal_->adopt(individual, place_.layout.island_of(from));
   absorb(individual);
-  wards_.add(individual);
+  residents_.add(individual);
   tell(ResultMessage{individual});
 }
 

@@ -14,8 +14,8 @@
 
 namespace tw::search {
 
-/// A worker's island, as far as the worker knows it: who counts there, who of them are its wards, which means that it answers for them, and who comes
-/// and goes.
+/// A worker's island, as far as the worker knows it: who counts there, who of them are its residents, which means that it answers for them, and who
+/// comes and goes.
 class Island {
  public:
   /// @param journal may be given its writer later. @param on_new called for each individual that was not known before
@@ -30,11 +30,11 @@ class Island {
 
   void absorb(const Individual& individual);
   void part_with(int64_t trial, int32_t moves);
-  Wards& wards() noexcept { return wards_; }
+  Residents& residents() noexcept { return residents_; }
 
   // What happens.
 
-  /// A trial of this worker has ended. One of its wards may move on.
+  /// A trial of this worker has ended. One of its residents may move on.
   void end(const Individual& individual);
   void take(const ResultMessage& message);
   void take(const DepartureMessage& message);
@@ -53,7 +53,7 @@ class Island {
   std::unique_ptr<Propagator> propagator_;
   Population population_;
   Presence presence_;
-  Wards wards_;
+  Residents residents_;
 };
 
 }  // namespace tw::search

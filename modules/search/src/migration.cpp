@@ -7,7 +7,7 @@
 
 namespace tw::search {
 
-const Individual& Wards::chosen(Pick choice, CounterRng& random) const {
+const Individual& Residents::chosen(Pick choice, CounterRng& random) const {
   switch (choice) {
     case Pick::best: return has_fronts() ? drawn(choice, random) : population_.ranked(0);
     case Pick::worst: return has_fronts() ? drawn(choice, random) : population_.worst();
@@ -17,7 +17,7 @@ const Individual& Wards::chosen(Pick choice, CounterRng& random) const {
 }
 
 /// Of several drawn at random, one that none of the others dominates, or that dominates none of them.
-const Individual& Wards::drawn(Pick choice, CounterRng& random) const {
+const Individual& Residents::drawn(Pick choice, CounterRng& random) const {
   constexpr int draws = 16;
   const Individual* chosen = &any(random);
   for (int i = 1; i < draws; ++i) {

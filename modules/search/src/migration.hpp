@@ -9,7 +9,7 @@
 namespace tw::search {
 
 /// One of the individuals that a worker answers for: it knows them by their ranks among each other.
-class Wards {
+class Residents {
  public:
   bool empty() const noexcept { return population_.active() == 0; }
   size_t size() const noexcept { return population_.active(); }

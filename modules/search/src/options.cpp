@@ -39,23 +39,24 @@ void visit(MigrationOptions& migration, OptionVisitor& visitor) {
 }
 
 void visit_run(SearchOptions& options, OptionVisitor& visitor) {
-  visitor.field("islands", options.islands, count_from(1, most_workers),
+  visitor.field("islands", options.islands, at_least(1, most_workers),
                 {.meaning = "among which the workers are dealt out as evenly as can be; those of one share all results"});
-  visitor.field("island_workers", options.island_workers, count_from(1, most_workers), {.meaning = "of each island; empty: as even as can be"});
-  visitor.field("ranks_per_worker", options.ranks_per_worker, count_from(1, most_workers), {.meaning = "on which each trial runs"});
-  visitor.field("worker_ranks", options.worker_ranks, count_from(1, most_workers),
+  visitor.field("island_workers", options.island_workers, at_least(1, most_workers), {.meaning = "of each island; empty: as even as can be"});
+  visitor.field("ranks_per_worker", options.ranks_per_worker, at_least(1, most_workers), {.meaning = "on which each trial runs"});
+  visitor.field("worker_ranks", options.worker_ranks, at_least(1, most_workers),
                 {.meaning = "of each worker, in their order; empty: ranks_per_worker of each"});
-  visitor.field("evaluations", options.evaluations, count_from(0),
+  visitor.field("evaluations", options.evaluations, at_least(0),
                 {.meaning = "of all workers and earlier runs together, after which the search ends; 0: no limit"});
   visitor.field("seconds", options.seconds, {.least = 0, .above = true}, {.meaning = "after which no trial begins"});
   visitor.field("target", options.target, {}, {.meaning = "a loss that will do"});
   visitor.field("objectives", options.objectives, {.meaning = "names of what trials are to be good at, all of them small; empty: a loss"});
-  visitor.field("seed", options.seed, count_from(0, any_count), {.meaning = "of all that is drawn"});
+  visitor.field("seed", options.seed, at_least(0, any_count), {.meaning = "of all that is drawn"});
   visitor.field("journal", options.journal, {.meaning = "a folder; where it holds a search, that is continued; empty: none"});
   visitor.field("warm_start", options.warm_start,
                 {.meaning = "the folder of another search, or a CSV: results that this one begins with; empty: none"});
-  visitor.field("attempts", options.attempts, count_from(1, most_workers), {.meaning = "of a trial whose process is lost, before it has failed"});
-  visitor.field("repeats", options.repeats,
+  visitor.field("max_attempts", options.max_attempts, at_least(1, most_workers),
+                {.meaning = "of a trial whose process is lost, before it has failed"});
+  visitor.field("allow_duplicates", options.allow_duplicates,
                 {.meaning = "whether configurations may be tried again, as noisy losses need it; otherwise none is while others are left"});
 }
 

@@ -21,28 +21,30 @@
 namespace tw::search {
 namespace {
 
-std::unique_ptr<Propagator> propagator_of(const SearchOptions& options, const Seat& seat) {
+std::unique_ptr<Propagator> propagator_of(const SearchOptions& options, const WorkerContext& context) {
   if (options.propagator) {
-    auto propagator = options.propagator(seat);
-    TW_EXPECTS(propagator != nullptr, "propagator gave none for worker ", seat.worker, " of island ", seat.island);
+    auto propagator = options.propagator(context);
+    TW_EXPECTS(propagator != nullptr, "propagator gave none for worker ", context.worker, " of island ", context.island);
     return propagator;
   }
   // All members of a population begin before one has ended: there is nothing to learn from.
-  if (options.population_training) return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers});
-  return automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers, seat.objectives);
+  if (options.population_training)
+    return std::make_unique<Sobol>(context.space, context.seed, Share{.first = context.worker, .stride = context.workers});
+  return automatic(context.space, context.evaluations, context.seed, context.worker, context.workers, context.objectives);
 }
 
-std::string breeding_of(const SearchOptions& options, const Seat& seat) {
+std::string breeding_of(const SearchOptions& options, const WorkerContext& context) {
   if (options.propagator) return "the propagator that was asked for";
   if (options.population_training) return "sobol: all members of a population begin before one has ended";
-  const Choice choice = choose(seat.space, seat.evaluations > 0 ? seat.evaluations : std::numeric_limits<int64_t>::max(), seat.objectives);
+  const Choice choice =
+      choose(context.space, context.evaluations > 0 ? context.evaluations : std::numeric_limits<int64_t>::max(), context.objectives);
   return concat(name_of(choice.method), ": ", choice.reason);
 }
 
-std::unique_ptr<Propagator> breeder_of(const SearchOptions& options, const Seat& seat) {
-  auto propagator = propagator_of(options, seat);
-  if (options.repeats) return propagator;
-  return std::make_unique<Distinct>(seat.space, std::move(propagator));
+std::unique_ptr<Propagator> breeder_of(const SearchOptions& options, const WorkerContext& context) {
+  auto propagator = propagator_of(options, context);
+  if (options.allow_duplicates) return propagator;
+  return std::make_unique<Distinct>(context.space, std::move(propagator));
 }
 
 std::vector<Individual> results_to_begin_with(const Place& place) {
@@ -99,15 +101,15 @@ void Worker::restore() {
   header.evaluations = replays ? files.back().header.evaluations : place_.options.evaluations;
   first_trial_ = header.first_trial;
   // Another seed for each layout, or what goes by the seed alone would try the same again.
-  const Seat seat{.space = place_.space,
-                  .evaluations = header.evaluations,
-                  .seed = place_.options.seed + static_cast<uint64_t>(first_trial_ + place_.island),
-                  .worker = place_.worker - place_.layout.first_worker(place_.island),
-                  .workers = place_.layout.workers_of(place_.island),
-                  .island = place_.island,
-                  .objectives = std::max<size_t>(1, place_.options.objectives.size())};
-  header.breeding = breeding_of(place_.options, seat);
-  island_.breed_by(breeder_of(place_.options, seat));
+  const WorkerContext context{.space = place_.space,
+                              .evaluations = header.evaluations,
+                              .seed = place_.options.seed + static_cast<uint64_t>(first_trial_ + place_.island),
+                              .worker = place_.worker - place_.layout.first_worker(place_.island),
+                              .workers = place_.layout.workers_of(place_.island),
+                              .island = place_.island,
+                              .objectives = std::max<size_t>(1, place_.options.objectives.size())};
+  header.breeding = breeding_of(place_.options, context);
+  island_.breed_by(breeder_of(place_.options, context));
 
   const bool begins = all.next_trial == 0;
   if (begins) all.known = results_to_begin_with(place_);
@@ -120,7 +122,7 @@ void Worker::restore() {
   for (const auto& [trial, individual] : history_of(before_epoch(files, header.epoch)).ended) {
     if (island_of(individual) != place_.island) continue;
     island_.absorb(individual);
-    if (individual.counts() && place_.layout.host_of(trial, place_.island) == place_.worker) island_.wards().add(individual);
+    if (individual.counts() && place_.layout.host_of(trial, place_.island) == place_.worker) island_.residents().add(individual);
   }
   const auto mine = std::find_if(files.begin(), files.end(),
                                  [&](const JournalFile& file) { return file.header.epoch == header.epoch && file.header.worker == place_.worker; });
@@ -152,7 +154,7 @@ void Worker::restore() {
   write_journal();
   const int64_t repeated = std::min(total, static_cast<int64_t>(all.interrupted.size()));
   all.interrupted.resize(static_cast<size_t>(repeated));
-  turns_ = Turns(all.interrupted, place_.options.attempts);
+  turns_ = Turns(all.interrupted, place_.options.max_attempts);
   for (const Interrupted& each : all.interrupted) {
     if (who_repeats(each, all, replays) == place_.worker) queue(each);
   }
@@ -178,7 +180,7 @@ void Worker::replay(const JournalFile& mine, const History& all) {
       }
       case Record::Kind::end:
         island_.absorb(all.ended.at(trial));
-        if (all.ended.at(trial).counts()) island_.wards().add(all.ended.at(trial));
+        if (all.ended.at(trial).counts()) island_.residents().add(all.ended.at(trial));
         break;
       case Record::Kind::report: break;
       case Record::Kind::arrival:
@@ -190,11 +192,11 @@ void Worker::replay(const JournalFile& mine, const History& all) {
         break;
       case Record::Kind::departure:
         island_.part_with(trial, record.individual.moves);
-        island_.wards().remove(trial);
+        island_.residents().remove(trial);
         break;
       case Record::Kind::adoption:
         island_.absorb(record.individual);
-        island_.wards().add(record.individual);
+        island_.residents().add(record.individual);
         break;
       case Record::Kind::pause:
       case Record::Kind::resume:
@@ -227,7 +229,7 @@ void Worker::catch_up(std::span<const JournalFile> files) {
     if (kind == Kind::arrival) island_.absorb(individual);
     if (kind == Kind::departure) {
       island_.part_with(individual.trial, individual.moves);
-      island_.wards().remove(individual.trial);  // this worker's own file was cut
+      island_.residents().remove(individual.trial);  // this worker's own file was cut
     }
     journal_->note(kind, individual.trial, individual.moves);
   }
@@ -245,7 +247,7 @@ void Worker::bring_home(std::span<const JournalFile> files, const History& all) 
     individual.moves = moves + 1;
     island_.absorb(individual);
     if (place_.layout.host_of(trial, place_.island) == place_.worker) {
-      island_.wards().add(individual);
+      island_.residents().add(individual);
       journal_->adopt(individual, place_.island);
     } else {
       journal_->note(Record::Kind::arrival, trial, individual.moves);

@@ -7,7 +7,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/state/directory_lock.hpp>
 
 #include "description.hpp"
@@ -46,7 +46,7 @@ class Search::Impl {
         members_(comm_.split(layout_.worker_of_rank(comm_.rank()), comm_.rank())),
         leaders_(comm_.split(members_.rank() == 0 ? 0 : 1, comm_.rank())) {
     if (!options_.journal.empty()) lock_.emplace(comm_, options_.journal);
-    releasing_others(comm_, [&] {
+    revoke_on_exception(comm_, [&] {
       evaluator_.emplace(members_, space_, objective_, options_.seed, std::max<size_t>(1, options_.objectives.size()));
       if (options_.population_training) evaluator_->connect(comm_, layout_);
       if (evaluator_->leads()) worker_.emplace(leaders_, *evaluator_, space_, options_, layout_);
@@ -64,7 +64,7 @@ class Search::Impl {
     TW_EXPECTS(!ran_, "a search runs once; another one continues its journal");
     ran_ = true;
     const EndMark mark(options_.journal, layout_.worker_of_rank(comm_.rank()), members_.rank(), members_.size());
-    return releasing_others(comm_, [&] {
+    return revoke_on_exception(comm_, [&] {
       if (!worker_) {
         evaluator_->serve();
         return received();

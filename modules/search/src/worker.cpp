@@ -127,7 +127,7 @@ void Worker::begin_again(const Interrupted& interrupted) {
     journal_->write();
   }
   post_.send_gathered(true);
-  if (is_given_up(interrupted, place_.options.attempts)) {
+  if (is_given_up(interrupted, place_.options.max_attempts)) {
     end(interrupted.individual, {.state = TrialState::failed, .message = concat("its process was lost ", interrupted.losses, " times")});
     return;
   }

@@ -47,7 +47,7 @@ void expect_all_named(const SearchOptions& usual, const std::vector<Difference>&
 TEST(DifferingOptions, AreNamedOnAllRanks) {
   SearchOptions usual{.island_workers = {1, 2}, .evaluations = 8, .journal = "one"};
   usual.migration.topology = {{0, 1}, {1, 0}};
-  const auto none = [](const Seat&) -> std::unique_ptr<Propagator> { return nullptr; };
+  const auto none = [](const WorkerContext&) -> std::unique_ptr<Propagator> { return nullptr; };
   expect_all_named(usual,
                    {{[](SearchOptions& o) { o.islands = 3; }, "'islands 3'", "'islands 1'"},
                     {[](SearchOptions& o) { o.island_workers = {2, 1}; }, "'island_workers [2, 1]'", "'island_workers [1, 2]'"},

@@ -115,7 +115,7 @@ TEST(InputsSearch, BeginsWithResultsFromElsewhere) {
   world().barrier();
   int64_t told = 0;
   SearchOptions options{.evaluations = 6 * world().size(), .target = -50, .journal = folder, .warm_start = csv};
-  options.propagator = [&](const Seat& seat) {
+  options.propagator = [&](const WorkerContext& seat) {
     class Listener : public Propagator {
      public:
       Listener(const Space& space, int64_t& told) : space_(space), told_(told) {}

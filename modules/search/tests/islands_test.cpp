@@ -116,8 +116,8 @@ TEST(Presence, TheLatestOfAJourneyCounts) {
 }
 
 /// Points on a line of equal sums, and as many behind it: whoever is drawn as the best is of the line, unless none of its 20 is among 16 drawn of 40.
-TEST(Wards, WithSeveralObjectivesTheBestIsOfAFront) {
-  Wards wards;
+TEST(Residents, WithSeveralObjectivesTheBestIsOfAFront) {
+  Residents wards;
   for (int64_t i = 0; i < 40; ++i) {
     const double x = static_cast<double>(i % 20);
     wards.add({.trial = i, .loss = x, .objectives = {x, 20 - x + (i < 20 ? 0.0 : 30.0)}, .state = TrialState::complete});

@@ -39,7 +39,7 @@ std::string content_of(const Population& population) {
 }
 
 TW_TEST_ON(ResumeSearch, OnOneWorkerIsTheUninterruptedSearch, {.most = 1}) {
-  const auto cma = [](const Seat& seat) { return std::make_unique<CmaEs>(seat.space, CmaOptions{}, seat.seed); };
+  const auto cma = [](const WorkerContext& seat) { return std::make_unique<CmaEs>(seat.space, CmaOptions{}, seat.seed); };
   Search whole(world(), plane(), bowl, {.evaluations = 300, .seed = 4, .propagator = cma});
   whole.run();
   const auto folder = fresh_folder("one");
@@ -57,7 +57,7 @@ TW_TEST_ON(ResumeSearch, OnOneWorkerIsTheUninterruptedSearch, {.most = 1}) {
 TEST(ResumeSearch, NobodyHearsOfWhatTheJournalCouldLose) {
   const auto folder = fresh_folder("first_written");
   std::vector<int64_t> heard;
-  const auto propagator = [&](const Seat& seat) {
+  const auto propagator = [&](const WorkerContext& seat) {
     class Listener : public Propagator {
      public:
       Listener(const Space& space, std::vector<int64_t>& trials) : breeder_(space), trials_(trials) {}
@@ -103,7 +103,7 @@ TEST(ResumeSearch, EveryPropagatorReplays) {
   const std::vector<Space> spaces{plane(), {integer("x", -3, 3), categorical("y", {"0", "1", "2"}), ordinal("n", {1, 2, 4}).when("y", {"1", "2"})}};
   const auto loss = [](const Configuration& c, Trial& /*trial*/) -> Outcome { return c.values()[0] * c.values()[0] + std::abs(c.values()[1]); };
   for (const NamedPropagator& named : named_propagators()) {
-    const auto propagator = [&](const Seat& seat) { return named.make(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers); };
+    const auto propagator = [&](const WorkerContext& seat) { return named.make(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers); };
     for (const Space& space : spaces) {
       const auto folder = fresh_folder("every");
       for (const int64_t evaluations : {25, 40}) {
@@ -119,7 +119,7 @@ TEST(ResumeSearch, EveryPropagatorReplays) {
 TW_TEST_ON(ResumeSearch, NoticesThatItBreedsDifferently, {.most = 1}) {
   const auto folder = fresh_folder("different");
   Search(world(), plane(), bowl, {.evaluations = 200, .journal = folder}).run();
-  const auto other = [](const Seat& seat) {
+  const auto other = [](const WorkerContext& seat) {
     class Constant : public Propagator {
      public:
       explicit Constant(const Space& of) : space_(of) {}
@@ -157,7 +157,7 @@ TEST(ResumeSearch, OnOtherRanksAndIslandsKeepsWhatIsKnown) {
 /// The layout that follows does not begin the same sequence again.
 TW_TEST_ON(ResumeSearch, OnOtherRanksTriesNothingTwice, {.least = 2}) {
   const auto folder = fresh_folder("sequence");
-  const auto sobol = [](const Seat& seat) {
+  const auto sobol = [](const WorkerContext& seat) {
     return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers});
   };
   const Communicator alone = world().split(world().rank() == 0 ? 0 : 1, 0);
@@ -295,7 +295,7 @@ TW_TEST_ON(ResumeSearch, ThoseThatMayHaveEndedTheJobAreTriedOneByOne, {.least = 
       if (trial.number() >= world().size()) return bowl(c, trial);
       for (const Stopwatch watch; watch.elapsed().count() < 0.02;) {  // in which others would begin
         for (const LedgerEntry& each : read_ledger(options.journal, plane()).trials) {
-          const bool counts = times >= options.attempts || each.individual.trial < world().size();
+          const bool counts = times >= options.max_attempts || each.individual.trial < world().size();
           if (each.individual.trial != trial.number() && each.is_in_flight() && counts) ++with_others;
         }
       }

@@ -131,7 +131,7 @@ TEST(Search, NamesAFactoryThatMakesNothing) {
     return testing::message_of<ContractError>([&] { Search(world(), plane(), objective, options); });
   };
   SearchOptions options{.evaluations = 8};
-  options.propagator = [](const Seat& /*seat*/) { return std::unique_ptr<Propagator>(); };
+  options.propagator = [](const WorkerContext& /*seat*/) { return std::unique_ptr<Propagator>(); };
   EXPECT_NE(refusal_of(options).find("propagator gave none"), std::string::npos);
   options.propagator = {};
   options.stopping = [] { return std::unique_ptr<StoppingRule>(); };
@@ -142,8 +142,8 @@ TEST(Search, NamesAFactoryThatMakesNothing) {
 TEST(Search, TriesNothingTwiceUnlessItMay) {
   const Space grid{integer("x", -4, 5), integer("y", -4, 5)};
   const auto different = [&](bool repeats) {
-    const auto converging = [](const Seat& seat) { return std::make_unique<Breeder>(seat.space, genetic(8)); };
-    Search search(world(), grid, objective, {.evaluations = 50, .seed = 2, .repeats = repeats, .propagator = converging});
+    const auto converging = [](const WorkerContext& seat) { return std::make_unique<Breeder>(seat.space, genetic(8)); };
+    Search search(world(), grid, objective, {.evaluations = 50, .seed = 2, .allow_duplicates = repeats, .propagator = converging});
     search.run();
     std::set<std::pair<int, std::vector<double>>> all;
     for (const Individual& each : search.population().all()) all.emplace(each.worker, each.values);
@@ -211,7 +211,7 @@ TEST(Search, WhatIsInfeasibleIsNotEvaluated) {
                   return Outcome(c.real("a"));
                 },
                 // Uniform, in one attempt: 55 of 100 are infeasible.
-                {.evaluations = 200, .propagator = [](const Seat& seat) {
+                {.evaluations = 200, .propagator = [](const WorkerContext& seat) {
                    class Blind : public Propagator {
                     public:
                      explicit Blind(const Space& of) : space_(of) {}
@@ -258,7 +258,7 @@ TEST(Search, StopsTrialsEarly) {
                   return sphere(c);
                 },
                 {.evaluations = 120,  // by chance, so that late ones are no better than early ones
-                 .propagator = [](const Seat& seat) { return std::make_unique<Breeder>(seat.space, uniform_child()); },
+                 .propagator = [](const WorkerContext& seat) { return std::make_unique<Breeder>(seat.space, uniform_child()); },
                  .stopping = [] { return halving_rule({.grace = 1, .eta = 4, .max_steps = 16}); }});
   const SearchResult result = search.run();
   EXPECT_EQ(result.complete + result.pruned, 120);
@@ -331,7 +331,7 @@ TEST(Search, TrialsHaveRandomNumbersOfTheirOwn) {
                   EXPECT_NE(trial.rng()(), bred.back());  // equal by chance: 1 in 2^32
                   return Outcome(sphere(c));
                 },
-                {.evaluations = 8, .propagator = [&](const Seat& seat) { return std::make_unique<Drawing>(seat.space, bred); }});
+                {.evaluations = 8, .propagator = [&](const WorkerContext& seat) { return std::make_unique<Drawing>(seat.space, bred); }});
   EXPECT_EQ(search.run().complete, 8);
 }
 

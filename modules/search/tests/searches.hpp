@@ -19,7 +19,7 @@ inline search::Space plane() { return {search::real("x", -5, 5), search::real("y
 /// Of the plane: 0 at its least, in the middle.
 inline search::Outcome bowl(const search::Configuration& c, search::Trial& /*trial*/) { return c.real("x") * c.real("x") + std::abs(c.real("y")); }
 
-inline std::unique_ptr<search::Propagator> by_chance(const search::Seat& seat) {
+inline std::unique_ptr<search::Propagator> by_chance(const search::WorkerContext& seat) {
   return std::make_unique<search::Breeder>(seat.space, search::uniform_child());
 }
 

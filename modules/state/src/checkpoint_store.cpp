@@ -68,7 +68,7 @@ struct Layout {
 }  // namespace
 
 void visit(CheckpointOptions& options, OptionVisitor& visitor) {
-  visitor.field("keep", options.keep, count_from(1, any_count), {.meaning = "as many of the newest checkpoints stay"});
+  visitor.field("keep", options.keep, at_least(1, any_count), {.meaning = "as many of the newest checkpoints stay"});
   visitor.field("background", options.background, {.meaning = "write while training goes on"});
 }
 

@@ -19,7 +19,7 @@
 #include <tw/tensor/autocast.hpp>
 #include <tw/tensor/generator.hpp>
 #include <tw/tensor/recomputed.hpp>
-#include <tw/tensor/tensor_copies.hpp>
+#include <tw/tensor/tensor_snapshot.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 #include "recorded_graph.hpp"
@@ -142,7 +142,7 @@ std::vector<at::Tensor> second_run(const FirstRun& first) {
   const c10::AutoGradMode gradients(true);
   const AutocastScope autocast(first.autocast);
   const Draws::Again draws(first.draws);
-  const KeptTensors buffers(first.call.buffers);
+  const RestoreOnExit buffers(first.call.buffers);
   std::vector<at::Tensor> outputs = first.call.run();
   TW_EXPECTS(outputs.size() == first.outputs.size(), "the second run of a recomputed function has ", outputs.size(), " outputs, the first had ",
              first.outputs.size());

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <set>
 #include <tw/tensor.hpp>
-#include <tw/tensor/tensor_copies.hpp>
+#include <tw/tensor/tensor_snapshot.hpp>
 
 namespace tensor_test {
 
@@ -117,11 +117,11 @@ TEST(Process, HoldsOneOpenMpRuntime) {
   EXPECT_EQ(runtimes.size(), 1U);
 }
 
-TEST(TensorCopies, PutBackWhatTensorsHeldInTheirMemory) {
+TEST(TensorSnapshot, PutBackWhatTensorsHeldInTheirMemory) {
   const at::Tensor mean = torch::arange(4, torch::kFloat);
   const at::Tensor view = mean.narrow(0, 1, 2);
   const at::Tensor count = torch::tensor(3, torch::kLong);
-  const tw::TensorCopies copies({mean, count});
+  const tw::TensorSnapshot copies({mean, count});
   for (int time = 0; time < 2; ++time) {
     mean.fill_(7);
     count.add_(1);
@@ -131,12 +131,12 @@ TEST(TensorCopies, PutBackWhatTensorsHeldInTheirMemory) {
   }
 }
 
-TEST(TensorCopies, AreUnseenByGraphs) {
+TEST(TensorSnapshot, AreUnseenByGraphs) {
   const at::Tensor weight = torch::ones({2}).requires_grad_();
   const at::Tensor scale = torch::full({2}, 3.0F);
   const at::Tensor loss = (weight * scale).sum();
   {
-    const tw::KeptTensors kept({weight, scale});
+    const tw::RestoreOnExit kept({weight, scale});
     scale.variable_data().fill_(5);
     weight.variable_data().fill_(5);
   }

@@ -8,7 +8,7 @@ namespace {
 
 class SplitModel : public ModelOverModel {
  public:
-  SplitModel(std::shared_ptr<torch::nn::Module> module, std::shared_ptr<TrainedModel> model)
+  SplitModel(std::shared_ptr<torch::nn::Module> module, std::shared_ptr<TrainableModel> model)
       : ModelOverModel(std::move(model)), module_(std::move(module)) {}
 
   std::vector<std::string> axes() const override {
@@ -24,7 +24,7 @@ class SplitModel : public ModelOverModel {
   }
   /// The inner model would put slices together as if they were whole.
   std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override {
-    return TrainedModel::whole_on_root(holders);  // NOLINT(bugprone-parent-virtual-call)
+    return TrainableModel::whole_on_root(holders);  // NOLINT(bugprone-parent-virtual-call)
   }
 
  private:
@@ -33,7 +33,7 @@ class SplitModel : public ModelOverModel {
 
 }  // namespace
 
-std::shared_ptr<TrainedModel> split_model(std::shared_ptr<torch::nn::Module> module, std::shared_ptr<TrainedModel> model) {
+std::shared_ptr<TrainableModel> split_model(std::shared_ptr<torch::nn::Module> module, std::shared_ptr<TrainableModel> model) {
   return std::make_shared<SplitModel>(std::move(module), std::move(model));
 }
 

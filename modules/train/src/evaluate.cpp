@@ -10,7 +10,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/data_parallel/idle_pass.hpp>
-#include <tw/mpi/releasing_others.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 
 #include "pass.hpp"
 #include "rows_alone.hpp"
@@ -78,7 +78,7 @@ Figures evaluate(const Ranks& ranks, const Model& model, const Objective& object
   model.set_training(false);
   const auto as_found = c10::make_scope_exit([&] { model.set_training(true); });
   const auto here = [&] { return sums_here(ranks.data, model, objective, dataset, rows, in_step); };
-  Sums sums = ranks.parts != nullptr ? releasing_others(*ranks.parts, here) : here();
+  Sums sums = ranks.parts != nullptr ? revoke_on_exception(*ranks.parts, here) : here();
   sums.values.push_back(sums.known ? 1 : 0);  // a rank with outputs may have had no samples
   sums.values = sum_over_ranks(ranks.data, std::move(sums.values));
   if (ranks.parts != nullptr) share(*ranks.parts, sums.values.back() > 0, sums.values);

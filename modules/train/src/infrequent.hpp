@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "alone.hpp"
+#include "independent_replicas.hpp"
 
 namespace tw::train {
 
 /// Ranks step alone and meet every so often: `Outer` is a LocalSgd or a DiLoCo, which knows when, and what they do then.
 template <class Outer>
-class Infrequent : public Alone {
+class Infrequent : public IndependentReplicas {
  public:
   template <class OuterOptions>
-  Infrequent(const StrategySetup& setup, const OuterOptions& options) : Alone(setup), outer_(setup.ranks.data, setup.model.all_tensors(), options) {}
+  Infrequent(const StrategySetup& setup, const OuterOptions& options)
+      : IndependentReplicas(setup), outer_(setup.ranks.data, setup.model.all_tensors(), options) {}
 
   Seconds exposed_time() const override { return outer_.exposed_time(); }
   int64_t payload_bytes() const override { return outer_.bytes_communicated(); }
@@ -19,7 +20,7 @@ class Infrequent : public Alone {
   void finish() override { outer_.finish(); }
   void account_own(KnownMemory& known) const override {
     account_optimizer(known, outer_.shards());
-    known.add(MemoryUse::buffers, outer_.room_bytes());
+    known.add(MemoryUse::buffers, outer_.buffer_bytes());
   }
   std::vector<NamedShard> own_shards() const override { return outer_.shards(); }
 

@@ -17,7 +17,7 @@ at::Tensor in_float32(const at::Tensor& tensor) {
 
 class UnderAutocast : public ModelOverModel {
  public:
-  UnderAutocast(std::shared_ptr<TrainedModel> inner, c10::DeviceType kind, at::ScalarType type)
+  UnderAutocast(std::shared_ptr<TrainableModel> inner, c10::DeviceType kind, at::ScalarType type)
       : ModelOverModel(std::move(inner)), kind_(kind), type_(type) {}
 
   at::Tensor forward(const at::Tensor& inputs) override {

@@ -35,7 +35,7 @@ class AsWritten {
 };
 
 /// A module of a TorchScript file, which each rank has.
-class Script : public TrainedModel {
+class Script : public TrainableModel {
  public:
   explicit Script(torch::jit::Module module) : module_(std::move(module)) {}
 
@@ -87,7 +87,7 @@ class Script : public TrainedModel {
 
 }  // namespace
 
-Model model_of(const std::shared_ptr<TrainedModel>& model) { return {model->tensors(), model}; }
+Model model_of(const std::shared_ptr<TrainableModel>& model) { return {model->tensors(), model}; }
 
 Model model_of(const std::shared_ptr<torch::nn::Module>& module, std::function<at::Tensor(const at::Tensor&)> forward) {
   Model model = model_of(whole_model(module, std::move(forward)));
@@ -117,7 +117,7 @@ Model load_torchscript(const std::filesystem::path& path) {
   }
   const bool is_script = module.find_method("forward").has_value();
   if (!is_script) throw FileError(path, 0, "has no method forward: it holds tensors alone, as torch::save() of C++ writes them" + wanted);
-  return model_of(std::shared_ptr<TrainedModel>(std::make_shared<Script>(std::move(module))));
+  return model_of(std::shared_ptr<TrainableModel>(std::make_shared<Script>(std::move(module))));
 }
 
 }  // namespace tw::train

@@ -11,7 +11,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/data_parallel/idle_pass.hpp>
-#include <tw/tensor/tensor_copies.hpp>
+#include <tw/tensor/tensor_snapshot.hpp>
 
 namespace tw::train {
 namespace {
@@ -55,18 +55,19 @@ bool are_finite(const std::vector<at::Tensor>& gradients) {
   return largest.empty() || at::isfinite(at::stack(largest)).all().item<bool>();
 }
 
-void Suspect::note(const Batch& batch, uint64_t seed, bool finite) {
+void NonFiniteDiagnosis::note(const Batch& batch, uint64_t seed, bool finite) {
   if (certain_) return;
   batch_ = batch;
   seed_ = seed;
   certain_ = !finite;
 }
 
-std::string Suspect::examine(const Communicator& comm, const Model& model, const Objective& objective, const std::optional<Batch>& instead) {
-  const KeptTensors kept(model.buffers);
+std::string NonFiniteDiagnosis::examine(const Communicator& comm, const Model& model, const Objective& objective,
+                                        const std::optional<Batch>& instead) {
+  const RestoreOnExit kept(model.buffers);
   torch::manual_seed(seed_);
   const std::vector<std::string> found = allgather_strings(comm, find_here(model, objective, batch_, instead));
-  *this = Suspect();
+  *this = NonFiniteDiagnosis();
   std::string text;
   for (size_t rank = 0; rank < found.size(); ++rank) {
     if (!found[rank].empty()) text += concat(text.empty() ? "" : "; ", "rank ", rank, ": ", found[rank]);

@@ -17,7 +17,7 @@ namespace tw::train {
 bool are_finite(const std::vector<at::Tensor>& gradients);
 
 /// The batch that is to blame for what is not finite: of those since the ranks last heard of each other, the first whose loss was not, else the last.
-class Suspect {
+class NonFiniteDiagnosis {
  public:
   /// To be called for each batch. @param seed of what the model drew for it.
   void note(const Batch& batch, uint64_t seed, bool finite);

@@ -28,14 +28,13 @@ std::string nearest_run_name(std::string name) {
 }  // namespace
 
 void visit(CheckpointPolicy& policy, OptionVisitor& visitor) {
-  visitor.field("every_epochs", policy.every_epochs, count_from(0),
-                {.meaning = "between two checkpoints; 0: none for this reason", .unit = "epochs"});
-  visitor.field("every_steps", policy.every_steps, count_from(0), {.meaning = "between two checkpoints; 0: none for this reason", .unit = "updates"});
-  visitor.field("keep", policy.keep, count_from(1), {.meaning = "how many of the newest checkpoints stay"});
+  visitor.field("every_epochs", policy.every_epochs, at_least(0), {.meaning = "between two checkpoints; 0: none for this reason", .unit = "epochs"});
+  visitor.field("every_steps", policy.every_steps, at_least(0), {.meaning = "between two checkpoints; 0: none for this reason", .unit = "updates"});
+  visitor.field("keep", policy.keep, at_least(1), {.meaning = "how many of the newest checkpoints stay"});
 }
 
 void visit(EarlyStopping& stopping, OptionVisitor& visitor) {
-  visitor.field("patience", stopping.patience, count_from(0),
+  visitor.field("patience", stopping.patience, at_least(0),
                 {.meaning = "without a better value before the run ends; 0: it goes on", .unit = "evaluations"});
   visitor.field("min_delta", stopping.min_delta, {.least = 0}, {.meaning = "by how much a better value is better"});
   visitor.field("watch", stopping.watch,
@@ -43,7 +42,7 @@ void visit(EarlyStopping& stopping, OptionVisitor& visitor) {
 }
 
 void visit(EvaluateOptions& evaluate, OptionVisitor& visitor) {
-  visitor.field("batch_size", evaluate.batch_size, count_from(0, most_samples_of_a_batch),
+  visitor.field("batch_size", evaluate.batch_size, at_least(0, most_samples_of_a_batch),
                 {.meaning = "of one rank in a forward pass of an evaluation; 0: the number of a training pass", .unit = "samples"});
 }
 
@@ -53,23 +52,23 @@ void visit(Options& options, OptionVisitor& visitor) {
       {"stop", NonFinite::stop}, {"skip", NonFinite::skip}, {"restore", NonFinite::restore}};
   visitor.field("name", options.name, {.meaning = "of the run, whose folder is called so"});
   visitor.field("output", options.output, {.meaning = "the folder of all runs", .may_differ = true});
-  visitor.field("epochs", options.epochs, count_from(0), {.meaning = "how often the training samples are gone through"});
-  visitor.field("batch_size", options.batch_size, count_from(1, most_samples_of_a_batch),
+  visitor.field("epochs", options.epochs, at_least(0), {.meaning = "how often the training samples are gone through"});
+  visitor.field("batch_size", options.batch_size, at_least(1, most_samples_of_a_batch),
                 {.meaning = "of one rank in an update", .unit = "samples", .where = {{"global_batch", {"0"}}}});
-  visitor.field("global_batch", options.global_batch, count_from(0, most_samples_of_a_batch),
+  visitor.field("global_batch", options.global_batch, at_least(0, most_samples_of_a_batch),
                 {.meaning = "of all ranks in an update; 0: batch_size times the ranks. A resumed run keeps its own", .unit = "samples"});
-  visitor.field("accumulation", options.accumulation, count_from(1),
+  visitor.field("accumulation", options.accumulation, at_least(1),
                 {.meaning = "that share the samples of an update, to save memory", .unit = "passes"});
   visitor.field("max_gradient_norm", options.max_gradient_norm, {.least = 0},
                 {.meaning = "of all gradients of the model together, to which they are scaled down before an update; 0: they are not"});
-  visitor.field("seed", options.seed, count_from(0, any_count), {.meaning = "of the order of samples, of augmentation and of what the model draws"});
+  visitor.field("seed", options.seed, at_least(0, any_count), {.meaning = "of the order of samples, of augmentation and of what the model draws"});
   visitor.field("uneven", options.uneven, unevens, {.meaning = "what becomes of samples that ranks cannot share evenly"});
   visitor.field("drop_last", options.drop_last, {.meaning = "leave out an epoch's last update where it would have fewer samples than the others"});
-  visitor.field("evaluate_every", options.evaluate_every, count_from(1),
+  visitor.field("evaluate_every", options.evaluate_every, at_least(1),
                 {.meaning = "between two evaluations on the validation set", .unit = "epochs"});
   visitor.group("evaluate", options.evaluate);
   visitor.field("non_finite", options.non_finite, reactions, {.meaning = "what follows a loss or a gradient that is not finite"});
-  visitor.field("loader_workers", options.loader_workers, count_from(0, LoaderOptions::most_workers),
+  visitor.field("loader_workers", options.loader_workers, at_least(0, LoaderOptions::most_workers),
                 {.meaning = "that prepare batches", .unit = "threads", .may_differ = true});
   visitor.group("schedule", options.schedule);
   visitor.group("strategy", options.strategy);

@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tw/comm/reading.hpp>
+#include <tw/comm/pending_scalar.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/state/directory_lock.hpp>
 #include <tw/train/memory_account.hpp>
@@ -83,7 +83,7 @@ class Trainer::Run {
   bool read_losses();
   void set_learning_rate();
   void react();
-  void heed(const Outcome& outcome);
+  void act_on(const Outcome& outcome);
   std::string reason_to_stop();
 
   Mesh mesh_;
@@ -111,12 +111,12 @@ class Trainer::Run {
   EpochLoss loss_;
   /// A pass whose loss the host does not know yet.
   struct Unread {
-    Reading loss;
+    PendingScalar loss;
     Batch batch;
     uint64_t seed;
   };
   std::vector<Unread> unread_;
-  Suspect suspect_;
+  NonFiniteDiagnosis suspect_;
   std::optional<State> state_;
   std::string stopped_because_;
   bool diverged_ = false;

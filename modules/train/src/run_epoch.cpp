@@ -35,7 +35,7 @@ void Trainer::Run::end_epoch(Seconds time) {
   time += meeting;
   train_time_ += meeting;
   if (outcome.trouble) react();
-  heed(outcome);
+  act_on(outcome);
   EpochReport report;
   report.epoch = progress_.epoch;
   report.step = progress_.step;

@@ -11,7 +11,7 @@
 #include <tw/data_parallel/idle_pass.hpp>
 #include <tw/tensor/device_memory.hpp>
 #include <tw/tensor/on_cpu.hpp>
-#include <tw/tensor/tensor_copies.hpp>
+#include <tw/tensor/tensor_snapshot.hpp>
 
 #include "pass.hpp"
 #include "run.hpp"
@@ -46,7 +46,7 @@ void run_on(int64_t samples, int64_t usual, const Where& where, const Pass& pass
 }
 
 // The same loss, whose gradients are not finite where it is not: that is looked at in any case, and the host need not wait for the loss.
-at::Tensor infectious(const at::Tensor& loss) { return loss * (loss.detach() * 0 + 1); }
+at::Tensor poison_if_non_finite(const at::Tensor& loss) { return loss * (loss.detach() * 0 + 1); }
 
 }  // namespace
 
@@ -61,7 +61,7 @@ void Trainer::Run::update() {
     memory_->rest();
   }
   set_learning_rate();
-  const TensorCopies buffers(model_.buffers);
+  const TensorSnapshot buffers(model_.buffers);
   for (int64_t pass = 0; loader_->consumed() < progress_.consumed + samples; ++pass) backward(pass, samples);
   notify(&Hook::on_backward);
   if (options_.max_gradient_norm > 0) (void)strategy_->clip_gradients(options_.max_gradient_norm, scaling_.scale());
@@ -73,7 +73,7 @@ void Trainer::Run::update() {
   span("update", begin);
   const bool finite = read_losses();
   const bool seems_cured = !outcome.left_out || outcome.overflow;
-  if (!finite && seems_cured && !outcome.trouble) strategy_->say(Word::trouble);  // to be heard with the next one
+  if (!finite && seems_cured && !outcome.trouble) strategy_->raise(Signal::trouble);  // to be heard with the next one
   if (outcome.left_out) {
     if (!outcome.overflow) suspect_.confirm();
     buffers.put_back();  // whatever the reaction: ranks that meet rarely take checkpoints before it
@@ -87,7 +87,7 @@ void Trainer::Run::update() {
   state_->samples = progress_.consumed;
   if (outcome.trouble) react();
   notify(&Hook::on_update);
-  heed(outcome);
+  act_on(outcome);
 }
 
 // So that its memory serves the next one.
@@ -120,19 +120,19 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
   const auto on_loss = [&](const at::Tensor& outputs, at::Tensor& loss) {
     state_->outputs = outputs;
     state_->loss = loss;
-    unread_.push_back({Reading(loss), state_->batch, seed});
+    unread_.push_back({PendingScalar(loss), state_->batch, seed});
     const bool known = !is_on_accelerator(loss);
-    if (known && !read_losses()) strategy_->say(Word::trouble);
+    if (known && !read_losses()) strategy_->raise(Signal::trouble);
     begin = span("forward", begin);
     memory_->phase("backward");
     notify(&Hook::on_forward);
-    loss = known ? state_->loss : infectious(state_->loss);
-    if (!Signals::caught().empty() || !state_->stop_reason.empty()) strategy_->say(Word::stop);
+    loss = known ? state_->loss : poison_if_non_finite(state_->loss);
+    if (!Signals::caught().empty() || !state_->stop_reason.empty()) strategy_->raise(Signal::stop);
   };
-  const Share share{.here = here,
-                    .samples = samples,
-                    .last = loader_->consumed() >= progress_.consumed + samples,
-                    .one_backward = here == 0 || model_.trained->makes_one_backward_pass()};
+  const MicroBatchShare share{.here = here,
+                              .samples = samples,
+                              .last = loader_->consumed() >= progress_.consumed + samples,
+                              .one_backward = here == 0 || model_.trained->makes_one_backward_pass()};
   const int64_t usual = progress_.global_batch / options_.accumulation / ranks_.data.size();  // at least
   const auto where = [&] { return concat("pass ", pass, " of step ", progress_.step, ", over ", here, here == 1 ? " sample" : " samples"); };
   const auto pass_over_batch = [&](double weight) {
@@ -144,7 +144,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
       model_.trained->pass({batch.inputs, batch.targets, objective_.loss, weight * scaling_.scale(), number, progress_.epoch, on_loss});
     });
   };
-  in_device_memory([&] { strategy_->gather(share, pass_over_batch); },
+  in_device_memory([&] { strategy_->accumulate(share, pass_over_batch); },
                    [&] { return concat(where(), "; take fewer at a time (batch_size, accumulation), or split the model (mesh.stage, mesh.layer)"); });
   span("backward", begin);
 }
@@ -199,7 +199,7 @@ void Trainer::Run::react() {
   }
 }
 
-void Trainer::Run::heed(const Outcome& outcome) {
+void Trainer::Run::act_on(const Outcome& outcome) {
   if (outcome.stop && !stopped()) stopped_because_ = reason_to_stop();
 }
 

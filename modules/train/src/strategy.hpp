@@ -23,7 +23,7 @@ class Optimizer;
 namespace tw::train {
 
 /// What ranks say to each other along with training.
-enum class Word {
+enum class Signal {
   stop,     ///< somebody asks for the end of the run
   trouble,  ///< something is not finite
 };
@@ -41,24 +41,24 @@ struct Outcome {
 Outcome outcome_of(bool trouble, bool finite, bool stop, double loss_scale);
 
 /// A pass of an update on this rank.
-struct Share {
+struct MicroBatchShare {
   int64_t here = 0;          ///< samples; may be 0
   int64_t samples = 0;       ///< that the update has on all ranks
   bool last = true;          ///< of the update
-  bool one_backward = true;  ///< see TrainedModel::makes_one_backward_pass()
+  bool one_backward = true;  ///< see TrainableModel::makes_one_backward_pass()
 };
 
-/// How the ranks train one model. An update: zero_grad(), gather() of one or more passes, update().
+/// How the ranks train one model. An update: zero_grad(), accumulate() of one or more passes, update().
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
   virtual void zero_grad() = 0;
   /// Calls `pass`, which adds the gradient of its mean loss, times a weight, to the gradients; after the last one they are reduced, where ranks do.
-  virtual void gather(const Share& share, const std::function<void(double weight)>& pass) = 0;
+  virtual void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) = 0;
   /// To be heard with the outcome of this update or, where ranks meet rarely, of a later one.
-  virtual void say(Word word) = 0;
-  /// Between gather() and update(): see clip_gradient_norm() in <tw/gradients/clipping.hpp>. Collective where ranks meet in every update.
+  virtual void raise(Signal word) = 0;
+  /// Between accumulate() and update(): see clip_gradient_norm() in <tw/gradients/clipping.hpp>. Collective where ranks meet in every update.
   /// @param loss_scale by which the gradients are too large @return the norm of gradients / loss_scale
   virtual double clip_gradients(double max_norm, double loss_scale) = 0;
   /// Updates the parameters, unless something was not finite. Collective where ranks meet. @param loss_scale by which the gradients are too large;

@@ -4,7 +4,7 @@
 #include <tw/gradients/clipping.hpp>
 #include <tw/gradients/compression.hpp>
 
-#include "reduced.hpp"
+#include "synchronous_replicas.hpp"
 
 namespace tw::train {
 namespace {
@@ -21,10 +21,13 @@ std::shared_ptr<Compressor> make_compressor(const StrategyOptions& options) {
 }
 
 /// Every rank makes the whole update.
-class Data : public Reduced {
+class Data : public SynchronousReplicas {
  public:
   Data(const StrategySetup& setup, const ReducerOptions& options)
-      : Reduced(setup, options), compressor_(options.compressor), optimizer_(setup.optimizer), state_(state_of(setup.optimizer, setup.model)) {}
+      : SynchronousReplicas(setup, options),
+        compressor_(options.compressor),
+        optimizer_(setup.optimizer),
+        state_(state_of(setup.optimizer, setup.model)) {}
 
   void zero_grad() override { optimizer_.zero_grad(); }
   double clip_gradients(double max_norm, double loss_scale) override {

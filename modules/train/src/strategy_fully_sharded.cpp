@@ -12,9 +12,9 @@ namespace tw::train {
 namespace {
 
 /// Each rank keeps its share of parameters, gradients and state.
-class InSlices : public Strategy {
+class FullyShardedReplicas : public Strategy {
  public:
-  InSlices(const StrategySetup& setup, const FullyShardedOptions& options)
+  FullyShardedReplicas(const StrategySetup& setup, const FullyShardedOptions& options)
       : comm_(setup.ranks.data),
         model_(setup.model),
         sharded_(setup.ranks.data, setup.model.parameters, options),
@@ -27,14 +27,14 @@ class InSlices : public Strategy {
   bool ranks_pass_in_step() const override { return true; }
   void zero_grad() override { optimizer_->zero_grad(); }
   // The sum over ranks and passes is the mean over the update's samples; each pass is reduced, for it has no room of its own.
-  void gather(const Share& share, const std::function<void(double weight)>& pass) override {
+  void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override {
     pass(static_cast<double>(share.here) / static_cast<double>(share.samples));
     const DataParallel& parallel = sharded_.parallel();
-    outcome_.trouble |= parallel.notices(static_cast<int>(Word::trouble)) > 0;
+    outcome_.trouble |= parallel.notices(static_cast<int>(Signal::trouble)) > 0;
     outcome_.overflow |= !sharded_.gradients_finite();
-    outcome_.stop |= parallel.notices(static_cast<int>(Word::stop)) > 0;
+    outcome_.stop |= parallel.notices(static_cast<int>(Signal::stop)) > 0;
   }
-  void say(Word word) override { sharded_.parallel().give_notice(static_cast<int>(word)); }
+  void raise(Signal word) override { sharded_.parallel().vote(static_cast<int>(word)); }
   double clip_gradients(double max_norm, double loss_scale) override { return sharded_.clip_gradient_norm(max_norm * loss_scale) / loss_scale; }
   Outcome update(double loss_scale) override {
     const Outcome heard = std::exchange(outcome_, {});
@@ -55,7 +55,7 @@ class InSlices : public Strategy {
     for (const NamedTensor& slice : sharded_.named_slices()) known.add(MemoryUse::gradients, slice.tensor.grad());
     account_buckets(known, sharded_.parallel().reducer());
     account_optimizer(known, state_.shards());
-    known.add(MemoryUse::buffers, sharded_.room_bytes());
+    known.add(MemoryUse::buffers, sharded_.buffer_bytes());
   }
   void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
   void apply(const std::vector<NamedShard>& shards) override {
@@ -87,12 +87,12 @@ class InSlices : public Strategy {
 }  // namespace
 
 std::unique_ptr<Strategy> make_fully_sharded(const StrategySetup& setup) {
-  return std::make_unique<InSlices>(setup, FullyShardedOptions{.reduction = Reduction::sum,
-                                                               .unit_bytes = setup.options.unit_bytes,
-                                                               .gather_ahead = setup.options.gather_ahead,
-                                                               .keep_bytes = setup.options.keep_bytes,
-                                                               .one_copy_per_node = setup.options.one_copy_per_node,
-                                                               .check_finite = true});
+  return std::make_unique<FullyShardedReplicas>(setup, FullyShardedOptions{.reduction = Reduction::sum,
+                                                                           .unit_bytes = setup.options.unit_bytes,
+                                                                           .prefetch_units = setup.options.prefetch_units,
+                                                                           .resident_bytes = setup.options.resident_bytes,
+                                                                           .one_copy_per_node = setup.options.one_copy_per_node,
+                                                                           .check_finite = true});
 }
 
 }  // namespace tw::train

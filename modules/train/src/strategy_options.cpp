@@ -27,17 +27,17 @@ void visit(StrategyOptions& options, OptionVisitor& visitor) {
                 {.meaning = "what gradients travel as, with `strategy.name` = data; float16 and bfloat16 also with diloco"});
   visitor.field("top_k_fraction", options.top_k_fraction, {.least = 0, .most = 1, .above = true},
                 {.meaning = "of the elements of a gradient, those that travel", .where = {top_k}});
-  visitor.field("power_sgd_rank", options.power_sgd_rank, count_from(1), {.meaning = "of the matrices that travel", .where = {power_sgd}});
+  visitor.field("power_sgd_rank", options.power_sgd_rank, at_least(1), {.meaning = "of the matrices that travel", .where = {power_sgd}});
   visitor.field("release_gradients", options.release_gradients,
                 {.meaning = "keep only this rank's share of the reduced gradients (ZeRO 2)", .where = {sharded}});
   visitor.field("one_copy_per_node", options.one_copy_per_node,
                 {.meaning = "one copy of the parameters for all ranks of a node", .where = {any_sharded}});
   visitor.field("unit_bytes", options.unit_bytes, {.least = 1},
                 {.meaning = "of parameters that are gathered and released together", .unit = "bytes", .where = {fully_sharded}});
-  visitor.field("gather_ahead", options.gather_ahead, count_from(0), {.meaning = "units gathered ahead of their use", .where = {fully_sharded}});
-  visitor.field("keep_bytes", options.keep_bytes, {.least = 0},
+  visitor.field("prefetch_units", options.prefetch_units, at_least(0), {.meaning = "units gathered ahead of their use", .where = {fully_sharded}});
+  visitor.field("resident_bytes", options.resident_bytes, {.least = 0},
                 {.meaning = "of units that stay gathered from one update to the next", .unit = "bytes", .where = {fully_sharded}});
-  visitor.field("period", options.period, count_from(1),
+  visitor.field("period", options.period, at_least(1),
                 {.meaning = "between two averages or exchanges; ranks meet at the end of each epoch, too",
                  .unit = "steps",
                  .where = {in_periods, {"strategy.algorithm", {"downpour", "easgd", "eamsgd"}}}});
@@ -49,7 +49,7 @@ void visit(StrategyOptions& options, OptionVisitor& visitor) {
                 {.meaning = "how strongly all ranks together pull at the centre in an exchange",
                  .where = {servers, {"strategy.algorithm", {"easgd", "eamsgd"}}}});
   visitor.field(
-      "staleness", options.staleness, count_from(0),
+      "staleness", options.staleness, at_least(0),
       {.meaning = "by which the fastest rank may be ahead of the slowest", .unit = "steps", .where = {servers, {"strategy.algorithm", {"ssp"}}}});
 }
 

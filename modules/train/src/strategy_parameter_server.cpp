@@ -9,7 +9,7 @@
 #include <tw/parameter_server/stale_synchronous.hpp>
 #include <tw/parameter_server/worker.hpp>
 
-#include "alone.hpp"
+#include "independent_replicas.hpp"
 
 namespace tw::train {
 namespace {
@@ -46,9 +46,9 @@ std::string name_beside(const Model& model) {
 }
 
 /// Ranks train by way of servers, and meet in finish() only.
-class ByServers : public Alone {
+class ServerReplicas : public IndependentReplicas {
  public:
-  explicit ByServers(const StrategySetup& setup);
+  explicit ServerReplicas(const StrategySetup& setup);
 
   void apply(const std::vector<NamedShard>& shards) override;
   Seconds exposed_time() const override { return exposed_; }
@@ -76,7 +76,8 @@ class ByServers : public Alone {
   Seconds exposed_{0};
 };
 
-ByServers::ByServers(const StrategySetup& setup) : Alone(setup), name_(name_beside(setup.model)), on_communication_(setup.on_communication) {
+ServerReplicas::ServerReplicas(const StrategySetup& setup)
+    : IndependentReplicas(setup), name_(name_beside(setup.model)), on_communication_(setup.on_communication) {
   synchronize(setup.ranks.data, setup.model.all_tensors());  // what is not trained too
   std::vector<at::Tensor> trained;
   for (const NamedTensor& each : setup.model.parameters) {
@@ -86,7 +87,7 @@ ByServers::ByServers(const StrategySetup& setup) : Alone(setup), name_(name_besi
   worker_ = make_worker(setup.ranks.data, trained, setup.optimizer, setup.options);
 }
 
-void ByServers::exchange() {
+void ServerReplicas::exchange() {
   const auto begin = std::chrono::steady_clock::now();
   const int64_t before = traffic().pushes + traffic().pulls;
   worker_->step();
@@ -95,14 +96,14 @@ void ByServers::exchange() {
   if (on_communication_ && traffic().pushes + traffic().pulls > before) on_communication_("exchange", 0, begin, end);
 }
 
-void ByServers::finish() {
+void ServerReplicas::finish() {
   const Stopwatch watch;
   worker_->finish();
   exposed_ += watch.elapsed();
 }
 
-void ByServers::apply(const std::vector<NamedShard>& shards) {
-  Alone::apply(shards);
+void ServerReplicas::apply(const std::vector<NamedShard>& shards) {
+  IndependentReplicas::apply(shards);
   std::vector<NamedShard> own;
   std::ranges::copy_if(shards, std::back_inserter(own),
                        [&](const NamedShard& shard) { return shard.name == name_ || shard.name.starts_with(name_ + '.'); });
@@ -111,6 +112,6 @@ void ByServers::apply(const std::vector<NamedShard>& shards) {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_parameter_server(const StrategySetup& setup) { return std::make_unique<ByServers>(setup); }
+std::unique_ptr<Strategy> make_parameter_server(const StrategySetup& setup) { return std::make_unique<ServerReplicas>(setup); }
 
 }  // namespace tw::train

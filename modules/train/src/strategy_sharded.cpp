@@ -3,16 +3,16 @@
 
 #include <tw/gradients/sharded_optimizer.hpp>
 
-#include "reduced.hpp"
+#include "synchronous_replicas.hpp"
 
 namespace tw::train {
 namespace {
 
 /// Each rank updates its share of the parameters.
-class Sharded : public Reduced {
+class Sharded : public SynchronousReplicas {
  public:
   Sharded(const StrategySetup& setup, const ReducerOptions& reducer, const ShardedOptimizerOptions& options)
-      : Reduced(setup, reducer),
+      : SynchronousReplicas(setup, reducer),
         optimizer_(parallel().reducer(), parallel().parameters(), optimizer_like(setup.optimizer, parallel().parameters()), options),
         state_(optimizer_.local(), optimizer_.optimized()),
         sharers_(options.one_copy_per_node ? setup.ranks.data.size() : 1) {}
@@ -42,8 +42,8 @@ class Sharded : public Reduced {
   }
   void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
   void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
-  Seconds exposed_time() const override { return Reduced::exposed_time() + optimizer_.exposed_time(); }
-  int64_t payload_bytes() const override { return Reduced::payload_bytes() + optimizer_.payload_bytes(); }
+  Seconds exposed_time() const override { return SynchronousReplicas::exposed_time() + optimizer_.exposed_time(); }
+  int64_t payload_bytes() const override { return SynchronousReplicas::payload_bytes() + optimizer_.payload_bytes(); }
 
  private:
   ShardedOptimizer optimizer_;

@@ -50,7 +50,7 @@ Mesh alone() { return {world().split(world().rank(), 0), {{"data"}}}; }
 
 /// A linear regression whose inputs are shared out: rank r of P multiplies those from n r / P to n (r + 1) / P, and its gradient is written down by
 /// hand. A user's own model, without autograd.
-class SharedInputs : public tw::TrainedModel {
+class SharedInputs : public tw::TrainableModel {
  public:
   SharedInputs(const tw::Communicator& comm, int64_t inputs)
       : comm_(comm), begin_(inputs * comm.rank() / comm.size()), inputs_(inputs), observed_(inputs * (comm.rank() + 1) / comm.size() - begin_) {
@@ -200,7 +200,7 @@ TEST(Axes, TiedStagesKeepTheSameBits) {
   int found = 0;
   for (const auto& parameter : net->named_parameters()) {
     if (parameter.value().sizes() != at::IntArrayRef{70, 70} || found++ > 0) continue;
-    EXPECT_TRUE(tw::check_with_allreduce(world(), parameter.value()).identical) << parameter.key();
+    EXPECT_TRUE(tw::compare_replicas(world(), parameter.value()).identical) << parameter.key();
   }
   EXPECT_GE(found, 1);
 }

@@ -64,7 +64,7 @@ TEST(BatchNormOfATrainer, IsThatOfOneProcessWhereRanksHaveNoSamples) {
   for (const int64_t accumulation : {1, 2}) {
     const Trained expected = train(alone, one_layer(false), {}, accumulation, mine);
     for (const StrategyOptions& strategy : {StrategyOptions{}, StrategyOptions{.kind = StrategyKind::sharded},
-                                            StrategyOptions{.kind = StrategyKind::fully_sharded, .unit_bytes = 1, .gather_ahead = 1}}) {
+                                            StrategyOptions{.kind = StrategyKind::fully_sharded, .unit_bytes = 1, .prefetch_units = 1}}) {
       const Trained ours = train(world(), one_layer(true), strategy, accumulation, "norm");
       expect_equal(ours, expected, tw::concat("strategy ", static_cast<int>(strategy.kind), ", accumulation ", accumulation));
     }

@@ -4,7 +4,7 @@
 #include "regression_run.hpp"
 
 #include <accelerator.hpp>
-#include <tw/comm/reading.hpp>
+#include <tw/comm/pending_scalar.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>
@@ -18,10 +18,10 @@ using tw::train::CompressionKind;
 using tw::train::StrategyKind;
 using tw::train::StrategyOptions;
 
-TEST(Reading, IsOfWhatIsStillToBeComputed) {
+TEST(PendingScalar, IsOfWhatIsStillToBeComputed) {
   const at::Tensor late = torch::zeros({2}).to(tw::testing::device());
   late.copy_(torch::full({2}, 3.0).pin_memory(), /*non_blocking=*/true);
-  const tw::Reading sum(late.sum());
+  const tw::PendingScalar sum(late.sum());
   late.zero_();  // is later
   EXPECT_EQ(sum.value(world()), 6);
 }

@@ -19,7 +19,7 @@ using tw::train::StrategyOptions;
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 /// Nothing but tensors.
-class Tensors : public tw::TrainedModel {
+class Tensors : public tw::TrainableModel {
  public:
   explicit Tensors(tw::ModelTensors tensors) : tensors_(std::move(tensors)) {}
   tw::ModelTensors tensors() const override { return tensors_; }

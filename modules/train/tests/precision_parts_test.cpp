@@ -235,8 +235,8 @@ const LayerParallelOptions exact{.coarsening = 2, .min_coarse = 1, .forward = {.
 Trained train_layers(LayerParallelOptions options, ComputeType compute, bool splines = false) {
   const Mesh mesh(world(), {{"data"}, {"layer", world().size()}});
   const auto net = std::make_shared<LayerParallel>(mesh["layer"], layer_blocks(), options);
-  const std::shared_ptr<tw::TrainedModel> model =
-      splines ? std::make_shared<SpliNet>(net, SpliNetOptions{.control_points = 4, .degree = 1}) : std::static_pointer_cast<tw::TrainedModel>(net);
+  const std::shared_ptr<tw::TrainableModel> model =
+      splines ? std::make_shared<SpliNet>(net, SpliNetOptions{.control_points = 4, .degree = 1}) : std::static_pointer_cast<tw::TrainableModel>(net);
   Trained trained = train(mesh, model_of(model), options_for("layers", compute), mesh["layer"]);
   EXPECT_EQ(net->unbatchable("1"), compute == ComputeType::float32 ? "" : "they compute under autocast");
   return trained;
@@ -283,7 +283,7 @@ TEST(PrecisionOfParts, SplinesAreNotRounded) {
   const auto splines = std::make_shared<SpliNet>(net, SpliNetOptions{.control_points = 4, .degree = 1});
   std::vector<at::Tensor> before;
   for (const at::Tensor& each : net->parameters()) before.push_back(each.detach().clone());
-  const Model model = tw::train::under_autocast(model_of(std::static_pointer_cast<tw::TrainedModel>(splines)), ComputeType::bfloat16);
+  const Model model = tw::train::under_autocast(model_of(std::static_pointer_cast<tw::TrainableModel>(splines)), ComputeType::bfloat16);
   (void)model.forward(torch::rand({3, 1, 28, 28}));
   std::vector<at::Tensor> after;
   for (const at::Tensor& each : net->parameters()) after.push_back(each.detach().clone());
@@ -307,7 +307,7 @@ TEST(PrecisionOfParts, StatesThatBecomeHalfAreRefused) {
         mesh["layer"],
         std::vector<Block>{block([] { return Flat(); }, 1), block([] { return HalfStep(); }, 12), block([] { return torch::nn::Linear(16, 10); }, 1)},
         options);
-    EXPECT_THROW((void)train(mesh, model_of(std::static_pointer_cast<tw::TrainedModel>(net)), options_for("half_states"), mesh["layer"]),
+    EXPECT_THROW((void)train(mesh, model_of(std::static_pointer_cast<tw::TrainableModel>(net)), options_for("half_states"), mesh["layer"]),
                  std::exception);
   }
 }
@@ -316,7 +316,7 @@ TEST(PrecisionOfParts, RecurrentLayersInParallelRefuseAutocast) {
   const Mesh mesh(world(), {{"data"}, {"layer", world().size()}});
   const auto net = std::make_shared<SequenceModel>(mesh["layer"], RecurrentOptions{.input_size = 28, .hidden_size = 8}, std::vector<int64_t>{10});
   try {
-    (void)train(mesh, model_of(std::static_pointer_cast<tw::TrainedModel>(net)), options_for("recurrent"), mesh["layer"]);
+    (void)train(mesh, model_of(std::static_pointer_cast<tw::TrainableModel>(net)), options_for("recurrent"), mesh["layer"]);
     ADD_FAILURE() << "it was trained";
   } catch (const tw::ContractError& error) {
     EXPECT_NE(std::string(error.what()).find("recurrent layers in parallel over time are not for autocast"), std::string::npos) << error.what();

@@ -33,7 +33,7 @@ const std::vector<std::pair<std::string, StrategyOptions>> strategies{
     {"data", {}},
     {"sharded", {.kind = StrategyKind::sharded}},
     {"released", {.kind = StrategyKind::sharded, .release_gradients = true}},
-    {"fully_sharded", {.kind = StrategyKind::fully_sharded, .unit_bytes = 4000, .gather_ahead = 1}},
+    {"fully_sharded", {.kind = StrategyKind::fully_sharded, .unit_bytes = 4000, .prefetch_units = 1}},
     {"one_copy_in_slices", {.kind = StrategyKind::fully_sharded, .one_copy_per_node = true}},
     {"local_sgd", {.kind = StrategyKind::local_sgd, .period = 2}},
     {"diloco", {.kind = StrategyKind::diloco, .period = 2}},

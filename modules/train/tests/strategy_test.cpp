@@ -31,7 +31,7 @@ std::vector<std::pair<std::string, StrategyOptions>> strategies() {
       {"power_sgd", {.compression = CompressionKind::power_sgd, .power_sgd_rank = 1}},
       {"sharded", {.kind = StrategyKind::sharded}},
       {"released", {.kind = StrategyKind::sharded, .release_gradients = true}},
-      {"fully_sharded", {.kind = StrategyKind::fully_sharded, .unit_bytes = 200, .gather_ahead = 1}},
+      {"fully_sharded", {.kind = StrategyKind::fully_sharded, .unit_bytes = 200, .prefetch_units = 1}},
       {"local_sgd", {.kind = StrategyKind::local_sgd, .period = 4}},
       {"diloco", {.kind = StrategyKind::diloco, .period = 4}},
       {"diloco_bfloat16", {.kind = StrategyKind::diloco, .compression = CompressionKind::bfloat16, .period = 4}}};

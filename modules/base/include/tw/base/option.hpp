@@ -25,13 +25,13 @@ struct Bounds {
 /// An upper bound that no count exceeds.
 constexpr double any_count = 9223372036854775807.0;
 /// The bounds of a count; by default at most the largest int.
-constexpr Bounds count_from(double least, double most = 2147483647) { return {.least = least, .most = most}; }
+constexpr Bounds at_least(double least, double most = 2147483647) { return {.least = least, .most = most}; }
 
-/// An option has an effect only where another one has one of these values or, with `but`, where it has none of them.
+/// An option has an effect only where another one has one of these values or, with `negated`, where it has none of them.
 struct Condition {
   std::string key;
   std::vector<std::string> values;
-  bool but = false;
+  bool negated = false;
 };
 
 /// The description of an option, in addition to its key, default and bounds.
@@ -56,7 +56,7 @@ struct Option {
 ///
 /// ```
 /// void visit(CheckpointPolicy& policy, OptionVisitor& visitor) {
-///   visitor.field("keep", policy.keep, count_from(1), {.meaning = "as many of the newest checkpoints stay"});
+///   visitor.field("keep", policy.keep, at_least(1), {.meaning = "as many of the newest checkpoints stay"});
 /// }
 /// ```
 class OptionVisitor {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Before ranks go on together: a failure of one becomes an error on all, and what must be the same everywhere is compared. Where communication is
-// already in flight when something can fail, others wait in it and cannot be asked: that is for releasing_others().
+// already in flight when something can fail, others wait in it and cannot be asked: that is for revoke_on_exception().
 #pragma once
 #include <functional>
 #include <optional>

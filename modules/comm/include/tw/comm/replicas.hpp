@@ -24,6 +24,6 @@ struct ReplicaReport {
 /// Compares the copies of `tensor` on all ranks: content, and mean and variance of |x|, computed in float64. The same report on all ranks.
 /// Collective.
 /// @param tensor of the same shape and dtype on all ranks.
-ReplicaReport check_with_allreduce(const Communicator& comm, const at::Tensor& tensor);
+ReplicaReport compare_replicas(const Communicator& comm, const at::Tensor& tensor);
 
 }  // namespace tw

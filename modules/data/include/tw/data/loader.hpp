@@ -62,8 +62,8 @@ class Loader {
   Seconds waited() const noexcept;
 
  private:
-  class Workshop;
-  std::unique_ptr<Workshop> workshop_;
+  class WorkerPool;
+  std::unique_ptr<WorkerPool> workers_;
 };
 
 }  // namespace tw

@@ -73,8 +73,8 @@ class DataParallel {
   /// first pass; holds until it is set again.
   void set_samples(int64_t samples);
 
-  /// Sends a signal to all ranks with the next backward pass; see Reducer::give_notice().
-  void give_notice(int kind);
+  /// Sends a signal to all ranks with the next backward pass; see Reducer::vote().
+  void vote(int kind);
   /// How many ranks gave notice `kind` with the last backward pass.
   int64_t notices(int kind) const;
   /// Whether the gradients of the last backward pass are finite; the same on all ranks. Needs DataParallelOptions::check_finite.
@@ -95,12 +95,12 @@ class DataParallel {
  private:
   friend class FullySharded;
   /// For values that are equal already, or not there.
-  struct AsTheyAre {
+  struct NoInitialBroadcast {
     std::shared_ptr<GradientPlaceholders> placeholders;  // in `.grad()`, since gradients are sharded
     std::function<void()> before_reduction;              // called with every pass that reduces, when this rank has all of its gradients
   };
-  DataParallel(const AsTheyAre& as_they_are, const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options);
-  DataParallel(const AsTheyAre& as_they_are, const Communicator& comm, const std::vector<NamedTensor>& parameters,
+  DataParallel(const NoInitialBroadcast& no_broadcast, const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options);
+  DataParallel(const NoInitialBroadcast& no_broadcast, const Communicator& comm, const std::vector<NamedTensor>& parameters,
                const DataParallelOptions& options);
 
   class Hooks;

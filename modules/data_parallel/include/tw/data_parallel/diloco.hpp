@@ -13,7 +13,7 @@
 namespace tw {
 
 class PeriodicAverage;
-class Wrapped;
+class WrappedModelCheck;
 
 /// In which precision outer gradients travel. They are summed in float32 at least.
 enum class OuterPrecision {
@@ -79,7 +79,7 @@ class DiLoCo {
   std::vector<NamedShard> shards() const;
 
   /// Bytes of the buffers that are kept for averages.
-  int64_t room_bytes() const noexcept;
+  int64_t buffer_bytes() const noexcept;
   /// Bytes that this rank gave to all-reduces so far.
   int64_t bytes_communicated() const noexcept;
   /// How long this rank did nothing but communicate.
@@ -90,7 +90,7 @@ class DiLoCo {
   void update(size_t id, const at::Tensor& mean_delta);
 
   DiLoCoOptions options_;
-  std::unique_ptr<Wrapped> wrapped_;
+  std::unique_ptr<WrappedModelCheck> wrapped_;
   std::vector<NamedTensor> parameters_;
   std::vector<at::Tensor> anchors_;  // by parameter
   std::vector<at::Tensor> momenta_;  // by parameter; none without momentum

@@ -15,7 +15,7 @@
 namespace tw {
 
 class Reducer;
-class Wrapped;
+class WrappedModelCheck;
 
 struct DistributedOptimizerOptions {
   Reduction reduction;  ///< must be chosen
@@ -72,9 +72,9 @@ class DistributedOptimizer {
   torch::optim::Optimizer& optimizer_;
   Reduction reduction_;
   std::optional<int64_t> samples_;
-  std::unique_ptr<Wrapped> wrapped_;     // what the optimizer updates
-  std::vector<NamedTensor> parameters_;  // those that are reduced
-  size_t members_;                       // of the optimizer
+  std::unique_ptr<WrappedModelCheck> wrapped_;  // what the optimizer updates
+  std::vector<NamedTensor> parameters_;         // those that are reduced
+  size_t members_;                              // of the optimizer
   std::unique_ptr<Reducer> reducer_;
 };
 

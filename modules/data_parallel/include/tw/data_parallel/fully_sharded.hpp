@@ -27,10 +27,10 @@ struct FullyShardedOptions {
   /// form units in their order.
   std::vector<std::string> units = {};
   /// Number of units to gather before they are used, in the order of the previous pass. Use 0 on one node: copying occupies the cores that compute.
-  int gather_ahead = 0;
+  int prefetch_units = 0;
   /// Bytes of units, the smallest ones, that stay gathered until their slices change; they are gathered once a step. Where all units of a model
   /// are in memory anyway (one or two units), they stay gathered.
-  int64_t keep_bytes = 0;
+  int64_t resident_bytes = 0;
   /// One copy of the parameters for all ranks of a node, in shared memory, which is all the time there: n/P a rank where all ranks are on one node,
   /// as they must be, and nothing is gathered. On several nodes: shard over the ranks of each, with FullyShardedSetup::replicas between them.
   bool one_copy_per_node = false;
@@ -66,7 +66,7 @@ struct FullyShardedSetup {
 /// ```
 /// For rules that treat each element for itself: SGD, Adam, AdamW, RMSprop, Adagrad. Gradients accumulate over passes, in slices.
 ///
-/// Memory a rank, for n bytes of parameters and k n of optimizer state: (n + n + k n) / P, two units and gather_ahead more, and activations. In a
+/// Memory a rank, for n bytes of parameters and k n of optimizer state: (n + n + k n) / P, two units and prefetch_units more, and activations. In a
 /// step, a rank contributes 3 n / P bytes: to two gatherings, and to one reduction, which takes n.
 ///
 /// All ranks must use units in the same order. The order may change between steps, which costs gathering ahead. If ranks use different units, also in
@@ -117,10 +117,10 @@ class FullySharded {
   /// Bytes, over all passes, that this rank sent into collectives.
   int64_t payload_bytes() const noexcept;
   /// Bytes of the buffers that are kept for gathered units; 0 where there is one copy a node.
-  int64_t room_bytes() const noexcept;
+  int64_t buffer_bytes() const noexcept;
   /// Number of units gathered so far, and number of those that were not yet gathered when they were used.
   int64_t gatherings() const noexcept;
-  int64_t late_gatherings() const noexcept;
+  int64_t blocking_gathers() const noexcept;
 
  private:
   class Impl;

@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <tw/tensor/named_tensor.hpp>
-#include <tw/tensor/tensor_copies.hpp>
+#include <tw/tensor/tensor_snapshot.hpp>
 #include <utility>
 #include <vector>
 
@@ -34,7 +34,7 @@ class IdlePass {
 
  private:
   IdlePass* outer_;
-  std::vector<std::pair<at::Tensor, TensorCopies>> buffers_;
+  std::vector<std::pair<at::Tensor, TensorSnapshot>> buffers_;
 };
 
 }  // namespace tw

@@ -13,7 +13,7 @@
 namespace tw {
 
 class PeriodicAverage;
-class Wrapped;
+class WrappedModelCheck;
 
 struct LocalSgdOptions {
   int64_t period = 50;           ///< steps from one average to the next; at least 1
@@ -60,7 +60,7 @@ class LocalSgd {
   std::vector<NamedShard> shards() const;
 
   /// Bytes of the buffers that are kept for averages.
-  int64_t room_bytes() const noexcept;
+  int64_t buffer_bytes() const noexcept;
   /// Bytes that this rank gave to all-reduces so far.
   int64_t bytes_communicated() const noexcept;
   /// How long this rank did nothing but communicate.
@@ -69,7 +69,7 @@ class LocalSgd {
  private:
   void average();
 
-  std::unique_ptr<Wrapped> wrapped_;
+  std::unique_ptr<WrappedModelCheck> wrapped_;
   std::vector<NamedTensor> averaged_;
   std::unique_ptr<PeriodicAverage> average_;
 };

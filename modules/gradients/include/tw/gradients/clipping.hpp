@@ -28,7 +28,7 @@ double clip_gradient_norm(const Communicator& comm, const std::vector<at::Tensor
 /// The gradients of `module`, once they are reduced: those of an ordinary module, on every rank alike, and of one with split layers
 /// (SlicedModule). Collective over the ranks that hold slices. Sharded gradients are clipped by ShardedOptimizer::clip_gradient_norm() or
 /// FullySharded::clip_gradient_norm(), those of a pipeline by Pipeline::clip_grad_norm(), those of a LayerParallel by the function above.
-/// @throws ContractError where no rank has a gradient, as after a sharded backward pass, and for a TrainedModel along axes of its own
+/// @throws ContractError where no rank has a gradient, as after a sharded backward pass, and for a TrainableModel along axes of its own
 double clip_gradient_norm(const torch::nn::Module& module, double max_norm);
 
 /// The same for parameters from anywhere. @param parts see model_parts()

@@ -4,7 +4,7 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <tw/gradients/trained_model.hpp>
+#include <tw/gradients/trainable_model.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/tensor/named_tensor.hpp>
 #include <vector>
@@ -42,13 +42,13 @@ class SlicedModule {
   SlicedModule& operator=(const SlicedModule&) = default;
 };
 
-/// Those of the sliced modules in `module`: whatever is no slice is replicated on all holders. Then, of a TrainedModel that knows its holders, such
+/// Those of the sliced modules in `module`: whatever is no slice is replicated on all holders. Then, of a TrainableModel that knows its holders, such
 /// as a Pipeline, those of that; collective over them, and otherwise local.
 ModelPartsList model_parts(const torch::nn::Module& module);
 
 /// Those of `model`: what OptimizedTensor puts in the same place on several ranks is replicated there. Collective.
 /// @param ranks that hold `model` together
-std::shared_ptr<const ModelParts> model_parts(const Communicator& ranks, const TrainedModel& model);
+std::shared_ptr<const ModelParts> model_parts(const Communicator& ranks, const TrainableModel& model);
 
 /// Compares the replicated tensors among `tensors`. Collective over all holders.
 /// @throws ContractError on all holders, naming ranks and tensor, where values differ

@@ -28,7 +28,7 @@ class ModuleModes {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
 };
 
-/// TrainedModel::set_training() of a module: what the user has frozen by eval() stays frozen.
+/// TrainableModel::set_training() of a module: what the user has frozen by eval() stays frozen.
 class TrainingSwitch {
  public:
   /// @param training false: all parts are in evaluation mode. True: each part gets the mode back that it had before; without that, a module in

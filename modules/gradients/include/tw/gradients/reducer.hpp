@@ -106,10 +106,10 @@ class Reducer {
 
   /// Sends a signal to all ranks with the step, at no extra cost; notices() counts the signals after wait(). @param kind 0 or 1; the caller
   /// defines the meaning. Call this before wait(), which clears the signal.
-  void give_notice(int kind);
-  /// Sets this rank's mark of the step, which is sent likewise; after wait(), marks_agree() returns whether all ranks set the same. The last call
-  /// counts; the default is 0.
-  void give_mark(uint64_t mark) noexcept { my_mark_ = mark; }
+  void vote(int kind);
+  /// Sets this rank's mark of the step, which is sent likewise; after wait(), fingerprints_agree() returns whether all ranks set the same. The last
+  /// call counts; the default is 0.
+  void set_step_fingerprint(uint64_t mark) noexcept { step_fingerprint_ = mark; }
 
   /// Ends the step: every gradient must have been marked. Collective. Afterwards gradient(id), or shard(bucket), hold the reduced gradients.
   /// @throws Error if the step failed on another rank, whose share is missing: skip this step. The next begin() works as usual
@@ -140,7 +140,7 @@ class Reducer {
   /// After wait(): how many ranks gave notice `kind` in this step.
   int64_t notices(int kind) const;
   /// After wait(): whether all ranks set the same mark, except with a probability of 2^-40.
-  bool marks_agree() const noexcept { return marks_agree_; }
+  bool fingerprints_agree() const noexcept { return fingerprints_agree_; }
   /// After wait(): whether all reduced gradients are finite; the same on all ranks. Needs ReducerOptions::check_finite.
   bool finite() const noexcept { return finite_; }
   /// Steps that wait() has ended.
@@ -220,8 +220,8 @@ class Reducer {
   std::vector<at::Tensor> sums_;   // and all ranks'
   std::array<double, 2> my_notices_{};
   std::array<double, 2> notices_{};
-  uint64_t my_mark_ = 0;
-  bool marks_agree_ = true;
+  uint64_t step_fingerprint_ = 0;
+  bool fingerprints_agree_ = true;
   bool finite_ = true;
   int64_t steps_ = 0;
   Seconds exposed_time_{0};

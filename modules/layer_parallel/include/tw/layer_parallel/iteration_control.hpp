@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 #include <tw/base/option.hpp>
-#include <tw/gradients/trained_model.hpp>
+#include <tw/gradients/trainable_model.hpp>
 #include <tw/layer_parallel/iterated_network.hpp>
 #include <vector>
 
@@ -48,13 +48,13 @@ struct Detection {
   Iterations then;  ///< of passes from then on
 };
 
-/// A network that is solved by iterations, as a TrainedModel whose iterations follow a schedule, and a detector. It also logs a warning when
+/// A network that is solved by iterations, as a TrainableModel whose iterations follow a schedule, and a detector. It also logs a warning when
 /// passes begin to diverge, with pass, block and direction. Along a `data` axis each model has its own detector, because it has other samples.
 class IterationControl : public ModelOverModel {
  public:
   /// Local. @param model made of `network`, or that itself @param schedule by epoch, ascending; before the first the network's own iterations
   /// @throws ContractError for a schedule or detector that is wrong
-  IterationControl(std::shared_ptr<TrainedModel> model, std::shared_ptr<IteratedNetwork> network, std::vector<IterationStage> schedule,
+  IterationControl(std::shared_ptr<TrainableModel> model, std::shared_ptr<IteratedNetwork> network, std::vector<IterationStage> schedule,
                    const DetectorOptions& detector);
 
   /// @throws ContractError when the detector finds that the network computes no residuals

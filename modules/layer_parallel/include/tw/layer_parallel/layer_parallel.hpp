@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tw/gradients/trained_model.hpp>
+#include <tw/gradients/trainable_model.hpp>
 #include <tw/layer_parallel/block.hpp>
 #include <tw/layer_parallel/iterated_network.hpp>
 #include <tw/mpi/communicator.hpp>
@@ -51,7 +51,7 @@ class SerialNetwork : public torch::nn::Module {
   State forward(State input, const State& extras = {});
   /// Random layers draw what they draw in training pass `calls`, from 0, next.
   void set_calls(int64_t calls) noexcept { calls_ = static_cast<uint64_t>(calls); }
-  /// See TrainedModel::set_replica().
+  /// See TrainableModel::set_replica().
   void set_replica(int64_t replica) noexcept { replica_ = replica; }
   /// The layers of block `index`.
   const std::vector<Layer>& layers(size_t index) const { return layers_.at(index); }
@@ -75,14 +75,14 @@ class SerialNetwork : public torch::nn::Module {
 /// Random numbers of a layer depend on seed, replica, training pass, block and layer alone: they are those of one process, whichever rank has it.
 /// Plain layers draw so in training, layers of ODE blocks with BlockOptions::random.
 ///
-/// As a TrainedModel it lies along the axis `layer`; training passes are recorded by autograd.
+/// As a TrainableModel it lies along the axis `layer`; training passes are recorded by autograd.
 ///
 /// Under autocast states of ODE blocks stay float32, layers run one by one, and what a backward pass computes again is under that of its forward
 /// pass.
 ///
 /// Passes are iterations: an approximation, exact when there are enough of them. The gradient is that of the last relaxation, whose own
 /// linearisation is exact. Ref: Gunther et al. 2020, SIMODS 2:1.
-class LayerParallel : public torch::nn::Module, public TrainedModel, public IteratedNetwork {
+class LayerParallel : public torch::nn::Module, public TrainableModel, public IteratedNetwork {
  public:
   /// Collective. @param comm of the `layer` axis; duplicated.
   /// Each rank calls the factories of all blocks, and drops the layers that are not its own.

@@ -4,7 +4,7 @@
 
 #include <memory>
 #include <tw/gradients/module_modes.hpp>
-#include <tw/gradients/trained_model.hpp>
+#include <tw/gradients/trainable_model.hpp>
 #include <tw/layer_parallel/recurrent.hpp>
 #include <vector>
 
@@ -12,7 +12,7 @@ namespace tw::layer_parallel {
 
 /// Sequences in, and for each what a linear layer makes of the state that it ends with: a Recurrent network for the trainer, along the axis `layer`,
 /// whose ranks have parts of the time. Each rank receives all of a sequence, and has all parameters: "recurrent.weight_ih_l0", ..., "linear.bias".
-class SequenceModel : public torch::nn::Module, public TrainedModel, public IteratedNetwork {
+class SequenceModel : public torch::nn::Module, public TrainableModel, public IteratedNetwork {
  public:
   /// Collective. @param outputs the shape of what a sequence leads to, such as {10}; {}: one number
   SequenceModel(const Communicator& comm, const RecurrentOptions& options, std::vector<int64_t> outputs);

@@ -26,10 +26,10 @@ std::shared_ptr<void>& attachment(const Communicator& comm) noexcept;
 /// Those of the communicators that `comm` was made of, the nearest first. Null ones are left out.
 std::vector<std::shared_ptr<void>> attachments_above(const Communicator& comm);
 /// Runs `change` while no operation of `comm` is advanced: for what transfers read, which a thread may drive.
-void while_at_rest(const Communicator& comm, const std::function<void()>& change);
+void with_engine_paused(const Communicator& comm, const std::function<void()>& change);
 /// Sets what the ranks of `comm` are doing, such as "trial 7": the watchdog adds it to its messages about waits on `comm` and on communicators made
 /// from it. Empty: nothing is added. Local.
-void set_occasion(const Communicator& comm, const std::string& occasion);
+void set_activity(const Communicator& comm, const std::string& occasion);
 /// Where the engine records the calls of this rank, for the watchdogs of the others. Called while no operation is advanced, or by one.
 void set_board(const Communicator& comm, std::shared_ptr<Board> board);
 

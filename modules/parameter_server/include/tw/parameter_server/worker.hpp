@@ -7,7 +7,7 @@
 #include <string>
 #include <tw/parameter_server/sharded_tensor.hpp>
 #include <tw/parameter_server/traffic.hpp>
-#include <tw/server_shards/crew.hpp>
+#include <tw/server_shards/rank_roles.hpp>
 #include <vector>
 
 namespace tw::parameter_server {

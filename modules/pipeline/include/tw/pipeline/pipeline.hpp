@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 #include <tw/gradients/reducer.hpp>
-#include <tw/gradients/trained_model.hpp>
+#include <tw/gradients/trainable_model.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/pipeline/options.hpp>
 #include <tw/pipeline/stage_model.hpp>
@@ -51,8 +51,8 @@ using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outpu
 /// Parameters may lie on an accelerator, each rank's on its current one, and so do batches on the ranks that look at them; a rank without parameters
 /// and buffers copies its batches there.
 ///
-/// As a TrainedModel it lies along the axis `stage`: the first stage looks at inputs, the last one at targets, and those between at neither.
-class Pipeline : public torch::nn::Module, public TrainedModel {
+/// As a TrainableModel it lies along the axis `stage`: the first stage looks at inputs, the last one at targets, and those between at neither.
+class Pipeline : public torch::nn::Module, public TrainableModel {
  public:
   /// Stages get equal numbers of blocks, the first ones one more where they do not divide. Collective. Every rank calls all factories in their order,
   /// so that the random numbers are those of one process with this rank's generator, and frees at once what is not its own: at most its own blocks

@@ -23,11 +23,11 @@ inline Rows part_of(Rows all, int64_t n, int64_t i) {
 }
 
 /// A rank of a neighbouring stage, and the rows that it has in common with this one.
-struct Partner {
+struct Peer {
   int rank = 0;
   Rows rows;
 
-  bool operator==(const Partner&) const = default;
+  bool operator==(const Peer&) const = default;
 };
 
 /// Ranks of stage 0, then those of stage 1, and so on.
@@ -45,7 +45,7 @@ class StageRanks {
   /// Of the rows of a micro-batch, those of `rank`: a part of them for each replica of its stage.
   Rows share(Rows micro_batch, int rank) const;
   /// The ranks of `stage` that have some of `mine`, in the order of those rows, which they have among them. None for a stage that does not exist.
-  std::vector<Partner> partners(int stage, Rows micro_batch, Rows mine) const;
+  std::vector<Peer> peers(int stage, Rows micro_batch, Rows mine) const;
 
  private:
   std::vector<int> replicas_;

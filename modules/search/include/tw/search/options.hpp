@@ -31,7 +31,7 @@ struct MigrationOptions {
 void visit(MigrationOptions& migration, OptionVisitor& visitor);
 
 /// The search, island and worker for which a propagator is made.
-struct Seat {
+struct WorkerContext {
   const Space& space;
   int64_t evaluations = 0;  ///< of the whole search, as they were when its journal began; 0: not limited
   uint64_t seed = 0;        ///< of the island, in this layout
@@ -61,11 +61,11 @@ struct SearchOptions {
   /// Results from elsewhere that a search begins with, received like migrants: the folder of another one's journal, or a CSV with a column
   /// `loss`, or one for each of several objectives, and one for each parameter. What the space does not have is left out. Empty: none.
   std::filesystem::path warm_start = {};
-  int attempts = 2;      ///< a trial whose process was lost so often has failed
-  bool repeats = false;  ///< configurations may be tried again, as noisy losses need it; otherwise none is while others are left (Distinct)
+  int max_attempts = 2;           ///< a trial whose process was lost so often has failed
+  bool allow_duplicates = false;  ///< configurations may be tried again, as noisy losses need it; otherwise none is while others are left (Distinct)
   MigrationOptions migration = {};
   /// By default automatic().
-  std::function<std::unique_ptr<Propagator>(const Seat&)> propagator = {};
+  std::function<std::unique_ptr<Propagator>(const WorkerContext&)> propagator = {};
   /// None: nothing stops early.
   std::function<std::unique_ptr<StoppingRule>()> stopping = {};
   /// Trials pause at the rungs, and those that are among the best 1/eta there go on, before new ones begin. Instead of `stopping`.

@@ -4,14 +4,14 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <tw/gradients/trained_model.hpp>
+#include <tw/gradients/trainable_model.hpp>
 #include <vector>
 
 namespace tw::train {
 
 /// What is trained, and its tensors on this rank, as model_of() makes it. A value that shares the model.
 struct Model : ModelTensors {
-  std::shared_ptr<TrainedModel> trained;
+  std::shared_ptr<TrainableModel> trained;
   std::vector<std::string> empty_submodules = {};  ///< such as activations, whose names LibTorch wants in its files
   /// Whether its layers exchange something along `data`, such as SyncBatchNorm: ranks without samples then make a pass with the others, in an
   /// IdlePass.
@@ -19,15 +19,15 @@ struct Model : ModelTensors {
 
   /// Whether ranks hold it together; otherwise each has the whole.
   bool is_in_parts() const { return !trained->axes().empty(); }
-  /// See TrainedModel::forward(); ranks without samples do not call it.
+  /// See TrainableModel::forward(); ranks without samples do not call it.
   at::Tensor forward(const at::Tensor& inputs) const { return trained->forward(inputs); }
-  /// See TrainedModel::evaluate().
+  /// See TrainableModel::evaluate().
   at::Tensor evaluate(const at::Tensor& inputs) const { return trained->evaluate(inputs); }
   void set_training(bool training) const { trained->set_training(training); }
 };
 
 /// Any model that implements its own training, such as a pipeline::Pipeline, a layer_parallel::LayerParallel, or your own.
-Model model_of(const std::shared_ptr<TrainedModel>& model);
+Model model_of(const std::shared_ptr<TrainableModel>& model);
 
 /// An ordinary module. @param forward calls it. Tied tensors appear once, under their first name. @throws ContractError naming a SyncBatchNorm for
 /// Reduction::sample_weighted: the trainer weights losses itself, and sums gradients.

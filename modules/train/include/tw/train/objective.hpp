@@ -4,7 +4,7 @@
 
 #include <functional>
 #include <string>
-#include <tw/gradients/trained_model.hpp>
+#include <tw/gradients/trainable_model.hpp>
 #include <vector>
 
 namespace tw::train {

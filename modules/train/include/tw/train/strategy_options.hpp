@@ -35,8 +35,8 @@ struct StrategyOptions {
   bool release_gradients = false;          ///< of `sharded`: keep only this rank's share of the reduced gradients (ZeRO 2)
   bool one_copy_per_node = false;          ///< of `sharded` and `fully_sharded`: one copy of the parameters for all ranks of a node
   int64_t unit_bytes = int64_t{25} << 20;  ///< of `fully_sharded`, see FullyShardedOptions
-  int gather_ahead = 0;                    ///< likewise
-  int64_t keep_bytes = 0;                  ///< likewise
+  int prefetch_units = 0;                  ///< likewise
+  int64_t resident_bytes = 0;              ///< likewise
   int64_t period = 50;  ///< in steps, of `local_sgd`, `diloco` and `parameter_server` but `ssp`; ranks meet at the end of each epoch too
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "footprint.hpp"
+#include "operator_trace.hpp"
 
 #include <ATen/core/function_schema.h>
 #include <ATen/ops/empty_strided.h>
@@ -51,23 +51,21 @@ std::string first_line(const std::exception& e) {
 
 }  // namespace
 
-/// Carries out what a step calls, and fills a footprint.
+/// Carries out what a step calls, and fills a trace.
 class Recording final : public graph::OperatorListener {
  public:
-  Recording(Footprint& footprint, const State& state, const State& extras, const std::vector<at::Tensor>& parameters) : footprint_(footprint) {
-    const auto numbered = [&](const at::Tensor& tensor) {
-      return tensor.defined() ? footprint_.tensors_[static_cast<size_t>(number(tensor))] : tensor;
-    };
-    footprint_.state_ = each(state, numbered);
-    footprint_.extras_ = each(extras, numbered);
-    for (const at::Tensor& parameter : parameters) footprint_.parameters_.push_back(number(parameter));
+  Recording(OperatorTrace& trace, const State& state, const State& extras, const std::vector<at::Tensor>& parameters) : trace_(trace) {
+    const auto numbered = [&](const at::Tensor& tensor) { return tensor.defined() ? trace_.tensors_[static_cast<size_t>(number(tensor))] : tensor; };
+    trace_.state_ = each(state, numbered);
+    trace_.extras_ = each(extras, numbered);
+    for (const at::Tensor& parameter : parameters) trace_.parameters_.push_back(number(parameter));
   }
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack& stack) override {
     const c10::FunctionSchema& schema = op.schema();
     const auto arguments = torch::jit::last(stack, schema.arguments().size());
     if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return depends(value); })) return carry_out(op, stack);
-    Footprint::Call call{op};
+    OperatorTrace::Call call{op};
     const std::string& name = op.operator_name().name;
     for (size_t i = 0; i < arguments.size(); ++i) {
       add(arguments[i], call.arguments);
@@ -80,15 +78,15 @@ class Recording final : public graph::OperatorListener {
     }
     carry_out(op, stack);
     for (const c10::IValue& value : torch::jit::last(stack, schema.returns().size())) call.results.push_back(result(value));
-    footprint_.calls_.push_back(std::move(call));
+    trace_.calls_.push_back(std::move(call));
   }
 
   void give(const State& state) {
-    for (const at::Tensor& tensor : state) add(tensor, footprint_.given_);
+    for (const at::Tensor& tensor : state) add(tensor, trace_.given_);
   }
 
  private:
-  void add(const c10::IValue& value, std::vector<Footprint::Argument>& arguments) {
+  void add(const c10::IValue& value, std::vector<OperatorTrace::Argument>& arguments) {
     if (value.isTensor() && value.toTensor().defined()) {
       if (const auto number = find(value.toTensor())) {
         arguments.push_back({.tensor = number});
@@ -114,8 +112,8 @@ class Recording final : public graph::OperatorListener {
     return found == numbers_.end() ? std::nullopt : std::optional(found->second);
   }
 
-  Footprint::Result result(const c10::IValue& value) {
-    Footprint::Result result{.is_list = value.isTensorList()};
+  OperatorTrace::Result result(const c10::IValue& value) {
+    OperatorTrace::Result result{.is_list = value.isTensorList()};
     const auto add = [&](const at::Tensor& tensor) { result.tensors.push_back(tensor.defined() ? std::optional(number(tensor)) : std::nullopt); };
     if (value.isTensor()) add(value.toTensor());
     if (result.is_list) {
@@ -128,24 +126,24 @@ class Recording final : public graph::OperatorListener {
     const auto [place, is_new] = numbers_.try_emplace(tensor.unsafeGetTensorImpl(), static_cast<int64_t>(kept_.size()));
     if (is_new) {
       kept_.push_back(tensor);
-      footprint_.tensors_.push_back(without_data(tensor));
+      trace_.tensors_.push_back(without_data(tensor));
     }
     return place->second;
   }
 
   void doubt(std::string why) {
-    if (footprint_.doubt_.empty()) footprint_.doubt_ = std::move(why);
+    if (trace_.doubt_.empty()) trace_.doubt_ = std::move(why);
   }
 
-  Footprint& footprint_;
+  OperatorTrace& trace_;
   std::unordered_map<const c10::TensorImpl*, int64_t> numbers_;
   std::vector<at::Tensor> kept_;  // so that no two have one address
 };
 
-/// Follows a step along a footprint, and throws where it leaves it.
+/// Follows a step along a trace, and throws where it leaves it.
 class Comparison final : public graph::OperatorListener {
  public:
-  Comparison(const Footprint& expected, const std::vector<at::Tensor>& parameters) : expected_(expected), tensors_(expected.tensors_) {
+  Comparison(const OperatorTrace& expected, const std::vector<at::Tensor>& parameters) : expected_(expected), tensors_(expected.tensors_) {
     for (size_t i = 0; i < parameters.size(); ++i) tensors_[static_cast<size_t>(expected.parameters_.at(i))] = parameters[i];
   }
 
@@ -155,11 +153,11 @@ class Comparison final : public graph::OperatorListener {
     if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return depends(value); })) return carry_out(op, stack);
     const std::string& name = op.operator_name().name;
     if (calls_ == expected_.calls_.size()) differ(concat(name, " where it was nothing"));
-    const Footprint::Call& call = expected_.calls_[calls_++];
+    const OperatorTrace::Call& call = expected_.calls_[calls_++];
     if (!(call.op == op)) differ(concat(name, " where it was ", call.op.operator_name().name));
     if (!are_expected(arguments, call.arguments)) differ(concat("other arguments of ", name));
     torch::jit::drop(stack, count);
-    for (const Footprint::Result& result : call.results) stack.push_back(made(result));
+    for (const OperatorTrace::Result& result : call.results) stack.push_back(made(result));
   }
 
   void give(const State& state) {
@@ -176,13 +174,13 @@ class Comparison final : public graph::OperatorListener {
   }
 
   template <class Values>
-  bool are_expected(const Values& values, const std::vector<Footprint::Argument>& expected) const {
+  bool are_expected(const Values& values, const std::vector<OperatorTrace::Argument>& expected) const {
     auto next = expected.begin();
     return std::all_of(values.begin(), values.end(), [&](const c10::IValue& value) { return is_expected(value, next, expected.end()); }) &&
            next == expected.end();
   }
 
-  using Position = std::vector<Footprint::Argument>::const_iterator;
+  using Position = std::vector<OperatorTrace::Argument>::const_iterator;
   bool is_expected(const c10::IValue& value, Position& next, Position end) const {
     if (next == end) return false;
     const auto& [number, expected] = *next++;
@@ -210,27 +208,27 @@ class Comparison final : public graph::OperatorListener {
     return any;
   }
 
-  c10::IValue made(const Footprint::Result& result) const {
+  c10::IValue made(const OperatorTrace::Result& result) const {
     std::vector<at::Tensor> tensors;
     for (const auto& number : result.tensors) tensors.push_back(number ? tensors_[static_cast<size_t>(*number)] : at::Tensor());
     return result.is_list ? c10::IValue(std::move(tensors)) : c10::IValue(std::move(tensors.at(0)));
   }
 
-  const Footprint& expected_;
+  const OperatorTrace& expected_;
   size_t calls_ = 0;
   std::vector<at::Tensor> tensors_;  // by number
   std::string difference_;
 };
 
-Footprint Footprint::of(const State& state, const State& extras, const std::vector<at::Tensor>& parameters, const Step& step) {
+OperatorTrace OperatorTrace::of(const State& state, const State& extras, const std::vector<at::Tensor>& parameters, const Step& step) {
   const c10::AutoGradMode no_gradients(false);
-  Footprint footprint;
-  Recording recording(footprint, state, extras, parameters);
+  OperatorTrace trace;
+  Recording recording(trace, state, extras, parameters);
   recording.give(step(state, extras));
-  return footprint;
+  return trace;
 }
 
-std::string Footprint::difference(const std::vector<at::Tensor>& parameters, const Step& step) const {
+std::string OperatorTrace::difference(const std::vector<at::Tensor>& parameters, const Step& step) const {
   const c10::AutoGradMode no_gradients(false);
   Comparison comparison(*this, parameters);
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/comm/whole_tensors.hpp>
+#include <tw/comm/full_tensors.hpp>
 
 #include <ATen/ops/empty.h>
 
@@ -37,8 +37,8 @@ std::vector<int64_t> read_numbers(std::istream& in) {
 
 }  // namespace
 
-void visit_whole_tensors(const Communicator& comm, const std::vector<NamedShard>& shards,
-                         const std::function<void(const std::string& name, const at::Tensor& whole)>& visit) {
+void for_each_full_tensor(const Communicator& comm, const std::vector<NamedShard>& shards,
+                          const std::function<void(const std::string& name, const at::Tensor& whole)>& visit) {
   TextWriter mine;
   for (const NamedShard& shard : shards) {
     mine << shard.name << '\n' << static_cast<int>(shard.tensor.scalar_type()) << ' ';

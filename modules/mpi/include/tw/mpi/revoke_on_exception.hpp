@@ -7,7 +7,7 @@ namespace tw {
 
 /// What `f` returns. If it throws, the other ranks' waits on `comm` end as well, with RevokedError; `comm` is of no use then.
 template <class F>
-auto releasing_others(const Communicator& comm, const F& f) {
+auto revoke_on_exception(const Communicator& comm, const F& f) {
   try {
     return f();
   } catch (const std::exception& e) {

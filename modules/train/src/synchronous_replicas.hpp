@@ -7,12 +7,12 @@
 namespace tw::train {
 
 /// The ranks meet in every update: gradients are reduced.
-class Reduced : public Strategy {
+class SynchronousReplicas : public Strategy {
  public:
-  Reduced(const StrategySetup& setup, const ReducerOptions& options);
+  SynchronousReplicas(const StrategySetup& setup, const ReducerOptions& options);
 
-  void gather(const Share& share, const std::function<void(double weight)>& pass) override;
-  void say(Word word) override { parallel_.give_notice(static_cast<int>(word)); }
+  void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override;
+  void raise(Signal word) override { parallel_.vote(static_cast<int>(word)); }
   std::vector<int64_t> arrival_order() const override { return parallel_.reducer().arrival_order(); }
   Seconds exposed_time() const override { return parallel_.exposed_time(); }
   int64_t payload_bytes() const override { return parallel_.reducer().payload_bytes(); }

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <iterator>
 #include <tw/base/contract.hpp>
-#include <tw/server_shards/crew.hpp>
+#include <tw/server_shards/rank_roles.hpp>
 
 namespace tw::parameter_server {
 
-Crew::Crew(const Roles& roles, int ranks) : worker_of_(static_cast<size_t>(std::max(ranks, 0)), -1), servers_(roles.servers) {
+RankRoles::RankRoles(const Roles& roles, int ranks) : worker_of_(static_cast<size_t>(std::max(ranks, 0)), -1), servers_(roles.servers) {
   TW_EXPECTS(ranks >= 1, "there must be a rank, got ", ranks);
   TW_EXPECTS(roles.ranks_per_worker >= 1, "ranks_per_worker must be at least 1, got ", roles.ranks_per_worker);
   TW_EXPECTS(!roles.dedicated || !servers_.empty(), "dedicated servers must be named");

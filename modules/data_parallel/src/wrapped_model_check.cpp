@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "wrapped.hpp"
+#include "wrapped_model_check.hpp"
 
 #include "module_tensors.hpp"
 
@@ -19,28 +19,29 @@ bool is_same(const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); }
 
 }  // namespace
 
-Wrapped::Wrapped(std::string strategy, std::vector<NamedTensor> tensors)
+WrappedModelCheck::WrappedModelCheck(std::string strategy, std::vector<NamedTensor> tensors)
     : strategy_(std::move(strategy)), tensors_(without_aliases(std::move(tensors))) {
   for (const NamedTensor& each : tensors_) facts_.push_back({each.spec(), each.tensor.device(), each.tensor.requires_grad()});
 }
 
-Wrapped::Wrapped(std::string strategy, const torch::nn::Module& module) : Wrapped(std::move(strategy), tensors_of(module)) {
+WrappedModelCheck::WrappedModelCheck(std::string strategy, const torch::nn::Module& module)
+    : WrappedModelCheck(std::move(strategy), tensors_of(module)) {
   module_ = module.weak_from_this();
   parameters_ = module.parameters();
 }
 
-Wrapped::Wrapped(std::string strategy, const Communicator& comm, const torch::nn::Module& module)
-    : Wrapped(std::move(strategy), tensors_of_replica(comm, module)) {
+WrappedModelCheck::WrappedModelCheck(std::string strategy, const Communicator& comm, const torch::nn::Module& module)
+    : WrappedModelCheck(std::move(strategy), tensors_of_replica(comm, module)) {
   module_ = module.weak_from_this();
   parameters_ = module.parameters();
 }
 
-void Wrapped::expect_unchanged() const {
+void WrappedModelCheck::expect_unchanged() const {
   for (size_t i = 0; i < tensors_.size(); ++i) expect_unchanged(i);
   expect_same_parameters();
 }
 
-void Wrapped::expect_unchanged(size_t index) const {
+void WrappedModelCheck::expect_unchanged(size_t index) const {
   const at::Tensor& tensor = tensors_[index].tensor;
   if (!tensor.requires_grad() || !tensor.is_leaf()) return;  // a buffer may hold what a pass has made, and autograd knows of
   const auto& [spec, device, trained] = facts_[index];
@@ -49,7 +50,7 @@ void Wrapped::expect_unchanged(size_t index) const {
              message(spec.name, concat("is ", describe(tensors_[index].spec(), tensor.device()), " and was ", describe(spec, device))));
 }
 
-void Wrapped::expect_same_parameters() const {
+void WrappedModelCheck::expect_same_parameters() const {
   const auto module = module_.lock();
   if (!module) return;
   const std::vector<at::Tensor> now = module->parameters();
@@ -60,7 +61,7 @@ void Wrapped::expect_same_parameters() const {
   }
 }
 
-std::string Wrapped::message(const std::string& name, const std::string& what) const {
+std::string WrappedModelCheck::message(const std::string& name, const std::string& what) const {
   return concat(name, ' ', what, ", unlike when ", strategy_, " was made: make it after whatever changes the model, on all ranks");
 }
 

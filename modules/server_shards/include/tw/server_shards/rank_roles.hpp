@@ -15,10 +15,10 @@ struct Roles {
 };
 
 /// The role of each of `ranks` ranks. Pure.
-class Crew {
+class RankRoles {
  public:
   /// @throws ContractError naming what is wrong: servers that are no ranks, or not ascending; a number that does not make whole workers, one at least
-  Crew(const Roles& roles, int ranks);
+  RankRoles(const Roles& roles, int ranks);
 
   int workers() const noexcept { return static_cast<int>(leaders_.size()); }
   /// -1: it only serves.

@@ -54,7 +54,7 @@ struct TrainingPass {
   int64_t number = 0;  ///< among the passes of a run; what random layers draw may depend on it
   int64_t epoch = 1;   ///< from 1
   /// Called once, when the loss is known and before gradients are reduced; outputs are undefined where this rank has none. May put another loss in
-  /// its place, which counts where TrainedModel::makes_one_backward_pass(). May be empty.
+  /// its place, which counts where TrainableModel::makes_one_backward_pass(). May be empty.
   std::function<void(const at::Tensor& outputs, at::Tensor& loss)> on_loss = {};
 };
 
@@ -65,9 +65,9 @@ using OnPhase = std::function<void(const char* name, std::chrono::steady_clock::
 /// it; what ranks along a `data` axis do with the gradients is not its business.
 ///
 /// The ranks that hold one model together take the same samples, and call forward() and pass() together, with equally many rows.
-class TrainedModel {
+class TrainableModel {
  public:
-  virtual ~TrainedModel() = default;
+  virtual ~TrainableModel() = default;
 
   /// The axes of a mesh along which ranks hold it together. Empty: each rank has the whole model.
   virtual std::vector<std::string> axes() const { return {}; }
@@ -105,18 +105,18 @@ class TrainedModel {
   virtual void tell_phases(OnPhase /*on_phase*/) {}  // NOLINT(performance-unnecessary-value-param): overrides store it
 
  protected:
-  TrainedModel() = default;
-  TrainedModel(const TrainedModel&) = default;
-  TrainedModel& operator=(const TrainedModel&) = default;
+  TrainableModel() = default;
+  TrainableModel(const TrainableModel&) = default;
+  TrainableModel& operator=(const TrainableModel&) = default;
 };
 
 /// A module that each rank has whole. @param forward calls it
-std::shared_ptr<TrainedModel> whole_model(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward);
+std::shared_ptr<TrainableModel> whole_model(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward);
 
 /// A model that forwards calls to another one, unless they are overridden. Its evaluate() is its own forward(), unless that is overridden, too.
-class ModelOverModel : public TrainedModel {
+class ModelOverModel : public TrainableModel {
  public:
-  explicit ModelOverModel(std::shared_ptr<TrainedModel> inner) : inner_(std::move(inner)) {}
+  explicit ModelOverModel(std::shared_ptr<TrainableModel> inner) : inner_(std::move(inner)) {}
 
   std::vector<std::string> axes() const override { return inner_->axes(); }
   const Communicator* holders() const override { return inner_->holders(); }
@@ -133,10 +133,10 @@ class ModelOverModel : public TrainedModel {
   void tell_phases(OnPhase on_phase) override { inner_->tell_phases(std::move(on_phase)); }
 
  protected:
-  const std::shared_ptr<TrainedModel>& inner() const noexcept { return inner_; }
+  const std::shared_ptr<TrainableModel>& inner() const noexcept { return inner_; }
 
  private:
-  std::shared_ptr<TrainedModel> inner_;
+  std::shared_ptr<TrainableModel> inner_;
 };
 
 }  // namespace tw

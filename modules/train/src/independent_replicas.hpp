@@ -7,13 +7,13 @@
 namespace tw::train {
 
 /// The ranks train alone, and meet when the strategy says so.
-class Alone : public Strategy {
+class IndependentReplicas : public Strategy {
  public:
-  explicit Alone(const StrategySetup& setup);
+  explicit IndependentReplicas(const StrategySetup& setup);
 
   void zero_grad() override;
-  void gather(const Share& share, const std::function<void(double weight)>& pass) override;
-  void say(Word word) override;
+  void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override;
+  void raise(Signal word) override;
   double clip_gradients(double max_norm, double loss_scale) override;
   Outcome update(double loss_scale) override;
   Outcome meet() override;
@@ -37,7 +37,7 @@ class Alone : public Strategy {
 
  private:
   bool gradients_finite() const;
-  Outcome hear();
+  Outcome exchange_signals();
 
   const Communicator& comm_;
   const Model& model_;

@@ -9,10 +9,10 @@
 namespace tw {
 
 /// A number that the host needs later, in transfer from the device that computes it. A number on the CPU is available at once.
-class Reading {
+class PendingScalar {
  public:
   /// @param number 0-dimensional
-  explicit Reading(const at::Tensor& number);
+  explicit PendingScalar(const at::Tensor& number);
 
   /// Waits, unless the host has waited for something later in that stream: as for an operation of `comm`, so that whatever has to happen before can,
   /// and ranks that are late in what the stream waits for are named. @throws RevokedError where `comm` is revoked meanwhile

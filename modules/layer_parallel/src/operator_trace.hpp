@@ -14,12 +14,12 @@ namespace tw::layer_parallel {
 
 /// The operators that a step calls on what depends on its inputs, with their arguments. Tensors that depend on inputs are known by their number, in
 /// the order in which they are made; all others, such as members that are no parameters, by their values.
-class Footprint {
+class OperatorTrace {
  public:
   using Step = std::function<State(const State& state, const State& extras)>;
 
   /// Of what `step` does on this thread with such inputs. @param parameters which it knows
-  static Footprint of(const State& state, const State& extras, const std::vector<at::Tensor>& parameters, const Step& step);
+  static OperatorTrace of(const State& state, const State& extras, const std::vector<at::Tensor>& parameters, const Step& step);
 
   /// Why what was seen is not all that the step may do, such as "they read numbers out of tensors, by aten::item"; empty: it is.
   const std::string& doubt() const noexcept { return doubt_; }

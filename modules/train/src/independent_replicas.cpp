@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "alone.hpp"
+#include "independent_replicas.hpp"
 
 #include <ATen/ops/zeros.h>
 #include <torch/optim/optimizer.h>
@@ -13,23 +13,23 @@
 
 namespace tw::train {
 
-Alone::Alone(const StrategySetup& setup)
+IndependentReplicas::IndependentReplicas(const StrategySetup& setup)
     : comm_(setup.ranks.data), model_(setup.model), optimizer_(setup.optimizer), state_(state_of(setup.optimizer, setup.model)) {}
 
-void Alone::zero_grad() { optimizer_.zero_grad(); }
+void IndependentReplicas::zero_grad() { optimizer_.zero_grad(); }
 
 // Such that the mean over the ranks of what they follow is the gradient of the mean over all samples.
-void Alone::gather(const Share& share, const std::function<void(double weight)>& pass) {
+void IndependentReplicas::accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) {
   pass(static_cast<double>(share.here * comm_.size()) / static_cast<double>(share.samples));
 }
 
-void Alone::say(Word word) {
+void IndependentReplicas::raise(Signal word) {
   said_[static_cast<size_t>(word)] = 1;
-  trouble_ = trouble_ || word == Word::trouble;
+  trouble_ = trouble_ || word == Signal::trouble;
 }
 
 // This rank's own, where it has some.
-double Alone::clip_gradients(double max_norm, double loss_scale) {
+double IndependentReplicas::clip_gradients(double max_norm, double loss_scale) {
   GradientShare share;
   for (const NamedTensor& each : model_.parameters) {
     if (each.tensor.grad().defined()) share.counted.push_back(each.tensor.grad());
@@ -37,23 +37,23 @@ double Alone::clip_gradients(double max_norm, double loss_scale) {
   return clip_gradient_norm(share, max_norm * loss_scale) / loss_scale;
 }
 
-Outcome Alone::update(double loss_scale) {
+Outcome IndependentReplicas::update(double loss_scale) {
   divide_gradients(model_.parameters, loss_scale);
   const Outcome here = outcome_of(std::exchange(trouble_, false), gradients_finite(), false, loss_scale);
-  if (here.trouble) said_[static_cast<size_t>(Word::trouble)] = 1;
+  if (here.trouble) said_[static_cast<size_t>(Signal::trouble)] = 1;
   if (!here.left_out) optimizer_.step();
-  Outcome outcome = after_step() ? hear() : Outcome{};
+  Outcome outcome = after_step() ? exchange_signals() : Outcome{};
   outcome.left_out = here.left_out;
   outcome.overflow = here.overflow;
   return outcome;
 }
 
-Outcome Alone::meet() {
+Outcome IndependentReplicas::meet() {
   finish();
-  return hear();
+  return exchange_signals();
 }
 
-std::vector<NamedShard> Alone::shards() const {
+std::vector<NamedShard> IndependentReplicas::shards() const {
   std::vector<NamedShard> shards = parameter_shards(model_);
   append(shards, state_.shards());
   for (NamedShard& shard : shards) {
@@ -64,25 +64,25 @@ std::vector<NamedShard> Alone::shards() const {
   return shards;
 }
 
-void Alone::account(KnownMemory& known) const {
+void IndependentReplicas::account(KnownMemory& known) const {
   account_parameters(known, model_.parameters);
   account_optimizer(known, state_.shards());
   account_own(known);
 }
 
-bool Alone::gradients_finite() const {
+bool IndependentReplicas::gradients_finite() const {
   std::vector<at::Tensor> gradients;
   for (const NamedTensor& parameter : model_.parameters) gradients.push_back(parameter.tensor.grad());
   return are_finite(gradients);
 }
 
-Outcome Alone::hear() {
+Outcome IndependentReplicas::exchange_signals() {
   const at::Tensor heard = at::zeros({2}, at::TensorOptions().dtype(at::kInt));
   std::copy(said_.begin(), said_.end(), heard.mutable_data_ptr<int32_t>());
   said_ = {};
   allreduce(comm_, heard, ReduceOp::sum);
   const auto* counts = heard.const_data_ptr<int32_t>();
-  return {.trouble = counts[static_cast<int>(Word::trouble)] > 0, .stop = counts[static_cast<int>(Word::stop)] > 0};
+  return {.trouble = counts[static_cast<int>(Signal::trouble)] > 0, .stop = counts[static_cast<int>(Signal::stop)] > 0};
 }
 
 }  // namespace tw::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reduced.hpp"
+#include "synchronous_replicas.hpp"
 
 #include <ATen/ops/zeros.h>
 
@@ -27,12 +27,12 @@ ReducerOptions in_parts(const StrategySetup& setup, ReducerOptions options) {
 
 }  // namespace
 
-Reduced::Reduced(const StrategySetup& setup, const ReducerOptions& options)
+SynchronousReplicas::SynchronousReplicas(const StrategySetup& setup, const ReducerOptions& options)
     : parts_(setup.ranks.parts), model_(setup.model), parallel_(setup.ranks.data, setup.model.all_tensors(), in_parts(setup, options)) {}
 
 // The sum over ranks and passes is the mean over the update's samples. What is not one backward pass of autograd gathers in the buckets, and is
 // reduced when all of it is there.
-void Reduced::gather(const Share& share, const std::function<void(double weight)>& pass) {
+void SynchronousReplicas::accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) {
   {
     std::optional<DataParallel::NoSync> local;
     if (!share.last || !share.one_backward) local.emplace(parallel_.no_sync());
@@ -42,17 +42,17 @@ void Reduced::gather(const Share& share, const std::function<void(double weight)
 }
 
 // What one part of a model must not do, the others must not either.
-Outcome Reduced::outcome(double loss_scale) const {
+Outcome SynchronousReplicas::outcome(double loss_scale) const {
   const at::Tensor flags = at::zeros({3}, at::TensorOptions().dtype(at::kInt));
   auto* const values = flags.mutable_data_ptr<int32_t>();
-  values[0] = parallel_.notices(static_cast<int>(Word::trouble)) > 0 ? 1 : 0;
+  values[0] = parallel_.notices(static_cast<int>(Signal::trouble)) > 0 ? 1 : 0;
   values[1] = parallel_.gradients_finite() ? 0 : 1;
-  values[2] = parallel_.notices(static_cast<int>(Word::stop)) > 0 ? 1 : 0;
+  values[2] = parallel_.notices(static_cast<int>(Signal::stop)) > 0 ? 1 : 0;
   if (parts_ != nullptr) allreduce(*parts_, flags, ReduceOp::max);
   return outcome_of(values[0] != 0, values[1] == 0, values[2] != 0, loss_scale);
 }
 
-void Reduced::account_reduced(KnownMemory& known, int sharers) const {
+void SynchronousReplicas::account_reduced(KnownMemory& known, int sharers) const {
   account_parameters(known, model_.parameters, sharers);
   account_buckets(known, parallel_.reducer());
 }

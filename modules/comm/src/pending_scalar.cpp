@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/comm/reading.hpp>
+#include <tw/comm/pending_scalar.hpp>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -10,7 +10,7 @@
 
 namespace tw {
 
-Reading::Reading(const at::Tensor& number) {
+PendingScalar::PendingScalar(const at::Tensor& number) {
   const at::NoGradGuard no_grad;
   if (!is_on_accelerator(number)) {
     here_ = number.to(at::kDouble);
@@ -22,7 +22,7 @@ Reading::Reading(const at::Tensor& number) {
   arrived_.emplace(device.type()).record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
 }
 
-double Reading::value(const Communicator& comm) const {
+double PendingScalar::value(const Communicator& comm) const {
   if (arrived_ && !arrived_->query()) {
     mpi::wait_until(comm, [this] { return arrived_->query(); });
     arrived_->synchronize();

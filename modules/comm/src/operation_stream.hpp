@@ -13,33 +13,33 @@ namespace tw {
 
 /// A stream for one operation on tensors of a device. It begins after all that the current stream had in flight when this was made; whoever waits for
 /// the operation makes the current stream wait for it. The host never does.
-class Lane : public mpi::Completion {
+class OperationStream : public mpi::Completion {
  public:
-  /// @param give_up ends the lane's work, which other ranks take part in, where they may never do; empty: it is not such work
-  explicit Lane(c10::Device device, std::function<void()> give_up = {});
+  /// @param give_up ends the stream's work, which other ranks take part in, where they may never do; empty: it is not such work
+  explicit OperationStream(c10::Device device, std::function<void()> give_up = {});
 
   const c10::Stream& stream() const noexcept { return stream_; }
 
-  /// Memory for the lane's own work: of the device, where others may use it once all has arrived, or pinned memory of the host.
+  /// Memory for the stream's own work: of the device, where others may use it once all has arrived, or pinned memory of the host.
   at::Tensor memory(at::IntArrayRef sizes, at::ScalarType dtype, bool on_device);
   /// Begins to copy `tensor` into `packed`, which is contiguous.
-  void bring(const at::Tensor& tensor, const at::Tensor& packed);
+  void copy_in(const at::Tensor& tensor, const at::Tensor& packed);
   /// To be called before parts are brought and given back.
   void begin_parts();
   /// Begins to copy one; gives something that says whether it is there.
-  std::function<bool()> bring_part(const at::Tensor& tensor, const at::Tensor& packed);
-  /// `tensor` one element after the other; a copy made in the lane, where it is not.
+  std::function<bool()> copy_in_part(const at::Tensor& tensor, const at::Tensor& packed);
+  /// `tensor` one element after the other; a copy made in the stream, where it is not.
   at::Tensor flat(const at::Tensor& tensor) const;
-  /// The lane's work uses `tensor`.
+  /// The stream's work uses `tensor`.
   void use(const at::Tensor& tensor) const { record_stream(tensor, stream_); }
   /// Whether all that was in flight, and has been brought since, is there.
   bool has_arrived() { return arrived_.query(); }
 
   /// Begins to copy `packed` into `tensor`; from any thread.
-  void give_back(const at::Tensor& packed, const at::Tensor& tensor) const;
+  void copy_out(const at::Tensor& packed, const at::Tensor& tensor) const;
   /// The same of a part, while others are brought: beside them, not behind.
-  void give_back_part(const at::Tensor& packed, const at::Tensor& tensor);
-  /// The lane has got all its work.
+  void copy_out_part(const at::Tensor& packed, const at::Tensor& tensor);
+  /// The stream has got all its work.
   void end();
   void join_stream() override;
   void wait_on_host() override;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/gradients/trained_model.hpp>
+#include <tw/gradients/trainable_model.hpp>
 
 #include <ATen/ops/full_like.h>
 
 #include <tw/base/contract.hpp>
-#include <tw/comm/whole_tensors.hpp>
+#include <tw/comm/full_tensors.hpp>
 #include <tw/tensor/autocast.hpp>
 
 namespace tw {
@@ -35,7 +35,7 @@ void ModelTensors::expect_replicable() const {
              "torch::renorm(weight, norm_type, 0, max_norm), such as by torch::embedding()");
 }
 
-std::vector<NamedShard> TrainedModel::shards() const {
+std::vector<NamedShard> TrainableModel::shards() const {
   std::vector<NamedShard> shards;
   const ModelTensors mine = tensors();
   for (const auto& [name, tensor] : mine.parameters) shards.push_back(whole(name, tensor, ShardKind::parameter));
@@ -43,24 +43,24 @@ std::vector<NamedShard> TrainedModel::shards() const {
   return shards;
 }
 
-std::vector<OptimizedTensor> TrainedModel::optimized_tensors() const {
+std::vector<OptimizedTensor> TrainableModel::optimized_tensors() const {
   std::vector<OptimizedTensor> optimized;
   for (const auto& [name, tensor] : tensors().parameters) optimized.push_back({tensor, {whole(name, tensor, ShardKind::parameter)}});
   return optimized;
 }
 
-std::vector<NamedTensor> TrainedModel::whole_on_root(const Communicator& holders) const {
+std::vector<NamedTensor> TrainableModel::whole_on_root(const Communicator& holders) const {
   if (axes().empty()) return holders.rank() == 0 ? tensors().all_tensors() : std::vector<NamedTensor>();
   std::vector<NamedShard> tensors = shards();
   std::erase_if(tensors, [](const NamedShard& shard) { return shard.kind != ShardKind::parameter && shard.kind != ShardKind::buffer; });
   std::vector<NamedTensor> all;
-  visit_whole_tensors(holders, tensors, [&](const std::string& name, const at::Tensor& values) {
+  for_each_full_tensor(holders, tensors, [&](const std::string& name, const at::Tensor& values) {
     if (holders.rank() == 0) all.push_back({name, values});
   });
   return all;
 }
 
-void TrainedModel::pass(const TrainingPass& pass) {
+void TrainableModel::pass(const TrainingPass& pass) {
   const at::Tensor outputs = forward(pass.inputs);
   at::Tensor loss = pass.loss(outputs, pass.targets);
   if (pass.on_loss) pass.on_loss(outputs, loss);

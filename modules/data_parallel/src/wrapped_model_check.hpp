@@ -13,15 +13,15 @@
 namespace tw {
 
 /// What a strategy was made for. LibTorch lets a model change behind it, and of what it does not know the replicas would drift apart without a word.
-/// So what is trained at a step is compared with what was wrapped. Local; takes a fraction of a microsecond a tensor.
-class Wrapped {
+/// So what is trained at a step is compared with what was wrapped_model_check. Local; takes a fraction of a microsecond a tensor.
+class WrappedModelCheck {
  public:
   /// @param strategy for messages. @param tensors all that there are, trained or not.
-  Wrapped(std::string strategy, std::vector<NamedTensor> tensors);
+  WrappedModelCheck(std::string strategy, std::vector<NamedTensor> tensors);
   /// Looks for parameters that come later, too, while a shared_ptr owns `module`, as a holder's does.
-  Wrapped(std::string strategy, const torch::nn::Module& module);
+  WrappedModelCheck(std::string strategy, const torch::nn::Module& module);
   /// The same where `comm` replicates it; see tensors_of_replica().
-  Wrapped(std::string strategy, const Communicator& comm, const torch::nn::Module& module);
+  WrappedModelCheck(std::string strategy, const Communicator& comm, const torch::nn::Module& module);
 
   /// Each once.
   const std::vector<NamedTensor>& tensors() const noexcept { return tensors_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lane.hpp"
+#include "operation_stream.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -13,7 +13,7 @@ c10::impl::VirtualGuardImpl guard_of(c10::Device device) { return c10::impl::Vir
 
 }  // namespace
 
-Lane::Lane(c10::Device device, std::function<void()> give_up)
+OperationStream::OperationStream(c10::Device device, std::function<void()> give_up)
     : device_(device),
       stream_(guard_of(device).getStreamFromGlobalPool(device, /*isHighPriority=*/true)),
       arrived_(device.type()),
@@ -23,7 +23,7 @@ Lane::Lane(c10::Device device, std::function<void()> give_up)
   arrived_.block(stream_);
 }
 
-at::Tensor Lane::memory(at::IntArrayRef sizes, at::ScalarType dtype, bool on_device) {
+at::Tensor OperationStream::memory(at::IntArrayRef sizes, at::ScalarType dtype, bool on_device) {
   const at::TensorOptions options = at::TensorOptions().dtype(dtype);
   if (!on_device) return at::empty(sizes, options.pinned_memory(true));
   const c10::StreamGuard in(stream_);
@@ -32,7 +32,7 @@ at::Tensor Lane::memory(at::IntArrayRef sizes, at::ScalarType dtype, bool on_dev
   return memory;
 }
 
-void Lane::bring(const at::Tensor& tensor, const at::Tensor& packed) {
+void OperationStream::copy_in(const at::Tensor& tensor, const at::Tensor& packed) {
   const at::NoGradGuard no_grad;
   const c10::StreamGuard in(stream_);
   packed.copy_(tensor.resolve_conj().resolve_neg().contiguous(), /*non_blocking=*/true);
@@ -40,25 +40,25 @@ void Lane::bring(const at::Tensor& tensor, const at::Tensor& packed) {
   arrived_.record(stream_);
 }
 
-at::Tensor Lane::flat(const at::Tensor& tensor) const {
+at::Tensor OperationStream::flat(const at::Tensor& tensor) const {
   const at::NoGradGuard no_grad;
   const c10::StreamGuard in(stream_);
   return tensor.resolve_conj().resolve_neg().contiguous().view(-1);
 }
 
-void Lane::begin_parts() {
+void OperationStream::begin_parts() {
   back_ = guard_of(device_).getStreamFromGlobalPool(device_, /*isHighPriority=*/true);
   arrived_.block(*back_);
 }
 
-std::function<bool()> Lane::bring_part(const at::Tensor& tensor, const at::Tensor& packed) {
-  bring(tensor, packed);
+std::function<bool()> OperationStream::copy_in_part(const at::Tensor& tensor, const at::Tensor& packed) {
+  copy_in(tensor, packed);
   const auto arrived = std::make_shared<c10::Event>(device_.type());
   arrived->record(stream_);
   return [arrived] { return arrived->query(); };
 }
 
-void Lane::give_back(const at::Tensor& packed, const at::Tensor& tensor) const {
+void OperationStream::copy_out(const at::Tensor& packed, const at::Tensor& tensor) const {
   const at::NoGradGuard no_grad;
   const c10::StreamGuard in(stream_);
   if (tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) {
@@ -69,14 +69,14 @@ void Lane::give_back(const at::Tensor& packed, const at::Tensor& tensor) const {
   use(tensor);
 }
 
-void Lane::give_back_part(const at::Tensor& packed, const at::Tensor& tensor) {
+void OperationStream::copy_out_part(const at::Tensor& packed, const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
   const c10::StreamGuard in(*back_);
   tensor.copy_(packed, /*non_blocking=*/true);
   record_stream(tensor, *back_);
 }
 
-void Lane::end() {
+void OperationStream::end() {
   if (back_) {
     c10::Event given_back(device_.type());
     given_back.record(*back_);
@@ -85,8 +85,8 @@ void Lane::end() {
   returned_.record(stream_);
 }
 
-void Lane::join_stream() { returned_.block(guard_of(device_).getStream(device_)); }
+void OperationStream::join_stream() { returned_.block(guard_of(device_).getStream(device_)); }
 
-void Lane::wait_on_host() { returned_.synchronize(); }
+void OperationStream::wait_on_host() { returned_.synchronize(); }
 
 }  // namespace tw

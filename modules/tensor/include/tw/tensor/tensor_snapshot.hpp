@@ -8,10 +8,10 @@
 namespace tw {
 
 /// What tensors hold now, such as a module's buffers before a pass that may have to leave no trace. Keeps them alive.
-class TensorCopies {
+class TensorSnapshot {
  public:
-  explicit TensorCopies(std::vector<at::Tensor> tensors);
-  explicit TensorCopies(const std::vector<NamedTensor>& tensors);
+  explicit TensorSnapshot(std::vector<at::Tensor> tensors);
+  explicit TensorSnapshot(const std::vector<NamedTensor>& tensors);
 
   /// Writes it back into the same memory. Without autograd's knowledge: versions stay, so that graphs that saved the tensors can still be run, and
   /// take what is there then.
@@ -23,16 +23,16 @@ class TensorCopies {
 };
 
 /// Puts what tensors hold now back at the end of its life.
-class KeptTensors {
+class RestoreOnExit {
  public:
-  explicit KeptTensors(std::vector<at::Tensor> tensors);
-  explicit KeptTensors(const std::vector<NamedTensor>& tensors);
-  ~KeptTensors();
-  KeptTensors(const KeptTensors&) = delete;
-  KeptTensors& operator=(const KeptTensors&) = delete;
+  explicit RestoreOnExit(std::vector<at::Tensor> tensors);
+  explicit RestoreOnExit(const std::vector<NamedTensor>& tensors);
+  ~RestoreOnExit();
+  RestoreOnExit(const RestoreOnExit&) = delete;
+  RestoreOnExit& operator=(const RestoreOnExit&) = delete;
 
  private:
-  TensorCopies copies_;
+  TensorSnapshot copies_;
 };
 
 }  // namespace tw
