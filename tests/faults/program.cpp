@@ -330,7 +330,7 @@ void late_in_stream(const Scene& scene) {
   tw::iallreduce(scene.comm, x, tw::ReduceOp::sum).wait_on_host();
   if (scene.faulty) compute_for_ever();
   tw::allreduce(scene.comm, x, tw::ReduceOp::sum);  // whose wait ends at once
-  (void)tw::Reading(x.sum()).value(scene.comm);
+  (void)tw::PendingScalar(x.sum()).value(scene.comm);
 }
 
 // Rank 0 only serves, and waits longer for the workers than the watchdog would.

@@ -38,11 +38,11 @@ TEST(Operands, PartsComeOneByOneAndGoBackBesideThem) {
   EXPECT_NE(first_of(parts[1]), 2) << "it came with the first part";
   const std::array<float, 2> changed{10, 11};
   std::memcpy(parts[0].memory, changed.data(), sizeof changed);
-  parts[0].give_back();
+  parts[0].copy_out();
   ASSERT_TRUE(becomes_ready(parts[1]));
   ASSERT_TRUE(becomes_ready(parts[2]));
-  parts[1].give_back();
-  parts[2].give_back();
+  parts[1].copy_out();
+  parts[2].copy_out();
   operands.finish();
   operands.lane()->join_stream();
   EXPECT_TRUE(torch::equal(x.cpu(), torch::tensor({10.F, 11.F, 2.F, 3.F, 4.F})));
@@ -64,7 +64,7 @@ TEST(Operands, PartsAreNotGivenBackOverWhatTheStreamHasYetToRead) {
   const std::array<float, 2> received{7, 7};
   for (const Operands::Part& part : parts) {
     std::memcpy(part.memory, received.data(), sizeof received);
-    part.give_back();
+    part.copy_out();
   }
   operands.finish();
   let_streams_run_backwards();
