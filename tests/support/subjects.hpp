@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ten modules of many kinds, in float64, small enough to train on every rank: the subjects on which each way of training is compared with one
+// Ten modules of many kinds, in float64, small enough to train on every rank. Every training method is compared on them with one
 // process.
 #pragma once
 #include <torch/torch.h>

@@ -159,7 +159,7 @@ Plan double_tree_allreduce(const Task& task) {
 }
 
 int64_t double_tree_crossing_edges(int nodes, int ranks_per_node, Collective collective) {
-  std::vector<int64_t> got(static_cast<size_t>(nodes)), sent = got;  // by node, on the way down
+  std::vector<int64_t> got(static_cast<size_t>(nodes)), sent = got;  // by node, downwards
   Task task{.collective = collective, .ranks = nodes * ranks_per_node};
   for (; task.rank < task.ranks; ++task.rank) {
     for (const int tree : {0, 1}) {
@@ -170,7 +170,7 @@ int64_t double_tree_crossing_edges(int nodes, int ranks_per_node, Collective col
     }
   }
   int64_t most = 0;
-  for (size_t node = 0; node < got.size(); ++node) {  // an all-reduce sends the same again on the way up
+  for (size_t node = 0; node < got.size(); ++node) {  // an all-reduce sends the same again upwards
     most = std::max(most, collective == Collective::allreduce ? got[node] + sent[node] : std::max(got[node], sent[node]));
   }
   return most;

@@ -10,8 +10,8 @@ namespace tw {
 /// The failures that are causes: without consequences, unless all are consequences.
 std::vector<RankFailure> causes_of(std::vector<RankFailure> failures);
 
-/// "reading a.json failed on ranks 1, 3 of 'world': rank 1: no such file". The second rank is omitted where both messages are the same; all ranks are
-/// omitted where every rank has the same.
+/// "reading a.json failed on ranks 1, 3 of 'world': rank 1: no such file". "rank 1: " is omitted if all messages are the same; if
+/// every rank has that message, the list of ranks is omitted too.
 /// @param what failed. @param causes at least one, by ascending rank. @param ranks size of `comm`, which is a communicator's name
 std::string failure_text(const std::string& what, const std::vector<RankFailure>& causes, int ranks, const std::string& comm);
 

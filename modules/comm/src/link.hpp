@@ -96,7 +96,7 @@ class Link {
   std::optional<std::string> chosen_for_devices_;
   algorithms::Selection selection_{{}};
   bool is_selected_ = false;  // by the user
-  /// The selection of the parent communicator when this one was first used.
+  /// The selection of the nearest ancestor that has one, at the first use of this communicator.
   struct Inherited {
     algorithms::Cluster cluster;
     algorithms::Selection selection;

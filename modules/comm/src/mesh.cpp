@@ -41,7 +41,7 @@ Mesh Mesh::on_nodes(const Communicator& comm, std::vector<MeshAxis> axes) {
   MeshShape shape(comm.size(), std::move(axes));
   MeshLayout layout = layout_on_nodes(shape, nodes_of(comm));
   const auto place = std::find(layout.rank_at.begin(), layout.rank_at.end(), comm.rank()) - layout.rank_at.begin();
-  const bool is_own_order = std::is_sorted(layout.rank_at.begin(), layout.rank_at.end());  // the name then says that ranks are those of `comm`
+  const bool is_own_order = std::is_sorted(layout.rank_at.begin(), layout.rank_at.end());  // the name then shows that ranks are those of `comm`
   Communicator ordered = is_own_order ? comm.dup() : comm.split(0, static_cast<int>(place));
   return {std::move(shape), std::move(ordered), std::move(layout.description)};
 }

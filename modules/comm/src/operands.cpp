@@ -31,7 +31,7 @@ void expect_travels(Collective operation, const at::Tensor& tensor) {
   TW_EXPECTS(tensor.defined(), name_of(operation), " was given an undefined tensor");
   if (!is_on_accelerator(tensor)) expect_dense_on_cpu(tensor, name_of(operation));
   TW_EXPECTS(tensor.layout() == at::kStrided, name_of(operation), " needs a dense tensor, got a sparse one on ", tensor.device().str());
-  element_type(tensor.scalar_type());  // throws for dtypes that do not travel
+  element_type(tensor.scalar_type());  // throws for unsupported dtypes
 }
 
 void expect_lies_on(Collective operation, const at::Tensor& tensor, c10::Device device) {
